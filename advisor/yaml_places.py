@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from advisor.errors import BadFile
 from advisor.files import MAX_DEPTH, check_yaml_depth, make_yaml_error, yaml_loader
@@ -44,6 +44,7 @@ class Seq(list["Located"]):
     lines: Sequence[int] = ()
 
 
+Collection = TypeVar("Collection", Map, Seq)
 Located: TypeAlias = "dict[str, Located] | list[Located] | Text | None"
 
 
@@ -59,9 +60,20 @@ def place_like(value: str, other: str) -> Text:
     return make_text(value, line_of(other), getattr(other, "column", 0), getattr(other, "unknown", ()))
 
 
+def at_line(value: Collection, line: int) -> Collection:
+    """A mapping or list that was made anew, as one that begins on a line."""
+    value.line = line
+    return value
+
+
 def line_of(value: object) -> int:
     """The line of a value, 0 where it has none."""
     return int(getattr(value, "line", 0))
+
+
+def first_line(value: Text) -> int:
+    """The line that a text's first line stands on: that of a literal block follows its mark."""
+    return value.line + (1 if value.block else 0)
 
 
 def parse_documents(source: str, where: object, first_line: int = 1) -> list[Located]:
@@ -247,9 +259,9 @@ def _locate(node: Any, where: object, shift: int, budget: list[int], depth: int 
             merged.append(_locate(v, where, shift, budget, depth + 1))
             continue
         key = _locate(k, where, shift, budget, depth + 1)
-        if isinstance(key, (Map, Seq)):
+        if key is not None and not isinstance(key, Text):
             continue
-        if key in made and key != "<<":
+        if key is not None and key in made and key != "<<":
             made.doubled = (*made.doubled, key)
         made[key if key is not None else make_text("", line)] = _locate(v, where, shift, budget, depth + 1)
     for extra in merged:
@@ -270,40 +282,46 @@ def _variables(value: str) -> tuple[str, ...]:
 
 def value_at(value: object, *path: str | int) -> Located:
     """The value at a path of keys and indexes; None where there is none."""
+    here: Any = value
     for part in path:
         if isinstance(part, int):
-            value = value[part] if isinstance(value, list) and -len(value) <= part < len(value) else None
+            here = here[part] if isinstance(here, list) and -len(here) <= part < len(here) else None
         else:
-            value = value.get(part) if isinstance(value, dict) else None
-        if value is None:
+            here = here.get(part) if isinstance(here, dict) else None
+        if here is None:
             return None
-    return value
+    return here  # type: ignore[no-any-return]  # what is read here is made of Located
 
 
-def as_mapping(value: object) -> dict[str, Located]:
-    """A mapping, or an empty one for anything else."""
-    return value if isinstance(value, dict) else Map()
+def as_mapping(value: object, *path: str | int) -> dict[str, Located]:
+    """The mapping at a path, or an empty one for anything else."""
+    found = value_at(value, *path)
+    return found if isinstance(found, dict) else Map()
 
 
-def as_sequence(value: object) -> list[Located]:
-    """A list; a scalar or mapping on its own becomes a list of one, nothing an empty one."""
-    return value if isinstance(value, list) else [] if value is None else [value]
+def as_sequence(value: object, *path: str | int) -> list[Located]:
+    """The list at a path; a scalar or mapping on its own becomes a list of one, nothing an empty one."""
+    found = value_at(value, *path)
+    return found if isinstance(found, list) else [] if found is None else [found]
 
 
-def as_string(value: object) -> Text | None:
-    """A scalar, None for anything else."""
-    return value if isinstance(value, Text) else None
+def as_string(value: object, *path: str | int) -> Text | None:
+    """The scalar at a path, None for anything else."""
+    found = value_at(value, *path)
+    return found if isinstance(found, Text) else None
 
 
-def as_boolean(value: object) -> bool | None:
-    """A YAML 1.1 boolean; None for anything else."""
-    word = str(value).lower() if isinstance(value, str) else ""
+def as_boolean(value: object, *path: str | int) -> bool | None:
+    """The YAML 1.1 boolean at a path; None for anything else."""
+    found = value_at(value, *path)
+    word = found.lower() if isinstance(found, str) else ""
     return True if word in ("true", "yes", "on", "1") else False if word in ("false", "no", "off", "0") else None
 
 
-def as_whole_number(value: object) -> int | None:
-    """A whole number; None for anything else."""
-    return int(value) if isinstance(value, str) and re.fullmatch(r"[+-]?\d{1,12}", value.strip()) else None
+def as_whole_number(value: object, *path: str | int) -> int | None:
+    """The whole number at a path; None for anything else."""
+    found = value_at(value, *path)
+    return int(found) if isinstance(found, str) and re.fullmatch(r"[+-]?\d{1,12}", found.strip()) else None
 
 
 def find_all(value: object, key: str) -> Iterator[dict[str, Located]]:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
+from msgspec.structs import replace
 
 from advisor.catalog import Catalog
 from advisor.catalog.model_spellings import find_named_model
@@ -45,7 +45,7 @@ def lock_model(model: str, name: str | None, path: Path, rules: Catalog) -> Mode
     if known is not None:
         as_ = "" if known.name == called else f" as {known.name}"
         raise BadInput(f"{called} is in the catalogue{as_}: a lock file pins the dimensions of what no catalogue has")
-    pinned = msgspec.structs.replace(found, id=own, aliases=(), source=(f"{launch_reader.LOCKED} {model}",))
+    pinned = replace(found, id=own, aliases=(), source=(f"{launch_reader.LOCKED} {model}",))
     if pinned.layout is None:
         raise BadInput(f"{model}: its layer layout is not known, so there is nothing to pin")
     rows = {m["id"]: m for m in _rows(path)} if path.exists() else {}

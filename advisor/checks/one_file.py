@@ -6,11 +6,9 @@ import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from advisor.catalog import Catalog
 from advisor.checks.findings import CheckedDeployment, FileProblem, Finding, RuleSkip
-from advisor.checks.knowledge import Knowledge
 from advisor.checks.read import comments
 from advisor.checks.read.context import ReaderContext
 from advisor.checks.read.detect import read_launches, reads_others
@@ -18,7 +16,8 @@ from advisor.checks.read.launch import Launch
 from advisor.checks.resolve.judge import CheckedLaunch, LaunchCheckOptions, check_launch
 from advisor.checks.rules.evaluate import Rulebook
 from advisor.errors import AdvisorError, BadFile, LinkOut, NotText
-from advisor.record import Value
+from advisor.machines.types import Machine
+from advisor.record import Record, Value
 from advisor.tree import describe_link, leads_out
 from advisor.yaml_places import MAX_BYTES, Text, lines_of
 
@@ -42,7 +41,7 @@ class CheckOptions(Value, frozen=True):
     named: frozenset[str] = frozenset()  # files that were named one by one, not found in a folder
 
 
-class FileResult(Value, frozen=True):
+class FileResult(Record, frozen=True):
     """What one file came to."""
 
     verdicts: tuple[CheckedDeployment, ...] = ()
@@ -52,8 +51,21 @@ class FileResult(Value, frozen=True):
     problem: FileProblem | None = None
 
 
-def find_machines(options: CheckOptions, rules: Catalog) -> dict[str, Any]:
-    """The machine that the options name, by its words. Raises UnknownName, BadInput, BadFile."""
+class Checker(Value, frozen=True):
+    """What all files of a run are checked with."""
+
+    book: Rulebook
+    options: CheckOptions
+    machines: dict[str, Machine]  # by their words
+
+
+def make_checker(book: Rulebook, options: CheckOptions) -> Checker:
+    """The rules with the machine that the options name. Raises UnknownName, BadInput, BadFile."""
+    return Checker(book, options, _find_machines(options, book.know.rules))
+
+
+def _find_machines(options: CheckOptions, rules: Catalog) -> dict[str, Machine]:
+    """The machine that the options name, by its words."""
     if options.on is None:
         return {}
     if options.snapshot is not None:
@@ -68,23 +80,20 @@ def find_machines(options: CheckOptions, rules: Catalog) -> dict[str, Any]:
     return {options.on.strip(): find_machine(options.on, rules)}
 
 
-def check_file(
-    name: str,
-    knowledge: Knowledge,
-    book: Rulebook,
-    options: CheckOptions,
-    machines: dict[str, Any],
-    stdin: bytes | None = None,
-) -> FileResult:
+def check_file(name: str, checker: Checker, stdin: bytes | None = None) -> FileResult:
     """The result of one file; what is wrong with the file itself is a FileProblem, never an exception."""
-    alone = name == "-" or name in options.named
+    alone = name == "-" or name in checker.options.named
     try:
         source = _read(name, stdin)
         tooling = name.lower().endswith(".json")  # most are some tool's, with comments that JSON has not
-        if (not alone or tooling) and not knowledge.may_hold_launch(source) and not reads_others(source.encode(), name):
+        if (
+            (not alone or tooling)
+            and not checker.book.know.may_hold_launch(source)
+            and not reads_others(source.encode(), name)
+        ):
             return FileResult()  # one of many in a folder that was named
         folder = None if name == "-" else Path(name).parent
-        return check_source(source, name, folder, knowledge, book, options, machines)
+        return check_source(source, name, folder, checker)
     except BadFile as e:
         over = not alone and isinstance(e, (NotText, LinkOut))
         return FileResult(problem=_describe_problem(name, e, over))
@@ -173,12 +182,11 @@ def check_source(
     source: str,
     name: str,
     folder: Path | None,
-    knowledge: Knowledge,
-    book: Rulebook,
-    options: CheckOptions,
-    machines: dict[str, Any],
+    checker: Checker,
 ) -> FileResult:
     """The result of one text. Raises BadFile."""
+    book, options, machines = checker.book, checker.options, checker.machines
+    knowledge = book.know
     faults: list[BadFile] = []
     doubled: list[Text] = []
     context = ReaderContext(
@@ -206,4 +214,6 @@ def check_source(
         kept, gone = comments.apply_suppressions(findings, source, name, [v.launch for v in verdicts], judges)
     problem = _describe_problem(name, faults[0]) if faults else None
     deployments = tuple(v.judged for v in verdicts if v.launch.engine not in knowledge.routers)
-    return FileResult(deployments, tuple(kept), tuple(gone), tuple(skipped), problem)
+    return FileResult(
+        verdicts=deployments, findings=tuple(kept), suppressed=tuple(gone), skipped=tuple(skipped), problem=problem
+    )

@@ -1,4 +1,9 @@
-"""`check(paths)`: files found, each judged on its own, findings put in order."""
+"""Many files: found, each judged on its own, over several processes, findings put in order.
+
+A result is kept under the hash of everything it depends on: the file's name and content, the options, the rules, the
+program. Files whose meaning depends on others next to them (`.env`, `extends`, `env_file`, scripts, `source`) are
+always read.
+"""
 
 from __future__ import annotations
 
@@ -8,24 +13,21 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
 from advisor.catalog import Catalog, catalog
 from advisor.catalog.roots import cache_dir
-from advisor.checks import run
-from advisor.checks.findings import ORDER, CheckedDeployment, CheckReport, FileProblem, Finding, RuleSkip
+from advisor.checks.findings import ORDER, CheckReport, Finding
 from advisor.checks.knowledge import Knowledge
-from advisor.checks.one_file import CheckOptions, FileResult, check_file, check_source, find_machines
+from advisor.checks.one_file import Checker, CheckOptions, FileResult, check_file, check_source, make_checker
 from advisor.checks.read.detect import reads_others
 from advisor.checks.rules.evaluate import Rulebook
 from advisor.decoding import decode_json
 from advisor.errors import BadInput
 from advisor.files import read_cache
 from advisor.memo import memoize_by_identity
-from advisor.record import Record, Value
 from advisor.safe_text import mask_secrets
 from advisor.tree import leads_out
 
@@ -37,23 +39,15 @@ FILES = re.compile(
     re.I,
 )
 BACKUPS = re.compile(r"(\.(bak|orig|rej|sw[op])|~)$", re.I)  # what editors and sed leave: checked where it is named
-SKIPPED_FOLDERS = frozenset(
-    (
-        ".git",
-        ".hg",
-        ".svn",
-        "node_modules",
-        "__pycache__",
-        ".venv",
-        "venv",
-        ".tox",
-        ".mypy_cache",
-        ".ruff_cache",
-        "dist",
-        "build",
-    )
-)
+SKIPPED_FOLDERS = frozenset((
+    ".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv", "venv", ".tox", ".mypy_cache", ".ruff_cache", "dist",
+    "build",
+))  # fmt: skip
 MAX_FILES = 50_000
+LEAST_FOR_JOBS = 64  # files; below, starting a process costs more than it saves
+CHUNK = 32
+MOST_KEPT = 20_000
+_LIMIT = 256 * 2**20
 
 
 def find_files(paths: Iterable[str | Path]) -> Iterator[str]:
@@ -118,23 +112,19 @@ def check_files(
     keep: bool = False,
 ) -> CheckReport:
     """The report on a list of files, over `jobs` processes; with `keep` unchanged files are not read again."""
-    knowledge = Knowledge(rules)
-    find_machines(options, rules)  # hardware that means nothing is the caller's mistake, stated at once
-    book = Rulebook(knowledge, options.select, options.ignore, strict=options.strict)
-    cache = run.ResultCache(rules, options) if keep else None
-    results = run.check_many(
-        files, options, rules, book, knowledge, stdin=stdin, jobs=jobs, cache=cache, progress=progress
-    )
-    return collect_report(results, book.size, options, len(files))
+    checker = _make_checker(rules, options)
+    cache = ResultCache(rules, options) if keep else None
+    results = check_many(files, checker, stdin=stdin, jobs=jobs, cache=cache, progress=progress)
+    return collect_report(results, checker.book.size, options, len(files))
+
+
+def _make_checker(rules: Catalog, options: CheckOptions) -> Checker:
+    return make_checker(Rulebook(Knowledge(rules), options.select, options.ignore, strict=options.strict), options)
 
 
 def find_errors(source: str, name: str, on: str | None, rules: Catalog) -> list[str]:
     """What keeps the launches of a text from starting, by the rules alone; `on` is the hardware in words."""
-    knowledge = Knowledge(rules)
-    options = CheckOptions(on=on, fit=False)
-    found = check_source(
-        source, name, None, knowledge, Rulebook(knowledge, (), ()), options, find_machines(options, rules)
-    )
+    found = check_source(source, name, None, _make_checker(rules, CheckOptions(on=on, fit=False)))
     return [f"{f.rule}: {f.message}" for f in found.findings if f.severity == "error"]
 
 
@@ -160,22 +150,6 @@ def collect_report(results: Sequence[FileResult], rules: int, options: CheckOpti
         fail_on=options.fail_on,
         strict=options.strict,
     )
-
-
-LEAST_FOR_JOBS = 64  # files; below, starting a process costs more than it saves
-CHUNK = 32
-MOST_KEPT = 20_000
-_LIMIT = 256 * 2**20
-
-
-class _CachedResult(Record, frozen=True, kw_only=True):
-    """A FileResult as it is kept."""
-
-    verdicts: tuple[CheckedDeployment, ...] = ()
-    findings: tuple[Finding, ...] = ()
-    suppressed: tuple[Finding, ...] = ()
-    skipped: tuple[RuleSkip, ...] = ()
-    problem: FileProblem | None = None
 
 
 class ResultCache:
@@ -214,25 +188,19 @@ class ResultCache:
         if key is None or raw is None:
             return None
         try:
-            cached_result = decode_json(raw, _CachedResult)
+            kept = decode_json(raw, FileResult)
         except msgspec.MsgspecError:
             return None
         self.new[key] = raw
         self.hits += 1
-        return FileResult(
-            cached_result.verdicts,
-            cached_result.findings,
-            cached_result.suppressed,
-            cached_result.skipped,
-            cached_result.problem,
-        )
+        return kept
 
     def put(self, key: str | None, file_result: FileResult) -> None:
         """Keep a result."""
         if key is None:
             return
         try:
-            data = msgspec.json.encode(_CachedResult(**msgspec.structs.asdict(file_result)))
+            data = msgspec.json.encode(file_result)
         except UnicodeEncodeError:  # a file name that is no text
             return
         text = data.decode()
@@ -270,10 +238,7 @@ def _salt(rules: Catalog, options: CheckOptions) -> bytes:
 
 def check_many(
     files: Sequence[str],
-    options: CheckOptions,
-    rules: Catalog,
-    book: Rulebook,
-    knowledge: Knowledge,
+    checker: Checker,
     *,
     stdin: bytes | None = None,
     jobs: int = 1,
@@ -285,7 +250,7 @@ def check_many(
     found: list[FileResult | None] = [cache.get(k) if cache is not None else None for k in keys]
     left = [i for i, r in enumerate(found) if r is None]
     done = len(files) - len(left)
-    for i, r in _fresh([files[i] for i in left], options, rules, book, knowledge, stdin, jobs):
+    for i, r in enumerate(_check_each([files[i] for i in left], checker, stdin, jobs)):
         found[left[i]] = r
         if cache is not None:
             cache.put(keys[left[i]], r)
@@ -297,48 +262,25 @@ def check_many(
     return [r for r in found if r is not None]
 
 
-def _fresh(
-    files: Sequence[str],
-    options: CheckOptions,
-    rules: Catalog,
-    book: Rulebook,
-    knowledge: Knowledge,
-    stdin: bytes | None,
-    jobs: int,
-) -> Any:
+def _check_each(files: Sequence[str], checker: Checker, stdin: bytes | None, jobs: int) -> Iterator[FileResult]:
     if jobs > 1 and len(files) >= LEAST_FOR_JOBS and "-" not in files:
         from advisor.workers import make_pool
 
         chunks = [list(files[i : i + CHUNK]) for i in range(0, len(files), CHUNK)]
-        n = 0
-        work = partial(_chunk, rules.roots, msgspec.json.encode(options))
+        work = partial(_check_chunk, checker.book.know.rules.roots, msgspec.json.encode(checker.options))
         with make_pool(jobs) as pool:
             for results in pool.map(work, chunks):
-                for file_result in results:
-                    yield n, file_result
-                    n += 1
-        return
-    machines = find_machines(options, rules)
-    for n, f in enumerate(files):
-        yield n, check_file(f, knowledge, book, options, machines, stdin)
-
-
-class _Worker(Value, frozen=True):
-    """What a worker process keeps from chunk to chunk."""
-
-    know: Knowledge
-    book: Rulebook
-    options: CheckOptions
-    machines: dict[str, Any]
+                yield from results
+    else:
+        yield from (check_file(f, checker, stdin) for f in files)
 
 
 @memoize_by_identity
-def _worker(rules: Catalog, asked: bytes) -> _Worker:
-    knowledge, options = Knowledge(rules), decode_json(asked, CheckOptions)
-    book = Rulebook(knowledge, options.select, options.ignore, strict=options.strict)
-    return _Worker(knowledge, book, options, find_machines(options, rules))
+def _worker(rules: Catalog, options: bytes) -> Checker:
+    """What a worker process keeps from chunk to chunk."""
+    return _make_checker(rules, decode_json(options, CheckOptions))
 
 
-def _chunk(roots: tuple[Path, ...], asked: bytes, files: list[str]) -> list[FileResult]:
-    worker = _worker(catalog(roots), asked)
-    return [check_file(f, worker.know, worker.book, worker.options, worker.machines) for f in files]
+def _check_chunk(roots: tuple[Path, ...], options: bytes, files: list[str]) -> list[FileResult]:
+    checker = _worker(catalog(roots), options)
+    return [check_file(f, checker) for f in files]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from advisor.checks.one_file import CheckOptions, FileResult, check_source
+from advisor.checks.one_file import CheckOptions, FileResult, check_source, make_checker
 from advisor.checks.rules.evaluate import Rulebook
 from advisor.errors import AdvisorError
 from advisor.lint.check_rules import LocatedRule, list_sound_rules, load_knowledge
@@ -35,7 +35,7 @@ def _examples(found: LocatedRule, book: Rulebook) -> Iterator[Fault]:
         if not text:
             continue
         try:
-            result = check_source(text, NAME, None, book.know, book, CheckOptions(), {})
+            result = check_source(text, NAME, None, make_checker(book, CheckOptions()))
         except AdvisorError as e:
             yield place.field("snippet", (field,), f"cannot be read: {one_line(e.message)}")
             continue

@@ -86,7 +86,7 @@ def hardware(context: OperationContext, given: Json) -> Json:
 
 def check(context: OperationContext, given: Json) -> Json:
     from advisor.checks.knowledge import Knowledge
-    from advisor.checks.one_file import CheckOptions, check_source, find_machines
+    from advisor.checks.one_file import CheckOptions, check_source, make_checker
     from advisor.checks.report.answer import as_json
     from advisor.checks.rules.evaluate import Rulebook
     from advisor.checks.run import check_files, collect_report, find_files
@@ -104,12 +104,9 @@ def check(context: OperationContext, given: Json) -> Json:
     if text is not None:
         if len(text.encode()) > MAX_TEXT:
             raise BadInput(f"check: a text of at most {MAX_TEXT // 2**20} MiB is read")
-        knowledge = Knowledge(context.rules)
-        name = str(given.get("name", "text"))[:200]
-        found = check_source(
-            text, name, None, knowledge, Rulebook(knowledge), options, find_machines(options, context.rules)
-        )
-        report = collect_report([found], len(Rulebook(knowledge).rules), options, 1)
+        checker = make_checker(Rulebook(Knowledge(context.rules)), options)
+        found = check_source(text, str(given.get("name", "text"))[:200], None, checker)
+        report = collect_report([found], checker.book.size, options, 1)
     else:
         asked = [str(f) for f in files or ()]
         if len(asked) > MAX_FILES:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from advisor.catalog import catalog
 from advisor.checks.knowledge import Knowledge
-from advisor.checks.one_file import CheckOptions, FileResult, check_source
+from advisor.checks.one_file import CheckOptions, FileResult, check_source, make_checker
 from advisor.checks.read.context import ReaderContext
 from advisor.checks.read.detect import read_launches
 from advisor.checks.read.launch import Launch
@@ -25,7 +25,7 @@ def every_rule() -> Rulebook:
 
 
 def check_text(source: str, name: str = "x", folder: Path | None = None, **options: object) -> FileResult:
-    return check_source(source, name, folder, knowledge(), every_rule(), CheckOptions(**options), {})  # type: ignore[arg-type]
+    return check_source(source, name, folder, make_checker(every_rule(), CheckOptions(**options)))  # type: ignore[arg-type]
 
 
 def launches(source: str, name: str = "x", folder: Path | None = None, **variables: str) -> list[Launch]:

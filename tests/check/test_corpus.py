@@ -11,7 +11,7 @@ from programs import SHARED
 import advisor
 from advisor.catalog import catalog, model_spellings
 from advisor.checks.knowledge import Knowledge
-from advisor.checks.one_file import CheckOptions, check_file
+from advisor.checks.one_file import CheckOptions, check_file, make_checker
 from advisor.checks.rules.evaluate import Rulebook
 
 CORPUS = Path(__file__).resolve().parents[2].parent / "shared" / "corpus"
@@ -32,7 +32,7 @@ def test_each_is_read() -> None:
     know = Knowledge(rules)
     book = Rulebook(know)
     for r in rows():
-        found = check_file(str(CORPUS / r["file"]), know, book, CheckOptions(), {})
+        found = check_file(str(CORPUS / r["file"]), make_checker(book, CheckOptions()))
         assert found.problem is None or found.problem.message, r["case_id"]
 
 

@@ -18,7 +18,7 @@ from checking import knowledge
 from programs import LONG, SHARED
 
 from advisor.checks.findings import Finding
-from advisor.checks.one_file import CheckOptions, check_source, find_machines
+from advisor.checks.one_file import CheckOptions, check_source, make_checker
 from advisor.checks.read.context import ReaderContext
 from advisor.checks.read.detect import read_launches
 from advisor.checks.read.launch import Launch
@@ -51,9 +51,8 @@ def fixed(texts: Iterable[tuple[str, str]], unsafe: bool) -> Iterator[FixedFile]
     know = knowledge()
     book = Rulebook(know)
     options = CheckOptions(fit=False)
-    machines = find_machines(options, know.rules)
     for name, text in texts:
-        found = check_source(text, name, Path(name).parent, know, book, options, machines).findings
+        found = check_source(text, name, Path(name).parent, make_checker(book, options)).findings
         changing = [f for f in found if f.edits and (f.certain or unsafe)]
         after = apply_edits(text, [e for f in changing for e in f.edits])
         if after != text:
@@ -167,7 +166,7 @@ applications:
         swap_space: 4
 """
     know, options = knowledge(), CheckOptions(fit=False)
-    found = check_source(text, "s.yaml", Path(), know, Rulebook(know), options, find_machines(options, know.rules))
+    found = check_source(text, "s.yaml", Path(), make_checker(Rulebook(know), options))
     named = {f.rule: f for f in found.findings}
     assert {"device-flag-old", "swap-space-removed"} <= named.keys()
     assert not named["device-flag-old"].edits

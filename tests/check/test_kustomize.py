@@ -13,19 +13,19 @@ import pytest
 import yaml
 from checking import knowledge, rules_of
 
-from advisor.checks.one_file import CheckOptions, FileResult, check_file, find_machines
+from advisor.checks.one_file import CheckOptions, FileResult, check_file, make_checker
 from advisor.checks.read import kustomize
 from advisor.checks.read.context import ReaderContext
 from advisor.checks.rules.edits import apply_edits
 from advisor.checks.rules.evaluate import Rulebook
-from advisor.yaml_places import parse_documents
+from advisor.yaml_places import as_mapping, parse_documents
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "kustomize"
 
 
 def check(path: Path) -> FileResult:
     options = CheckOptions(fit=False)
-    return check_file(str(path), knowledge(), Rulebook(knowledge()), options, find_machines(options, knowledge().rules))
+    return check_file(str(path), make_checker(Rulebook(knowledge()), options))
 
 
 def plain(value: Any) -> Any:
@@ -38,7 +38,7 @@ def build(folder: Path, root: Path) -> dict[str, Any]:
     file = folder / "kustomization.yaml"
     (doc,) = parse_documents(file.read_text(), file)
     context = ReaderContext(str(file), knowledge(), {}, folder)
-    built = kustomize._build(doc, folder, context, kustomize._Build(root.resolve(), []), 0)
+    built = kustomize._build(as_mapping(doc), folder, context, kustomize._Build(root.resolve(), []), 0)
     return {str(b.made["kind"]): plain(b.made) for b in built}
 
 

@@ -14,7 +14,7 @@ import pytest
 from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
 from advisor.checks.knowledge import Knowledge
-from advisor.checks.one_file import CheckOptions, check_source, find_machines
+from advisor.checks.one_file import CheckOptions, check_source, make_checker
 from advisor.checks.rules.evaluate import Rulebook
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "official"))
@@ -32,8 +32,7 @@ def judge(rows: list[dict[str, str]], folder: Path) -> int:
     seen, wrong = 0, []
     for row in rows:
         options = CheckOptions(on=row["hardware"] or None, fit=bool(row["hardware"]))
-        machines = find_machines(options, RULES)
-        found = check_source(f"{row['command']}\n", "serve.sh", folder, knowledge, book, options, machines)
+        found = check_source(f"{row['command']}\n", "serve.sh", folder, make_checker(book, options))
         seen += bool(found.verdicts)
         errors = {f.rule for f in found.findings if f.severity == "error"}
         if errors != set(row["errors"].split()) or any(v.fits is False for v in found.verdicts):

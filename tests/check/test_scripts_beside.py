@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from checking import knowledge, rules_of
 
-from advisor.checks.one_file import CheckOptions, FileResult, check_file, find_machines
+from advisor.checks.one_file import CheckOptions, FileResult, check_file, make_checker
 from advisor.checks.rules.edits import apply_edits
 from advisor.checks.rules.evaluate import Rulebook
 
@@ -24,7 +24,7 @@ services:
 
 def look(path: Path) -> FileResult:
     options = CheckOptions(fit=False, named=frozenset([str(path)]))
-    return check_file(str(path), knowledge(), Rulebook(knowledge()), options, find_machines(options, knowledge().rules))
+    return check_file(str(path), make_checker(Rulebook(knowledge()), options))
 
 
 @pytest.mark.parametrize("entry", ["/opt/scripts/start.sh", "bash, /opt/scripts/start.sh"])

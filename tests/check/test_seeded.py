@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from advisor.checks.knowledge import Knowledge
-from advisor.checks.one_file import CheckOptions, FileResult, check_source, find_machines
+from advisor.checks.one_file import CheckOptions, FileResult, check_source, make_checker
 from advisor.checks.rules.evaluate import Rulebook
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "render"))
@@ -34,7 +34,7 @@ def good(engine: str, target: str) -> tuple[str, str]:
 @cache
 def checked(name: str, text: str) -> FileResult:
     options = CheckOptions(on=CARDS)
-    return check_source(text, name, None, KNOWLEDGE, BOOK, options, find_machines(options, RULES))
+    return check_source(text, name, None, make_checker(BOOK, options))
 
 
 def named(name: str, text: str) -> set[str]:

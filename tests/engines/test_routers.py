@@ -10,7 +10,7 @@ import pytest
 from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
 from advisor.checks.knowledge import Knowledge
-from advisor.checks.one_file import CheckOptions, FileResult, check_source
+from advisor.checks.one_file import CheckOptions, FileResult, check_source, make_checker
 from advisor.checks.rules.evaluate import Rulebook
 from advisor.engines.flag_tables import find_presence, list_values, load_routers, make_flag_table
 
@@ -24,7 +24,7 @@ KNOWLEDGE = Knowledge(RULES)
 
 
 def check(text: str) -> FileResult:
-    return check_source(text, "x.yaml", None, KNOWLEDGE, Rulebook(KNOWLEDGE, ("all",)), CheckOptions(fit=False), {})
+    return check_source(text, "x.yaml", None, make_checker(Rulebook(KNOWLEDGE, ("all",)), CheckOptions(fit=False)))
 
 
 def container(image: str, args: str) -> str:

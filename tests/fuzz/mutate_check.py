@@ -18,7 +18,7 @@ from typing import Any
 
 from advisor.catalog import catalog
 from advisor.checks.knowledge import Knowledge
-from advisor.checks.one_file import CheckOptions, check_source
+from advisor.checks.one_file import CheckOptions, check_source, make_checker
 from advisor.checks.rules.evaluate import Rulebook
 from advisor.errors import BadFile
 
@@ -164,7 +164,7 @@ def main() -> int:
     texts = seeds() + (launch_files() if count > 1000 else [])
     for t in texts:  # decode tables before memory is bounded
         try:
-            check_source(t, "x", None, know, book, CheckOptions(), {})
+            check_source(t, "x", None, make_checker(book, CheckOptions()))
         except BadFile:
             continue
     used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
@@ -180,7 +180,7 @@ def main() -> int:
         began = time.process_time()
         ACTIVE.append(True)
         try:
-            found = check_source(text, r.choice(NAMES), folder, know, book, CheckOptions(), {})
+            found = check_source(text, r.choice(NAMES), folder, make_checker(book, CheckOptions()))
             launches += len(found.verdicts)
         except BadFile:
             refused += 1

@@ -9,8 +9,6 @@ from advisor.checks.facts.registry import FactContext, FactTable
 from advisor.checks.read.recognise import parse_image
 from advisor.checks.resolve.arguments import (
     LENGTHS,
-    LaunchArgument,
-    find_concept_argument,
     find_launch_concept,
     parse_number,
 )
@@ -21,14 +19,9 @@ from advisor.engines.versions import pick_version
 FACTS = FactTable()
 
 
-def concept_argument(context: FactContext, *names: ConceptName) -> LaunchArgument | None:
-    """The last argument that sets one of these concepts of the launch's engine; None where none does."""
-    return find_concept_argument(context.arguments, context.launch.engine, context.knowledge, *names)
-
-
-def concept_value(context: FactContext, *names: ConceptName) -> float | None:
+def concept_number(context: FactContext, *names: ConceptName) -> float | None:
     """The number that one of these concepts is given; None where absent or unknown."""
-    argument = concept_argument(context, *names)
+    argument = context.concept_argument(*names)
     return (
         None if argument is None or argument.value is None or argument.value.unknown else parse_number(argument.value)
     )
@@ -36,9 +29,9 @@ def concept_value(context: FactContext, *names: ConceptName) -> float | None:
 
 def _parallel(context: FactContext, name: ConceptName) -> int | None:
     """A number of ranks: 1 where none is given, None where it cannot be known."""
-    if concept_argument(context, name) is None:
+    if context.concept_argument(name) is None:
         return None if context.arguments.open else 1
-    n = concept_value(context, name)
+    n = concept_number(context, name)
     return int(n) if n is not None and n >= 1 else None
 
 
@@ -75,7 +68,7 @@ FACTS.define(
 )
 
 
-FACTS.define("length", "float", "longest request that is asked for, tokens", lambda c: concept_value(c, *LENGTHS))
+FACTS.define("length", "float", "longest request that is asked for, tokens", lambda c: concept_number(c, *LENGTHS))
 
 
 @FACTS.add("version.certain", "bool", "the engine's version is stated, or nothing speaks against the current one")
@@ -329,7 +322,7 @@ def _backend(context: FactContext) -> bool:
 
 @FACTS.add("args.lora_rank_odd", "bool", "the rank of adapters is none of the sizes that the engine has kernels for")
 def _lora_rank(context: FactContext) -> bool | None:
-    n = concept_value(context, "lora_rank")
+    n = concept_number(context, "lora_rank")
     entry = context.engine
     taken = list_accepted_values(entry, "lora_rank", context.knowledge.rules) if entry is not None else ()
     return None if n is None or not taken else f"{n:g}" not in taken

@@ -8,7 +8,7 @@ from advisor.checks.facts.images import image_ref
 from advisor.checks.facts.model import weight_bytes
 from advisor.checks.facts.registry import FactContext, FactTable
 from advisor.checks.read.launch import PULL, SWAP_FILE, TAKEN_SERVICE_NAME, HealthProbe
-from advisor.checks.resolve.arguments import find_concept_value, find_launch_concept
+from advisor.checks.resolve.arguments import find_launch_concept
 from advisor.units import GIB
 
 FACTS = FactTable()
@@ -60,7 +60,7 @@ def _ends_download(context: FactContext) -> bool | None:
 
 @FACTS.add("probe.path_unknown", "bool", "a probe asks for a path the engine does not have")
 def _path(context: FactContext) -> bool | None:
-    known = context.knowledge.server(context.launch.engine)
+    known = context.server
     if known is None or not known.health:
         return None
     image = image_ref(context)
@@ -90,7 +90,7 @@ FACTS.define(
 
 @FACTS.add("probe.health", "str", "the path to probe")
 def _health(context: FactContext) -> str | None:
-    known = context.knowledge.server(context.launch.engine)
+    known = context.server
     return known.health[0] if known and known.health else None
 
 
@@ -194,7 +194,7 @@ def _order(context: FactContext) -> bool:
 def _access(context: FactContext) -> bool:
     u = context.setup.unit
     hidden = u.get("PrivateDevices", "").lower() in ("yes", "true", "1")
-    known = context.knowledge.server(context.launch.engine)
+    known = context.server
     users, wanted = (known.service_users, known.device_groups) if known is not None else ((), ())
     user = u.get("User", "root") not in ("root", *users) or u.get("DynamicUser", "").lower() in ("yes", "true")
     groups = f"{u.get('SupplementaryGroups', '')} {u.get('Group', '')}"
@@ -266,7 +266,7 @@ def exposure(context: FactContext) -> str | None:
     setup, launch = context.setup, context.launch
     if setup.container:
         return setup.exposed
-    host = find_concept_value(context.arguments, launch.engine, context.knowledge, "address")
+    host = context.concept_value("address")
     variable = address_variable(context)
     if variable is not None:
         return f"{variable}={launch.env[variable]}" if context.facts["ollama.all_interfaces"] else None
@@ -281,7 +281,7 @@ FACTS.define("setup.exposure", "str", "how it is reachable", exposure)
 @FACTS.add("setup.loopback", "bool", "listens on loopback only")
 def _loopback(context: FactContext) -> bool | None:
     launch = context.launch
-    host = find_concept_value(context.arguments, launch.engine, context.knowledge, "address")
+    host = context.concept_value("address")
     known = context.knowledge.server(launch.engine)
     if host is not None:
         return None if host.unknown else host in ("127.0.0.1", "localhost", "::1")
@@ -304,7 +304,7 @@ FACTS.define(
 def own_port(context: FactContext) -> int | None:
     """The port the server listens on: as asked, else the engine's own; None where it cannot be determined."""
     launch = context.launch
-    word = find_concept_value(context.arguments, launch.engine, context.knowledge, "port")
+    word = context.concept_value("port")
     if word is not None:
         return int(word) if word.isdigit() else None
     if launch.unresolved or context.arguments.open:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from advisor import engines
 from advisor.catalog import model_spellings
-from advisor.checks.facts.arguments import concept_argument, concept_value, flag_number, usual_share
+from advisor.checks.facts.arguments import concept_number, flag_number, usual_share
 from advisor.checks.facts.model import catalogue_model, uniform_kv_heads
 from advisor.checks.facts.registry import FactContext, FactTable
 from advisor.checks.resolve.arguments import is_length_given
@@ -39,7 +39,7 @@ def _group(context: FactContext) -> bool | None:
 @FACTS.add("length.above_model", "bool", "the asked length is above what the model was trained for")
 def _length_above(context: FactContext) -> bool | None:
     length, most = context.facts["length"], context.facts["model.max_context"]
-    if concept_argument(context, "context_length") is None:
+    if context.concept_argument("context_length") is None:
         return False
     return None if length is None or most is None else length > most
 
@@ -239,8 +239,8 @@ def _above_free(context: FactContext) -> bool | None:
     machine = context.checked.machine
     if machine is None:
         return None
-    asked = concept_argument(context, "memory_share")
-    share = usual_share(context) if asked is None else concept_value(context, "memory_share")
+    asked = context.concept_argument("memory_share")
+    share = usual_share(context) if asked is None else concept_number(context, "memory_share")
     if share is None:
         return None
     known = [d for d in machine.usable_devices if d.free_bytes is not None and d.total_bytes is not None]

@@ -170,7 +170,7 @@ def _too_old(context: FactContext) -> bool | None:
 
 @FACTS.add("quant.floor_missed", "bool", "the quantization needs a newer GPU")
 def _floor(context: FactContext) -> bool | None:
-    lookup = context.knowledge.flags(context.launch.engine)
+    lookup = context.flags
     return _below_floor(context, lookup.table.quantization_capability if lookup else {})
 
 

@@ -167,7 +167,7 @@ def cache_paths(context: FactContext) -> Iterator[str]:
     if set_:
         yield from set_
         return
-    known = context.knowledge.server(context.launch.engine)
+    known = context.server
     yield from (known.cache if known else ())
 
 

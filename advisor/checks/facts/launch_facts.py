@@ -94,16 +94,14 @@ class LaunchFacts(Mapping[str, Any]):
     def __init__(
         self, checked: CheckedLaunch, knowledge: Knowledge, siblings: Sequence[CheckedLaunch], source: str
     ) -> None:
-        self._seen = FactContext(checked, knowledge, siblings, source, self)
+        self.context = FactContext(checked, knowledge, siblings, source, self)
         self._values: dict[str, Any] = {}
-        self.source = source
-        engine = checked.launch.engine
-        self.fields = _fields(knowledge, engine)
+        self.fields = _fields(knowledge, checked.launch.engine)
 
     @cached_property
     def guards(self) -> dict[tuple[int, int], Guard]:
         """Place of an argument or variable -> the condition under which it is given, where that stays open."""
-        checked = self._seen.checked
+        checked = self.context.checked
         found: dict[tuple[int, int], Guard] = {}
         for word in (*(a.place for a in checked.arguments.given), *checked.launch.env.values()):
             if word.line and (guard := find_guard(word)):
@@ -124,9 +122,9 @@ class LaunchFacts(Mapping[str, Any]):
     def _compute(self, name: str) -> Any:
         found = FACTS.get(name)
         if found is not None:
-            return found.compute(self._seen)
+            return found.compute(self.context)
         head, _, rest = name.partition(".")
-        checked = self._seen.checked
+        checked = self.context.checked
         if head in ("arg", "given"):
             return self._argument(head, rest)
         if head == "env":
@@ -137,10 +135,9 @@ class LaunchFacts(Mapping[str, Any]):
         raise KeyError(name)
 
     def _argument(self, head: str, flag: str) -> Any:
-        checked = self._seen.checked
-        argument = checked.arguments.last(flag)
+        argument = self.context.arguments.last(flag)
         if argument is None:
-            open_ = bool(checked.arguments.open or checked.launch.unresolved)
+            open_ = bool(self.context.arguments.open or self.context.launch.unresolved)
             return None if open_ else False if head == "given" else ABSENT
         if argument.guard is not None:
             return None

@@ -5,15 +5,12 @@ from __future__ import annotations
 import re
 
 from advisor.catalog.types import Divided
-from advisor.checks.facts.arguments import compare_flag_pair, concept_argument, concept_value, flag_number
+from advisor.checks.facts.arguments import compare_flag_pair, concept_number, flag_number
 from advisor.checks.facts.model import catalogue_model
 from advisor.checks.facts.registry import FactContext, FactTable
 from advisor.checks.resolve.arguments import (
     LENGTHS,
     convert_argument,
-    find_concept_argument,
-    find_concept_value,
-    list_concept_flags,
 )
 from advisor.deployment import Setting
 from advisor.engines import parallel
@@ -28,7 +25,7 @@ MOST_NAMED = 16  # largest size that a fix names
 
 def _launch(context: FactContext) -> parallel.ParallelLaunch:
     """What of the launch decides which assertions hold."""
-    table = context.knowledge.flags(context.launch.engine)
+    table = context.flags
     flags = table.table.flags if table else {}
     settings: dict[str, Setting] = {}
     for argument in context.arguments.given:
@@ -106,12 +103,10 @@ def _splits(context: FactContext) -> bool:
 
 @FACTS.add("tp.attention_replicas", "int", "replicas of attention inside the tensor-parallel ranks (DP attention)")
 def _within(context: FactContext) -> int | None:
-    switch = find_concept_argument(
-        context.arguments, context.launch.engine, context.knowledge, "data_parallel_attention"
-    )
+    switch = context.concept_argument("data_parallel_attention")
     if switch is None or switch.off:
         return 1
-    value = find_concept_value(context.arguments, context.launch.engine, context.knowledge, "data_parallel")
+    value = context.concept_value("data_parallel")
     return 1 if value is None else int(value) if not value.unknown and value.isdigit() and int(value) else None
 
 
@@ -182,36 +177,38 @@ def _allowed(context: FactContext) -> str | None:
 
 @FACTS.add("args.batch_below_length", "bool", "batched tokens are fewer than the longest request")
 def _batch_below_length(context: FactContext) -> bool | None:
-    n, length = concept_value(context, "batched_tokens"), concept_value(context, *LENGTHS)
-    if length is None and context.deployment is not None and concept_argument(context, *LENGTHS) is None:
+    n, length = concept_number(context, "batched_tokens"), concept_number(context, *LENGTHS)
+    if length is None and context.deployment is not None and context.concept_argument(*LENGTHS) is None:
         length = float(context.deployment.model.max_context or 0) or None
-    if concept_argument(context, "batched_tokens") is None:
+    if context.concept_argument("batched_tokens") is None:
         return False
     return None if n is None or length is None else n < length
 
 
 @FACTS.add("args.batch_below_sequences", "bool", "batched tokens are fewer than the sequences that run at once")
 def _batch_below_sequences(context: FactContext) -> bool | None:
-    if concept_argument(context, "batched_tokens") is None:
+    if context.concept_argument("batched_tokens") is None:
         return False
-    n, sequences = concept_value(context, "batched_tokens"), _sequences_at_least(context)
+    n, sequences = concept_number(context, "batched_tokens"), _sequences_at_least(context)
     return None if n is None or sequences is None else n < sequences
 
 
 def _sequences_at_least(context: FactContext) -> float | None:
     """Sequences that run at once: as asked, else the least default that the engine takes on any device."""
-    if concept_argument(context, "sequences") is not None:
-        return concept_value(context, "sequences")
+    if context.concept_argument("sequences") is not None:
+        return concept_number(context, "sequences")
     entry = context.engine
     return least_default_sequences(entry) if entry is not None else None
 
 
-FACTS.define("args.sequences", "float", "sequences that run at once, as asked", lambda c: concept_value(c, "sequences"))
+FACTS.define(
+    "args.sequences", "float", "sequences that run at once, as asked", lambda c: concept_number(c, "sequences")
+)
 
 
 @FACTS.add("args.prefill_threshold_above_length", "bool", "long-prefill-token-threshold is above max-model-len")
 def _threshold(context: FactContext) -> bool | None:
-    length = list_concept_flags(context.launch.engine, LENGTHS, context.knowledge)
+    length = context.concept_flags(*LENGTHS)
     return compare_flag_pair(context, ("long-prefill-token-threshold",), length, lambda a, b: a > b)
 
 

@@ -9,13 +9,15 @@ from advisor.decision.types import Field, FieldType
 from advisor.record import Value
 
 if TYPE_CHECKING:
+    from advisor.catalog.launch_types import ServerDefaults
     from advisor.catalog.types import Engine
-    from advisor.checks.knowledge import Knowledge
+    from advisor.checks.knowledge import FlagLookup, Knowledge
     from advisor.checks.read.launch import Launch, LaunchSetup
-    from advisor.checks.resolve.arguments import LaunchArguments
+    from advisor.checks.resolve.arguments import LaunchArgument, LaunchArguments
     from advisor.checks.resolve.judge import CheckedLaunch
     from advisor.checks.resolve.launch_reader import LaunchReading
     from advisor.deployment import Deployment, MemoryEstimate
+    from advisor.engines.flags import ConceptName
     from advisor.yaml_places import Text
 
 
@@ -52,6 +54,30 @@ class FactContext(Value, frozen=True):
     def engine(self) -> Engine | None:
         """The engine's entry in the rules; None for one that has none."""
         return self.knowledge.rules.engines().get(self.checked.launch.engine)
+
+    @property
+    def flags(self) -> FlagLookup | None:
+        """The flags of the engine; None where no table exists."""
+        return self.knowledge.flags(self.checked.launch.engine)
+
+    @property
+    def server(self) -> ServerDefaults | None:
+        """What the engine's server does without being told; None where that is not known."""
+        return self.knowledge.server(self.checked.launch.engine)
+
+    def concept_argument(self, *names: ConceptName) -> LaunchArgument | None:
+        """The last argument that sets one of these concepts of the launch's engine; None where none does."""
+        return self.arguments.last(*self.concept_flags(*names))
+
+    def concept_value(self, *names: ConceptName) -> Text | None:
+        """The value that one of these concepts is given; None where none is, or it takes none."""
+        return self.arguments.value(*self.concept_flags(*names))
+
+    def concept_flags(self, *names: ConceptName) -> tuple[str, ...]:
+        """Every spelling of these concepts' flags, without dashes."""
+        from advisor.checks.resolve.arguments import list_concept_flags
+
+        return list_concept_flags(self.checked.launch.engine, names, self.knowledge)
 
     @property
     def reading(self) -> LaunchReading:

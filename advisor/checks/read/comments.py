@@ -7,7 +7,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 
-import msgspec
+from msgspec.structs import replace
 
 from advisor.checks.findings import Finding
 from advisor.checks.read.launch import Launch, ModelDeclaration
@@ -60,13 +60,13 @@ def apply_declarations(launches: Sequence[Launch], source: str, file: str) -> li
     found = find_declared_models(source, file)
     if found:
         lines = [d.line for d in found]
-        out = [msgspec.structs.replace(x, declared=found[max(0, bisect_right(lines, x.line) - 1)]) for x in out]
+        out = [replace(x, declared=found[max(0, bisect_right(lines, x.line) - 1)]) for x in out]
     versions = find_declared_versions(source, file)
     if versions:
         lines = [line for line, _ in versions]
         out = [
             x if x.version is not None  # what the launch itself says is surer
-            else msgspec.structs.replace(
+            else replace(
                 x, version=versions[max(0, bisect_right(lines, x.line) - 1)][1], version_from="a comment in the file"
             )
             for x in out

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import msgspec
 from msgspec.structs import replace
 
 from advisor.checks.read.context import (
@@ -32,6 +31,8 @@ from advisor.yaml_places import (
     as_sequence,
     as_string,
     as_whole_number,
+    at_line,
+    first_line,
     line_of,
     lines_of,
     make_text,
@@ -41,14 +42,6 @@ from advisor.yaml_places import (
 
 MAX_EXTENDS = 8
 ALIKE = 0.8  # of difflib's ratio: one letter of five may be wrong
-
-
-def read(source: str, ctx: ReaderContext) -> list[Launch]:
-    """The launches of a compose file."""
-    out: list[Launch] = []
-    for doc in parse_documents(source, ctx.file, ctx.line):
-        out += read_document(doc, ctx)
-    return out
 
 
 def read_document(doc: object, ctx: ReaderContext) -> list[Launch]:
@@ -73,7 +66,7 @@ def _pulled(found: list[Launch], ctx: ReaderContext) -> list[Launch]:
         return found
     (server,) = servers
     models = [x.argv[1] for x in clients if len(x.argv) > 1]
-    merged = [msgspec.structs.replace(server, argv=(make_text("run"), m)) for m in models] or [server]
+    merged = [replace(server, argv=(make_text("run"), m)) for m in models] or [server]
     return [y for x in found if x not in clients for y in (merged if x is server else [x])]
 
 
@@ -96,8 +89,8 @@ def _extended(
     e = raw.get("extends")
     if e is None or depth >= MAX_EXTENDS:
         return raw
-    name = as_string(e) or as_string(value_at(e, "service"))
-    source = as_string(value_at(e, "file"))
+    name = as_string(e) or as_string(e, "service")
+    source = as_string(e, "file")
     base: object = None
     if source is None:
         base = services.get(name) if name else None
@@ -110,7 +103,7 @@ def _extended(
                 docs = parse_documents(read_text(path, 2**20), path)
             except BadFile:
                 docs = []
-            others = as_mapping(value_at(docs, 0, "services")) if docs else {}
+            others = as_mapping(docs, 0, "services") if docs else {}
             base = others.get(name) if name else None
             services = others
     if not isinstance(base, dict):
@@ -119,8 +112,7 @@ def _extended(
 
 
 def _merged(below: dict[str, Located], above: dict[str, Located]) -> dict[str, Located]:
-    out = Map(below)
-    out.line = line_of(above)
+    out = at_line(Map(below), line_of(above))
     for k, v in above.items():
         old = out.get(k)
         if isinstance(old, dict) and isinstance(v, dict):
@@ -136,9 +128,7 @@ def _expanded(value: object, known: Mapping[str, str]) -> Any:
     if isinstance(value, Text):
         return expand_variables(value, known)
     if isinstance(value, dict):
-        made_ = Map((k, _expanded(v, known)) for k, v in value.items())
-        made_.line = line_of(value)
-        return made_
+        return at_line(Map((k, _expanded(v, known)) for k, v in value.items()), line_of(value))
     if isinstance(value, list):
         return [_expanded(v, known) for v in value]
     return value
@@ -147,7 +137,7 @@ def _expanded(value: object, known: Mapping[str, str]) -> Any:
 def _words(value: object) -> list[Text]:
     """`command:` as words; a text is split as a shell would, with variables already filled in."""
     if isinstance(value, Text):
-        found = split_words(value.replace("$", "\\$"), line_of(value) + (1 if value.block else 0), value.column)
+        found = split_words(value.replace("$", "\\$"), first_line(value), value.column)
         if value.block:
             found = shell_lines(value)
         left = value.unknown
@@ -166,8 +156,8 @@ def shell_lines(value: Text) -> list[Text]:
 
 def _service(name: str, service: Mapping[str, Located], ctx: ReaderContext, line: int) -> list[Launch]:
     env, elsewhere = read_environment(service.get("environment"))
-    for item in as_sequence(service.get("env_file")):
-        path = find_inside(ctx.folder, as_string(item) or as_string(value_at(item, "path")) or "")
+    for item in as_sequence(service, "env_file"):
+        path = find_inside(ctx.folder, as_string(item) or as_string(item, "path") or "")
         if path is not None:
             from advisor.files import read_text
 
@@ -179,13 +169,13 @@ def _service(name: str, service: Mapping[str, Located], ctx: ReaderContext, line
         env.setdefault(k, make_text(f"$({k})", line, 0, (k,)))
     setup = _with_misspelt_keys(_setup(service), service, ctx)
     entry = _words(service["entrypoint"]) if service.get("entrypoint") else None
-    image, command = as_string(service.get("image")), _words(service.get("command"))
+    image, command = as_string(service, "image"), _words(service.get("command"))
     found = make_finder(ctx, make_script_reader(ctx, setup.mounts)).container(image, entry, command, env, setup)
     if not found or found[0].unresolved:
         found = find_built(service, entry, command, env, setup, ctx) or found
     out = make_launches(ctx, "compose", found, name)
-    out = [msgspec.structs.replace(x, line=x.line if x.line > 1 else line_of(service) or line) for x in out]
-    return [x if len(out) == 1 else msgspec.structs.replace(x, resource=f"{name}/{i}") for i, x in enumerate(out)]
+    out = [replace(x, line=x.line if x.line > 1 else line_of(service) or line) for x in out]
+    return [x if len(out) == 1 else replace(x, resource=f"{name}/{i}") for i, x in enumerate(out)]
 
 
 def _with_misspelt_keys(setup: LaunchSetup, service: Mapping[str, Located], ctx: ReaderContext) -> LaunchSetup:
@@ -200,32 +190,30 @@ def _with_misspelt_keys(setup: LaunchSetup, service: Mapping[str, Located], ctx:
     if not found:
         return setup
     places = {**setup.places, "misspelt": min(line_of(k) for k in found)}
-    return msgspec.structs.replace(setup, misspelt_keys=tuple(found.items()), places=places)
+    return replace(setup, misspelt_keys=tuple(found.items()), places=places)
 
 
 def _setup(service: Mapping[str, Located]) -> LaunchSetup:
     """What is around a service's process."""
-    setup = LaunchSetup(container=True, image=as_string(service.get("image")), gpu_granted=False)
+    setup = LaunchSetup(container=True, image=as_string(service, "image"), gpu_granted=False)
     setup = read_service_gpus(setup, service)
     ports = []
-    for p in as_sequence(service.get("ports")):
+    for p in as_sequence(service, "ports"):
         if isinstance(p, Text):
             port = parse_published_port(p)
             if port is not None:
                 ports.append(port)
         elif isinstance(p, dict):
-            ports.append(
-                (as_string(p.get("host_ip")), as_whole_number(p.get("published")), as_whole_number(p.get("target")))
-            )
-    mounts = [mount for v in as_sequence(service.get("volumes")) if (mount := _mount(v)) is not None]
-    for t in as_sequence(service.get("tmpfs")):
+            ports.append((as_string(p, "host_ip"), as_whole_number(p, "published"), as_whole_number(p, "target")))
+    mounts = [mount for v in as_sequence(service, "volumes") if (mount := _mount(v)) is not None]
+    for t in as_sequence(service, "tmpfs"):
         if isinstance(t, Text):
             mounts.append(Mount(target=t.partition(":")[0], kind="memory"))
     host_network = str(service.get("network_mode")) == "host"
     limits = value_at(service, "deploy", "resources", "limits")
-    memory = as_string(service.get("mem_limit")) or as_string(value_at(limits, "memory"))
+    memory = as_string(service, "mem_limit") or as_string(limits, "memory")
     probe = service.get("healthcheck")
-    shm = as_string(service.get("shm_size"))
+    shm = as_string(service, "shm_size")
     places = {
         k: line_of(v) or line_of(service)
         for k, v in service.items()
@@ -243,7 +231,7 @@ def _setup(service: Mapping[str, Located]) -> LaunchSetup:
             "environment",
         )
     }
-    return msgspec.structs.replace(
+    return replace(
         setup,
         ports=tuple(ports),
         exposed=find_exposure(ports, host_network),
@@ -252,14 +240,14 @@ def _setup(service: Mapping[str, Located]) -> LaunchSetup:
         shm_bytes=parse_container_size(shm) if shm and "$" not in shm else None,
         mounts=tuple(mounts),
         memory_limit=parse_container_size(memory) if memory else None,
-        privileged=as_boolean(service.get("privileged")) is True,
+        privileged=as_boolean(service, "privileged") is True,
         host_pid=str(service.get("pid")) == "host",
-        fabric=tuple(str(d) for d in as_sequence(service.get("devices")) if "/dev/infiniband" in str(d)),
-        locks_memory=bool({"IPC_LOCK", "CAP_IPC_LOCK", "ALL"} & set(map(str, as_sequence(service.get("cap_add")))))
+        fabric=tuple(str(d) for d in as_sequence(service, "devices") if "/dev/infiniband" in str(d)),
+        locks_memory=bool({"IPC_LOCK", "CAP_IPC_LOCK", "ALL"} & set(map(str, as_sequence(service, "cap_add"))))
         or value_at(service, "ulimits", "memlock") is not None,
-        restart=as_string(service.get("restart")),
-        user=as_string(service.get("user")),
-        probes=(_health(probe),) if isinstance(probe, dict) and as_boolean(probe.get("disable")) is not True else (),
+        restart=as_string(service, "restart"),
+        user=as_string(service, "user"),
+        probes=(_health(probe),) if isinstance(probe, dict) and as_boolean(probe, "disable") is not True else (),
         places=places,
     )
 
@@ -272,12 +260,12 @@ def _mount(v: object) -> Mount | None:
         return Mount(target=parts[1], kind="bind" if parts[0][:1] in "/.~$" else "volume", source=parts[0])
     if isinstance(v, dict) and isinstance(v.get("target"), Text):
         kind = str(v.get("type", "volume"))
-        bytes_ = parse_container_size(as_string(value_at(v, "tmpfs", "size")))
+        bytes_ = parse_container_size(as_string(v, "tmpfs", "size"))
         return Mount(
             target=str(v["target"]),
             kind="memory" if kind == "tmpfs" else kind,
             size_bytes=bytes_,
-            source=as_string(v.get("source")),
+            source=as_string(v, "source"),
         )
     return None
 
@@ -298,7 +286,7 @@ def _split_volume(v: str) -> list[str]:
 def _health(port: Mapping[str, Located]) -> HealthProbe:
     import re
 
-    words = " ".join(str(w) for w in as_sequence(port.get("test")))
+    words = " ".join(str(w) for w in as_sequence(port, "test"))
     m = re.search(r"https?://[^\s/'\"]+?(?::(\d{2,5}))?(/[\w./-]*)?(?=[\s'\"|)]|$)", words)
     return HealthProbe(
         kind="healthcheck",
@@ -306,7 +294,7 @@ def _health(port: Mapping[str, Located]) -> HealthProbe:
         port=m[1] if m else None,
         delay=parse_seconds(port.get("start_period")),
         period=parse_seconds(port.get("interval")),
-        failures=as_whole_number(port.get("retries")),
+        failures=as_whole_number(port, "retries"),
         line=line_of(port),
     )
 
@@ -354,15 +342,15 @@ def find_built(
 
 def _read_stage(build: object, ctx: ReaderContext) -> DockerStage | None:
     """The stage that is built; None where its Dockerfile does not lie next to the file."""
-    context = as_string(build) or as_string(value_at(build, "context")) or make_text(".")
+    context = as_string(build) or as_string(build, "context") or make_text(".")
     given, _ = read_environment(value_at(build, "args"))
     arguments = {k: str(v) for k, v in given.items() if not v.unknown}
-    inline = as_string(value_at(build, "dockerfile_inline"))
-    target = as_string(value_at(build, "target"))
+    inline = as_string(build, "dockerfile_inline")
+    target = as_string(build, "target")
     folder = ctx.folder / context if ctx.folder is not None and not context.unknown else None
     text: str | None = inline
     if text is None:
-        name = as_string(value_at(build, "dockerfile")) or "Dockerfile"
+        name = as_string(build, "dockerfile") or "Dockerfile"
         path = find_inside(ctx.folder, f"{context}/{name}")
         if path is None:
             return None
@@ -392,7 +380,7 @@ def _start(
     else:
         entry = None if entry is None else [_at(w, line) for w in entry]
         words = words if command else [_at(w, line) for w in words]
-    context = as_string(build) or as_string(value_at(build, "context")) or make_text(".")
+    context = as_string(build) or as_string(build, "context") or make_text(".")
     beside = replace(ctx, folder=ctx.folder / context if ctx.folder is not None else None)
     places = {**as_mapping(setup.places), "image": line}
     built = replace(setup, image=stage.image, places=places)
@@ -411,35 +399,35 @@ def read_service_gpus(setup: LaunchSetup, service: Mapping[str, Located]) -> Lau
     all_ = str(service.get("gpus", ""))
     if all_:
         setup = (
-            msgspec.structs.replace(setup, **read_gpus(all_))
+            replace(setup, **read_gpus(all_))
             if isinstance(service.get("gpus"), Text)
-            else _reserved(setup, as_sequence(service.get("gpus")), wrong)
+            else _reserved(setup, as_sequence(service, "gpus"), wrong)
         )
     if str(service.get("runtime")) in ("nvidia", "habana"):
         ids = (
-            str(as_mapping(service.get("environment")).get("NVIDIA_VISIBLE_DEVICES", "all"))
+            str(as_mapping(service, "environment").get("NVIDIA_VISIBLE_DEVICES", "all"))
             if isinstance(service.get("environment"), dict)
             else "all"
         )
-        setup = msgspec.structs.replace(setup, gpu_granted=True, gpu_all=ids == "all")
-    for d in as_sequence(service.get("devices")):
+        setup = replace(setup, gpu_granted=True, gpu_all=ids == "all")
+    for d in as_sequence(service, "devices"):
         if isinstance(d, Text) and any(
             w in d for w in ("/dev/kfd", "/dev/dri", "/dev/nvidia", "nvidia.com/gpu", "/dev/accel", "amd.com/gpu")
         ):
-            setup = msgspec.structs.replace(setup, gpu_granted=True, gpu_all=setup.gpu_all or "=all" in d)
-    if as_boolean(service.get("privileged")) is True:
-        setup = msgspec.structs.replace(setup, gpu_granted=True)
+            setup = replace(setup, gpu_granted=True, gpu_all=setup.gpu_all or "=all" in d)
+    if as_boolean(service, "privileged") is True:
+        setup = replace(setup, gpu_granted=True)
     devices = value_at(service, "deploy", "resources", "reservations", "devices")
     if devices is not None:
         setup = _reserved(setup, as_sequence(devices), wrong)
-    return msgspec.structs.replace(setup, gpu_block=tuple(wrong))
+    return replace(setup, gpu_block=tuple(wrong))
 
 
 def _reserved(setup: LaunchSetup, devices: list[Located], wrong: list[str]) -> LaunchSetup:
     for d in devices:
         if not isinstance(d, dict):
             continue
-        words = [str(c) for c in as_sequence(d.get("capabilities"))]
+        words = [str(c) for c in as_sequence(d, "capabilities")]
         ids, count = d.get("device_ids"), d.get("count")
         if not words:
             wrong.append("`capabilities` is missing, and it is required")
@@ -449,15 +437,13 @@ def _reserved(setup: LaunchSetup, devices: list[Located], wrong: list[str]) -> L
             wrong.append("`device_ids` must be a list")
         if words and not {"gpu", "compute", "utility", "nvidia"} & set(words):
             continue
-        setup = msgspec.structs.replace(setup, gpu_granted=True)
+        setup = replace(setup, gpu_granted=True)
         if isinstance(ids, list):
             named = tuple(str(i) for i in ids if not getattr(i, "unknown", ()))
             flat = tuple(p for i in named for p in i.split(",") if p)
-            setup = msgspec.structs.replace(
-                setup, gpu_ids=flat, gpu_count=len(flat) if len(named) == len(ids) else None
-            )
+            setup = replace(setup, gpu_ids=flat, gpu_count=len(flat) if len(named) == len(ids) else None)
         elif count is None or str(count) in ("all", "-1"):
-            setup = msgspec.structs.replace(setup, gpu_all=True)
+            setup = replace(setup, gpu_all=True)
         else:
-            setup = msgspec.structs.replace(setup, gpu_count=as_whole_number(count))
+            setup = replace(setup, gpu_count=as_whole_number(count))
     return setup

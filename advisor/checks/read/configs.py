@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
+from msgspec.structs import replace
 
 from advisor.checks.read.context import ReaderContext, make_finder, make_launches, read_environment
 from advisor.checks.read.launch import SWAP_FILE, Launch, LaunchSetup
@@ -17,6 +17,7 @@ from advisor.yaml_places import (
     as_mapping,
     as_sequence,
     as_string,
+    first_line,
     line_of,
     lines_of,
     make_text,
@@ -51,7 +52,7 @@ def read_flags_file(doc: Mapping[str, Located], engine: str, ctx: ReaderContext)
     argv: list[Text] = []
     kind = dict(ctx.know.config_files).get(engine)
     if kind is not None and kind.nested is not None:
-        for k, v in {**doc, **as_mapping(doc.get(kind.nested))}.items():
+        for k, v in {**doc, **as_mapping(doc, kind.nested)}.items():
             if isinstance(v, Text):
                 settings[kind.nested_names.get(str(k), str(k)) if v in kind.nested_values else str(k)] = v
     else:
@@ -105,21 +106,21 @@ def _typed(value: object) -> Any:
 
 def read_llama_swap(doc: Mapping[str, Located], ctx: ReaderContext) -> list[Launch]:
     """llama-swap: each model has a command of its own; macros are filled in."""
-    macros = {str(k): v for k, v in as_mapping(doc.get("macros")).items() if isinstance(v, Text)}
+    macros = {str(k): v for k, v in as_mapping(doc, "macros").items() if isinstance(v, Text)}
     out: list[Launch] = []
     ports: dict[str, int] = {}
     around = LaunchSetup(
         places={"timeout": line_of(doc.get("healthCheckTimeout")), **_swap_faults(doc)},
         unit={"healthCheckTimeout": str(doc.get("healthCheckTimeout") or 120)},
     )
-    for name, m in as_mapping(doc.get("models")).items():
-        command = as_string(value_at(m, "cmd"))
+    for name, m in as_mapping(doc, "models").items():
+        command = as_string(m, "cmd")
         if command is None:
             continue
-        own = {**macros, **{str(k): v for k, v in as_mapping(value_at(m, "macros")).items() if isinstance(v, Text)}}
+        own = {**macros, **{str(k): v for k, v in as_mapping(m, "macros").items() if isinstance(v, Text)}}
         filled = _macros(command, {**{f"env.{k}": v for k, v in ctx.variables.items()}, **own})
         env, _ = read_environment(value_at(m, "env"))
-        first = line_of(command) + (1 if command.block else 0)
+        first = first_line(command)
         found = make_launches(
             ctx,
             SWAP_FILE,
@@ -139,11 +140,11 @@ def read_llama_swap(doc: Mapping[str, Located], ctx: ReaderContext) -> list[Laun
         for launch in found:
             setup = launch.setup if launch.setup.container else around
             out.append(
-                msgspec.structs.replace(
+                replace(
                     launch,
                     line=first,
                     env={**env, **launch.env},
-                    setup=msgspec.structs.replace(setup, places={**setup.places, **places}),
+                    setup=replace(setup, places={**setup.places, **places}),
                 )
             )
     return out
@@ -154,14 +155,14 @@ def _swap_faults(doc: Mapping[str, Located]) -> dict[str, int]:
     if doc.get("groups") is not None and doc.get("matrix") is not None:
         out["swap-groups-and-matrix"] = line_of(doc.get("matrix"))
     seen: dict[str, str] = {}
-    for g, body in as_mapping(doc.get("groups")).items():
-        for member in as_sequence(value_at(body, "members")):
+    for g, body in as_mapping(doc, "groups").items():
+        for member in as_sequence(body, "members"):
             if str(member) in seen and seen[str(member)] != str(g):
                 out["swap-member-twice"] = line_of(member)
             seen[str(member)] = str(g)
     aliases: set[str] = set()
-    for m in as_mapping(doc.get("models")).values():
-        for a in as_sequence(value_at(m, "aliases")):
+    for m in as_mapping(doc, "models").values():
+        for a in as_sequence(m, "aliases"):
             if str(a) in aliases:
                 out["swap-alias-twice"] = line_of(a)
             aliases.add(str(a))

@@ -15,7 +15,7 @@ from advisor.checks.read.recognise import LaunchFinder, StartedEngine
 from advisor.checks.read.shell.commands import split_words
 from advisor.errors import BadFile
 from advisor.record import Value
-from advisor.yaml_places import Located, Text, as_sequence, as_string, line_of, make_text, value_at
+from advisor.yaml_places import Located, Text, as_sequence, as_string, first_line, line_of, make_text, value_at
 
 MAX_NESTED = 4  # files inside files (a ConfigMap that holds a script that writes a manifest)
 MAX_LAUNCHES = 500  # of one file
@@ -131,7 +131,7 @@ def read_nested(ctx: ReaderContext, value: Text, hint: str = "") -> list[Launch]
     """The launches of a text inside this file (a ConfigMap's script, a heredoc)."""
     if ctx.read_text is None or ctx.depth >= MAX_NESTED or "\n" not in value:
         return []
-    first = line_of(value) + (1 if value.block else 0)
+    first = first_line(value)
     return ctx.read_text(value, hint, first, replace(ctx, depth=ctx.depth + 1))
 
 
@@ -149,7 +149,7 @@ def read_environment(value: object) -> tuple[dict[str, Text], tuple[str, ...]]:
                 (
                     elsewhere.append(str(k))
                     if "value" not in v
-                    else out.__setitem__(str(k), as_string(v["value"]) or make_text(""))
+                    else out.__setitem__(str(k), as_string(v, "value") or make_text(""))
                 )
     elif isinstance(value, list):
         for item in value:
@@ -160,7 +160,7 @@ def read_environment(value: object) -> tuple[dict[str, Text], tuple[str, ...]]:
                 else:
                     elsewhere.append(k)
             elif isinstance(item, dict) and isinstance(item.get("name"), Text):
-                v = as_string(item.get("value"))
+                v = as_string(item, "value")
                 if v is not None:
                     out[str(item["name"])] = v
                 elif "valueFrom" in item:
@@ -169,7 +169,7 @@ def read_environment(value: object) -> tuple[dict[str, Text], tuple[str, ...]]:
 
 
 def find_name(resource: Mapping[str, Located]) -> str | None:
-    return as_string(value_at(resource, "metadata", "name"))
+    return as_string(resource, "metadata", "name")
 
 
 def make_launch(
@@ -192,16 +192,12 @@ def list_texts(value: object) -> tuple[Text, ...]:
 
 def read_words(value: object) -> tuple[Text, ...]:
     """Arguments as one text, read as a shell reads it, or as a list."""
-    return (
-        tuple(split_words(value, value.line + (1 if value.block else 0)))
-        if isinstance(value, Text)
-        else list_texts(value)
-    )
+    return tuple(split_words(value, first_line(value))) if isinstance(value, Text) else list_texts(value)
 
 
 def rename_settings(values: object, flags: Mapping[str, str]) -> dict[str, Text]:
     """Settings by an engine's flags; what is not there is left out."""
-    return {flag: word for key, flag in flags.items() if (word := as_string(value_at(values, key))) is not None}
+    return {flag: word for key, flag in flags.items() if (word := as_string(values, key)) is not None}
 
 
 def read_parallelism(place: object, ctx: ReaderContext) -> dict[str, Text]:

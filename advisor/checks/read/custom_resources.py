@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import msgspec
+from msgspec.structs import replace
 
 from advisor.checks.read import accelerators, pods
 from advisor.checks.read.context import (
@@ -37,6 +37,7 @@ from advisor.yaml_places import (
     as_string,
     as_whole_number,
     find_all,
+    first_line,
     line_of,
     make_text,
     parse_documents,
@@ -56,11 +57,11 @@ def read(kind: str, resource: dict[str, Located], ctx: ReaderContext) -> list[La
 
 def _kubeai(resource: dict[str, Located], ctx: ReaderContext) -> list[Launch]:
     """KubeAI Model: engine, url, args, resourceProfile."""
-    spec = as_mapping(resource.get("spec"))
+    spec = as_mapping(resource, "spec")
     engine = ctx.know.resources["kubeai-model"].engines.get(str(spec.get("engine", "")).lower())
     if engine is None:
         return []
-    url = as_string(spec.get("url"))
+    url = as_string(spec, "url")
     model = None
     if url is not None:
         m = re.match(r"^(?:hf|ollama)://([^?]+)", url)
@@ -70,19 +71,17 @@ def _kubeai(resource: dict[str, Located], ctx: ReaderContext) -> list[Launch]:
     setup = LaunchSetup(
         container=True,
         cluster=True,
-        min_replicas=as_whole_number(spec.get("minReplicas")),
-        image=as_string(spec.get("image")),
+        min_replicas=as_whole_number(spec, "minReplicas"),
+        image=as_string(spec, "image"),
     )
     n = int(count) if count.isdigit() else 1
     if words.startswith("cpu"):
-        setup = msgspec.structs.replace(
-            setup, gpu_granted=False, hardware="cpu", hardware_source=f"resourceProfile: {profile}"
-        )
+        setup = replace(setup, gpu_granted=False, hardware="cpu", hardware_source=f"resourceProfile: {profile}")
     elif words:
         found = accelerators.find_accelerator_words(
             re.sub(r"^(nvidia|amd|google)-gpu-|^(nvidia|amd)-", "", words), ctx.know
         )
-        setup = msgspec.structs.replace(
+        setup = replace(
             setup,
             gpu_granted=True,
             gpu_count=n,
@@ -99,15 +98,15 @@ def _kubeai(resource: dict[str, Located], ctx: ReaderContext) -> list[Launch]:
 
 def _kaito(resource: dict[str, Located], ctx: ReaderContext) -> list[Launch]:
     """KAITO Workspace and InferenceSet: a preset on an instance type; its runtime is vLLM."""
-    body = as_mapping(value_at(resource, "spec", "template")) or resource
+    body = as_mapping(resource, "spec", "template") or resource
     preset = value_at(body, "inference", "preset", "name")
-    name = as_string(preset) or as_string(value_at(body, "inference", "preset"))
+    name = as_string(preset) or as_string(body, "inference", "preset")
     if name is None:
         return read_pod(body.get("inference"), ctx, find_name(resource))
-    instance = as_string(value_at(body, "resource", "instanceType"))
+    instance = as_string(body, "resource", "instanceType")
     words = accelerators.find_instance_words(instance, ctx.know) if instance else None
-    profile = as_string(value_at(body, "resource", "partition", "profile"))
-    count = as_whole_number(value_at(body, "resource", "count"))
+    profile = as_string(body, "resource", "partition", "profile")
+    count = as_whole_number(body, "resource", "count")
     setup = LaunchSetup(
         container=True,
         cluster=True,
@@ -123,16 +122,14 @@ def _kaito(resource: dict[str, Located], ctx: ReaderContext) -> list[Launch]:
 
 def _vllm_runtime(resource: dict[str, Located], ctx: ReaderContext) -> list[Launch]:
     """production-stack VLLMRuntime."""
-    spec = as_mapping(resource.get("spec"))
-    config = as_mapping(spec.get("vllmConfig"))
+    spec = as_mapping(resource, "spec")
+    config = as_mapping(spec, "vllmConfig")
     kind = ctx.know.resources["production-stack"]
     settings = rename_settings(config, {**kind.flags, "port": "port"})
     settings |= rename_settings(spec.get("model"), ctx.know.resources["vllm-runtime-model"].flags)
-    deploy = as_mapping(spec.get("deploymentConfig"))
-    gpu = as_string(value_at(deploy, "resources", "gpu"))
-    image = "/".join(
-        x for x in (as_string(value_at(deploy, "image", "registry")), as_string(value_at(deploy, "image", "name"))) if x
-    )
+    deploy = as_mapping(spec, "deploymentConfig")
+    gpu = as_string(deploy, "resources", "gpu")
+    image = "/".join(x for x in (as_string(deploy, "image", "registry"), as_string(deploy, "image", "name")) if x)
     n = as_whole_number(gpu)
     setup = LaunchSetup(
         container=True,
@@ -140,11 +137,11 @@ def _vllm_runtime(resource: dict[str, Located], ctx: ReaderContext) -> list[Laun
         image=image or None,
         gpu_count=n,
         gpu_granted=None if gpu is None else bool(n),
-        memory_limit=parse_container_size(as_string(value_at(deploy, "resources", "memory"))),
+        memory_limit=parse_container_size(as_string(deploy, "resources", "memory")),
         places={"image": line_of(deploy.get("image")), "resources": line_of(deploy.get("resources"))},
     )
     env, _ = read_environment(config.get("env"))
-    model = as_string(value_at(spec, "model", "modelURL"))
+    model = as_string(spec, "model", "modelURL")
     argv = list_texts(config.get("extraArgs"))
     return [
         make_launch(
@@ -155,29 +152,29 @@ def _vllm_runtime(resource: dict[str, Located], ctx: ReaderContext) -> list[Laun
 
 def _nim(resource: dict[str, Located], ctx: ReaderContext) -> list[Launch]:
     """NIM operator: NIMService and NIMCache name a NIM image."""
-    puller = as_string(value_at(resource, "spec", "source", "ngc", "modelPuller"))
-    image = as_string(value_at(resource, "spec", "image", "repository")) or puller
+    puller = as_string(resource, "spec", "source", "ngc", "modelPuller")
+    image = as_string(resource, "spec", "image", "repository") or puller
     if image is None:
         return []
     kind = ctx.know.resources["nim"]
     engine = kind.engines.get(str(value_at(resource, "spec", "source", "ngc", "model", "engine") or ""), kind.engine)
     limits, requests = (
-        as_mapping(value_at(resource, "spec", "resources", "limits")),
-        as_mapping(value_at(resource, "spec", "resources", "requests")),
+        as_mapping(resource, "spec", "resources", "limits"),
+        as_mapping(resource, "spec", "resources", "requests"),
     )
     setup = pods.add_accelerators(LaunchSetup(container=True, cluster=True, image=image), limits, requests, ctx)
-    product = as_string(value_at(resource, "spec", "source", "ngc", "model", "gpus", 0, "product"))
+    product = as_string(resource, "spec", "source", "ngc", "model", "gpus", 0, "product")
     words = accelerators.find_accelerator_words(product, ctx.know) if product else None
-    setup = msgspec.structs.replace(setup, hardware=words, hardware_source=f"gpus: {product}" if words else None)
+    setup = replace(setup, hardware=words, hardware_source=f"gpus: {product}" if words else None)
     return [make_launch(ctx, resource, image, engine, model=nim_model(image), setup=setup)]
 
 
 def read_llm_service(resource: dict[str, Located], ctx: ReaderContext) -> list[Launch]:
     """KServe LLMInferenceService (and its configs): vLLM, the model in spec.model."""
-    spec = as_mapping(resource.get("spec"))
+    spec = as_mapping(resource, "spec")
     engine = ctx.know.resources["kserve-llm"].engine
-    model = parse_model_uri(as_string(value_at(spec, "model", "uri")))
-    label = as_string(value_at(spec, "model", "name"))
+    model = parse_model_uri(as_string(spec, "model", "uri"))
+    label = as_string(spec, "model", "name")
     settings = read_parallelism(spec.get("worker"), ctx) | read_parallelism(spec, ctx)
     out: list[Launch] = []
     for part in ("template", "prefill", "worker"):
@@ -185,10 +182,10 @@ def read_llm_service(resource: dict[str, Located], ctx: ReaderContext) -> list[L
         if not isinstance(body, dict):
             continue
         for s, _above in pods.find_pod_specs(body):
-            pod = pods.read_pod_setup(s, ctx, {})
+            pod = pods.read_pod_setup(s, ctx)
             found = pods.read_containers(s, pod, find_name(resource), ctx)
             if not found:
-                for c in as_sequence(s.get("containers")):
+                for c in as_sequence(s, "containers"):
                     if (
                         isinstance(c, dict)
                         and str(c.get("name")) in ("main", "kserve-container")
@@ -206,42 +203,38 @@ def read_llm_service(resource: dict[str, Located], ctx: ReaderContext) -> list[L
     shown = named or (label if label is not None and "{" not in label else model)
     for i, launch in enumerate(out):
         if launch in real:
-            out[i] = msgspec.structs.replace(
-                launch, model=shown or launch.model, settings={**settings, **launch.settings}
-            )
+            out[i] = replace(launch, model=shown or launch.model, settings={**settings, **launch.settings})
     return out
 
 
 def _with_replicas(launch: Launch, count: int | None) -> Launch:
-    return msgspec.structs.replace(
-        launch, setup=msgspec.structs.replace(launch.setup, replicas=count or None, min_replicas=count)
-    )
+    return replace(launch, setup=replace(launch.setup, replicas=count or None, min_replicas=count))
 
 
 def read_inference_service(resource: dict[str, Located], ctx: ReaderContext) -> list[Launch]:
     """KServe InferenceService: a runtime by model format or name, or containers of its own."""
-    predictor = as_mapping(value_at(resource, "spec", "predictor"))
-    model = as_mapping(predictor.get("model"))
+    predictor = as_mapping(resource, "spec", "predictor")
+    model = as_mapping(predictor, "model")
     fmt = str(value_at(model, "modelFormat", "name") or "")
     runtime = str(model.get("runtime") or "")
-    uri = as_string(model.get("storageUri"))
-    fewest = as_whole_number(predictor.get("minReplicas"))
+    uri = as_string(model, "storageUri")
+    fewest = as_whole_number(predictor, "minReplicas")
     out = [_with_replicas(x, fewest) for x in read_pod(predictor, ctx, find_name(resource))]
     engine = _format_engine(fmt, runtime, ctx)
     if engine and model:
         env, _ = read_environment(model.get("env"))
         limits, requests = pods.read_resources(model)
-        setup = pods.add_accelerators(pods.read_pod_setup(predictor, ctx, {}), limits, requests, ctx)
-        setup = msgspec.structs.replace(
+        setup = pods.add_accelerators(pods.read_pod_setup(predictor, ctx), limits, requests, ctx)
+        setup = replace(
             setup,
             storage_uri=uri,
-            memory_limit=parse_container_size(as_string(limits.get("memory"))),
+            memory_limit=parse_container_size(as_string(limits, "memory")),
             min_replicas=fewest,
             replicas=fewest or None,
             places={"resources": line_of(model.get("resources")) or line_of(model)},
         )
-        image = as_string(model.get("image"))
-        setup = msgspec.structs.replace(setup, image=image)
+        image = as_string(model, "image")
+        setup = replace(setup, image=image)
         named = parse_model_uri(uri) if uri else None
         out.append(
             make_launch(
@@ -258,25 +251,25 @@ def _format_engine(fmt: str, runtime: str, ctx: ReaderContext) -> str | None:
 
 def read_playground(resource: Mapping[str, Located], ctx: ReaderContext) -> list[Launch]:
     """The launch of a Playground; empty for one whose backend is none that is known."""
-    spec = as_mapping(resource.get("spec"))
-    config = as_mapping(spec.get("backendRuntimeConfig"))
+    spec = as_mapping(resource, "spec")
+    config = as_mapping(spec, "backendRuntimeConfig")
     kind = ctx.know.resources["llmaz"]
-    backend = as_string(config.get("backendName"))
+    backend = as_string(config, "backendName")
     engine = kind.engine if backend is None else kind.engines.get(backend.lower())
     if engine is None:
         return []
-    claimed = as_string(value_at(spec, "modelClaim", "modelName"))
-    open_ = () if as_mapping(spec.get("modelClaims")) == {} else ("several models that are claimed together",)
+    claimed = as_string(spec, "modelClaim", "modelName")
+    open_ = () if as_mapping(spec, "modelClaims") == {} else ("several models that are claimed together",)
     model = _find_model(claimed, ctx)
     env, _ = read_environment(config.get("envs"))
-    shm = as_string(config.get("sharedMemorySize"))
-    image, version = as_string(config.get("image")), as_string(config.get("version"))
+    shm = as_string(config, "sharedMemorySize")
+    image, version = as_string(config, "image"), as_string(config, "version")
     setup = LaunchSetup(
         container=True,
         cluster=True,
         image=image,
-        replicas=as_whole_number(spec.get("replicas")),
-        min_replicas=as_whole_number(value_at(spec, "elasticConfig", "minReplicas")),
+        replicas=as_whole_number(spec, "replicas"),
+        min_replicas=as_whole_number(spec, "elasticConfig", "minReplicas"),
         shm_bytes=parse_container_size(shm) if shm is not None else SHARED_MEMORY,
     )
     if model is not None:
@@ -308,28 +301,28 @@ def _find_model(name: str | None, ctx: ReaderContext) -> Mapping[str, Located] |
 
 
 def _name_model(model: Mapping[str, Located] | None) -> Text | None:
-    spec = as_mapping(model.get("spec")) if model is not None else {}
-    hub = as_mapping(value_at(spec, "source", "modelHub")) or as_mapping(spec.get("dataSource"))
-    name, file = as_string(hub.get("modelID")), as_string(hub.get("filename"))
+    spec = as_mapping(model, "spec") if model is not None else {}
+    hub = as_mapping(spec, "source", "modelHub") or as_mapping(spec, "dataSource")
+    name, file = as_string(hub, "modelID"), as_string(hub, "filename")
     if name is not None:
         return name if file is None else make_text(f"{name}/{file}", name.line, name.column, name.unknown)
-    return parse_model_uri(as_string(value_at(spec, "source", "uri")))
+    return parse_model_uri(as_string(spec, "source", "uri"))
 
 
 def _add_flavor(setup: LaunchSetup, model: Mapping[str, Located], ctx: ReaderContext) -> LaunchSetup:
     """The devices of the first flavor that the model may run on."""
-    spec = as_mapping(model.get("spec"))
-    flavors = as_sequence(value_at(spec, "inferenceConfig", "flavors")) or as_sequence(spec.get("inferenceFlavors"))
+    spec = as_mapping(model, "spec")
+    flavors = as_sequence(spec, "inferenceConfig", "flavors") or as_sequence(spec, "inferenceFlavors")
     if not flavors:
         return setup
-    limits = as_mapping(value_at(flavors, 0, "limits")) or as_mapping(value_at(flavors, 0, "requests"))
+    limits = as_mapping(flavors, 0, "limits") or as_mapping(flavors, 0, "requests")
     found = pods.add_accelerators(setup, limits, limits, ctx)
-    return msgspec.structs.replace(found, places={**found.places, "resources": line_of(flavors)})
+    return replace(found, places={**found.places, "resources": line_of(flavors)})
 
 
 def read_ray(resource: dict[str, Located], ctx: ReaderContext) -> list[Launch]:
     """RayService, RayJob, RayCluster: the engine is in the serve config or entry point, GPUs in the groups."""
-    spec = as_mapping(resource.get("spec"))
+    spec = as_mapping(resource, "spec")
     out = [x for x in read_pod(resource, ctx, find_name(resource)) if x.program is not None]
     workers = as_sequence(
         value_at(spec, "rayClusterConfig", "workerGroupSpecs")
@@ -348,27 +341,27 @@ def read_ray(resource: dict[str, Located], ctx: ReaderContext) -> list[Launch]:
     ]
     for w in [*heads, *workers]:
         for s, _ in pods.find_pod_specs(w):
-            for c in as_sequence(s.get("containers")):
+            for c in as_sequence(s, "containers"):
                 limits, requests = pods.read_resources(as_mapping(c))
-                found = pods.add_accelerators(pods.read_pod_setup(s, ctx, {}), limits, requests, ctx)
-                total += (found.gpu_count or 0) * (as_whole_number(value_at(w, "replicas")) or 1)
+                found = pods.add_accelerators(pods.read_pod_setup(s, ctx), limits, requests, ctx)
+                total += (found.gpu_count or 0) * (as_whole_number(w, "replicas") or 1)
                 nvidia = (found.gpu_resource or "").startswith(
                     ("nvidia.com/gpu", "amd.com/gpu")
                 ) or found.gpu_resource is None
                 counted = (total or None) if nvidia else None
                 asked = counted if found.gpu_requests == found.gpu_count else found.gpu_requests  # of one pod
                 places = {**setup.places, "ray": 1}
-                setup = msgspec.structs.replace(found, gpu_count=counted, gpu_requests=asked, places=places)
-    entry = as_string(spec.get("entrypoint"))
+                setup = replace(found, gpu_count=counted, gpu_requests=asked, places=places)
+    entry = as_string(spec, "entrypoint")
     if entry is not None:
         out += make_launches(
             ctx,
             "kubernetes",
-            make_finder(ctx).script(entry, line_of(entry) + (1 if entry.block else 0)),
+            make_finder(ctx).script(entry, first_line(entry)),
             find_name(resource),
             setup,
         )
-    config = as_string(spec.get("serveConfigV2"))
+    config = as_string(spec, "serveConfigV2")
     if config is not None:
         try:
             docs = parse_documents(config, ctx.file, line_of(config) + 1)
@@ -382,7 +375,7 @@ def is_serve_config(doc: Mapping[str, Located]) -> bool:
     """Whether a document is a configuration of Ray Serve that names models."""
     return any(
         isinstance(value_at(app, "args", "llm_configs"), list)
-        for app in as_sequence(doc.get("applications"))
+        for app in as_sequence(doc, "applications")
         if isinstance(app, dict)
     )
 
@@ -390,7 +383,7 @@ def is_serve_config(doc: Mapping[str, Located]) -> bool:
 def read_serve_config(doc: Mapping[str, Located], ctx: ReaderContext) -> list[Launch]:
     """The launches of a configuration file of Ray Serve."""
     found = _serve_config(doc, {}, ctx, LaunchSetup())
-    return [msgspec.structs.replace(x, kind="yaml") for x in found]
+    return [replace(x, kind="yaml") for x in found]
 
 
 def _referred(path: Text, ctx: ReaderContext) -> Any:
@@ -408,31 +401,27 @@ def _referred(path: Text, ctx: ReaderContext) -> Any:
 def _serve_config(doc: object, resource: Mapping[str, Located], ctx: ReaderContext, setup: LaunchSetup) -> list[Launch]:
     out: list[Launch] = []
     kinds = ctx.know.resources
-    for app in as_sequence(value_at(doc, "applications")):
-        for given in as_sequence(value_at(app, "args", "llm_configs")):
+    for app in as_sequence(doc, "applications"):
+        for given in as_sequence(app, "args", "llm_configs"):
             llm = _referred(given, ctx) if isinstance(given, Text) else given
             if llm is None:
                 engine, open_ = kinds["ray-serve-llm"].engine, (f"what {given} says",)
                 out.append(make_launch(ctx, resource, given, engine, setup=setup, unresolved=open_))
                 continue
-            source = as_string(value_at(llm, "model_loading_config", "model_source")) or as_string(
-                value_at(llm, "model_loading_config", "model_id")
+            source = as_string(llm, "model_loading_config", "model_source") or as_string(
+                llm, "model_loading_config", "model_id"
             )
             settings = {
-                str(k).replace("_", "-"): v
-                for k, v in as_mapping(value_at(llm, "engine_kwargs")).items()
-                if isinstance(v, Text)
+                str(k).replace("_", "-"): v for k, v in as_mapping(llm, "engine_kwargs").items() if isinstance(v, Text)
             }
             words = accelerators.find_accelerator_words(str(value_at(llm, "accelerator_type") or ""), ctx.know)
             places = (
                 {**setup.places, ENGINE_KEYS: line_of(value_at(llm, "engine_kwargs"))} if settings else setup.places
             )
-            told = as_mapping(value_at(llm, "deployment_config"))
+            told = as_mapping(llm, "deployment_config")
             fewest = value_at(told, "autoscaling_config", "min_replicas") or told.get("num_replicas")
             replicas = as_whole_number(fewest) or setup.replicas
-            launch_setup = msgspec.structs.replace(
-                setup, hardware=setup.hardware or words, places=places, replicas=replicas
-            )
+            launch_setup = replace(setup, hardware=setup.hardware or words, places=places, replicas=replicas)
             out.append(
                 make_launch(
                     ctx,
@@ -458,7 +447,7 @@ def _serve_config(doc: object, resource: Mapping[str, Located], ctx: ReaderConte
 
 def _software(resource: Mapping[str, Located], app: object) -> str:
     """Packages and images that an application runs with."""
-    pins = " ".join(str(p) for p in as_sequence(value_at(app, "runtime_env", "pip")))
+    pins = " ".join(str(p) for p in as_sequence(app, "runtime_env", "pip"))
     images = " ".join(str(m.get("image")) for m in find_all(resource, "image"))
     return f"{pins} {images}"
 

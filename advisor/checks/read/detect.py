@@ -35,6 +35,7 @@ from advisor.yaml_places import (
     as_string,
     find_all,
     find_doubled_keys,
+    first_line,
     line_of,
     lines_of,
     parse_documents,
@@ -160,7 +161,7 @@ def _document(doc: dict[str, Located], ctx: ReaderContext) -> list[Launch]:
         isinstance(s, dict) and ({"image", "build", "command", "extends"} & set(s)) for s in services.values()
     ):
         return compose.read_document(doc, ctx)
-    if any(isinstance(value_at(m, "cmd"), Text) for m in as_mapping(doc.get("models")).values()):
+    if any(isinstance(value_at(m, "cmd"), Text) for m in as_mapping(doc, "models").values()):
         return configs.read_llama_swap(doc, ctx)
     if helm.is_known_chart(doc):
         return helm.read_document(doc, ctx)
@@ -191,33 +192,33 @@ def _document(doc: dict[str, Located], ctx: ReaderContext) -> list[Launch]:
 def read_generic(doc: object, ctx: ReaderContext) -> list[Launch]:
     """Launches in YAML of an unknown kind: containers (`image` next to `args`), and texts that hold a command."""
     out: list[Launch] = []
-    for spec, above in pods.find_pod_specs(doc):
-        pod = pods.read_pod_setup(spec, ctx, as_mapping(above[-1].get("metadata")) if above else {})
+    for spec, _ in pods.find_pod_specs(doc):
+        pod = pods.read_pod_setup(spec, ctx)
         out += pods.read_containers(spec, pod, None, ctx)
     if out:
         return out
     for body in find_all(doc, "image"):
         words = body.get("args") or body.get("command")
-        image = as_string(body.get("image")) or _repository(body.get("image"))
+        image = as_string(body, "image") or _repository(body.get("image"))
         if image is None or words is None or parse_image(image, ctx.know).entry is None:
             continue
         env, _ = read_environment(body.get("env"))
         args = [w for w in as_sequence(words) if isinstance(w, Text)]
         found = make_finder(ctx).container(image, None, args, env, LaunchSetup(container=True, image=image))
-        out += make_launches(ctx, "yaml", found, as_string(body.get("name")))
+        out += make_launches(ctx, "yaml", found, as_string(body, "name"))
     if out:
         return out
     for body in find_all(doc, "servingEngineSpec"):
         if isinstance(value_at(body, "servingEngineSpec", "modelSpec"), list):
             out += helm.read_document(body, ctx)
     for body in find_all(doc, "image") if not out else ():
-        image = as_string(body.get("image")) or _repository(body.get("image"))
+        image = as_string(body, "image") or _repository(body.get("image"))
         entry = ctx.know.image(parse_image(image, ctx.know).name) if image is not None else None
         if (
             image is not None
             and entry is not None
             and entry.entry in ("serve", "opaque")
-            and as_boolean(body.get("disabled")) is not True
+            and as_boolean(body, "disabled") is not True
         ):
             setup = LaunchSetup(container=True, image=str(image))
             said = ("its arguments: they stand elsewhere",)
@@ -231,9 +232,9 @@ def read_generic(doc: object, ctx: ReaderContext) -> list[Launch]:
     for value in _texts(doc):
         if _MENTIONS.search(value):
             if "```" in value:
-                out += _fenced(value, replace(ctx, line=line_of(value) + (1 if value.block else 0)))
+                out += _fenced(value, replace(ctx, line=first_line(value)))
             elif "\n" in value or " " in value:
-                first = line_of(value) + (1 if value.block else 0)
+                first = first_line(value)
                 out += (
                     make_launches(ctx, "yaml", make_finder(ctx).script(value, first), None)
                     or read_nested(ctx, value)
@@ -261,7 +262,7 @@ def _templated(value: Text, line: int, ctx: ReaderContext) -> list[Launch]:
 
 
 def _repository(image: object) -> Text | None:
-    repository, tag = as_string(value_at(image, "repository")), as_string(value_at(image, "tag"))
+    repository, tag = as_string(image, "repository"), as_string(image, "tag")
     if repository is None:
         return None
     from advisor.yaml_places import place_like

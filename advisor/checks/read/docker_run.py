@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import msgspec
+from msgspec.structs import replace
 
 from advisor.checks.read.launch import LaunchSetup, Mount
 from advisor.record import Value
@@ -120,15 +120,15 @@ def _option(words: Sequence[Text], i: int) -> tuple[str, Text | None, int]:
 def _add_privilege(setup: LaunchSetup, option: str, value: str) -> LaunchSetup:
     """What the process may do on its host, and as whom."""
     if option == "--privileged":
-        return msgspec.structs.replace(setup, privileged=True, gpu_granted=True)
+        return replace(setup, privileged=True, gpu_granted=True)
     if option == "--cap-add" and value.upper() in ("IPC_LOCK", "CAP_IPC_LOCK", "ALL"):
-        return msgspec.structs.replace(setup, locks_memory=True)
+        return replace(setup, locks_memory=True)
     if option == "--ulimit" and value.startswith("memlock"):
-        return msgspec.structs.replace(setup, locks_memory=True)
+        return replace(setup, locks_memory=True)
     if option == "--pid":
-        return msgspec.structs.replace(setup, host_pid=value == "host")
+        return replace(setup, host_pid=value == "host")
     if option in ("-u", "--user"):
-        return msgspec.structs.replace(setup, user=str(value))
+        return replace(setup, user=str(value))
     return setup
 
 
@@ -146,10 +146,10 @@ def _setup(options: list[tuple[str, Text]]) -> LaunchSetup:
         if option in _PLACES:
             places.setdefault(_PLACES[option], line_of(value))
         changed = _CHANGES[option](setup, value) if option in _CHANGES else {}
-        setup = msgspec.structs.replace(setup, **changed) if changed else _add_privilege(setup, option, value)
+        setup = replace(setup, **changed) if changed else _add_privilege(setup, option, value)
     ports = [p for option, value in options if option in ("-p", "--publish") if (p := parse_published_port(value))]
     mounts = [m for option, value in options if (m := _read_mount(option, value))]
-    return msgspec.structs.replace(
+    return replace(
         setup, ports=tuple(ports), mounts=tuple(mounts), exposed=find_exposure(ports, setup.host_network), places=places
     )
 

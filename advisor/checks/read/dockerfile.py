@@ -225,6 +225,3 @@ def _docker_lines(source: str, first: int) -> list[tuple[int, str]]:
     if pending:
         out.append((begin, pending))
     return out
-
-
-__all__ = ["DockerStage", "make_stage_finder", "read_dockerfile", "read_stage"]

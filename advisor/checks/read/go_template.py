@@ -8,12 +8,14 @@ text/template, Sprig's functions and Helm's `include`, `toYaml` and `tpl` as the
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from advisor.record import Value
 
 MAX_STEPS = 20_000
 MAX_OUTPUT = 2**20
+Word = tuple[str, str]  # text, number, path or mark, and how it is written
+Words = tuple[Word, ...]
 
 
 class FilledTemplate(Value, frozen=True):
@@ -23,12 +25,12 @@ class FilledTemplate(Value, frozen=True):
     lines: tuple[int, ...]
 
 
-def list_definitions(source: str) -> dict[str, object]:
+def list_definitions(source: str) -> dict[str, TemplateNode]:
     """The named templates of a helper file. Raises TemplateFault."""
     return {n.text: n for n in parse_template(source) if n.kind == "define"}
 
 
-def fill_template(source: str, root: Mapping[str, object], named: Mapping[str, object]) -> FilledTemplate:
+def fill_template(source: str, root: Mapping[str, object], named: Mapping[str, TemplateNode]) -> FilledTemplate:
     """A template with its values. Raises TemplateFault for what is not understood, or is too large."""
     nodes = parse_template(source)
     filler = _Filler(root, {**named, **{n.text: n for n in nodes if n.kind == "define"}})
@@ -39,7 +41,7 @@ def fill_template(source: str, root: Mapping[str, object], named: Mapping[str, o
 class _Filler:
     """What is written so far, line by line, and how much work was done."""
 
-    def __init__(self, root: Mapping[str, object], named: Mapping[str, object]) -> None:
+    def __init__(self, root: Mapping[str, object], named: Mapping[str, TemplateNode]) -> None:
         self.root, self.named = root, named
         self.parts: list[tuple[str, int]] = []
         self.steps = self.size = self.depth = 0
@@ -67,7 +69,7 @@ class _Filler:
             raise TemplateFault("too large")
         self.parts.append((text, line))
 
-    def run(self, nodes: tuple[object, ...], dot: object, variables: dict[str, object]) -> None:
+    def run(self, nodes: tuple[TemplateNode, ...], dot: object, variables: dict[str, object]) -> None:
         for node in nodes:
             self.steps += 1
             if self.steps > MAX_STEPS:
@@ -128,7 +130,7 @@ class _Filler:
         variables.update({k: inner[k] for k in self.changed if k in variables and k in inner})
 
     def repeat(
-        self, names: tuple[str, ...], value: object, nodes: tuple[object, ...], variables: dict[str, object]
+        self, names: tuple[str, ...], value: object, nodes: tuple[TemplateNode, ...], variables: dict[str, object]
     ) -> None:
         pairs = list(value.items()) if isinstance(value, Mapping) else list(enumerate(value)) if isinstance(
             value, (list, tuple)
@@ -144,10 +146,10 @@ class _Filler:
 
     # ---- values
 
-    def value(self, words: tuple[object, ...], dot: object, variables: dict[str, object]) -> object:
+    def value(self, words: Words, dot: object, variables: dict[str, object]) -> object:
         """What a pipeline comes to."""
         self.steps += 1
-        parts: list[list[object]] = [[]]
+        parts: list[list[Word]] = [[]]
         depth = 0
         for word in words:
             depth += (word == ("mark", "(")) - (word == ("mark", ")"))
@@ -160,7 +162,7 @@ class _Filler:
             value = self.command(part, dot, variables, [value] if k else [])
         return value
 
-    def command(self, words: list[object], dot: object, variables: dict[str, object], piped: list[object]) -> object:
+    def command(self, words: Sequence[Word], dot: object, variables: dict[str, object], piped: list[object]) -> object:
         if not words:
             raise TemplateFault("an empty action")
         kind, name = words[0]
@@ -168,9 +170,9 @@ class _Filler:
         values = self.arguments(words[1:] if is_function else words, dot, variables)
         if not is_function:
             return values[0] if len(values) == 1 and not piped else UNKNOWN
-        return self.call(name, [*values, *piped], variables)
+        return self.call(name, [*values, *piped])
 
-    def arguments(self, words: list[object], dot: object, variables: dict[str, object]) -> list[object]:
+    def arguments(self, words: Sequence[Word], dot: object, variables: dict[str, object]) -> list[object]:
         out: list[object] = []
         i = 0
         while i < len(words):
@@ -191,7 +193,7 @@ class _Filler:
             elif kind == "path" and value[0] in ".$":
                 out.append(self.find(value, dot, variables))
             elif kind == "path":
-                out.append(self.call(value, [], variables))
+                out.append(self.call(value, []))
             else:
                 raise TemplateFault(f"{value} stands where a value is expected")
         return out
@@ -211,7 +213,7 @@ class _Filler:
                 return OPEN
         return OPEN if isinstance(here, str) and not here else here
 
-    def call(self, name: str, values: list[object], variables: dict[str, object]) -> object:
+    def call(self, name: str, values: list[object]) -> object:
         if name == "include" and len(values) > 1:
             return self.include(values[0], values[1])
         if name == "tpl" and values:
@@ -237,18 +239,12 @@ class _Filler:
         return UNKNOWN if "{{" in text else text
 
 
-def _split_names(words: tuple[object, ...]) -> tuple[tuple[str, ...], tuple[object, ...]]:
+def _split_names(words: Words) -> tuple[tuple[str, ...], Words]:
     """`$k, $v := ...` as (names, what stands behind)."""
     at = next((i for i, w in enumerate(words) if w == ("mark", ":=")), None)
     if at is None:
         return (), words
     return tuple(w[1] for w in words[:at] if w[0] == "path"), words[at + 1 :]
-
-
-def _show(value: object) -> str:
-    if value is None:
-        return ""
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 MAX_DEPTH = 40
@@ -267,8 +263,8 @@ class TemplateNode(Value, frozen=True):
     kind: str  # text, output, if, range, with, assign, define, template
     line: int
     text: str = ""
-    words: tuple[object, ...] = ()
-    branches: tuple[tuple[tuple[object, ...] | None, tuple[object, ...]], ...] = ()  # (condition, nodes); None: else
+    words: Words = ()
+    branches: tuple[tuple[Words | None, tuple[TemplateNode, ...]], ...] = ()  # (condition, nodes); None: else
     changes: bool = False  # `=` in place of `:=`
 
 
@@ -299,9 +295,7 @@ def _text(text: str, line: int, left: bool, right: bool) -> tuple[str, str, int]
     return "text", text.rstrip() if right else text, line
 
 
-def _block(
-    steps: list[tuple[str, str, int]], i: int, depth: int
-) -> tuple[tuple[TemplateNode, ...], int, tuple[object, ...] | None]:
+def _block(steps: list[tuple[str, str, int]], i: int, depth: int) -> tuple[tuple[TemplateNode, ...], int, Words | None]:
     """Nodes up to `end` or `else`, where reading goes on, and the words of what ended them (None: the text did)."""
     if depth > MAX_DEPTH:
         raise TemplateFault("nested too deeply")
@@ -334,10 +328,10 @@ def _block(
 
 
 def _compound(
-    head: str, words: tuple[object, ...], steps: list[tuple[str, str, int]], i: int, line: int, depth: int
+    head: str, words: Words, steps: list[tuple[str, str, int]], i: int, line: int, depth: int
 ) -> tuple[TemplateNode, int]:
-    branches: list[tuple[tuple[object, ...] | None, tuple[object, ...]]] = []
-    condition: tuple[object, ...] | None = words
+    branches: list[tuple[Words | None, tuple[TemplateNode, ...]]] = []
+    condition: Words | None = words
     while True:
         nodes, i, end = _block(steps, i, depth + 1)
         branches.append((condition, nodes))
@@ -350,8 +344,8 @@ def _compound(
     return TemplateNode("define" if head in ("define", "block") else head, line, name, (), tuple(branches)), i
 
 
-def _words(inside: str) -> tuple[object, ...]:
-    out: list[tuple[str, object]] = []
+def _words(inside: str) -> Words:
+    out: list[Word] = []
     i = 0
     while i < len(inside):
         m = _TOKEN.match(inside, i)
@@ -360,7 +354,7 @@ def _words(inside: str) -> tuple[object, ...]:
                 break
             raise TemplateFault(f"not understood: {inside[i : i + 30]}")
         kind = str(m.lastgroup)
-        value: object = m[kind]
+        value = m[kind]
         if kind == "string":
             kind, value = "text", re.sub(r"\\(.)", lambda e: {"n": "\n", "t": "\t"}.get(e[1], e[1]), value[1:-1])
         elif kind == "raw":
@@ -415,15 +409,15 @@ def _to_json(value: object) -> object:
 
 
 def _indent(count: object, text: object) -> str:
-    pad = " " * min(int(count), 200)
+    pad = " " * min(int(str(count)), 200)
     return "\n".join(pad + line for line in str(text).split("\n"))
 
 
 def _quote(*values: object) -> str:
-    return " ".join('"' + _go_text(v).replace("\\", "\\\\").replace('"', '\\"') + '"' for v in values if v is not None)
+    return " ".join('"' + _show(v).replace("\\", "\\\\").replace('"', '\\"') + '"' for v in values if v is not None)
 
 
-def _go_text(value: object) -> str:
+def _show(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else "" if value is None else str(value)
 
 
@@ -441,7 +435,7 @@ def _printf(form: object, *values: object) -> object:
         if part[:1] not in "sdvq" or not part or not rest:
             return UNKNOWN
         value = rest.pop(0)
-        out.append((_quote(value) if part[0] == "q" else _go_text(value)) + part[1:])
+        out.append((_quote(value) if part[0] == "q" else _show(value)) + part[1:])
         i += 1
     return "".join(out)
 
@@ -456,7 +450,12 @@ def _whole(value: object) -> int:
 
 def _index(value: object, *keys: object) -> object:
     for key in keys:
-        value = value.get(key, OPEN) if isinstance(value, Mapping) else value[_whole(key)]
+        if isinstance(value, Mapping):
+            value = value.get(key, OPEN)
+        elif isinstance(value, (str, list, tuple)):
+            value = value[_whole(key)]
+        else:
+            raise TypeError("no list")
     return value
 
 
@@ -516,29 +515,29 @@ def _kind_is(kind: object, value: object) -> object:
 
 _KNOWN_ONLY: dict[str, Callable[..., object]] = {
     "quote": _quote,
-    "squote": lambda *v: " ".join("'" + _go_text(x) + "'" for x in v),
+    "squote": lambda *v: " ".join("'" + _show(x) + "'" for x in v),
     "toYaml": _to_yaml,
     "toJson": _to_json,
     "indent": _indent,
     "nindent": lambda n, t: "\n" + _indent(n, t),
-    "trim": lambda t: _go_text(t).strip(),
-    "trimSuffix": lambda end, t: _go_text(t).removesuffix(_go_text(end)),
-    "trimPrefix": lambda head, t: _go_text(t).removeprefix(_go_text(head)),
-    "trunc": lambda n, t: _go_text(t)[: _whole(n)] if _whole(n) >= 0 else _go_text(t)[_whole(n) :],
-    "lower": lambda t: _go_text(t).lower(),
-    "upper": lambda t: _go_text(t).upper(),
-    "replace": lambda old, new, t: _go_text(t).replace(_go_text(old), _go_text(new)),
-    "contains": lambda part, t: _go_text(part) in _go_text(t),
-    "hasPrefix": lambda head, t: _go_text(t).startswith(_go_text(head)),
-    "hasSuffix": lambda end, t: _go_text(t).endswith(_go_text(end)),
-    "toString": _go_text,
+    "trim": lambda t: _show(t).strip(),
+    "trimSuffix": lambda end, t: _show(t).removesuffix(_show(end)),
+    "trimPrefix": lambda head, t: _show(t).removeprefix(_show(head)),
+    "trunc": lambda n, t: _show(t)[: _whole(n)] if _whole(n) >= 0 else _show(t)[_whole(n) :],
+    "lower": lambda t: _show(t).lower(),
+    "upper": lambda t: _show(t).upper(),
+    "replace": lambda old, new, t: _show(t).replace(_show(old), _show(new)),
+    "contains": lambda part, t: _show(part) in _show(t),
+    "hasPrefix": lambda head, t: _show(t).startswith(_show(head)),
+    "hasSuffix": lambda end, t: _show(t).endswith(_show(end)),
+    "toString": _show,
     "int": lambda v: str(_whole(v)),
     "int64": lambda v: str(_whole(v)),
-    "float64": lambda v: _go_text(v),
+    "float64": lambda v: _show(v),
     "printf": _printf,
-    "print": lambda *v: "".join(map(_go_text, v)),
-    "eq": lambda a, *b: any(_go_text(a) == _go_text(x) for x in b),
-    "ne": lambda a, b: _go_text(a) != _go_text(b),
+    "print": lambda *v: "".join(map(_show, v)),
+    "eq": lambda a, *b: any(_show(a) == _show(x) for x in b),
+    "ne": lambda a, b: _show(a) != _show(b),
     "gt": lambda a, b: _number(a) > _number(b),
     "ge": lambda a, b: _number(a) >= _number(b),
     "lt": lambda a, b: _number(a) < _number(b),
@@ -551,8 +550,8 @@ _KNOWN_ONLY: dict[str, Callable[..., object]] = {
     "list": lambda *v: list(v),
     "first": lambda v: v[0],
     "last": lambda v: v[-1],
-    "join": lambda sep, v: _go_text(sep).join(map(_go_text, v)),
-    "splitList": lambda sep, t: _go_text(t).split(_go_text(sep)),
+    "join": lambda sep, v: _show(sep).join(map(_show, v)),
+    "splitList": lambda sep, t: _show(t).split(_show(sep)),
     "index": _index,
     "get": _index,
     "hasKey": lambda m, k: k in m,

@@ -12,7 +12,7 @@ from typing import Any
 
 from advisor.errors import BadFile
 from advisor.record import Value
-from advisor.yaml_places import Located, Map, Seq, Text, as_string, make_text
+from advisor.yaml_places import Located, Map, Seq, Text, as_string, at_line, make_text
 
 MAX_TOKENS = 200_000
 MAX_DEPTH = 40
@@ -57,7 +57,7 @@ def parse_hcl(source: str, where: object, first_line: int = 1, variables: Mappin
 def _find_defaults(source: str, where: object, first_line: int) -> dict[str, str]:
     out: dict[str, str] = {}
     for block in _Parser(_list_tokens(source, where, first_line), where, {}).read_body("", (), 1).find("variable"):
-        value = as_string(block.attributes.get("default"))
+        value = as_string(block.attributes, "default")
         if block.labels and value is not None and not value.unknown:
             out[str(block.labels[0])] = str(value)
     return out
@@ -188,9 +188,7 @@ class _Parser:
             self.i += 1
             body = self.read_body("", (), token.line)
             self._close("}")
-            made_map = Map((make_text(k), v) for k, v in body.attributes.items())
-            made_map.line = token.line
-            return made_map
+            return at_line(Map((make_text(k), v) for k, v in body.attributes.items()), token.line)
         self.i += 1
         if token.kind in ("number", "word") and self._ends():
             return self._plain(token)
@@ -213,8 +211,7 @@ class _Parser:
         self.depth += 1
         if self.depth > MAX_DEPTH:
             raise self.fault("is nested too deeply")
-        out = Seq()
-        out.line = token.line
+        out = at_line(Seq(), token.line)
         while (t := self.skip_newlines(",")) is not None and t.value != "]":
             out.append(self.read_value())
         self._close("]")
@@ -248,6 +245,3 @@ class _Parser:
             return text
         made = _REFERENCE.sub(one, text) if not text.block else str(text)
         return make_text(made[:65_536], text.line, text.column, tuple(dict.fromkeys(unknown)), text.block)
-
-
-__all__ = ["HclBlock", "parse_hcl"]

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-import msgspec
+from msgspec.structs import replace
 
 from advisor.checks.knowledge import Chart
 from advisor.checks.read import accelerators, pods
@@ -24,8 +24,8 @@ from advisor.checks.read.context import (
     rename_settings,
 )
 from advisor.checks.read.docker_run import parse_container_size
-from advisor.checks.read.go_template import FilledTemplate, TemplateFault, fill_template, list_definitions
-from advisor.checks.read.launch import Launch, LaunchSetup, Mount
+from advisor.checks.read.go_template import FilledTemplate, TemplateFault, TemplateNode, fill_template, list_definitions
+from advisor.checks.read.launch import Launch, LaunchSetup, Mount, move_launch
 from advisor.checks.read.recognise import image_version, parse_image
 from advisor.errors import BadFile
 from advisor.files import read_text
@@ -39,6 +39,8 @@ from advisor.yaml_places import (
     as_sequence,
     as_string,
     as_whole_number,
+    at_line,
+    first_line,
     line_of,
     make_text,
     parse_documents,
@@ -63,34 +65,34 @@ def read_document(doc: object, ctx: ReaderContext) -> list[Launch]:
         return _production_stack(doc, ctx)
     if isinstance(value_at(doc, "modelArtifacts"), dict):
         return _modelservice(as_mapping(doc), ctx)
-    return [x for s in as_sequence(value_at(doc, "scenario")) for x in _scenario(as_mapping(s), ctx)]
+    return [x for s in as_sequence(doc, "scenario") for x in _scenario(as_mapping(s), ctx)]
 
 
 def _production_stack(doc: object, ctx: ReaderContext) -> list[Launch]:
-    engine = as_mapping(value_at(doc, "servingEngineSpec"))
+    engine = as_mapping(doc, "servingEngineSpec")
     kind = ctx.know.resources["production-stack"]
     out = []
-    for m in as_sequence(engine.get("modelSpec")):
-        if not isinstance(m, dict) or as_boolean(m.get("enabled")) is False:
+    for m in as_sequence(engine, "modelSpec"):
+        if not isinstance(m, dict) or as_boolean(m, "enabled") is False:
             continue
-        config = as_mapping(m.get("vllmConfig"))
+        config = as_mapping(m, "vllmConfig")
         settings = rename_settings(config, kind.flags)
         unknown_keys = tuple(str(k) for k in config if str(k) not in (*kind.flags, *kind.keys))
         argv = (*list_texts(config.get("extraArgs")), *list_texts(m.get("extraArgs")))
-        repository = as_string(m.get("repository"))
+        repository = as_string(m, "repository")
         image = f"{repository}:{m['tag']}" if repository and isinstance(m.get("tag"), Text) else repository
         env, _ = read_environment(m.get("env") or config.get("env"))
         if m.get("hf_token") is not None:
-            env["HF_TOKEN"] = as_string(m["hf_token"]) or make_text("$(HF_TOKEN)", line_of(m), 0, ("HF_TOKEN",))
-        labels = {str(k): str(v) for k, v in as_mapping(m.get("nodeSelector")).items() if isinstance(v, Text)}
-        for t in as_sequence(m.get("nodeSelectorTerms")):
-            for e in as_sequence(value_at(t, "matchExpressions")):
-                values = as_sequence(value_at(e, "values"))
+            env["HF_TOKEN"] = as_string(m, "hf_token") or make_text("$(HF_TOKEN)", line_of(m), 0, ("HF_TOKEN",))
+        labels = {str(k): str(v) for k, v in as_mapping(m, "nodeSelector").items() if isinstance(v, Text)}
+        for t in as_sequence(m, "nodeSelectorTerms"):
+            for e in as_sequence(t, "matchExpressions"):
+                values = as_sequence(e, "values")
                 if str(value_at(e, "operator")) == "In" and len(values) == 1:
                     labels[str(value_at(e, "key"))] = str(values[0])
         found = accelerators.find_labelled_accelerator(labels, ctx.know)
-        count = as_whole_number(m.get("requestGPU"))
-        shm = as_string(m.get("shmSize"))
+        count = as_whole_number(m, "requestGPU")
+        shm = as_string(m, "shmSize")
         mounts = (Mount(target="/data", kind="pvc"),) if m.get("pvcStorage") else ()
         setup = LaunchSetup(
             container=True,
@@ -98,14 +100,14 @@ def _production_stack(doc: object, ctx: ReaderContext) -> list[Launch]:
             image=image,
             gpu_count=count,
             gpu_granted=None if count is None else count > 0,
-            gpu_resource=as_string(m.get("requestGPUType")),
+            gpu_resource=as_string(m, "requestGPUType"),
             hardware=found[0] if found else None,
             hardware_source=found[1] if found else None,
             shm_bytes=parse_container_size(shm) if shm else 20 * 2**30,
             mounts=mounts,
-            disk_bytes=parse_container_size(as_string(m.get("pvcStorage"))),
-            replicas=as_whole_number(m.get("replicaCount")),
-            memory_limit=parse_container_size(as_string(m.get("limitMemory"))),
+            disk_bytes=parse_container_size(as_string(m, "pvcStorage")),
+            replicas=as_whole_number(m, "replicaCount"),
+            memory_limit=parse_container_size(as_string(m, "limitMemory")),
             selects_node=bool(labels),
             tolerates_gpu=bool(m.get("tolerations") or engine.get("tolerations")),
             places={
@@ -115,13 +117,13 @@ def _production_stack(doc: object, ctx: ReaderContext) -> list[Launch]:
             },
         )
         known = parse_image(image, ctx.know) if image else None
-        model = as_string(m.get("modelURL"))
+        model = as_string(m, "modelURL")
         version = image_version(known) if known else None
         origin = "the image tag" if version else None
         out.append(
             make_launch(
                 ctx,
-                as_string(m.get("name")),
+                as_string(m, "name"),
                 m,
                 kind.engine,
                 "helm",
@@ -138,22 +140,22 @@ def _production_stack(doc: object, ctx: ReaderContext) -> list[Launch]:
 
 
 def _modelservice(doc: Mapping[str, Located], ctx: ReaderContext) -> list[Launch]:
-    uri = as_string(value_at(doc, "modelArtifacts", "uri"))
-    named = as_string(value_at(doc, "modelArtifacts", "name"))
+    uri = as_string(doc, "modelArtifacts", "uri")
+    named = as_string(doc, "modelArtifacts", "name")
     model = parse_model_uri(uri)
     if model is not None and "://" in model:
         model = named or model
     out: list[Launch] = []
     for part in ("decode", "prefill"):
-        body = as_mapping(doc.get(part))
-        if as_boolean(body.get("create")) is False or not body:
+        body = as_mapping(doc, part)
+        if as_boolean(body, "create") is False or not body:
             continue
         settings = read_parallelism(body, ctx)
-        pod = pods.read_pod_setup(body, ctx, {})
+        pod = pods.read_pod_setup(body, ctx)
         found = pods.read_containers(body, pod, f"{named or 'model'}/{part}", ctx, kind="helm")
-        out += [msgspec.structs.replace(x, model=x.model or model, settings={**settings, **x.settings}) for x in found]
+        out += [replace(x, model=x.model or model, settings={**settings, **x.settings}) for x in found]
         if not found and body.get("containers"):
-            c = as_mapping(as_sequence(body["containers"])[0])
+            c = as_mapping(as_sequence(body, "containers")[0])
             setup = pods.read_container_setup(c, body, pod, ctx, None)
             argv = list_texts(c.get("args"))
             engine = ctx.know.resources["modelservice"].engine
@@ -178,15 +180,13 @@ def _filled(
     command: Text, part: str, s: Mapping[str, Located], body: Mapping[str, Located], chart: Chart
 ) -> _FilledCommand:
     """The scenario's own values first, then the benchmark's; what neither has stays unknown."""
-    common = as_mapping(s.get("common")) or s
+    common = as_mapping(s, "common") or s
     left: list[str] = []
-    profile = as_string(value_at(common, "accelerator", "profile")) or as_string(
-        value_at(common, "accelerator", "type")
-    )
+    profile = as_string(common, "accelerator", "profile") or as_string(common, "accelerator", "type")
     usual = profile is None or profile in ("auto", "nvidia")
 
     def fragment(m: re.Match[str]) -> str:
-        own = as_string(value_at(common, *m[1].split(".")))
+        own = as_string(common, *m[1].split("."))
         if own is None and usual and m[1] in chart.values:
             left.append(f"{m[1]} {chart.values[m[1]]!r}" if chart.values[m[1]] else "")
         value = own if own is not None else chart.values.get(m[1]) if usual else None
@@ -194,10 +194,8 @@ def _filled(
 
     made = make_text(_FRAGMENT.sub(fragment, command), command.line, command.column, command.unknown, command.block)
     places = [value_at(body, "model"), value_at(common, "model"), value_at(common, "vllmCommon")]
-    found = {
-        n: next((word for x in places if (word := as_string(value_at(x, k)))), None) for n, k in chart.keys.items()
-    }
-    found["TP_SIZE"] = as_string(value_at(body, "parallelism", "tensor"))
+    found = {n: next((word for x in places if (word := as_string(x, k))), None) for n, k in chart.keys.items()}
+    found["TP_SIZE"] = as_string(body, "parallelism", "tensor")
     variables = {k: v for k, v in found.items() if v is not None}
     if part != "standalone" and value_at(body, "vllmVariants") is None:
         for name, value in chart.variables.items():
@@ -211,46 +209,42 @@ def _filled(
 def _scenario(s: Mapping[str, Located], ctx: ReaderContext) -> list[Launch]:
     """llm-d benchmark scenarios: a model, and an engine for decode, prefill or alone."""
     kind = ctx.know.resources[BENCHMARK]
-    common = as_mapping(s.get("common")) or s
-    model = as_string(value_at(common, "model", "huggingfaceId")) or as_string(value_at(common, "model", "name"))
-    labels = {
-        str(k): str(v)
-        for k, v in as_mapping(value_at(common, "affinity", "nodeSelector")).items()
-        if isinstance(v, Text)
-    }
-    key = as_string(value_at(common, "acceleratorType", "labelKey"))
-    value = as_string(value_at(common, "acceleratorType", "labelValue"))
+    common = as_mapping(s, "common") or s
+    model = as_string(common, "model", "huggingfaceId") or as_string(common, "model", "name")
+    labels = {str(k): str(v) for k, v in as_mapping(common, "affinity", "nodeSelector").items() if isinstance(v, Text)}
+    key = as_string(common, "acceleratorType", "labelKey")
+    value = as_string(common, "acceleratorType", "labelValue")
     if key is not None and value is not None:
         labels[str(key)] = str(value)
     place, source = accelerators.find_labelled_accelerator(labels, ctx.know) or (None, None)
     there = LaunchSetup(container=True, cluster=True, hardware=place, hardware_source=source)
     out: list[Launch] = []
     for part in ("standalone", "decode", "prefill"):
-        body = as_mapping(s.get(part)) or as_mapping(common.get(part)) or as_mapping(value_at(s, "modelservice", part))
-        if not body or as_boolean(body.get("enabled")) is False:
+        body = as_mapping(s, part) or as_mapping(common, part) or as_mapping(s, "modelservice", part)
+        if not body or as_boolean(body, "enabled") is False:
             continue
         settings = read_parallelism(body, ctx)
         settings |= rename_settings(value_at(common, "model"), kind.flags) | rename_settings(
             value_at(body, "model"), kind.flags
         )
-        setup = msgspec.structs.replace(there, gpu_granted=True)
+        setup = replace(there, gpu_granted=True)
         own: list[Launch] = []
-        command = as_string(value_at(body, kind.engine, "customCommand"))
+        command = as_string(body, kind.engine, "customCommand")
         if command is not None:
             from advisor.checks.read.context import make_finder, make_launches
 
-            lines = line_of(command) + (1 if command.block else 0)
+            lines = first_line(command)
             whole = _filled(command, part, s, body, ctx.know.charts[BENCHMARK])
             own = make_launches(
                 ctx, "helm", make_finder(ctx).script(whole.command, lines, whole.variables), part, setup
             )
-            own = [msgspec.structs.replace(x, assumed=whole.left) for x in own]
+            own = [replace(x, assumed=whole.left) for x in own]
         if not own:
             argv = read_words(value_at(body, kind.engine, "additionalFlags") or value_at(body, "extraArgs"))
             own = [make_launch(ctx, part, body, kind.engine, "helm", argv=argv, setup=setup)]
-        out += [msgspec.structs.replace(x, model=x.model or model, settings={**settings, **x.settings}) for x in own]
+        out += [replace(x, model=x.model or model, settings={**settings, **x.settings}) for x in own]
     if not out and model is not None:
-        out = [make_launch(ctx, as_string(s.get("name")), model, kind.engine, "helm", model=model, setup=there)]
+        out = [make_launch(ctx, as_string(s, "name"), model, kind.engine, "helm", model=model, setup=there)]
     return out
 
 
@@ -261,20 +255,20 @@ def read_subcharts(doc: object, ctx: ReaderContext) -> list[Launch]:
         return out
     for key, body in doc.items():
         engine = ctx.know.resources["subcharts"].engines.get(str(key))
-        if engine is None or not isinstance(body, dict) or as_boolean(body.get("enabled")) is False:
+        if engine is None or not isinstance(body, dict) or as_boolean(body, "enabled") is False:
             continue
         model = next(
             (
-                as_string(body.get(n))
+                as_string(body, n)
                 for n in ("LLM_MODEL_ID", "MODEL_ID", "modelId", "model")
                 if isinstance(body.get(n), Text)
             ),
             None,
         )
-        image = as_string(value_at(body, "image", "repository"))
+        image = as_string(body, "image", "repository")
         if model is None and (image is None or ctx.know.image(image) is None):
             continue
-        tag = as_string(value_at(body, "image", "tag"))
+        tag = as_string(body, "image", "tag")
         env = {str(n): v for n, v in body.items() if isinstance(v, Text) and str(n).isupper()}
         argv = read_words(body.get("serve_args") or body.get("extraCmdArgs") or body.get("args") or [])
         limits, requests = pods.read_resources(body)
@@ -285,20 +279,20 @@ def read_subcharts(doc: object, ctx: ReaderContext) -> list[Launch]:
             ctx,
         )
         if not limits:
-            setup = msgspec.structs.replace(setup, gpu_granted=None)
-        gpu = as_string(doc.get("gpu"))
+            setup = replace(setup, gpu_granted=None)
+        gpu = as_string(doc, "gpu")
         card = accelerators.find_accelerator_words(gpu, ctx.know) if gpu else None
         if card:
-            setup = msgspec.structs.replace(
+            setup = replace(
                 setup,
                 hardware=card,
                 hardware_source=f"gpu: {gpu}",
                 gpu_granted=True,
-                gpu_count=as_whole_number(doc.get("num_gpus")),
+                gpu_count=as_whole_number(doc, "num_gpus"),
             )
-        own_image = as_string(body.get("image"))
+        own_image = as_string(body, "image")
         if own_image is not None:
-            setup = msgspec.structs.replace(setup, image=str(own_image))
+            setup = replace(setup, image=str(own_image))
         env |= read_environment(body.get("env"))[0]
         out.append(make_launch(ctx, str(key), body, engine, "helm", model=model, argv=argv, env=env, setup=setup))
     return out
@@ -313,15 +307,12 @@ def read_values(values: Mapping[str, Located], ctx: ReaderContext) -> list[Launc
     """The launches of the chart's values."""
     mounts, out = tuple(_list_mounts(values)), list[Launch]()
     for controller, pod, container in _list_containers(values):
-        spec = Map(
-            {**as_mapping(values.get("defaultPodOptions")), **as_mapping(pod.get("pod")), "containers": [container]}
+        spec = at_line(
+            Map({**as_mapping(values, "defaultPodOptions"), **as_mapping(pod, "pod"), "containers": [container]}),
+            line_of(container),
         )
-        spec.line = line_of(container)
-        found = pods.read_containers(spec, pods.read_pod_setup(spec, ctx, {}), controller, ctx, kind="helm")
-        out += [
-            msgspec.structs.replace(x, setup=msgspec.structs.replace(x.setup, mounts=(*x.setup.mounts, *mounts)))
-            for x in found
-        ]
+        found = pods.read_containers(spec, pods.read_pod_setup(spec, ctx), controller, ctx, kind="helm")
+        out += [replace(x, setup=replace(x.setup, mounts=(*x.setup.mounts, *mounts))) for x in found]
     return out
 
 
@@ -339,14 +330,14 @@ def read_release(resource: Mapping[str, Located], ctx: ReaderContext) -> list[La
 
 def _list_containers(values: object) -> Iterator[tuple[str, Mapping[str, Located], dict[str, Located]]]:
     """(controller, its values, a container as Kubernetes writes it)."""
-    for name, controller in as_mapping(value_at(values, "controllers")).items():
-        if not isinstance(controller, dict) or as_boolean(controller.get("enabled")) is False:
+    for name, controller in as_mapping(values, "controllers").items():
+        if not isinstance(controller, dict) or as_boolean(controller, "enabled") is False:
             continue
-        for called, body in as_mapping(controller.get("containers")).items():
-            repository = as_string(value_at(body, "image", "repository"))
-            if repository is None or as_boolean(value_at(body, "enabled")) is False:
+        for called, body in as_mapping(controller, "containers").items():
+            repository = as_string(body, "image", "repository")
+            if repository is None or as_boolean(body, "enabled") is False:
                 continue
-            tag = as_string(value_at(body, "image", "tag"))
+            tag = as_string(body, "image", "tag")
             image = repository if tag is None else make_text(
                 f"{repository}:{tag}", repository.line, repository.column, (*repository.unknown, *tag.unknown)
             )  # fmt: skip
@@ -360,19 +351,16 @@ def _list_containers(values: object) -> Iterator[tuple[str, Mapping[str, Located
 
 def _list_mounts(values: Mapping[str, Located]) -> Iterator[Mount]:
     """What is mounted: under the path that is stated, else under the volume's name."""
-    for name, volume in as_mapping(values.get("persistence")).items():
-        if not isinstance(volume, dict) or as_boolean(volume.get("enabled")) is False:
+    for name, volume in as_mapping(values, "persistence").items():
+        if not isinstance(volume, dict) or as_boolean(volume, "enabled") is False:
             continue
         kind = "memory" if str(value_at(volume, "medium")) == "Memory" else "pvc"
-        said = [*as_sequence(volume.get("globalMounts"))]
-        for controller in as_mapping(volume.get("advancedMounts")).values():
+        said = [*as_sequence(volume, "globalMounts")]
+        for controller in as_mapping(volume, "advancedMounts").values():
             said += [x for each in as_mapping(controller).values() for x in as_sequence(each)]
-        paths = [str(p) for x in said if (p := as_string(value_at(x, "path"))) is not None]
+        paths = [str(p) for x in said if (p := as_string(x, "path")) is not None]
         for path in paths or [f"/{name}"]:
             yield Mount(target=path, kind=kind)
-
-
-__all__ = ["is_app_template", "read_release", "read_values"]
 
 
 LARGEST = 2**20
@@ -387,7 +375,7 @@ def fill_chart_template(source: str, ctx: ReaderContext) -> FilledTemplate | Non
     values = _read_map(folder, "values.yaml")
     chart = {str(k)[:1].upper() + str(k)[1:]: v for k, v in _read_map(folder, "Chart.yaml").items()}
     try:
-        named: dict[str, Located] = {}
+        named: dict[str, TemplateNode] = {}
         for helper in sorted((folder / "templates").glob("*.tpl"))[:MAX_HELPERS]:
             text = _read(folder, f"templates/{helper.name}")
             named |= list_definitions(text) if text is not None else {}
@@ -430,21 +418,5 @@ def put_back(launch: Launch, filled: FilledTemplate) -> Launch:
     def line(n: int) -> int:
         return filled.lines[n - 1] if 0 < n <= len(filled.lines) else n
 
-    def move(word: Text) -> Text:
-        return make_text(word, line(word.line), 0, word.unknown, word.block)
-
-    setup = launch.setup
-    return msgspec.structs.replace(
-        launch,
-        line=line(launch.line),
-        argv=tuple(map(move, launch.argv)),
-        env={k: move(v) for k, v in launch.env.items()},
-        settings={k: move(v) for k, v in launch.settings.items()},
-        model=None if launch.model is None else move(launch.model),
-        setup=msgspec.structs.replace(
-            setup,
-            places={k: line(v) for k, v in setup.places.items()},
-            probes=tuple(msgspec.structs.replace(p, line=line(p.line)) for p in setup.probes),
-        ),
-        assumed=(*launch.assumed, "the chart's own values.yaml"),
-    )
+    moved = move_launch(launch, lambda w: make_text(w, line(w.line), 0, w.unknown, w.block), line)
+    return replace(moved, assumed=(*launch.assumed, "the chart's own values.yaml"))

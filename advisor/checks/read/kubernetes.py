@@ -18,18 +18,11 @@ from advisor.yaml_places import (
     as_whole_number,
     find_all,
     line_of,
-    parse_documents,
     value_at,
 )
 
 IGNORE = "advise.check/ignore-"
 _SKIP = frozenset(("CustomResourceDefinition", "ClusterRole", "Role", "ClusterRoleBinding", "RoleBinding"))
-
-
-def read(source: str, ctx: ReaderContext) -> list[Launch]:
-    """The launches of a manifest: several documents, Lists, objects that hold pod templates."""
-    objects = [o for d in parse_documents(source, ctx.file, ctx.line) for o in _flat(d)]
-    return read_objects(objects, ctx)
 
 
 def read_objects(objects: list[dict[str, Located]], ctx: ReaderContext) -> list[Launch]:
@@ -41,10 +34,10 @@ def read_objects(objects: list[dict[str, Located]], ctx: ReaderContext) -> list[
         kind = str(o.get("kind", ""))
         if kind in _SKIP:
             continue
-        name = as_string(value_at(o, "metadata", "name"))
+        name = as_string(o, "metadata", "name")
         ignore = _ignored(o)
         if kind in ("ConfigMap", "Secret"):
-            for key, value in as_mapping(o.get("data")).items():
+            for key, value in as_mapping(o, "data").items():
                 if isinstance(value, Text):
                     out += read_nested(ctx, value, str(key))
             continue
@@ -63,7 +56,7 @@ def _flat(doc: object) -> Iterator[dict[str, Located]]:
 
 
 def _ignored(resource: Mapping[str, Located]) -> dict[str, str]:
-    notes = as_mapping(value_at(resource, "metadata", "annotations"))
+    notes = as_mapping(resource, "metadata", "annotations")
     return {str(k)[len(IGNORE) :]: str(v) for k, v in notes.items() if str(k).startswith(IGNORE)}
 
 
@@ -72,22 +65,18 @@ def _pods(
 ) -> list[Launch]:
     out: list[Launch] = []
     for spec, above in find_pod_specs(resource):
-        if any(as_string(x.get("type")) == "frontend" for x in above[-2:] if isinstance(x, dict)):
+        if any(as_string(x, "type") == "frontend" for x in above[-2:] if isinstance(x, dict)):
             continue  # DynamoGraphDeployment: its front end has the engine's image, and no model
-        labels = (
-            as_mapping(value_at(above[-1], "metadata", "labels"))
-            if above
-            else as_mapping(value_at(resource, "metadata", "labels"))
-        )
-        pod = read_pod_setup(spec, ctx, as_mapping(above[-1].get("metadata")) if above else {})
-        owner = as_mapping(resource.get("spec"))
+        labels = as_mapping(above[-1], "metadata", "labels") if above else as_mapping(resource, "metadata", "labels")
+        pod = read_pod_setup(spec, ctx)
+        owner = as_mapping(resource, "spec")
         pod = replace(
             pod,
             exposed=around.exposed(labels) or ("the host's network" if pod.host_network else None),
-            replicas=as_whole_number(owner.get("replicas")),
-            progress_deadline=as_whole_number(owner.get("progressDeadlineSeconds")),
+            replicas=as_whole_number(owner, "replicas"),
+            progress_deadline=as_whole_number(owner, "progressDeadlineSeconds"),
             rolling=_rolling(kind, owner),
-            nodes=_nodes(kind, above, owner),
+            nodes=_nodes(kind, owner),
             places={**pod.places, "object": line_of(resource), "kind:" + kind: 1},
         )
         out += read_containers(spec, pod, name, ctx, around, labels)
@@ -96,21 +85,21 @@ def _pods(
             if isinstance(body.get("image"), Text) and (
                 body.get("args") is not None or body.get("command") is not None
             ):
-                out += read_containers({"containers": [body]}, read_pod_setup({}, ctx, {}), name, ctx)
+                out += read_containers({"containers": [body]}, read_pod_setup({}, ctx), name, ctx)
     return out
 
 
 def _rolling(kind: str, owner: Mapping[str, Located]) -> bool | None:
     if kind != "Deployment":
         return None
-    strategy = as_mapping(owner.get("strategy"))
+    strategy = as_mapping(owner, "strategy")
     if str(strategy.get("type")) == "Recreate":
         return False
     surge = str(value_at(strategy, "rollingUpdate", "maxSurge") or "25%")
     return surge not in ("0", "0%")
 
 
-def _nodes(kind: str, above: tuple[dict[str, Located], ...], owner: Mapping[str, Located]) -> int | None:
+def _nodes(kind: str, owner: Mapping[str, Located]) -> int | None:
     if kind == "LeaderWorkerSet":
-        return as_whole_number(value_at(owner, "leaderWorkerTemplate", "size"))
+        return as_whole_number(owner, "leaderWorkerTemplate", "size")
     return None

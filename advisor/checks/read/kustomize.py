@@ -7,15 +7,13 @@ was, so that only what the change brings about is stated again.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from msgspec.structs import replace
 
 from advisor.checks.read import kubernetes
 from advisor.checks.read.context import ReaderContext, find_root
-from advisor.checks.read.launch import Launch, LaunchSetup
+from advisor.checks.read.launch import Launch, move_launch
 from advisor.errors import BadFile
 from advisor.record import Value
 from advisor.yaml_places import (
@@ -27,6 +25,8 @@ from advisor.yaml_places import (
     as_sequence,
     as_string,
     as_whole_number,
+    at_line,
+    first_line,
     line_of,
     make_text,
     parse_documents,
@@ -39,6 +39,12 @@ MAX_FILES = 200
 LARGEST = 2**20
 SCALED = ("Deployment", "StatefulSet", "ReplicaSet", "ReplicationController")
 _GROUP = "kustomize.config.k8s.io/"
+Object = dict[str, Located]
+MERGE_KEYS = {  # field: the key that its items merge by
+    "containers": "name", "initContainers": "name", "ephemeralContainers": "name", "env": "name", "volumes": "name",
+    "volumeMounts": "mountPath", "ports": "containerPort", "imagePullSecrets": "name", "hostAliases": "ip",
+}  # fmt: skip
+SERVICE_PORTS = "port"
 
 
 def is_kustomization(doc: object, file: str) -> bool:
@@ -64,7 +70,7 @@ class _BuiltObject(Value, frozen=True):
     made: Object
 
 
-def read_kustomization(doc: Mapping[str, Located], ctx: ReaderContext) -> list[Launch]:
+def read_kustomization(doc: Object, ctx: ReaderContext) -> list[Launch]:
     """The launches that a kustomization changes. Those of other files stand where this one names them."""
     if ctx.folder is None:
         return []
@@ -90,22 +96,20 @@ def read_kustomization(doc: Mapping[str, Located], ctx: ReaderContext) -> list[L
 _AROUND = ("Service", "PersistentVolumeClaim", "Ingress")
 
 
-def _build(
-    doc: Mapping[str, Located], folder: Path, ctx: ReaderContext, build: _Build, depth: int
-) -> list[_BuiltObject]:
+def _build(doc: Object, folder: Path, ctx: ReaderContext, build: _Build, depth: int) -> list[_BuiltObject]:
     """All objects of a kustomization in `folder`, with what it changes in them."""
     out: list[_BuiltObject] = []
     for key in ("resources", "bases", "components"):
-        for entry in as_sequence(doc.get(key)):
+        for entry in as_sequence(doc, key):
             name = as_string(entry)
             if name is not None:
                 out += _read_resource(name, folder, ctx, build, depth)
     objects = [b.made for b in out]
     for patch, target in _list_patches(doc, folder, build):
         objects = [_patched(o, patch, target) for o in objects]
-    images, replicas = as_sequence(doc.get("images")), as_sequence(doc.get("replicas"))
+    images, replicas = as_sequence(doc, "images"), as_sequence(doc, "replicas")
     if images:
-        objects = [set_images(o, images) for o in objects]
+        objects = [as_mapping(set_images(o, images)) for o in objects]
     for entry in replicas:
         objects = [_scaled(o, as_mapping(entry)) for o in objects]
     return [_BuiltObject(b.original, o) for b, o in zip(out, objects, strict=True) if o]
@@ -151,18 +155,18 @@ def _parse(path: Path, build: _Build) -> list[Located]:
         return []
 
 
-def _list_patches(doc: Mapping[str, Located], folder: Path, build: _Build) -> list[tuple[Any, Mapping[str, Located]]]:
+def _list_patches(doc: Object, folder: Path, build: _Build) -> list[tuple[Located, Object]]:
     """(patch, its target) of `patches`, `patchesStrategicMerge` and `patchesJson6902`, in Kustomize's order."""
-    out: list[tuple[Any, Mapping[str, Located]]] = []
-    for entry in as_sequence(doc.get("patchesStrategicMerge")):
+    out: list[tuple[Located, Object]] = []
+    for entry in as_sequence(doc, "patchesStrategicMerge"):
         text = as_string(entry)
         if text is not None:
             out += [(p, {}) for p in _read_patch(text if "\n" in text else None, text, folder, build)]
     for key in ("patches", "patchesJson6902"):
-        for entry in as_sequence(doc.get(key)):
+        for entry in as_sequence(doc, key):
             entry = as_mapping(entry)
-            found = _read_patch(as_string(entry.get("patch")), as_string(entry.get("path")), folder, build)
-            out += [(p, as_mapping(entry.get("target"))) for p in found]
+            found = _read_patch(as_string(entry, "patch"), as_string(entry, "path"), folder, build)
+            out += [(p, as_mapping(entry, "target")) for p in found]
     return out
 
 
@@ -170,7 +174,7 @@ def _read_patch(text: Text | None, path: Text | None, folder: Path, build: _Buil
     """The documents of a patch. Those of a file stand where the file is named."""
     if text is not None:
         try:
-            return parse_documents(text, "patch", line_of(text) + (1 if text.block else 0))
+            return parse_documents(text, "patch", first_line(text))
         except BadFile:
             return []
     file = _find(path, folder, build) if path is not None else None
@@ -179,12 +183,12 @@ def _read_patch(text: Text | None, path: Text | None, folder: Path, build: _Buil
     return [_at_line(d, line_of(path)) for d in _parse(file, build)]
 
 
-def _patched(resource: Object, patch: object, target: Mapping[str, Located]) -> Object:
+def _patched(resource: Object, patch: object, target: Object) -> Object:
     if not resource:
         return resource
     if isinstance(patch, list):
         chosen = bool(target) and matches_target(resource, target)
-        return apply_operations(resource, patch) if chosen else resource
+        return as_mapping(apply_operations(resource, patch)) if chosen else resource
     if not isinstance(patch, dict):
         return resource
     if not target:
@@ -195,7 +199,7 @@ def _patched(resource: Object, patch: object, target: Mapping[str, Located]) -> 
         return resource
     if str(patch.get("$patch")) == "delete":
         return Map()
-    made: Object = merge_strategic(resource, patch)
+    made = as_mapping(merge_strategic(resource, patch))
     if target:  # the patch's own name does not count
         made["metadata"] = merge_strategic(
             made.get("metadata"), Map({make_text("name"): value_at(resource, "metadata", "name")})
@@ -203,13 +207,13 @@ def _patched(resource: Object, patch: object, target: Mapping[str, Located]) -> 
     return made
 
 
-def _scaled(resource: Object, entry: Mapping[str, Located]) -> Object:
-    count = as_string(entry.get("count"))
+def _scaled(resource: Object, entry: Object) -> Object:
+    count = as_string(entry, "count")
     if count is None or as_whole_number(count) is None or resource.get("kind") not in SCALED:
         return resource
-    if value_at(resource, "metadata", "name") != as_string(entry.get("name")):
+    if value_at(resource, "metadata", "name") != as_string(entry, "name"):
         return resource
-    return dict(merge_strategic(resource, Map({make_text("spec"): Map({make_text("replicas"): count})})))
+    return as_mapping(merge_strategic(resource, Map({make_text("spec"): Map({make_text("replicas"): count})})))
 
 
 # What comes from another file stands on the line that names the file. Its own lines are kept apart until the launches
@@ -218,20 +222,24 @@ _APART = 10_000_000
 
 
 def _stand_at(built: _BuiltObject, line: int) -> _BuiltObject:
-    return _BuiltObject(_at_line(built.original, line), _at_line(built.made, line))
+    return _BuiltObject(as_mapping(_at_line(built.original, line)), as_mapping(_at_line(built.made, line)))
 
 
-def _at_line(value: object, line: int) -> Any:
+def _text_at_line(text: Text, line: int) -> Text:
+    return make_text(text, _APART * line + text.line % _APART, 0, text.unknown, text.block)
+
+
+def _at_line(value: Located, line: int) -> Located:
+    here = _APART * line + line_of(value) % _APART
     if isinstance(value, Text):
-        return make_text(value, _APART * line + value.line % _APART, 0, value.unknown, value.block)
+        return _text_at_line(value, line)
     if isinstance(value, dict):
-        made = Map((_at_line(k, line), _at_line(v, line)) for k, v in value.items())
-        made.line = _APART * line + line_of(value) % _APART
-        return made
+        return at_line(
+            Map((_text_at_line(k, line) if isinstance(k, Text) else k, _at_line(v, line)) for k, v in value.items()),
+            here,
+        )
     if isinstance(value, list):
-        items = Seq(_at_line(v, line) for v in value)
-        items.line = _APART * line + line_of(value) % _APART
-        return items
+        return at_line(Seq(_at_line(v, line) for v in value), here)
     return value
 
 
@@ -245,32 +253,10 @@ def _word(word: Text) -> Text:
 
 def _place(launch: Launch) -> Launch:
     """The launch with every line one of the kustomization's own."""
-    setup: LaunchSetup = launch.setup
-    probes = tuple(replace(p, line=_line(p.line)) for p in setup.probes)
-    places = {k: _line(v) for k, v in setup.places.items()}
-    return replace(
-        launch,
-        line=_line(launch.line),
-        argv=tuple(_word(w) for w in launch.argv),
-        env={k: _word(v) for k, v in launch.env.items()},
-        settings={k: _word(v) for k, v in launch.settings.items()},
-        model=None if launch.model is None else _word(launch.model),
-        setup=replace(setup, probes=probes, places=places),
-    )
+    return move_launch(launch, _word, _line)
 
 
-__all__ = ["NAMES", "is_kustomization", "read_kustomization"]
-
-
-Object = dict[str, Located]
-MERGE_KEYS = {  # field: the key that its items merge by
-    "containers": "name", "initContainers": "name", "ephemeralContainers": "name", "env": "name", "volumes": "name",
-    "volumeMounts": "mountPath", "ports": "containerPort", "imagePullSecrets": "name", "hostAliases": "ip",
-}  # fmt: skip
-SERVICE_PORTS = "port"
-
-
-def merge_strategic(below: object, patch: object, field: str = "") -> Any:
+def merge_strategic(below: Located, patch: Located, field: str = "") -> Located:
     """`below` with a strategic merge patch on it: null removes, `$patch: replace` and `delete` are followed."""
     if isinstance(below, dict) and isinstance(patch, dict):
         if str(patch.get("$patch")) == "replace":
@@ -305,25 +291,23 @@ def _merge_lists(below: list[Located], patch: list[Located], field: str) -> list
     return out
 
 
-def _without_directive(value: object) -> Any:
+def _without_directive(value: Located) -> Located:
     if isinstance(value, dict):
-        out = Map((k, _without_directive(v)) for k, v in value.items() if k != "$patch" and v is not None)
-        out.line = line_of(value)
-        return out
+        return at_line(
+            Map((k, _without_directive(v)) for k, v in value.items() if k != "$patch" and v is not None), line_of(value)
+        )
     return value
 
 
-def _copy_map(value: Mapping[Any, Any]) -> Map:
-    out = Map(value)
-    out.line = line_of(value)
-    return out
+def _copy_map(value: Object) -> Map:
+    return at_line(Map(value), line_of(value))
 
 
 def apply_operations(body: Located, operations: list[Located]) -> Located:
     """`body` with the operations of a JSON 6902 patch; one whose path does not lead anywhere changes nothing."""
     for operation in operations[:500]:
         step = as_mapping(operation)
-        kind, path = str(step.get("op")), as_string(step.get("path"))
+        kind, path = str(step.get("op")), as_string(step, "path")
         if path is None or kind not in ("add", "replace", "remove"):
             continue
         steps = [s.replace("~1", "/").replace("~0", "~") for s in path.split("/")[1:]][:40]
@@ -345,8 +329,7 @@ def _put(body: Located, steps: list[str], kind: str, value: Located, line: int) 
             out[make_text(head, line)] = value
         return out
     if isinstance(body, list):
-        items = Seq(body)
-        items.line = line_of(body)
+        items = at_line(Seq(body), line_of(body))
         if head == "-" and not rest and kind == "add":
             items.append(value)
         elif head.isdecimal() and len(head) < 6 and int(head) < len(items):
@@ -365,19 +348,19 @@ def _put(body: Located, steps: list[str], kind: str, value: Located, line: int) 
     return body
 
 
-def matches_target(resource: Object, target: Mapping[str, Located]) -> bool:
+def matches_target(resource: Object, target: Object) -> bool:
     """Whether a patch's `target` selects an object; names are patterns that have to match as a whole."""
-    meta = as_mapping(resource.get("metadata"))
+    meta = as_mapping(resource, "metadata")
     group, _, version = str(resource.get("apiVersion", "")).rpartition("/")
     seen = {"kind": resource.get("kind"), "name": meta.get("name"), "namespace": meta.get("namespace"),
             "group": group, "version": version}  # fmt: skip
     for key, value in seen.items():
-        wanted = as_string(target.get(key))
+        wanted = as_string(target, key)
         if wanted and not _matches(wanted, str(value or "")):
             return False
-    for pair in (as_string(target.get("labelSelector")) or "").split(","):
+    for pair in (as_string(target, "labelSelector") or "").split(","):
         k, eq, v = pair.partition("=")
-        if eq and str(as_mapping(meta.get("labels")).get(k.strip())) != v.strip("= "):
+        if eq and str(as_mapping(meta, "labels").get(k.strip())) != v.strip("= "):
             return False
     return True
 
@@ -390,19 +373,16 @@ def _matches(pattern: str, value: str) -> bool:
     return bool(simple and re.fullmatch(pattern.lstrip("*"), value[:253]))
 
 
-def set_images(body: object, images: list[Located]) -> Any:
+def set_images(body: Located, images: list[Located]) -> Located:
     """`body` with the names, tags and digests of `images:` in every container."""
     if isinstance(body, list):
-        items = Seq(set_images(x, images) for x in body)
-        items.line = line_of(body)
-        return items
+        return at_line(Seq(set_images(x, images) for x in body), line_of(body))
     if not isinstance(body, dict):
         return body
-    out = Map((k, set_images(v, images)) for k, v in body.items())
-    out.line = line_of(body)
+    out = at_line(Map((k, set_images(v, images)) for k, v in body.items()), line_of(body))
     for key in ("containers", "initContainers"):
-        for container in as_sequence(out.get(key)):
-            image = as_string(value_at(container, "image"))
+        for container in as_sequence(out, key):
+            image = as_string(container, "image")
             if isinstance(container, dict) and image is not None:
                 container["image"] = _rename_image(image, images)
     return out
@@ -413,10 +393,10 @@ def _rename_image(image: Text, images: list[Located]) -> Text:
     name, colon, tag = base.rpartition(":") if ":" in base.rpartition("/")[2] else (base, "", "")
     for entry in images:
         entry = as_mapping(entry)
-        if as_string(entry.get("name")) != name:
+        if as_string(entry, "name") != name:
             continue
-        new_name = as_string(entry.get("newName"))
-        new_tag, new_digest = as_string(entry.get("newTag")), as_string(entry.get("digest"))
+        new_name = as_string(entry, "newName")
+        new_tag, new_digest = as_string(entry, "newTag"), as_string(entry, "digest")
         said = [w for w in (new_name, new_tag, new_digest) if w is not None]
         if not said:
             return image

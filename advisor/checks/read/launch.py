@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-import msgspec
+from msgspec.structs import replace
 
 from advisor.record import Record, Value
 from advisor.yaml_places import Text
@@ -128,6 +128,20 @@ class Launch(Record, frozen=True, kw_only=True):
     before: Launch | None = None  # as it stands in another file, which this one changes: what is stated there is enough
 
 
-def replace_setup(setup: LaunchSetup, **fields: object) -> LaunchSetup:
-    """A Setup with some fields replaced."""
-    return msgspec.structs.replace(setup, **fields)
+def map_words(launch: Launch, change: Callable[[Text], Text]) -> Launch:
+    """The launch with each of its words changed."""
+    return replace(
+        launch,
+        argv=tuple(map(change, launch.argv)),
+        env={k: change(v) for k, v in launch.env.items()},
+        settings={k: change(v) for k, v in launch.settings.items()},
+        model=None if launch.model is None else change(launch.model),
+    )
+
+
+def move_launch(launch: Launch, move: Callable[[Text], Text], line: Callable[[int], int]) -> Launch:
+    """The launch at other places of a file: its words by `move`, all else by `line`."""
+    setup = launch.setup
+    probes = tuple(replace(p, line=line(p.line)) for p in setup.probes)
+    places = {k: line(v) for k, v in setup.places.items()}
+    return replace(map_words(launch, move), line=line(launch.line), setup=replace(setup, probes=probes, places=places))

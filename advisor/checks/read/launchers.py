@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import msgspec
+from msgspec.structs import replace
 
 from advisor.checks.read import accelerators
 from advisor.checks.read.configs import read_flags_file
@@ -20,6 +20,7 @@ from advisor.yaml_places import (
     as_sequence,
     as_string,
     as_whole_number,
+    first_line,
     line_of,
     make_text,
     value_at,
@@ -29,7 +30,7 @@ from advisor.yaml_places import (
 def read_infernet(doc: Mapping[str, Located], ctx: ReaderContext) -> list[Launch]:
     """Infernet node configuration: containers with image, command and env."""
     out: list[Launch] = []
-    for c in as_sequence(doc.get("containers")):
+    for c in as_sequence(doc, "containers"):
         if not isinstance(c, dict):
             continue
         command = c.get("command")
@@ -39,28 +40,25 @@ def read_infernet(doc: Mapping[str, Located], ctx: ReaderContext) -> list[Launch
             else [w for w in as_sequence(command) if isinstance(w, Text)]
         )
         env, _ = read_environment(c.get("env"))
-        gpu = as_boolean(c.get("gpu"))
-        port = as_whole_number(c.get("port"))
+        gpu = as_boolean(c, "gpu")
+        port = as_whole_number(c, "port")
         setup = LaunchSetup(
             container=True,
             gpu_granted=bool(gpu),
             gpu_all=bool(gpu),
             ports=((None, port, None),) if port else (),
-            exposed=f"port {port}" if port and as_boolean(c.get("external")) is not False else None,
+            exposed=f"port {port}" if port and as_boolean(c, "external") is not False else None,
             places={"image": line_of(c.get("image"))},
         )
-        found = make_finder(ctx).container(as_string(c.get("image")), None, words, env, setup)
-        out += [
-            msgspec.structs.replace(x, line=line_of(c))
-            for x in make_launches(ctx, "infernet", found, as_string(c.get("id")))
-        ]
+        found = make_finder(ctx).container(as_string(c, "image"), None, words, env, setup)
+        out += [replace(x, line=line_of(c)) for x in make_launches(ctx, "infernet", found, as_string(c, "id"))]
     return out
 
 
 def read_skypilot(doc: Mapping[str, Located], ctx: ReaderContext) -> list[Launch]:
     """SkyPilot task: resources and a run script."""
-    spec = as_string(value_at(doc, "resources", "accelerators"))
-    kinds = as_mapping(value_at(doc, "resources", "accelerators"))
+    spec = as_string(doc, "resources", "accelerators")
+    kinds = as_mapping(doc, "resources", "accelerators")
     if spec is None and kinds:
         first = next(iter(kinds))
         spec = make_text(f"{first}:{kinds[first]}", line_of(first))
@@ -71,7 +69,7 @@ def read_skypilot(doc: Mapping[str, Located], ctx: ReaderContext) -> list[Launch
         hardware_source=f"accelerators: {spec}" if words else None,
         gpu_count=int(count) if count.isdigit() else 1 if name else None,
         gpu_granted=True if name else None,
-        nodes=as_whole_number(doc.get("num_nodes")),
+        nodes=as_whole_number(doc, "num_nodes"),
     )
     env, _elsewhere = read_environment(doc.get("envs"))
     n = setup.gpu_count or 1
@@ -82,13 +80,13 @@ def read_skypilot(doc: Mapping[str, Located], ctx: ReaderContext) -> list[Launch
     }
     out: list[Launch] = []
     for key in ("setup", "run"):
-        body = as_string(doc.get(key))
+        body = as_string(doc, key)
         if body is not None:
             out += make_launches(
                 ctx,
                 "skypilot",
-                make_finder(ctx).script(body, line_of(body) + (1 if body.block else 0), known),
-                as_string(doc.get("name")),
+                make_finder(ctx).script(body, first_line(body), known),
+                as_string(doc, "name"),
                 setup,
             )
     return out
@@ -96,17 +94,17 @@ def read_skypilot(doc: Mapping[str, Located], ctx: ReaderContext) -> list[Launch
 
 def read_recipe(doc: Mapping[str, Located], ctx: ReaderContext) -> list[Launch]:
     """A model recipe of the vLLM project: base arguments, and variants that add to them."""
-    model = as_mapping(doc.get("model"))
-    named = as_string(model.get("model_id"))
+    model = as_mapping(doc, "model")
+    named = as_string(model, "model_id")
     if named is None:
         return []
-    base = [w for w in as_sequence(model.get("base_args")) if isinstance(w, Text)]
+    base = [w for w in as_sequence(model, "base_args") if isinstance(w, Text)]
     env, _ = read_environment(model.get("base_env"))
-    variants = as_mapping(doc.get("variants")) or Map({make_text("default"): Map()})
+    variants = as_mapping(doc, "variants") or Map({make_text("default"): Map()})
     out = []
     for key, v in variants.items():
         extra = [w for w in as_sequence(value_at(v, "extra_args") or value_at(v, "args")) if isinstance(w, Text)]
-        own = as_string(value_at(v, "model_id")) or named
+        own = as_string(v, "model_id") or named
         out.append(
             Launch(
                 file=ctx.file,
@@ -126,17 +124,15 @@ def read_recipe(doc: Mapping[str, Located], ctx: ReaderContext) -> list[Launch]:
 def read_srt_slurm(doc: Mapping[str, Located], ctx: ReaderContext) -> list[Launch]:
     """srt-slurm recipes: a container, an engine's configuration per role, the nodes it takes."""
     kind = str(value_at(doc, "backend", "type") or "")
-    container = as_string(value_at(doc, "identity", "container", "image")) or as_string(
-        value_at(doc, "model", "container")
-    )
+    container = as_string(doc, "identity", "container", "image") or as_string(doc, "model", "container")
     engine = ctx.know.resources["srt-slurm"].engines.get(kind)
     if engine is None:
         entry = ctx.know.image(str(container or "").rpartition(":")[0])
         engine = entry.engine if entry else None
     if engine is None:
         return []
-    model = as_string(value_at(doc, "identity", "model", "repo")) or as_string(value_at(doc, "model", "path"))
-    config = as_mapping(value_at(doc, "backend", f"{kind}_config"))
+    model = as_string(doc, "identity", "model", "repo") or as_string(doc, "model", "path")
+    config = as_mapping(doc, "backend", f"{kind}_config")
     words = accelerators.find_accelerator_words(str(value_at(doc, "resources", "gpu_type") or ""), ctx.know)
     out: list[Launch] = []
     for role in ("aggregated", "prefill", "decode", "agg"):
@@ -144,7 +140,7 @@ def read_srt_slurm(doc: Mapping[str, Located], ctx: ReaderContext) -> list[Launc
         if not isinstance(body, dict):
             continue
         short = "agg" if role.startswith("agg") else role
-        gpus = as_whole_number(value_at(doc, "resources", f"gpus_per_{short}"))
+        gpus = as_whole_number(doc, "resources", f"gpus_per_{short}")
         setup = LaunchSetup(
             hardware=words,
             hardware_source=f"gpu_type: {value_at(doc, 'resources', 'gpu_type')}" if words else None,
@@ -157,7 +153,7 @@ def read_srt_slurm(doc: Mapping[str, Located], ctx: ReaderContext) -> list[Launc
         made_ = read_flags_file(body, engine, ctx)
         env, _ = read_environment(value_at(doc, "backend", f"{role}_environment"))
         out += [
-            msgspec.structs.replace(
+            replace(
                 x, kind="srt-slurm", name=role, model=model, setup=setup, env=env, line=line_of(body), resource=role
             )
             for x in made_
@@ -179,7 +175,7 @@ def read_model_list(doc: Mapping[str, Located], ctx: ReaderContext) -> list[Laun
     """Lists of models with an engine's arguments for each (`vllm_args: {--max-model-len: 65536}`), as launchers for
     Slurm keep them; empty for anything else."""
     engines, out = ctx.know.rules.engines(), list[Launch]()
-    for name, body in as_mapping(doc.get("models")).items():
+    for name, body in as_mapping(doc, "models").items():
         entry = as_mapping(body)
         for key, given in entry.items():
             engine = str(key).removesuffix("_args")
@@ -189,9 +185,9 @@ def read_model_list(doc: Mapping[str, Located], ctx: ReaderContext) -> list[Laun
                 continue
             argv = [w for flag, value in given.items() for w in _flag_words(flag, value)]
             argv.append(make_text("$LAUNCHER", line_of(given), 0, ("what the launcher adds",)))
-            cards, nodes = as_whole_number(entry.get("gpus_per_node")), as_whole_number(entry.get("num_nodes")) or 1
+            cards, nodes = as_whole_number(entry, "gpus_per_node"), as_whole_number(entry, "num_nodes") or 1
             setup = LaunchSetup(gpu_count=cards * nodes if cards else None, gpu_granted=True if cards else None)
-            called = as_string(entry.get("model")) or make_text(str(name), line_of(name) or line_of(body))
+            called = as_string(entry, "model") or make_text(str(name), line_of(name) or line_of(body))
             out.append(
                 Launch(
                     file=ctx.file, line=line_of(given) or line_of(body), kind="yaml", name=f"{name}/{engine}",

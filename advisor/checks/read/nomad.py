@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-import msgspec
+from msgspec.structs import replace
 
 from advisor.checks.read import accelerators
 from advisor.checks.read.context import ReaderContext, make_finder, make_launches
@@ -48,7 +48,7 @@ def read_job(source: str, ctx: ReaderContext) -> list[Launch]:
 
 
 def _read_task(task: HclBlock, group: HclBlock, ctx: ReaderContext) -> list[Launch]:
-    driver = str(as_string(task.attributes.get("driver")) or "")
+    driver = str(as_string(task.attributes, "driver") or "")
     config = next(task.find("config"), None)
     if config is None or driver not in (*CONTAINERS, *PROGRAMS):
         return []
@@ -56,12 +56,12 @@ def _read_task(task: HclBlock, group: HclBlock, ctx: ReaderContext) -> list[Laun
     env = {k: w for k, v in _merged(task, "env").items() if (w := as_string(v)) is not None}
     texts = {str(k): v for k, v in _list_templates(task)}
     for block in task.find("template"):
-        if as_boolean(block.attributes.get("env")) is True:
-            env |= _read_template_variables(as_string(block.attributes.get("data")))
+        if as_boolean(block.attributes, "env") is True:
+            env |= _read_template_variables(as_string(block.attributes, "data"))
     setup = _read_setup(task, group, config, driver)
     setup = _add_devices(setup, task, ctx)
-    command = as_string(said.get("command"))
-    args = [w for w in (as_string(a) for a in as_sequence(said.get("args"))) if w is not None]
+    command = as_string(said, "command")
+    args = [w for w in (as_string(a) for a in as_sequence(said, "args")) if w is not None]
 
     def read_template(path: str) -> str | None:
         return texts.get(re.sub(r"^(/|\$\{NOMAD_TASK_DIR\}/|\./)?(local/)?", "", path))
@@ -69,19 +69,18 @@ def _read_task(task: HclBlock, group: HclBlock, ctx: ReaderContext) -> list[Laun
     finder = make_finder(ctx, read_template)
     words = [command, *args] if command is not None else args
     if driver in CONTAINERS:
-        entry = [w for w in (as_string(a) for a in as_sequence(said.get("entrypoint"))) if w is not None]
-        found = finder.container(as_string(said.get("image")), entry or None, words, env, setup)
+        entry = [w for w in (as_string(a) for a in as_sequence(said, "entrypoint")) if w is not None]
+        found = finder.container(as_string(said, "image"), entry or None, words, env, setup)
     else:
         found = finder.command(words, env, config.line)
     return [
-        msgspec.structs.replace(x, line=x.line if x.line > 1 else task.line)
-        for x in make_launches(ctx, "nomad", found, name, setup)
+        replace(x, line=x.line if x.line > 1 else task.line) for x in make_launches(ctx, "nomad", found, name, setup)
     ]
 
 
 def _merged(block: HclBlock, kind: str) -> dict[str, Located]:
     """Attributes of all blocks of a kind, and of an attribute of that name."""
-    out = dict(as_mapping(block.attributes.get(kind)))
+    out = dict(as_mapping(block.attributes, kind))
     for inner in block.find(kind):
         out |= inner.attributes
     return {str(k): v for k, v in out.items()}
@@ -90,7 +89,7 @@ def _merged(block: HclBlock, kind: str) -> dict[str, Located]:
 def _list_templates(task: HclBlock) -> list[tuple[str, str]]:
     out = []
     for block in task.find("template"):
-        data, destination = (as_string(block.attributes.get(k)) for k in ("data", "destination"))
+        data, destination = (as_string(block.attributes, k) for k in ("data", "destination"))
         if data is not None and destination is not None:
             out.append((re.sub(r"^(\$\{NOMAD_TASK_DIR\}/|\./)?(local/)?", "", destination), str(data)))
     return out
@@ -109,26 +108,26 @@ def _read_setup(task: HclBlock, group: HclBlock, config: HclBlock, driver: str) 
     memory = as_whole_number(resources.attributes.get("memory_max") or resources.attributes.get("memory")) if (
         resources is not None
     ) else None  # fmt: skip
-    host_network = str(as_string(said.get("network_mode"))) == "host" or any(
-        str(as_string(n.attributes.get("mode"))) == "host" for n in group.find("network")
+    host_network = str(as_string(said, "network_mode")) == "host" or any(
+        str(as_string(n.attributes, "mode")) == "host" for n in group.find("network")
     )
     ports: list[tuple[str | None, int | None, int | None]] = []
     for network in group.find("network"):
         for port in network.find("port"):
-            static, to = (as_whole_number(port.attributes.get(k)) for k in ("static", "to"))
+            static, to = (as_whole_number(port.attributes, k) for k in ("static", "to"))
             if static is not None or to is not None:
                 ports.append((None, static, to or static))
-    shm = as_whole_number(said.get("shm_size"))
+    shm = as_whole_number(said, "shm_size")
     container = driver in CONTAINERS
     return LaunchSetup(
         container=container,
-        image=as_string(said.get("image")) if container else None,
-        replicas=as_whole_number(group.attributes.get("count")),
+        image=as_string(said, "image") if container else None,
+        replicas=as_whole_number(group.attributes, "count"),
         memory_limit=memory * _MIB if memory is not None else None,
         shm_bytes=shm,
-        ipc_host=str(as_string(said.get("ipc_mode")) or "").startswith("host"),
+        ipc_host=str(as_string(said, "ipc_mode") or "").startswith("host"),
         host_network=host_network,
-        privileged=as_boolean(said.get("privileged")) is True,
+        privileged=as_boolean(said, "privileged") is True,
         ports=tuple(ports),
         exposed=find_exposure(ports, host_network),
         mounts=tuple(_list_mounts(task, config)),
@@ -138,14 +137,14 @@ def _read_setup(task: HclBlock, group: HclBlock, config: HclBlock, driver: str) 
 
 def _list_mounts(task: HclBlock, config: HclBlock) -> list[Mount]:
     out = []
-    for volume in as_sequence(config.attributes.get("volumes")):
+    for volume in as_sequence(config.attributes, "volumes"):
         parts = (as_string(volume) or "").split(":")
         if len(parts) > 1:
             out.append(Mount(target=parts[1], kind="bind", source=parts[0]))
     for mount in (*config.find("mount"), *task.find("volume_mount")):
-        target = as_string(mount.attributes.get("target")) or as_string(mount.attributes.get("destination"))
-        kind = str(as_string(mount.attributes.get("type")) or "volume")
-        size = next((as_string(t.attributes.get("size")) for t in mount.find("tmpfs_options")), None)
+        target = as_string(mount.attributes, "target") or as_string(mount.attributes, "destination")
+        kind = str(as_string(mount.attributes, "type") or "volume")
+        size = next((as_string(t.attributes, "size") for t in mount.find("tmpfs_options")), None)
         if target is not None:
             memory = kind == "tmpfs"
             out.append(
@@ -159,25 +158,22 @@ def _add_devices(setup: LaunchSetup, task: HclBlock, ctx: ReaderContext) -> Laun
     resources = next(task.find("resources"), None)
     devices = tuple(resources.find("device")) if resources is not None else ()
     config = next(task.find("config"), None)
-    runtime = str(as_string(config.attributes.get("runtime")) or "") if config is not None else ""
+    runtime = str(as_string(config.attributes, "runtime") or "") if config is not None else ""
     if not devices:
         granted = runtime == "nvidia" or not setup.container
-        return msgspec.structs.replace(setup, gpu_granted=True if granted else None, gpu_all=runtime == "nvidia")
+        return replace(setup, gpu_granted=True if granted else None, gpu_all=runtime == "nvidia")
     count, words, source = 0, None, None
     for device in devices:
         label = str(device.labels[0]) if device.labels else ""
         if "gpu" not in label:
             continue
-        count += as_whole_number(device.attributes.get("count")) or 1
+        count += as_whole_number(device.attributes, "count") or 1
         said = label.partition("gpu")[2].strip("/") or None
         for constraint in device.find("constraint"):
-            if "model" in str(as_string(constraint.attributes.get("attribute"))):
-                said = str(as_string(constraint.attributes.get("value")) or "") or said
+            if "model" in str(as_string(constraint.attributes, "attribute")):
+                said = str(as_string(constraint.attributes, "value") or "") or said
         if said:
             words, source = accelerators.find_accelerator_words(said, ctx.know), f"device: {said}"
-    return msgspec.structs.replace(
+    return replace(
         setup, gpu_granted=True, gpu_count=count or None, hardware=words, hardware_source=source if words else None
     )
-
-
-__all__ = ["is_job", "read_job"]

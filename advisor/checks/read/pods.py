@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-import msgspec
+from msgspec.structs import replace
 
 from advisor.checks.read import accelerators
 from advisor.checks.read.context import ReaderContext, make_finder, make_launches, read_environment
@@ -59,7 +59,7 @@ def read_containers(
 ) -> list[Launch]:
     """The launches of a pod spec's containers."""
     out: list[Launch] = []
-    here = [c for c in as_sequence(spec.get("containers")) if isinstance(c, dict)]
+    here = [c for c in as_sequence(spec, "containers") if isinstance(c, dict)]
     for c in here:
         setup = read_container_setup(c, spec, pod, ctx, around)
         env, elsewhere = read_environment(c.get("env"))
@@ -69,32 +69,32 @@ def read_containers(
             if k not in elsewhere:
                 env[k] = _filled(word, env)
         if c.get("envFrom") is not None:
-            setup = msgspec.structs.replace(setup, places={**setup.places, "envFrom": line_of(c)})
-        command = [w for w in as_sequence(c.get("command")) if isinstance(w, Text)]
-        args = [w for w in as_sequence(c.get("args")) if isinstance(w, Text)]
+            setup = replace(setup, places={**setup.places, "envFrom": line_of(c)})
+        command = [w for w in as_sequence(c, "command") if isinstance(w, Text)]
+        args = [w for w in as_sequence(c, "args") if isinstance(w, Text)]
         started = make_finder(ctx).container(
-            as_string(c.get("image")),
+            as_string(c, "image"),
             [_filled(w, env) for w in command] or None,
             [_filled(w, env) for w in args],
             env,
             setup,
         )
-        own = as_string(c.get("name"))
+        own = as_string(c, "name")
         label = name if len(here) == 1 or own is None else f"{name or 'pod'}/{own}"
         found = make_launches(ctx, kind, started, label)
         target = around.port(labels or {}) if around is not None else None
         if target is not None and found:
             ports = (*found[0].setup.ports, (None, None, target[0]))
             found = [
-                msgspec.structs.replace(
+                replace(
                     x,
-                    setup=msgspec.structs.replace(x.setup, ports=ports, places={**x.setup.places, "ports": target[1]}),
+                    setup=replace(x.setup, ports=ports, places={**x.setup.places, "ports": target[1]}),
                 )
                 for x in found
             ]
         if around is not None and found:
             found = [_with_taken_name(x, around, ctx) for x in found]
-        out += [msgspec.structs.replace(x, line=x.line if x.line > 1 else line_of(c)) for x in found]
+        out += [replace(x, line=x.line if x.line > 1 else line_of(c)) for x in found]
     return out
 
 
@@ -105,7 +105,7 @@ def _with_taken_name(launch: Launch, around: PodSurroundings, ctx: ReaderContext
     if not line:
         return launch
     places = {**launch.setup.places, TAKEN_SERVICE_NAME: line}
-    return msgspec.structs.replace(launch, setup=msgspec.structs.replace(launch.setup, places=places))
+    return replace(launch, setup=replace(launch.setup, places=places))
 
 
 def _filled(word: Text, env: Mapping[str, Text]) -> Text:
@@ -130,9 +130,9 @@ def _filled(word: Text, env: Mapping[str, Text]) -> Text:
     return make_text(made_[:65_536], word.line, word.column, tuple(dict.fromkeys(unknown)), word.block)
 
 
-def read_pod_setup(spec: Mapping[str, Located], ctx: ReaderContext, metadata: Mapping[str, Located]) -> LaunchSetup:
+def read_pod_setup(spec: Mapping[str, Located], ctx: ReaderContext) -> LaunchSetup:
     """What the pod says for all its containers."""
-    labels = {str(k): str(v) for k, v in as_mapping(spec.get("nodeSelector")).items() if isinstance(v, Text)}
+    labels = {str(k): str(v) for k, v in as_mapping(spec, "nodeSelector").items() if isinstance(v, Text)}
     affinity = list(_affinity(spec.get("affinity")))
     for key, values in affinity:
         if len(values) == 1:
@@ -140,41 +140,37 @@ def read_pod_setup(spec: Mapping[str, Located], ctx: ReaderContext, metadata: Ma
     found = accelerators.find_labelled_accelerator(labels, ctx.know)
     tolerates = any(
         "gpu" in str(value_at(t, "key") or "") or value_at(t, "key") is None or "nvidia" in str(t)
-        for t in as_sequence(spec.get("tolerations"))
+        for t in as_sequence(spec, "tolerations")
     )
     return LaunchSetup(
         container=True,
         cluster=True,
         hardware=found[0] if found else None,
         hardware_source=found[1] if found else None,
-        host_network=as_boolean(spec.get("hostNetwork")) is True,
-        host_pid=as_boolean(spec.get("hostPID")) is True,
-        ipc_host=as_boolean(spec.get("hostIPC")) is True,
+        host_network=as_boolean(spec, "hostNetwork") is True,
+        host_pid=as_boolean(spec, "hostPID") is True,
+        ipc_host=as_boolean(spec, "hostIPC") is True,
         tolerates_gpu=tolerates,
         selects_node=bool(labels or affinity or spec.get("runtimeClassName") or spec.get("resourceClaims")),
-        service_links=as_boolean(spec.get("enableServiceLinks")),
+        service_links=as_boolean(spec, "enableServiceLinks"),
         gpu_granted=True if spec.get("resourceClaims") else None,
     )
 
 
 def _affinity(value: object) -> Iterator[tuple[str, list[str]]]:
-    terms = as_sequence(
-        value_at(value, "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
-    )
+    terms = as_sequence(value, "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
     for t in terms:
-        for e in as_sequence(value_at(t, "matchExpressions")):
+        for e in as_sequence(t, "matchExpressions"):
             if str(value_at(e, "operator")) == "In" and isinstance(value_at(e, "key"), Text):
                 yield (
                     str(value_at(e, "key")),
-                    [str(v) for v in as_sequence(value_at(e, "values")) if isinstance(v, Text)],
+                    [str(v) for v in as_sequence(e, "values") if isinstance(v, Text)],
                 )
 
 
 def read_resources(container: Mapping[str, Located]) -> tuple[Mapping[str, Located], Mapping[str, Located]]:
     """(limits, requests) of a container."""
-    return as_mapping(value_at(container, "resources", "limits")), as_mapping(
-        value_at(container, "resources", "requests")
-    )
+    return as_mapping(container, "resources", "limits"), as_mapping(container, "resources", "requests")
 
 
 def add_accelerators(
@@ -188,7 +184,7 @@ def add_accelerators(
         v is not None and re.fullmatch(r"\d*\.\d+|\d+m", str(v)) for _, v in (limit or ("", None), wanted or ("", None))
     )
     count = as_whole_number(limit[1]) if limit else None
-    setup = msgspec.structs.replace(
+    setup = replace(
         setup,
         gpu_count=count,
         gpu_requests=as_whole_number(wanted[1]) if wanted else None,
@@ -201,7 +197,7 @@ def add_accelerators(
         if named[0].startswith("nvidia.com/") and plain not in ("gpu", "gpu.shared") and not plain.startswith("mig-"):
             words = accelerators.find_accelerator_words(plain, ctx.know)
             if words:
-                setup = msgspec.structs.replace(setup, hardware=words, hardware_source=named[0])
+                setup = replace(setup, hardware=words, hardware_source=named[0])
     return setup
 
 
@@ -216,19 +212,17 @@ def read_container_setup(
     limits, requests = read_resources(container)
     setup = add_accelerators(pod, limits, requests, ctx)
     if value_at(container, "resources", "claims") is not None:
-        setup = msgspec.structs.replace(setup, gpu_granted=True)
-    volumes = {str(value_at(v, "name")): v for v in as_sequence(spec.get("volumes")) if isinstance(v, dict)}
+        setup = replace(setup, gpu_granted=True)
+    volumes = {str(value_at(v, "name")): v for v in as_sequence(spec, "volumes") if isinstance(v, dict)}
     mounts, disk = _mounts(container, volumes, around)
     shm = next((m for m in mounts if m.target.rstrip("/") == "/dev/shm"), None)  # noqa: S108 - a mount point, not a file
-    security = as_mapping(container.get("securityContext"))
+    security = as_mapping(container, "securityContext")
     probes = tuple(
         _probe(kind, p)
         for kind, key in (("startup", "startupProbe"), ("liveness", "livenessProbe"), ("readiness", "readinessProbe"))
         if isinstance(p := container.get(key), dict)
     )
-    ports = tuple(
-        (None, None, as_whole_number(value_at(p, "containerPort"))) for p in as_sequence(container.get("ports"))
-    )
+    ports = tuple((None, None, as_whole_number(p, "containerPort")) for p in as_sequence(container, "ports"))
     places = {
         "resources": line_of(container.get("resources")) or line_of(container),
         "image": line_of(container.get("image")) or line_of(container),
@@ -238,15 +232,15 @@ def read_container_setup(
         "env": line_of(container.get("env")) or line_of(container),
     }
     added = value_at(security, "capabilities", "add")
-    memory, cpu = as_string(limits.get("memory")), as_string(limits.get("cpu"))
-    return msgspec.structs.replace(
+    memory, cpu = as_string(limits, "memory"), as_string(limits, "cpu")
+    return replace(
         setup,
-        image=as_string(container.get("image")),
+        image=as_string(container, "image"),
         mounts=tuple(mounts),
         shm_bytes=shm.size_bytes if shm else None,
         memory_limit=parse_container_size(memory) if memory and not memory.unknown else None,
         cpu_limit=_cpu(cpu) if cpu else None,
-        privileged=as_boolean(security.get("privileged")) is True,
+        privileged=as_boolean(security, "privileged") is True,
         fabric=tuple(str(k) for k in limits if str(k).startswith(FABRIC)),
         locks_memory=bool({"IPC_LOCK", "CAP_IPC_LOCK", "ALL"} & set(map(str, as_sequence(added)))),
         huge_pages=any(str(k).startswith("hugepages-") for k in limits),
@@ -262,8 +256,8 @@ def _mounts(
 ) -> tuple[list[Mount], int | None]:
     out: list[Mount] = []
     disk: int | None = None
-    for m in as_sequence(container.get("volumeMounts")):
-        target, name = as_string(value_at(m, "mountPath")), str(value_at(m, "name"))
+    for m in as_sequence(container, "volumeMounts"):
+        target, name = as_string(m, "mountPath"), str(value_at(m, "name"))
         if target is None:
             continue
         v = volumes.get(name)
@@ -272,7 +266,7 @@ def _mounts(
             memory = str(value_at(v, "emptyDir", "medium")) == "Memory"
             kind, bytes_ = (
                 "memory" if memory else "scratch",
-                parse_container_size(as_string(value_at(v, "emptyDir", "sizeLimit"))),
+                parse_container_size(as_string(v, "emptyDir", "sizeLimit")),
             )
         elif value_at(v, "hostPath") is not None:
             kind, source = "host", str(value_at(v, "hostPath", "path"))
@@ -284,7 +278,7 @@ def _mounts(
         elif value_at(v, "ephemeral") is not None:
             kind = "pvc"
             disk = parse_container_size(
-                as_string(value_at(v, "ephemeral", "volumeClaimTemplate", "spec", "resources", "requests", "storage"))
+                as_string(v, "ephemeral", "volumeClaimTemplate", "spec", "resources", "requests", "storage")
             )
         elif value_at(v, "configMap") is not None:
             kind = "config"
@@ -295,14 +289,14 @@ def _mounts(
 
 
 def _probe(kind: str, p: Mapping[str, Located]) -> HealthProbe:
-    http = as_mapping(p.get("httpGet"))
+    http = as_mapping(p, "httpGet")
     return HealthProbe(
         kind=kind,
-        path=as_string(http.get("path")) or ("/" if http else None),
-        port=as_string(http.get("port")) or as_string(value_at(p, "tcpSocket", "port")),
-        delay=float(as_whole_number(p.get("initialDelaySeconds")) or 0),
-        period=float(as_whole_number(p.get("periodSeconds")) or 10),
-        failures=as_whole_number(p.get("failureThreshold")) or 3,
+        path=as_string(http, "path") or ("/" if http else None),
+        port=as_string(http, "port") or as_string(p, "tcpSocket", "port"),
+        delay=float(as_whole_number(p, "initialDelaySeconds") or 0),
+        period=float(as_whole_number(p, "periodSeconds") or 10),
+        failures=as_whole_number(p, "failureThreshold") or 3,
         line=line_of(p),
     )
 
@@ -323,7 +317,7 @@ class PodSurroundings:
         }
         self.claims = {
             str(value_at(o, "metadata", "name")): parse_container_size(
-                as_string(value_at(o, "spec", "resources", "requests", "storage"))
+                as_string(o, "spec", "resources", "requests", "storage")
             )
             for o in objects
             if o.get("kind") == "PersistentVolumeClaim"
@@ -332,10 +326,10 @@ class PodSurroundings:
     def exposed(self, labels: Mapping[str, Located]) -> str | None:
         """How pods with these labels are reachable from beyond the cluster; None when they are not."""
         for s in self.services:
-            wanted = as_mapping(value_at(s, "spec", "selector"))
+            wanted = as_mapping(s, "spec", "selector")
             kind = str(value_at(s, "spec", "type") or "ClusterIP")
             if kind in ("NodePort", "LoadBalancer") and wanted and all(labels.get(k) == v for k, v in wanted.items()):
-                notes = " ".join(f"{k}={v}" for k, v in as_mapping(value_at(s, "metadata", "annotations")).items())
+                notes = " ".join(f"{k}={v}" for k, v in as_mapping(s, "metadata", "annotations").items())
                 if re.search(r"internal", notes, re.I):
                     continue
                 return f"a Service of type {kind}"
@@ -344,11 +338,11 @@ class PodSurroundings:
     def port(self, labels: Mapping[str, Located]) -> tuple[int, int] | None:
         """(target port, line) of the Service that selects these pods, where it is a number."""
         for s in self.services:
-            wanted = as_mapping(value_at(s, "spec", "selector"))
+            wanted = as_mapping(s, "spec", "selector")
             if wanted and all(labels.get(k) == v for k, v in wanted.items()):
-                for p in as_sequence(value_at(s, "spec", "ports")):
-                    target = as_whole_number(value_at(p, "targetPort")) or (
-                        as_whole_number(value_at(p, "port")) if value_at(p, "targetPort") is None else None
+                for p in as_sequence(s, "spec", "ports"):
+                    target = as_whole_number(p, "targetPort") or (
+                        as_whole_number(p, "port") if value_at(p, "targetPort") is None else None
                     )
                     if target:
                         return target, line_of(p)
@@ -357,8 +351,6 @@ class PodSurroundings:
 
 def read_pod(spec: object, ctx: ReaderContext, name: str | None) -> list[Launch]:
     out: list[Launch] = []
-    for s, above in find_pod_specs(spec):
-        out += read_containers(
-            s, read_pod_setup(s, ctx, as_mapping(above[-1].get("metadata")) if above else {}), name, ctx
-        )
+    for s, _ in find_pod_specs(spec):
+        out += read_containers(s, read_pod_setup(s, ctx), name, ctx)
     return out

@@ -13,7 +13,7 @@ from advisor.checks.read import docker_run
 from advisor.checks.read.launch import LaunchSetup
 from advisor.checks.read.shell.commands import split_commands
 from advisor.record import Value
-from advisor.yaml_places import Text, line_of, make_text
+from advisor.yaml_places import Text, first_line, line_of, make_text
 
 MAX_NESTED = 6  # shells inside shells inside containers
 _PIN = re.compile(r"^([A-Za-z0-9_.-]+?)(?:\[[^\]]*\])?==v?(\d[\w.]*)$")
@@ -111,7 +111,7 @@ class LaunchFinder:
             if re.fullmatch(r"-[a-z]*c", word) and i + 1 < len(words):
                 rest = words[i + 2 :] if words[i + 1] != "--" else words[i + 3 :]
                 body = words[i + 1] if words[i + 1] != "--" or i + 2 >= len(words) else words[i + 2]
-                first = line_of(body) + (1 if body.block else 0)
+                first = first_line(body)
                 return self.script(body, first, env, depth + 1, rest[1:])
             if word in ("-o", "--"):
                 continue
@@ -229,7 +229,7 @@ class LaunchFinder:
         words = [*(entrypoint or []), *args]
         found = self.command(words, env, line_of(words[0]), depth + 1) if words else []
         if not found and len(words) == 1 and " " in words[0]:
-            found = self.script(words[0], line_of(words[0]) + (1 if words[0].block else 0), env, depth + 1)
+            found = self.script(words[0], first_line(words[0]), env, depth + 1)
         one_string = bool(found) and entrypoint is not None and len(words) == len(entrypoint) == 1 and " " in words[0]
         doubled = bool(found) and not entrypoint and entry is not None and entry.entry == "serve"
         if not found and image is not None and entry is not None:
@@ -314,9 +314,6 @@ def _after(entry: EngineProgram, rest: Sequence[str]) -> int | None:
         if list(rest[: len(parts)]) == parts:
             return len(parts) - (1 if parts[0] in entry.clients else 0)
     return None
-
-
-__all__ = ["ImageReference", "LaunchFinder", "StartedEngine", "image_version", "parse_image"]
 
 
 def find_engine_inside(args: Sequence[Text], env: Mapping[str, Text], profiles: Mapping[str, str]) -> str | None:

@@ -75,9 +75,6 @@ def _slurm(source: str, ctx: ReaderContext) -> LaunchSetup | None:
     )
 
 
-__all__ = ["list_array_tasks", "read_script"]
-
-
 LARGEST = 2**20
 # `source FILE` and `. FILE`, without what comes before the folder of the script itself
 _READ_IN = re.compile(r"""^[ \t]*(?:source|\.)[ \t]+["']?(?:(?:\$\([^)]*\)|\$\{?\w+\}?)/|\./)?([\w./-]+)["']?""", re.M)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-import msgspec
+from msgspec.structs import replace
 
 from advisor.checks.knowledge import is_told_by_variables
 from advisor.checks.read import units as systemd_words
@@ -84,7 +84,7 @@ def read_systemd(source: str, ctx: ReaderContext) -> list[Launch]:
                 setup=setup,
             )
         )
-    return [msgspec.structs.replace(x, setup=setup) if not x.setup.container else x for x in out]
+    return [replace(x, setup=setup) if not x.setup.container else x for x in out]
 
 
 def _by_prefix(env: Mapping[str, Text], ctx: ReaderContext) -> str | None:
@@ -111,9 +111,6 @@ def _logical_lines(source: str, first: int) -> list[tuple[int, str]]:
     if pending:
         out.append((begin, pending))
     return out
-
-
-__all__ = ["read_systemd"]
 
 
 MAX_WORDS = 20_000
@@ -188,6 +185,3 @@ def _escaped(source: str, i: int) -> tuple[str, int]:
         code = int(m[3], 8) if m[3] else int(m[1] or m[2], 16)
         return (chr(code) if 0 < code < 0x110000 else ""), len(m[0])
     return _ESCAPES.get(source[i], source[i]), 1
-
-
-__all__ = ["split_exec_words"]

@@ -1,12 +1,15 @@
-"""Words that stand in a command only under a condition which the file does not decide (`if [[ -n "$X" ]]`)."""
+"""Why a word is not known: a condition that the file does not decide (`if [[ -n "$X" ]]`), or a placeholder.
+
+Placeholders are filled in by another program before a file is used: envsubst, kustomize, Helm, Jinja, sed, Kubernetes.
+One makes its own word unknown, and no other: the flags around it keep their values. It is looked for in every kind of
+file, since any text may pass through such a program.
+"""
 
 from __future__ import annotations
 
 import re
 
-import msgspec
-
-from advisor.checks.read.launch import Launch
+from advisor.checks.read.launch import Launch, map_words
 from advisor.yaml_places import Text, make_text
 
 
@@ -80,13 +83,7 @@ def end_of_template(source: str, begin: int) -> int | None:
 
 def marked(launch: Launch) -> Launch:
     """The launch with the placeholders in its words known as such."""
-    return msgspec.structs.replace(
-        launch,
-        argv=tuple(_word(w) for w in launch.argv),
-        env={k: _word(v) for k, v in launch.env.items()},
-        settings={k: _word(v) for k, v in launch.settings.items()},
-        model=None if launch.model is None else _word(launch.model),
-    )
+    return map_words(launch, _word)
 
 
 def _word(word: Text) -> Text:

@@ -11,6 +11,7 @@ from pathlib import PurePath
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from advisor.catalog import Catalog
 from advisor.checks.findings import CheckedDeployment, CheckReport, FileProblem, Finding, Severity
@@ -395,7 +396,7 @@ def remove_baseline(report: CheckReport, path: str) -> CheckReport:
                     fix="Write the baseline again",
                 )
             )
-    return msgspec.structs.replace(report, findings=tuple(kept), suppressed=tuple(gone))
+    return replace(report, findings=tuple(kept), suppressed=tuple(gone))
 
 
 FORMATS: dict[str, Callable[[CheckReport, Catalog], str]] = {

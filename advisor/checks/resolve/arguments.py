@@ -15,7 +15,7 @@ from advisor.checks.read.unknown_words import Guard, find_guard, is_only_guarded
 from advisor.engines.flag_tables import FlagEntry
 from advisor.engines.flags import ConceptName, find_concept
 from advisor.record import Value
-from advisor.yaml_places import Text, line_of, make_text
+from advisor.yaml_places import Text, make_text
 
 _FLAG = re.compile(r"^--?[A-Za-z]")
 _NUMBER = re.compile(r"^-?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$")
@@ -235,11 +235,6 @@ def convert_argument(argument: LaunchArgument, entry: FlagEntry | None) -> str |
     if n is not None and (entry is None or entry.t in ("int", "float", "str")):
         return int(n) if n == int(n) and abs(n) < 2**53 and "." not in argument.value else n
     return str(argument.value)
-
-
-def argument_line(argument: LaunchArgument | None) -> int:
-    """The line an argument stands on, 0 for none."""
-    return line_of(argument.place) if argument is not None else 0
 
 
 NOTHING = Concept()

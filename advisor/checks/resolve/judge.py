@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
+from msgspec.structs import replace
 
 from advisor.checks.findings import CheckedDeployment, ConcurrentSpeed
 from advisor.checks.knowledge import Knowledge
@@ -49,7 +49,7 @@ def check_launch(
 ) -> CheckedLaunch:
     """The verdict on a launch. Never raises for what a file says; what cannot be determined is named in `why`."""
     if asked.engine_version is not None and launch.version is None and launch.engine not in knowledge.routers:
-        launch = msgspec.structs.replace(launch, version=asked.engine_version, version_from="--engine-version")
+        launch = replace(launch, version=asked.engine_version, version_from="--engine-version")
     launch = unknown_words.marked(launch)
     launch_arguments = arguments.read_arguments(launch, knowledge)
     words = (

@@ -17,10 +17,8 @@ from advisor.checks.knowledge import Knowledge, is_told_by_variables
 from advisor.checks.read import accelerators
 from advisor.checks.read.launch import Launch
 from advisor.checks.read.unknown_words import say_what_is_open
-from advisor.checks.resolve import launch_reader
 from advisor.checks.resolve.arguments import (
     MEMORY_CONCEPTS,
-    LaunchArgument,
     LaunchArguments,
     convert_argument,
     count_ranks,
@@ -34,7 +32,10 @@ from advisor.estimation import EstimateRequest, RememberedNames
 from advisor.estimation import resolve_request as resolved
 from advisor.memo import memoize_by_identity
 from advisor.record import Value
-from advisor.yaml_places import Text, line_of, make_text
+from advisor.yaml_places import Text, make_text
+
+_PATHS = re.compile(r"^(/|\.{1,2}/|~/|s3://|gs://|az://|oci://|pvc://|\$|file://|[A-Za-z]:\\)")
+LOCKED = "advise lock"  # source of a model that a lock file pins, before what it was pinned from
 
 
 class LaunchReading(Value, frozen=True):
@@ -112,17 +113,17 @@ def read_launch(
     else:
         named = name_model(model, knowledge)
         if named is None:
-            reasons.append(launch_reader.describe_unknown(model))
+            reasons.append(describe_unknown(model))
         elif named.assumed:
             assumed.append(named.assumed)
-    if named is not None and launch_reader.is_locked(named.name, knowledge.rules):
+    if named is not None and is_locked(named.name, knowledge.rules):
         assumed.append(f"the dimensions of {named.name} are those that advise.lock pins")
     by_path = (
         named is not None
         and launch.declared is None
         and model is not None
-        and launch_reader.is_path(model)
-        and named.name != launch_reader.locked_id(model)
+        and is_path(model)
+        and named.name != locked_id(model)
     )
     settings, unread = read_settings(launch, arguments, knowledge)
     reasons += unread
@@ -130,7 +131,7 @@ def read_launch(
     if isinstance(quantization, Exception):
         reasons.append(str(quantization))
         quantization = None
-    in_a_file = model is not None and launch_reader.is_path(model)
+    in_a_file = model is not None and is_path(model)
     one_file = entry is not None and not later and formats.format_family(entry, knowledge.rules) == "gguf"
     if one_file and named is not None and quantization is None and in_a_file:
         reasons.append(f"the weight format of {model} is not in its name")
@@ -157,12 +158,7 @@ def _stated(
     """The model of a comment, where the file's own words name none of the catalogue."""
     if launch.declared is None:
         return None
-    if (
-        model is not None
-        and not model.unknown
-        and not launch_reader.is_path(model)
-        and name_model(model, knowledge) is not None
-    ):
+    if model is not None and not model.unknown and not is_path(model) and name_model(model, knowledge) is not None:
         return None
     found = model_spellings.find_named_model(launch.declared.model, knowledge.rules)
     if found is None:
@@ -173,11 +169,9 @@ def _stated(
 
 def name_model(model: Text, knowledge: Knowledge) -> model_spellings.NamedModel | None:
     """What a name, or the name of a path, stands for in the catalogue; None where it has none of that name."""
-    if launch_reader.is_path(model) and model_spellings.is_in_catalogue(
-        launch_reader.locked_id(model), knowledge.rules
-    ):
-        return model_spellings.NamedModel(launch_reader.locked_id(model))
-    if launch_reader.is_path(model):
+    if is_path(model) and model_spellings.is_in_catalogue(locked_id(model), knowledge.rules):
+        return model_spellings.NamedModel(locked_id(model))
+    if is_path(model):
         base = re.sub(r"/+$", "", model).rpartition("/")[2]
         m = re.search(r"models--([\w.-]+?)--([\w.-]+)", model)
         found = model_spellings.find_named_model(f"{m[1]}/{m[2]}" if m else base, knowledge.rules) if base else None
@@ -344,24 +338,6 @@ def build_deployment(
 ) -> tuple[Deployment, tuple[str, ...]]:
     """The Deployment of a request. Raises AdvisorError where a name or a value cannot be used."""
     return resolved(request, knowledge.rules, RememberedNames(machines))
-
-
-__all__ = [
-    "AdvisorError",
-    "LaunchArgument",
-    "LaunchReading",
-    "build_deployment",
-    "find_hardware_words",
-    "find_model_name",
-    "line_of",
-    "read_launch",
-]
-
-
-_PATHS = re.compile(r"^(/|\.{1,2}/|~/|s3://|gs://|az://|oci://|pvc://|\$|file://|[A-Za-z]:\\)")
-
-
-LOCKED = "advise lock"  # source of a model that a lock file pins, before what it was pinned from
 
 
 def is_path(name: str) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import msgspec
+from msgspec.structs import replace
 
 from advisor.catalog import Catalog
 from advisor.checks.knowledge import Knowledge, is_told_by_variables
@@ -17,9 +17,7 @@ from advisor.checks.read.context import ReaderContext
 from advisor.checks.read.detect import read_launches
 from advisor.checks.read.launch import SWAP_FILE, Launch
 from advisor.checks.resolve import arguments, launch_reader
-from advisor.checks.resolve import launch_reader as reading
 from advisor.checks.resolve.arguments import (
-    LaunchArgument,
     LaunchArguments,
     convert_argument,
     find_concept_value,
@@ -166,15 +164,17 @@ def _knowledge(rules: Catalog) -> Knowledge:
 
 def _deployment(launch: Launch, knowledge: Knowledge, hardware: str | None, machines: dict[str, Machine]) -> Deployment:
     launch_arguments = arguments.read_arguments(launch, knowledge)
-    said = reading.find_hardware_words(launch, launch_arguments, knowledge)
-    launch_reading = reading.read_launch(launch, launch_arguments, knowledge, hardware or (said[0] if said else None))
+    said = launch_reader.find_hardware_words(launch, launch_arguments, knowledge)
+    launch_reading = launch_reader.read_launch(
+        launch, launch_arguments, knowledge, hardware or (said[0] if said else None)
+    )
     if launch_reading.request is None:
         raise BadInput(f"{launch.file}:{launch.line}: {'; '.join(launch_reading.open)}")
-    deployment, _ = reading.build_deployment(launch_reading.request, knowledge, machines)
+    deployment, _ = launch_reader.build_deployment(launch_reading.request, knowledge, machines)
     host, port = find_listening_address(launch, launch_arguments, knowledge)
     own = dict(_list_settings(launch, launch_arguments, knowledge))
     apart = _not_settings(launch.engine, knowledge)
-    return msgspec.structs.replace(
+    return replace(
         deployment,
         settings={**{k: v for k, v in deployment.settings.items() if k not in apart}, **own},
         model_path=find_host_path(str(launch_reading.model), launch)
@@ -262,6 +262,3 @@ def find_listening_address(
 
 def _text(value: Any) -> str | None:
     return None if value is None or value.unknown else str(value)
-
-
-__all__ = ["LaunchArgument", "read_deployments"]

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-import msgspec
+from msgspec.structs import replace
 
 from advisor.checks.facts.launch_facts import ABSENT, FIELDS, LaunchFacts
+from advisor.checks.facts.registry import FactContext
 from advisor.checks.findings import Finding, RuleSkip
 from advisor.checks.knowledge import Knowledge
 from advisor.checks.resolve.judge import CheckedLaunch
@@ -61,70 +62,48 @@ class Rulebook:
         siblings = list(verdicts)
         for checked in siblings:
             facts = LaunchFacts(checked, self.know, siblings, source)
+            routes = checked.launch.engine in self.know.routers
             for rule in self.rules:
-                if _applies(rule.entry, checked) and (
-                    checked.launch.engine not in self.know.routers or rule.entry.each in value_matches.OF_FLAGS
-                ):
-                    self._one(rule, checked, facts, file, findings, skipped)
+                if _applies(rule.entry, checked) and (not routes or rule.entry.each in value_matches.OF_FLAGS):
+                    self._ask(rule, facts, file, findings, skipped)
         unique: dict[tuple[str, int, str], Finding] = {}
         for finding in findings:
             unique.setdefault((finding.rule, finding.line, finding.message), finding)
         return list(unique.values()), skipped
 
-    def _one(
-        self,
-        rule: CheckRule,
-        checked: CheckedLaunch,
-        facts: LaunchFacts,
-        file: str,
-        findings: list[Finding],
-        skipped: list[RuleSkip],
+    def _ask(
+        self, rule: CheckRule, facts: LaunchFacts, file: str, findings: list[Finding], skipped: list[RuleSkip]
     ) -> None:
-        entry = rule.entry
+        """Adds what one rule finds in a launch, or that it could not be answered."""
+        entry, missing = rule.entry, list[str]()
+        outcome = condition_holds(rule.condition, facts, missing)
         if entry.each is None:
-            missing: list[str] = []
-            outcome = condition_holds(rule.condition, facts, missing)
             if outcome is None:
-                skipped.append(
-                    RuleSkip(
-                        rule=entry.id,
-                        file=file,
-                        resource=None if checked.launch.resource is None else str(checked.launch.resource),
-                        missing=tuple(dict.fromkeys(missing)),
-                    )
-                )
+                missing_facts = tuple(dict.fromkeys(missing))
+                resource = _resource(facts.context)
+                skipped.append(RuleSkip(rule=entry.id, file=file, resource=resource, missing=missing_facts))
             elif outcome:
-                findings.append(self._finding(entry, checked, facts, file, {}, _place(entry.at, checked, facts)))
+                findings.append(self._finding(entry, facts, file, {}, _place(entry.at, facts.context)))
             return
-        if rule.condition is not None and condition_holds(rule.condition, facts, []) is not True:
-            return
-        for item in value_matches.EACH[entry.each](checked, facts, self.know):
+        for item in value_matches.EACH[entry.each](facts.context) if outcome else ():
             if entry.only and item.key not in entry.only:
                 continue
             if not entry.only and (entry.each, item.key) in self.claimed:
                 continue
-            made = self._finding(entry, checked, facts, file, item.words, item.place)
-            findings.append(
-                msgspec.structs.replace(made, edits=item.edits if entry.edit else (), fix=item.fix or made.fix)
-            )
+            made = self._finding(entry, facts, file, item.words, item.place)
+            findings.append(replace(made, edits=item.edits if entry.edit else (), fix=item.fix or made.fix))
 
     def _finding(
-        self,
-        entry: RuleEntry,
-        checked: CheckedLaunch,
-        facts: LaunchFacts,
-        file: str,
-        words: Mapping[str, str],
-        place: tuple[int, int],
+        self, entry: RuleEntry, facts: LaunchFacts, file: str, words: Mapping[str, str], place: tuple[int, int]
     ) -> Finding:
-        severity = entry.severity
-        if entry.strict is not None and (self.strict or says_it_is_rendered(facts.source)):
+        context, severity = facts.context, entry.severity
+        if entry.strict is not None and (self.strict or says_it_is_rendered(context.source)):
             severity = entry.strict
         message = fill_message(entry.message, facts, words)
         by_version = entry.versions is not None or entry.each in value_matches.BY_VERSION
-        certain = not by_version or checked.launch.version is not None
+        certain = not by_version or context.launch.version is not None
         if not certain:
-            version = checked.judged.engine_version
+            version = context.checked.judged.engine_version
             if facts["version.certain"] is not True:
                 severity = "warning" if severity == "error" else severity
             message += f" (version not pinned: {version} taken)" if version else ""
@@ -136,17 +115,23 @@ class Rulebook:
             rule=entry.id,
             severity=severity,
             file=file,
-            line=place[0] or checked.launch.line or 1,
+            line=place[0] or context.launch.line or 1,
             column=place[1] or 1,
             message=message,
             fix=fill_message(entry.fix, facts, words),
             phase=entry.phase,
-            resource=None if checked.launch.resource is None else str(checked.launch.resource),
-            engine=checked.launch.engine,
+            resource=_resource(context),
+            engine=context.launch.engine,
             error=entry.error,
-            edits=make_edits(entry.edit, entry.at, checked, facts.source) if entry.edit else (),
+            edits=make_edits(entry.edit, entry.at, context.checked, context.source) if entry.edit else (),
             certain=certain,
         )
+
+
+def _resource(context: FactContext) -> str | None:
+    """What the launch is called, without its place: answers are plain text."""
+    name = context.launch.resource
+    return None if name is None else str(name)
 
 
 def says_it_is_rendered(source: str) -> bool:
@@ -206,19 +191,18 @@ def fill_message(template: str, facts: LaunchFacts, words: Mapping[str, str]) ->
     return re.sub(r"\{([a-zA-Z_][\w.-]*)\}", one, template)
 
 
-def _place(at: Sequence[str], checked: CheckedLaunch, facts: LaunchFacts) -> tuple[int, int]:
+def _place(at: Sequence[str], context: FactContext) -> tuple[int, int]:
     """(line, column) of the first of the named arguments, variables or places that the file has."""
     for name in at:
-        argument = checked.arguments.last(name)
-        if argument is not None and argument.place.line:
-            return argument.place.line, argument.place.column
-        value = checked.launch.env.get(name)
-        if value is not None and value.line:
-            return value.line, value.column
-        if checked.launch.setup.places.get(name):
-            return checked.launch.setup.places[name], 1
-        if name == "model" and checked.reading.model is not None and checked.reading.model.line:
-            return checked.reading.model.line, checked.reading.model.column
+        argument = context.arguments.last(name)
+        word = argument.place if argument is not None and argument.place.line else context.env.get(name)
+        if word is not None and word.line:
+            return word.line, word.column
+        if context.setup.places.get(name):
+            return context.setup.places[name], 1
+        model = context.reading.model if name == "model" else None
+        if model is not None and model.line:
+            return model.line, model.column
     return 0, 0
 
 

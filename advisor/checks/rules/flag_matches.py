@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from advisor.checks.findings import FileEdit
-from advisor.checks.knowledge import Knowledge
 from advisor.checks.read.launch import ENGINE_KEYS
 from advisor.checks.read.unknown_words import is_unknown
 from advisor.checks.resolve.arguments import LaunchArgument, parse_number
-from advisor.checks.resolve.judge import CheckedLaunch
 from advisor.checks.rules.edits import remove_argument, rename_argument
 from advisor.engines.flag_tables import FlagEntry, FlagTable, find_presence, find_value
 from advisor.engines.versions import is_before, version_key
@@ -23,19 +21,19 @@ from advisor.record import Value
 from advisor.yaml_places import Text
 
 if TYPE_CHECKING:
-    from advisor.checks.facts.launch_facts import LaunchFacts
+    from advisor.checks.facts.registry import FactContext
 
 
-def removed_flags(checked: CheckedLaunch, facts: LaunchFacts, knowledge: Knowledge) -> Iterator[RuleMatch]:
+def removed_flags(context: FactContext) -> Iterator[RuleMatch]:
     """Flags that the launch's version no longer has, and an older one had."""
-    lookup = knowledge.flags(checked.launch.engine)
-    if lookup is None or lookup.table.history is None or not is_parsed_by_engine(checked, knowledge):
+    lookup = context.flags
+    if lookup is None or lookup.table.history is None or not is_parsed_by_engine(context):
         return
-    version = checked.launch.version or checked.judged.engine_version
-    source = facts.source
-    for argument in checked.arguments.given:
+    version = context.launch.version or context.checked.judged.engine_version
+    source = context.source
+    for argument in context.arguments.given:
         bare = argument.written.lstrip("-").replace("_", "-")
-        if not (argument.written.startswith("--") or lookup.table.single_dash or is_engine_key(argument, checked)):
+        if not (argument.written.startswith("--") or lookup.table.single_dash or is_engine_key(argument, context)):
             continue
         if argument.known and (version is None or version_key(version) >= version_key(lookup.table.version)):
             continue  # the current version has it, maybe as a spelling that its parser makes
@@ -47,7 +45,7 @@ def removed_flags(checked: CheckedLaunch, facts: LaunchFacts, knowledge: Knowled
         words = {"flag": argument.written, "instead": instead, "last": last, "version": version or ""}
         m = re.fullmatch(r"(--[a-z][\w-]*)( [a-z]+)?", instead)
         edits: tuple[FileEdit, ...] = ()
-        if known is not None and not is_engine_key(argument, checked) and _replaces_once(known, checked, lookup.table):
+        if known is not None and not is_engine_key(argument, context) and _replaces_once(known, context, lookup.table):
             if m and "*" not in instead:
                 edits = rename_argument(argument, instead, source)
             elif instead.startswith("remove"):
@@ -55,27 +53,27 @@ def removed_flags(checked: CheckedLaunch, facts: LaunchFacts, knowledge: Knowled
         yield RuleMatch(bare, words, find_place(argument.place), edits, fix=_instead(argument.written, known))
 
 
-def _replaces_once(instead: str, checked: CheckedLaunch, table: FlagTable) -> bool:
+def _replaces_once(instead: str, context: FactContext, table: FlagTable) -> bool:
     """Whether no other flag of the launch is, or becomes, the one that takes a removed flag's place."""
     flag = instead.partition(" ")[0]
-    names = [a.written.lstrip("-").replace("_", "-") for a in checked.arguments.given]
+    names = [a.written.lstrip("-").replace("_", "-") for a in context.arguments.given]
     becoming = [n for n in names if table.instead.get(n, "").partition(" ")[0] == flag]
     return not flag.startswith("-") or (len(becoming) == 1 and flag.lstrip("-") not in names)
 
 
-def is_engine_key(argument: LaunchArgument, checked: CheckedLaunch) -> bool:
+def is_engine_key(argument: LaunchArgument, context: FactContext) -> bool:
     """Whether a framework hands the argument to the engine's class, under its name."""
-    return ENGINE_KEYS in checked.launch.setup.places and re.fullmatch(r"[a-z][a-z0-9-]*", argument.written) is not None
+    return ENGINE_KEYS in context.setup.places and re.fullmatch(r"[a-z][a-z0-9-]*", argument.written) is not None
 
 
-def engine_keys(checked: CheckedLaunch, facts: LaunchFacts, knowledge: Knowledge) -> Iterator[RuleMatch]:
+def engine_keys(context: FactContext) -> Iterator[RuleMatch]:
     """Keyword arguments that the engine's class never had."""
-    lookup = knowledge.flags(checked.launch.engine)
+    lookup = context.flags
     if lookup is None:
         return
     gone = {*lookup.table.left(), *lookup.table.gone_before_reading, *lookup.table.engine_keys}
-    for argument in checked.arguments.given:
-        if argument.known or argument.written in gone or not is_engine_key(argument, checked):
+    for argument in context.arguments.given:
+        if argument.known or argument.written in gone or not is_engine_key(argument, context):
             continue
         key = argument.written.replace("-", "_")
         near = near_matches(argument.written, list(lookup.table.flags), n=1)
@@ -102,24 +100,26 @@ def _instead(written: str, instead: str | None) -> str:
     return f"Remove {written}" + (f" ({instead[8:].strip()})" if instead.startswith("remove;") else "")
 
 
-def unknown_flags(checked: CheckedLaunch, facts: LaunchFacts, knowledge: Knowledge) -> Iterator[RuleMatch]:
+def unknown_flags(context: FactContext) -> Iterator[RuleMatch]:
     """Flags that no version of the engine is known to have."""
-    if checked.launch.kind not in ("vllm-config", "sglang-config"):
-        yield from _unknown(checked, facts, knowledge)
+    if context.launch.kind not in ("vllm-config", "sglang-config"):
+        yield from _unknown(context)
 
 
 MOST_LOOKED_UP = 50  # unknown flags of one launch that near matches are looked for: nobody reads more
 
 
-def _unknown(checked: CheckedLaunch, facts: LaunchFacts, knowledge: Knowledge) -> Iterator[RuleMatch]:
-    table = knowledge.flags(checked.launch.engine)
-    if table is None or not table.table.flags or not is_parsed_by_engine(checked, knowledge):
+def _unknown(context: FactContext) -> Iterator[RuleMatch]:
+    table = context.flags
+    if table is None or not table.table.flags or not is_parsed_by_engine(context):
         return
-    others = [flag_lookup.table for e in knowledge.rules.engines() if (flag_lookup := knowledge.flags(e))]
+    others = [
+        flag_lookup.table for e in context.knowledge.rules.engines() if (flag_lookup := context.knowledge.flags(e))
+    ]
     gone = {name for t in others for name in (*t.left(), *t.gone_before_reading)}
-    source, known = facts.source, list(table.table.flags)
+    source, known = context.source, list(table.table.flags)
     found = 0
-    for argument in checked.arguments.given:
+    for argument in context.arguments.given:
         bare = argument.written.lstrip("-").replace("_", "-")
         if argument.known or bare in gone or is_unknown(argument.place) or not argument.written.startswith("-"):
             continue
@@ -131,41 +131,41 @@ def _unknown(checked: CheckedLaunch, facts: LaunchFacts, knowledge: Knowledge) -
         yield RuleMatch(bare, {"flag": argument.written, "hint": hint}, find_place(argument.place), edits, fix=hint)
 
 
-def is_parsed_by_engine(checked: CheckedLaunch, knowledge: Knowledge) -> bool:
+def is_parsed_by_engine(context: FactContext) -> bool:
     """Whether the arguments go to the engine's own parser, not to a wrapper's (dynamo, huggingfaceserver, NIM)."""
-    known = knowledge.recognition.other_parsers
+    known = context.knowledge.recognition.other_parsers
     return (
-        not re.search(f"{known.wrappers}|{known.forks}", _starter(checked))
-        and not any(a.written in known.flags for a in checked.arguments.given)
-        and not any(re.search(known.variables, name) for name in checked.launch.env)
-        and checked.launch.kind not in known.kinds
+        not re.search(f"{known.wrappers}|{known.forks}", _starter(context))
+        and not any(a.written in known.flags for a in context.arguments.given)
+        and not any(re.search(known.variables, name) for name in context.env)
+        and context.launch.kind not in known.kinds
     )
 
 
-def other_values(checked: CheckedLaunch, knowledge: Knowledge) -> bool:
+def other_values(context: FactContext) -> bool:
     """Whether a fork is started, whose flags take other values than the engine's own."""
-    return re.search(knowledge.recognition.other_parsers.forks, _starter(checked)) is not None
+    return re.search(context.knowledge.recognition.other_parsers.forks, _starter(context)) is not None
 
 
-def _starter(checked: CheckedLaunch) -> str:
-    return f"{checked.launch.program or ''} {checked.launch.setup.image or ''}"
+def _starter(context: FactContext) -> str:
+    return f"{context.launch.program or ''} {context.setup.image or ''}"
 
 
-def config_keys(checked: CheckedLaunch, facts: LaunchFacts, knowledge: Knowledge) -> Iterator[RuleMatch]:
+def config_keys(context: FactContext) -> Iterator[RuleMatch]:
     """Keys of a configuration file that are no flags."""
-    if checked.launch.kind in ("vllm-config", "sglang-config"):
-        yield from _unknown(checked, facts, knowledge)
+    if context.launch.kind in ("vllm-config", "sglang-config"):
+        yield from _unknown(context)
 
 
-def newer_flags(checked: CheckedLaunch, facts: LaunchFacts, knowledge: Knowledge) -> Iterator[RuleMatch]:
+def newer_flags(context: FactContext) -> Iterator[RuleMatch]:
     """Flags that joined after the version that is pinned."""
-    lookup = knowledge.flags(checked.launch.engine)
-    version = checked.launch.version
+    lookup = context.flags
+    version = context.launch.version
     if lookup is None or version is None or lookup.table.history is None:
         return
-    if not is_parsed_by_engine(checked, knowledge):
+    if not is_parsed_by_engine(context):
         return
-    for argument in checked.arguments.given:
+    for argument in context.arguments.given:
         if is_unknown(argument.place):
             continue
         bare = argument.written.lstrip("-").replace("_", "-")
@@ -181,19 +181,19 @@ def was_ever_taken(table: FlagTable, flag: str, value: str) -> bool:
     return presence is not None and (presence.has is True or presence.last is not None)
 
 
-def _entry(argument: LaunchArgument, checked: CheckedLaunch, knowledge: Knowledge) -> FlagEntry | None:
-    table = knowledge.flags(checked.launch.engine)
+def _entry(argument: LaunchArgument, context: FactContext) -> FlagEntry | None:
+    table = context.flags
     return table.table.flags.get(argument.name) if table and argument.known else None
 
 
-def bad_values(checked: CheckedLaunch, facts: LaunchFacts, knowledge: Knowledge) -> Iterator[RuleMatch]:
+def bad_values(context: FactContext) -> Iterator[RuleMatch]:
     """Values that are none of a flag's choices, not of its type, or out of its range."""
-    if other_values(checked, knowledge):
+    if other_values(context):
         return
-    table = knowledge.flags(checked.launch.engine)
+    table = context.flags
     cuts = table is not None and table.table.cuts_numbers
-    for argument in checked.arguments.given:
-        entry = _entry(argument, checked, knowledge)
+    for argument in context.arguments.given:
+        entry = _entry(argument, context)
         if (
             entry is None
             or argument.value is None
@@ -237,10 +237,10 @@ def _wanted(entry: FlagEntry, value: str, cuts_numbers: bool) -> str | None:
     return None if wanted is None else f"A number {wanted} is expected"
 
 
-def abbreviated(checked: CheckedLaunch, facts: LaunchFacts, knowledge: Knowledge) -> Iterator[RuleMatch]:
+def abbreviated(context: FactContext) -> Iterator[RuleMatch]:
     """Flags written as a prefix of their name."""
-    source = facts.source
-    for argument in checked.arguments.given:
+    source = context.source
+    for argument in context.arguments.given:
         if argument.abbreviated:
             yield RuleMatch(
                 argument.name,
@@ -250,36 +250,36 @@ def abbreviated(checked: CheckedLaunch, facts: LaunchFacts, knowledge: Knowledge
             )
 
 
-def stray_values(checked: CheckedLaunch, facts: LaunchFacts, knowledge: Knowledge) -> Iterator[RuleMatch]:
+def stray_values(context: FactContext) -> Iterator[RuleMatch]:
     """`true` behind a flag that takes no value."""
-    table = knowledge.flags(checked.launch.engine)
+    table = context.flags
     if (
         table is None
         or table.table.parser != "argparse"
-        or checked.launch.kind.endswith("-config")
-        or not is_parsed_by_engine(checked, knowledge)
+        or context.launch.kind.endswith("-config")
+        or not is_parsed_by_engine(context)
     ):
         return
-    for argument in checked.arguments.given:
+    for argument in context.arguments.given:
         if argument.stray is not None and argument.place.startswith("-"):
             yield RuleMatch(
                 argument.name, {"flag": argument.written, "value": argument.stray}, find_place(argument.stray)
             )
 
 
-def missing_values(checked: CheckedLaunch, facts: LaunchFacts, knowledge: Knowledge) -> Iterator[RuleMatch]:
+def missing_values(context: FactContext) -> Iterator[RuleMatch]:
     """A flag at the end, or before another flag, that wants a value."""
-    if not is_parsed_by_engine(checked, knowledge):
+    if not is_parsed_by_engine(context):
         return
-    for argument in checked.arguments.given:
+    for argument in context.arguments.given:
         if argument.missing and argument.name != "flash-attn" and argument.place.startswith("-"):
             yield RuleMatch(argument.name, {"flag": argument.written}, find_place(argument.place))
 
 
-def bad_json(checked: CheckedLaunch, facts: LaunchFacts, knowledge: Knowledge) -> Iterator[RuleMatch]:
+def bad_json(context: FactContext) -> Iterator[RuleMatch]:
     """JSON arguments that are no JSON once quotes are gone."""
-    for argument in checked.arguments.given:
-        entry = _entry(argument, checked, knowledge)
+    for argument in context.arguments.given:
+        entry = _entry(argument, context)
         if (
             entry is None
             or entry.t != "json"
@@ -317,10 +317,10 @@ def bad_json(checked: CheckedLaunch, facts: LaunchFacts, knowledge: Knowledge) -
                 )
 
 
-def flash_values(checked: CheckedLaunch, facts: LaunchFacts, knowledge: Knowledge) -> Iterator[RuleMatch]:
+def flash_values(context: FactContext) -> Iterator[RuleMatch]:
     """`-fa` without on, off or auto."""
-    source = facts.source
-    for argument in checked.arguments.given:
+    source = context.source
+    for argument in context.arguments.given:
         if argument.name != "flash-attn" or not argument.place.startswith("-"):
             continue
         if argument.missing or (
@@ -346,7 +346,7 @@ class RuleMatch(Value, frozen=True):
     fix: str | None = None
 
 
-MatchFinder = Callable[[CheckedLaunch, "LaunchFacts", Knowledge], Iterator[RuleMatch]]
+MatchFinder = Callable[["FactContext"], Iterator[RuleMatch]]
 
 
 def find_place(word: Text) -> tuple[int, int]:

@@ -4,34 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from advisor.checks.findings import FileEdit
-from advisor.checks.knowledge import Knowledge
 from advisor.checks.read.launch import find_holding_mount
-from advisor.checks.resolve.arguments import find_concept_value
-from advisor.checks.resolve.judge import CheckedLaunch
+from advisor.checks.rules import flag_matches
 from advisor.checks.rules.edits import make_edit
-from advisor.checks.rules.flag_matches import (
-    MatchFinder,
-    RuleMatch,
-    abbreviated,
-    bad_json,
-    bad_values,
-    config_keys,
-    engine_keys,
-    find_place,
-    flash_values,
-    is_near,
-    missing_values,
-    newer_flags,
-    other_values,
-    removed_flags,
-    stray_values,
-    unknown_flags,
-    was_ever_taken,
-)
+from advisor.checks.rules.flag_matches import RuleMatch, find_place, is_near, other_values, was_ever_taken
 from advisor.engines.flag_tables import (
     FlagTable,
     Presence,
@@ -45,16 +25,16 @@ from advisor.near import near_matches
 from advisor.yaml_places import Text, lines_of, make_text
 
 if TYPE_CHECKING:
-    from advisor.checks.facts.launch_facts import LaunchFacts
+    from advisor.checks.facts.registry import FactContext
 
 
-def removed_variables(checked: CheckedLaunch, facts: LaunchFacts, knowledge: Knowledge) -> Iterator[RuleMatch]:
+def removed_variables(context: FactContext) -> Iterator[RuleMatch]:
     """VLLM_ variables that the launch's version no longer reads."""
-    lookup = knowledge.flags(checked.launch.engine)
+    lookup = context.flags
     if lookup is None or lookup.table.history is None:
         return
-    for name, value in checked.launch.env.items():
-        version = checked.launch.version or checked.judged.engine_version
+    for name, value in context.env.items():
+        version = context.launch.version or context.checked.judged.engine_version
         presence = find_variable(lookup.table.history, name, version)
         if presence is None or presence.has is not False or presence.last is None:
             continue
@@ -63,25 +43,25 @@ def removed_variables(checked: CheckedLaunch, facts: LaunchFacts, knowledge: Kno
         yield RuleMatch(name, {"name": name, "last": presence.last, "instead": instead}, find_place(value), fix=fix)
 
 
-def unknown_variables(checked: CheckedLaunch, facts: LaunchFacts, knowledge: Knowledge) -> Iterator[RuleMatch]:
+def unknown_variables(context: FactContext) -> Iterator[RuleMatch]:
     """VLLM_ or OLLAMA_ variables that no version reads."""
-    table = knowledge.flags(checked.launch.engine)
+    table = context.flags
     if table is None or not table.table.variables:
         return
     prefix, plugins = table.table.variable_prefix, table.table.plugin_variables
     if prefix is None:
         return
     known = {*table.table.variables, *table.table.left_variables(), *table.table.other_variables}
-    image_facts = facts["image.official"]
-    for name, value in checked.launch.env.items():
+    image_facts = context.facts["image.official"]
+    for name, value in context.env.items():
         if not name.startswith(prefix) or name in known:
             continue
         if plugins is not None and (
             re.search(plugins, name)
-            or (checked.launch.setup.container and not image_facts)
-            or f"${name}" in facts.source
-            or f"${{{name}" in facts.source
-            or f"$({name})" in facts.source
+            or (context.setup.container and not image_facts)
+            or f"${name}" in context.source
+            or f"${{{name}" in context.source
+            or f"$({name})" in context.source
         ):
             continue
         near = near_matches(name, [n for n in known if n], n=1)
@@ -100,9 +80,9 @@ _NO_SECRET = re.compile(
 )
 
 
-def secrets(checked: CheckedLaunch, facts: LaunchFacts, knowledge: Knowledge) -> Iterator[RuleMatch]:
+def secrets(context: FactContext) -> Iterator[RuleMatch]:
     """Tokens and keys that stand in the file."""
-    for argument in checked.arguments.given:
+    for argument in context.arguments.given:
         if (
             argument.name in ("api-key", "hf-token", "admin-api-key")
             and argument.value is not None
@@ -110,7 +90,7 @@ def secrets(checked: CheckedLaunch, facts: LaunchFacts, knowledge: Knowledge) ->
             and _is_secret(argument.value, 8)
         ):
             yield RuleMatch(argument.written, {"where": argument.written}, find_place(argument.value))
-    for name, value in checked.launch.env.items():
+    for name, value in context.env.items():
         if value.unknown or not value:
             continue
         if (_SECRET.match(value) and not _NO_SECRET.match(value)) or (
@@ -133,21 +113,21 @@ def _is_secret(value: str, least: int) -> bool:
     )
 
 
-def modelfile_deprecated(checked: CheckedLaunch, facts: LaunchFacts, knowledge: Knowledge) -> Iterator[RuleMatch]:
+def modelfile_deprecated(context: FactContext) -> Iterator[RuleMatch]:
     """Deprecated PARAMETERs of a Modelfile."""
-    table = knowledge.flags(checked.launch.engine)
-    for name, value in checked.launch.settings.items():
+    table = context.flags
+    for name, value in context.launch.settings.items():
         if table is not None and name in table.table.deprecated_parameters:
-            yield RuleMatch(name, {"name": name}, find_place(value), edits=_whole_line(value, facts))
+            yield RuleMatch(name, {"name": name}, find_place(value), edits=_whole_line(value, context))
 
 
-def modelfile_unknown(checked: CheckedLaunch, facts: LaunchFacts, knowledge: Knowledge) -> Iterator[RuleMatch]:
+def modelfile_unknown(context: FactContext) -> Iterator[RuleMatch]:
     """PARAMETERs that the engine does not know."""
-    table = knowledge.flags(checked.launch.engine)
-    if table is None or checked.launch.kind != "modelfile":
+    table = context.flags
+    if table is None or context.launch.kind != "modelfile":
         return
     names = (*table.table.modelfile_parameters, *table.table.deprecated_parameters)
-    for name, value in checked.launch.settings.items():
+    for name, value in context.launch.settings.items():
         if name not in names:
             near = {"max_tokens": ("num_predict",), "context_length": ("num_ctx",)}.get(name) or near_matches(
                 name, table.table.modelfile_parameters, n=1
@@ -156,22 +136,24 @@ def modelfile_unknown(checked: CheckedLaunch, facts: LaunchFacts, knowledge: Kno
             yield RuleMatch(name, {"name": name, "hint": hint}, find_place(value), fix=hint)
 
 
-def _whole_line(value: Text, facts: LaunchFacts) -> tuple[FileEdit, ...]:
-    lines = lines_of(facts.source)
+def _whole_line(value: Text, context: FactContext) -> tuple[FileEdit, ...]:
+    lines = lines_of(context.source)
     return (make_edit(value.line, lines[value.line - 1], ""),) if 0 < value.line <= len(lines) else ()
 
 
-def unmounted_files(checked: CheckedLaunch, facts: LaunchFacts, knowledge: Knowledge) -> Iterator[RuleMatch]:
+def unmounted_files(context: FactContext) -> Iterator[RuleMatch]:
     """Files that flags name and that no volume holds, in a container of the engine's own image."""
-    table = knowledge.flags(checked.launch.engine)
-    if table is None or facts["setup.all_mounts"] is not True:
+    table = context.flags
+    if table is None or context.facts["setup.all_mounts"] is not True:
         return
-    mounts = checked.launch.setup.mounts
+    mounts = context.setup.mounts
     for name in table.table.files:
-        value = checked.arguments.value(name)
+        value = context.arguments.value(name)
         if value is None or value.unknown or not value.startswith("/"):
             continue
-        if any(value == folder or value.startswith(f"{folder}/") for folder in knowledge.recognition.image_folders):
+        if any(
+            value == folder or value.startswith(f"{folder}/") for folder in context.knowledge.recognition.image_folders
+        ):
             continue
         if find_holding_mount(mounts, value) is None:
             yield RuleMatch(name, {"name": name, "value": str(value)}, find_place(value))
@@ -180,18 +162,18 @@ def unmounted_files(checked: CheckedLaunch, facts: LaunchFacts, knowledge: Knowl
 CACHE_TYPES: tuple[ConceptName, ...] = ("kv_cache_type", "kv_cache_key_type", "kv_cache_value_type")
 
 
-def kv_types(checked: CheckedLaunch, facts: LaunchFacts, knowledge: Knowledge) -> Iterator[RuleMatch]:
+def kv_types(context: FactContext) -> Iterator[RuleMatch]:
     """KV cache types that the engine does not have."""
-    if other_values(checked, knowledge):
+    if other_values(context):
         return
-    entry = knowledge.rules.engines().get(checked.launch.engine)
+    entry = context.engine
     if entry is None:
         return
     for name in CACHE_TYPES:
-        kind, known = find_concept(entry, name), list_accepted_values(entry, name, knowledge.rules)
+        kind, known = find_concept(entry, name), list_accepted_values(entry, name, context.knowledge.rules)
         said = [
-            find_concept_value(checked.arguments, checked.launch.engine, knowledge, name),
-            *(checked.launch.env.get(n) for n in kind.environment),
+            context.concept_value(name),
+            *(context.env.get(n) for n in kind.environment),
         ]
         for value in said:
             if value and not value.unknown and known and value.lower() not in known:
@@ -202,14 +184,14 @@ def kv_types(checked: CheckedLaunch, facts: LaunchFacts, knowledge: Knowledge) -
                 yield RuleMatch(value, {"value": value, "hint": hint}, find_place(value), fix=hint)
 
 
-def quantizations(checked: CheckedLaunch, facts: LaunchFacts, knowledge: Knowledge) -> Iterator[RuleMatch]:
+def quantizations(context: FactContext) -> Iterator[RuleMatch]:
     """Quantization methods that the engine's version does not have."""
-    word = checked.arguments.value("quantization")
-    lookup = knowledge.flags(checked.launch.engine)
+    word = context.arguments.value("quantization")
+    lookup = context.flags
     if word is None or word.unknown or lookup is None or word.lower() == "none":
         return
     table = lookup.table
-    version = checked.launch.version or checked.judged.engine_version
+    version = context.launch.version or context.checked.judged.engine_version
     presence = find_value(table.history, "quantization", word, version) if table.history is not None else None
     if presence is not None and table.history is not None:
         known, has = list_values(table.history, "quantization", version), presence.has
@@ -224,33 +206,33 @@ def quantizations(checked: CheckedLaunch, facts: LaunchFacts, knowledge: Knowled
     yield RuleMatch(word, {"value": word, "hint": hint}, find_place(word), fix=hint)
 
 
-def values_of_release(checked: CheckedLaunch, facts: LaunchFacts, knowledge: Knowledge) -> Iterator[RuleMatch]:
+def values_of_release(context: FactContext) -> Iterator[RuleMatch]:
     """Values that are in no closed list of the engine's version: parsers, attention backends, speculative methods.
     Choices that no release ever had are found by `bad_values`."""
-    lookup = knowledge.flags(checked.launch.engine)
-    if lookup is None or lookup.table.history is None or other_values(checked, knowledge):
+    lookup = context.flags
+    if lookup is None or lookup.table.history is None or other_values(context):
         return
-    version = checked.launch.version or checked.judged.engine_version
-    for name, written, word in _listed_values(checked, lookup.table):
+    version = context.launch.version or context.checked.judged.engine_version
+    for name, written, word in _listed_values(context, lookup.table):
         presence = find_value(lookup.table.history, name, word, version)
         entry = lookup.table.flags.get(name.partition(".")[0])
         if presence is None or presence.has is not False or entry is None:
             continue
         if entry.c and not was_ever_taken(lookup.table, name, word):
             continue
-        if checked.launch.version is None and word in (*entry.c, *entry.v):
+        if context.launch.version is None and word in (*entry.c, *entry.v):
             continue
-        if "parser" in name and any(PARSER_PLUGIN in a.written for a in checked.arguments.given):
+        if "parser" in name and any(PARSER_PLUGIN in a.written for a in context.arguments.given):
             continue  # it brings parsers of its own
         hint = _hint(word, list_values(lookup.table.history, name, version), presence)
         words = {"flag": written, "value": word[:80], "hint": hint, "version": version or "this version"}
         yield RuleMatch(name, words, find_place(word), fix=hint)
 
 
-def _listed_values(checked: CheckedLaunch, table: FlagTable) -> Iterator[tuple[str, str, Text]]:
+def _listed_values(context: FactContext, table: FlagTable) -> Iterator[tuple[str, str, Text]]:
     """(flag or flag.key, as it is written, value) of all that a closed list of some release is known for."""
     assert table.history is not None
-    for argument in checked.arguments.given:
+    for argument in context.arguments.given:
         word, entry = argument.value, table.flags.get(argument.name)
         if word is None or word.unknown or entry is None or entry.n or not argument.known or "{{" in word:
             continue
@@ -291,11 +273,11 @@ OWN_LISTS = ("quantization", "kv-cache-dtype", "cache-type-k", "cache-type-v")  
 PARSER_PLUGIN = "parser-plugin"
 
 
-def helm_keys(checked: CheckedLaunch, facts: LaunchFacts, knowledge: Knowledge) -> Iterator[RuleMatch]:
+def helm_keys(context: FactContext) -> Iterator[RuleMatch]:
     """Values that the production-stack chart does not know."""
-    kind = knowledge.resources["production-stack"]
+    kind = context.knowledge.resources["production-stack"]
     known = (*kind.flags, *kind.keys)
-    for place, line in checked.launch.setup.places.items():
+    for place, line in context.setup.places.items():
         if place.startswith("unknown-key:"):
             name = place.partition(":")[2]
             near = near_matches(name, known, n=1)
@@ -303,15 +285,15 @@ def helm_keys(checked: CheckedLaunch, facts: LaunchFacts, knowledge: Knowledge) 
             yield RuleMatch(name, {"name": name, "hint": hint}, (line, 1), fix=hint)
 
 
-def left_open(checked: CheckedLaunch, facts: LaunchFacts, knowledge: Knowledge) -> Iterator[RuleMatch]:
+def left_open(context: FactContext) -> Iterator[RuleMatch]:
     """Parts of a launch that the file leaves open."""
-    line = checked.launch.line
+    line = context.launch.line
     seen: set[str] = set()
-    for what in (*checked.launch.unresolved, *checked.arguments.open):
+    for what in (*context.launch.unresolved, *context.arguments.open):
         if what not in seen:
             seen.add(what)
             yield RuleMatch(what, {"what": what[:100]}, (line, 1))
-    for argument in checked.arguments.given:
+    for argument in context.arguments.given:
         value, guard = argument.value, argument.guard
         if guard is not None and guard not in seen:
             seen.add(guard)
@@ -323,12 +305,12 @@ def left_open(checked: CheckedLaunch, facts: LaunchFacts, knowledge: Knowledge) 
             yield RuleMatch(argument.name, {"what": f"{argument.written} {value[:60]}"}, find_place(value))
 
 
-def near_models(checked: CheckedLaunch, facts: LaunchFacts, knowledge: Knowledge) -> Iterator[RuleMatch]:
+def near_models(context: FactContext) -> Iterator[RuleMatch]:
     """Hub ids that are one slip away from one of the catalogue."""
-    word = checked.reading.model
-    if word is None or word.unknown or checked.reading.named is not None or facts["model.hub_id"] is not True:
+    word = context.reading.model
+    if word is None or word.unknown or context.reading.named is not None or context.facts["model.hub_id"] is not True:
         return
-    names = [row.id for row in knowledge.rules.model_index()]
+    names = [row.id for row in context.knowledge.rules.model_index()]
     org = word.partition("/")[0].lower()
     mine = [n for n in names if n.lower().startswith(org + "/")]
     near = near_matches(word, mine, n=1)
@@ -340,56 +322,43 @@ def near_models(checked: CheckedLaunch, facts: LaunchFacts, knowledge: Knowledge
         yield RuleMatch(word, {"model": word, "near": near[0]}, find_place(word), fix=f"Did you mean {near[0]}?")
 
 
-EACH: dict[str, MatchFinder] = {
-    "removed_flags": removed_flags,
-    "unknown_flags": unknown_flags,
-    "newer_flags": newer_flags,
-    "bad_values": bad_values,
-    "abbreviated": abbreviated,
-    "stray_values": stray_values,
-    "missing_values": missing_values,
-    "config_keys": config_keys,
-    "engine_keys": engine_keys,
-    "bad_json": bad_json,
-    "removed_variables": removed_variables,
-    "unknown_variables": unknown_variables,
-    "secrets": secrets,
-    "modelfile_deprecated": modelfile_deprecated,
-    "modelfile_unknown": modelfile_unknown,
-    "kv_types": kv_types,
-    "quantizations": quantizations,
-    "helm_keys": helm_keys,
-    "near_models": near_models,
-    "left_open": left_open,
-    "flash_values": flash_values,
-    "unmounted_files": unmounted_files,
-    "values_of_release": values_of_release,
+# what a rule may ask for with `each`, by the name that it has there
+EACH: dict[str, Callable[[FactContext], Iterator[RuleMatch]]] = {
+    finder.__name__: finder
+    for finder in (
+        flag_matches.removed_flags,
+        flag_matches.unknown_flags,
+        flag_matches.newer_flags,
+        flag_matches.bad_values,
+        flag_matches.abbreviated,
+        flag_matches.stray_values,
+        flag_matches.missing_values,
+        flag_matches.config_keys,
+        flag_matches.engine_keys,
+        flag_matches.bad_json,
+        removed_variables,
+        unknown_variables,
+        secrets,
+        modelfile_deprecated,
+        modelfile_unknown,
+        kv_types,
+        quantizations,
+        helm_keys,
+        near_models,
+        left_open,
+        flag_matches.flash_values,
+        unmounted_files,
+        values_of_release,
+    )
 }
 
 
-BY_VERSION = frozenset(
-    (
-        "removed_flags",
-        "unknown_flags",
-        "removed_variables",
-        "quantizations",
-        "flash_values",
-        "kv_types",
-        "values_of_release",
-        "engine_keys",
-    )
-)
-
+BY_VERSION = frozenset((
+    "removed_flags", "unknown_flags", "removed_variables", "quantizations", "flash_values", "kv_types",
+    "values_of_release", "engine_keys",
+))  # fmt: skip
 # What holds for any program with flags: all that is asked of routers, which load no model.
-OF_FLAGS = frozenset(
-    (
-        "removed_flags",
-        "unknown_flags",
-        "newer_flags",
-        "bad_values",
-        "values_of_release",
-        "abbreviated",
-        "stray_values",
-        "missing_values",
-    )
-)
+OF_FLAGS = frozenset((
+    "removed_flags", "unknown_flags", "newer_flags", "bad_values", "values_of_release", "abbreviated", "stray_values",
+    "missing_values",
+))  # fmt: skip
