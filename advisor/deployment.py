@@ -104,21 +104,21 @@ class KvCache(Record, frozen=True, kw_only=True):
 
 
 class MemoryEstimate(Record, frozen=True, kw_only=True):
-    """Where every byte goes. `fits` is None when a needed fact is unknown."""
+    """Where every byte goes; devices in rank order. `fits` is None when a needed fact is unknown."""
 
     fits: bool | None
+    context_length: int
+    sequences: int
     devices: tuple[DeviceMemory, ...]
     host: DeviceMemory | None
     kv_cache: KvCache
-    context_length: int
-    sequences: int
     basis: dict[str, Basis]
     not_modelled: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     short: tuple[str, ...] = ()  # what is short and by how much, one line a place
     message: str | None = None  # what the engine itself would say
-    calibration: str | None = None  # the log of this machine that is in these figures
     refused: bool = False  # the engine refuses these sizes of tensor parallelism: there is no such launch
+    calibration: str | None = None  # the start-up log of this machine that is in these figures
 
 
 class Interval(Record, frozen=True, kw_only=True):
@@ -169,33 +169,49 @@ class Holds(Record, frozen=True, kw_only=True):
     ladder: tuple[HeldRequests, ...]
 
 
-class Estimate(Record, frozen=True, kw_only=True):
-    """Memory and speed of one deployment that was asked for by names: what a line of `advise estimate --jsonl` answers.
+class NamedEstimate(MemoryEstimate, frozen=True, kw_only=False):
+    """The memory of a deployment with its names, which come first in JSON since they may be given by position."""
 
-    Devices stand in rank order. `fits` is None when a needed fact is unknown.
-    """
-
-    id: Any = None  # the request's own
+    id: Any  # the request's own
     model: str
     engine: str
     quantization: str
-    fits: bool | None
-    context_length: int
-    sequences: int
-    devices: tuple[DeviceMemory, ...]
-    host: DeviceMemory | None
-    kv_cache: KvCache
-    speed: SpeedEstimate | None  # None where no rate can be modelled
-    basis: dict[str, Basis]
-    not_modelled: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()  # also what names were taken to mean, and what is not known of the machine
-    short: tuple[str, ...] = ()  # what is short and by how much, one line a place
-    message: str | None = None  # what the engine itself would say
-    refused: bool = False  # the engine refuses these sizes of tensor parallelism: there is no such launch
-    calibration: str | None = None  # the start-up log of this machine that is in the memory's figures
+
+
+class DeploymentEstimate(NamedEstimate, frozen=True, kw_only=True):
+    """Memory and speed of one deployment. Its `warnings` also hold what names were taken to mean, and what is not known
+    of the machine."""
+
+    speed: SpeedEstimate | None = None  # None where no rate can be modelled
     starts: bool | None = None  # weights, scratch and one longest request find room
     holds: Holds | None = None  # None where it cannot be determined
-    schema_version: int = SCHEMA_VERSION
+
+
+class Estimate(DeploymentEstimate, frozen=True, kw_only=True):
+    """Memory and speed of one deployment that was asked for by names: what a line of `advise estimate --jsonl`
+    answers."""
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+
+
+class VerifiedPart(Record, frozen=True, kw_only=True):
+    """One figure of one place: ours and the engine's, bytes; whether they agree within the tolerance."""
+
+    place: str
+    part: str  # weights, context, compute
+    ours_bytes: int
+    engine_bytes: int
+    tolerance_bytes: int
+    agrees: bool
+
+
+class EngineVerification(Record, frozen=True, kw_only=True):
+    """The engine's estimate compared with ours."""
+
+    program: str
+    command: tuple[str, ...]
+    parts: tuple[VerifiedPart, ...]
+    agrees: bool
 
 
 class Workload(Record, frozen=True, kw_only=True):

@@ -11,7 +11,7 @@ from msgspec import Meta
 from advisor import engines, formats, residuals
 from advisor.catalog import Catalog, catalog
 from advisor.catalog.types import Engine, Quantization
-from advisor.deployment import Deployment, Draft, Estimate, Holds, KvType, MemoryEstimate, Setting, SpeedEstimate
+from advisor.deployment import Deployment, Draft, KvType, MemoryEstimate, Setting, SpeedEstimate
 from advisor.engines.base import LARGEST_LENGTH, EngineModule
 from advisor.engines.fitting import bound_estimate
 from advisor.errors import AdvisorError, BadInput
@@ -242,41 +242,6 @@ def _said_format(name: str, rules: Catalog) -> Quantization | None:
 def _flat(value: Setting | dict[str, Any] | list[Any]) -> Setting:
     """A setting as the engine's command line takes it: nested values are JSON text there."""
     return msgspec.json.encode(value).decode() if isinstance(value, (dict, list)) else value
-
-
-def join_estimates(
-    memory_estimate: MemoryEstimate,
-    deployment: Deployment,
-    notes: tuple[str, ...] = (),
-    request_id: object = None,
-    speed: SpeedEstimate | None = None,
-    starts: bool | None = None,
-    holds: Holds | None = None,
-) -> Estimate:
-    """Memory and speed of a deployment as the one answer that every entry point gives."""
-    machine_notes = deployment.machine.notes if deployment.machine and deployment.machine.source == "text" else ()
-    return Estimate(
-        id=request_id,
-        model=deployment.model.id,
-        engine=deployment.engine,
-        quantization=deployment.quantization,
-        fits=memory_estimate.fits,
-        context_length=memory_estimate.context_length,
-        sequences=memory_estimate.sequences,
-        devices=memory_estimate.devices,
-        host=memory_estimate.host,
-        kv_cache=memory_estimate.kv_cache,
-        speed=speed,
-        basis=memory_estimate.basis,
-        not_modelled=memory_estimate.not_modelled,
-        warnings=(*notes, *machine_notes, *memory_estimate.warnings),
-        short=memory_estimate.short,
-        message=memory_estimate.message,
-        refused=memory_estimate.refused,
-        calibration=memory_estimate.calibration,
-        starts=starts,
-        holds=holds,
-    )
 
 
 def estimate_load_speed(

@@ -20,13 +20,13 @@ from advisor.engines.versions import version_key
 from advisor.errors import BadInput
 from advisor.meanings import EngineId
 from advisor.patterns import pattern_when_used
-from advisor.record import Record
+from advisor.record import Answer, Record
 
 FILE = "freshness.yaml"
 RELEASES = "releases.yaml"
 VARIABLE = "ADVISOR_TODAY"
 _DAY = pattern_when_used(r"(?<!\d)(\d{4}-\d{2}-\d{2})(?!\d)")
-Answer = Literal["recommend", "hardware"]
+DatedAnswer = Literal["recommend", "hardware"]
 
 
 class FactFamily(Record, frozen=True, kw_only=True):
@@ -41,7 +41,7 @@ class FactFamily(Record, frozen=True, kw_only=True):
     source: str
     refresh: str  # the command, or what a person does
     by: Literal["registry", "program", "measurement", "reading"]
-    answers: tuple[Answer, ...] = ()  # answers that rest on it and say when it is old
+    answers: tuple[DatedAnswer, ...] = ()  # answers that rest on it and say when it is old
 
 
 class FreshnessFile(Record, frozen=True, kw_only=True):
@@ -92,7 +92,7 @@ class EngineBehind(Record, frozen=True, kw_only=True):
     seen: str
 
 
-class FactAges(Record, frozen=True, kw_only=True):
+class FactAges(Answer, frozen=True, kw_only=True):
     """What `advise facts` answers."""
 
     day: str
@@ -125,7 +125,7 @@ def tell_ages(rules: Catalog, day: datetime.date) -> FactAges:
     )
 
 
-def find_stale_note(answer: Answer, rules: Catalog, day: datetime.date) -> str | None:
+def find_stale_note(answer: DatedAnswer, rules: Catalog, day: datetime.date) -> str | None:
     """One line that names the facts behind an answer that are older than their shelf life; None where none is."""
     if not rules.has_document(FILE):  # rules of your own alone
         return None

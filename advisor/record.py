@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final, Literal, TypeVar
 
 import msgspec
 
-SCHEMA_VERSION = 1  # of all JSON output; it grows where a field goes or changes its meaning
+SCHEMA_VERSION: Final = 1  # of all JSON output; it grows where a field goes or changes its meaning
+T = TypeVar("T")
+M = TypeVar("M", bound="RecordWithInner")
 
 
 class Value(msgspec.Struct, frozen=True):
@@ -28,3 +30,30 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         """The value as plain dicts, lists and scalars (every field present, unknown = None)."""
         data: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self))
         return data
+
+
+class RecordWithInner(Record, frozen=True, kw_only=True, dict=True, gc=True):
+    """A record that keeps what it was made from: no part of its JSON and its equality; absent where it was read."""
+
+    def keep(self: M, inner: object) -> M:
+        """The record itself, which now keeps `inner`."""
+        vars(self)["inner"] = inner
+        return self
+
+    def read_inner(self, kind: type[T]) -> T:
+        """What it was made from. Raises LookupError where it was read from JSON."""
+        inner = vars(self)["inner"]
+        assert isinstance(inner, kind)
+        return inner
+
+    def with_fields(self: M, **changes: object) -> M:
+        """A copy with other values in these fields, which keeps what this one keeps."""
+        copy = msgspec.structs.replace(self, **changes)
+        vars(copy).update(vars(self))
+        return copy
+
+
+class Answer(RecordWithInner, frozen=True, kw_only=True):
+    """The whole answer of a command: its fields are those of the JSON that the command prints."""
+
+    schema_version: Literal[1] = SCHEMA_VERSION

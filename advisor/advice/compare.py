@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import permutations
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -19,7 +19,7 @@ from advisor.errors import AdvisorError, BadInput
 from advisor.estimation import EstimateRequest, LoadSpec, RememberedNames, estimate, resolve_request
 from advisor.machines.types import Machine
 from advisor.meanings import EngineId
-from advisor.record import Record, Value
+from advisor.record import SCHEMA_VERSION, Answer, Record, Value
 from advisor.speed.estimator import estimate_speed
 from advisor.speed.work import RequestLoad
 
@@ -95,10 +95,12 @@ class Comparison(Record, frozen=True, kw_only=True):
     refused: dict[str, tuple[str, ...]] = {}  # engine -> why it cannot run here
     as_of: str
 
-    def to_dict(self) -> dict[str, Any]:
-        """The public JSON of `advise compare` (advisor/schemas/compare.json)."""
-        d: dict[str, Any] = msgspec.to_builtins(self)
-        return d
+
+class ComparisonAnswer(Comparison, frozen=True, kw_only=True):
+    """The answer to `advise compare`. `sources`: the tables of the source documents, with `--all`."""
+
+    sources: tuple[Comparison, ...] = ()
+    schema_version: Literal[1] = SCHEMA_VERSION
 
 
 class _MachineVendor(Value, frozen=True):
@@ -106,8 +108,11 @@ class _MachineVendor(Value, frozen=True):
     machine: Machine | None
 
 
-def compare_engines(names: Sequence[str], machine: Machine | None, rules: Catalog) -> Comparison:
-    """The feature table of two or more engines, for a machine where one is given. Raises UnknownName, BadInput."""
+def compare_engines(
+    names: Sequence[str], machine: Machine | None, rules: Catalog, with_sources: bool = False
+) -> ComparisonAnswer:
+    """The feature table of two or more engines, for a machine where one is given; `with_sources`: with the tables of
+    the source documents. Raises UnknownName, BadInput."""
     entries = list({e.id: e for e in (rules.engine(n) for n in names)}.values())
     if len(entries) < 2:
         raise BadInput("compare wants at least two engines (`advise list engines`)")
@@ -127,11 +132,11 @@ def compare_engines(names: Sequence[str], machine: Machine | None, rules: Catalo
             reasons = judge_engine(entry, seen, None, None, Workload(cloud="allowed"), asked=[entry.id]).reasons
             if reasons:
                 refused[entry.id] = tuple(dict.fromkeys(r.text for r in reasons))
-    return Comparison(
+    return ComparisonAnswer(
         id="engines", title="Engines side by side", engines=tuple(e.id for e in entries),
         names=tuple(e.name for e in entries), lines=tuple(lines),
         hardware=", ".join(dict.fromkeys(d.name for d in machine.usable_devices)) or "CPU" if machine else None,
-        refused=refused, as_of=file.as_of,
+        refused=refused, as_of=file.as_of, sources=source_tables(rules) if with_sources else (),
     )  # fmt: skip
 
 
@@ -273,7 +278,7 @@ class FasterPair(Record, frozen=True, kw_only=True):
     quantity: str  # decode_tps, output_tps
 
 
-class EngineSpeeds(Record, frozen=True, kw_only=True):
+class EngineSpeeds(Answer, frozen=True, kw_only=True):
     """Engines at one load. `faster` is empty where all bounds overlap: then no order is stated."""
 
     model: str

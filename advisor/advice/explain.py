@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -17,7 +16,15 @@ from advisor.catalog.match import usable_capacity_bytes
 from advisor.catalog.resolve import choose_file_format, resolve_model
 from advisor.catalog.types import Accelerator, Engine, Quantization
 from advisor.decoding import convert
-from advisor.deployment import Deployment, KvType, MemoryEstimate, SpeedEstimate, Workload
+from advisor.deployment import (
+    Deployment,
+    DeploymentEstimate,
+    EngineVerification,
+    KvType,
+    MemoryEstimate,
+    SpeedEstimate,
+    Workload,
+)
 from advisor.engines.flags import find_own_flag, list_smaller_caches, takes_share_of_device
 from advisor.errors import AdvisorError, BadInput
 from advisor.estimation import estimate_memory
@@ -25,14 +32,11 @@ from advisor.machines.types import Device, Machine, Vendor
 from advisor.meanings import AcceleratorId
 from advisor.memory.layers import cache_layers
 from advisor.models.types import Model
-from advisor.planning.holding import Holding, estimate_as_json, hold_deployment
+from advisor.planning.holding import Holding, describe_estimate, hold_deployment
 from advisor.planning.layouts import spread_over_cards
 from advisor.planning.rules import load_workload_defaults
-from advisor.record import SCHEMA_VERSION, Record, Value
+from advisor.record import Answer, Record, Value
 from advisor.units import format_gib
-
-if TYPE_CHECKING:
-    from advisor.engines.llama_cpp.verify import EngineVerification
 
 
 class MemoryChange(Record, frozen=True, kw_only=True):
@@ -43,19 +47,25 @@ class MemoryChange(Record, frozen=True, kw_only=True):
     saves_bytes: int | None
 
 
-class Explanation(Record, frozen=True, kw_only=True):
-    """The answer to `advise explain`: one estimate per context length; `asked` is the index of the judged one."""
+class ExplainedDeployment(Value, frozen=True):
+    """What was explained, as the program itself uses it: no part of the JSON."""
 
     deployment: Deployment
     engine_name: str
+    asked: int  # index of the estimate that is judged
+
+
+class Explanation(Answer, frozen=True, kw_only=True):
+    """The answer to `advise explain`: one estimate per context length."""
+
+    model: str
     quantization: str
+    engine: str
+    machine: Machine | None
+    fits: bool | None  # None without a machine, or when it cannot be determined
     file_bytes: int | None  # weights on disk, where they are known
     bits_per_weight: float | None
-    estimates: tuple[MemoryEstimate, ...]
-    holdings: tuple[Holding, ...]  # of each estimate
-    asked: int
-    verdict: bool | None  # None without a machine, or when it cannot be determined
-    has_machine: bool
+    estimates: tuple[DeploymentEstimate, ...]
     fits_on: tuple[CardFit, ...]
     changes: tuple[MemoryChange, ...]
     limits: DeploymentLimits | None  # None without a machine
@@ -64,29 +74,20 @@ class Explanation(Record, frozen=True, kw_only=True):
     verified: EngineVerification | None  # the engine's own answer, where it was asked for
     warnings: tuple[str, ...]
 
-    def to_dict(self) -> dict[str, Any]:
-        """The public JSON of `advise explain` (advisor/schemas/explain.json)."""
-        deployment = self.deployment
-        return {
-            "schema_version": SCHEMA_VERSION,
-            "model": deployment.model.id,
-            "quantization": self.quantization,
-            "engine": deployment.engine,
-            "machine": deployment.machine.to_dict() if deployment.machine and self.has_machine else None,
-            "fits": self.verdict,
-            "file_bytes": self.file_bytes,
-            "bits_per_weight": self.bits_per_weight,
-            "estimates": [
-                estimate_as_json(e, deployment, (), h) for e, h in zip(self.estimates, self.holdings, strict=True)
-            ],
-            "fits_on": [f.to_dict() for f in self.fits_on],
-            "changes": [c.to_dict() for c in self.changes],
-            "limits": self.limits.to_dict() if self.limits else None,
-            "speed": [p.to_dict() for p in self.speed],
-            "planned": self.planned.to_dict() if self.planned else None,
-            "verified": self.verified.to_dict() if self.verified else None,
-            "warnings": list(self.warnings),
-        }
+    @property
+    def explained(self) -> ExplainedDeployment:
+        """What was explained. Raises LookupError for an answer that was read from JSON."""
+        return self.read_inner(ExplainedDeployment)
+
+    @property
+    def deployment(self) -> Deployment:
+        """The deployment with all names resolved."""
+        return self.explained.deployment
+
+    @property
+    def judged(self) -> DeploymentEstimate:
+        """The estimate at the context length that was asked for."""
+        return self.estimates[self.explained.asked]
 
 
 class ExplainRequest(Value, frozen=True):
@@ -132,25 +133,29 @@ def explain(request: ExplainRequest, rules: Catalog) -> Explanation:
     notes += _budgets(base, entry, rules)
     if request.machine is not None:
         notes += request.machine.notes
-    return Explanation(
-        deployment=base,
-        engine_name=entry.name,
+    described = [
+        describe_estimate(DeploymentEstimate, e, base, _holding(base, e, rules, request.machine is not None))
+        for e in estimates
+    ]
+    here = request.machine is not None
+    answer = Explanation(
+        model=base.model.id,
         quantization=chosen.quantization.id,
+        engine=base.engine,
+        machine=request.machine,
+        fits=estimates[asked].fits if here else None,
         file_bytes=file_bytes,
         bits_per_weight=bits,
-        estimates=estimates,
-        holdings=tuple(_holding(base, e, rules, request.machine is not None) for e in estimates),
-        asked=asked,
-        verdict=estimates[asked].fits if request.machine is not None else None,
-        has_machine=request.machine is not None,
+        estimates=tuple(described),
         fits_on=find_card_fits(base, judged, entry, chosen.quantization, estimates[asked], rules),
-        limits=_limits(base, judged, entry, chosen.quantization, rules) if request.machine is not None else None,
-        speed=_speed(base, judged, entry, chosen.quantization, rules) if request.machine is not None else (),
+        changes=_changes(base, judged, entry, chosen.quantization, estimates[asked], rules),
+        limits=_limits(base, judged, entry, chosen.quantization, rules) if here else None,
+        speed=_speed(base, judged, entry, chosen.quantization, rules) if here else (),
         planned=_plan(request, base, judged, estimates[asked], rules),
         verified=_verified(base, judged, entry, estimates[asked], rules) if request.verify else None,
-        changes=_changes(base, judged, entry, chosen.quantization, estimates[asked], rules),
-        warnings=tuple(dict.fromkeys([*notes, *(w for w in estimates[asked].warnings if request.machine is not None)])),
+        warnings=tuple(dict.fromkeys([*notes, *(estimates[asked].warnings if here else ())])),
     )
+    return answer.keep(ExplainedDeployment(base, entry.name, asked))
 
 
 def _plan(

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from advisor.advice.types import Advice
+from advisor.advice.types import Advice, GuideAnswer
 from advisor.catalog import Catalog
 from advisor.decision.evaluate import evaluate_guide, evaluate_tree
 from advisor.decision.facts import compute_facts
@@ -69,22 +69,22 @@ def add_guide_answer(advice: Advice, name: str, tree: str | None, answers: Mappi
         return advice
     asked = find_tree(guide, tree)
     decision = evaluate_guide(guide, parse_answers(asked, answers), tree)
-    refused = {r.engine: [x.text for x in r.reasons] for r in advice.rejected}
-    body = {
-        "name": name,
-        "tree": decision.tree,
-        "engines": list(decision.engines),
-        "ranked": decision.ranked,
-        "says": list(decision.says),
-        "later": list(decision.later),
-        "overlay": list(decision.overlay),
-        "settings": dict(decision.settings),
-        "hardware": list(decision.hardware),
-        "quantizations": list(decision.quantizations),
-        "path": list(decision.rules),
-        "verdict": [v.to_dict() for v in decision.verdicts],
-        "notes": list(decision.notes),
-        "unanswered": list(decision.unknown),
-        "refused_here": {e: refused[e] for e in decision.engines if e in refused},
-    }
-    return msgspec.structs.replace(advice, guide=body, trace=(*decision.trace, *advice.trace))
+    refused = {r.engine: tuple(x.text for x in r.reasons) for r in advice.rejected}
+    answer = GuideAnswer(
+        name=name,
+        tree=decision.tree,
+        engines=decision.engines,
+        ranked=decision.ranked,
+        says=decision.says,
+        later=decision.later,
+        overlay=decision.overlay,
+        settings=decision.settings,
+        hardware=decision.hardware,
+        quantizations=decision.quantizations,
+        path=decision.rules,
+        verdict=decision.verdicts,
+        notes=decision.notes,
+        unanswered=decision.unknown,
+        refused_here={e: refused[e] for e in decision.engines if e in refused},
+    )
+    return msgspec.structs.replace(advice, guide=answer, trace=(*decision.trace, *advice.trace))

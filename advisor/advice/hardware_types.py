@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from msgspec import Meta
 
 from advisor.advice.hardware.money import Money
 from advisor.advice.hardware.prices import PriceList
-from advisor.deployment import Holds, MemoryEstimate, Setting, SpeedEstimate, Workload
+from advisor.deployment import Holds, Setting, SpeedEstimate, Workload
 from advisor.machines.types import Machine
 from advisor.meanings import AcceleratorId, Currency
-from advisor.record import SCHEMA_VERSION, Record, Value
+from advisor.record import Answer, Record, Value
 
 Axis = Literal["buy", "rent"]
 
@@ -171,31 +171,19 @@ class HardwareOption(Record, frozen=True, kw_only=True):
     api_break_even_tokens: float | None  # output tokens of a hosted API that cost as much
     power_watts: float | None  # of the devices at load
     psu_watts: float | None
-    memory: MemoryEstimate
     needed_bytes: int | None  # of the tightest device
     available_bytes: int | None
     headroom_share: float | None  # of the budget of the tightest device that stays free
     max_sequences: int | None
     copies: int  # equal copies, the engine's own data parallel included; `speed` is of all
     starts: bool | None
-    holds: Holds | None
-    speed: SpeedEstimate | None
     tokens_per_money: float | None  # output tokens a second of the whole deployment per 1,000 of price (or per month)
     maturity: str
     needs: str
+    holds: Holds | None
+    speed: SpeedEstimate | None
     why: tuple[str, ...]
-    also: tuple[ResidentModel, ...] = ()  # in parts of the devices; `memory` is the first model's part
-
-    def to_dict(self) -> dict[str, Any]:
-        """The public form: everything but the parts of the memory estimate that `advise estimate` prints."""
-        d = {
-            f: getattr(self, f) for f in self.__struct_fields__ if f not in ("memory", "speed", "why", "holds", "also")
-        }
-        d["holds"] = self.holds.to_dict() if self.holds else None
-        d["speed"] = self.speed.to_dict() if self.speed else None
-        d["why"] = list(self.why)
-        d["also"] = [x.to_dict() for x in self.also]
-        return d
+    also: tuple[ResidentModel, ...] = ()  # in parts of the devices; bytes are those of the first model's part
 
 
 class RejectedHardware(Record, frozen=True, kw_only=True):
@@ -209,13 +197,11 @@ class RejectedHardware(Record, frozen=True, kw_only=True):
     text: str
 
 
-PICKS = ("cheapest", "value", "fastest")
-
-
-class HardwareAdvice(Record, frozen=True, kw_only=True):
-    """The answer to `advise hardware`."""
+class HardwareAdvice(Answer, frozen=True, kw_only=True):
+    """The answer to `advise hardware`. `options` is empty when nothing fits; `beyond` then says what would."""
 
     model: str
+    others: tuple[str, ...] = ()  # models that stay loaded next to it
     quantizations: tuple[str, ...]
     context_length: int
     users: int
@@ -224,30 +210,8 @@ class HardwareAdvice(Record, frozen=True, kw_only=True):
     hours_per_month: float
     currency: str
     options: tuple[HardwareOption, ...]
+    named: dict[str, int | None]  # cheapest, value, fastest -> index of an option
     rejected: tuple[RejectedHardware, ...]
     beyond: tuple[str, ...]  # what it would take where nothing (or little) is within the budget
     here: str | None  # whether it fits the machine that is there
     notes: tuple[str, ...]
-    others: tuple[str, ...] = ()  # models that stay loaded next to it
-    named: dict[str, int] = {}  # cheapest, value, fastest -> index of an option
-
-    def to_dict(self) -> dict[str, Any]:
-        """The public JSON of `advise hardware` (advisor/schemas/hardware.json)."""
-        return {
-            "schema_version": SCHEMA_VERSION,
-            "model": self.model,
-            "others": list(self.others),
-            "quantizations": list(self.quantizations),
-            "context_length": self.context_length,
-            "users": self.users,
-            "budget": self.budget.to_dict() if self.budget else None,
-            "rent": self.rent.to_dict() if self.rent else None,
-            "hours_per_month": self.hours_per_month,
-            "currency": self.currency,
-            "options": [o.to_dict() for o in self.options],
-            "named": {k: self.named.get(k) for k in PICKS},
-            "rejected": [r.to_dict() for r in self.rejected],
-            "beyond": list(self.beyond),
-            "here": self.here,
-            "notes": list(self.notes),
-        }

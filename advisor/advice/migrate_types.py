@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
-
-import msgspec
+from typing import Literal
 
 from advisor.engines.flags import ConceptName
 from advisor.meanings import EngineId
-from advisor.record import Record
+from advisor.record import Answer, Record
 
 FILE = "migrations.yaml"
 Takes = Literal["model", "address", "port", "key", "name", "format", "length", "requests", "ranks", "type", "share",
@@ -88,8 +86,9 @@ class NewLaunch(Record, frozen=True, kw_only=True):
     findings: tuple[str, ...] = ()  # errors of `advise check` on it
 
 
-class Migration(Record, frozen=True, kw_only=True):
-    """What changes between two engines, and the new launch where there is a model to start."""
+class Migration(Answer, frozen=True, kw_only=True):
+    """The answer to `advise migrate`: what changes between two engines, and the new launch where there is a model to
+    start."""
 
     source: str
     target: str
@@ -104,8 +103,3 @@ class Migration(Record, frozen=True, kw_only=True):
     sources: str
     launch: NewLaunch | None = None
     next: str | None = None  # what to say for a launch to be written; None where one is
-
-    def to_dict(self) -> dict[str, Any]:
-        """The public JSON of `advise migrate` (advisor/schemas/migrate.json)."""
-        d: dict[str, Any] = msgspec.to_builtins(self)
-        return d

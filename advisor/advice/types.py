@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import msgspec
+from msgspec import UNSET, UnsetType
 
+from advisor.decision.types import LeafVerdict, Reason, Scalar, TraceStep
 from advisor.deployment import Deployment, Holds, MemoryEstimate, Setting, SpeedEstimate, Workload
 from advisor.machines.types import Machine
-from advisor.planning.holding import Holding, estimate_as_json
-from advisor.planning.types import CardLayout, TriedFormat
-from advisor.record import SCHEMA_VERSION, Record
-
-if TYPE_CHECKING:
-    from advisor.decision.types import Reason, TraceStep
+from advisor.planning.types import CardLayout, Plan, TriedFormat
+from advisor.record import Answer, Record, RecordWithInner, Value
 
 
 class Quality(Record, frozen=True, kw_only=True):
@@ -87,43 +85,63 @@ class NearMiss(Record, frozen=True, kw_only=True):
     would_fit_if: str | None
 
 
-class RankedDeployment(Record, frozen=True, kw_only=True):
-    """One deployment that is offered."""
+class OfferedLaunch(Value, frozen=True):
+    """What an offered deployment starts, as the program itself uses it: no part of the JSON."""
+
+    engine_name: str
+    plan: Plan | None = None  # None: it runs elsewhere
+    because: dict[str, str] = {}  # per setting
+
+
+class RankedDeployment(RecordWithInner, frozen=True, kw_only=True):
+    """One offered deployment. `memory` is null for what runs elsewhere."""
 
     engine: str
-    engine_name: str
-    engine_version: str | None
+    engine_version: str | None = None
     model: str | None
-    quantization: str | None
-    settings: dict[str, Setting]
-    because: dict[str, str]  # per setting
-    command: str | None
+    quantization: str | None = None
+    settings: dict[str, Setting] = {}
+    command: str | None = None
     install: str | None = None  # one line that installs the engine; None = none is known, or not asked
     test: str | None = None  # one line that asks the server whether it answers
-    memory: MemoryEstimate | None  # None: it runs elsewhere
-    speed: SpeedEstimate | None
-    reasons: tuple[str, ...]
-    notes: tuple[str, ...] = ()
-    tried: tuple[TriedFormat, ...] = ()
-    quality: Quality | None = None
-    licence: Licences | None = None
-    stored: StoredCopy | None = None
-    points: dict[str, float] = {}  # by criterion (rules/ranking.yaml); the sum orders, least first
-    deployment: Deployment | None  # one of the servers
+    memory: MemoryEstimate | None = None  # None: it runs elsewhere
+    speed: SpeedEstimate | None = None
     copies: int = 1  # equal copies, the engine's own data parallel included; `speed` is the whole plan's
-    servers: int = 1  # of these, servers of their own behind a router
     layout: CardLayout | None = None
-    prefill: Deployment | None = None  # a server that reads prompts only, where `deployment` writes the answers
     starts: bool | None = None
     holds: Holds | None = None
-    on_time: bool | None = None  # whether the targets are met
     targets: TargetAnswer | None = None  # None: none was named
     also: tuple[RankedDeployment, ...] = ()  # of the other models that stay loaded next to it
     gains: tuple[str, ...] = ()  # what it has over the chosen one
+    reasons: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+    tried: tuple[TriedFormat, ...] = ()
+    points: dict[str, float] = {}  # by criterion (rules/ranking.yaml); the sum orders, least first
+    quality: Quality | None = None
+    licence: Licences | None = None
+    stored: StoredCopy | None = None
 
-    def to_dict(self) -> dict[str, Any]:
-        """One offered deployment, as the public JSON has it."""
-        return _ranked(self)
+    @property
+    def launch(self) -> OfferedLaunch:
+        """What it starts. Raises LookupError for a deployment that was read from JSON."""
+        return self.read_inner(OfferedLaunch)
+
+    @property
+    def plan(self) -> Plan:
+        """The plan of what runs on this machine. Raises LookupError for what runs elsewhere."""
+        if self.launch.plan is None:
+            raise LookupError(f"{self.engine} runs elsewhere")
+        return self.launch.plan
+
+    @property
+    def deployment(self) -> Deployment | None:
+        """One of its servers with all names resolved; None: it runs elsewhere."""
+        return self.launch.plan.deployment if self.launch.plan is not None else None
+
+    @property
+    def engine_name(self) -> str:
+        """The engine's name as people write it."""
+        return self.launch.engine_name
 
 
 class RejectedEngine(Record, frozen=True, kw_only=True):
@@ -133,8 +151,31 @@ class RejectedEngine(Record, frozen=True, kw_only=True):
     reasons: tuple[Reason, ...]
 
 
-class Advice(Record, frozen=True, kw_only=True):
-    """The answer to `advise recommend`. `chosen` is None when nothing fits; `remedies` then say what would."""
+class GuideAnswer(Record, frozen=True, kw_only=True):
+    """What the tree of a source's own guide says, and what became of its engines on this machine."""
+
+    name: str
+    tree: str
+    engines: tuple[str, ...]
+    ranked: bool  # False: the engines are named as equals
+    says: tuple[str, ...]
+    later: tuple[str, ...]
+    overlay: tuple[str, ...]
+    settings: dict[str, Scalar]
+    hardware: tuple[str, ...]
+    quantizations: tuple[str, ...]
+    path: tuple[str, ...]  # rules of the leaves
+    verdict: tuple[LeafVerdict, ...]  # ours
+    notes: tuple[str, ...]
+    unanswered: tuple[str, ...]  # fields that were asked for and are unknown
+    refused_here: dict[str, tuple[str, ...]]  # engine -> reasons
+
+
+NAMED_PLANS = ("fastest", "widest", "simplest")
+
+
+class Advice(Answer, frozen=True, kw_only=True):
+    """The answer to `advise recommend`. `chosen` is null when nothing fits; `remedies` then say what would."""
 
     machine: Machine
     workload: Workload
@@ -147,81 +188,7 @@ class Advice(Record, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
     remedies: tuple[str, ...] = ()
     growth: tuple[str, ...] = ()  # when the choice stops being right, and what comes next
-    guide: dict[str, Any] | None = None
-    named: dict[str, int] = {}  # fastest, widest, simplest -> index of an alternative
+    named: dict[str, int | None] = msgspec.field(default_factory=lambda: dict.fromkeys(NAMED_PLANS))  # index of each
     near_misses: tuple[NearMiss, ...] = ()
     models: tuple[ModelOption, ...] = ()  # other models that fit, where none was named
-
-    def to_dict(self) -> dict[str, Any]:
-        """The public JSON of `advise recommend` (advisor/schemas/recommend.json)."""
-        return _advice(self)
-
-
-def _ranked(ranked: RankedDeployment) -> dict[str, Any]:
-    """One offered deployment."""
-    memory = None
-    if ranked.memory is not None and ranked.deployment is not None:
-        memory = estimate_as_json(ranked.memory, ranked.deployment, (), Holding(ranked.starts, ranked.holds))
-        for key in ("id", "model", "engine", "quantization", "speed", "starts", "holds"):
-            memory.pop(key)
-    return {
-        "engine": ranked.engine,
-        "engine_version": ranked.engine_version,
-        "model": ranked.model,
-        "quantization": ranked.quantization,
-        "settings": ranked.settings,
-        "command": ranked.command,
-        "install": ranked.install,
-        "test": ranked.test,
-        "memory": memory,
-        "speed": ranked.speed.to_dict() if ranked.speed else None,
-        "copies": ranked.copies,
-        "layout": ranked.layout.to_dict() if ranked.layout else None,
-        "starts": ranked.starts,
-        "holds": ranked.holds.to_dict() if ranked.holds else None,
-        "targets": ranked.targets.to_dict() if ranked.targets else None,
-        "also": [_ranked(x) for x in ranked.also],
-        "gains": list(ranked.gains),
-        "reasons": list(ranked.reasons),
-        "notes": list(ranked.notes),
-        "tried": [t.to_dict() for t in ranked.tried],
-        "points": ranked.points,
-        "quality": ranked.quality.to_dict() if ranked.quality else None,
-        "licence": ranked.licence.to_dict() if ranked.licence else None,
-        "stored": ranked.stored.to_dict() if ranked.stored else None,
-    }
-
-
-def _advice(advice: Advice) -> dict[str, Any]:
-    """The whole answer of `advise recommend --json`."""
-    body: dict[str, Any] = {
-        "schema_version": SCHEMA_VERSION,
-        "machine": advice.machine.to_dict(),
-        "workload": advice.workload.to_dict(),
-        "chosen": _ranked(advice.chosen) if advice.chosen else None,
-        "alternatives": [_ranked(x) for x in advice.alternatives],
-        "rejected": [
-            {"engine": r.engine, "reasons": [reason.to_dict() for reason in r.reasons]} for r in advice.rejected
-        ],
-        "trace": [
-            {
-                "rule": t.rule,
-                "held": t.held,
-                "conditions": [c.to_dict() for c in t.conditions],
-                "because": t.because,
-                "source": list(t.source),
-            }
-            for t in advice.trace
-        ],
-        "because": list(advice.because),
-        "overlay": list(advice.overlay),
-        "warnings": list(advice.warnings),
-        "remedies": list(advice.remedies),
-        "growth": list(advice.growth),
-        "named": {k: advice.named.get(k) for k in ("fastest", "widest", "simplest")},
-        "near_misses": [n.to_dict() for n in advice.near_misses],
-        "models": [m.to_dict() for m in advice.models],
-    }
-    if advice.guide is not None:
-        body["guide"] = advice.guide
-    return body
+    guide: GuideAnswer | UnsetType = UNSET  # where a source's guide was asked

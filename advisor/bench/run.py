@@ -16,7 +16,7 @@ from advisor.deployment import Deployment, MemoryEstimate, SpeedEstimate
 from advisor.errors import AdvisorError, BadInput
 from advisor.estimation import EstimateRequest, RememberedNames, estimate, resolve_request
 from advisor.machines.types import Machine
-from advisor.record import Record, Value
+from advisor.record import Answer, Value
 from advisor.speed import evidence
 from advisor.speed.estimator import estimate_speed
 from advisor.speed.measured_load import ComparedSpeed, MeasuredLoad, compare_loads, predict_after
@@ -47,7 +47,7 @@ class BenchRequest(Value, frozen=True):
     seed: int | None = None
 
 
-class BenchResult(Record, frozen=True, kw_only=True):
+class BenchResult(Answer, frozen=True, kw_only=True):
     """What was measured and what had been predicted, without what was measured here before."""
 
     endpoint: Endpoint

@@ -9,10 +9,10 @@ from advisor.calibration.read_log import read_startup_log
 from advisor.calibration.result_files import KINDS, read_result_file
 from advisor.catalog import Catalog
 from advisor.errors import AdvisorError, BadInput
-from advisor.record import Record
+from advisor.record import Answer
 
 
-class FileCalibration(Record, frozen=True, kw_only=True):
+class FileCalibration(Answer, frozen=True, kw_only=True):
     """What a file tells. None = nothing of that."""
 
     memory: LogCalibration | None

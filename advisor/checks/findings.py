@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
-from advisor.deployment import Holds, SpeedEstimate
+from advisor.deployment import DeploymentEstimate, Holds, SpeedEstimate
 from advisor.record import Record
 
 Severity = Literal["error", "warning", "info"]
@@ -74,7 +74,7 @@ class CheckedDeployment(Record, frozen=True, kw_only=True):
     assumed: tuple[str, ...] = ()
     ranks: int | None = None
     replicas: int | None = None  # equal ones, where the file says how many
-    memory: dict[str, Any] | None = None
+    memory: DeploymentEstimate | None = None
     starts: bool | None = None  # weights, scratch and one longest request find room
     holds: Holds | None = None
     speed: tuple[ConcurrentSpeed, ...] = ()  # where it was asked for (`advise diff`)

@@ -56,7 +56,7 @@ def command(
     quiet: bool,
 ) -> int:
     """What engines can do, side by side, on this or that hardware: yes, partial, no or unknown, with sources."""
-    from advisor.advice.compare import compare_engines, source_tables
+    from advisor.advice.compare import compare_engines
     from advisor.catalog import catalog
     from advisor.errors import BadInput
 
@@ -69,15 +69,15 @@ def command(
                                (concurrency, prompt_tokens, output_tokens), as_json)  # fmt: skip
     if model or quant:
         raise BadInput("--model and --quant go with --speed")
-    made = compare_engines(names, options.read_machine_options(on, snapshot, rules), rules)
-    sources = source_tables(rules) if everything else ()
+    made = compare_engines(names, options.read_machine_options(on, snapshot, rules), rules, with_sources=everything)
     if as_json:
-        body = made.to_dict()
-        options.print_json({**body, "sources": [t.to_dict() for t in sources]})
+        options.print_json(made)
     elif as_markdown:
         from advisor.report.compare import make_comparison_page, make_comparison_tables
 
-        click.echo(make_comparison_page((*sources, made)) if everything else make_comparison_tables((made,)), nl=False)
+        click.echo(
+            make_comparison_page((*made.sources, made)) if everything else make_comparison_tables((made,)), nl=False
+        )
     else:
         from advisor.report.compare import describe_comparison
 

@@ -109,7 +109,7 @@ def command(
 
         plots.plot_explanation(explanation, memory_curve(explanation, rules), figure)
     if as_json:
-        options.print_json(explanation.to_dict())
+        options.print_json(explanation)
     else:
         from advisor.report.explain import describe_explanation
 
@@ -118,4 +118,4 @@ def command(
         return 1
     if machine is None:
         return 0
-    return {True: 0, False: 1, None: 2}[explanation.verdict]
+    return {True: 0, False: 1, None: 2}[explanation.fits]

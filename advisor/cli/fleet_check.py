@@ -69,7 +69,7 @@ def command(
     if as_json:
         from advisor.safe_text import make_safe
 
-        options.print_json(make_safe(checked.to_dict()))
+        options.print_json(make_safe(checked))
     else:
         from advisor.report.fleet_plan import describe_fleet_check
 

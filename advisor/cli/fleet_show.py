@@ -69,9 +69,10 @@ def command(
 
     fleet = make_fleet(inventory)
     if as_json:
+        from advisor.fleet.types import show_fleet
         from advisor.safe_text import make_safe
 
-        options.print_json(make_safe(fleet.to_dict()))
+        options.print_json(make_safe(show_fleet(fleet)))
     else:
         from advisor.report.fleet_show import describe_fleet
 

@@ -131,7 +131,7 @@ def command(**given: Any) -> int:
 
         plots.plot_hardware_advice(shopping, figure)
     if given["as_json"]:
-        options.print_json(shopping.to_dict())
+        options.print_json(shopping)
     else:
         from advisor.report.hardware import describe_hardware_advice
 

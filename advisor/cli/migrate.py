@@ -75,7 +75,7 @@ def command(**given: Any) -> int:
     if given["output"]:
         _write(made, given)
     if given["as_json"]:
-        options.print_json(made.to_dict())
+        options.print_json(made)
     else:
         from advisor.report.migrate import describe_migration
 

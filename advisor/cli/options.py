@@ -241,8 +241,10 @@ def print_json(body: object) -> None:
     """One JSON document on stdout."""
     import msgspec
 
-    from advisor.record import SCHEMA_VERSION
+    from advisor.record import SCHEMA_VERSION, Record
 
+    if isinstance(body, Record):
+        body = body.to_dict()
     if isinstance(body, dict) and "schema" not in body:  # a snapshot of a machine has its own
         body = {"schema_version": SCHEMA_VERSION, **body}
     click.echo(msgspec.json.format(msgspec.json.encode(body), indent=2).decode())

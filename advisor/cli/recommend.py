@@ -110,16 +110,16 @@ def command(**given: Any) -> int:
             advice, given["guide"], given["tree"], dict(parse_pairs(given["answers"], "--answer")), rules
         )
     if given["as_json"]:
-        options.print_json(advice.to_dict())
+        options.print_json(advice)
     else:
         from advisor.report.recommend import describe_advice
 
         text = describe_advice(advice, given["verbose"])
-        if advice.guide is not None:
+        if advice.guide:
             from advisor.report.guides import describe_guide_answer
 
             text = describe_guide_answer(advice.guide) + "\n\n" + text
         options.print_text(text)
     if advice.chosen is None:
-        return 0 if advice.guide is not None else 1
+        return 0 if advice.guide else 1
     return 2 if advice.chosen.memory is not None and advice.chosen.memory.fits is None else 0

@@ -82,12 +82,12 @@ def command(**given: Any) -> int:
 
     d = msgspec.structs.replace(advice.chosen.deployment, host=given["host"], port=given["port"])
     nodes = advice.chosen.layout.nodes if advice.chosen.layout is not None else 1
-    alike = nodes > 1 and advice.chosen.servers > 1  # every node runs the same, and starts its own
+    alike = nodes > 1 and advice.chosen.plan.servers > 1  # every node runs the same, and starts its own
     if alike and not given["quiet"]:
         click.echo(f"advise: for each of {nodes} nodes alike; put a router (LiteLLM, nginx) before them", err=True)
     if not alike:
         refuse_single_node(d, nodes, given["target"], rules)
-    if advice.chosen.servers > nodes or (advice.chosen.servers > 1 and not alike):
+    if advice.chosen.plan.servers > nodes or (advice.chosen.plan.servers > 1 and not alike):
         made = _copies(advice, d, given, rules)
     elif nodes > 1 and not alike and given["target"] == "command":
         made = (render_nodes_script(d, nodes, rules),)
@@ -108,12 +108,12 @@ def _copies(advice: Any, deployment: Any, given: dict[str, Any], rules: Any) -> 
     from advisor.render.roles import render_roles
 
     chosen, port = advice.chosen, given["port"] or rules.engine(deployment.engine).port or 8000
-    servers = list_plan_servers(chosen, rules.engine(deployment.engine), deployment, port)
+    servers = list_plan_servers(chosen.plan, rules.engine(deployment.engine), deployment, port)
     if chosen.layout.prefill:
         target = "command" if given["target"] == "all" else given["target"]
         return render_roles(servers, chosen.layout.prefill, target, rules, port, advice.workload)
     target = "compose" if given["target"] == "all" else given["target"]
-    devices = share_devices(chosen.layout, chosen.servers)
+    devices = share_devices(chosen.layout, chosen.plan.servers)
     return render_copies(servers, devices, target, rules, port, advice.workload)
 
 
@@ -193,7 +193,7 @@ def _resident(wanted: tuple[str, ...], given: dict[str, Any], rules: Any) -> tup
 
     advice = _advice({**given, "model": wanted[0]}, rules, wanted[1:])
     ranked = [advice.chosen, *advice.chosen.also] if advice.chosen is not None else []
-    if len(ranked) < len(wanted) or any(x.deployment is None or x.servers > 1 or x.copies > 1 for x in ranked):
+    if len(ranked) < len(wanted) or any(x.deployment is None or x.plan.servers > 1 or x.copies > 1 for x in ranked):
         click.echo(f"advise: {next(iter(advice.warnings), 'they do not fit together')}", err=True)
         return None
     port = given["port"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -36,20 +35,20 @@ def command(file: str, force: bool, words: tuple[str, ...]) -> int:
     from datetime import datetime, timezone
 
     from advisor import __version__
+    from advisor.advice.types import Advice
     from advisor.errors import BadInput
-    from advisor.page.build import build_page, find_kind
+    from advisor.page.build import build_page, find_kind, read_answer
 
     kind = find_kind(words)
     target = Path(file)
     if target.exists() and not force:
         raise BadInput(f"{file} exists; --force overwrites it")
     asked = [w for w in words if w != "--json"]
-    status, answer = _answer(asked)
-    if "error" in answer and set(answer) <= {"error", "schema_version"}:
-        error = answer["error"]
-        raise BadInput(error["message"], tuple(error.get("near") or ()))
+    status, text = _run([*asked, "--json"], quiet=True)
+    _raise_error(text, asked)
+    answer = read_answer(kind, text)
     made = f"{datetime.now(timezone.utc):%Y-%m-%d %H:%M} UTC, advise {__version__}"
-    files = _render_files(asked) if kind == ("recommend",) and answer.get("chosen") else []
+    files = _render_files(asked) if isinstance(answer, Advice) and answer.chosen is not None else []
     text = build_page(kind, answer, f"advise {shlex.join(asked)}", made, files)
     try:
         with Path(target).open("w" if force else "x", encoding="utf-8") as out:
@@ -75,17 +74,21 @@ def _run(words: list[str], quiet: bool = False) -> tuple[int, str]:
     return status, out.getvalue()
 
 
-def _answer(words: list[str]) -> tuple[int, dict[str, Any]]:
-    import json
+def _raise_error(text: str, words: list[str]) -> None:
+    """Raises BadInput for the answer of a command that could not answer, and for what is no JSON."""
+    import msgspec
 
+    from advisor.decoding import decode_json
     from advisor.errors import BadInput
+    from advisor.report.schemas import ErrorAnswer
 
-    status, text = _run([*words, "--json"], quiet=True)
     try:
-        answer = json.loads(text)
-    except ValueError:
+        error = decode_json(text, ErrorAnswer).error
+    except msgspec.ValidationError:  # an answer
+        return
+    except msgspec.DecodeError:
         raise BadInput(f"`advise {shlex.join(words)} --json` gave no JSON") from None
-    return status, answer
+    raise BadInput(error.message, tuple(error.near))
 
 
 def _render_files(words: list[str]) -> list[tuple[str, str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
-from advisor.decision.conditions import FactValues, check_tests, describe_condition, evaluate_condition, list_tests
+from advisor.decision.conditions import FactValues, check_tests, evaluate_condition, list_tests
 from advisor.decision.guides import find_tree
 from advisor.decision.types import (
     FIELDS,
@@ -194,19 +194,12 @@ def _look(node: TreeNode, evaluation: _Evaluation) -> bool:
         TraceStep(
             rule=evaluation.prefix + node.id,
             held=held,
-            condition=_described(node),
             conditions=seen,
-            unknown=unknown,
             because=node.because if held else (f"unknown: {', '.join(unknown)}" if unknown else None),
             source=node.source,
         )
     )
     return held is True
-
-
-@memoize_by_identity
-def _described(node: TreeNode) -> str | None:
-    return describe_condition(node.condition)
 
 
 def _refined(leaf: TreeNode, evaluation: _Evaluation) -> TreeNode:

@@ -330,11 +330,15 @@ class TraceStep(Record, frozen=True, kw_only=True):
 
     rule: str
     held: bool | None
-    condition: str | None  # as text; None = always
     conditions: tuple[ConditionOutcome, ...]
-    unknown: tuple[str, ...] = ()
     because: str | None = None
     source: tuple[str, ...] = ()
+
+    @property
+    def unknown(self) -> tuple[str, ...]:
+        """Fields without which the condition is not decidable."""
+        fields = [c.field for c in self.conditions if c.outcome is None]
+        return tuple(dict.fromkeys(fields)) if self.held is None else ()
 
 
 class Reason(Record, frozen=True, kw_only=True):

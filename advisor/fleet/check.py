@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from typing import Any
 
 import msgspec
 
@@ -14,10 +13,10 @@ from advisor.errors import BadFile, BadInput
 from advisor.fleet.candidates import Offer
 from advisor.fleet.offers import collect_offers, find_models, pose_problem
 from advisor.fleet.plan import FleetRequest, plan_fleet, solve
-from advisor.fleet.plan_types import FleetPlan
+from advisor.fleet.plan_types import FleetCost, FleetPlan, Unserved
 from advisor.fleet.prices import find_node_prices
 from advisor.fleet.types import Fleet, Pool
-from advisor.record import SCHEMA_VERSION, Record
+from advisor.record import Answer, Record
 
 MOST_LOST = 3
 MOST_CASES = 2000
@@ -41,34 +40,27 @@ class DeployedDifference(Record, frozen=True, kw_only=True):
     deployed: int
 
 
-class FleetCheck(Record, frozen=True, kw_only=True):
-    """The answer to `advise fleet check`."""
+class FleetCheck(Answer, frozen=True, kw_only=True):
+    """The answer to `advise fleet check`. `survives` and `differences` are null where that was not asked."""
 
-    plan: FleetPlan
-    losses: tuple[LossAnswer, ...]  # the cases that are not survived, all cases if every one is
+    placeable: bool
+    unserved: tuple[Unserved, ...]
+    cost_per_hour: FleetCost
     lose: int
+    survives: bool | None
+    losses: tuple[LossAnswer, ...]  # the cases that are not survived, all cases if every one is
     differences: tuple[DeployedDifference, ...] | None  # None: no files were given
+    notes: tuple[str, ...]
+
+    @property
+    def plan(self) -> FleetPlan:
+        """The plan that was checked. Raises LookupError for an answer that was read from JSON."""
+        return self.read_inner(FleetPlan)
 
     @property
     def exit_status(self) -> int:
         """0 placeable, survived and as planned; 1 not; 2 cannot tell."""
-        if self.plan.exit_status == 1 or any(not x.served for x in self.losses) or self.differences:
-            return 1
-        return self.plan.exit_status
-
-    def to_dict(self) -> dict[str, Any]:
-        """The public JSON of `advise fleet check` (advisor/schemas/fleet-check.json)."""
-        return {
-            "schema_version": SCHEMA_VERSION,
-            "placeable": not self.plan.unserved,
-            "unserved": [u.to_dict() for u in self.plan.unserved],
-            "cost_per_hour": self.plan.cost_per_hour.to_dict(),
-            "lose": self.lose,
-            "survives": None if not self.lose or self.plan.unserved else all(x.served for x in self.losses),
-            "losses": [x.to_dict() for x in self.losses],
-            "differences": None if self.differences is None else [d.to_dict() for d in self.differences],
-            "notes": list(self.plan.notes),
-        }
+        return 1 if self.survives is False or self.differences else self.plan.exit_status
 
 
 def check_fleet(request: FleetRequest, lose: int, files: Sequence[str], rules: Catalog) -> FleetCheck:
@@ -84,12 +76,17 @@ def check_fleet(request: FleetRequest, lose: int, files: Sequence[str], rules: C
         losses = tuple(_lose_nodes(request, lose, rules))
         failing = tuple(x for x in losses if not x.served)
         losses = failing or losses
-    return FleetCheck(
-        plan=plan,
-        losses=losses,
+    answer = FleetCheck(
+        placeable=not plan.unserved,
+        unserved=plan.unserved,
+        cost_per_hour=plan.cost_per_hour,
         lose=lose,
+        survives=None if not lose or plan.unserved else all(x.served for x in losses),
+        losses=losses,
         differences=compare_deployed(plan, files, rules) if files else None,
+        notes=plan.notes,
     )
+    return answer.keep(plan)
 
 
 def _lose_nodes(request: FleetRequest, lose: int, rules: Catalog) -> Iterator[LossAnswer]:

@@ -32,7 +32,7 @@ from advisor.fleet.plan_types import Changes, FleetCost, FleetPlan, Replica, Sol
 from advisor.fleet.prices import NodePrices, find_node_prices
 from advisor.fleet.problem import Solution, is_better
 from advisor.fleet.replicas import make_replica, make_replicas
-from advisor.fleet.types import Fleet
+from advisor.fleet.types import Fleet, describe_pool
 from advisor.fleet.unserved import explain_unserved, find_measurement
 from advisor.record import Value
 
@@ -90,7 +90,8 @@ def plan_fleet(request: FleetRequest, rules: Catalog, progress: Progress | None 
             name=chosen.solution.solver, gap=chosen.solution.gap, seconds=round(time.monotonic() - began, 3)
         ),
         changes=changes,
-        fleet=request.fleet,
+        pools=tuple(map(describe_pool, request.fleet.pools)),
+        set_aside=request.fleet.set_aside,
         notes=(*request.fleet.notes, *prices.notes, *list_notes(offers, request, chosen.replicas)),
     )
 

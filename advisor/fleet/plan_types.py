@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from advisor.deployment import Holds, Setting, SpeedEstimate
 from advisor.fleet.capacity import Confidence
-from advisor.fleet.types import Fleet
-from advisor.record import SCHEMA_VERSION, Record
+from advisor.fleet.types import PoolAnswer, SetAside
+from advisor.record import Answer, Record
 
 
-class Replica(Record, frozen=True, kw_only=True):
-    """One server: what it runs, where, and how much of the demand it takes.
+class PlannedReplica(Record, frozen=True, kw_only=True, forbid_unknown_fields=False):
+    """One server: what it runs, and where. It is read back from plans; further fields are left alone.
 
     `load` and `capacity` are requests a second in a busy moment; without a rate, users at once.
     """
@@ -19,7 +17,7 @@ class Replica(Record, frozen=True, kw_only=True):
     name: str  # of the demand
     model: str
     engine: str
-    engine_version: str | None
+    engine_version: str | None = None
     quantization: str
     settings: dict[str, Setting]
     pool: str
@@ -33,6 +31,11 @@ class Replica(Record, frozen=True, kw_only=True):
     command: str
     load: float
     capacity: float
+
+
+class Replica(PlannedReplica, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One server: what it runs, where, and how much of the demand it takes."""
+
     headroom: float  # capacity / load - 1
     holds: Holds | None
     speed: SpeedEstimate | None  # with as many requests as it serves at once in a busy moment
@@ -83,8 +86,9 @@ class Changes(Record, frozen=True, kw_only=True):
     stopped: tuple[str, ...]  # `model on node`
 
 
-class FleetPlan(Record, frozen=True, kw_only=True):
-    """The answer to `advise fleet plan`."""
+class FleetPlan(Answer, frozen=True, kw_only=True):
+    """The answer to `advise fleet plan`. `replicas` is the plan at `confidence`; costs are those of the plans at
+    either."""
 
     confidence: Confidence
     replicas: tuple[Replica, ...]
@@ -94,7 +98,8 @@ class FleetPlan(Record, frozen=True, kw_only=True):
     measure: Measurement | None
     solver: SolverReport
     changes: Changes | None
-    fleet: Fleet
+    pools: tuple[PoolAnswer, ...]
+    set_aside: tuple[SetAside, ...]
     notes: tuple[str, ...]
 
     @property
@@ -103,20 +108,3 @@ class FleetPlan(Record, frozen=True, kw_only=True):
         if not self.unserved:
             return 0
         return 1 if any(u.code != "unknown" for u in self.unserved) else 2
-
-    def to_dict(self) -> dict[str, Any]:
-        """The public JSON of `advise fleet plan` (advisor/schemas/fleet-plan.json)."""
-        return {
-            "schema_version": SCHEMA_VERSION,
-            "confidence": self.confidence,
-            "replicas": [r.to_dict() for r in self.replicas],
-            "unserved": [u.to_dict() for u in self.unserved],
-            "cost_per_hour": self.cost_per_hour.to_dict(),
-            "nodes_used": self.nodes_used,
-            "measure": self.measure.to_dict() if self.measure else None,
-            "solver": self.solver.to_dict(),
-            "changes": self.changes.to_dict() if self.changes else None,
-            "pools": [p.to_dict() for p in self.fleet.pools],
-            "set_aside": [s.to_dict() for s in self.fleet.set_aside],
-            "notes": list(self.notes),
-        }

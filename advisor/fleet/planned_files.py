@@ -4,42 +4,22 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from advisor.catalog import Catalog
 from advisor.catalog.resolve import resolve_model
 from advisor.decoding import convert
-from advisor.deployment import Deployment, KvType, Setting
+from advisor.deployment import Deployment, KvType
 from advisor.errors import BadFile, BadInput
 from advisor.estimation import find_machine
 from advisor.files import parse_json, read_bytes
+from advisor.fleet.plan_types import PlannedReplica
 from advisor.record import Value
 from advisor.render.context import make_slug
 from advisor.render.files import LaunchFile, render_files
 
 MOST_BYTES = 64 * 2**20
-
-
-class PlannedReplica(msgspec.Struct, frozen=True, kw_only=True):
-    """What files need of a replica of a plan; further fields are left alone."""
-
-    name: str
-    model: str
-    engine: str
-    quantization: str
-    settings: dict[str, Any]
-    pool: str
-    hardware: str | None
-    nodes: tuple[str, ...]
-    devices: int
-    device_indices: tuple[int, ...]
-    port: int
-    context_length: int
-    sequences: int
-    capacity: float
-    engine_version: str | None = None
 
 
 class PlannedPool(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,9 +82,7 @@ def _make_deployment_of(replica: PlannedReplica, rules: Catalog) -> Deployment:
     found = resolve_model(replica.model, rules)
     machine = msgspec.structs.replace(find_machine(replica.hardware, rules), nodes=max(1, len(replica.nodes)))
     entry = rules.engine(replica.engine)
-    own: dict[str, Setting] = {
-        k: v for k, v in replica.settings.items() if not k.isupper() and isinstance(v, (str, int, float, bool))
-    }
+    own = {k: v for k, v in replica.settings.items() if not k.isupper()}
     cache = own.get("kv-cache-dtype")
     return Deployment(
         model=found.model,

@@ -14,7 +14,8 @@ from advisor.catalog import Catalog
 from advisor.deployment import Deployment
 from advisor.distribution import WRITTEN_BY
 from advisor.errors import BadInput
-from advisor.fleet.planned_files import PlanFile, PlannedReplica, ReplicaKind, group_replicas
+from advisor.fleet.plan_types import PlannedReplica
+from advisor.fleet.planned_files import PlanFile, ReplicaKind, group_replicas
 from advisor.planning.layouts import show_devices
 from advisor.render.files import LaunchFile
 

@@ -10,7 +10,8 @@ from msgspec.structs import replace
 
 from advisor.catalog import Catalog
 from advisor.errors import BadInput
-from advisor.fleet.planned_files import PlannedPool, PlannedReplica, ReplicaKind, render_kind
+from advisor.fleet.plan_types import PlannedReplica
+from advisor.fleet.planned_files import PlannedPool, ReplicaKind, render_kind
 from advisor.render.files import LaunchFile
 
 STAND_IN = 47_123  # a port that stands for the replica's own while the template writes the file

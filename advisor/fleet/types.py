@@ -5,10 +5,10 @@ Unknown is `None` everywhere, never 0. A node's price is for the whole node.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from advisor.machines.types import Machine
-from advisor.record import SCHEMA_VERSION, Record
+from advisor.record import Answer, Record
 
 SourceKind = Literal["kubernetes", "slurm", "ray", "file", "snapshots"]
 
@@ -66,29 +66,6 @@ class Pool(Record, frozen=True, kw_only=True):
         """Whether plans can be made for it: how much memory its devices have is known."""
         return all(d.total_bytes is not None for d in self.machine.usable_devices)
 
-    def to_dict(self) -> dict[str, Any]:
-        """The public form in `advise fleet show --json`."""
-        first = next(iter(self.machine.usable_devices), None)
-        return {
-            "id": self.id,
-            "group": self.group,
-            "nodes": len(self.node_names),
-            "node_names": list(self.node_names),
-            "hardware": self.machine.text,
-            "accelerator": first.accelerator if first is not None else None,
-            "vendor": first.vendor if first is not None else None,
-            "device_memory_bytes": first.total_bytes if first is not None else None,
-            "mig_profile": first.mig_profile if first is not None else None,
-            "host_memory_bytes": self.machine.memory.usable_bytes,
-            "devices": self.devices,
-            "devices_free": self.devices_free,
-            "resource": self.resource,
-            "needs_probe": not self.memory_known,
-            "price_per_hour": self.price_per_hour,
-            "labels": self.labels,
-            "notes": list(self.notes),
-        }
-
 
 class SetAside(Record, frozen=True, kw_only=True):
     """A node that no plan uses, and why."""
@@ -106,13 +83,66 @@ class Fleet(Record, frozen=True, kw_only=True):
     currency: str | None = None
     notes: tuple[str, ...] = ()
 
-    def to_dict(self) -> dict[str, Any]:
-        """The public JSON of `advise fleet show` (advisor/schemas/fleet-show.json)."""
-        return {
-            "schema_version": SCHEMA_VERSION,
-            "source": self.kind,
-            "pools": [p.to_dict() for p in self.pools],
-            "set_aside": [s.to_dict() for s in self.set_aside],
-            "currency": self.currency,
-            "notes": list(self.notes),
-        }
+
+class PoolAnswer(Record, frozen=True, kw_only=True):
+    """Equal nodes. Nodes with several kinds of devices stand in one pool for each; these have the same `group`."""
+
+    id: str
+    group: str
+    nodes: int
+    node_names: tuple[str, ...]
+    hardware: str | None  # of one node, in words
+    accelerator: str | None
+    vendor: str | None
+    device_memory_bytes: int | None  # of one device
+    mig_profile: str | None
+    host_memory_bytes: int | None
+    devices: int  # of one node
+    devices_free: int | None
+    resource: str | None  # what pods and jobs ask for to get a device
+    needs_probe: bool  # the memory of its devices is not known
+    price_per_hour: float | None  # of one node
+    labels: dict[str, str]
+    notes: tuple[str, ...]
+
+
+class FleetAnswer(Answer, frozen=True, kw_only=True):
+    """The answer to `advise fleet show`. Every node is in a pool, or set aside with the reason."""
+
+    source: SourceKind
+    pools: tuple[PoolAnswer, ...]
+    set_aside: tuple[SetAside, ...]
+    currency: str | None
+    notes: tuple[str, ...]
+
+
+def describe_pool(pool: Pool) -> PoolAnswer:
+    """A pool as answers show it."""
+    first = next(iter(pool.machine.usable_devices), None)
+    return PoolAnswer(
+        id=pool.id,
+        group=pool.group,
+        nodes=len(pool.node_names),
+        node_names=pool.node_names,
+        hardware=pool.machine.text,
+        accelerator=first.accelerator if first is not None else None,
+        vendor=first.vendor if first is not None else None,
+        device_memory_bytes=first.total_bytes if first is not None else None,
+        mig_profile=first.mig_profile if first is not None else None,
+        host_memory_bytes=pool.machine.memory.usable_bytes,
+        devices=pool.devices,
+        devices_free=pool.devices_free,
+        resource=pool.resource,
+        needs_probe=not pool.memory_known,
+        price_per_hour=pool.price_per_hour,
+        labels=pool.labels,
+        notes=pool.notes,
+    )
+
+
+def show_fleet(fleet: Fleet) -> FleetAnswer:
+    """The answer to `advise fleet show`."""
+    pools = tuple(map(describe_pool, fleet.pools))
+    return FleetAnswer(
+        source=fleet.kind, pools=pools, set_aside=fleet.set_aside, currency=fleet.currency, notes=fleet.notes
+    )

@@ -1,4 +1,4 @@
-"""The whole answers of operations, as plain JSON of the shapes in advisor/report/schema.py."""
+"""The whole answers of operations, as plain JSON of the shapes in advisor/report/schemas.py."""
 
 from __future__ import annotations
 

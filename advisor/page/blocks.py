@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
 
+import msgspec
+
+from advisor.decision.types import TraceStep
+from advisor.deployment import DeviceMemory, MemoryEstimate, Setting
 from advisor.record import Record
 from advisor.units import GIB, format_rate, format_tokens
-
-Json = dict[str, Any]
 
 
 class Figure(Record, frozen=True, kw_only=True):
@@ -115,12 +116,14 @@ class Page(Record, frozen=True, kw_only=True):
     sections: tuple[Section, ...]
 
 
-def read_pointer(answer: Any, pointer: str) -> Any:
-    """The value at an RFC 6901 pointer; None where there is none."""
+def read_pointer(answer: object, pointer: str) -> object:
+    """The value at an RFC 6901 pointer in a record or its JSON; None where there is none."""
     value = answer
     for step in pointer.split("/")[1:]:
         name = step.replace("~1", "/").replace("~0", "~")
-        if isinstance(value, dict):
+        if isinstance(value, msgspec.Struct):
+            value = getattr(value, name, None) if name in value.__struct_fields__ else None
+        elif isinstance(value, Mapping):
             value = value.get(name)
         elif isinstance(value, Sequence) and not isinstance(value, str) and name.isdecimal() and int(name) < len(value):
             value = value[int(name)]
@@ -148,7 +151,7 @@ def format_value(value: float | int | None, form: str) -> str:
     return f"{value:,.2f} {form}" if value < 100 else f"{value:,.0f} {form}"
 
 
-def read_figure(answer: Json, pointer: str, form: str) -> Figure:
+def read_figure(answer: Record, pointer: str, form: str) -> Figure:
     """The number at a place of the answer."""
     value = read_pointer(answer, pointer)
     number = value if isinstance(value, (int, float)) and not isinstance(value, bool) else None
@@ -183,6 +186,107 @@ def _is_empty(block: Block) -> bool:
     return not (block.bars if isinstance(block, Bars) else block.points)
 
 
-def make_items(texts: Any) -> Items:
-    """A list of whatever an answer has as texts or as objects with a text."""
-    return Items(items=tuple(str(t.get("text", t)) if isinstance(t, dict) else str(t) for t in texts or ()))
+def make_items(texts: Iterable[str]) -> Items:
+    """A list of sentences."""
+    return Items(items=tuple(texts))
+
+
+def make_page(title: str, verdict: str, tone: str, *sections: Section | None) -> Page:
+    """A page of the sections that hold something."""
+    return Page(title=title, verdict=verdict, tone=tone, sections=tuple(s for s in sections if s))
+
+
+PARTS = {
+    "weights": "weights_bytes",
+    "KV cache": "kv_cache_bytes",
+    "recurrent state": "recurrent_state_bytes",
+    "compute": "compute_bytes",
+    "other": "overhead_bytes",
+}
+SUMS = {"total": "total_bytes", "at least": "low_bytes", "at most": "high_bytes", "there is": "budget_bytes"}
+RATES = {
+    "decode_tps": ("tokens/s of one request", "rate"),
+    "output_tps": ("tokens/s in all", "rate"),
+    "prefill_tps": ("prompt tokens/s", "rate"),
+    "ttft_s": ("first token after", "seconds"),
+    "tpot_s": ("one more token after", "seconds"),
+}
+
+
+def list_places(memory: MemoryEstimate, at: str) -> list[tuple[str, DeviceMemory]]:
+    """Places that hold something, each with its pointer: devices, then host memory."""
+    places = [(f"{at}/devices/{i}", d) for i, d in enumerate(memory.devices)]
+    host = memory.host
+    return [*places, *([(f"{at}/host", host)] if host and (not places or host.weights_bytes) else [])]
+
+
+def make_memory_bars(answer: Record, memory: MemoryEstimate, at: str) -> Bars:
+    """A stacked bar for each place against its budget. `at`: the pointer of the estimate."""
+    bars = []
+    for pointer, place in list_places(memory, at):
+        parts = ((name, read_figure(answer, f"{pointer}/{key}", "gib")) for name, key in PARTS.items())
+        bars.append(
+            Bar(
+                label=place.name,
+                parts=tuple((n, f) for n, f in parts if f.value),
+                limit=read_figure(answer, f"{pointer}/budget_bytes", "gib"),
+                low=read_figure(answer, f"{pointer}/low_bytes", "gib"),
+                high=read_figure(answer, f"{pointer}/high_bytes", "gib"),
+            )
+        )
+    return Bars(caption="Memory, GiB", bars=tuple(bars))
+
+
+def make_first_bar(answer: Record, memory: MemoryEstimate, at: str, before: str = "", label: str = "") -> list[Bar]:
+    """The bar of the first place that holds something: `before` stands in front of its name, `label` in its place."""
+    bars = make_memory_bars(answer, memory, at).bars[:1]
+    return [msgspec.structs.replace(b, label=label or before + b.label) for b in bars]
+
+
+def list_memory_rows(answer: Record, memory: MemoryEstimate, at: str) -> list[tuple[Cell, ...]]:
+    """A row for each place: its name, each part, the sum with its bounds, what is there."""
+    keys = (*PARTS.values(), *SUMS.values())
+    return [
+        (place.name, *(read_figure(answer, f"{pointer}/{k}", "gib") for k in keys))
+        for pointer, place in list_places(memory, at)
+    ]
+
+
+def make_memory_table(rows: Iterable[tuple[Cell, ...]], *headers: str) -> Table:
+    """A table of rows of places; `headers` are those in front of the parts."""
+    every = (*headers, *PARTS, *SUMS)
+    return Table(caption="Memory, GiB", headers=every, rows=tuple(rows), numeric=tuple(range(len(headers), len(every))))
+
+
+def make_speed_table(answer: Record, at: str) -> Table:
+    """Each rate with its bounds."""
+    rows: list[tuple[Cell, ...]] = [
+        (what, *(read_figure(answer, f"{at}/{key}/{k}", form) for k in ("low", "value", "high")))
+        for key, (what, form) in RATES.items()
+        if read_pointer(answer, f"{at}/{key}")
+    ]
+    headers = ("", "at least", "likely", "at most")
+    return Table(caption="Speed", headers=headers, rows=tuple(rows), numeric=(1, 2, 3))
+
+
+def make_rate_point(answer: Record, at: str, label: str, horizontal: Figure, chosen: bool = False) -> Point:
+    """A mark at the rate of all requests together. `at`: the pointer of the rates."""
+    value, low, high = (read_figure(answer, f"{at}/output_tps/{k}", "rate") for k in ("value", "low", "high"))
+    return Point(label=label, x=horizontal, y=value, y_low=low, y_high=high, chosen=chosen)
+
+
+def make_settings(settings: Mapping[str, Setting]) -> Table:
+    """Settings by name."""
+    rows = tuple((k, str(v)) for k, v in settings.items())
+    return Table(caption="Settings", headers=("setting", "value"), rows=rows)
+
+
+def make_trace(trace: Sequence[TraceStep]) -> Table:
+    """The rules that held, why, and their sources."""
+    rows = tuple((t.rule, t.because or "", "; ".join(t.source)) for t in trace if t.held)
+    return Table(caption="Rules that held", headers=("rule", "because", "source"), rows=rows)
+
+
+def say_fit(fits: bool | None) -> tuple[str, str]:
+    """(word, tone) of a verdict."""
+    return {True: ("yes", "good"), False: ("no", "bad"), None: ("cannot tell", "unsure")}[fits]

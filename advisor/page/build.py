@@ -8,26 +8,39 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
+import msgspec
+
+from advisor.advice.compare import ComparisonAnswer, EngineSpeeds
+from advisor.advice.explain import Explanation
+from advisor.advice.hardware_types import HardwareAdvice
+from advisor.advice.types import Advice
+from advisor.bench.run import BenchResult
+from advisor.checks.report.answer import CheckAnswer
+from advisor.decoding import decode_json
 from advisor.errors import BadInput
-from advisor.page import check, comparison, explanation, fleet, measurement, purchase, recommendation
-from advisor.page.blocks import Code, Json, Page, make_section
+from advisor.fleet.check import FleetCheck
+from advisor.fleet.plan_types import FleetPlan
+from advisor.fleet.types import FleetAnswer
+from advisor.page import advice, checks, fleet
+from advisor.page.blocks import Code, Page, make_section
 from advisor.page.draw import draw_bars, draw_plot
+from advisor.record import Record
 from advisor.render.environment import template_roots
 
 MAX_BYTES = 200_000  # of a page
 LONGEST = 500  # characters of one cell
 
-# command words -> what makes its page
-KINDS: dict[tuple[str, ...], Callable[[Json], Page]] = {
-    ("recommend",): recommendation.make_page,
-    ("explain",): explanation.make_page,
-    ("hardware",): purchase.make_page,
-    ("compare",): comparison.make_page,
-    ("check",): check.make_page,
-    ("bench",): measurement.make_page,
-    ("fleet", "show"): fleet.make_show_page,
-    ("fleet", "plan"): fleet.make_plan_page,
-    ("fleet", "check"): fleet.make_check_page,
+# command words -> what makes its page, and the kind of its answer
+KINDS: dict[tuple[str, ...], tuple[Callable[[Any], Page], type[Record]]] = {
+    ("recommend",): (advice.make_recommendation, Advice),
+    ("explain",): (advice.make_explanation, Explanation),
+    ("hardware",): (advice.make_hardware, HardwareAdvice),
+    ("compare",): (checks.make_comparison, ComparisonAnswer),
+    ("check",): (checks.make_check, CheckAnswer),
+    ("bench",): (checks.make_measurement, BenchResult),
+    ("fleet", "show"): (fleet.make_show, FleetAnswer),
+    ("fleet", "plan"): (fleet.make_plan, FleetPlan),
+    ("fleet", "check"): (fleet.make_check, FleetCheck),
 }
 
 
@@ -45,15 +58,23 @@ def find_kind(words: Sequence[str]) -> tuple[str, ...]:
     )
 
 
-def make_page(kind: tuple[str, ...], answer: Json) -> Page:
+def read_answer(kind: tuple[str, ...], text: str) -> Record:
+    """The answer of a command that was printed as JSON. Raises BadInput for an answer that has no page."""
+    speeds = kind == ("compare",) and "faster" in decode_json(text, dict[str, object])
+    try:
+        answer: Record = decode_json(text, EngineSpeeds if speeds else KINDS[kind][1])
+    except msgspec.ValidationError as e:
+        raise BadInput(f"no report of this answer of `advise {' '.join(kind)}`: {e}") from None
+    return answer
+
+
+def make_page(kind: tuple[str, ...], answer: Record) -> Page:
     """The page of an answer of this kind."""
-    if kind == ("compare",) and "faster" in answer:
-        return comparison.make_speed_page(answer)
-    return KINDS[kind](answer)
+    return checks.make_engine_speeds(answer) if isinstance(answer, EngineSpeeds) else KINDS[kind][0](answer)
 
 
 def build_page(
-    kind: tuple[str, ...], answer: Json, command: str, made: str, files: Sequence[tuple[str, str]] = ()
+    kind: tuple[str, ...], answer: Record, command: str, made: str, files: Sequence[tuple[str, str]] = ()
 ) -> str:
     """One self-contained HTML document. `command` made the answer, `made` = date and version, `files` = name, content.
 

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TypeVar
 
 import msgspec
 
 from advisor import engines
 from advisor.catalog import Catalog
 from advisor.catalog.types import Engine
-from advisor.deployment import Deployment, Estimate, HeldRequests, Holds, MemoryEstimate, UseCase, Workload
+from advisor.deployment import (
+    Deployment,
+    DeploymentEstimate,
+    Estimate,
+    HeldRequests,
+    Holds,
+    MemoryEstimate,
+    SpeedEstimate,
+    UseCase,
+    Workload,
+)
 from advisor.engines import capacity
 from advisor.engines.additions import limit_requests
 from advisor.errors import AdvisorError, BadInput
@@ -20,7 +30,6 @@ from advisor.estimation import (
     RememberedNames,
     estimate,
     estimate_load_speed,
-    join_estimates,
     resolve_request,
 )
 from advisor.estimation import estimate as estimate_memory_of
@@ -187,7 +196,7 @@ def _answer(
     memory = estimate(deployment, rules)
     holding = hold_deployment(deployment, memory, rules, load)
     speed = estimate_load_speed(deployment, memory, rules, load)
-    return join_estimates(memory, deployment, notes, request_id, speed, holding.starts, holding.holds)
+    return describe_estimate(Estimate, memory, deployment, holding, notes, request_id, speed)
 
 
 def hold_deployment(
@@ -198,10 +207,33 @@ def hold_deployment(
     return find_holding(deployment, memory, make_traffic(deployment, memory, rules, *lengths), rules)
 
 
-def estimate_as_json(
-    memory: MemoryEstimate, deployment: Deployment, notes: tuple[str, ...], holding: Holding
-) -> dict[str, Any]:
-    """The public form of an estimate inside the JSON of other commands."""
-    body = join_estimates(memory, deployment, notes, None, None, holding.starts, holding.holds).to_dict()
-    body.pop("schema_version")  # the object that it is part of has one
-    return body
+E = TypeVar("E", bound=DeploymentEstimate)
+
+
+def describe_estimate(
+    kind: type[E],
+    memory: MemoryEstimate,
+    deployment: Deployment,
+    holding: Holding,
+    notes: tuple[str, ...] = (),
+    request_id: object = None,
+    speed: SpeedEstimate | None = None,
+) -> E:
+    """What is known of a deployment, as the answers of all commands hold it."""
+    return kind(
+        request_id,
+        deployment.model.id,
+        deployment.engine,
+        deployment.quantization,
+        **msgspec.structs.asdict(with_machine_notes(memory, deployment, notes)),
+        speed=speed,
+        starts=holding.starts,
+        holds=holding.holds,
+    )
+
+
+def with_machine_notes(memory: MemoryEstimate, deployment: Deployment, notes: tuple[str, ...] = ()) -> MemoryEstimate:
+    """An estimate whose warnings begin with notes, and with what is not known of a machine that was given in words."""
+    machine = deployment.machine
+    machine_notes = machine.notes if machine is not None and machine.source == "text" else ()
+    return msgspec.structs.replace(memory, warnings=(*notes, *machine_notes, *memory.warnings))

@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from advisor.advice.explain import CardFit, Explanation
 from advisor.advice.limits import MOST_SEQUENCES, DeploymentLimits
 from advisor.advice.types import RankedDeployment
-from advisor.deployment import DeviceMemory, Interval, MemoryEstimate
+from advisor.deployment import DeviceMemory, EngineVerification, Interval, MemoryEstimate
 from advisor.report.plan_text import count_servers_of_node, describe_holding, list_command_lines
 from advisor.report.recommend_details import describe_memory
 from advisor.report.text import align_table, bullets, fits_word, paint, wrap_text
 from advisor.units import GIB, MIB, format_bytes, format_gib, format_rate, format_tokens
 
-if TYPE_CHECKING:
-    from advisor.engines.llama_cpp.verify import EngineVerification
-
 
 def describe_explanation(explanation: Explanation, verbose: bool = False) -> str:
     """The explanation, in under a screen unless `verbose`."""
     deployment = explanation.deployment
-    estimate = explanation.estimates[explanation.asked]
+    estimate = explanation.judged
     unit = _unit(explanation)
     out = [
-        paint(f"{deployment.model.id}, {explanation.quantization} on {explanation.engine_name}", "bold"),
+        paint(f"{deployment.model.id}, {explanation.quantization} on {explanation.explained.engine_name}", "bold"),
         wrap_text(_size(explanation), "  "),
     ]
     out += ["", _contexts(explanation, verbose, unit), ""]
@@ -33,16 +29,15 @@ def describe_explanation(explanation: Explanation, verbose: bool = False) -> str
     out.append(wrap_text(f"KV cache: {_kv(estimate)}. {_name(unit)} per place; basis: {_basis(estimate)}.", "  "))
     if estimate.calibration:
         out.append(wrap_text(estimate.calibration[0].upper() + estimate.calibration[1:] + ".", "  "))
-    if explanation.has_machine:
+    if explanation.machine is not None:
         out += [
             "",
-            f"Fits at {format_tokens(estimate.context_length)} x {estimate.sequences}: "
-            f"{fits_word(explanation.verdict)}",
+            f"Fits at {format_tokens(estimate.context_length)} x {estimate.sequences}: {fits_word(explanation.fits)}",
         ]
         out += bullets(estimate.short)
         out += bullets(_holding(explanation))
         if estimate.message:
-            out.append(wrap_text(f"{explanation.engine_name} would say: {estimate.message}", "  "))
+            out.append(wrap_text(f"{explanation.explained.engine_name} would say: {estimate.message}", "  "))
         if explanation.limits is not None:
             out += ["", "What fits here:", *_limits(explanation.limits, estimate)]
         if explanation.planned is not None:
@@ -81,9 +76,8 @@ def _planned(ranked: RankedDeployment, verbose: bool) -> list[str]:
 
 def _holding(explanation: Explanation) -> list[str]:
     """What it starts with and holds, where that is another answer than whether all full-length requests fit."""
-    holding = explanation.holdings[explanation.asked]
-    starts, holds = holding.starts, holding.holds
-    if explanation.verdict or starts is None or holds is None:
+    starts, holds = explanation.judged.starts, explanation.judged.holds
+    if explanation.fits or starts is None or holds is None:
         return []
     held = f"holds {holds.typical:,} typical requests at once, {holds.full_length:,} of full length"
     return [f"it starts with one request of this length: {fits_word(starts)}; {held}"]
@@ -152,7 +146,7 @@ def _chart(explanation: Explanation) -> str:
         cache = sum((r.kv_cache_bytes or 0) + (r.recurrent_state_bytes or 0) for r in rows)
         sums.append((estimate.context_length, weights, cache, sum(r.total_bytes or 0 for r in rows) - weights - cache))
     budgets = [r.budget_bytes for r in explanation.estimates[0].devices]
-    room = sum(b for b in budgets if b) if explanation.has_machine and budgets and all(budgets) else None
+    room = sum(b for b in budgets if b) if explanation.machine is not None and budgets and all(budgets) else None
     scale = max([sum(s[1:]) for s in sums] + ([room] if room else [])) / CHART or 1
     lines = []
     for length, *parts in sums:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
+from advisor.advice.types import GuideAnswer
 from advisor.decision.conditions import describe_condition
 from advisor.decision.types import Guide, Tree, TreeNode
 from advisor.report.text import bullets, paint, wrap_text
@@ -47,30 +47,28 @@ def _nodes(nodes: Sequence[TreeNode], held: Mapping[str, bool | None], depth: in
     return out
 
 
-def describe_guide_answer(guide: dict[str, Any]) -> str:
+def describe_guide_answer(guide: GuideAnswer) -> str:
     """What the source's own tree says, and our verdict next to it."""
-    out = [paint(f"The guide {guide['name']} ({guide['tree']}) says:", "bold")]
-    engines = ", ".join(guide["engines"])
-    if engines:
-        order = "" if guide["ranked"] else " (the source gives no precedence)"
-        out.append(wrap_text(f"{engines}{order}", "  "))
-    out += bullets(guide["says"])
-    for key, label in (
-        ("later", "later"),
-        ("overlay", "next to it"),
-        ("hardware", "hardware"),
-        ("quantizations", "formats"),
+    out = [paint(f"The guide {guide.name} ({guide.tree}) says:", "bold")]
+    if guide.engines:
+        order = "" if guide.ranked else " (the source gives no precedence)"
+        out.append(wrap_text(f"{', '.join(guide.engines)}{order}", "  "))
+    out += bullets(guide.says)
+    for words, label in (
+        (guide.later, "later"),
+        (guide.overlay, "next to it"),
+        (guide.hardware, "hardware"),
+        (guide.quantizations, "formats"),
+        ([f"{k}={v}" for k, v in guide.settings.items()], "settings"),
     ):
-        if guide[key]:
-            out.append(wrap_text(f"{label}: {', '.join(guide[key])}", "  ", "    "))
-    if guide["settings"]:
-        out.append(wrap_text("settings: " + ", ".join(f"{k}={v}" for k, v in guide["settings"].items()), "  ", "    "))
-    for v in guide["verdict"]:
-        text = f": {v['text']}" if v["text"] else ""
-        out.append(wrap_text(f"our verdict on {', '.join(v['claims'])}: {v['word']}{text}", "  ", "    "))
-    for engine, reasons in guide["refused_here"].items():
+        if words:
+            out.append(wrap_text(f"{label}: {', '.join(words)}", "  ", "    "))
+    for v in guide.verdict:
+        text = f": {v.text}" if v.text else ""
+        out.append(wrap_text(f"our verdict on {', '.join(v.claims)}: {v.word}{text}", "  ", "    "))
+    for engine, reasons in guide.refused_here.items():
         out.append(wrap_text(f"on this machine {engine} is refused: {'; '.join(reasons)}", "  ", "    "))
-    out += bullets(guide["notes"])
-    if guide["unanswered"]:
-        out.append(wrap_text(f"not answered: {', '.join(guide['unanswered'])} (--answer KEY=VALUE)", "  ", "    "))
+    out += bullets(guide.notes)
+    if guide.unanswered:
+        out.append(wrap_text(f"not answered: {', '.join(guide.unanswered)} (--answer KEY=VALUE)", "  ", "    "))
     return "\n".join(out)

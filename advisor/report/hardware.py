@@ -79,6 +79,8 @@ def _picks(advice: HardwareAdvice) -> list[str]:
     words = {"cheapest": "cheapest that is good", "value": "best value", "fastest": "fastest"}
     by_option: dict[int, list[str]] = {}
     for name, i in advice.named.items():
+        if i is None:
+            continue
         by_option.setdefault(i, []).append(words[name])
     if len(by_option) < 2:
         return []

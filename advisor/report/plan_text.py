@@ -41,7 +41,8 @@ def _break_behind_variables(line: str) -> list[str]:
 def count_servers_of_node(ranked: RankedDeployment) -> int:
     """Equal servers that one node runs."""
     nodes = ranked.layout.nodes if ranked.layout else 1
-    return max(1, ranked.servers // nodes)
+    servers = ranked.launch.plan.servers if ranked.launch.plan is not None else 1
+    return max(1, servers // nodes)
 
 
 def describe_holding(ranked: RankedDeployment) -> Iterator[str]:
@@ -66,11 +67,12 @@ def describe_holding(ranked: RankedDeployment) -> Iterator[str]:
         if holds.waiting:
             wait = f", about {format_seconds(holds.wait_s.value)} each" if holds.wait_s is not None else ""
             yield f"of {holds.asked:,} at once {holds.waiting:,} wait{wait}"
-    if ranked.prefill is not None:
+    if ranked.plan.prefill is not None:
         yield describe_split(ranked)
     elif ranked.copies > 1:
-        own = "by the engine's own data parallel" if ranked.servers == 1 else "behind a router (LiteLLM, nginx, ...)"
-        nodes = ranked.layout.nodes if ranked.layout and ranked.servers > 1 else 1
+        alone = ranked.plan.servers == 1
+        own = "by the engine's own data parallel" if alone else "behind a router (LiteLLM, nginx, ...)"
+        nodes = ranked.layout.nodes if ranked.layout and not alone else 1
         cards = len(ranked.layout.devices) * nodes // ranked.copies if ranked.layout else 1
         where = f"each on {cards} card{'s' if cards > 1 else ''}" if cards else "one on each node"
         over = f", over {nodes} nodes" if nodes > 1 and cards else ""
@@ -84,7 +86,7 @@ def describe_holding(ranked: RankedDeployment) -> Iterator[str]:
 def describe_split(ranked: RankedDeployment) -> str:
     """How many servers read prompts and how many write answers."""
     reading = ranked.layout.prefill if ranked.layout is not None else 0
-    writing = ranked.servers - reading
+    writing = ranked.plan.servers - reading
     read = "1 server reads prompts" if reading == 1 else f"{reading} servers read prompts"
     return f"{read}, {writing} write{'s' if writing == 1 else ''} answers, behind a router of their own"
 

@@ -41,7 +41,7 @@ def plot_explanation(explanation: Explanation, curve: Sequence[MemoryEstimate], 
     _memory(axes[0], explanation, curve)
     if explanation.speed:
         _throughput(axes[1], explanation)
-    fig.suptitle(f"{explanation.deployment.model.id}, {explanation.quantization} on {explanation.engine_name}")
+    fig.suptitle(f"{explanation.model}, {explanation.quantization} on {explanation.explained.engine_name}")
     _save(fig, path)
 
 
@@ -88,7 +88,7 @@ def _memory(ax: Any, explanation: Explanation, curve: Sequence[MemoryEstimate]) 
     low, high = ([sum(getattr(r, f) or 0 for r in one) / GIB for one in rows] for f in ("low_bytes", "high_bytes"))
     ax.fill_between(lengths, low, high, color="k", alpha=0.15, label="bounds")
     budgets = [r.budget_bytes for r in rows[0]]
-    if explanation.has_machine and budgets and all(budgets):
+    if explanation.machine is not None and budgets and all(budgets):
         ax.axhline(sum(b or 0 for b in budgets) / GIB, color="C3", linestyle="--", label="there")
     ax.set_xlabel("context, tokens")
     ax.set_ylabel("GiB on all places")

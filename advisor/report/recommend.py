@@ -193,13 +193,13 @@ def _holds(chosen: RankedDeployment) -> Iterable[str]:
 
 
 def _split(chosen: RankedDeployment) -> Iterable[str]:
-    if chosen.prefill is not None:
+    if chosen.plan.prefill is not None:
         yield describe_split(chosen)
 
 
 def _copies(chosen: RankedDeployment) -> Iterable[str]:
-    if chosen.copies > 1 and chosen.prefill is None:
-        own = "by the engine's own data parallel" if chosen.servers == 1 else "behind a router"
+    if chosen.copies > 1 and chosen.plan.prefill is None:
+        own = "by the engine's own data parallel" if chosen.plan.servers == 1 else "behind a router"
         yield f"{chosen.copies} equal copies {own}"
 
 

@@ -107,7 +107,9 @@ def _chosen(ranked: RankedDeployment) -> list[str]:
     if ranked.test:
         out.append(f"  Test: {ranked.test}")
     out += ["", describe_memory(estimate, verbose=True), "", "Settings:"]
-    out += [wrap_text(f"{k} = {v}: {ranked.because.get(k, '')}", "  ", "      ") for k, v in ranked.settings.items()]
+    out += [
+        wrap_text(f"{k} = {v}: {ranked.launch.because.get(k, '')}", "  ", "      ") for k, v in ranked.settings.items()
+    ]
     return [*out, *bullets(ranked.notes)]
 
 
@@ -224,8 +226,8 @@ def _named(advice: Advice) -> list[str]:
     """The named plans, a line each: what they gain and lose."""
     out = []
     for name, i in advice.named.items():
-        if name == "simplest":
-            continue  # it stands in the table
+        if i is None or name == "simplest":
+            continue  # the simplest stands in the table
         x = advice.alternatives[i]
         out.append(f"{NAMES[name]}: {x.engine_name} with {x.quantization}: {', '.join(x.gains)}")
     return [wrap_text(line, "  ", "    ") for line in out]

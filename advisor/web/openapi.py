@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from advisor import __version__
-from advisor.report.schema import make_schema
+from advisor.report.schemas import make_schema
 from advisor.web.questions import PATHS
 
 ERRORS = {

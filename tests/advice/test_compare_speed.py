@@ -8,7 +8,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from advisor.cli.main import run_command_line
-from advisor.report.schema import make_schema
+from advisor.report.schemas import make_schema
 
 
 def answer(capsys: pytest.CaptureFixture[str], *words: str) -> dict:

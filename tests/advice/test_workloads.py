@@ -57,7 +57,7 @@ def test_settings_of_a_workload(
     chosen = ask("H100 80GB SXM, 256GB RAM, linux", "llama3.1:8b", engine, **load).chosen
     assert chosen is not None
     assert {k: chosen.settings.get(k) for k in wanted} == wanted
-    assert all(chosen.because[k] for k in wanted)
+    assert all(chosen.launch.because[k] for k in wanted)
     assert not set(never) & set(chosen.settings)
     assert chosen.command is not None
     for name, value in wanted.items():

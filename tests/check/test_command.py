@@ -73,7 +73,7 @@ def test_verdict_is_the_estimators(tmp_path: Path) -> None:
     )
     assert found.memory is not None
     assert found.fits == asked.fits
-    assert found.memory["devices"] == asked.to_dict()["devices"]
+    assert found.memory.devices == asked.devices
 
 
 def test_suppression_and_its_audit(tmp_path: Path) -> None:

@@ -238,7 +238,7 @@ def test_templates_are_named_not_guessed() -> None:
 def test_a_comment_names_the_model_of_a_path() -> None:
     script = "# advise: model=Qwen/Qwen3-8B quant=FP8\nvllm serve /srv/it --max-model-len 8192\n"
     (v,) = check_text(script, "a.sh", on="1x H100 80GB SXM").verdicts
-    assert (v.model, v.memory["model"], v.quantization, v.fits) == ("/srv/it", "Qwen/Qwen3-8B", "FP8", True)
+    assert (v.model, v.memory.model, v.quantization, v.fits) == ("/srv/it", "Qwen/Qwen3-8B", "FP8", True)
     assert "as a comment in the file says" in " ".join(v.assumed)
     (v,) = check_text(script.replace("/srv/it", "Qwen/Qwen3-4B"), "a.sh", on="1x H100 80GB SXM").verdicts
     assert v.model == "Qwen/Qwen3-4B"  # the command's own words win
@@ -251,7 +251,7 @@ def test_each_launch_has_the_comment_above_it() -> None:
         "  # advise: model=Qwen/Qwen3-4B quant=Q8_0\n  b:\n    cmd: llama-server -m /b --port ${PORT}\n"
     )
     found = check_text(swap, "swap.yaml", on="RTX 3090").verdicts
-    assert [(v.memory["model"], v.quantization) for v in found] == [
+    assert [(v.memory.model, v.quantization) for v in found] == [
         ("Qwen/Qwen3-8B", "Q4_K_M"),
         ("Qwen/Qwen3-4B", "Q8_0"),
     ]

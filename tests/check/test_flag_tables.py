@@ -78,4 +78,4 @@ def test_a_draft_of_a_known_method_keeps_no_verdict_open(words: str) -> None:
     (d,) = check_text(f"# advise: on=1x H100 80GB SXM\n{words}\n").verdicts
     assert d.fits is True
     assert d.memory is not None
-    assert any("at most" in w for w in d.memory["warnings"])
+    assert any("at most" in w for w in d.memory.warnings)

@@ -39,7 +39,7 @@ def test_a_locked_model_is_judged_like_its_own(name: str, tmp_path: Path) -> Non
     (tmp_path / "t.sh").write_text("vllm serve Qwen/Qwen3-4B --max-model-len 8192\n")
     same = advisor.check(tmp_path / "t.sh", on="1x RTX 4090, 64GB RAM").deployments[0].memory
     assert same is not None
-    needed = max(d["total_bytes"] for d in same["devices"]) / 2**30
+    needed = max(d.total_bytes for d in same.devices) / 2**30
     assert f"{needed:.1f}G" in after.stdout
 
 

@@ -43,9 +43,9 @@ def test_round_trip(engine: str, data: st.DataObject) -> None:
             (v,) = found.verdicts
             assert (v.engine, v.quantization) == (engine, d.quantization), target
             assert v.memory is not None, (target, v.why)
-            assert v.memory["context_length"] == length
+            assert v.memory.context_length == length
             # a launch also sets how many requests run at once, which moves the scratch of engines that plan for it
             same = None if gguf else ("weights_bytes", "kv_cache_bytes", "capacity_bytes")
-            for here, there in zip(v.memory["devices"], wanted.to_dict()["devices"], strict=True):
+            for here, there in zip(v.memory.to_dict()["devices"], wanted.to_dict()["devices"], strict=True):
                 assert {k: here[k] for k in same or here} == {k: there[k] for k in same or there}, target
             assert [x.rule for x in found.findings if x.severity == "error"] == [], target

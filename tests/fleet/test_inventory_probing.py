@@ -16,7 +16,7 @@ from advisor.fleet.inventory.pools import make_fleet
 from advisor.fleet.inventory.probing import ProbeAnswer, read_answer, srun_words, use_probes
 from advisor.fleet.inventory.programs import ask_program
 from advisor.fleet.inventory.source import parse_inventory, read_fleet, read_inventory
-from advisor.fleet.types import Inventory
+from advisor.fleet.types import Inventory, describe_pool
 from advisor.machines.snapshot import save_snapshot
 from advisor.machines.types import Cpu, Device, HostMemory, Machine
 
@@ -90,10 +90,10 @@ def probed(**found: ProbeAnswer) -> Inventory:
 
 def test_a_probe_decides_what_the_scheduler_leaves_open() -> None:
     before = next(p for p in make_fleet(slurm()).pools if p.node_names == ("gpu01",))
-    assert before.to_dict()["needs_probe"]
+    assert describe_pool(before).needs_probe
     inventory = probed(gpu01=machine(gpu(0, "NVIDIA H100 NVL", 95830)))  # a job with one card sees one card
     pool = next(p for p in make_fleet(inventory).pools if p.node_names == ("gpu01",))
-    assert not pool.to_dict()["needs_probe"]
+    assert not describe_pool(pool).needs_probe
     assert {d.accelerator for d in pool.machine.devices} == {"h100-nvl"}
     assert {d.total_bytes for d in pool.machine.devices} == {95830 * MIB}
     assert (pool.devices, pool.devices_free, pool.free_indices) == (8, 4, (4, 5, 6, 7))

@@ -65,12 +65,12 @@ def disagreements(ranked: RankedDeployment, load: Workload) -> list[str]:
     if again.starts != ranked.starts:
         out.append(f"estimate says starts {again.starts}, recommend {ranked.starts}")
     traffic = read_traffic(load, deployment.model.max_context, RULES)
-    holding = find_holding(deployment, memory, traffic, RULES, ranked.servers)
+    holding = find_holding(deployment, memory, traffic, RULES, ranked.plan.servers)
     if ranked.holds is not None and holding.holds is not None:
         same = msgspec.structs.replace(holding.holds, wait_s=ranked.holds.wait_s, asked=ranked.holds.asked)
         if msgspec.structs.replace(same, waiting=ranked.holds.waiting) != ranked.holds:
             out.append(f"holds {holding.holds} and {ranked.holds}")
-        if holding.holds.full_length != (again.holds.full_length if again.holds else -1) * ranked.servers:
+        if holding.holds.full_length != (again.holds.full_length if again.holds else -1) * ranked.plan.servers:
             out.append("estimate holds another number of full length")
     if ranked.starts and memory.fits is not True:
         out.append("it starts, and is sized for more than fits")

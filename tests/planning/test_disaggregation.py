@@ -101,12 +101,12 @@ def test_no_more_is_read_than_the_servers_can() -> None:
 
 
 def test_it_is_taken_where_equal_copies_miss_a_target(split: RankedDeployment) -> None:
-    assert split.prefill is not None
+    assert split.plan.prefill is not None
     assert split.layout is not None
     assert split.targets is not None
     assert split.targets.met is True
-    assert 0 < split.layout.prefill < split.servers
-    assert split.copies == split.servers - split.layout.prefill
+    assert 0 < split.layout.prefill < split.plan.servers
+    assert split.copies == split.plan.servers - split.layout.prefill
     assert split.speed is not None
     assert split.speed.tpot_s is not None
     assert split.speed.tpot_s.value <= 0.025
@@ -115,12 +115,12 @@ def test_it_is_taken_where_equal_copies_miss_a_target(split: RankedDeployment) -
 
 @pytest.mark.parametrize("targets", [{}, {"ttft_s": 3.0, "tpot_s": 0.05}, {"ttft_s": 0.01, "tpot_s": 0.025}])
 def test_it_is_not_taken_where_nothing_asks_for_it_or_it_misses_too(targets: dict[str, float]) -> None:
-    assert answer("vllm", **targets).prefill is None
+    assert answer("vllm", **targets).plan.prefill is None
 
 
 def test_an_engine_without_it_has_equal_copies() -> None:
     assert RULES.engine("lmdeploy").disaggregation is None
-    assert answer("lmdeploy", ttft_s=8.0, tpot_s=0.025).prefill is None
+    assert answer("lmdeploy", ttft_s=8.0, tpot_s=0.025).plan.prefill is None
 
 
 def test_tokens_come_faster_than_next_to_prompts(split: RankedDeployment) -> None:
@@ -139,9 +139,9 @@ def test_tokens_come_faster_than_next_to_prompts(split: RankedDeployment) -> Non
 
 
 def test_servers_have_cards_ports_and_handshakes_of_their_own(split: RankedDeployment) -> None:
-    servers = list_plan_servers(split, RULES.engine("vllm"))
+    servers = list_plan_servers(split.plan, RULES.engine("vllm"))
     assert split.layout is not None
-    assert len(servers) == split.servers
+    assert len(servers) == split.plan.servers
     cards = [c for s in servers for c in s.environment["CUDA_VISIBLE_DEVICES"].split(",")]
     assert sorted(cards) == [str(i) for i in split.layout.devices]
     assert (
@@ -151,15 +151,15 @@ def test_servers_have_cards_ports_and_handshakes_of_their_own(split: RankedDeplo
     )
     words = make_router_words(servers, split.layout.prefill, "127.0.0.1", 8000, RULES)
     assert words.count("--prefill") == split.layout.prefill
-    assert words.count("--decode") == split.servers - split.layout.prefill
+    assert words.count("--decode") == split.plan.servers - split.layout.prefill
     assert {f"http://127.0.0.1:{s.port}" for s in servers} <= set(words)
 
 
 def test_roles_of_sglang_stand_in_the_settings(split: RankedDeployment) -> None:
     assert split.deployment is not None
-    assert split.prefill is not None
-    reader, writer = (msgspec.structs.replace(x, engine="sglang") for x in (split.prefill, split.deployment))
-    plan = msgspec.structs.replace(split, prefill=reader, deployment=writer)
+    assert split.plan.prefill is not None
+    reader, writer = (msgspec.structs.replace(x, engine="sglang") for x in (split.plan.prefill, split.deployment))
+    plan = msgspec.structs.replace(split.plan, prefill=reader, deployment=writer)
     servers = list_plan_servers(plan, RULES.engine("sglang"))
     assert split.layout is not None
     reading = servers[: split.layout.prefill]
@@ -180,7 +180,7 @@ def test_the_script_is_read_back_and_passes_the_gate(split: RankedDeployment, tm
     assert router[0] == "vllm-router"
     assert router[router.index("--port") + 1] == "8000"
     found = advisor.check(tmp_path / "run.sh", on=HARDWARE)
-    assert len(found.deployments) == split.servers
+    assert len(found.deployments) == split.plan.servers
     assert all(d.fits for d in found.deployments)
     assert [f for f in found.findings if f.severity == "error"] == []
     refused = advise("render", "--target", "compose", "--output", str(tmp_path / "c"), *ASKED)

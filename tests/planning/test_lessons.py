@@ -57,6 +57,7 @@ def test_hardware_fits_what_recommend_fits() -> None:
     found = advisor.hardware("70B", users=20, budget="10000EUR")
     assert any("RTX PRO 6000" in o.hardware and o.fits for o in found.options)
     assert set(found.named) == {"cheapest", "value", "fastest"}
+    assert None not in found.named.values()
     best = found.options[found.named["fastest"]]
     assert best.speed is not None
     assert best.holds is not None
@@ -154,7 +155,7 @@ def test_formats_that_are_called_larger_are() -> None:
 
 def test_a_voice_that_is_too_slow_is_late() -> None:
     x = chosen("cpu, 64GB RAM", "qwen3:32b", use_case="voice")
-    assert x.on_time is not True
+    assert x.plan.on_time is not True
 
 
 def test_a_hosted_api_may_be_the_answer() -> None:
@@ -209,7 +210,7 @@ def test_a_rate_is_many_users_for_the_guide() -> None:
 def test_several_computers_serve_copies_of_what_fits_on_one() -> None:
     found = chosen("4x DGX Spark", "qwen3:8b", concurrency=320)
     assert found.layout is not None
-    assert (found.copies, found.servers, found.layout.nodes, found.layout.pipeline) == (4, 4, 4, 1)
+    assert (found.copies, found.plan.servers, found.layout.nodes, found.layout.pipeline) == (4, 4, 4, 1)
     assert found.command is not None
     assert found.command.startswith("# on each of 4 nodes")
     assert "--nnodes" not in found.command
@@ -217,16 +218,16 @@ def test_several_computers_serve_copies_of_what_fits_on_one() -> None:
     assert found.holds.typical >= 64
     large = chosen("4x DGX Spark", "deepseek-v3.1", concurrency=4)
     assert large.layout is not None
-    assert (large.servers, large.layout.nodes, large.layout.pipeline) == (1, 4, 4)
+    assert (large.plan.servers, large.layout.nodes, large.layout.pipeline) == (1, 4, 4)
 
 
 def test_one_server_a_node_of_an_engine_without_tensor_parallel() -> None:
     found = ask("2x Mac Studio M3 Ultra 256GB", "qwen3:32b", concurrency=16)
     lmcpp = next(x for x in (found.chosen, *found.alternatives) if x is not None and x.engine == "llama.cpp")
     assert lmcpp.layout is not None
-    assert lmcpp.servers == lmcpp.layout.nodes
+    assert lmcpp.plan.servers == lmcpp.layout.nodes
     assert lmcpp.deployment is not None
-    assert lmcpp.deployment.sequences == 16 // lmcpp.servers
+    assert lmcpp.deployment.sequences == 16 // lmcpp.plan.servers
 
 
 def test_latency_takes_the_prediction_block_of_a_checkpoint() -> None:

@@ -88,8 +88,8 @@ def replay(chosen: RankedDeployment, requests: list[TraceRequest], question: Que
     arrivals = [
         Arrival(((r.at or 0.0) - start) / question.faster, max(1, r.prompt), max(1, r.output)) for r in requests
     ]
-    if chosen.prefill is not None:
-        readers = make_copies(chosen.prefill, layout.prefill, requests, off)
+    if chosen.plan.prefill is not None:
+        readers = make_copies(chosen.plan.prefill, layout.prefill, requests, off)
         writers = make_copies(deployment, chosen.copies, requests, off)
         return simulate_split(arrivals, readers, writers, 1e-5)
     cards = len(layout.devices) // chosen.copies

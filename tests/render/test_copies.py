@@ -27,38 +27,38 @@ def made(target: str):
     request = RecommendRequest(find_machine(MACHINE, RULES), load, "llama3.1:8b", engine="lmdeploy")
     chosen = recommend(request, RULES).chosen
     assert chosen is not None
-    assert chosen.servers == chosen.copies >= 2
-    servers = list_servers(chosen.deployment, chosen.layout, chosen.servers, 23333)
-    return chosen, render_copies(servers, share_devices(chosen.layout, chosen.servers), target, RULES, 23333)[0]
+    assert chosen.plan.servers == chosen.copies >= 2
+    servers = list_servers(chosen.deployment, chosen.layout, chosen.plan.servers, 23333)
+    return chosen, render_copies(servers, share_devices(chosen.layout, chosen.plan.servers), target, RULES, 23333)[0]
 
 
 def test_a_compose_project_has_a_service_a_server_and_a_router(tmp_path: Path) -> None:
     chosen, file = made("compose")
     body = yaml.safe_load(file.content)
     servers = [n for n in body["services"] if n != "router"]
-    assert len(servers) == chosen.servers
+    assert len(servers) == chosen.plan.servers
     pinned = [
         s["deploy"]["resources"]["reservations"]["devices"][0]["device_ids"]
         for n, s in body["services"].items()
         if n in servers
     ]
-    assert pinned == [[str(i)] for i in range(chosen.servers)]
+    assert pinned == [[str(i)] for i in range(chosen.plan.servers)]
     for name in servers:
         assert f"server {name}:" in body["configs"]["router"]["content"]
     (tmp_path / file.name).write_text(file.content)
     report = advisor.check(tmp_path / file.name, on=MACHINE)
     assert [f.rule for f in report.findings if f.severity == "error"] == []
-    assert len(report.deployments) == chosen.servers
+    assert len(report.deployments) == chosen.plan.servers
 
 
 def test_a_script_starts_every_server_on_its_own_cards_and_port(tmp_path: Path) -> None:
     chosen, file = made("command")
-    for i in range(chosen.servers):
+    for i in range(chosen.plan.servers):
         assert f"CUDA_VISIBLE_DEVICES={i} lmdeploy" in file.content
         assert f"--server-port {23333 + i}" in file.content
     assert file.content.rstrip().endswith("wait")
     (tmp_path / "run.sh").write_text(file.content)
-    assert len(advisor.check(tmp_path / "run.sh", on=MACHINE).deployments) == chosen.servers
+    assert len(advisor.check(tmp_path / "run.sh", on=MACHINE).deployments) == chosen.plan.servers
 
 
 def test_other_targets_say_what_there_is() -> None:

@@ -22,7 +22,7 @@ def make_pages(rules: Catalog, top: Path) -> dict[str, str]:
     from advisor.advice.compare import compare_engines, source_tables
     from advisor.report.compare import make_comparison_page
     from advisor.report.rule_schemas import make_schema_files as make_rule_schemas
-    from advisor.report.schema import make_schema_files
+    from advisor.report.schemas import make_schema_files
     from tools.accuracy.page import make_accuracy_page
     from tools.pages.check_rules import make_rule_pages
     from tools.pages.engines import make_overview_page

@@ -9,7 +9,7 @@ from typing import Any
 
 import advisor
 from advisor.record import SCHEMA_VERSION
-from advisor.report.schema import SHAPES, make_schema
+from advisor.report.schemas import SHAPES, make_schema
 from tools.pages.markdown import escape_cell, make_markdown_table
 
 COMMANDS = {

@@ -5,7 +5,6 @@ python -m tools.pages.pictures [TOP]        TOP: the checkout (default: the curr
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import subprocess
@@ -14,10 +13,10 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from advisor.page.blocks import Bars, Block, Json, Plot
-from advisor.page.build import find_kind, make_environment, make_page
+from advisor.page.blocks import Bars, Block, Plot
+from advisor.page.build import find_kind, make_environment, make_page, read_answer
 from advisor.page.draw import COLOURS
-from advisor.record import Value
+from advisor.record import Record, Value
 
 FOLDER = "docs/pictures"
 
@@ -56,17 +55,16 @@ def draw_picture(picture: Picture) -> str:
     return text
 
 
-def ask(command: str) -> Json:
-    """The JSON of a command line, as somebody gets it who has no rules and measurements of their own."""
+def ask(command: str) -> Record:
+    """The answer of a command line, as somebody gets it who has no rules and measurements of their own."""
     words = [sys.executable, "-m", "advisor", *shlex.split(command)[1:], "--json"]
     with tempfile.TemporaryDirectory() as home:
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("ADVISOR_", "XDG_"))}
         done = subprocess.run(words, stdout=subprocess.PIPE, env={**kept, "HOME": home}, check=True)  # noqa: S603
-    answer: Json = json.loads(done.stdout)
-    return answer
+    return read_answer(find_kind(words[3:]), done.stdout.decode())
 
 
-def list_figures(words: Sequence[str], answer: Json) -> list[Bars | Plot]:
+def list_figures(words: Sequence[str], answer: Record) -> list[Bars | Plot]:
     """Figures of the page of an answer, in its order."""
     page = make_page(find_kind(words), answer)
     blocks: list[Block] = [b for section in page.sections for b in section.blocks]

@@ -238,7 +238,6 @@ def _option(
         psu_watts=None
         if watts is None or host is None or not host.psu_reserve_watts
         else watts + host.psu_reserve_watts,
-        memory=candidate.memory,
         needed_bytes=needed,
         available_bytes=room,
         headroom_share=None if not needed or not room else round(1 - needed / room, 4),
@@ -422,17 +421,19 @@ def describe_here(search: HardwareSearch) -> str:
     return f"on the machine that is there: {verdict}, {ranked.engine_name} with {ranked.quantization}{space}"
 
 
+PICKS = ("cheapest", "value", "fastest")
 NOT_FOR_GOOD = "spot"  # a price that may be withdrawn at any time
 
 
-def name_picks(options: Sequence[HardwareOption]) -> dict[str, int]:
+def name_picks(options: Sequence[HardwareOption]) -> dict[str, int | None]:
     """Index of each pick, of one axis: what is bought before what is rented, sure options and lasting prices only."""
+    found: dict[str, int | None] = dict.fromkeys(PICKS)
     sure = [(i, o) for i, o in enumerate(options) if o.fits and o.price_kind != NOT_FOR_GOOD]
     if not sure:
-        return {}
+        return found
     axis = sure[0][1].axis
     here = [(i, o) for i, o in sure if o.axis == axis]
-    found = {"cheapest": min(here, key=lambda x: _cost(x[1]))[0]}
+    found["cheapest"] = min(here, key=lambda x: _cost(x[1]))[0]
     valued = [x for x in here if x[1].tokens_per_money]
     if valued:
         found["value"] = max(valued, key=lambda x: x[1].tokens_per_money or 0.0)[0]

@@ -50,20 +50,20 @@ def add_named_plans(
     if best is None or advice.chosen is None or advice.chosen.deployment is None:
         return advice
     entry, plan = best
-    alternatives, named = list(advice.alternatives), dict[str, int]()
+    alternatives, named = list(advice.alternatives), dict(advice.named)
     for name, found in (
         ("fastest", find_fastest(entry, plan, search, rules)),
         ("widest", find_widest(entry, plan, search, rules)),
     ):
         if found is not None:
-            made = replace(rank(entry, found[0]), gains=found[1])
+            made = rank(entry, found[0]).with_fields(gains=tuple(found[1]))
             named[name] = len(alternatives)
             alternatives.append(made)
     simplest = find_simplest([advice.chosen, *advice.alternatives], search)
     if simplest is not None:
         named["simplest"] = simplest
         easy = alternatives[simplest]
-        alternatives[simplest] = replace(easy, gains=("the simplest to install and run",))
+        alternatives[simplest] = easy.with_fields(gains=("the simplest to install and run",))
     return replace(advice, alternatives=tuple(alternatives), named=named)
 
 

@@ -21,7 +21,7 @@ from advisor.advice.recommend_request import (
     with_wanted_device,
     with_whole_context,
 )
-from advisor.advice.types import Advice, RankedDeployment, RejectedEngine, TargetAnswer
+from advisor.advice.types import Advice, OfferedLaunch, RankedDeployment, RejectedEngine, TargetAnswer
 from advisor.advice.workload import find_unknown_fields
 from advisor.catalog import Catalog
 from advisor.catalog.resolve import AmbiguousModel, ResolvedModel, resolve_model
@@ -37,6 +37,7 @@ from advisor.freshness import current_day, find_stale_note
 from advisor.machines.types import Machine
 from advisor.models.types import Model
 from advisor.planning.disaggregation import list_plan_servers
+from advisor.planning.holding import with_machine_notes
 from advisor.planning.types import Plan, SearchRequest
 
 FEWER_LIMITS = "fewer conditions on the model (--licence, --no-thinking, --min-ability)"
@@ -200,18 +201,16 @@ def _ranked(
     servers = list_plan_servers(plan, entry)
     first = msgspec.structs.replace(servers[0], port=plan.deployment.port) if plan.layout.prefill else servers[0]
     quick = make_quick_start(first, rules) if has_command else None
-    return RankedDeployment(
+    ranked = RankedDeployment(
         engine=entry.id,
-        engine_name=entry.name,
         engine_version=plan.deployment.engine_version or entry.version,
         model=plan.deployment.model.id,
         quantization=plan.quantization.id,
         settings={d.name: d.value for d in decided},
-        because={d.name: d.because for d in decided},
         command=_render_commands(servers, plan, entry, rules) if has_command else None,
         install=quick.install if quick else None,
         test=quick.test if quick else None,
-        memory=plan.memory,
+        memory=with_machine_notes(plan.memory, plan.deployment),
         speed=plan.speed,
         reasons=reasons,
         notes=(
@@ -222,16 +221,13 @@ def _ranked(
         quality=describe_quality(plan.deployment.model, plan.quantization.id, use, plan.speed, rules),
         licence=describe_licences(plan.deployment.model, entry, rules),
         points=points,
-        deployment=plan.deployment,
         copies=plan.copies,
-        servers=plan.servers,
         layout=plan.layout,
-        prefill=plan.prefill,
         starts=plan.starts,
         holds=plan.holds,
-        on_time=plan.on_time,
         targets=_targets(search.workload, plan),
     )
+    return ranked.keep(OfferedLaunch(entry.name, plan, {d.name: d.because for d in decided}))
 
 
 def _render_commands(servers: list[Deployment], plan: Plan, entry: Engine, rules: Catalog) -> str:
@@ -320,33 +316,18 @@ def list_clients(
         said = "runs elsewhere: nothing on this machine is sized for it, and prompts leave the machine"
         made = _describe_client(entry, request.model, describe_leaf(guide_result), said)
         if endpoint:
-            made = msgspec.structs.replace(
-                made,
+            made = made.with_fields(
                 settings={"base-url": endpoint},
-                because={"base-url": "as given"},
                 command=f"curl -fsS {shlex.quote(endpoint.rstrip('/') + '/models')}",
-            )
+            ).keep(OfferedLaunch(entry.name, because={"base-url": "as given"}))
         out.append(made)
     return out
 
 
 def _describe_client(entry: Engine, model: str | None, reasons: tuple[str, ...], note: str) -> RankedDeployment:
     """An answer that runs elsewhere: nothing of it is sized or started here."""
-    return RankedDeployment(
-        engine=entry.id,
-        engine_name=entry.name,
-        engine_version=None,
-        model=model,
-        quantization=None,
-        settings={},
-        because={},
-        command=None,
-        memory=None,
-        speed=None,
-        reasons=reasons,
-        notes=(note,),
-        deployment=None,
-    )
+    ranked = RankedDeployment(engine=entry.id, model=model, reasons=reasons, notes=(note,))
+    return ranked.keep(OfferedLaunch(entry.name))
 
 
 def list_hosted(
@@ -422,5 +403,5 @@ def name_stored_copy(offered: list[RankedDeployment], model: Model, machine: Mac
     copy = find_stored_models(machine, rules).find(model.id, offered[0].quantization)
     if copy is None:
         return []
-    offered[0] = msgspec.structs.replace(offered[0], stored=copy)
+    offered[0] = offered[0].with_fields(stored=copy)
     return [describe_copy(copy)]

@@ -45,7 +45,7 @@ def recommend_side_by_side(request: RecommendRequest, rules: Catalog, recommend:
     return replace(
         first,
         machine=request.machine,
-        chosen=replace(first.chosen, also=also),
+        chosen=first.chosen.with_fields(also=also),
         warnings=(note, *first.warnings),
     )
 

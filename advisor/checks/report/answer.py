@@ -6,7 +6,7 @@ import os
 
 from advisor.checks.findings import CheckedDeployment, CheckReport, FileProblem, Finding
 from advisor.files import write_report
-from advisor.record import Record
+from advisor.record import Answer, Record
 
 
 def default_format() -> str:
@@ -40,7 +40,7 @@ class CheckSummary(Record, frozen=True, kw_only=True):
     exit_status: int  # 0 starts and fits, 1 does not, 2 cannot tell
 
 
-class CheckAnswer(Record, frozen=True, kw_only=True):
+class CheckAnswer(Answer, frozen=True, kw_only=True):
     """`advise check --json`."""
 
     deployments: list[CheckedDeployment]

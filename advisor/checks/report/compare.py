@@ -108,11 +108,11 @@ def _verdict(deployment: CheckedDeployment | None) -> str:
 
 
 def _held(deployment: CheckedDeployment | None) -> int | None:
-    return None if deployment is None or deployment.memory is None else deployment.memory["kv_cache"]["max_sequences"]
+    return None if deployment is None or deployment.memory is None else deployment.memory.kv_cache.max_sequences
 
 
 def _largest(deployment: CheckedDeployment | None, key: str) -> int | None:
     if deployment is None or deployment.memory is None:
         return None
-    sizes = [x[key] for x in deployment.memory["devices"] if x[key] is not None]
-    return max(sizes) if sizes else None
+    sizes = [getattr(x, key) for x in deployment.memory.devices]
+    return max((n for n in sizes if n is not None), default=None)

@@ -50,18 +50,17 @@ def _table(report: CheckReport) -> list[str]:
 
 
 def describe_memory(deployment: CheckedDeployment) -> tuple[str, str, str]:
-    if deployment.memory is None:
+    memory = deployment.memory
+    if memory is None:
         return "-", "-", "-"
-    rows = [x for x in deployment.memory["devices"] if x["total_bytes"] is not None] or (
-        [deployment.memory["host"]] if deployment.memory.get("host") else []
-    )
-    if not rows or rows[0].get("total_bytes") is None:
+    known = [x for x in memory.devices if x.total_bytes is not None] or ([memory.host] if memory.host else [])
+    fullest = max(known, key=lambda x: x.total_bytes or 0, default=None)
+    if fullest is None or fullest.total_bytes is None:
         return "-", "-", "-"
-    fullest = max(rows, key=lambda x: x["total_bytes"])
-    held = deployment.memory["kv_cache"]["max_sequences"]
-    budget = fullest.get("budget_bytes") or fullest.get("capacity_bytes")
+    held = memory.kv_cache.max_sequences
+    budget = fullest.budget_bytes or fullest.capacity_bytes
     return (
-        f"{fullest['total_bytes'] / GIB:.1f}G",
+        f"{fullest.total_bytes / GIB:.1f}G",
         f"{budget / GIB:.1f}G" if budget else "-",
         str(held) if held is not None else "-",
     )

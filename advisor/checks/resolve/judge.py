@@ -13,11 +13,11 @@ from advisor.checks.read.launch import Launch
 from advisor.checks.resolve import arguments
 from advisor.checks.resolve import launch_reader as reading
 from advisor.checks.resolve.arguments import LaunchArguments, count_ranks, is_length_given
-from advisor.deployment import Deployment, MemoryEstimate
+from advisor.deployment import Deployment, DeploymentEstimate, MemoryEstimate
 from advisor.errors import AdvisorError
 from advisor.estimation import LoadSpec, estimate, estimate_load_speed
 from advisor.machines.types import Machine
-from advisor.planning.holding import Holding, estimate_as_json, hold_deployment
+from advisor.planning.holding import Holding, describe_estimate, hold_deployment
 from advisor.record import Value
 
 
@@ -122,7 +122,7 @@ def check_launch(
         replicas=launch.setup.replicas,
         starts=holding.starts,
         holds=holding.holds,
-        memory=estimate_as_json(memory_estimate, deployment, notes, holding)
+        memory=describe_estimate(DeploymentEstimate, memory_estimate, deployment, holding, notes)
         if memory_estimate is not None and deployment is not None
         else None,
         speed=_speeds(deployment, memory_estimate, knowledge)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from advisor.catalog.types import Engine, Quantization
-from advisor.deployment import Basis, Correction, Deployment, DeviceMemory, KvCache, MemoryEstimate
+from advisor.deployment import Basis, Correction, Deployment, DeviceMemory, EngineVerification, KvCache, MemoryEstimate
 from advisor.engines import fitting
 from advisor.engines.base import DecidedSetting
 from advisor.engines.llama_cpp.file_plan import keeps_on_host
@@ -27,10 +26,6 @@ from advisor.memory.ggml import HOST
 from advisor.memory.gguf_tensors import as_gguf
 from advisor.memory.layers import cache_layers, is_mla
 from advisor.units import MIB
-
-if TYPE_CHECKING:
-    from advisor.engines.llama_cpp.verify import EngineVerification
-
 
 __all__ = [
     "count_layers_on_cards",

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from advisor.catalog.types import Engine
-from advisor.deployment import Deployment, DeviceMemory, MemoryEstimate
+from advisor.deployment import Deployment, DeviceMemory, EngineVerification, MemoryEstimate, VerifiedPart
 from advisor.engines import fitting
 from advisor.engines.base import own_defaults
 from advisor.engines.llama_cpp.file_plan import count_logits
@@ -34,26 +34,6 @@ HOST_NAME, REPACKED = "Host", "REPACK"
 ROUNDING = 1 * MIB  # they print whole MiB, rounded down
 COMPUTE_SHARE, COMPUTE_SLACK = 0.15, 16 * MIB  # scratch differs between builds (docs/memory.md)
 _BREAKDOWN = re.compile(r"\|\s+- ([^\s|]+)[^|]*\|.*?\d+\s*=\s*(\d+)\s*\+\s*(\d+)\s*\+\s*(\d+)\)?[^|]*\|")
-
-
-class VerifiedPart(Record, frozen=True, kw_only=True):
-    """One figure of one place: ours and the engine's, bytes; whether they agree within the tolerance."""
-
-    place: str
-    part: str  # weights, context, compute
-    ours_bytes: int
-    engine_bytes: int
-    tolerance_bytes: int
-    agrees: bool
-
-
-class EngineVerification(Record, frozen=True, kw_only=True):
-    """The engine's estimate compared with ours."""
-
-    program: str
-    command: tuple[str, ...]
-    parts: tuple[VerifiedPart, ...]
-    agrees: bool
 
 
 class PlannerRow(Record, frozen=True, kw_only=True):

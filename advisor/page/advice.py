@@ -1,0 +1,333 @@
+"""The pages of `advise recommend`, `explain` and `hardware`."""
+
+from __future__ import annotations
+
+from advisor.advice.explain import Explanation
+from advisor.advice.hardware_types import Axis, HardwareAdvice, HardwareOption
+from advisor.advice.types import Advice, RankedDeployment
+from advisor.page.blocks import (
+    PARTS,
+    RATES,
+    SUMS,
+    Bars,
+    Cell,
+    Code,
+    Page,
+    Paragraph,
+    Plot,
+    Table,
+    find_best,
+    list_memory_rows,
+    make_first_bar,
+    make_items,
+    make_memory_bars,
+    make_memory_table,
+    make_page,
+    make_rate_point,
+    make_section,
+    make_settings,
+    make_speed_table,
+    make_trace,
+    read_figure,
+    say_fit,
+)
+
+ALL_RATES = "tokens/s of all requests together"
+
+
+def make_recommendation(advice: Advice) -> Page:
+    """The page of `advise recommend`."""
+    chosen = advice.chosen
+    if chosen is None:
+        return make_page(
+            "Recommendation", "Nothing fits.", "bad",
+            make_section("What would change that", make_items(advice.remedies)),
+            make_section("Why not", _refusals(advice)),
+            make_section("Warnings", make_items(advice.warnings)),
+        )  # fmt: skip
+    engine = f"{chosen.engine} {chosen.engine_version}" if chosen.engine_version else chosen.engine
+    verdict = f"{engine} with {chosen.model}" if chosen.model else engine
+    verdict += f", {chosen.quantization}" if chosen.quantization else ""
+    memory, at = chosen.memory, "/chosen/memory"
+    return make_page(
+        "Recommendation", verdict, say_fit(memory.fits)[1] if memory else "good",
+        make_section(
+            "Start it",
+            Code(label="Install", text=chosen.install or ""),
+            Code(label="Command", text=chosen.command or ""),
+            Code(label="Test", text=chosen.test or ""),
+        ),
+        make_section("Why", make_items(chosen.reasons), make_items(advice.because), _quality(chosen)),
+        make_section(
+            "Memory",
+            make_memory_bars(advice, memory, at) if memory else None,
+            make_memory_table(list_memory_rows(advice, memory, at), "place") if memory else None,
+        ),
+        make_section("What it holds", _ladder(advice, chosen)),
+        make_section("Speed", make_speed_table(advice, "/chosen/speed"), _compare_speed(advice, chosen)),
+        make_section("Alternatives", _alternatives(advice)),
+        make_section("Other models", _models(advice)),
+        make_section("As it grows", make_items(advice.growth)),
+        make_section("Warnings", make_items(advice.warnings)),
+        make_section("Near misses", _near_misses(advice)),
+        make_section("Why not the others", _refusals(advice), folded=True),
+        make_section("Settings", make_settings(chosen.settings), make_items(chosen.notes)),
+        make_section("Rules and sources", make_trace(advice.trace), folded=True),
+    )  # fmt: skip
+
+
+def _quality(chosen: RankedDeployment) -> Paragraph | None:
+    quality = chosen.quality
+    if not quality:
+        return None
+    return Paragraph(
+        text=f"Ability for {quality.use}: {quality.ability:+.1f} ± {quality.spread:.1f}, "
+        f"from {quality.boards} tests, {quality.independent} of them independent."
+    )
+
+
+def _ladder(advice: Advice, chosen: RankedDeployment) -> Table:
+    """Requests that are held at once, by context length."""
+    rows: list[tuple[Cell, ...]] = [
+        (read_figure(advice, f"{at}/context_length", "tokens"), read_figure(advice, f"{at}/held", "count"))
+        for at in (f"/chosen/holds/ladder/{i}" for i in range(len(chosen.holds.ladder) if chosen.holds else 0))
+    ]
+    headers = ("tokens of one request", "requests")
+    return Table(caption="Requests held at once", headers=headers, rows=tuple(rows), numeric=(0, 1))
+
+
+def _label(entry: RankedDeployment) -> str:
+    return f"{entry.engine} {entry.quantization}" if entry.quantization else entry.engine
+
+
+def _compare_speed(advice: Advice, chosen: RankedDeployment) -> Plot:
+    """One request's speed against all requests' together, for the choice and the alternatives."""
+    listed = [("/chosen", chosen), *((f"/alternatives/{i}", x) for i, x in enumerate(advice.alternatives))]
+    points = tuple(
+        make_rate_point(
+            advice, f"{at}/speed", _label(entry), read_figure(advice, f"{at}/speed/ttft_s/value", "seconds"),
+            at == "/chosen",
+        )
+        for at, entry in listed
+        if entry.speed and entry.speed.ttft_s and entry.speed.output_tps
+    )  # fmt: skip
+    return Plot(
+        caption="Throughput against latency, with bounds", x_label="seconds to the first token", y_label=ALL_RATES,
+        points=points, best=find_best(points),
+    )  # fmt: skip
+
+
+def _alternatives(advice: Advice) -> Table:
+    rows: list[tuple[Cell, ...]] = []
+    named = {i: name for name, i in advice.named.items() if i is not None}
+    for i, entry in enumerate(advice.alternatives):
+        at = f"/alternatives/{i}"
+        rows.append(
+            (
+                _label(entry),
+                read_figure(advice, f"{at}/speed/decode_tps/value", "rate"),
+                read_figure(advice, f"{at}/memory/devices/0/total_bytes", "gib"),
+                say_fit(entry.memory.fits)[0] if entry.memory else "runs elsewhere",
+                "; ".join([*([named[i]] if i in named else []), *entry.gains]),
+                next(iter(entry.reasons), ""),
+            )
+        )
+    headers = ("plan", "tokens/s", "GiB on the first device", "fits", "gains", "why")
+    return Table(caption="Alternatives", headers=headers, rows=tuple(rows), numeric=(1, 2))
+
+
+def _models(advice: Advice) -> Table:
+    rows = tuple(
+        (
+            m.model,
+            m.quantization,
+            f"{m.ability:+.1f} ± {m.spread:.1f}",
+            read_figure(advice, f"/models/{i}/decode_tps", "rate"),
+            m.licence or "unknown",
+        )
+        for i, m in enumerate(advice.models)
+    )
+    headers = ("model", "format", "ability", "tokens/s", "licence")
+    return Table(caption="Other models that fit", headers=headers, rows=rows, numeric=(3,))
+
+
+def _near_misses(advice: Advice) -> Table:
+    rows = tuple((n.what, n.missing, n.would_fit_if or "") for n in advice.near_misses)
+    return Table(caption="What nearly fits", headers=("what", "is short of", "fits with"), rows=rows)
+
+
+def _refusals(advice: Advice) -> Table:
+    """Engines that are not offered, each reason with its source."""
+    rows = tuple((r.engine, reason.text, reason.source or "") for r in advice.rejected for reason in r.reasons)
+    return Table(caption="Engines that are not offered", headers=("engine", "reason", "source"), rows=rows)
+
+
+def make_explanation(explanation: Explanation) -> Page:
+    """The page of `advise explain`."""
+    word, tone = say_fit(explanation.fits)
+    name = f"{explanation.model}, {explanation.quantization} on {explanation.engine}"
+    here = explanation.machine is not None
+    command = explanation.planned.command if explanation.planned else None
+    return make_page(
+        "Explanation", f"{name}: {word}" if here else name, tone if here else "",
+        make_section("Memory by context length", _contexts(explanation), _context_table(explanation)),
+        make_section("What it fits on", _fits_on(explanation)),
+        make_section("What would change it", _changes(explanation)),
+        make_section("Limits", _limits(explanation)),
+        make_section("Requests at once", _load_curve(explanation), _load_table(explanation)),
+        make_section("Start it", Code(label="Command", text=command or "")),
+        make_section("Warnings", make_items(explanation.warnings)),
+    )  # fmt: skip
+
+
+def _contexts(explanation: Explanation) -> Bars:
+    """One bar a context: the first place that holds something."""
+    bars = []
+    for i, estimate in enumerate(explanation.estimates):
+        length = read_figure(explanation, f"/estimates/{i}/context_length", "tokens").text
+        label = f"{length}, {estimate.sequences} at once"
+        bars += make_first_bar(explanation, estimate, f"/estimates/{i}", label=label)
+    return Bars(caption="GiB on the first place, by tokens of one request", bars=tuple(bars))
+
+
+def _context_table(explanation: Explanation) -> Table:
+    rows: list[tuple[Cell, ...]] = []
+    for i, estimate in enumerate(explanation.estimates):
+        length = read_figure(explanation, f"/estimates/{i}/context_length", "tokens")
+        fits = say_fit(estimate.fits)[0]
+        rows += [(length, *row, fits) for row in list_memory_rows(explanation, estimate, f"/estimates/{i}")]
+    headers = ("context", "place", *PARTS, *SUMS, "fits")
+    return Table(caption="Memory, GiB", headers=headers, rows=tuple(rows), numeric=(0, *range(2, len(headers) - 1)))
+
+
+def _fits_on(explanation: Explanation) -> Table:
+    rows = tuple((c.hardware, say_fit(c.fits)[0]) for c in explanation.fits_on)
+    return Table(caption="Hardware", headers=("hardware", "fits"), rows=rows)
+
+
+def _changes(explanation: Explanation) -> Table:
+    rows = tuple(
+        (
+            c.what,
+            read_figure(explanation, f"/changes/{i}/total_bytes", "gib"),
+            read_figure(explanation, f"/changes/{i}/saves_bytes", "gib"),
+        )
+        for i, c in enumerate(explanation.changes)
+    )
+    return Table(caption="Changes, GiB", headers=("change", "total", "saves"), rows=rows, numeric=(1, 2))
+
+
+def _limits(explanation: Explanation) -> Table:
+    """Limits that are one number or name."""
+    limits = explanation.limits
+    known = [(k, getattr(limits, k)) for k in limits.__struct_fields__] if limits else []
+    rows = tuple(
+        (k.replace("_", " "), read_figure(explanation, f"/limits/{k}", "count") if isinstance(v, int) else str(v))
+        for k, v in known
+        if isinstance(v, (int, str))
+    )
+    return Table(caption="The largest that fits", headers=("what", "limit"), rows=rows)
+
+
+def _list_loads(explanation: Explanation) -> list[int]:
+    return [i for i, x in enumerate(explanation.speed) if x.speed and x.speed.output_tps]
+
+
+def _load_curve(explanation: Explanation) -> Plot:
+    points = tuple(
+        make_rate_point(
+            explanation, f"/speed/{i}/speed", f"{explanation.speed[i].concurrency} at once",
+            read_figure(explanation, f"/speed/{i}/speed/tpot_s/value", "seconds"),
+        )
+        for i in _list_loads(explanation)
+    )  # fmt: skip
+    return Plot(
+        caption="Throughput against latency, with bounds", x_label="seconds for one more token of a request",
+        y_label=ALL_RATES, points=points, best=find_best(points),
+    )  # fmt: skip
+
+
+def _load_table(explanation: Explanation) -> Table:
+    rows: tuple[tuple[Cell, ...], ...] = tuple(
+        (
+            read_figure(explanation, f"/speed/{i}/concurrency", "count"),
+            *(read_figure(explanation, f"/speed/{i}/speed/{k}/value", f) for k, (_, f) in RATES.items()),
+            say_fit(explanation.speed[i].fits)[0],
+        )
+        for i in _list_loads(explanation)
+    )
+    headers = ("at once", *(what for what, _ in RATES.values()), "fits")
+    return Table(caption="Speed by requests at once", headers=headers, rows=rows, numeric=(0, 1, 2, 3, 4, 5))
+
+
+COSTS: dict[Axis, tuple[str, str]] = {"buy": ("price", "price"), "rent": ("monthly_cost", "cost a month")}
+OPTION_HEADERS = ("hardware", "engine", "format", "price", "cost a month", "tokens/s", "fits")
+
+
+def make_hardware(advice: HardwareAdvice) -> Page:
+    """The page of `advise hardware`: cost against speed, and every option."""
+    options = advice.options
+    named = {k: i for k, i in advice.named.items() if i is not None}
+    first = options[next(iter(named.values()), 0)] if options else None
+    verdict = f"{first.hardware} for {advice.model}, {advice.users} at once" if first else "Nothing fits."
+    return make_page(
+        "Hardware", verdict, "good" if first else "bad",
+        make_section("The named choices", _named_options(advice, named)),
+        make_section("Cost against speed", *(_costs(advice, a) for a in dict.fromkeys(o.axis for o in options))),
+        make_section("All options", _options(advice)),
+        make_section("What would fit", make_items(advice.beyond)),
+        make_section("Not offered", _refused_hardware(advice), folded=True),
+        make_section("Notes", make_items(advice.notes)),
+    )  # fmt: skip
+
+
+def _find_cost(axis: Axis, option: HardwareOption) -> tuple[str, float | None]:
+    """The field that holds what an option costs, and the amount."""
+    amounts = {"price": option.price, "monthly_cost": option.monthly_cost, "hourly": option.hourly}
+    own = COSTS[axis][0]
+    name = own if amounts[own] is not None else next((k for k, amount in amounts.items() if amount), own)
+    return name, amounts[name]
+
+
+def _costs(advice: HardwareAdvice, axis: Axis) -> Plot:
+    points = tuple(
+        make_rate_point(
+            advice, f"/options/{i}/speed", o.hardware,
+            read_figure(advice, f"/options/{i}/{_find_cost(axis, o)[0]}", advice.currency),
+        )
+        for i, o in enumerate(advice.options)
+        if o.axis == axis and o.speed and o.speed.output_tps and _find_cost(axis, o)[1]
+    )  # fmt: skip
+    what = COSTS[axis][1]
+    return Plot(
+        caption=f"To {axis}: {what} against speed; the line joins what nothing beats in both",
+        x_label=f"{what}, {advice.currency}", y_label=ALL_RATES, points=points, best=find_best(points),
+    )  # fmt: skip
+
+
+def _named_options(advice: HardwareAdvice, named: dict[str, int]) -> Table:
+    rows = tuple((name, *_option_row(advice, i)) for name, i in named.items())
+    return Table(caption="Named choices", headers=("choice", *OPTION_HEADERS), rows=rows, numeric=(4, 5, 6))
+
+
+def _option_row(advice: HardwareAdvice, i: int) -> tuple[Cell, ...]:
+    option, at = advice.options[i], f"/options/{i}"
+    return (
+        option.hardware,
+        option.engine,
+        option.quantization,
+        read_figure(advice, f"{at}/price", advice.currency),
+        read_figure(advice, f"{at}/monthly_cost", advice.currency),
+        read_figure(advice, f"{at}/speed/output_tps/value", "rate"),
+        say_fit(option.fits)[0],
+    )
+
+
+def _options(advice: HardwareAdvice) -> Table:
+    rows = tuple((*_option_row(advice, i), "; ".join(o.why)) for i, o in enumerate(advice.options))
+    return Table(caption="Options", headers=(*OPTION_HEADERS, "why"), rows=rows, numeric=(3, 4, 5))
+
+
+def _refused_hardware(advice: HardwareAdvice) -> Table:
+    rows = tuple((r.hardware or r.accelerator, r.text) for r in advice.rejected)
+    return Table(caption="Hardware that is not offered", headers=("hardware", "reason"), rows=rows)
