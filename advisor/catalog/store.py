@@ -149,7 +149,7 @@ class Catalog:
         """The paths of all other rule files."""
         return tuple(self._documents)
 
-    def documents(self, prefix: str = "") -> dict[str, Any]:
+    def documents(self, prefix: str = "") -> dict[str, object]:
         """All other rule files whose path starts with `prefix`, by path."""
         return {p: msgspec.json.decode(raw) for p, raw in self._documents.items() if p.startswith(prefix)}
 

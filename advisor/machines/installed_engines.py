@@ -11,8 +11,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from advisor.machines import system_access
-from advisor.machines.system_access import RunCommand
+from advisor.machines.system_access import RunCommand, list_names
 from advisor.machines.types import InstalledEngine
 from advisor.patterns import pattern_when_used
 from advisor.record import Record
@@ -84,7 +83,7 @@ def find_distributions(folders: Iterable[Path]) -> dict[str, str]:
     """Normalised name -> version of the Python distributions in `folders`; an earlier folder wins, as on sys.path."""
     out: dict[str, str] = {}
     for folder in list(folders)[:MAX_FOLDERS]:
-        for entry in system_access.list_names(folder):
+        for entry in list_names(folder):
             m = _DIST.fullmatch(entry)
             if m:
                 out.setdefault(re.sub(r"[-_.]+", "-", m[1]).lower(), m[2])

@@ -6,13 +6,13 @@ from __future__ import annotations
 from functools import lru_cache
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from msgspec.structs import replace
 
 from advisor.files import Stamp, stamp_files
 from advisor.memo import MemoRecord, memoize_by_identity
-from advisor.memory import gguf_tensors, gguf_weights
+from advisor.memory import gguf_tensors
 from advisor.memory.ggml import both_sizes, device_bytes, tensor_bytes
 from advisor.memory.ggml.graph import BorrowedWeights
 from advisor.memory.gguf_tensors import GgufTensor, list_file_tensors
@@ -167,8 +167,7 @@ def list_borrowed(
     for x in _list_feed_forward(weights):
         usual = x.layer < (expert_layers if x.expert else layers)
         if x.name in there or (usual and x.name not in elsewhere):
-            sizes: dict[str, Any] = {x.part: x.size}
-            found[x.layer] = replace(found[x.layer], **sizes)
+            found[x.layer] = replace(found[x.layer], **{x.part: x.size})
             last = max(last, x.layer)
     return tuple(found[: max(last + 1, layers, expert_layers)])
 
@@ -257,7 +256,7 @@ def _plain_weights(model: Model, mix: str) -> GgufWeights:
     """Weights that llama-quantize would write for `mix`, of a vendor's mix for the plain one that is nearest."""
     known = UD_BASE.get(mix, mix.removeprefix("UD-"))
     all_tensors = gguf_tensors.list_file_tensors(model)
-    kinds = gguf_weights.choose_types(model, known)
+    kinds = choose_types(model, known)
     each = [both_sizes(kind, x.ne) for x, kind in zip(all_tensors, kinds, strict=True)]
     weights = tuple(
         TensorWeight(

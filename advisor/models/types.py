@@ -13,6 +13,8 @@ from advisor.meanings import PUT_IN, ModelType, Pattern, QuantizationName, Sourc
 from advisor.memo import MemoRecord
 from advisor.record import Record
 
+ModelKind = Literal["chat", "embedding", "reranker"]
+
 
 class _Group(Record, frozen=True, kw_only=True, tag_field="kind"):
     """`n` layers that mix tokens in the same way."""
@@ -430,7 +432,7 @@ class Model(MemoRecord, frozen=True, kw_only=True):
 
     id: str  # hub id, or the path it was read from
     family: str
-    kind: Literal["chat", "embedding", "reranker"] = "chat"
+    kind: ModelKind = "chat"
     aliases: tuple[str, ...] = ()
     architecture: str | None = None
     model_type: str | None = None
