@@ -153,14 +153,8 @@ def parser_settings(deployment: Deployment, entry: Engine, *, enable: str | None
     out = []
     if tool:
         if enable:
-            out.append(
-                DecidedSetting(name=enable, value=True, because="tools that a client sends are refused otherwise")
-            )
-        out.append(DecidedSetting(name="tool-call-parser", value=tool, because="the form of this model's tool calls"))
+            out.append(DecidedSetting(enable, True, "tools that a client sends are refused otherwise"))
+        out.append(DecidedSetting("tool-call-parser", tool, "the form of this model's tool calls"))
     if reasoning:
-        out.append(
-            DecidedSetting(
-                name="reasoning-parser", value=reasoning, because="keeps this model's reasoning out of its answer"
-            )
-        )
+        out.append(DecidedSetting("reasoning-parser", reasoning, "keeps this model's reasoning out of its answer"))
     return out

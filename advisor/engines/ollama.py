@@ -76,31 +76,22 @@ class OllamaModule(Value, frozen=True):
         slots = int(inner.settings["parallel"])
         out = [
             DecidedSetting(
-                name="OLLAMA_CONTEXT_LENGTH",
-                value=ctx // slots,
-                because="tokens of one request; the default depends on the VRAM",
+                "OLLAMA_CONTEXT_LENGTH",
+                ctx // slots,
+                "tokens of one request; the default depends on the VRAM",
                 environment=True,
             ),
             DecidedSetting(
-                name="OLLAMA_NUM_PARALLEL",
-                value=slots,
-                because=f"requests at once; the default is {self.own.default_slots}, others queue, "
-                "and memory grows with it",
+                "OLLAMA_NUM_PARALLEL",
+                slots,
+                f"requests at once; the default is {self.own.default_slots}, others queue, and memory grows with it",
                 environment=True,
             ),
         ]
         kv = inner.kv_cache_type.k
         if kv not in ("auto", "f16"):
-            out.append(
-                DecidedSetting(
-                    name="OLLAMA_FLASH_ATTENTION", value=1, because="a quantised cache needs it", environment=True
-                )
-            )
-            out.append(
-                DecidedSetting(
-                    name="OLLAMA_KV_CACHE_TYPE", value=kv, because="smaller KV cache than f16", environment=True
-                )
-            )
+            out.append(DecidedSetting("OLLAMA_FLASH_ATTENTION", 1, "a quantised cache needs it", environment=True))
+            out.append(DecidedSetting("OLLAMA_KV_CACHE_TYPE", kv, "smaller KV cache than f16", environment=True))
         return tuple(out)
 
 

@@ -237,18 +237,10 @@ def launch_settings(deployment: Deployment, entry: Engine, quantization: Quantiz
     out = []
     if constants.names.context_length.flags:
         flag = constants.names.context_length.flags[0]
-        out.append(DecidedSetting(name=flag, value=length, because="longest request, prompt and output together"))
+        out.append(DecidedSetting(flag, length, "longest request, prompt and output together"))
     if constants.reserved is not None:
         tokens = reserved_tokens(deployment, constants.reserved, length, deployment.sequences)
-        out.append(
-            DecidedSetting(
-                name=constants.reserved.setting, value=tokens, because="tokens of all requests, shared and reserved"
-            )
-        )
+        out.append(DecidedSetting(constants.reserved.setting, tokens, "tokens of all requests, shared and reserved"))
     if constants.names.sequences.flags and deployment.sequences > 1:
-        out.append(
-            DecidedSetting(
-                name=constants.names.sequences.flags[0], value=deployment.sequences, because="requests held at once"
-            )
-        )
+        out.append(DecidedSetting(constants.names.sequences.flags[0], deployment.sequences, "requests held at once"))
     return tuple(out)

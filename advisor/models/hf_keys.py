@@ -142,7 +142,9 @@ class ModelTraits(Record, frozen=True, kw_only=True):
     lm_head_bias: Switch = False
     tie: bool = False  # when `tie_word_embeddings` is absent
     kind: Literal["chat", "embedding"] = "chat"
-    defaults: Mapping[str, object] = msgspec.field(default_factory=dict)  # class defaults that published configs leave out
+    defaults: Mapping[str, object] = msgspec.field(
+        default_factory=dict
+    )  # class defaults that published configs leave out
     note: str | None = None
 
 

@@ -320,16 +320,16 @@ def common_settings(deployment: Deployment, entry: Engine) -> tuple[DecidedSetti
         (concepts.sequences, admitted_requests(deployment, read_constants(entry)), "requests that run at once"),
         (concepts.memory_share, settings.fraction, written),
     )
-    out = [DecidedSetting(name=x.launch or x.flags[0], value=value, because=why) for x, value, why in found if x.flags]
+    out = [DecidedSetting(x.launch or x.flags[0], value, why) for x, value, why in found if x.flags]
     ranks = concepts.tensor_parallel.launch or find_own_flag(entry, "tensor_parallel")
     if ranks and (settings.tp > 1 or fitting.has_several_devices(deployment)):
-        out.append(DecidedSetting(name=ranks, value=settings.tp, because=fitting.explain_ranks(settings.tp)))
+        out.append(DecidedSetting(ranks, settings.tp, fitting.explain_ranks(settings.tp)))
     stages = concepts.pipeline_parallel.launch or find_own_flag(entry, "pipeline_parallel")
     if settings.pp > 1 and stages:
-        out.append(DecidedSetting(name=stages, value=settings.pp, because="stages of layers over groups of GPUs"))
+        out.append(DecidedSetting(stages, settings.pp, "stages of layers over groups of GPUs"))
     prompt, why = find_own_flag(entry, "prompt_length"), "longest prompt; an answer needs one token"
     if prompt:
-        out.append(DecidedSetting(name=prompt, value=max(1, settings.length - 1), because=why))
+        out.append(DecidedSetting(prompt, max(1, settings.length - 1), why))
     return tuple(out)
 
 
