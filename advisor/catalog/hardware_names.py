@@ -28,65 +28,31 @@ from advisor.record import Value
 from advisor.units import GIB, format_gib
 
 MAX_TEXT = 500
-
-
 MAX_CARDS = 1024
-
-
 MAX_WORDS = 40  # of a part that is cut into pieces
-
-
 MAX_PIECE = 9  # words of one piece
-
-
 LONGEST = 200  # characters of a comment
-
-
 TOLERANCE = 0.05  # a driver shows a little less than a card's nominal memory
-
-
 # words that name no card alone
 _TELLS_NOTHING = re.compile(r"\d{1,2}|[a-z]|ti|xt|xtx|pro|max|ultra|super|nano|plus|maxq|laptop|pcie|sxm|hgx|dgx")
-
-
 _NODES = re.compile(r"(\d{1,6})(?: (?:nodes?|clusters?)\s+(?:of|each)\s+|\s*[x×]\s*(?=\d{1,2}\s*[x×]))(.+)", re.I)
-
-
 _BARE_SIZE = re.compile(phrases.SIZE, re.I)
-
-
 _SOLD_ALONE = ("card", "pcie-card", "workstation-card")
-
-
 _NUMBERS = {
     "a": 1, "an": 1, "one": 1, "single": 1, "two": 2, "dual": 2, "twin": 2, "double": 2, "pair of": 2, "a pair of": 2,
     "couple of": 2, "a couple of": 2, "three": 3, "triple": 3, "four": 4, "quad": 4, "five": 5, "six": 6, "seven": 7,
     "eight": 8, "octa": 8, "ten": 10, "twelve": 12, "sixteen": 16,
 }  # fmt: skip
-
-
 _WORD = "|".join(sorted((re.escape(w) for w in _NUMBERS), key=len, reverse=True))
-
-
 _BEFORE = re.compile(
     rf"(?:(?P<n>\d{{1,6}})\s*(?:[x×*](?!tx?\b)\s*|(?:pcs|pieces|units)\s+(?:of\s+)?|\s+(?=\D|\d{{3,4}}[a-z]*\b))|(?P<w>{_WORD})[\s-]+)"
     r"(?:x\s+)?(?:of\s+)?(?P<name>\S.*)",
     re.I,
 )
-
-
 _AFTER = re.compile(r"(?P<name>.*\S)(?:\s+[x×*]\s*|\s*[x×*](?=\d)|\s*:\s*)(?P<n>\d{1,4})", re.I)
-
-
 _AFTER_X = re.compile(r"(?P<name>.*\S)\s+\(?(?P<n>\d{1,3})\s*(?:[x×]|pcs|pieces|units)\)?", re.I)
-
-
 _AFTER_BRACKET = re.compile(r"(?P<name>.*\S)\s*\([x×]?\s*(?P<n>\d{1,3})\s*[x×]?\)", re.I)
-
-
 _CHIP = r"\bm[1-9](?:\s?(?:pro|max|ultra))?|\bmac (?:studio|mini|pro)|\bmacbook(?: pro| air)?"
-
-
 # words that tell nothing: they may stand anywhere between pieces
 _IDLE = frozenset((
     "a", "an", "the", "with", "and", "plus", "&", "my", "our", "i", "we", "have", "has", "got", "own", "on",

@@ -25,20 +25,10 @@ LogPart = Literal[
     "free",  # before anything was loaded
     "total",  # of the device
 ]
-
-
 PARTS: tuple[str, ...] = get_args(LogPart)
-
-
 UNITS = {"gib": 2**30, "mib": 2**20, "bytes": 1, "tokens": 1}
-
-
 SIZE = "size"  # a unit of its own: the figure is followed by its unit, as in `1.5 GiB`
-
-
 TEXTS = ("version", "model", "title", "format", "device", "number", "place", "rank", "arguments")
-
-
 SETTING = "set_"
 
 

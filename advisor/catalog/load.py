@@ -32,11 +32,7 @@ TYPES: dict[str, type] = {
     "quantizations": Quantization,
     "models": Model,
 }
-
-
 AS_OF = "as_of"  # heading of a file of entries: the day it was compiled, for sources that name no day themselves
-
-
 # relative path starts with -> lists it may hold, and a heading key that its entries inherit
 _LISTS: tuple[tuple[str, tuple[str, ...], str | None], ...] = (
     ("hardware/", ("accelerators", "cpu_platforms"), "vendor"),
@@ -44,8 +40,6 @@ _LISTS: tuple[tuple[str, tuple[str, ...], str | None], ...] = (
     ("quantizations.", ("quantizations",), None),
     ("models/", ("models",), "family"),
 )
-
-
 At = tuple["str | int", ...]
 
 

@@ -15,8 +15,6 @@ from advisor.errors import BadFile, BadInput
 from advisor.models.types import Model
 
 HEAD = "# Written by `advise models add`. An entry of this id goes before the shipped one.\n"
-
-
 FILLED_IN = ("gguf_name", "gguf_architecture", "downloads")  # from other rule files
 
 

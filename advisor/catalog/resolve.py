@@ -23,11 +23,7 @@ if TYPE_CHECKING:
 
 
 _REFUSED: ContextVar[bool] = ContextVar("local models are refused", default=False)
-
-
 SHOWN = 8  # choices in a message
-
-
 LONGEST_NAME = 4096  # characters, as of a path
 
 

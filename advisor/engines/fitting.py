@@ -14,8 +14,6 @@ from advisor.record import Record
 from advisor.units import format_gib
 
 MIB = 2**20
-
-
 PARTS = ("weights_bytes", "kv_cache_bytes", "recurrent_state_bytes", "compute_bytes", "overhead_bytes")
 
 

@@ -30,23 +30,11 @@ if TYPE_CHECKING:
 
 
 FOLDER = "flags/"
-
-
 HISTORY_FOLDER = "flag-history/"
-
-
 ROUTER_FOLDER = "routers/"
-
-
 SHOWN = 60  # characters of a name
-
-
 Spans = dict[str, tuple[str, ...]]  # `FIRST..LAST FIRST..` -> names; both ends are releases that were read
-
-
 _ReleaseKey = tuple[tuple[int, ...], int]  # numbers, post release
-
-
 _Pairs = tuple[tuple[str, str], ...]  # (first or nothing, last or nothing)
 
 

@@ -24,11 +24,7 @@ FLAGS = (
     "avx512_fp16", "avx512_vbmi", "avx_vnni", "avx_vnni_int8", "amx_tile", "amx_int8", "amx_bf16", "amx_fp16", "sse4_2",
     "asimd", "asimddp", "asimdhp", "i8mm", "bf16", "sve", "sve2", "sme", "sme2",
 )  # fmt: skip
-
-
 _KEEP = frozenset(FLAGS)
-
-
 # Arm implementer and part numbers (MIDR), as in the kernel's cputype.h.
 _ARM = {
     ("0x41", "0xd03"): "Cortex-A53", ("0x41", "0xd08"): "Cortex-A72", ("0x41", "0xd0b"): "Cortex-A76",
@@ -37,14 +33,8 @@ _ARM = {
     ("0x41", "0xd84"): "Neoverse V3", ("0x41", "0xd85"): "Cortex-X925", ("0x41", "0xd87"): "Cortex-A725",
     ("0xc0", "0xac3"): "Ampere-1", ("0xc0", "0xac4"): "Ampere-1a",
 }  # fmt: skip
-
-
 _SYSCTL = ("physicalcpu", "logicalcpu", "packages")
-
-
 _INTEL = ("features", "leaf7_features")
-
-
 _APPLE = {"FEAT_DotProd": "asimddp", "FEAT_I8MM": "i8mm", "FEAT_BF16": "bf16", "FEAT_SME": "sme", "FEAT_SME2": "sme2",
           "FEAT_FP16": "asimdhp"}  # fmt: skip
 

@@ -37,8 +37,6 @@ from advisor.record import Value
 
 T = TypeVar("T")
 N = TypeVar("N", int, float)
-
-
 NO_LIMIT = 2**62  # cgroup v1 writes 2**63 rounded down to a page for "none"
 
 

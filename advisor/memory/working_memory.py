@@ -21,20 +21,10 @@ from advisor.models.types import Full, Mla, Model, Parallel, Sliding
 from advisor.record import Record, Value
 
 EARLIER = 65_536  # tokens of earlier context that latent attention widens at once, at most
-
-
 INDEX_ROWS, INDEX_BYTES = 16, 132  # of the sparse index's workspace: rows, bytes a token of the longest context
-
-
 WIDTH = 2  # bytes of an element
-
-
 G = TypeVar("G")
-
-
 FINE, COARSE, TURN = 8, 16, 256
-
-
 ELEMENT = 2  # bytes
 
 

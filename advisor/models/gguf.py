@@ -20,47 +20,19 @@ from advisor.record import Record
 from advisor.units import MIB
 
 Scalar = int | float | bool | str
-
-
 Value = Scalar | tuple[Scalar, ...]
-
-
 MAX_HEADER = 64 * MIB
-
-
 MAX_KEYS = 100_000
-
-
 MAX_TENSORS = 200_000
-
-
 MAX_PARTS = 4096
-
-
 MAX_ELEMENTS = 2**60
-
-
 MAX_NAME = 65_535
-
-
 MAX_STRING = MIB  # longest string that is kept
-
-
 MAX_STRINGS = 4 * 2**20  # entries of a string array
-
-
 MAX_INNER_ARRAYS = 4096  # arrays inside arrays, per file
-
-
 KEPT_NUMBERS = 1024  # longest array of numbers that is kept
-
-
 KEPT_STRINGS = 256
-
-
 MAX_KEPT = 65_536  # array entries that are kept per file; further arrays are only counted
-
-
 _PART = re.compile(r"(?P<stem>.+)-(?P<no>\d{5})-of-(?P<count>\d{5})\.gguf", re.IGNORECASE)
 
 

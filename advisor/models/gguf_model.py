@@ -40,17 +40,9 @@ from advisor.models.types import (
 )
 
 MAX_LAYERS = 4096
-
-
 POOLING_RANK = 4
-
-
 _NOT_WEIGHTS = ("rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight")
-
-
 AFTER_ATTENTION = ("post_attention_norm.weight", "attn_output_norm.weight", "attn_post_norm.weight")
-
-
 AFTER_FFN = ("post_ffw_norm.weight", "layer_output_norm.weight", "ffn_post_norm.weight")
 
 

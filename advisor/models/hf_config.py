@@ -21,24 +21,14 @@ from advisor.models.types import ExtraWeights, Layout, Model, ModelKind, Mtp, Pu
 from advisor.units import MIB
 
 MAX_CONFIG = 4 * MIB
-
-
 _TEXT_SECTIONS = ("text_config", "llm_config", "language_config")
-
-
 _STANDARD = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "vocab_size")
-
-
 _HINTS = (
     "expert", "moe", "mamba", "ssm", "lora_rank", "linear_", "conv", "kv_shared", "compress", "index_", "hybrid",
     "state", "recurrent", "block_types", "attn_type", "attn_layer", "rwkv", "block_config", "latent",
     "is_encoder_decoder", "altup",
 )  # fmt: skip
-
-
 _WRAPPED = {"gemma3": "gemma3_text", "mistral3": "mistral", "llama4": "llama4_text", "mllama": "mllama_text_model"}
-
-
 TOWER_NAMES = (
     "vision", "visual", "audio", "embed_vision", "embed_audio", "multi_modal_projector", "mm_projector", "vit.",
     "mlp1.", "sound_",

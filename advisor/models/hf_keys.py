@@ -161,7 +161,6 @@ _GEMMA3_DEFAULTS = {
     "max_position_embeddings": 131072, "sliding_window": 4096,
 }  # fmt: skip
 _PHI_WINDOW = "sliding window of the config not counted (llama.cpp ignores it too)"
-
 TRAITS: dict[str, ModelTraits] = {
     **_same("llama llama_bidirec llama_embed", ModelTraits(**_ATTENTION_BIAS, mlp_bias="mlp_bias")),
     "mistral": ModelTraits(window="all", defaults={"sliding_window": 4096}),

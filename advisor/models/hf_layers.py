@@ -36,14 +36,8 @@ KINDS = {
     "sliding_attention": "sliding", "sliding_window": "sliding", "local_attention": "sliding", "local": "sliding",
     "chunked_attention": "chunked", "linear_attention": "linear", "mamba": "mamba", "mamba2": "mamba", "conv": "conv",
 }  # fmt: skip
-
-
 EXPERTS = ("num_local_experts", "n_routed_experts", "num_experts", "moe_num_experts")
-
-
 _SHARED = ("n_shared_experts", "num_shared_experts", "num_shared_expert", "moe_num_shared_experts")
-
-
 _SHARED_WIDTH = ("shared_expert_intermediate_size", "moe_shared_expert_intermediate_size", "shared_intermediate_size")
 
 

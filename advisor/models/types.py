@@ -161,8 +161,6 @@ class NoMixer(_Group, frozen=True, kw_only=True, tag="none"):
 
 
 ParallelPart = Full | Sliding | Mamba2
-
-
 SimpleGroup = (
     Full
     | Sliding

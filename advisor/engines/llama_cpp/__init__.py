@@ -37,27 +37,13 @@ __all__ = [
     "resolve_llama_settings",
     "verify_estimate",
 ]
-
-
 QUANTISED = ("q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl")
-
-
 ChoosePlacement = Callable[[Deployment, LlamaSettings, LlamaConstants], Placement]
-
-
 PROMPT_CACHE = "prompt cache in host memory (up to --cache-ram)"
-
-
 # settings that are carried over as they were given
 _DEVICE_NAMES = {"nvidia": "CUDA", "amd": "ROCm", "apple": "Metal"}  # of the backend that is usual for them
-
-
 CARRIED = {"embedding", "embeddings", "reranking", "pooling", "jinja", "alias"}
-
-
 PER_STEP = "tokens of one step; decides the compute buffer, written out against a later default"
-
-
 LARGER_STEP = "tokens of one step: each reads the experts in host memory once, so larger steps read prompts faster"
 
 

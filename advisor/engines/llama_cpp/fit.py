@@ -35,17 +35,9 @@ from advisor.record import Value
 from advisor.units import MIB
 
 SLACK = 256 * MIB  # that one more layer does not change the scratch by
-
-
 CELLS = 256  # tokens that a shortened context is a multiple of, for each cache of its own
-
-
 Over = Callable[[int], int]  # steps -> bytes above what is allowed
-
-
 GUESSES = 4  # then the bounds alone say what is tried next
-
-
 # what of a layer does not lie on its device: its experts, or so much of its feed-forward part
 EXPERTS, ALL, ALL_BUT_UP, DOWN = (
     "ffn_(up|down|gate_up|gate)_(ch|)exps",

@@ -36,19 +36,11 @@ __all__ = [
     "read_constants",
     "resolve_pool_settings",
 ]
-
-
 # host memory of an engine process next to the GPUs, and of one that runs on the processor: MiB, assumed
 HOST_BESIDE_MIB = (1024, 3072, 8192)
-
-
 HOST_ALONE_MIB = (512, 2048, 6144)
-
-
 # of offloaded weights: torch pins blocks of the next power of two (1.78x, 1.9x measured: vLLM issues 56410 and 58178)
 PINNED_MORE = (0.0, 0.9, 1.0)
-
-
 # with one of these a length above the trained one is meant, and the engines accept it
 LONGER_MEANT = ("hf-overrides", "rope-scaling", "json-model-override-args")
 

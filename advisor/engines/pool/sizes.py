@@ -26,14 +26,8 @@ from advisor.record import Record, Value
 from advisor.units import MIB
 
 LAYERS_ASSUMED = 40  # of a model whose layers are not known
-
-
 LEFT_OPEN = GIB // 4  # how far a start may be from another of the same model on the same machine
-
-
 Bounds = tuple[float, float, float]  # low, value, high
-
-
 ByteBounds = tuple[int, int, int]
 
 

@@ -48,31 +48,15 @@ from advisor.models import types as t
 from advisor.record import Record, Value
 
 MIB = 2**20
-
-
 COPIES = 4  # of a step's inputs where several devices work on batches in turn
-
-
 HOST_ALIGNMENT = 32
-
-
 MOST_LAYERS = 24  # with borrowed weights: where more would be laid out, matrices of a kind are taken as equally large
-
-
 Borrowed = tuple[BorrowedWeights, ...]  # of each layer; empty: none
-
-
 Kind = tuple[
     int, int, BorrowedWeights
 ]  # of a layer: which of the model's mixers, which feed-forward part, what it borrows
-
-
 _MATRICES = BorrowedWeights.__struct_fields__[:-1]
-
-
 _PLAIN = (t.Softmax, t.Mla, t.GatedDeltaNet, t.ShortConv)
-
-
 Layer = tuple[t.AttentionGroup, t.FfnGroup, BorrowedWeights]
 
 

@@ -19,14 +19,8 @@ from advisor.models.types import GgufArchitecture
 from advisor.record import Record
 
 ALIGNMENT = 128  # of CUDA buffers, bytes
-
-
 F32 = 4
-
-
 F16, I32, I64 = 2, 4, 8
-
-
 Layout = tuple[int | str, ...]
 
 
