@@ -67,7 +67,7 @@ class Concepts(Record, frozen=True, kw_only=True):
     served_name: Concept = Concept()
     context_length: Concept = Concept()  # tokens of one request, prompt and output together
     total_context: Concept = Concept()  # tokens of all slots together
-    prompt_length: Concept = Concept()  # tokens of one prompt, where the engine limits it apart from the context
+    prompt_length: Concept = Concept()  # tokens of one prompt, where the engine limits it separately from the context
     sequences: Concept = Concept()  # requests that run at once
     batched_tokens: Concept = Concept()  # tokens of one step
     logical_batch: Concept = Concept()  # tokens handed over at once, which are worked on in steps of batched_tokens

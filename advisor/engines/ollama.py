@@ -137,9 +137,9 @@ def _as_llama_server(deployment: Deployment, own: Engine) -> tuple[Deployment, b
 
 def _version_beneath(deployment: Deployment, own: Engine) -> str | None:
     """The version of the llama.cpp beneath, where it is known to differ from the current one."""
-    said = deployment.engine_version
+    version = deployment.engine_version
     rows = own_defaults(own, OllamaDefaults).beneath
-    return next((x.version for x in rows if said is not None and is_before(said, x.before)), None)
+    return next((x.version for x in rows if version is not None and is_before(version, x.before)), None)
 
 
 def _on_one_card(inner: Deployment, entry: Engine, spread: bool) -> Deployment:

@@ -81,15 +81,15 @@ def read_kfd_nodes(root: Path) -> list[KfdNode]:
     base = root / "sys/class/kfd/kfd/topology/nodes"
     out: list[KfdNode] = []
     for name in sorted(list_names(base), key=lambda n: (len(n), n)):
-        said = parse_fields(read_system_text(base / name / "properties"), " ")
+        properties = parse_fields(read_system_text(base / name / "properties"), " ")
         target, location = (
-            parse_whole_number(said.get("gfx_target_version")),
-            parse_whole_number(said.get("location_id")),
+            parse_whole_number(properties.get("gfx_target_version")),
+            parse_whole_number(properties.get("location_id")),
         )
-        if parse_whole_number(said.get("vendor_id")) != 0x1002 or not target or location is None:
+        if parse_whole_number(properties.get("vendor_id")) != 0x1002 or not target or location is None:
             continue
-        domain = parse_whole_number(said.get("domain")) or 0
-        unique = parse_whole_number(said.get("unique_id"))
+        domain = parse_whole_number(properties.get("domain")) or 0
+        unique = parse_whole_number(properties.get("unique_id"))
         bank = parse_fields(read_system_text(base / name / "mem_banks/0/properties"), " ")
         out.append(
             KfdNode(
@@ -141,14 +141,14 @@ def _device(
             notes.append("GTT size cannot be read: only the carve-out is counted")
         elif total is not None:
             total += gtt
-            room = gtt - (gtt_used or 0)
+            gtt_free = gtt - (gtt_used or 0)
             if memory.available_bytes is not None:
-                room = min(room, memory.available_bytes)
-            free = free + room if free is not None and gtt_used is not None else None
-    said = marketing.get(card.bus) or _product(root, card) or (_from_cpu(cpu_model) if apu else None)
+                gtt_free = min(gtt_free, memory.available_bytes)
+            free = free + gtt_free if free is not None and gtt_used is not None else None
+    name = marketing.get(card.bus) or _product(root, card) or (_from_cpu(cpu_model) if apu else None)
     return Device(
         index=index,
-        name=said or _nameless(card),
+        name=name or _nameless(card),
         vendor="amd",
         uuid=node.uuid,
         pci_id=card.id,
@@ -285,6 +285,6 @@ def _market_names(smi: ModuleType | None) -> dict[str, str]:
                         out[str(smi.amdsmi_get_gpu_device_bdf(handle)).lower()] = name
             finally:
                 smi.amdsmi_shut_down()
-    except Exception:  # version skew with the installed ROCm is common; sysfs has told the rest
+    except Exception:  # version skew with the installed ROCm is common; sysfs gave the rest
         return out
     return out

@@ -50,8 +50,8 @@ def read_installed(
         path = find_program(name, env, root, system)
         if path is None:
             continue
-        said = run([str(path), "--version"]) if known.version_programs.get(engine) == name else None
-        version, build = _version(said, known.builds.get(engine))
+        printed = run([str(path), "--version"]) if known.version_programs.get(engine) == name else None
+        version, build = _version(printed, known.builds.get(engine))
         found.append(InstalledEngine(engine=engine, version=version, build=build, path=_shown(path, root)))
     folders = [Path(p or ".") for p in sys.path] if site is None else list(site)
     for name, number in find_distributions(folders).items():
@@ -90,25 +90,25 @@ def find_distributions(folders: Iterable[Path]) -> dict[str, str]:
     return out
 
 
-def parse_llama_version(said: str) -> tuple[str | None, str | None]:
+def parse_llama_version(printed: str) -> tuple[str | None, str | None]:
     """(version, build) that `llama-server --version` prints: `version: 10434 (hash)`, `version: 0.5.0 (b10400)`."""
-    line = re.search(r"(?im)^.*\bversion:?\s*v?(\d[^\n]*)", said)
+    line = re.search(r"(?im)^.*\bversion:?\s*v?(\d[^\n]*)", printed)
     body = line[1] if line else ""
     semantic = re.match(r"\d+\.\d+\.\d+(?:[-+.][0-9A-Za-z.-]+)?", body)
-    number = re.search(r"\bb(\d{3,6})\b", said) or (re.match(r"(\d{3,6})\b(?!\.)", body) if not semantic else None)
+    number = re.search(r"\bb(\d{3,6})\b", printed) or (re.match(r"(\d{3,6})\b(?!\.)", body) if not semantic else None)
     return (semantic[0] if semantic else None), (f"b{number[1]}" if number else None)
 
 
-def _version(said: str | None, builds: Mapping[str, str | None] | None) -> tuple[str | None, str | None]:
+def _version(printed: str | None, builds: Mapping[str, str | None] | None) -> tuple[str | None, str | None]:
     """(version, build) of what `--version` prints; `builds` are those of an engine that counts them, else None."""
-    if said is None:
+    if printed is None:
         return None, None
     if builds is not None:
-        version, build = parse_llama_version(said)
+        version, build = parse_llama_version(printed)
         if version is None and build is not None:
             version = builds.get(build)
         return version, build or version
-    m = re.search(r"version(?: is)?:?\s+v?(\d+\.\d+[\w.+-]*)", said)
+    m = re.search(r"version(?: is)?:?\s+v?(\d+\.\d+[\w.+-]*)", printed)
     return (m[1], m[1]) if m else (None, None)
 
 

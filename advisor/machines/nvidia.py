@@ -193,7 +193,7 @@ def _module(root: Path, name: str) -> str:
 
 
 def _memory(nvml: ModuleType, handle: object) -> tuple[int | None, int | None]:
-    """(total that programs can use, free). Version 2 keeps the driver's reserve apart; version 1 counts it as used."""
+    """(total that programs can use, free). Version 2 lists the driver's reserve; version 1 counts it as used."""
     info = _ask(nvml.nvmlDeviceGetMemoryInfo, handle, nvml.nvmlMemory_v2)
     total = _size(getattr(info, "total", None))
     if total is None:
@@ -212,9 +212,9 @@ def _size(value: object, zero: bool = False) -> int | None:
 
 def _profile(nvml: ModuleType, handle: object, name: str) -> str | None:
     """`3g.40gb` from the slice's name, else its share of the card (`3g`) from its attributes."""
-    said = re.search(r"\bMIG (\S+)", name)
-    if said:
-        return said[1]
+    profile = re.search(r"\bMIG (\S+)", name)
+    if profile:
+        return profile[1]
     slices = getattr(_ask(nvml.nvmlDeviceGetAttributes_v2, handle), "gpuInstanceSliceCount", None)
     return f"{slices}g" if slices else "unknown"
 

@@ -24,7 +24,7 @@ VENDORS: dict[str, Vendor] = {
 }  # fmt: skip
 # PCI base classes: VGA, 3D and other display controllers, processing accelerators.
 DISPLAY = ("0300", "0302", "0380", "1200")
-# Not display class, told by id (AWS Neuron as in the catalogue, Google TPU as in pci.ids).
+# Not display class, known by id (AWS Neuron as in the catalogue, Google TPU as in pci.ids).
 BY_ID = {
     "1d0f:7064", "1d0f:7164", "1d0f:7264", "1d0f:7364", "1d0f:7564", "1d0f:7565",
     "1ae0:005e", "1ae0:0062", "1ae0:0063", "1ae0:006f", "1ae0:0076",

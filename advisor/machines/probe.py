@@ -172,23 +172,23 @@ def _devices(
         sources.append(("apple", lambda: apple.probe_apple(readers.run, memory, readers.metal)))
     devices: list[Device] = []
     drivers: dict[str, str] = {}
-    said: list[str] = []
+    source_notes: list[str] = []
     for name, source in sources:
         found = _try(name, source, ProbeResult(), notes)
         devices += found.devices
         drivers |= found.drivers
-        said += found.notes
+        source_notes += found.notes
     claimed = {d.pci_bus for d in devices if d.pci_bus is not None}
     if readers.system == "linux" and not (nvml is None and host.is_wsl(root)):
         rest = _try("pci", lambda: pci.find_unclaimed_devices(root, claimed), ProbeResult(), notes)
-        why = next((n for n in said if n.startswith("NVIDIA driver")), None)
-        devices += [_because(d, why) if d.vendor == "nvidia" and why else d for d in rest.devices]
-        said += rest.notes
+        why = next((n for n in source_notes if n.startswith("NVIDIA driver")), None)
+        devices += [_with_reason(d, why) if d.vendor == "nvidia" and why else d for d in rest.devices]
+        source_notes += rest.notes
     numbered = tuple(msgspec.structs.replace(d, index=i) for i, d in enumerate(devices))
-    return ProbeResult(numbered, drivers, tuple(said))
+    return ProbeResult(numbered, drivers, tuple(source_notes))
 
 
-def _because(device: Device, why: str) -> Device:
+def _with_reason(device: Device, why: str) -> Device:
     return msgspec.structs.replace(device, driver_missing=True, visible=True, notes=(why,))
 
 
@@ -216,16 +216,16 @@ def read_limits(root: Path) -> ProcessLimits:
         controllers, _, path = rest.partition(":")
         if hierarchy == "0" and not controllers:
             for base in (root / "sys/fs/cgroup", root / "sys/fs/cgroup/unified"):
-                memory += _each(base, path, _memory_v2)
-                cpus += _each(base, path, _cpu_v2)
+                memory += _read_levels(base, path, _memory_v2)
+                cpus += _read_levels(base, path, _cpu_v2)
             continue
         names = controllers.split(",")
         for mount in dict.fromkeys((controllers, *names)):
             base = root / "sys/fs/cgroup" / mount
             if "memory" in names:
-                memory += _each(base, path, _memory_v1)
+                memory += _read_levels(base, path, _memory_v1)
             if "cpu" in names:
-                cpus += _each(base, path, _cpu_v1)
+                cpus += _read_levels(base, path, _cpu_v1)
     return ProcessLimits(min(memory, default=None), min(cpus, default=None), _affinity(root))
 
 
@@ -241,7 +241,7 @@ def count_listed_cpus(text: str) -> int | None:
     return count
 
 
-def _each(base: Path, path: str, read: Callable[[Path], N | None]) -> list[N]:
+def _read_levels(base: Path, path: str, read: Callable[[Path], N | None]) -> list[N]:
     """The limit at every level from the mount down to `path`. A path of another namespace (`/../x`, or one that is
     not mounted here) leaves the mount itself, which then is the container's own group."""
     found = (read(folder) for folder in _levels(base, path))

@@ -141,16 +141,16 @@ def list_borrowed(
     weights: GgufWeights,
     layers: int,
     expert_layers: int,
-    there: frozenset[str] = frozenset(),
-    elsewhere: frozenset[str] = frozenset(),
+    on_host: frozenset[str] = frozenset(),
+    moved_away: frozenset[str] = frozenset(),
 ) -> tuple[BorrowedWeights, ...]:
     """Feed-forward matrices in host memory, by layer: those of the first `layers` layers, routed experts of the first
-    `expert_layers`, and the tensors named in `there`; none of those named in `elsewhere`."""
+    `expert_layers`, and the tensors named in `on_host`; none of those named in `moved_away`."""
     found = [BorrowedWeights(whole=i < layers) for i in range(len(sum_by_layer(weights)))]
     last = -1
     for x in _list_feed_forward(weights):
         usual = x.layer < (expert_layers if x.expert else layers)
-        if x.name in there or (usual and x.name not in elsewhere):
+        if x.name in on_host or (usual and x.name not in moved_away):
             found[x.layer] = replace(found[x.layer], **{x.part: x.size})
             last = max(last, x.layer)
     return tuple(found[: max(last + 1, layers, expert_layers)])

@@ -218,9 +218,9 @@ def read_gguf(path: Path | str, max_header: int = MAX_HEADER) -> GgufFile:
     tensors = tuple(t for f in files for t in f.tensors)
     if len(tensors) > MAX_TENSORS:
         raise BadFile(path, f"the parts hold {len(tensors)} tensors; at most {MAX_TENSORS} are allowed")
-    wanted = first.metadata.get("split.tensors.count", len(tensors))
-    if len({t.name for t in tensors}) != len(tensors) or wanted != len(tensors):
-        raise BadFile(path, f"the parts do not belong together: {len(tensors)} tensors found, {wanted} announced")
+    announced = first.metadata.get("split.tensors.count", len(tensors))
+    if len({t.name for t in tensors}) != len(tensors) or announced != len(tensors):
+        raise BadFile(path, f"the parts do not belong together: {len(tensors)} tensors found, {announced} announced")
     return GgufFile(
         version=first.version,
         metadata=first.metadata,
@@ -259,8 +259,8 @@ class Cursor:
             raise BadFile(
                 self.path, f"{what} at byte {self.pos} passes the limit of {self.limit // MIB} MiB for a GGUF header"
             )
-        wanted = min(self.limit, max(end, 2 * len(self.data), 2 * MIB))
-        self.data += self.stream.read(wanted - len(self.data))
+        length = min(self.limit, max(end, 2 * len(self.data), 2 * MIB))
+        self.data += self.stream.read(length - len(self.data))
         if end > len(self.data):
             raise BadFile(
                 self.path,

@@ -176,8 +176,8 @@ def _context(config: ConfigSection) -> int | None:
 
 def _rope_factor(data: Mapping[str, object]) -> float | None:
     """The factor of linear scaling, where the config has it in one of its forms."""
-    said = data.get("rope_scaling") or data.get("rope_parameters")
-    rows = [said, *said.values()] if isinstance(said, dict) else []
+    scaling = data.get("rope_scaling") or data.get("rope_parameters")
+    rows = [scaling, *scaling.values()] if isinstance(scaling, dict) else []
     for row in rows:
         if isinstance(row, dict) and (row.get("rope_type") or row.get("type")) == "linear":
             factor = row.get("factor")

@@ -88,7 +88,7 @@ def _hub() -> Iterator[StoredModel]:
             for file in _files(snapshot):
                 if file.suffix.lower() in WEIGHTS:
                     sizes[str(file.relative_to(snapshot))] = _size(file)
-        yield from _by_format("hub-cache", name, str(folder), sizes)
+        yield from _list_by_format("hub-cache", name, str(folder), sizes)
 
 
 def _lm_studio() -> Iterator[StoredModel]:
@@ -97,7 +97,9 @@ def _lm_studio() -> Iterator[StoredModel]:
         for publisher in _folders(root):
             for repository in _folders(publisher):
                 sizes = {f.name: _size(f) for f in _files(repository) if f.suffix.lower() in WEIGHTS}
-                yield from _by_format("lm-studio-folder", f"{publisher.name}/{repository.name}", str(repository), sizes)
+                yield from _list_by_format(
+                    "lm-studio-folder", f"{publisher.name}/{repository.name}", str(repository), sizes
+                )
 
 
 def _llama_cpp() -> Iterator[StoredModel]:
@@ -110,7 +112,7 @@ def _llama_cpp() -> Iterator[StoredModel]:
             yield StoredModel(store="llama-cache", name=file.name, spelled=spelled, path=str(file), bytes=_size(file))
 
 
-def _by_format(store: Store, name: str, path: str, sizes: dict[str, int]) -> Iterator[StoredModel]:
+def _list_by_format(store: Store, name: str, path: str, sizes: dict[str, int]) -> Iterator[StoredModel]:
     """One model a type of GGUF file, or one for all safetensors."""
     plain = sum(n for f, n in sizes.items() if f.lower().endswith(".safetensors"))
     if plain:

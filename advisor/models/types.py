@@ -485,8 +485,8 @@ def find_architecture(
     """The architecture that checkpoints of a type become; `kinds` are the tags of their layers. None: not known."""
     for name, architecture in table.architectures.items():
         if model_type in architecture.model_types:
-            wanted, barred = set(architecture.only_with), set(architecture.never_with)
-            if wanted <= set(kinds) and not barred & set(kinds):
+            required, excluded = set(architecture.only_with), set(architecture.never_with)
+            if required <= set(kinds) and not excluded & set(kinds):
                 return name, architecture
     return None
 

@@ -98,7 +98,7 @@ def memory(
         context_length=settings.length,
         sequences=deployment.sequences,
         basis=_basis(entry, constants, sizes, quantization, settings.kv_packed is not None),
-        not_modelled=_left_out(deployment, settings, constants),
+        not_modelled=_list_uncounted(deployment, settings, constants),
         warnings=(*refusals, *reports, *verdict.warnings, *pool.list_notes(deployment, settings, used)),
         short=verdict.short,
         message=pool.find_length_refusal(settings, plans, requests, [p.value for p in pools])
@@ -135,7 +135,7 @@ def _place_ranks(
     return rows, pools
 
 
-def _left_out(deployment: Deployment, settings: PoolSettings, constants: PoolConstants) -> tuple[str, ...]:
+def _list_uncounted(deployment: Deployment, settings: PoolSettings, constants: PoolConstants) -> tuple[str, ...]:
     """What the estimate does not count."""
     out = []
     if deployment.model.vision and constants.images_gib is None:
@@ -271,14 +271,14 @@ def _kv_cache(settings: PoolSettings, plans: tuple[PagedCache, ...], pools: list
     tightest = min(pools, key=lambda p: p.value, default=None)
     if tightest is None:
         return KvCache(bytes_per_token=row)
-    room = max(0, tightest.value)
+    available = max(0, tightest.value)
     held = min((max(0, p.value) // p.request for p in pools if p.request), default=None)
     return KvCache(
         bytes_per_token=row,
         available_bytes=tightest.value,
         available_low_bytes=min(p.low for p in pools),
         available_high_bytes=min(p.high for p in pools),
-        tokens=settings.dp * (room // row) if row else None,
+        tokens=settings.dp * (available // row) if row else None,
         max_sequences=None if held is None else settings.dp * min(settings.sequences, held),
     )
 
@@ -441,28 +441,27 @@ def list_notes(deployment: Deployment, settings: PoolSettings, used: Sequence[De
 
 
 def find_length_refusal(
-    settings: PoolSettings, plans: Sequence[PagedCache], requests: Sequence[tuple[int, int]], rooms: Sequence[int]
+    settings: PoolSettings, plans: Sequence[PagedCache], requests: Sequence[tuple[int, int]], pools: Sequence[int]
 ) -> str | None:
     """What the engine says when one request of full length does not fit the pool, with the length that would."""
     one = max(sum(b) for b in requests)
-    room = min(rooms, default=None)
-    if room is None or one <= room:
+    available = min(pools, default=None)
+    if available is None or one <= available:
         return None
-    if room <= 0:
+    if available <= 0:
         return "No available memory for the cache blocks: raise the memory fraction, or take a smaller quantization."
-    fits = min(largest_length(p, room, settings.batched_tokens, settings.length) for p in plans)
+    fits = min(largest_length(p, available, settings.batched_tokens, settings.length) for p in plans)
     return (
         f"To serve at least one request with the model's max seq len ({settings.length}), {format_gib(one)} KV cache "
-        "is needed, "
-        f"which is larger than the available KV cache memory ({format_gib(room)}). Estimated maximum model length: "
-        f"{fits}."
+        f"is needed, which is larger than the available KV cache memory ({format_gib(available)}). "
+        f"Estimated maximum model length: {fits}."
     )
 
 
-def largest_length(cache: PagedCache, room: int, batched_tokens: int, at_most: int) -> int:
-    """Longest request, tokens, whose cache fits into `room` bytes; 0 when none does."""
+def largest_length(cache: PagedCache, available: int, batched_tokens: int, at_most: int) -> int:
+    """Longest request, tokens, whose cache fits into `available` bytes; 0 when none does."""
     low, high = 0, at_most
     while low < high:
         mid = (low + high + 1) // 2
-        low, high = (mid, high) if sum(cache.request(mid, batched_tokens)) <= room else (low, mid - 1)
+        low, high = (mid, high) if sum(cache.request(mid, batched_tokens)) <= available else (low, mid - 1)
     return low

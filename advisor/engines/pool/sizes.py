@@ -172,10 +172,8 @@ def _with_extras(
         bits = 16 if quantization.bits_nominal < 8 else min(quantization.bits_nominal, 16)
         stages[-1] += int(block * bits / 8 / settings.tp)
     if deployment.draft is not None:
-        beside = hf_weights.rank_weights(
-            deployment.draft.model, deployment.draft.quantization, settings.tp, 1, 1, False
-        )
-        stages[-1] += beside.stages[0]
+        draft = hf_weights.rank_weights(deployment.draft.model, deployment.draft.quantization, settings.tp, 1, 1, False)
+        stages[-1] += draft.stages[0]
     return (
         weights
         if stages == list(weights.stages)

@@ -289,7 +289,7 @@ class Step:
 
 
 def borrow(size: int) -> tuple[Tensor, ...]:
-    """The copy of a matrix that lies elsewhere, made where an operation wants it and gone behind it."""
+    """The copy of a matrix in another place, made where an operation needs it and freed behind it."""
     return (Tensor(size, _BORROWED),) if size else ()
 
 

@@ -296,10 +296,10 @@ def feed_forward(step: Step, tensor: Tensor, group: t.FfnGroup) -> Tensor:
         return _dense(step, tensor, group.intermediate, group.act == "gated", group.bias, step.borrowed)
     assert isinstance(group, t.Moe)
     out = _experts(step, tensor, group)
-    beside = group.shared_intermediate or group.parallel_dense
-    if not beside:
+    width = group.shared_intermediate or group.parallel_dense
+    if not width:
         return out
-    shared = _dense(step, tensor, beside, group.act == "gated", False, NONE_BORROWED)
+    shared = _dense(step, tensor, width, group.act == "gated", False, NONE_BORROWED)
     if group.shared_gate:
         shared = change(shared, change(multiply(tensor, 1)))
     return change(out, shared)
