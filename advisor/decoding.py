@@ -14,6 +14,7 @@ from typing import Any, TypeVar, overload
 import msgspec
 
 T = TypeVar("T")
+Json = dict[str, Any]  # an object of JSON or a mapping of YAML, of which nothing is known yet
 _making = RLock()
 
 

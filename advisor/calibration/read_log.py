@@ -5,10 +5,12 @@ What the lines of an engine look like stands in its entry (`startup_log`, adviso
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Mapping
 
-from advisor.calibration.python_arguments import parse_python_arguments
+import msgspec
+
 from advisor.catalog.launch_types import SETTING, SIZE, TEXTS, UNITS, StartupLogTable
 from advisor.catalog.types import Engine
 from advisor.errors import BadInput
@@ -20,6 +22,10 @@ MOST_LINE = 65_536  # characters of a line that are looked at
 MOST_FIGURE = 2**62
 _SIZES = {"B": 1, "KIB": 2**10, "MIB": MIB, "GIB": GIB, "TIB": 2**40, "KB": 10**3, "MB": 10**6, "GB": 10**9}
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+MOST_CHARACTERS = 65_536
+MOST_SETTINGS = 2_000
+_KEY = re.compile(r"""\s*(?:'([A-Za-z_]\w*)'\s*:|"([A-Za-z_]\w*)"\s*:|([A-Za-z_]\w*)\s*=)\s*""")
+_OPEN, _CLOSE = "([{<", ")]}>"
 
 
 class LoggedPart(Record, frozen=True, kw_only=True):
@@ -187,3 +193,65 @@ def _figure(value: str, unit: str) -> int | None:
     except ValueError:
         return None
     return int(n) if 0 <= n < MOST_FIGURE or (unit != "tokens" and -MOST_FIGURE < n < 0) else None
+
+
+def parse_python_arguments(text: str) -> dict[str, str]:
+    """Key -> value of a dict or call as Python shows it; nested values as JSON where they are plain, None left out.
+
+    A value that the line's end cuts off is left out.
+    """
+    text = text[:MOST_CHARACTERS]
+    start = next((i + 1 for i, c in enumerate(text) if c in "({"), None)
+    out: dict[str, str] = {}
+    i = start
+    while i is not None and i < len(text) and len(out) < MOST_SETTINGS:
+        m = _KEY.match(text, i)
+        if m is None:
+            break
+        end = _value_end(text, m.end())
+        if end is None:
+            break
+        value = _plain(text[m.end() : end].strip())
+        if value is not None:
+            out[m[1] or m[2] or m[3]] = value
+        i = end + 1 if text[end] == "," else None
+    return out
+
+
+def _value_end(text: str, i: int) -> int | None:
+    """Where the value that begins at `i` ends: at the comma or bracket behind it; None where the text ends first."""
+    depth, quote = 0, ""
+    while i < len(text):
+        c = text[i]
+        if quote:
+            if c == "\\":
+                i += 1
+            elif c == quote:
+                quote = ""
+        elif c in "'\"":
+            quote = c
+        elif c in _OPEN:
+            depth += 1
+        elif c in _CLOSE:
+            if depth == 0:
+                return i
+            depth -= 1
+        elif c == "," and depth == 0:
+            return i
+        i += 1
+    return None
+
+
+def _plain(shown: str) -> str | None:
+    """The value as a command line would have it; None for None and for what is no plain value."""
+    if shown == "None":
+        return None
+    if shown in ("True", "False"):
+        return shown.lower()
+    if not shown.startswith(("'", '"', "{", "[")):
+        return shown
+    try:
+        value = ast.literal_eval(shown)
+        return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
+        return None

@@ -62,8 +62,7 @@ def command(
     from advisor.catalog import catalog
     from advisor.cli.fleet_source import read_fleet, show_progress
     from advisor.fleet.demand import read_demand
-    from advisor.fleet.keep import read_plan
-    from advisor.fleet.plan import FleetRequest, plan_fleet
+    from advisor.fleet.plan import FleetRequest, plan_fleet, read_plan
     from advisor.workers import count_cores
 
     rules = catalog(options.list_rule_roots())

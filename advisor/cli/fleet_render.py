@@ -34,8 +34,7 @@ Exit status: 0 written, 2 usage error.
 def command(plan: str, target: str, output: str, force: bool, quiet: bool) -> int:
     """Launch files of a plan, for the target that runs it."""
     from advisor.catalog import catalog
-    from advisor.fleet.planned_files import read_plan_file
-    from advisor.fleet.render import render_fleet
+    from advisor.fleet.render import read_plan_file, render_fleet
     from advisor.render.files import write_files
 
     files = render_fleet(read_plan_file(plan), target, catalog(options.list_rule_roots()))

@@ -59,7 +59,7 @@ def command(
 
     inventory = read_nodes(source, pods, kubernetes, slurm, ray, catalog(options.list_rule_roots()), probe)
     if probe and inventory.kind == "kubernetes":
-        from advisor.fleet.inventory.probe_jobs import make_probe_jobs
+        from advisor.fleet.inventory.live import make_probe_jobs
 
         click.echo(make_probe_jobs(inventory), nl=False)
         if not quiet:

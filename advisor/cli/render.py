@@ -104,8 +104,7 @@ def _copies(advice: Any, deployment: Any, given: dict[str, Any], rules: Any) -> 
     """Files of several equal servers and the router before them."""
     from advisor.planning.disaggregation import list_plan_servers
     from advisor.planning.layouts import share_devices
-    from advisor.render.copies import render_copies
-    from advisor.render.roles import render_roles
+    from advisor.render.copies import render_copies, render_roles
 
     chosen, port = advice.chosen, given["port"] or rules.engine(deployment.engine).port or 8000
     servers = list_plan_servers(chosen.plan, rules.engine(deployment.engine), deployment, port)

@@ -105,11 +105,10 @@ def _log_path(name: str | None) -> Path:
 def _watch(process: Any, plan: Any, given: dict[str, Any], log: Path, said: Any, rules: Any) -> dict[str, Any]:
     """Wait for the server, ask it once, and put what it says compared with the prediction."""
     from advisor.bench.endpoint import ask_server
-    from advisor.calibration.compare import calibrate_memory
+    from advisor.calibration.calibrate import calibrate_memory
     from advisor.calibration.logged_deployment import CalibrationRequest
     from advisor.errors import AdvisorError
-    from advisor.running.run import measure_answer
-    from advisor.running.server import wait_until_healthy
+    from advisor.running.server import measure_answer, wait_until_healthy
 
     tty = sys.stderr.isatty() and not given["quiet"]
 

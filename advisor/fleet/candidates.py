@@ -7,9 +7,12 @@ and the demand alone, so more pools never take a way away.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
+from statistics import NormalDist
+from typing import Literal
 
+import msgspec
 from msgspec.structs import replace
 
 from advisor.advice.recommend.engines import list_in_order
@@ -26,9 +29,8 @@ from advisor.catalog import Catalog
 from advisor.catalog.resolve import ResolvedModel
 from advisor.catalog.types import Engine
 from advisor.decision.filters import hardware_support
-from advisor.deployment import SpeedEstimate
+from advisor.deployment import Interval, SpeedEstimate
 from advisor.engines.flags import find_own_flag
-from advisor.fleet.capacity import CONFIDENCES, Capacity, MissedTargets, find_capacity, with_percentile
 from advisor.fleet.demand import ModelDemand
 from advisor.fleet.fleet_rules import FleetRules, load_fleet_rules
 from advisor.formats import native_format
@@ -47,13 +49,17 @@ from advisor.planning.candidates import (
     note_failure,
 )
 from advisor.planning.format_candidates import find_usable_formats, has_download
-from advisor.planning.objective import Arrangement, SizedUnit
+from advisor.planning.objective import Arrangement, SizedUnit, Targets
 from advisor.planning.rules import load_plan_rules
 from advisor.planning.search import prepare_engine
+from advisor.planning.traffic import P95_OF_NORMAL, P99_OF_NORMAL, TokenSpread, Traffic
 from advisor.planning.types import Plan, SearchRequest, TriedFormat
 from advisor.record import Value
 
 STEPS = (64, 256)  # users that a launch is sized for at first, and where it turns out to hold them all
+Confidence = Literal["likely", "safe"]
+CONFIDENCES: tuple[Confidence, Confidence] = ("likely", "safe")
+SpeedOf = Callable[[int, bool], SpeedEstimate | None]  # (users, with prompts of the percentile) -> speed of one replica
 
 
 class LaunchParts(Value, frozen=True):
@@ -91,6 +97,20 @@ class Offer(Value, frozen=True):
 
     candidates: tuple[ReplicaCandidate, ...]
     refusal: Refusal | None = None
+
+
+class Capacity(Value, frozen=True):
+    """What a replica serves. `users` at once in a busy moment; `amount` in the unit of the demand."""
+
+    users: int
+    amount: float
+
+
+class MissedTargets(Value, frozen=True):
+    """Why a replica serves nobody in time: its times with one request. None = that one is not asked for."""
+
+    ttft_s: float | None
+    tpot_s: float | None
 
 
 def list_candidates(
@@ -343,3 +363,76 @@ def _without_endless_wait(plan: Plan) -> Plan:
     if plan.holds is None or plan.holds.wait_s is None or math.isfinite(plan.holds.wait_s.high):
         return plan
     return replace(plan, holds=replace(plan.holds, wait_s=None))
+
+
+def with_percentile(traffic: Traffic, percentile: float) -> Traffic:
+    """The traffic with prompts of this percentile where the planner takes those of the 95th."""
+    factor = NormalDist().inv_cdf(percentile) / P95_OF_NORMAL
+    if abs(factor - 1) < 1e-3:
+        return traffic
+    spread = max(0.0, factor) * (traffic.prompt.p95 - traffic.prompt.mean)
+    longest = min(traffic.context_length - traffic.output.mean, math.ceil(traffic.prompt.mean + spread))
+    prompt = TokenSpread(mean=traffic.prompt.mean, p95=max(traffic.prompt.mean, longest))
+    return msgspec.structs.replace(traffic, prompt=prompt)
+
+
+def find_capacity(
+    speed_of: SpeedOf, held: int, traffic: Traffic, targets: Targets, spare: float, confidence: Confidence
+) -> Capacity | MissedTargets | None:
+    """The most that a replica serves which holds `held` requests; None where its speed is not known.
+
+    Times are looked at as they are predicted (`likely`), or at the slow end of their intervals (`safe`).
+    """
+    safe = confidence == "safe"
+
+    def on_time(users: int) -> bool:
+        return _meets(speed_of, users, targets, safe)
+
+    first = speed_of(1, False)
+    if first is None or first.output_tps is None:
+        return None
+    if held < 1 or not on_time(1):
+        long = speed_of(1, True) if targets.ttft_s else None
+        ttft, tpot = (long.ttft_s if long else None), (first.tpot_s if targets.tpot_s else None)
+        return MissedTargets(*(None if t is None else (t.high if safe else t.value) for t in (ttft, tpot)))
+    users = _most(on_time, held)
+    if traffic.rate is None:
+        return Capacity(users, float(users))
+    mean = _mean_of_peak(users)
+    speed = speed_of(max(1, int(mean)), False)
+    if speed is None or speed.output_tps is None:
+        return None
+    output = speed.output_tps.low if safe else speed.output_tps.value
+    return Capacity(users, output * min(1.0, mean) / max(1, traffic.output.mean) / spare)
+
+
+def _meets(speed_of: SpeedOf, users: int, targets: Targets, safe: bool) -> bool:
+    if targets.tpot_s is not None:
+        speed = speed_of(users, False)
+        if speed is None or not _is_within(speed.tpot_s, targets.tpot_s, safe):
+            return False
+    if targets.ttft_s is not None:
+        long = speed_of(users, True)
+        return long is not None and _is_within(long.ttft_s, targets.ttft_s, safe)
+    return True
+
+
+def _is_within(time: Interval | None, most: float, safe: bool) -> bool:
+    return time is not None and (time.high if safe else time.value) <= most
+
+
+def _most(holds: Callable[[int], bool], most: int) -> int:
+    """The largest number up to `most` for which it holds, where it holds for 1 and stops holding once."""
+    if holds(most):
+        return most
+    low, high = 1, most
+    while high - low > max(1, low // 32):
+        middle = (low + high) // 2
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    return low
+
+
+def _mean_of_peak(users: int) -> float:
+    """The mean number at once of which so many are the peak: N with N + z sqrt(N) = users."""
+    root = (math.sqrt(P99_OF_NORMAL**2 + 4 * users) - P99_OF_NORMAL) / 2
+    return root * root

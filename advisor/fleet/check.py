@@ -11,10 +11,9 @@ import msgspec
 from advisor.catalog import Catalog
 from advisor.errors import BadFile, BadInput
 from advisor.fleet.candidates import Offer
-from advisor.fleet.offers import collect_offers, find_models, pose_problem
+from advisor.fleet.offers import collect_offers, find_models, find_node_prices, pose_problem
 from advisor.fleet.plan import FleetRequest, plan_fleet, solve
 from advisor.fleet.plan_types import FleetCost, FleetPlan, Unserved
-from advisor.fleet.prices import find_node_prices
 from advisor.fleet.types import Fleet, Pool
 from advisor.record import Answer, Record
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from advisor.deployment import Holds, Setting, SpeedEstimate
-from advisor.fleet.capacity import Confidence
+from advisor.fleet.candidates import Confidence
 from advisor.fleet.types import PoolAnswer, SetAside
 from advisor.record import Answer, Record
 

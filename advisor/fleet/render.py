@@ -6,18 +6,29 @@ What a template writes is read back as YAML and only added to: replicas, a selec
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+import shlex
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from advisor.catalog import Catalog
-from advisor.deployment import Deployment
+from advisor.catalog.resolve import resolve_model
+from advisor.decoding import convert
+from advisor.deployment import Deployment, KvType
 from advisor.distribution import WRITTEN_BY
-from advisor.errors import BadInput
+from advisor.errors import BadFile, BadInput
+from advisor.estimation import find_machine
+from advisor.files import parse_json, read_bytes
+from advisor.fleet.fleet_rules import load_fleet_rules
 from advisor.fleet.plan_types import PlannedReplica
-from advisor.fleet.planned_files import PlanFile, ReplicaKind, group_replicas
 from advisor.planning.layouts import show_devices
-from advisor.render.files import LaunchFile
+from advisor.record import Value
+from advisor.render.context import make_slug
+from advisor.render.copies import dump_yaml
+from advisor.render.files import LaunchFile, render_files
 
 EVERYWHERE = "0.0.0.0"  # noqa: S104 - a gateway or another node asks the servers, which start with a key only
 TARGETS = {
@@ -32,6 +43,41 @@ TARGETS = {
     "compose": "a project for each node",
     "litellm": "one gateway in front of all replicas",
 }
+NUMBERS = ("replicas", "minReplicas", "maxReplicas", "min_replicas", "max_replicas")
+NAMED_BY_KIND = ("kubernetes", "keda")
+STAND_IN = 47_123  # a port that stands for the replica's own while the template writes the file
+PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+MOST_OF_NODE = 0.9  # of its memory: the system and Slurm have the rest
+MEMORY = re.compile(r"^#SBATCH --mem=(\d+)M$", re.MULTILINE)
+GPUS = re.compile(r"^#SBATCH --gpus-per-node=(\d+)$", re.MULTILINE)
+_PORT_WORD = re.compile(rf"'[^']*{STAND_IN}[^']*'|{STAND_IN}")
+MOST_BYTES = 64 * 2**20
+
+
+class PlannedPool(msgspec.Struct, frozen=True, kw_only=True):
+    """What files need of a pool."""
+
+    id: str
+    devices: int
+    labels: dict[str, str] = {}
+    resource: str | None = None
+
+
+class PlanFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A plan as `advise fleet plan --json` writes it."""
+
+    replicas: tuple[PlannedReplica, ...]
+    pools: tuple[PlannedPool, ...]
+
+
+class ReplicaKind(Value, frozen=True):
+    """Equal replicas: what they run, on which pool, and all of them."""
+
+    name: str
+    deployment: Deployment  # without the devices and the port of one of them
+    nodes: int  # of one replica
+    replicas: tuple[PlannedReplica, ...]
+    suffix: str = ""  # of names in files, where a model has several kinds
 
 
 def render_fleet(plan: PlanFile, target: str, rules: Catalog) -> tuple[LaunchFile, ...]:
@@ -51,14 +97,11 @@ def render_fleet(plan: PlanFile, target: str, rules: Catalog) -> tuple[LaunchFil
     if target in ("command", "compose"):
         return tuple(_list_node_files(kinds, target, rules))
     if target == "slurm":
-        from advisor.fleet.render_slurm import list_jobs
-
         return tuple(job for k in kinds for job in list_jobs(k, pools.get(k.replicas[0].pool), rules))
     if target in ("kubernetes", "keda"):
         for kind in kinds:
             if kind.nodes > 1:
                 raise BadInput(f"{kind.name} takes {kind.nodes} nodes: --target lws or ray starts such a replica")
-    from advisor.fleet.render_pods import make_resources
 
     return tuple(make_resources(k, target, pools.get(k.replicas[0].pool), rules) for k in kinds)
 
@@ -116,3 +159,229 @@ def _make_gateway(kinds: Sequence[ReplicaKind]) -> LaunchFile:
     body = {"model_list": listed, "router_settings": {"routing_strategy": "least-busy"}}
     text = f"# One address for all models of the fleet: litellm --config litellm.yaml\n# {WRITTEN_BY}.\n"
     return LaunchFile(name="litellm.yaml", content=text + yaml.safe_dump(body, sort_keys=False, width=1000))
+
+
+def make_resources(kind: ReplicaKind, target: str, pool: PlannedPool | None, rules: Catalog) -> LaunchFile:
+    """The file of a kind. Raises BadInput for targets that the engine does not have."""
+    from advisor.files import parse_yaml
+
+    made = render_kind(kind, "kubernetes" if target == "keda" else target, rules)
+    head = "".join(f"{line}\n" for line in made.content.splitlines() if line.startswith("# "))
+    out = []
+    for body in (parse_yaml(part, made.name) for part in made.content.split("\n---\n")):
+        if not isinstance(body, dict):
+            continue
+        _multiply(body, len(kind.replicas), made.name)
+        for spec in _find_pod_specs(body):
+            if pool is not None and pool.labels:
+                spec["nodeSelector"] = {**spec.get("nodeSelector", {}), **pool.labels}
+        _spread(body, kind)
+        if target == "keda" and body.get("kind") == "Deployment":
+            out.append(_make_scaled_object(body["metadata"]["name"], kind, rules))
+        out.append(body)
+    name = f"{kind.name}.yaml" if target in NAMED_BY_KIND else f"{kind.name}-{made.name}"
+    return LaunchFile(name=name, content=head + "---\n".join(dump_yaml(body) for body in out))
+
+
+def _multiply(body: dict[str, Any], count: int, name: str) -> None:
+    """So many replicas where the resource has one: of the resource itself, of Ray's workers, of Ray Serve's model."""
+    from advisor.files import parse_yaml
+
+    for key, value in body.items():
+        if key in NUMBERS and isinstance(value, int):
+            body[key] = value * count
+        elif key == "serveConfigV2":  # YAML in a text
+            inner = parse_yaml(value, name)
+            _multiply(inner, count, name)
+            body[key] = dump_yaml(inner)
+        for child in value if isinstance(value, list) else [value]:
+            if isinstance(child, dict):
+                _multiply(child, count, name)
+
+
+def _find_pod_specs(body: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The specs of pods that have devices, wherever the resource has them."""
+    for key, value in body.items():
+        for child in value if isinstance(value, list) else [value]:
+            if not isinstance(child, dict):
+                continue
+            if key in ("spec", "predictor", "workerSpec") and ("containers" in child or "model" in child):
+                if "ray-head" not in {c.get("name") for c in child.get("containers", ())}:
+                    yield child
+            else:
+                yield from _find_pod_specs(child)
+
+
+def _spread(body: dict[str, Any], kind: ReplicaKind) -> None:
+    """A Deployment's pods over the nodes, where the plan has several."""
+    if body.get("kind") != "Deployment" or len({n for r in kind.replicas for n in r.nodes}) < 2:
+        return
+    labels = body["spec"]["selector"]["matchLabels"]
+    body["spec"]["template"]["spec"]["topologySpreadConstraints"] = [
+        {
+            "maxSkew": 1,
+            "topologyKey": "kubernetes.io/hostname",
+            "whenUnsatisfiable": "ScheduleAnyway",
+            "labelSelector": {"matchLabels": dict(labels)},
+        }
+    ]
+
+
+def _make_scaled_object(name: str, kind: ReplicaKind, rules: Catalog) -> dict[str, Any]:
+    """KEDA scales on requests under way: its bounds and its threshold come from the plan, its metric from the engine's
+    entry. Raises BadInput for an engine that counts none."""
+    entry = rules.engine(kind.deployment.engine)
+    metrics = entry.speed_figures.metrics
+    if metrics is None or metrics.running is None:
+        raise BadInput(f"{entry.name} has no metric of its running requests that is known: take --target kubernetes")
+    return {
+        "apiVersion": "keda.sh/v1alpha1",
+        "kind": "ScaledObject",
+        "metadata": {"name": name},
+        "spec": {
+            "scaleTargetRef": {"name": name},
+            "minReplicaCount": 1,
+            "maxReplicaCount": len(kind.replicas),
+            "triggers": [
+                {
+                    "type": "prometheus",
+                    "metadata": {
+                        "serverAddress": load_fleet_rules(rules).prometheus,
+                        "query": f'sum({metrics.prefix}{metrics.running}{{service="{name}"}})',
+                        "threshold": str(max(1, kind.replicas[0].sequences)),
+                    },
+                }
+            ],
+        },
+    }
+
+
+def list_jobs(kind: ReplicaKind, pool: PlannedPool | None, rules: Catalog) -> list[LaunchFile]:
+    """The jobs of a kind, each on the nodes and with the ports of the plan. Raises BadInput for names of nodes that
+    Slurm cannot have."""
+    by_nodes: dict[tuple[str, ...], list[PlannedReplica]] = {}
+    for replica in kind.replicas:
+        by_nodes.setdefault(replica.nodes, []).append(replica)
+    bare = replace(kind, deployment=replace(kind.deployment, port=STAND_IN))
+    made = render_kind(bare, "slurm", rules)
+    out = []
+    for nodes, replicas in by_nodes.items():
+        wrong = next((n for n in nodes if not PLAIN_NAME.fullmatch(n)), None)
+        if wrong is not None:
+            raise BadInput(f"{wrong!r} is no name of a Slurm node")
+        name = kind.name if len(by_nodes) == 1 else f"{kind.name}-{nodes[0]}"
+        text = _with_places(made.content, nodes, len(replicas), pool)
+        text = _within_share(text, kind, replicas[0])
+        text = _with_ports(text, [r.port for r in replicas])
+        out.append(LaunchFile(name=f"{name}.sbatch", content=text, executable=made.executable))
+    return out
+
+
+def _with_places(text: str, nodes: Sequence[str], count: int, pool: PlannedPool | None) -> str:
+    """The job on its nodes, with cards of the type that the pool has; several replicas as an array."""
+    more = [f"#SBATCH --array=0-{count - 1}"] if count > 1 else []
+    partition = pool.labels.get("partition") if pool is not None else None
+    if partition is not None and PLAIN_NAME.fullmatch(partition):
+        more.append(f"#SBATCH --partition={partition}")
+    more.append(f"#SBATCH --nodelist={','.join(nodes)}")
+    resource = pool.resource if pool is not None else None
+    if resource is not None and re.fullmatch(r"gpu:[A-Za-z0-9_.-]+", resource):
+        text = GPUS.sub(lambda m: f"#SBATCH --gpus-per-node={resource.partition(':')[2]}:{m[1]}", text)
+    before, mark, after = text.partition("#SBATCH --nodes=")
+    return before + "".join(f"{line}\n" for line in more) + mark + after
+
+
+def _within_share(text: str, kind: ReplicaKind, replica: PlannedReplica) -> str:
+    """No more memory than the replica's share of its node, so that all find room next to each other."""
+    machine = kind.deployment.machine
+    total = machine.memory.total_bytes if machine is not None else None
+    cards = len(machine.usable_devices) if machine is not None else 0
+    if not total or not cards:
+        return text
+    most = int(total * MOST_OF_NODE * replica.devices / kind.nodes / cards) >> 20
+    return MEMORY.sub(lambda m: f"#SBATCH --mem={min(int(m[1]), most)}M", text)
+
+
+def _with_ports(text: str, ports: Sequence[int]) -> str:
+    """The port of each replica where the stand-in is: a task of an array takes its own."""
+    first, lines = str(ports[0]), []
+    for line in text.splitlines():
+        if len(ports) == 1 or line.startswith("#"):
+            line = line.replace(str(STAND_IN), first)
+        lines.append(line)
+    written = "\n".join(lines) + "\n"
+    if len(ports) == 1 or str(STAND_IN) not in written:
+        return written
+    before, mark, after = written.partition("set -eu\n")
+    listed = f"ports=({' '.join(map(str, ports))})\nport=${{ports[$SLURM_ARRAY_TASK_ID]}}\n"
+    return f"{before}{mark}{listed}{_PORT_WORD.sub(_write_port, after)}"
+
+
+def _write_port(found: re.Match[str]) -> str:
+    """The task's port in place of the stand-in, also out of a quoted word."""
+    if found[0].startswith("'"):
+        left, _, right = shlex.split(found[0])[0].partition(str(STAND_IN))
+        return f'{shlex.quote(left) if left else ""}"$port"{shlex.quote(right) if right else ""}'
+    return '"$port"'
+
+
+def read_plan_file(path: str) -> PlanFile:
+    """A plan in JSON. Raises BadFile for what is none."""
+    data = parse_json(read_bytes(path, MOST_BYTES), Path(path))
+    try:
+        return convert(data, PlanFile)
+    except msgspec.ValidationError as e:
+        raise BadFile(path, f"is no fleet plan (`advise fleet plan --json` writes one): {e}") from None
+
+
+def group_replicas(plan: PlanFile, rules: Catalog) -> list[ReplicaKind]:
+    """Replicas by kind, each as the deployment that starts it. Raises UnknownName, BadInput."""
+    kinds: dict[tuple[str, ...], list[PlannedReplica]] = {}
+    for r in plan.replicas:
+        key = (r.name, r.engine, r.quantization, r.pool, str(r.devices), str(len(r.nodes)))
+        kinds.setdefault(key, []).append(r)
+    names: set[str] = set()
+    out = []
+    for same in kinds.values():
+        base = re.sub(r"[^a-z0-9]+", "-", same[0].name.lower().rpartition("/")[2]).strip("-")[:40] or "model"
+        name, k = base, 2
+        while name in names:
+            name, k = f"{base}-{k}", k + 1
+        names.add(name)
+        made = _make_deployment_of(same[0], rules)
+        out.append(ReplicaKind(name, made, len(same[0].nodes), tuple(same), name[len(base) :]))
+    return out
+
+
+def _make_deployment_of(replica: PlannedReplica, rules: Catalog) -> Deployment:
+    if replica.hardware is None:
+        raise BadInput(f"{replica.name}: the plan does not say on which hardware it runs")
+    found = resolve_model(replica.model, rules)
+    machine = msgspec.structs.replace(find_machine(replica.hardware, rules), nodes=max(1, len(replica.nodes)))
+    entry = rules.engine(replica.engine)
+    own = {k: v for k, v in replica.settings.items() if not k.isupper()}
+    cache = own.get("kv-cache-dtype")
+    return Deployment(
+        model=found.model,
+        engine=entry.id,
+        engine_version=replica.engine_version,
+        quantization=replica.quantization,
+        machine=machine,
+        device_count=replica.devices // max(1, len(replica.nodes)) or None,
+        context_length=replica.context_length,
+        sequences=replica.sequences,
+        kv_cache_type=KvType(k=str(cache), v=str(cache)) if cache else KvType(),
+        model_path=found.path,
+        settings=own,
+        served_name=replica.name,  # one name for all replicas of a model, whatever repository they load
+    )
+
+
+def render_kind(kind: ReplicaKind, target: str, rules: Catalog) -> LaunchFile:
+    """The file of a kind; where one model has several, what it names has the number of the kind behind it."""
+    made = render_files(kind.deployment, target, rules)[0]
+    if not kind.suffix:
+        return made
+    name = make_slug(f"{kind.deployment.engine}-{kind.deployment.served_name}")
+    text = re.sub(rf"(?<![\w.-]){re.escape(name)}(?![\w.-])", f"{name}{kind.suffix}", made.content)
+    return msgspec.structs.replace(made, content=text)

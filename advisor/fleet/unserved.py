@@ -9,13 +9,19 @@ from msgspec.structs import replace
 from advisor.catalog import Catalog
 from advisor.errors import AdvisorError
 from advisor.estimation import find_machine
-from advisor.fleet.candidates import Refusal, list_candidates
-from advisor.fleet.capacity import Confidence
+from advisor.fleet.candidates import Confidence, Refusal, list_candidates
 from advisor.fleet.fleet_rules import load_fleet_rules
 from advisor.fleet.greedy import solve_greedily
-from advisor.fleet.offers import PlannedDemand, PoolOffers, PosedProblem, find_accelerator, get_capacity, pose_problem
+from advisor.fleet.offers import (
+    NodePrices,
+    PlannedDemand,
+    PoolOffers,
+    PosedProblem,
+    find_accelerator,
+    get_capacity,
+    pose_problem,
+)
 from advisor.fleet.plan_types import Measurement, Unserved
-from advisor.fleet.prices import NodePrices
 from advisor.fleet.problem import Solution, count_group_nodes
 from advisor.units import format_gib
 

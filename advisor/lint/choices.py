@@ -10,11 +10,15 @@ from advisor.advice.compare import ComparisonsFile
 from advisor.advice.migrate_types import MigrationsFile
 from advisor.advice.models.choice import ChoosingFile
 from advisor.catalog.types import Engine, MachinesFile
+from advisor.decision.guides import guide_problems
+from advisor.decision.policy import PolicyRule, read_policy_rules
 from advisor.decision.types import USE_CASES
-from advisor.lint.faults import Fault, nearest_names
+from advisor.errors import BadFile
+from advisor.lint.faults import Code, Fault, nearest_names, one_line, without_hint
 from advisor.lint.flags import find_flag_table, is_known_setting, list_setting_names
 from advisor.lint.house import House, RuleDocument
-from advisor.lint.rule_types import At
+from advisor.lint.reading import EntryPlace
+from advisor.lint.shape import At
 from advisor.near import simplify_name
 
 ANY = "any"  # a pair of migrations that holds for every engine
@@ -22,9 +26,15 @@ CONTEXT = (512, 10_000_000)  # tokens of one request
 PLACEHOLDER = "{hardware}"  # a row of comparisons that depends on the machine
 # fields of a comparison that are no table or value of an entry
 OF_COMPARISONS = ("status", "version", "license", "os", "formats", "floor", PLACEHOLDER, "quantization.4bit")
+_WORDS: tuple[tuple[str, Code], ...] = (
+    ("can never be reached", "unreachable"),
+    ("unknown ", "unknown_name"),
+    ("has no source", "source"),
+    ("is missing", "missing_key"),
+)
 
 
-def find_faults(house: House) -> Iterator[Fault]:
+def find_choices_faults(house: House) -> Iterator[Fault]:
     """Choices that name nothing, say too little, or contradict each other."""
     checks = {
         "choosing.yaml": _choosing,
@@ -172,3 +182,56 @@ def _drafts(house: House, document: RuleDocument) -> Iterator[Fault]:
             seen.add(name)
         if method.layers < 1 or method.hidden_states < 0:
             yield document.place.field("unit", ("methods", i), "layers are one at least, hidden_states none at least")
+
+
+def find_guides_faults(house: House) -> Iterator[Fault]:
+    """Problems of guides and policies beyond the shape of their files."""
+    for document in house.under("guides/").values():
+        ids = house.ids["engines"]
+        for line, text in guide_problems(document.data, document.file.lines(), ids):
+            if not _hidden(text, house):
+                said, hint = without_hint(text)
+                file = document.file.shown
+                yield Fault(file=file, line=line, code=_code(text), message=one_line(said), near=hint)
+    for name, document in house.under("policy/").items():
+        yield from _policy(name, document, house)
+
+
+def _code(text: str) -> Code:
+    return next((code for words, code in _WORDS if words in text), "condition")
+
+
+def _hidden(text: str, house: House) -> bool:
+    """Whether what is unknown may stand in a file that cannot be read."""
+    name = text.partition("unknown engine '")[2].partition("'")[0]
+    return bool(name) and name in house.hidden
+
+
+def _policy(name: str, document: RuleDocument, house: House) -> Iterator[Fault]:
+    """Rulings one by one, so that a wrong one does not hide the others."""
+    good: list[tuple[str, int, PolicyRule]] = []
+    for kind, entries in document.data.items():
+        for i, entry in enumerate(entries):
+            try:
+                ((_, ruling),) = read_policy_rules(name, {kind: [entry]}, house.engines)
+            except BadFile as e:
+                said, hint = without_hint(e.problem.replace(f"{kind}.0", f"{kind}[{i}]", 1))
+                yield document.place.fault(_code(said), said, (kind, i), hint)
+            else:
+                good.append((kind, i, ruling))
+    yield from _contradictions(document.place, good)
+
+
+def _contradictions(place: EntryPlace, entries: list[tuple[str, int, PolicyRule]]) -> Iterator[Fault]:
+    """Engines that one file forbids and prefers (or pins) under the same condition, and entries stated twice."""
+    forbidden = {(r.engine, r.condition) for kind, _, r in entries if kind == "forbid"}
+    seen: set[tuple[str, str, object]] = set()
+    for kind, i, rule in entries:
+        if kind != "forbid" and ((rule.engine, rule.condition) in forbidden or (rule.engine, None) in forbidden):
+            also = "preferred" if kind == "prefer" else "pinned"
+            said = f"{rule.engine} is forbidden and {also}; the second never counts"
+            yield place.fault("contradiction", said, (kind, i))
+        if (kind, rule.engine, rule.condition) in seen:
+            said = f"{kind} of {rule.engine} stands twice under the same condition"
+            yield place.fault("duplicate_name", said, (kind, i))
+        seen.add((kind, rule.engine, rule.condition))

@@ -8,23 +8,34 @@ from collections.abc import Iterator
 from difflib import SequenceMatcher
 from typing import Any
 
-from advisor.catalog.types import Engine, Floor
+from advisor import engines
+from advisor.catalog.launch_types import Concept, Concepts
+from advisor.catalog.types import Accelerator, Engine, Floor
 from advisor.decision.types import SYSTEMS
 from advisor.engines import module_name
 from advisor.engines.versions import version_key
-from advisor.lint.faults import Fault, nearest_names
-from advisor.lint.flags import find_flag_table
+from advisor.errors import AdvisorError
+from advisor.estimation import EstimateRequest, estimate, resolve_request
+from advisor.lint.faults import Fault, nearest_names, one_line
+from advisor.lint.flags import find_flag_table, list_setting_names
 from advisor.lint.house import House, TableItem, memory_type
 from advisor.lint.reading import EntryPlace
-from advisor.lint.rule_types import At
-from advisor.lint.shape import find_flaws
+from advisor.lint.shape import At, find_flaws
+from advisor.models.types import Dense, Model
 
 TABLES = ("os", "hardware", "formats", "quantization", "features", "floors")
 MISSPELT = 0.8  # likeness from which a key that one engine alone has is taken for another's
 KV_BYTES = (0.1, 8.0)  # of one value in a cache
+# names by which engines are recognised: each leads to one engine
+CLAIMS = ("programs", "modules", "packages", "installed_programs", "image_words")
+SHARES = ("memory_share",)  # concepts whose number is a part of a whole
+PORTS = range(1, 65536)
+MISSPELT_VALUE = 0.85  # likeness from which a value is taken for another
+LEAST_MEMORY = 16 * 2**30
+BLOCKS = ("defaults", "memory")
 
 
-def find_faults(house: House) -> Iterator[Fault]:
+def find_engines_faults(house: House) -> Iterator[Fault]:
     """What is wrong with engines' entries."""
     used = {t: Counter(k for e in house.engines.values() for k in getattr(e, t)) for t in TABLES}
     for item in house.tables["engines"].values():
@@ -202,3 +213,131 @@ def _constants(item: TableItem) -> Iterator[Fault]:
         if rows and sum("before" not in r for r in rows) != 1:
             said = "one row, and only one, must be without `before`: it holds for the newest version"
             yield item.place.field("range", ("memory", field), said)
+
+
+def find_concepts_faults(house: House) -> Iterator[Fault]:
+    """Concepts and marks of recognition that contradict each other."""
+    for item in house.tables["engines"].values():
+        for name in Concepts.__struct_fields__:
+            concept: Concept = getattr(item.entry.concepts, name)
+            yield from _concept(house, item, name, concept)
+        yield from _server(item)
+    yield from _claimed(house)
+
+
+def _concept(house: House, item: TableItem, name: str, concept: Concept) -> Iterator[Fault]:
+    engine: Engine = item.entry
+    at: At = ("concepts", name)
+    table = find_flag_table(engine.id, house)
+    for i, variable in enumerate(concept.environment):
+        if table is not None and table.variables and variable not in list_setting_names(table):
+            said = f"{variable!r} is no variable in rules/flags/{table.engine}.yaml"
+            yield item.place.field(
+                "unknown_name", (*at, "environment", i), said, nearest_names(variable, list_setting_names(table))
+            )
+    if concept.default and sum(d.before is None for d in concept.default) != 1:
+        said = "one default, and only one, must be without `before`: it holds for the newest version"
+        yield item.place.field("range", (*at, "default"), said)
+    for i, versioned_number in enumerate(concept.default):
+        if name in SHARES and not 0 < versioned_number.number <= 1:
+            yield item.place.field(
+                "unit", (*at, "default", i), f"{versioned_number.number:g} is no share of a whole (0 to 1)"
+            )
+    for flag in concept.flags:
+        said_elsewhere = engine.defaults.get(flag.replace("-", "_"))
+        newest = next((d.number for d in concept.default if d.before is None), None)
+        if isinstance(said_elsewhere, (int, float)) and newest is not None and said_elsewhere != newest:
+            said = f"the default is {newest:g} here and {said_elsewhere:g} in `defaults`"
+            yield item.place.field("contradiction", (*at, "default"), said)
+    if table is not None and concept.flags and concept.flags[0] in table.flags:
+        entry = table.flags[concept.flags[0]]
+        choices = (*entry.c, *entry.v)
+        for i, word in enumerate(concept.accepts):  # older versions may have taken more: only slips can be found
+            alike = [x for x in choices if x != word and SequenceMatcher(None, x, word).ratio() >= MISSPELT_VALUE]
+            if word not in choices and alike:
+                said = f"--{concept.flags[0]} does not take {word!r}"
+                yield item.place.field("unknown_name", (*at, "accepts", i), said, alike[:2])
+
+
+def _server(item: TableItem) -> Iterator[Fault]:
+    server = item.entry.recognition.server
+    for field in ("port", "image_port") if server is not None else ():
+        port = getattr(server, field)
+        if port is not None and port not in PORTS:
+            yield item.place.field("unit", ("recognition", "server", field), f"{port} is no port")
+    for i, path in enumerate(server.health if server is not None else ()):
+        if not path.startswith("/"):
+            yield item.place.field("wrong_value", ("recognition", "server", "health", i), f"{path!r} is no path")
+    recognised = item.entry.recognition
+    said = any(getattr(recognised, c) for c in (*CLAIMS, "images")) or server is not None
+    if said and not recognised.source:
+        yield item.place.field("source", ("recognition",), "names no source")
+
+
+def _claimed(house: House) -> Iterator[Fault]:
+    """Programs, modules and packages that two engines call theirs."""
+    for claim in CLAIMS:
+        first: dict[str, TableItem] = {}
+        for item in house.tables["engines"].values():
+            for i, name in enumerate(getattr(item.entry.recognition, claim)):
+                other = first.setdefault(name, item)
+                if other is not item:
+                    listed = isinstance(getattr(item.entry.recognition, claim), tuple)
+                    at: At = ("recognition", claim, i if listed else name)
+                    said = f"{name!r} is also of {other.entry.id} ({other.place.file.shown})"
+                    yield item.place.field("duplicate_name", at, said)
+
+
+def find_estimates_faults(house: House) -> Iterator[Fault]:
+    """Blocks of an entry that its module refuses."""
+    model, card = _model(house), _card(house)
+    if model is None or card is None:
+        return
+    for name, item in house.tables["engines"].items():
+        if ("engines", name) in house.hopeless:
+            continue
+        try:
+            refused = list(_refused(house, name, model, card))
+        except Exception as e:  # what should have been refused: constants that each are right and do not go together
+            if item.entry.memory:
+                said = f"an estimate with these constants fails ({type(e).__name__}: {e})"
+                yield item.place.field("contradiction", ("memory",), one_line(said))
+            continue
+        for problem in refused:
+            yield from _told(name, item, problem)
+
+
+def _told(name: str, item: TableItem, problem: str) -> Iterator[Fault]:
+    """A refusal as a fault of the block that it is about."""
+    m = re.fullmatch(rf"rules/engines/{re.escape(name)}\.yaml, (\w+): (.*?)(?: - at `\$\.?(.*)`)?", problem)
+    if m and m[1] in BLOCKS:
+        where = (m[1], *(p for p in re.split(r"\.|\[.*?\]", m[3] or "") if p))
+        yield item.place.field("wrong_value", where, one_line(m[2][0].lower() + m[2][1:]))
+    elif m is None and memory_type(item.entry) is not None:
+        said = problem.removeprefix(f"rules/engines/{name}.yaml: ")
+        yield item.place.field("contradiction", ("memory",), one_line(f"the simplest estimate is refused: {said}"))
+
+
+def _refused(house: House, engine: str, model: Model, card: Accelerator) -> Iterator[str]:
+    """What is stated when a small model is sized and its launch decided."""
+    asked = EstimateRequest(model=model.id, engine=engine, hardware=f"1x {card.name}", context_length=2048)
+    try:
+        deployment, _ = resolve_request(asked, house.catalog)
+        estimate(deployment, house.catalog)
+        engines.decide_settings(
+            deployment, house.catalog.engines(), house.catalog.quantization(deployment.quantization)
+        )
+    except AdvisorError as e:
+        yield e.message
+
+
+def _model(house: House) -> Model | None:
+    """The smallest dense chat model whose layout is known."""
+    known = [m for m in house.models.values() if m.layout is not None and m.kind == "chat" and m.max_context]
+    dense = [m for m in known if m.layout is not None and all(isinstance(g, Dense) for g in m.layout.ffn)]
+    return min(dense, key=lambda m: m.params_total, default=None)
+
+
+def _card(house: House) -> Accelerator | None:
+    cards = [a for a in house.accelerators.values() if a.vendor == "nvidia" and (a.memory_bytes or 0) >= LEAST_MEMORY]
+    return min(cards, key=lambda a: a.id, default=None)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from advisor.engines.flag_tables import FlagHistory, FlagTable, add_history, is_span, list_spans, release_key
 from advisor.lint.faults import Fault, nearest_names
 from advisor.lint.house import House, RuleDocument, TypedPart
-from advisor.lint.rule_types import At
+from advisor.lint.shape import At
 
 RESOURCES = "checks/resources.yaml"
 TYPES = ("int", "float", "json", "str", "flag")
@@ -70,7 +70,7 @@ def flag_faults(house: House, part: TypedPart, at: At, name: str) -> Iterator[Fa
         yield part.place.field("unknown_name", at, said, nearest_names(name, list_setting_names(table)))
 
 
-def find_faults(house: House) -> Iterator[Fault]:
+def find_flags_faults(house: House) -> Iterator[Fault]:
     """What is wrong with the tables of flags, and with what resources call flags."""
     if RESOURCES in house.documents:
         yield from _resources(house, house.documents[RESOURCES])

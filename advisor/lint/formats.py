@@ -9,7 +9,7 @@ from advisor.catalog.types import Quantization
 from advisor.errors import UnknownName
 from advisor.lint.faults import Fault, nearest_names
 from advisor.lint.house import House, RuleDocument, TableItem
-from advisor.lint.rule_types import At
+from advisor.lint.shape import At
 from advisor.models.tensors import BLOCKS
 
 PLAIN = "none"  # the family of 16- and 32-bit weights, which every checkpoint format carries
@@ -18,7 +18,7 @@ SIZE_RANGE = (0.5, 2.5)  # of a real checkpoint over its definition
 BORROWED = {"openvino": "hf", "litert": "hf"}  # families that name their widths by formats of another
 
 
-def find_faults(house: House) -> Iterator[Fault]:
+def find_formats_faults(house: House) -> Iterator[Fault]:
     """Formats whose figures do not follow, and lists of formats that mix families."""
     for item in house.tables["quantizations"].values():
         yield from _format(item)

@@ -5,26 +5,25 @@ from __future__ import annotations
 import datetime
 import importlib
 import importlib.util
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any, get_type_hints
 
 from msgspec.structs import replace
 
-from advisor.catalog.load import TYPES, MisplacedDocument, TableEntry, read_entries
+from advisor.catalog.compiled_rules import CompiledRules, encode_rules, load_compiled_rules, restore_rule_set
+from advisor.catalog.load import TYPES, MisplacedDocument, RuleSet, TableEntry, read_entries, read_rules
 from advisor.catalog.roots import shipped_root
 from advisor.catalog.store import Catalog
 from advisor.catalog.types import Accelerator, CloudOffer, CpuPlatform, Engine, Quantization
-from advisor.decoding import convert
+from advisor.decoding import convert, decode_json
 from advisor.engines import FAMILIES, module_name
-from advisor.lint.catalogues import catalogue
+from advisor.errors import BadFile
 from advisor.lint.faults import Fault, nearest_names
-from advisor.lint.kinds import KINDS, RuleFileKind, find_kind
-from advisor.lint.pruning import CompletedEntry, prune_flaws, value_at, with_key
+from advisor.lint.kinds import FILES, find_kind
 from advisor.lint.reading import EntryPlace, RuleFile, read_folder
-from advisor.lint.rule_types import At, Visit, list_visits
-from advisor.lint.shape import find_flaws
+from advisor.lint.shape import At, CompletedEntry, Visit, find_flaws, list_visits, prune_flaws, value_at, with_key
 from advisor.models.types import Model
 from advisor.record import Value
 
@@ -181,19 +180,6 @@ class House:
             there = f"; there are {', '.join(map(str, have))}" if isinstance(have, (list, tuple)) else ""
             yield place.field("unknown_name", at, f"unknown {what} {name!r}{there}", nearest_names(name, have))
 
-    def each_unknown(
-        self,
-        place: EntryPlace,
-        at: At,
-        what: str,
-        names: Iterable[str],
-        known: Container[str] | None = None,
-        table: str = "",
-    ) -> Iterator[Fault]:
-        """`unknown` for every item of a list."""
-        for i, name in enumerate(names):
-            yield from self.unknown(place, (*at, i), what, name, known, table)
-
 
 def read_house(roots: Sequence[Path], today: datetime.date | None = None) -> tuple[House, list[Fault]]:
     """The folders, lowest first, and what is wrong with their files, keys and values."""
@@ -214,7 +200,7 @@ def read_house(roots: Sequence[Path], today: datetime.date | None = None) -> tup
             elif kind.type is None:
                 faults += _entries(file, house, mine, offers)
             else:
-                faults += _document(file, kind, house)
+                faults += _document(file, kind.type, house)
         replaced = set(offers)
         house.offers = [x for x in house.offers if x.entry.provider not in replaced]
         house.offers += [x for rows in offers.values() for x in rows]
@@ -222,9 +208,8 @@ def read_house(roots: Sequence[Path], today: datetime.date | None = None) -> tup
 
 
 def _unread(file: RuleFile) -> Fault:
-    known = [k.pattern for k in KINDS if not k.pattern.endswith(".yml")]
     said = "no part of the program reads a file of this name"
-    return file.fault("unknown_file", said, near=nearest_names(file.name, known))
+    return file.fault("unknown_file", said, near=nearest_names(file.name, FILES))
 
 
 def _entries(
@@ -305,14 +290,12 @@ def _name_at(data: Any, at: At) -> str:
     return name
 
 
-def _document(file: RuleFile, kind: RuleFileKind, house: House) -> Iterator[Fault]:
-    assert kind.type is not None
-    wanted = kind.type()
+def _document(file: RuleFile, kind: type, house: House) -> Iterator[Fault]:
     data = {} if file.data is None else file.data
     place = EntryPlace(file, ())  # faults of shape are reported from the file as it is
-    found = find_flaws(data, wanted)
+    found = find_flaws(data, kind)
     yield from (replace(place, label=_name_at(data, f.at)).field(f.code, f.at, f.problem, f.near) for f in found)
-    sound = prune_flaws(data, wanted)
+    sound = prune_flaws(data, kind)
     if sound is None:
         house.hidden += file.text
         house.hopeless.add(("files", file.name))
@@ -320,6 +303,40 @@ def _document(file: RuleFile, kind: RuleFileKind, house: House) -> Iterator[Faul
     if not found or file.name not in house.flawless:  # else that of a lower folder holds for others
         house._sound[file.root / file.name] = sound
     house.documents.pop(file.name, None)
-    house.documents[file.name] = RuleDocument(convert(sound, wanted), file, sound, wanted)
+    house.documents[file.name] = RuleDocument(convert(sound, kind), file, sound, kind)
     if not found:
         house.flawless[file.name] = house.documents[file.name]
+
+
+def catalogue(roots: Sequence[Path], sound: Mapping[Path, Any], whole: bool) -> Catalog:
+    """The catalogue of the files in `sound` (data without what is faulty). `whole`: nothing had to be left out."""
+
+    def read(path: Path) -> Any:
+        if path not in sound:
+            raise BadFile(path, "is left out")
+        return sound[path]
+
+    rules = read_rules(roots, lambda _: None, read)
+    if not whole and shipped_root() not in roots:
+        rules = _over(_shipped(), rules)
+    return Catalog(decode_json(encode_rules(rules), CompiledRules), tuple(roots))
+
+
+def _shipped() -> RuleSet:
+    """The shipped rules; empty where they are broken themselves."""
+    try:
+        return restore_rule_set(load_compiled_rules((shipped_root(),)))
+    except BadFile:
+        return RuleSet()
+
+
+def _over(base: RuleSet, top: RuleSet) -> RuleSet:
+    """Rules layered over others, entry by entry."""
+    out = RuleSet()
+    for table, rows in top.tables.items():
+        out.tables[table] = base.tables[table] | rows
+    out.offers = base.offers | top.offers
+    out.documents = base.documents | top.documents
+    out.names = {table: base.names[table] | names for table, names in top.names.items()}
+    out.origin = top.origin
+    return out

@@ -12,7 +12,7 @@ from advisor.lint.faults import Fault, nearest_names, one_line
 from advisor.lint.flags import find_flag_table, is_known_setting, list_setting_names
 from advisor.lint.house import House, RuleDocument, TableItem
 from advisor.lint.reading import shorten_path
-from advisor.lint.rule_types import At
+from advisor.lint.shape import At
 from advisor.render.environment import make_environment, template_roots
 from advisor.render.files import IN_IMAGES, SHARED
 from advisor.render.matrix import TargetsFile
@@ -26,7 +26,7 @@ IN_NAMES = frozenset(("name",))
 PAGES = ("readme",)  # templates of files that stand next to the targets
 
 
-def find_faults(house: House) -> Iterator[Fault]:
+def find_launches_faults(house: House) -> Iterator[Fault]:
     """What is wrong with starts, targets and templates."""
     document = house.documents.get(FILE)
     for item in house.tables["engines"].values():

@@ -16,7 +16,7 @@ NAMED_TOLERANCE = 0.15  # live offers round sizes, and announce others than are 
 WATTS = (0, 20_000)
 
 
-def find_faults(house: House) -> Iterator[Fault]:
+def find_money_faults(house: House) -> Iterator[Fault]:
     """Amounts that cannot be, and offers of another card than their name says."""
     seen: dict[tuple[object, ...], TableItem] = {}
     for item in house.offers:

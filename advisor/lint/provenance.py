@@ -10,10 +10,11 @@ from typing import Any
 from msgspec import inspect
 
 from advisor.checks.rules.load import RuleEntry
+from advisor.engines.versions import version_key
 from advisor.lint.faults import Fault
 from advisor.lint.house import House, TypedPart
 from advisor.lint.reading import EntryPlace
-from advisor.lint.rule_types import At
+from advisor.lint.shape import At, strip_annotations
 
 DATES = ("date", "as_of", "launch_date", "release_date")
 NO_DATE = "unknown"
@@ -24,9 +25,12 @@ _DATE = re.compile(r"^(\d{4})(?:-\d{4}|(?:-(\d{2}))?(?:-(\d{2}))?)(?![\d-])")  #
 _DAY = re.compile(r"(?<!\d)(\d{4})-(\d{2})-(\d{2})(?!\d)")
 # a year, a version, an address, a commit, an issue, a section: something to find the place again by
 _FOUND_AGAIN = re.compile(r"\d{4}|\d+\.\d|https?://|\b[0-9a-f]{7,40}\b|#\d|\b[vb]\d|\b\d{3,}\b", re.I)
+SHARES = ("share", "duty")  # a field with such a name, or ending in it, is a part of a whole
+# pairs of versions: the first field is below the second
+VERSIONS = (("at_least", "before"), ("last_seen", "first_absent"), ("first_absent", "back_in"))
 
 
-def find_faults(house: House) -> Iterator[Fault]:
+def find_provenance_faults(house: House) -> Iterator[Fault]:
     """Facts without a source, sources without version or date, dates that are none."""
     for part, found in house.visits():
         dated = part.place.file.data.get("as_of") if isinstance(part.place.file.data, dict) else None
@@ -102,3 +106,51 @@ def _day(house: House, place: EntryPlace, at: At, text: str, year: int, month: i
         yield place.field("date", at, f"{text!r} lies in the future")
     elif year < OLDEST:
         yield place.field("date", at, f"{text!r} lies before all of this")
+
+
+def find_bounds_faults(house: House) -> Iterator[Fault]:
+    """Bounds that are out of order."""
+    for part, found in house.visits():
+        for at, kind, value in found:
+            if isinstance(kind, inspect.StructType):
+                yield from _numbers(part, (*part.at, *at), kind, value)
+
+
+def _numbers(part: TypedPart, at: At, kind: inspect.StructType, value: dict[str, Any]) -> Iterator[Fault]:
+    steps = [(n, value[n]) for n in ("low", "value", "high") if isinstance(value.get(n), (int, float))]
+    if len(steps) > 1 and [x for _, x in steps] != sorted(x for _, x in steps):
+        said = ", ".join(f"{n} {x:g}" for n, x in steps)
+        yield part.place.field("range", at, f"{said}: they must not fall")
+    for first, second in VERSIONS:
+        a, b = value.get(first), value.get(second)
+        if (
+            isinstance(a, str)
+            and isinstance(b, str)
+            and version_key(a)
+            and version_key(b)
+            and version_key(a) >= version_key(b)
+        ):
+            yield part.place.field("range", at, f"{first} {a} is not below {second} {b}")
+    for field in kind.fields:
+        found = value.get(field.encode_name)
+        here = (*at, field.encode_name)
+        if isinstance(found, (int, float)) and not isinstance(found, bool) and _is_share(field.encode_name):
+            if not 0 <= found <= 1:
+                yield part.place.field("unit", here, f"{found:g} is no share of a whole (0 to 1)")
+        elif isinstance(found, list) and _is_range(field.type) and found != sorted(found):
+            yield part.place.field("range", here, f"{found} is low, usual, high: they must not fall")
+
+
+def _is_share(name: str) -> bool:
+    return name in SHARES or name.endswith(tuple(f"_{s}" for s in SHARES))
+
+
+def _is_range(kind: inspect.Type) -> bool:
+    """Whether a field holds three numbers."""
+    options = kind.types if isinstance(kind, inspect.UnionType) else (kind,)
+    return any(
+        isinstance(t, inspect.TupleType)
+        and len(t.item_types) == 3
+        and all(isinstance(strip_annotations(x), inspect.FloatType) for x in t.item_types)
+        for t in map(strip_annotations, options)
+    )

@@ -14,8 +14,7 @@ from advisor.catalog.roots import rule_files
 from advisor.errors import BadFile
 from advisor.files import MAX_NODES, compose_yaml, construct_yaml, read_text
 from advisor.lint.faults import NO_FAULT, Code, Fault, one_line
-from advisor.lint.pruning import find_original_place, is_stand_in, value_at
-from advisor.lint.rule_types import At
+from advisor.lint.shape import At, find_original_place, is_stand_in, value_at
 from advisor.record import Value
 from advisor.yaml_places import Located, find_doubled_keys, line_at, lines_by_path, locate_node
 

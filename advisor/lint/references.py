@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from difflib import SequenceMatcher
 from typing import Any, cast
 
@@ -15,9 +15,10 @@ from advisor.engines.versions import version_key
 from advisor.errors import AdvisorError, UnknownName
 from advisor.lint.faults import Fault, one_line
 from advisor.lint.flags import flag_faults
-from advisor.lint.house import House, TypedPart
+from advisor.lint.house import House, TableItem, TypedPart
 from advisor.lint.reading import EntryPlace
-from advisor.lint.rule_types import At
+from advisor.lint.shape import At
+from advisor.near import simplify_name
 
 NO_ENGINE = "none"  # an image that looks like an engine's and is not
 MISSPELT = 0.9  # likeness from which a name outside the catalogue is taken for a slip
@@ -30,28 +31,27 @@ CONDITION_FIELDS = {
 }
 _WORDS = {"accelerators": "accelerator", "engines": "engine"}
 
-Check = Callable[[House, TypedPart, At, str], Iterator[Fault]]
 
-
-def find_faults(house: House) -> Iterator[Fault]:
+def find_references_faults(house: House) -> Iterator[Fault]:
     """References to what is not there, patterns that do not compile, versions that are none."""
     for part, found in house.visits():
         for at, kind, value in found:
             if isinstance(kind, inspect.Metadata) and isinstance(value, str):
-                check = _CHECKS.get((kind.extra or {}).get("is", ""))
-                if check is not None:
-                    yield from check(house, part, (*part.at, *at), value)
+                yield from _text(house, part, (*part.at, *at), (kind.extra or {}).get("is", ""), value)
     for path, document in house.documents.items():
         if path.startswith(("guides/", "policy/", "checks/rules/")):
             yield from _conditions(house, document.place, document.data, ())
 
 
-def _ids(table: str, what: str) -> Check:
-    def check(house: House, part: TypedPart, at: At, name: str) -> Iterator[Fault]:
-        if not (table == "engines" and name == NO_ENGINE):
-            yield from house.unknown(part.place, at, what, name, table=table)
-
-    return check
+def _text(house: House, part: TypedPart, at: At, meaning: str, text: str) -> Iterator[Fault]:
+    """A text that stands for something, by what it stands for."""
+    if meaning in _CHECKS:
+        yield from _CHECKS[meaning](house, part, at, text)
+    elif meaning in _NAMES and not (meaning == "engine" and text == NO_ENGINE):
+        what, list_names = _NAMES[meaning]
+        known = list_names(house, part)
+        if known is not None:
+            yield from house.unknown(part.place, at, what, text, known)
 
 
 def _hub_id(house: House, part: TypedPart, at: At, name: str) -> Iterator[Fault]:
@@ -86,43 +86,23 @@ def _quantization(house: House, part: TypedPart, at: At, name: str) -> Iterator[
             yield part.place.field("unknown_name", at, f"unknown weight format {name!r}", e.near[:2])
 
 
-def _quantization_key(house: House, part: TypedPart, at: At, name: str) -> Iterator[Fault]:
-    keys = {k for e in house.engines.values() for k in e.quantization}
-    if keys:
-        yield from house.unknown(part.place, at, "key of engines' `quantization`", name, keys)
+def _list_generations(house: House, part: TypedPart) -> set[str]:
+    return {n for g in GENERATIONS for n in listed_names(vendor_of_generation(g), g)}
 
 
-def _feature(house: House, part: TypedPart, at: At, name: str) -> Iterator[Fault]:
-    keys = {k for e in house.engines.values() for k in e.features}
-    yield from house.unknown(part.place, at, "key of engines' `features`", name, keys)
-
-
-def _generation(house: House, part: TypedPart, at: At, name: str) -> Iterator[Fault]:
-    known = {n for g in GENERATIONS for n in listed_names(vendor_of_generation(g), g)}
-    yield from house.unknown(part.place, at, "generation", name, known)
-
-
-def _form(house: House, part: TypedPart, at: At, name: str) -> Iterator[Fault]:
+def _list_forms(house: House, part: TypedPart) -> set[str] | None:
     """Forms are those that budgets.yaml speaks of and those of several entries."""
+    budgets = house.documents.get("budgets.yaml")
+    if budgets is None:
+        return None
     used = [a.form for a in house.accelerators.values() if a.form]
-    known = {f for f in used if used.count(f) > 1}
-    if "budgets.yaml" in house.documents:
-        b = house.documents["budgets.yaml"].value
-        yield from house.unknown(part.place, at, "form", name, known | {*b.hosts, *b.not_bought_single, *b.not_offered})
+    b = budgets.value
+    return {f for f in used if used.count(f) > 1} | {*b.hosts, *b.not_bought_single, *b.not_offered}
 
 
-def _currency(house: House, part: TypedPart, at: At, name: str) -> Iterator[Fault]:
-    if "budgets.yaml" in house.documents:
-        rates = house.documents["budgets.yaml"].value.rates.per_usd
-        yield from house.unknown(part.place, at, "currency (rates in budgets.yaml)", name, rates)
-
-
-def _use_case(house: House, part: TypedPart, at: At, name: str) -> Iterator[Fault]:
-    yield from house.unknown(part.place, at, "use case", name, USE_CASES)
-
-
-def _source(house: House, part: TypedPart, at: At, name: str) -> Iterator[Fault]:
-    yield from house.unknown(part.place, at, "source", name, tuple(getattr(part.entry, "sources", ())))
+def _list_currencies(house: House, part: TypedPart) -> Container[str] | None:
+    budgets = house.documents.get("budgets.yaml")
+    return budgets.value.rates.per_usd if budgets is not None else None
 
 
 def _version(house: House, part: TypedPart, at: At, text: str) -> Iterator[Fault]:
@@ -130,21 +110,28 @@ def _version(house: House, part: TypedPart, at: At, text: str) -> Iterator[Fault
         yield part.place.field("version", at, f"{text!r} is no version (0.33.0, v3.3.6, b11434)")
 
 
-_CHECKS: dict[str, Check] = {
-    "engine": _ids("engines", "engine"),
-    "model": _ids("models", "model"),
+# what a text stands for -> what it is called, and the names there are (None: nothing to compare with)
+_NAMES: dict[str, tuple[str, Callable[[House, TypedPart], Container[str] | None]]] = {
+    "engine": ("engine", lambda house, _: house.ids["engines"]),
+    "model": ("model", lambda house, _: house.ids["models"]),
+    "accelerator": ("accelerator", lambda house, _: house.ids["accelerators"]),
+    "quantization key": (
+        "key of engines' `quantization`",
+        lambda house, _: {k for e in house.engines.values() for k in e.quantization} or None,
+    ),
+    "feature": ("key of engines' `features`", lambda house, _: {k for e in house.engines.values() for k in e.features}),
+    "generation": ("generation", _list_generations),
+    "form": ("form", _list_forms),
+    "currency": ("currency (rates in budgets.yaml)", _list_currencies),
+    "use case": ("use case", lambda house, part: USE_CASES),
+    "source": ("source", lambda _, part: tuple(getattr(part.entry, "sources", ()))),
+}
+# what a text stands for -> what else has to hold for it
+_CHECKS: dict[str, Callable[[House, TypedPart, At, str], Iterator[Fault]]] = {
     "model in lower case": _hub_id,
     "model type": _model_type,
-    "accelerator": _ids("accelerators", "accelerator"),
     "hardware words": _hardware,
     "quantization": _quantization,
-    "quantization key": _quantization_key,
-    "feature": _feature,
-    "generation": _generation,
-    "form": _form,
-    "currency": _currency,
-    "use case": _use_case,
-    "source": _source,
     "flag": flag_faults,
     "version": _version,
 }
@@ -165,3 +152,60 @@ def _conditions(house: House, place: EntryPlace, data: Any, at: At) -> Iterator[
                     yield from house.unknown(place, here, _WORDS[table], cast("str", word), table=table)
             else:
                 yield from _conditions(house, place, value, (*at, name))
+
+
+def find_names_faults(house: House) -> Iterator[Fault]:
+    """Ids and aliases of models, engines, formats and accelerators that stand for two things."""
+    for table in ("models", "engines", "quantizations"):
+        for root in house.roots:
+            mine = [x for x in house.tables[table].values() if x.place.file.root == root]
+            yield from _clashes((x, (x.entry.id, *x.entry.aliases)) for x in mine)
+    # hardware is asked for by any of its names, so an overlay's card must have names of its own
+    cards = house.tables["accelerators"].values()
+    yield from _clashes((x, (x.entry.id, x.entry.name, *x.entry.aliases, *x.entry.default_of)) for x in cards)
+    yield from _driver_names(list(cards))
+
+
+def _clashes(rows: Iterable[tuple[TableItem, Iterable[str]]]) -> Iterator[Fault]:
+    first: dict[str, tuple[TableItem, str]] = {}
+    for item, names in rows:
+        for name in names:
+            key = simplify_name(name)
+            other, spelt = first.setdefault(key, (item, name))
+            if other is item:
+                continue
+            owner, taker, said_as = other, item, name
+            if _is_in_id(name, item) and not _is_in_id(name, other):
+                owner, taker, said_as = item, other, spelt
+                first[key] = item, name
+            there = f"{owner.place.file.shown}:{owner.place.file.line(owner.place.at)}"
+            said = f"the name {said_as!r} is also a name of {owner.entry.id} ({there})"
+            yield taker.place.fault("duplicate_name", said, _where(taker, said_as))
+
+
+def _is_in_id(name: str, item: TableItem) -> bool:
+    """Whether an entry's own id says the name: then it is another that has taken it."""
+    return simplify_name(name) in simplify_name(item.entry.id)
+
+
+def _where(item: TableItem, name: str) -> tuple[str | int, ...]:
+    for field in ("aliases", "default_of"):
+        listed = getattr(item.entry, field, ())
+        if name in listed:
+            return (field, listed.index(name))
+    return ("id",) if item.entry.id == name else ("name",)
+
+
+def _driver_names(cards: list[TableItem]) -> Iterator[Fault]:
+    """Entries with one driver name have to differ in memory, or in what only the system knows (modules)."""
+    by_name: dict[str, list[TableItem]] = {}
+    for item in cards:
+        for name in item.entry.reported_names:
+            by_name.setdefault(name, []).append(item)
+    for name, same in by_name.items():
+        for i, item in enumerate(same):
+            a = item.entry
+            twins = [x.entry.id for x in same[:i] if x.entry.memory_bytes == a.memory_bytes and not a.unified]
+            if twins:
+                said = f"shares the driver name {name!r} and the memory with {twins[0]}: nothing tells them apart"
+                yield item.place.fault("probe", said, ("reported_names",))

@@ -8,27 +8,18 @@ from pathlib import Path
 
 from advisor.catalog.roots import rule_files
 from advisor.lint import (
-    bounds,
-    card_use,
     check_rules,
     choices,
-    completeness,
-    concepts,
-    downloads,
     engines,
-    estimates,
     flags,
     formats,
-    guides,
     hardware,
     launches,
     models,
     money,
-    names,
     places,
     provenance,
     references,
-    snippets,
     speed,
 )
 from advisor.lint.faults import Fault, one_line, order_faults
@@ -36,28 +27,28 @@ from advisor.lint.house import House, read_house
 from advisor.lint.reading import shorten_path
 
 CONCERNS: tuple[Callable[[House], Iterator[Fault]], ...] = (
-    names.find_faults,
-    references.find_faults,
-    provenance.find_faults,
-    bounds.find_faults,
-    models.find_faults,
-    hardware.find_faults,
-    card_use.find_faults,
-    formats.find_faults,
-    engines.find_faults,
-    completeness.find_faults,
-    concepts.find_faults,
-    estimates.find_faults,
-    flags.find_faults,
-    launches.find_faults,
-    guides.find_faults,
-    check_rules.find_faults,
-    snippets.find_faults,
-    money.find_faults,
-    choices.find_faults,
-    downloads.find_faults,
-    speed.find_faults,
-    places.find_faults,
+    references.find_names_faults,
+    references.find_references_faults,
+    provenance.find_provenance_faults,
+    provenance.find_bounds_faults,
+    models.find_models_faults,
+    hardware.find_hardware_faults,
+    hardware.find_card_use_faults,
+    formats.find_formats_faults,
+    engines.find_engines_faults,
+    places.find_completeness_faults,
+    engines.find_concepts_faults,
+    engines.find_estimates_faults,
+    flags.find_flags_faults,
+    launches.find_launches_faults,
+    choices.find_guides_faults,
+    check_rules.find_check_rules_faults,
+    check_rules.find_snippets_faults,
+    money.find_money_faults,
+    choices.find_choices_faults,
+    models.find_downloads_faults,
+    speed.find_speed_faults,
+    places.find_places_faults,
 )
 
 
@@ -84,7 +75,7 @@ def _ask(concern: Callable[[House], Iterator[Fault]], house: House) -> list[Faul
         for fault in concern(house):
             found.append(fault)
     except Exception as e:
-        name = concern.__module__.rpartition(".")[2].replace("_", " ")
+        name = concern.__name__.removeprefix("find_").removesuffix("_faults").replace("_", " ")
         said = one_line(f"the concern `{name}` could not be looked at to its end ({type(e).__name__}: {e})", 200)
         where = shorten_path(house.roots[-1])
         found.append(Fault(file=where, line=None, code="unchecked", message=f"{said}: mend the other faults first"))

@@ -6,42 +6,53 @@ also where the program would pass over it.
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import inspect
 from msgspec.structs import replace
 
-from advisor.decoding import convert
+from advisor.decoding import Json, convert
 from advisor.lint.faults import Code, nearest_names
-from advisor.lint.rule_types import (
-    LISTS,
-    PATTERN,
-    PUT_IN,
-    At,
-    Visit,
-    accepts,
-    info,
-    list_types,
-    list_visits,
-    list_words,
-    says,
-    strip_annotations,
-)
 from advisor.record import Value
 
 _YAML_WORDS = "YAML reads a bare yes, no, on or off as true or false: quote it"
+At = tuple["str | int", ...]
+_SCALARS = (inspect.StrType, inspect.IntType, inspect.FloatType, inspect.BoolType, inspect.NoneType, inspect.AnyType)
+# what values types ask for: in words, and whether a value is one
+_MAPPING = "a mapping of keys to values", lambda v: isinstance(v, dict)
+_LIST = "a list", lambda v: isinstance(v, list)
+_KINDS: dict[type[inspect.Type], tuple[str, Callable[[object], bool]]] = {
+    inspect.StrType: ("text", lambda v: isinstance(v, str)),
+    inspect.BoolType: ("true or false", lambda v: isinstance(v, bool)),
+    inspect.IntType: ("a whole number", lambda v: isinstance(v, int) and not isinstance(v, bool)),
+    inspect.FloatType: ("a number", lambda v: isinstance(v, (int, float)) and not isinstance(v, bool)),
+    inspect.NoneType: ("nothing", lambda v: v is None),
+    inspect.StructType: _MAPPING,
+    inspect.DictType: _MAPPING,
+    inspect.TupleType: _LIST,
+    inspect.ListType: _LIST,
+    inspect.VarTupleType: _LIST,
+    inspect.SetType: _LIST,
+    inspect.FrozenSetType: _LIST,
+    inspect.CollectionType: _LIST,
+}
+# what types say of a regular expression, and of what no rule file has (advisor/meanings.py)
+PATTERN, PUT_IN = "pattern", "put in"
+ID = "id"
+NUMBER = 1  # for a number that is not there
 
 
 class MissingKey(Value, frozen=True):
-    """A key that a struct wants, and the type of its value."""
+    """A key that a struct needs, and the type of its value."""
 
     name: str
     type: inspect.Type
-    owner: inspect.StructType
+    of_entry: bool  # whether the struct has an `id`
 
 
 class Flaw(Value, frozen=True):
@@ -54,7 +65,15 @@ class Flaw(Value, frozen=True):
     missing: MissingKey | None = None
 
 
-def find_flaws(value: Any, kind: Any) -> list[Flaw]:
+class Visit(NamedTuple):
+    """A part of a value with its type: a struct's mapping, or a text of which the type says what it stands for."""
+
+    at: At
+    type: inspect.Type
+    value: Any  # of the kind that the type says
+
+
+def find_flaws(value: object, kind: type) -> list[Flaw]:
     """Everything that keeps `value` from being a `kind`; empty when it is one."""
     if not (_strict(kind) and _converts(value, kind)):
         found = list(_flaws(value, info(kind), ()))
@@ -68,7 +87,7 @@ def find_flaws(value: Any, kind: Any) -> list[Flaw]:
     return [flaw for v in list_visits(value, kind) for flaw in _meaning(v)] if _has_meanings(kind) else []
 
 
-def _converts(value: Any, kind: Any) -> bool:
+def _converts(value: object, kind: type) -> bool:
     try:
         convert(value, kind)
     except msgspec.ValidationError:
@@ -88,7 +107,7 @@ def _meaning(visit: Visit) -> Iterator[Flaw]:
     words = (visit.type.extra or {}).get("words", ())
     if words and visit.value not in words:
         said = f"{_plain(visit.value)} is none of {', '.join(words)}"
-        yield Flaw(visit.at, "wrong_value", said, _near(visit.value, list(words)))
+        yield Flaw(visit.at, "wrong_value", said, nearest_names(visit.value, words))
 
 
 @lru_cache(maxsize=256)
@@ -105,44 +124,61 @@ def _strict(kind: type) -> bool:
     )
 
 
-def _flaws(value: Any, t: inspect.Type, at: At) -> Iterator[Flaw]:
+def _flaws(value: object, t: inspect.Type, at: At) -> Iterator[Flaw]:
     yield from _meaning(Visit(at, t, value))
     t = strip_annotations(t)
     if isinstance(value, (list, dict)) and len(value) < (getattr(t, "min_length", None) or 0):
         yield Flaw(at, "wrong_value", "at least one row is expected")
     elif isinstance(t, inspect.UnionType):
         yield from _union(value, t, at)
-    elif isinstance(t, inspect.StructType) and isinstance(value, dict):
-        yield from _struct(value, t, at)
-    elif isinstance(t, inspect.DictType) and isinstance(value, dict):
-        for key, inner in value.items():
-            for flaw in _flaws(key, t.key_type, at):
-                yield replace(flaw, at=(*at, key), problem=f"key {flaw.problem}")
-            yield from _flaws(inner, t.value_type, (*at, key))
-    elif isinstance(t, LISTS) and isinstance(value, list):
-        for i, inner in enumerate(value):
-            yield from _flaws(inner, t.item_type, (*at, i))
-    elif isinstance(t, inspect.TupleType) and isinstance(value, list):
-        if len(value) != len(t.item_types):
-            yield Flaw(at, "wrong_value", f"has {len(value)} values; {len(t.item_types)} are expected")
-        for i, (inner, kind) in enumerate(zip(value, t.item_types, strict=False)):
-            yield from _flaws(inner, kind, (*at, i))
     elif isinstance(t, inspect.LiteralType):
         yield from _literal(value, t, at)
     elif not accepts(t, value):
         yield Flaw(at, "wrong_value", f"{_shown(value)}; {_wanted(t)} is expected{_hint(t, value)}")
+    else:
+        yield from _own_flaws(value, t, at)
+        for key, inner, kind in _children(value, t):
+            yield from _flaws(inner, kind, (*at, key))
 
 
-def _literal(value: Any, t: inspect.LiteralType, at: At) -> Iterator[Flaw]:
+def _own_flaws(value: object, t: inspect.Type, at: At) -> Iterator[Flaw]:
+    """What is wrong with a mapping's keys or a list's length."""
+    if isinstance(t, inspect.StructType) and isinstance(value, dict):
+        yield from _keys(value, t, at)
+    elif isinstance(t, inspect.DictType) and isinstance(value, dict):
+        for key in value:
+            for flaw in _flaws(key, t.key_type, at):
+                yield replace(flaw, at=(*at, key), problem=f"key {flaw.problem}")
+    elif isinstance(t, inspect.TupleType) and isinstance(value, list) and len(value) != len(t.item_types):
+        yield Flaw(at, "wrong_value", f"has {len(value)} values; {len(t.item_types)} are expected")
+
+
+def _children(value: object, t: inspect.Type) -> Iterator[tuple[str | int, object, inspect.Type]]:
+    """What stands inside a value that its type accepts: key or position, value, type."""
+    if isinstance(t, inspect.StructType) and isinstance(value, dict):
+        for field in t.fields:
+            if field.encode_name in value and not says(field.type, PUT_IN):
+                yield field.encode_name, value[field.encode_name], field.type
+    elif isinstance(t, inspect.DictType) and isinstance(value, dict):
+        for key, inner in value.items():
+            yield key, inner, t.value_type
+    elif isinstance(t, (inspect.CollectionType, inspect.TupleType)) and isinstance(value, list):
+        kinds = t.item_types if isinstance(t, inspect.TupleType) else itertools.repeat(t.item_type)
+        for i, (inner, kind) in enumerate(zip(value, kinds, strict=False)):
+            yield i, inner, kind
+
+
+def _literal(value: object, t: inspect.LiteralType, at: At) -> Iterator[Flaw]:
     if not any(v == value and isinstance(v, bool) is isinstance(value, bool) for v in t.values):
         words = [str(v) for v in t.values]
         said = f"{_plain(value)} is none of {', '.join(words)}"
         if isinstance(value, bool) and all(isinstance(v, str) for v in t.values):
             said += f" ({_YAML_WORDS})"
-        yield Flaw(at, "wrong_value", said, _near(value, words))
+        yield Flaw(at, "wrong_value", said, nearest_names(str(value), words))
 
 
-def _struct(value: dict[str, Any], t: inspect.StructType, at: At) -> Iterator[Flaw]:
+def _keys(value: dict[str, object], t: inspect.StructType, at: At) -> Iterator[Flaw]:
+    """Keys that the struct does not have, and those that it lacks."""
     fields = {f.encode_name: f for f in t.fields if not says(f.type, PUT_IN)}
     known = {*fields, *([t.tag_field] if t.tag_field else [])}
     meant: set[str] = set()  # what misspelt keys stand for: they are not missing as well
@@ -152,12 +188,10 @@ def _struct(value: dict[str, Any], t: inspect.StructType, at: At) -> Iterator[Fl
             meant |= set(hint[:1])
             yield Flaw((*at, key), "unknown_key", f"`{key}` is not a key here", hint)
     for name, field in fields.items():
-        if name in value:
-            yield from _flaws(value[name], field.type, (*at, name))
-        elif field.required and name not in meant:
+        if name not in value and field.required and name not in meant:
             form = _form(field.type)
-            said = f"`{name}` is missing" + (f": {form}" if form else "")
-            yield Flaw(at, "missing_key", said, missing=MissingKey(name, field.type, t))
+            problem = f"`{name}` is missing" + (f": {form}" if form else "")
+            yield Flaw(at, "missing_key", problem, missing=MissingKey(name, field.type, ID in fields))
 
 
 def _form(t: inspect.Type) -> str:
@@ -173,7 +207,7 @@ def _form(t: inspect.Type) -> str:
     return "{" + ", ".join(keys) + "}" if keys else ""
 
 
-def _union(value: Any, t: inspect.UnionType, at: At) -> Iterator[Flaw]:
+def _union(value: object, t: inspect.UnionType, at: At) -> Iterator[Flaw]:
     options = [x for x in t.types if not isinstance(x, inspect.NoneType)]
     if value is None and len(options) < len(t.types):
         return
@@ -183,10 +217,10 @@ def _union(value: Any, t: inspect.UnionType, at: At) -> Iterator[Flaw]:
         words = [str(x.tag) for x in tagged]
         chosen = next((x for x in tagged if x.tag == value.get(field)), None)
         if chosen is not None:
-            yield from _struct(value, chosen, at)
+            yield from _flaws(value, chosen, at)
         elif field in value:
             said = f"{_plain(value[field])} is none of {', '.join(words)}"
-            yield Flaw((*at, field), "wrong_value", said, _near(value[field], words))
+            yield Flaw((*at, field), "wrong_value", said, nearest_names(str(value[field]), words))
         else:
             yield Flaw(at, "missing_key", f"`{field}` is missing: one of {', '.join(words)}")
         return
@@ -194,30 +228,18 @@ def _union(value: Any, t: inspect.UnionType, at: At) -> Iterator[Flaw]:
     if len(options) == 1 or len(fitting) == 1:
         yield from _flaws(value, fitting[0] if len(fitting) == 1 else options[0], at)
     elif not fitting:
-        wanted = " or ".join(dict.fromkeys(_wanted(x) for x in options))
-        yield Flaw(at, "wrong_value", f"{_shown(value)}; {wanted} is expected")
+        kinds = " or ".join(dict.fromkeys(_wanted(x) for x in options))
+        yield Flaw(at, "wrong_value", f"{_shown(value)}; {kinds} is expected")
 
 
 def _wanted(t: inspect.Type) -> str:
     t = strip_annotations(t)
-    words: dict[type, str] = {
-        inspect.StrType: "text",
-        inspect.BoolType: "true or false",
-        inspect.IntType: "a whole number",
-        inspect.FloatType: "a number",
-        inspect.NoneType: "nothing",
-        inspect.StructType: "a mapping of keys to values",
-        inspect.DictType: "a mapping of keys to values",
-        inspect.TupleType: "a list",
-    }
-    if isinstance(t, LISTS):
-        return "a list"
     if isinstance(t, inspect.LiteralType):
         return "one of " + ", ".join(str(v) for v in t.values)
-    return words.get(type(t), "another value")
+    return _KINDS[type(t)][0] if type(t) in _KINDS else "another value"
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     """A value and its kind, in a few words."""
     if value is None:
         return "nothing stands here"
@@ -229,13 +251,13 @@ def _shown(value: Any) -> str:
     return f"{_plain(value)} is {kind}"
 
 
-def _plain(value: Any) -> str:
+def _plain(value: object) -> str:
     """A value as it would stand in a sentence."""
     text = str(value).lower() if isinstance(value, bool) else repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def _hint(t: inspect.Type, value: Any) -> str:
+def _hint(t: inspect.Type, value: object) -> str:
     if isinstance(t, inspect.StrType) and isinstance(value, bool):
         return f" ({_YAML_WORDS})"
     if isinstance(t, inspect.StrType) and isinstance(value, (int, float)):
@@ -245,5 +267,227 @@ def _hint(t: inspect.Type, value: Any) -> str:
     return ""
 
 
-def _near(value: Any, words: list[str]) -> tuple[str, ...]:
-    return nearest_names(str(value), words)
+@lru_cache(maxsize=256)
+def info(kind: type) -> inspect.Type:
+    return inspect.type_info(kind)
+
+
+def says(t: inspect.Type, word: str) -> bool:
+    """Whether a type says that of itself (advisor/meanings.py)."""
+    return isinstance(t, inspect.Metadata) and (t.extra or {}).get("is") == word
+
+
+def list_words(t: inspect.Type) -> tuple[str, ...]:
+    """The words of the closed list that a type is held to, whether it says so itself or of a text; empty = any."""
+    if isinstance(t, inspect.Metadata):
+        return tuple((t.extra or {}).get("words", ())) or list_words(t.type)
+    if isinstance(t, inspect.UnionType):
+        return tuple(w for x in t.types if not isinstance(x, inspect.NoneType) for w in list_words(x))
+    return tuple(str(v) for v in t.values) if isinstance(t, inspect.LiteralType) else ()
+
+
+def list_types(kind: type) -> Iterator[inspect.Type]:
+    """The type and every type inside it, structs once each."""
+    stack, seen = [info(kind)], set()
+    while stack:
+        t = stack.pop()
+        yield t
+        if isinstance(t, inspect.StructType):
+            if t.cls not in seen:
+                seen.add(t.cls)
+                stack += [f.type for f in t.fields]
+        elif isinstance(t, inspect.Metadata):
+            stack.append(t.type)
+        elif isinstance(t, inspect.UnionType):
+            stack += t.types
+        elif isinstance(t, inspect.DictType):
+            stack += [t.key_type, t.value_type]
+        elif isinstance(t, inspect.CollectionType):
+            stack.append(t.item_type)
+        elif isinstance(t, inspect.TupleType):
+            stack += t.item_types
+
+
+def strip_annotations(t: inspect.Type) -> inspect.Type:
+    """The type without what is only stated about it."""
+    while isinstance(t, inspect.Metadata):
+        t = t.type
+    return t
+
+
+def list_visits(value: object, kind: type) -> list[Visit]:
+    """Every struct and every text with a meaning in a sound value."""
+    out: list[Visit] = []
+    _visit(value, info(kind), (), out)
+    return out
+
+
+def _visit(value: object, t: inspect.Type, at: At, out: list[Visit]) -> None:
+    if isinstance(t, inspect.Metadata):
+        out.append(Visit(at, t, value))
+        t = strip_annotations(t)
+    if isinstance(t, inspect.UnionType):
+        options = [x for x in t.types if accepts(x, value)]
+        tagged = [x for x in options if isinstance(x, inspect.StructType) and _has_tag(value, x)]
+        for x in (tagged or options)[:1]:
+            _visit(value, x, at, out)
+    if value is None or isinstance(t, (inspect.UnionType, *_SCALARS)):
+        return
+    if isinstance(t, inspect.StructType) and isinstance(value, dict):
+        out.append(Visit(at, t, value))
+    elif isinstance(t, inspect.DictType) and isinstance(value, dict) and not isinstance(t.key_type, _SCALARS):
+        for key in value:
+            _visit(key, t.key_type, (*at, key), out)
+    for key, inner, kind in _children(value, t):
+        if not isinstance(kind, _SCALARS):
+            _visit(inner, kind, (*at, key), out)
+
+
+def _has_tag(value: object, t: inspect.StructType) -> bool:
+    return isinstance(value, dict) and value.get(t.tag_field) == t.tag
+
+
+def accepts(t: inspect.Type, value: object) -> bool:
+    """Whether a value is of the outer kind that the type asks for."""
+    t = strip_annotations(t)
+    if isinstance(t, inspect.LiteralType):
+        return value in t.values
+    # Any, and what rules do not use: the decoder itself has the last word
+    return type(t) not in _KINDS or _KINDS[type(t)][1](value)
+
+
+class ReducedList(list[Any]):
+    """A list that lost items: `origin` is where those that are left stood before."""
+
+    origin: tuple[int, ...] = ()
+
+
+class CompletedEntry(dict[str, Any]):
+    """An entry that was filled up: `stand_ins` are the keys that it lacks in the file."""
+
+    stand_ins: frozenset[str] = frozenset()
+
+    @property
+    def is_guess(self) -> bool:
+        """Whether a number stands in, so that nothing that is computed from it means anything."""
+        return any(isinstance(self[k], (int, float)) for k in self.stand_ins)
+
+
+def prune_flaws(value: object, kind: type) -> Any:
+    """`value` without its faulty parts, so that it decodes; None when nothing of it does."""
+    for _ in range(20):
+        found = find_flaws(value, kind)
+        if not found:
+            return value
+        value, found = _filled_up(value, found)
+        places = {f.at for f in found}
+        if () in places or value is None:
+            return None
+        value = _without(value, places, ())
+    return None
+
+
+def with_key(entry: Json, key: str, value: object) -> Json:
+    """The entry with another value of one key."""
+    made: Json = _replaced(entry, (key,), value)
+    return made
+
+
+def is_stand_in(value: Any, at: At) -> bool:
+    """Whether a path leads through a key that was filled in: what is reported about it follows from its absence."""
+    for part in at:
+        if isinstance(value, CompletedEntry) and part in value.stand_ins:
+            return True
+        try:
+            value = value[part]
+        except (KeyError, IndexError, TypeError):
+            return False
+    return False
+
+
+def _filled_up(value: object, found: list[Flaw]) -> tuple[object, list[Flaw]]:
+    """The value with entries filled up that lack keys, and the flaws that are left."""
+    left: list[Flaw] = []
+    for flaw in found:
+        entry, missing = value_at(value, flaw.at), flaw.missing
+        if missing is None or not missing.of_entry or not isinstance(entry, dict) or missing.name == ID:
+            left.append(flaw)
+            continue
+        made = CompletedEntry(entry)
+        made[missing.name] = _any_value(missing.type, str(entry.get(ID)))
+        made.stand_ins = getattr(entry, "stand_ins", frozenset()) | {missing.name}
+        value = _replaced(value, flaw.at, made)
+    return value, left
+
+
+def _any_value(t: inspect.Type, name: str) -> object:
+    """A value of a type: the first word of a closed list, else the entry's own name."""
+    words = list_words(t)
+    if words:
+        return words[0]
+    t = strip_annotations(t)
+    if isinstance(t, inspect.UnionType):
+        return None if any(isinstance(x, inspect.NoneType) for x in t.types) else _any_value(t.types[0], name)
+    if isinstance(t, inspect.StructType):
+        return {f.encode_name: _any_value(f.type, name) for f in t.fields if f.required}
+    if isinstance(t, inspect.StrType):
+        return name
+    if isinstance(t, inspect.BoolType):
+        return False
+    if isinstance(t, (inspect.IntType, inspect.FloatType)):
+        return NUMBER
+    return {} if isinstance(t, inspect.DictType) else []
+
+
+def value_at(value: Any, at: At) -> Any:
+    """What stands at a path; None where nothing does."""
+    for part in at:
+        try:
+            value = value[part]
+        except (KeyError, IndexError, TypeError):
+            return None
+    return value
+
+
+def _replaced(value: Any, at: At, new: object) -> Any:
+    """The value with another one at a path."""
+    if not at:
+        return new
+    made = _like(value, dict(value) if isinstance(value, dict) else list(value))
+    made[at[0]] = _replaced(value[at[0]], at[1:], new)
+    return made
+
+
+def _like(value: Any, made: Any) -> Any:
+    """A changed copy that knows what the first one knew of itself."""
+    if isinstance(value, CompletedEntry):
+        made = CompletedEntry(made)
+        made.stand_ins = value.stand_ins
+    elif isinstance(value, ReducedList):
+        made = ReducedList(made)
+        made.origin = value.origin
+    return made
+
+
+def find_original_place(value: Any, at: At) -> At:
+    """A path in a pruned value as it was before anything was taken out."""
+    out: list[str | int] = []
+    for part in at:
+        here = value.origin[part] if isinstance(value, ReducedList) and isinstance(part, int) else part
+        out.append(here)
+        try:
+            value = value[part]
+        except (KeyError, IndexError, TypeError):
+            value = None
+    return tuple(out)
+
+
+def _without(value: Any, places: set[At], at: At) -> Any:
+    if isinstance(value, dict):
+        return _like(value, {k: _without(v, places, (*at, k)) for k, v in value.items() if (*at, k) not in places})
+    if isinstance(value, list):
+        left = [i for i in range(len(value)) if (*at, i) not in places]
+        out = ReducedList(_without(value[i], places, (*at, i)) for i in left)
+        out.origin = tuple(value.origin[i] for i in left) if isinstance(value, ReducedList) else tuple(left)
+        return out
+    return value

@@ -26,7 +26,7 @@ LINKS = ("alone", "stages", "direct", "pcie")  # how ranks are joined (advisor/s
 WHOLE = "all"
 
 
-def find_faults(house: House) -> Iterator[Fault]:
+def find_speed_faults(house: House) -> Iterator[Fault]:
     """Coefficients that are missing, cannot be, or are for nothing that exists."""
     if FILE in house.documents:
         yield from _speed(house, house.documents[FILE])

@@ -4,28 +4,33 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+import shlex
+from collections.abc import Mapping, Sequence
 from typing import Any
-
-import msgspec
 
 from advisor import engines
 from advisor.catalog import Catalog
+from advisor.catalog.launch_types import EngineStart, ImageStart, ImageUser, Installation, InstallLane
 from advisor.catalog.types import ContainerImage, Engine
 from advisor.deployment import Deployment, Setting, Workload
 from advisor.engines.base import DecidedSetting
 from advisor.engines.flags import ConceptName, find_concept
+from advisor.engines.versions import version_key
 from advisor.errors import BadInput
 from advisor.estimation import estimate as estimate_bytes
 from advisor.machines.types import Device
 from advisor.patterns import pattern_when_used
 from advisor.record import Record
-from advisor.render import flags, matrix, places
-from advisor.render.program_words import make_model_words, make_start_words
+from advisor.render import matrix
+from advisor.render.environment import quote_comment
+from advisor.render.matrix import PodNeeds
 from advisor.render.reference import local_name, make_declaration, make_model_reference
+from advisor.render.words import fill_form, make_lines, make_model_words, make_start_words, plain_word
 
 GIB = 2**30
 LOOPBACK = pattern_when_used(r"localhost|127(\.\d{1,3}){3}|::1")
+OWN_PLACE: tuple[ConceptName, ...] = ("model", "address", "port", "api_key")  # what the launch says in its own words
+MIB = 2**20
 
 
 class ProgramArgument(Record, frozen=True, kw_only=True):
@@ -53,18 +58,15 @@ def make_program_arguments(decided: tuple[DecidedSetting, ...]) -> list[ProgramA
     return out
 
 
-def _joined(a: dict[str, Any], known: flags.FlagTable | None) -> dict[str, Any]:
+def _joined(a: dict[str, Any], known: matrix.FlagTable | None) -> dict[str, Any]:
     """`--flag=-value` as one word where argparse would take the value for the next flag."""
     if known is None or known.parser != "argparse" or a["value"] is None or not re.match(r"-[^\d.]|-$", a["value"]):
         return a
     return {**a, "flag": f"{a['flag']}={a['value']}", "value": None}
 
 
-OWN_PLACE: tuple[ConceptName, ...] = ("model", "address", "port", "api_key")  # what the launch says in its own words
-
-
 def _asked(
-    deployment: Deployment, entry: Engine, decided: tuple[DecidedSetting, ...], known: flags.FlagTable | None
+    deployment: Deployment, entry: Engine, decided: tuple[DecidedSetting, ...], known: matrix.FlagTable | None
 ) -> list[DecidedSetting]:
     """Settings of the deployment that are flags of the program and that nothing else has written yet."""
     if known is None:
@@ -84,7 +86,7 @@ def _asked(
 
 
 def _served(
-    deployment: Deployment, entry: Engine, decided: Sequence[DecidedSetting], known: flags.FlagTable | None
+    deployment: Deployment, entry: Engine, decided: Sequence[DecidedSetting], known: matrix.FlagTable | None
 ) -> tuple[tuple[DecidedSetting, ...], bool]:
     """(the served name as a flag, where the engine's module has not written it; whether the server will know it)."""
     names = find_concept(entry, "served_name").flags
@@ -192,14 +194,14 @@ def make_template_context(
     image = choose_image(devices, deployment.machine.drivers.get("cuda") if deployment.machine else None, entry.images)
     version = deployment.engine_version or entry.version
     ref, host = make_model_reference(deployment, rules), deployment.host or "127.0.0.1"
-    known = flags.load_flag_table(entry.id, rules) if inner.id == entry.id else None  # wrappers pass flags on
+    known = matrix.load_flag_table(entry.id, rules) if inner.id == entry.id else None  # wrappers pass flags on
     name_flag, named = _served(deployment, entry, decided, known)
     decided = (*decided, *name_flag, *_asked(deployment, entry, decided, known))
     every = [a.to_dict() for a in make_program_arguments(decided)]
     left_out = [
         {"flag": a["flag"], "because": why}
         for a in every
-        if (why := flags.explain_missing_flag(known, a["flag"], version))
+        if (why := matrix.explain_missing_flag(known, a["flag"], version))
     ]
     if not named:
         left_out.append(
@@ -239,7 +241,7 @@ def make_template_context(
         "nodes": _nodes(ranks, len(devices), deployment.machine.nodes if deployment.machine else 1),
         "os": deployment.machine.os if deployment.machine else None,
         "kind": deployment.model.kind,
-        "decided": [msgspec.to_builtins(x) for x in decided],
+        "decided": [x.to_dict() for x in decided],
         "weights_bytes": weights,
         "host_bytes": host_bytes,
         "start_seconds": seconds_to_start(weights, doc.load),
@@ -249,12 +251,10 @@ def make_template_context(
     }
     seen |= make_start_words(seen, start, ref, inside=not brief)
     if not brief:
-        from advisor.render import pods
-
-        seen |= pods.make_pod_names(seen, start.image, weights, host_bytes, doc.pod)
+        seen |= make_pod_names(seen, start.image, weights, host_bytes, doc.pod)
     inner_start = matrix.find_engine_start(matrix.find_serving_engine(entry), rules)
     told = make_model_words(ref, inner_start, None, ref.absolute)
-    return seen | places.make_target_names(target, deployment, entry, rules, seen, told)
+    return seen | make_target_names(target, deployment, entry, rules, seen, told)
 
 
 def _word_hardware(deployment: Deployment, rules: Catalog) -> str | None:
@@ -289,3 +289,166 @@ def _lengths(deployment: Deployment, work: Workload | None) -> dict[str, int]:
     output = (work.output_tokens if work else None) or min(256, max(1, length // 4))
     prompt = (work.prompt_tokens if work else None) or max(1, length - output)
     return {"prompt_tokens": prompt, "output_tokens": output, "concurrency": deployment.sequences}
+
+
+def make_pod_names(
+    seen: Mapping[str, Any], inside: ImageStart | None, weights: int | None, host: int | None, needs: PodNeeds
+) -> dict[str, Any]:
+    """`pod` (its `shared_mib` is the size of /dev/shm) and `user` of a template.
+
+    `weights`, `host`: bytes of all weights and of host memory; None = not known.
+    """
+    lane = seen["image"]["lane"] if seen["image"] else None
+    shares = inside is not None and inside.ipc
+    shared = needs.shared_mib if shares else needs.shared_mib_alone
+    return {
+        "pod": {**make_pod_resources(seen, weights, host, needs, shares), "shared_mib": shared},
+        "user": choose_user(inside.user if inside else None, seen["engine"]["version"], lane),
+    }
+
+
+def choose_user(user: ImageUser | None, version: str | None, lane: str | None) -> dict[str, Any] | None:
+    """The user without privileges that this image has; None where it runs as root, or nothing else is known."""
+    if user is None or (user.lanes and lane not in user.lanes):
+        return None
+    known = version_key(version or "")
+    return user.to_dict() if user.since is None or (known and known >= version_key(user.since)) else None
+
+
+def make_pod_resources(
+    seen: Mapping[str, Any], weights: int | None, host: int | None, needs: PodNeeds, shares_memory: bool
+) -> dict[str, int | None]:
+    """Requests and limit of a pod: `memory_mib`, `memory_limit_mib` (None = not known), `cores`.
+
+    `weights`, `host`: bytes of all weights and of host memory of the deployment, None = not known. With accelerators
+    each rank is a process; `PodNeeds` has their sizes. The limit is generous: it is against a process that runs away.
+    """
+    count = int(seen["device_count"] or 0) if seen["devices"] else 0
+    if not count:
+        limit = None if host is None else int(host * needs.limit_factor)
+        return {"memory_mib": _mib(host), "memory_limit_mib": _mib(limit), "cores": needs.base_cores}
+    processes = needs.base_bytes + needs.bytes_per_device * count
+    asked = processes + (host or 0)
+    shared = needs.shared_mib * MIB if shares_memory else 0
+    limit = None if weights is None else int(asked * needs.limit_factor) + weights + shared
+    return {
+        "memory_mib": _mib(asked),
+        "memory_limit_mib": _mib(limit),
+        "cores": needs.base_cores + needs.cores_per_device * count,
+    }
+
+
+def _mib(size: int | None) -> int | None:
+    return None if size is None else -(-size // MIB)
+
+
+def make_node_words(start: EngineStart, count: str, rank: str, head: str) -> dict[str, str]:
+    """Shell text that a launcher appends on every node, and on all but the first. The names are shell variables."""
+    if start.nodes is None:
+        return {"words": "", "worker": ""}
+    values = {"count": f'"${count}"', "rank": f'"${rank}"', "head": f'"${head}"'}
+    made = " ".join(re.sub(r"\{(\w+)\}", lambda m: values[m[1]], w) for w in start.nodes.words)
+    return {"words": made, "worker": "".join(f" {shlex.quote(w)}" for w in start.nodes.worker)}
+
+
+def swap_lines(deployment: Deployment, entry: Engine, rules: Catalog, seen: Mapping[str, Any], told: Any) -> Any:
+    """The server's own command under llama-swap, on the port that llama-swap gives it."""
+    inner = matrix.find_engine_start(matrix.find_serving_engine(entry), rules)
+    place = {"host": plain_word("127.0.0.1"), "address": plain_word("127.0.0.1"), "port": plain_word("${PORT}")}
+    values = {**told.values, **place}
+    return [
+        w.to_dict()
+        for line in make_lines(
+            inner,
+            inner.program,
+            told,
+            seen["model"]["online_quantization"],
+            seen["arguments"],
+            fill_form(inner.listen, values),
+            [],
+        )
+        for w in line
+    ]
+
+
+def make_swap_entry(
+    deployment: Deployment, entry: Engine, rules: Catalog, seen: Mapping[str, Any], told: Any
+) -> dict[str, Any]:
+    """One model of a llama-swap file."""
+    name = f"{seen['engine']['name']} {seen['engine']['version'] or ''}".strip()
+    return {
+        "title": f"# {quote_comment(name)}: {quote_comment(deployment.model.id)}, "
+        f"{quote_comment(deployment.quantization)}",
+        "label": deployment.served_name or deployment.model.id,
+        "words": swap_lines(deployment, entry, rules, seen, told),
+        "health_path": seen["health_path"],
+        "environment": seen["environment"],
+        "start_seconds": seen["start_seconds"],
+        "declared": seen["model"]["declared"],
+        "missing": seen["model"]["missing"] if not seen["model"]["path"] else None,
+    }
+
+
+def make_target_names(
+    target: str, deployment: Deployment, entry: Engine, rules: Catalog, seen: Mapping[str, Any], told: Any
+) -> dict[str, Any]:
+    """Names that only this target's template uses. Raises BadInput where the target cannot say the deployment."""
+    doc = matrix.load_targets(rules)
+    start = matrix.find_engine_start(entry.id, rules)
+    nodes = int(seen["nodes"])
+    if nodes > 1 and start.nodes and start.nodes.since:
+        from advisor.engines.versions import version_key
+
+        version = version_key(seen["engine"]["version"] or "")
+        if target in ("lws", "slurm", "skypilot") and version and version < version_key(start.nodes.since):
+            raise BadInput(
+                f"{entry.name} {seen['engine']['version']}: several nodes by flags came with {start.nodes.since}"
+            )
+    if target == "install":
+        how = entry.installation or Installation()
+        return {"how": how.to_dict(), "lane_install": how.lanes.get(str(seen["vendor"]), InstallLane()).to_dict()}
+    if target == "lws":
+        w = make_node_words(start, "LWS_GROUP_SIZE", "LWS_WORKER_INDEX", "LWS_LEADER_ADDRESS")
+        return {"node_words": f" {w['words']}", "worker_words": w["worker"]}
+    if target == "slurm":
+        if not seen["device_count"] and seen["vendor"] != "cpu":
+            raise BadInput(f"{entry.name}: no devices to ask Slurm for")
+        return {"slurm_nodes": make_node_words(start, "SLURM_NNODES", "SLURM_PROCID", "HEAD")}
+    if target == "skypilot":
+        if not seen["device_count"]:
+            raise BadInput("skypilot rents accelerators, and this deployment runs on a CPU; take --target docker")
+        return {
+            "sky_accelerator": sky_name(seen["devices"][0]["name"]),
+            "sky_nodes": make_node_words(start, "SKYPILOT_NUM_NODES", "SKYPILOT_NODE_RANK", "HEAD"),
+        }
+    listed = doc.targets.get(target)  # none for a README, nor for a template of a user's own
+    if listed and listed.several:
+        return {"servers": [make_swap_entry(deployment, entry, rules, seen, told)]}
+    runtime_place = doc.places.get(target)
+    if runtime_place is not None:
+        inner = rules.engine(entry.runs[0]) if entry.kind == "orchestrator" else entry
+        lane = {"nvidia": ""}.get(str(seen["vendor"]))
+        if lane is None:
+            raise BadInput(f"{target}: its image is for NVIDIA devices, and here are {seen['vendor']} ones")
+        return {
+            "place_image": runtime_place.image.replace("{engine}", inner.id),
+            "place_version": runtime_place.version,
+            "place_runs": runtime_place.runs,
+            "key": None,  # their own front end stands before the engine
+            "user": None if runtime_place.user is None else runtime_place.user.to_dict(),
+            "inner_id": inner.id,
+            "inner_name": inner.name,
+        }
+    if listed and listed.states_context:
+        names = (*entry.concepts.context_length.environment, *entry.concepts.context_length.flags)
+        length = next((x["value"] for x in seen["decided"] if x["name"] in names), None)
+        return {"modelfile_context": length or deployment.context_length}
+    return {}
+
+
+def sky_name(name: str) -> str:
+    """SkyPilot's name of an accelerator: `H100 SXM5 80GB` -> `H100`, `GeForce RTX 4090` -> `RTX4090`."""
+    bare = re.sub(r"NVIDIA|AMD|GeForce|Radeon|Instinct|Tesla|SXM\d?|PCIe|\d+ ?GB", " ", name)
+    memory = re.search(r"(\d+) ?GB", name)
+    joined = re.sub(r"[^A-Za-z0-9]+", "", bare)
+    return f"{joined}-80GB" if joined == "A100" and memory and memory[1] == "80" else joined

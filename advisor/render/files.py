@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from advisor.catalog import Catalog
+from advisor.catalog.launch_types import Installation, InstallLane
 from advisor.deployment import Deployment, Workload
 from advisor.errors import BadInput
 from advisor.record import Record
@@ -16,6 +17,7 @@ from advisor.render.environment import make_environment, quote_shell, shell_call
 
 if TYPE_CHECKING:
     from jinja2 import Environment
+
 
 IN_IMAGES = ("docker", "compose", "kubernetes", "lws", "kserve", "skypilot")  # need the engine's own container image
 SHARED = "targets"  # folder of the templates that serve all engines
@@ -27,6 +29,13 @@ class LaunchFile(Record, frozen=True, kw_only=True):
     name: str
     content: str
     executable: bool = False
+
+
+class QuickStart(Record, frozen=True, kw_only=True):
+    """`install` is None where no single line installs the engine on this system."""
+
+    install: str | None
+    test: str
 
 
 def list_target_names(rules: Catalog) -> list[str]:
@@ -232,3 +241,53 @@ def write_files(files: tuple[LaunchFile, ...], folder: Path, force: bool = False
     except (OSError, ValueError) as e:
         raise BadInput(f"{folder}: cannot be written: {getattr(e, 'strerror', None) or e}") from None
     return paths
+
+
+def render_every(
+    deployment: Deployment, rules: Catalog, workload: Workload | None = None, reasons: bool = False
+) -> tuple[LaunchFile, ...]:
+    """Every file that this engine and machine allow, and a README that says what to run and what is absent.
+
+    Raises BadInput where there is none.
+    """
+    files: list[tuple[str, LaunchFile]] = []
+    absent: list[tuple[str, str]] = []
+    for target in list_targets(deployment.engine, rules):
+        try:
+            files += [(target, f) for f in render_files(deployment, target, rules, workload, reasons)]
+        except BadInput as e:
+            absent.append((target, e.message))
+    if not files:
+        raise BadInput(f"{deployment.engine}: nothing can be rendered for this machine")
+    return (*(f for _, f in files), make_readme(deployment, rules, [(t, f.name) for t, f in files], absent, workload))
+
+
+def make_quick_start(deployment: Deployment, rules: Catalog) -> QuickStart:
+    """The two lines for a deployment. Raises BadInput for values no command can hold."""
+    entry = rules.engine(deployment.engine)
+    seen = make_template_context(deployment, entry, rules, brief=True)
+    version = str(seen["engine"]["version"] or "")
+    install = _install(entry.installation, version, seen) if entry.installation else None
+    key = ' -H "Authorization: Bearer $API_KEY"' if seen["outside"] and seen["key"] else ""
+    return QuickStart(install=install, test=f"curl{key} {quote_shell(seen['url'] + '/models')}")
+
+
+def _install(how: Installation, version: str, seen: dict[str, Any]) -> str | None:
+    """As templates/targets/install.j2 decides, in one line."""
+    lane = how.lanes.get(str(seen["vendor"]), InstallLane())
+    system = how.systems.get(str(seen["os"] or "linux"))
+    if system:
+        return " ".join(system)
+    if lane.note and not lane.pip:
+        return None
+    pip = lane.pip or how.pip
+    if pip:
+        words = [*(lane.options or how.options), *(p.replace("{version}", version) for p in pip)]
+        return " ".join(["uv pip install", *(quote_shell(w) for w in words)])
+    if how.tool:
+        return f"uv tool install {quote_shell(how.tool.replace('{version}', version))}"
+    if how.shell:
+        return how.shell.replace("{version}", version)
+    if how.image:
+        return f"docker pull {quote_shell(seen['image']['name'])}" if seen["image"] else None
+    return None

@@ -1,5 +1,7 @@
 """Which launch files there are (rules/targets.yaml), and which engine has which (rules/engines/<engine>.yaml)."""
 
+from __future__ import annotations
+
 from typing import Literal
 
 from msgspec.structs import replace
@@ -8,8 +10,13 @@ from advisor.catalog import Catalog
 from advisor.catalog.documents import decode_document
 from advisor.catalog.launch_types import EngineStart, ImageUser
 from advisor.catalog.types import Engine
+from advisor.engines.flag_tables import FlagTable, find_presence, load_flag_table
+from advisor.engines.versions import version_key
 from advisor.errors import BadInput
 from advisor.record import Record
+
+TargetSupport = tuple[Literal[True], None] | tuple[Literal[False], str]
+__all__ = ["FlagTable", "explain_missing_flag", "load_flag_table"]
 
 
 class LaunchTarget(Record, frozen=True, kw_only=True):
@@ -97,12 +104,33 @@ def find_joint_target(rules: Catalog) -> str:
     return found
 
 
-TargetSupport = tuple[Literal[True], None] | tuple[Literal[False], str]
-
-
 def find_target_support(engine_id: str, target: str, rules: Catalog) -> TargetSupport:
     """Whether an engine has this launch file, and why not otherwise."""
     entry = rules.engines()[engine_id]
     if target in entry.targets:
         return True, None
     return False, entry.no_target.get(target, load_targets(rules).targets[target].otherwise)
+
+
+def explain_missing_flag(known: FlagTable | None, flag: str, version: str | None) -> str | None:
+    """Why this version of the engine has no such flag; None when it has it or nothing is known."""
+    if known is None or not known.flags:
+        return None
+    v = version_key(version or known.version)
+    name = flag.lstrip("-")
+    presence = find_presence(known.history, name, version or known.version) if known.history is not None else None
+    if presence is not None and presence.has is False:
+        instead = known.instead.get(name, "remove")
+        if presence.last is None:
+            return f"{flag} came with {presence.following}"
+        return f"{flag} is gone" + ("" if instead.startswith("remove") else f"; {instead} took its place")
+    names = known.spellings()
+    listed = flag in names or _positive(flag) in names
+    if presence is None and not listed and v <= version_key(known.version):
+        return f"{flag} is not a flag of {known.engine} {known.version}"
+    return None
+
+
+def _positive(flag: str) -> str:
+    """`--no-x` -> `--x`: parsers make the first from the second."""
+    return "--" + flag.removeprefix("--no-") if flag.startswith("--no-") else flag

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from advisor.calibration.calibrate import FileCalibration
-from advisor.calibration.compare import ComparedPart, LogCalibration
-from advisor.calibration.compare_speed import SpeedCalibration
+from advisor.calibration.calibrate import ComparedPart, FileCalibration, LogCalibration, SpeedCalibration
 from advisor.report.measured_speed import describe_compared
 from advisor.report.text import align_table, bullets, paint, wrap_text
 from advisor.residuals import MemoryResidual

@@ -12,13 +12,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from advisor.bench.endpoint import answers_health
+from advisor.bench.endpoint import Endpoint, answers_health, ask_question
+from advisor.deployment import Interval, SpeedEstimate
 from advisor.errors import BadInput
-from advisor.record import Value
+from advisor.record import Record, Value
 
 POLL_S = 0.2
 GRACE_S = 20.0  # that a server has to end by itself
 TAIL = 2000  # characters of a log that an error shows
+QUESTION = "Write a short paragraph about the sea."
+TOKENS = 96  # of the answer that is measured
 
 
 class ServerCommand(Value, frozen=True):
@@ -31,6 +34,22 @@ class ServerCommand(Value, frozen=True):
     def shown(self) -> str:
         """As one would type it."""
         return " ".join([*(f"{k}={shlex.quote(v)}" for k, v in self.environment.items()), shlex.join(self.words)])
+
+
+class FirstAnswer(Record, frozen=True, kw_only=True):
+    """One measured request, and the rate that was predicted. None = not told."""
+
+    output_tokens: int
+    seconds: float
+    output_tps: float
+    predicted_tps: Interval | None
+
+    @property
+    def inside(self) -> bool | None:
+        """Whether the measured rate is within the predicted bounds."""
+        if self.predicted_tps is None:
+            return None
+        return self.predicted_tps.low <= self.output_tps <= self.predicted_tps.high
 
 
 def parse_command(text: str) -> ServerCommand:
@@ -112,3 +131,18 @@ def _tail(log: Path) -> str:
         return " ".join(log.read_bytes()[-TAIL:].decode("utf-8", "replace").split())[-TAIL:]
     except OSError:
         return "it wrote nothing"
+
+
+def measure_answer(endpoint: Endpoint, speed: SpeedEstimate | None, timeout: float = 600) -> FirstAnswer:
+    """One request, timed from asking to its last token. Raises BadInput where it fails or says no tokens."""
+    begin = time.monotonic()
+    tokens = ask_question(endpoint, endpoint.models[0], QUESTION, TOKENS, timeout)
+    seconds = time.monotonic() - begin
+    if not tokens:
+        raise BadInput(f"{endpoint.url}: the answer does not say how many tokens it has")
+    return FirstAnswer(
+        output_tokens=tokens,
+        seconds=round(seconds, 3),
+        output_tps=round(tokens / seconds, 2),
+        predicted_tps=speed.decode_tps if speed is not None else None,
+    )

@@ -11,7 +11,7 @@ import pytest
 from engine_lines import write_log
 
 from advisor import residuals
-from advisor.calibration.compare import LogCalibration, calibrate_memory
+from advisor.calibration.calibrate import LogCalibration, calibrate_memory
 from advisor.calibration.logged_deployment import CalibrationRequest
 from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root

@@ -10,8 +10,7 @@ from engine_lines import write_log
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.calibration.python_arguments import parse_python_arguments
-from advisor.calibration.read_log import StartupLog, read_startup_log
+from advisor.calibration.read_log import StartupLog, parse_python_arguments, read_startup_log
 from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
 from advisor.errors import BadInput

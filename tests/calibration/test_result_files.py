@@ -17,8 +17,7 @@ from sample_results import AIPERF, LLAMA_METRICS, LOG, METRICS, OLLAMA, RATES, S
 
 from advisor.calibration.calibrate import calibrate
 from advisor.calibration.logged_deployment import CalibrationRequest
-from advisor.calibration.result_files import read_result_file
-from advisor.calibration.server_figures import ResultFile, read_duration
+from advisor.calibration.result_files import ResultFile, read_duration, read_result_file
 from advisor.catalog import catalog
 from advisor.cli.main import run_command_line
 from advisor.errors import AdvisorError, BadInput

@@ -18,7 +18,7 @@ from advisor.errors import AdvisorError
 from advisor.fleet.inventory.foreign import as_count, as_number
 from advisor.fleet.inventory.kubernetes import parse_quantity
 from advisor.fleet.inventory.pools import make_fleet
-from advisor.fleet.inventory.slurm_json import expand_names
+from advisor.fleet.inventory.slurm import expand_names
 from advisor.fleet.inventory.source import parse_inventory, read_fleet
 from advisor.fleet.types import Fleet
 

@@ -12,9 +12,8 @@ from inventories import RECORDED, names_of
 
 from advisor.catalog import catalog
 from advisor.errors import BadInput
+from advisor.fleet.inventory.live import ProbeAnswer, ask_program, read_answer, srun_words, use_probes
 from advisor.fleet.inventory.pools import make_fleet
-from advisor.fleet.inventory.probing import ProbeAnswer, read_answer, srun_words, use_probes
-from advisor.fleet.inventory.programs import ask_program
 from advisor.fleet.inventory.source import parse_inventory, read_fleet, read_inventory
 from advisor.fleet.types import Inventory, describe_pool
 from advisor.machines.snapshot import save_snapshot

@@ -27,11 +27,9 @@ from advisor.fleet.check import check_fleet
 from advisor.fleet.demand import read_demand
 from advisor.fleet.inventory.pools import make_fleet
 from advisor.fleet.inventory.source import read_inventory
-from advisor.fleet.keep import read_plan
-from advisor.fleet.plan import FleetRequest
+from advisor.fleet.plan import FleetRequest, read_plan
 from advisor.fleet.plan_types import FleetPlan, Replica
-from advisor.fleet.planned_files import read_plan_file
-from advisor.fleet.render import TARGETS, render_fleet
+from advisor.fleet.render import TARGETS, read_plan_file, render_fleet
 
 SCHEMAS = Path(__file__).parent.parent.parent / "advisor" / "schemas"
 H100 = {"name": "big", "count": 2, "hardware": "8x H100 80GB SXM, 2TB RAM, linux", "price_per_hour": 20}

@@ -12,7 +12,6 @@ from msgspec.structs import replace
 
 from advisor.fleet.greedy import solve_greedily
 from advisor.fleet.highs import SolverLimits, solve_exactly
-from advisor.fleet.placement import place_replicas
 from advisor.fleet.problem import (
     Demand,
     DevicePool,
@@ -25,6 +24,7 @@ from advisor.fleet.problem import (
     is_better,
     list_served,
 )
+from advisor.fleet.replicas import place_replicas
 
 LIMITS = SolverLimits(gap=0.001, seconds=20)
 

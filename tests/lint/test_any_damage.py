@@ -16,9 +16,8 @@ from shipped import files
 from advisor.catalog.load import TYPES, read_entries
 from advisor.catalog.roots import shipped_root
 from advisor.lint.kinds import find_kind
-from advisor.lint.pruning import find_original_place, prune_flaws
 from advisor.lint.run import lint
-from advisor.lint.shape import find_flaws
+from advisor.lint.shape import find_flaws, find_original_place, prune_flaws
 
 VALUES: tuple[Any, ...] = (None, True, 7, -1, 1e30, "", "text", "2026-99-99", "(", [], [1], {}, {"a": 1}, "\x00")
 
@@ -46,7 +45,7 @@ def typed() -> list[tuple[Any, Any]]:
         kind = find_kind(file.name)
         assert kind is not None
         if kind.type is not None:
-            out.append((file.data, kind.type()))
+            out.append((file.data, kind.type))
         else:
             out += [(e.data, TYPES[e.table]) for e in list(read_entries(file.name, file.data))[:1]]
     return out

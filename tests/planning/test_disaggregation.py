@@ -20,7 +20,7 @@ from advisor.deployment import Interval, SpeedEstimate, Workload
 from advisor.estimation import find_machine
 from advisor.planning.disaggregation import StageTimes, Traffic, list_plan_servers, solve_closed, squared_variation
 from advisor.planning.traffic import TokenSpread
-from advisor.render.roles import make_router_words
+from advisor.render.copies import make_router_words
 
 RULES = catalog()
 HARDWARE = "8x H100 80GB SXM, 1TB RAM, linux"

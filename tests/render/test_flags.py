@@ -12,7 +12,7 @@ from reading import READERS, argv, tabby_config
 from sampling import deployments
 
 from advisor.errors import BadInput
-from advisor.render import flags, list_targets, matrix, render_files
+from advisor.render import list_targets, matrix, render_files
 
 FLAGGED = {*PROGRAMS, *SAME_AS}
 
@@ -125,7 +125,7 @@ def test_flag_tables_are_consistent() -> None:
         assert known["file"]["version"]
         for names in known["file"].get("since", {}).values():
             assert {f"--{n}" for n in names} <= set(known["kinds"]), set(names) - set(known["file"]["flags"])
-        table = flags.load_flag_table(path, RULES)
+        table = matrix.load_flag_table(path, RULES)
         assert table is not None
         assert set(table.spellings()) == set(known["kinds"])
 
@@ -149,7 +149,7 @@ def test_flag_tables_are_consistent() -> None:
     ],
 )
 def test_flags_by_version(engine: str, flag: str, version: str, says: str | None) -> None:
-    why = flags.explain_missing_flag(flags.load_flag_table(engine, RULES), flag, version)
+    why = matrix.explain_missing_flag(matrix.load_flag_table(engine, RULES), flag, version)
     assert why is None if says is None else why is not None and says in why
 
 

@@ -188,7 +188,7 @@ def _ranked(
 ) -> RankedDeployment:
     from advisor import engines
     from advisor.render import list_targets
-    from advisor.render.quick_start import make_quick_start
+    from advisor.render.files import make_quick_start
 
     decided = engines.decide_settings(plan.deployment, rules.engines(), plan.quantization)
     if entry.id in guide_result.decision.engines:
@@ -232,7 +232,7 @@ def _ranked(
 
 def _render_commands(servers: list[Deployment], plan: Plan, entry: Engine, rules: Catalog) -> str:
     if plan.layout.prefill:
-        from advisor.render.roles import render_role_commands
+        from advisor.render.copies import render_role_commands
 
         return render_role_commands(servers, plan.layout.prefill, plan.deployment.port or entry.port or 8000, rules)
     from advisor.render.copies import render_commands

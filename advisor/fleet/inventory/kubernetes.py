@@ -11,8 +11,7 @@ import msgspec
 from advisor.errors import BadFile
 from advisor.fleet.inventory.cards import CardLookup
 from advisor.fleet.inventory.foreign import MAX_NODES, ForeignShape, as_shape, decode_as, positive
-from advisor.fleet.inventory.label_devices import INSTANCE_TYPES, NodeLabels
-from advisor.fleet.inventory.labels import find_devices
+from advisor.fleet.inventory.labels import INSTANCE_TYPES, NodeLabels, find_devices
 from advisor.fleet.inventory.parts import NodeHost, make_part, make_processor_part
 from advisor.fleet.types import Inventory, Node
 from advisor.machines.host import normalise_arch

@@ -7,23 +7,16 @@ GKE, EKS with Karpenter, AKS; their documentation as of 2026-11. Label values ar
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
-from advisor.fleet.inventory.cards import CardLookup, find_by_words
+from advisor.catalog.hardware_names import parse_hardware
+from advisor.errors import AdvisorError
+from advisor.fleet.inventory.cards import CardKind, CardLookup, find_by_driver_name, find_by_words
 from advisor.fleet.inventory.foreign import positive
-from advisor.fleet.inventory.label_devices import (
-    CLOUD_NAMES,
-    INSTANCE_GPU,
-    Findings,
-    NodeLabels,
-    add_devices,
-    find_by_instance,
-    find_by_pci,
-    make_unnamed,
-)
-from advisor.fleet.inventory.labels_amd import read_amd
-from advisor.fleet.inventory.labels_nvidia import read_nvidia
+from advisor.machines.device_visibility import MIG_NOTE
 from advisor.machines.types import Vendor
+from advisor.near import simplify_name
+from advisor.record import Value
 
 # devices of makers that the catalogue knows nothing of: they are there, and nobody can plan with them
 OTHER_DEVICES = re.compile(
@@ -31,6 +24,58 @@ OTHER_DEVICES = re.compile(
     r"nvidia\.com/(?:G[A-Z]\d|AD\d|TU\d|GRID)[\w.-]*",  # cards for virtual machines, by their chips
     re.I,
 )
+INSTANCE_GPU = ("karpenter.k8s.aws/instance-gpu-", "eks.amazonaws.com/instance-gpu-")  # name, memory (MiB), count
+_NAMING = (
+    "nvidia.com/gpu.product", "amd.com/gpu.product-name", "amd.com/gpu.device-id", "gpu.intel.com/product",
+    "cloud.google.com/gke-accelerator", "cloud.google.com/gke-tpu-accelerator", *(f"{p}name" for p in INSTANCE_GPU),
+    "k8s.amazonaws.com/accelerator",
+)  # fmt: skip
+_PRESENT = (
+    "nvidia.com/gpu.present",
+    *(f"feature.node.kubernetes.io/pci-{c}10de.present" for c in ("", "0302_", "0300_")),
+)
+MOST_MIB = 2**24
+# cloud names that are no names of cards (GKE's documentation of accelerators and TPU machine types)
+CLOUD_NAMES = {
+    "nvidia-tesla-a100": "A100 SXM 40GB",
+    "nvidia-h100-mega-80gb": "H100 SXM 80GB",
+    "nvidia-rtx-pro-6000": "RTX PRO 6000 Blackwell Server",
+    "tpu-v5-lite-podslice": "TPU v5e",
+    "tpu-v5-lite-device": "TPU v5e",
+    "tpu-v5p-slice": "TPU v5p",
+    "tpu-v6e-slice": "TPU v6e",
+}
+INSTANCE_TYPES = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type")
+CLOUD_LABELS = ("cloud.google.com/gke-accelerator", "k8s.amazonaws.com/accelerator")
+
+
+class DeviceGroup(Value, frozen=True):
+    """Equal devices of a node under the name that pods ask for them by."""
+
+    resource: str
+    kind: CardKind
+    number: int
+
+
+class Findings(Value, frozen=True):
+    """What was found: groups that can be used, what cannot be used and why, what is odd, resources that were read."""
+
+    groups: list[DeviceGroup]
+    problems: list[str]
+    notes: list[str]
+    read: set[str]
+
+
+class NodeLabels(Value, frozen=True):
+    """Labels of a node, and its whole resources: capacity as they are, allocatable as pods may have them."""
+
+    labels: Mapping[str, str]
+    capacity: Mapping[str, int]
+    allocatable: Mapping[str, int]
+
+    def label_count(self, key: str) -> int | None:
+        """A label that is a number; None where it is absent, 0 or none."""
+        return positive(self.labels.get(key))
 
 
 def find_devices(node: NodeLabels, lookup: CardLookup) -> Findings:
@@ -109,15 +154,209 @@ def _find_missing(node: NodeLabels, lookup: CardLookup, found: Findings) -> None
         )
 
 
-_NAMING = (
-    "nvidia.com/gpu.product", "amd.com/gpu.product-name", "amd.com/gpu.device-id", "gpu.intel.com/product",
-    "cloud.google.com/gke-accelerator", "cloud.google.com/gke-tpu-accelerator", *(f"{p}name" for p in INSTANCE_GPU),
-    "k8s.amazonaws.com/accelerator",
-)  # fmt: skip
-_PRESENT = (
-    "nvidia.com/gpu.present",
-    *(f"feature.node.kubernetes.io/pci-{c}10de.present" for c in ("", "0302_", "0300_")),
-)
+def read_amd(node: NodeLabels, lookup: CardLookup, found: Findings) -> None:
+    for resource in [r for r in node.allocatable if r.startswith("amd.com/")]:
+        count = node.allocatable[resource]
+        found.read.add(resource)
+        if resource != "amd.com/gpu":
+            if count:
+                found.problems.append(f"{count} of {resource[:60]}: partitions of its cards, which have no entry")
+            continue
+        mode = node.labels.get("amd.com/gpu.mode", "")
+        if count and mode.endswith("passthrough"):
+            found.problems.append(f"{count}x {resource} are handed to virtual machines ({mode[:40]})")
+            continue
+        partition = next((v for k, v in node.labels.items() if k.endswith("compute-memory-partition")), "spx")
+        if count and not partition.lower().startswith("spx"):
+            found.problems.append(f"{count} partitions of its cards ({partition[:20]}), which have no entry")
+            continue
+        chips = _amd_values(node.labels, "device-id")
+        ids = {list_by_pci(lookup, f"1002:{chip}") or (chip,) for chip in chips}
+        if len(ids) > 1:
+            found.problems.append(f"cards of several kinds under {resource}: {', '.join(sorted(chips))[:80]}")
+            continue
+        counts = [n for n in chips.values() if n is not None]
+        kind = _amd_kind(node, lookup, next(iter(chips), None))
+        add_devices(found, node, resource, kind, sum(counts) if len(counts) == len(chips) > 0 else None)
+
+
+def _amd_values(labels: Mapping[str, str], what: str) -> dict[str, int | None]:
+    """value -> count of `amd.com/gpu.WHAT: value`, `amd.com/gpu.WHAT.value: count` and the older `beta.` forms."""
+    out: dict[str, int | None] = {}
+    for key, value in labels.items():
+        m = re.fullmatch(rf"(?:beta\.)?amd\.com/gpu\.{what}(?:\.([\w.-]+))?", key)
+        if m is None:
+            continue
+        name = (m[1] or value).lower()
+        out[name] = (positive(value) if m[1] else None) or out.get(name)
+    return out
+
+
+def _amd_kind(node: NodeLabels, lookup: CardLookup, chip: str | None) -> CardKind:
+    product = node.labels.get("amd.com/gpu.product-name", "")
+    kind = find_by_words(lookup, product, "amd") if product else None
+    if (kind is None or kind.accelerator is None) and chip is not None:
+        kind = find_by_pci(lookup, f"1002:{chip}", product or f"AMD {chip}", "amd")
+    kind = kind or find_by_cloud(node, lookup, "amd")
+    of_chip = list_by_pci(lookup, f"1002:{chip}")
+    if kind.accelerator is not None and of_chip and kind.accelerator not in of_chip:
+        said = f"{product}: its device id {chip} is that of {', '.join(of_chip)}: neither is believed"
+        return CardKind(product, "amd", notes=(said,))
+    size = next(iter(_amd_values(node.labels, "vram")), "")
+    gib = positive(re.sub(r"gi?b?$", "", size.lower()))
+    entry = lookup.rules.accelerators().get(kind.accelerator or "")
+    if gib is None or entry is None or entry.memory_bytes is None:
+        return kind
+    nominal = entry.memory_bytes // entry.devices_per_card / 2**30
+    if abs(gib - nominal) <= 0.05 * nominal:
+        return kind
+    said = f"{kind.name}: its label says {gib} GB, and the card has {nominal:g}: neither is believed"
+    return CardKind(product or kind.name, "amd", notes=(said,))
+
+
+def read_nvidia(node: NodeLabels, lookup: CardLookup, found: Findings) -> None:
+    labels = node.labels
+    said = labels.get("nvidia.com/gpu.product", "")
+    product, mig = _split_product(said)
+    sliced = False
+    for resource in [r for r in node.allocatable if r.startswith("nvidia.com/mig-")]:
+        profile = resource.removeprefix("nvidia.com/mig-").removesuffix(".shared")
+        found.read.add(resource)
+        if not node.allocatable[resource]:
+            continue
+        sliced = True
+        prefix = f"nvidia.com/mig-{profile}"
+        base, _ = _split_product(labels.get(f"{prefix}.product", said))
+        if _is_shared(node, prefix, resource, found):
+            continue
+        kind = find_by_driver_name(
+            lookup, base or "NVIDIA", "nvidia", _mib(labels, f"{prefix}.memory"), profile.replace(".me", "+me")
+        )
+        add_devices(found, node, resource, kind, None)
+    for resource in ("nvidia.com/gpu", "nvidia.com/gpu.shared"):
+        count = node.allocatable.get(resource)
+        found.read.add(resource)
+        if count is None or (sliced and not count) or (count and _is_shared(node, "nvidia.com/gpu", resource, found)):
+            continue
+        memory = _mib(labels, "nvidia.com/gpu.memory")
+        if product:
+            kind = find_by_driver_name(lookup, product, "nvidia", memory, mig)
+        else:
+            kind = find_by_cloud(node, lookup, "nvidia")
+        labelled = None if mig or sliced else _labelled(node)
+        if count or not product or not mig:
+            add_devices(found, node, resource, kind, labelled)
+
+
+def _split_product(product: str) -> tuple[str, str | None]:
+    """`A100-SXM4-80GB-MIG-3g.40gb-SHARED` as the card and the MIG profile."""
+    bare = product.removesuffix("-SHARED")
+    m = re.fullmatch(r"(.*?)-MIG-(\d+g\.\d+gb(?:[.+]me)?)", bare)
+    return (m[1], m[2].replace(".me", "+me")) if m else (bare, None)
+
+
+def _is_shared(node: NodeLabels, prefix: str, resource: str, found: Findings) -> bool:
+    """Whether what can be asked for are shares of a device; if so, that is a problem."""
+    labels, count = node.labels, node.allocatable[resource]
+    replicas = node.label_count(f"{prefix}.replicas") or 1
+    clients = node.label_count("cloud.google.com/gke-max-shared-clients-per-gpu") or 1
+    marked = labels.get(f"{prefix}.product", "").endswith("-SHARED") or resource.endswith(".shared")
+    if replicas <= 1 and clients <= 1 and not marked:
+        return False
+    how = labels.get(f"{prefix}.sharing-strategy") or labels.get("cloud.google.com/gke-gpu-sharing-strategy")
+    named = {"mps": "MPS", "time-slicing": "time slicing", "time-sharing": "time slicing"}.get(how or "", "sharing")
+    found.problems.append(f"{count} shares of its cards by {named} ({resource}): a share has no memory of its own")
+    return True
+
+
+def _labelled(node: NodeLabels) -> int | None:
+    """How many cards labels describe: the driver's count first, then those of clouds."""
+    keys = ("nvidia.com/gpu.count", *(f"{p}count" for p in INSTANCE_GPU), "cloud.google.com/gke-accelerator-count")
+    return next((n for k in keys if (n := node.label_count(k)) is not None), None)
+
+
+def _mib(labels: Mapping[str, str], key: str) -> int | None:
+    size = positive(labels.get(key))
+    return size if size is not None and size <= MOST_MIB else None
+
+
+def add_devices(
+    found: Findings, node: NodeLabels, resource: str, kind: CardKind, labelled: int | None, several: str = ""
+) -> None:
+    """Take the devices of a resource, unless more of them can be asked for than there are cards."""
+    count = node.allocatable.get(resource, 0)
+    found.read.add(resource)
+    there = max(x for x in (labelled, node.capacity.get(resource), count) if x is not None)
+    if count == 0:
+        if there:
+            found.problems.append(
+                f"{there}x {kind.name}, none of which can be allocated ({resource} is 0): not healthy"
+            )
+        return
+    if labelled is not None and count > labelled:
+        why = several or "cards of several kinds, or shares of them"
+        found.problems.append(f"its labels name {labelled}x {kind.name}, and {resource} counts {count}: {why}")
+        return
+    if count < there:
+        found.notes.append(f"{there}x {kind.name} by its labels, and {count} can be allocated")
+    found.notes.extend((*kind.notes, MIG_NOTE) if kind.mig else kind.notes)
+    found.groups.append(DeviceGroup(resource, kind, count))
+
+
+def find_by_cloud(node: NodeLabels, lookup: CardLookup, vendor: Vendor) -> CardKind:
+    """The card as the cloud's labels name it: Karpenter's, GKE's, EKS's, else the machine type."""
+    labels = node.labels
+    for prefix in INSTANCE_GPU:
+        name, size = labels.get(f"{prefix}name"), node.label_count(f"{prefix}memory")
+        if name and labels.get(f"{prefix}manufacturer", vendor) == vendor:
+            kind = find_by_words(lookup, f"{name} {round(size / 1024)}GB" if size else name, vendor)
+            return kind if kind.accelerator is not None else find_by_words(lookup, name, vendor)
+    for key in CLOUD_LABELS:
+        if labels.get(key):
+            return find_by_words(lookup, CLOUD_NAMES.get(labels[key], labels[key]), vendor)
+    return find_by_instance(node, lookup) or make_unnamed(vendor)
+
+
+def make_unnamed(vendor: Vendor) -> CardKind:
+    maker = {"nvidia": "NVIDIA", "amd": "AMD", "intel": "Intel", "google": "TPU", "aws": "Neuron"}.get(vendor, "")
+    return CardKind(f"{maker} device".strip(), vendor, notes=(f"no label says which {maker} devices these are",))
+
+
+def find_by_instance(node: NodeLabels, lookup: CardLookup) -> CardKind | None:
+    """The one kind of card of a cloud's machine type."""
+    kind = next((v for k in INSTANCE_TYPES if (v := node.labels.get(k))), None)
+    if kind is None or simplify_name(kind) not in lookup.rules.named_machines():
+        return None
+    key = ("instance", kind)
+    if key not in lookup.found:
+        try:
+            devices = parse_hardware(kind, lookup.rules).devices
+        except AdvisorError:
+            devices = ()
+        names = {d.accelerator for d in devices}
+        if len(names) != 1:
+            return None
+        first = devices[0]
+        lookup.found[key] = CardKind(
+            first.name, first.vendor, first.accelerator, first.total_bytes, first.total_basis, first.mig_profile
+        )
+    return lookup.found[key]
+
+
+def list_by_pci(lookup: CardLookup, chip: str) -> tuple[str, ...]:
+    """Ids of the cards that have a PCI id."""
+    return tuple(a.id for a in lookup.rules.accelerators().values() if chip in a.pci_ids)
+
+
+def find_by_pci(lookup: CardLookup, chip: str, name: str, vendor: Vendor) -> CardKind:
+    """The card of a PCI id, where only one has it."""
+    known = [a for a in lookup.rules.accelerators().values() if chip in a.pci_ids]
+    if len(known) == 1:
+        return find_by_words(lookup, known[0].id, vendor)
+    said = f"may be {', '.join(a.name for a in known[:4])}" if known else "not in the catalogue of accelerators"
+    return CardKind(name, vendor, notes=(f"{name}: {said}",))
+
+
 _READERS: tuple[Callable[[NodeLabels, CardLookup, Findings], None], ...] = (
     read_nvidia,
     read_amd,

@@ -2,23 +2,60 @@
 
 from __future__ import annotations
 
+import os
+import re
+import shutil
+import subprocess
 import sys
+import tempfile
+import threading
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
+import msgspec
+
+from advisor import __version__
 from advisor.catalog import Catalog
-from advisor.errors import AdvisorError, BadInput
-from advisor.fleet.inventory import kubernetes, ray, slurm_text
+from advisor.catalog.match import join_catalogue
+from advisor.catalog.name_words import choose_accelerator, split_name
+from advisor.distribution import DISTRIBUTION, install_command
+from advisor.errors import AdvisorError, BadFile, BadInput
+from advisor.fleet.inventory import kubernetes, ray, slurm
 from advisor.fleet.inventory.cards import make_lookup
+from advisor.fleet.inventory.foreign import MAX_INVENTORY
 from advisor.fleet.inventory.kubernetes import PodList
-from advisor.fleet.inventory.probing import ProbeAnswer, probe_slurm, use_probes
-from advisor.fleet.inventory.programs import ask_program
-from advisor.fleet.types import Inventory
+from advisor.fleet.inventory.parts import describe_hardware
+from advisor.fleet.types import Inventory, Node, NodePart
+from advisor.machines.snapshot import MAX_SNAPSHOT, load_snapshot
+from advisor.machines.types import Device, HostMemory, Machine
 
 RAY_SECONDS = 90.0
 NODES = ("kubectl", "get", "nodes", "-o", "json", "--request-timeout=60s")
 PODS = ("kubectl", "get", "pods", "--all-namespaces", "-o", "json", "--request-timeout=60s",
         "--field-selector=status.phase!=Succeeded,status.phase!=Failed")  # fmt: skip
 SCONTROL = ("scontrol", "show", "node", "-o", "-d")
+SECONDS = 120.0  # that a program has to answer
+PROGRAM = ("advise", "probe", "--json")
+AT_ONCE = 8
+WAIT_S = 30  # for a place on the node
+PROBE_MIB = 1024
+ProbeAnswer = Machine | str  # what was found, or why nothing was
+IMAGE = f"registry.example.com/{DISTRIBUTION}:{__version__}"
+LABEL = "advise-probe"
+HOW = f"""\
+# One Job a node: each asks for all devices of its node, so it waits until they are free, and prints a snapshot.
+# The image is one of your own with `advise` in it, such as python:3.12-slim after `{install_command()}`.
+#
+#   kubectl apply -f probe.yaml
+#   mkdir -p nodes; for job in $(kubectl get jobs -l app.kubernetes.io/name={LABEL} -o name); do
+#     node=$(kubectl get "$job" -o jsonpath='{{.metadata.annotations.node}}')
+#     kubectl logs "$job" > "nodes/$node.json"
+#   done
+#   advise fleet show nodes
+#   kubectl delete jobs -l app.kubernetes.io/name={LABEL}
+"""
 
 
 def ask_kubernetes(rules: Catalog) -> Inventory:
@@ -35,7 +72,7 @@ def ask_kubernetes(rules: Catalog) -> Inventory:
 
 def ask_slurm(rules: Catalog, probe: bool = False) -> Inventory:
     """The nodes that scontrol describes; with `probe`, what a job on each of them finds. Raises BadInput, BadFile."""
-    made = slurm_text.read_scontrol(ask_program(SCONTROL), "scontrol show node", make_lookup(rules))
+    made = slurm.read_scontrol(ask_program(SCONTROL), "scontrol show node", make_lookup(rules))
     return use_probes(made, probe_slurm(made.nodes, rules), rules) if probe else made
 
 
@@ -54,8 +91,230 @@ def ask_ray(address: str, rules: Catalog, probe: bool = False) -> Inventory:
 
 
 def _answer(said: dict[str, Any]) -> ProbeAnswer:
-    from advisor.fleet.inventory.probing import read_answer
 
     if isinstance(said.get("machine"), str):
         return read_answer(said["machine"].encode())
     return str(said.get("error") or "no answer")[:300]
+
+
+def ask_program(
+    words: Sequence[str], seconds: float = SECONDS, limit: int = MAX_INVENTORY, more: Mapping[str, str] | None = None
+) -> bytes:
+    """What a program prints on standard output, at most `limit` bytes; `more`: variables in addition to ours.
+
+    Raises BadInput where it is absent, fails (with the last line that it wrote about it), takes longer than `seconds`
+    or prints more.
+    """
+    name = os.path.basename(words[0])  # noqa: PTH119 - a word of a command
+    program = shutil.which(words[0])
+    if program is None:
+        raise BadInput(f"{name} is not on this machine; give its output as a file instead")
+    shown = " ".join([name, *words[1:4]])
+    with tempfile.TemporaryFile() as errors:
+        try:
+            process = subprocess.Popen(  # noqa: S603 - words of our own, no shell
+                [program, *words[1:]],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                env={**os.environ, **(more or {})},
+            )
+        except OSError as e:
+            raise BadInput(f"{name} could not be started: {e.strerror or e}") from None
+        late = threading.Event()
+
+        def stop() -> None:
+            late.set()
+            process.terminate()
+
+        timer = threading.Timer(seconds, stop)
+        last = threading.Timer(seconds + 10, process.kill)
+        timer.start()
+        last.start()
+        try:
+            assert process.stdout is not None
+            with process.stdout:
+                data = process.stdout.read(limit + 1)
+            if len(data) > limit:
+                process.kill()
+            status = process.wait()
+        finally:
+            timer.cancel()
+            last.cancel()
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+        if late.is_set():
+            raise BadInput(f"{shown} did not answer within {seconds:g} s")
+        if len(data) > limit:
+            raise BadInput(f"{shown} printed more than {limit // 2**20} MiB")
+        if status != 0:
+            errors.seek(0)
+            raise BadInput(f"{shown} failed: {_last_line(errors.read(4000), status)}")
+    return data
+
+
+def _last_line(said: bytes, status: int) -> str:
+    lines = [x.strip() for x in said.decode("utf-8", "replace").splitlines() if x.strip()]
+    return lines[-1][:300] if lines else f"exit status {status}"
+
+
+def probe_slurm(nodes: Sequence[Node], rules: Catalog) -> dict[str, ProbeAnswer]:
+    """A short job on each node that is not set aside; some at a time."""
+    wanted = [n for n in nodes if n.parts]
+    with ThreadPoolExecutor(AT_ONCE) as workers:
+        return dict(zip((n.name for n in wanted), workers.map(_probe_by_srun, wanted), strict=True))
+
+
+def srun_words(node: Node) -> list[str]:
+    """The command: one task with little memory, and one device of each kind that is not known to be taken."""
+    words = ["srun", f"--nodelist={node.name}", "--nodes=1", "--ntasks=1", f"--mem={PROBE_MIB}M", "--time=5",
+             f"--immediate={WAIT_S}", "--job-name=advise-probe"]  # fmt: skip
+    if node.labels.get("partition"):
+        words.append(f"--partition={node.labels['partition']}")
+    devices = [f"{p.resource}:1" for p in node.parts if p.devices and p.resource and p.devices_free != 0]
+    if devices:
+        words.append(f"--gres={','.join(devices)}")
+    return [*words, *PROGRAM]
+
+
+def _probe_by_srun(node: Node) -> ProbeAnswer:
+    try:
+        return read_answer(ask_program(srun_words(node), 2 * WAIT_S, MAX_SNAPSHOT))
+    except AdvisorError as e:
+        return e.line()
+
+
+def read_answer(data: bytes) -> ProbeAnswer:
+    """The machine that the output describes; what was written before it (by a prolog, a shell) is passed over."""
+    begin = data.find(b"{")
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "probe.json"
+        file.write_bytes(data[max(0, begin) :])
+        try:
+            return load_snapshot(file)
+        except BadFile as e:
+            return f"its answer {e.problem}"[:300]
+
+
+def use_probes(inventory: Inventory, found: Mapping[str, ProbeAnswer], rules: Catalog) -> Inventory:
+    """The inventory with what was found on its nodes; where nothing was, the node says why."""
+    nodes = tuple(
+        _use(n, found[n.name], rules, inventory.kind == "ray") if n.name in found else n for n in inventory.nodes
+    )
+    return msgspec.structs.replace(inventory, nodes=nodes)
+
+
+def _use(node: Node, answer: ProbeAnswer, rules: Catalog, own_memory: bool) -> Node:
+    """A node with its probe. `own_memory`: the probe saw the memory that others will have too (no job's limit)."""
+    if isinstance(answer, str):
+        return msgspec.structs.replace(node, notes=(*node.notes, f"could not be probed: {answer}"))
+    machine = join_catalogue(answer, rules.accelerators(), rules.cpu_platforms())
+    notes = [n for n in node.notes if "--probe" not in n]
+    parts = tuple(_use_part(p, node, machine, rules, own_memory, notes) for p in node.parts)
+    return msgspec.structs.replace(node, parts=parts, notes=tuple(dict.fromkeys(notes)))
+
+
+def _use_part(
+    part: NodePart, node: Node, machine: Machine, rules: Catalog, own_memory: bool, notes: list[str]
+) -> NodePart:
+    memory = msgspec.structs.replace(machine.memory, available_bytes=None) if own_memory else part.machine.memory
+    made = msgspec.structs.replace(
+        machine,
+        source="snapshot",
+        cpu=msgspec.structs.replace(machine.cpu, usable_cores=machine.cpu.usable_cores if own_memory else None),
+        memory=memory if memory != HostMemory() else machine.memory,
+        devices=part.machine.devices,
+        interconnect=part.machine.interconnect if part.devices > 1 else None,
+        orchestrator=part.machine.orchestrator or machine.orchestrator,
+    )
+    if part.devices:
+        device = _find_device(part, node, machine, rules, notes)
+        if device is not None:
+            made = msgspec.structs.replace(made, devices=tuple(
+                msgspec.structs.replace(device, index=d.index, visible=d.visible) for d in part.machine.devices
+            ), interconnect=machine.interconnect or made.interconnect)  # fmt: skip
+    made = msgspec.structs.replace(made, text=describe_hardware(made, rules))
+    return msgspec.structs.replace(part, machine=made)
+
+
+def _find_device(part: NodePart, node: Node, machine: Machine, rules: Catalog, notes: list[str]) -> Device | None:
+    """The kind of device that was found for a part; None where none, or several that it may be, were."""
+    seen: dict[tuple[object, ...], Device] = {}
+    for device in machine.devices:
+        if not device.driver_missing:
+            plain = msgspec.structs.replace(
+                device, uuid=None, pci_bus=None, free_bytes=None, processes=None, notes=()
+            )  # fmt: skip
+            seen.setdefault((device.name, device.mig_profile, device.total_bytes and device.total_bytes >> 28), plain)
+    said = part.machine.devices[0]
+    fitting = [d for d in seen.values() if _fits(d, said, rules)]
+    if len(fitting) == 1:
+        return fitting[0]
+    listed = ", ".join(d.name for d in list(seen.values())[:4])
+    if len(seen) == 1 and len(node.parts) == 1:
+        notes.append(f"stated to be {said.name}; the probe found {listed}, which is believed")
+        return next(iter(seen.values()))
+    if not seen:
+        notes.append("the probe saw no device: they are hidden from jobs that have none, or a driver is missing")
+    else:
+        notes.append(f"the probe found {listed}; which of them are {said.name}, is not known")
+    return None
+
+
+def _fits(device: Device, said: Device, rules: Catalog) -> bool:
+    """Whether a device that was found can be what the scheduler calls it."""
+    if said.mig_profile is not None and said.mig_profile != device.mig_profile:
+        return False
+    if said.accelerator is not None:
+        return device.accelerator == said.accelerator
+    entry = rules.accelerators().get(device.accelerator or "")
+    if entry is None:
+        return said.name.lower() in device.name.lower()
+    try:
+        words = split_name(said.name.replace("_", " ").replace("-", " "))
+        return choose_accelerator(words, {entry.id: entry}) is not None
+    except AdvisorError:
+        return False
+
+
+def make_probe_jobs(inventory: Inventory) -> str:
+    """The manifest for all nodes that are not set aside. Raises BadInput where there is none."""
+    import yaml
+
+    nodes = [n for n in inventory.nodes if n.parts]
+    if not nodes:
+        raise BadInput("no node can be used, so there is nothing to probe")
+    jobs = [_make_job(i, node) for i, node in enumerate(nodes)]
+    return f"{HOW}---\n" + "---\n".join(yaml.safe_dump(job, sort_keys=False, width=120) for job in jobs)
+
+
+def _make_job(i: int, node: Node) -> dict[str, Any]:
+    asked = {p.resource: p.devices for p in node.parts if p.devices and p.resource}
+    name = re.sub(r"[^a-z0-9-]+", "-", node.name.lower())[:40].strip("-") or "node"
+    container: dict[str, Any] = {"name": "probe", "image": IMAGE, "command": ["advise", "probe", "--json"]}
+    if asked:
+        container["resources"] = {"limits": {k: str(v) for k, v in asked.items()}}
+    fields = [{"key": "metadata.name", "operator": "In", "values": [node.name]}]
+    terms = {"nodeSelectorTerms": [{"matchFields": fields}]}
+    pod: dict[str, Any] = {
+        "restartPolicy": "Never",
+        "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}},
+        "tolerations": [{"key": k, "operator": "Exists"} for k in asked],
+        "containers": [container],
+    }
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {
+            "name": f"{LABEL}-{i}-{name}",
+            "labels": {"app.kubernetes.io/name": LABEL},
+            "annotations": {"node": node.name},
+        },
+        "spec": {
+            "backoffLimit": 0,
+            "activeDeadlineSeconds": 3600,
+            "ttlSecondsAfterFinished": 86400,
+            "template": {"metadata": {"labels": {"app.kubernetes.io/name": LABEL}}, "spec": pod},
+        },
+    }

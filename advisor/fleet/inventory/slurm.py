@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from msgspec.structs import replace
 
+from advisor.errors import BadFile
+from advisor.files import decode_text
 from advisor.fleet.inventory.cards import CardKind, CardLookup, find_by_words
+from advisor.fleet.inventory.foreign import (
+    MAX_NAME,
+    MAX_NODES,
+    ForeignShape,
+    as_words,
+    decode_as,
+    positive,
+)
 from advisor.fleet.inventory.parts import NodeHost, make_part, make_processor_part
-from advisor.fleet.types import Node, NodePart
+from advisor.fleet.types import Inventory, Node, NodePart
 from advisor.machines.device_visibility import MIG_NOTE
 from advisor.machines.host import normalise_arch
 from advisor.machines.types import Cpu, HostMemory
@@ -25,6 +36,16 @@ WORKING = {"IDLE", "MIXED", "ALLOCATED", "COMPLETING", "CLOUD", "DYNAMIC_NORM", 
 MARKS = {"*": "NOT_RESPONDING", "~": "POWERED_DOWN", "#": "POWERING_UP", "%": "POWERING_DOWN", "!": "POWER_DOWN",
          "$": "MAINTENANCE", "@": "REBOOT_REQUESTED", "^": "REBOOT_ISSUED", "-": "PLANNED"}  # fmt: skip
 LINKS = {"nvlink": "nvlink", "nvswitch": "nvlink", "infiniband": "infiniband", "ib": "infiniband", "roce": "roce"}
+_ENTRY = re.compile(
+    r"(?:gres[:/])?(?P<kind>[\w.-]+?)(?::(?P<type>\(null\)|[^:()=,]{1,120}))?[:=](?P<count>\d{1,6})(?P<kilo>[kK])?"
+    r"(?P<rest>\(.*\))?"
+)
+MAX_RECORD = 100_000  # characters of one node
+_START = re.compile(r"^NodeName=", re.M)
+_KEY = re.compile(r"(?:^|\s)([A-Z][A-Za-z_]{1,30})=")
+_REASON = re.compile(
+    r"\sReason=(.*?)(?=\s+\[[^\[\]]{1,80}@\d{4}-[^\]]{1,40}\]|\s+(?:Comment|Extra|AdminComment)=|$)", re.S
+)
 
 
 class SlurmNode(Value, frozen=True):
@@ -55,6 +76,11 @@ class Gres(Value, frozen=True):
     places: tuple[int, ...] | None
 
 
+class _SlurmAnswer(ForeignShape, frozen=True, kw_only=True):
+    nodes: list[dict[str, Any]] | None = None
+    sinfo: list[dict[str, Any]] | None = None
+
+
 def read_states(text: str) -> tuple[str, ...]:
     """`IDLE*+DRAIN` as (IDLE, NOT_RESPONDING, DRAIN)."""
     out: list[str] = []
@@ -78,12 +104,6 @@ def read_gres(text: str | None) -> Iterator[Gres]:
         count = int(m["count"]) * (1024 if m["kilo"] else 1)
         kind = None if m["type"] in ("(null)", "no_consume") else m["type"]
         yield Gres(m["kind"].lower(), kind, min(count, MOST_DEVICES + 1), _places(m["rest"] or ""))
-
-
-_ENTRY = re.compile(
-    r"(?:gres[:/])?(?P<kind>[\w.-]+?)(?::(?P<type>\(null\)|[^:()=,]{1,120}))?[:=](?P<count>\d{1,6})(?P<kilo>[kK])?"
-    r"(?P<rest>\(.*\))?"
-)
 
 
 def _places(rest: str) -> tuple[int, ...] | None:
@@ -211,3 +231,187 @@ def _make_host(seen: SlurmNode) -> NodeHost:
         arch=normalise_arch(seen.arch),
         links=tuple(dict.fromkeys(LINKS[f.lower()] for f in seen.features if f.lower() in LINKS)),
     )
+
+
+def read_slurm_json(data: bytes, where: object, lookup: CardLookup) -> Inventory:
+    """The nodes of the answer. Raises BadFile."""
+    answer = decode_as(data, _SlurmAnswer, where)
+    if answer.nodes is not None:
+        seen = [_read_node(entry, where) for entry in answer.nodes]
+    else:
+        seen = _join_partitions(node for entry in answer.sinfo or () for node in _read_group(entry, where))
+    if not seen:
+        raise BadFile(where, "has no nodes: scontrol show node -o -d, or sinfo --json")
+    if len(seen) > MAX_NODES:
+        raise BadFile(where, f"has more than {MAX_NODES:,} nodes")
+    names: set[str] = set()
+    for node in seen:
+        if node.name in names:
+            raise BadFile(where, f"has node {node.name[:80]!r} twice")
+        names.add(node.name)
+    return Inventory(kind="slurm", nodes=tuple(make_node(node, lookup) for node in seen))
+
+
+def _read_node(entry: dict[str, Any], where: object) -> SlurmNode:
+    return SlurmNode(
+        name=_name(entry.get("name") or entry.get("hostname"), where),
+        states=_states(entry.get("state"), entry.get("state_flags")),
+        reason=_text(entry.get("reason")),
+        gres=_text(entry.get("gres")) or "",
+        gres_used=_text(entry.get("gres_used")),
+        tres_used=_text(entry.get("tres_used")),
+        features=as_words(entry.get("active_features")) or as_words(entry.get("features")),
+        partitions=as_words(entry.get("partitions")),
+        cpus=positive(entry.get("cpus")),
+        sockets=positive(entry.get("sockets")),
+        cores=positive(entry.get("cores")),
+        memory_mib=positive(entry.get("real_memory")),
+        reserved_mib=positive(entry.get("specialized_memory")),
+        arch=_text(entry.get("architecture")),
+    )
+
+
+def _read_group(entry: dict[str, Any], where: object) -> Iterator[SlurmNode]:
+    """The nodes of one entry of newer sinfo. What is used is that of one node, so it counts where there is one."""
+    names = [n for x in _part(entry, "nodes", list) or () for n in expand_names(str(x), where)]
+    states = _states(_part(entry, "node", object, "state"), None)
+    used = _text(_part(entry, "gres", object, "used"))
+    idle = states == ("IDLE",)
+    partition = _text(_part(entry, "partition", object, "name")) or _text(entry.get("partition"))
+    for name in names:
+        yield SlurmNode(
+            name=_name(name, where),
+            states=states,
+            reason=_text(_part(entry, "reason", object, "description")) or _text(entry.get("reason")),
+            gres=_text(_part(entry, "gres", object, "total")) or "",
+            gres_used=used if len(names) == 1 or idle else None,
+            features=as_words(_part(entry, "features", object, "active"))
+            or as_words(_part(entry, "features", object, "total")),
+            partitions=(partition,) if partition else (),
+            cpus=_equal(entry, "cpus"),
+            sockets=_equal(entry, "sockets"),
+            cores=_equal(entry, "cores"),
+            memory_mib=positive(_part(entry, "memory", object, "minimum")),
+        )
+
+
+def _join_partitions(nodes: Iterator[SlurmNode]) -> list[SlurmNode]:
+    """Each node once, with all its partitions."""
+    found: dict[str, SlurmNode] = {}
+    for node in nodes:
+        there = found.get(node.name)
+        if there is None:
+            found[node.name] = node
+        else:
+            found[node.name] = replace(there, partitions=tuple(dict.fromkeys((*there.partitions, *node.partitions))))
+    return list(found.values())
+
+
+def _part(entry: dict[str, Any], key: str, kind: type, inner: str | None = None) -> Any:
+    """`entry[key][inner]` (by default `entry[key][key]`), where it is there and of this kind."""
+    value = entry.get(key)
+    value = value.get(inner or key) if isinstance(value, dict) else None
+    return value if isinstance(value, kind) else None
+
+
+def _equal(entry: dict[str, Any], key: str) -> int | None:
+    """A number that is the same for all nodes of an entry."""
+    low, high = (positive(_part(entry, key, object, k)) for k in ("minimum", "maximum"))
+    return low if low == high else None
+
+
+def _states(state: object, flags: object) -> tuple[str, ...]:
+    words = [state] if isinstance(state, str) else state if isinstance(state, list) else []
+    more = flags if isinstance(flags, list) else []
+    return tuple(dict.fromkeys(s for w in (*words, *more) if isinstance(w, str) for s in read_states(w[:200])))
+
+
+def _name(value: object, where: object) -> str:
+    if not isinstance(value, str) or not value or len(value) > MAX_NAME:
+        raise BadFile(where, "has a node without a name, or with one of more than 253 characters")
+    return value
+
+
+def _text(value: object) -> str | None:
+    return value[:10_000] if isinstance(value, str) and value not in ("", "(null)", "N/A") else None
+
+
+def expand_names(text: str, where: object) -> list[str]:
+    """`gpu[01-03,7]` as names. Raises BadFile for what is no such list, or of too many."""
+    m = re.fullmatch(r"([^\[\]]{0,200})\[([\d,-]{1,2000})\]([^\[\]]{0,50})", text)
+    if m is None:
+        return [text]
+    out: list[str] = []
+    for span in m[2].split(","):
+        low, _, high = span.partition("-")
+        if not low.isdigit() or not (high or low).isdigit() or not 0 <= int(high or low) - int(low) < MAX_NODES:
+            raise BadFile(where, f"has a list of names that cannot be read: {text[:80]!r}")
+        out += [f"{m[1]}{i:0{len(low)}d}{m[3]}" for i in range(int(low), int(high or low) + 1)]
+        if len(out) > MAX_NODES:
+            raise BadFile(where, f"has more than {MAX_NODES:,} nodes")
+    return out
+
+
+def read_scontrol(data: bytes, where: object, lookup: CardLookup) -> Inventory:
+    """The nodes of the text. Raises BadFile."""
+    text = decode_text(data, where)
+    nodes = []
+    names: set[str] = set()
+    for record in _records(text, where):
+        seen = _read_record(record, where)
+        if seen.name in names:
+            raise BadFile(where, f"has node {seen.name[:80]!r} twice")
+        names.add(seen.name)
+        nodes.append(make_node(seen, lookup))
+        if len(nodes) > MAX_NODES:
+            raise BadFile(where, f"has more than {MAX_NODES:,} nodes")
+    return Inventory(kind="slurm", nodes=tuple(nodes))
+
+
+def _records(text: str, where: object) -> Iterator[str]:
+    starts = [m.start() for m in _START.finditer(text)]
+    if not starts:
+        raise BadFile(where, "has no nodes: scontrol show node -o -d")
+    for begin, end in zip(starts, [*starts[1:], len(text)], strict=True):
+        if end - begin > MAX_RECORD:
+            raise BadFile(where, "has a node of more than 100,000 characters")
+        yield " ".join(text[begin:end].split("\n"))
+
+
+def _read_record(record: str, where: object) -> SlurmNode:
+    """One node. What a person wrote as the reason is no field, whatever stands in it."""
+    said = _REASON.search(record)
+    fields = _fields(record[: said.start()] if said else record)
+    name = fields.get("NodeName", "")
+    if not name or len(name) > MAX_NAME:
+        raise BadFile(where, "has a node without a name, or with one of more than 253 characters")
+    return SlurmNode(
+        name=name,
+        states=read_states(fields.get("State", "")),
+        reason=said[1].strip() if said else None,
+        gres=_told(fields.get("Gres")) or "",
+        gres_used=_told(fields.get("GresUsed")),
+        tres_used=_told(fields.get("AllocTRES")),
+        features=as_words(fields.get("ActiveFeatures")) or as_words(fields.get("AvailableFeatures")),
+        partitions=as_words(fields.get("Partitions")),
+        cpus=positive(fields.get("CPUTot")),
+        sockets=positive(fields.get("Sockets")),
+        cores=positive(fields.get("CoresPerSocket")),
+        memory_mib=positive(fields.get("RealMemory")),
+        reserved_mib=positive(fields.get("MemSpecLimit")),
+        arch=_told(fields.get("Arch")),
+    )
+
+
+def _fields(record: str) -> dict[str, str]:
+    """`Key=value` pairs, values with spaces in them; the first of a key counts."""
+    found = list(_KEY.finditer(record))
+    out: dict[str, str] = {}
+    for i, m in enumerate(found):
+        end = found[i + 1].start() if i + 1 < len(found) else len(record)
+        out.setdefault(m[1], record[m.end() : end].strip())
+    return out
+
+
+def _told(value: str | None) -> str | None:
+    return None if value is None or value in ("", "(null)", "N/A", "n/a") else value

@@ -4,27 +4,34 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import Meta
 
 from advisor.catalog import Catalog
-from advisor.errors import BadFile, BadInput
+from advisor.catalog.match import join_catalogue
+from advisor.errors import AdvisorError, BadFile, BadInput
+from advisor.estimation import find_machine
 from advisor.files import MAX_TEXT, decode_text, parse_yaml
-from advisor.fleet.inventory import kubernetes, own_file, ray, slurm_json, slurm_text, snapshots
+from advisor.fleet.inventory import kubernetes, ray, slurm
 from advisor.fleet.inventory.cards import make_lookup
-from advisor.fleet.inventory.foreign import STDIN, ForeignShape, decode_as, read_source
+from advisor.fleet.inventory.foreign import MAX_NAME, MAX_NODES, STDIN, ForeignShape, as_shape, decode_as, read_source
 from advisor.fleet.inventory.kubernetes import PodList
+from advisor.fleet.inventory.parts import describe_hardware, split_machine
 from advisor.fleet.inventory.pools import make_fleet
-from advisor.fleet.types import Fleet, Inventory, SourceKind
+from advisor.fleet.types import Fleet, Inventory, Node, NodePart, SourceKind
+from advisor.machines.snapshot import load_snapshot
+from advisor.machines.types import Machine
+from advisor.near import unknown_options
+from advisor.record import Record
 
 WANTED = (
     "is none of the inventories that can be read: kubectl get nodes -o json, scontrol show node -o -d, sinfo --json, "
     "json.dumps(ray.nodes()), a folder of snapshots (advise probe --save), or YAML: nodes: [{name, count, hardware}]"
 )
-
-
 _ABSENT = msgspec.Raw()
+EXAMPLE = '{nodes: [{name: a, count: 2, hardware: "8x H100 80GB SXM, 2TB RAM", price_per_hour: 20}]}'
 
 
 class _Head(ForeignShape, frozen=True, kw_only=True):
@@ -38,6 +45,23 @@ class _Head(ForeignShape, frozen=True, kw_only=True):
     last_update: msgspec.Raw = _ABSENT
     schema: msgspec.Raw = _ABSENT
     devices: msgspec.Raw = _ABSENT
+
+
+class FleetEntry(Record, frozen=True, kw_only=True):
+    """Equal nodes, named NAME-1 to NAME-n."""
+
+    name: Annotated[str, Meta(min_length=1, max_length=MAX_NAME - 7)]
+    hardware: Annotated[str, Meta(min_length=1)]
+    count: Annotated[int, Meta(ge=1, le=MAX_NODES)] | None = None
+    price_per_hour: Annotated[float, Meta(ge=0, le=10**9)] | None = None  # of one node
+    labels: dict[str, str] = {}
+
+
+class FleetFile(Record, frozen=True, kw_only=True):
+    """The whole file."""
+
+    nodes: list[dict[str, Any]]
+    currency: Annotated[str, Meta(min_length=1, max_length=8)] | None = None
 
 
 def read_fleet(source: str, rules: Catalog, pods: str | None = None) -> Fleet:
@@ -54,7 +78,7 @@ def read_inventory(source: str, rules: Catalog, pods: str | None = None) -> Inve
         raise BadInput("only one of the nodes and the pods can come from standard input")
     path = Path(source)
     if source != STDIN and path.is_dir():
-        made = snapshots.read_snapshots(path, rules)
+        made = read_snapshots(path, rules)
     else:
         where = "standard input" if source == STDIN else path
         taken = PodList(read_source(pods), "standard input" if pods == STDIN else pods) if pods is not None else None
@@ -77,12 +101,12 @@ def parse_inventory(data: bytes, where: object, rules: Catalog, pods: PodList | 
         if kind == "kubernetes":
             return kubernetes.read_kubernetes(data, where, lookup, pods)
         if kind == "slurm":
-            return slurm_json.read_slurm_json(data, where, lookup)
+            return slurm.read_slurm_json(data, where, lookup)
         if kind == "snapshots":
             return _read_one_snapshot(where, rules)
-        return own_file.read_own_file(decode_as(data, dict[str, Any], where), where, rules)
+        return read_own_file(decode_as(data, dict[str, Any], where), where, rules)
     if re.search(rb"(?m)^NodeName=", data):
-        return slurm_text.read_scontrol(data, where, lookup)
+        return slurm.read_scontrol(data, where, lookup)
     return _read_yaml(data, where, rules, pods)
 
 
@@ -116,7 +140,7 @@ def _read_one_snapshot(where: object, rules: Catalog) -> Inventory:
         raise BadFile(
             where, "is a snapshot, whose file name is the name of the node: give the file, or a folder of them"
         )
-    return snapshots.read_snapshot(where, rules)
+    return read_snapshot(where, rules)
 
 
 def _read_yaml(data: bytes, where: object, rules: Catalog, pods: PodList | None) -> Inventory:
@@ -132,4 +156,107 @@ def _read_yaml(data: bytes, where: object, rules: Catalog, pods: PodList | None)
         raise BadFile(where, WANTED)
     if "items" in value or value.get("kind") == "Node":
         return kubernetes.read_kubernetes_values(value, where, make_lookup(rules), pods)
-    return own_file.read_own_file(value, where, rules)
+    return read_own_file(value, where, rules)
+
+
+def read_own_file(value: object, where: object, rules: Catalog) -> Inventory:
+    """The nodes of the file's plain values. Raises BadFile, BadInput (unknown keys), and what hardware words do."""
+    if not isinstance(value, dict):
+        raise BadFile(where, f"is not a fleet: {EXAMPLE}")
+    _refuse_unknown(value, FleetFile, str(where))
+    body = as_shape(value, FleetFile, where)
+    if not body.nodes:
+        raise BadFile(where, f"has no nodes: {EXAMPLE}")
+    nodes: list[Node] = []
+    names: set[str] = set()
+    machines: dict[str, Machine] = {}
+    for i, raw in enumerate(body.nodes):
+        place = f"{where}: nodes[{i}]"
+        _refuse_unknown(raw, FleetEntry, place)
+        entry = as_shape(raw, FleetEntry, place)
+        machine, count = _read_hardware(entry, place, rules, machines)
+        if len(nodes) + count > MAX_NODES:
+            raise BadFile(where, f"has more than {MAX_NODES:,} nodes")
+        parts = split_machine(machine, rules, busy_known=False)
+        for k in range(1, count + 1):
+            name = f"{entry.name}-{k}"
+            if name in names:
+                raise BadFile(place, f"a node named {name[:80]!r} is there already")
+            names.add(name)
+            nodes.append(_make_node(name, entry, machine, parts))
+    return Inventory(kind="file", nodes=tuple(nodes), currency=body.currency)
+
+
+def _make_node(name: str, entry: FleetEntry, machine: Machine, parts: tuple[NodePart, ...]) -> Node:
+    if machine.devices and not machine.usable_devices:
+        return Node(name=name, reason="no usable device: " + "; ".join(machine.notes)[:200], labels=entry.labels)
+    return Node(name=name, parts=parts, price_per_hour=entry.price_per_hour, labels=entry.labels, notes=machine.notes)
+
+
+def _read_hardware(entry: FleetEntry, place: str, rules: Catalog, machines: dict[str, Machine]) -> tuple[Machine, int]:
+    """One node, and how many of it. Raises AdvisorError with the place."""
+    try:
+        machine = find_machine(entry.hardware, rules, machines)
+    except AdvisorError as e:
+        raise AdvisorError(e.code, f"{place}: {e.message}", e.near) from None
+    if machine.nodes > 1:
+        if entry.count not in (None, machine.nodes):
+            raise BadInput(
+                f"{place}: the hardware says {machine.nodes} nodes and count says {entry.count}: say the number once"
+            )
+        count, machine = machine.nodes, msgspec.structs.replace(machine, nodes=1)
+        return msgspec.structs.replace(machine, text=describe_hardware(machine, rules)), count
+    return machine, entry.count or 1
+
+
+def _refuse_unknown(value: dict[Any, Any], shape: type[Record], place: str) -> None:
+    known = tuple(shape.__struct_fields__)
+    unknown = [str(k) for k in value if k not in known]
+    if unknown:
+        raise unknown_options(place, unknown, known)
+
+
+def read_snapshots(folder: Path, rules: Catalog) -> Inventory:
+    """The nodes of a folder, by name. A file that cannot be read sets its node aside. Raises BadFile."""
+    try:
+        files = sorted((p for p in folder.iterdir() if p.suffix == ".json" and p.is_file()), key=_natural)
+    except OSError as e:
+        raise BadFile(folder, f"cannot be read: {e.strerror or e}") from None
+    if not files:
+        raise BadFile(folder, "has no snapshot: advise probe --save NODE.json on each node")
+    if len(files) > MAX_NODES:
+        raise BadFile(folder, f"has more than {MAX_NODES:,} files")
+    nodes = []
+    for file in files:
+        try:
+            nodes.append(make_snapshot_node(file.stem, load_snapshot(file), rules))
+        except BadFile as e:
+            nodes.append(Node(name=file.stem, reason=e.problem[:300]))
+    return Inventory(kind="snapshots", nodes=tuple(nodes))
+
+
+def read_snapshot(file: Path, rules: Catalog) -> Inventory:
+    """One node. Raises BadFile."""
+    return Inventory(kind="snapshots", nodes=(make_snapshot_node(file.stem, load_snapshot(file), rules),))
+
+
+def make_snapshot_node(name: str, machine: Machine, rules: Catalog) -> Node:
+    """The node that a snapshot describes, joined to the catalogue of today."""
+    machine = join_catalogue(machine, rules.accelerators(), rules.cpu_platforms())
+    if machine.nodes > 1:
+        return Node(name=name, reason=f"describes {machine.nodes} nodes; a snapshot is of one")
+    if machine.devices and not machine.usable_devices:
+        said = "; ".join(dict.fromkeys(x for d in machine.devices for x in d.notes)) or "its driver is missing"
+        return Node(name=name, reason=f"none of its {len(machine.devices)} devices can be used: {said[:200]}")
+    machine = msgspec.structs.replace(machine, text=describe_hardware(machine, rules))
+    parts = split_machine(machine, rules, busy_known=True)
+    usable = sum(p.devices for p in parts)
+    notes = [f"{len(machine.devices)} devices, of which {usable} can be used"] if usable < len(machine.devices) else []
+    for device in machine.usable_devices:
+        notes.extend(device.notes)
+    return Node(name=name, parts=parts, notes=tuple(dict.fromkeys(notes)))
+
+
+def _natural(file: Path) -> list[tuple[int, str]]:
+    """gpu2 before gpu10."""
+    return [(int(x), "") if x.isdigit() else (-1, x) for x in re.split(r"(\d+)", file.stem)]
