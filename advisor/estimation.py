@@ -3,7 +3,7 @@ disagree."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -57,6 +57,8 @@ class RememberedNames(msgspec.Struct, frozen=True):
     models: dict[tuple[str, str, str | None], tuple[ResolvedModel, FormatChoice]] = msgspec.field(default_factory=dict)
 
 
+K = TypeVar("K")
+V = TypeVar("V")
 MOST_BYTES = 2**62  # beyond it JSON has no integers; no machine comes near
 MOST_NAMES = 1024  # hardware strings, and models in a format, remembered during a batch
 
@@ -135,7 +137,7 @@ def find_machine(hardware: str, rules: Catalog, memo: dict[str, Machine] | None 
     return made
 
 
-def _remember(memo: dict[Any, Any], key: object, made: object) -> None:
+def _remember(memo: dict[K, V], key: K, made: V) -> None:
     if len(memo) >= MOST_NAMES:
         memo.clear()
     memo[key] = made

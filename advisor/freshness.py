@@ -10,7 +10,7 @@ import datetime
 import os
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
@@ -178,7 +178,7 @@ def _day(rules: Catalog, path: str) -> str | None:
     return max(_DAY.findall(dated.as_of or str(dated.source)), default=None)
 
 
-def _count(family: FactFamily, documents: Mapping[str, Any], rules: Catalog) -> int:
+def _count(family: FactFamily, documents: Mapping[str, object], rules: Catalog) -> int:
     if family.table:
         return len(getattr(rules, _TABLES[family.table])())
     return sum(_size(d) for p, d in documents.items() if _holds(family, p))
@@ -193,7 +193,7 @@ _TABLES = {
 }
 
 
-def _size(document: Any) -> int:
+def _size(document: object) -> int:
     """How many facts a file holds: the entries of its largest table."""
     parts = document.values() if isinstance(document, dict) else ()
     return max((len(x) for x in parts if isinstance(x, (list, dict))), default=1)

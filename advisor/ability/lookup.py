@@ -242,12 +242,6 @@ def find_format_loss(format: str, model: Model, rules: Catalog) -> tuple[float, 
     return None
 
 
-def find_cache_loss(cache: str, rules: Catalog) -> tuple[float, float] | None:
-    """Least and most percent that a KV cache type costs; None where nothing is known."""
-    file = decode_document(rules, "format-loss.yaml", FormatLossFile)
-    return next((x.percent for x in file.caches if cache in x.names), None)
-
-
 def classify_licence(name: str | None, rules: Catalog) -> LicenceClass:
     """What a licence allows, by its name."""
     file = decode_document(rules, "licences.yaml", LicencesFile)

@@ -37,6 +37,7 @@ from advisor.planning.layouts import spread_over_cards
 from advisor.planning.rules import load_workload_defaults
 from advisor.record import Answer, Record, Value
 from advisor.units import format_gib
+from advisor.unknowns import sum_known
 
 
 class MemoryChange(Record, frozen=True, kw_only=True):
@@ -344,8 +345,7 @@ def _limits(
 
 def _total(estimate: MemoryEstimate) -> int | None:
     rows = estimate.devices or ((estimate.host,) if estimate.host else ())
-    known = [r.total_bytes for r in rows]
-    return None if any(k is None for k in known) else sum(k for k in known if k is not None)
+    return sum_known(r.total_bytes for r in rows)
 
 
 class CardFit(Record, frozen=True, kw_only=True):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import msgspec
 
@@ -12,7 +11,7 @@ from advisor.catalog import Catalog
 from advisor.decision.evaluate import evaluate_guide, evaluate_tree
 from advisor.decision.facts import compute_facts
 from advisor.decision.guides import find_tree, load_guide, parse_answers
-from advisor.decision.types import FIELDS, Guide, Tree
+from advisor.decision.types import FIELDS, FactValues, Guide, Tree
 from advisor.deployment import Workload
 from advisor.errors import BadInput, UnknownName
 from advisor.machines.types import Machine
@@ -42,7 +41,7 @@ def trace_named_guide(
     """
     guide = load_named_guide(name, rules)
     asked = find_tree(guide, tree)
-    seen: Mapping[str, Any]
+    seen: FactValues
     if guide.kind == "advice":
         if answers:
             raise BadInput(

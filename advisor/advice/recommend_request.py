@@ -9,10 +9,10 @@ from advisor.catalog import Catalog
 from advisor.catalog.resolve import ResolvedModel, choose_file_format
 from advisor.catalog.types import Engine
 from advisor.decision.evaluate import evaluate_guide
-from advisor.decision.facts import FactValue, compute_facts
+from advisor.decision.facts import compute_facts
 from advisor.decision.guides import load_guide
 from advisor.decision.policy import load_policy
-from advisor.decision.types import Decision, Guide
+from advisor.decision.types import Decision, FactValue, Guide
 from advisor.deployment import Workload
 from advisor.errors import BadInput
 from advisor.formats import native_format

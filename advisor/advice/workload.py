@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import msgspec
 
@@ -34,7 +33,7 @@ FURTHER = (
 )  # fmt: skip
 
 
-def with_fields(base: Workload, fields: Mapping[str, Any]) -> Workload:
+def with_fields(base: Workload, fields: Mapping[str, object]) -> Workload:
     """The workload with other values of some fields. Raises BadInput naming the field whose value is wrong."""
     try:
         return convert({**msgspec.structs.asdict(base), **fields}, Workload)

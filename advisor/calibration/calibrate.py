@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from datetime import date
 
 from advisor import residuals
@@ -23,6 +22,7 @@ from advisor.residuals import MemoryResidual
 from advisor.speed import evidence
 from advisor.speed.measured_load import ComparedSpeed, compare_loads, predict_after
 from advisor.units import MIB, format_gib
+from advisor.unknowns import sum_known
 from advisor.yaml_places import make_text
 
 OTHER_CACHE = 0.03  # a cache that differs by more is that of another deployment
@@ -307,17 +307,15 @@ class _Comparison:
             logged = [x for part, _, x in told if x is not None and part != "context, kernels"]
             known = (row.weights_bytes, row.kv_cache_bytes, row.recurrent_state_bytes, row.compute_bytes)
             if logged:
-                out.append(ComparedPart(place=row.name, part="together", predicted=_sum(known), logged=sum(logged)))
+                out.append(
+                    ComparedPart(place=row.name, part="together", predicted=sum_known(known), logged=sum(logged))
+                )
         return tuple(out)
 
     def rows(self) -> list[tuple[int | None, DeviceMemory]]:
         """(device, its row), the host last."""
         rows: list[tuple[int | None, DeviceMemory]] = list(enumerate(self.predicted.devices))
         return [*rows, *([(None, self.predicted.host)] if self.predicted.host is not None else [])]
-
-
-def _sum(known: Sequence[int | None]) -> int | None:
-    return None if any(x is None for x in known) else sum(x for x in known if x is not None)
 
 
 def _residual(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
 
 from advisor.decision.types import (
     OPERATORS,
@@ -11,6 +11,7 @@ from advisor.decision.types import (
     AnyOf,
     Condition,
     ConditionOutcome,
+    FactValues,
     Field,
     FieldTest,
     Not,
@@ -20,9 +21,9 @@ from advisor.decision.types import (
     parse_version,
 )
 from advisor.near import near_matches
+from advisor.unknowns import all_hold, any_holds
 
 Path = tuple[str | int, ...]
-FactValues = Mapping[str, Scalar | None]
 
 
 class GuideFault(Exception):
@@ -142,6 +143,9 @@ def _key(value: Scalar, version: bool) -> Scalar | tuple[int, ...]:
     return parse_version(value) if version and isinstance(value, str) else value
 
 
+_COMPARE = {"at_least": operator.ge, "at_most": operator.le, "above": operator.gt, "below": operator.lt}
+
+
 def value_meets_test(test: FieldTest, seen: Scalar | None, version: bool) -> bool | None:
     """Whether a test holds for the value seen; None when the value is unknown. Versions compare number by number."""
     if test.op == "exists":
@@ -166,14 +170,7 @@ def value_meets_test(test: FieldTest, seen: Scalar | None, version: bool) -> boo
     if isinstance(mine, str) is not isinstance(want, str):
         return None  # a table of flags that an overlay replaced says another type than the one the test was read with
     # else `find_value_problem` made sure that both sides are of the field's ordered type
-    left: Any = mine
-    if test.op == "at_least":
-        return bool(left >= want)
-    if test.op == "at_most":
-        return bool(left <= want)
-    if test.op == "above":
-        return bool(left > want)
-    return bool(left < want)
+    return bool(_COMPARE[test.op](mine, want))
 
 
 def evaluate_condition(condition: Condition | None, facts: FactValues, fields: Mapping[str, Field]) -> bool | None:
@@ -184,7 +181,7 @@ def evaluate_condition(condition: Condition | None, facts: FactValues, fields: M
 
 
 def combine_tests(condition: Condition | None, holds: Callable[[FieldTest], bool | None]) -> bool | None:
-    """What `all`, `any` and `not` make of the answers to single tests; None is unknown. The one place that knows it."""
+    """What `all`, `any` and `not` make of the answers to single tests; None is unknown."""
     if condition is None:
         return True
     if isinstance(condition, FieldTest):
@@ -192,14 +189,8 @@ def combine_tests(condition: Condition | None, holds: Callable[[FieldTest], bool
     if isinstance(condition, Not):
         inner = combine_tests(condition.part, holds)
         return None if inner is None else not inner
-    decisive = isinstance(condition, AnyOf)  # one true decides an any, one false an all
-    unknown = False
-    for part in condition.parts:
-        result = combine_tests(part, holds)
-        if result is decisive:
-            return decisive
-        unknown = unknown or result is None
-    return None if unknown else not decisive
+    combine = any_holds if isinstance(condition, AnyOf) else all_hold
+    return combine(combine_tests(part, holds) for part in condition.parts)
 
 
 def list_tests(condition: Condition | None) -> Iterator[FieldTest]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
-from advisor.decision.conditions import FactValues, check_tests, evaluate_condition, list_tests
+from advisor.decision.conditions import check_tests, evaluate_condition, list_tests
 from advisor.decision.guides import find_tree
 from advisor.decision.types import (
     FIELDS,
     Decision,
+    FactValues,
     Field,
     Guide,
     Order,
@@ -74,7 +75,7 @@ def evaluate_guide(guide: Guide, facts: FactValues, tree: str | None = None) -> 
         requires=_union(n.requires for n in leaves),
         prefers=_union(n.prefers for n in leaves),
         held_back={k: tuple(v) for k, v in held_back.items()},
-        notes=(*_order_notes(guide, main, answer), *_filled(_union(n.notes for n in leaves), facts)),
+        notes=(*_order_notes(guide, main, answer), *fill_notes(_union(n.notes for n in leaves), facts)),
         verdicts=tuple(n.verdict for n in answer.leaves if n.verdict),
         unknown=_union(s.unknown for s in trace),
         trace=tuple(trace),
@@ -101,11 +102,6 @@ def evaluate_tree(guide: Guide, tree: Tree, facts: FactValues, keep: KeptSteps =
     return TreeAnswer(tuple(leaves), tuple(trace))
 
 
-def _filled(notes: Sequence[str], facts: FactValues) -> tuple[str, ...]:
-    """Notes with their fields filled in; one whose field is not known (yet) is left out."""
-    return tuple(str(x) for n in notes if (x := fill_value(n, facts)) is not None)
-
-
 class EngineHints(Value, frozen=True):
     """What a guide says about one engine under consideration."""
 
@@ -126,19 +122,8 @@ def find_engine_hints(guide: Guide, facts: FactValues, engine: str) -> EngineHin
     return EngineHints(
         _union(n.quantizations for n in leaves),
         _union(n.avoid for n in leaves),
-        _filled(_union(n.notes for n in leaves), known),
+        tuple(fill_notes(_union(n.notes for n in leaves), known)),
     )
-
-
-def count_held_nodes(guide: Guide, many: Iterable[FactValues]) -> dict[str, int]:
-    """How often each node held over many facts: coverage of a guide by its tests (0 = never)."""
-    counts = {f"{guide.name}/{tree.name}/{node.id}": 0 for tree in guide.trees for node in walk_nodes(tree.nodes)}
-    for facts in many:
-        for tree in guide.trees:
-            for step in evaluate_tree(guide, tree, facts).trace:
-                if step.held:
-                    counts[step.rule] += 1
-    return counts
 
 
 @memoize_by_identity

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from advisor.catalog.types import Accelerator, Engine
 from advisor.decision.floors import amd_generation, intel_generation, nvidia_generation
-from advisor.decision.types import FIELDS, Scalar, find_value_problem
+from advisor.decision.types import FIELDS, FactValue, find_value_problem
 from advisor.deployment import Workload
 from advisor.engines.parallel import query_heads
 from advisor.errors import BadInput, UnknownName
@@ -17,7 +17,6 @@ from advisor.models.types import Model
 from advisor.near import near_matches
 from advisor.units import GIB
 
-FactValue = Scalar | None
 _PHONES = {"android": "phone", "ios": "phone", "browser": "browser"}
 _INTEGRATED = ("integrated", "apu")
 _ASKED_LISTS = tuple(m[1] for name in FIELDS if (m := re.fullmatch(r"gpu\.(.+)_gfx", name)))

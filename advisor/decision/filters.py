@@ -5,16 +5,15 @@ A support level of `unknown` or `partial` never refuses an engine; it becomes a 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 
 from advisor.catalog.types import Engine, Quantization, Support
 from advisor.decision.floors import floor_findings, listed_names
-from advisor.decision.types import Reason, Scalar
+from advisor.decision.types import FactValues, Reason
 from advisor.deployment import Workload
 from advisor.models.types import Model
 from advisor.record import Value
 
-FactValues = Mapping[str, Scalar | None]
 _LANES = {
     "nvidia": ("nvidia",),
     "amd": ("amd",),
@@ -70,20 +69,6 @@ class EngineJudgement(Value, frozen=True):
     warnings: tuple[Reason, ...]
 
 
-def find_rejections(
-    engine: Engine,
-    facts: FactValues,
-    quantization: Quantization | None,
-    model: Model | None,
-    workload: Workload,
-    *,
-    asked: Collection[str] = (),
-    requires: Collection[str] = (),
-) -> tuple[Reason, ...]:
-    """Why the engine cannot be used here; empty when nothing speaks against it. See `judge_engine`."""
-    return judge_engine(engine, facts, quantization, model, workload, asked=asked, requires=requires).reasons
-
-
 def judge_engine(
     engine: Engine,
     facts: FactValues,
@@ -99,16 +84,17 @@ def judge_engine(
     `asked` are engine ids the user insists on (an archived one is then a warning); `requires` are features that a guide
     asks for on top of what the workload does.
     """
-    found = list(_all(engine, facts, quantization, model, workload, frozenset(asked), tuple(requires)))
+    concerns = list(_list_concerns(engine, facts, quantization, model, workload, frozenset(asked), tuple(requires)))
     return EngineJudgement(
-        tuple(dict.fromkeys(r for hard, r in found if hard)), tuple(dict.fromkeys(r for hard, r in found if not hard))
+        tuple(dict.fromkeys(reason for hard, reason in concerns if hard)),
+        tuple(dict.fromkeys(reason for hard, reason in concerns if not hard)),
     )
 
 
-_Concern = tuple[bool, Reason]
+_Concern = tuple[bool, Reason]  # whether it refuses the engine, or only warns
 
 
-def _all(
+def _list_concerns(
     engine: Engine,
     facts: FactValues,
     quantization: Quantization | None,
@@ -122,17 +108,8 @@ def _all(
     if engine.remote is None:  # these run elsewhere: this machine does not matter to them
         yield from _system(engine, facts)
         yield from _hardware(engine, facts)
-        for floor_finding in floor_findings(engine, facts):
-            yield (
-                floor_finding.hard,
-                _reason(
-                    engine,
-                    floor_finding.code,
-                    f"floors.{floor_finding.lane}.{floor_finding.field}",
-                    floor_finding.text,
-                    floor_finding.src,
-                ),
-            )
+        for f in floor_findings(engine, facts):
+            yield f.hard, _reason(engine, f.code, f"floors.{f.lane}.{f.field}", f.text, f.src)
         yield from _format(engine, quantization, workload)
         yield from _quantization(engine, facts, quantization)
         yield from _architecture(engine, facts)

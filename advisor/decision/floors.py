@@ -7,13 +7,11 @@ one that can be met is enough.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 
 from advisor.catalog.types import Engine, Floor
-from advisor.decision.types import Scalar, parse_version
+from advisor.decision.types import FactValues, parse_version
 from advisor.record import Value
-
-FactValues = Mapping[str, Scalar | None]
 
 
 class FloorFinding(Value, frozen=True):

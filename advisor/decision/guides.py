@@ -84,13 +84,6 @@ def guide_problems(
     return list(find_unreachable(guide))
 
 
-def check_guide(guide: Guide) -> list[str]:
-    """Branches of a loaded guide that nothing can reach, one line each; empty when all is well."""
-    return [
-        f"{guide.where}:{line}: {text}" if line else f"{guide.where}: {text}" for line, text in find_unreachable(guide)
-    ]
-
-
 def load_guide_file(path: FilePath | str, engine_ids: Collection[str] | None = None) -> Guide:
     """A guide from a YAML file. Raises BadFile with file and line."""
     from advisor.files import compose_yaml, parse_yaml, read_text
@@ -235,7 +228,7 @@ def _going_on(report: Report | None) -> Iterator[None]:
         report(e)
 
 
-def _entries(data: Mapping[str, Any], key: str, required: bool = False) -> list[tuple[str, Any]]:
+def _entries(data: Mapping[str, object], key: str, required: bool = False) -> list[tuple[str, Any]]:
     if key not in data:
         if required:
             raise GuideFault((), f"{key} is missing")

@@ -47,7 +47,7 @@ class NodeContext(Value, frozen=True):
     report: Report | None = None  # None: the first problem is raised
 
 
-def read_words(data: Mapping[str, Any], key: str, path: Path) -> tuple[str, ...]:
+def read_words(data: Mapping[str, object], key: str, path: Path) -> tuple[str, ...]:
     """A list of words (a single word counts as one); empty when absent. Raises Problem."""
     value = data.get(key)
     if value is None:
@@ -63,7 +63,7 @@ def read_words(data: Mapping[str, Any], key: str, path: Path) -> tuple[str, ...]
     return tuple(items)
 
 
-def read_text_or_none(data: Mapping[str, Any], key: str, path: Path) -> str | None:
+def read_text_or_none(data: Mapping[str, object], key: str, path: Path) -> str | None:
     """A text, white space folded; None when absent. Raises Problem."""
     value = data.get(key)
     if value is None:
@@ -236,7 +236,7 @@ def _check_texts(node: TreeNode, path: Path, context: NodeContext) -> None:
                 raise GuideFault(where, f"unknown field {{{field}}}.{suggest_names(field, FIELDS)}")
 
 
-def _cited(data: Mapping[str, Any], path: Path, context: NodeContext) -> tuple[str, ...]:
+def _cited(data: Mapping[str, object], path: Path, context: NodeContext) -> tuple[str, ...]:
     cited = read_words(data, "source", path)
     for i, key in enumerate(cited):
         if key not in context.sources:
@@ -244,7 +244,7 @@ def _cited(data: Mapping[str, Any], path: Path, context: NodeContext) -> tuple[s
     return cited
 
 
-def _settings(data: Mapping[str, Any], path: Path) -> dict[str, Scalar]:
+def _settings(data: Mapping[str, object], path: Path) -> dict[str, Scalar]:
     raw = data.get("settings", {})
     if not isinstance(raw, dict):
         raise GuideFault((*path, "settings"), "settings is a mapping of flags to values")
@@ -254,7 +254,7 @@ def _settings(data: Mapping[str, Any], path: Path) -> dict[str, Scalar]:
     return dict(raw)
 
 
-def _verdict(data: Mapping[str, Any], path: Path) -> LeafVerdict | None:
+def _verdict(data: Mapping[str, object], path: Path) -> LeafVerdict | None:
     raw = data.get("verdict")
     if raw is None:
         return None

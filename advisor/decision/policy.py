@@ -9,8 +9,8 @@ import msgspec
 
 from advisor.catalog import Catalog
 from advisor.catalog.types import Engine
-from advisor.decision.conditions import FactValues, GuideFault, Path, evaluate_condition, parse_condition, suggest_names
-from advisor.decision.types import FIELDS, Condition, Reason
+from advisor.decision.conditions import GuideFault, Path, evaluate_condition, parse_condition, suggest_names
+from advisor.decision.types import FIELDS, Condition, FactValues, Reason
 from advisor.decoding import convert
 from advisor.errors import BadFile
 from advisor.record import Value
@@ -75,7 +75,7 @@ def load_policy(rules: Catalog) -> Policy:
     return Policy(**{k: tuple(v) for k, v in found.items()})
 
 
-def read_policy_rules(name: str, raw: Any, engines: Mapping[str, Engine]) -> list[tuple[str, PolicyRule]]:
+def read_policy_rules(name: str, raw: object, engines: Mapping[str, Engine]) -> list[tuple[str, PolicyRule]]:
     """The entries of one policy file, checked. Raises BadFile."""
     where = f"rules/{name}"
     try:

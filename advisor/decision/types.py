@@ -15,6 +15,8 @@ from advisor.record import Record
 
 FieldType = Literal["bool", "int", "float", "str", "enum", "version"]
 Scalar = bool | int | float | str
+FactValue = Scalar | None  # None: not known
+FactValues = Mapping[str, FactValue]
 
 
 class Field(Record, frozen=True, kw_only=True):

@@ -12,6 +12,7 @@ from advisor.machines.types import Device, Machine
 from advisor.memo import memoize_by_identity
 from advisor.record import Record
 from advisor.units import format_gib
+from advisor.unknowns import all_hold, sum_known
 
 MIB = 2**20
 
@@ -179,16 +180,13 @@ def merge_rows(deployment: Deployment, rows: Sequence[DeviceMemory], host: Devic
         return None
     parts = (*rows, host)
 
-    def sum_of(values: Sequence[int | None]) -> int | None:
-        return None if any(v is None for v in values) else sum(v for v in values if v is not None)
-
     return DeviceMemory(
         name="unified memory",
         capacity_bytes=ram,
         budget_bytes=ram,
-        total_bytes=sum_of([p.total_bytes for p in parts]),
-        low_bytes=sum_of([p.low_bytes for p in parts]),
-        high_bytes=sum_of([p.high_bytes for p in parts]),
+        total_bytes=sum_known([p.total_bytes for p in parts]),
+        low_bytes=sum_known([p.low_bytes for p in parts]),
+        high_bytes=sum_known([p.high_bytes for p in parts]),
     )
 
 
@@ -227,11 +225,8 @@ def judge_fit(
             warnings.append(
                 f"host memory: {format_gib(host.total_bytes)} needed, {format_gib(host.budget_bytes)} there"
             )
-    if any(a is False for a in answers):
-        return FitVerdict(fits=False, short=tuple(short), warnings=tuple(warnings))
-    if any(a is None for a in answers):
-        return FitVerdict(fits=None, short=tuple(short), warnings=tuple(warnings))
-    return FitVerdict(fits=True, warnings=tuple(warnings))
+    fits = all_hold(answers)
+    return FitVerdict(fits=fits, short=() if fits else tuple(short), warnings=tuple(warnings))
 
 
 def _say_host(

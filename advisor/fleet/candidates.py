@@ -29,7 +29,7 @@ from advisor.catalog import Catalog
 from advisor.catalog.resolve import ResolvedModel
 from advisor.catalog.types import Engine
 from advisor.decision.filters import hardware_support
-from advisor.deployment import Interval, SpeedEstimate
+from advisor.deployment import SpeedEstimate
 from advisor.engines.flags import find_own_flag
 from advisor.fleet.demand import ModelDemand
 from advisor.fleet.fleet_rules import FleetRules, load_fleet_rules
@@ -49,7 +49,7 @@ from advisor.planning.candidates import (
     note_failure,
 )
 from advisor.planning.format_candidates import find_usable_formats, has_download
-from advisor.planning.objective import Arrangement, SizedUnit, Targets
+from advisor.planning.objective import Arrangement, SizedUnit, Targets, is_within
 from advisor.planning.rules import load_plan_rules
 from advisor.planning.search import prepare_engine
 from advisor.planning.traffic import P95_OF_NORMAL, P99_OF_NORMAL, TokenSpread, Traffic
@@ -409,16 +409,12 @@ def find_capacity(
 def _meets(speed_of: SpeedOf, users: int, targets: Targets, safe: bool) -> bool:
     if targets.tpot_s is not None:
         speed = speed_of(users, False)
-        if speed is None or not _is_within(speed.tpot_s, targets.tpot_s, safe):
+        if speed is None or not is_within(speed.tpot_s, targets.tpot_s, safe):
             return False
     if targets.ttft_s is not None:
         long = speed_of(users, True)
-        return long is not None and _is_within(long.ttft_s, targets.ttft_s, safe)
+        return long is not None and is_within(long.ttft_s, targets.ttft_s, safe) is True
     return True
-
-
-def _is_within(time: Interval | None, most: float, safe: bool) -> bool:
-    return time is not None and (time.high if safe else time.value) <= most
 
 
 def _most(holds: Callable[[int], bool], most: int) -> int:

@@ -17,10 +17,11 @@ from advisor.deployment import Deployment, Holds, Interval, MemoryEstimate, Spee
 from advisor.machines.types import Machine
 from advisor.planning.layouts import Unit
 from advisor.planning.rules import PlanRules, load_workload_defaults
-from advisor.planning.traffic import Traffic
+from advisor.planning.traffic import Traffic, find_longest_gap
 from advisor.record import Value
 from advisor.speed.estimator import estimate_speed
 from advisor.speed.work import RequestLoad
+from advisor.unknowns import all_hold
 
 
 class Targets(Value, frozen=True):
@@ -69,11 +70,9 @@ class Arrangement(Value, frozen=True):
 
 def find_targets(workload: Workload, machine: Machine, rules: Catalog) -> Targets:
     """The targets of a workload: those that were named, else the use's own limit between tokens."""
-    named = workload.ttft_s is not None or workload.tpot_s is not None or workload.target_tps is not None
-    limits = [x for x in (workload.tpot_s, 1 / workload.target_tps if workload.target_tps else None) if x]
-    safe = workload.confidence == "safe"
-    if named:
-        return Targets(workload.ttft_s, min(limits, default=None), safe, True)
+    safe, between = workload.confidence == "safe", find_longest_gap(workload)
+    if workload.ttft_s is not None or between is not None:
+        return Targets(workload.ttft_s, between, safe, True)
     defaults = load_workload_defaults(rules)
     if workload.use_case in defaults.unhurried:
         return Targets(None, None, safe)
@@ -86,16 +85,13 @@ def find_targets(workload: Workload, machine: Machine, rules: Catalog) -> Target
 def meets_targets(speed: SpeedEstimate | None, long: SpeedEstimate | None, targets: Targets) -> bool | None:
     """Whether the times are within the targets; None where they are not known. `long`: the speed with prompts of the
     95th percentile, whose first token the target is about."""
-    answers = []
-    for time, most in (
-        (long.ttft_s if long else None, targets.ttft_s),
-        (speed.tpot_s if speed else None, targets.tpot_s),
-    ):
-        if most is not None:
-            answers.append(None if time is None else (time.high if targets.safe else time.value) <= most)
-    if any(a is False for a in answers):
-        return False
-    return None if any(a is None for a in answers) else True
+    times = ((long.ttft_s if long else None, targets.ttft_s), (speed.tpot_s if speed else None, targets.tpot_s))
+    return all_hold(is_within(time, most, targets.safe) for time, most in times if most is not None)
+
+
+def is_within(time: Interval | None, most: float, safe: bool) -> bool | None:
+    """Whether a time is within a target, by the slow end of its interval where that is asked; None where unknown."""
+    return None if time is None else (time.high if safe else time.value) <= most
 
 
 def make_load(traffic: Traffic, users: int, shared: bool, long: bool = False) -> RequestLoad:

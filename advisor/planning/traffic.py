@@ -84,6 +84,12 @@ def read_traffic(workload: Workload, trained: int | None, rules: Catalog) -> Tra
     )
 
 
+def find_longest_gap(workload: Workload) -> float | None:
+    """Most seconds between tokens that the user named, as time or as rate, the stricter of both; None where neither."""
+    limits = (workload.tpot_s, 1 / workload.target_tps if workload.target_tps else None)
+    return min((x for x in limits if x), default=None)
+
+
 def expect_users(workload: Workload, rules: Catalog) -> int:
     """Requests at once, before any plan is known: those that were named, or what a rate roughly comes to.
 

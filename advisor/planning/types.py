@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Any
 
 from advisor.catalog.types import Quantization
 from advisor.decision.policy import Policy
-from advisor.decision.types import Guide
+from advisor.decision.types import FactValues, Guide
 from advisor.deployment import Deployment, Holds, MemoryEstimate, SpeedEstimate, Workload
 from advisor.machines.types import Machine
 from advisor.models.types import Model
@@ -96,7 +96,7 @@ class SearchRequest(Value, frozen=True):
     traffic: Traffic
     machine: Machine
     workload: Workload
-    facts: Mapping[str, Any]
+    facts: FactValues
     guide: Guide
     requires: tuple[str, ...]
     asked: frozenset[str]  # engines the user insists on

@@ -7,7 +7,7 @@ A factor may stand for an engine family, an engine, a vendor, a hardware class, 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -20,7 +20,7 @@ from advisor.errors import BadInput
 from advisor.machines.types import Device
 from advisor.memo import memoize_by_identity
 from advisor.record import Value
-from advisor.speed.laws import Efficiency, WaitFactors
+from advisor.speed.laws import Efficiency, Number, WaitFactors
 
 # Shares of a bandwidth, or of `memory`; of a compute rate more, as some catalogue rates are those of wider sums
 AT_MOST = {
@@ -179,7 +179,7 @@ def load_speed_rules(rules: Catalog) -> SpeedRules:
     return decode_document(rules, "speed.yaml", SpeedRules)
 
 
-def limit_share(value: Any, most: float) -> Any:
+def limit_share(value: Number, most: float) -> Number:
     """A share that stays below `most`; numbers or arrays."""
     return value / (1 + (value / most) ** CORNER) ** (1 / CORNER)
 

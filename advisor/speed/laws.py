@@ -29,9 +29,11 @@ others' prompts take.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 from advisor.record import Value
+
+Number: TypeAlias = Any  # a float, or an array of them: the fit works out all of its rows at once
 
 OVERLAP = (
     2.5  # p above: reading and multiplying overlap, but not fully (1 = one after the other, infinite = the larger)
@@ -41,45 +43,45 @@ OVERLAP = (
 class Efficiency(Value, frozen=True):
     """What is reached of each resource's peak (shares), and what each launch costs (seconds)."""
 
-    memory: Any
-    experts: Any
-    cache: Any
-    latent: Any
-    unpacking: Any
-    host: Any
-    products: Any
-    attention: Any
-    layer: Any
-    moe_layer: Any
-    other_mixer: Any
-    exchange: Any
-    link: Any
-    scan: Any
-    vector: Any
+    memory: Number
+    experts: Number
+    cache: Number
+    latent: Number
+    unpacking: Number
+    host: Number
+    products: Number
+    attention: Number
+    layer: Number
+    moe_layer: Number
+    other_mixer: Number
+    exchange: Number
+    link: Number
+    scan: Number
+    vector: Number
 
 
 class WaitFactors(Value, frozen=True):
     """What a request waits for besides its own passes."""
 
-    mixing: Any  # part of the others' prompts that delays a running request
-    queue: Any  # prompts before one's own, against those of a queue of random arrivals
-    together: Any  # part of the requests that come when all others do: a closed loop begins so
-    fixed: Any  # seconds a request costs whatever its length: HTTP, tokenizer, scheduling
-    sequence: Any  # seconds that every further sequence adds to a step: scheduling, sampling, answering
+    mixing: Number  # part of the others' prompts that delays a running request
+    queue: Number  # prompts before one's own, against those of a queue of random arrivals
+    together: Number  # part of the requests that come when all others do: a closed loop begins so
+    fixed: Number  # seconds a request costs whatever its length: HTTP, tokenizer, scheduling
+    sequence: Number  # seconds that every further sequence adds to a step: scheduling, sampling, answering
 
 
 class LoadTimes(Value, frozen=True):
     """Seconds and rates of a load."""
 
-    step: Any  # one decode step of the batch
-    prompt: Any  # one prompt, alone
-    between: Any  # between tokens of one request, under load
-    request: Any  # a whole request, once it runs
-    first: Any  # until the first token
-    rate: Any  # output tokens a second, all requests
+    step: Number  # one decode step of the batch
+    prompt: Number  # one prompt, alone
+    between: Number  # between tokens of one request, under load
+    request: Number  # a whole request, once it runs
+    first: Number  # until the first token
+    rate: Number  # output tokens a second, all requests
 
 
-def pass_seconds(cost: Any, efficiency: Efficiency) -> Any:
+def pass_seconds(cost: Any, efficiency: Efficiency) -> Number:
     """Seconds of one pass."""
     unpacked = 1 + cost.unpacked * (1 / efficiency.unpacking - 1)
     memory = (
@@ -109,7 +111,7 @@ def pass_seconds(cost: Any, efficiency: Efficiency) -> Any:
     )
 
 
-def added_seconds(cost: Any, efficiency: Efficiency) -> Any:
+def added_seconds(cost: Any, efficiency: Efficiency) -> Number:
     """Seconds that a prompt's chunk adds to passes that run anyway: weights and launches are paid already."""
     return (
         cost.products_s / efficiency.products
@@ -121,7 +123,7 @@ def added_seconds(cost: Any, efficiency: Efficiency) -> Any:
 
 
 def compute_times(
-    s: Any, output: Any, decode: Efficiency, prefill: Efficiency, waits: WaitFactors, step: Any = None
+    s: Any, output: Number, decode: Efficiency, prefill: Efficiency, waits: WaitFactors, step: Number = None
 ) -> LoadTimes:
     """Times of a load. `s` holds the passes (steps.Steps), `output` tokens of a request.
 

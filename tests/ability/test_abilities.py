@@ -12,7 +12,6 @@ import yaml
 from advisor.ability.lookup import (
     classify_licence,
     find_ability,
-    find_cache_loss,
     find_format_loss,
     find_rag_facts,
     thinking_mode,
@@ -166,8 +165,6 @@ def test_losses_grow_as_formats_narrow_and_models_shrink() -> None:
         assert loss[0] <= lost <= loss[1]
     assert find_format_loss("MXFP4", CATALOG.find_model("openai/gpt-oss-120b"), CATALOG) == (0, 0)  # as it is published
     assert find_format_loss("4-bit", large, CATALOG) is None
-    assert find_cache_loss("fp8_e5m2", CATALOG) != find_cache_loss("fp8_e4m3", CATALOG)
-    assert find_cache_loss("nonsense", CATALOG) is None
 
 
 def test_licences() -> None:

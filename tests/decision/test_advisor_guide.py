@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from guide_coverage import count_held_nodes
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.decision.evaluate import count_held_nodes, evaluate_guide, evaluate_tree, find_engine_hints, walk_nodes
-from advisor.decision.guides import check_guide, find_examples, load_guide_file
+from advisor.decision.evaluate import evaluate_guide, evaluate_tree, find_engine_hints, walk_nodes
+from advisor.decision.guides import find_examples, find_unreachable, load_guide_file
 from advisor.decision.types import FIELDS, Decision, Field
 
 ROOT = Path(__file__).parents[2] / "rules"
@@ -160,7 +161,7 @@ def test_facts_made_from_the_tree_reach_every_node() -> None:
 
 
 def test_nothing_in_the_guide_is_unreachable() -> None:
-    assert check_guide(GUIDE) == []
+    assert list(find_unreachable(GUIDE)) == []
 
 
 def test_a_leaf_taken_has_a_reason_and_a_source_that_exists() -> None:

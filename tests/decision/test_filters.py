@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.catalog.types import ContainerImage, Engine, Floor, Health, Quantization, QuantOnHardware, Source, Support
-from advisor.decision.filters import find_rejections, judge_engine
+from advisor.decision.filters import judge_engine
 from advisor.decision.floors import python_matches
 from advisor.decision.nodes import REASON_CODES
 from advisor.decision.types import FIELDS
@@ -50,7 +50,9 @@ def codes(it: Engine, known: dict[str, Any], **more: Any) -> list[str]:
     workload = more.pop("workload", Workload())
     return [
         r.code
-        for r in find_rejections(it, known, more.pop("quantization", None), more.pop("model", None), workload, **more)
+        for r in judge_engine(
+            it, known, more.pop("quantization", None), more.pop("model", None), workload, **more
+        ).reasons
     ]
 
 
@@ -73,7 +75,7 @@ def test_archived_is_refused_unless_it_was_asked_for() -> None:
 
 def test_operating_systems() -> None:
     assert codes(engine(), {**ADA, "os": "windows"}) == ["os_unsupported"]
-    assert "WSL2" in find_rejections(engine(), {"os": "windows"}, None, None, Workload())[0].text
+    assert "WSL2" in judge_engine(engine(), {"os": "windows"}, None, None, Workload()).reasons[0].text
     assert codes(engine(), {"os": "macos"}) == [], "partial never refuses"
     assert codes(engine(), {"os": "ios"}) == ["os_unsupported"], "who supports phones says so"
     assert codes(engine(os={"web": YES}), {"os": "browser"}) == []
@@ -85,7 +87,7 @@ def test_vendors_and_the_cpu() -> None:
     assert codes(engine(), {"os": "linux", "gpu.vendor": "none"}) == ["needs_accelerator"]
     assert codes(engine(), {"os": "linux", "gpu.vendor": "google"}) == [], "unknown never refuses"
     assert codes(engine(), {"os": "linux", "gpu.vendor": "habana"}) == ["vendor_not_supported"], "named nowhere"
-    text = find_rejections(engine(), {"gpu.vendor": "none"}, None, None, Workload())[0].text
+    text = judge_engine(engine(), {"gpu.vendor": "none"}, None, None, Workload()).reasons[0].text
     assert "NVIDIA GPUs, AMD GPUs" in text
 
 
@@ -95,7 +97,7 @@ def floors(**lanes: Floor) -> Engine:
 
 def test_the_capability_floor_names_both_values_and_its_source() -> None:
     it = floors(default=Floor(nvidia_compute_capability="7.5", src=("docs",)))
-    (reason,) = find_rejections(it, {**ADA, "gpu.compute_capability": 6.1}, None, None, Workload())
+    (reason,) = judge_engine(it, {**ADA, "gpu.compute_capability": 6.1}, None, None, Workload()).reasons
     assert reason.code == "compute_capability_below_floor"
     assert reason.text == "compute capability 6.1 is below Engine's floor 7.5 (Engine 1.2.0)"
     assert reason.source == "The documentation, 1.2.0"
@@ -272,7 +274,7 @@ def test_only_a_no_refuses(os: Any, hardware: Any, formats: Any, system: str | N
     it = engine(os=os, hardware=hardware, formats=formats, features={}, quantization={})
     known = {**dict.fromkeys(FIELDS), "os": system, "gpu.vendor": vendor}
     workload = Workload(checkpoint_format="gguf", structured_output=True)
-    assert find_rejections(it, known, None, None, workload) == ()
+    assert judge_engine(it, known, None, None, workload).reasons == ()
 
 
 # the catalogue's own entries: (facts, workload, engine, code or None, a word of the text)
@@ -320,7 +322,7 @@ def test_the_catalogue_refuses_what_it_must(
 ) -> None:
     from advisor.catalog import catalog
 
-    reasons = find_rejections(catalog().engine(name), known, None, None, workload)
+    reasons = judge_engine(catalog().engine(name), known, None, None, workload).reasons
     if code is None:
         assert reasons == ()
     else:
@@ -333,6 +335,6 @@ def test_every_code_of_the_catalogue_is_a_known_one() -> None:
 
     for it in catalog().engines().values():
         for known in (P40, MI100, MAC, {"os": "browser"}, {"os": "windows", "gpu.vendor": "none"}):
-            assert {r.code for r in find_rejections(it, known, None, None, Workload(cloud="forbidden"))} <= set(
+            assert {r.code for r in judge_engine(it, known, None, None, Workload(cloud="forbidden")).reasons} <= set(
                 REASON_CODES
             )

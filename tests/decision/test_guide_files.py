@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.decision.evaluate import evaluate_guide
-from advisor.decision.guides import check_guide, find_tree, load_guide, load_guide_file, parse_answers
+from advisor.decision.guides import find_tree, find_unreachable, load_guide, load_guide_file, parse_answers
 from advisor.errors import AdvisorError, BadFile, BadInput, UnknownName
 
 ENGINE_IDS = {"vllm", "llama.cpp", "ollama"}
@@ -57,7 +57,7 @@ def test_the_guide_without_a_mistake_loads(tmp_path: Path) -> None:
     guide = load(tmp_path, GOOD)
     assert evaluate_guide(guide, {"workload.concurrency": 5, "gpu.vendor": "nvidia"}).engines == ("vllm",)
     assert evaluate_guide(guide, {"workload.concurrency": 4, "gpu.vendor": "nvidia"}).engines == ("llama.cpp",)
-    assert check_guide(guide) == []
+    assert list(find_unreachable(guide)) == []
 
 
 # what is replaced, by what; line of the complaint; words in it

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from msgspec.structs import replace
 
@@ -18,6 +17,7 @@ from advisor.catalog.types import Accelerator, Engine, Quantization
 from advisor.decision.evaluate import evaluate_guide
 from advisor.decision.facts import compute_facts
 from advisor.decision.filters import judge_engine
+from advisor.decision.types import FactValue
 from advisor.deployment import Deployment, MemoryEstimate, SpeedEstimate
 from advisor.errors import BadInput
 from advisor.machines.types import Machine
@@ -64,7 +64,7 @@ class HardwareSearch:
         self.others: tuple[HardwareSearch, ...] = ()  # of the models that stay loaded next to it
         self.engine_asked = rules.engine(request.engine) if request.engine else None
         self._machines: dict[tuple[str, int, float | None], Machine] = {}
-        self._facts: dict[tuple[str, int, float | None], dict[str, Any]] = {}
+        self._facts: dict[tuple[str, int, float | None], dict[str, FactValue]] = {}
         self._engines: dict[tuple[str, int], Engine | HardwareRejection] = {}
         self._placed: dict[tuple[str, int, float | None, str], HardwareCandidate | HardwareRejection] = {}
 
@@ -104,7 +104,7 @@ class HardwareSearch:
             first = first or HardwareRejection(verdict.reasons[0].code, verdict.reasons[0].text)
         return first or HardwareRejection("vendor_not_supported", "no engine is recommended for it")
 
-    def facts(self, offer: DeviceOffer, count: int) -> dict[str, Any]:
+    def facts(self, offer: DeviceOffer, count: int) -> dict[str, FactValue]:
         """What the guide sees of these cards."""
         key = (offer.accelerator, count, offer.memory_gb)
         if key not in self._facts:

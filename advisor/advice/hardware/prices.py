@@ -122,7 +122,7 @@ def _entry(name: str, rules: Catalog, path: Path | str) -> Accelerator:
     raise UnknownName("accelerator", name, near_matches(name, table), f"It stands in {path}.")
 
 
-def _counts(raw: Any, path: Path | str) -> tuple[int, ...]:
+def _counts(raw: object, path: Path | str) -> tuple[int, ...]:
     if raw is None:
         return ()
     if not isinstance(raw, list) or not all(isinstance(n, int) and 0 < n <= MOST_COUNT for n in raw):

@@ -40,6 +40,7 @@ from advisor.render.reference import make_model_reference
 from advisor.speed.estimator import estimate_midway_speed
 from advisor.speed.rates import UNKNOWN_HOST_GBS, device_bandwidth, machine_host_bandwidth
 from advisor.units import format_bytes
+from advisor.unknowns import sum_known
 
 # classes of licences that an answer to `--licence` may have
 ALLOWED: dict[str, tuple[LicenceClass, ...]] = {
@@ -456,8 +457,8 @@ def fastest_decode(row: ModelRow, reads: FastestReads) -> float | None:
 
 def card_bytes(machine: Machine) -> int | None:
     """Memory of all devices; None where one is not known."""
-    totals = [d.total_bytes for d in machine.usable_devices]
-    return None if any(t is None for t in totals) else sum(t for t in totals if t is not None) * machine.nodes
+    total = sum_known(d.total_bytes for d in machine.usable_devices)
+    return None if total is None else total * machine.nodes
 
 
 def is_unified(machine: Machine) -> bool:

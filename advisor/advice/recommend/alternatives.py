@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -16,7 +15,7 @@ from advisor.advice.types import Advice, NearMiss, RankedDeployment
 from advisor.catalog import Catalog
 from advisor.catalog.types import Engine
 from advisor.decision.evaluate import evaluate_guide, list_thresholds
-from advisor.decision.types import Decision, Guide, Reason
+from advisor.decision.types import Decision, FactValues, Guide, Reason
 from advisor.deployment import Deployment, MemoryEstimate, Workload
 from advisor.engines.additions import limit_requests
 from advisor.engines.flags import find_concept
@@ -202,7 +201,7 @@ class GrowthStep(Record, frozen=True, kw_only=True):
 
 def find_growth_steps(
     deployment: Deployment,
-    facts: Mapping[str, Any],
+    facts: FactValues,
     guide: Guide,
     decision: Decision,
     rules: Catalog,
@@ -253,7 +252,7 @@ def _on_devices(estimate: MemoryEstimate) -> int:
 
 
 def _engine_steps(
-    deployment: Deployment, facts: Mapping[str, Any], guide: Guide, decision: Decision, users: int | None
+    deployment: Deployment, facts: FactValues, guide: Guide, decision: Decision, users: int | None
 ) -> tuple[GrowthStep, ...]:
     """From how many users on the guide takes another engine, where that is before memory ends."""
     engine_at, following = _next_engine(deployment, facts, guide, decision)
@@ -262,7 +261,7 @@ def _engine_steps(
     return (GrowthStep(what="engine", limit=engine_at - 1, then=following or ""),)
 
 
-def _asked(deployment: Deployment, rules: Catalog, **change: Any) -> MemoryEstimate | None:
+def _asked(deployment: Deployment, rules: Catalog, **change: int) -> MemoryEstimate | None:
     try:
         return estimation.estimate(msgspec.structs.replace(deployment, **change), rules)
     except AdvisorError:
@@ -313,7 +312,7 @@ def _left(estimate: MemoryEstimate | None) -> tuple[int | None, ...]:
 
 
 def _next_engine(
-    deployment: Deployment, facts: Mapping[str, Any], guide: Guide, decision: Decision
+    deployment: Deployment, facts: FactValues, guide: Guide, decision: Decision
 ) -> tuple[int | None, str | None]:
     """(users, the engines then) where the guide, which now names this engine first or second, no longer does."""
 

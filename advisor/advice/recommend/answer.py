@@ -27,9 +27,8 @@ from advisor.catalog import Catalog
 from advisor.catalog.resolve import AmbiguousModel, ResolvedModel, resolve_model
 from advisor.catalog.types import Engine
 from advisor.decision.evaluate import find_engine_hints
-from advisor.decision.facts import FactValue
 from advisor.decision.filters import judge_engine
-from advisor.decision.types import Guide, Reason
+from advisor.decision.types import FactValue, Guide, Reason
 from advisor.deployment import Deployment, Workload
 from advisor.engines.flags import find_own_flag
 from advisor.errors import BadInput
@@ -38,6 +37,7 @@ from advisor.machines.types import Machine
 from advisor.models.types import Model
 from advisor.planning.disaggregation import list_plan_servers
 from advisor.planning.holding import with_machine_notes
+from advisor.planning.traffic import find_longest_gap
 from advisor.planning.types import Plan, SearchRequest
 
 FEWER_LIMITS = "fewer conditions on the model (--licence, --no-thinking, --min-ability)"
@@ -246,12 +246,10 @@ def _count_cards(chosen: RankedDeployment) -> int | None:
 
 
 def _targets(workload: Workload, plan: Plan) -> TargetAnswer | None:
-    if workload.ttft_s is None and workload.tpot_s is None and workload.target_tps is None:
+    ttft, tpot = workload.ttft_s, find_longest_gap(workload)
+    if ttft is None and tpot is None:
         return None
-    least = [x for x in (workload.tpot_s, 1 / workload.target_tps if workload.target_tps else None) if x]
-    return TargetAnswer(
-        ttft_s=workload.ttft_s, tpot_s=min(least, default=None), met=plan.on_time, confidence=workload.confidence
-    )
+    return TargetAnswer(ttft_s=ttft, tpot_s=tpot, met=plan.on_time, confidence=workload.confidence)
 
 
 def _remedies(request: RecommendRequest, model: Model, rejected: dict[str, tuple[Reason, ...]]) -> tuple[str, ...]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from typing import Any
+from collections.abc import Collection
 
 import msgspec
 from msgspec.structs import replace
@@ -13,7 +12,7 @@ from advisor.catalog import Catalog
 from advisor.catalog.documents import decode_document
 from advisor.catalog.types import Engine
 from advisor.decision.filters import hardware_support, judge_engine, list_needed_features
-from advisor.decision.types import Reason
+from advisor.decision.types import FactValues, Reason
 from advisor.deployment import MemoryEstimate
 from advisor.planning.rules import PlanRules
 from advisor.planning.search import find_best_plan
@@ -143,7 +142,7 @@ def score_deployment(
     entry: Engine,
     memory: MemoryEstimate,
     listed: list[str],
-    facts: Mapping[str, Any],
+    facts: FactValues,
     wanted: Collection[str],
     ranking: Ranking,
     *,

@@ -16,6 +16,7 @@ from enum import Enum
 
 from advisor.checks.read.shell.words import JoinedText, LoopWords, ShellValue, WordReader, join_parts
 from advisor.checks.read.unknown_words import Guard, add_guard
+from advisor.unknowns import all_hold, any_holds
 from advisor.yaml_places import Text, make_text
 
 MAX_COPIED = 300_000  # variables that branches copy, in all; behind it branches are read one after the other
@@ -486,13 +487,11 @@ def _split(words: Sequence[Text], *operators: str) -> list[list[Text]]:
 
 
 def _either(words: Sequence[Text], patterns: bool) -> bool | None:
-    results = [_all(part, patterns) for part in _split(words, "||", "-o")]
-    return True if True in results else None if None in results else False
+    return any_holds([_all(part, patterns) for part in _split(words, "||", "-o")])
 
 
 def _all(words: Sequence[Text], patterns: bool) -> bool | None:
-    results = [_one(part, patterns) for part in _split(words, "&&", "-a")]
-    return False if False in results else None if None in results else True
+    return all_hold([_one(part, patterns) for part in _split(words, "&&", "-a")])
 
 
 def _one(words: Sequence[Text], patterns: bool) -> bool | None:
