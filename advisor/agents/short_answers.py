@@ -7,6 +7,15 @@ from typing import Any
 
 import msgspec
 
+from advisor.advice.explain import Explanation
+from advisor.advice.hardware_types import HardwareAdvice
+from advisor.advice.types import Advice, RankedDeployment
+from advisor.checks.findings import ORDER
+from advisor.checks.report.answer import CheckAnswer
+from advisor.decoding import convert
+from advisor.deployment import Interval, MemoryEstimate, SpeedEstimate
+from advisor.fleet.plan_types import FleetPlan
+from advisor.record import Record
 from advisor.units import GIB
 
 LIMIT = 4096  # bytes of one answer, as JSON
@@ -40,7 +49,7 @@ def measure(value: Any) -> int:
 
 def fit(answer: Json, limit: int = LIMIT) -> Json:
     """The answer within the limit: long texts are cut, then lists lose their last items, the longest first."""
-    made: Json = cut_texts(answer, LONGEST)
+    made: Json = cut_texts(msgspec.to_builtins(answer), LONGEST)
     while measure(made) > limit:
         lists = [(measure(v), k) for k, v in made.items() if isinstance(v, list) and v]
         if lists:
@@ -65,143 +74,128 @@ def cut_texts(value: Any, most: int) -> Any:
     return [cut_texts(v, most) for v in value] if isinstance(value, Sequence) else value
 
 
-def pick(value: Mapping[str, Any], *keys: str) -> Json:
-    """The keys that say something."""
-    return {k: value[k] for k in keys if value.get(k) not in (None, [], {}, "")}
+def pick(record: Record, *fields: str) -> Json:
+    """The fields of a record that say something."""
+    values = {f: getattr(record, f) for f in fields}
+    return {f: value for f, value in values.items() if value not in (None, [], {}, (), "")}
 
 
-def _gib(amount: Any) -> float | None:
-    return None if amount is None else round(float(amount) / GIB, 2)
+def _gib(amount: int | None) -> float | None:
+    return None if amount is None else round(amount / GIB, 2)
 
 
-def _texts(reasons: Any, most: int) -> list[str]:
-    return [str(r.get("text", r)) if isinstance(r, Mapping) else str(r) for r in reasons or ()][:most]
-
-
-def shorten_memory(memory: Mapping[str, Any] | None) -> list[Json]:
+def shorten_memory(memory: MemoryEstimate | None) -> list[Json]:
     """Each device: what is needed, its bounds and what is there, GiB."""
     return [
         {
-            "device": d.get("name"),
-            "needs_gib": _gib(d.get("total_bytes")),
-            "between_gib": [_gib(d.get("low_bytes")), _gib(d.get("high_bytes"))],
-            "of_gib": _gib(d.get("budget_bytes")),
+            "device": d.name,
+            "needs_gib": _gib(d.total_bytes),
+            "between_gib": [_gib(d.low_bytes), _gib(d.high_bytes)],
+            "of_gib": _gib(d.budget_bytes),
         }
-        for d in (memory or {}).get("devices", ())
+        for d in (memory.devices if memory is not None else ())
     ]
 
 
-def shorten_speed(speed: Mapping[str, Any] | None) -> Json:
+def shorten_speed(speed: SpeedEstimate | None) -> Json:
     """Rates in tokens a second and seconds: low, likely, high."""
-    out: Json = {}
-    for name in ("decode_tps", "prefill_tps", "ttft_s", "tpot_s", "output_tps"):
-        value = (speed or {}).get(name)
-        if isinstance(value, Mapping):
-            out[name] = [_rounded(value.get(k)) for k in ("low", "value", "high")]
+    names = ("decode_tps", "prefill_tps", "ttft_s", "tpot_s", "output_tps")
+    found = {name: getattr(speed, name) for name in names} if speed is not None else {}
+    return {name: _bounds(interval) for name, interval in found.items() if interval is not None}
+
+
+def _bounds(interval: Interval) -> list[float]:
+    return [float(f"{x:.3g}") for x in (interval.low, interval.value, interval.high)]
+
+
+def _rate(speed: SpeedEstimate | None) -> list[float] | None:
+    return _bounds(speed.decode_tps) if speed is not None and speed.decode_tps is not None else None
+
+
+def _deployment(ranked: RankedDeployment) -> Json:
+    out = pick(ranked, "model", "quantization", "engine", "engine_version", "command", "copies", "starts")
+    out["memory"] = shorten_memory(ranked.memory)
+    out["speed"] = shorten_speed(ranked.speed)
+    holds = ranked.holds
+    out["holds"] = pick(holds, "asked", "typical", "full_length", "waiting", "wait_s") if holds is not None else {}
+    out["why"] = ranked.reasons[:4]
     return out
 
 
-def _rounded(value: Any) -> float | None:
-    return None if value is None else float(f"{float(value):.3g}")
-
-
-def _deployment(entry: Mapping[str, Any]) -> Json:
-    out = pick(entry, "model", "quantization", "engine", "engine_version", "command", "copies", "starts")
-    out["memory"] = shorten_memory(entry.get("memory"))
-    out["speed"] = shorten_speed(entry.get("speed"))
-    out["holds"] = pick(entry.get("holds") or {}, "asked", "typical", "full_length", "waiting", "wait_s")
-    out["why"] = _texts(entry.get("reasons"), 4)
-    return out
-
-
-def shorten_recommendation(answer: Mapping[str, Any]) -> Json:
+def shorten_recommendation(answer: Json) -> Json:
     """What to run, the best of the others, and what speaks against the rest."""
-    chosen = answer.get("chosen")
+    advice = convert(answer, Advice)
     return {
-        "chosen": None if chosen is None else _deployment(chosen),
-        "because": _texts(answer.get("because"), 4),
+        "chosen": None if advice.chosen is None else _deployment(advice.chosen),
+        "because": advice.because[:4],
         "alternatives": [
-            pick(x, "model", "quantization", "engine") | {"speed": shorten_speed(x.get("speed")).get("decode_tps")}
-            for x in (answer.get("alternatives") or ())[:4]
+            pick(x, "model", "quantization", "engine") | {"speed": _rate(x.speed)} for x in advice.alternatives[:4]
         ],
-        "rejected": [
-            {"engine": x.get("engine"), "why": _texts(x.get("reasons"), 1)} for x in (answer.get("rejected") or ())[:6]
-        ],
-        "remedies": _texts(answer.get("remedies"), 4),
-        "warnings": _texts(answer.get("warnings"), 4),
+        "rejected": [{"engine": x.engine, "why": [r.text for r in x.reasons[:1]]} for x in advice.rejected[:6]],
+        "remedies": advice.remedies[:4],
+        "warnings": advice.warnings[:4],
     }
 
 
-def shorten_explanation(answer: Mapping[str, Any]) -> Json:
+def shorten_explanation(answer: Json) -> Json:
     """Whether it fits, memory by context length, and what would change it."""
+    explanation = convert(answer, Explanation)
+    limits = explanation.limits
     return {
-        **pick(answer, "model", "quantization", "engine"),
-        "fits": answer.get("fits"),
-        "weights_gib": _gib(answer.get("file_bytes")),
+        **pick(explanation, "model", "quantization", "engine"),
+        "fits": explanation.fits,
+        "weights_gib": _gib(explanation.file_bytes),
         "by_context": [
             pick(x, "context_length", "sequences", "fits") | {"memory": shorten_memory(x)}
-            for x in (answer.get("estimates") or ())[:4]
+            for x in explanation.estimates[:4]
         ],
         "changes": [
-            {"what": c.get("what"), "total_gib": _gib(c.get("total_bytes")), "saves_gib": _gib(c.get("saves_bytes"))}
-            for c in (answer.get("changes") or ())[:8]
+            {"what": c.what, "total_gib": _gib(c.total_bytes), "saves_gib": _gib(c.saves_bytes)}
+            for c in explanation.changes[:8]
         ],
-        "fits_on": [x.get("hardware") for x in (answer.get("fits_on") or ()) if x.get("fits")][:8],
-        "limits": pick(answer.get("limits") or {}, "largest_context", "most_sequences", "largest_quantization"),
-        "warnings": _texts(answer.get("warnings"), 3),
+        "fits_on": [x.hardware for x in explanation.fits_on if x.fits][:8],
+        "limits": pick(limits, "largest_context", "most_sequences", "largest_quantization") if limits else {},
+        "warnings": explanation.warnings[:3],
     }
 
 
-def shorten_check(answer: Mapping[str, Any]) -> Json:
+def shorten_check(answer: Json) -> Json:
     """The verdict of each deployment, and the findings, errors first."""
-    order = {"error": 0, "warning": 1, "info": 2}
-    findings = sorted(answer.get("findings") or (), key=lambda f: order.get(str(f.get("severity")), 3))
+    report = convert(answer, CheckAnswer)
+    findings = sorted(report.findings, key=lambda f: ORDER[f.severity])
+    names = ("source", "line", "engine", "engine_version", "model", "quantization", "hardware")
     return {
-        "deployments": [
-            pick(d, "source", "line", "engine", "engine_version", "model", "quantization", "hardware")
-            | {"fits": d.get("fits"), "why": _texts(d.get("why"), 2)}
-            for d in (answer.get("deployments") or ())[:10]
-        ],
+        "deployments": [pick(d, *names) | {"fits": d.fits, "why": d.why[:2]} for d in report.deployments[:10]],
         "findings": [pick(f, "rule", "severity", "file", "line", "message", "fix") for f in findings[:20]],
-        "problems": [pick(p, "file", "line", "message") for p in (answer.get("problems") or ())[:5]],
-        "counts": {s: sum(f.get("severity") == s for f in findings) for s in order},
+        "problems": [pick(p, "file", "line", "message") for p in report.problems[:5]],
+        "counts": {s: sum(f.severity == s for f in findings) for s in ORDER},
     }
 
 
-def shorten_hardware(answer: Mapping[str, Any]) -> Json:
+def shorten_hardware(answer: Json) -> Json:
     """The named choices first, then the others in their order."""
-    options = list(answer.get("options") or ())
-    named = {k: i for k, i in (answer.get("named") or {}).items() if i is not None}
+    advice = convert(answer, HardwareAdvice)
+    options = advice.options
+    named = {k: i for k, i in advice.named.items() if i is not None}
     first = list(dict.fromkeys([*named.values(), *range(len(options))]))[:6]
-    keys = (
-        "hardware",
-        "axis",
-        "engine",
-        "quantization",
-        "price",
-        "currency",
-        "hourly",
-        "monthly_cost",
-        "provider",
-        "fits",
-    )
+    names = ("hardware", "axis", "engine", "quantization", "price", "currency", "hourly", "monthly_cost", "provider",
+             "fits")  # fmt: skip
     return {
-        **pick(answer, "model", "context_length", "users", "currency"),
-        "named": {k: options[i]["hardware"] for k, i in named.items() if i < len(options)},
-        "options": [
-            pick(options[i], *keys) | {"speed": shorten_speed(options[i].get("speed")).get("decode_tps")} for i in first
-        ],
-        "notes": _texts(answer.get("notes"), 3),
+        **pick(advice, "model", "context_length", "users", "currency"),
+        "named": {k: options[i].hardware for k, i in named.items()},
+        "options": [pick(options[i], *names) | {"speed": _rate(options[i].speed)} for i in first],
+        "notes": advice.notes[:3],
     }
 
 
-def shorten_fleet_plan(answer: Mapping[str, Any]) -> Json:
+def shorten_fleet_plan(answer: Json) -> Json:
     """Costs, replicas without their commands, what is not served."""
-    keys = ("name", "engine", "quantization", "pool", "nodes", "devices", "load", "capacity")
+    plan = convert(answer, FleetPlan)
+    names = ("name", "engine", "quantization", "pool", "nodes", "devices", "load", "capacity")
     return {
-        **pick(answer, "confidence", "cost_per_hour", "nodes_used", "measure"),
-        "replicas": [pick(r, *keys) for r in list(answer.get("replicas") or ())[:8]],
-        "replica_count": len(answer.get("replicas") or ()),
-        "unserved": list(answer.get("unserved") or ())[:4],
-        "notes": _texts(answer.get("notes"), 3),
+        **pick(plan, "confidence", "cost_per_hour", "nodes_used", "measure"),
+        "replicas": [pick(r, *names) for r in plan.replicas[:8]],
+        "replica_count": len(plan.replicas),
+        "unserved": plan.unserved[:4],
+        "notes": plan.notes[:3],
     }
