@@ -61,7 +61,7 @@ def place_like(value: str, other: str) -> Text:
 
 
 def at_line(value: Collection, line: int) -> Collection:
-    """A mapping or list that was made anew, as one that begins on a line."""
+    """A mapping or list that was copied, as one that begins on a line."""
     value.line = line
     return value
 

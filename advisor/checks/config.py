@@ -50,11 +50,11 @@ def load_config(folder: Path | None = None, ref: str | None = None) -> Configura
 def describe_left_out(configuration: Configuration) -> tuple[Finding, ...]:
     """What the configuration leaves out, as a finding that fails nothing."""
     ignored, selected = configuration.settings.get("ignore"), configuration.settings.get("select")
-    said = [f"ignores {', '.join(map(str, ignored))}"] if ignored else []
-    said += [f"selects {', '.join(map(str, selected))} alone"] if selected else []
-    if not said:
+    parts = [f"ignores {', '.join(map(str, ignored))}"] if ignored else []
+    parts += [f"selects {', '.join(map(str, selected))} alone"] if selected else []
+    if not parts:
         return ()
-    message = f"the configuration {' and '.join(said)}: other rules were not asked"
+    message = f"the configuration {' and '.join(parts)}: other rules were not asked"
     fix = (
         "Nothing, if you mean that; --no-config asks all rules, --config-from REF takes another commit's configuration"
     )
@@ -75,7 +75,7 @@ def _read(file: Path) -> str | None:
 def _find_commit(folder: Path, ref: str) -> str:
     found = _ask_git(folder, "rev-parse", "--verify", "--quiet", "--end-of-options", ref + "^{commit}")
     if found is None:
-        raise BadInput(f"--config-from {ref}: no commit of this repository is called that")
+        raise BadInput(f"--config-from {ref}: this repository has no such commit")
     return found.decode("ascii", "replace").strip()
 
 
@@ -93,13 +93,13 @@ def _ask_git(folder: Path, *words: str) -> bytes | None:
 
     git = shutil.which("git")
     if git is None:
-        raise BadInput("--config-from wants Git, which is not here")
+        raise BadInput("--config-from needs Git, and `git` was not found")
     try:
         done = subprocess.run(  # noqa: S603  reads one object, no shell
             [git, *words], cwd=folder, capture_output=True, timeout=PATIENCE, check=False
         )
     except (OSError, ValueError, subprocess.TimeoutExpired) as e:
-        raise BadInput(f"--config-from wants Git: {e}") from None
+        raise BadInput(f"--config-from needs Git: {e}") from None
     return done.stdout if done.returncode == 0 else None
 
 

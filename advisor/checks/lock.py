@@ -61,7 +61,7 @@ def _rows(path: Path) -> list[dict[str, Any]]:
     data = read_yaml(path, MAX_BYTES)
     rows = data.get("models") if isinstance(data, dict) else None
     if not isinstance(rows, list) or not all(isinstance(r, dict) and isinstance(r.get("id"), str) for r in rows):
-        raise BadFile(path, "is no lock file: `advise lock MODEL` writes one")
+        raise BadFile(path, "is not a lock file: `advise lock MODEL` writes one")
     return rows
 
 

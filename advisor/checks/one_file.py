@@ -102,10 +102,10 @@ def check_file(name: str, checker: Checker, stdin: bytes | None = None) -> FileR
     except Exception as e:  # whatever one file does, the others are checked
         if os.environ.get("ADVISOR_DEBUG"):
             raise
-        said = (
+        message = (
             f"could not be checked: {type(e).__name__}: {e} (set ADVISOR_DEBUG=1 for the traceback; please report it)"
         )
-        return FileResult(problem=FileProblem(file=name, line=None, message=said[:500]))
+        return FileResult(problem=FileProblem(file=name, line=None, message=message[:500]))
 
 
 def _read(name: str, stdin: bytes | None) -> str:
@@ -197,9 +197,9 @@ def check_source(
     relocate(launches, source)
     on, on_from = options.on, options.on_from
     if on is None:
-        said = comments.find_declared_hardware(source)
-        if said:
-            on, on_from = said, "a comment in the file"
+        declared = comments.find_declared_hardware(source)
+        if declared:
+            on, on_from = declared, "a comment in the file"
     asked = LaunchCheckOptions(on, on_from, options.fit, options.engine_version, speed=options.speed)
     verdicts: list[CheckedLaunch] = [check_launch(x, knowledge, asked, machines) for x in launches]
     findings, skipped = book.apply(verdicts, source, name)

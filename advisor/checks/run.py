@@ -69,7 +69,7 @@ def find_files(paths: Iterable[str | Path]) -> Iterator[str]:
                 else sorted(x for x in Path(p.anchor).glob(str(p.relative_to(p.anchor))) if x.is_file())
             )
             if not found:
-                raise BadInput(f"{given}: no file is called that")
+                raise BadInput(f"{given}: no file matches")
         else:
             found = [p]
         for f in found:
@@ -161,7 +161,7 @@ class ResultCache:
         self.usable = (options.on or "").strip().lower() != "this" and options.snapshot is None
         self.old = self._load() if self.usable else {}
         self.new: dict[str, msgspec.Raw] = {}
-        self.hits = 0
+        self.reused = 0
 
     def _load(self) -> dict[str, msgspec.Raw]:
         data = read_cache(self.path, _LIMIT)
@@ -192,7 +192,7 @@ class ResultCache:
         except msgspec.MsgspecError:
             return None
         self.new[key] = raw
-        self.hits += 1
+        self.reused += 1
         return kept
 
     def put(self, key: str | None, file_result: FileResult) -> None:
@@ -209,7 +209,7 @@ class ResultCache:
 
     def save(self) -> None:
         """Write what this run saw, and of older results as many as there is room for. No cache is no error."""
-        if not self.usable or not self.new or self.hits == len(self.new):
+        if not self.usable or not self.new or self.reused == len(self.new):
             return
         import contextlib
         import tempfile
@@ -232,8 +232,8 @@ def _salt(rules: Catalog, options: CheckOptions) -> bytes:
 
     here = Path(__file__).parent
     code = [f"{p.name} {p.stat().st_size} {p.stat().st_mtime_ns}" for p in sorted(here.rglob("*.py"))]
-    said = repr(sorted(msgspec.structs.asdict(options).items()))
-    return hashlib.blake2b("\n".join([make_stamp(rules.roots), *code, said]).encode(), digest_size=32).digest()
+    asked = repr(sorted(msgspec.structs.asdict(options).items()))
+    return hashlib.blake2b("\n".join([make_stamp(rules.roots), *code, asked]).encode(), digest_size=32).digest()
 
 
 def check_many(

@@ -48,7 +48,7 @@ def test_a_broken_lock_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "s.sh").write_text("vllm serve Qwen/Qwen3-4B\n")
     p = advise(tmp_path, "check", "s.sh", "--no-fit")
     assert p.returncode == 2
-    assert "is no lock file" in p.stderr
+    assert "is not a lock file" in p.stderr
 
 
 def test_diff(tmp_path: Path) -> None:

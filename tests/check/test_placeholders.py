@@ -109,7 +109,7 @@ def test_words_around_a_placeholder_are_known(name: str, form: str, tmp_path: Pa
     ],
 )
 def test_names(value: str, names: tuple[str, ...]) -> None:
-    assert unknown_words.names(value) == names
+    assert unknown_words.find_placeholders(value) == names
 
 
 @pytest.mark.parametrize(

@@ -111,7 +111,7 @@ FACTS.define(
 )
 
 
-@FACTS.add("args.chunk_off_page", "bool", "chunked-prefill-size is no multiple of page-size")
+@FACTS.add("args.chunk_off_page", "bool", "chunked-prefill-size is not a multiple of page-size")
 def _chunk(context: FactContext) -> bool | None:
     return compare_flag_pair(
         context, ("chunked-prefill-size",), ("page-size",), lambda a, b: a > 0 and b > 0 and a % b != 0
@@ -240,19 +240,19 @@ def _origins(context: FactContext) -> bool:
 
 
 @FACTS.add("args.key_given", "bool", "an API key is set, by flag or variable")
-def _key(context: FactContext) -> bool | None:
+def _key_given(context: FactContext) -> bool | None:
     arguments = context.arguments
     known = context.knowledge.recognition
     if arguments.last(*known.api_key_flags) is not None:
         return True
     if any(k in context.env for k in known.api_key_variables):
         return True
-    elsewhere = "envFrom" in context.setup.places  # variables that stand in another file
-    return None if arguments.open or elsewhere else False
+    external = "envFrom" in context.setup.places  # variables that stand in another file
+    return None if arguments.open or external else False
 
 
 @FACTS.add("args.model_after_flags", "bool", "the model stands behind the first flag")
-def _after(context: FactContext) -> bool:
+def _model_after_flags(context: FactContext) -> bool:
     argv, program = context.launch.argv, context.launch.program or ""
     if not find_launch_concept(context.launch.engine, "model", context.knowledge).positional or not (
         program.endswith("serve") or context.launch.program is None
@@ -320,7 +320,7 @@ def _backend(context: FactContext) -> bool:
     )
 
 
-@FACTS.add("args.lora_rank_odd", "bool", "the rank of adapters is none of the sizes that the engine has kernels for")
+@FACTS.add("args.lora_rank_odd", "bool", "the rank of adapters is not a size that the engine has kernels for")
 def _lora_rank(context: FactContext) -> bool | None:
     n = concept_number(context, "lora_rank")
     entry = context.engine

@@ -195,10 +195,10 @@ def _access(context: FactContext) -> bool:
     u = context.setup.unit
     hidden = u.get("PrivateDevices", "").lower() in ("yes", "true", "1")
     known = context.server
-    users, wanted = (known.service_users, known.device_groups) if known is not None else ((), ())
+    users, groups_needed = (known.service_users, known.device_groups) if known is not None else ((), ())
     user = u.get("User", "root") not in ("root", *users) or u.get("DynamicUser", "").lower() in ("yes", "true")
     groups = f"{u.get('SupplementaryGroups', '')} {u.get('Group', '')}"
-    return hidden or (user and bool(wanted) and not set(wanted) & set(re.findall(r"\w+", groups)))
+    return hidden or (user and bool(groups_needed) and not set(groups_needed) & set(re.findall(r"\w+", groups)))
 
 
 @FACTS.add("swap.timeout", "float", "llama-swap's health check timeout, seconds")
@@ -314,8 +314,8 @@ def own_port(context: FactContext) -> int | None:
     if variable is not None:
         m = re.search(r":(\d{2,5})$", launch.env.get(variable, ""))
         return int(m[1]) if m else known.port if known is not None else None
-    said = find_launch_concept(launch.engine, "port", context.knowledge).environment
-    if known is None or any(n in launch.env for n in said):
+    variables = find_launch_concept(launch.engine, "port", context.knowledge).environment
+    if known is None or any(n in launch.env for n in variables):
         return None
     image = image_ref(context)
     inside = (

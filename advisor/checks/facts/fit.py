@@ -19,7 +19,7 @@ FACTS = FactTable()
 
 
 @FACTS.add("tp.above_kv_heads", "bool", "tensor-parallel size is above the key-value heads")
-def _above(context: FactContext) -> bool | None:
+def _above_kv_heads(context: FactContext) -> bool | None:
     tp, n = context.facts["tp"], uniform_kv_heads(catalogue_model(context))
     if tp == 1:
         return False
@@ -167,7 +167,7 @@ def _ranks_above(context: FactContext) -> bool | None:
 
 
 @FACTS.add("devices.given", "int", "devices the process is given, by the file or the hardware")
-def _given(context: FactContext) -> int | None:
+def _devices_given(context: FactContext) -> int | None:
     if context.setup.gpu_count is not None:
         return context.setup.gpu_count
     counted: int | None = context.facts["gpu.count"]

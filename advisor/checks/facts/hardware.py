@@ -83,7 +83,7 @@ def _newest(context: FactContext) -> str | None:
     return None if found is None else str(found)
 
 
-@FACTS.add("image.driver_too_old", "bool", "the image wants a newer CUDA than the driver supports")
+@FACTS.add("image.driver_too_old", "bool", "the image needs a newer CUDA than the driver supports")
 def _driver(context: FactContext) -> bool | None:
     """A container does not start where the driver's branch has an older CUDA than the image, unless NVIDIA's images
     let that branch pass. What a tag names is held against the driver's major version as well."""
@@ -130,8 +130,8 @@ def _shared(context: FactContext) -> bool | None:
     mine = set(context.setup.gpu_ids)
     if not mine or _share_of(context.checked, context.knowledge) is None:
         return False
-    beside = (v for v in context.siblings if mine & set(v.launch.setup.gpu_ids))
-    return sum(_share_of(v, context.knowledge) or 0.0 for v in beside) > 1.0
+    sharing = (v for v in context.siblings if mine & set(v.launch.setup.gpu_ids))
+    return sum(_share_of(v, context.knowledge) or 0.0 for v in sharing) > 1.0
 
 
 def _share_of(checked: CheckedLaunch, knowledge: Knowledge) -> float | None:
@@ -139,9 +139,9 @@ def _share_of(checked: CheckedLaunch, knowledge: Knowledge) -> float | None:
     entry = knowledge.rules.engines().get(checked.launch.engine)
     if entry is None or not takes_share_of_device(entry):
         return None
-    said = find_concept_value(checked.arguments, checked.launch.engine, knowledge, "memory_share")
-    if said is not None and re.fullmatch(r"0?\.\d+|1(\.0+)?", said):
-        return float(said)
+    stated = find_concept_value(checked.arguments, checked.launch.engine, knowledge, "memory_share")
+    if stated is not None and re.fullmatch(r"0?\.\d+|1(\.0+)?", stated):
+        return float(stated)
     usual = entry.concepts.memory_share.default
     return pick_version(usual, checked.judged.engine_version).number if usual else None
 
@@ -162,10 +162,10 @@ def _minimum_versions(rules: Catalog) -> Mapping[str, str]:
 def _too_old(context: FactContext) -> bool | None:
     from advisor.engines.versions import version_key
 
-    wanted = context.facts["model.min_version"]
-    if context.launch.version is None or wanted is None:
-        return False if wanted is None and context.reading.model is not None else None
-    return version_key(context.launch.version) < version_key(wanted)
+    needed = context.facts["model.min_version"]
+    if context.launch.version is None or needed is None:
+        return False if needed is None and context.reading.model is not None else None
+    return version_key(context.launch.version) < version_key(needed)
 
 
 @FACTS.add("quant.floor_missed", "bool", "the quantization needs a newer GPU")

@@ -71,7 +71,7 @@ def _ranks(context: FactContext) -> int | None:
     return tp // within if tp % within == 0 else None
 
 
-def _any(context: FactContext, *divided: Divided, whole_blocks: bool = False) -> bool | None:
+def _refuses_any(context: FactContext, *divided: Divided, whole_blocks: bool = False) -> bool | None:
     found = _refusals(context)
     return None if found is None else any(r.divides in divided and r.whole_blocks == whole_blocks for r in found)
 
@@ -114,7 +114,7 @@ FACTS.define(
     "tp.heads_uneven",
     "bool",
     "the engine refuses the size: attention heads do not divide by it",
-    lambda c: _any(c, "attention_heads"),
+    lambda c: _refuses_any(c, "attention_heads"),
 )
 
 
@@ -122,7 +122,7 @@ FACTS.define(
     "tp.kv_heads_uneven",
     "bool",
     "the engine refuses the size: key-value heads do not divide by it, nor it by them",
-    lambda c: _any(c, "kv_heads"),
+    lambda c: _refuses_any(c, "kv_heads"),
 )
 
 
@@ -134,7 +134,11 @@ def _parts(context: FactContext) -> bool | None:
     return None if found is None else any(r.divides not in _HEADS and not r.whole_blocks for r in found)
 
 
-@FACTS.add("tp.block_uneven", "bool", "a rank's share of a checkpoint in blocks with one scale each is no whole block")
+@FACTS.add(
+    "tp.block_uneven",
+    "bool",
+    "a rank's share of a checkpoint in blocks with one scale each is not a whole number of blocks",
+)
 def _blocks(context: FactContext) -> bool | None:
     if _block(context) is None:
         return False if context.facts["tp"] == 1 or context.facts["model.quantized"] is False else None
@@ -220,7 +224,7 @@ FACTS.define(
 )
 
 
-@FACTS.add("args.draft_slots", "bool", "draft tokens of all sequences leave no room in the batch")
+@FACTS.add("args.draft_slots", "bool", "draft tokens of all sequences leave no space in the batch")
 def _draft_slots(context: FactContext) -> bool | None:
     config = context.arguments.last("speculative-config")
     if config is None or context.arguments.last("max-num-batched-tokens") is None:

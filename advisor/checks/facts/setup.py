@@ -131,7 +131,7 @@ def _pools(context: FactContext) -> bool:
 
 
 @FACTS.add("memory.limit_below_need", "bool", "the memory limit is below what host pools need")
-def _below(context: FactContext) -> bool | None:
+def _limit_below_need(context: FactContext) -> bool | None:
     limit, need = context.facts["memory.limit_gib"], context.facts["memory.host_need_gib"]
     if limit is None or not context.facts["memory.pools"]:
         return False

@@ -47,10 +47,10 @@ def find_declared_versions(source: str, file: str) -> list[tuple[int, str]]:
         return []
     out = []
     for m in _VERSION.finditer(source):
-        line, said = source.count("\n", 0, m.start(1)) + 1, m[1].strip("\"' ")
-        if not re.fullmatch(r"[vb]?\d[\w.+-]{0,40}", said):
-            raise BadFile(file, f"write `# advise: version=0.11.0`, not `advise: version={said[:40]}`", line)
-        out.append((line, said.removeprefix("v")))
+        line, version = source.count("\n", 0, m.start(1)) + 1, m[1].strip("\"' ")
+        if not re.fullmatch(r"[vb]?\d[\w.+-]{0,40}", version):
+            raise BadFile(file, f"write `# advise: version=0.11.0`, not `advise: version={version[:40]}`", line)
+        out.append((line, version.removeprefix("v")))
     return out
 
 
@@ -114,7 +114,7 @@ def apply_suppressions(
     used: set[int] = set()
     lines = lines_of(source)
     for finding in findings:
-        hit = next(
+        position = next(
             (
                 i
                 for i, s in enumerate(found)
@@ -122,8 +122,8 @@ def apply_suppressions(
             ),
             None,
         )
-        if hit is not None:
-            used.add(hit)
+        if position is not None:
+            used.add(position)
             gone.append(finding)
         elif finding.rule in notes.get(finding.resource, {}):
             gone.append(finding)

@@ -54,11 +54,11 @@ def read_document(doc: object, ctx: ReaderContext) -> list[Launch]:
     for name, raw in services.items():
         if isinstance(raw, dict):
             service = _expanded(_extended(raw, services, ctx, 0), known)
-            out += _service(str(name), service, ctx, line_of(name))
-    return _pulled(out, ctx)
+            out += _read_service(str(name), service, ctx, line_of(name))
+    return _merge_pullers(out, ctx)
 
 
-def _pulled(found: list[Launch], ctx: ReaderContext) -> list[Launch]:
+def _merge_pullers(found: list[Launch], ctx: ReaderContext) -> list[Launch]:
     """A server and the service that pulls its models (`ollama pull`) are one launch a model."""
     clients = [x for x in found if x.argv[:1] and x.argv[0] in ctx.know.client_words(x.engine)]
     servers = [x for x in found if clients and x.engine == clients[0].engine and x not in clients]
@@ -134,7 +134,7 @@ def _expanded(value: object, known: Mapping[str, str]) -> Any:
     return value
 
 
-def _words(value: object) -> list[Text]:
+def _split_command(value: object) -> list[Text]:
     """`command:` as words; a text is split as a shell would, with variables already filled in."""
     if isinstance(value, Text):
         found = split_words(value.replace("$", "\\$"), first_line(value), value.column)
@@ -154,8 +154,8 @@ def shell_lines(value: Text) -> list[Text]:
     return [w for c in split_commands(joined.replace("$", "\\$"), line_of(value) + 1) for w in c.words]
 
 
-def _service(name: str, service: Mapping[str, Located], ctx: ReaderContext, line: int) -> list[Launch]:
-    env, elsewhere = read_environment(service.get("environment"))
+def _read_service(name: str, service: Mapping[str, Located], ctx: ReaderContext, line: int) -> list[Launch]:
+    env, external = read_environment(service.get("environment"))
     for item in as_sequence(service, "env_file"):
         path = find_inside(ctx.folder, as_string(item) or as_string(item, "path") or "")
         if path is not None:
@@ -165,11 +165,11 @@ def _service(name: str, service: Mapping[str, Located], ctx: ReaderContext, line
                 env = {**read_variables(read_text(path, 2**20)), **env}
             except BadFile:
                 continue
-    for k in elsewhere:
+    for k in external:
         env.setdefault(k, make_text(f"$({k})", line, 0, (k,)))
-    setup = _with_misspelt_keys(_setup(service), service, ctx)
-    entry = _words(service["entrypoint"]) if service.get("entrypoint") else None
-    image, command = as_string(service, "image"), _words(service.get("command"))
+    setup = _with_misspelt_keys(_read_setup(service), service, ctx)
+    entry = _split_command(service["entrypoint"]) if service.get("entrypoint") else None
+    image, command = as_string(service, "image"), _split_command(service.get("command"))
     found = make_finder(ctx, make_script_reader(ctx, setup.mounts)).container(image, entry, command, env, setup)
     if not found or found[0].unresolved:
         found = find_built(service, entry, command, env, setup, ctx) or found
@@ -193,7 +193,7 @@ def _with_misspelt_keys(setup: LaunchSetup, service: Mapping[str, Located], ctx:
     return replace(setup, misspelt_keys=tuple(found.items()), places=places)
 
 
-def _setup(service: Mapping[str, Located]) -> LaunchSetup:
+def _read_setup(service: Mapping[str, Located]) -> LaunchSetup:
     """What is around a service's process."""
     setup = LaunchSetup(container=True, image=as_string(service, "image"), gpu_granted=False)
     setup = read_service_gpus(setup, service)
@@ -205,7 +205,7 @@ def _setup(service: Mapping[str, Located]) -> LaunchSetup:
                 ports.append(port)
         elif isinstance(p, dict):
             ports.append((as_string(p, "host_ip"), as_whole_number(p, "published"), as_whole_number(p, "target")))
-    mounts = [mount for v in as_sequence(service, "volumes") if (mount := _mount(v)) is not None]
+    mounts = [mount for v in as_sequence(service, "volumes") if (mount := _read_mount(v)) is not None]
     for t in as_sequence(service, "tmpfs"):
         if isinstance(t, Text):
             mounts.append(Mount(target=t.partition(":")[0], kind="memory"))
@@ -247,12 +247,14 @@ def _setup(service: Mapping[str, Located]) -> LaunchSetup:
         or value_at(service, "ulimits", "memlock") is not None,
         restart=as_string(service, "restart"),
         user=as_string(service, "user"),
-        probes=(_health(probe),) if isinstance(probe, dict) and as_boolean(probe, "disable") is not True else (),
+        probes=(_read_health_check(probe),)
+        if isinstance(probe, dict) and as_boolean(probe, "disable") is not True
+        else (),
         places=places,
     )
 
 
-def _mount(v: object) -> Mount | None:
+def _read_mount(v: object) -> Mount | None:
     if isinstance(v, Text):
         parts = _split_volume(v)
         if len(parts) == 1:
@@ -283,7 +285,7 @@ def _split_volume(v: str) -> list[str]:
     return [*out, now]
 
 
-def _health(port: Mapping[str, Located]) -> HealthProbe:
+def _read_health_check(port: Mapping[str, Located]) -> HealthProbe:
     import re
 
     words = " ".join(str(w) for w in as_sequence(port, "test"))
@@ -378,18 +380,18 @@ def _start(
     if entrypoint is not None:
         entry, words = list(entrypoint), list(command)
     else:
-        entry = None if entry is None else [_at(w, line) for w in entry]
-        words = words if command else [_at(w, line) for w in words]
+        entry = None if entry is None else [_at_line_of_build(w, line) for w in entry]
+        words = words if command else [_at_line_of_build(w, line) for w in words]
     context = as_string(build) or as_string(build, "context") or make_text(".")
-    beside = replace(ctx, folder=ctx.folder / context if ctx.folder is not None else None)
+    build_context = replace(ctx, folder=ctx.folder / context if ctx.folder is not None else None)
     places = {**as_mapping(setup.places), "image": line}
     built = replace(setup, image=stage.image, places=places)
-    found = make_stage_finder(stage, beside).container(stage.image, entry, words, variables, built)
+    found = make_stage_finder(stage, build_context).container(stage.image, entry, words, variables, built)
     # a program of its own reads its variables in ways of its own
     return [replace(s, env={}) if s.unresolved and entry is not None else s for s in found]
 
 
-def _at(word: Text, line: int) -> Text:
+def _at_line_of_build(word: Text, line: int) -> Text:
     return make_text(word, line, 0, word.unknown)
 
 

@@ -136,18 +136,18 @@ def read_nested(ctx: ReaderContext, value: Text, hint: str = "") -> list[Launch]
 
 
 def read_environment(value: object) -> tuple[dict[str, Text], tuple[str, ...]]:
-    """(variables, names whose value comes from elsewhere) of `K=V` lists, mappings, or name/value lists."""
+    """(variables, names whose value comes from external) of `K=V` lists, mappings, or name/value lists."""
     out: dict[str, Text] = {}
-    elsewhere: list[str] = []
+    external: list[str] = []
     if isinstance(value, dict):
         for k, v in value.items():
             if isinstance(v, Text):
                 out[str(k)] = v
             elif v is None:
-                elsewhere.append(str(k))
+                external.append(str(k))
             elif isinstance(v, dict):
                 (
-                    elsewhere.append(str(k))
+                    external.append(str(k))
                     if "value" not in v
                     else out.__setitem__(str(k), as_string(v, "value") or make_text(""))
                 )
@@ -158,14 +158,14 @@ def read_environment(value: object) -> tuple[dict[str, Text], tuple[str, ...]]:
                 if eq:
                     out[k] = make_text(v, item.line, item.column, item.unknown)
                 else:
-                    elsewhere.append(k)
+                    external.append(k)
             elif isinstance(item, dict) and isinstance(item.get("name"), Text):
                 v = as_string(item, "value")
                 if v is not None:
                     out[str(item["name"])] = v
                 elif "valueFrom" in item:
-                    elsewhere.append(str(item["name"]))
-    return out, tuple(elsewhere)
+                    external.append(str(item["name"]))
+    return out, tuple(external)
 
 
 def find_name(resource: Mapping[str, Located]) -> str | None:

@@ -418,8 +418,8 @@ def _serve_config(doc: object, resource: Mapping[str, Located], ctx: ReaderConte
             places = (
                 {**setup.places, ENGINE_KEYS: line_of(value_at(llm, "engine_kwargs"))} if settings else setup.places
             )
-            told = as_mapping(llm, "deployment_config")
-            fewest = value_at(told, "autoscaling_config", "min_replicas") or told.get("num_replicas")
+            deployment = as_mapping(llm, "deployment_config")
+            fewest = value_at(deployment, "autoscaling_config", "min_replicas") or deployment.get("num_replicas")
             replicas = as_whole_number(fewest) or setup.replicas
             launch_setup = replace(setup, hardware=setup.hardware or words, places=places, replicas=replicas)
             out.append(

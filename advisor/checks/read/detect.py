@@ -221,10 +221,15 @@ def read_generic(doc: object, ctx: ReaderContext) -> list[Launch]:
             and as_boolean(body, "disabled") is not True
         ):
             setup = LaunchSetup(container=True, image=str(image))
-            said = ("its arguments: they stand elsewhere",)
+            unresolved = ("its arguments: they stand elsewhere",)
             out.append(
                 Launch(
-                    file=ctx.file, line=line_of(body), kind="yaml", engine=entry.engine, setup=setup, unresolved=said
+                    file=ctx.file,
+                    line=line_of(body),
+                    kind="yaml",
+                    engine=entry.engine,
+                    setup=setup,
+                    unresolved=unresolved,
                 )
             )
     if out:

@@ -62,7 +62,7 @@ def read_stage(
                 return now
             now, name = _begin_stage(step, known, stages)
         else:
-            now = _add(now, step, known, ctx)
+            now = _apply_instruction(now, step, known, ctx)
         if name:
             stages[name] = now
     return now
@@ -80,7 +80,9 @@ def _begin_stage(
     return DockerStage(image=base, env={}, places={"image": step.line}), name
 
 
-def _add(stage: DockerStage, step: _Instruction, known: Mapping[str, str], ctx: ReaderContext) -> DockerStage:
+def _apply_instruction(
+    stage: DockerStage, step: _Instruction, known: Mapping[str, str], ctx: ReaderContext
+) -> DockerStage:
     """The stage with one more instruction."""
     word, rest, n = step
     if word == "ENV":

@@ -150,7 +150,7 @@ class _Parser:
         blocks: list[HclBlock] = []
         while (token := self.skip_newlines(",")) is not None and token.value != "}":
             if token.kind not in ("word", "string"):
-                raise self.fault(f"{token.value[:20]!r} stands where the name of a block or a value is expected")
+                raise self.fault(f"{token.value[:20]!r} is found where the name of a block or a value is expected")
             self.i += 1
             name, names = token, []
             while (t := self.peek()) is not None and t.kind in ("string", "word"):

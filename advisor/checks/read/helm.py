@@ -202,8 +202,8 @@ def _filled(
             if name not in variables and re.search(rf"\$\{{?{name}\b", made):
                 variables[name] = make_text(value, command.line, command.column)
                 left.append("" if name.endswith("_PORT") else f"{name} {value}")
-    said = ", ".join(dict.fromkeys(x for x in left if x))
-    return _FilledCommand(made, variables, (f"llm-d-benchmark's own defaults: {said}",) if said else ())
+    defaults = ", ".join(dict.fromkeys(x for x in left if x))
+    return _FilledCommand(made, variables, (f"llm-d-benchmark's own defaults: {defaults}",) if defaults else ())
 
 
 def _scenario(s: Mapping[str, Located], ctx: ReaderContext) -> list[Launch]:
@@ -355,10 +355,10 @@ def _list_mounts(values: Mapping[str, Located]) -> Iterator[Mount]:
         if not isinstance(volume, dict) or as_boolean(volume, "enabled") is False:
             continue
         kind = "memory" if str(value_at(volume, "medium")) == "Memory" else "pvc"
-        said = [*as_sequence(volume, "globalMounts")]
+        mounts = [*as_sequence(volume, "globalMounts")]
         for controller in as_mapping(volume, "advancedMounts").values():
-            said += [x for each in as_mapping(controller).values() for x in as_sequence(each)]
-        paths = [str(p) for x in said if (p := as_string(x, "path")) is not None]
+            mounts += [x for each in as_mapping(controller).values() for x in as_sequence(each)]
+        paths = [str(p) for x in mounts if (p := as_string(x, "path")) is not None]
         for path in paths or [f"/{name}"]:
             yield Mount(target=path, kind=kind)
 

@@ -355,8 +355,8 @@ def matches_target(resource: Object, target: Object) -> bool:
     seen = {"kind": resource.get("kind"), "name": meta.get("name"), "namespace": meta.get("namespace"),
             "group": group, "version": version}  # fmt: skip
     for key, value in seen.items():
-        wanted = as_string(target, key)
-        if wanted and not _matches(wanted, str(value or "")):
+        pattern = as_string(target, key)
+        if pattern and not _matches(pattern, str(value or "")):
             return False
     for pair in (as_string(target, "labelSelector") or "").split(","):
         k, eq, v = pair.partition("=")
@@ -397,8 +397,8 @@ def _rename_image(image: Text, images: list[Located]) -> Text:
             continue
         new_name = as_string(entry, "newName")
         new_tag, new_digest = as_string(entry, "newTag"), as_string(entry, "digest")
-        said = [w for w in (new_name, new_tag, new_digest) if w is not None]
-        if not said:
+        changes = [w for w in (new_name, new_tag, new_digest) if w is not None]
+        if not changes:
             return image
         if new_digest is not None:
             made = f"{new_name or name}@{new_digest}"
@@ -406,6 +406,6 @@ def _rename_image(image: Text, images: list[Located]) -> Text:
             made = f"{new_name or name}:{new_tag}"
         else:
             made = f"{new_name or name}{colon}{tag}{at}{digest}"
-        unknown = tuple(u for w in said for u in w.unknown)
-        return make_text(made, line_of(said[-1]), said[-1].column, unknown)
+        unknown = tuple(u for w in changes for u in w.unknown)
+        return make_text(made, line_of(changes[-1]), changes[-1].column, unknown)
     return image

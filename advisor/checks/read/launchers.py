@@ -71,7 +71,7 @@ def read_skypilot(doc: Mapping[str, Located], ctx: ReaderContext) -> list[Launch
         gpu_granted=True if name else None,
         nodes=as_whole_number(doc, "num_nodes"),
     )
-    env, _elsewhere = read_environment(doc.get("envs"))
+    env, _external = read_environment(doc.get("envs"))
     n = setup.gpu_count or 1
     known = {
         **env,

@@ -52,7 +52,7 @@ def _read_task(task: HclBlock, group: HclBlock, ctx: ReaderContext) -> list[Laun
     config = next(task.find("config"), None)
     if config is None or driver not in (*CONTAINERS, *PROGRAMS):
         return []
-    said, name = config.attributes, ".".join(str(x) for b in (group, task) for x in b.labels[:1])
+    settings, name = config.attributes, ".".join(str(x) for b in (group, task) for x in b.labels[:1])
     env = {k: w for k, v in _merged(task, "env").items() if (w := as_string(v)) is not None}
     texts = {str(k): v for k, v in _list_templates(task)}
     for block in task.find("template"):
@@ -60,8 +60,8 @@ def _read_task(task: HclBlock, group: HclBlock, ctx: ReaderContext) -> list[Laun
             env |= _read_template_variables(as_string(block.attributes, "data"))
     setup = _read_setup(task, group, config, driver)
     setup = _add_devices(setup, task, ctx)
-    command = as_string(said, "command")
-    args = [w for w in (as_string(a) for a in as_sequence(said, "args")) if w is not None]
+    command = as_string(settings, "command")
+    args = [w for w in (as_string(a) for a in as_sequence(settings, "args")) if w is not None]
 
     def read_template(path: str) -> str | None:
         return texts.get(re.sub(r"^(/|\$\{NOMAD_TASK_DIR\}/|\./)?(local/)?", "", path))
@@ -69,8 +69,8 @@ def _read_task(task: HclBlock, group: HclBlock, ctx: ReaderContext) -> list[Laun
     finder = make_finder(ctx, read_template)
     words = [command, *args] if command is not None else args
     if driver in CONTAINERS:
-        entry = [w for w in (as_string(a) for a in as_sequence(said, "entrypoint")) if w is not None]
-        found = finder.container(as_string(said, "image"), entry or None, words, env, setup)
+        entry = [w for w in (as_string(a) for a in as_sequence(settings, "entrypoint")) if w is not None]
+        found = finder.container(as_string(settings, "image"), entry or None, words, env, setup)
     else:
         found = finder.command(words, env, config.line)
     return [
@@ -103,12 +103,12 @@ def _read_template_variables(data: Text | None) -> dict[str, Text]:
 
 
 def _read_setup(task: HclBlock, group: HclBlock, config: HclBlock, driver: str) -> LaunchSetup:
-    said = config.attributes
+    settings = config.attributes
     resources = next(task.find("resources"), None)
     memory = as_whole_number(resources.attributes.get("memory_max") or resources.attributes.get("memory")) if (
         resources is not None
     ) else None  # fmt: skip
-    host_network = str(as_string(said, "network_mode")) == "host" or any(
+    host_network = str(as_string(settings, "network_mode")) == "host" or any(
         str(as_string(n.attributes, "mode")) == "host" for n in group.find("network")
     )
     ports: list[tuple[str | None, int | None, int | None]] = []
@@ -117,17 +117,17 @@ def _read_setup(task: HclBlock, group: HclBlock, config: HclBlock, driver: str) 
             static, to = (as_whole_number(port.attributes, k) for k in ("static", "to"))
             if static is not None or to is not None:
                 ports.append((None, static, to or static))
-    shm = as_whole_number(said, "shm_size")
+    shm = as_whole_number(settings, "shm_size")
     container = driver in CONTAINERS
     return LaunchSetup(
         container=container,
-        image=as_string(said, "image") if container else None,
+        image=as_string(settings, "image") if container else None,
         replicas=as_whole_number(group.attributes, "count"),
         memory_limit=memory * _MIB if memory is not None else None,
         shm_bytes=shm,
-        ipc_host=str(as_string(said, "ipc_mode") or "").startswith("host"),
+        ipc_host=str(as_string(settings, "ipc_mode") or "").startswith("host"),
         host_network=host_network,
-        privileged=as_boolean(said, "privileged") is True,
+        privileged=as_boolean(settings, "privileged") is True,
         ports=tuple(ports),
         exposed=find_exposure(ports, host_network),
         mounts=tuple(_list_mounts(task, config)),
@@ -168,12 +168,12 @@ def _add_devices(setup: LaunchSetup, task: HclBlock, ctx: ReaderContext) -> Laun
         if "gpu" not in label:
             continue
         count += as_whole_number(device.attributes, "count") or 1
-        said = label.partition("gpu")[2].strip("/") or None
+        model = label.partition("gpu")[2].strip("/") or None
         for constraint in device.find("constraint"):
             if "model" in str(as_string(constraint.attributes, "attribute")):
-                said = str(as_string(constraint.attributes, "value") or "") or said
-        if said:
-            words, source = accelerators.find_accelerator_words(said, ctx.know), f"device: {said}"
+                model = str(as_string(constraint.attributes, "value") or "") or model
+        if model:
+            words, source = accelerators.find_accelerator_words(model, ctx.know), f"device: {model}"
     return replace(
         setup, gpu_granted=True, gpu_count=count or None, hardware=words, hardware_source=source if words else None
     )

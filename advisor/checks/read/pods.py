@@ -62,11 +62,11 @@ def read_containers(
     here = [c for c in as_sequence(spec, "containers") if isinstance(c, dict)]
     for c in here:
         setup = read_container_setup(c, spec, pod, ctx, around)
-        env, elsewhere = read_environment(c.get("env"))
-        for k in elsewhere:
+        env, external = read_environment(c.get("env"))
+        for k in external:
             env[k] = make_text(f"$({k})", line_of(c), 0, (k,))
         for k, word in env.items():
-            if k not in elsewhere:
+            if k not in external:
                 env[k] = _filled(word, env)
         if c.get("envFrom") is not None:
             setup = replace(setup, places={**setup.places, "envFrom": line_of(c)})
@@ -178,17 +178,18 @@ def add_accelerators(
 ) -> LaunchSetup:
     """A Setup with the accelerators that resource limits hand over."""
     limit = next(((str(k), v) for k, v in limits.items() if accelerators.GPU_RESOURCE.match(str(k))), None)
-    wanted = next(((str(k), v) for k, v in requests.items() if accelerators.GPU_RESOURCE.match(str(k))), None)
-    named = limit or wanted
+    request = next(((str(k), v) for k, v in requests.items() if accelerators.GPU_RESOURCE.match(str(k))), None)
+    named = limit or request
     fraction = any(
-        v is not None and re.fullmatch(r"\d*\.\d+|\d+m", str(v)) for _, v in (limit or ("", None), wanted or ("", None))
+        v is not None and re.fullmatch(r"\d*\.\d+|\d+m", str(v))
+        for _, v in (limit or ("", None), request or ("", None))
     )
     count = as_whole_number(limit[1]) if limit else None
     setup = replace(
         setup,
         gpu_count=count,
-        gpu_requests=as_whole_number(wanted[1]) if wanted else None,
-        gpu_granted=(count is None or count > 0) if limit else bool(setup.gpu_granted or wanted),
+        gpu_requests=as_whole_number(request[1]) if request else None,
+        gpu_granted=(count is None or count > 0) if limit else bool(setup.gpu_granted or request),
         gpu_resource=named[0] if named else None,
         gpu_fraction=fraction,
     )
@@ -326,9 +327,13 @@ class PodSurroundings:
     def exposed(self, labels: Mapping[str, Located]) -> str | None:
         """How pods with these labels are reachable from beyond the cluster; None when they are not."""
         for s in self.services:
-            wanted = as_mapping(s, "spec", "selector")
+            selector = as_mapping(s, "spec", "selector")
             kind = str(value_at(s, "spec", "type") or "ClusterIP")
-            if kind in ("NodePort", "LoadBalancer") and wanted and all(labels.get(k) == v for k, v in wanted.items()):
+            if (
+                kind in ("NodePort", "LoadBalancer")
+                and selector
+                and all(labels.get(k) == v for k, v in selector.items())
+            ):
                 notes = " ".join(f"{k}={v}" for k, v in as_mapping(s, "metadata", "annotations").items())
                 if re.search(r"internal", notes, re.I):
                     continue
@@ -338,8 +343,8 @@ class PodSurroundings:
     def port(self, labels: Mapping[str, Located]) -> tuple[int, int] | None:
         """(target port, line) of the Service that selects these pods, where it is a number."""
         for s in self.services:
-            wanted = as_mapping(s, "spec", "selector")
-            if wanted and all(labels.get(k) == v for k, v in wanted.items()):
+            selector = as_mapping(s, "spec", "selector")
+            if selector and all(labels.get(k) == v for k, v in selector.items()):
                 for p in as_sequence(s, "spec", "ports"):
                     target = as_whole_number(p, "targetPort") or (
                         as_whole_number(p, "port") if value_at(p, "targetPort") is None else None

@@ -104,7 +104,7 @@ class LaunchFinder:
             return self._container(words, own, line, depth)
         if base in wrappers["scan"]:
             return self._scan(words, own, line, depth)
-        return self._beside(words, own, depth)
+        return self._script_next_to_file(words, own, depth)
 
     def _shell(self, words: list[Text], env: dict[str, Text], depth: int) -> list[StartedEngine]:
         for i, word in enumerate(words[1:], 1):
@@ -118,10 +118,10 @@ class LaunchFinder:
             if not word.startswith("-") and words[i - 1] != "-o":
                 if word.endswith(("/env",)):
                     return self.command(words[i:], env, line_of(word), depth + 1)
-                return self._beside(words[i:], env, depth)
+                return self._script_next_to_file(words[i:], env, depth)
         return []
 
-    def _beside(self, words: list[Text], env: Mapping[str, Text], depth: int) -> list[StartedEngine]:
+    def _script_next_to_file(self, words: list[Text], env: Mapping[str, Text], depth: int) -> list[StartedEngine]:
         """The launches of a script that lies next to the file. They stand where the script is started."""
         text = None if words[0].unknown or depth > MAX_NESTED else self.read_script(words[0])
         if text is None:
@@ -170,7 +170,7 @@ class LaunchFinder:
                 entry, used = known.programs.get(inner), i + 1
         if entry is None or entry.how.build:
             return None
-        after = _after(entry.how, words[used:])
+        after = _count_start_words(entry.how, words[used:])
         if after is None:
             return None
         program = " ".join(words[: used + after])
@@ -242,12 +242,12 @@ class LaunchFinder:
             around = setup if started_engine.setup == LaunchSetup() else started_engine.setup
             same = entry is not None and entry.engine == started_engine.engine
             pinned = started_engine.version or (version if same else None)
-            said = started_engine.version_from or ("the image tag" if pinned and same else None)
+            origin = started_engine.version_from or ("the image tag" if pinned and same else None)
             places = {**around.places, "command": line_of(words[0]) or 1} if one_string else around.places
             if doubled and started_engine.engine == (entry.engine if entry else ""):
                 places = {**places, "doubled": 1}
             around = replace(around, container=True, image=str(reference) if reference else None, places=places)
-            out.append(replace(started_engine, version=pinned, version_from=said, setup=around))
+            out.append(replace(started_engine, version=pinned, version_from=origin, setup=around))
         return out
 
     def _by_image(
@@ -305,7 +305,7 @@ class LaunchFinder:
 _FEEDS = frozenset(["bash", "sh", "zsh", "ssh", "srun", "sbatch", "cat", "tee", "sudo"])
 
 
-def _after(entry: EngineProgram, rest: Sequence[str]) -> int | None:
+def _count_start_words(entry: EngineProgram, rest: Sequence[str]) -> int | None:
     """How many words after the program belong to it; None when it is not started as a server."""
     if not entry.after:
         return 0

@@ -41,12 +41,12 @@ def is_unknown(word: Text) -> bool:
 
 def say_what_is_open(word: Text) -> str:
     """Why a word is not known: `X is not set here`, or the condition that it stands under."""
-    names = [u for u in word.unknown if not isinstance(u, Guard)][:3]
+    find_placeholders = [u for u in word.unknown if not isinstance(u, Guard)][:3]
     guard = find_guard(word)
-    said = [f"{', '.join(names)} is not set here"] if names else []
+    reasons = [f"{', '.join(find_placeholders)} is not set here"] if find_placeholders else []
     if guard is not None:
-        said.append(f"it is given under a condition that the file does not decide: {guard}")
-    return ", and ".join(said)
+        reasons.append(f"it is given under a condition that the file does not decide: {guard}")
+    return ", and ".join(reasons)
 
 
 _TEMPLATE = re.compile(r"\$?\{\{.*?\}\}|\{%.*?%\}", re.S)
@@ -61,7 +61,7 @@ _FLAG = re.compile(r"^--?[A-Za-z][\w.-]*=")
 _ANGLE = re.compile(r"<[A-Za-z][A-Za-z0-9_-]*>(?=\s|$)")
 
 
-def names(value: str) -> tuple[str, ...]:
+def find_placeholders(value: str) -> tuple[str, ...]:
     """What is left to be filled in, by its name where it has one, else as it is written; empty where nothing is."""
     if not any(c in value for c in "${_@<%"):
         return ()
@@ -81,11 +81,11 @@ def end_of_template(source: str, begin: int) -> int | None:
     return m.end() if m and "\n" not in m[0] else None
 
 
-def marked(launch: Launch) -> Launch:
+def mark_placeholders(launch: Launch) -> Launch:
     """The launch with the placeholders in its words known as such."""
-    return map_words(launch, _word)
+    return map_words(launch, _mark_placeholders)
 
 
-def _word(word: Text) -> Text:
-    left = () if word.unknown else names(word)
+def _mark_placeholders(word: Text) -> Text:
+    left = () if word.unknown else find_placeholders(word)
     return make_text(word, word.line, word.column, left, word.block) if left else word

@@ -44,10 +44,14 @@ def compare_reports(old: CheckReport, new: CheckReport) -> ReportDifference:
             )
         )
     pairs += [DeploymentChange(name=a.name or f"{a.engine} {a.model or '?'}", before=None, after=a) for a in left]
-    return ReportDifference(deployments=tuple(pairs), new_findings=_without(new, old), gone_findings=_without(old, new))
+    return ReportDifference(
+        deployments=tuple(pairs),
+        new_findings=_findings_missing_in(new, old),
+        gone_findings=_findings_missing_in(old, new),
+    )
 
 
-def _without(here: CheckReport, there: CheckReport) -> tuple[Finding, ...]:
+def _findings_missing_in(here: CheckReport, there: CheckReport) -> tuple[Finding, ...]:
     known = [(f.rule, f.resource, f.message) for f in there.findings]
     out = []
     for finding in here.findings:

@@ -366,7 +366,7 @@ def remove_baseline(report: CheckReport, path: str) -> CheckReport:
     data = read_json(path)
     rows = data.get("findings") if isinstance(data, dict) else None
     if not isinstance(rows, list) or not all(isinstance(x, dict) for x in rows):
-        raise BadFile(path, "is no baseline: `advise check --create-baseline FILE` writes one")
+        raise BadFile(path, "is not a baseline: `advise check --create-baseline FILE` writes one")
     left: Counter[tuple[str, str, str]] = Counter()
     for x in rows:
         count = x.get("count", 1)

@@ -87,8 +87,8 @@ def _reasons(report: CheckReport) -> Iterator[str]:
             continue
         for why in deployment.why[:3]:
             yield f"{deployment.source}:{deployment.line}: {fits_word(deployment.fits, True)}: {why}"
-    said = dict.fromkeys(a for d in report.deployments for a in d.assumed)
-    for a in list(said)[:6]:
+    assumptions = dict.fromkeys(a for d in report.deployments for a in d.assumed)
+    for a in list(assumptions)[:6]:
         yield f"assumed: {a}"
 
 
@@ -100,12 +100,12 @@ def _summary(report: CheckReport) -> str:
     ]
     parts += [f"{k} {name}{'s' if k != 1 else ''}" for name, k in n.items() if k]
     if report.skipped:
-        wanted: dict[str, int] = {}
+        needed: dict[str, int] = {}
         for rule_skip in report.skipped:
             for m in rule_skip.missing[:1]:
                 head = "hardware" if m.startswith(("gpu.", "driver.", "host.")) else m.partition(".")[0]
-                wanted[head] = wanted.get(head, 0) + 1
-        most = ", ".join(sorted(wanted, key=lambda k: -wanted[k])[:3])
+                needed[head] = needed.get(head, 0) + 1
+        most = ", ".join(sorted(needed, key=lambda k: -needed[k])[:3])
         parts.append(
             f"{len(report.skipped)} rule check{'s' if len(report.skipped) != 1 else ''} skipped (needed: {most})"
         )

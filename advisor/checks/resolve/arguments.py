@@ -206,9 +206,9 @@ def _lookup(written: str, table: FlagLookup | None) -> tuple[str, bool, bool, st
         return spelling.name, False, False, key
     if table.table.parser == "argparse":
         plain = written.replace("_", "-")
-        hits = {spellings[k].name for k in spellings if k.startswith(plain) and k.startswith("--")}
-        if len(hits) == 1 and len(plain) >= LEAST_PREFIX:
-            return hits.pop(), False, True, None
+        matching = {spellings[k].name for k in spellings if k.startswith(plain) and k.startswith("--")}
+        if len(matching) == 1 and len(plain) >= LEAST_PREFIX:
+            return matching.pop(), False, True, None
     return None
 
 

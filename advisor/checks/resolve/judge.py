@@ -50,7 +50,7 @@ def check_launch(
     """The verdict on a launch. Never raises for what a file says; what cannot be determined is named in `why`."""
     if asked.engine_version is not None and launch.version is None and launch.engine not in knowledge.routers:
         launch = replace(launch, version=asked.engine_version, version_from="--engine-version")
-    launch = unknown_words.marked(launch)
+    launch = unknown_words.mark_placeholders(launch)
     launch_arguments = arguments.read_arguments(launch, knowledge)
     words = (
         (asked.on, asked.on_from)
@@ -97,24 +97,24 @@ def check_launch(
         source=launch.file,
         line=launch.line,
         kind=launch.kind,
-        name=_plain(launch.name),
+        name=_without_place(launch.name),
         engine=launch.engine,
-        engine_version=_plain(version),
+        engine_version=_without_place(version),
         version_from=launch.version_from or ("current" if version else None),
         model=str(launch_reading.model)
         if launch_reading.model is not None
         else launch_reading.named.name
         if launch_reading.named is not None
         else None,
-        quantization=_plain(
+        quantization=_without_place(
             deployment.quantization
             if deployment is not None
             else launch_reading.named.quantization
             if launch_reading.named
             else None
         ),
-        hardware=_plain(words[0]) if words else None,
-        hardware_from=_plain(words[1]) if words else None,
+        hardware=_without_place(words[0]) if words else None,
+        hardware_from=_without_place(words[1]) if words else None,
         fits=fits,
         why=tuple(dict.fromkeys(str(w) for w in why)),
         assumed=tuple(map(str, assumed)),
@@ -158,14 +158,14 @@ def _shorter_fits(memory_estimate: MemoryEstimate) -> bool:
     held = pool_tokens(memory_estimate)
     if held is None or held >= memory_estimate.context_length:
         return False
-    room, row = memory_estimate.kv_cache.available_high_bytes, memory_estimate.kv_cache.bytes_per_token
-    return held >= SHORTEST or bool(room and row and room // row >= SHORTEST)
+    free_bytes, per_token = memory_estimate.kv_cache.available_high_bytes, memory_estimate.kv_cache.bytes_per_token
+    return held >= SHORTEST or bool(free_bytes and per_token and free_bytes // per_token >= SHORTEST)
 
 
 def pool_tokens(memory_estimate: MemoryEstimate) -> int | None:
     """Tokens that the pool of one replica holds, at the growth per token; None where there is no pool."""
-    room, row = memory_estimate.kv_cache.available_bytes, memory_estimate.kv_cache.bytes_per_token
-    return None if room is None or not row else max(0, int(room // row))
+    free_bytes, per_token = memory_estimate.kv_cache.available_bytes, memory_estimate.kv_cache.bytes_per_token
+    return None if free_bytes is None or not per_token else max(0, int(free_bytes // per_token))
 
 
 def _names_one_file(found: reading.LaunchReading) -> bool:
@@ -174,7 +174,7 @@ def _names_one_file(found: reading.LaunchReading) -> bool:
     return named is not None and named.quantization is not None and str(found.model or "").endswith(".gguf")
 
 
-def _plain(value: str | None) -> str | None:
+def _without_place(value: str | None) -> str | None:
     """Without its place: answers are plain text."""
     return None if value is None else str(value)
 

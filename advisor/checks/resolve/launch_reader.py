@@ -272,9 +272,9 @@ def _joined_flags(engine: str, knowledge: Knowledge) -> dict[str, str]:
 NO_DRAFT = ("", "ngram", "[ngram]")  # methods without weights
 
 
-def _unknown_draft(said: str) -> str:
+def _unknown_draft(name: str) -> str:
     """What stands for a draft that the catalogue does not have: never a path, but with the words of its file's name."""
-    words = re.sub(r"[^\w.+-]+", " ", said.replace("\\", "/").rstrip("/").rsplit("/", 1)[-1])[:80].strip()
+    words = re.sub(r"[^\w.+-]+", " ", name.replace("\\", "/").rstrip("/").rsplit("/", 1)[-1])[:80].strip()
     return f"of no catalogue, {words}" if words else "of no catalogue"
 
 
@@ -319,13 +319,13 @@ def find_hardware_words(launch: Launch, arguments: LaunchArguments, knowledge: K
         return None
     if setup.hardware == "cpu":
         return "cpu", setup.hardware_source or "the file"
-    wanted = count_ranks(arguments, launch.engine, knowledge) or 1
+    ranks = count_ranks(arguments, launch.engine, knowledge) or 1
     count = setup.gpu_count
-    if count is not None and setup.nodes and setup.nodes > 1 and wanted > count:
+    if count is not None and setup.nodes and setup.nodes > 1 and ranks > count:
         count *= setup.nodes
     if count is None:
         own = re.match(r"^(\d+)x ", setup.hardware)
-        count = int(own[1]) * (setup.nodes or 1) if own else wanted
+        count = int(own[1]) * (setup.nodes or 1) if own else ranks
     if count < 1:
         return None
     words = accelerators.add_count(setup.hardware, count)

@@ -164,23 +164,23 @@ def _knowledge(rules: Catalog) -> Knowledge:
 
 def _deployment(launch: Launch, knowledge: Knowledge, hardware: str | None, machines: dict[str, Machine]) -> Deployment:
     launch_arguments = arguments.read_arguments(launch, knowledge)
-    said = launch_reader.find_hardware_words(launch, launch_arguments, knowledge)
+    stated = launch_reader.find_hardware_words(launch, launch_arguments, knowledge)
     launch_reading = launch_reader.read_launch(
-        launch, launch_arguments, knowledge, hardware or (said[0] if said else None)
+        launch, launch_arguments, knowledge, hardware or (stated[0] if stated else None)
     )
     if launch_reading.request is None:
         raise BadInput(f"{launch.file}:{launch.line}: {'; '.join(launch_reading.open)}")
     deployment, _ = launch_reader.build_deployment(launch_reading.request, knowledge, machines)
     host, port = find_listening_address(launch, launch_arguments, knowledge)
     own = dict(_list_settings(launch, launch_arguments, knowledge))
-    apart = _not_settings(launch.engine, knowledge)
+    excluded = _not_settings(launch.engine, knowledge)
     return replace(
         deployment,
-        settings={**{k: v for k, v in deployment.settings.items() if k not in apart}, **own},
+        settings={**{k: v for k, v in deployment.settings.items() if k not in excluded}, **own},
         model_path=find_host_path(str(launch_reading.model), launch)
         if launch_reading.model is not None and is_path(launch_reading.model)
         else None,
-        served_name=_text(find_concept_value(launch_arguments, launch.engine, knowledge, "served_name")),
+        served_name=_known_text(find_concept_value(launch_arguments, launch.engine, knowledge, "served_name")),
         host=host,
         port=port,
     )
@@ -196,14 +196,14 @@ def _not_settings(engine: str, knowledge: Knowledge) -> frozenset[str]:
 def find_host_path(path: str, launch: Launch) -> str:
     """A path of a container as the machine knows it, where the file says what is mounted there."""
     best = max(
-        (m for m in launch.setup.mounts if m.kind in ("bind", "host") and m.source and _below(path, m.target)),
+        (m for m in launch.setup.mounts if m.kind in ("bind", "host") and m.source and _lies_below(path, m.target)),
         key=lambda m: len(m.target),
         default=None,
     )
     return path if best is None else f"{best.source}{path[len(best.target.rstrip('/')) :]}"
 
 
-def _below(path: str, folder: str) -> bool:
+def _lies_below(path: str, folder: str) -> bool:
     return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
@@ -212,11 +212,11 @@ def _list_settings(
 ) -> list[tuple[str, Setting]]:
     """Every flag that is a setting, the last of its name."""
     table = knowledge.flags(launch.engine)
-    apart = _not_settings(launch.engine, knowledge)
+    excluded = _not_settings(launch.engine, knowledge)
     listens = {flag for flag, _ in _forms(launch.engine, knowledge.rules)}
     out: list[tuple[str, Setting]] = []
     for argument in launch_arguments.given:
-        if argument.name in apart or f"--{argument.name}" in listens or argument.key is not None:
+        if argument.name in excluded or f"--{argument.name}" in listens or argument.key is not None:
             continue
         value = convert_argument(argument, table.table.flags.get(argument.name) if table else None)
         if value is not None:
@@ -250,7 +250,7 @@ def find_listening_address(
         )
     host = port = None
     for flag, form in _forms(launch.engine, knowledge.rules):
-        value = _text(launch_arguments.value(flag.lstrip("-")))
+        value = _known_text(launch_arguments.value(flag.lstrip("-")))
         if value is None:
             continue
         if form in ("{host}", "{address}"):
@@ -260,5 +260,5 @@ def find_listening_address(
     return host, port
 
 
-def _text(value: Any) -> str | None:
+def _known_text(value: Any) -> str | None:
     return None if value is None or value.unknown else str(value)

@@ -69,10 +69,10 @@ def remove_argument(argument: LaunchArgument, source: str) -> tuple[FileEdit, ..
     tail = rf"(?:=\S+|\s+{re.escape(value)})?(?=\s|$)" if value is not None else r"(?:=\S+)?(?=\s|$)"
     if "[" in found:
         return _from_flow_list(argument, found, value)
-    hits = re.findall(rf"(?<!\S){own}{tail}", found)
-    if len(hits) != 1:
+    matches = re.findall(rf"(?<!\S){own}{tail}", found)
+    if len(matches) != 1:
         return ()
-    if value is not None and value not in hits[0]:
+    if value is not None and value not in matches[0]:
         return ()
     new = re.sub(rf"\s?(?<!\S){own}{tail}", "", found, count=1)
     if not new.strip():

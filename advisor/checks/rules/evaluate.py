@@ -212,11 +212,11 @@ def _matching(words: Sequence[str], every: Sequence[CheckRule], select: bool) ->
         return {r.entry.id for r in every if r.entry.default} if select else set()
     out: set[str] = set()
     for w in words:
-        hit = {r.entry.id for r in every if w in (r.entry.id, r.entry.phase, "all") or w == f"{r.entry.phase}s"}
+        matching = {r.entry.id for r in every if w in (r.entry.id, r.entry.phase, "all") or w == f"{r.entry.phase}s"}
         if w == "default":
-            hit = {r.entry.id for r in every if r.entry.default}
-        if not hit and w not in LINT:
+            matching = {r.entry.id for r in every if r.entry.default}
+        if not matching and w not in LINT:
             ids = [r.entry.id for r in every]
             raise UnknownName("rule", w, near_matches(w, [*ids, *PHASES]))
-        out |= hit
+        out |= matching
     return out

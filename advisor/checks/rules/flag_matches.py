@@ -205,7 +205,7 @@ def bad_values(context: FactContext) -> Iterator[RuleMatch]:
             continue
         if entry.t == "flag" or entry.n or argument.name in _OWN_RULES:
             continue
-        hint = _wanted(entry, argument.value, cuts)
+        hint = _describe_expected(entry, argument.value, cuts)
         if hint is not None:
             yield RuleMatch(
                 argument.name,
@@ -219,7 +219,7 @@ _OWN_RULES = ("flash-attn", "kv-cache-dtype", "quantization", "quantize", "cache
 _NO_NUMBERS = ("auto", "none", "all", "-1", "")
 
 
-def _wanted(entry: FlagEntry, value: str, cuts_numbers: bool) -> str | None:
+def _describe_expected(entry: FlagEntry, value: str, cuts_numbers: bool) -> str | None:
     """What the flag takes instead of a value; None where it takes it. Some parsers cut decimals off."""
     if entry.c:
         if value in entry.c:
@@ -233,8 +233,8 @@ def _wanted(entry: FlagEntry, value: str, cuts_numbers: bool) -> str | None:
         return "A whole number is expected" if entry.t == "int" else "A number is expected"
     if entry.t == "int" and not cuts_numbers and n != int(n):
         return "A whole number is expected"
-    wanted = entry.range_wanted(n)
-    return None if wanted is None else f"A number {wanted} is expected"
+    expected = entry.range_wanted(n)
+    return None if expected is None else f"A number {expected} is expected"
 
 
 def abbreviated(context: FactContext) -> Iterator[RuleMatch]:

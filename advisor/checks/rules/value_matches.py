@@ -171,11 +171,11 @@ def kv_types(context: FactContext) -> Iterator[RuleMatch]:
         return
     for name in CACHE_TYPES:
         kind, known = find_concept(entry, name), list_accepted_values(entry, name, context.knowledge.rules)
-        said = [
+        stated = [
             context.concept_value(name),
             *(context.env.get(n) for n in kind.environment),
         ]
-        for value in said:
+        for value in stated:
             if value and not value.unknown and known and value.lower() not in known:
                 near = near_matches(value, known, n=2)
                 hint = (

@@ -52,7 +52,7 @@ class Block:
         self.taken: bool | None = False  # whether an earlier branch is; None = the file does not say
         self.gate: bool | None = True  # whether this branch is
         self.condition: bool | None = None  # what the commands of the condition come to
-        self.said = ""  # the condition, or the patterns, as they are shown
+        self.shown = ""  # the condition, or the patterns, as they are shown
         self.label = ""
         self.ended = False  # by `exit`, `return` or `exec`: nothing behind it sees its variables
         self.outcomes: list[tuple[Variables, Guard | None]] = []
@@ -92,7 +92,7 @@ class Block:
 
     def start_again(self, variables: Variables) -> Variables:
         """The variables that the condition of the next branch sees."""
-        self.part, self.condition, self.said = "condition", None, ""
+        self.part, self.condition, self.shown = "condition", None, ""
         return variables if self.plain else dict(self.before)
 
     def close(self, variables: Variables) -> Variables:
@@ -137,7 +137,7 @@ class BranchReader(WordReader):
         self.open_kinds: Counter[str] = Counter()
         self.copied = 0
         self.status: Status | None = None  # of the list so far
-        self.said = ""  # the tests of the list, as they are shown
+        self.shown = ""  # the tests of the list, as they are shown
         self.connector = ""  # `&&` or `||` before the next command
         self.negated = False
         self.heads_function = False
@@ -201,7 +201,7 @@ class BranchReader(WordReader):
     def _then(self) -> None:
         block = self._unwind("if")
         if block is not None and block.part == "condition":
-            self._branch(block, block.condition, f"if {block.said}")
+            self._branch(block, block.condition, f"if {block.shown}")
 
     def _elif(self) -> None:
         block = self._unwind("if")
@@ -296,10 +296,10 @@ class BranchReader(WordReader):
         for word in words:
             matches = matches_pattern(subject, word)
             block.matched = True if matches or block.matched else None if matches is None else block.matched
-            block.said = f"{block.said}|{word}" if block.said else str(word)
+            block.shown = f"{block.shown}|{word}" if block.shown else str(word)
         if last:
-            self._branch(block, block.matched, f"case {subject} in {block.said})")
-            block.matched, block.said = False, ""
+            self._branch(block, block.matched, f"case {subject} in {block.shown})")
+            block.matched, block.shown = False, ""
 
     def end_case_branch(self) -> None:
         """`;;`."""
@@ -313,7 +313,7 @@ class BranchReader(WordReader):
     # ---- lists
 
     def _start_list(self, status: Status | None = None) -> None:
-        self.status, self.said, self.connector, self.negated = status, "", "", False
+        self.status, self.shown, self.connector, self.negated = status, "", "", False
 
     def end_command(self, words: Sequence[Text]) -> None:
         """A command is read: what the list and the condition around it come to, and whether a branch ends with it."""
@@ -326,8 +326,8 @@ class BranchReader(WordReader):
         gate: bool | None = True
         if self.connector and self.status is not None:
             gate = _GATES[self.connector][self.status]
-        said = ("! " if self.negated else "") + " ".join(words)[:LABEL]
-        self.said = f"{self.said} {self.connector} {said}"[: 2 * LABEL] if self.said else said
+        shown = ("! " if self.negated else "") + " ".join(words)[:LABEL]
+        self.shown = f"{self.shown} {self.connector} {shown}"[: 2 * LABEL] if self.shown else shown
         self.negated = False
         if gate is None:
             status = Status.OPEN
@@ -337,9 +337,9 @@ class BranchReader(WordReader):
             self._end_of_branch()
         self.connector = ""
         if self.blocks and self.blocks[-1].kind == "listed":
-            kept = self.status, self.said
+            kept = self.status, self.shown
             self._close()
-            self.status, self.said = kept
+            self.status, self.shown = kept
         self._note_condition()
 
     def _end_of_branch(self) -> None:
@@ -352,15 +352,15 @@ class BranchReader(WordReader):
 
     def _end_pipeline(self) -> None:
         if self.blocks and self.blocks[-1].kind == "piped" and self.status is not None:
-            kept = self.status, self.said
+            kept = self.status, self.shown
             self._close()
-            self.status, self.said = kept
+            self.status, self.shown = kept
             self._note_condition()
 
     def _note_condition(self) -> None:
         block = self.blocks[-1] if self.blocks else None
         if block is not None and block.kind == "if" and block.part == "condition" and self.status is not None:
-            block.condition, block.said = _HOLDS[self.status], self.said
+            block.condition, block.shown = _HOLDS[self.status], self.shown
 
     def end_list(self, operator: str) -> None:
         """An operator or the end of a line behind a command."""
@@ -369,18 +369,18 @@ class BranchReader(WordReader):
             self.connector = operator
             gate = _GATES[operator][self.status] if self.status is not None else True
             if gate is not True and self.copied < MAX_COPIED:
-                said = f"{self.said} {operator}"
-                kept = self.status, self.said
+                shown = f"{self.shown} {operator}"
+                kept = self.status, self.shown
                 block = self._open("listed")
                 block.list_before = kept[0]
-                self._branch(block, gate, said)
-                self.status, self.said = kept
+                self._branch(block, gate, shown)
+                self.status, self.shown = kept
                 self.connector = operator
         elif operator in ("|", "|&"):
-            said = f"{self.said} |"
+            shown = f"{self.shown} |"
             if not (self.blocks and self.blocks[-1].kind == "piped") and self.copied < MAX_COPIED:
                 self.open_apart("piped")
-            self.status, self.said = None, said
+            self.status, self.shown = None, shown
         elif not self.connector:
             self._end_pipeline()
             self._start_list(self.status if operator == "\n" and self.status is None else None)
@@ -473,7 +473,7 @@ def evaluate_test(words: Sequence[Text]) -> bool | None:
         inside.pop()
     if len(inside) > MOST_WORDS or "(" in inside or ")" in inside:
         return None
-    return _either(inside, head == "[[")
+    return _evaluate_or(inside, head == "[[")
 
 
 def _split(words: Sequence[Text], *operators: str) -> list[list[Text]]:
@@ -486,17 +486,17 @@ def _split(words: Sequence[Text], *operators: str) -> list[list[Text]]:
     return out
 
 
-def _either(words: Sequence[Text], patterns: bool) -> bool | None:
-    return any_holds([_all(part, patterns) for part in _split(words, "||", "-o")])
+def _evaluate_or(words: Sequence[Text], patterns: bool) -> bool | None:
+    return any_holds([_evaluate_and(part, patterns) for part in _split(words, "||", "-o")])
 
 
-def _all(words: Sequence[Text], patterns: bool) -> bool | None:
-    return all_hold([_one(part, patterns) for part in _split(words, "&&", "-a")])
+def _evaluate_and(words: Sequence[Text], patterns: bool) -> bool | None:
+    return all_hold([_evaluate_single(part, patterns) for part in _split(words, "&&", "-a")])
 
 
-def _one(words: Sequence[Text], patterns: bool) -> bool | None:
+def _evaluate_single(words: Sequence[Text], patterns: bool) -> bool | None:
     if words and words[0] == "!":
-        inner = _one(words[1:], patterns)
+        inner = _evaluate_single(words[1:], patterns)
         return None if inner is None else not inner
     if len(words) == 1:
         return _is_given(words[0])

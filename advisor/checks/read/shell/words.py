@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from advisor.checks.read.unknown_words import end_of_template, names
+from advisor.checks.read.unknown_words import end_of_template, find_placeholders
 from advisor.record import Value
 from advisor.yaml_places import Text, make_text
 
@@ -82,7 +82,7 @@ class WordReader:
                 self.i += 1
                 out.append(WordPiece(self._until_quote("'"), True, ()))
             elif c in "{$<" and (end := end_of_template(self.s, self.i)) is not None:
-                out.append(make_unknown(self.s[self.i : end], names(self.s[self.i : end])))
+                out.append(make_unknown(self.s[self.i : end], find_placeholders(self.s[self.i : end])))
                 self.i = end
             elif c in "$`" and expand:
                 out += self._variable(quoted=False)
@@ -121,7 +121,7 @@ class WordReader:
                     out.append(WordPiece(self.s[self.i + 1], True, ()))
                 self._moved(self.i + 2)
             elif c == "{" and _SPACED.match(self.s, self.i) and (end := end_of_template(self.s, self.i)) is not None:
-                out.append(make_unknown(self.s[self.i : end], names(self.s[self.i : end])))
+                out.append(make_unknown(self.s[self.i : end], find_placeholders(self.s[self.i : end])))
                 self.i = end
             elif c in "$`" and expand:
                 out += self._variable(quoted=True)
