@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from collections.abc import Callable
 
 from advisor.checks.facts.registry import FactContext, FactTable
 from advisor.checks.read.recognise import parse_image
@@ -48,13 +48,15 @@ def usual_share(context: FactContext) -> float | None:
     return pick_version(usual, context.checked.judged.engine_version).number if usual else None
 
 
-def compare_flag_pair(context: FactContext, below: tuple[str, ...], above: tuple[str, ...], test: Any) -> bool | None:
+def compare_flag_pair(
+    context: FactContext, below: tuple[str, ...], above: tuple[str, ...], test: Callable[[float, float], bool]
+) -> bool | None:
     """A test on two flags' numbers: False where one is absent, None where one is not known."""
     argument, launch_argument = context.arguments.last(*below), context.arguments.last(*above)
     if argument is None or launch_argument is None:
         return False
     x, y = flag_number(context, *below), flag_number(context, *above)
-    return None if x is None or y is None else bool(test(x, y))
+    return None if x is None or y is None else test(x, y)
 
 
 FACTS.define("tp", "int", "tensor-parallel size (1 where none is given)", lambda c: _parallel(c, "tensor_parallel"))

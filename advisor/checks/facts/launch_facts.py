@@ -37,7 +37,7 @@ class _Absent:
         return "absent"
 
 
-ABSENT: Any = _Absent()
+ABSENT = _Absent()
 
 _TYPES: dict[str, FieldType] = {"int": "float", "float": "float", "flag": "bool", "json": "str", "str": "str"}
 
@@ -50,7 +50,7 @@ class LaunchFields(dict[str, Field]):
         self._know = knowledge
         self._engines = engines
 
-    def get(self, name: Any, default: Any = None) -> Any:
+    def get(self, name: str, default: Field | None = None) -> Field | None:  # type: ignore[override]
         found = super().get(name)
         if found is not None:
             return found
@@ -69,7 +69,7 @@ class LaunchFields(dict[str, Field]):
         return made
 
     def __missing__(self, name: str) -> Field:
-        found: Field | None = self.get(name)
+        found = self.get(name)
         if found is None:
             raise KeyError(name)
         return found
@@ -95,7 +95,7 @@ class LaunchFacts(Mapping[str, Any]):
         self, checked: CheckedLaunch, knowledge: Knowledge, siblings: Sequence[CheckedLaunch], source: str
     ) -> None:
         self.context = FactContext(checked, knowledge, siblings, source, self)
-        self._values: dict[str, Any] = {}
+        self._values: dict[str, object] = {}
         self.fields = _fields(knowledge, checked.launch.engine)
 
     @cached_property
@@ -119,7 +119,7 @@ class LaunchFacts(Mapping[str, Any]):
     def __len__(self) -> int:
         return len(FIELDS)
 
-    def _compute(self, name: str) -> Any:
+    def _compute(self, name: str) -> object:
         found = FACTS.get(name)
         if found is not None:
             return found.compute(self.context)
@@ -134,7 +134,7 @@ class LaunchFacts(Mapping[str, Any]):
             return rest in checked.launch.env
         raise KeyError(name)
 
-    def _argument(self, head: str, flag: str) -> Any:
+    def _argument(self, head: str, flag: str) -> object:
         argument = self.context.arguments.last(flag)
         if argument is None:
             open_ = bool(self.context.arguments.open or self.context.launch.unresolved)

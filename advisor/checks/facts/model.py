@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from collections.abc import Mapping
 
 from advisor.catalog import Catalog
-from advisor.checks.facts.registry import Fact, FactContext, FactTable
+from advisor.checks.facts.registry import Fact, FactContext, FactFunction, FactTable
 from advisor.checks.knowledge import Knowledge
 from advisor.checks.resolve import launch_reader
 from advisor.decision.facts import compute_facts as machine_facts
@@ -68,12 +68,12 @@ def _count(model: Model | None, name: str) -> int | None:
 
 
 @memoize_by_identity
-def _facts_of(machine: Machine, rules: Catalog) -> dict[str, Any]:
+def _facts_of(machine: Machine, rules: Catalog) -> Mapping[str, object]:
     return machine_facts(machine, None, Workload(), rules.accelerators())
 
 
-def _machine_fact(name: str) -> Any:
-    def read(context: FactContext) -> Any:
+def _machine_fact(name: str) -> FactFunction:
+    def read(context: FactContext) -> object:
         machine = context.checked.machine
         if machine is None:
             return None

@@ -95,7 +95,7 @@ class FactContext(Value, frozen=True):
         return self.checked.estimate
 
 
-FactFunction = Callable[[FactContext], Any]
+FactFunction = Callable[[FactContext], object]
 
 
 class Fact(Value, frozen=True):

@@ -36,18 +36,12 @@ def _names(knowledge: Knowledge) -> ClusterNames:
 def find_labelled_accelerator(labels: Mapping[str, str], knowledge: Knowledge) -> tuple[str, str] | None:
     """(words, where they come from) of node labels; None where they name no accelerator."""
     names = _names(knowledge)
-    for key in names.labels:
+    kinds = ((names.labels, find_accelerator_words), (names.instance_labels, find_instance_words))
+    for key, find in ((key, find) for keys, find in kinds for key in keys):
         value = labels.get(key)
-        if value:
-            words = find_accelerator_words(value, knowledge)
-            if words:
-                return words, f"{key}: {value}"
-    for key in names.instance_labels:
-        value = labels.get(key)
-        if value:
-            words = find_instance_words(value, knowledge)
-            if words:
-                return words, f"{key}: {value}"
+        words = find(value, knowledge) if value else None
+        if words:
+            return words, f"{key}: {value}"
     return None
 
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from msgspec.structs import replace
 
 from advisor.checks.read.context import (
     ReaderContext,
     expand_variables,
-    find_inside,
     make_finder,
     make_launches,
+    parse_inside,
     read_environment,
+    read_inside,
 )
 from advisor.checks.read.docker_run import find_exposure, parse_container_size, parse_published_port, read_gpus
 from advisor.checks.read.dockerfile import DockerStage, make_stage_finder, read_stage
@@ -21,7 +21,6 @@ from advisor.checks.read.launch import HealthProbe, Launch, LaunchSetup, Mount
 from advisor.checks.read.recognise import StartedEngine, parse_image
 from advisor.checks.read.scripts import make_script_reader, read_variables
 from advisor.checks.read.shell.commands import split_commands, split_words
-from advisor.errors import BadFile
 from advisor.yaml_places import (
     Located,
     Map,
@@ -36,7 +35,6 @@ from advisor.yaml_places import (
     line_of,
     lines_of,
     make_text,
-    parse_documents,
     value_at,
 )
 
@@ -53,7 +51,7 @@ def read_document(doc: object, ctx: ReaderContext) -> list[Launch]:
     out: list[Launch] = []
     for name, raw in services.items():
         if isinstance(raw, dict):
-            service = _expanded(_extended(raw, services, ctx, 0), known)
+            service = as_mapping(_expanded(_extended(raw, services, ctx, 0), known))
             out += _read_service(str(name), service, ctx, line_of(name))
     return _merge_pullers(out, ctx)
 
@@ -71,15 +69,7 @@ def _merge_pullers(found: list[Launch], ctx: ReaderContext) -> list[Launch]:
 
 
 def _dotenv(ctx: ReaderContext) -> dict[str, str]:
-    path = find_inside(ctx.folder, ".env")
-    if path is None:
-        return {}
-    from advisor.files import read_text
-
-    try:
-        return dict(read_variables(read_text(path, 2**20)))
-    except BadFile:
-        return {}
+    return dict(read_variables(read_inside(ctx.folder, ".env") or ""))
 
 
 def _extended(
@@ -91,21 +81,9 @@ def _extended(
         return raw
     name = as_string(e) or as_string(e, "service")
     source = as_string(e, "file")
-    base: object = None
-    if source is None:
-        base = services.get(name) if name else None
-    else:
-        path = find_inside(ctx.folder, source)
-        if path is not None:
-            from advisor.files import read_text
-
-            try:
-                docs = parse_documents(read_text(path, 2**20), path)
-            except BadFile:
-                docs = []
-            others = as_mapping(docs, 0, "services") if docs else {}
-            base = others.get(name) if name else None
-            services = others
+    if source is not None:
+        services = as_mapping(parse_inside(ctx.folder, source), "services")
+    base = services.get(name) if name else None
     if not isinstance(base, dict):
         return raw
     return _merged(_extended(base, services, ctx, depth + 1), raw)
@@ -124,7 +102,7 @@ def _merged(below: dict[str, Located], above: dict[str, Located]) -> dict[str, L
     return out
 
 
-def _expanded(value: object, known: Mapping[str, str]) -> Any:
+def _expanded(value: Located, known: Mapping[str, str]) -> Located:
     if isinstance(value, Text):
         return expand_variables(value, known)
     if isinstance(value, dict):
@@ -157,14 +135,8 @@ def shell_lines(value: Text) -> list[Text]:
 def _read_service(name: str, service: Mapping[str, Located], ctx: ReaderContext, line: int) -> list[Launch]:
     env, external = read_environment(service.get("environment"))
     for item in as_sequence(service, "env_file"):
-        path = find_inside(ctx.folder, as_string(item) or as_string(item, "path") or "")
-        if path is not None:
-            from advisor.files import read_text
-
-            try:
-                env = {**read_variables(read_text(path, 2**20)), **env}
-            except BadFile:
-                continue
+        text = read_inside(ctx.folder, as_string(item) or as_string(item, "path") or "")
+        env = {**read_variables(text or ""), **env}
     for k in external:
         env.setdefault(k, make_text(f"$({k})", line, 0, (k,)))
     setup = _with_misspelt_keys(_read_setup(service), service, ctx)
@@ -314,9 +286,6 @@ def parse_seconds(value: object) -> float | None:
     return sum(float(a) * {"h": 3600, "m": 60, "s": 1, "ms": 1e-3, "us": 1e-6}[b] for a, b in parts)
 
 
-LARGEST = 2**20
-
-
 def find_built(
     service: Mapping[str, Located],
     entrypoint: Sequence[Text] | None,
@@ -342,25 +311,22 @@ def find_built(
     return [StartedEngine(engine, None, (), env, setup=setup, unresolved=open_)] if engine is not None else []
 
 
+def _find_context(build: object) -> Text:
+    """The folder that an image is built in."""
+    return as_string(build) or as_string(build, "context") or make_text(".")
+
+
 def _read_stage(build: object, ctx: ReaderContext) -> DockerStage | None:
     """The stage that is built; None where its Dockerfile does not lie next to the file."""
-    context = as_string(build) or as_string(build, "context") or make_text(".")
+    context = _find_context(build)
     given, _ = read_environment(value_at(build, "args"))
     arguments = {k: str(v) for k, v in given.items() if not v.unknown}
-    inline = as_string(build, "dockerfile_inline")
     target = as_string(build, "target")
     folder = ctx.folder / context if ctx.folder is not None and not context.unknown else None
-    text: str | None = inline
+    text: str | None = as_string(build, "dockerfile_inline")
     if text is None:
-        name = as_string(build, "dockerfile") or "Dockerfile"
-        path = find_inside(ctx.folder, f"{context}/{name}")
-        if path is None:
-            return None
-        from advisor.files import read_text
-
-        try:
-            text = read_text(path, LARGEST)
-        except BadFile:
+        text = read_inside(ctx.folder, f"{context}/{as_string(build, 'dockerfile') or 'Dockerfile'}")
+        if text is None:
             return None
     return read_stage(text, replace(ctx, folder=folder, line=1), arguments, target)
 
@@ -382,7 +348,7 @@ def _start(
     else:
         entry = None if entry is None else [_at_line_of_build(w, line) for w in entry]
         words = words if command else [_at_line_of_build(w, line) for w in words]
-    context = as_string(build) or as_string(build, "context") or make_text(".")
+    context = _find_context(build)
     build_context = replace(ctx, folder=ctx.folder / context if ctx.folder is not None else None)
     places = {**as_mapping(setup.places), "image": line}
     built = replace(setup, image=stage.image, places=places)

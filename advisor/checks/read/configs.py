@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
 
 from msgspec.structs import replace
 
@@ -87,7 +86,7 @@ def _json(value: object) -> str:
     return json.dumps(_typed(value))
 
 
-def _typed(value: object) -> Any:
+def _typed(value: object) -> object:
     if isinstance(value, dict):
         return {str(k): _typed(v) for k, v in value.items()}
     if isinstance(value, list):

@@ -14,11 +14,24 @@ from advisor.checks.read.launch import Launch, LaunchSetup
 from advisor.checks.read.recognise import LaunchFinder, StartedEngine
 from advisor.checks.read.shell.commands import split_words
 from advisor.errors import BadFile
+from advisor.files import read_text
 from advisor.record import Value
-from advisor.yaml_places import Located, Text, as_sequence, as_string, first_line, line_of, make_text, value_at
+from advisor.yaml_places import (
+    Located,
+    Text,
+    as_mapping,
+    as_sequence,
+    as_string,
+    first_line,
+    line_of,
+    make_text,
+    parse_documents,
+    value_at,
+)
 
 MAX_NESTED = 4  # files inside files (a ConfigMap that holds a script that writes a manifest)
 MAX_LAUNCHES = 500  # of one file
+LARGEST = 2**20  # bytes of a file that is read with a deployment file
 _VARIABLE = re.compile(
     r"\$(?:(?P<dollar>\$)|(?P<plain>[A-Za-z_][A-Za-z0-9_]*)|\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)"
     r"(?:(?P<op>:?[-?+])(?P<rest>(?:[^{}$]|\$(?!\{)|\$\{[^{}]*\})*))?\})"
@@ -92,6 +105,24 @@ def find_inside(folder: Path | None, name: str) -> Path | None:
         return None
 
 
+def read_inside(folder: Path | None, name: str) -> str | None:
+    """The text of a file below the folder of the deployment file; None for any other, and what cannot be read."""
+    path = find_inside(folder, name)
+    try:
+        return read_text(path, LARGEST) if path is not None else None
+    except BadFile:
+        return None
+
+
+def parse_inside(folder: Path | None, name: str) -> dict[str, Located]:
+    """The first document of a YAML file below the folder of the deployment file, where it is a mapping; else empty."""
+    text = read_inside(folder, name)
+    try:
+        return as_mapping(parse_documents(text, name), 0) if text is not None else {}
+    except BadFile:
+        return {}
+
+
 def make_launches(
     ctx: ReaderContext,
     kind: str,
@@ -136,7 +167,7 @@ def read_nested(ctx: ReaderContext, value: Text, hint: str = "") -> list[Launch]
 
 
 def read_environment(value: object) -> tuple[dict[str, Text], tuple[str, ...]]:
-    """(variables, names whose value comes from external) of `K=V` lists, mappings, or name/value lists."""
+    """(variables, names whose value comes from elsewhere) of `K=V` lists, mappings, or name/value lists."""
     out: dict[str, Text] = {}
     external: list[str] = []
     if isinstance(value, dict):

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from msgspec.structs import replace
 
 from advisor.checks.read import accelerators, pods
 from advisor.checks.read.context import (
     ReaderContext,
-    find_inside,
     find_name,
     list_texts,
     make_finder,
     make_launch,
     make_launches,
     nim_model,
+    parse_inside,
     parse_model_uri,
     read_environment,
     read_parallelism,
@@ -386,25 +385,13 @@ def read_serve_config(doc: Mapping[str, Located], ctx: ReaderContext) -> list[La
     return [replace(x, kind="yaml") for x in found]
 
 
-def _referred(path: Text, ctx: ReaderContext) -> Any:
-    """The model's configuration in a file next to this one; None where it is not there."""
-    from advisor.files import read_text
-
-    file = find_inside(ctx.folder, str(path))
-    try:
-        docs = parse_documents(read_text(file, 2**20), str(file)) if file is not None else []
-    except BadFile:
-        return None
-    return docs[0] if docs and isinstance(docs[0], dict) else None
-
-
 def _serve_config(doc: object, resource: Mapping[str, Located], ctx: ReaderContext, setup: LaunchSetup) -> list[Launch]:
     out: list[Launch] = []
     kinds = ctx.know.resources
     for app in as_sequence(doc, "applications"):
         for given in as_sequence(app, "args", "llm_configs"):
-            llm = _referred(given, ctx) if isinstance(given, Text) else given
-            if llm is None:
+            llm = parse_inside(ctx.folder, given) if isinstance(given, Text) else given
+            if isinstance(given, Text) and not llm:
                 engine, open_ = kinds["ray-serve-llm"].engine, (f"what {given} says",)
                 out.append(make_launch(ctx, resource, given, engine, setup=setup, unresolved=open_))
                 continue

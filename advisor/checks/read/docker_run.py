@@ -6,7 +6,6 @@ import csv
 import io
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from msgspec.structs import replace
 
@@ -169,14 +168,14 @@ def _read_mount(option: str, value: str) -> Mount | None:
     return Mount(target=value.partition(":")[0], kind="memory") if option == "--tmpfs" else None
 
 
-def _read_device(setup: LaunchSetup, value: str) -> dict[str, Any]:
+def _read_device(setup: LaunchSetup, value: str) -> dict[str, object]:
     if _GPU_DEVICE.search(value):
         return {"gpu_granted": True, "gpu_all": setup.gpu_all or "nvidia.com/gpu=all" in value}
     return {"fabric": (*setup.fabric, str(value))} if "/dev/infiniband" in value else {}
 
 
 # option -> the fields that its value sets
-_CHANGES: dict[str, Callable[[LaunchSetup, str], dict[str, Any]]] = {
+_CHANGES: dict[str, Callable[[LaunchSetup, str], dict[str, object]]] = {
     "--gpus": lambda _, v: read_gpus(v),
     "--device": _read_device,
     "--runtime": lambda _, v: {"gpu_granted": True} if v in ("nvidia", "habana") else {},
@@ -199,7 +198,7 @@ def _comma_separated(value: str) -> list[str]:
         return value.split(",")
 
 
-def read_gpus(value: str) -> dict[str, Any]:
+def read_gpus(value: str) -> dict[str, object]:
     """The fields of a LaunchSetup that `--gpus VALUE` sets."""
     plain = value.strip("\"'")
     if plain == "all" or "${" in plain:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from advisor.errors import BadFile
 from advisor.record import Value
@@ -174,7 +173,7 @@ class _Parser:
             raise self.fault(f"`{mark}` is missing")
         self.i += 1
 
-    def read_value(self) -> Any:
+    def read_value(self) -> Located:
         token = self.skip_newlines()
         if token is None:
             raise self.fault("a value is missing at the end")

@@ -13,12 +13,13 @@ from advisor.checks.knowledge import Chart
 from advisor.checks.read import accelerators, pods
 from advisor.checks.read.context import (
     ReaderContext,
-    find_inside,
     find_root,
     list_texts,
     make_launch,
+    parse_inside,
     parse_model_uri,
     read_environment,
+    read_inside,
     read_parallelism,
     read_words,
     rename_settings,
@@ -27,8 +28,6 @@ from advisor.checks.read.docker_run import parse_container_size
 from advisor.checks.read.go_template import FilledTemplate, TemplateFault, TemplateNode, fill_template, list_definitions
 from advisor.checks.read.launch import Launch, LaunchSetup, Mount, move_launch
 from advisor.checks.read.recognise import image_version, parse_image
-from advisor.errors import BadFile
-from advisor.files import read_text
 from advisor.record import Value
 from advisor.yaml_places import (
     Located,
@@ -43,7 +42,6 @@ from advisor.yaml_places import (
     first_line,
     line_of,
     make_text,
-    parse_documents,
     value_at,
 )
 
@@ -363,7 +361,6 @@ def _list_mounts(values: Mapping[str, Located]) -> Iterator[Mount]:
             yield Mount(target=path, kind=kind)
 
 
-LARGEST = 2**20
 MAX_HELPERS = 20
 
 
@@ -372,12 +369,12 @@ def fill_chart_template(source: str, ctx: ReaderContext) -> FilledTemplate | Non
     folder = _find_chart(ctx)
     if folder is None or "{{" not in source:
         return None
-    values = _read_map(folder, "values.yaml")
-    chart = {str(k)[:1].upper() + str(k)[1:]: v for k, v in _read_map(folder, "Chart.yaml").items()}
+    values = parse_inside(folder, "values.yaml")
+    chart = {str(k)[:1].upper() + str(k)[1:]: v for k, v in parse_inside(folder, "Chart.yaml").items()}
     try:
         named: dict[str, TemplateNode] = {}
         for helper in sorted((folder / "templates").glob("*.tpl"))[:MAX_HELPERS]:
-            text = _read(folder, f"templates/{helper.name}")
+            text = read_inside(folder, f"templates/{helper.name}")
             named |= list_definitions(text) if text is not None else {}
         return fill_template(source, {"Values": values, "Chart": chart}, named)
     except (TemplateFault, RecursionError):
@@ -393,23 +390,6 @@ def _find_chart(ctx: ReaderContext) -> Path | None:
         if above.name == "templates" and (above.parent / "Chart.yaml").is_file():
             return above.parent if above.parent.is_relative_to(root) else None
     return None
-
-
-def _read(folder: Path, name: str) -> str | None:
-    path = find_inside(folder, name)
-    try:
-        return read_text(path, LARGEST) if path is not None else None
-    except BadFile:
-        return None
-
-
-def _read_map(folder: Path, name: str) -> Map | dict[str, Located]:
-    text = _read(folder, name)
-    try:
-        docs = parse_documents(text, name) if text is not None else []
-    except BadFile:
-        return {}
-    return as_mapping(docs[0]) if docs else {}
 
 
 def put_back(launch: Launch, filled: FilledTemplate) -> Launch:

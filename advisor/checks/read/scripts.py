@@ -8,10 +8,9 @@ from collections.abc import Callable, Sequence
 from msgspec.structs import replace
 
 from advisor.checks.read import accelerators
-from advisor.checks.read.context import ReaderContext, find_inside, make_finder, make_launches, read_nested
+from advisor.checks.read.context import ReaderContext, make_finder, make_launches, read_inside, read_nested
 from advisor.checks.read.launch import Launch, LaunchSetup, Mount, find_holding_mount
 from advisor.checks.read.shell.commands import split_commands
-from advisor.errors import BadFile
 from advisor.yaml_places import Text, lines_of, make_text
 
 MOST_TASKS = 32  # of a job array that are read
@@ -75,7 +74,6 @@ def _slurm(source: str, ctx: ReaderContext) -> LaunchSetup | None:
     )
 
 
-LARGEST = 2**20
 # `source FILE` and `. FILE`, without what comes before the folder of the script itself
 _READ_IN = re.compile(r"""^[ \t]*(?:source|\.)[ \t]+["']?(?:(?:\$\([^)]*\)|\$\{?\w+\}?)/|\./)?([\w./-]+)["']?""", re.M)
 
@@ -88,10 +86,7 @@ def make_script_reader(ctx: ReaderContext, mounts: Sequence[Mount] | None = None
 
     def read(path: str) -> str | None:
         name = path.rpartition("/")[2] if mounts is None else _mounted(path, mounts)
-        file = find_inside(ctx.folder, name) if name else None
-        if file is None:
-            return None
-        text = _read(str(file))
+        text = read_inside(ctx.folder, name)
         return text if text is not None and (text.startswith("#!") or name.endswith(".sh")) else None
 
     return read
@@ -104,23 +99,12 @@ def _mounted(path: str, mounts: Sequence[Mount]) -> str:
     return mount.source.rstrip("/") + path[len(mount.target.rstrip("/")) :]
 
 
-def _read(path: str) -> str | None:
-    from advisor.files import read_text
-
-    try:
-        return read_text(path, LARGEST)
-    except BadFile:
-        return None
-
-
 def read_sourced_variables(script: str, ctx: ReaderContext) -> dict[str, Text]:
     """The variables of the files next to a script that it reads in (`source ./server.env`), the last one winning."""
     out: dict[str, Text] = {}
     for name in _READ_IN.findall(script)[:20]:
-        file = find_inside(ctx.folder, name)
-        text = _read(str(file)) if file is not None else None
-        if text is not None:
-            out |= {k: v for k, v in read_variables(text).items() if "$" not in v and "`" not in v}
+        found = read_variables(read_inside(ctx.folder, name) or "")
+        out |= {k: v for k, v in found.items() if "$" not in v and "`" not in v}
     return out
 
 

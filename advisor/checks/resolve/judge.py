@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from msgspec.structs import replace
 
 from advisor.checks.findings import CheckedDeployment, ConcurrentSpeed
@@ -45,7 +43,7 @@ class CheckedLaunch(Value, frozen=True):
 
 
 def check_launch(
-    launch: Launch, knowledge: Knowledge, asked: LaunchCheckOptions, machines: dict[str, Any]
+    launch: Launch, knowledge: Knowledge, asked: LaunchCheckOptions, machines: dict[str, Machine]
 ) -> CheckedLaunch:
     """The verdict on a launch. Never raises for what a file says; what cannot be determined is named in `why`."""
     if asked.engine_version is not None and launch.version is None and launch.engine not in knowledge.routers:
@@ -179,7 +177,7 @@ def _without_place(value: str | None) -> str | None:
     return None if value is None else str(value)
 
 
-def _machine(words: str, knowledge: Knowledge, machines: dict[str, Any]) -> Machine | None:
+def _machine(words: str, knowledge: Knowledge, machines: dict[str, Machine]) -> Machine | None:
     from advisor.estimation import find_machine
 
     try:

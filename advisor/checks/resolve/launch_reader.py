@@ -30,6 +30,7 @@ from advisor.engines.additions import list_draft_settings
 from advisor.errors import AdvisorError, BadInput, UnknownName
 from advisor.estimation import EstimateRequest, RememberedNames
 from advisor.estimation import resolve_request as resolved
+from advisor.machines.types import Machine
 from advisor.memo import memoize_by_identity
 from advisor.record import Value
 from advisor.yaml_places import Text, make_text
@@ -334,7 +335,7 @@ def find_hardware_words(launch: Launch, arguments: LaunchArguments, knowledge: K
 
 
 def build_deployment(
-    request: EstimateRequest, knowledge: Knowledge, machines: dict[str, Any]
+    request: EstimateRequest, knowledge: Knowledge, machines: dict[str, Machine]
 ) -> tuple[Deployment, tuple[str, ...]]:
     """The Deployment of a request. Raises AdvisorError where a name or a value cannot be used."""
     return resolved(request, knowledge.rules, RememberedNames(machines))

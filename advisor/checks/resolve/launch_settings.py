@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from msgspec.structs import replace
 
@@ -34,6 +33,7 @@ from advisor.machines.types import Machine
 from advisor.memo import memoize_by_identity
 from advisor.near import near_matches
 from advisor.render import matrix
+from advisor.yaml_places import Text
 
 COUNTS: tuple[ConceptName, ...] = ("context_length", "total_context", "sequences", "batched_tokens")
 LIMIT = 4 * 2**20
@@ -260,5 +260,5 @@ def find_listening_address(
     return host, port
 
 
-def _known_text(value: Any) -> str | None:
+def _known_text(value: Text | None) -> str | None:
     return None if value is None or value.unknown else str(value)
