@@ -63,6 +63,9 @@ class RecognitionTables(msgspec.Struct, frozen=True):
     image_folders: tuple[str, ...]
     quantization_values: dict[str, QuantizationName]
     compose_service_keys: tuple[str, ...]
+    gated_models: Pattern
+    native_families: tuple[str, ...]
+    tool_parsers: dict[str, tuple[str, ...]]  # word in a model's name -> parsers that fit it
     source: str
     as_of: str
 

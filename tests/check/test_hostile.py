@@ -208,7 +208,7 @@ def test_the_configuration_of_another_commit(tmp_path: Path) -> None:
     for odd in ("no-such-branch", "--help", "HEAD:t.sh"):
         told = advise(tmp_path, "t.sh", "--no-fit", f"--config-from={odd}")
         assert told.returncode == 2
-        assert "no commit of this repository" in told.stderr
+        assert "this repository has no such commit" in told.stderr
     assert advise(tmp_path, "t.sh", "--no-config", "--config-from", "HEAD").returncode == 2
 
 

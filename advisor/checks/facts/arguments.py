@@ -284,17 +284,7 @@ def _parser(context: FactContext) -> bool | None:
     text, name = context.arguments.value("tool-call-parser"), str(context.reading.model or "").lower()
     if text is None or not name:
         return False
-    pairs = (
-        ("qwen3-coder", ("qwen3_coder", "qwen3_xml", "qwen3coder")),
-        ("llama-3", ("llama3_json", "llama3", "hermes", "pythonic")),
-        ("llama-4", ("llama4_pythonic", "llama4_json", "pythonic")),
-        ("mistral", ("mistral", "hermes")),
-        ("deepseek-v3", ("deepseek_v3", "deepseekv3", "deepseek_v31", "deepseekv31", "deepseek_v32", "deepseekv32")),
-        ("kimi-k2", ("kimi_k2",)),
-        ("glm-4.5", ("glm45", "glm")),
-        ("minimax-m2", ("minimax_m2", "minimax-m2", "minimax")),
-    )
-    for word, fitting in pairs:
+    for word, fitting in context.knowledge.recognition.tool_parsers.items():
         if word in name and "distill" not in name and "hermes" not in name:
             return str(text) not in fitting
     return False

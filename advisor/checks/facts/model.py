@@ -25,12 +25,6 @@ LOAD_BYTES_PER_SECOND = 0.5e9  # assumed: a network volume or a cold hub downloa
 _CLOUD = re.compile(r"^(s3|gs|az)://")
 
 
-# organisations and families whose repositories ask for a licence first
-_GATED = re.compile(
-    r"^(meta-llama/|google/(gemma-(1\.1|2|3|7b|2b)|codegemma|recurrentgemma|paligemma)|mistralai/(Mistral-Large|Mixtral-8x22B-v0\.3|Codestral)|CohereLabs/|CohereForAI/|bigcode/starcoder|black-forest-labs/)"
-)
-
-
 def catalogue_model(context: FactContext) -> Model | None:
     """The catalogue's model; None where the name is not in it."""
     if context.deployment is not None:
@@ -236,7 +230,7 @@ def _gated(context: FactContext) -> bool | None:
     model, name = catalogue_model(context), context.reading.model
     if name is None or name.unknown:
         return None
-    if _GATED.match(name):
+    if re.match(context.knowledge.recognition.gated_models, name):
         return True
     if model is not None and model.gated is not None and model.id.lower() == name.lower():
         return model.gated

@@ -260,20 +260,4 @@ def _native(context: FactContext) -> bool | None:
     family = context.facts["model.family"]
     if family is None:
         return None
-    return str(family) in (
-        "qwen2",
-        "qwen2.5",
-        "qwen2.5-coder",
-        "qwen3",
-        "llama-2",
-        "llama-3",
-        "llama-3.1",
-        "llama-3.2",
-        "llama-3.3",
-        "mistral",
-        "mixtral",
-        "gemma-2",
-        "gemma-3",
-        "gpt-oss",
-        "granite",
-    )
+    return str(family) in context.knowledge.recognition.native_families
