@@ -224,12 +224,15 @@ def validate_entry(data: object, kind: type, path: Path, at: At) -> None:
         convert(data, kind)
     except msgspec.ValidationError as e:
         problem, inner = _split(str(e), data, kind)
-        raise make_fault(path, at + inner, _reworded(problem), _wrong_word(problem, kind)) from None
+        name = str(data.get("id") or data.get("name") or "") if isinstance(data, dict) and at else ""
+        raise make_fault(path, at + inner, _reworded(problem), _wrong_word(problem, kind), name) from None
 
 
-def make_fault(path: Path, at: At, problem: str, near: Iterable[str] = ()) -> BadFile:
-    """A BadFile for the value at `at`: line in the file, place in the document, problem, near matches."""
-    error = BadFile(path, (f"{format_place(at)}: " if at else "") + problem, find_line(path, at))
+def make_fault(path: Path, at: At, problem: str, near: Iterable[str] = (), name: str = "") -> BadFile:
+    """A BadFile for the value at `at`: line in the file, place in the document, the entry's name, problem, near
+    matches."""
+    place = format_place(at) + (f" ({name})" if name else "")
+    error = BadFile(path, (f"{place}: " if place else "") + problem, find_line(path, at))
     error.near = tuple(near)
     return error
 
@@ -338,7 +341,8 @@ def _replaced(data: Any, at: list[str | int], value: object) -> Any:
 
 
 def _reworded(problem: str) -> str:
-    text = problem[0].lower() + problem[1:]
+    missing = re.fullmatch(r"Object missing required field `(.+)`", problem)
+    text = f"`{missing[1]}` is missing" if missing else problem[0].lower() + problem[1:]
     if "got `bool`" in problem and "`str`" in problem:
         text += " (YAML reads a bare yes or no as true or false: quote it)"
     return text

@@ -90,18 +90,18 @@ def test_a_named_folder_that_is_not_there_is_an_error(tmp_path: Path, monkeypatc
         (
             "hardware/cards.yaml",
             CARDS.replace("bandwidth_gbs", "bandwith_gbs"),
-            "hardware/cards.yaml:6: accelerators[0].bandwith_gbs: object contains unknown field `bandwith_gbs`"
+            "hardware/cards.yaml:6: accelerators[0].bandwith_gbs (card-a): object contains unknown field `bandwith_gbs`"
             ". Did you mean: bandwidth_gbs?",
         ),
         (
             "hardware/cards.yaml",
             CARDS.replace("gbs: 100", "gbs: fast"),
-            "hardware/cards.yaml:6: accelerators[0].bandwidth_gbs: expected `float | null`, got `str`",
+            "hardware/cards.yaml:6: accelerators[0].bandwidth_gbs (card-a): expected `float | null`, got `str`",
         ),
         (
             "hardware/cards.yaml",
             CARDS.replace("  name: Card B\n", ""),
-            "hardware/cards.yaml:10: accelerators[1]: object missing required field `name`",
+            "hardware/cards.yaml:10: accelerators[1] (card-b): `name` is missing",
         ),
         (
             "hardware/cards.yaml",
@@ -132,7 +132,7 @@ def test_a_named_folder_that_is_not_there_is_an_error(tmp_path: Path, monkeypatc
         (
             "models/tiny.yaml",
             MODELS.replace("stub: {n_layers: 2}", "stub: {n_layers: 2}\n  mtp: {layers: many}"),
-            "models/tiny.yaml:8: models[0].mtp.layers: expected `int`, got `str`",
+            "models/tiny.yaml:8: models[0].mtp.layers (org/Tiny-1B): expected `int`, got `str`",
         ),
         (
             "engines/e.yaml",
