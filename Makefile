@@ -7,7 +7,10 @@ INPUTS ?= 1000000
 PLACES ?= 20
 SEED ?= $(shell date +%Y%m%d)
 
-.PHONY: test slow ci pages site mutants long fuzz sweep soak load beside lock build times parsers bench planner history facts
+.PHONY: check test slow ci pages site mutants long fuzz sweep soak load beside lock build times parsers bench planner history facts
+
+check: ## what has to be run for what changed: by git, or CHANGED="paths"; SLOW=1 for the slow tests, too
+	$(PYTHON) -m tools.check_changed $(if $(SLOW),--slow) $(CHANGED)
 
 test: ## the default suite
 	$(PYTHON) -m pytest

@@ -65,6 +65,8 @@ def find_check_rules_faults(house: House) -> Iterator[Fault]:
         if other is not place:
             there = f"{other.file.shown}:{other.file.line(other.at)}"
             yield place.fault("duplicate_name", f"a rule of this id stands already in {there}", ("id",))
+        if not house.is_asked(place):
+            continue
         yield from _entry(entry, place)
         if knowledge is not None:
             found: list[GuideFault] = []
@@ -200,7 +202,8 @@ def _fields(raw: Any, at: At) -> Iterator[tuple[At, str]]:
 
 def find_snippets_faults(house: House) -> Iterator[Fault]:
     """Examples that do not show what their rule means."""
-    knowledge = load_knowledge(house)
+    judged = any(house.is_asked(document.place) for document in house.under(FOLDER).values())
+    knowledge = load_knowledge(house) if judged else None
     if knowledge is None:
         return
     found = list_sound_rules(house, knowledge)
@@ -208,7 +211,7 @@ def find_snippets_faults(house: House) -> Iterator[Fault]:
         return
     book = Rulebook(knowledge, ("all",), every=tuple(f.rule for f in found))  # without what is wrong
     for each in found:
-        if not any(house.unsure(e) for e in each.rule.entry.engines):
+        if house.is_asked(each.place) and not any(house.unsure(e) for e in each.rule.entry.engines):
             yield from _examples(each, book)
 
 

@@ -217,7 +217,7 @@ def _constants(item: TableItem) -> Iterator[Fault]:
 
 def find_concepts_faults(house: House) -> Iterator[Fault]:
     """Concepts and marks of recognition that contradict each other."""
-    for item in house.tables["engines"].values():
+    for item in house.items("engines"):
         for name in Concepts.__struct_fields__:
             concept: Concept = getattr(item.entry.concepts, name)
             yield from _concept(house, item, name, concept)
@@ -293,7 +293,8 @@ def find_estimates_faults(house: House) -> Iterator[Fault]:
     model, card = _model(house), _card(house)
     if model is None or card is None:
         return
-    for name, item in house.tables["engines"].items():
+    for item in house.items("engines"):
+        name = item.entry.id
         if ("engines", name) in house.hopeless:
             continue
         try:

@@ -52,13 +52,13 @@ LOST = {
 def find_hardware_faults(house: House) -> Iterator[Fault]:
     """Figures that cannot be, and hardware that a probe could not recognise."""
     cards = house.accelerators
-    for item in house.tables["accelerators"].values():
+    for item in house.items("accelerators"):
         yield from _card(item.entry, item.place)
         yield from _ranges(item)
         yield from _recognised(item.entry, item.place, cards)
         yield from _generation(item.entry, item.place, cards)
     yield from _shared_chips(house)
-    for item in house.tables["cpu_platforms"].values():
+    for item in house.items("cpu_platforms"):
         yield from _ranges(item)
         yield from _processor(item.entry, item.place)
         yield from _same_chip(item.entry, item.place, cards)
@@ -286,7 +286,7 @@ def find_card_use_faults(house: House) -> Iterator[Fault]:
     """Accelerators that parts of the advice would pass over, and names that are taken for those of others."""
     cards = house.accelerators
     rented = {offer.accelerator for offer in house.prices}
-    for item in house.tables["accelerators"].values():
+    for item in house.items("accelerators"):
         yield from _figures(item.entry, item.place, item.entry.id in rented)
         yield from _known_generation(item.entry, item.place, cards)
         yield from _own_pattern(item.entry, item.place, cards)

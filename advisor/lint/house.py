@@ -83,9 +83,10 @@ def memory_type(engine: Engine) -> Any:
 class House:
     """What the folders say together. Later folders win, as for every command."""
 
-    def __init__(self, roots: Sequence[Path], today: datetime.date) -> None:
+    def __init__(self, roots: Sequence[Path], today: datetime.date, asked: Container[Path] | None = None) -> None:
         self.roots = tuple(roots)
         self.today = today
+        self.asked = asked  # files that are judged, resolved; None: all. The others are only what these refer to
         self.files: list[RuleFile] = []
         self.tables: dict[str, dict[str, TableItem]] = {t: {} for t in TYPES if t != "cloud_offers"}
         self.offers: list[TableItem] = []
@@ -131,6 +132,14 @@ class House:
         """Rental offers that decode."""
         return [x.entry for x in self.offers]
 
+    def is_asked(self, place: EntryPlace) -> bool:
+        """Whether the file of an entry is one of those that are judged."""
+        return self.asked is None or place.file.root / place.file.name in self.asked
+
+    def items(self, table: str) -> Iterator[TableItem]:
+        """The entries of a table that are judged."""
+        return (item for item in self.tables[table].values() if self.is_asked(item.place))
+
     def under(self, folder: str) -> dict[str, RuleDocument]:
         """Documents of a folder, by path."""
         return {p: d for p, d in self.documents.items() if p.startswith(folder)}
@@ -147,9 +156,10 @@ class House:
         return ("engines", engine) in self.hopeless and shipped_root() in self.roots[:1]
 
     def visits(self) -> list[tuple[TypedPart, list[Visit]]]:
-        """Every part of the rules with its structs and meaningful texts, found once."""
+        """Every part of the rules that is judged, with its structs and meaningful texts, found once."""
         if self._visits is None:
-            self._visits = [(part, list_visits(part.data, part.kind)) for part in self.sound()]
+            asked = (part for part in self.sound() if self.is_asked(part.place))
+            self._visits = [(part, list_visits(part.data, part.kind)) for part in asked]
         return self._visits
 
     def sound(self) -> Iterator[TypedPart]:
@@ -181,14 +191,16 @@ class House:
             yield place.field("unknown_name", at, f"unknown {what} {name!r}{there}", nearest_names(name, have))
 
 
-def read_house(roots: Sequence[Path], today: datetime.date | None = None) -> tuple[House, list[Fault]]:
-    """The folders, lowest first, and what is wrong with their files, keys and values."""
-    house = House(roots, today or datetime.date.today())
+def read_house(
+    roots: Sequence[Path], today: datetime.date | None = None, asked: Container[Path] | None = None
+) -> tuple[House, list[Fault]]:
+    """The folders, lowest first, and what is wrong with their files, keys and values; with `asked` of these files."""
+    house = House(roots, today or datetime.date.today(), asked)
     faults: list[Fault] = []
     for root in house.roots:
         mine: dict[tuple[str, str], EntryPlace] = {}
         offers: dict[str, list[TableItem]] = {}
-        for file, wrong in read_folder(root):
+        for file, wrong in read_folder(root, asked):
             faults += wrong
             house.files.append(file)
             kind = find_kind(file.name)
@@ -230,7 +242,8 @@ def _entries(
     for entry in read_entries(file.name, file.data, misplaced):
         whole = EntryPlace(file, entry.at, _label(entry))
         kind = TYPES[entry.table]
-        yield from (whole.field(f.code, f.at, f.problem, f.near) for f in find_flaws(entry.data, kind))
+        if house.is_asked(whole):
+            yield from (whole.field(f.code, f.at, f.problem, f.near) for f in find_flaws(entry.data, kind))
         house.ids[entry.table].add(entry.id)
         first = mine.setdefault((entry.table, entry.id), whole) if entry.table != "cloud_offers" else whole
         if first is not whole:
@@ -293,7 +306,7 @@ def _name_at(data: Any, at: At) -> str:
 def _document(file: RuleFile, kind: type, house: House) -> Iterator[Fault]:
     data = {} if file.data is None else file.data
     place = EntryPlace(file, ())  # faults of shape are reported from the file as it is
-    found = find_flaws(data, kind)
+    found = find_flaws(data, kind) if house.is_asked(place) else []
     yield from (replace(place, label=_name_at(data, f.at)).field(f.code, f.at, f.problem, f.near) for f in found)
     sound = prune_flaws(data, kind)
     if sound is None:

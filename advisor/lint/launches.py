@@ -1,19 +1,17 @@
-"""Launches: the words that start an engine are its own flags; every launch file has a template that compiles."""
+"""Launches: the words that start an engine are its own flags; every launch file has a template."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator
-from pathlib import Path
 
 from advisor.catalog.launch_types import EngineStart
 from advisor.catalog.types import Engine
-from advisor.lint.faults import Fault, nearest_names, one_line
+from advisor.lint.faults import Fault, nearest_names
 from advisor.lint.flags import find_flag_table, is_known_setting, list_setting_names
 from advisor.lint.house import House, RuleDocument, TableItem
-from advisor.lint.reading import shorten_path
 from advisor.lint.shape import At
-from advisor.render.environment import make_environment, template_roots
+from advisor.render.environment import template_roots
 from advisor.render.files import IN_IMAGES, SHARED
 from advisor.render.matrix import TargetsFile
 
@@ -23,20 +21,18 @@ INSTALL = "install"
 FILLED_IN = frozenset(("model", "download", "absolute", "tag", "served", "host", "address", "port", "name"))
 OF_NODES = frozenset(("count", "rank", "head"))
 IN_NAMES = frozenset(("name",))
-PAGES = ("readme",)  # templates of files that stand next to the targets
 
 
 def find_launches_faults(house: House) -> Iterator[Fault]:
     """What is wrong with starts, targets and templates."""
     document = house.documents.get(FILE)
-    for item in house.tables["engines"].values():
+    for item in house.items("engines"):
         if item.entry.start is not None:
             yield from _start(house, item, item.entry.start)
         if document is not None:
             yield from _targets(house, item, document.value)
     if document is not None:
         yield from _files(document)
-        yield from _templates(house, document.value)
 
 
 def _files(document: RuleDocument) -> Iterator[Fault]:
@@ -132,36 +128,3 @@ def _start_flags(house: House, item: TableItem, start: EngineStart) -> Iterator[
             yield item.place.field(
                 "unknown_name", where, said, nearest_names(word.lstrip("-"), list_setting_names(table))
             )
-
-
-def _templates(house: House, table: TargetsFile) -> Iterator[Fault]:
-    """Every template compiles, and belongs to a target of an engine."""
-    from jinja2 import TemplateSyntaxError
-
-    roots = template_roots()
-    env = make_environment(tuple(roots))
-    for root in roots:
-        for path in sorted(root.rglob("*.j2")):
-            try:
-                env.compile(path.read_text(encoding="utf-8"))
-            except TemplateSyntaxError as e:
-                yield _template(path, e.lineno, f"does not compile: {e.message}")
-            except (OSError, UnicodeDecodeError) as e:
-                yield _template(path, None, f"cannot be read: {e}")
-            yield from _belongs(path, root, house, table)
-
-
-def _belongs(path: Path, root: Path, house: House, table: TargetsFile) -> Iterator[Fault]:
-    folder, name = path.relative_to(root).parent.as_posix(), path.stem
-    if folder == ".":
-        return  # macros that others import
-    if folder != SHARED and folder not in house.ids["engines"]:
-        said = f"there is no engine {folder!r}, so no file is made of it"
-        yield _template(path, None, said, nearest_names(folder, (*house.ids["engines"], SHARED)))
-    elif name not in table.targets and not (folder == SHARED and name in PAGES):
-        said = f"rules/{FILE} has no target {name!r}, so no file is made of it"
-        yield _template(path, None, said, nearest_names(name, table.targets))
-
-
-def _template(path: Path, line: int | None, problem: str, hint: tuple[str, ...] = ()) -> Fault:
-    return Fault(file=shorten_path(path), line=line, code="template", message=one_line(problem), near=hint)

@@ -42,7 +42,7 @@ def find_places_faults(house: House) -> Iterator[Fault]:
     targets, guide = house.documents.get(TARGETS), house.documents.get(GUIDE)
     whole = {d.file.root for d in (targets, guide) if d is not None}
     named = _named_in_guide(guide.data) if guide is not None else set()
-    for item in house.tables["engines"].values():
+    for item in house.items("engines"):
         if item.place.file.root not in whole:
             continue
         entry: Engine = item.entry

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from advisor.catalog.load import format_place
-from advisor.catalog.roots import rule_files
-from advisor.errors import BadFile
-from advisor.files import MAX_NODES, compose_yaml, construct_yaml, read_text
+from advisor.catalog.roots import cache_dir, rule_files
+from advisor.decoding import decode_json
+from advisor.errors import BadFile, BadInput
+from advisor.files import MAX_NODES, compose_yaml, construct_yaml, read_cache, read_text, replace_file
 from advisor.lint.faults import NO_FAULT, Code, Fault, one_line
 from advisor.lint.shape import At, find_original_place, is_stand_in, value_at
 from advisor.record import Value
 from advisor.yaml_places import Located, find_doubled_keys, line_at, lines_by_path, locate_node
+
+CACHE_LIMIT = 64 * 2**20  # bytes of the data of all rule files
 
 
 class RuleFile(Value, frozen=True):
@@ -32,6 +37,9 @@ class RuleFile(Value, frozen=True):
 
     def line(self, at: At) -> int | None:
         """The line of the value at `at`, or of the nearest thing around it."""
+        if self.places is None and self.data:  # only the data was kept
+            path = self.root / self.name
+            return line_at(locate_node(compose_yaml(read_text(path), path), path, MAX_NODES), at)
         return line_at(self.places, at)
 
     def lines(self) -> dict[At, int]:
@@ -72,10 +80,50 @@ class EntryPlace(Value, frozen=True):
         )
 
 
-def read_folder(root: Path) -> Iterator[tuple[RuleFile, list[Fault]]]:
-    """Every YAML file of a folder of rules, each with what is wrong with it as a file."""
-    for name, _ in rule_files(root):
-        yield _read(root, name)
+def read_folder(root: Path, asked: Container[Path] | None = None) -> Iterator[tuple[RuleFile, list[Fault]]]:
+    """Every YAML file of a folder of rules, each with what is wrong with it as a file.
+
+    Of files that are not `asked` (None: all are) only the data is read, without lines: from the user's cache where they
+    have not changed, since reading a megabyte of YAML takes a second.
+    """
+    kept = _PlainFiles() if asked is not None else None
+    for name, stat in rule_files(root):
+        if kept is None or asked is None or root / name in asked:
+            yield _read(root, name)
+        else:
+            yield kept.read(root, name, (stat.st_size, stat.st_mtime_ns)), []
+    if kept is not None:
+        kept.keep()
+
+
+class _PlainFiles:
+    """Data of rule files by path, with size and time of the file that it was read from."""
+
+    def __init__(self) -> None:
+        self.path = cache_dir() / "lint-files.json"
+        try:
+            self.known = decode_json(read_cache(self.path, CACHE_LIMIT) or b"{}", dict[str, tuple[int, int, Any]])
+        except (msgspec.MsgspecError, ValueError):
+            self.known = {}
+        self.changed = False
+
+    def read(self, root: Path, name: str, stamp: tuple[int, int]) -> RuleFile:
+        """A file's data without lines; None and not readable where it is no YAML."""
+        path = str(root / name)
+        kept = self.known.get(path)
+        if kept is not None and kept[:2] == stamp:
+            return RuleFile(root, name, shorten_path(root / name), "", kept[2], None)
+        file, _ = _read(root, name)
+        if file.readable:
+            self.known[path] = (*stamp, file.data)
+            self.changed = True
+        return file
+
+    def keep(self) -> None:
+        """Write what was read; a cache that cannot be written is no error."""
+        if self.changed:
+            with contextlib.suppress(BadInput):
+                replace_file(self.path, msgspec.json.encode({k: v for k, v in self.known.items() if Path(k).exists()}))
 
 
 def _read(root: Path, name: str) -> tuple[RuleFile, list[Fault]]:

@@ -1,9 +1,8 @@
-"""The table "what to run when I changed …" of CONTRIBUTING.md, the markers and the Makefile, against what is there."""
+"""The markers, the Makefile and the pages for contributors, against what is there."""
 
 from __future__ import annotations
 
 import re
-import shlex
 import subprocess
 import sys
 from collections import Counter
@@ -19,51 +18,15 @@ else:
     import tomli as tomllib
 
 TOP = Path(__file__).resolve().parents[2]
-TEXT = (TOP / "CONTRIBUTING.md").read_text(encoding="utf-8")
-PART = TEXT.split("## What to run when I changed …")[1].split("\n## ")[0]
-LINES = [line.strip("|").split(" | ") for line in PART.splitlines() if line.startswith("| ")]
-ROWS = [tuple(cell.strip() for cell in cells) for cells in LINES[2:]]
 INI = tomllib.loads((TOP / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["pytest"]["ini_options"]
 MARKERS = {line.split(":")[0] for line in INI["markers"]}
-COMMANDS = [shlex.split(c) for _, cell in ROWS for c in re.findall(r"`(pytest [^`]*)`", cell)]
 TARGETS = re.findall(r"(?m)^([a-z]+):.*## ", (TOP / "Makefile").read_text(encoding="utf-8"))
-
-
-def test_the_table_has_rows() -> None:
-    assert len(ROWS) >= 10
-    assert len(COMMANDS) >= len(ROWS)
-
-
-@pytest.mark.parametrize("changed", [c for row in ROWS for c in re.findall(r"`([^`]+)`", row[0])])
-def test_what_may_be_changed_is_there(changed: str) -> None:
-    assert (TOP / changed).exists() or changed == "rules/policy/"  # a folder of overlays alone
-
-
-def test_commands_name_what_is_there() -> None:
-    for _, *words in COMMANDS:
-        expressions = [words[i + 1] for i, w in enumerate(words) if w == "-m"]
-        used = {w for e in expressions for w in re.findall(r"\w+", e)} - {"and", "or", "not"}
-        assert used <= MARKERS, used
-        for path in (w for w in words if w.startswith("tests/")):
-            assert (TOP / path).exists(), path
-
-
-def test_every_folder_of_tests_and_every_room_is_in_the_table() -> None:
-    """But for rooms whose own tests have the same name, which the reader finds without a table."""
-    shown = " ".join(w for words in COMMANDS for w in words)
-    rooms = {p.name for p in (TOP / "tests").iterdir() if list(p.glob("test_*.py"))}
-    assert {r for r in rooms if f"tests/{r}" not in shown} <= {"bench", "house", "speed"}
 
 
 def test_names_of_test_files_are_unique() -> None:
     """pytest imports them by their name alone: of two of one name, one is not run."""
     names = Counter(p.name for p in (TOP / "tests").rglob("*.py") if p.name != "conftest.py")
     assert [n for n, count in names.items() if count > 1] == []
-
-
-def test_every_marker_is_in_the_table() -> None:
-    shown = " ".join(w for words in COMMANDS for w in words)
-    assert {m for m in MARKERS if not re.search(rf"\b{m}\b", shown)} == set()
 
 
 def test_places_of_markers_are_there() -> None:
@@ -90,3 +53,14 @@ def test_long_runs_are_documented() -> None:
     assert long is not None
     for target in (*long[1].split(), "bench"):
         assert f"| `make {target}` |" in text, target
+
+
+def test_there_is_a_page_for_each_kind_of_contribution() -> None:
+    """CONTRIBUTING.md is short and leads to all of them; the index of the documents and the site, too."""
+    pages = {p.name for p in (TOP / "docs/contributing").glob("*.md")} - {"index.md"}
+    text = (TOP / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 60
+    assert set(re.findall(r"docs/contributing/([\w-]+\.md)", text)) - {"index.md"} == pages
+    assert len(pages) >= 9
+    site = (TOP / "mkdocs.yml").read_text(encoding="utf-8")
+    assert {p for p in pages if f"docs/contributing/{p}" not in site} == set()

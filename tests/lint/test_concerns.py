@@ -10,11 +10,15 @@ from pathlib import Path
 import pytest
 from mini import CARDS, COUNT, CPUS, DENSE, ENGINE, FLAGS, HISTORY, MOE, MOE_ACTIVE, OFFER, QUANTIZATIONS, mini, write
 
+from advisor.cli.main import run_command_line
+from advisor.errors import BadInput
 from advisor.lint import run
 from advisor.lint.faults import Fault
 from advisor.lint.models import rounding
 from advisor.lint.run import lint
 
+LAB = "vendor: nvidia\naccelerators: [{id: lab-card, name: Lab Card, memory_bytes: 17179869184}]\n"
+TEMPLATE = Path(__file__).parents[2] / "templates/targets/compose.j2"
 TODAY = datetime.date(2026, 11, 22)
 POLICY = "forbid:\n- {engine: e, reason: not ours}\n"
 RULES = """\
@@ -136,7 +140,12 @@ def test_good_rules_have_no_faults(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_each_fault_is_found(tmp_path: Path, file: str, text: str, code: str, said: str) -> None:
-    found = faults(mini(tmp_path, **{file: text}))
+    root = mini(tmp_path, **{file: text})
+    found = faults(root)
+    for path in root.rglob("*.yaml"):  # one file alone: the same faults, twice: from the cache too
+        mine = [f for f in found if f.file == str(path.resolve())]
+        if mine:
+            assert [list(lint([root], TODAY, asked=[path])) for _ in range(2)] == [mine, mine]
     hits = [f for f in found if f.code == code and said in f.message]
     assert hits, [f.text() for f in found]
     assert all(f.file.endswith(f"{file.replace('__', '/')}.yaml") and f.line for f in hits)
@@ -240,3 +249,22 @@ def test_hostile_yaml_is_one_fault_and_the_rest_goes_on(tmp_path: Path) -> None:
     ):
         found = faults(mini(tmp_path / str(i), guides__x=text, prices__p=OFFER.replace("card-a", "card-z")))
         assert {Path(f.file).name for f in found} == {"x.yaml", "p.yaml"}, [f.text() for f in found]
+
+
+def test_the_folder_of_a_file_is_found(tmp_path: Path) -> None:
+    own = write(tmp_path / "own", {"models/lab.yaml": DENSE, "hardware/deep/lab.yaml": CARDS, "notes.txt": "a"})
+    assert run.find_root(own / "models/lab.yaml", [own]) == own
+    assert run.find_root(own / "models/lab.yaml", []) == own.resolve()
+    assert run.find_root(own / "hardware/deep/lab.yaml", [tmp_path / "base"]) == own.resolve()
+    with pytest.raises(BadInput, match="no part of the program reads a file of this name"):
+        run.find_root(own / "notes.txt", [tmp_path / "base"])
+
+
+def test_one_file_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Status and lines are those of the whole lint; other files, faulty or not, are not spoken of."""
+    own = write(tmp_path / "own", {"hardware/lab.yaml": LAB, "hardware/other.yaml": LAB.replace("lab-card", "other")})
+    assert run_command_line(["rules", "lint", str(own / "hardware/lab.yaml")]) == 1
+    out = capsys.readouterr().out
+    assert f"{own / 'hardware/lab.yaml'}:2: lab-card: `source` is missing" in out
+    assert "other" not in out
+    assert run_command_line(["rules", "lint", str(TEMPLATE)]) == 0
