@@ -1,4 +1,4 @@
-"""Which tests have which marker, by place: pyproject.toml says what each means, CONTRIBUTING.md when to run it."""
+"""Which tests have which marker, by place: pyproject.toml says what each means, `make check` when each is run."""
 
 from __future__ import annotations
 

@@ -22,7 +22,11 @@ from sample_results import AIPERF, METRICS, RATES
 from tools.accuracy.rows import read_rows
 
 TOP = Path(__file__).resolve().parent.parent
-PAGES = [*sorted((TOP / "docs").glob("*.md")), TOP / "CONTRIBUTING.md", TOP / "examples/README.md"]
+PAGES = [
+    *sorted((TOP / "docs").glob("*.md")),
+    TOP / "CONTRIBUTING.md",
+    TOP / "examples/README.md",
+]
 TGI = "ghcr.io/huggingface/text-generation-inference:3.3.4"
 OTHER_ENGINE = f"services: {{t: {{image: '{TGI}', gpus: all, command: [--model-id, Qwen/Qwen3-8B]}}}}\n"
 FLEETS = TOP / "tests/data/fleet/recorded"

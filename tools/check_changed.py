@@ -29,7 +29,7 @@ class Row(NamedTuple):
     tests: tuple[str, ...] = ()
     marks: tuple[str, ...] = ()
     slow: tuple[str, ...] = ()  # with --slow
-    pages: bool = False  # generated pages are made anew
+    pages: bool = False  # generated pages are written again
 
 
 # fmt: off

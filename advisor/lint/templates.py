@@ -17,13 +17,12 @@ from typing import Any
 
 import msgspec
 
-from advisor.checks.knowledge import Knowledge
-from advisor.checks.one_file import CheckOptions, FileResult, check_source
+from advisor.checks.one_file import CheckOptions, FileResult, check_source, make_checker
 from advisor.checks.rules.evaluate import Rulebook
 from advisor.decoding import convert
 from advisor.deployment import Deployment
 from advisor.errors import AdvisorError
-from advisor.estimation import EstimateRequest, estimate, find_machine, resolve_request
+from advisor.estimation import EstimateRequest, estimate, resolve_request
 from advisor.files import parse_yaml
 from advisor.lint.check_rules import load_knowledge
 from advisor.lint.faults import Fault, nearest_names, one_line
@@ -87,7 +86,7 @@ class _Checker:
 
     def __init__(self, house: House) -> None:
         self.house = house
-        self.book: tuple[Knowledge, Rulebook] | None = None
+        self.book: Rulebook | None = None
 
     def examples(self, path: Path, text: str) -> Iterator[Fault]:
         """Faults of the files that a template makes of its examples."""
@@ -114,13 +113,10 @@ class _Checker:
             knowledge = load_knowledge(self.house)
             if knowledge is None:
                 return
-            self.book = knowledge, Rulebook(knowledge, ("all",))
-        machines = {request.hardware.strip(): find_machine(request.hardware, rules)}
+            self.book = Rulebook(knowledge, ("all",))
+        checker = make_checker(self.book, CheckOptions(on=request.hardware))
         for file in render_files(deployment, path.stem, rules):
-            options = CheckOptions(on=request.hardware)
-            yield from _judge(
-                check_source(file.content, file.name, None, *self.book, options, machines), deployment, rules
-            )
+            yield from _judge(check_source(file.content, file.name, None, checker), deployment, rules)
 
 
 def _judge(found: FileResult, deployment: Deployment, rules: Any) -> Iterator[str]:
@@ -131,7 +127,7 @@ def _judge(found: FileResult, deployment: Deployment, rules: Any) -> Iterator[st
     for verdict in found.verdicts:
         if verdict.engine != deployment.engine:
             yield f"the file starts {verdict.engine} for {deployment.engine}"
-        devices = len(verdict.memory["devices"]) if verdict.memory is not None else None
+        devices = len(verdict.memory.devices) if verdict.memory is not None else None
         if devices is not None and devices != wanted:
             yield f"the file uses {devices} devices, and the launch {wanted}"
         if verdict.fits is not True:

@@ -22,7 +22,12 @@ def read_words() -> list[str]:
 
 def list_texts() -> Iterator[tuple[str, str]]:
     """(place, text) of everything that people read."""
-    documents = [*(TOP / "docs").glob("*.md"), TOP / "README.md", TOP / "CONTRIBUTING.md"]
+    documents = [
+        *(TOP / "docs").glob("*.md"),
+        *(TOP / "docs/contributing").glob("*.md"),
+        TOP / "README.md",
+        TOP / "CONTRIBUTING.md",
+    ]
     others = [*(TOP / "rules").rglob("*.yaml"), *(p for p in (TOP / "templates").rglob("*") if p.is_file())]
     for path in sorted({*documents, *others} - {STYLE}):
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):

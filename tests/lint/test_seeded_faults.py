@@ -1,6 +1,6 @@
 """Faults seeded into a copy of the shipped rules, all at once: one run tells each on its line, and nothing else.
 
-Next to them lie new entries of a stranger who has read half of CONTRIBUTING.md: every missing place is named.
+Next to them lie new entries of a stranger who has read half of docs/contributing: every missing place is named.
 """
 
 from __future__ import annotations
