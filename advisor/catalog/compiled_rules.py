@@ -197,17 +197,9 @@ def _keep(path: Path, data: bytes) -> None:
 
 
 FORMAT = 2
-
-
 _KEEP = 4  # compiled files kept in the cache
-
-
 _LIMIT = 256 * 2**20
-
-
 _FRESH_NS = 200_000_000  # a file changed this shortly before the build could change again within one clock tick
-
-
 Places = dict[str, tuple[int, int]]  # name of a part -> where it begins and ends after the index
 
 

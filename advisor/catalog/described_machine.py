@@ -44,56 +44,58 @@ def takes_ram(entry: Accelerator) -> bool:
 WHOLE_COMPUTERS = ("sff-system", "apu", "soc")
 
 
-def _apart(said: HardwareDetails, cards: list[CardCount], notes: list[str]) -> tuple[int, list[CardCount]]:
+def _split_hosts(details: HardwareDetails, cards: list[CardCount], notes: list[str]) -> tuple[int, list[CardCount]]:
     """(nodes, cards of one): several of what is a whole computer are so many nodes of one."""
-    if len(cards) != 1 or cards[0].number < 2 or said.nodes > 1 or cards[0].entry.form not in WHOLE_COMPUTERS:
-        return said.nodes, cards
+    if len(cards) != 1 or cards[0].number < 2 or details.nodes > 1 or cards[0].entry.form not in WHOLE_COMPUTERS:
+        return details.nodes, cards
     n, name = cards[0].number, cards[0].entry.name
     notes.append(f"{n}x {name}: each is a computer of its own, so these are {n} nodes")
     return n, [replace(cards[0], number=1)]
 
 
-def describe_machine(text: str, said: HardwareDetails, cards: list[CardCount]) -> Machine:
+def describe_machine(text: str, details: HardwareDetails, cards: list[CardCount]) -> Machine:
     """The machine of these cards and details, not yet joined to the catalogue. Raises BadInput for impossible sizes."""
     notes = [c.note for c in cards if c.note]
-    nodes, cards = _apart(said, cards, notes)
-    if said.driver_problem:
-        notes.append(_driver_note(said.driver_problem))
-    devices = _devices(said, cards, notes)
-    if said.visible is not None:
-        masks = dict.fromkeys(("CUDA_VISIBLE_DEVICES", "ZE_AFFINITY_MASK"), said.visible)
+    nodes, cards = _split_hosts(details, cards, notes)
+    if details.driver_problem:
+        notes.append(_driver_note(details.driver_problem))
+    devices = _devices(details, cards, notes)
+    if details.visible is not None:
+        masks = dict.fromkeys(("CUDA_VISIBLE_DEVICES", "ZE_AFFINITY_MASK"), details.visible)
         devices, hidden = device_visibility.apply_visibility(devices, masks)
     else:
         devices, hidden = device_visibility.apply_visibility(devices, {})
     apple = any(c.entry.vendor == "apple" for c in cards)
-    system: Os | None = said.os or ("macos" if apple else None)
-    ram = _ram(said, cards, notes)
-    if said.memory_mts and not said.memory_channels and not said.cpu_model:
-        notes.append(f"memory at {said.memory_mts} MT/s: two channels assumed, say e.g. `8x DDR5-{said.memory_mts}`")
+    system: Os | None = details.os or ("macos" if apple else None)
+    ram = _ram(details, cards, notes)
+    if details.memory_mts and not details.memory_channels and not details.cpu_model:
+        notes.append(
+            f"memory at {details.memory_mts} MT/s: two channels assumed, say e.g. `8x DDR5-{details.memory_mts}`"
+        )
     return Machine(
         source="text",
         text=text.strip(),
         os=system,
-        os_version=said.os_version,
-        arch=said.arch or _arch(cards),
-        wsl=said.wsl,
-        container=said.container,
-        orchestrator=said.orchestrator,
+        os_version=details.os_version,
+        arch=details.arch or _arch(cards),
+        wsl=details.wsl,
+        container=details.container,
+        orchestrator=details.orchestrator,
         nodes=nodes,
-        cpu=_cpu(said, cards),
+        cpu=_cpu(details, cards),
         memory=HostMemory(
             total_bytes=ram,
-            available_bytes=None if devices else said.free_bytes,
-            limit_bytes=said.limit_bytes,
+            available_bytes=None if devices else details.free_bytes,
+            limit_bytes=details.limit_bytes,
             sold_bytes=_host_sold(cards) if ram is None else None,
-            transfers_mts=said.memory_mts,
-            channels=said.memory_channels,
+            transfers_mts=details.memory_mts,
+            channels=details.memory_channels,
         ),
         devices=devices,
-        interconnect=_interconnect(said, cards),
-        drivers=said.drivers,
-        npu=said.npu,
-        python=said.python,
+        interconnect=_interconnect(details, cards),
+        drivers=details.drivers,
+        npu=details.npu,
+        python=details.python,
         notes=tuple(dict.fromkeys([*notes, *hidden])),
     )
 
@@ -104,18 +106,18 @@ def _driver_note(problem: str) -> str:
     return "driver missing" if problem == "missing" else f"the driver does not answer ({problem})"
 
 
-def _devices(said: HardwareDetails, cards: list[CardCount], notes: list[str]) -> tuple[Device, ...]:
+def _devices(details: HardwareDetails, cards: list[CardCount], notes: list[str]) -> tuple[Device, ...]:
     out: list[Device] = []
     for card_count in cards:
-        total, basis = _total(card_count, said, notes)
-        if said.free_bytes is not None and total is not None and said.free_bytes > total:
+        total, basis = _total(card_count, details, notes)
+        if details.free_bytes is not None and total is not None and details.free_bytes > total:
             nominal = card_count.entry.memory_bytes
-            if card_count.mig or card_count.entry.unified or nominal is None or said.free_bytes > nominal:
+            if card_count.mig or card_count.entry.unified or nominal is None or details.free_bytes > nominal:
                 raise BadInput(
-                    f"{format_gib(said.free_bytes)} free is more than {card_count.entry.name} has "
+                    f"{format_gib(details.free_bytes)} free is more than {card_count.entry.name} has "
                     f"({format_gib(nominal or total)})"
                 )
-            total = said.free_bytes  # what is free is certainly usable, whatever share was assumed
+            total = details.free_bytes  # what is free is certainly usable, whatever share was assumed
         parts = 1 if card_count.mig else card_count.entry.devices_per_card
         if parts > 1:
             notes.append(f"one {card_count.entry.name} card shows as {parts} devices of {format_gib(total, 0)}")
@@ -130,23 +132,23 @@ def _devices(said: HardwareDetails, cards: list[CardCount], notes: list[str]) ->
                     total_bytes=total,
                     total_basis=basis,
                     sold_bytes=_sold(card_count.entry) if total is None else None,
-                    free_bytes=said.free_bytes,
+                    free_bytes=details.free_bytes,
                     unified=card_count.entry.unified,
                     compute_capability=card_count.entry.compute_capability,
                     gfx=card_count.entry.gfx,
                     mig_profile=card_count.mig,
                     mig_enabled=True if card_count.mig else None,
                     gpu_cores=_gpu_cores(card_count.entry),
-                    power_limit_watts=said.power_watts,
+                    power_limit_watts=details.power_watts,
                     bandwidth_gbs=rate / parts if rate is not None and parts > 1 else None,
-                    driver_missing=said.driver_problem is not None,
+                    driver_missing=details.driver_problem is not None,
                 )
             )
     return tuple(out)
 
 
 def _total(
-    card_count: CardCount, said: HardwareDetails, notes: list[str]
+    card_count: CardCount, details: HardwareDetails, notes: list[str]
 ) -> tuple[int | None, Literal["reported", "catalogue", "assumed"] | None]:
     """Usable bytes of one device of these cards."""
     if card_count.mig:
@@ -154,8 +156,8 @@ def _total(
     if not takes_ram(card_count.entry):
         total, basis = usable_capacity_bytes(card_count.entry)
         return (total // card_count.entry.devices_per_card if total is not None else None), basis
-    ram = said.ram_bytes
-    if ram is None and said.wired_bytes is None and said.gtt_bytes is None:
+    ram = details.ram_bytes
+    if ram is None and details.wired_bytes is None and details.gtt_bytes is None:
         notes.append(f"{card_count.entry.name} uses the machine's memory, and how much that is was not stated")
     elif ram is not None and card_count.entry.memory_options_gb and ram / GIB not in card_count.entry.memory_options_gb:
         sold = ", ".join(f"{gb:g}" for gb in card_count.entry.memory_options_gb)
@@ -163,15 +165,15 @@ def _total(
             f"{card_count.entry.name}: sold with {sold} GB as far as the catalogue knows, {ram / GIB:g} was given"
         )
     if card_count.entry.vendor == "apple":
-        if said.wired_bytes is not None:
-            return said.wired_bytes, "reported"
+        if details.wired_bytes is not None:
+            return details.wired_bytes, "reported"
         return (default_working_set(ram), "assumed") if ram is not None else (None, None)
     if card_count.entry.vendor == "amd":
-        if said.gtt_bytes is not None:
-            return said.gtt_bytes + (said.carve_bytes or 0), "reported"
+        if details.gtt_bytes is not None:
+            return details.gtt_bytes + (details.carve_bytes or 0), "reported"
         if ram is not None:
             notes.append(CARVE_NOTE.format(f"{GTT_SHARE:.0%} of RAM"))
-            return int(ram * GTT_SHARE) + (said.carve_bytes or 0), "assumed"
+            return int(ram * GTT_SHARE) + (details.carve_bytes or 0), "assumed"
     return None, None
 
 
@@ -205,29 +207,29 @@ def mig_bytes(profile: str) -> int:
     return int((int(m[2]) * 0.99 - 0.45) * GIB)
 
 
-def _ram(said: HardwareDetails, cards: list[CardCount], notes: list[str]) -> int | None:
+def _ram(details: HardwareDetails, cards: list[CardCount], notes: list[str]) -> int | None:
     """RAM of the host; chips with a fixed unified memory tell it themselves."""
     fixed = next((c.entry for c in cards if c.entry.unified and c.entry.memory_bytes is not None), None)
     if fixed is None or fixed.memory_bytes is None:
-        return said.ram_bytes
+        return details.ram_bytes
     usable, basis = usable_capacity_bytes(fixed)
     origin = "MemTotal in /proc/meminfo" if basis == "catalogue" else "assumed share of the nominal size"
     notes.append(f"unified memory: programs and model share {format_gib(usable, 1)} ({origin})")
-    return usable if said.ram_bytes is None else min(said.ram_bytes, usable or said.ram_bytes)
+    return usable if details.ram_bytes is None else min(details.ram_bytes, usable or details.ram_bytes)
 
 
-def _cpu(said: HardwareDetails, cards: list[CardCount]) -> Cpu:
-    model = said.cpu_model
+def _cpu(details: HardwareDetails, cards: list[CardCount]) -> Cpu:
+    model = details.cpu_model
     if model is None and cards and cards[0].entry.vendor == "apple":
         model = re.sub(r"\s*\(.*\)", "", cards[0].entry.name)
-    known = [float(x) for x in (said.threads or said.cores, said.cpu_limit) if x is not None]
+    known = [float(x) for x in (details.threads or details.cores, details.cpu_limit) if x is not None]
     return Cpu(
         model=model,
-        sockets=said.sockets,
-        physical_cores=said.cores,
-        logical_cores=said.threads,
+        sockets=details.sockets,
+        physical_cores=details.cores,
+        logical_cores=details.threads,
         usable_cores=min(known, default=None),
-        flags=tuple(said.flags) or None,
+        flags=tuple(details.flags) or None,
     )
 
 
@@ -241,10 +243,10 @@ def _arch(cards: list[CardCount]) -> str | None:
     return None
 
 
-def _interconnect(said: HardwareDetails, cards: list[CardCount]) -> str | None:
+def _interconnect(details: HardwareDetails, cards: list[CardCount]) -> str | None:
     """As stated; else NVLink for several cards of a form that only exists on NVLink boards."""
-    if said.links:
-        return "+".join(said.links)
+    if details.links:
+        return "+".join(details.links)
     if sum(c.number for c in cards) > 1 and cards and all(c.entry.form in ("sxm", "superchip") for c in cards):
         return None if any(c.mig for c in cards) else "nvlink"
     return None

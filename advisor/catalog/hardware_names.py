@@ -28,65 +28,31 @@ from advisor.record import Value
 from advisor.units import GIB, format_gib
 
 MAX_TEXT = 500
-
-
 MAX_CARDS = 1024
-
-
 MAX_WORDS = 40  # of a part that is cut into pieces
-
-
 MAX_PIECE = 9  # words of one piece
-
-
 LONGEST = 200  # characters of a comment
-
-
 TOLERANCE = 0.05  # a driver shows a little less than a card's nominal memory
-
-
 # words that name no card alone
 _TELLS_NOTHING = re.compile(r"\d{1,2}|[a-z]|ti|xt|xtx|pro|max|ultra|super|nano|plus|maxq|laptop|pcie|sxm|hgx|dgx")
-
-
 _NODES = re.compile(r"(\d{1,6})(?: (?:nodes?|clusters?)\s+(?:of|each)\s+|\s*[x×]\s*(?=\d{1,2}\s*[x×]))(.+)", re.I)
-
-
 _BARE_SIZE = re.compile(phrases.SIZE, re.I)
-
-
 _SOLD_ALONE = ("card", "pcie-card", "workstation-card")
-
-
 _NUMBERS = {
     "a": 1, "an": 1, "one": 1, "single": 1, "two": 2, "dual": 2, "twin": 2, "double": 2, "pair of": 2, "a pair of": 2,
     "couple of": 2, "a couple of": 2, "three": 3, "triple": 3, "four": 4, "quad": 4, "five": 5, "six": 6, "seven": 7,
     "eight": 8, "octa": 8, "ten": 10, "twelve": 12, "sixteen": 16,
 }  # fmt: skip
-
-
 _WORD = "|".join(sorted((re.escape(w) for w in _NUMBERS), key=len, reverse=True))
-
-
 _BEFORE = re.compile(
     rf"(?:(?P<n>\d{{1,6}})\s*(?:[x×*](?!tx?\b)\s*|(?:pcs|pieces|units)\s+(?:of\s+)?|\s+(?=\D|\d{{3,4}}[a-z]*\b))|(?P<w>{_WORD})[\s-]+)"
     r"(?:x\s+)?(?:of\s+)?(?P<name>\S.*)",
     re.I,
 )
-
-
 _AFTER = re.compile(r"(?P<name>.*\S)(?:\s+[x×*]\s*|\s*[x×*](?=\d)|\s*:\s*)(?P<n>\d{1,4})", re.I)
-
-
 _AFTER_X = re.compile(r"(?P<name>.*\S)\s+\(?(?P<n>\d{1,3})\s*(?:[x×]|pcs|pieces|units)\)?", re.I)
-
-
 _AFTER_BRACKET = re.compile(r"(?P<name>.*\S)\s*\([x×]?\s*(?P<n>\d{1,3})\s*[x×]?\)", re.I)
-
-
 _CHIP = r"\bm[1-9](?:\s?(?:pro|max|ultra))?|\bmac (?:studio|mini|pro)|\bmacbook(?: pro| air)?"
-
-
 # words that tell nothing: they may stand anywhere between pieces
 _IDLE = frozenset((
     "a", "an", "the", "with", "and", "plus", "&", "my", "our", "i", "we", "have", "has", "got", "own", "on",
@@ -117,7 +83,7 @@ class HardwareCatalogue(Protocol):
 class _Reading(Value, frozen=True):
     """What was read so far. `sizes`: (cards before it, bytes) of bare sizes; `lines`: products without a chip."""
 
-    said: HardwareDetails
+    details: HardwareDetails
     cards: list[CardCount]
     sizes: list[tuple[int, int]]
     lines: list[tuple[int, NamedMachine]]
@@ -148,19 +114,19 @@ def parse_hardware(text: str, catalogue: HardwareCatalogue) -> Machine:
     _place_sizes(reading)
     for count, line in reading.lines:
         _choose_chip(count, line, reading)
-    said, cards = reading.said, _per_node(reading)
-    for what, amount in (("RAM", said.ram_bytes), ("VRAM", said.vram_bytes), ("cores", said.cores)):
+    details, cards = reading.details, _per_node(reading)
+    for what, amount in (("RAM", details.ram_bytes), ("VRAM", details.vram_bytes), ("cores", details.cores)):
         if amount == 0:
             raise BadInput(f"hardware {text.strip()!r}: no machine has 0 {what}; leave it out if it is not known")
     _hold_against_vram(text, reading)
-    counted = said.ram_bytes is not None and (said.cores or said.threads)
-    if not cards and not (said.no_gpu or said.host_only or counted):
+    counted = details.ram_bytes is not None and (details.cores or details.threads)
+    if not cards and not (details.no_gpu or details.host_only or counted):
         raise BadInput(
             f"hardware {text.strip()!r} names no card and no processor: e.g. `2x RTX 4090, 64GB RAM` or `cpu`"
         )
-    if cards and said.no_gpu:
+    if cards and details.no_gpu:
         raise BadInput(f"hardware {text.strip()!r} names a card and says that there is none")
-    return join_catalogue(describe_machine(text, said, cards), catalogue.accelerators(), catalogue.cpu_platforms())
+    return join_catalogue(describe_machine(text, details, cards), catalogue.accelerators(), catalogue.cpu_platforms())
 
 
 def _read_text(text: str, reading: _Reading) -> None:
@@ -172,22 +138,22 @@ def _read_part(part: str, reading: _Reading) -> None:
     part = spell_out(re.sub(r"^(?:each|and)\s+", "", part.strip(), flags=re.I))
     several = _NODES.fullmatch(part)
     if several:
-        phrases.read_phrase(f"{several[1]} nodes", reading.said)
+        phrases.read_phrase(f"{several[1]} nodes", reading.details)
         _read_part(several[2], reading)
         return
     if _read_phrase(part, reading) or _read_machine(part, reading):
         return
-    if part.lower().endswith(" cpu") and phrases.read_cpu(part, reading.said):
+    if part.lower().endswith(" cpu") and phrases.read_cpu(part, reading.details):
         return
     without = re.fullmatch(r"(.+?)\s+(?:without|no) driver", part, re.I)
     if without:
-        reading.said.driver_problem = "missing"
+        reading.details.driver_problem = "missing"
         part = without[1]
     for inside in re.findall(r"\(([^()]+)\)", part):
         if (
             "core" not in inside.lower()
             and not _BARE_SIZE.fullmatch(inside.strip())
-            and phrases.read_phrase(inside.strip(), reading.said)
+            and phrases.read_phrase(inside.strip(), reading.details)
         ):
             part = part.replace(f"({inside})", " ").strip()
     known = reading.catalogue.accelerators()
@@ -200,18 +166,18 @@ def _read_part(part: str, reading: _Reading) -> None:
         for piece in pieces:
             _read_part(piece, reading)
         return
-    if phrases.read_cpu(_digits_first(part), reading.said):
+    if phrases.read_cpu(_digits_first(part), reading.details):
         return
     name = next((n for _, n in split_counts(part)), part)
     raise UnknownName("accelerator", name, _near(name, reading), "`advise list accelerators` names them all.")
 
 
 def _read_phrase(part: str, reading: _Reading) -> bool:
-    if not phrases.read_phrase(part, reading.said):
+    if not phrases.read_phrase(part, reading.details):
         return False
-    if reading.said.bare_bytes is not None:
-        reading.sizes.append((len(reading.cards), reading.said.bare_bytes))
-        reading.said.bare_bytes = None
+    if reading.details.bare_bytes is not None:
+        reading.sizes.append((len(reading.cards), reading.details.bare_bytes))
+        reading.details.bare_bytes = None
     return True
 
 
@@ -266,15 +232,17 @@ def _find_cards(part: str, known: Mapping[str, Accelerator]) -> _Named | None:
 
 
 def _add_cards(named: _Named, reading: _Reading) -> None:
-    entry, said = named.entry, reading.said
+    entry, details = named.entry, reading.details
     if entry.kind == "apu" and re.match(r"(AMD )?Ryzen", named.name, re.I):
-        said.cpu_model = named.name
+        details.cpu_model = named.name
     reading.cards.append(CardCount(named.number, entry, named.mig, named.note))
     for gb in named.sizes:
         if takes_ram(entry):
-            said.ram_bytes = int(gb * GIB)
-        elif gb in entry.host_memory_options_gb and said.ram_bytes is None:  # `NVIDIA GH200 480GB`, as the driver says
-            said.ram_bytes = int(named.number * gb * HOST_USABLE * 10**9)
+            details.ram_bytes = int(gb * GIB)
+        elif (
+            gb in entry.host_memory_options_gb and details.ram_bytes is None
+        ):  # `NVIDIA GH200 480GB`, as the driver says
+            details.ram_bytes = int(named.number * gb * HOST_USABLE * 10**9)
 
 
 def _find_machine(part: str, reading: _Reading) -> tuple[int, NamedMachine] | None:
@@ -295,9 +263,9 @@ def _read_machine(part: str, reading: _Reading) -> bool:
     _read_text(machine.hardware, own)
     _place_sizes(own)
     reading.cards.extend(own.cards)
-    own.said.nodes *= count
-    reading.said.fill_from(own.said)
-    reading.said.host_only = True
+    own.details.nodes *= count
+    reading.details.fill_from(own.details)
+    reading.details.host_only = True
     return True
 
 
@@ -306,7 +274,7 @@ def _choose_chip(count: int, line: NamedMachine, reading: _Reading) -> None:
     stated."""
     if any(c.entry.vendor == "apple" or c.entry.id in line.chips for c in reading.cards):
         return
-    known, ram = reading.catalogue.accelerators(), reading.said.ram_bytes
+    known, ram = reading.catalogue.accelerators(), reading.details.ram_bytes
     chips = [known[i] for i in line.chips if i in known]
     fit = [a for a in chips if ram is None or ram / GIB in (line.memory_gb.get(a.id) or a.memory_options_gb)]
     if ram is not None and not fit:
@@ -326,8 +294,8 @@ def _choose_chip(count: int, line: NamedMachine, reading: _Reading) -> None:
 
 def _per_node(reading: _Reading) -> list[CardCount]:
     """The cards of one node: `16 H100s across 2 nodes` are 8 each."""
-    nodes = reading.said.nodes
-    if not reading.said.cards_of_all_nodes or nodes == 1:
+    nodes = reading.details.nodes
+    if not reading.details.cards_of_all_nodes or nodes == 1:
         return reading.cards
     if any(c.number % nodes for c in reading.cards):
         raise BadInput(f"{sum(c.number for c in reading.cards)} cards cannot be spread evenly over {nodes} nodes")
@@ -336,7 +304,7 @@ def _per_node(reading: _Reading) -> list[CardCount]:
 
 def _hold_against_vram(text: str, reading: _Reading) -> None:
     """Memory that was called VRAM must be that of the cards; alone it names no card, and the answer is a choice."""
-    vram, cards = reading.said.vram_bytes, reading.cards
+    vram, cards = reading.details.vram_bytes, reading.cards
     if vram is None:
         return
     known = reading.catalogue.accelerators().values()
@@ -357,7 +325,7 @@ def _hold_against_vram(text: str, reading: _Reading) -> None:
 
 def _place_sizes(reading: _Reading) -> None:
     for before, size in reading.sizes:
-        _place(size, reading.cards[before - 1] if before else None, reading.said)
+        _place(size, reading.cards[before - 1] if before else None, reading.details)
 
 
 def _near(name: str, reading: _Reading) -> tuple[str, ...]:
@@ -375,11 +343,11 @@ def _distinct(machines: Mapping[str, NamedMachine]) -> Iterator[NamedMachine]:
             yield machine
 
 
-def _place(size: int, card: CardCount | None, said: HardwareDetails) -> None:
+def _place(size: int, card: CardCount | None, details: HardwareDetails) -> None:
     """A size on its own is RAM next to a chip that shares memory or a bare CPU; next to a card it must be the
     card's."""
     if card is None or takes_ram(card.entry) or card.entry.unified:
-        said.ram_bytes = size
+        details.ram_bytes = size
         return
     have = card.entry.memory_bytes
     if have is None or abs(size - have) > 0.02 * have:

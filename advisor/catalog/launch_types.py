@@ -25,20 +25,10 @@ LogPart = Literal[
     "free",  # before anything was loaded
     "total",  # of the device
 ]
-
-
 PARTS: tuple[str, ...] = get_args(LogPart)
-
-
 UNITS = {"gib": 2**30, "mib": 2**20, "bytes": 1, "tokens": 1}
-
-
 SIZE = "size"  # a unit of its own: the figure is followed by its unit, as in `1.5 GiB`
-
-
 TEXTS = ("version", "model", "title", "format", "device", "number", "place", "rank", "arguments")
-
-
 SETTING = "set_"
 
 
@@ -77,7 +67,7 @@ class Concepts(Record, frozen=True, kw_only=True):
     served_name: Concept = Concept()
     context_length: Concept = Concept()  # tokens of one request, prompt and output together
     total_context: Concept = Concept()  # tokens of all slots together
-    prompt_length: Concept = Concept()  # tokens of one prompt, where the engine limits it apart from the context
+    prompt_length: Concept = Concept()  # tokens of one prompt, where the engine limits it separately from the context
     sequences: Concept = Concept()  # requests that run at once
     batched_tokens: Concept = Concept()  # tokens of one step
     logical_batch: Concept = Concept()  # tokens handed over at once, which are worked on in steps of batched_tokens

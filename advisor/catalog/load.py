@@ -32,11 +32,7 @@ TYPES: dict[str, type] = {
     "quantizations": Quantization,
     "models": Model,
 }
-
-
 AS_OF = "as_of"  # heading of a file of entries: the day it was compiled, for sources that name no day themselves
-
-
 # relative path starts with -> lists it may hold, and a heading key that its entries inherit
 _LISTS: tuple[tuple[str, tuple[str, ...], str | None], ...] = (
     ("hardware/", ("accelerators", "cpu_platforms"), "vendor"),
@@ -44,8 +40,6 @@ _LISTS: tuple[tuple[str, tuple[str, ...], str | None], ...] = (
     ("quantizations.", ("quantizations",), None),
     ("models/", ("models",), "family"),
 )
-
-
 At = tuple["str | int", ...]
 
 
@@ -54,7 +48,7 @@ class TableEntry(Value, frozen=True):
 
     table: str
     id: str
-    data: dict[str, Any]
+    data: dict[str, object]
     file: str  # relative to its root
     at: tuple[str | int, ...]
 
@@ -104,9 +98,9 @@ class RuleSet:
     """What the rule folders say together, as plain data that has been checked against the types."""
 
     def __init__(self) -> None:
-        self.tables: dict[str, dict[str, dict[str, Any]]] = {t: {} for t in TYPES if t != "cloud_offers"}
-        self.offers: dict[str, list[dict[str, Any]]] = {}  # by provider
-        self.documents: dict[str, Any] = {}
+        self.tables: dict[str, dict[str, dict[str, object]]] = {t: {} for t in TYPES if t != "cloud_offers"}
+        self.offers: dict[str, list[dict[str, object]]] = {}  # by provider
+        self.documents: dict[str, object] = {}
         self.names: dict[str, dict[str, str]] = {"models": {}, "engines": {}, "quantizations": {}}
         self.origin: dict[tuple[str, str], Path] = {}  # table and id -> file
 
@@ -118,7 +112,7 @@ def _stop(error: BadFile) -> NoReturn:
 def read_rules(
     roots: Sequence[Path],
     report: Callable[[BadFile], None] = _stop,
-    read: Callable[[Path], Any] | None = None,
+    read: Callable[[Path], object] | None = None,
     below: RuleSet | None = None,
 ) -> RuleSet:
     """All rules of `roots`, over those of the folders `below` them, which are filled. What is wrong (file, line, place,
@@ -130,9 +124,9 @@ def read_rules(
     return rules
 
 
-def _read_root(root: Path, rules: RuleSet, report: Callable[[BadFile], None], read: Callable[[Path], Any]) -> None:
+def _read_root(root: Path, rules: RuleSet, report: Callable[[BadFile], None], read: Callable[[Path], object]) -> None:
     mine: dict[tuple[str, str], Path] = {}
-    offers: dict[str, list[dict[str, Any]]] = {}
+    offers: dict[str, list[dict[str, object]]] = {}
     for file, _ in rule_files(root):
         path = root / file
         try:
@@ -169,7 +163,7 @@ def _read_root(root: Path, rules: RuleSet, report: Callable[[BadFile], None], re
 
 
 def _index(
-    own: dict[str, dict[str, Any]], table: str, mine: dict[tuple[str, str], Path], report: Callable[[BadFile], None]
+    own: dict[str, dict[str, object]], table: str, mine: dict[tuple[str, str], Path], report: Callable[[BadFile], None]
 ) -> dict[str, str]:
     """Names of one folder's entries; the second of two entries that claim one name is left out of them."""
     own = dict(own)
@@ -191,7 +185,7 @@ def _add(entry: TableEntry, path: Path, mine: dict[tuple[str, str], Path], rules
     table[entry.id] = entry.data
 
 
-def read_rule_document(path: Path) -> Any:
+def read_rule_document(path: Path) -> object:
     """One YAML file as plain JSON-like data (dates become text). Raises BadFile, also for a key given twice."""
     root = compose_yaml(read_text(path), path)
     twice = find_duplicate_key(path, root)
@@ -200,7 +194,7 @@ def read_rule_document(path: Path) -> Any:
     return _plain(construct_yaml(root, path), path)
 
 
-def _plain(value: Any, path: Path) -> Any:
+def _plain(value: object, path: Path) -> object:
     if isinstance(value, dict):
         return {_key(k, path): _plain(v, path) for k, v in value.items()}
     if isinstance(value, list):
@@ -212,7 +206,7 @@ def _plain(value: Any, path: Path) -> Any:
     raise BadFile(path, f"holds a value of a kind that rules do not use ({type(value).__name__})")
 
 
-def _key(key: Any, path: Path) -> str:
+def _key(key: object, path: Path) -> str:
     if isinstance(key, bool):  # `on:` and `no:` are words here
         raise BadFile(path, f"a key reads as {str(key).lower()}: quote it")
     return key if isinstance(key, str) else str(key)
@@ -322,7 +316,7 @@ def _split(message: str, data: object, kind: type) -> tuple[str, At]:
     return problem, tuple(at)
 
 
-def _guilty(data: object, kind: type, at: list[str | int], mapping: dict[str, Any]) -> str:
+def _guilty(data: object, kind: type, at: list[str | int], mapping: dict[str, object]) -> str:
     """The key of `mapping` (at `at` in `data`) whose value makes the conversion fail."""
     for key, value in mapping.items():
         try:
@@ -335,7 +329,7 @@ def _guilty(data: object, kind: type, at: list[str | int], mapping: dict[str, An
 def _replaced(data: Any, at: list[str | int], value: object) -> Any:
     if not at:
         return value
-    copy: Any = data.copy()
+    copy = data.copy()
     copy[at[0]] = _replaced(data[at[0]], at[1:], value)
     return copy
 
@@ -434,7 +428,7 @@ def read_entries(
                 yield TableEntry(table, name, data, file, (table, i))
 
 
-def _id(row: dict[str, Any], at: tuple[str | int, ...], report: Callable[[MisplacedDocument], None]) -> str | None:
+def _id(row: dict[str, object], at: tuple[str | int, ...], report: Callable[[MisplacedDocument], None]) -> str | None:
     value = row.get("id")
     if isinstance(value, str) and value:
         return value

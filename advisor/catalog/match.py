@@ -31,7 +31,7 @@ def match_device(device: Device, accelerators: Mapping[str, Accelerator]) -> Acc
 def find_accelerators(device: Device, accelerators: Mapping[str, Accelerator]) -> list[Accelerator]:
     """All entries that fit the device equally well; one = known, none = not in the catalogue."""
     everything = [a for a in accelerators.values() if a.vendor == device.vendor]
-    found = _by_pci(device, everything)
+    found = _filter_by_pci(device, everything)
     exact = _keep(found or everything, lambda a: device.name in a.reported_names)
     if found:
         found = exact or _keep(found, lambda a: _fits_pattern(device.name, a)) or found
@@ -42,9 +42,9 @@ def find_accelerators(device: Device, accelerators: Mapping[str, Accelerator]) -
     if len(found) > 1 and device.gpu_cores is not None:
         found = _keep(found, lambda a: f"({device.gpu_cores}-core" in a.name) or found
     if len(found) > 1 and device.mig_profile is None:
-        found = _by_memory(device, found)
+        found = _filter_by_memory(device, found)
     if len(found) > 1:
-        found = _by_words(device.name, found)
+        found = _filter_by_words(device.name, found)
     return found
 
 
@@ -68,7 +68,7 @@ MAKERS = {"GenuineIntel": "intel", "AuthenticAMD": "amd"}  # by what a processor
 def match_cpu(cpu: Cpu, platforms: Mapping[str, CpuPlatform], gpu_cores: int | None = None) -> CpuPlatform | None:
     """The platform of a processor by its model name; None when the name does not tell (virtual machines hide it).
 
-    `gpu_cores` tell Apple chips of one name apart.
+    `gpu_cores` distinguish Apple chips of one name.
     """
     if cpu.model is None:
         return None
@@ -103,11 +103,11 @@ def _attached(device: Device, machine: Machine, accelerators: Mapping[str, Accel
         return device
     found = find_accelerators(device, accelerators)
     if len(found) != 1:
-        said = f"{device.name}: not in the catalogue of accelerators"
+        note = f"{device.name}: not in the catalogue of accelerators"
         if found:
-            said = f"{device.name}: may be {', '.join(a.name for a in found[:4])}; taken as none of them"
-        notes.append(said)
-        return msgspec.structs.replace(device, notes=(*device.notes, said))
+            note = f"{device.name}: may be {', '.join(a.name for a in found[:4])}; taken as none of them"
+        notes.append(note)
+        return msgspec.structs.replace(device, notes=(*device.notes, note))
     entry = found[0]
     total, basis = device.total_bytes, device.total_basis
     if total is None and not device.unified and not entry.unified and device.mig_profile is None:
@@ -127,7 +127,7 @@ def _attached(device: Device, machine: Machine, accelerators: Mapping[str, Accel
     )
 
 
-def _by_pci(device: Device, entries: Sequence[Accelerator]) -> list[Accelerator]:
+def _filter_by_pci(device: Device, entries: Sequence[Accelerator]) -> list[Accelerator]:
     """Entries with the device's PCI id; one written with its subsystem (`10de:2bb3:10de:227a`) wins where it fits."""
     if device.pci_id is None:
         return []
@@ -144,13 +144,13 @@ def _fits_pattern(name: str, entry: Accelerator) -> bool:
     return entry.name_pattern is not None and re.search(entry.name_pattern, name[:200], re.I) is not None
 
 
-def _by_words(name: str, entries: Sequence[Accelerator]) -> list[Accelerator]:
+def _filter_by_words(name: str, entries: Sequence[Accelerator]) -> list[Accelerator]:
     """Entries that share most words with the driver's name and add fewest of their own (sizes do not count)."""
-    said = _words(name)
+    words = _words(name)
     scores = {}
     for accelerator in entries:
         own = _words(accelerator.name)
-        scores[accelerator.id] = (len(own & said), -len(own - said))
+        scores[accelerator.id] = (len(own & words), -len(own - words))
     best = max(scores.values())
     if best[0] == 0:
         return list(entries)
@@ -162,7 +162,7 @@ def _words(name: str) -> set[str]:
     return set(re.findall(r"[a-z0-9+]+", plain.lower()))
 
 
-def _by_memory(device: Device, entries: Sequence[Accelerator]) -> list[Accelerator]:
+def _filter_by_memory(device: Device, entries: Sequence[Accelerator]) -> list[Accelerator]:
     """Entries nearest to the size the driver shows; all of them when the size tells nothing."""
     total = device.total_bytes
     if total is None:
@@ -185,8 +185,8 @@ def _gap(total: int, entry: Accelerator) -> float | None:
 
 def _example(example: str, words: set[str]) -> bool:
     """Whether a catalogue example (`8592+`, `Ryzen 9 7950X`) is named in full."""
-    wanted = set(re.findall(r"[a-z0-9+]+", example.lower()))
-    return bool(wanted) and any(re.search(r"\d{4}", w) for w in wanted) and wanted <= words
+    example_words = set(re.findall(r"[a-z0-9+]+", example.lower()))
+    return bool(example_words) and any(re.search(r"\d{4}", w) for w in example_words) and example_words <= words
 
 
 def find_known_engines(engines: Mapping[str, Engine]) -> KnownEngines:

@@ -91,8 +91,8 @@ def find_named_model(name: str, rules: Catalog) -> NamedModel | None:
         m = _SHORTHAND.search(bare)
         if m:
             found = find_named_model(bare[: m.start()], rules)
-            said = f"{name} is taken as {found.name} in {m['q']}" if found else None
-            return replace(found, quantization=found.quantization or m["q"], assumed=said) if found else None
+            assumed = f"{name} is taken as {found.name} in {m['q']}" if found else None
+            return replace(found, quantization=found.quantization or m["q"], assumed=assumed) if found else None
         bare = re.sub(r"\s+(?=[A-Za-z0-9_]+$)", "-", bare) if _GGUF.search(re.sub(r"\s+", "-", bare)) else bare
     m = re.match(r"^(.*):([A-Za-z0-9_.-]+)$", bare)
     if m and "/" in m[1] and not bare.startswith("hf.co"):
@@ -112,12 +112,12 @@ def find_named_model(name: str, rules: Catalog) -> NamedModel | None:
     found = _without_suffix(short, quant, rules)
     if found is None:
         return None
-    said = (
+    assumed = (
         f"{name} is taken as {found.name}"
         + (f" in {found.quantization}" if found.quantization else "")
         + ", by its name"
     )
-    return replace(found, assumed=said)
+    return replace(found, assumed=assumed)
 
 
 def is_in_catalogue(name: str, rules: Catalog) -> bool:

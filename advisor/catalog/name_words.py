@@ -13,7 +13,7 @@ from advisor.errors import AdvisorError
 from advisor.record import Value
 from advisor.units import GIB
 
-# Words that never tell two cards apart.
+# Words that never distinguish two cards.
 FILLER = frozenset(
     (
         "nvidia", "geforce", "amd", "radeon", "instinct", "intel", "apple", "tesla", "google", "aws", "amazon",
@@ -39,7 +39,7 @@ _SPELLINGS = (
 
 
 class NameWords(Value, frozen=True):
-    """A name taken apart: its words and the sizes in GB it mentions. `outer` leaves out what stood in brackets."""
+    """A name split up: its words and the sizes in GB it mentions. `outer` leaves out what stood in brackets."""
 
     text: str
     words: frozenset[str]
@@ -68,11 +68,11 @@ def choose_accelerator(
     if not asked.words:
         return None
     known = {i: a for i, a in known.items() if not a.only_with_size or any(_has_size(a, s) for s in asked.sizes)}
-    whole = [a for a in known.values() if any(_same(asked, n) for n in (a.name, a.id, *a.aliases))]
+    whole = [a for a in known.values() if any(_is_same_name(asked, n) for n in (a.name, a.id, *a.aliases))]
     if len(whole) == 1 and _slices(whole[0], mig):
-        return whole[0], _also_sold(asked, whole[0], known)
+        return whole[0], _list_other_sizes(asked, whole[0], known)
     for words, sizes in ((asked.words, asked.sizes), (asked.outer, asked.outer_sizes)):
-        found = {a.id: gap for a in known.values() if (gap := _extra(words, a)) is not None}
+        found = {a.id: gap for a in known.values() if (gap := _count_further_words(words, a)) is not None}
         if found:
             entry, note = _narrow(replace(asked, words=words, sizes=sizes), found, known, mig)
             if words != asked.words:
@@ -87,13 +87,13 @@ def _narrow(
 ) -> tuple[Accelerator, str | None]:
     """One of the entries that carry all words: the default of just this name, else the plain ones of the right size."""
     entries = [known[i] for i in found]
-    defaults = [a for a in entries if any(_same(asked, n) for n in a.default_of)]
+    defaults = [a for a in entries if any(_is_same_name(asked, n) for n in a.default_of)]
     if len(defaults) == 1 and _slices(defaults[0], mig):
         others = [a for a in entries if found[a.id] == min(found.values()) and a is not defaults[0]]
         others = (
             [a for a in others if not asked.sizes or any(_has_size(a, s) for s in asked.sizes)] if mig is None else []
         )
-        return defaults[0], _taken(asked, defaults[0], others)
+        return defaults[0], _describe_default(asked, defaults[0], others)
     plain = [a for a in entries if found[a.id] == min(found.values())]
     if mig is not None:
         plain = [a for a in plain if _slices(a, mig)] or _refuse_mig(asked, plain, mig)
@@ -104,16 +104,16 @@ def _narrow(
         sizes = frozenset((plain[0].memory_bytes / GIB,))
     if len(plain) == 1:
         return plain[0], None
-    best = _most_said(replace(asked, sizes=sizes), plain)
+    best = _find_most_specific(replace(asked, sizes=sizes), plain)
     if best is None:
         listed = ", ".join(_label(a) for a in plain[:8])
         raise AdvisorError(
             "ambiguous_accelerator", f"{asked.text.strip()!r} may be several accelerators: {listed}. Say which."
         )
-    return best, _taken(asked, best, [a for a in plain if a is not best])
+    return best, _describe_default(asked, best, [a for a in plain if a is not best])
 
 
-def _most_said(asked: NameWords, entries: Sequence[Accelerator]) -> Accelerator | None:
+def _find_most_specific(asked: NameWords, entries: Sequence[Accelerator]) -> Accelerator | None:
     """The entry whose default name says most of what was asked; None when none or two do."""
     scored: list[tuple[int, Accelerator]] = []
     for accelerator in entries:
@@ -138,12 +138,12 @@ def _sizes(low: str) -> frozenset[float]:
     return frozenset(float(m[1]) for m in _SIZE.finditer(low))
 
 
-def _same(asked: NameWords, name: str) -> bool:
+def _is_same_name(asked: NameWords, name: str) -> bool:
     other = split_name(name)
     return bool(other.words) and other.words == asked.words and other.sizes == asked.sizes
 
 
-def _extra(words: frozenset[str], entry: Accelerator) -> int | None:
+def _count_further_words(words: frozenset[str], entry: Accelerator) -> int | None:
     """How many telling words an entry's best name has beyond `words`; None when it lacks one of them."""
     aside = FORMS | _words(f"{entry.memory_type or ''} {entry.form or ''}".lower())
     if entry.vendor in ("nvidia", "amd"):
@@ -174,15 +174,15 @@ def _has_size(entry: Accelerator, gb: float) -> bool:
     return gb in _sizes(entry.name.lower()) or gb in entry.memory_options_gb
 
 
-def _also_sold(asked: NameWords, entry: Accelerator, known: Mapping[str, Accelerator]) -> str | None:
+def _list_other_sizes(asked: NameWords, entry: Accelerator, known: Mapping[str, Accelerator]) -> str | None:
     """When a bare name is an entry's own name but other sizes of it exist, say which was taken."""
     if asked.sizes or not entry.default_of:
         return None
     others = [a for a in known.values() if a is not entry and split_name(a.name).words == asked.words]
-    return _taken(asked, entry, others) if others else None
+    return _describe_default(asked, entry, others) if others else None
 
 
-def _taken(asked: NameWords, entry: Accelerator, others: Sequence[Accelerator]) -> str | None:
+def _describe_default(asked: NameWords, entry: Accelerator, others: Sequence[Accelerator]) -> str | None:
     if not others:
         return None
     return f"{asked.text.strip()}: taken as {_label(entry)}; also sold: {', '.join(_label(a) for a in others[:4])}"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import re
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -16,8 +15,6 @@ from advisor.errors import BadFile, BadInput
 from advisor.models.types import Model
 
 HEAD = "# Written by `advise models add`. An entry of this id goes before the shipped one.\n"
-
-
 FILLED_IN = ("gguf_name", "gguf_architecture", "downloads")  # from other rule files
 
 
@@ -61,9 +58,9 @@ def _family(model: Model, name: str) -> str:
     return model.family if model.family and "/" not in model.family else name.rpartition("/")[2].lower()
 
 
-def list_plain_fields(model: Model) -> dict[str, Any]:
+def list_plain_fields(model: Model) -> dict[str, object]:
     """The fields of the model's entry, JSON-ready."""
-    data: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(model))
+    data: dict[str, object] = msgspec.json.decode(msgspec.json.encode(model))
     usual = {f.name: f.default for f in msgspec.structs.fields(Model) if f.default is not msgspec.NODEFAULT}
     return {
         k: v

@@ -23,11 +23,7 @@ if TYPE_CHECKING:
 
 
 _REFUSED: ContextVar[bool] = ContextVar("local models are refused", default=False)
-
-
 SHOWN = 8  # choices in a message
-
-
 LONGEST_NAME = 4096  # characters, as of a path
 
 
@@ -74,10 +70,10 @@ def resolve_model(name: str, rules: Catalog) -> ResolvedModel:
     try:
         return ResolvedModel(rules.find_model(bare))
     except UnknownName as unknown:
-        return _from_stores(bare, rules) or _by_spelling(bare, name, rules) or _refuse(bare, unknown, rules)
+        return _find_in_stores(bare, rules) or _find_by_spelling(bare, name, rules) or _refuse(bare, unknown, rules)
 
 
-def _from_stores(name: str, rules: Catalog) -> ResolvedModel | None:
+def _find_in_stores(name: str, rules: Catalog) -> ResolvedModel | None:
     """A model that lies on this machine under that name: Ollama's store, Hugging Face's cache."""
     if ":" in name:
         from advisor.models.local_stores import find_ollama_model
@@ -98,7 +94,7 @@ def _from_stores(name: str, rules: Catalog) -> ResolvedModel | None:
     return replace(found, model=replace(found.model, id=name), note=note)
 
 
-def _by_spelling(bare: str, name: str, rules: Catalog) -> ResolvedModel | None:
+def _find_by_spelling(bare: str, name: str, rules: Catalog) -> ResolvedModel | None:
     """A model of the catalogue under another spelling. Raises AmbiguousModel."""
     from advisor.catalog import model_spellings
 
@@ -222,14 +218,14 @@ def _named(found: ResolvedModel, path: Path) -> ResolvedModel:
     """A model whose headers came from the hub goes by its hub name."""
     from advisor.models.headers import read_origin
 
-    come = read_origin(path)
-    if come is None:
+    origin = read_origin(path)
+    if origin is None:
         return found
-    said = f"config and headers of {come.repository} at {come.revision[:12]} were read from the hub"
-    note = f"{found.note}; {said}" if found.note else said
+    read_note = f"config and headers of {origin.repository} at {origin.revision[:12]} were read from the hub"
+    note = f"{found.note}; {read_note}" if found.note else read_note
     sides = tuple(found.model.weight_blocks.values())
-    blocks = {come.repository: sides[0]} if sides else {}
-    model = replace(found.model, id=come.repository, weight_blocks=blocks)
+    blocks = {origin.repository: sides[0]} if sides else {}
+    model = replace(found.model, id=origin.repository, weight_blocks=blocks)
     return replace(found, model=model, note=note)
 
 

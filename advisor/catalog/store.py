@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import msgspec
 
@@ -49,61 +49,83 @@ class Catalog:
     def __init__(self, source: CompiledRules, roots: tuple[Path, ...] = ()) -> None:
         self._source = source
         self.roots = roots
+        self._sections: dict[str, object] = {}
         self._decoded: dict[str, Model] = {}
+
+    def _section(self, name: str, kind: type[T]) -> T:
+        """A section of the rules, decoded when it is first asked for."""
+        section = self._sections.get(name)
+        if section is None:  # of two threads that decode it at once both go on with the same one
+            section = self._sections.setdefault(name, decode_json(getattr(self._source, name), kind))
+        return cast("T", section)
 
     def engines(self) -> dict[str, Engine]:
         """All engines by id."""
-        return self._engines
+        return self._section("engines", dict[str, Engine])
 
     def engine(self, name: str) -> Engine:
         """One engine by id or alias. Raises UnknownName."""
-        return self._engines[find_id("engine", name, self._engine_names, self._engines)]
+        engines = self.engines()
+        return engines[find_id("engine", name, self._section("engine_names", dict[str, str]), engines)]
 
     def accelerators(self) -> dict[str, Accelerator]:
         """All accelerators by id."""
         return self._accelerators
 
+    @cached_property
+    def _accelerators(self) -> dict[str, Accelerator]:
+        table = self._section("accelerators", dict[str, Accelerator])
+        return {k: _share_like(a, table.get(a.usable_like)) if a.usable_like else a for k, a in table.items()}
+
     def cpu_platforms(self) -> dict[str, CpuPlatform]:
         """All processor platforms by id."""
-        return self._cpu_platforms
+        return self._section("cpu_platforms", dict[str, CpuPlatform])
 
     def named_machines(self) -> dict[str, NamedMachine]:
         """Whole machines (rules/machines) by every simplified name."""
         return self._named_machines
 
+    @cached_property
+    def _named_machines(self) -> dict[str, NamedMachine]:
+        return index_machines(self.documents("machines/"))
+
     def quantizations(self) -> dict[str, Quantization]:
         """All weight formats by id."""
-        return self._quantizations
+        return self._section("quantizations", dict[str, Quantization])
 
     def quantization(self, name: str) -> Quantization:
         """A weight format by name in any spelling; EXL3 with any number of bits. Raises UnknownName."""
-        return find_quantization(name, self._quantization_names, self._quantizations)
+        return find_quantization(name, self._section("quantization_names", dict[str, str]), self.quantizations())
 
     def cloud_offers(self) -> tuple[CloudOffer, ...]:
         """Rental prices as the rules have them."""
-        return self._cloud_offers
+        return self._section("cloud_offers", tuple[CloudOffer, ...])
 
     def model_ids(self) -> list[str]:
         """Ids of all models, in the order of the rules."""
-        return list(self._models)
+        return list(self._source.models)
 
     def model_index(self) -> tuple[ModelRow, ...]:
         """All models as light rows."""
-        return self._model_index
+        return self._section("model_index", tuple[ModelRow, ...])
 
     def find_model(self, name: str) -> Model:
         """A model by id, alias or id without its `org/`, whatever the case. Raises UnknownName with near matches."""
-        names = self._model_names
+        names = self._section("model_names", dict[str, str])
         try:
-            hit = find_id("model", name, names, ())
+            id = find_id("model", name, names, ())
         except UnknownName:
-            known = [n for row in self._model_index for n in (row.id.rpartition("/")[2], *row.aliases)]
-            hit = find_id("model", name, names, known)
-        model = self._decoded.get(hit)
+            known = [n for row in self.model_index() for n in (row.id.rpartition("/")[2], *row.aliases)]
+            id = find_id("model", name, names, known)
+        model = self._decoded.get(id)
         if model is None:  # the same object every time: estimates keep what they derive from it
-            read = join_downloads(decode_json(self._models[hit], Model), self._downloads.get(hit, ()))
-            model = self._decoded.setdefault(hit, self.name_gguf(read))
+            read = join_downloads(decode_json(self._source.models[id], Model), self._downloads.get(id, ()))
+            model = self._decoded.setdefault(id, self.name_gguf(read))
         return model
+
+    @cached_property
+    def _downloads(self) -> dict[str, list[msgspec.Raw]]:
+        return index_downloads(raw for path, raw in self._source.documents.items() if path.startswith("downloads/"))
 
     def name_gguf(self, model: Model) -> Model:
         """The model with the architecture that its GGUF file has, where rules/gguf.yaml knows it."""
@@ -136,83 +158,22 @@ class Catalog:
         return decode_json(self._find_document(path), kind)
 
     def _find_document(self, path: str) -> msgspec.Raw:
-        raw = self._documents.get(path)
+        raw = self._source.documents.get(path)
         if raw is None:
-            raise UnknownName("rule file", path, near_matches(path, self._documents))
+            raise UnknownName("rule file", path, near_matches(path, self._source.documents))
         return raw
 
     def has_document(self, path: str) -> bool:
         """Whether there is such a rule file."""
-        return path in self._documents
+        return path in self._source.documents
 
     def document_paths(self) -> tuple[str, ...]:
         """The paths of all other rule files."""
-        return tuple(self._documents)
+        return tuple(self._source.documents)
 
     def documents(self, prefix: str = "") -> dict[str, Any]:
         """All other rule files whose path starts with `prefix`, by path."""
-        return {p: msgspec.json.decode(raw) for p, raw in self._documents.items() if p.startswith(prefix)}
-
-    @cached_property
-    def _engines(self) -> dict[str, Engine]:
-        return _table(self._source.engines, Engine)
-
-    @cached_property
-    def _engine_names(self) -> dict[str, str]:
-        return _names(self._source.engine_names)
-
-    @cached_property
-    def _accelerators(self) -> dict[str, Accelerator]:
-        table = _table(self._source.accelerators, Accelerator)
-        return {k: _share_like(a, table.get(a.usable_like)) if a.usable_like else a for k, a in table.items()}
-
-    @cached_property
-    def _cpu_platforms(self) -> dict[str, CpuPlatform]:
-        return _table(self._source.cpu_platforms, CpuPlatform)
-
-    @cached_property
-    def _downloads(self) -> dict[str, list[msgspec.Raw]]:
-        return index_downloads(raw for path, raw in self._documents.items() if path.startswith("downloads/"))
-
-    @cached_property
-    def _named_machines(self) -> dict[str, NamedMachine]:
-        return index_machines(self.documents("machines/"))
-
-    @cached_property
-    def _quantizations(self) -> dict[str, Quantization]:
-        return _table(self._source.quantizations, Quantization)
-
-    @cached_property
-    def _quantization_names(self) -> dict[str, str]:
-        return _names(self._source.quantization_names)
-
-    @cached_property
-    def _cloud_offers(self) -> tuple[CloudOffer, ...]:
-        return decode_json(self._source.cloud_offers, tuple[CloudOffer, ...])
-
-    @cached_property
-    def _model_names(self) -> dict[str, str]:
-        return _names(self._source.model_names)
-
-    @property
-    def _models(self) -> dict[str, msgspec.Raw]:
-        return self._source.models
-
-    @cached_property
-    def _model_index(self) -> tuple[ModelRow, ...]:
-        return decode_json(self._source.model_index, tuple[ModelRow, ...])
-
-    @property
-    def _documents(self) -> dict[str, msgspec.Raw]:
-        return self._source.documents
-
-
-def _table(raw: msgspec.Raw, kind: type[T]) -> dict[str, T]:
-    return decode_json(raw, dict[str, kind])  # type: ignore[valid-type]  # a type made at run time
-
-
-def _names(raw: msgspec.Raw) -> dict[str, str]:
-    return decode_json(raw, dict[str, str])
+        return {p: msgspec.json.decode(raw) for p, raw in self._source.documents.items() if p.startswith(prefix)}
 
 
 def _share_like(card: Accelerator, twin: Accelerator | None) -> Accelerator:
@@ -224,17 +185,17 @@ def _share_like(card: Accelerator, twin: Accelerator | None) -> Accelerator:
 
 def find_id(kind: str, name: str, index: Mapping[str, str], known: Iterable[str]) -> str:
     """The id that `name` means, whatever its case and punctuation. Raises UnknownName with near matches of `known`."""
-    hit = index.get(simplify_name(name))
-    if hit is not None:
-        return hit
-    raise UnknownName(kind, name, near_matches(name, known))
+    id = index.get(simplify_name(name))
+    if id is None:
+        raise UnknownName(kind, name, near_matches(name, known))
+    return id
 
 
 def find_quantization(name: str, index: Mapping[str, str], table: Mapping[str, Quantization]) -> Quantization:
     """A weight format by name; EXL3 takes any number of bits and `UD-` any GGUF type. Raises UnknownName."""
-    hit = index.get(simplify_name(name))
-    if hit is not None:
-        return table[hit]
+    plain = simplify_name(name)
+    if plain in index:
+        return table[index[plain]]
     m = re.fullmatch(r"(?i)exl3[-_ ]?(\d+(?:\.\d+)?)[-_ ]?bpw", name.strip())
     if m and 1 <= float(m[1]) <= 8:
         return msgspec.structs.replace(

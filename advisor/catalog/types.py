@@ -7,7 +7,7 @@ prices in the stated currency.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
@@ -443,7 +443,7 @@ class MachinesFile(Record, frozen=True, kw_only=True):
     machines: tuple[NamedMachine, ...]
 
 
-def index_machines(documents: Mapping[str, Any]) -> dict[str, NamedMachine]:
+def index_machines(documents: Mapping[str, object]) -> dict[str, NamedMachine]:
     """Machines by every simplified name, with and without the provider's. Raises BadInput for a file that is wrong."""
     index: dict[str, NamedMachine] = {}
     for path, document in documents.items():

@@ -31,7 +31,7 @@ def decide_settings(
     own = module.launch_settings(deployment, inner, quantization)
     names = {x.name for x in own}
     more = (
-        DecidedSetting(name=k, value=deployment.settings[k], because=why, environment=k.isupper())
+        DecidedSetting(k, deployment.settings[k], why, environment=k.isupper())
         for k, why in deployment.because.items()
         if k in deployment.settings and k not in names
     )

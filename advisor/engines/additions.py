@@ -21,10 +21,10 @@ def find_draft_name(settings: dict[str, Setting], entry: Engine) -> str | None:
     """The draft model that the settings name; None without one."""
     if entry.draft is None or not settings:
         return None
-    said: object = get_setting(settings, *entry.draft.model)
-    if said is None:
-        said = _config(settings, entry.draft).get("model")
-    name = said.strip() if isinstance(said, str) else ""
+    stated: object = get_setting(settings, *entry.draft.model)
+    if stated is None:
+        stated = _config(settings, entry.draft).get("model")
+    name = stated.strip() if isinstance(stated, str) else ""
     return None if name.lower() in _NO_MODEL else name
 
 
@@ -32,10 +32,10 @@ def find_method_name(settings: dict[str, Setting], entry: Engine) -> str | None:
     """The method of speculative decoding that the settings name; None without one."""
     if entry.draft is None:
         return None
-    said: object = get_setting(settings, *entry.draft.method) if entry.draft.method else None
-    if said is None:
-        said = _config(settings, entry.draft).get("method")
-    return said.strip() or None if isinstance(said, str) else None
+    stated: object = get_setting(settings, *entry.draft.method) if entry.draft.method else None
+    if stated is None:
+        stated = _config(settings, entry.draft).get("method")
+    return stated.strip() or None if isinstance(stated, str) else None
 
 
 def list_draft_settings(entry: Engine) -> tuple[str, ...]:
@@ -153,14 +153,8 @@ def parser_settings(deployment: Deployment, entry: Engine, *, enable: str | None
     out = []
     if tool:
         if enable:
-            out.append(
-                DecidedSetting(name=enable, value=True, because="tools that a client sends are refused otherwise")
-            )
-        out.append(DecidedSetting(name="tool-call-parser", value=tool, because="the form of this model's tool calls"))
+            out.append(DecidedSetting(enable, True, "tools that a client sends are refused otherwise"))
+        out.append(DecidedSetting("tool-call-parser", tool, "the form of this model's tool calls"))
     if reasoning:
-        out.append(
-            DecidedSetting(
-                name="reasoning-parser", value=reasoning, because="keeps this model's reasoning out of its answer"
-            )
-        )
+        out.append(DecidedSetting("reasoning-parser", reasoning, "keeps this model's reasoning out of its answer"))
     return out

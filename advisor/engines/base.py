@@ -16,12 +16,12 @@ from advisor.decoding import convert
 from advisor.deployment import Deployment, MemoryEstimate, Setting
 from advisor.errors import BadInput
 from advisor.memo import memoize_by_identity
-from advisor.record import Record
+from advisor.record import Value
 
 T = TypeVar("T")
 
 
-class DecidedSetting(Record, frozen=True, kw_only=True):
+class DecidedSetting(Value, frozen=True):
     """One setting of a launch and why it has this value."""
 
     name: str  # the engine's own long flag (no dashes) or environment variable

@@ -33,10 +33,10 @@ def count_held(
     `entry` is the engine that runs underneath. Raises BadInput as the memory estimate does.
     """
     if "fraction_of" in entry.memory:
-        return _in_pool(deployment, estimate, entry, requests)
+        return _count_in_pool(deployment, estimate, entry, requests)
     if "device_overhead_mib" in entry.memory:
-        return _in_slots(deployment, estimate, entry, requests)
-    return tuple(_as_it_grows(deployment, estimate, entry, r.length) for r in requests)
+        return _count_in_slots(deployment, estimate, entry, requests)
+    return tuple(_count_growing(deployment, estimate, entry, r.length) for r in requests)
 
 
 def keeps_prefixes(deployment: Deployment, entry: Engine) -> bool:
@@ -47,7 +47,7 @@ def keeps_prefixes(deployment: Deployment, entry: Engine) -> bool:
     return "fraction_of" in entry.memory and known is not None and known.support == "yes" and not off
 
 
-def _in_pool(
+def _count_in_pool(
     deployment: Deployment, estimate: MemoryEstimate, entry: Engine, requests: Sequence[RequestTokens]
 ) -> tuple[int | None, ...]:
     from advisor.engines import pool
@@ -81,13 +81,14 @@ def _in_pool(
         each, once = bytes_of(max(1, request.length - request.shared)), bytes_of(request.shared)
         stages = [k // settings.tp % settings.pp if estimate.devices else 0 for k in range(len(known))]
         return min(
-            max(0, room - once[k]) // each[k] if each[k] else MANY for room, k in zip(known, stages, strict=True)
+            max(0, available - once[k]) // each[k] if each[k] else MANY
+            for available, k in zip(known, stages, strict=True)
         )
 
     return tuple(min(most, settings.dp * held(r)) for r in requests)
 
 
-def _as_it_grows(deployment: Deployment, estimate: MemoryEstimate, entry: Engine, length: int) -> int | None:
+def _count_growing(deployment: Deployment, estimate: MemoryEstimate, entry: Engine, length: int) -> int | None:
     from advisor.engines import plain
 
     constants = plain.read_constants(entry)
@@ -105,7 +106,7 @@ def _as_it_grows(deployment: Deployment, estimate: MemoryEstimate, entry: Engine
     return max(0, min(known)) // each if known and each > 1 else MANY
 
 
-def _in_slots(
+def _count_in_slots(
     deployment: Deployment, estimate: MemoryEstimate, entry: Engine, requests: Sequence[RequestTokens]
 ) -> tuple[int | None, ...]:
     """Slots are taken at start, whatever the requests are: as many as there are, if they are long enough."""

@@ -25,17 +25,17 @@ def launch_settings(deployment: Deployment, entry: Engine, quantization: Quantiz
     out = [
         *plain.launch_settings(deployment, entry, quantization),
         DecidedSetting(
-            name="cache_mode",
-            value=MODES.get(kind.lower(), kind.upper()),
-            because="element type of the cache; written out, since it decides the memory",
+            "cache_mode",
+            MODES.get(kind.lower(), kind.upper()),
+            "element type of the cache; written out, since it decides the memory",
         ),
-        DecidedSetting(name="max_batch_size", value=deployment.sequences, because="requests that run at once"),
+        DecidedSetting("max_batch_size", deployment.sequences, "requests that run at once"),
         DecidedSetting(
-            name="chunk_size",
-            value=own_defaults(entry, Exllamav3Defaults).chunk_size,
-            because="prompt tokens of one step; decides the working memory",
+            "chunk_size",
+            own_defaults(entry, Exllamav3Defaults).chunk_size,
+            "prompt tokens of one step; decides the working memory",
         ),
     ]
     if fitting.has_several_devices(deployment):
-        out.append(DecidedSetting(name="gpu_split_auto", value=True, because="layers are dealt out over the cards"))
+        out.append(DecidedSetting("gpu_split_auto", True, "layers are dealt out over the cards"))
     return tuple(out)

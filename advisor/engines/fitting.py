@@ -15,8 +15,6 @@ from advisor.units import format_gib
 from advisor.unknowns import all_hold, sum_known
 
 MIB = 2**20
-
-
 PARTS = ("weights_bytes", "kv_cache_bytes", "recurrent_state_bytes", "compute_bytes", "overhead_bytes")
 
 
@@ -100,16 +98,16 @@ def host_row(
     """The host's row. Its budget is what is available now, where a probe read it, else RAM or its limit."""
     host_memory = deployment.machine.memory if deployment.machine else None
     total = host_memory.usable_bytes if host_memory else None
-    room = total
+    budget = total
     if host_memory is not None and host_memory.available_bytes is not None:
-        room = host_memory.available_bytes if total is None else min(host_memory.available_bytes, total)
-    return _row("host memory", total, room, weights, cache, state, compute, overhead_mib, slack)
+        budget = host_memory.available_bytes if total is None else min(host_memory.available_bytes, total)
+    return _row("host memory", total, budget, weights, cache, state, compute, overhead_mib, slack)
 
 
 def _row(
     name: str,
     capacity: int | None,
-    room: int | None,
+    budget: int | None,
     weights: int | None,
     cache: int | None,
     state: int | None,
@@ -124,7 +122,7 @@ def _row(
     return DeviceMemory(
         name=name,
         capacity_bytes=capacity,
-        budget_bytes=room,
+        budget_bytes=budget,
         weights_bytes=weights,
         kv_cache_bytes=cache,
         recurrent_state_bytes=state,
@@ -174,7 +172,7 @@ def host_fits(row: DeviceMemory, deployment: Deployment) -> bool | None:
 
 
 def merge_rows(deployment: Deployment, rows: Sequence[DeviceMemory], host: DeviceMemory | None) -> DeviceMemory | None:
-    """Device and host rows as one, where they are the same memory (Apple, Strix Halo, GB10); None elsewhere."""
+    """Device and host rows as one, where they are the same memory (Apple, Strix Halo, GB10); else None."""
     ram = deployment.machine.memory.usable_bytes if deployment.machine else None
     if host is None or ram is None or not rows or not all(x.unified for x in used_devices(deployment)):
         return None
@@ -290,14 +288,14 @@ def bound_estimate(least: MemoryEstimate, most: MemoryEstimate, what: str) -> Me
 
 
 def _open(rows: tuple[DeviceMemory, ...], what: str) -> list[str]:
-    said = [
+    lines = [
         f"{r.name}: {format_gib(r.low_bytes)} to {format_gib(r.high_bytes)} needed, {format_gib(r.budget_bytes)} "
         f"there: {what} may be large"
         for r in rows
         if r.low_bytes is not None and r.high_bytes is not None and r.budget_bytes is not None
         if r.high_bytes > r.budget_bytes
     ]
-    return list(dict.fromkeys(said))
+    return list(dict.fromkeys(lines))
 
 
 def _bound_row(least: DeviceMemory, most: DeviceMemory) -> DeviceMemory:

@@ -30,23 +30,11 @@ if TYPE_CHECKING:
 
 
 FOLDER = "flags/"
-
-
 HISTORY_FOLDER = "flag-history/"
-
-
 ROUTER_FOLDER = "routers/"
-
-
 SHOWN = 60  # characters of a name
-
-
 Spans = dict[str, tuple[str, ...]]  # `FIRST..LAST FIRST..` -> names; both ends are releases that were read
-
-
 _ReleaseKey = tuple[tuple[int, ...], int]  # numbers, post release
-
-
 _Pairs = tuple[tuple[str, str], ...]  # (first or nothing, last or nothing)
 
 
@@ -204,13 +192,13 @@ def add_history(table: FlagTable, history: FlagHistory | None) -> FlagTable:
 def find_presence(history: FlagHistory, name: str, version: str | None) -> Presence | None:
     """Whether a release has a flag (None: the newest that was read). None: no release was seen to lack it, or none to
     have it."""
-    spans = _by_name(history, "flags").get(name)
+    spans = _index_spans(history, "flags").get(name)
     return None if spans is None else _presence(history, spans, version)
 
 
 def find_variable(history: FlagHistory, name: str, version: str | None) -> Presence | None:
     """The same of an environment variable."""
-    spans = _by_name(history, "variables").get(name)
+    spans = _index_spans(history, "variables").get(name)
     return None if spans is None else _presence(history, spans, version)
 
 
@@ -240,18 +228,20 @@ def list_values(history: FlagHistory, flag: str, version: str | None) -> tuple[s
 @memoize_by_identity
 def list_left(history: FlagHistory) -> frozenset[str]:
     """Flags that some release had and the newest has not."""
-    return frozenset(n for n, spans in _by_name(history, "flags").items() if not _presence(history, spans, None).has)
+    return frozenset(
+        n for n, spans in _index_spans(history, "flags").items() if not _presence(history, spans, None).has
+    )
 
 
 @memoize_by_identity
 def list_left_variables(history: FlagHistory) -> frozenset[str]:
     """Environment variables that some release read and the newest does not."""
-    names = _by_name(history, "variables").items()
+    names = _index_spans(history, "variables").items()
     return frozenset(n for n, spans in names if not _presence(history, spans, None).has)
 
 
 @memoize_by_identity
-def _by_name(history: FlagHistory, part: str) -> Mapping[str, _Pairs]:
+def _index_spans(history: FlagHistory, part: str) -> Mapping[str, _Pairs]:
     return _spans_by_name(history.flags if part == "flags" else history.variables, history)
 
 

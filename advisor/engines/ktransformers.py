@@ -17,27 +17,15 @@ def launch_settings(deployment: Deployment, entry: Engine, quantization: Quantiz
     out = [
         *plain.launch_settings(deployment, entry, quantization),
         DecidedSetting(
-            name="kt-method",
-            value=METHODS.get(quantization.id, "AMXINT4"),
-            because="format of the experts on the CPU; it must be the one they were converted to",
+            "kt-method",
+            METHODS.get(quantization.id, "AMXINT4"),
+            "format of the experts on the CPU; it must be the one they were converted to",
         ),
     ]
     if cpu is not None and cpu.physical_cores:
-        out.append(
-            DecidedSetting(
-                name="kt-cpuinfer", value=cpu.physical_cores, because="physical cores; SMT siblings do not help"
-            )
-        )
+        out.append(DecidedSetting("kt-cpuinfer", cpu.physical_cores, "physical cores; SMT siblings do not help"))
     if cpu is not None and cpu.sockets:
-        out.append(
-            DecidedSetting(
-                name="kt-threadpool-count", value=cpu.sockets, because="one pool of threads for each NUMA node"
-            )
-        )
+        out.append(DecidedSetting("kt-threadpool-count", cpu.sockets, "one pool of threads for each NUMA node"))
     kept = get_integer(deployment.settings, "kt-num-gpu-experts", least=0)
-    out.append(
-        DecidedSetting(
-            name="kt-num-gpu-experts", value=kept or 0, because="experts of each layer that stay on the GPU; 0 = none"
-        )
-    )
+    out.append(DecidedSetting("kt-num-gpu-experts", kept or 0, "experts of each layer that stay on the GPU; 0 = none"))
     return tuple(out)

@@ -23,16 +23,10 @@ def launch_settings(deployment: Deployment, entry: Engine, quantization: Quantiz
     """The flags a launch should carry, decided, each with its reason."""
     out = pool.common_settings(deployment, entry)
     batch = pool.resolve_pool_settings(deployment, entry, pool.read_constants(entry)).batched_tokens
-    out += (
-        DecidedSetting(name="max-prefill-token-num", value=batch, because="prompt tokens of one step; working memory"),
-    )
+    out += (DecidedSetting("max-prefill-token-num", batch, "prompt tokens of one step; working memory"),)
     kind = pool.resolve_pool_settings(deployment, entry, pool.read_constants(entry)).kv_type
     if quantization.id in FORMATS:
-        out += (
-            DecidedSetting(
-                name="model-format", value=FORMATS[quantization.id], because="the checkpoint's weight format"
-            ),
-        )
+        out += (DecidedSetting("model-format", FORMATS[quantization.id], "the checkpoint's weight format"),)
     if kind in CACHE:
-        out += (DecidedSetting(name="quant-policy", value=CACHE[kind], because="smaller KV cache than 16 bit"),)
+        out += (DecidedSetting("quant-policy", CACHE[kind], "smaller KV cache than 16 bit"),)
     return out

@@ -15,6 +15,6 @@ def launch_settings(deployment: Deployment, entry: Engine, quantization: Quantiz
     length = deployment.context_length or deployment.model.max_context
     parts = [f"max_num_sequence={deployment.sequences}", *([f"context_window_size={length}"] if length else [])]
     return (
-        DecidedSetting(name="mode", value="server", because="the cache is sized by the overrides, not by a preset"),
-        DecidedSetting(name="overrides", value=";".join(parts), because="requests at once; prompt and output of one"),
+        DecidedSetting("mode", "server", "the cache is sized by the overrides, not by a preset"),
+        DecidedSetting("overrides", ";".join(parts), "requests at once; prompt and output of one"),
     )

@@ -76,31 +76,22 @@ class OllamaModule(Value, frozen=True):
         slots = int(inner.settings["parallel"])
         out = [
             DecidedSetting(
-                name="OLLAMA_CONTEXT_LENGTH",
-                value=ctx // slots,
-                because="tokens of one request; the default depends on the VRAM",
+                "OLLAMA_CONTEXT_LENGTH",
+                ctx // slots,
+                "tokens of one request; the default depends on the VRAM",
                 environment=True,
             ),
             DecidedSetting(
-                name="OLLAMA_NUM_PARALLEL",
-                value=slots,
-                because=f"requests at once; the default is {self.own.default_slots}, others queue, "
-                "and memory grows with it",
+                "OLLAMA_NUM_PARALLEL",
+                slots,
+                f"requests at once; the default is {self.own.default_slots}, others queue, and memory grows with it",
                 environment=True,
             ),
         ]
         kv = inner.kv_cache_type.k
         if kv not in ("auto", "f16"):
-            out.append(
-                DecidedSetting(
-                    name="OLLAMA_FLASH_ATTENTION", value=1, because="a quantised cache needs it", environment=True
-                )
-            )
-            out.append(
-                DecidedSetting(
-                    name="OLLAMA_KV_CACHE_TYPE", value=kv, because="smaller KV cache than f16", environment=True
-                )
-            )
+            out.append(DecidedSetting("OLLAMA_FLASH_ATTENTION", 1, "a quantised cache needs it", environment=True))
+            out.append(DecidedSetting("OLLAMA_KV_CACHE_TYPE", kv, "smaller KV cache than f16", environment=True))
         return tuple(out)
 
 
@@ -146,9 +137,9 @@ def _as_llama_server(deployment: Deployment, own: Engine) -> tuple[Deployment, b
 
 def _version_beneath(deployment: Deployment, own: Engine) -> str | None:
     """The version of the llama.cpp beneath, where it is known to differ from the current one."""
-    said = deployment.engine_version
+    version = deployment.engine_version
     rows = own_defaults(own, OllamaDefaults).beneath
-    return next((x.version for x in rows if said is not None and is_before(said, x.before)), None)
+    return next((x.version for x in rows if version is not None and is_before(version, x.before)), None)
 
 
 def _on_one_card(inner: Deployment, entry: Engine, spread: bool) -> Deployment:

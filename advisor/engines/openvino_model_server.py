@@ -21,22 +21,18 @@ def launch_settings(deployment: Deployment, entry: Engine, quantization: Quantiz
     cache = math.ceil(sum(r.kv_cache_bytes or 0 for r in rows) / GIB)
     usual = "GPU" if fitting.used_devices(deployment) else "CPU"
     out = [
+        DecidedSetting("task", TASKS.get(deployment.model.kind, "text_generation"), "what the model is for"),
         DecidedSetting(
-            name="task", value=TASKS.get(deployment.model.kind, "text_generation"), because="what the model is for"
-        ),
-        DecidedSetting(
-            name="target_device",
-            value=str(deployment.settings.get("target_device") or usual),
-            because="the device of the graph; the default is the CPU",
+            "target_device",
+            str(deployment.settings.get("target_device") or usual),
+            "the device of the graph; the default is the CPU",
         ),
     ]
     if deployment.model.kind == "chat":
         out += [
-            DecidedSetting(name="max_num_seqs", value=deployment.sequences, because="requests that run at once"),
+            DecidedSetting("max_num_seqs", deployment.sequences, "requests that run at once"),
             DecidedSetting(
-                name="cache_size",
-                value=max(1, cache),
-                because="GB of the cache of all requests; the default grows without an end",
+                "cache_size", max(1, cache), "GB of the cache of all requests; the default grows without an end"
             ),
         ]
     return tuple(out)

@@ -149,16 +149,16 @@ def count_quantities(model: t.Model) -> Mapping[Divided, tuple[int, ...]]:
     found: dict[Divided, set[int]] = {}
     for group in model.layout.attention:
         for part in group.parts if isinstance(group, t.Parallel) else (group,):
-            for what, n in _of_mixer(part, model.layout.hidden_size):
+            for what, n in _list_mixer_quantities(part, model.layout.hidden_size):
                 found.setdefault(what, set()).add(n)
     for ffn in model.layout.ffn:
-        for what, n in _of_ffn(ffn):
+        for what, n in _list_ffn_quantities(ffn):
             found.setdefault(what, set()).add(n)
     found["vocabulary"] = {model.layout.vocab_size}
     return {what: tuple(sorted(ns)) for what, ns in found.items()}
 
 
-def _of_mixer(group: t.AttentionGroup, hidden: int) -> tuple[tuple[Divided, int], ...]:
+def _list_mixer_quantities(group: t.AttentionGroup, hidden: int) -> tuple[tuple[Divided, int], ...]:
     """What a layer that mixes tokens divides."""
     if isinstance(group, (t.Full, t.Sliding, t.Chunked, t.Encoder, t.Cross)):
         return ("attention_heads", group.n_heads), ("kv_heads", group.n_kv_heads)
@@ -175,7 +175,7 @@ def _of_mixer(group: t.AttentionGroup, hidden: int) -> tuple[tuple[Divided, int]
     return (("convolution_width", hidden),) if isinstance(group, t.ShortConv) else ()
 
 
-def _of_ffn(group: t.FfnGroup) -> tuple[tuple[Divided, int], ...]:
+def _list_ffn_quantities(group: t.FfnGroup) -> tuple[tuple[Divided, int], ...]:
     """What a feed-forward layer divides."""
     if isinstance(group, t.Dense):
         return (("intermediate_size", group.intermediate),)
@@ -218,12 +218,12 @@ def _refusal(assertion: Assertion, count: int, ranks: int, block: int | None) ->
     if assertion.whole_blocks:
         if block is None:
             return None
-        wanted = min(block, assertion.finest_block or block)
-        if count % ranks or (count // ranks) % wanted == 0:
+        divisor = min(block, assertion.finest_block or block)
+        if count % ranks or (count // ranks) % divisor == 0:
             return None  # the first is another assertion's
         text = (
             f"{NAMES[assertion.divides]} ({count}) over tensor parallel size ({ranks}) is {count // ranks}, "
-            f"which must be divisible by the {wanted} of the checkpoint's weight blocks"
+            f"which must be divisible by the {divisor} of the checkpoint's weight blocks"
         )
         return TensorParallelRefusal(assertion.divides, count, ranks, text, sure, True)
     if assertion.one_for_all and count == 1:

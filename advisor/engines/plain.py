@@ -92,8 +92,8 @@ def memory(deployment: Deployment, entry: Engine, quantization: Quantization) ->
         tokens = reserved_tokens(deployment, constants.reserved, length, sequences)
         cache = int(per_token * tokens)
         if tokens < length:
-            said = f"{constants.reserved.setting} of {tokens} tokens is less than one request of {length}"
-            refused = (f"{said}: {entry.name} raises it or refuses to start",)
+            shortage = f"{constants.reserved.setting} of {tokens} tokens is less than one request of {length}"
+            refused = (f"{shortage}: {entry.name} raises it or refuses to start",)
     weights = hf_weights.rank_weights(deployment.model, quantization, 1, 1)
     devices = fitting.used_devices(deployment)
     on_host = (
@@ -123,8 +123,8 @@ def memory(deployment: Deployment, entry: Engine, quantization: Quantization) ->
     grows = "" if constants.reserved else "; the cache grows with use"
     unsaid = () if given else (f"no context length given: sized for {length} tokens{grows}",)
     if not given and constants.reserved is None:  # a request may as well be short: the low bound holds no cache
-        rows = [_without_cache(x) for x in rows]
-        host = _without_cache(host) if not devices else host
+        rows = [_drop_cache(x) for x in rows]
+        host = _drop_cache(host) if not devices else host
     return MemoryEstimate(
         fits=None if refused and verdict.fits else verdict.fits,
         devices=tuple(rows),
@@ -147,8 +147,8 @@ def memory(deployment: Deployment, entry: Engine, quantization: Quantization) ->
 def reserved_tokens(deployment: Deployment, cache: ReservedCache, length: int, sequences: int) -> int:
     """Tokens of the shared cache: as set, else what the asked requests need together, in whole steps."""
     asked = get_integer(deployment.settings, cache.setting, least=1)
-    wanted = asked if asked is not None else length * sequences if deployment.context_length else cache.default
-    return -(-wanted // cache.step) * cache.step
+    tokens = asked if asked is not None else length * sequences if deployment.context_length else cache.default
+    return -(-tokens // cache.step) * cache.step
 
 
 def _host_experts(deployment: Deployment, constants: PlainConstants, experts: int) -> int:
@@ -161,14 +161,16 @@ def _host_experts(deployment: Deployment, constants: PlainConstants, experts: in
 
 def _kv_bytes(deployment: Deployment, entry: Engine, constants: PlainConstants) -> tuple[float, float]:
     """Bytes a value of keys and of values. Raises BadInput for a type the engine does not have."""
-    said = get_setting(deployment.settings, *constants.names.kv_cache_type.flags)
+    stated = get_setting(deployment.settings, *constants.names.kv_cache_type.flags)
     words = (
-        str(said).split(",") if said is not None else [str(deployment.kv_cache_type.k), str(deployment.kv_cache_type.v)]
+        str(stated).split(",")
+        if stated is not None
+        else [str(deployment.kv_cache_type.k), str(deployment.kv_cache_type.v)]
     )
     pair = (words * 2)[:2] if len(words) == 1 else words
     if len(pair) != 2:
         raise BadInput(
-            f"setting {constants.names.kv_cache_type.flags[0]}: {str(said)[:40]!r} is neither a type nor two numbers "
+            f"setting {constants.names.kv_cache_type.flags[0]}: {str(stated)[:40]!r} is neither a type nor two numbers "
             "of bits"
         )
     out = []
@@ -199,7 +201,7 @@ def _bounded(row: DeviceMemory, work: Sequence[int], n: int) -> DeviceMemory:
     )
 
 
-def _without_cache(row: DeviceMemory) -> DeviceMemory:
+def _drop_cache(row: DeviceMemory) -> DeviceMemory:
     assert row.low_bytes is not None
     return msgspec.structs.replace(row, low_bytes=row.low_bytes - (row.kv_cache_bytes or 0))
 
@@ -237,18 +239,10 @@ def launch_settings(deployment: Deployment, entry: Engine, quantization: Quantiz
     out = []
     if constants.names.context_length.flags:
         flag = constants.names.context_length.flags[0]
-        out.append(DecidedSetting(name=flag, value=length, because="longest request, prompt and output together"))
+        out.append(DecidedSetting(flag, length, "longest request, prompt and output together"))
     if constants.reserved is not None:
         tokens = reserved_tokens(deployment, constants.reserved, length, deployment.sequences)
-        out.append(
-            DecidedSetting(
-                name=constants.reserved.setting, value=tokens, because="tokens of all requests, shared and reserved"
-            )
-        )
+        out.append(DecidedSetting(constants.reserved.setting, tokens, "tokens of all requests, shared and reserved"))
     if constants.names.sequences.flags and deployment.sequences > 1:
-        out.append(
-            DecidedSetting(
-                name=constants.names.sequences.flags[0], value=deployment.sequences, because="requests held at once"
-            )
-        )
+        out.append(DecidedSetting(constants.names.sequences.flags[0], deployment.sequences, "requests held at once"))
     return tuple(out)

@@ -88,36 +88,32 @@ def launch_settings(deployment: Deployment, entry: Engine, quantization: Quantiz
     """The flags a launch should carry, decided, each with its reason."""
     settings = pool.resolve_pool_settings(deployment, entry, pool.read_constants(entry), _fraction(deployment, entry))
     out = [
+        DecidedSetting("context-length", settings.length, "longest request, prompt and output together"),
         DecidedSetting(
-            name="context-length", value=settings.length, because="longest request, prompt and output together"
+            "max-running-requests",
+            pool.admitted_requests(deployment, pool.read_constants(entry)),
+            "requests that run at once",
         ),
         DecidedSetting(
-            name="max-running-requests",
-            value=pool.admitted_requests(deployment, pool.read_constants(entry)),
-            because="requests that run at once",
+            "chunked-prefill-size",
+            settings.batched_tokens,
+            "prompt tokens of one step; decides the working memory and differs between devices",
         ),
         DecidedSetting(
-            name="chunked-prefill-size",
-            value=settings.batched_tokens,
-            because="prompt tokens of one step; decides the working memory and differs between devices",
-        ),
-        DecidedSetting(
-            name="mem-fraction-static",
-            value=settings.fraction,
-            because="weights and KV pool; the rest is left for activations and graphs, as SGLang's own rule does",
+            "mem-fraction-static",
+            settings.fraction,
+            "weights and KV pool; the rest is left for activations and graphs, as SGLang's own rule does",
         ),
     ]
     if _tp_size(settings) > 1 or fitting.has_several_devices(deployment):
-        out.append(
-            DecidedSetting(name="tp-size", value=_tp_size(settings), because=fitting.explain_ranks(_tp_size(settings)))
-        )
+        out.append(DecidedSetting("tp-size", _tp_size(settings), fitting.explain_ranks(_tp_size(settings))))
     if settings.dp > 1:
-        out.append(DecidedSetting(name="dp-size", value=settings.dp, because="replicas, each with a cache of its own"))
+        out.append(DecidedSetting("dp-size", settings.dp, "replicas, each with a cache of its own"))
     if get_flag(deployment.settings, "enable-dp-attention"):
-        out.append(DecidedSetting(name="enable-dp-attention", value=True, because="as asked: replicas share the ranks"))
+        out.append(DecidedSetting("enable-dp-attention", True, "as asked: replicas share the ranks"))
     if deployment.served_name:
-        out.append(DecidedSetting(name="served-model-name", value=deployment.served_name, because="as asked"))
+        out.append(DecidedSetting("served-model-name", deployment.served_name, "as asked"))
     if settings.kv_bytes < 2:
-        out.append(DecidedSetting(name="kv-cache-dtype", value=settings.kv_type, because="halves the KV cache"))
+        out.append(DecidedSetting("kv-cache-dtype", settings.kv_type, "halves the KV cache"))
     out += additions.parser_settings(deployment, entry)
     return tuple(out)

@@ -12,11 +12,9 @@ memory = plain.memory
 
 def launch_settings(deployment: Deployment, entry: Engine, quantization: Quantization) -> tuple[DecidedSetting, ...]:
     """The flags a launch should carry, decided, each with its reason."""
-    out = [DecidedSetting(name="max-num-seqs", value=deployment.sequences, because="requests that run at once")]
+    out = [DecidedSetting("max-num-seqs", deployment.sequences, "requests that run at once")]
     if deployment.sequences > 1:
-        out.append(
-            DecidedSetting(name="continuous-batching", value=True, because="off by default, and requests would queue")
-        )
+        out.append(DecidedSetting("continuous-batching", True, "off by default, and requests would queue"))
     if deployment.served_name:
-        out.append(DecidedSetting(name="served-model-name", value=deployment.served_name, because="as asked"))
+        out.append(DecidedSetting("served-model-name", deployment.served_name, "as asked"))
     return tuple(out)

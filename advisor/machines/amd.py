@@ -11,11 +11,18 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from types import ModuleType
 
 from advisor.distribution import install_command
-from advisor.machines import pci, system_access
-from advisor.machines.system_access import ProbeResult
+from advisor.machines import pci
+from advisor.machines.system_access import (
+    ProbeResult,
+    list_names,
+    parse_fields,
+    parse_whole_number,
+    read_number,
+    read_system_text,
+)
 from advisor.machines.types import Device, HostMemory
 from advisor.record import Value
 
@@ -40,7 +47,7 @@ class KfdNode(Value, frozen=True):
 
 
 def probe_amd(
-    root: Path, env: Mapping[str, str], cpu_model: str | None, memory: HostMemory, smi: Any | None = None
+    root: Path, env: Mapping[str, str], cpu_model: str | None, memory: HostMemory, smi: ModuleType | None = None
 ) -> ProbeResult:
     """AMD devices with the amdgpu driver, in the runtime's order (KFD), else in bus order."""
     cards = {
@@ -73,23 +80,23 @@ def read_kfd_nodes(root: Path) -> list[KfdNode]:
     """GPU nodes of vendor AMD in /sys/class/kfd (CPU nodes and other vendors' are skipped)."""
     base = root / "sys/class/kfd/kfd/topology/nodes"
     out: list[KfdNode] = []
-    for name in sorted(system_access.list_names(base), key=lambda n: (len(n), n)):
-        said = system_access.parse_fields(system_access.read_system_text(base / name / "properties"), " ")
+    for name in sorted(list_names(base), key=lambda n: (len(n), n)):
+        properties = parse_fields(read_system_text(base / name / "properties"), " ")
         target, location = (
-            system_access.parse_whole_number(said.get("gfx_target_version")),
-            system_access.parse_whole_number(said.get("location_id")),
+            parse_whole_number(properties.get("gfx_target_version")),
+            parse_whole_number(properties.get("location_id")),
         )
-        if system_access.parse_whole_number(said.get("vendor_id")) != 0x1002 or not target or location is None:
+        if parse_whole_number(properties.get("vendor_id")) != 0x1002 or not target or location is None:
             continue
-        domain = system_access.parse_whole_number(said.get("domain")) or 0
-        unique = system_access.parse_whole_number(said.get("unique_id"))
-        bank = system_access.parse_fields(system_access.read_system_text(base / name / "mem_banks/0/properties"), " ")
+        domain = parse_whole_number(properties.get("domain")) or 0
+        unique = parse_whole_number(properties.get("unique_id"))
+        bank = parse_fields(read_system_text(base / name / "mem_banks/0/properties"), " ")
         out.append(
             KfdNode(
                 bus=f"{domain & 0xFFFF:04x}:{location >> 8 & 0xFF:02x}:{location >> 3 & 0x1F:02x}.{location & 7}",
                 gfx=gfx_name(target),
                 uuid=f"GPU-{unique:016x}" if unique else None,
-                memory_bytes=system_access.parse_whole_number(bank.get("size_in_bytes")) or None,
+                memory_bytes=parse_whole_number(bank.get("size_in_bytes")) or None,
             )
         )
     return out
@@ -119,29 +126,29 @@ def _device(
 ) -> Device:
     folder = card.folder
     apu = node.gfx in APU_GFX
-    total, used = _vram(card), system_access.read_number(folder / "mem_info_vram_used")
+    total, used = _vram(card), read_number(folder / "mem_info_vram_used")
     free = total - used if total is not None and used is not None else None
     notes: list[str] = []
     if parts > 1:
         total, free = node.memory_bytes, None  # the counters are of the whole card
     if apu:
         gtt, gtt_used = (
-            system_access.read_number(folder / "mem_info_gtt_total"),
-            system_access.read_number(folder / "mem_info_gtt_used"),
+            read_number(folder / "mem_info_gtt_total"),
+            read_number(folder / "mem_info_gtt_used"),
         )
         notes.append(APU_NOTE)
         if gtt is None:
             notes.append("GTT size cannot be read: only the carve-out is counted")
         elif total is not None:
             total += gtt
-            room = gtt - (gtt_used or 0)
+            gtt_free = gtt - (gtt_used or 0)
             if memory.available_bytes is not None:
-                room = min(room, memory.available_bytes)
-            free = free + room if free is not None and gtt_used is not None else None
-    said = marketing.get(card.bus) or _product(root, card) or (_from_cpu(cpu_model) if apu else None)
+                gtt_free = min(gtt_free, memory.available_bytes)
+            free = free + gtt_free if free is not None and gtt_used is not None else None
+    name = marketing.get(card.bus) or _product(root, card) or (_from_cpu(cpu_model) if apu else None)
     return Device(
         index=index,
-        name=said or _nameless(card),
+        name=name or _nameless(card),
         vendor="amd",
         uuid=node.uuid,
         pci_id=card.id,
@@ -167,28 +174,28 @@ def _nameless(card: pci.PciFunction) -> str:
 
 
 def _vram(card: pci.PciFunction) -> int | None:
-    return system_access.read_number(card.folder / "mem_info_vram_total")
+    return read_number(card.folder / "mem_info_vram_total")
 
 
 def _ip_gfx(folder: Path) -> str | None:
     """The graphics IP version from amdgpu's discovery table, for machines without KFD."""
     base = folder / "ip_discovery/die/0/GC/0"
-    found = [system_access.read_number(base / n) for n in ("major", "minor", "revision")]
+    found = [read_number(base / n) for n in ("major", "minor", "revision")]
     known = [n for n in found if n is not None]
     return f"gfx{known[0]}{known[1]:x}{known[2]:x}" if len(known) == 3 else None
 
 
 def _product(root: Path, card: pci.PciFunction) -> str | None:
     """The marketing name: the board's own record, else libdrm's table by device and revision."""
-    own = system_access.read_system_text(card.folder / "product_name")
+    own = read_system_text(card.folder / "product_name")
     if own:
         return own
-    revision = system_access.read_number(card.folder / "revision")
+    revision = read_number(card.folder / "revision")
     if revision is None:
         return None
     key = (card.id[5:], f"{revision:02x}")
     for place in ("usr/share/libdrm/amdgpu.ids", "opt/amdgpu/share/libdrm/amdgpu.ids"):
-        for line in (system_access.read_system_text(root / place) or "").splitlines():
+        for line in (read_system_text(root / place) or "").splitlines():
             columns = [c.strip() for c in line.split(",", 2)]
             if len(columns) == 3 and (columns[0].lower(), columns[1].lower()) == key:
                 return columns[2]
@@ -203,8 +210,8 @@ def _from_cpu(cpu_model: str | None) -> str | None:
 
 def _watts(folder: Path, name: str) -> float | None:
     """A hwmon power value (microwatts) in watts."""
-    for monitor in system_access.list_names(folder / "hwmon"):
-        value = system_access.read_number(folder / "hwmon" / monitor / name)
+    for monitor in list_names(folder / "hwmon"):
+        value = read_number(folder / "hwmon" / monitor / name)
         if value:
             return value / 1e6
     return None
@@ -212,8 +219,8 @@ def _watts(folder: Path, name: str) -> float | None:
 
 def _drivers(root: Path) -> dict[str, str]:
     found = {
-        "amdgpu": system_access.read_system_text(root / "sys/module/amdgpu/version"),
-        "rocm": _version(system_access.read_system_text(root / "opt/rocm/.info/version")),
+        "amdgpu": read_system_text(root / "sys/module/amdgpu/version"),
+        "rocm": _version(read_system_text(root / "opt/rocm/.info/version")),
     }
     return {k: v for k, v in found.items() if v}
 
@@ -225,10 +232,8 @@ def _version(value: str | None) -> str | None:
 
 def has_smi_library(root: Path) -> bool:
     """Whether ROCm's management library is installed, without which amdsmi does not load."""
-    folders = [n for n in system_access.list_names(root / "opt") if n.startswith("rocm")]
-    return any(
-        n.startswith("libamd_smi.so") for f in folders for n in system_access.list_names(root / "opt" / f / "lib")
-    )
+    folders = [n for n in list_names(root / "opt") if n.startswith("rocm")]
+    return any(n.startswith("libamd_smi.so") for f in folders for n in list_names(root / "opt" / f / "lib"))
 
 
 def _smi_would_name() -> str:
@@ -241,7 +246,7 @@ def _smi_would_name() -> str:
     return f"{what}; amdsmi knows it: {install_command('amd')}"
 
 
-def load_amdsmi(root: Path) -> Any | None:
+def load_amdsmi(root: Path) -> ModuleType | None:
     """The amdsmi module where it and ROCm's library are installed, else None.
 
     Its import prints on standard output and raises KeyError without the library, so it is only tried next to one.
@@ -258,10 +263,11 @@ def load_amdsmi(root: Path) -> Any | None:
         if isinstance(e, KeyboardInterrupt):
             raise
         return None
-    return amdsmi
+    module: ModuleType = amdsmi
+    return module
 
 
-def _market_names(smi: Any | None) -> dict[str, str]:
+def _market_names(smi: ModuleType | None) -> dict[str, str]:
     """Bus address -> marketing name from amdsmi; empty where anything about it fails."""
     if smi is None:
         return {}
@@ -279,6 +285,6 @@ def _market_names(smi: Any | None) -> dict[str, str]:
                         out[str(smi.amdsmi_get_gpu_device_bdf(handle)).lower()] = name
             finally:
                 smi.amdsmi_shut_down()
-    except Exception:  # version skew with the installed ROCm is common; sysfs has told the rest
+    except Exception:  # version skew with the installed ROCm is common; sysfs gave the rest
         return out
     return out

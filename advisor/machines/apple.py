@@ -7,10 +7,9 @@ sysctl override; then two stock fractions, which are assumptions (0.67 to 0.84 w
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Literal
 
-from advisor.machines import system_access
-from advisor.machines.system_access import ProbeResult, RunCommand
+from advisor.machines.system_access import ProbeResult, RunCommand, parse_fields, parse_whole_number
 from advisor.machines.types import Device, HostMemory
 from advisor.units import GIB, MIB
 
@@ -28,13 +27,13 @@ def default_working_set(ram_bytes: int) -> int:
 
 def probe_apple(run: RunCommand, memory: HostMemory, metal: Callable[[], int | None]) -> ProbeResult:
     """The GPU of an Apple chip. An Intel Mac gives a note and no device."""
-    asked = system_access.parse_fields(run(["sysctl", "machdep.cpu.brand_string", "hw.memsize", *WIRED_LIMITS]), ":")
+    asked = parse_fields(run(["sysctl", "machdep.cpu.brand_string", "hw.memsize", *WIRED_LIMITS]), ":")
     chip = asked.get("machdep.cpu.brand_string")
     if chip is None:
         return ProbeResult(notes=("sysctl gives no processor name: the GPU is unknown",))
     if not chip.startswith("Apple"):
         return ProbeResult(notes=("Intel Mac: no GPU that the engines use",))
-    ram = system_access.parse_whole_number(asked.get("hw.memsize")) or memory.total_bytes
+    ram = parse_whole_number(asked.get("hw.memsize")) or memory.total_bytes
     total, basis, notes = _total(ram, _override(asked), metal())
     available = memory.available_bytes
     return ProbeResult(
@@ -69,10 +68,10 @@ def _total(
 
 def _override(asked: dict[str, str]) -> int | None:
     """The wired limit in bytes; None when it is 0 (stock) or absent."""
-    mb = system_access.parse_whole_number(asked.get(WIRED_LIMITS[0]))
+    mb = parse_whole_number(asked.get(WIRED_LIMITS[0]))
     if mb:
         return mb * MIB
-    return system_access.parse_whole_number(asked.get(WIRED_LIMITS[1])) or None
+    return parse_whole_number(asked.get(WIRED_LIMITS[1])) or None
 
 
 def _gpu_cores(run: RunCommand) -> int | None:
@@ -80,12 +79,12 @@ def _gpu_cores(run: RunCommand) -> int | None:
     import msgspec
 
     try:
-        data: Any = msgspec.json.decode((run(["system_profiler", "SPDisplaysDataType", "-json"]) or "").encode())
+        data = msgspec.json.decode((run(["system_profiler", "SPDisplaysDataType", "-json"]) or "").encode())
     except msgspec.DecodeError:
         return None
     displays = data.get("SPDisplaysDataType") if isinstance(data, dict) else None
     for entry in displays if isinstance(displays, list) else ():
-        cores = system_access.parse_whole_number(str(entry.get("sppci_cores", ""))) if isinstance(entry, dict) else None
+        cores = parse_whole_number(str(entry.get("sppci_cores", ""))) if isinstance(entry, dict) else None
         if cores:
             return cores
     return None

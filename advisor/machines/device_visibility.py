@@ -75,8 +75,8 @@ def _position(item: str, devices: Sequence[Device]) -> int | None:
         return int(head) if int(head) < len(devices) else None
     if len(item) < 5 or not item.startswith(("GPU-", "MIG-")):
         return None
-    hits = [i for i, d in enumerate(devices) if d.uuid is not None and d.uuid.lower().startswith(item.lower())]
-    return hits[0] if len(hits) == 1 else None
+    named = [i for i, d in enumerate(devices) if d.uuid is not None and d.uuid.lower().startswith(item.lower())]
+    return named[0] if len(named) == 1 else None
 
 
 def _mask(out: list[Device], vendor: str, env: Mapping[str, str], variable: str, notes: list[str]) -> None:

@@ -7,8 +7,14 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from advisor.machines import system_access
-from advisor.machines.system_access import RunCommand
+from advisor.machines.system_access import (
+    RunCommand,
+    list_names,
+    parse_fields,
+    parse_whole_number,
+    path_exists,
+    read_system_text,
+)
 from advisor.machines.types import Cpu, HostMemory, Os
 from advisor.record import Value
 
@@ -18,11 +24,7 @@ FLAGS = (
     "avx512_fp16", "avx512_vbmi", "avx_vnni", "avx_vnni_int8", "amx_tile", "amx_int8", "amx_bf16", "amx_fp16", "sse4_2",
     "asimd", "asimddp", "asimdhp", "i8mm", "bf16", "sve", "sve2", "sme", "sme2",
 )  # fmt: skip
-
-
 _KEEP = frozenset(FLAGS)
-
-
 # Arm implementer and part numbers (MIDR), as in the kernel's cputype.h.
 _ARM = {
     ("0x41", "0xd03"): "Cortex-A53", ("0x41", "0xd08"): "Cortex-A72", ("0x41", "0xd0b"): "Cortex-A76",
@@ -31,14 +33,8 @@ _ARM = {
     ("0x41", "0xd84"): "Neoverse V3", ("0x41", "0xd85"): "Cortex-X925", ("0x41", "0xd87"): "Cortex-A725",
     ("0xc0", "0xac3"): "Ampere-1", ("0xc0", "0xac4"): "Ampere-1a",
 }  # fmt: skip
-
-
 _SYSCTL = ("physicalcpu", "logicalcpu", "packages")
-
-
 _INTEL = ("features", "leaf7_features")
-
-
 _APPLE = {"FEAT_DotProd": "asimddp", "FEAT_I8MM": "i8mm", "FEAT_BF16": "bf16", "FEAT_SME": "sme", "FEAT_SME2": "sme2",
           "FEAT_FP16": "asimdhp"}  # fmt: skip
 
@@ -66,7 +62,7 @@ def read_host(root: Path, env: Mapping[str, str], system: str, arch: str | None)
         return HostSystem("windows", platform.release() or None, normalise_arch(arch), wsl=False)
     if "ANDROID_ROOT" in env and "ANDROID_DATA" in env:
         return HostSystem("android", None, normalise_arch(arch))
-    release = system_access.parse_fields(system_access.read_system_text(root / "etc/os-release"), "=")
+    release = parse_fields(read_system_text(root / "etc/os-release"), "=")
     version = " ".join(release[k].strip("\"'") for k in ("ID", "VERSION_ID") if release.get(k))
     return HostSystem(
         os="linux",
@@ -88,30 +84,28 @@ def normalise_arch(arch: str | None) -> str | None:
 
 def is_wsl(root: Path) -> bool:
     """Whether the kernel is Microsoft's."""
-    return "microsoft" in (system_access.read_system_text(root / "proc/sys/kernel/osrelease") or "").lower()
+    return "microsoft" in (read_system_text(root / "proc/sys/kernel/osrelease") or "").lower()
 
 
 def detect_kubernetes(root: Path, env: Mapping[str, str]) -> bool:
     """Whether this process runs in a pod."""
-    return "KUBERNETES_SERVICE_HOST" in env or system_access.path_exists(
-        root / "var/run/secrets/kubernetes.io/serviceaccount"
-    )
+    return "KUBERNETES_SERVICE_HOST" in env or path_exists(root / "var/run/secrets/kubernetes.io/serviceaccount")
 
 
 def detect_container(root: Path, env: Mapping[str, str]) -> str | None:
     """The kind of container this process is in; None when none is seen."""
     if detect_kubernetes(root, env):
         return "kubernetes"
-    if system_access.path_exists(root / ".dockerenv"):
+    if path_exists(root / ".dockerenv"):
         return "docker"
-    if system_access.path_exists(root / "run/.containerenv"):
+    if path_exists(root / "run/.containerenv"):
         return "podman"
     if env.get("container"):  # systemd-nspawn, lxc and podman set it
         return env["container"][:40]
-    init = re.search(r"(?:^|\0)container=([\w.-]{1,40})", system_access.read_system_text(root / "proc/1/environ") or "")
+    init = re.search(r"(?:^|\0)container=([\w.-]{1,40})", read_system_text(root / "proc/1/environ") or "")
     if init:
         return init[1]
-    groups = system_access.read_system_text(root / "proc/self/cgroup") or ""
+    groups = read_system_text(root / "proc/self/cgroup") or ""
     for mark, kind in (("kubepods", "kubernetes"), ("/docker", "docker"), ("libpod", "podman"), ("/lxc", "lxc")):
         if mark in groups:
             return kind
@@ -120,7 +114,7 @@ def detect_container(root: Path, env: Mapping[str, str]) -> str | None:
 
 def read_meminfo(root: Path) -> HostMemory:
     """RAM from /proc/meminfo: MemTotal and MemAvailable."""
-    found = system_access.parse_fields(system_access.read_system_text(root / "proc/meminfo"), ":")
+    found = parse_fields(read_system_text(root / "proc/meminfo"), ":")
     return HostMemory(total_bytes=_kib(found.get("MemTotal")), available_bytes=_kib(found.get("MemAvailable")))
 
 
@@ -141,18 +135,14 @@ def read_docker(root: Path, env: Mapping[str, str], system: str) -> bool:
 
     if find_program("docker", env, root, system) is not None:
         return True
-    return system_access.path_exists(root / "var/run/docker.sock") or system_access.path_exists(
-        root / "run/docker.sock"
-    )
+    return path_exists(root / "var/run/docker.sock") or path_exists(root / "run/docker.sock")
 
 
 def read_npu(root: Path, system: str, run: RunCommand) -> str | None:
     """The NPU next to the CPU: amdxdna or intel_vpu in /sys/class/accel; on Windows by device name."""
     base = root / "sys/class/accel"
-    for name in system_access.list_names(base):
-        driver = system_access.parse_fields(system_access.read_system_text(base / name / "device/uevent"), "=").get(
-            "DRIVER"
-        )
+    for name in list_names(base):
+        driver = parse_fields(read_system_text(base / name / "device/uevent"), "=").get("DRIVER")
         if driver == "amdxdna":
             return "Ryzen AI"
         if driver == "intel_vpu":
@@ -172,14 +162,14 @@ def python_version() -> str:
 
 
 def _kib(value: str | None) -> int | None:
-    n = system_access.parse_whole_number((value or "").split(" ")[0])
+    n = parse_whole_number((value or "").split(" ")[0])
     return None if n is None else n * 1024
 
 
 def read_linux(root: Path) -> Cpu:
     """The processor from /proc/cpuinfo and /sys/devices/system/cpu; what is not stated stays None."""
-    body = system_access.read_system_text(root / "proc/cpuinfo") or ""
-    first = system_access.parse_fields(body.split("\n\n")[0], ":")
+    body = read_system_text(root / "proc/cpuinfo") or ""
+    first = parse_fields(body.split("\n\n")[0], ":")
     listed = first.get("flags") or first.get("Features")
     model = first.get("model name") or first.get("cpu model") or _arm_model(body)
     sockets, cores, logical = _topology(root)
@@ -203,7 +193,7 @@ def read_macos(run: RunCommand) -> Cpu:
     """The processor from one `sysctl` call."""
     asked = [f"hw.optional.arm.{f}" for f in _APPLE]
     keys = ["machdep.cpu.brand_string", *(f"hw.{n}" for n in _SYSCTL), *(f"machdep.cpu.{n}" for n in _INTEL), *asked]
-    found = system_access.parse_fields(run(["sysctl", *keys]), ":")
+    found = parse_fields(run(["sysctl", *keys]), ":")
     if not found:
         return Cpu()
     model = found.get("machdep.cpu.brand_string")
@@ -216,9 +206,9 @@ def read_macos(run: RunCommand) -> Cpu:
     return Cpu(
         model=model,
         vendor="Apple" if (model or "").startswith("Apple") else "GenuineIntel" if model else None,
-        sockets=system_access.parse_whole_number(found.get("hw.packages")) or 1,
-        physical_cores=system_access.parse_whole_number(found.get("hw.physicalcpu")),
-        logical_cores=system_access.parse_whole_number(found.get("hw.logicalcpu")),
+        sockets=parse_whole_number(found.get("hw.packages")) or 1,
+        physical_cores=parse_whole_number(found.get("hw.physicalcpu")),
+        logical_cores=parse_whole_number(found.get("hw.logicalcpu")),
         flags=flags or None,
     )
 
@@ -267,18 +257,16 @@ def _topology(root: Path) -> tuple[int | None, int | None, int | None]:
     base = root / "sys/devices/system/cpu"
     cores: set[tuple[str, str]] = set()
     logical = 0
-    for name in system_access.list_names(base):
+    for name in list_names(base):
         if not re.fullmatch(r"cpu\d+", name):
             continue
-        core = system_access.read_system_text(base / name / "topology/core_id")
+        core = read_system_text(base / name / "topology/core_id")
         if core is None:
             continue
         logical += 1
         # clusters of an Arm chip may reuse core numbers
-        cluster = system_access.read_system_text(base / name / "topology/cluster_id") or ""
-        cores.add(
-            (system_access.read_system_text(base / name / "topology/physical_package_id") or "", f"{cluster}/{core}")
-        )
+        cluster = read_system_text(base / name / "topology/cluster_id") or ""
+        cores.add((read_system_text(base / name / "topology/physical_package_id") or "", f"{cluster}/{core}"))
     if not logical:
         return None, None, None
     return len({p for p, _ in cores}), len(cores), logical
@@ -292,7 +280,7 @@ def _cores(body: str) -> int | None:
     """Distinct (socket, core) pairs of /proc/cpuinfo."""
     pairs: set[tuple[str, str]] = set()
     for block in body.split("\n\n"):
-        f = system_access.parse_fields(block, ":")
+        f = parse_fields(block, ":")
         if "core id" in f:
             pairs.add((f.get("physical id", "0"), f["core id"]))
     return len(pairs) or None

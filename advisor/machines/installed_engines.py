@@ -11,8 +11,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from advisor.machines import system_access
-from advisor.machines.system_access import RunCommand
+from advisor.machines.system_access import RunCommand, list_names
 from advisor.machines.types import InstalledEngine
 from advisor.patterns import pattern_when_used
 from advisor.record import Record
@@ -51,8 +50,8 @@ def read_installed(
         path = find_program(name, env, root, system)
         if path is None:
             continue
-        said = run([str(path), "--version"]) if known.version_programs.get(engine) == name else None
-        version, build = _version(said, known.builds.get(engine))
+        printed = run([str(path), "--version"]) if known.version_programs.get(engine) == name else None
+        version, build = _version(printed, known.builds.get(engine))
         found.append(InstalledEngine(engine=engine, version=version, build=build, path=_shown(path, root)))
     folders = [Path(p or ".") for p in sys.path] if site is None else list(site)
     for name, number in find_distributions(folders).items():
@@ -84,32 +83,32 @@ def find_distributions(folders: Iterable[Path]) -> dict[str, str]:
     """Normalised name -> version of the Python distributions in `folders`; an earlier folder wins, as on sys.path."""
     out: dict[str, str] = {}
     for folder in list(folders)[:MAX_FOLDERS]:
-        for entry in system_access.list_names(folder):
+        for entry in list_names(folder):
             m = _DIST.fullmatch(entry)
             if m:
                 out.setdefault(re.sub(r"[-_.]+", "-", m[1]).lower(), m[2])
     return out
 
 
-def parse_llama_version(said: str) -> tuple[str | None, str | None]:
+def parse_llama_version(printed: str) -> tuple[str | None, str | None]:
     """(version, build) that `llama-server --version` prints: `version: 10434 (hash)`, `version: 0.5.0 (b10400)`."""
-    line = re.search(r"(?im)^.*\bversion:?\s*v?(\d[^\n]*)", said)
+    line = re.search(r"(?im)^.*\bversion:?\s*v?(\d[^\n]*)", printed)
     body = line[1] if line else ""
     semantic = re.match(r"\d+\.\d+\.\d+(?:[-+.][0-9A-Za-z.-]+)?", body)
-    number = re.search(r"\bb(\d{3,6})\b", said) or (re.match(r"(\d{3,6})\b(?!\.)", body) if not semantic else None)
+    number = re.search(r"\bb(\d{3,6})\b", printed) or (re.match(r"(\d{3,6})\b(?!\.)", body) if not semantic else None)
     return (semantic[0] if semantic else None), (f"b{number[1]}" if number else None)
 
 
-def _version(said: str | None, builds: Mapping[str, str | None] | None) -> tuple[str | None, str | None]:
+def _version(printed: str | None, builds: Mapping[str, str | None] | None) -> tuple[str | None, str | None]:
     """(version, build) of what `--version` prints; `builds` are those of an engine that counts them, else None."""
-    if said is None:
+    if printed is None:
         return None, None
     if builds is not None:
-        version, build = parse_llama_version(said)
+        version, build = parse_llama_version(printed)
         if version is None and build is not None:
             version = builds.get(build)
         return version, build or version
-    m = re.search(r"version(?: is)?:?\s+v?(\d+\.\d+[\w.+-]*)", said)
+    m = re.search(r"version(?: is)?:?\s+v?(\d+\.\d+[\w.+-]*)", printed)
     return (m[1], m[1]) if m else (None, None)
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from advisor.machines import pci, system_access
-from advisor.machines.system_access import ProbeResult
+from advisor.machines import pci
+from advisor.machines.system_access import ProbeResult, list_names, read_number, read_system_text
 from advisor.machines.types import Device
 
 INTEGRATED_BUS = "0000:00:02.0"  # Intel's integrated graphics always sit here
@@ -23,7 +23,7 @@ def probe_intel(root: Path) -> ProbeResult:
         if pci_function.vendor != "intel" or pci_function.driver not in ("xe", "i915"):
             continue
         drivers[pci_function.driver] = (
-            system_access.read_system_text(root / "sys/module" / pci_function.driver / "version") or "in-kernel"
+            read_system_text(root / "sys/module" / pci_function.driver / "version") or "in-kernel"
         )
         total = _xe(pci_function.folder) or _i915(pci_function.folder)
         integrated = total is None and pci_function.bus == INTEGRATED_BUS
@@ -53,16 +53,16 @@ def probe_intel(root: Path) -> ProbeResult:
 
 def _xe(folder: Path) -> int | None:
     """VRAM of the xe driver: the sum over the card's tiles."""
-    tiles = [n for n in system_access.list_names(folder) if re.fullmatch(r"tile\d+", n)]
-    sizes = [system_access.read_number(folder / t / "physical_vram_size_bytes") for t in tiles]
+    tiles = [n for n in list_names(folder) if re.fullmatch(r"tile\d+", n)]
+    sizes = [read_number(folder / t / "physical_vram_size_bytes") for t in tiles]
     return sum(s for s in sizes if s) or None
 
 
 def _i915(folder: Path) -> int | None:
     """VRAM of the i915 driver."""
-    for card in system_access.list_names(folder / "drm"):
+    for card in list_names(folder / "drm"):
         if re.fullmatch(r"card\d+", card):
-            size = system_access.read_number(folder / "drm" / card / "lmem_total_bytes")
+            size = read_number(folder / "drm" / card / "lmem_total_bytes")
             if size:
                 return size
     return None

@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Literal
 
-from advisor.machines import system_access
-from advisor.machines.system_access import ProbeResult
+from advisor.machines.system_access import ProbeResult, path_exists, read_system_text
 from advisor.machines.types import Device, HostMemory
 from advisor.patterns import pattern_when_used
 from advisor.record import Value
@@ -39,26 +39,27 @@ _INIT_NOTES = {
 class _MigSlice(Value, frozen=True):
     """A device handle to describe, and its parent when it is a MIG slice."""
 
-    handle: Any
-    parent: Any | None
+    handle: object
+    parent: object
 
 
-def load_nvml(root: Path, env: Mapping[str, str], system: str) -> Any | None:
+def load_nvml(root: Path, env: Mapping[str, str], system: str) -> ModuleType | None:
     """The `pynvml` module, or None when nothing of NVIDIA is on this machine (then it is not even imported)."""
     if system == "darwin":
         return None
     if system == "linux":
         listed = [p for p in env.get("LD_LIBRARY_PATH", "").split(":") if p][:50]
         paths = [root / p for p in (*_DEVICES, *_LIBRARIES)] + [Path(p) / "libnvidia-ml.so.1" for p in listed]
-        if not any(system_access.path_exists(p) for p in paths):
+        if not any(path_exists(p) for p in paths):
             return None
-        if system_access.path_exists(root / WSL_LIBRARY):
+        if path_exists(root / WSL_LIBRARY):
             _preload(root / WSL_LIBRARY)
     try:
         import pynvml
     except Exception:  # a broken installation of the package is no reason to stop
         return None
-    return pynvml
+    module: ModuleType = pynvml
+    return module
 
 
 def _preload(library: Path) -> None:
@@ -70,7 +71,7 @@ def _preload(library: Path) -> None:
         ctypes.CDLL(str(library), mode=ctypes.RTLD_GLOBAL)
 
 
-def probe_nvidia(nvml: Any, root: Path, memory: HostMemory, mig_uuids: tuple[str, ...] = ()) -> ProbeResult:
+def probe_nvidia(nvml: ModuleType, root: Path, memory: HostMemory, mig_uuids: tuple[str, ...] = ()) -> ProbeResult:
     """All devices NVML shows; MIG slices take the place of their parent. Never raises."""
     try:
         nvml.nvmlInit()
@@ -87,7 +88,7 @@ def _init_note(e: Exception) -> str:
     return _INIT_NOTES.get(kind, f"NVML does not start ({kind}): {e}")
 
 
-def _devices(nvml: Any, root: Path, memory: HostMemory, mig_uuids: tuple[str, ...]) -> ProbeResult:
+def _devices(nvml: ModuleType, root: Path, memory: HostMemory, mig_uuids: tuple[str, ...]) -> ProbeResult:
     notes: list[str] = []
     slices: list[_MigSlice] = []
     for i in range(_ask(nvml.nvmlDeviceGetCount) or 0):
@@ -113,14 +114,14 @@ def _devices(nvml: Any, root: Path, memory: HostMemory, mig_uuids: tuple[str, ..
     return ProbeResult(tuple(devices), {k: v for k, v in drivers.items() if v}, tuple(notes))
 
 
-def _mig(nvml: Any, parent: Any) -> list[_MigSlice]:
+def _mig(nvml: ModuleType, parent: object) -> list[_MigSlice]:
     """The MIG slices of a card."""
     count = _ask(nvml.nvmlDeviceGetMaxMigDeviceCount, parent) or 0
     found = (_ask(nvml.nvmlDeviceGetMigDeviceHandleByIndex, parent, i) for i in range(min(count, 16)))
     return [_MigSlice(h, parent) for h in found if h is not None]
 
 
-def _named(nvml: Any, uuids: tuple[str, ...], have: list[_MigSlice]) -> list[_MigSlice]:
+def _named(nvml: ModuleType, uuids: tuple[str, ...], have: list[_MigSlice]) -> list[_MigSlice]:
     """Slices named in the environment: inside a container the parent refuses to list them."""
     known = {_ask(nvml.nvmlDeviceGetUUID, s.handle) for s in have}
     out: list[_MigSlice] = []
@@ -132,7 +133,7 @@ def _named(nvml: Any, uuids: tuple[str, ...], have: list[_MigSlice]) -> list[_Mi
     return out
 
 
-def _device(nvml: Any, index: int, mig_slice: _MigSlice, root: Path, memory: HostMemory) -> Device:
+def _device(nvml: ModuleType, index: int, mig_slice: _MigSlice, root: Path, memory: HostMemory) -> Device:
     card = mig_slice.handle if mig_slice.parent is None else mig_slice.parent
     name = _ask(nvml.nvmlDeviceGetName, mig_slice.handle) or _ask(nvml.nvmlDeviceGetName, card) or "NVIDIA device"
     notes: list[str] = []
@@ -177,7 +178,7 @@ def _device(nvml: Any, index: int, mig_slice: _MigSlice, root: Path, memory: Hos
     )
 
 
-def _integrated(nvml: Any, card: Any, name: str) -> bool:
+def _integrated(nvml: ModuleType, card: object, name: str) -> bool:
     """Whether the GPU uses the host's memory: by name, or by address translation without memory of its own."""
     if INTEGRATED.search(name):
         return True
@@ -187,12 +188,12 @@ def _integrated(nvml: Any, card: Any, name: str) -> bool:
 
 def _module(root: Path, name: str) -> str:
     """Jetson modules share one NVML name; the device tree tells which it is."""
-    model = system_access.read_system_text(root / "proc/device-tree/model")
+    model = read_system_text(root / "proc/device-tree/model")
     return model if model and re.search(r"orin|thor|xavier", name, re.I) else name
 
 
-def _memory(nvml: Any, handle: Any) -> tuple[int | None, int | None]:
-    """(total that programs can use, free). Version 2 keeps the driver's reserve apart; version 1 counts it as used."""
+def _memory(nvml: ModuleType, handle: object) -> tuple[int | None, int | None]:
+    """(total that programs can use, free). Version 2 lists the driver's reserve; version 1 counts it as used."""
     info = _ask(nvml.nvmlDeviceGetMemoryInfo, handle, nvml.nvmlMemory_v2)
     total = _size(getattr(info, "total", None))
     if total is None:
@@ -202,30 +203,30 @@ def _memory(nvml: Any, handle: Any) -> tuple[int | None, int | None]:
     return total - reserved if reserved < total else total, _size(getattr(info, "free", None), zero=True)
 
 
-def _size(value: Any, zero: bool = False) -> int | None:
+def _size(value: object, zero: bool = False) -> int | None:
     """A byte count as NVML gives it; its "not available" and an empty total are None."""
     if not isinstance(value, int) or value >= NOT_AVAILABLE or value < 0 or (value == 0 and not zero):
         return None
     return value
 
 
-def _profile(nvml: Any, handle: Any, name: str) -> str | None:
+def _profile(nvml: ModuleType, handle: object, name: str) -> str | None:
     """`3g.40gb` from the slice's name, else its share of the card (`3g`) from its attributes."""
-    said = re.search(r"\bMIG (\S+)", name)
-    if said:
-        return said[1]
+    profile = re.search(r"\bMIG (\S+)", name)
+    if profile:
+        return profile[1]
     slices = getattr(_ask(nvml.nvmlDeviceGetAttributes_v2, handle), "gpuInstanceSliceCount", None)
     return f"{slices}g" if slices else "unknown"
 
 
-def _bandwidth(nvml: Any, card: Any) -> float | None:
+def _bandwidth(nvml: ModuleType, card: object) -> float | None:
     """GB/s = memory clock x 2 (double data rate) x bus width / 8; agrees with the data sheets of GDDR and HBM cards."""
     clock = _ask(nvml.nvmlDeviceGetMaxClockInfo, card, nvml.NVML_CLOCK_MEM)
     width = _ask(nvml.nvmlDeviceGetMemoryBusWidth, card)
     return round(clock * 2 * width / 8 / 1000, 1) if clock and width else None
 
 
-def _links(nvml: Any, card: Any) -> int | None:
+def _links(nvml: ModuleType, card: object) -> int | None:
     """NVLink links that are up; None when the card has none to ask for."""
     states = []
     for link in range(MAX_LINKS):
@@ -236,7 +237,7 @@ def _links(nvml: Any, card: Any) -> int | None:
     return sum(1 for s in states if s == 1) if states else None
 
 
-def _ask(call: Callable[..., Any], *arguments: Any) -> Any:
+def _ask(call: Callable[..., object], *arguments: object) -> Any:
     """The answer, or None: NVML raises for whatever a card, driver or container does not offer."""
     try:
         answer = call(*arguments)
@@ -254,7 +255,7 @@ def _id(value: int | None) -> str | None:
     return f"{value & 0xFFFF:04x}:{value >> 16:04x}" if value else None
 
 
-def normalise_bus(value: Any) -> str | None:
+def normalise_bus(value: object) -> str | None:
     """`00000000:01:00.0` as sysfs writes it."""
     shown = value.decode("ascii", "replace") if isinstance(value, bytes) else value
     if not shown:

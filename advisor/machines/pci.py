@@ -8,8 +8,14 @@ from __future__ import annotations
 from collections.abc import Collection
 from pathlib import Path
 
-from advisor.machines import system_access
-from advisor.machines.system_access import ProbeResult
+from advisor.machines.system_access import (
+    ProbeResult,
+    list_names,
+    parse_fields,
+    path_exists,
+    read_number,
+    read_system_text,
+)
 from advisor.machines.types import Device, Vendor
 from advisor.record import Value
 
@@ -18,7 +24,7 @@ VENDORS: dict[str, Vendor] = {
 }  # fmt: skip
 # PCI base classes: VGA, 3D and other display controllers, processing accelerators.
 DISPLAY = ("0300", "0302", "0380", "1200")
-# Not display class, told by id (AWS Neuron as in the catalogue, Google TPU as in pci.ids).
+# Not display class, known by id (AWS Neuron as in the catalogue, Google TPU as in pci.ids).
 BY_ID = {
     "1d0f:7064", "1d0f:7164", "1d0f:7264", "1d0f:7364", "1d0f:7564", "1d0f:7565",
     "1ae0:005e", "1ae0:0062", "1ae0:0063", "1ae0:006f", "1ae0:0076",
@@ -46,23 +52,23 @@ class PciFunction(Value, frozen=True):
 def find_functions(root: Path) -> tuple[PciFunction, ...]:
     """All display controllers and accelerators of known vendors, in bus order."""
     base = root / "sys/bus/pci/devices"
-    found = (read_function(base / bus, bus) for bus in system_access.list_names(base))
+    found = (read_function(base / bus, bus) for bus in list_names(base))
     return tuple(f for f in found if f is not None)
 
 
 def read_function(folder: Path, bus: str) -> PciFunction | None:
     """The PCI facts of one device folder; None when it is no accelerator of a known vendor."""
-    vendor, device = system_access.read_number(folder / "vendor"), system_access.read_number(folder / "device")
+    vendor, device = read_number(folder / "vendor"), read_number(folder / "device")
     if vendor is None or device is None:
         return None
     pci_id = f"{vendor:04x}:{device:04x}"
     known = VENDORS.get(pci_id[:4])
-    kind = f"{system_access.read_number(folder / 'class') or 0:06x}"[:4]
+    kind = f"{read_number(folder / 'class') or 0:06x}"[:4]
     if known is None or (kind not in DISPLAY and pci_id not in BY_ID):
         return None
     sub = (
-        system_access.read_number(folder / "subsystem_vendor"),
-        system_access.read_number(folder / "subsystem_device"),
+        read_number(folder / "subsystem_vendor"),
+        read_number(folder / "subsystem_device"),
     )
     generation, width = read_link(folder)
     return PciFunction(
@@ -70,7 +76,7 @@ def read_function(folder: Path, bus: str) -> PciFunction | None:
         id=pci_id,
         subsystem=f"{sub[0]:04x}:{sub[1]:04x}" if sub[0] is not None and sub[1] is not None else None,
         vendor=known,
-        driver=system_access.parse_fields(system_access.read_system_text(folder / "uevent"), "=").get("DRIVER"),
+        driver=parse_fields(read_system_text(folder / "uevent"), "=").get("DRIVER"),
         folder=folder,
         generation=generation,
         width=width,
@@ -80,10 +86,10 @@ def read_function(folder: Path, bus: str) -> PciFunction | None:
 def read_link(folder: Path) -> tuple[int | None, int | None]:
     """PCIe generation the slot allows (idle cards drop the current speed) and the width in use."""
     try:
-        speed = float((system_access.read_system_text(folder / "max_link_speed") or "nan").split(" ")[0])
+        speed = float((read_system_text(folder / "max_link_speed") or "nan").split(" ")[0])
     except ValueError:
         speed = 0.0
-    width = system_access.read_number(folder / "current_link_width")
+    width = read_number(folder / "current_link_width")
     return _GENERATIONS.get(speed), width or None
 
 
@@ -121,10 +127,10 @@ def _reason(root: Path, pci_function: PciFunction) -> tuple[str | None, bool, bo
     """Why a function did not answer: (text, driver missing, hidden from here)."""
     if pci_function.driver in DRIVERS[pci_function.vendor] and pci_function.vendor not in ("nvidia", "amd"):
         return None, False, False
-    if pci_function.vendor == "nvidia" and system_access.path_exists(root / "proc/driver/nvidia/version"):
+    if pci_function.vendor == "nvidia" and path_exists(root / "proc/driver/nvidia/version"):
         if pci_function.driver not in (None, "nvidia"):
             return f"bound to {pci_function.driver}, not to the NVIDIA driver", True, False
-        if system_access.path_exists(root / "dev/nvidiactl"):
+        if path_exists(root / "dev/nvidiactl"):
             return "the driver is loaded but its library does not answer", True, False
         return "the host's driver is loaded, but the card is not passed into this container", False, True
     if pci_function.driver in DRIVERS[pci_function.vendor]:

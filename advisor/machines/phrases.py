@@ -113,12 +113,12 @@ def parse_memory_size(value: str, unit: str) -> int:
     return round(float(value) * _SCALE[unit.lower()])
 
 
-def read_phrase(part: str, said: HardwareDetails) -> bool:
-    """Take one part into `said`; False when it is no phrase of this kind. Raises BadInput for impossible numbers."""
+def read_phrase(part: str, details: HardwareDetails) -> bool:
+    """Take one part into `details`; False when it is no phrase of this kind. Raises BadInput for impossible numbers."""
     for pattern, take in _phrases():
         m = pattern.fullmatch(part)
         if m:
-            take(said, m)
+            take(details, m)
             return True
     return False
 
@@ -133,15 +133,15 @@ def is_cpu(part: str) -> bool:
     return _CPU.fullmatch(part) is not None
 
 
-def read_cpu(part: str, said: HardwareDetails) -> bool:
-    """Take a processor's name into `said`; False when it does not look like one."""
+def read_cpu(part: str, details: HardwareDetails) -> bool:
+    """Take a processor's name into `details`; False when it does not look like one."""
     m = _CPU.fullmatch(part)
     if not m:
         return False
-    said.cpu_model = m[2].strip()
+    details.cpu_model = m[2].strip()
     if m[1]:
-        said.sockets = _count(m[1], "processors")
-    said.host_only = True
+        details.sockets = _count(m[1], "processors")
+    details.host_only = True
     return True
 
 
@@ -153,146 +153,146 @@ def _count(text: str, what: str, most: int = 100_000) -> int:
 
 
 def _set(name: str, value: Any = None, group: int | None = None) -> Callable[[HardwareDetails, re.Match[str]], None]:
-    def take(said: HardwareDetails, m: re.Match[str]) -> None:
-        setattr(said, name, value if group is None else m[group])
+    def take(details: HardwareDetails, m: re.Match[str]) -> None:
+        setattr(details, name, value if group is None else m[group])
 
     return take
 
 
 def _bytes(name: str) -> Callable[[HardwareDetails, re.Match[str]], None]:
-    def take(said: HardwareDetails, m: re.Match[str]) -> None:
-        setattr(said, name, parse_memory_size(m[1], m[2]))
+    def take(details: HardwareDetails, m: re.Match[str]) -> None:
+        setattr(details, name, parse_memory_size(m[1], m[2]))
 
     return take
 
 
 def _driver(name: str) -> Callable[[HardwareDetails, re.Match[str]], None]:
-    def take(said: HardwareDetails, m: re.Match[str]) -> None:
-        said.drivers[name] = m[1]
+    def take(details: HardwareDetails, m: re.Match[str]) -> None:
+        details.drivers[name] = m[1]
 
     return take
 
 
-def _nvidia(said: HardwareDetails, m: re.Match[str]) -> None:
-    said.drivers["nvidia"] = m[1]
+def _nvidia(details: HardwareDetails, m: re.Match[str]) -> None:
+    details.drivers["nvidia"] = m[1]
     if m[2]:
-        said.drivers["cuda"] = m[2]
+        details.drivers["cuda"] = m[2]
 
 
-def _ram(said: HardwareDetails, m: re.Match[str]) -> None:
-    said.ram_bytes = parse_memory_size(m[1], m[2])
-    said.host_only = True
+def _ram(details: HardwareDetails, m: re.Match[str]) -> None:
+    details.ram_bytes = parse_memory_size(m[1], m[2])
+    details.host_only = True
 
 
 _CHANNELS = {"dual": 2, "quad": 4, "octa": 8}
 
 
-def _memory_modules(said: HardwareDetails, m: re.Match[str]) -> None:
+def _memory_modules(details: HardwareDetails, m: re.Match[str]) -> None:
     """`12x 32GB DDR5-4800`, `12x DDR5-4800`, `8-channel DDR4-3200`, `192GB DDR5-6000`: modules fill a channel each."""
     found = m.groupdict()
     number, size, rate = found.get("n"), found.get("size"), found.get("rate")
     if number:
-        said.memory_channels = _CHANNELS.get(number.lower()) or _count(number, "memory modules", 64)
+        details.memory_channels = _CHANNELS.get(number.lower()) or _count(number, "memory modules", 64)
     if size:
-        said.ram_bytes = parse_memory_size(size, found["unit"]) * (said.memory_channels or 1 if number else 1)
-        said.host_only = True
+        details.ram_bytes = parse_memory_size(size, found["unit"]) * (details.memory_channels or 1 if number else 1)
+        details.host_only = True
     if rate:
-        said.memory_mts = _count(rate, "million transfers a second", 20_000)
+        details.memory_mts = _count(rate, "million transfers a second", 20_000)
 
 
-def _unified(said: HardwareDetails, m: re.Match[str]) -> None:
-    said.ram_bytes = parse_memory_size(m[1], m[2])
-    said.unified = True
+def _unified(details: HardwareDetails, m: re.Match[str]) -> None:
+    details.ram_bytes = parse_memory_size(m[1], m[2])
+    details.unified = True
 
 
-def _container(said: HardwareDetails, m: re.Match[str]) -> None:
-    said.container = "container"
-    said.limit_bytes = parse_memory_size(m[1], m[2])
+def _container(details: HardwareDetails, m: re.Match[str]) -> None:
+    details.container = "container"
+    details.limit_bytes = parse_memory_size(m[1], m[2])
     if m[3]:
-        said.cpu_limit = float(m[3])
+        details.cpu_limit = float(m[3])
     if m[4]:
-        said.ram_bytes = parse_memory_size(m[4], m[5])
+        details.ram_bytes = parse_memory_size(m[4], m[5])
 
 
 def _system(name: str) -> Callable[[HardwareDetails, re.Match[str]], None]:
-    def take(said: HardwareDetails, m: re.Match[str]) -> None:
-        if not (name == "windows" and said.wsl):
-            said.os = name
+    def take(details: HardwareDetails, m: re.Match[str]) -> None:
+        if not (name == "windows" and details.wsl):
+            details.os = name
         if m.lastindex and m[1]:
-            said.os_version = m[1].strip()
+            details.os_version = m[1].strip()
 
     return take
 
 
-def _distribution(said: HardwareDetails, m: re.Match[str]) -> None:
-    said.os = "linux"
-    said.os_version = m[0].lower()
+def _distribution(details: HardwareDetails, m: re.Match[str]) -> None:
+    details.os = "linux"
+    details.os_version = m[0].lower()
 
 
-def _wsl(said: HardwareDetails, m: re.Match[str]) -> None:
-    said.os, said.wsl = "linux", True
+def _wsl(details: HardwareDetails, m: re.Match[str]) -> None:
+    details.os, details.wsl = "linux", True
 
 
-def _phone(said: HardwareDetails, m: re.Match[str]) -> None:
-    said.os = "ios" if m[0].lower().startswith(("iphone", "ipad")) else "android"
-    said.arch = "arm64"
-    said.host_only = True
+def _phone(details: HardwareDetails, m: re.Match[str]) -> None:
+    details.os = "ios" if m[0].lower().startswith(("iphone", "ipad")) else "android"
+    details.arch = "arm64"
+    details.host_only = True
 
 
-def _browser(said: HardwareDetails, m: re.Match[str]) -> None:
-    said.os = "browser"
-    said.host_only = True
+def _browser(details: HardwareDetails, m: re.Match[str]) -> None:
+    details.os = "browser"
+    details.host_only = True
 
 
-def _computer(said: HardwareDetails, m: re.Match[str]) -> None:
+def _computer(details: HardwareDetails, m: re.Match[str]) -> None:
     if m[1]:
-        said.cores = _count(m[1], "cores")
-    said.host_only = True
+        details.cores = _count(m[1], "cores")
+    details.host_only = True
 
 
-def _links(said: HardwareDetails, m: re.Match[str]) -> None:
+def _links(details: HardwareDetails, m: re.Match[str]) -> None:
     for link in m[0].split("+"):
         name = _LINKS[re.sub(r"\s+(gen ?)?\d[\d.]*( ?x\d+)?$", "", link.strip().lower())]
-        if name not in said.links:
-            said.links.append(name)
+        if name not in details.links:
+            details.links.append(name)
 
 
-def _cpu_flag(said: HardwareDetails, m: re.Match[str]) -> None:
-    said.flags += [f for f in _FLAGS[m[0].lower()] if f not in said.flags]
+def _cpu_flag(details: HardwareDetails, m: re.Match[str]) -> None:
+    details.flags += [f for f in _FLAGS[m[0].lower()] if f not in details.flags]
 
 
-def _nodes(said: HardwareDetails, m: re.Match[str]) -> None:
-    said.nodes = _count(str(said.nodes * int(m[1])), "nodes")
+def _nodes(details: HardwareDetails, m: re.Match[str]) -> None:
+    details.nodes = _count(str(details.nodes * int(m[1])), "nodes")
 
 
-def _spread(said: HardwareDetails, m: re.Match[str]) -> None:
-    _nodes(said, m)
-    said.cards_of_all_nodes = True
+def _spread(details: HardwareDetails, m: re.Match[str]) -> None:
+    _nodes(details, m)
+    details.cards_of_all_nodes = True
 
 
 def _number(name: str) -> Callable[[HardwareDetails, re.Match[str]], None]:
-    def take(said: HardwareDetails, m: re.Match[str]) -> None:
-        setattr(said, name, _count(m[1], name))
+    def take(details: HardwareDetails, m: re.Match[str]) -> None:
+        setattr(details, name, _count(m[1], name))
 
     return take
 
 
-def _cpu_limit(said: HardwareDetails, m: re.Match[str]) -> None:
-    said.cpu_limit = float(m[1])
-    if not 0 < said.cpu_limit <= 100_000:
+def _cpu_limit(details: HardwareDetails, m: re.Match[str]) -> None:
+    details.cpu_limit = float(m[1])
+    if not 0 < details.cpu_limit <= 100_000:
         raise BadInput(f"cpu limit {m[1]}: a number of cores above 0 is expected")
 
 
-def _visible(said: HardwareDetails, m: re.Match[str]) -> None:
-    said.visible = "" if m[1].lower() in ("none", "void", "''") else m[1]
+def _visible(details: HardwareDetails, m: re.Match[str]) -> None:
+    details.visible = "" if m[1].lower() in ("none", "void", "''") else m[1]
 
 
-def _wired(said: HardwareDetails, m: re.Match[str]) -> None:
-    said.wired_bytes = int(m[1]) * MIB or None
+def _wired(details: HardwareDetails, m: re.Match[str]) -> None:
+    details.wired_bytes = int(m[1]) * MIB or None
 
 
-def _arch(said: HardwareDetails, m: re.Match[str]) -> None:
-    said.arch = normalise_arch(m[0])
+def _arch(details: HardwareDetails, m: re.Match[str]) -> None:
+    details.arch = normalise_arch(m[0])
 
 
 _LINK = r"(?:nvlink(?: domain)?|nvswitch|pcie(?:\s+(?:gen ?)?\d[\d.]*)?(?: ?x\d+)?|infiniband|roce|thunderbolt(?: \d)?|"
@@ -361,7 +361,7 @@ _TABLE: tuple[tuple[str, Callable[[HardwareDetails, re.Match[str]], None]], ...]
     (r"(?:in a )?container", _set("container", "container")),
     (r"(?:CUDA_|HIP_|ROCR_)?visible[ _]devices[ =](\S+)", _visible),
     (r"(.{2,40}) NPU", _set("npu", group=1)),
-    (r"power limit (\d{1,5}) ?W", lambda said, m: setattr(said, "power_watts", float(m[1]))),
+    (r"power limit (\d{1,5}) ?W", lambda details, m: setattr(details, "power_watts", float(m[1]))),
     (r"arm64|aarch64|x86_64|x86-64|amd64|x64|riscv64|s390x|ppc64le", _arch),
     ("|".join(re.escape(f) for f in sorted(_FLAGS, key=len, reverse=True)), _cpu_flag),
 )

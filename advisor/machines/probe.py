@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
-from typing import Any, TypeVar
+from types import ModuleType
+from typing import TypeVar
 
 import msgspec
 
@@ -18,16 +19,24 @@ from advisor.machines import (
     intel,
     nvidia,
     pci,
-    probe,
-    system_access,
 )
-from advisor.machines.system_access import ProbeResult, RunCommand
+from advisor.machines.system_access import (
+    ProbeResult,
+    RunCommand,
+    parse_fields,
+    parse_whole_number,
+    path_exists,
+    read_number,
+    read_system_text,
+    run_command,
+    run_nothing,
+    run_slow_command,
+)
 from advisor.machines.types import Cpu, Device, HostMemory, InstalledEngine, Machine
 from advisor.record import Value
 
 T = TypeVar("T")
-
-
+N = TypeVar("N", int, float)
 NO_LIMIT = 2**62  # cgroup v1 writes 2**63 rounded down to a page for "none"
 
 
@@ -37,8 +46,8 @@ class ProbeReaders(Value, frozen=True):
     system: str  # sys.platform's word
     arch: str | None
     run: RunCommand
-    nvml: Any | None  # the pynvml module or a recording; None = not here
-    amdsmi: Any | None
+    nvml: ModuleType | None  # the pynvml module or a recording; None = not here
+    amdsmi: ModuleType | None
     metal: Callable[[], int | None]
     site: tuple[Path, ...] | None = None  # folders with *.dist-info; None = this Python's own
 
@@ -60,7 +69,7 @@ def live_readers(root: Path, env: Mapping[str, str]) -> ProbeReaders:
     return ProbeReaders(
         system=system,
         arch=arch,
-        run=system_access.run_command if system == "linux" else system_access.run_slow_command,
+        run=run_command if system == "linux" else run_slow_command,
         nvml=nvidia.load_nvml(root, env, system),
         amdsmi=amd.load_amdsmi(root) if system == "linux" else None,
         metal=apple.read_metal_working_set,
@@ -69,7 +78,7 @@ def live_readers(root: Path, env: Mapping[str, str]) -> ProbeReaders:
 
 def recorded_readers(system: str = "linux", arch: str | None = None) -> ProbeReaders:
     """Readers for a recorded tree: nothing is started and no library is loaded."""
-    return ProbeReaders(system, arch, system_access.run_nothing, None, None, lambda: None, ())
+    return ProbeReaders(system, arch, run_nothing, None, None, lambda: None, ())
 
 
 def probe_machine(
@@ -95,7 +104,7 @@ def probe_machine(
     here = _try("host", lambda: host.read_host(root, env, readers.system, readers.arch), host.HostSystem(), notes)
     memory = _try("memory", lambda: _memory(root, readers.system), HostMemory(), notes)
     processor = _try("processor", lambda: _cpu(root, readers), Cpu(), notes)
-    caps = _try("limits", lambda: probe.read_limits(root), probe.ProcessLimits(), notes)
+    caps = _try("limits", lambda: read_limits(root), ProcessLimits(), notes)
     found = _devices(root, env, readers, memory, processor, notes)
     devices, hidden = device_visibility.apply_visibility(found.devices, env)
     there: tuple[InstalledEngine, ...] = _try(
@@ -152,9 +161,10 @@ def _devices(
 ) -> ProbeResult:
     """All vendors' devices, renumbered, then whatever is left on the bus."""
     sources: list[tuple[str, Callable[[], ProbeResult]]] = []
-    if readers.nvml is not None:
+    nvml = readers.nvml
+    if nvml is not None:
         named = device_visibility.list_mig_uuids(env)
-        sources.append(("nvidia", lambda: nvidia.probe_nvidia(readers.nvml, root, memory, named)))
+        sources.append(("nvidia", lambda: nvidia.probe_nvidia(nvml, root, memory, named)))
     if readers.system == "linux":
         sources.append(("amd", lambda: amd.probe_amd(root, env, processor.model, memory, readers.amdsmi)))
         sources.append(("intel", lambda: intel.probe_intel(root)))
@@ -162,27 +172,27 @@ def _devices(
         sources.append(("apple", lambda: apple.probe_apple(readers.run, memory, readers.metal)))
     devices: list[Device] = []
     drivers: dict[str, str] = {}
-    said: list[str] = []
+    source_notes: list[str] = []
     for name, source in sources:
         found = _try(name, source, ProbeResult(), notes)
         devices += found.devices
         drivers |= found.drivers
-        said += found.notes
+        source_notes += found.notes
     claimed = {d.pci_bus for d in devices if d.pci_bus is not None}
-    if readers.system == "linux" and not (readers.nvml is None and host.is_wsl(root)):
+    if readers.system == "linux" and not (nvml is None and host.is_wsl(root)):
         rest = _try("pci", lambda: pci.find_unclaimed_devices(root, claimed), ProbeResult(), notes)
-        why = next((n for n in said if n.startswith("NVIDIA driver")), None)
-        devices += [_because(d, why) if d.vendor == "nvidia" and why else d for d in rest.devices]
-        said += rest.notes
+        why = next((n for n in source_notes if n.startswith("NVIDIA driver")), None)
+        devices += [_with_reason(d, why) if d.vendor == "nvidia" and why else d for d in rest.devices]
+        source_notes += rest.notes
     numbered = tuple(msgspec.structs.replace(d, index=i) for i, d in enumerate(devices))
-    return ProbeResult(numbered, drivers, tuple(said))
+    return ProbeResult(numbered, drivers, tuple(source_notes))
 
 
-def _because(device: Device, why: str) -> Device:
+def _with_reason(device: Device, why: str) -> Device:
     return msgspec.structs.replace(device, driver_missing=True, visible=True, notes=(why,))
 
 
-def _usable(processor: Cpu, caps: probe.ProcessLimits) -> float | None:
+def _usable(processor: Cpu, caps: ProcessLimits) -> float | None:
     known = [float(x) for x in (processor.logical_cores, caps.affinity, caps.cpus) if x is not None]
     return min(known, default=None)
 
@@ -201,21 +211,21 @@ def read_limits(root: Path) -> ProcessLimits:
     """Limits of this process. Every level counts: a parent's lower limit holds for its children."""
     memory: list[int] = []
     cpus: list[float] = []
-    for line in (system_access.read_system_text(root / "proc/self/cgroup") or "").splitlines():
+    for line in (read_system_text(root / "proc/self/cgroup") or "").splitlines():
         hierarchy, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
         if hierarchy == "0" and not controllers:
             for base in (root / "sys/fs/cgroup", root / "sys/fs/cgroup/unified"):
-                memory += _each(base, path, _memory_v2)
-                cpus += _each(base, path, _cpu_v2)
+                memory += _read_levels(base, path, _memory_v2)
+                cpus += _read_levels(base, path, _cpu_v2)
             continue
         names = controllers.split(",")
         for mount in dict.fromkeys((controllers, *names)):
             base = root / "sys/fs/cgroup" / mount
             if "memory" in names:
-                memory += _each(base, path, _memory_v1)
+                memory += _read_levels(base, path, _memory_v1)
             if "cpu" in names:
-                cpus += _each(base, path, _cpu_v1)
+                cpus += _read_levels(base, path, _cpu_v1)
     return ProcessLimits(min(memory, default=None), min(cpus, default=None), _affinity(root))
 
 
@@ -224,14 +234,14 @@ def count_listed_cpus(text: str) -> int | None:
     count = 0
     for part in text.split(","):
         low, dash, high = part.strip().partition("-")
-        first, last = system_access.parse_whole_number(low), system_access.parse_whole_number(high if dash else low)
+        first, last = parse_whole_number(low), parse_whole_number(high if dash else low)
         if first is None or last is None or last < first:
             return None
         count += last - first + 1
     return count
 
 
-def _each(base: Path, path: str, read: Callable[[Path], int | float | None]) -> list[Any]:
+def _read_levels(base: Path, path: str, read: Callable[[Path], N | None]) -> list[N]:
     """The limit at every level from the mount down to `path`. A path of another namespace (`/../x`, or one that is
     not mounted here) leaves the mount itself, which then is the container's own group."""
     found = (read(folder) for folder in _levels(base, path))
@@ -245,29 +255,27 @@ def _levels(base: Path, path: str) -> Iterator[Path]:
         if part in ("/", ".."):
             continue
         folder = folder / part
-        if not system_access.path_exists(folder):
+        if not path_exists(folder):
             return
         yield folder
 
 
 def _memory_v2(folder: Path) -> int | None:
-    return system_access.read_number(folder / "memory.max")  # the text "max" is no number
+    return read_number(folder / "memory.max")  # the text "max" is no number
 
 
 def _memory_v1(folder: Path) -> int | None:
-    n = system_access.read_number(folder / "memory.limit_in_bytes")
+    n = read_number(folder / "memory.limit_in_bytes")
     return n if n is not None and 0 < n < NO_LIMIT else None
 
 
 def _cpu_v2(folder: Path) -> float | None:
-    quota, _, period = (system_access.read_system_text(folder / "cpu.max") or "").partition(" ")
-    return _share(system_access.parse_whole_number(quota), system_access.parse_whole_number(period))
+    quota, _, period = (read_system_text(folder / "cpu.max") or "").partition(" ")
+    return _share(parse_whole_number(quota), parse_whole_number(period))
 
 
 def _cpu_v1(folder: Path) -> float | None:
-    return _share(
-        system_access.read_number(folder / "cpu.cfs_quota_us"), system_access.read_number(folder / "cpu.cfs_period_us")
-    )
+    return _share(read_number(folder / "cpu.cfs_quota_us"), read_number(folder / "cpu.cfs_period_us"))
 
 
 def _share(quota: int | None, period: int | None) -> float | None:
@@ -275,7 +283,5 @@ def _share(quota: int | None, period: int | None) -> float | None:
 
 
 def _affinity(root: Path) -> int | None:
-    allowed = system_access.parse_fields(system_access.read_system_text(root / "proc/self/status"), ":").get(
-        "Cpus_allowed_list"
-    )
+    allowed = parse_fields(read_system_text(root / "proc/self/status"), ":").get("Cpus_allowed_list")
     return count_listed_cpus(allowed) if allowed else None

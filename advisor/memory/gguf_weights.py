@@ -6,13 +6,13 @@ from __future__ import annotations
 from functools import lru_cache
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from msgspec.structs import replace
 
 from advisor.files import Stamp, stamp_files
 from advisor.memo import MemoRecord, memoize_by_identity
-from advisor.memory import gguf_tensors, gguf_weights
+from advisor.memory import gguf_tensors
 from advisor.memory.ggml import both_sizes, device_bytes, tensor_bytes
 from advisor.memory.ggml.graph import BorrowedWeights
 from advisor.memory.gguf_tensors import GgufTensor, list_file_tensors
@@ -32,38 +32,22 @@ BASE = {
     "IQ2_M": "IQ2_S", "IQ2_S": "IQ2_XS", "IQ2_XS": "IQ2_XS", "IQ2_XXS": "IQ2_XXS", "IQ1_M": "IQ1_M", "IQ1_S": "IQ1_S",
     "TQ1_0": "TQ1_0", "TQ2_0": "TQ2_0", "MXFP4_MOE": "MXFP4",
 }  # fmt: skip
-
-
 # what a row that is not whole blocks of 256 falls back to
 FALLBACK = {
     "Q4_K": "Q5_0", "Q5_K": "Q5_1", "Q6_K": "Q8_0", "Q2_K": "Q4_0", "Q3_K": "Q4_0", "TQ1_0": "Q4_0", "TQ2_0": "Q4_0",
     "IQ4_XS": "IQ4_NL", "IQ3_S": "IQ4_NL", "IQ3_XXS": "IQ4_NL", "IQ2_S": "IQ4_NL", "IQ2_XS": "IQ4_NL",
     "IQ2_XXS": "IQ4_NL", "IQ1_S": "IQ4_NL", "IQ1_M": "IQ4_NL",
 }  # fmt: skip
-
-
 NARROWED = {"IQ3_XS", "IQ3_XXS"}  # mixes that give some tensors fewer bits than the bulk
-
-
 SMALL_IQ = {"IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ2_M", "IQ1_S", "IQ1_M"}
-
-
 # small projections that no mix touches
 _KEEP_16BIT = pattern_when_used(r"altup|laurel|per_layer_model_proj")
-
-
 _KEEP_F32 = pattern_when_used(
     r"(_norm\.weight|ffn_gate_inp\.weight|ssm_conv1d(_[qkv])?\.weight|indexer\.proj\.weight|shortconv\.conv\.weight|\.bias|rope_freqs)"
 )
-
-
 PUBLISHED_SPREAD = 0.02  # publishers replace their files, and projectors are taken as 16 bit; assumed
-
-
 # Vendors' dynamic mixes: the listed mix is the nearest published size (models.md: UD-Q4_K_XL 4.63 to 6.46 bits)
 UD_SPREAD = 0.1
-
-
 UD_BASE = {
     "UD-Q8_K_XL": "Q8_0", "UD-Q6_K_XL": "Q6_K", "UD-Q5_K_XL": "Q5_K_M", "UD-Q4_K_XL": "Q4_K_M", "UD-Q3_K_XL": "Q3_K_M",
     "UD-Q2_K_XL": "Q2_K", "UD-IQ4_XS": "IQ4_XS", "UD-IQ3_XXS": "IQ3_XXS", "UD-IQ3_S": "IQ3_S", "UD-IQ2_M": "IQ2_M",
@@ -157,18 +141,17 @@ def list_borrowed(
     weights: GgufWeights,
     layers: int,
     expert_layers: int,
-    there: frozenset[str] = frozenset(),
-    elsewhere: frozenset[str] = frozenset(),
+    on_host: frozenset[str] = frozenset(),
+    moved_away: frozenset[str] = frozenset(),
 ) -> tuple[BorrowedWeights, ...]:
     """Feed-forward matrices in host memory, by layer: those of the first `layers` layers, routed experts of the first
-    `expert_layers`, and the tensors named in `there`; none of those named in `elsewhere`."""
+    `expert_layers`, and the tensors named in `on_host`; none of those named in `moved_away`."""
     found = [BorrowedWeights(whole=i < layers) for i in range(len(sum_by_layer(weights)))]
     last = -1
     for x in _list_feed_forward(weights):
         usual = x.layer < (expert_layers if x.expert else layers)
-        if x.name in there or (usual and x.name not in elsewhere):
-            sizes: dict[str, Any] = {x.part: x.size}
-            found[x.layer] = replace(found[x.layer], **sizes)
+        if x.name in on_host or (usual and x.name not in moved_away):
+            found[x.layer] = replace(found[x.layer], **{x.part: x.size})
             last = max(last, x.layer)
     return tuple(found[: max(last + 1, layers, expert_layers)])
 
@@ -257,7 +240,7 @@ def _plain_weights(model: Model, mix: str) -> GgufWeights:
     """Weights that llama-quantize would write for `mix`, of a vendor's mix for the plain one that is nearest."""
     known = UD_BASE.get(mix, mix.removeprefix("UD-"))
     all_tensors = gguf_tensors.list_file_tensors(model)
-    kinds = gguf_weights.choose_types(model, known)
+    kinds = choose_types(model, known)
     each = [both_sizes(kind, x.ne) for x, kind in zip(all_tensors, kinds, strict=True)]
     weights = tuple(
         TensorWeight(

@@ -50,22 +50,22 @@ _REPLICATED = pattern_when_used(
 _KV = pattern_when_used(r"attn_[kv]\.(weight|bias)$")
 _GROUPED = pattern_when_used(r"ssm_(in|conv1d)\.(weight|bias)$")  # Mamba-2: they hold the inputs that heads share
 _NEVER = pattern_when_used(r"(_norm|conv|rope_freqs|ssm_a|ssm_d\b|ssm_dt\.bias|bias$|exp_probs_b|attn_sinks)")
-_LINEAR_LEAVES = pattern_when_used(r"(token_embd|^output|gate_inp)")
+_OUTER = pattern_when_used(r"(token_embd|^output|gate_inp)")
 
 
 class _TensorKind(Record, frozen=True, kw_only=True):
     """What a tensor's name says of it."""
 
     never: bool  # stored in 16 bit whatever the format
-    leaf: bool  # embedding, output, router
+    outer: bool  # embedding, output, router
     kv: bool
     replicated: bool
 
 
 @lru_cache(maxsize=8192)  # the names of layers are those of every model
 def _kind(name: str) -> _TensorKind:
-    never, leaf, kv, replicated = (p.search(name) is not None for p in (_NEVER, _LINEAR_LEAVES, _KV, _REPLICATED))
-    return _TensorKind(never=never, leaf=leaf, kv=kv, replicated=replicated)
+    never, outer, kv, replicated = (p.search(name) is not None for p in (_NEVER, _OUTER, _KV, _REPLICATED))
+    return _TensorKind(never=never, outer=outer, kv=kv, replicated=replicated)
 
 
 def is_quantized(tensor: GgufTensor, quantization: Quantization) -> bool:
@@ -78,7 +78,7 @@ def is_quantized(tensor: GgufTensor, quantization: Quantization) -> bool:
         return False
     if quantization.covers == "experts":
         return tensor.expert
-    return quantization.covers == "matrices" or not kind.leaf
+    return quantization.covers == "matrices" or not kind.outer
 
 
 def as_stored(model: Model, quantization: Quantization) -> Quantization:
@@ -107,7 +107,7 @@ def rank_weights(
         # on one stage equal tensors of different layers lie together, unless layers are distinguished by name
         groups = _group_tensors(model, quantization, pp > 1 or quantization.id in model.kept_16bit)
     except NoLayout:
-        return _from_count(model, quantization, tp, pp, ep)
+        return _spread_parameters(model, quantization, tp, pp, ep)
     lay = model.layout
     assert lay is not None
     heads, mamba2 = widest_kv_heads(model), find_mamba2(model)
@@ -151,14 +151,14 @@ class _SizedGroup(Record, frozen=True, kw_only=True):
 
 
 @memoize_by_identity
-def _group_tensors(model: Model, quantization: Quantization, apart: bool) -> tuple[_SizedGroup, ...]:
-    """The tensors of each layer; not `apart`: of all layers together."""
+def _group_tensors(model: Model, quantization: Quantization, by_layer: bool) -> tuple[_SizedGroup, ...]:
+    """The tensors of each layer; not `by_layer`: of all layers together."""
     kept = re.compile(model.kept_16bit[quantization.id]) if quantization.id in model.kept_16bit else None
     mamba2 = find_mamba2(model) is not None
     sums: dict[tuple[int | None, bool], list[float]] = {}
     grouped: dict[tuple[int | None, bool], list[tuple[int, float]]] = {}
     tensors = (
-        tuple((x, 1) for x in gguf_tensors.list_tensors(model)) if apart else gguf_tensors.count_equal_tensors(model)
+        tuple((x, 1) for x in gguf_tensors.list_tensors(model)) if by_layer else gguf_tensors.count_equal_tensors(model)
     )
     for tensor, count in tensors:
         if tensor.mtp or tensor.name == "rope_freqs.weight":
@@ -166,7 +166,7 @@ def _group_tensors(model: Model, quantization: Quantization, apart: bool) -> tup
         kind = _kind(tensor.name)
         plain = not is_quantized(tensor, quantization) or (kept is not None and kept.search(tensor.name) is not None)
         each = _plain_bytes(model, quantization) if plain else _bits(model, quantization, tensor.expert) / 8
-        layer = tensor.layer if apart or tensor.layer is None else 0
+        layer = tensor.layer if by_layer or tensor.layer is None else 0
         size, key = prod(tensor.ne) * count * each, (layer, tensor.name == "token_embd.weight")
         if mamba2 and not (tensor.expert or kind.kv or kind.replicated) and _GROUPED.search(tensor.name):
             grouped.setdefault(key, []).append((tensor.ne[-1], size))
@@ -290,7 +290,7 @@ def _widen_groups(rows: int, mamba2: Mamba2 | None, tp: int) -> float:
     return 1 + 2 * more * mamba2.state / rows
 
 
-def _from_count(model: Model, quantization: Quantization, tp: int, pp: int, ep: int) -> RankWeights:
+def _spread_parameters(model: Model, quantization: Quantization, tp: int, pp: int, ep: int) -> RankWeights:
     """Parameters x bytes, spread evenly: for layouts whose tensors are not known."""
     lay = model.layout
     routed = min(_expert_params(model), model.params_total) if lay is not None else 0

@@ -58,12 +58,12 @@ class PagedCache(Record, frozen=True, kw_only=True):
     row: int
     state_real: int  # recurrent bytes per sequence before padding
 
-    def state_blocks(self, room: int) -> int | None:
-        """Blocks of recurrent state that `room` bytes hold: each running sequence needs one. None without state."""
+    def state_blocks(self, available: int) -> int | None:
+        """Blocks of recurrent state that `available` bytes hold: each sequence needs one. None without state."""
         pages = [g.layers * g.page for g in self.groups]
         if not any(g.kind == "state" for g in self.groups) or not pages or not max(pages):
             return None
-        return room // max(pages)
+        return available // max(pages)
 
     def request(self, tokens: int, batched_tokens: int) -> tuple[int, int]:
         """(attention bytes, state bytes) that one request of `tokens` reserves at admission."""

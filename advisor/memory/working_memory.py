@@ -21,20 +21,10 @@ from advisor.models.types import Full, Mla, Model, Parallel, Sliding
 from advisor.record import Record, Value
 
 EARLIER = 65_536  # tokens of earlier context that latent attention widens at once, at most
-
-
 INDEX_ROWS, INDEX_BYTES = 16, 132  # of the sparse index's workspace: rows, bytes a token of the longest context
-
-
 WIDTH = 2  # bytes of an element
-
-
 G = TypeVar("G")
-
-
 FINE, COARSE, TURN = 8, 16, 256
-
-
 ELEMENT = 2  # bytes
 
 
@@ -49,15 +39,15 @@ class MixerWidths(Value, frozen=True):
 
 @memoize_by_identity
 def size_forward_peak(model: Model, tokens: int, tp: int, expert_tp: int) -> float:
-    """Bytes of the fullest moment of a batch of `tokens` on one of `tp` ranks; routed experts cut over `expert_tp`.
+    """Peak bytes of a batch of `tokens` on one of `tp` ranks; routed experts cut over `expert_tp`.
 
     The model's layers have to be known.
     """
     lay = model.layout
     assert lay is not None
     hidden = lay.hidden_size
-    mixers = [_mixer(g, model, tp) for g in _in_order(lay.attention, lay.attention_order, lay.n_layers)]
-    parts = _in_order(lay.ffn, lay.ffn_order, lay.n_layers)
+    mixers = [_mixer(g, model, tp) for g in _order_groups(lay.attention, lay.attention_order, lay.n_layers)]
+    parts = _order_groups(lay.ffn, lay.ffn_order, lay.n_layers)
     experts = widest_experts(model, expert_tp)
     first = next((i for i, g in enumerate(parts) if isinstance(g, t.Moe)), len(parts))
     index = _index_bytes(model)
@@ -92,13 +82,13 @@ def expert_width(moe: t.Moe, hidden: int, tp: int) -> float:
     return moe.top_k * (max(inner, outer) + max(wide, outer))
 
 
-def _in_order(groups: Sequence[G], order: tuple[int, ...], layers: int) -> list[G]:
+def _order_groups(groups: Sequence[G], order: tuple[int, ...], layers: int) -> list[G]:
     """The group of every layer."""
     return [groups[k] for k in layer_order(groups, order, layers)]  # type: ignore[arg-type]
 
 
 def _index_bytes(model: Model) -> float:
-    """Workspace of the index of sparse attention; it shares its room with the experts' one."""
+    """Workspace of the index of sparse attention; it shares its memory with the experts' one."""
     lay = model.layout
     assert lay is not None
     sparse = any(isinstance(g, t.Mla) and g.indexer is not None for g in lay.attention)

@@ -20,47 +20,19 @@ from advisor.record import Record
 from advisor.units import MIB
 
 Scalar = int | float | bool | str
-
-
 Value = Scalar | tuple[Scalar, ...]
-
-
 MAX_HEADER = 64 * MIB
-
-
 MAX_KEYS = 100_000
-
-
 MAX_TENSORS = 200_000
-
-
 MAX_PARTS = 4096
-
-
 MAX_ELEMENTS = 2**60
-
-
 MAX_NAME = 65_535
-
-
 MAX_STRING = MIB  # longest string that is kept
-
-
 MAX_STRINGS = 4 * 2**20  # entries of a string array
-
-
 MAX_INNER_ARRAYS = 4096  # arrays inside arrays, per file
-
-
 KEPT_NUMBERS = 1024  # longest array of numbers that is kept
-
-
 KEPT_STRINGS = 256
-
-
 MAX_KEPT = 65_536  # array entries that are kept per file; further arrays are only counted
-
-
 _PART = re.compile(r"(?P<stem>.+)-(?P<no>\d{5})-of-(?P<count>\d{5})\.gguf", re.IGNORECASE)
 
 
@@ -246,9 +218,9 @@ def read_gguf(path: Path | str, max_header: int = MAX_HEADER) -> GgufFile:
     tensors = tuple(t for f in files for t in f.tensors)
     if len(tensors) > MAX_TENSORS:
         raise BadFile(path, f"the parts hold {len(tensors)} tensors; at most {MAX_TENSORS} are allowed")
-    wanted = first.metadata.get("split.tensors.count", len(tensors))
-    if len({t.name for t in tensors}) != len(tensors) or wanted != len(tensors):
-        raise BadFile(path, f"the parts do not belong together: {len(tensors)} tensors found, {wanted} announced")
+    announced = first.metadata.get("split.tensors.count", len(tensors))
+    if len({t.name for t in tensors}) != len(tensors) or announced != len(tensors):
+        raise BadFile(path, f"the parts do not belong together: {len(tensors)} tensors found, {announced} announced")
     return GgufFile(
         version=first.version,
         metadata=first.metadata,
@@ -287,8 +259,8 @@ class Cursor:
             raise BadFile(
                 self.path, f"{what} at byte {self.pos} passes the limit of {self.limit // MIB} MiB for a GGUF header"
             )
-        wanted = min(self.limit, max(end, 2 * len(self.data), 2 * MIB))
-        self.data += self.stream.read(wanted - len(self.data))
+        length = min(self.limit, max(end, 2 * len(self.data), 2 * MIB))
+        self.data += self.stream.read(length - len(self.data))
         if end > len(self.data):
             raise BadFile(
                 self.path,

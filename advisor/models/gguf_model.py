@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
 from msgspec import structs
@@ -29,6 +28,7 @@ from advisor.models.types import (
     GraphTraits,
     Layout,
     Model,
+    ModelKind,
     Mtp,
     NoMixer,
     PerLayerEmbedding,
@@ -40,17 +40,9 @@ from advisor.models.types import (
 )
 
 MAX_LAYERS = 4096
-
-
 POOLING_RANK = 4
-
-
 _NOT_WEIGHTS = ("rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight")
-
-
 AFTER_ATTENTION = ("post_attention_norm.weight", "attn_output_norm.weight", "attn_post_norm.weight")
-
-
 AFTER_FFN = ("post_ffw_norm.weight", "layer_output_norm.weight", "ffn_post_norm.weight")
 
 
@@ -265,14 +257,14 @@ def _windows(
                 full = msgspec.structs.replace(full, kv_shared=True)
             if windowed[i] or encoder:
                 chunked = rule is not None and rule.kind == "chunked"
-                kind: Any = Encoder if encoder else Chunked if chunked else Sliding
+                kind = Encoder if encoder else Chunked if chunked else Sliding
                 fields = {f: getattr(full, f) for f in full.__struct_fields__ if f != "window"}
                 full = kind(**fields, window=window if windowed[i] else None)
         out.append(full)
     return out
 
 
-def _kind(metadata: GgufMetadata, attention: list[AttentionGroup]) -> Any:
+def _kind(metadata: GgufMetadata, attention: list[AttentionGroup]) -> ModelKind:
     pooling = metadata.maybe("pooling_type")
     if pooling == POOLING_RANK:
         return "reranker"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -18,35 +17,25 @@ from advisor.models.hf_keys import TRAITS, ConfigSection, ModelTraits, unknown_a
 from advisor.models.hf_layers import FFNS, MIXERS, read_switch
 from advisor.models.layers import group_layers
 from advisor.models.tensors import TensorInfo
-from advisor.models.types import ExtraWeights, Layout, Model, Mtp, PublishedSize, Vision, Weights
+from advisor.models.types import ExtraWeights, Layout, Model, ModelKind, Mtp, PublishedSize, Vision, Weights
 from advisor.units import MIB
 
 MAX_CONFIG = 4 * MIB
-
-
 _TEXT_SECTIONS = ("text_config", "llm_config", "language_config")
-
-
 _STANDARD = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "vocab_size")
-
-
 _HINTS = (
     "expert", "moe", "mamba", "ssm", "lora_rank", "linear_", "conv", "kv_shared", "compress", "index_", "hybrid",
     "state", "recurrent", "block_types", "attn_type", "attn_layer", "rwkv", "block_config", "latent",
     "is_encoder_decoder", "altup",
 )  # fmt: skip
-
-
 _WRAPPED = {"gemma3": "gemma3_text", "mistral3": "mistral", "llama4": "llama4_text", "mllama": "mllama_text_model"}
-
-
 TOWER_NAMES = (
     "vision", "visual", "audio", "embed_vision", "embed_audio", "multi_modal_projector", "mm_projector", "vit.",
     "mlp1.", "sound_",
 )  # fmt: skip
 
 
-def model_from_config(config: dict[str, Any], id: str) -> Model:
+def model_from_config(config: dict[str, object], id: str) -> Model:
     """The Model that a config.json describes; `id` is the hub id or path it came from.
 
     Parameter counts are computed from the dims. Raises BadInput (a key is missing or ill-typed, it is named) and
@@ -123,7 +112,9 @@ def _model(
         attention_order=attention_order,
         ffn_order=ffn_order,
     )
-    architectures = outer.items("architectures", str) or config.items("architectures", str) or [None]
+    architectures: list[str] | list[None] = (
+        outer.items("architectures", str) or config.items("architectures", str) or [None]
+    )
     vision = read_vision(outer, outer_type, hidden)
     notes = [note] if note else []
     if vision is None and outer.has("vision_config", "audio_config"):
@@ -169,7 +160,7 @@ def _model(
     )
 
 
-def _kind(traits: ModelTraits, architecture: str | None, model_type: str) -> Any:
+def _kind(traits: ModelTraits, architecture: str | None, model_type: str) -> ModelKind:
     if architecture and architecture.endswith("ForSequenceClassification"):
         return "reranker"
     return "embedding" if model_type in {"llama_bidirec", "llama_embed"} else traits.kind
@@ -183,10 +174,10 @@ def _context(config: ConfigSection) -> int | None:
     return n - 2 if n and n > 2 and config.data.get("model_type") in {"roberta", "xlm-roberta"} else n
 
 
-def _rope_factor(data: Mapping[str, Any]) -> float | None:
+def _rope_factor(data: Mapping[str, object]) -> float | None:
     """The factor of linear scaling, where the config has it in one of its forms."""
-    said = data.get("rope_scaling") or data.get("rope_parameters")
-    rows = [said, *said.values()] if isinstance(said, dict) else []
+    scaling = data.get("rope_scaling") or data.get("rope_parameters")
+    rows = [scaling, *scaling.values()] if isinstance(scaling, dict) else []
     for row in rows:
         if isinstance(row, dict) and (row.get("rope_type") or row.get("type")) == "linear":
             factor = row.get("factor")
@@ -305,7 +296,7 @@ def read_scale_group(config: ConfigSection) -> int | None:
     section = config.section("quantization_config")
     groups = section.section("config_groups") if section is not None else None
     for group in groups.data.values() if groups else ():
-        weights: Any = group.get("weights") if isinstance(group, dict) else None
+        weights = group.get("weights") if isinstance(group, dict) else None
         size = weights.get("group_size") if isinstance(weights, dict) and weights.get("type") == "int" else None
         if isinstance(size, int) and not isinstance(size, bool) and 1 < size <= 4096:
             return size
@@ -330,7 +321,7 @@ def _name(config: ConfigSection, method: str) -> str:
 def _compressed(config: ConfigSection) -> str:
     groups = config.section("config_groups")
     for group in groups.data.values() if groups else ():
-        weights: Any = group.get("weights") if isinstance(group, dict) else None
+        weights = group.get("weights") if isinstance(group, dict) else None
         if isinstance(weights, dict):
             bits, kind = weights.get("num_bits"), weights.get("type")
             if isinstance(bits, int) and kind in {"int", "float"}:
@@ -340,7 +331,7 @@ def _compressed(config: ConfigSection) -> str:
     return "compressed-tensors"
 
 
-def _texts(value: Any) -> list[str]:
+def _texts(value: object) -> list[str]:
     return [v for v in value if isinstance(v, str)] if isinstance(value, list) else []
 
 
@@ -379,7 +370,7 @@ def _dims(config: ConfigSection, model_type: str, out: int) -> Vision | None:
     if model_type == "qwen2_5_vl":
         return _tower(config, "qwen2_5_vl", config.whole("out_hidden_size"))
     if model_type in {"qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe"}:
-        deep = len(config.items("deepstack_visual_indexes") or [])
+        deep = len(config.items("deepstack_visual_indexes", int) or [])
         return _tower(config, "qwen3_vl", config.whole("out_hidden_size"), deepstack=deep)
     if model_type == "gemma3":
         return _tower(config, "siglip", out, positions=(config.whole("image_size") // config.whole("patch_size")) ** 2)

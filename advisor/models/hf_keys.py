@@ -6,13 +6,14 @@ A missing or ill-typed key is named, never guessed.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
 from advisor.errors import AdvisorError, BadInput
 from advisor.record import Record
 
+T = TypeVar("T")
 MAX_LAYERS = 4096
 MAX_DIM = 2**31
 
@@ -20,14 +21,14 @@ MAX_DIM = 2**31
 class ConfigSection:
     """One (text) section of a config, with the place it came from for messages. `None` values count as absent."""
 
-    def __init__(self, data: Mapping[str, Any], where: str) -> None:
+    def __init__(self, data: Mapping[str, object], where: str) -> None:
         self.data, self.where = data, where
 
     def has(self, *names: str) -> bool:
         """Whether any of the keys is there and not null."""
         return any(self.data.get(n) is not None for n in names)
 
-    def _first(self, names: tuple[str, ...]) -> tuple[str, Any]:
+    def _first(self, names: tuple[str, ...]) -> tuple[str, object]:
         for n in names:
             if self.data.get(n) is not None:
                 return n, self.data[n]
@@ -72,7 +73,7 @@ class ConfigSection:
             raise BadInput(f"{self.where}: `{name}` must be text, is {str(value)[:60]!r}")
         return value
 
-    def items(self, name: str, of: type = int) -> list[Any] | None:
+    def items(self, name: str, of: type[T]) -> list[T] | None:
         """A list whose entries are all of one type; None if absent. Raises BadInput."""
         value = self.data.get(name)
         if value is None:
@@ -141,7 +142,9 @@ class ModelTraits(Record, frozen=True, kw_only=True):
     lm_head_bias: Switch = False
     tie: bool = False  # when `tie_word_embeddings` is absent
     kind: Literal["chat", "embedding"] = "chat"
-    defaults: dict[str, Any] = msgspec.field(default_factory=dict)  # class defaults that published configs leave out
+    defaults: Mapping[str, object] = msgspec.field(
+        default_factory=dict
+    )  # class defaults that published configs leave out
     note: str | None = None
 
 
@@ -158,7 +161,6 @@ _GEMMA3_DEFAULTS = {
     "max_position_embeddings": 131072, "sliding_window": 4096,
 }  # fmt: skip
 _PHI_WINDOW = "sliding window of the config not counted (llama.cpp ignores it too)"
-
 TRAITS: dict[str, ModelTraits] = {
     **_same("llama llama_bidirec llama_embed", ModelTraits(**_ATTENTION_BIAS, mlp_bias="mlp_bias")),
     "mistral": ModelTraits(window="all", defaults={"sliding_window": 4096}),

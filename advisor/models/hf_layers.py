@@ -36,14 +36,8 @@ KINDS = {
     "sliding_attention": "sliding", "sliding_window": "sliding", "local_attention": "sliding", "local": "sliding",
     "chunked_attention": "chunked", "linear_attention": "linear", "mamba": "mamba", "mamba2": "mamba", "conv": "conv",
 }  # fmt: skip
-
-
 EXPERTS = ("num_local_experts", "n_routed_experts", "num_experts", "moe_num_experts")
-
-
 _SHARED = ("n_shared_experts", "num_shared_experts", "num_shared_expert", "moe_num_shared_experts")
-
-
 _SHARED_WIDTH = ("shared_expert_intermediate_size", "moe_shared_expert_intermediate_size", "shared_intermediate_size")
 
 
@@ -190,7 +184,7 @@ def _delta(config: ConfigSection, traits: ModelTraits, n: int) -> list[Attention
 
 def _hybrid(config: ConfigSection, traits: ModelTraits, n: int) -> list[AttentionGroup]:
     """Attention between Mamba-2 (Granite 4) or short-convolution (LFM2) layers."""
-    at = config.items("full_attn_idxs")
+    at = config.items("full_attn_idxs", int)
     kinds = ["full" if i in set(at) else "conv" for i in range(n)] if at is not None else layer_kinds(config, traits, n)
     made: dict[str, AttentionGroup] = {}
     makers: dict[str, Callable[[], AttentionGroup]] = {
@@ -238,7 +232,7 @@ def _mamba1(config: ConfigSection, traits: ModelTraits, n: int) -> list[Attentio
 
 def _lightning(config: ConfigSection, traits: ModelTraits, n: int) -> list[AttentionGroup]:
     """MiniMax-M1: `attn_type_list` has 1 for softmax and 0 for lightning layers."""
-    types = config.items("attn_type_list")
+    types = config.items("attn_type_list", int)
     if types is None or len(types) != n or set(types) - {0, 1}:
         raise BadInput(f"{config.where}: `attn_type_list` must hold 0 or 1 for each of {n} layers")
     full = read_full_attention(config, traits)
@@ -249,7 +243,7 @@ def _lightning(config: ConfigSection, traits: ModelTraits, n: int) -> list[Atten
 def _kimi_linear(config: ConfigSection, traits: ModelTraits, n: int) -> list[AttentionGroup]:
     """Layer numbers in `linear_attn_config` count from 1."""
     linear = config.section("linear_attn_config")
-    at = linear.items("full_attn_layers") if linear else None
+    at = linear.items("full_attn_layers", int) if linear else None
     if linear is None or at is None:
         raise BadInput(f"{config.where}: `linear_attn_config` with `full_attn_layers` is missing")
     full, fast, numbers = read_mla(config), read_kda(linear), set(at)
@@ -258,7 +252,7 @@ def _kimi_linear(config: ConfigSection, traits: ModelTraits, n: int) -> list[Att
 
 def _mllama(config: ConfigSection, traits: ModelTraits, n: int) -> list[AttentionGroup]:
     """Cross-attention layers read image tokens; two scalar gates each."""
-    at = set(config.items("cross_attention_layers") or [])
+    at = set(config.items("cross_attention_layers", int) or [])
     full = read_full_attention(config, traits)
     cross = Cross(
         n=1, n_heads=full.n_heads, n_kv_heads=full.n_kv_heads, head_dim=full.head_dim, qk_norm="head", extra=2
@@ -328,7 +322,7 @@ def _is_moe(config: ConfigSection, n: int) -> list[bool]:
     """Which layers have experts, under the several names for it."""
     freq = config.data.get("moe_layer_freq")
     if isinstance(freq, list):
-        flags = config.items("moe_layer_freq") or []
+        flags = config.items("moe_layer_freq", int) or []
         if len(flags) != n:
             raise BadInput(f"{config.where}: `moe_layer_freq` has {len(flags)} entries for {n} layers")
         return [bool(f) for f in flags]
@@ -343,7 +337,7 @@ def _is_moe(config: ConfigSection, n: int) -> list[bool]:
     first = config.maybe("first_k_dense_replace", "num_dense_layers", "moe_layer_start_index") or 0
     last = config.maybe("moe_layer_end_index", least=-1)
     every = config.maybe("decoder_sparse_step", "moe_layer_interval", "moe_layer_freq", least=1) or 1
-    plain = set(config.items("mlp_only_layers") or [])
+    plain = set(config.items("mlp_only_layers", int) or [])
     end = n if last is None or last < 0 else last + 1
     # decoder_sparse_step counts layers from 1, the other two from 0
     shift = 1 if config.has("decoder_sparse_step") or config.has("moe_layer_interval") else 0
@@ -392,7 +386,7 @@ def _llama4(config: ConfigSection, traits: ModelTraits, n: int) -> list[FfnGroup
         n_shared=1,
         shared_intermediate=width,
     )
-    at = config.items("moe_layers")
+    at = config.items("moe_layers", int)
     step = config.maybe("interleave_moe_layer_step", least=1) or 1
     chosen = set(at) if at is not None else set(range(step - 1, n, step))
     if len(chosen) == n:

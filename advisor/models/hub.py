@@ -94,8 +94,8 @@ def _gguf_parts(ask: HubReference, ggufs: list[str], quantization: str | None) -
         return sorted(found)
     labels = sorted({m[0] for n in ggufs if (m := re.search(r"(?i)(ud-)?(i?q\d\w*|mxfp4\w*|bf16|f16|f32)(?=[.-])", n))})
     choices = ", ".join(labels[:12] or [Path(n).name for n in ggufs[:6]])
-    said = f"no .gguf file {label!r}" if label and not found else f"{len(first)} .gguf files"
-    raise BadInput(f"{ask.repository} holds {said}; name one by --quant or {ask.repository}:LABEL: {choices}")
+    found_files = f"no .gguf file {label!r}" if label and not found else f"{len(first)} .gguf files"
+    raise BadInput(f"{ask.repository} holds {found_files}; name one by --quant or {ask.repository}:LABEL: {choices}")
 
 
 class _RepositoryListing(Value, frozen=True):
@@ -124,7 +124,7 @@ class _HubClient:
         try:
             info = self.lib.HfApi().model_info(repository, files_metadata=True, timeout=TIMEOUT)
         except Exception as e:
-            raise self._said(repository, e) from None
+            raise self._describe_failure(repository, e) from None
         sizes = {s.rfilename: s.size for s in info.siblings or [] if isinstance(s.size, int)}
         commit = info.sha or ""
         if not re.fullmatch(r"[0-9a-zA-Z]{7,64}", commit):  # it names a folder here
@@ -148,10 +148,10 @@ class _HubClient:
         except AdvisorError:
             raise
         except Exception as e:
-            raise self._said(f"{at.repository}/{name}", e) from None
+            raise self._describe_failure(f"{at.repository}/{name}", e) from None
         return data[: end - start]
 
-    def _said(self, what: str, e: Exception) -> AdvisorError:
+    def _describe_failure(self, what: str, e: Exception) -> AdvisorError:
         """One clear line for whatever the hub or the network answered."""
         status = getattr(getattr(e, "response", None), "status_code", None)
         if isinstance(e, self.errors.GatedRepoError) or status == 403:

@@ -22,41 +22,17 @@ from advisor.record import Record
 from advisor.units import MIB
 
 MODEL_LAYER = "application/vnd.ollama.image.model"
-
-
 DEFAULT_HOST, DEFAULT_NAMESPACE, DEFAULT_TAG = "registry.ollama.ai", "library", "latest"
-
-
 SERVICE_STORE = Path("/usr/share/ollama/.ollama/models")  # where the Linux service keeps its models
-
-
 _PART = pattern_when_used(r"[A-Za-z0-9_][A-Za-z0-9_.\-]{0,127}")
-
-
 _HOST = pattern_when_used(r"[A-Za-z0-9][A-Za-z0-9.\-]{0,252}(:\d{1,5})?")
-
-
 _DIGEST = pattern_when_used(r"sha256[:-]([0-9a-f]{64})")
-
-
 _REPO = pattern_when_used(r"\w[\w.-]*/\w[\w.-]*")
-
-
 _COMMIT = pattern_when_used(r"[0-9a-zA-Z]{7,64}")
-
-
 Store = Literal["ollama-store", "hub-cache", "lm-studio-folder", "llama-cache"]
-
-
 MOST_ENTRIES = 5000  # files and folders looked at in one store
-
-
 WEIGHTS = (".gguf", ".safetensors")
-
-
 _PART_OF = pattern_when_used(r"-(\d{5})-of-\d{5}(?=\.gguf$)", re.I)
-
-
 _TYPE = pattern_when_used(
     r"((?:UD-)?(?:I?Q\d(?:_[A-Za-z0-9]+)*|BF16|F16|F32|MXFP4(?:_MOE)?))(?=[-.](?:\d{5}-of|gguf))", re.I
 )
@@ -112,7 +88,7 @@ def _hub() -> Iterator[StoredModel]:
             for file in _files(snapshot):
                 if file.suffix.lower() in WEIGHTS:
                     sizes[str(file.relative_to(snapshot))] = _size(file)
-        yield from _by_format("hub-cache", name, str(folder), sizes)
+        yield from _list_by_format("hub-cache", name, str(folder), sizes)
 
 
 def _lm_studio() -> Iterator[StoredModel]:
@@ -121,7 +97,9 @@ def _lm_studio() -> Iterator[StoredModel]:
         for publisher in _folders(root):
             for repository in _folders(publisher):
                 sizes = {f.name: _size(f) for f in _files(repository) if f.suffix.lower() in WEIGHTS}
-                yield from _by_format("lm-studio-folder", f"{publisher.name}/{repository.name}", str(repository), sizes)
+                yield from _list_by_format(
+                    "lm-studio-folder", f"{publisher.name}/{repository.name}", str(repository), sizes
+                )
 
 
 def _llama_cpp() -> Iterator[StoredModel]:
@@ -134,7 +112,7 @@ def _llama_cpp() -> Iterator[StoredModel]:
             yield StoredModel(store="llama-cache", name=file.name, spelled=spelled, path=str(file), bytes=_size(file))
 
 
-def _by_format(store: Store, name: str, path: str, sizes: dict[str, int]) -> Iterator[StoredModel]:
+def _list_by_format(store: Store, name: str, path: str, sizes: dict[str, int]) -> Iterator[StoredModel]:
     """One model a type of GGUF file, or one for all safetensors."""
     plain = sum(n for f, n in sizes.items() if f.lower().endswith(".safetensors"))
     if plain:

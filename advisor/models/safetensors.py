@@ -68,11 +68,11 @@ def _read_dir(directory: Path) -> tuple[TensorInfo, ...]:
         raise BadFile(directory, f"cannot be listed: {e.strerror or e}") from None
     if len(files) == 1:
         return _read_file(directory / files[0])
-    wanted = f"{INDEX_NAME} or model.safetensors"
+    expected = f"{INDEX_NAME} or model.safetensors"
     if not files:
-        raise BadFile(directory, f"holds no safetensors files ({wanted} is expected)")
+        raise BadFile(directory, f"holds no safetensors files ({expected} is expected)")
     raise BadFile(
-        directory, f"holds {len(files)} safetensors files but neither {wanted}, so what belongs together is unknown"
+        directory, f"holds {len(files)} safetensors files but neither {expected}, so what belongs together is unknown"
     )
 
 

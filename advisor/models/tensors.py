@@ -34,7 +34,6 @@ BLOCKS: dict[str, tuple[int, int]] = {
     "IQ3_XXS": (256, 98), "IQ3_S": (256, 110), "IQ4_NL": (32, 18), "IQ4_XS": (256, 136),
     "TQ1_0": (256, 54), "TQ2_0": (256, 66), "Q1_0": (128, 18), "MXFP4": (32, 17), "NVFP4": (64, 36),
 }  # fmt: skip
-
 TYPE_NAMES: dict[int, str] = {
     0: "F32", 1: "F16", 2: "Q4_0", 3: "Q4_1", 6: "Q5_0", 7: "Q5_1", 8: "Q8_0", 9: "Q8_1",
     10: "Q2_K", 11: "Q3_K", 12: "Q4_K", 13: "Q5_K", 14: "Q6_K", 15: "Q8_K",
@@ -42,10 +41,8 @@ TYPE_NAMES: dict[int, str] = {
     24: "I8", 25: "I16", 26: "I32", 27: "I64", 28: "F64", 29: "IQ1_M", 30: "BF16",
     34: "TQ1_0", 35: "TQ2_0", 39: "MXFP4", 40: "NVFP4", 41: "Q1_0",
 }  # fmt: skip
-
 # Types that llama.cpp once wrote and no longer reads (repacked or early formats).
 REMOVED_TYPES = frozenset({4, 5, 31, 32, 33, 36, 37, 38})
-
 # `general.file_type`: the mix that the quantizer was asked for.
 FILE_TYPES: dict[int, str] = {
     0: "F32", 1: "F16", 2: "Q4_0", 3: "Q4_1", 7: "Q8_0", 8: "Q5_0", 9: "Q5_1",

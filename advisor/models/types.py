@@ -13,6 +13,8 @@ from advisor.meanings import PUT_IN, ModelType, Pattern, QuantizationName, Sourc
 from advisor.memo import MemoRecord
 from advisor.record import Record
 
+ModelKind = Literal["chat", "embedding", "reranker"]
+
 
 class _Group(Record, frozen=True, kw_only=True, tag_field="kind"):
     """`n` layers that mix tokens in the same way."""
@@ -159,8 +161,6 @@ class NoMixer(_Group, frozen=True, kw_only=True, tag="none"):
 
 
 ParallelPart = Full | Sliding | Mamba2
-
-
 SimpleGroup = (
     Full
     | Sliding
@@ -430,7 +430,7 @@ class Model(MemoRecord, frozen=True, kw_only=True):
 
     id: str  # hub id, or the path it was read from
     family: str
-    kind: Literal["chat", "embedding", "reranker"] = "chat"
+    kind: ModelKind = "chat"
     aliases: tuple[str, ...] = ()
     architecture: str | None = None
     model_type: str | None = None
@@ -485,8 +485,8 @@ def find_architecture(
     """The architecture that checkpoints of a type become; `kinds` are the tags of their layers. None: not known."""
     for name, architecture in table.architectures.items():
         if model_type in architecture.model_types:
-            wanted, barred = set(architecture.only_with), set(architecture.never_with)
-            if wanted <= set(kinds) and not barred & set(kinds):
+            required, excluded = set(architecture.only_with), set(architecture.never_with)
+            if required <= set(kinds) and not excluded & set(kinds):
                 return name, architecture
     return None
 

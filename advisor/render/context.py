@@ -241,7 +241,7 @@ def make_template_context(
         "nodes": _nodes(ranks, len(devices), deployment.machine.nodes if deployment.machine else 1),
         "os": deployment.machine.os if deployment.machine else None,
         "kind": deployment.model.kind,
-        "decided": [x.to_dict() for x in decided],
+        "decided": [msgspec.to_builtins(x) for x in decided],
         "weights_bytes": weights,
         "host_bytes": host_bytes,
         "start_seconds": seconds_to_start(weights, doc.load),

@@ -37,27 +37,13 @@ __all__ = [
     "resolve_llama_settings",
     "verify_estimate",
 ]
-
-
 QUANTISED = ("q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl")
-
-
 ChoosePlacement = Callable[[Deployment, LlamaSettings, LlamaConstants], Placement]
-
-
 PROMPT_CACHE = "prompt cache in host memory (up to --cache-ram)"
-
-
 # settings that are carried over as they were given
 _DEVICE_NAMES = {"nvidia": "CUDA", "amd": "ROCm", "apple": "Metal"}  # of the backend that is usual for them
-
-
 CARRIED = {"embedding", "embeddings", "reranking", "pooling", "jinja", "alias"}
-
-
 PER_STEP = "tokens of one step; decides the compute buffer, written out against a later default"
-
-
 LARGER_STEP = "tokens of one step: each reads the experts in host memory once, so larger steps read prompts faster"
 
 
@@ -255,17 +241,17 @@ def list_launch_settings(
     yield from _steps(deployment, settings, constants)
     if _shares_cache(deployment, settings):
         because = "slots share one cache: a long request may take what short ones leave"
-        yield DecidedSetting(name="kv-unified", value=True, because=because)
+        yield DecidedSetting("kv-unified", True, because)
     if settings.flash:
-        yield DecidedSetting(name="flash-attn", value="on", because="less scratch memory, and quantised V needs it")
+        yield DecidedSetting("flash-attn", "on", "less scratch memory, and quantised V needs it")
     if (settings.cache_k, settings.cache_v) != ("f16", "f16"):
-        yield DecidedSetting(name="cache-type-k", value=settings.cache_k, because="smaller KV cache than f16")
-        yield DecidedSetting(name="cache-type-v", value=settings.cache_v, because="smaller KV cache than f16")
+        yield DecidedSetting("cache-type-k", settings.cache_k, "smaller KV cache than f16")
+        yield DecidedSetting("cache-type-v", settings.cache_v, "smaller KV cache than f16")
     for name, value in deployment.settings.items():
         if name in CARRIED:
-            yield DecidedSetting(name=name, value=value, because="as asked")
+            yield DecidedSetting(name, value, "as asked")
     if deployment.served_name and "alias" not in deployment.settings:
-        yield DecidedSetting(name="alias", value=deployment.served_name, because="as asked")
+        yield DecidedSetting("alias", deployment.served_name, "as asked")
 
 
 def _shares_cache(deployment: Deployment, settings: LlamaSettings) -> bool:
@@ -280,9 +266,9 @@ def _lengths(deployment: Deployment, settings: LlamaSettings, constants: LlamaCo
         because = f"{settings.slots} x {per} tokens: llama-server's context is the total over its slots"
     else:
         because = "prompt and output of one request; the default is the model's whole trained context"
-    yield DecidedSetting(name="ctx-size", value=settings.ctx_size, because=because)
+    yield DecidedSetting("ctx-size", settings.ctx_size, because)
     because = f"requests that run at once; the automatic value is {constants.usual.slots}"
-    yield DecidedSetting(name="parallel", value=settings.slots, because=because)
+    yield DecidedSetting("parallel", settings.slots, because)
 
 
 def _places(
@@ -291,22 +277,22 @@ def _places(
     if fitted.overrides and not settings.overrides:
         kept = sum(len(x.layers or ()) for x in fitted.overrides if x.place == HOST)
         because = f"the engine fills the GPUs by itself: experts of about {kept} layers stay in host memory"
-        yield DecidedSetting(name="fit", value="on", because=because)
+        yield DecidedSetting("fit", "on", because)
         return
     settings = fitted
     on_host = settings.cpu_moe_layers is not None or any(x.place == HOST for x in settings.overrides)
     if settings.gpu_layers is None or settings.gpu_layers >= layers:
         because = "all layers, but for experts on the host" if on_host else "everything fits on the GPU"
-        yield DecidedSetting(name="n-gpu-layers", value="all", because=because)
+        yield DecidedSetting("n-gpu-layers", "all", because)
     else:
         because = f"{settings.gpu_layers} of {layers} layers fit; the rest runs on the CPU"
-        yield DecidedSetting(name="n-gpu-layers", value=settings.gpu_layers, because=because)
+        yield DecidedSetting("n-gpu-layers", settings.gpu_layers, because)
     if settings.cpu_moe_layers is not None:
         every = settings.cpu_moe_layers >= layers
         yield DecidedSetting(
-            name="cpu-moe" if every else "n-cpu-moe",
-            value=True if every else settings.cpu_moe_layers,
-            because="routed experts of "
+            "cpu-moe" if every else "n-cpu-moe",
+            True if every else settings.cpu_moe_layers,
+            "routed experts of "
             + ("all layers" if every else "so many layers")
             + " stay in host memory, the rest fits on the GPU",
         )
@@ -314,13 +300,13 @@ def _places(
         names = [f"{_DEVICE_NAMES.get(x.vendor, 'Vulkan')}{i}" for i, x in enumerate(fitting.used_devices(deployment))]
         value = str(deployment.settings.get("override-tensor") or write_overrides(settings.overrides, names))
         because = "matrices of experts that stay elsewhere, so that the GPUs are full"
-        yield DecidedSetting(name="override-tensor", value=value, because=because)
+        yield DecidedSetting("override-tensor", value, because)
     if settings.tensor_split:
         shares = deployment.settings.get("tensor-split") or ",".join(f"{x:g}" for x in settings.tensor_split)
         because = "layers of each GPU" + (
             ": those without experts are small, so that card takes more of them" if on_host else ""
         )
-        yield DecidedSetting(name="tensor-split", value=str(shares), because=because)
+        yield DecidedSetting("tensor-split", str(shares), because)
 
 
 def _threads(deployment: Deployment) -> Iterator[DecidedSetting]:
@@ -328,18 +314,18 @@ def _threads(deployment: Deployment) -> Iterator[DecidedSetting]:
     if cpu is not None and cpu.physical_cores:
         n = min(cpu.physical_cores, int(cpu.usable_cores or cpu.physical_cores) or 1)
         because = "physical cores usable here; SMT siblings do not help decoding"
-        yield DecidedSetting(name="threads", value=n, because=because)
+        yield DecidedSetting("threads", n, because)
 
 
 def _steps(deployment: Deployment, settings: LlamaSettings, constants: LlamaConstants) -> Iterator[DecidedSetting]:
     if deployment.model.kind != "chat":
         name = "embeddings" if deployment.model.kind == "embedding" else "reranking"
-        yield DecidedSetting(name=name, value=True, because="the server refuses such requests otherwise")
+        yield DecidedSetting(name, True, "the server refuses such requests otherwise")
         because = "an input has to fit into one batch"
-        yield DecidedSetting(name="batch-size", value=settings.batch, because=because)
-        yield DecidedSetting(name="ubatch-size", value=settings.ubatch, because=because)
+        yield DecidedSetting("batch-size", settings.batch, because)
+        yield DecidedSetting("ubatch-size", settings.ubatch, because)
         return
     if settings.batch != constants.usual.batch_size:
-        yield DecidedSetting(name="batch-size", value=settings.batch, because="no smaller than a step")
+        yield DecidedSetting("batch-size", settings.batch, "no smaller than a step")
     because = PER_STEP if settings.ubatch <= constants.usual.ubatch_size else LARGER_STEP
-    yield DecidedSetting(name="ubatch-size", value=settings.ubatch, because=because)
+    yield DecidedSetting("ubatch-size", settings.ubatch, because)

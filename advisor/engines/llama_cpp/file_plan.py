@@ -26,12 +26,8 @@ from advisor.models.types import Model, NoMixer
 from advisor.record import Record, Value
 
 KEPT = 4096  # plans remembered, some 2 KB each: a search looks at a few dozen, cards of every size at the same ones
-
-
 # Tables of which rows are looked up: they stay in host memory
 LOOKED_UP = ("token_embd.weight", "per_layer_token_embd.weight", "position_embd.weight", "token_types.weight")
-
-
 FIRST_LAYER = (
     "token_embd_norm.weight",
     "token_embd_norm.bias",

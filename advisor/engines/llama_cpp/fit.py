@@ -35,17 +35,9 @@ from advisor.record import Value
 from advisor.units import MIB
 
 SLACK = 256 * MIB  # that one more layer does not change the scratch by
-
-
 CELLS = 256  # tokens that a shortened context is a multiple of, for each cache of its own
-
-
 Over = Callable[[int], int]  # steps -> bytes above what is allowed
-
-
 GUESSES = 4  # then the bounds alone say what is tried next
-
-
 # what of a layer does not lie on its device: its experts, or so much of its feed-forward part
 EXPERTS, ALL, ALL_BUT_UP, DOWN = (
     "ffn_(up|down|gate_up|gate)_(ch|)exps",
@@ -60,7 +52,7 @@ class DeviceShare(Value, frozen=True):
 
     layers: int = 0
     parts: int = 0
-    first: str = EXPERTS  # of the first of these: what lies elsewhere
+    first: str = EXPERTS  # of the first of these: what lies in another place
     place: int = HOST  # and where
 
 
@@ -132,22 +124,22 @@ def apply_fit(deployment: Deployment, settings: LlamaSettings, constants: LlamaC
     placed = _is_placed(settings, len(budgets))
     if not settings.fit or not known or len(known) < len(budgets) or (placed and settings.context_was_given):
         return first
-    rooms = tuple(x - constants.usual.fit_target_mib * MIB for x in known)
-    used = count_bytes(first.plan, len(rooms))
-    if all(u <= room for u, room in zip(used, rooms, strict=True)):
+    limits = tuple(x - constants.usual.fit_target_mib * MIB for x in known)
+    used = count_bytes(first.plan, len(limits))
+    if all(u <= limit for u, limit in zip(used, limits, strict=True)):
         return first
     if loads_mix_alone(deployment):
         question = make_question(deployment, settings, constants)
-        fitted = _fit_mix(deployment.model, deployment.quantization, question, constants.usual, rooms, placed)
+        fitted = _fit_mix(deployment.model, deployment.quantization, question, constants.usual, limits, placed)
     else:
-        gauge = gauge_deployment(deployment, constants, first.plan, len(rooms))
-        fitted = _fit(deployment.model, settings, first.plan, constants.usual, rooms, placed, gauge)
+        gauge = gauge_deployment(deployment, constants, first.plan, len(limits))
+        fitted = _fit(deployment.model, settings, first.plan, constants.usual, limits, placed, gauge)
     return first if fitted == settings else Placement(fitted, plan_allocation(deployment, fitted, constants))
 
 
 @memoize_by_identity
 def _fit_mix(
-    model: Model, mix: str, question: FileQuestion, usual: LlamaDefaults, rooms: tuple[int, ...], placed: bool
+    model: Model, mix: str, question: FileQuestion, usual: LlamaDefaults, limits: tuple[int, ...], placed: bool
 ) -> LlamaSettings:
     """`_fit` where a mix of the model is all that is loaded: cards of one size share it."""
 
@@ -155,7 +147,7 @@ def _fit_mix(
         return plan_mix(model, mix, replace(question, settings=tried, only=only, scratch=scratch))
 
     first = plan(question.settings, None, True)
-    return _fit(model, question.settings, first, usual, rooms, placed, make_gauge(plan, first, len(rooms)))
+    return _fit(model, question.settings, first, usual, limits, placed, make_gauge(plan, first, len(limits)))
 
 
 def _fit(
@@ -163,22 +155,22 @@ def _fit(
     settings: LlamaSettings,
     plan: AllocationPlan | FilePlan,
     usual: LlamaDefaults,
-    rooms: Sequence[int],
+    limits: Sequence[int],
     placed: bool,
     gauge: Gauge,
 ) -> LlamaSettings:
     if not settings.context_was_given:
         layer = sum(v for k, v in plan.weights.items() if k != HOST) // max(1, len(plan.where) - 1)
         # what whole layers, or matrices of experts, leave free on each of several devices
-        waste = (len(rooms) + 1) * layer // (6 if model.is_moe else 2) if len(rooms) > 1 else 0
-        used = sum(count_bytes(plan, len(rooms)))
-        settings, enough = _shorten_context(settings, usual, sum(rooms), used, waste, gauge)
-        if enough and len(rooms) == 1:
+        waste = (len(limits) + 1) * layer // (6 if model.is_moe else 2) if len(limits) > 1 else 0
+        used = sum(count_bytes(plan, len(limits)))
+        settings, enough = _shorten_context(settings, usual, sum(limits), used, waste, gauge)
+        if enough and len(limits) == 1:
             return settings
     if placed:
         return settings  # the engine leaves a placement that was given as it is
     layers = len(cache_layers(as_gguf(model))) + 1
-    return _place_layers(settings, rooms, layers, model.is_moe, gauge)
+    return _place_layers(settings, limits, layers, model.is_moe, gauge)
 
 
 def _is_placed(settings: LlamaSettings, devices: int) -> bool:
@@ -193,23 +185,25 @@ def count_bytes(plan: AllocationPlan | FilePlan, devices: int) -> list[int]:
 
 
 def _shorten_context(
-    settings: LlamaSettings, usual: LlamaDefaults, room: int, used: int, waste: int, gauge: Gauge
+    settings: LlamaSettings, usual: LlamaDefaults, limit: int, used: int, waste: int, gauge: Gauge
 ) -> tuple[LlamaSettings, bool]:
     """(settings with a context for which everything fits, or with the least one; whether that is enough)."""
     streams = 1 if settings.unified else settings.slots
     most, least = settings.ctx_size, usual.fit_ctx_min * streams
-    if used <= room or most <= least:
+    if used <= limit or most <= least:
         return settings, False
     shortest = structs.replace(settings, ctx_size=least)
-    at_least, wanted = sum(gauge.all(shortest)), room - waste
-    if at_least >= min(wanted, used):
+    at_least, target = sum(gauge.all(shortest)), limit - waste
+    if at_least >= min(target, used):
         return shortest, False
-    tokens = least + (most - least) * (wanted - at_least) // (used - at_least)
+    tokens = least + (most - least) * (target - at_least) // (used - at_least)
     tokens = max(tokens - tokens % (CELLS * streams), least)
     return structs.replace(settings, ctx_size=tokens), True
 
 
-def _place_layers(settings: LlamaSettings, rooms: Sequence[int], layers: int, moe: bool, gauge: Gauge) -> LlamaSettings:
+def _place_layers(
+    settings: LlamaSettings, limits: Sequence[int], layers: int, moe: bool, gauge: Gauge
+) -> LlamaSettings:
     def apply(shares: Shares) -> LlamaSettings:
         return write_shares(settings, shares, layers)
 
@@ -217,25 +211,25 @@ def _place_layers(settings: LlamaSettings, rooms: Sequence[int], layers: int, mo
         return gauge.all(apply(shares))
 
     def find(make: Callable[[int], Shares], high: int, at: int, used: int) -> int:
-        room = rooms[at]
+        limit = limits[at]
         return find_most(
-            lambda n: gauge.only(apply(make(n)), at) - room,
+            lambda n: gauge.only(apply(make(n)), at) - limit,
             high,
-            used - room,
-            lambda n: gauge.roughly(apply(make(n)))[at] - room,
+            used - limit,
+            lambda n: gauge.roughly(apply(make(n)))[at] - limit,
             SLACK,
         )
 
     def has_room(shares: Shares, at: int) -> bool:
         tried = apply(shares)
-        left = rooms[at] - gauge.roughly(tried)[at]
-        return left > 0 if abs(left) > SLACK else gauge.all(tried)[at] < rooms[at]
+        left = limits[at] - gauge.roughly(tried)[at]
+        return left > 0 if abs(left) > SLACK else gauge.all(tried)[at] < limits[at]
 
-    shares = _fill_from_behind(rooms, layers, moe, find)
+    shares = _fill_from_behind(limits, layers, moe, find)
     if moe:
         every = Override(EXPERTS, HOST)
-        if sum(gauge.all(structs.replace(settings, overrides=(every,)))) < sum(rooms):
-            shares = _bring_experts(shares, len(rooms), find, take, has_room)
+        if sum(gauge.all(structs.replace(settings, overrides=(every,)))) < sum(limits):
+            shares = _bring_experts(shares, len(limits), find, take, has_room)
     return apply(shares)
 
 
@@ -256,11 +250,11 @@ def write_shares(settings: LlamaSettings, shares: Shares, layers: int) -> LlamaS
     return structs.replace(settings, gpu_layers=count, tensor_split=split, overrides=tuple(overrides))
 
 
-def _fill_from_behind(rooms: Sequence[int], layers: int, moe: bool, find: FindMost) -> Shares:
+def _fill_from_behind(limits: Sequence[int], layers: int, moe: bool, find: FindMost) -> Shares:
     """As many layers on each device as fit, the last device first; those of a MoE model without their experts."""
-    shares: Shares = (DeviceShare(),) * len(rooms)
-    for at in reversed(range(len(rooms))):
-        last = at == len(rooms) - 1
+    shares: Shares = (DeviceShare(),) * len(limits)
+    for at in reversed(range(len(limits))):
+        last = at == len(limits) - 1
 
         def make(count: int, shares: Shares = shares, at: int = at, last: bool = last) -> Shares:
             parts = max(0, count - last) if moe else 0  # the last has the output, which is no layer with experts
@@ -333,22 +327,22 @@ def place_whole_layers(deployment: Deployment, settings: LlamaSettings, constant
         return first
     if any(fitting.budget_bytes(x) is None for x in devices):
         return first
-    rooms = list_rooms(deployment, constants)
-    used = count_bytes(first.plan, len(rooms))
-    if all(u <= room for u, room in zip(used, rooms, strict=True)):
+    limits = list_limits(deployment, constants)
+    used = count_bytes(first.plan, len(limits))
+    if all(u <= limit for u, limit in zip(used, limits, strict=True)):
         return first
 
     total = len(cache_layers(as_gguf(deployment.model))) + 1
-    gauge = gauge_deployment(deployment, constants, first.plan, len(rooms))
+    gauge = gauge_deployment(deployment, constants, first.plan, len(limits))
 
     def over(layers: int, measure: Callable[[LlamaSettings], list[int]] = gauge.all) -> int:
         tried = measure(structs.replace(settings, gpu_layers=min(layers, total)))
-        return max(u - room for u, room in zip(tried, rooms, strict=True))
+        return max(u - limit for u, limit in zip(tried, limits, strict=True))
 
     # layers are shared out, so as many more as there are devices make the fullest one fuller
     unit = len(devices)
     each = find_most(
-        lambda n: over(n * unit), -(-total // unit), -min(rooms), lambda n: over(n * unit, gauge.roughly), SLACK
+        lambda n: over(n * unit), -(-total // unit), -min(limits), lambda n: over(n * unit, gauge.roughly), SLACK
     )
     most = min(total, each * unit)
     while unit > 1 and most + 1 < min(total, (each + 1) * unit) and over(most + 1) <= 0:
@@ -357,7 +351,7 @@ def place_whole_layers(deployment: Deployment, settings: LlamaSettings, constant
     return Placement(made, plan_allocation(deployment, made, constants))
 
 
-def list_rooms(deployment: Deployment, constants: LlamaConstants) -> list[int]:
+def list_limits(deployment: Deployment, constants: LlamaConstants) -> list[int]:
     """Bytes of each device that may be taken when so much of it stays free (`--fit-target`)."""
     kept_free = constants.usual.fit_target_mib * MIB
     return [(fitting.budget_bytes(x) or 0) - kept_free for x in fitting.used_devices(deployment)]
@@ -382,8 +376,8 @@ def fits_on_cards(
     if any(fitting.budget_bytes(x) is None for x in fitting.used_devices(deployment)):
         return False
     plan = plan_allocation(deployment, structs.replace(settings, gpu_layers=layers), constants)
-    rooms = list_rooms(deployment, constants)
-    return all(used <= room for used, room in zip(count_bytes(plan, len(rooms)), rooms, strict=True))
+    limits = list_limits(deployment, constants)
+    return all(used <= limit for used, limit in zip(count_bytes(plan, len(limits)), limits, strict=True))
 
 
 def find_most(over: Over, high: int, over_none: int, rough: Over | None = None, slack: int = 0) -> int:

@@ -28,17 +28,11 @@ from advisor.models.types import Model, Vision
 from advisor.record import Record
 
 ROUNDED = 0.01  # of a stated number of parameters
-
-
 # Warm-up encodes an image of 1472 x 1472 where a tower takes any size, in patches of 16 (14 in older ones); one of the
 # tower's own size else. Per patch the fullest moment holds the widened row and three plain ones in 4 bytes: 250.5 MiB
 # for Qwen3.6-27B, whose log has 248.1 (two public logs of May 2026, flash attention on).
 PATCHES = (1472 // 16) ** 2
-
-
 ROWS = 3
-
-
 SCRATCH_RANGE = (0.3, 3.0)  # of towers that no log was seen of; assumed
 
 
@@ -51,8 +45,6 @@ class Extras(Record, frozen=True, kw_only=True):
 
 
 NOTHING = Extras(weights={}, scratch={})
-
-
 NO_PROJECTOR = Extras(weights={}, scratch={}, notes=("image projector (mmproj)",))
 
 

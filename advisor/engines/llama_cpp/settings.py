@@ -31,32 +31,14 @@ from advisor.patterns import pattern_when_used
 from advisor.record import Record, Value
 
 CACHE_TYPES = ("f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl")
-
-
 ALL_LAYERS = 10**6
-
-
 MOST_SLOTS = 10**6  # a bound for arithmetic, far above what any server runs
-
-
 MOST_DEVICES = 128  # llama.cpp takes no more shares
-
-
 LONGEST, MOST_PATTERNS = 4000, 256  # characters of a pattern, patterns
-
-
 NAME = 60  # characters of a tensor's name: matching costs up to NAME ** (open-ended repeats)
-
-
 MOST_COST = 10**6  # of all patterns together, for one name
-
-
 FEW = 4  # times: a repeat with such an end costs little
-
-
 _REPEATS = (sre_parse.MAX_REPEAT, sre_parse.MIN_REPEAT, sre_parse.POSSESSIVE_REPEAT)
-
-
 _DEVICE = pattern_when_used(r"(?:CUDA|ROCm|HIP|MUSA|Vulkan|SYCL|Metal|CANN|OpenCL)(\d*)")
 
 

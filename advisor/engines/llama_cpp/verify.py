@@ -49,8 +49,8 @@ class PlannerRow(Record, frozen=True, kw_only=True):
 def find_planner() -> str | None:
     """Path of llama-server, else of llama-fit-params; None when neither is installed."""
     for name in (SERVER, PLANNER):
-        beside = Path(sys.executable).parent / name
-        found = str(beside) if beside.is_file() else shutil.which(name)
+        installed = Path(sys.executable).parent / name
+        found = str(installed) if installed.is_file() else shutil.which(name)
         if found:
             return found
     return None

@@ -36,19 +36,11 @@ __all__ = [
     "read_constants",
     "resolve_pool_settings",
 ]
-
-
 # host memory of an engine process next to the GPUs, and of one that runs on the processor: MiB, assumed
 HOST_BESIDE_MIB = (1024, 3072, 8192)
-
-
 HOST_ALONE_MIB = (512, 2048, 6144)
-
-
 # of offloaded weights: torch pins blocks of the next power of two (1.78x, 1.9x measured: vLLM issues 56410 and 58178)
 PINNED_MORE = (0.0, 0.9, 1.0)
-
-
 # with one of these a length above the trained one is meant, and the engines accept it
 LONGER_MEANT = ("hf-overrides", "rope-scaling", "json-model-override-args")
 
@@ -106,7 +98,7 @@ def memory(
         context_length=settings.length,
         sequences=deployment.sequences,
         basis=_basis(entry, constants, sizes, quantization, settings.kv_packed is not None),
-        not_modelled=_left_out(deployment, settings, constants),
+        not_modelled=_list_uncounted(deployment, settings, constants),
         warnings=(*refusals, *reports, *verdict.warnings, *pool.list_notes(deployment, settings, used)),
         short=verdict.short,
         message=pool.find_length_refusal(settings, plans, requests, [p.value for p in pools])
@@ -143,7 +135,7 @@ def _place_ranks(
     return rows, pools
 
 
-def _left_out(deployment: Deployment, settings: PoolSettings, constants: PoolConstants) -> tuple[str, ...]:
+def _list_uncounted(deployment: Deployment, settings: PoolSettings, constants: PoolConstants) -> tuple[str, ...]:
     """What the estimate does not count."""
     out = []
     if deployment.model.vision and constants.images_gib is None:
@@ -279,14 +271,14 @@ def _kv_cache(settings: PoolSettings, plans: tuple[PagedCache, ...], pools: list
     tightest = min(pools, key=lambda p: p.value, default=None)
     if tightest is None:
         return KvCache(bytes_per_token=row)
-    room = max(0, tightest.value)
+    available = max(0, tightest.value)
     held = min((max(0, p.value) // p.request for p in pools if p.request), default=None)
     return KvCache(
         bytes_per_token=row,
         available_bytes=tightest.value,
         available_low_bytes=min(p.low for p in pools),
         available_high_bytes=min(p.high for p in pools),
-        tokens=settings.dp * (room // row) if row else None,
+        tokens=settings.dp * (available // row) if row else None,
         max_sequences=None if held is None else settings.dp * min(settings.sequences, held),
     )
 
@@ -320,16 +312,16 @@ def common_settings(deployment: Deployment, entry: Engine) -> tuple[DecidedSetti
         (concepts.sequences, admitted_requests(deployment, read_constants(entry)), "requests that run at once"),
         (concepts.memory_share, settings.fraction, written),
     )
-    out = [DecidedSetting(name=x.launch or x.flags[0], value=value, because=why) for x, value, why in found if x.flags]
+    out = [DecidedSetting(x.launch or x.flags[0], value, why) for x, value, why in found if x.flags]
     ranks = concepts.tensor_parallel.launch or find_own_flag(entry, "tensor_parallel")
     if ranks and (settings.tp > 1 or fitting.has_several_devices(deployment)):
-        out.append(DecidedSetting(name=ranks, value=settings.tp, because=fitting.explain_ranks(settings.tp)))
+        out.append(DecidedSetting(ranks, settings.tp, fitting.explain_ranks(settings.tp)))
     stages = concepts.pipeline_parallel.launch or find_own_flag(entry, "pipeline_parallel")
     if settings.pp > 1 and stages:
-        out.append(DecidedSetting(name=stages, value=settings.pp, because="stages of layers over groups of GPUs"))
+        out.append(DecidedSetting(stages, settings.pp, "stages of layers over groups of GPUs"))
     prompt, why = find_own_flag(entry, "prompt_length"), "longest prompt; an answer needs one token"
     if prompt:
-        out.append(DecidedSetting(name=prompt, value=max(1, settings.length - 1), because=why))
+        out.append(DecidedSetting(prompt, max(1, settings.length - 1), why))
     return tuple(out)
 
 
@@ -449,28 +441,27 @@ def list_notes(deployment: Deployment, settings: PoolSettings, used: Sequence[De
 
 
 def find_length_refusal(
-    settings: PoolSettings, plans: Sequence[PagedCache], requests: Sequence[tuple[int, int]], rooms: Sequence[int]
+    settings: PoolSettings, plans: Sequence[PagedCache], requests: Sequence[tuple[int, int]], pools: Sequence[int]
 ) -> str | None:
     """What the engine says when one request of full length does not fit the pool, with the length that would."""
     one = max(sum(b) for b in requests)
-    room = min(rooms, default=None)
-    if room is None or one <= room:
+    available = min(pools, default=None)
+    if available is None or one <= available:
         return None
-    if room <= 0:
+    if available <= 0:
         return "No available memory for the cache blocks: raise the memory fraction, or take a smaller quantization."
-    fits = min(largest_length(p, room, settings.batched_tokens, settings.length) for p in plans)
+    fits = min(largest_length(p, available, settings.batched_tokens, settings.length) for p in plans)
     return (
         f"To serve at least one request with the model's max seq len ({settings.length}), {format_gib(one)} KV cache "
-        "is needed, "
-        f"which is larger than the available KV cache memory ({format_gib(room)}). Estimated maximum model length: "
-        f"{fits}."
+        f"is needed, which is larger than the available KV cache memory ({format_gib(available)}). "
+        f"Estimated maximum model length: {fits}."
     )
 
 
-def largest_length(cache: PagedCache, room: int, batched_tokens: int, at_most: int) -> int:
-    """Longest request, tokens, whose cache fits into `room` bytes; 0 when none does."""
+def largest_length(cache: PagedCache, available: int, batched_tokens: int, at_most: int) -> int:
+    """Longest request, tokens, whose cache fits into `available` bytes; 0 when none does."""
     low, high = 0, at_most
     while low < high:
         mid = (low + high + 1) // 2
-        low, high = (mid, high) if sum(cache.request(mid, batched_tokens)) <= room else (low, mid - 1)
+        low, high = (mid, high) if sum(cache.request(mid, batched_tokens)) <= available else (low, mid - 1)
     return low

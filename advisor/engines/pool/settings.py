@@ -24,11 +24,7 @@ from advisor.near import near_matches
 from advisor.record import Record
 
 GIB = 2**30
-
-
 MOST_RANKS = 4096  # no deployment has more; keeps absurd requests from becoming absurd loops
-
-
 # spellings that people use for one type on every engine
 _SAME_TYPE = {"f16": "float16", "fp16": "float16", "bf16": "bfloat16"}
 

@@ -26,14 +26,8 @@ from advisor.record import Record, Value
 from advisor.units import MIB
 
 LAYERS_ASSUMED = 40  # of a model whose layers are not known
-
-
 LEFT_OPEN = GIB // 4  # how far a start may be from another of the same model on the same machine
-
-
 Bounds = tuple[float, float, float]  # low, value, high
-
-
 ByteBounds = tuple[int, int, int]
 
 
@@ -178,10 +172,8 @@ def _with_extras(
         bits = 16 if quantization.bits_nominal < 8 else min(quantization.bits_nominal, 16)
         stages[-1] += int(block * bits / 8 / settings.tp)
     if deployment.draft is not None:
-        beside = hf_weights.rank_weights(
-            deployment.draft.model, deployment.draft.quantization, settings.tp, 1, 1, False
-        )
-        stages[-1] += beside.stages[0]
+        draft = hf_weights.rank_weights(deployment.draft.model, deployment.draft.quantization, settings.tp, 1, 1, False)
+        stages[-1] += draft.stages[0]
     return (
         weights
         if stages == list(weights.stages)

@@ -48,31 +48,15 @@ from advisor.models import types as t
 from advisor.record import Record, Value
 
 MIB = 2**20
-
-
 COPIES = 4  # of a step's inputs where several devices work on batches in turn
-
-
 HOST_ALIGNMENT = 32
-
-
 MOST_LAYERS = 24  # with borrowed weights: where more would be laid out, matrices of a kind are taken as equally large
-
-
 Borrowed = tuple[BorrowedWeights, ...]  # of each layer; empty: none
-
-
 Kind = tuple[
     int, int, BorrowedWeights
 ]  # of a layer: which of the model's mixers, which feed-forward part, what it borrows
-
-
 _MATRICES = BorrowedWeights.__struct_fields__[:-1]
-
-
 _PLAIN = (t.Softmax, t.Mla, t.GatedDeltaNet, t.ShortConv)
-
-
 Layer = tuple[t.AttentionGroup, t.FfnGroup, BorrowedWeights]
 
 
@@ -109,7 +93,7 @@ def count_scratch(
     """
     if not shape.flash or shape.quantized_k or shape.quantized_v or model.layout is None or borrowed:
         return _count(model, shape, begin, end, borrowed, copies)
-    # the mask lies next to everything else for as long as the step lasts: count it apart, and keep the rest
+    # the mask lies next to everything else for as long as the step lasts: count it separately, and keep the rest
     rest = _count(model, shape.without_cells(), begin, end, borrowed, copies)
     masks = [
         (_round_up(F16 * shape.tokens * cells, ALIGNMENT), there) for cells, there in _masks(model, shape, begin, end)
@@ -151,7 +135,7 @@ def _place(model: t.Model, shape: StepShape, kinds: tuple[Kind, ...], share: Sha
     lay = model.layout
     assert lay is not None
     mixers = [lay.attention[i] for i, _, _ in kinds]
-    laid_out = [_like(mixer) for mixer in mixers]
+    laid_out = [_replace_unknown(mixer) for mixer in mixers]
     layers = [(mixer, lay.ffn[j], borrowed) for mixer, (_, j, borrowed) in zip(laid_out, kinds, strict=True)]
     known = all(a is b for a, b in zip(mixers, laid_out, strict=True))
     tensors, inputs = build_step(model, shape, layers, share)
@@ -237,7 +221,7 @@ def count_borrowed(model: t.Model, shape: StepShape, borrowed: Borrowed) -> int:
     return most + F32 * shape.tokens * model.layout.hidden_size if most else 0
 
 
-def _like(mixer: t.AttentionGroup) -> t.AttentionGroup:
+def _replace_unknown(mixer: t.AttentionGroup) -> t.AttentionGroup:
     """A token mixer of a kind that is laid out, about as wide as one that is not."""
     if isinstance(mixer, (t.Softmax, t.Mla, t.GatedDeltaNet, t.Mamba1, t.Mamba2, t.ShortConv, t.NoMixer, t.Parallel)):
         return mixer
@@ -264,11 +248,11 @@ def build_step(
     padded = compute((step.hidden * (1 + deepstack), step.tokens), tensor)
     tensor = view(padded, (step.hidden, step.tokens), "own") if deepstack and share.begins else tensor
     each = _embed_per_layer(step, tensor)
-    elsewhere = None
+    last_on_host = None
     for i, layer in enumerate(layers):
         normed = None if i or share.begins or not _norms_first(step) else _take_over(step, "normed")
         tensor = _add_layer(step, tensor, layer, i, last=share.ends and i == len(layers) - 1, normed=normed)
-        elsewhere = tensor if step.borrowed.whole else elsewhere
+        last_on_host = tensor if step.borrowed.whole else last_on_host
         if i < deepstack and share.begins:
             tensor = change(tensor, view(padded, (step.hidden, step.tokens), f"deep {i}"))
         if each is not None:
@@ -287,7 +271,7 @@ def build_step(
     step.graph.expand(tensor)
     inputs = list(step.inputs.values())
     if share.copies == 1:
-        return _hand_over(inputs, step.graph.tensors, elsewhere), inputs
+        return _hand_over(inputs, step.graph.tensors, last_on_host), inputs
     for tensor in inputs:
         tensor.output = True  # of a batch that may still be under way: never overwritten
     copies = [Tensor(x.size, x.layout, output=True) for x in inputs for _ in range(share.copies - 1)]
@@ -304,20 +288,20 @@ def _take_over(step: Step, name: str) -> Tensor:
     return step.get_input(name, F32 * step.hidden * step.tokens, (step.hidden, step.tokens))
 
 
-def _hand_over(inputs: Sequence[Tensor], tensors: Sequence[Tensor], elsewhere: Tensor | None) -> list[Tensor]:
+def _hand_over(inputs: Sequence[Tensor], tensors: Sequence[Tensor], last_on_host: Tensor | None) -> list[Tensor]:
     """Inputs before the part of the graph that reads them first.
 
-    Each borrowed matrix begins a new part, and each operation does up to `elsewhere`, what the last layer gives that
+    Each borrowed matrix begins a new part, and each operation does up to `last_on_host`, what the last layer gives that
     lies in host memory. Source: ggml_backend_sched_split_graph of llama.cpp b11434.
     """
     if not any(is_borrowed(x) for x in tensors):
         return [*inputs, *tensors]
-    parts, alone = [list[Tensor]()], elsewhere is not None
+    parts, alone = [list[Tensor]()], last_on_host is not None
     for tensor in tensors:
         if is_borrowed(tensor) or (alone and not (parts[-1] and is_borrowed(parts[-1][-1]))):
             parts.append([])
         parts[-1].append(tensor)
-        alone = alone and tensor is not elsewhere
+        alone = alone and tensor is not last_on_host
     first, read = dict[int, list[Tensor]](), set[int]()  # inputs by the part that reads them first
     own = {id(x): x for x in inputs}
     for i, part in enumerate(parts):

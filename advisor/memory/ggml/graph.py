@@ -19,14 +19,8 @@ from advisor.models.types import GgufArchitecture
 from advisor.record import Record
 
 ALIGNMENT = 128  # of CUDA buffers, bytes
-
-
 F32 = 4
-
-
 F16, I32, I64 = 2, 4, 8
-
-
 Layout = tuple[int | str, ...]
 
 
@@ -295,7 +289,7 @@ class Step:
 
 
 def borrow(size: int) -> tuple[Tensor, ...]:
-    """The copy of a matrix that lies elsewhere, made where an operation wants it and gone behind it."""
+    """The copy of a matrix in another place, made where an operation needs it and freed behind it."""
     return (Tensor(size, _BORROWED),) if size else ()
 
 

@@ -29,17 +29,9 @@ from advisor.record import Record
 
 # Widths of keys that the CUDA backend has a kernel for, with the values' where these are others (fattn.cu)
 KERNELS = {40: 40, 64: 64, 72: 72, 80: 80, 96: 96, 112: 112, 128: 128, 192: 128, 256: 256, 320: 256, 512: 512, 576: 512}
-
-
 SHARED_KERNELS = {192: 8, 320: 32, 512: 2, 576: 2}  # queries that must share a key there
-
-
 ROTATION = 64  # side of the matrices that turn what goes into a quantised cache; keys' grow with the head
-
-
 FUSED_ROUTERS = (288, 576)  # numbers of experts with a fused router, next to powers of two up to 512
-
-
 FUSED_SUMS = range(2, 16)  # numbers of chosen experts whose weighted sum is one kernel
 
 
@@ -304,10 +296,10 @@ def feed_forward(step: Step, tensor: Tensor, group: t.FfnGroup) -> Tensor:
         return _dense(step, tensor, group.intermediate, group.act == "gated", group.bias, step.borrowed)
     assert isinstance(group, t.Moe)
     out = _experts(step, tensor, group)
-    beside = group.shared_intermediate or group.parallel_dense
-    if not beside:
+    width = group.shared_intermediate or group.parallel_dense
+    if not width:
         return out
-    shared = _dense(step, tensor, beside, group.act == "gated", False, NONE_BORROWED)
+    shared = _dense(step, tensor, width, group.act == "gated", False, NONE_BORROWED)
     if group.shared_gate:
         shared = change(shared, change(multiply(tensor, 1)))
     return change(out, shared)
