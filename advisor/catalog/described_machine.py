@@ -109,36 +109,37 @@ def _driver_note(problem: str) -> str:
 def _devices(details: HardwareDetails, cards: list[CardCount], notes: list[str]) -> tuple[Device, ...]:
     out: list[Device] = []
     for card_count in cards:
+        entry, mig = card_count.entry, card_count.mig
         total, basis = _total(card_count, details, notes)
         if details.free_bytes is not None and total is not None and details.free_bytes > total:
-            nominal = card_count.entry.memory_bytes
-            if card_count.mig or card_count.entry.unified or nominal is None or details.free_bytes > nominal:
+            nominal = entry.memory_bytes
+            if mig or entry.unified or nominal is None or details.free_bytes > nominal:
                 raise BadInput(
-                    f"{format_gib(details.free_bytes)} free is more than {card_count.entry.name} has "
+                    f"{format_gib(details.free_bytes)} free is more than {entry.name} has "
                     f"({format_gib(nominal or total)})"
                 )
             total = details.free_bytes  # what is free is certainly usable, whatever share was assumed
-        parts = 1 if card_count.mig else card_count.entry.devices_per_card
+        parts = 1 if mig else entry.devices_per_card
         if parts > 1:
-            notes.append(f"one {card_count.entry.name} card shows as {parts} devices of {format_gib(total, 0)}")
-        rate = card_count.entry.bandwidth_gbs
+            notes.append(f"one {entry.name} card shows as {parts} devices of {format_gib(total, 0)}")
+        rate = entry.bandwidth_gbs
         for _ in range(card_count.number * parts):
             out.append(
                 Device(
                     index=len(out),
-                    name=card_count.entry.name + (f" MIG {card_count.mig}" if card_count.mig else ""),
-                    vendor=_vendor(card_count.entry),
-                    accelerator=card_count.entry.id,
+                    name=entry.name + (f" MIG {mig}" if mig else ""),
+                    vendor=_vendor(entry),
+                    accelerator=entry.id,
                     total_bytes=total,
                     total_basis=basis,
-                    sold_bytes=_sold(card_count.entry) if total is None else None,
+                    sold_bytes=_sold(entry) if total is None else None,
                     free_bytes=details.free_bytes,
-                    unified=card_count.entry.unified,
-                    compute_capability=card_count.entry.compute_capability,
-                    gfx=card_count.entry.gfx,
-                    mig_profile=card_count.mig,
-                    mig_enabled=True if card_count.mig else None,
-                    gpu_cores=_gpu_cores(card_count.entry),
+                    unified=entry.unified,
+                    compute_capability=entry.compute_capability,
+                    gfx=entry.gfx,
+                    mig_profile=mig,
+                    mig_enabled=True if mig else None,
+                    gpu_cores=_gpu_cores(entry),
                     power_limit_watts=details.power_watts,
                     bandwidth_gbs=rate / parts if rate is not None and parts > 1 else None,
                     driver_missing=details.driver_problem is not None,
@@ -151,24 +152,23 @@ def _total(
     card_count: CardCount, details: HardwareDetails, notes: list[str]
 ) -> tuple[int | None, Literal["reported", "catalogue", "assumed"] | None]:
     """Usable bytes of one device of these cards."""
+    entry = card_count.entry
     if card_count.mig:
         return mig_bytes(card_count.mig), "assumed"
-    if not takes_ram(card_count.entry):
-        total, basis = usable_capacity_bytes(card_count.entry)
-        return (total // card_count.entry.devices_per_card if total is not None else None), basis
+    if not takes_ram(entry):
+        total, basis = usable_capacity_bytes(entry)
+        return (total // entry.devices_per_card if total is not None else None), basis
     ram = details.ram_bytes
     if ram is None and details.wired_bytes is None and details.gtt_bytes is None:
-        notes.append(f"{card_count.entry.name} uses the machine's memory, and how much that is was not stated")
-    elif ram is not None and card_count.entry.memory_options_gb and ram / GIB not in card_count.entry.memory_options_gb:
-        sold = ", ".join(f"{gb:g}" for gb in card_count.entry.memory_options_gb)
-        notes.append(
-            f"{card_count.entry.name}: sold with {sold} GB as far as the catalogue knows, {ram / GIB:g} was given"
-        )
-    if card_count.entry.vendor == "apple":
+        notes.append(f"{entry.name} uses the machine's memory, and how much that is was not stated")
+    elif ram is not None and entry.memory_options_gb and ram / GIB not in entry.memory_options_gb:
+        sold = ", ".join(f"{gb:g}" for gb in entry.memory_options_gb)
+        notes.append(f"{entry.name}: sold with {sold} GB as far as the catalogue knows, {ram / GIB:g} was given")
+    if entry.vendor == "apple":
         if details.wired_bytes is not None:
             return details.wired_bytes, "reported"
         return (default_working_set(ram), "assumed") if ram is not None else (None, None)
-    if card_count.entry.vendor == "amd":
+    if entry.vendor == "amd":
         if details.gtt_bytes is not None:
             return details.gtt_bytes + (details.carve_bytes or 0), "reported"
         if ram is not None:
@@ -235,10 +235,8 @@ def _cpu(details: HardwareDetails, cards: list[CardCount]) -> Cpu:
 
 def _arch(cards: list[CardCount]) -> str | None:
     """Chips that come with an Arm processor."""
-    for card_count in cards:
-        if card_count.entry.vendor == "apple" or (
-            card_count.entry.vendor == "nvidia" and (card_count.entry.unified or card_count.entry.form == "superchip")
-        ):
+    for entry in (c.entry for c in cards):
+        if entry.vendor == "apple" or (entry.vendor == "nvidia" and (entry.unified or entry.form == "superchip")):
             return "arm64"
     return None
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from typing import Any, TypeVar, cast
+from typing import TypeVar
 
 import msgspec
 
@@ -14,16 +13,12 @@ from advisor.memo import memoize_by_identity
 T = TypeVar("T")
 
 
+@memoize_by_identity
 def decode_document(rules: Catalog, path: str, kind: type[T]) -> T:
     """A rule document as `kind`, made once: do not change what it holds.
 
     Raises BadInput that names file and field when an overlay spoiled it.
     """
-    return cast("T", _typed(rules, path, cast("Hashable", kind)))
-
-
-@memoize_by_identity
-def _typed(rules: Catalog, path: str, kind: Any) -> object:
     try:
         return rules.read_document(path, kind)
     except msgspec.ValidationError as e:

@@ -7,7 +7,7 @@ launch_settings(deployment, entry, quantization)    settings worth writing into 
 from __future__ import annotations
 
 import math
-from typing import Protocol, TypeVar, cast
+from typing import Protocol, TypeVar
 
 import msgspec
 
@@ -42,13 +42,9 @@ class EngineModule(Protocol):
         """The settings a launch should carry."""
 
 
+@memoize_by_identity
 def own_defaults(entry: Engine, kind: type[T]) -> T:
     """The engine's own defaults (`defaults`, and its slots) that `kind` has. Raises BadInput for spoiled ones."""
-    return cast("T", _own_defaults(entry, kind))
-
-
-@memoize_by_identity
-def _own_defaults(entry: Engine, kind: type[object]) -> object:
     try:
         return convert({"slots": entry.default_slots, **entry.defaults}, kind)
     except msgspec.ValidationError as e:

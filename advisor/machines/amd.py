@@ -146,14 +146,11 @@ def _device(
                 gtt_free = min(gtt_free, memory.available_bytes)
             free = free + gtt_free if free is not None and gtt_used is not None else None
     name = marketing.get(card.bus) or _product(root, card) or (_from_cpu(cpu_model) if apu else None)
-    return Device(
-        index=index,
-        name=name or _nameless(card),
-        vendor="amd",
+    return pci.describe_device(
+        card,
+        index,
+        name or _nameless(card),
         uuid=node.uuid,
-        pci_id=card.id,
-        pci_subsystem=card.subsystem,
-        pci_bus=card.bus,
         total_bytes=total,
         total_basis=None if total is None else "reported",
         free_bytes=free,
@@ -162,8 +159,6 @@ def _device(
         gfx_override=override,
         power_limit_watts=_watts(folder, "power1_cap"),
         power_default_watts=_watts(folder, "power1_cap_default"),
-        pcie_generation=card.generation,
-        pcie_width=card.width,
         notes=tuple(notes),
     )
 

@@ -33,18 +33,13 @@ def probe_intel(root: Path) -> ProbeResult:
         elif total is None:
             notes.append("this kernel does not tell the card's memory size")
         devices.append(
-            Device(
-                index=len(devices),
-                name=f"Intel GPU [{pci_function.id}]",
-                vendor="intel",
-                pci_id=pci_function.id,
-                pci_subsystem=pci_function.subsystem,
-                pci_bus=pci_function.bus,
+            pci.describe_device(
+                pci_function,
+                len(devices),
+                f"Intel GPU [{pci_function.id}]",
                 total_bytes=total,
                 total_basis=None if total is None else "reported",
                 unified=integrated,
-                pcie_generation=pci_function.generation,
-                pcie_width=pci_function.width,
                 notes=tuple(notes),
             )
         )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from pathlib import Path
+from typing import Any
 
 from advisor.machines.system_access import (
     ProbeResult,
@@ -83,6 +84,21 @@ def read_function(folder: Path, bus: str) -> PciFunction | None:
     )
 
 
+def describe_device(pci_function: PciFunction, index: int, name: str, **fields: Any) -> Device:
+    """The device of a function, with its address, ids and link, and what else is known of it."""
+    return Device(
+        index=index,
+        name=name,
+        vendor=pci_function.vendor,
+        pci_id=pci_function.id,
+        pci_subsystem=pci_function.subsystem,
+        pci_bus=pci_function.bus,
+        pcie_generation=pci_function.generation,
+        pcie_width=pci_function.width,
+        **fields,
+    )
+
+
 def read_link(folder: Path) -> tuple[int | None, int | None]:
     """PCIe generation the slot allows (idle cards drop the current speed) and the width in use."""
     try:
@@ -105,16 +121,11 @@ def find_unclaimed_devices(root: Path, claimed: Collection[str], first_index: in
         if why:
             notes.append(f"{name} at {pci_function.bus}: {why}")
         devices.append(
-            Device(
-                index=first_index + len(devices),
-                name=name,
-                vendor=pci_function.vendor,
-                pci_id=pci_function.id,
-                pci_subsystem=pci_function.subsystem,
-                pci_bus=pci_function.bus,
+            describe_device(
+                pci_function,
+                first_index + len(devices),
+                name,
                 unified=pci_function.vendor == "intel" and pci_function.bus == "0000:00:02.0",
-                pcie_generation=pci_function.generation,
-                pcie_width=pci_function.width,
                 driver_missing=missing,
                 visible=not hidden,
                 notes=(why,) if why else (),

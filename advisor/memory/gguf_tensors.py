@@ -47,17 +47,8 @@ def layer_order(
     return flat[:n] + [len(groups) - 1] * (n - len(flat))
 
 
-def list_tensors(model: t.Model) -> tuple[GgufTensor, ...]:
-    """All tensors of the text model's GGUF file. Raises NoLayout when a part of the architecture is not known."""
-    return _remembered(model)
-
-
-def count_equal_tensors(model: t.Model) -> tuple[tuple[GgufTensor, int], ...]:
+def _count_equal_tensors(model: t.Model) -> tuple[tuple[GgufTensor, int], ...]:
     """The tensors without the prediction block; equal ones of several layers once, with their number."""
-    return _counted(model)
-
-
-def _count(model: t.Model) -> tuple[tuple[GgufTensor, int], ...]:
     first: dict[tuple[str, tuple[int, ...], bool, bool], GgufTensor] = {}
     numbers: dict[tuple[str, tuple[int, ...], bool, bool], int] = {}
     for tensor in list_tensors(model):
@@ -70,7 +61,8 @@ def _count(model: t.Model) -> tuple[tuple[GgufTensor, int], ...]:
     return tuple((x, numbers[key]) for key, x in first.items())
 
 
-def _all_tensors(model: t.Model) -> tuple[GgufTensor, ...]:
+def _list_tensors(model: t.Model) -> tuple[GgufTensor, ...]:
+    """All tensors of the text model's GGUF file. Raises NoLayout when a part of the architecture is not known."""
     model = as_gguf(model)
     lay = model.layout
     if lay is None:
@@ -102,8 +94,8 @@ def _all_tensors(model: t.Model) -> tuple[GgufTensor, ...]:
     return tuple(out)
 
 
-_remembered = memoize_by_identity(_all_tensors, KEPT_LARGE)
-_counted = memoize_by_identity(_count, KEPT_LARGE)
+list_tensors = memoize_by_identity(_list_tensors, KEPT_LARGE)
+count_equal_tensors = memoize_by_identity(_count_equal_tensors, KEPT_LARGE)
 
 
 def as_gguf(model: t.Model) -> t.Model:
@@ -174,16 +166,12 @@ def _mtp(model: t.Model, lay: t.Layout) -> Iterator[GgufTensor]:
             yield _in_layer(i, (name, ne), mtp=True)
 
 
-def list_file_tensors(model: t.Model) -> tuple[GgufTensor, ...]:
+def _list_file_tensors(model: t.Model) -> tuple[GgufTensor, ...]:
     """All tensors of the model's GGUF file: those of `list_tensors`, and embeddings that only some layers read."""
-    return _in_file(model)
-
-
-def _all_in_file(model: t.Model) -> tuple[GgufTensor, ...]:
     return (*list_tensors(model), *_named(model), *_per_layer(as_gguf(model)))
 
 
-_in_file = memoize_by_identity(_all_in_file, KEPT_LARGE)
+list_file_tensors = memoize_by_identity(_list_file_tensors, KEPT_LARGE)
 
 
 def _named(model: t.Model) -> Iterator[GgufTensor]:

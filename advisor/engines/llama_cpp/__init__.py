@@ -10,9 +10,8 @@ from advisor.catalog.types import Engine, Quantization
 from advisor.deployment import Basis, Correction, Deployment, DeviceMemory, EngineVerification, KvCache, MemoryEstimate
 from advisor.engines import fitting
 from advisor.engines.base import DecidedSetting
-from advisor.engines.llama_cpp.file_plan import keeps_on_host
+from advisor.engines.llama_cpp.file_plan import AllocationPlan, keeps_on_host
 from advisor.engines.llama_cpp.fit import Placement, apply_fit, count_layers_on_cards, fits_on_cards, place_whole_layers
-from advisor.engines.llama_cpp.plan import AllocationPlan
 from advisor.engines.llama_cpp.settings import (
     LlamaConstants,
     LlamaSettings,

@@ -48,8 +48,8 @@ class FileQuestion(Value, frozen=True):
     scratch: bool = True  # False: scratch, which takes the time, is left out
 
 
-class FilePlan(Record, frozen=True, kw_only=True):
-    """Bytes per place; index -1 is host memory."""
+class AllocationPlan(Record, frozen=True, kw_only=True):
+    """Bytes per place; index -1 is host memory. What the model's own tensors take, or all that a launch loads."""
 
     weights: dict[int, int]
     cache: dict[int, int]
@@ -59,11 +59,16 @@ class FilePlan(Record, frozen=True, kw_only=True):
     cells: ggml.CacheCells
     bytes_per_token: float  # of the layers that grow, all devices together
     attends: bool  # False: nothing is kept per token (encoders, pure state models)
+    exact_weights: bool
+    weights_spread: float
     compute_basis: Basis
     notes: tuple[str, ...]
+    repacked: int = 0  # of the weights in host memory: rearranged, in memory that the file does not back
+    repacked_more: int = 0  # what rearranging may add, where the processor's flags are not known
+    encoder: dict[int, tuple[int, int, int]] = {}  # scratch of the image encoder: low, value, high
 
 
-def plan_file(model: Model, weights: gguf_weights.GgufWeights, question: FileQuestion) -> FilePlan:
+def plan_file(model: Model, weights: gguf_weights.GgufWeights, question: FileQuestion) -> AllocationPlan:
     """What a file of these tensors takes where. Raises BadInput for settings that cannot be."""
     settings, devices, cuda, only = question.settings, question.devices, question.cuda, question.only
     shares = settings.tensor_split[:devices] or question.shares
@@ -96,7 +101,7 @@ def plan_file(model: Model, weights: gguf_weights.GgufWeights, question: FileQue
         notes.append("the sparse-attention index cache")
     if rows.other:
         notes.append("caches other than plain rows of this architecture")
-    return FilePlan(
+    return AllocationPlan(
         weights=place_weights(weights, where, settings, bool(devices), gives_logits),
         cache=cache,
         state=state,
@@ -105,12 +110,14 @@ def plan_file(model: Model, weights: gguf_weights.GgufWeights, question: FileQue
         cells=cells,
         bytes_per_token=float(_row(settings, *(rows.growing_unless_windowed if windows else rows.growing))),
         attends=rows.attends,
+        exact_weights=weights.exact,
+        weights_spread=weights.spread,
         compute_basis=basis,
         notes=tuple(notes),
     )
 
 
-def _plan_mix(model: Model, mix: str, question: FileQuestion) -> FilePlan:
+def _plan_mix(model: Model, mix: str, question: FileQuestion) -> AllocationPlan:
     return plan_file(as_gguf(model), gguf_weights.weights_from_model(model, mix), question)
 
 

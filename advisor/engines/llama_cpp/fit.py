@@ -15,8 +15,8 @@ from msgspec.structs import replace
 from advisor.catalog.types import Engine
 from advisor.deployment import Deployment
 from advisor.engines import fitting
-from advisor.engines.llama_cpp.file_plan import FilePlan, FileQuestion, plan_mix
-from advisor.engines.llama_cpp.plan import AllocationPlan, loads_mix_alone, make_question, plan_allocation
+from advisor.engines.llama_cpp.file_plan import AllocationPlan, FileQuestion, plan_mix
+from advisor.engines.llama_cpp.plan import loads_mix_alone, make_question, plan_allocation
 from advisor.engines.llama_cpp.settings import (
     ALL_LAYERS,
     LlamaConstants,
@@ -79,10 +79,10 @@ class Gauge(Value, frozen=True):
 
 
 # the plan of settings: with the scratch of all devices or of the one given; without any where False
-PlanSettings = Callable[[LlamaSettings, int | None, bool], AllocationPlan | FilePlan]
+PlanSettings = Callable[[LlamaSettings, int | None, bool], AllocationPlan]
 
 
-def make_gauge(plan: PlanSettings, first: AllocationPlan | FilePlan, devices: int) -> Gauge:
+def make_gauge(plan: PlanSettings, first: AllocationPlan, devices: int) -> Gauge:
     """A gauge; `first` is the plan of some settings."""
     scratch = dict(first.compute)
 
@@ -143,7 +143,7 @@ def _fit_mix(
 ) -> LlamaSettings:
     """`_fit` where a mix of the model is all that is loaded: cards of one size share it."""
 
-    def plan(tried: LlamaSettings, only: int | None, scratch: bool) -> FilePlan:
+    def plan(tried: LlamaSettings, only: int | None, scratch: bool) -> AllocationPlan:
         return plan_mix(model, mix, replace(question, settings=tried, only=only, scratch=scratch))
 
     first = plan(question.settings, None, True)
@@ -153,7 +153,7 @@ def _fit_mix(
 def _fit(
     model: Model,
     settings: LlamaSettings,
-    plan: AllocationPlan | FilePlan,
+    plan: AllocationPlan,
     usual: LlamaDefaults,
     limits: Sequence[int],
     placed: bool,
@@ -178,7 +178,7 @@ def _is_placed(settings: LlamaSettings, devices: int) -> bool:
     return settings.gpu_layers is not None or settings.cpu_moe_layers is not None or bool(settings.overrides) or split
 
 
-def count_bytes(plan: AllocationPlan | FilePlan, devices: int) -> list[int]:
+def count_bytes(plan: AllocationPlan, devices: int) -> list[int]:
     """What a plan takes of each device."""
     weights, cache, state, compute = plan.weights.get, plan.cache.get, plan.state.get, plan.compute.get
     return [weights(i, 0) + cache(i, 0) + state(i, 0) + compute(i, 0) for i in range(devices)]

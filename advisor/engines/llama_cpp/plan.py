@@ -11,15 +11,15 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from advisor.deployment import Basis, Deployment
+from advisor.deployment import Deployment
 from advisor.engines import additions, fitting
 from advisor.engines.base import get_flag, get_setting
-from advisor.engines.llama_cpp.file_plan import FileQuestion, has_output_matrix, plan_file, plan_mix
+from advisor.engines.llama_cpp.file_plan import AllocationPlan, FileQuestion, has_output_matrix, plan_file, plan_mix
 from advisor.engines.llama_cpp.settings import LlamaConstants, LlamaSettings, resolve_llama_settings
 from advisor.engines.versions import is_before
 from advisor.errors import BadInput
 from advisor.machines.types import Device
-from advisor.memory import ggml, gguf_weights
+from advisor.memory import gguf_weights
 from advisor.memory.ggml import HOST
 from advisor.memory.gguf_tensors import NoLayout, as_gguf
 from advisor.memory.repacking import RepackedBytes, choose_kernels, most_repacked, sum_repacked
@@ -48,26 +48,6 @@ NOTHING = Extras(weights={}, scratch={})
 NO_PROJECTOR = Extras(weights={}, scratch={}, notes=("image projector (mmproj)",))
 
 
-class AllocationPlan(Record, frozen=True, kw_only=True):
-    """Bytes per place; index -1 is host memory."""
-
-    weights: dict[int, int]
-    repacked: int  # of the weights in host memory: rearranged, in memory that the file does not back
-    repacked_more: int  # what rearranging may add, where the processor's flags are not known
-    cache: dict[int, int]
-    state: dict[int, int]  # recurrent state, and what a CUDA buffer adds behind quantised cells
-    compute: dict[int, int]
-    encoder: dict[int, tuple[int, int, int]]  # scratch of the image encoder: low, value, high
-    where: tuple[int, ...]  # device of each layer, output last
-    cells: ggml.CacheCells
-    bytes_per_token: float  # of the layers that grow, all devices together
-    attends: bool  # False: nothing is kept per token (encoders, pure state models)
-    exact_weights: bool
-    weights_spread: float
-    compute_basis: Basis
-    notes: tuple[str, ...]
-
-
 def plan_allocation(
     deployment: Deployment,
     settings: LlamaSettings,
@@ -86,45 +66,37 @@ def plan_allocation(
         plan = plan_file(as_gguf(deployment.model), weights, question)
     else:
         plan = plan_mix(deployment.model, deployment.quantization, question)
-    placed, cache, state = dict(plan.weights), dict(plan.cache), dict(plan.state)
-    compute, per_token, notes = dict(plan.compute), plan.bytes_per_token, plan.notes
+    placed = dict(plan.weights)
     repacked, more = _repacked(deployment, settings, constants, weights)
     if repacked is not None:
         placed[HOST] = repacked.mapped + repacked.repacked
     extras = list_extras(deployment, plan.where, settings.flash, bool(devices))
-    for at, size in extras.weights.items():
-        placed[at] = placed.get(at, 0) + size
-    notes += extras.notes
-    draft = additions.make_draft_deployment(deployment, settings.ctx_size, settings.slots)
-    if draft is not None:
-        second = plan_allocation(draft, resolve_llama_settings(draft, constants.usual), constants, scratch=scratch)
-        for mine, its in (
-            (placed, second.weights),
-            (cache, second.cache),
-            (state, second.state),
-            (compute, second.compute),
-        ):
-            for place, size in its.items():
-                mine[place] = mine.get(place, 0) + size
-        per_token += second.bytes_per_token
-        notes += tuple(f"draft model: {n}" for n in second.notes)
-    return AllocationPlan(
-        weights=placed,
+    plan = replace(
+        plan,
+        weights=_add_places(placed, extras.weights),
         repacked=0 if repacked is None else repacked.repacked,
         repacked_more=more,
-        cache=cache,
-        state=state,
-        compute=compute,
         encoder=extras.scratch,
-        where=plan.where,
-        cells=plan.cells,
-        bytes_per_token=per_token,
-        attends=plan.attends,
-        exact_weights=weights.exact,
-        weights_spread=weights.spread,
-        compute_basis=plan.compute_basis,
-        notes=notes,
+        notes=plan.notes + extras.notes,
     )
+    draft = additions.make_draft_deployment(deployment, settings.ctx_size, settings.slots)
+    if draft is None:
+        return plan
+    second = plan_allocation(draft, resolve_llama_settings(draft, constants.usual), constants, scratch=scratch)
+    return replace(
+        plan,
+        weights=_add_places(plan.weights, second.weights),
+        cache=_add_places(plan.cache, second.cache),
+        state=_add_places(plan.state, second.state),
+        compute=_add_places(plan.compute, second.compute),
+        bytes_per_token=plan.bytes_per_token + second.bytes_per_token,
+        notes=(*plan.notes, *(f"draft model: {n}" for n in second.notes)),
+    )
+
+
+def _add_places(first: dict[int, int], second: dict[int, int]) -> dict[int, int]:
+    """Bytes of both, place by place."""
+    return {place: first.get(place, 0) + second.get(place, 0) for place in {**first, **second}}
 
 
 def make_question(deployment: Deployment, settings: LlamaSettings, constants: LlamaConstants) -> FileQuestion:
