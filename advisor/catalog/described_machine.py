@@ -17,7 +17,6 @@ from advisor.machines.types import Cpu, Device, HostMemory, Machine, Os, Vendor
 from advisor.record import Value
 from advisor.units import GIB, format_gib
 
-GTT_SHARE = 0.45  # of RAM: 57.9 GiB was seen on a 128 GB Strix Halo with stock settings
 HOST_USABLE = 0.95  # of a superchip's nominal LPDDR, assumed: Lambda's GH200 offers 432 GiB of 480 GB (0.966)
 CARVE_NOTE = (
     "GPU memory of this APU is VRAM carve-out + GTT; {} assumed, say e.g. `GTT 96GiB` if ttm.pages_limit is raised"
@@ -171,9 +170,9 @@ def _total(
     if entry.vendor == "amd":
         if details.gtt_bytes is not None:
             return details.gtt_bytes + (details.carve_bytes or 0), "reported"
-        if ram is not None:
-            notes.append(CARVE_NOTE.format(f"{GTT_SHARE:.0%} of RAM"))
-            return int(ram * GTT_SHARE) + (details.carve_bytes or 0), "assumed"
+        if ram is not None and entry.usable_share is not None:
+            notes.append(CARVE_NOTE.format(f"{entry.usable_share:.0%} of RAM"))
+            return int(ram * entry.usable_share) + (details.carve_bytes or 0), "assumed"
     return None, None
 
 
@@ -181,12 +180,10 @@ def _sold(entry: Accelerator) -> tuple[int, int] | None:
     """Usable bytes of the smallest and the largest memory that a chip is sold with; None where that is not known."""
     if not entry.memory_options_gb:
         return None
-    sizes = [int(gb * GIB) for gb in (min(entry.memory_options_gb), max(entry.memory_options_gb))]
+    least, most = (int(gb * GIB) for gb in (min(entry.memory_options_gb), max(entry.memory_options_gb)))
     if entry.vendor == "apple":
-        least, most = default_working_set(sizes[0]), sizes[1]
-    else:
-        least, most = int(sizes[0] * GTT_SHARE), sizes[1]
-    return least, most
+        return default_working_set(least), most
+    return None if entry.usable_share is None else (int(least * entry.usable_share), most)
 
 
 def _host_sold(cards: list[CardCount]) -> tuple[int, int] | None:

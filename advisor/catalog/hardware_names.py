@@ -125,7 +125,7 @@ def parse_hardware(text: str, catalogue: HardwareCatalogue) -> Machine:
             f"hardware {text.strip()!r} names no card and no processor: e.g. `2x RTX 4090, 64GB RAM` or `cpu`"
         )
     if cards and details.no_gpu:
-        raise BadInput(f"hardware {text.strip()!r} names a card and says that there is none")
+        raise BadInput(f"hardware {text.strip()!r} names a card and states that there is none")
     return join_catalogue(describe_machine(text, details, cards), catalogue.accelerators(), catalogue.cpu_platforms())
 
 

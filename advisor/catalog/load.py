@@ -178,7 +178,7 @@ def _index(
 def _add(entry: TableEntry, path: Path, mine: dict[tuple[str, str], Path], rules: RuleSet) -> None:
     key = (entry.table, entry.id)
     if key in mine:
-        raise make_fault(path, entry.at, f"{entry.id} stands in {mine[key].name} already")
+        raise make_fault(path, entry.at, f"{entry.id} is already defined in {mine[key].name}")
     mine[key] = path
     table = rules.tables[entry.table]
     table.pop(entry.id, None)
@@ -284,7 +284,7 @@ def find_duplicate_key(path: Path, root: Any) -> BadFile | None:
                 continue
             key = str(child[0].value)
             if key in seen:
-                return BadFile(path, f"`{key}` stands twice in one mapping", child[0].start_mark.line + 1)
+                return BadFile(path, f"`{key}` appears twice in one mapping", child[0].start_mark.line + 1)
             seen.add(key)
             stack.append(child[1])
     return None

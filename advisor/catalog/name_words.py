@@ -76,7 +76,7 @@ def choose_accelerator(
         if found:
             entry, note = _narrow(replace(asked, words=words, sizes=sizes), found, known, mig)
             if words != asked.words:
-                note = "; ".join(n for n in (note, f"{asked.text.strip()}: what stands in brackets was not used") if n)
+                note = "; ".join(n for n in (note, f"{asked.text.strip()}: the text in brackets was not used") if n)
             return entry, note
     reported = [a for a in known.values() if asked.text.strip().lower() in (n.lower() for n in a.reported_names)]
     return (reported[0], None) if len(reported) == 1 else None
@@ -198,7 +198,7 @@ def _refuse_size(asked: NameWords, entries: Sequence[Accelerator]) -> list[Accel
     sizes = " and ".join(f"{s:g} GB" for s in sorted(asked.sizes))
     listed = ", ".join(_label(a) for a in entries[:6])
     raise AdvisorError(
-        "unknown_accelerator", f"unknown accelerator {asked.text.strip()!r}: {sizes} is no size of {listed}."
+        "unknown_accelerator", f"unknown accelerator {asked.text.strip()!r}: {sizes} is not a size of {listed}."
     )
 
 

@@ -41,7 +41,7 @@ def add_model(
     )
     target = (folder or user_rules()) / "models" / f"{re.sub(r'[^A-Za-z0-9._-]+', '--', own)}.yaml"
     if target.exists() and not force:
-        raise BadInput(f"{target} is there already: --force writes over it")
+        raise BadInput(f"{target} already exists: --force overwrites it")
     import yaml
 
     body = yaml.safe_dump({"models": [list_plain_fields(model)]}, sort_keys=False, width=120, allow_unicode=True)

@@ -192,7 +192,7 @@ def _from_path(name: str, path: Path, rules: Catalog) -> ResolvedModel:
     except OSError as e:
         raise BadFile(_shown(name), f"cannot be read: {e.strerror or type(e).__name__}") from None
     except ValueError as e:
-        raise BadFile(_shown(name), f"is no path: {e}") from None
+        raise BadFile(_shown(name), f"is not a path: {e}") from None
     if path.name == "config.json" or path.suffix == ".safetensors":
         return _from_directory(path.parent, rules)
     return _from_gguf(path, rules)

@@ -101,7 +101,7 @@ class Accelerator(Record, frozen=True, kw_only=True):
     host_memory_options_gb: tuple[float, ...] = ()  # of a superchip: memory of its processor, sizes it is sold with
     usable_bytes: int | None = None  # NVML total seen
     usable_basis: str | None = None
-    usable_share: float | None = None  # of memory_bytes, assumed where no total was seen
+    usable_share: float | None = None  # of memory_bytes (of RAM for an APU), assumed where no total was seen
     usable_like: AcceleratorId | None = None  # a card with the same memory and ECC, whose share holds here too
     memory_type: str | None = None
     bandwidth_gbs: float | None = None

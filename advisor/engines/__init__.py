@@ -88,7 +88,7 @@ def _family(entry: Engine) -> EngineModule | None:
     found = _module(family) if family in FAMILIES else None
     if found is None:
         raise BadInput(
-            f"rules/engines/{entry.id}.yaml, memory: family {str(family)[:40]!r} is none of {', '.join(FAMILIES)}"
+            f"rules/engines/{entry.id}.yaml, memory: family {str(family)[:40]!r} is not one of {', '.join(FAMILIES)}"
         )
     return found
 

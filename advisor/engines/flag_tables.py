@@ -256,7 +256,7 @@ def _spans_by_name(spans: Spans, history: FlagHistory) -> Mapping[str, _Pairs]:
     for text, names in spans.items():
         if not is_span(text, history):
             raise BadInput(
-                f"rules/{HISTORY_FOLDER}{history.engine}.yaml: {text!r} is no FIRST..LAST of releases in `read`"
+                f"rules/{HISTORY_FOLDER}{history.engine}.yaml: {text!r} is not FIRST..LAST of releases in `read`"
             )
         pairs = tuple((first, last) for first, _, last in (span.partition("..") for span in text.split()))
         out |= dict.fromkeys(names, pairs)

@@ -31,7 +31,7 @@ def probe_intel(root: Path) -> ProbeResult:
         if integrated:
             notes.append("integrated graphics: shares the host's memory")
         elif total is None:
-            notes.append("this kernel does not tell the card's memory size")
+            notes.append("this kernel does not report the card's memory size")
         devices.append(
             pci.describe_device(
                 pci_function,

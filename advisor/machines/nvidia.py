@@ -145,7 +145,7 @@ def _device(nvml: ModuleType, index: int, mig_slice: _MigSlice, root: Path, memo
     else:
         total, free = _memory(nvml, mig_slice.handle)
         if total is None:
-            notes.append("the driver does not tell the memory size")
+            notes.append("the driver does not report the memory size")
     if _ask(nvml.nvmlDeviceGetVirtualizationMode, card) == 2:
         notes.append("vGPU: memory is the profile's, it cannot be raised from here")
     pci = _ask(nvml.nvmlDeviceGetPciInfo, card)

@@ -106,7 +106,7 @@ def test_a_named_folder_that_is_not_there_is_an_error(tmp_path: Path, monkeypatc
         (
             "hardware/cards.yaml",
             CARDS.replace("card-b", "card-a"),
-            "hardware/cards.yaml:10: accelerators[1]: card-a stands in cards.yaml already",
+            "hardware/cards.yaml:10: accelerators[1]: card-a is already defined in cards.yaml",
         ),
         (
             "hardware/cards.yaml",
@@ -116,7 +116,7 @@ def test_a_named_folder_that_is_not_there_is_an_error(tmp_path: Path, monkeypatc
         (
             "hardware/cards.yaml",
             CARDS.replace("  source: a test\n", "  name: Again\n", 1),
-            "hardware/cards.yaml:7: `name` stands twice in one mapping",
+            "hardware/cards.yaml:7: `name` appears twice in one mapping",
         ),
         (
             "hardware/cards.yaml",

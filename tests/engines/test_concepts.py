@@ -152,7 +152,7 @@ def test_an_engine_needs_no_module_where_its_memory_is_of_a_family(like: str) ->
 
 
 def test_a_family_that_is_none_is_told() -> None:
-    with pytest.raises(BadInput, match=r"memory: family 'heap' is none of pool, plain"):
+    with pytest.raises(BadInput, match=r"memory: family 'heap' is not one of pool, plain"):
         engines.find_engine_module("new-engine", overlaid({"memory": {"family": "heap"}}, "tgi"))
 
 

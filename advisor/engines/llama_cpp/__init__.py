@@ -298,7 +298,7 @@ def _places(
     if settings.overrides:
         names = [f"{_DEVICE_NAMES.get(x.vendor, 'Vulkan')}{i}" for i, x in enumerate(fitting.used_devices(deployment))]
         value = str(deployment.settings.get("override-tensor") or write_overrides(settings.overrides, names))
-        because = "matrices of experts that stay elsewhere, so that the GPUs are full"
+        because = "matrices of experts that are kept in other memory, so that the GPUs are full"
         yield DecidedSetting("override-tensor", value, because)
     if settings.tensor_split:
         shares = deployment.settings.get("tensor-split") or ",".join(f"{x:g}" for x in settings.tensor_split)

@@ -213,7 +213,7 @@ def _flash(value: Setting | None) -> bool:
     """Whether flash attention is used; `auto` turned it on wherever it was measured."""
     word = "auto" if value is None else str(value).lower()
     if word not in ("on", "off", "auto", "true", "false", "1", "0"):
-        raise BadInput(f"setting flash-attn: {word[:40]!r} is none of on, off, auto")
+        raise BadInput(f"setting flash-attn: {word[:40]!r} is not one of on, off, auto")
     return word not in ("off", "false", "0")
 
 
@@ -307,7 +307,7 @@ def _read_pattern(pattern: str, name: str = "override-tensor") -> tuple[re.Patte
             repeats = _count_repeats(sre_parse.parse(pattern), False)
             compiled = re.compile(pattern)
     except (re.error, OverflowError, RecursionError) as e:
-        raise BadInput(f"{shown} is no regular expression: {e}") from None
+        raise BadInput(f"{shown} is not a regular expression: {e}") from None
     if repeats is None:
         raise BadInput(f"{shown} repeats what has choices or repeats itself, which is not followed here")
     return compiled, repeats
