@@ -346,3 +346,20 @@ def test_any_text_is_a_machine_or_one_clear_error(text: str) -> None:
         assert "\n" not in e.line()  # noqa: PT017
     else:
         assert m.source == "text"
+
+
+def test_as_many_cards_and_characters_as_one_node_and_one_line_may_have() -> None:
+    assert len(parse("1024x RTX 4090").devices) == 1024
+    with pytest.raises(BadInput, match="1025 cards"):
+        parse("1025x RTX 4090")
+    text = "RTX 4090" + ", 64GB RAM" * 60
+    assert len(parse(text[:498].rpartition(",")[0].ljust(500)).devices) == 1
+    with pytest.raises(BadInput, match="501 characters"):
+        parse("RTX 4090".ljust(501))
+
+
+def test_a_size_next_to_a_card_is_the_cards_within_two_percent() -> None:
+    assert parse("RTX 4090, 24GB").devices[0].accelerator == "rtx-4090"
+    assert parse("RTX 4090, 23.6GB").devices[0].accelerator == "rtx-4090"
+    with pytest.raises(BadInput, match="GB RAM"):
+        parse("RTX 4090, 23.4GB")

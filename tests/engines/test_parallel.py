@@ -164,3 +164,15 @@ def test_an_overlay_states_its_own(tmp_path: Path) -> None:
     assert allowed_sizes(entry, mine, 8) == (1, 2, 3, 4, 6, 8)
     (found,) = find_size_refusals(entry, mine, 5)
     assert found.text == "vocabulary size (767, padded to 768) must be divisible by tensor parallel size (5)"
+
+
+@pytest.mark.parametrize(
+    ("width", "ranks", "uneven"),
+    [(256, 2, False), (256, 4, False), (256, 8, True), (192, 2, True), (130, 4, True), (100, 1, False)],
+)
+def test_rows_of_grouped_weights_come_in_multiples_of_64(width: int, ranks: int, uneven: bool, rules: Catalog) -> None:
+    model = rules.find_model("llama3.1:8b")
+    assert model.layout is not None
+    ffn = tuple(replace(g, intermediate=width) for g in model.layout.ffn)
+    narrow = replace(model, layout=replace(model.layout, ffn=ffn))
+    assert parallel.has_uneven_groups(narrow, ranks) is uneven

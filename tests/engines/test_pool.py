@@ -260,3 +260,13 @@ def test_a_superchip_brings_host_memory_between_its_sizes(offload: int, fits: bo
     e = asked("vllm", "llama3.3:70b", "GH200 96GB", quant="FP8", context=8192, cpu_offload_gb=offload)
     assert e.fits is fits
     assert any("the processor comes with" in w for w in e.warnings)
+
+
+@pytest.mark.parametrize(("ranks", "allowed"), [(4096, True), (4097, False)])
+def test_ranks_end_where_no_deployment_is_larger(ranks: int, allowed: bool) -> None:
+    d, entry = deployed("vllm", L8, "H100 80GB SXM", context=8192, tensor_parallel_size=ranks), RULES.engine("vllm")
+    if allowed:
+        assert resolve_pool_settings(d, entry, read_constants(entry)).tp == ranks
+    else:
+        with pytest.raises(BadInput, match="above 4096"):
+            resolve_pool_settings(d, entry, read_constants(entry))
