@@ -138,13 +138,9 @@ def _read_root(root: Path, rules: RuleSet, report: Callable[[BadFile], None], re
             rules.documents[file] = document
             continue
 
-        def misplaced(misplaced_document: MisplacedDocument, path: Path = path) -> None:
-            near = (
-                near_matches(str(misplaced_document.at[-1]), misplaced_document.known, n=1)
-                if misplaced_document.known and misplaced_document.at
-                else ()
-            )
-            report(make_fault(path, misplaced_document.at, misplaced_document.problem, near))
+        def misplaced(fault: MisplacedDocument, path: Path = path) -> None:
+            near = near_matches(str(fault.at[-1]), fault.known, n=1) if fault.known and fault.at else ()
+            report(make_fault(path, fault.at, fault.problem, near))
 
         for entry in read_entries(file, document, misplaced):
             try:

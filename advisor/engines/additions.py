@@ -12,30 +12,36 @@ from advisor.deployment import Deployment, KvType, Setting
 from advisor.engines.base import DecidedSetting, get_setting
 from advisor.engines.versions import version_key
 from advisor.models.types import Model
-from advisor.record import Value
 
 _NO_MODEL = ("", "ngram", "[ngram]")  # values that name a method without weights
+# settings of the draft's context, and llama-server's spellings of those that it may have of its own
+_DRAFT_FLAGS = {
+    "cache-type-k": ("spec-draft-type-k", "cache-type-k-draft", "ctkd"),
+    "cache-type-v": ("spec-draft-type-v", "cache-type-v-draft", "ctvd"),
+    "n-gpu-layers": ("spec-draft-ngl", "gpu-layers-draft", "n-gpu-layers-draft", "ngld"),
+}
+_SHARED_FLAGS = ("flash-attn", "fa", "ubatch-size", "ub", "batch-size", "b", "tensor-split", "ts", "kv-unified")
 
 
 def find_draft_name(settings: dict[str, Setting], entry: Engine) -> str | None:
     """The draft model that the settings name; None without one."""
     if entry.draft is None or not settings:
         return None
-    stated: object = get_setting(settings, *entry.draft.model)
-    if stated is None:
-        stated = _config(settings, entry.draft).get("model")
-    name = stated.strip() if isinstance(stated, str) else ""
+    name = _read_name(settings, entry.draft.model, entry.draft, "model")
     return None if name.lower() in _NO_MODEL else name
 
 
 def find_method_name(settings: dict[str, Setting], entry: Engine) -> str | None:
     """The method of speculative decoding that the settings name; None without one."""
-    if entry.draft is None:
-        return None
-    stated: object = get_setting(settings, *entry.draft.method) if entry.draft.method else None
+    return _read_name(settings, entry.draft.method, entry.draft, "method") or None if entry.draft else None
+
+
+def _read_name(settings: dict[str, Setting], flags: tuple[str, ...], draft: DraftSettings, key: str) -> str:
+    """What one of the flags names, else the JSON object that holds both; empty without it."""
+    stated: object = get_setting(settings, *flags)
     if stated is None:
-        stated = _config(settings, entry.draft).get("method")
-    return stated.strip() or None if isinstance(stated, str) else None
+        stated = _config(settings, draft).get(key)
+    return stated.strip() if isinstance(stated, str) else ""
 
 
 def list_draft_settings(entry: Engine) -> tuple[str, ...]:
@@ -52,18 +58,7 @@ def _config(settings: dict[str, Setting], where: DraftSettings) -> dict[str, obj
     return config if isinstance(config, dict) else {}
 
 
-class LlamaDraft(Value, frozen=True):
-    """llama-server's spellings of settings that the draft's context may have of its own."""
-
-    type_k: tuple[str, ...] = ("spec-draft-type-k", "cache-type-k-draft", "ctkd")
-    type_v: tuple[str, ...] = ("spec-draft-type-v", "cache-type-v-draft", "ctvd")
-    layers: tuple[str, ...] = ("spec-draft-ngl", "gpu-layers-draft", "n-gpu-layers-draft", "ngld")
-    context: tuple[str, ...] = ("ctx-size-draft", "cd")
-
-
-def make_draft_deployment(
-    deployment: Deployment, ctx_size: int, slots: int, names: LlamaDraft | None = None
-) -> Deployment | None:
+def make_draft_deployment(deployment: Deployment, ctx_size: int, slots: int) -> Deployment | None:
     """The draft as a llama-server deployment of its own: same context and slots, its own layers and cache types.
 
     Source: llama-server makes the draft's context from the model's own parameters with the `-draft` ones put over them
@@ -71,22 +66,16 @@ def make_draft_deployment(
     """
     if deployment.draft is None:
         return None
-    llama_draft = names or LlamaDraft()
+    own = deployment.settings
     settings: dict[str, Setting] = {
-        "ctx-size": get_setting(deployment.settings, *llama_draft.context) or ctx_size,
+        "ctx-size": get_setting(own, "ctx-size-draft", "cd") or ctx_size,
         "parallel": slots,
     }
-    for here, there in (
-        (llama_draft.type_k, "cache-type-k"),
-        (llama_draft.type_v, "cache-type-v"),
-        (llama_draft.layers, "n-gpu-layers"),
-    ):
-        value = get_setting(deployment.settings, *here)
+    for name, flags in _DRAFT_FLAGS.items():
+        value = get_setting(own, *flags)
         if value is not None:
-            settings[there] = value
-    for shared in ("flash-attn", "fa", "ubatch-size", "ub", "batch-size", "b", "tensor-split", "ts", "kv-unified"):
-        if shared in deployment.settings:
-            settings[shared] = deployment.settings[shared]
+            settings[name] = value
+    settings |= {name: own[name] for name in _SHARED_FLAGS if name in own}
     return msgspec.structs.replace(
         deployment,
         model=deployment.draft.model,

@@ -7,6 +7,7 @@ launch_settings(deployment, entry, quantization)    settings worth writing into 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Protocol, TypeVar
 
 import msgspec
@@ -28,6 +29,11 @@ class DecidedSetting(Value, frozen=True):
     value: Setting
     because: str
     environment: bool = False
+
+
+def list_decided(rows: Iterable[tuple[bool, str, Setting, str]]) -> list[DecidedSetting]:
+    """The settings of a table: (whether it is written, name, value, reason)."""
+    return [DecidedSetting(name, value, because) for written, name, value, because in rows if written]
 
 
 class EngineModule(Protocol):

@@ -86,9 +86,9 @@ def find_size_refusals(
     for assertion in known.asserts:
         if _holds(assertion, launch):
             out += [
-                tensor_parallel_refusal
+                refusal
                 for n in counts.get(assertion.divides, ())
-                if (tensor_parallel_refusal := _refusal(assertion, n, ranks, launch.block)) is not None
+                if (refusal := _refusal(assertion, n, ranks, launch.block)) is not None
             ]
     return tuple(dict.fromkeys(out))
 

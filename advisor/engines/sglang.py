@@ -7,7 +7,7 @@ import msgspec
 from advisor.catalog.types import Engine, Quantization
 from advisor.deployment import Deployment, MemoryEstimate
 from advisor.engines import additions, fitting, pool
-from advisor.engines.base import DecidedSetting, get_flag, own_defaults
+from advisor.engines.base import DecidedSetting, get_flag, list_decided, own_defaults
 from advisor.memory.layers import is_mla
 
 MIB = 2**20
@@ -44,18 +44,14 @@ def static_fraction(entry: Engine, total_bytes: int, chunk: int, ranks: int, tp:
     reserved = base + a part per token of a chunk, per rank and per captured sequence (+ a part for MLA), with a least
     value on large devices; MiB. Source: SGLang 0.5.23 memory hook.
     """
-    gpu, reserved_mib = total_bytes / MIB, own_defaults(entry, SglangDefaults).mem_fraction_static.reserved_mib
+    gpu, mib = total_bytes / MIB, own_defaults(entry, SglangDefaults).mem_fraction_static.reserved_mib
     tiers = (t for t in pool.read_constants(entry).tiers if gpu >= 1024 * t.from_gib)
     tier = max(tiers, key=lambda t: t.from_gib)  # the captured batch is as large as the default of running requests
     graph = (tier.sequences_tp4 if tp >= 4 else None) or tier.sequences
-    reserved = (
-        reserved_mib.base
-        + reserved_mib.per_chunk_token * max(chunk, reserved_mib.chunk_tokens_at_least)
-        + reserved_mib.per_tp_times_pp * ranks
-    )
-    reserved += reserved_mib.per_decode_graph_bs * graph + (reserved_mib.mla_prefill_graphs if mla else 0)
-    if gpu >= reserved_mib.at_least_above_gpu_mib:
-        reserved = max(reserved, reserved_mib.at_least)
+    reserved = mib.base + mib.per_chunk_token * max(chunk, mib.chunk_tokens_at_least) + mib.per_tp_times_pp * ranks
+    reserved += mib.per_decode_graph_bs * graph + (mib.mla_prefill_graphs if mla else 0)
+    if gpu >= mib.at_least_above_gpu_mib:
+        reserved = max(reserved, mib.at_least)
     return int(100 * (1 - reserved / gpu)) / 100
 
 
@@ -87,33 +83,21 @@ def memory(deployment: Deployment, entry: Engine, quantization: Quantization) ->
 def launch_settings(deployment: Deployment, entry: Engine, quantization: Quantization) -> tuple[DecidedSetting, ...]:
     """The flags a launch should carry, decided, each with its reason."""
     settings = pool.resolve_pool_settings(deployment, entry, pool.read_constants(entry), _fraction(deployment, entry))
-    out = [
-        DecidedSetting("context-length", settings.length, "longest request, prompt and output together"),
-        DecidedSetting(
-            "max-running-requests",
-            pool.admitted_requests(deployment, pool.read_constants(entry)),
-            "requests that run at once",
-        ),
-        DecidedSetting(
-            "chunked-prefill-size",
-            settings.batched_tokens,
-            "prompt tokens of one step; decides the working memory and differs between devices",
-        ),
-        DecidedSetting(
-            "mem-fraction-static",
-            settings.fraction,
-            "weights and KV pool; the rest is left for activations and graphs, as SGLang's own rule does",
-        ),
-    ]
-    if _tp_size(settings) > 1 or fitting.has_several_devices(deployment):
-        out.append(DecidedSetting("tp-size", _tp_size(settings), fitting.explain_ranks(_tp_size(settings))))
-    if settings.dp > 1:
-        out.append(DecidedSetting("dp-size", settings.dp, "replicas, each with a cache of its own"))
-    if get_flag(deployment.settings, "enable-dp-attention"):
-        out.append(DecidedSetting("enable-dp-attention", True, "as asked: replicas share the ranks"))
-    if deployment.served_name:
-        out.append(DecidedSetting("served-model-name", deployment.served_name, "as asked"))
-    if settings.kv_bytes < 2:
-        out.append(DecidedSetting("kv-cache-dtype", settings.kv_type, "halves the KV cache"))
-    out += additions.parser_settings(deployment, entry)
-    return tuple(out)
+    ranks = _tp_size(settings)
+    several = ranks > 1 or fitting.has_several_devices(deployment)
+    attention = bool(get_flag(deployment.settings, "enable-dp-attention"))
+    requests = pool.admitted_requests(deployment, pool.read_constants(entry))
+    rows = (
+        (True, "context-length", settings.length, "longest request, prompt and output together"),
+        (True, "max-running-requests", requests, "requests that run at once"),
+        (True, "chunked-prefill-size", settings.batched_tokens,
+         "prompt tokens of one step; decides the working memory and differs between devices"),
+        (True, "mem-fraction-static", settings.fraction,
+         "weights and KV pool; the rest is left for activations and graphs, as SGLang's own rule does"),
+        (several, "tp-size", ranks, fitting.explain_ranks(ranks)),
+        (settings.dp > 1, "dp-size", settings.dp, "replicas, each with a cache of its own"),
+        (attention, "enable-dp-attention", True, "as asked: replicas share the ranks"),
+        (bool(deployment.served_name), "served-model-name", deployment.served_name or "", "as asked"),
+        (settings.kv_bytes < 2, "kv-cache-dtype", settings.kv_type, "halves the KV cache"),
+    )  # fmt: skip
+    return (*list_decided(rows), *additions.parser_settings(deployment, entry))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from advisor.catalog.types import Engine, Quantization
 from advisor.deployment import Deployment
 from advisor.engines import additions, fitting, pool
-from advisor.engines.base import DecidedSetting, get_flag
+from advisor.engines.base import DecidedSetting, get_flag, list_decided
 
 memory = pool.memory
 
@@ -14,45 +14,28 @@ def launch_settings(deployment: Deployment, entry: Engine, quantization: Quantiz
     """The flags a launch should carry, decided, each with its reason."""
     constants = pool.read_constants(entry)
     settings = pool.resolve_pool_settings(deployment, entry, constants)
-    out = [
-        DecidedSetting(
-            "max-model-len",
-            settings.length,
-            "longest request, prompt and output together; the default is the whole trained context",
-        ),
-        DecidedSetting("max-num-seqs", pool.admitted_requests(deployment, constants), "requests that run at once"),
-        DecidedSetting(
-            "max-num-batched-tokens",
-            settings.batched_tokens
-            if deployment.model.kind == "chat"
-            else max(settings.batched_tokens, settings.length),
-            "tokens of one step; decides the working memory and differs between devices and versions",
-        ),
-        DecidedSetting(
-            "gpu-memory-utilization",
-            settings.fraction,
-            "share of the whole device; written out, since the default has changed between versions",
-        ),
-    ]
-    if settings.tp > 1 or fitting.has_several_devices(deployment):
-        out.append(DecidedSetting("tensor-parallel-size", settings.tp, fitting.explain_ranks(settings.tp)))
-    if settings.pp > 1:
-        out.append(DecidedSetting("pipeline-parallel-size", settings.pp, "stages of layers over groups of GPUs"))
-    if settings.dp > 1:
-        out.append(DecidedSetting("data-parallel-size", settings.dp, "replicas, each with a cache of its own"))
-    if get_flag(deployment.settings, "enable-expert-parallel"):
-        out.append(DecidedSetting("enable-expert-parallel", True, "as asked: whole experts on each GPU"))
-    if settings.eager:
-        out.append(DecidedSetting("enforce-eager", True, "as asked: no CUDA graphs"))
-    if settings.text_only:
-        out.append(DecidedSetting("language-model-only", True, "as asked: the vision tower is left out"))
-    if settings.kv_bytes < 2:
-        out.append(DecidedSetting("kv-cache-dtype", settings.kv_type, "halves the KV cache"))
-    if deployment.served_name:
-        out.append(DecidedSetting("served-model-name", deployment.served_name, "as asked"))
-    ds = fitting.used_devices(deployment)
-    caps = [float(x.compute_capability) for x in ds if x.compute_capability]
-    if caps and min(caps) < 8.0:
-        out.append(DecidedSetting("dtype", "float16", "no bfloat16 below compute capability 8.0"))
-    out += additions.parser_settings(deployment, entry, enable="enable-auto-tool-choice")
-    return tuple(out)
+    tokens = settings.batched_tokens
+    if deployment.model.kind != "chat":
+        tokens = max(tokens, settings.length)
+    several = settings.tp > 1 or fitting.has_several_devices(deployment)
+    capabilities = [float(x.compute_capability) for x in fitting.used_devices(deployment) if x.compute_capability]
+    experts = bool(get_flag(deployment.settings, "enable-expert-parallel"))
+    rows = (
+        (True, "max-model-len", settings.length,
+         "longest request, prompt and output together; the default is the whole trained context"),
+        (True, "max-num-seqs", pool.admitted_requests(deployment, constants), "requests that run at once"),
+        (True, "max-num-batched-tokens", tokens,
+         "tokens of one step; decides the working memory and differs between devices and versions"),
+        (True, "gpu-memory-utilization", settings.fraction,
+         "share of the whole device; written out, since the default has changed between versions"),
+        (several, "tensor-parallel-size", settings.tp, fitting.explain_ranks(settings.tp)),
+        (settings.pp > 1, "pipeline-parallel-size", settings.pp, "stages of layers over groups of GPUs"),
+        (settings.dp > 1, "data-parallel-size", settings.dp, "replicas, each with a cache of its own"),
+        (experts, "enable-expert-parallel", True, "as asked: whole experts on each GPU"),
+        (settings.eager, "enforce-eager", True, "as asked: no CUDA graphs"),
+        (settings.text_only, "language-model-only", True, "as asked: the vision tower is left out"),
+        (settings.kv_bytes < 2, "kv-cache-dtype", settings.kv_type, "halves the KV cache"),
+        (bool(deployment.served_name), "served-model-name", deployment.served_name or "", "as asked"),
+        (min(capabilities, default=8.0) < 8.0, "dtype", "float16", "no bfloat16 below compute capability 8.0"),
+    )  # fmt: skip
+    return (*list_decided(rows), *additions.parser_settings(deployment, entry, enable="enable-auto-tool-choice"))

@@ -121,21 +121,11 @@ def _merged(found: Iterable[InstalledEngine], known: KnownEngines) -> list[Insta
     import msgspec
 
     out: list[InstalledEngine] = []
-    for installed_engine in found:
-        twin = next(
-            (
-                i
-                for i, o in enumerate(out)
-                if o.engine == installed_engine.engine and o.version is None and o.package is None
-            ),
-            None,
-        )
-        if (
-            installed_engine.package is not None
-            and twin is not None
-            and installed_engine.engine not in known.version_programs
-        ):
-            out[twin] = msgspec.structs.replace(installed_engine, path=out[twin].path)
-        elif installed_engine not in out:
-            out.append(installed_engine)
+    for engine in found:
+        twins = (i for i, o in enumerate(out) if o.engine == engine.engine and o.version is None and o.package is None)
+        twin = next(twins, None)
+        if engine.package is not None and twin is not None and engine.engine not in known.version_programs:
+            out[twin] = msgspec.structs.replace(engine, path=out[twin].path)
+        elif engine not in out:
+            out.append(engine)
     return out

@@ -19,14 +19,12 @@ def probe_intel(root: Path) -> ProbeResult:
     """
     devices: list[Device] = []
     drivers: dict[str, str] = {}
-    for pci_function in pci.find_functions(root):
-        if pci_function.vendor != "intel" or pci_function.driver not in ("xe", "i915"):
+    for card in pci.find_functions(root):
+        if card.vendor != "intel" or card.driver not in ("xe", "i915"):
             continue
-        drivers[pci_function.driver] = (
-            read_system_text(root / "sys/module" / pci_function.driver / "version") or "in-kernel"
-        )
-        total = _xe(pci_function.folder) or _i915(pci_function.folder)
-        integrated = total is None and pci_function.bus == INTEGRATED_BUS
+        drivers[card.driver] = read_system_text(root / "sys/module" / card.driver / "version") or "in-kernel"
+        total = _xe(card.folder) or _i915(card.folder)
+        integrated = total is None and card.bus == INTEGRATED_BUS
         notes = []
         if integrated:
             notes.append("integrated graphics: shares the host's memory")
@@ -34,9 +32,9 @@ def probe_intel(root: Path) -> ProbeResult:
             notes.append("this kernel does not report the card's memory size")
         devices.append(
             pci.describe_device(
-                pci_function,
+                card,
                 len(devices),
-                f"Intel GPU [{pci_function.id}]",
+                f"Intel GPU [{card.id}]",
                 total_bytes=total,
                 total_basis=None if total is None else "reported",
                 unified=integrated,

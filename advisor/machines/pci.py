@@ -84,17 +84,17 @@ def read_function(folder: Path, bus: str) -> PciFunction | None:
     )
 
 
-def describe_device(pci_function: PciFunction, index: int, name: str, **fields: Any) -> Device:
+def describe_device(card: PciFunction, index: int, name: str, **fields: Any) -> Device:
     """The device of a function, with its address, ids and link, and what else is known of it."""
     return Device(
         index=index,
         name=name,
-        vendor=pci_function.vendor,
-        pci_id=pci_function.id,
-        pci_subsystem=pci_function.subsystem,
-        pci_bus=pci_function.bus,
-        pcie_generation=pci_function.generation,
-        pcie_width=pci_function.width,
+        vendor=card.vendor,
+        pci_id=card.id,
+        pci_subsystem=card.subsystem,
+        pci_bus=card.bus,
+        pcie_generation=card.generation,
+        pcie_width=card.width,
         **fields,
     )
 
@@ -113,19 +113,19 @@ def find_unclaimed_devices(root: Path, claimed: Collection[str], first_index: in
     """Devices on the bus that no vendor probe answered for (`claimed` are bus addresses), with the reason."""
     devices: list[Device] = []
     notes: list[str] = []
-    for pci_function in find_functions(root):
-        if pci_function.bus in claimed:
+    for card in find_functions(root):
+        if card.bus in claimed:
             continue
-        why, missing, hidden = _reason(root, pci_function)
-        name = f"{pci_function.vendor} device [{pci_function.id}]"
+        why, missing, hidden = _reason(root, card)
+        name = f"{card.vendor} device [{card.id}]"
         if why:
-            notes.append(f"{name} at {pci_function.bus}: {why}")
+            notes.append(f"{name} at {card.bus}: {why}")
         devices.append(
             describe_device(
-                pci_function,
+                card,
                 first_index + len(devices),
                 name,
-                unified=pci_function.vendor == "intel" and pci_function.bus == "0000:00:02.0",
+                unified=card.vendor == "intel" and card.bus == "0000:00:02.0",
                 driver_missing=missing,
                 visible=not hidden,
                 notes=(why,) if why else (),
@@ -134,18 +134,18 @@ def find_unclaimed_devices(root: Path, claimed: Collection[str], first_index: in
     return ProbeResult(tuple(devices), {}, tuple(notes))
 
 
-def _reason(root: Path, pci_function: PciFunction) -> tuple[str | None, bool, bool]:
+def _reason(root: Path, card: PciFunction) -> tuple[str | None, bool, bool]:
     """Why a function did not answer: (text, driver missing, hidden from here)."""
-    if pci_function.driver in DRIVERS[pci_function.vendor] and pci_function.vendor not in ("nvidia", "amd"):
+    if card.driver in DRIVERS[card.vendor] and card.vendor not in ("nvidia", "amd"):
         return None, False, False
-    if pci_function.vendor == "nvidia" and path_exists(root / "proc/driver/nvidia/version"):
-        if pci_function.driver not in (None, "nvidia"):
-            return f"bound to {pci_function.driver}, not to the NVIDIA driver", True, False
+    if card.vendor == "nvidia" and path_exists(root / "proc/driver/nvidia/version"):
+        if card.driver not in (None, "nvidia"):
+            return f"bound to {card.driver}, not to the NVIDIA driver", True, False
         if path_exists(root / "dev/nvidiactl"):
             return "the driver is loaded but its library does not answer", True, False
         return "the host's driver is loaded, but the card is not passed into this container", False, True
-    if pci_function.driver in DRIVERS[pci_function.vendor]:
-        return f"driver {pci_function.driver} is loaded but shows no device here", False, True
-    if pci_function.driver:
-        return f"driver missing (bound to {pci_function.driver}, which cannot compute)", True, False
+    if card.driver in DRIVERS[card.vendor]:
+        return f"driver {card.driver} is loaded but shows no device here", False, True
+    if card.driver:
+        return f"driver missing (bound to {card.driver}, which cannot compute)", True, False
     return "driver missing", True, False

@@ -331,19 +331,19 @@ def _mla(mla: t.Mla, hidden: int) -> Iterator[Shape]:
     yield "attn_output.weight", (mla.n_heads * vd, hidden)
 
 
-def _deltanet(model: t.Model, gated_delta_net: t.GatedDeltaNet, hidden: int) -> Iterator[Shape]:
-    key, val = gated_delta_net.k_heads * gated_delta_net.k_dim, gated_delta_net.v_heads * gated_delta_net.v_dim
+def _deltanet(model: t.Model, net: t.GatedDeltaNet, hidden: int) -> Iterator[Shape]:
+    key, val = net.k_heads * net.k_dim, net.v_heads * net.v_dim
     yield "attn_qkv.weight", (hidden, 2 * key + val)
     yield "attn_gate.weight", (hidden, val)
     if read_tensor_traits(model).joined_decay:
-        yield "ssm_ba.weight", (hidden, 2 * gated_delta_net.v_heads)
+        yield "ssm_ba.weight", (hidden, 2 * net.v_heads)
     else:
-        yield "ssm_alpha.weight", (hidden, gated_delta_net.v_heads)
-        yield "ssm_beta.weight", (hidden, gated_delta_net.v_heads)
-    yield "ssm_conv1d.weight", (gated_delta_net.conv_kernel, 2 * key + val)
-    yield "ssm_dt.bias", (gated_delta_net.v_heads,)
-    yield "ssm_a", (gated_delta_net.v_heads,)
-    yield "ssm_norm.weight", (gated_delta_net.v_dim,)
+        yield "ssm_alpha.weight", (hidden, net.v_heads)
+        yield "ssm_beta.weight", (hidden, net.v_heads)
+    yield "ssm_conv1d.weight", (net.conv_kernel, 2 * key + val)
+    yield "ssm_dt.bias", (net.v_heads,)
+    yield "ssm_a", (net.v_heads,)
+    yield "ssm_norm.weight", (net.v_dim,)
     yield "ssm_out.weight", (val, hidden)
 
 

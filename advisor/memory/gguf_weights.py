@@ -106,12 +106,12 @@ def sum_by_layer(weights: GgufWeights) -> tuple[LayerBytes, ...]:
     """The loaded tensors of each layer, summed; next-token blocks count as empty layers."""
     n = 1 + max((x.layer for x in weights.weights if x.layer is not None), default=-1)
     sums = [[0] * 4 for _ in range(n)]
-    for tensor_weight in weights.weights:
-        if tensor_weight.layer is None or tensor_weight.mtp:
+    for tensor in weights.weights:
+        if tensor.layer is None or tensor.mtp:
             continue
-        into, k = sums[tensor_weight.layer], 2 if tensor_weight.expert else 0
-        into[k] += tensor_weight.file_bytes
-        into[k + 1] += tensor_weight.device_bytes
+        into, k = sums[tensor.layer], 2 if tensor.expert else 0
+        into[k] += tensor.file_bytes
+        into[k + 1] += tensor.device_bytes
     return tuple(LayerBytes(file=a, device=b, expert_file=c, expert_device=d) for a, b, c, d in sums)
 
 

@@ -124,8 +124,8 @@ def gguf_quantization(file: GgufFile) -> str:
     if isinstance(number, int) and number in FILE_TYPES:
         return FILE_TYPES[number]
     by_type: dict[str, int] = {}
-    for tensor_info in file.tensors:
-        by_type[tensor_info.type] = by_type.get(tensor_info.type, 0) + tensor_info.bytes
+    for tensor in file.tensors:
+        by_type[tensor.type] = by_type.get(tensor.type, 0) + tensor.bytes
     return max(by_type, key=lambda k: by_type[k], default="F16")
 
 
@@ -161,15 +161,15 @@ def _blocks(metadata: GgufMetadata, file: GgufFile) -> list[Block]:
     """Tensor shapes of every layer; trailing MTP blocks are left out."""
     n = metadata.need("block_count", most=MAX_LAYERS)
     blocks: list[dict[str, tuple[int, ...]]] = [{} for _ in range(n)]
-    for tensor_info in file.tensors:
-        i = _block_number(tensor_info.name)
+    for tensor in file.tensors:
+        i = _block_number(tensor.name)
         if i >= n:
             raise BadFile(
                 metadata.path,
-                f"tensor {tensor_info.name[:80]!r} is beyond the {n} layers of `{metadata.arch}.block_count`",
+                f"tensor {tensor.name[:80]!r} is beyond the {n} layers of `{metadata.arch}.block_count`",
             )
         if i >= 0:
-            blocks[i][tensor_info.name.split(".", 2)[2]] = tensor_info.shape
+            blocks[i][tensor.name.split(".", 2)[2]] = tensor.shape
     while blocks and any(name.startswith("nextn.") for name in blocks[-1]):
         blocks.pop()
     empty = [i for i, b in enumerate(blocks) if not b]
@@ -188,9 +188,9 @@ def _mtp(file: GgufFile, n: int) -> Mtp | None:
 
 
 def _vocabulary(metadata: GgufMetadata, file: GgufFile) -> int:
-    for tensor_info in file.tensors:
-        if tensor_info.name == "token_embd.weight" and len(tensor_info.shape) == 2:
-            return tensor_info.shape[1]
+    for tensor in file.tensors:
+        if tensor.name == "token_embd.weight" and len(tensor.shape) == 2:
+            return tensor.shape[1]
     size = metadata.maybe("vocab_size") or file.lengths.get("tokenizer.ggml.tokens")
     if not size:
         raise BadFile(metadata.path, "has neither a `token_embd.weight` tensor nor a token list")

@@ -116,11 +116,11 @@ def _compressed(compressed: Compressed, hidden: int) -> int:
     return total
 
 
-def _gated_deltanet(gated_delta_net: GatedDeltaNet, hidden: int) -> int:
-    key, value = gated_delta_net.k_heads * gated_delta_net.k_dim, gated_delta_net.v_heads * gated_delta_net.v_dim
-    projections = hidden * (2 * key + 2 * value) + hidden * 2 * gated_delta_net.v_heads  # q, k, v, gate; beta and decay
-    convolution = (2 * key + value) * gated_delta_net.conv_kernel
-    return projections + convolution + 2 * gated_delta_net.v_heads + gated_delta_net.v_dim + value * hidden
+def _gated_deltanet(net: GatedDeltaNet, hidden: int) -> int:
+    key, value = net.k_heads * net.k_dim, net.v_heads * net.v_dim
+    projections = hidden * (2 * key + 2 * value) + hidden * 2 * net.v_heads  # q, k, v, gate; beta and decay
+    convolution = (2 * key + value) * net.conv_kernel
+    return projections + convolution + 2 * net.v_heads + net.v_dim + value * hidden
 
 
 def _kda(kda: Kda, hidden: int) -> int:

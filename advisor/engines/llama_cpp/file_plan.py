@@ -318,14 +318,14 @@ def place_weights(
     output_at = where[-1]
     outside = gguf_weights.tensors_outside_layers(weights)
     normed = not gives_logits or any(t.name == "output_norm.weight" for t in outside)
-    for tensor_weight in outside:
-        if tensor_weight.name in LOOKED_UP:
-            out[HOST] += tensor_weight.file_bytes
-            if tensor_weight.name == "token_embd.weight" and weights.tied and output_at != HOST and gives_logits:
-                out[output_at] += tensor_weight.device_bytes  # a second copy serves as output matrix
+    for tensor in outside:
+        if tensor.name in LOOKED_UP:
+            out[HOST] += tensor.file_bytes
+            if tensor.name == "token_embd.weight" and weights.tied and output_at != HOST and gives_logits:
+                out[output_at] += tensor.device_bytes  # a second copy serves as output matrix
             continue
-        for place in _find_places(tensor_weight.name, where, normed):
-            out[place] += tensor_weight.file_bytes if place == HOST else tensor_weight.device_bytes
+        for place in _find_places(tensor.name, where, normed):
+            out[place] += tensor.file_bytes if place == HOST else tensor.device_bytes
     sums, n = gguf_weights.sum_running(weights), len(gguf_weights.sum_by_layer(weights))
     staying = min(n, settings.cpu_moe_layers or 0)  # first layers, whose routed experts stay on the host
     for place, begin, end in find_stretches(where[:n]):
