@@ -8,6 +8,8 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from advisor import engines
 from advisor.catalog import Catalog
 from advisor.catalog.launch_types import EngineStart, ImageStart, ImageUser, Installation, InstallLane
