@@ -83,7 +83,7 @@ def command(
         click.echo(f"advise: {n} kept measurement{'s' if n != 1 else ''} removed", err=True)
         return 0
     if show:
-        from advisor.report.measured_speed import describe_measurements
+        from advisor.report.measurements import describe_measurements
 
         kept = evidence.load_measurements().measurements
         where = str(evidence.measurements_path())
@@ -129,7 +129,7 @@ def command(
     if as_json:
         options.print_json(answer)
     else:
-        from advisor.report.bench import describe_bench
+        from advisor.report.measurements import describe_bench
 
         options.print_text(describe_bench(answer))
     return _export(export) if export is not None else 0

@@ -73,8 +73,7 @@ def command(
                    "removed", err=True)  # fmt: skip
         return 0
     if show:
-        from advisor.report.calibrate import describe_residuals
-        from advisor.report.measured_speed import describe_measurements
+        from advisor.report.measurements import describe_measurements, describe_residuals
 
         kept, speeds = residuals.load_residuals(), evidence.load_measurements().measurements
         if as_json:
@@ -106,7 +105,7 @@ def command(
     if as_json:
         options.print_json(answer)
     else:
-        from advisor.report.calibrate import describe_calibrations
+        from advisor.report.measurements import describe_calibrations
 
         options.print_text(describe_calibrations(answer))
     return 0

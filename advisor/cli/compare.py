@@ -92,7 +92,7 @@ def _compare_speeds(
     from advisor.advice.compare import compare_speeds
     from advisor.catalog import catalog
     from advisor.errors import BadInput
-    from advisor.report.engine_speeds import describe_engine_speeds
+    from advisor.report.compare import describe_engine_speeds
     from advisor.speed.work import RequestLoad
 
     if model is None:

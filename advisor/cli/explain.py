@@ -15,7 +15,7 @@ def _guide(
     from advisor.advice.guides import trace_named_guide
     from advisor.cli.workload import parse_pairs
     from advisor.deployment import Workload
-    from advisor.report.guides import draw_tree
+    from advisor.report.lists import draw_tree
 
     load = Workload(concurrency=users)
     found, asked, held = trace_named_guide(name, tree, dict(parse_pairs(answers, "--answer")), machine, load, rules)

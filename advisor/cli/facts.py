@@ -37,7 +37,7 @@ def command(stale: bool, on_day: str | None, as_json: bool) -> int:
     if as_json:
         options.print_json(ages.to_dict())
     else:
-        from advisor.report.facts import describe_ages
+        from advisor.report.lists import describe_ages
 
         options.print_text(describe_ages(ages))
     return 1 if stale and old else 0

@@ -71,7 +71,7 @@ def command(
 
         options.print_json(make_safe(checked))
     else:
-        from advisor.report.fleet_plan import describe_fleet_check
+        from advisor.report.fleet import describe_fleet_check
 
         options.print_text(describe_fleet_check(checked))
     return checked.exit_status

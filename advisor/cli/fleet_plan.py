@@ -84,7 +84,7 @@ def command(
             row["command"] = replica.command  # shell text of several lines, quoted already
         options.print_json(body)
     else:
-        from advisor.report.fleet_plan import describe_fleet_plan
+        from advisor.report.fleet import describe_fleet_plan
 
         options.print_text(describe_fleet_plan(plan, verbose))
     return plan.exit_status

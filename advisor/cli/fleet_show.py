@@ -74,7 +74,7 @@ def command(
 
         options.print_json(make_safe(show_fleet(fleet)))
     else:
-        from advisor.report.fleet_show import describe_fleet
+        from advisor.report.fleet import describe_fleet
 
         options.print_text(describe_fleet(fleet))
     return 0

@@ -77,7 +77,7 @@ def command(**given: Any) -> int:
     if given["as_json"]:
         options.print_json(made)
     else:
-        from advisor.report.migrate import describe_migration
+        from advisor.report.compare import describe_migration
 
         options.print_text(describe_migration(made))
     if made.launch is None:  # of two engines the table is the answer, of a launch it is a launch

@@ -38,7 +38,7 @@ def command(save: str | None, force: bool, on: str | None, snapshot: str | None,
     if as_json:
         options.print_json(machine.to_dict())
     elif not save:
-        from advisor.report.probe import describe_machine
+        from advisor.report.lists import describe_machine
 
         options.print_text(describe_machine(machine))
     return 0

@@ -58,7 +58,7 @@ def list_questions() -> list[AdviceQuestion]:
     from advisor.catalog import catalog
     from advisor.catalog.resolve import resolve_model
     from advisor.cli import options
-    from advisor.report.recommend_details import summarise_machine
+    from advisor.report.recommend import summarise_machine
     from advisor.report.text import wrap_text
 
     rules = catalog(options.list_rule_roots())

@@ -116,7 +116,7 @@ def command(**given: Any) -> int:
 
         text = describe_advice(advice, given["verbose"])
         if advice.guide:
-            from advisor.report.guides import describe_guide_answer
+            from advisor.report.lists import describe_guide_answer
 
             text = describe_guide_answer(advice.guide) + "\n\n" + text
         options.print_text(text)

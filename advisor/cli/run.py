@@ -47,7 +47,7 @@ def command(**given: Any) -> int:
     from advisor.advice.recommend_request import RecommendRequest
     from advisor.catalog import catalog
     from advisor.cli.workload import build_workload
-    from advisor.report.run import describe_run
+    from advisor.report.measurements import describe_run
     from advisor.running.server import parse_command, start_process, stop_on_sigterm, stop_process
 
     rules = catalog(options.list_rule_roots())

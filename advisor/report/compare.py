@@ -1,11 +1,12 @@
-"""`advise compare` as text and Markdown."""
+"""`advise compare` and `advise migrate` as text and Markdown."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from advisor.advice.compare import Comparison, ComparisonCell, ComparisonLine
-from advisor.report.text import align_table, bullets, paint
+from advisor.advice.compare import Comparison, ComparisonCell, ComparisonLine, EngineSpeeds
+from advisor.advice.migrate_types import Migration, NewLaunch, SettingChange
+from advisor.report.text import align_table, bullets, cut_text, format_bounds, paint, wrap_text
 
 WIDTH = 78
 
@@ -23,8 +24,11 @@ def describe_comparison(comparison: Comparison, verbose: bool = False) -> str:
     for start in range(0, len(comparison.engines), per):
         part = range(start, min(start + per, len(comparison.engines)))
         width = max(8, (WIDTH - 26) // len(part) - 2)
-        rows = [[line.label, *(_cut(line.cells[k].value, width) for k in part)] for line in comparison.lines]
-        out += ["", align_table(rows, ("", *(_cut(comparison.engines[k], width) for k in part)), "l" * (len(part) + 1))]
+        rows = [[line.label, *(cut_text(line.cells[k].value, width) for k in part)] for line in comparison.lines]
+        out += [
+            "",
+            align_table(rows, ("", *(cut_text(comparison.engines[k], width) for k in part)), "l" * (len(part) + 1)),
+        ]
     if comparison.refused:
         out += ["", "Not on this hardware:"]
         out += bullets(f"{e}: {'; '.join(r)}" for e, r in comparison.refused.items())
@@ -42,10 +46,6 @@ def _notes(comparison: Comparison, lines: Sequence[ComparisonLine]) -> Iterator[
         for name, comparison_cell in zip(comparison.engines, line.cells, strict=True):
             if comparison_cell.note and comparison_cell.value in ("partial", "unknown", "no"):
                 yield f"{name}, {line.label}: {comparison_cell.note}"
-
-
-def _cut(text: str, width: int) -> str:
-    return text if len(text) <= width else text[: width - 1] + "…"
 
 
 def make_comparison_tables(tables: Sequence[Comparison]) -> str:
@@ -91,3 +91,115 @@ def make_comparison_page(tables: Sequence[Comparison]) -> str:
         "",
     ]
     return "\n".join(head) + "\n" + make_comparison_tables(tables)
+
+
+_LOADS = {"decode_tps": "one request", "output_tps": "all requests"}
+
+
+def describe_engine_speeds(speeds: EngineSpeeds) -> str:
+    """A table in the order that was asked for, and which order is certain."""
+    load = f"{speeds.concurrency} at once, {speeds.prompt_tokens} tokens of prompt and {speeds.output_tokens} of answer"
+    rows = [
+        [e.engine, e.quantization or "-", {True: "yes", False: "no", None: "?"}[e.fits],
+         format_bounds(e.decode_tps, _digits), format_bounds(e.output_tps, _digits),
+         format_bounds(e.ttft_s, lambda seconds: _digits(1000 * seconds))]
+        for e in speeds.engines
+    ]  # fmt: skip
+    out = [
+        paint(f"{speeds.model} on {speeds.hardware}", "bold"),
+        wrap_text(load, "  "),
+        "",
+        align_table(rows, ("engine", "format", "fits", "tokens/s, one", "tokens/s, all", "first, ms"), "lllrrr"),
+    ]
+    missing = [f"{e.engine}: {e.why}" for e in speeds.engines if e.why]
+    if missing:
+        out += ["", "Without a figure:", *bullets(missing)]
+    if speeds.faster:
+        said = [f"{p.faster} is faster than {p.slower} ({_LOADS[p.quantity]})" for p in speeds.faster]
+        out += ["", "Beyond the bounds of both:", *bullets(said)]
+    known = sum(e.decode_tps is not None for e in speeds.engines)
+    if known > 1 and not speeds.faster:
+        out += [
+            "",
+            wrap_text("No order: the bounds overlap. `advise bench` measures your own server and narrows them.", "  "),
+        ]
+    return "\n".join(out)
+
+
+def _digits(x: float) -> str:
+    return f"{x:.0f}" if x >= 10 else f"{x:.2g}"
+
+
+CELL_WIDTH = 23  # of a column
+
+
+def describe_migration(migration: Migration) -> str:
+    """What changes, flag by flag, then files and clients, then features; at the end the launch that takes the place."""
+    out = [paint(f"From {migration.names[0]} to {migration.names[1]}", "bold")]
+    out += bullets(migration.warnings)
+    rows, notes = [], []
+    for change in migration.settings:
+        rows.append([change.label, _setting_cell(change.before or "-", change.value), _setting_cell(*_new(change))])
+        notes += _setting_notes(change)
+    out += ["", align_table(rows, ("", migration.source, migration.target), "lll")]
+    for title, lines in (
+        ("What differs", notes),
+        ("Files, clients, operation", migration.says),
+        ("Not translated", [f"{n} of the launch has no entry here" for n in migration.unknown]),
+        ("Formats that do not move along", migration.formats_lost),
+        ("Lost", migration.lost),
+        ("Gained", migration.gained),
+    ):
+        if lines:
+            out += ["", f"{title}:", *bullets(lines)]
+    if migration.launch is not None:
+        out += ["", *_launch(migration.launch)]
+    elif migration.next is not None:
+        out += ["", "Next:", *bullets((migration.next,))]
+    return "\n".join(out)
+
+
+def _new(change: SettingChange) -> tuple[str, str | None]:
+    """The new engine's name and the value that is written, if any."""
+    if change.after is None:
+        return "(none)", None
+    return change.after, change.written
+
+
+def _setting_notes(change: SettingChange) -> list[str]:
+    """What to mind about one setting. Defaults matter only where the launch leaves it to the engine."""
+    out = []
+    differ = change.default_before != change.default_after and (change.default_before or change.default_after)
+    if differ and change.value is None and change.written is None:
+        out.append(
+            f"{change.label}: unasked {change.default_before or 'not known'} there, "
+            f"{change.default_after or 'not known'} here"
+        )
+    if change.note:
+        out.append(f"{change.label}: {change.note}")
+    if change.before and not change.after and change.value:
+        out.append(f"{change.label}: {change.before} has no equivalent")
+    return out
+
+
+def _launch(launch: NewLaunch) -> list[str]:
+    """The new launch, ready to paste, and what is known of it."""
+    fits = {True: "it fits", False: "it does not fit", None: "whether it fits is not known"}[launch.fits]
+    where = f" on {launch.hardware}" if launch.hardware else ""
+    out = [paint(f"{launch.model} in {launch.quantization}{where}: {fits}", "bold"), *bullets(launch.notes)]
+    out += [f"  - `advise check` finds: {f}" for f in launch.findings]
+    out.append("")
+    if len(launch.files) == 1 and launch.files[0][0] != "run.sh":
+        name, content, _ = launch.files[0]
+        out += [f"# {name}", content.rstrip("\n")]
+    else:
+        out.append("  " + (launch.command or "").replace("\n", "\n  "))
+    name = f", model {launch.served_name}" if launch.served_name else ""
+    out += ["", f"Clients: base_url {launch.url}{name}"]
+    return out
+
+
+def _setting_cell(name: str, value: str | None) -> str:
+    if value is None or len(value) >= CELL_WIDTH - 8:
+        return cut_text(name if value is None else value, CELL_WIDTH)
+    return f"{cut_text(name, CELL_WIDTH - len(value) - 1)} {value}"

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from advisor.advice.explain import CardFit, Explanation
 from advisor.advice.limits import MOST_SEQUENCES, DeploymentLimits
 from advisor.advice.types import RankedDeployment
-from advisor.deployment import DeviceMemory, EngineVerification, Interval, MemoryEstimate
+from advisor.deployment import DeviceMemory, EngineVerification, MemoryEstimate
 from advisor.report.plan_text import count_servers_of_node, describe_holding, list_command_lines
-from advisor.report.recommend_details import describe_memory
-from advisor.report.text import align_table, bullets, fits_word, paint, wrap_text
-from advisor.units import GIB, MIB, format_bytes, format_gib, format_rate, format_tokens
+from advisor.report.recommend import describe_memory
+from advisor.report.text import align_table, bullets, fits_word, format_bounds, paint, wrap_text
+from advisor.units import GIB, MIB, format_bytes, format_gib, format_tokens
 
 
 def describe_explanation(explanation: Explanation, verbose: bool = False) -> str:
@@ -171,9 +171,9 @@ def _speed(explanation: Explanation, length: str) -> list[str]:
         rows.append(
             [
                 f"{load_point.concurrency}{waits}",
-                _seconds(speed.ttft_s),
-                _range(_rate(speed.tpot_s)),
-                _range(speed.output_tps),
+                format_bounds(speed.ttft_s, _digits, "?"),
+                format_bounds(speed.rate_of_each, missing="?"),
+                format_bounds(speed.output_tps, missing="?"),
                 fits_word(load_point.fits),
             ]
         )
@@ -191,27 +191,8 @@ def _speed(explanation: Explanation, length: str) -> list[str]:
     return out
 
 
-def _rate(interval: Interval | None) -> Interval | None:
-    """Seconds between tokens as tokens per second."""
-    return (
-        None if interval is None else Interval(low=1 / interval.high, value=1 / interval.value, high=1 / interval.low)
-    )
-
-
-def _seconds(interval: Interval | None) -> str:
-    return "?" if interval is None else f"{_digits(interval.value)} ({_digits(interval.low)}-{_digits(interval.high)})"
-
-
 def _digits(x: float) -> str:
     return f"{x:.0f}" if x >= 20 else f"{x:.1f}" if x >= 1 else f"{x:.2f}"
-
-
-def _range(interval: Interval | None) -> str:
-    return (
-        "?"
-        if interval is None
-        else f"{format_rate(interval.value)} ({format_rate(interval.low)}-{format_rate(interval.high)})"
-    )
 
 
 def _verified(engine_verification: EngineVerification, unit: int) -> list[str]:

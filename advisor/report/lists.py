@@ -1,15 +1,21 @@
-"""`advise list`: the catalogues as rows, and as tables."""
+"""What there is as text: catalogues as rows and tables, ages of facts, guides as trees, this machine."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
-from advisor.advice.models.facts import RankedModel
-from advisor.catalog import Catalog
 from advisor.near import simplify_name
-from advisor.report.text import align_table
-from advisor.units import format_rate, format_tokens
+from advisor.report.text import align_table, bullets, cut_text, paint, wrap_text
+from advisor.units import format_gib, format_rate, format_tokens
+
+if TYPE_CHECKING:  # a probe needs none of it
+    from advisor.advice.models.facts import RankedModel
+    from advisor.advice.types import GuideAnswer
+    from advisor.catalog import Catalog
+    from advisor.decision.types import Guide, Tree, TreeNode
+    from advisor.freshness import FactAges, FamilyAge
+    from advisor.machines.types import Device, Machine
 
 ListRow = dict[str, Any]
 
@@ -158,8 +164,6 @@ def find_rule_entry(rule: str, rules: Catalog) -> ListRow:
 
 def describe_rule_entry(row: ListRow) -> str:
     """A rule in full as text."""
-    from advisor.report.text import bullets, paint, wrap_text
-
     out = [
         paint(row["id"], "bold"),
         wrap_text(f"{row['guide']}, {row['tree']}", "  "),
@@ -215,25 +219,22 @@ HEADERS: dict[str, list[str]] = {
 }
 
 
-def _cut(text: str, n: int) -> str:
-    return text if len(text) <= n else text[: n - 1] + "…"
-
-
 PRINTERS: dict[str, Callable[[ListRow], list[str]]] = {
     "engines": lambda r: [
-        r["id"], r["version"] or "", r["status"], _cut(" ".join(r["runs_on"]), 30), _cut(" ".join(r["loads"]), 20),
+        r["id"], r["version"] or "", r["status"], cut_text(" ".join(r["runs_on"]), 30),
+        cut_text(" ".join(r["loads"]), 20),
     ],
     "models": lambda r: [
-        _cut(r["id"], 44), _billions(r["params_total"]), _billions(r["params_active"]),
-        "" if r["max_context"] is None else format_tokens(r["max_context"]), _cut(" ".join(r["aliases"][:2]), 26),
+        cut_text(r["id"], 44), _billions(r["params_total"]), _billions(r["params_active"]),
+        "" if r["max_context"] is None else format_tokens(r["max_context"]), cut_text(" ".join(r["aliases"][:2]), 26),
     ],
     "accelerators": lambda r: [
-        r["id"], _cut(r["name"], 34), _gb(r["memory_bytes"]), f"{r['bandwidth_gbs'] or ''}",
+        r["id"], cut_text(r["name"], 34), _gb(r["memory_bytes"]), f"{r['bandwidth_gbs'] or ''}",
         r["compute_capability"] or r["gfx"] or "",
     ],
     "quantizations": lambda r: [r["id"], f"{r['bits']:g}", r["format"], r["covers"]],
-    "guides": lambda r: [r["id"], _cut(" ".join(t["name"] for t in r["trees"]), 36), _cut(r["name"], 44)],
-    "rules": lambda r: [_cut(r["id"], 52), _cut(r["name"], 28), _cut(r["condition"], 60)],
+    "guides": lambda r: [r["id"], cut_text(" ".join(t["name"] for t in r["trees"]), 36), cut_text(r["name"], 44)],
+    "rules": lambda r: [cut_text(r["id"], 52), cut_text(r["name"], 28), cut_text(r["condition"], 60)],
 }  # fmt: skip
 
 
@@ -250,3 +251,163 @@ def tabulate_ranked_models(rows: Sequence[RankedModel], use: str) -> str:
         body.append([*line, (r.licence or "unknown")[:11]])
     heads = ("model", use, "tests", *(("format", "tokens/s") if on else ("size",)), "licence")
     return align_table(body, heads, "lrrlrl" if on else "lrrrl")
+
+
+def describe_ages(ages: FactAges) -> str:
+    """A table of families, what each rests on, and engines with a newer release."""
+    out = [paint(f"Facts on {ages.day}", "bold")]
+    if not ages.families:
+        return "\n".join([*out, "  none is older than its shelf life"])
+    ordered = sorted(ages.families, key=lambda f: -(f.age_days or 0) / f.shelf_days)
+    rows = [
+        [f.label, str(f.facts), f.as_of or "unknown", _days(f.age_days), _days(f.shelf_days), _state(f)]
+        for f in ordered
+    ]
+    out += ["", align_table(rows, ("", "facts", "of", "age", "shelf life", ""), "lrlrrl")]
+    out += ["", "From, and how refreshed:"]
+    out += bullets([f"{f.label}: {f.source}; {f.refresh}" for f in ordered])
+    if ages.behind:
+        out += ["", "Newer releases than the facts are of:"]
+        out += bullets([f"{b.engine}: facts of {b.facts_of}, {b.package} {b.newest} ({b.seen})" for b in ages.behind])
+    return "\n".join(out)
+
+
+def _days(n: int | None) -> str:
+    return "?" if n is None else f"{n} d"
+
+
+def _state(family: FamilyAge) -> str:
+    return {True: "old", False: "", None: "no date"}[family.stale]
+
+
+def describe_machine(machine: Machine) -> str:
+    """The machine, one fact a line; unknown is stated."""
+    out = []
+
+    def line(name: str, value: object) -> None:
+        out.append(wrap_text("unknown" if value is None or value == "" else str(value), f"{name + ':':15}", " " * 15))
+
+    system = " ".join(str(x) for x in (machine.os, machine.os_version, machine.arch) if x)
+    line(
+        "system",
+        system + (" (WSL)" if machine.wsl else "") + (f", in {machine.container}" if machine.container else ""),
+    )
+    cores = f"{machine.cpu.physical_cores or 'unknown'} cores, {machine.cpu.logical_cores or 'unknown'} threads"
+    usable = f", {machine.cpu.usable_cores:g} usable" if machine.cpu.usable_cores is not None else ""
+    line("CPU", f"{machine.cpu.model or 'unknown'}; {cores}{usable}")
+    line("CPU flags", " ".join(machine.cpu.flags) if machine.cpu.flags is not None else None)
+    ram = format_gib(machine.memory.total_bytes, 1)
+    if machine.memory.available_bytes is not None:
+        ram += f", {format_gib(machine.memory.available_bytes, 1)} available"
+    if machine.memory.limit_bytes is not None:
+        ram += f", limited to {format_gib(machine.memory.limit_bytes, 1)}"
+    line("RAM", ram)
+    for device in machine.devices:
+        line(f"GPU {device.index}", _device(device))
+    if not machine.devices:
+        line("GPU", "none found")
+    if machine.interconnect:
+        line("interconnect", machine.interconnect)
+    if machine.drivers:
+        line("drivers", ", ".join(f"{k} {v}" for k, v in machine.drivers.items()))
+    if machine.npu:
+        line("NPU", machine.npu)
+    engines = [f"{e.engine} {e.version or e.build or '(version unknown)'}" for e in machine.engines]
+    line("engines", ", ".join(engines) or "none found")
+    line("docker", {True: "yes", False: "no", None: None}[machine.docker])
+    notes = [*machine.notes, *(f"GPU {d.index}: {n}" for d in machine.devices for n in d.notes)]
+    if notes:
+        out += ["", "Notes:", *bullets(notes)]
+    return "\n".join(out)
+
+
+def _device(device: Device) -> str:
+    parts = [device.name]
+    memory = format_gib(device.total_bytes, 1)
+    if device.total_basis and device.total_basis != "reported":
+        memory += f" ({device.total_basis})"
+    if device.free_bytes is not None:
+        memory += f", {format_gib(device.free_bytes, 1)} free"
+    parts.append(memory + (" of host memory" if device.unified else ""))
+    if device.compute_capability:
+        parts.append(f"compute capability {device.compute_capability}")
+    if device.gfx:
+        parts.append(device.gfx + (f" (overridden as {device.gfx_override})" if device.gfx_override else ""))
+    if device.mig_profile:
+        parts.append(f"MIG {device.mig_profile}")
+    if device.power_limit_watts is not None:
+        parts.append(f"{device.power_limit_watts:.0f} W")
+    if device.driver_missing:
+        parts.append("driver missing")
+    if not device.visible:
+        parts.append("hidden by the environment")
+    if device.accelerator is None:
+        parts.append("not in the catalogue")
+    return "; ".join(parts)
+
+
+_MARKS = {True: "[x]", False: "[ ]", None: "[?]"}
+
+
+def draw_tree(guide: Guide, tree: Tree, held: Mapping[str, bool | None]) -> str:
+    """A tree with the path that was taken marked: [x] holds, [ ] does not, [?] is unknown, no mark: not looked at."""
+    out = [paint(f"{guide.title}: {tree.title or tree.name}", "bold")]
+    if tree.remark:
+        out.append(wrap_text(tree.remark, "  "))
+    order = "the first that holds counts" if tree.order == "first_match" else "all that hold count; no order is given"
+    out.append(wrap_text(f"({order})", "  "))
+    out += _nodes(tree.nodes, held, 1)
+    if tree.gaps:
+        out.append(wrap_text(f"no answer otherwise: {tree.gaps}", "  "))
+    return "\n".join(out)
+
+
+def _nodes(nodes: Sequence[TreeNode], held: Mapping[str, bool | None], depth: int) -> list[str]:
+    from advisor.decision.conditions import describe_condition
+
+    out = []
+    for tree_node in nodes:
+        mark = _MARKS[held[tree_node.id]] if tree_node.id in held else "   "
+        indent = "  " * depth
+        leaf = (
+            ", ".join(tree_node.engines)
+            or tree_node.says
+            or ", ".join((*tree_node.hardware, *tree_node.overlay, *tree_node.quantizations))
+        )
+        text = (
+            f"{mark} {tree_node.id}: {describe_condition(tree_node.condition) if tree_node.condition else 'otherwise'}"
+        )
+        out.append(wrap_text(text + (f" → {leaf}" if leaf and not tree_node.nodes else ""), indent, indent + "      "))
+        if tree_node.verdict:
+            out.append(
+                wrap_text(f"our verdict: {tree_node.verdict.word}. {tree_node.verdict.text or ''}", indent + "      ")
+            )
+        out += _nodes(tree_node.nodes, held, depth + 1)
+    return out
+
+
+def describe_guide_answer(guide: GuideAnswer) -> str:
+    """What the source's own tree says, and our verdict next to it."""
+    out = [paint(f"The guide {guide.name} ({guide.tree}) says:", "bold")]
+    if guide.engines:
+        order = "" if guide.ranked else " (the source gives no precedence)"
+        out.append(wrap_text(f"{', '.join(guide.engines)}{order}", "  "))
+    out += bullets(guide.says)
+    for words, label in (
+        (guide.later, "later"),
+        (guide.overlay, "next to it"),
+        (guide.hardware, "hardware"),
+        (guide.quantizations, "formats"),
+        ([f"{k}={v}" for k, v in guide.settings.items()], "settings"),
+    ):
+        if words:
+            out.append(wrap_text(f"{label}: {', '.join(words)}", "  ", "    "))
+    for v in guide.verdict:
+        text = f": {v.text}" if v.text else ""
+        out.append(wrap_text(f"our verdict on {', '.join(v.claims)}: {v.word}{text}", "  ", "    "))
+    for engine, reasons in guide.refused_here.items():
+        out.append(wrap_text(f"on this machine {engine} is refused: {'; '.join(reasons)}", "  ", "    "))
+    out += bullets(guide.notes)
+    if guide.unanswered:
+        out.append(wrap_text(f"not answered: {', '.join(guide.unanswered)} (--answer KEY=VALUE)", "  ", "    "))
+    return "\n".join(out)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from advisor.advice.types import RankedDeployment
-from advisor.deployment import Interval
 from advisor.patterns import pattern_when_used
-from advisor.report.text import fits_word
+from advisor.report.text import fits_word, format_bounds
 from advisor.units import format_rate, format_tokens
 
 
@@ -109,13 +108,9 @@ def _speed(ranked: RankedDeployment) -> str:
         return ""
     many = holds is not None and holds.asked > 1
     each = " for each" if many else ""
-    out = [f"about {_interval(between)} tokens/s{each}"]
+    out = [f"about {format_bounds(between)} tokens/s{each}"]
     if many and speed.output_tps:
-        out.append(f"{_interval(speed.output_tps)} in all")
+        out.append(f"{format_bounds(speed.output_tps)} in all")
     if speed.ttft_s:
         out.append(f"first token after {format_rate(speed.ttft_s.value)} s")
     return f"{', '.join(out)} ({speed.calibration or 'modelled from memory traffic'})"
-
-
-def _interval(interval: Interval) -> str:
-    return f"{format_rate(interval.value)} ({format_rate(interval.low)}-{format_rate(interval.high)})"

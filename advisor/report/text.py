@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import sys
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 
+from advisor.deployment import Interval
 from advisor.patterns import pattern_when_used
+from advisor.units import format_rate
 
 
 @lru_cache(maxsize=1)
@@ -86,3 +88,18 @@ def fits_word(fits: bool | None) -> str:
     if fits is None:
         return paint("cannot tell", "yellow")
     return paint("yes", "green") if fits else paint("no", "red")
+
+
+def cut_text(text: str, width: int) -> str:
+    """Text of at most so many characters, with an ellipsis where it was longer."""
+    return text if len(text) <= width else text[: width - 1] + "…"
+
+
+def format_bounds(
+    interval: Interval | None, number: Callable[[float], str] = format_rate, missing: str = "-", between: str = "-"
+) -> str:
+    """`12 (10-15)`: the likely value and its bounds."""
+    if interval is None:
+        return missing
+    low, value, high = map(number, (interval.low, interval.value, interval.high))
+    return f"{value} ({low}{between}{high})"
