@@ -9,6 +9,7 @@ from typing import Any
 
 from advisor.catalog.launch_types import ServerSelfReport
 from advisor.catalog.types import Engine
+from advisor.decoding import Json
 from advisor.errors import BadInput
 from advisor.record import Record
 from advisor.safe_text import mask_secrets
@@ -168,7 +169,7 @@ def _get(base: str, path: str, key: str | None, timeout: float) -> Any:
     return _ask(base, path, key, timeout, None)
 
 
-def _ask(base: str, path: str, key: str | None, timeout: float, body: dict[str, Any] | None) -> Any:
+def _ask(base: str, path: str, key: str | None, timeout: float, body: Json | None) -> Any:
     import http.client
     import urllib.error
     import urllib.request
@@ -210,5 +211,5 @@ def _said(e: Any) -> str:
         return ""
 
 
-def _count(value: Any) -> int | None:
+def _count(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None

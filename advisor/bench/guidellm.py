@@ -20,6 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from advisor.decoding import Json
 from advisor.distribution import install_command
 from advisor.errors import BadInput
 from advisor.record import Record, Value
@@ -112,7 +113,7 @@ def run_load_test(
     return read_result(data, load_test)
 
 
-def make_prompts(load_test: LoadTest) -> list[dict[str, Any]]:
+def make_prompts(load_test: LoadTest) -> list[Json]:
     """Prompts of about so many tokens, each different from its first word on: no prefix cache helps."""
     rng = random.Random(load_test.seed)  # noqa: S311 - made-up prompts
     n = max(1, round(load_test.prompt_tokens / load_test.tokens_per_word))
@@ -126,7 +127,7 @@ def make_prompts(load_test: LoadTest) -> list[dict[str, Any]]:
     ]
 
 
-def make_config(load_test: LoadTest, prompts: Path, report: Path, key: str | None) -> dict[str, Any]:
+def make_config(load_test: LoadTest, prompts: Path, report: Path, key: str | None) -> Json:
     """guidellm's own configuration of the run. The key stands here and not among arguments, which others can read."""
     load = (
         {"kind": "concurrent", "streams": [load_test.concurrency]}

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from advisor.catalog.launch_types import MetricNames
 from advisor.catalog.types import Engine
+from advisor.decoding import Json
 from advisor.errors import BadInput
 from advisor.record import Value
 from advisor.speed.measured_load import MeasuredLoad
@@ -34,7 +35,7 @@ _SAMPLE = re.compile(r"^([a-zA-Z_:][\w:]*)(?:\{([^{}]{0,4000})\})? ([-+]?[\d.]+(
 _MODEL = re.compile(r'\bmodel_name="([^"\\]{1,300})"')
 _PIECE = re.compile(r"(\d+(?:\.\d+)?)(h|ms|µs|us|ns|m|s)")
 _UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "µs": 1e-6, "us": 1e-6, "ns": 1e-9}
-_Fits = Callable[[Mapping[str, Any]], bool]
+_Fits = Callable[[Json], bool]
 
 
 class ResultFile(Value, frozen=True):
@@ -51,7 +52,7 @@ class ResultFile(Value, frozen=True):
     notes: tuple[str, ...] = ()  # what was taken for granted
 
 
-_Read = Callable[[Sequence[Mapping[str, Any]]], ResultFile]
+_Read = Callable[[Sequence[Json]], ResultFile]
 
 
 def read_result_file(text: str, engines: Mapping[str, Engine]) -> ResultFile | None:
@@ -73,7 +74,7 @@ def _with_engine(found: ResultFile, engines: Mapping[str, Engine]) -> ResultFile
     return replace(found, engine=find_tool_engine(found.engine or found.tool, engines))
 
 
-def _documents(text: str) -> list[dict[str, Any]] | None:
+def _documents(text: str) -> list[Json] | None:
     """The objects of a JSON file, an array's or one of each line; None for other text."""
     begin = text.lstrip("\ufeff \t\r\n")[:1]
     if begin not in ("{", "["):
@@ -89,7 +90,7 @@ def _documents(text: str) -> list[dict[str, Any]] | None:
     return rows[:MOST_RUNS] if rows and all(isinstance(r, dict) for r in rows) else None
 
 
-def _positive(value: Any) -> float | None:
+def _positive(value: object) -> float | None:
     """A positive, finite number; None for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
@@ -100,7 +101,7 @@ def _positive(value: Any) -> float | None:
     return number if 0 < number < 1e15 else None
 
 
-def _count(value: Any) -> int:
+def _count(value: object) -> int:
     """A count of at least 1. Raises ValueError where it is none."""
     number = _positive(value)
     if number is None:
@@ -108,19 +109,19 @@ def _count(value: Any) -> int:
     return max(1, round(number))
 
 
-def _whole(value: Any) -> int:
+def _whole(value: object) -> int:
     """A whole number of tokens. Raises ValueError where it is none."""
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 10**9:
         raise ValueError(f"{str(value)[:40]} is no number of tokens")
     return value
 
 
-def _seconds(milliseconds: Any) -> float | None:
+def _seconds(milliseconds: object) -> float | None:
     number = _positive(milliseconds)
     return None if number is None else number / 1000
 
 
-def _read_llama_bench(rows: Sequence[Mapping[str, Any]]) -> ResultFile:
+def _read_llama_bench(rows: Sequence[Json]) -> ResultFile:
     """Fields as ggml-org/llama.cpp, tools/llama-bench (`test`)."""
     first = rows[0]
     same = ("model_filename", "n_gpu_layers", "type_k", "type_v", "flash_attn", "split_mode", "n_ubatch")
@@ -152,7 +153,7 @@ def _read_llama_bench(rows: Sequence[Mapping[str, Any]]) -> ResultFile:
     )  # fmt: skip
 
 
-def _read_guidellm(rows: Sequence[Mapping[str, Any]]) -> ResultFile:
+def _read_guidellm(rows: Sequence[Json]) -> ResultFile:
     """A report of guidellm 0.8, one load for each benchmark."""
     version = rows[0].get("metadata", {}).get("guidellm_version")
     tool = f"guidellm {version}" if version else "guidellm"
@@ -177,12 +178,12 @@ def _read_guidellm(rows: Sequence[Mapping[str, Any]]) -> ResultFile:
     return ResultFile(tool, tuple(loads))
 
 
-def _streams(benchmark: Mapping[str, Any]) -> Any:
+def _streams(benchmark: Json) -> Any:
     strategy = (benchmark.get("config") or {}).get("strategy") or {}
     return strategy.get("streams") or strategy.get("max_concurrency")
 
 
-def _read_aiperf(rows: Sequence[Mapping[str, Any]]) -> ResultFile:
+def _read_aiperf(rows: Sequence[Json]) -> ResultFile:
     """profile_export_aiperf.json and profile_export_genai_perf.json: metrics with `unit`, `avg` and percentiles."""
     first = rows[0]
     metrics = first["records"] if isinstance(first.get("records"), dict) else first
@@ -205,18 +206,18 @@ def _read_aiperf(rows: Sequence[Mapping[str, Any]]) -> ResultFile:
     return ResultFile(tool, (load,), model=name)
 
 
-def _stimulus(config: Mapping[str, Any]) -> Any:
+def _stimulus(config: Json) -> Any:
     """Requests at once as genai-perf has them."""
     stimulus = (config.get("perf_analyzer") or {}).get("stimulus") or config.get("stimulus") or {}
     return stimulus.get("concurrency") if isinstance(stimulus, dict) else None
 
 
-def _statistic(metrics: Mapping[str, Any], name: str, which: str) -> Any:
+def _statistic(metrics: Json, name: str, which: str) -> Any:
     found = metrics.get(name)
     return found.get(which) if isinstance(found, dict) else None
 
 
-def _time(metrics: Mapping[str, Any], name: str) -> float | None:
+def _time(metrics: Json, name: str) -> float | None:
     """Seconds: the median, else the mean, by the unit that the file gives."""
     found = metrics.get(name)
     if not isinstance(found, dict):
@@ -226,7 +227,7 @@ def _time(metrics: Mapping[str, Any], name: str) -> float | None:
     return None if value is None or scale is None else value * scale
 
 
-def _read_serving(rows: Sequence[Mapping[str, Any]]) -> ResultFile:
+def _read_serving(rows: Sequence[Json]) -> ResultFile:
     """`vllm bench serve --save-result` and the lines of sglang.bench_serving, one load for each."""
     loads, backend = [], str(rows[0].get("backend") or rows[0].get("endpoint_type") or "")
     tool = "bench_serving" if "output_throughput_retokenized" in rows[0] else "bench serve"

@@ -9,14 +9,13 @@ import re
 import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
 from advisor.catalog import Catalog
 from advisor.catalog.resolve import resolve_model
-from advisor.decoding import convert
+from advisor.decoding import Json, convert
 from advisor.deployment import Deployment, KvType
 from advisor.distribution import WRITTEN_BY
 from advisor.errors import BadFile, BadInput
@@ -183,7 +182,7 @@ def make_resources(kind: ReplicaKind, target: str, pool: PlannedPool | None, rul
     return LaunchFile(name=name, content=head + "---\n".join(dump_yaml(body) for body in out))
 
 
-def _multiply(body: dict[str, Any], count: int, name: str) -> None:
+def _multiply(body: Json, count: int, name: str) -> None:
     """So many replicas where the resource has one: of the resource itself, of Ray's workers, of Ray Serve's model."""
     from advisor.files import parse_yaml
 
@@ -199,7 +198,7 @@ def _multiply(body: dict[str, Any], count: int, name: str) -> None:
                 _multiply(child, count, name)
 
 
-def _find_pod_specs(body: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _find_pod_specs(body: Json) -> Iterator[Json]:
     """The specs of pods that have devices, wherever the resource has them."""
     for key, value in body.items():
         for child in value if isinstance(value, list) else [value]:
@@ -212,7 +211,7 @@ def _find_pod_specs(body: dict[str, Any]) -> Iterator[dict[str, Any]]:
                 yield from _find_pod_specs(child)
 
 
-def _spread(body: dict[str, Any], kind: ReplicaKind) -> None:
+def _spread(body: Json, kind: ReplicaKind) -> None:
     """A Deployment's pods over the nodes, where the plan has several."""
     if body.get("kind") != "Deployment" or len({n for r in kind.replicas for n in r.nodes}) < 2:
         return
@@ -227,7 +226,7 @@ def _spread(body: dict[str, Any], kind: ReplicaKind) -> None:
     ]
 
 
-def _make_scaled_object(name: str, kind: ReplicaKind, rules: Catalog) -> dict[str, Any]:
+def _make_scaled_object(name: str, kind: ReplicaKind, rules: Catalog) -> Json:
     """KEDA scales on requests under way: its bounds and its threshold come from the plan, its metric from the engine's
     entry. Raises BadInput for an engine that counts none."""
     entry = rules.engine(kind.deployment.engine)

@@ -6,7 +6,6 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from difflib import SequenceMatcher
-from typing import Any
 
 import msgspec
 
@@ -188,7 +187,7 @@ def _whose(entry: RuleEntry) -> str:
     return " and ".join(entry.engines) if entry.engines else "any engine"
 
 
-def _fields(raw: Any, at: At) -> Iterator[tuple[At, str]]:
+def _fields(raw: object, at: At) -> Iterator[tuple[At, str]]:
     if isinstance(raw, list):
         for i, inner in enumerate(raw):
             yield from _fields(inner, (*at, i))

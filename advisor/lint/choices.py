@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
 
 from advisor.advice.compare import ComparisonsFile
 from advisor.advice.migrate_types import MigrationsFile
@@ -13,6 +12,7 @@ from advisor.catalog.types import Engine, MachinesFile
 from advisor.decision.guides import guide_problems
 from advisor.decision.policy import PolicyRule, read_policy_rules
 from advisor.decision.types import USE_CASES
+from advisor.decoding import Json
 from advisor.errors import BadFile
 from advisor.lint.faults import Code, Fault, nearest_names, one_line, without_hint
 from advisor.lint.flags import find_flag_table, is_known_setting, list_setting_names
@@ -139,7 +139,7 @@ def _field(house: House, document: RuleDocument, at: At, field: str) -> Iterator
             yield document.place.field("unknown_name", at, f"no engine has {part}.{name}", nearest_names(name, have))
 
 
-def _table(entry: Engine, part: str) -> dict[str, Any]:
+def _table(entry: Engine, part: str) -> Json:
     found = getattr(entry, part)
     return found if isinstance(found, dict) else {}
 

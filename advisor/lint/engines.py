@@ -6,12 +6,12 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from difflib import SequenceMatcher
-from typing import Any
 
 from advisor import engines
 from advisor.catalog.launch_types import Concept, Concepts
 from advisor.catalog.types import Accelerator, Engine, Floor
 from advisor.decision.types import SYSTEMS
+from advisor.decoding import Json
 from advisor.engines import module_name
 from advisor.engines.versions import version_key
 from advisor.errors import AdvisorError
@@ -78,7 +78,7 @@ def _runs_itself(engine: str, house: House) -> bool:
     return False
 
 
-def _keys_inside(entry: Engine, place: EntryPlace, value: Any, at: At) -> Iterator[Fault]:
+def _keys_inside(entry: Engine, place: EntryPlace, value: object, at: At) -> Iterator[Fault]:
     """Source keys in blocks of free form."""
     if not isinstance(value, dict):
         return
@@ -187,7 +187,7 @@ def _memory(item: TableItem) -> Iterator[Fault]:
 
 def _constants(item: TableItem) -> Iterator[Fault]:
     """What the types of the constants cannot say."""
-    memory: dict[str, Any] = item.data["memory"]
+    memory: Json = item.data["memory"]
     sizes = memory.get("kv_bytes", {})
     for name, size in sizes.items():
         if not KV_BYTES[0] <= size <= KV_BYTES[1]:

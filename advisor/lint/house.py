@@ -17,7 +17,7 @@ from advisor.catalog.load import TYPES, MisplacedDocument, RuleSet, TableEntry, 
 from advisor.catalog.roots import shipped_root
 from advisor.catalog.store import Catalog
 from advisor.catalog.types import Accelerator, CloudOffer, CpuPlatform, Engine, Quantization
-from advisor.decoding import convert, decode_json
+from advisor.decoding import Json, convert, decode_json
 from advisor.engines import FAMILIES, module_name
 from advisor.errors import BadFile
 from advisor.lint.faults import Fault, nearest_names
@@ -238,7 +238,7 @@ def _entries(
             )
         )
 
-    sound: dict[str, Any] = {}
+    sound: Json = {}
     for entry in read_entries(file.name, file.data, misplaced):
         whole = EntryPlace(file, entry.at, _label(entry))
         kind = TYPES[entry.table]
@@ -271,13 +271,13 @@ def _entries(
     yield from outline
 
 
-def _memory_flaws(data: dict[str, Any], place: EntryPlace) -> Iterator[Fault]:
+def _memory_flaws(data: Json, place: EntryPlace) -> Iterator[Fault]:
     kind = memory_type(convert(data, Engine)) if data.get("memory") else None
     for flaw in find_flaws(data["memory"], kind) if kind is not None else ():
         yield place.field(flaw.code, ("memory", *flaw.at), flaw.problem, flaw.near)
 
 
-def _with_sound_memory(data: dict[str, Any], house: House) -> dict[str, Any]:
+def _with_sound_memory(data: Json, house: House) -> Json:
     """The entry without what is faulty in its `memory`; where that leaves nothing, others stand in for the engine."""
     kind = memory_type(convert(data, Engine)) if data.get("memory") else None
     left = prune_flaws(data["memory"], kind) if kind is not None else data.get("memory")
@@ -293,7 +293,7 @@ def _label(entry: TableEntry) -> str:
     return entry.id
 
 
-def _name_at(data: Any, at: At) -> str:
+def _name_at(data: object, at: At) -> str:
     """The id of the innermost entry that a path leads through; nothing where none has one."""
     name = ""
     for i in range(1, len(at) + 1):

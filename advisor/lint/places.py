@@ -8,7 +8,6 @@ from __future__ import annotations
 import importlib.util
 import re
 from collections.abc import Iterator
-from typing import Any
 
 from advisor.catalog.launch_types import EngineStart
 from advisor.catalog.types import Engine
@@ -108,7 +107,7 @@ def _recognised(entry: Engine) -> bool:
     return bool(entry.recognition.programs or entry.recognition.modules or entry.recognition.images)
 
 
-def _named_in_guide(raw: Any) -> set[str]:
+def _named_in_guide(raw: object) -> set[str]:
     """Engines that any leaf recommends."""
     if isinstance(raw, list):
         return {x for inner in raw for x in _named_in_guide(inner)}

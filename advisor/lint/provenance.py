@@ -5,11 +5,11 @@ from __future__ import annotations
 import datetime
 import re
 from collections.abc import Iterator
-from typing import Any
 
 from msgspec import inspect
 
 from advisor.checks.rules.load import RuleEntry
+from advisor.decoding import Json
 from advisor.engines.versions import version_key
 from advisor.lint.faults import Fault
 from advisor.lint.house import House, TypedPart
@@ -43,7 +43,7 @@ def find_provenance_faults(house: House) -> Iterator[Fault]:
 
 
 def _struct(
-    house: House, part: TypedPart, at: At, kind: inspect.StructType, value: dict[str, Any], dated: bool
+    house: House, part: TypedPart, at: At, kind: inspect.StructType, value: Json, dated: bool
 ) -> Iterator[Fault]:
     fields = {f.encode_name for f in kind.fields}
     own_date = any(_has_digit(value.get(d)) for d in DATES)
@@ -59,7 +59,7 @@ def _struct(
 
 
 def _source(
-    house: House, part: TypedPart, at: At, kind: inspect.StructType, value: dict[str, Any], dated: bool
+    house: House, part: TypedPart, at: At, kind: inspect.StructType, value: Json, dated: bool
 ) -> Iterator[Fault]:
     """An entry's or a document's own source says version or date; what stands inside it needs a source only."""
     said = value.get("source")
@@ -79,11 +79,11 @@ def _source(
             yield from _day(house, part.place, (*at, "source"), text, *(int(x) for x in m.groups()))
 
 
-def _has_digit(value: Any) -> bool:
+def _has_digit(value: object) -> bool:
     return isinstance(value, str) and re.search(r"\d", value) is not None
 
 
-def _date(house: House, place: EntryPlace, at: At, value: Any) -> Iterator[Fault]:
+def _date(house: House, place: EntryPlace, at: At, value: object) -> Iterator[Fault]:
     """A date is a day, a month or a year; words may stand behind it, as in `2026-09 (seen)`."""
     if not isinstance(value, str) or value == NO_DATE:
         return
@@ -116,7 +116,7 @@ def find_bounds_faults(house: House) -> Iterator[Fault]:
                 yield from _numbers(part, (*part.at, *at), kind, value)
 
 
-def _numbers(part: TypedPart, at: At, kind: inspect.StructType, value: dict[str, Any]) -> Iterator[Fault]:
+def _numbers(part: TypedPart, at: At, kind: inspect.StructType, value: Json) -> Iterator[Fault]:
     steps = [(n, value[n]) for n in ("low", "value", "high") if isinstance(value.get(n), (int, float))]
     if len(steps) > 1 and [x for _, x in steps] != sorted(x for _, x in steps):
         said = ", ".join(f"{n} {x:g}" for n, x in steps)

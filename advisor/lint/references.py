@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Container, Iterable, Iterator
 from difflib import SequenceMatcher
-from typing import Any, cast
+from typing import cast
 
 from msgspec import inspect
 
@@ -137,7 +137,7 @@ _CHECKS: dict[str, Callable[[House, TypedPart, At, str], Iterator[Fault]]] = {
 }
 
 
-def _conditions(house: House, place: EntryPlace, data: Any, at: At) -> Iterator[Fault]:
+def _conditions(house: House, place: EntryPlace, data: object, at: At) -> Iterator[Fault]:
     """Ids that conditions compare a field with."""
     if isinstance(data, list):
         for i, inner in enumerate(data):

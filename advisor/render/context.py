@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -14,6 +14,7 @@ from advisor import engines
 from advisor.catalog import Catalog
 from advisor.catalog.launch_types import EngineStart, ImageStart, ImageUser, Installation, InstallLane
 from advisor.catalog.types import ContainerImage, Engine
+from advisor.decoding import Json
 from advisor.deployment import Deployment, Setting, Workload
 from advisor.engines.base import DecidedSetting
 from advisor.engines.flags import ConceptName, find_concept
@@ -60,7 +61,7 @@ def make_program_arguments(decided: tuple[DecidedSetting, ...]) -> list[ProgramA
     return out
 
 
-def _joined(a: dict[str, Any], known: matrix.FlagTable | None) -> dict[str, Any]:
+def _joined(a: Json, known: matrix.FlagTable | None) -> Json:
     """`--flag=-value` as one word where argparse would take the value for the next flag."""
     if known is None or known.parser != "argparse" or a["value"] is None or not re.match(r"-[^\d.]|-$", a["value"]):
         return a
@@ -184,7 +185,7 @@ def make_template_context(
     target: str = "command",
     work: Workload | None = None,
     brief: bool = False,
-) -> dict[str, Any]:
+) -> Json:
     """All names a template may use (docs/templates.md lists them). Raises BadInput for values no file can hold.
 
     `brief` leaves out what a command has no use for: sizes, and the words inside a container.
@@ -294,8 +295,8 @@ def _lengths(deployment: Deployment, work: Workload | None) -> dict[str, int]:
 
 
 def make_pod_names(
-    seen: Mapping[str, Any], inside: ImageStart | None, weights: int | None, host: int | None, needs: PodNeeds
-) -> dict[str, Any]:
+    seen: Json, inside: ImageStart | None, weights: int | None, host: int | None, needs: PodNeeds
+) -> Json:
     """`pod` (its `shared_mib` is the size of /dev/shm) and `user` of a template.
 
     `weights`, `host`: bytes of all weights and of host memory; None = not known.
@@ -309,7 +310,7 @@ def make_pod_names(
     }
 
 
-def choose_user(user: ImageUser | None, version: str | None, lane: str | None) -> dict[str, Any] | None:
+def choose_user(user: ImageUser | None, version: str | None, lane: str | None) -> Json | None:
     """The user without privileges that this image has; None where it runs as root, or nothing else is known."""
     if user is None or (user.lanes and lane not in user.lanes):
         return None
@@ -318,7 +319,7 @@ def choose_user(user: ImageUser | None, version: str | None, lane: str | None) -
 
 
 def make_pod_resources(
-    seen: Mapping[str, Any], weights: int | None, host: int | None, needs: PodNeeds, shares_memory: bool
+    seen: Json, weights: int | None, host: int | None, needs: PodNeeds, shares_memory: bool
 ) -> dict[str, int | None]:
     """Requests and limit of a pod: `memory_mib`, `memory_limit_mib` (None = not known), `cores`.
 
@@ -353,7 +354,7 @@ def make_node_words(start: EngineStart, count: str, rank: str, head: str) -> dic
     return {"words": made, "worker": "".join(f" {shlex.quote(w)}" for w in start.nodes.worker)}
 
 
-def swap_lines(deployment: Deployment, entry: Engine, rules: Catalog, seen: Mapping[str, Any], told: Any) -> Any:
+def swap_lines(deployment: Deployment, entry: Engine, rules: Catalog, seen: Json, told: Any) -> Any:
     """The server's own command under llama-swap, on the port that llama-swap gives it."""
     inner = matrix.find_engine_start(matrix.find_serving_engine(entry), rules)
     place = {"host": plain_word("127.0.0.1"), "address": plain_word("127.0.0.1"), "port": plain_word("${PORT}")}
@@ -373,9 +374,7 @@ def swap_lines(deployment: Deployment, entry: Engine, rules: Catalog, seen: Mapp
     ]
 
 
-def make_swap_entry(
-    deployment: Deployment, entry: Engine, rules: Catalog, seen: Mapping[str, Any], told: Any
-) -> dict[str, Any]:
+def make_swap_entry(deployment: Deployment, entry: Engine, rules: Catalog, seen: Json, told: Any) -> Json:
     """One model of a llama-swap file."""
     name = f"{seen['engine']['name']} {seen['engine']['version'] or ''}".strip()
     return {
@@ -392,8 +391,8 @@ def make_swap_entry(
 
 
 def make_target_names(
-    target: str, deployment: Deployment, entry: Engine, rules: Catalog, seen: Mapping[str, Any], told: Any
-) -> dict[str, Any]:
+    target: str, deployment: Deployment, entry: Engine, rules: Catalog, seen: Json, told: Any
+) -> Json:
     """Names that only this target's template uses. Raises BadInput where the target cannot say the deployment."""
     doc = matrix.load_targets(rules)
     start = matrix.find_engine_start(entry.id, rules)

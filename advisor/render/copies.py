@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from advisor.catalog import Catalog
+from advisor.decoding import Json
 from advisor.deployment import Deployment, Workload
 from advisor.distribution import WRITTEN_BY
 from advisor.errors import BadInput
@@ -135,8 +136,8 @@ def render_side_by_side(
         raise BadInput(f"{len(models)} models side by side: take --target command or compose")
     from advisor.files import parse_yaml
 
-    services: dict[str, Any] = {}
-    volumes: dict[str, Any] = {}
+    services: Json = {}
+    volumes: Json = {}
     name = "compose.yaml"
     for k, model in enumerate(models, 1):
         own = devices[k - 1] if devices else ()
@@ -159,8 +160,8 @@ def _compose(
     """One project: a service for each server, and nginx before them."""
     from advisor.files import parse_yaml
 
-    services: dict[str, Any] = {}
-    volumes: dict[str, Any] = {}
+    services: Json = {}
+    volumes: Json = {}
     inside = 8000
     name = "compose.yaml"
     for k, (server, cards) in enumerate(zip(servers, devices, strict=True), 1):
@@ -184,7 +185,7 @@ def _compose(
         "configs": [{"source": "router", "target": "/etc/nginx/conf.d/default.conf"}],
         "depends_on": list(services),
     }
-    whole: dict[str, Any] = {
+    whole: Json = {
         "services": services,
         **({"volumes": volumes} if volumes else {}),
         "configs": {"router": {"content": make_router_config([s for s in services if s != "router"], inside)}},
@@ -207,7 +208,7 @@ def make_router_config(names: Sequence[str], port: int) -> str:
     )
 
 
-def _pin_devices(service: dict[str, Any], cards: Sequence[int]) -> None:
+def _pin_devices(service: Json, cards: Sequence[int]) -> None:
     """The service with its own cards instead of so many of them."""
     reserved = service.get("deploy", {}).get("resources", {}).get("reservations", {}).get("devices", [])
     for device in reserved:
@@ -215,7 +216,7 @@ def _pin_devices(service: dict[str, Any], cards: Sequence[int]) -> None:
         device["device_ids"] = [str(c) for c in cards]
 
 
-def _as_yaml(body: dict[str, Any], title: str) -> str:
+def _as_yaml(body: Json, title: str) -> str:
     return f"# {title}\n# {WRITTEN_BY}.\n{dump_yaml(body)}"
 
 

@@ -10,6 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from advisor.decoding import Json
 from advisor.distribution import WRITTEN_BY
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def quote_shell(value: object) -> str:
     return shlex.quote(str(value))
 
 
-def shell_call(lines: list[list[Mapping[str, Any]]]) -> str:
+def shell_call(lines: list[list[Json]]) -> str:
     """The words of a launch as one shell command, a line for words that belong together."""
     return " \\\n  ".join(" ".join(quote_shell(w) for w in line) for line in lines)
 

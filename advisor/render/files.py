@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from advisor.catalog import Catalog
 from advisor.catalog.launch_types import Installation, InstallLane
+from advisor.decoding import Json
 from advisor.deployment import Deployment, Workload
 from advisor.errors import BadInput
 from advisor.record import Record
@@ -126,7 +127,7 @@ def make_readme(
     known = matrix.load_targets(rules).targets
     seen = make_template_context(deployment, entry, rules, "readme", work)
     rows = [{"name": name, "what": known[t].what, "run": _run(known[t], name, seen["name"])} for t, name in files]
-    values: dict[str, Any] = {
+    values: Json = {
         **seen,
         "files": rows,
         "listed": [name for _, name in files],
@@ -146,7 +147,7 @@ def render_client(url: str, model: str | None, target: str, rules: Catalog) -> t
     if not matrix.find_target_support(entry.id, target, rules)[0]:
         raise BadInput(f"an endpoint that is there already has no {target} file; take openai-client or litellm")
     _refuse_what_is_no_url(url)
-    values: dict[str, Any] = {
+    values: Json = {
         "engine": {"id": entry.id, "name": entry.name, "version": None},
         "model": {"id": model or "MODEL", "quantization": "as served", "repository": model, "missing": None,
                   "declared": None},
@@ -182,8 +183,8 @@ def _run(target: matrix.LaunchTarget, file: str, name: str) -> str:
 def render_together(ds: tuple[Deployment, ...], rules: Catalog) -> tuple[LaunchFile, ...]:
     """One file that holds several models, one of which runs at a time. Raises BadInput for two of one name."""
     target = matrix.find_joint_target(rules)
-    servers: list[dict[str, Any]] = []
-    seen: dict[str, Any] = {}
+    servers: list[Json] = []
+    seen: Json = {}
     for deployment in ds:
         entry = rules.engine(deployment.engine)
         there, why = matrix.find_target_support(entry.id, target, rules)
@@ -201,7 +202,7 @@ def render_together(ds: tuple[Deployment, ...], rules: Catalog) -> tuple[LaunchF
     return (LaunchFile(name=matrix.load_targets(rules).targets[target].file, content=text),)
 
 
-def _filled(env: Environment, candidates: tuple[str, ...], values: dict[str, Any]) -> str:
+def _filled(env: Environment, candidates: tuple[str, ...], values: Json) -> str:
     """The first template there is, with its values. Raises BadInput for one that is wrong (a user's own may be)."""
     from jinja2 import TemplateError, TemplateSyntaxError
 
@@ -272,7 +273,7 @@ def make_quick_start(deployment: Deployment, rules: Catalog) -> QuickStart:
     return QuickStart(install=install, test=f"curl{key} {quote_shell(seen['url'] + '/models')}")
 
 
-def _install(how: Installation, version: str, seen: dict[str, Any]) -> str | None:
+def _install(how: Installation, version: str, seen: Json) -> str | None:
     """As templates/targets/install.j2 decides, in one line."""
     lane = how.lanes.get(str(seen["vendor"]), InstallLane())
     system = how.systems.get(str(seen["os"] or "linux"))

@@ -14,6 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from advisor.catalog.launch_types import EngineStart
+from advisor.decoding import Json
 from advisor.record import Record, Value
 from advisor.render.reference import ModelRef, local_name
 
@@ -69,7 +70,7 @@ def make_lines(
     program: tuple[str, ...],
     model: ModelWords,
     online: str | None,
-    arguments: Iterable[Mapping[str, Any]],
+    arguments: Iterable[Json],
     listen: Line,
     key: Line,
 ) -> list[Line]:
@@ -107,7 +108,7 @@ def make_model_words(
     )
 
 
-def make_start_words(seen: Mapping[str, Any], start: EngineStart, ref: ModelRef, inside: bool) -> dict[str, Any]:
+def make_start_words(seen: Json, start: EngineStart, ref: ModelRef, inside: bool) -> Json:
     """The words of the program outside and inside a container, and how it is given the key of its clients."""
     own = {n: LaunchWord(variable=n, help=what) for n, what in start.needs.items()}
     here = {
@@ -128,7 +129,7 @@ def make_start_words(seen: Mapping[str, Any], start: EngineStart, ref: ModelRef,
         )
         return _plain([*made[:1], *([fill_form(start.extra, values)] if start.extra else []), *made[1:]])
 
-    out: dict[str, Any] = {
+    out: Json = {
         "key": start.key.to_dict() if start.key else None,
         "needs": start.needs,
         "api": start.api,
@@ -168,7 +169,7 @@ def make_start_words(seen: Mapping[str, Any], start: EngineStart, ref: ModelRef,
     return out
 
 
-def _renamed(arguments_: list[dict[str, Any]], start: EngineStart) -> list[dict[str, Any]]:
+def _renamed(arguments_: list[Json], start: EngineStart) -> list[Json]:
     """Flags by a wrapper's own names; those it has none for as one text behind its flag for the rest."""
     if not start.rest:
         return arguments_
@@ -178,7 +179,7 @@ def _renamed(arguments_: list[dict[str, Any]], start: EngineStart) -> list[dict[
     return [*own, {"flag": f"{start.rest}={shlex.join(words)}", "value": None}] if words else own
 
 
-def _before(start: EngineStart, ref: ModelRef, seen: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _before(start: EngineStart, ref: ModelRef, seen: Json) -> list[Json]:
     """What is run before the server, as words: LiteRT-LM imports the model under the name that requests give."""
     if not start.before:
         return []
@@ -188,7 +189,7 @@ def _before(start: EngineStart, ref: ModelRef, seen: Mapping[str, Any]) -> list[
     return _plain([fill_form(start.before, {"model": model, "name": plain_word(str(seen["served_name"] or name))})])[0]
 
 
-def _after(start: EngineStart, ref: ModelRef, path: str | None) -> list[dict[str, Any]]:
+def _after(start: EngineStart, ref: ModelRef, path: str | None) -> list[Json]:
     """What is run once the server answers, as words: Ollama pulls the model, or makes it from a local file."""
     if not start.after:
         return []
@@ -198,5 +199,5 @@ def _after(start: EngineStart, ref: ModelRef, path: str | None) -> list[dict[str
     return _plain([[plain_word(w) for w in ("sh", "-c", make, "sh", path or ref.path, ref.tag or "")]])[0]
 
 
-def _plain(words: list[list[LaunchWord]]) -> list[list[dict[str, Any]]]:
+def _plain(words: list[list[LaunchWord]]) -> list[list[Json]]:
     return [[msgspec.structs.asdict(w) for w in line] for line in words]

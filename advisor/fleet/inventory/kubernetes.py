@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from advisor.decoding import Json
 from advisor.errors import BadFile
 from advisor.fleet.inventory.cards import CardLookup
 from advisor.fleet.inventory.foreign import MAX_NODES, ForeignShape, as_shape, decode_as, positive
@@ -110,7 +111,7 @@ def read_kubernetes(data: bytes, where: object, lookup: CardLookup, pods: PodLis
 
 def read_kubernetes_values(value: Any, where: object, lookup: CardLookup, pods: PodList | None = None) -> Inventory:
     """As `read_kubernetes`, of the plain values of a YAML file."""
-    return read_kubernetes(msgspec.json.encode(as_shape(value, dict[str, Any], where)), where, lookup, pods)
+    return read_kubernetes(msgspec.json.encode(as_shape(value, Json, where)), where, lookup, pods)
 
 
 def _items(data: bytes, where: object) -> Iterator[_Item]:

@@ -12,7 +12,6 @@ import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -20,6 +19,7 @@ from advisor import __version__
 from advisor.catalog import Catalog
 from advisor.catalog.match import join_catalogue
 from advisor.catalog.name_words import choose_accelerator, split_name
+from advisor.decoding import Json
 from advisor.distribution import DISTRIBUTION, install_command
 from advisor.errors import AdvisorError, BadFile, BadInput
 from advisor.fleet.inventory import kubernetes, ray, slurm
@@ -90,7 +90,7 @@ def ask_ray(address: str, rules: Catalog, probe: bool = False) -> Inventory:
     return use_probes(made, found, rules)
 
 
-def _answer(said: dict[str, Any]) -> ProbeAnswer:
+def _answer(said: Json) -> ProbeAnswer:
 
     if isinstance(said.get("machine"), str):
         return read_answer(said["machine"].encode())
@@ -289,15 +289,15 @@ def make_probe_jobs(inventory: Inventory) -> str:
     return f"{HOW}---\n" + "---\n".join(yaml.safe_dump(job, sort_keys=False, width=120) for job in jobs)
 
 
-def _make_job(i: int, node: Node) -> dict[str, Any]:
+def _make_job(i: int, node: Node) -> Json:
     asked = {p.resource: p.devices for p in node.parts if p.devices and p.resource}
     name = re.sub(r"[^a-z0-9-]+", "-", node.name.lower())[:40].strip("-") or "node"
-    container: dict[str, Any] = {"name": "probe", "image": IMAGE, "command": ["advise", "probe", "--json"]}
+    container: Json = {"name": "probe", "image": IMAGE, "command": ["advise", "probe", "--json"]}
     if asked:
         container["resources"] = {"limits": {k: str(v) for k, v in asked.items()}}
     fields = [{"key": "metadata.name", "operator": "In", "values": [node.name]}]
     terms = {"nodeSelectorTerms": [{"matchFields": fields}]}
-    pod: dict[str, Any] = {
+    pod: Json = {
         "restartPolicy": "Never",
         "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}},
         "tolerations": [{"key": k, "operator": "Exists"} for k in asked],

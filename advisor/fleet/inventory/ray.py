@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
-from typing import Any
 
 from msgspec.structs import replace
 
+from advisor.decoding import Json
 from advisor.errors import BadFile
 from advisor.fleet.inventory.cards import CardKind, CardLookup, find_by_words
 from advisor.fleet.inventory.foreign import MAX_NAME, MAX_NODES, ForeignShape, as_number, decode_as
@@ -45,17 +44,17 @@ class _RayNode(ForeignShape, frozen=True, kw_only=True):
     NodeManagerHostname: str | None = None
     NodeManagerAddress: str | None = None
     DeathReasonMessage: str | None = None
-    Resources: dict[str, Any] | None = None
-    Labels: dict[str, Any] | None = None
-    AvailableResources: dict[str, Any] | None = None  # this and the next: added by ray_client
-    Probe: dict[str, Any] | None = None
+    Resources: Json | None = None
+    Labels: Json | None = None
+    AvailableResources: Json | None = None  # this and the next: added by ray_client
+    Probe: Json | None = None
     node_id: str | None = None
     node_name: str | None = None
     node_ip: str | None = None
     state: str | None = None
     state_message: str | None = None
-    resources_total: dict[str, Any] | None = None
-    labels: dict[str, Any] | None = None
+    resources_total: Json | None = None
+    labels: Json | None = None
 
 
 def read_ray(data: bytes, where: object, lookup: CardLookup) -> Inventory:
@@ -75,7 +74,7 @@ def read_ray(data: bytes, where: object, lookup: CardLookup) -> Inventory:
     return Inventory(kind="ray", nodes=nodes, notes=tuple(notes))
 
 
-def read_probes(data: bytes, where: object) -> dict[str, dict[str, Any]]:
+def read_probes(data: bytes, where: object) -> dict[str, Json]:
     """name -> what a probe answered, {machine} or {error}, of nodes that were asked. Raises BadFile."""
     entries = decode_as(data, list[_RayNode], where)
     named = zip(name_nodes(entries, where), entries, strict=True)
@@ -141,7 +140,7 @@ def _make_node(name: str, entry: _RayNode, lookup: CardLookup) -> Node:
     return Node(name=name, parts=made, notes=tuple(dict.fromkeys(notes)))
 
 
-def _types(resources: Mapping[str, Any], labels: Mapping[str, Any]) -> list[str]:
+def _types(resources: Json, labels: Json) -> list[str]:
     """Names of devices: `accelerator_type:H100` among the resources, else a label."""
     found = [k.removeprefix(TYPE_PREFIX)[:MAX_NAME] for k in resources if k.startswith(TYPE_PREFIX)]
     label = labels.get(TYPE_LABEL)
@@ -169,7 +168,7 @@ def _free(entry: _RayNode, resource: str, count: int) -> int | None:
     return None if left is None else max(0, min(count, int(left)))
 
 
-def _make_host(resources: Mapping[str, Any]) -> NodeHost:
+def _make_host(resources: Json) -> NodeHost:
     cores, memory = as_number(resources.get("CPU")), as_number(resources.get("memory"))
     return NodeHost(
         cpu=Cpu(usable_cores=cores if cores else None),

@@ -12,12 +12,13 @@ import sys
 from importlib import import_module
 from typing import Any
 
+Json = dict[str, Any]
 PROBE_SECONDS = 120.0
 HIDING = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK",
           "ONEAPI_DEVICE_SELECTOR")  # fmt: skip
 
 
-def probe_here() -> dict[str, Any]:
+def probe_here() -> Json:
     """What `advise probe --json` says on this node; runs inside of Ray, so it imports nothing of ours."""
     import shutil
     import subprocess
@@ -38,14 +39,14 @@ def probe_here() -> dict[str, Any]:
     return {"machine": done.stdout.decode("utf-8", "replace")}
 
 
-def ask_ray(address: str, probe: bool) -> list[dict[str, Any]]:
+def ask_ray(address: str, probe: bool) -> list[Json]:
     """ray.nodes(), with `AvailableResources` and, where asked for, `Probe` next to each node."""
     ray: Any = import_module("ray")
     state: Any = import_module("ray._private.state")
     strategies: Any = import_module("ray.util.scheduling_strategies")
 
     ray.init(address=address, log_to_driver=False, logging_level="ERROR", ignore_reinit_error=True)
-    nodes: list[dict[str, Any]] = ray.nodes()
+    nodes: list[Json] = ray.nodes()
     try:
         available = state.available_resources_per_node()
     except Exception:  # a private function, which other releases may lack

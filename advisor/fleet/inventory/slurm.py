@@ -8,6 +8,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from advisor.decoding import Json
 from advisor.errors import BadFile
 from advisor.files import decode_text
 from advisor.fleet.inventory.cards import CardKind, CardLookup, find_by_words
@@ -77,8 +78,8 @@ class Gres(Value, frozen=True):
 
 
 class _SlurmAnswer(ForeignShape, frozen=True, kw_only=True):
-    nodes: list[dict[str, Any]] | None = None
-    sinfo: list[dict[str, Any]] | None = None
+    nodes: list[Json] | None = None
+    sinfo: list[Json] | None = None
 
 
 def read_states(text: str) -> tuple[str, ...]:
@@ -252,7 +253,7 @@ def read_slurm_json(data: bytes, where: object, lookup: CardLookup) -> Inventory
     return Inventory(kind="slurm", nodes=tuple(make_node(node, lookup) for node in seen))
 
 
-def _read_node(entry: dict[str, Any], where: object) -> SlurmNode:
+def _read_node(entry: Json, where: object) -> SlurmNode:
     return SlurmNode(
         name=_name(entry.get("name") or entry.get("hostname"), where),
         states=_states(entry.get("state"), entry.get("state_flags")),
@@ -271,7 +272,7 @@ def _read_node(entry: dict[str, Any], where: object) -> SlurmNode:
     )
 
 
-def _read_group(entry: dict[str, Any], where: object) -> Iterator[SlurmNode]:
+def _read_group(entry: Json, where: object) -> Iterator[SlurmNode]:
     """The nodes of one entry of newer sinfo. What is used is that of one node, so it counts where there is one."""
     names = [n for x in _part(entry, "nodes", list) or () for n in expand_names(str(x), where)]
     states = _states(_part(entry, "node", object, "state"), None)
@@ -307,14 +308,14 @@ def _join_partitions(nodes: Iterator[SlurmNode]) -> list[SlurmNode]:
     return list(found.values())
 
 
-def _part(entry: dict[str, Any], key: str, kind: type, inner: str | None = None) -> Any:
+def _part(entry: Json, key: str, kind: type, inner: str | None = None) -> Any:
     """`entry[key][inner]` (by default `entry[key][key]`), where it is there and of this kind."""
     value = entry.get(key)
     value = value.get(inner or key) if isinstance(value, dict) else None
     return value if isinstance(value, kind) else None
 
 
-def _equal(entry: dict[str, Any], key: str) -> int | None:
+def _equal(entry: Json, key: str) -> int | None:
     """A number that is the same for all nodes of an entry."""
     low, high = (positive(_part(entry, key, object, k)) for k in ("minimum", "maximum"))
     return low if low == high else None

@@ -11,6 +11,7 @@ from msgspec import Meta
 
 from advisor.catalog import Catalog
 from advisor.catalog.match import join_catalogue
+from advisor.decoding import Json
 from advisor.errors import AdvisorError, BadFile, BadInput
 from advisor.estimation import find_machine
 from advisor.files import MAX_TEXT, decode_text, parse_yaml
@@ -60,7 +61,7 @@ class FleetEntry(Record, frozen=True, kw_only=True):
 class FleetFile(Record, frozen=True, kw_only=True):
     """The whole file."""
 
-    nodes: list[dict[str, Any]]
+    nodes: list[Json]
     currency: Annotated[str, Meta(min_length=1, max_length=8)] | None = None
 
 
@@ -104,7 +105,7 @@ def parse_inventory(data: bytes, where: object, rules: Catalog, pods: PodList | 
             return slurm.read_slurm_json(data, where, lookup)
         if kind == "snapshots":
             return _read_one_snapshot(where, rules)
-        return read_own_file(decode_as(data, dict[str, Any], where), where, rules)
+        return read_own_file(decode_as(data, Json, where), where, rules)
     if re.search(rb"(?m)^NodeName=", data):
         return slurm.read_scontrol(data, where, lookup)
     return _read_yaml(data, where, rules, pods)
