@@ -111,16 +111,16 @@ def list_sound_rules(house: House, knowledge: Knowledge) -> list[LocatedRule]:
 
 def _problem(place: EntryPlace, guide_fault: GuideFault) -> Fault:
     code = "unknown_name" if guide_fault.text.startswith("unknown") else "condition"
-    said, hint = without_hint(guide_fault.text)
-    return place.field(code, guide_fault.path, one_line(said), hint)  # type: ignore[arg-type]  # one of two codes
+    problem, hint = without_hint(guide_fault.text)
+    return place.field(code, guide_fault.path, one_line(problem), hint)  # type: ignore[arg-type]  # one of two codes
 
 
 def _entry(entry: RuleEntry, place: EntryPlace) -> Iterator[Fault]:
     if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9.]+)*", entry.id):
         yield place.field("wrong_value", ("id",), f"{entry.id!r} is not lower-case words joined by -")
     if entry.each is not None and entry.each not in value_matches.EACH:
-        said = f"{entry.each!r} is none of {', '.join(value_matches.EACH)}"
-        yield place.field("wrong_value", ("each",), said, nearest_names(entry.each, value_matches.EACH))
+        problem = f"{entry.each!r} is none of {', '.join(value_matches.EACH)}"
+        yield place.field("wrong_value", ("each",), problem, nearest_names(entry.each, value_matches.EACH))
     if entry.engines and entry.except_engines:
         yield place.field("contradiction", ("except_engines",), "`engines` says already which it is for")
     if entry.except_engines and not entry.except_because:
@@ -227,18 +227,18 @@ def _examples(found: LocatedRule, book: Rulebook) -> Iterator[Fault]:
         if not result.verdicts:
             yield place.field("snippet", (field,), "holds no launch that the checker sees")
             continue
-        hits = [f for f in result.findings if f.rule == entry.id]
+        fired = [f for f in result.findings if f.rule == entry.id]
         started = {x.engine for x in result.verdicts}
         if field == "bad" and entry.engines and started.isdisjoint(entry.engines):
-            said = f"starts {', '.join(sorted(started))}, and the rule is for {', '.join(entry.engines)}"
-            yield place.field("snippet", (field,), said)
-        elif field == "bad" and not hits:
+            problem = f"starts {', '.join(sorted(started))}, and the rule is for {', '.join(entry.engines)}"
+            yield place.field("snippet", (field,), problem)
+        elif field == "bad" and not fired:
             yield place.field("snippet", (field,), f"the rule does not find fault with it{_instead(entry.id, result)}")
-        if field == "good" and hits:
-            yield place.field("snippet", (field,), f"the rule finds fault with it: {one_line(hits[0].message, 160)}")
-        if field == "bad" and hits and entry.edit and not any(f.edits for f in hits):
+        if field == "good" and fired:
+            yield place.field("snippet", (field,), f"the rule finds fault with it: {one_line(fired[0].message, 160)}")
+        if field == "bad" and fired and entry.edit and not any(f.edits for f in fired):
             yield place.field("snippet", ("edit",), f"`edit: {entry.edit}` finds nothing to change in `bad`")
-        for finding in hits if field == "bad" else ():
+        for finding in fired if field == "bad" else ():
             left = re.search(r"(?<!\$)\{([a-z]+[\w.]*)\}", finding.message + finding.fix)
             if left and left[0] not in text:
                 yield place.field("snippet", ("message",), f"{left[0]} is left as it stands in the message")

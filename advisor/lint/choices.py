@@ -15,7 +15,7 @@ from advisor.decision.types import USE_CASES
 from advisor.decoding import Json
 from advisor.errors import BadFile
 from advisor.lint.faults import Code, Fault, nearest_names, one_line, without_hint
-from advisor.lint.flags import find_flag_table, is_known_setting, list_setting_names
+from advisor.lint.flags import find_flag_table, unknown_setting
 from advisor.lint.house import House, RuleDocument
 from advisor.lint.reading import EntryPlace
 from advisor.lint.shape import At
@@ -98,8 +98,8 @@ def _ranking(house: House, document: RuleDocument) -> Iterator[Fault]:
     p = document.value.points
     for field in ("asked", "policy"):
         if getattr(p, field) >= 0:
-            said = f"{getattr(p, field):g}: least points go first, so what is preferred has fewer than none"
-            yield document.place.field("range", ("points", field), said)
+            problem = f"{getattr(p, field):g}: least points go first, so what is preferred has fewer than none"
+            yield document.place.field("range", ("points", field), problem)
 
 
 def _comparisons(house: House, document: RuleDocument) -> Iterator[Fault]:
@@ -112,13 +112,13 @@ def _comparisons(house: House, document: RuleDocument) -> Iterator[Fault]:
                 yield document.place.field("duplicate_name", (*at, "id"), f"{row.id} stands twice")
             seen.add(row.id)
             if len(row.said) != len(table.engines):
-                said = f"{row.id} has {len(row.said)} cells for {len(table.engines)} engines"
-                yield document.place.field("total", (*at, "said"), said)
+                problem = f"{row.id} has {len(row.said)} cells for {len(table.engines)} engines"
+                yield document.place.field("total", (*at, "said"), problem)
             if row.field is not None:
                 yield from _field(house, document, (*at, "field"), row.field)
         if table.names and len(table.names) != len(table.engines):
-            said = f"{len(table.names)} names for {len(table.engines)} engines"
-            yield document.place.field("total", ("tables", t, "names"), said)
+            problem = f"{len(table.names)} names for {len(table.engines)} engines"
+            yield document.place.field("total", ("tables", t, "names"), problem)
     for i, line in enumerate(file.rows):
         yield from _field(house, document, ("rows", i, "field"), line.field)
 
@@ -152,16 +152,11 @@ def _migrations(house: House, document: RuleDocument) -> Iterator[Fault]:
         if concept.id in seen:
             yield document.place.field("duplicate_name", (*at, "id"), f"{concept.id} stands twice")
         seen.add(concept.id)
-        for engine, said in concept.names.items():
+        for engine, names in concept.names.items():
             table = find_flag_table(engine, house)
-            for name in said.split(", ") if table is not None and "(" not in said else ():
+            for name in names.split(", ") if table is not None and "(" not in names else ():
                 assert table is not None
-                if not is_known_setting(name, table):
-                    problem = f"{name!r} is no setting in rules/flags/{engine}.yaml"
-                    where = (*at, "names", engine)
-                    yield document.place.field(
-                        "unknown_name", where, problem, nearest_names(name, list_setting_names(table))
-                    )
+                yield from unknown_setting(document.place, (*at, "names", engine), name, table, "setting")
     for i, pair in enumerate(file.pairs):
         for field, name in (("from", pair.source), ("to", pair.target)):
             if name != ANY:
@@ -190,9 +185,9 @@ def find_guides_faults(house: House) -> Iterator[Fault]:
         ids = house.ids["engines"]
         for line, text in guide_problems(document.data, document.file.lines(), ids):
             if not _hidden(text, house):
-                said, hint = without_hint(text)
+                problem, hint = without_hint(text)
                 file = document.file.shown
-                yield Fault(file=file, line=line, code=_code(text), message=one_line(said), near=hint)
+                yield Fault(file=file, line=line, code=_code(text), message=one_line(problem), near=hint)
     for name, document in house.under("policy/").items():
         yield from _policy(name, document, house)
 
@@ -215,8 +210,8 @@ def _policy(name: str, document: RuleDocument, house: House) -> Iterator[Fault]:
             try:
                 ((_, ruling),) = read_policy_rules(name, {kind: [entry]}, house.engines)
             except BadFile as e:
-                said, hint = without_hint(e.problem.replace(f"{kind}.0", f"{kind}[{i}]", 1))
-                yield document.place.fault(_code(said), said, (kind, i), hint)
+                problem, hint = without_hint(e.problem.replace(f"{kind}.0", f"{kind}[{i}]", 1))
+                yield document.place.fault(_code(problem), problem, (kind, i), hint)
             else:
                 good.append((kind, i, ruling))
     yield from _contradictions(document.place, good)
@@ -229,9 +224,9 @@ def _contradictions(place: EntryPlace, entries: list[tuple[str, int, PolicyRule]
     for kind, i, rule in entries:
         if kind != "forbid" and ((rule.engine, rule.condition) in forbidden or (rule.engine, None) in forbidden):
             also = "preferred" if kind == "prefer" else "pinned"
-            said = f"{rule.engine} is forbidden and {also}; the second never counts"
-            yield place.fault("contradiction", said, (kind, i))
+            problem = f"{rule.engine} is forbidden and {also}; the second never counts"
+            yield place.fault("contradiction", problem, (kind, i))
         if (kind, rule.engine, rule.condition) in seen:
-            said = f"{kind} of {rule.engine} stands twice under the same condition"
-            yield place.fault("duplicate_name", said, (kind, i))
+            problem = f"{kind} of {rule.engine} stands twice under the same condition"
+            yield place.fault("duplicate_name", problem, (kind, i))
         seen.add((kind, rule.engine, rule.condition))

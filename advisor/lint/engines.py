@@ -55,8 +55,8 @@ def _entry(house: House, item: TableItem) -> Iterator[Fault]:
         yield from _keys_inside(entry, item.place, getattr(entry, name), (name,))
     newest = entry.latest_seen.version if entry.latest_seen else ""
     if entry.version and re.fullmatch(r"v?\d+(\.\d+)+\S*", newest) and version_key(entry.version) > version_key(newest):
-        said = f"{entry.version} is newer than latest_seen.version {newest}"
-        yield item.place.field("contradiction", ("version",), said)
+        problem = f"{entry.version} is newer than latest_seen.version {newest}"
+        yield item.place.field("contradiction", ("version",), problem)
     if entry.port is not None and not 0 < entry.port < 65536:
         yield item.place.field("unit", ("port",), f"{entry.port} is no port")
     if entry.health_path is not None and not entry.health_path.startswith("/"):
@@ -101,13 +101,13 @@ def _keys(item: TableItem, used: dict[str, Counter[str]]) -> Iterator[Fault]:
             others = [k for k, n in used[table].items() if n > 1]
             alike = [k for k in others if SequenceMatcher(None, k, name).ratio() >= MISSPELT]
             if alike:
-                said = f"no other engine has a key {name!r}"
-                yield item.place.field("unknown_key", (table, name), said, alike[:2])
+                problem = f"no other engine has a key {name!r}"
+                yield item.place.field("unknown_key", (table, name), problem, alike[:2])
 
 
 def _floors(item: TableItem) -> Iterator[Fault]:
-    for lane, floor in item.entry.floors.items():
-        yield from _floor(floor, ("floors", lane), item.place)
+    for target, floor in item.entry.floors.items():
+        yield from _floor(floor, ("floors", target), item.place)
 
 
 def _floor(floor: Floor, at: At, place: EntryPlace) -> Iterator[Fault]:
@@ -128,8 +128,8 @@ def _floor(floor: Floor, at: At, place: EntryPlace) -> Iterator[Fault]:
     for field in ("os_version", "arch"):
         for system in getattr(floor, field):
             if system not in SYSTEMS:
-                said = f"unknown operating system {system!r}"
-                yield place.field("unknown_name", (*at, field, system), said, nearest_names(system, SYSTEMS))
+                problem = f"unknown operating system {system!r}"
+                yield place.field("unknown_name", (*at, field, system), problem, nearest_names(system, SYSTEMS))
 
 
 def _lists(item: TableItem) -> Iterator[Fault]:
@@ -137,16 +137,16 @@ def _lists(item: TableItem) -> Iterator[Fault]:
     seen: set[tuple[str, str]] = set()
     for i, row in enumerate(entry.quantization_on):
         if (row.quantization, row.generation) in seen:
-            said = f"{row.quantization} on {row.generation} stands twice"
-            yield item.place.field("duplicate_name", ("quantization_on", i), said)
+            problem = f"{row.quantization} on {row.generation} stands twice"
+            yield item.place.field("duplicate_name", ("quantization_on", i), problem)
         seen.add((row.quantization, row.generation))
     for i, image in enumerate(entry.images):
         if "{version}" in image.tag and entry.version is None:
-            said = f"{image.repository} pins a version and the entry has no `version`"
-            yield item.place.field("missing_key", ("images", i), said)
+            problem = f"{image.repository} pins a version and the entry has no `version`"
+            yield item.place.field("missing_key", ("images", i), problem)
         if not re.fullmatch(r"[a-z0-9][\w.-]*(:\d+)?(/[\w.-]+)*", image.repository):
-            said = f"{image.repository!r} is no image repository"
-            yield item.place.field("wrong_value", ("images", i, "repository"), said)
+            problem = f"{image.repository!r} is no image repository"
+            yield item.place.field("wrong_value", ("images", i, "repository"), problem)
 
 
 def _parsers(house: House, item: TableItem) -> Iterator[Fault]:
@@ -154,18 +154,18 @@ def _parsers(house: House, item: TableItem) -> Iterator[Fault]:
     table = find_flag_table(item.entry.id, house)
     for i, p in enumerate(item.entry.parsers):
         for flag, field in (("tool-call-parser", "tool_calls"), ("reasoning-parser", "reasoning")):
-            said, entry = getattr(p, field), table.flags.get(flag) if table else None
+            parser, entry = getattr(p, field), table.flags.get(flag) if table else None
             choices = (*entry.c, *entry.v) if entry else ()
-            if said and choices and said not in choices:
-                problem = f"--{flag} has no {said!r}"
-                yield item.place.field("unknown_name", ("parsers", i, field), problem, nearest_names(said, choices))
+            if parser and choices and parser not in choices:
+                problem = f"--{flag} has no {parser!r}"
+                yield item.place.field("unknown_name", ("parsers", i, field), problem, nearest_names(parser, choices))
         try:
             matched = any(re.search(p.models, m) for m in house.ids["models"])
         except re.error:
             continue  # reported for the pattern itself
         if not matched and not house.hidden:
-            said = f"{p.models!r} matches no model of the catalogue"
-            yield item.place.field("unknown_name", ("parsers", i, "models"), said)
+            parser = f"{p.models!r} matches no model of the catalogue"
+            yield item.place.field("unknown_name", ("parsers", i, "models"), parser)
 
 
 def _memory(item: TableItem) -> Iterator[Fault]:
@@ -175,11 +175,11 @@ def _memory(item: TableItem) -> Iterator[Fault]:
     kind = memory_type(entry)
     if kind is None:
         runs = f"{entry.id} runs {entry.runs[0]}, whose constants count" if entry.runs else ""
-        said = (
+        problem = (
             f"nothing reads `memory`: {runs or 'it says no `family` (pool or plain: no Python is needed)'}, and there "
             f"is no advisor/engines/{module_name(entry.id)}.py"
         )
-        yield item.place.fault("missing_place", said, ("memory",))
+        yield item.place.fault("missing_place", problem, ("memory",))
         return
     if not find_flaws(item.data["memory"], kind):
         yield from _constants(item)
@@ -198,21 +198,21 @@ def _constants(item: TableItem) -> Iterator[Fault]:
             yield item.place.field("unknown_name", at, f"unknown cache type {name!r}", nearest_names(name, sizes))
     for name in memory.get("packed_kv", {}):
         if name not in sizes:
-            said = f"unknown cache type {name!r}"
-            yield item.place.field("unknown_name", ("memory", "packed_kv", name), said, nearest_names(name, sizes))
+            problem = f"unknown cache type {name!r}"
+            yield item.place.field("unknown_name", ("memory", "packed_kv", name), problem, nearest_names(name, sizes))
     tiers = memory.get("tiers")
     if tiers and not any("before" not in r and not r.get("accelerators") for r in tiers):
-        said = "one row must hold for any card and the newest version: without `before` and `accelerators`"
-        yield item.place.field("range", ("memory", "tiers"), said)
-    beside = memory.get("outside_gib")
-    if beside and not any(r.get("from_ranks", 1) <= 1 and not r.get("unified") for r in beside):
-        said = "one row must hold for one rank on a card of its own: without `from_ranks` and `unified`"
-        yield item.place.field("range", ("memory", "outside_gib"), said)
+        problem = "one row must hold for any card and the newest version: without `before` and `accelerators`"
+        yield item.place.field("range", ("memory", "tiers"), problem)
+    outside = memory.get("outside_gib")
+    if outside and not any(r.get("from_ranks", 1) <= 1 and not r.get("unified") for r in outside):
+        problem = "one row must hold for one rank on a card of its own: without `from_ranks` and `unified`"
+        yield item.place.field("range", ("memory", "outside_gib"), problem)
     for field in ("fraction", "activation"):
         rows = memory.get(field)
         if rows and sum("before" not in r for r in rows) != 1:
-            said = "one row, and only one, must be without `before`: it holds for the newest version"
-            yield item.place.field("range", ("memory", field), said)
+            problem = "one row, and only one, must be without `before`: it holds for the newest version"
+            yield item.place.field("range", ("memory", field), problem)
 
 
 def find_concepts_faults(house: House) -> Iterator[Fault]:
@@ -231,32 +231,32 @@ def _concept(house: House, item: TableItem, name: str, concept: Concept) -> Iter
     table = find_flag_table(engine.id, house)
     for i, variable in enumerate(concept.environment):
         if table is not None and table.variables and variable not in list_setting_names(table):
-            said = f"{variable!r} is no variable in rules/flags/{table.engine}.yaml"
+            problem = f"{variable!r} is no variable in rules/flags/{table.engine}.yaml"
             yield item.place.field(
-                "unknown_name", (*at, "environment", i), said, nearest_names(variable, list_setting_names(table))
+                "unknown_name", (*at, "environment", i), problem, nearest_names(variable, list_setting_names(table))
             )
     if concept.default and sum(d.before is None for d in concept.default) != 1:
-        said = "one default, and only one, must be without `before`: it holds for the newest version"
-        yield item.place.field("range", (*at, "default"), said)
+        problem = "one default, and only one, must be without `before`: it holds for the newest version"
+        yield item.place.field("range", (*at, "default"), problem)
     for i, versioned_number in enumerate(concept.default):
         if name in SHARES and not 0 < versioned_number.number <= 1:
             yield item.place.field(
                 "unit", (*at, "default", i), f"{versioned_number.number:g} is no share of a whole (0 to 1)"
             )
     for flag in concept.flags:
-        said_elsewhere = engine.defaults.get(flag.replace("-", "_"))
+        other_default = engine.defaults.get(flag.replace("-", "_"))
         newest = next((d.number for d in concept.default if d.before is None), None)
-        if isinstance(said_elsewhere, (int, float)) and newest is not None and said_elsewhere != newest:
-            said = f"the default is {newest:g} here and {said_elsewhere:g} in `defaults`"
-            yield item.place.field("contradiction", (*at, "default"), said)
+        if isinstance(other_default, (int, float)) and newest is not None and other_default != newest:
+            problem = f"the default is {newest:g} here and {other_default:g} in `defaults`"
+            yield item.place.field("contradiction", (*at, "default"), problem)
     if table is not None and concept.flags and concept.flags[0] in table.flags:
         entry = table.flags[concept.flags[0]]
         choices = (*entry.c, *entry.v)
         for i, word in enumerate(concept.accepts):  # older versions may have taken more: only slips can be found
             alike = [x for x in choices if x != word and SequenceMatcher(None, x, word).ratio() >= MISSPELT_VALUE]
             if word not in choices and alike:
-                said = f"--{concept.flags[0]} does not take {word!r}"
-                yield item.place.field("unknown_name", (*at, "accepts", i), said, alike[:2])
+                problem = f"--{concept.flags[0]} does not take {word!r}"
+                yield item.place.field("unknown_name", (*at, "accepts", i), problem, alike[:2])
 
 
 def _server(item: TableItem) -> Iterator[Fault]:
@@ -269,8 +269,8 @@ def _server(item: TableItem) -> Iterator[Fault]:
         if not path.startswith("/"):
             yield item.place.field("wrong_value", ("recognition", "server", "health", i), f"{path!r} is no path")
     recognised = item.entry.recognition
-    said = any(getattr(recognised, c) for c in (*CLAIMS, "images")) or server is not None
-    if said and not recognised.source:
+    recognisable = any(getattr(recognised, c) for c in (*CLAIMS, "images")) or server is not None
+    if recognisable and not recognised.source:
         yield item.place.field("source", ("recognition",), "names no source")
 
 
@@ -284,8 +284,8 @@ def _claimed(house: House) -> Iterator[Fault]:
                 if other is not item:
                     listed = isinstance(getattr(item.entry.recognition, claim), tuple)
                     at: At = ("recognition", claim, i if listed else name)
-                    said = f"{name!r} is also of {other.entry.id} ({other.place.file.shown})"
-                    yield item.place.field("duplicate_name", at, said)
+                    problem = f"{name!r} is also of {other.entry.id} ({other.place.file.shown})"
+                    yield item.place.field("duplicate_name", at, problem)
 
 
 def find_estimates_faults(house: House) -> Iterator[Fault]:
@@ -301,22 +301,22 @@ def find_estimates_faults(house: House) -> Iterator[Fault]:
             refused = list(_refused(house, name, model, card))
         except Exception as e:  # what should have been refused: constants that each are right and do not go together
             if item.entry.memory:
-                said = f"an estimate with these constants fails ({type(e).__name__}: {e})"
-                yield item.place.field("contradiction", ("memory",), one_line(said))
+                problem = f"an estimate with these constants fails ({type(e).__name__}: {e})"
+                yield item.place.field("contradiction", ("memory",), one_line(problem))
             continue
         for problem in refused:
-            yield from _told(name, item, problem)
+            yield from _refusal(name, item, problem)
 
 
-def _told(name: str, item: TableItem, problem: str) -> Iterator[Fault]:
+def _refusal(name: str, item: TableItem, problem: str) -> Iterator[Fault]:
     """A refusal as a fault of the block that it is about."""
     m = re.fullmatch(rf"rules/engines/{re.escape(name)}\.yaml, (\w+): (.*?)(?: - at `\$\.?(.*)`)?", problem)
     if m and m[1] in BLOCKS:
         where = (m[1], *(p for p in re.split(r"\.|\[.*?\]", m[3] or "") if p))
         yield item.place.field("wrong_value", where, one_line(m[2][0].lower() + m[2][1:]))
     elif m is None and memory_type(item.entry) is not None:
-        said = problem.removeprefix(f"rules/engines/{name}.yaml: ")
-        yield item.place.field("contradiction", ("memory",), one_line(f"the simplest estimate is refused: {said}"))
+        reason = problem.removeprefix(f"rules/engines/{name}.yaml: ")
+        yield item.place.field("contradiction", ("memory",), one_line(f"the simplest estimate is refused: {reason}"))
 
 
 def _refused(house: House, engine: str, model: Model, card: Accelerator) -> Iterator[str]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from advisor.engines.flag_tables import FlagHistory, FlagTable, add_history, is_span, list_spans, release_key
 from advisor.lint.faults import Fault, nearest_names
 from advisor.lint.house import House, RuleDocument, TypedPart
+from advisor.lint.reading import EntryPlace
 from advisor.lint.shape import At
 
 RESOURCES = "checks/resources.yaml"
@@ -64,10 +65,20 @@ def flag_faults(house: House, part: TypedPart, at: At, name: str) -> Iterator[Fa
     """A fault where the engine that a part of the rules is about has no setting of this name."""
     engine = getattr(part.entry, "id", None)
     table = find_flag_table(engine, house) if isinstance(engine, str) else None
-    if table is not None and not is_known_setting(name, table):
+    if table is not None:
         other = "a key of a file: list it there under `settings`; a word without a flag, like the model: `positional`"
-        said = f"{name!r} is no flag in rules/flags/{engine}.yaml ({other})"
-        yield part.place.field("unknown_name", at, said, nearest_names(name, list_setting_names(table)))
+        yield from unknown_setting(part.place, at, name, table, hint=f" ({other})", file=str(engine))
+
+
+def unknown_setting(
+    place: EntryPlace, at: At, name: str, table: FlagTable, what: str = "flag", hint: str = "", file: str = "",
+    whole: bool = False,
+) -> Iterator[Fault]:  # fmt: skip
+    """A fault where a server has no setting of this name; `file`: the engine whose file is named."""
+    plain = name.lstrip("-")
+    if not is_known_setting(plain, table, whole):
+        problem = f"{name!r} is no {what} in rules/flags/{file or table.engine}.yaml{hint}"
+        yield place.field("unknown_name", at, problem, nearest_names(plain, list_setting_names(table)))
 
 
 def find_flags_faults(house: House) -> Iterator[Fault]:
@@ -79,8 +90,8 @@ def find_flags_faults(house: House) -> Iterator[Fault]:
     for path, document in house.under("flags/").items():
         table: FlagTable = document.value
         if table.engine != path.removeprefix("flags/").removesuffix(".yaml"):
-            said = f"the file of engine {table.engine!r} is flags/{table.engine}.yaml"
-            yield document.place.field("wrong_value", ("engine",), said)
+            problem = f"the file of engine {table.engine!r} is flags/{table.engine}.yaml"
+            yield document.place.field("wrong_value", ("engine",), problem)
         if table.unread is not None:
             if table.flags or table.same_as:
                 yield document.place.field("contradiction", ("unread",), "the table is there, so it was read")
@@ -93,19 +104,19 @@ def find_flags_faults(house: House) -> Iterator[Fault]:
 def _history(path: str, document: RuleDocument, history: FlagHistory) -> Iterator[Fault]:
     place = document.place
     if history.engine != path.removeprefix("flag-history/").removesuffix(".yaml"):
-        said = f"the file of engine {history.engine!r} is flag-history/{history.engine}.yaml"
-        yield place.field("wrong_value", ("engine",), said)
+        problem = f"the file of engine {history.engine!r} is flag-history/{history.engine}.yaml"
+        yield place.field("wrong_value", ("engine",), problem)
     if list(history.read) != sorted(history.read, key=release_key):
         yield place.field("wrong_value", ("read",), "releases stand from the oldest to the newest")
     for at, spans in list_spans(history):
         for text in spans:
             if not is_span(text, history):
-                said = f"{text!r} is no FIRST..LAST of releases in `read`"
-                yield place.field("wrong_value", (*at, text), said)
+                problem = f"{text!r} is no FIRST..LAST of releases in `read`"
+                yield place.field("wrong_value", (*at, text), problem)
     for flag, listed in history.values.items():
         if listed.read_since not in history.read:
-            said = f"{listed.read_since!r} is none of the releases in `read`"
-            yield place.field("unknown_name", ("values", flag, "read_since"), said)
+            problem = f"{listed.read_since!r} is none of the releases in `read`"
+            yield place.field("unknown_name", ("values", flag, "read_since"), problem)
 
 
 def _resources(house: House, document: RuleDocument) -> Iterator[Fault]:
@@ -114,10 +125,7 @@ def _resources(house: House, document: RuleDocument) -> Iterator[Fault]:
         table = find_flag_table(resource.engine, house)
         for key, flag in resource.flags.items() if table is not None else ():
             assert table is not None
-            if not is_known_setting(flag, table):
-                said = f"{flag!r} is no flag in rules/flags/{table.engine}.yaml"
-                at: At = ("resources", name, "flags", key)
-                yield document.place.field("unknown_name", at, said, nearest_names(flag, list_setting_names(table)))
+            yield from unknown_setting(document.place, ("resources", name, "flags", key), flag, table)
 
 
 def _borrowed(house: House, document: RuleDocument, table: FlagTable) -> Iterator[Fault]:
@@ -142,8 +150,8 @@ def _table(document: RuleDocument, table: FlagTable) -> Iterator[Fault]:
         if name.startswith("-"):
             yield place.field("wrong_value", ("flags", name), "a flag's name stands without dashes")
         if flag.t not in TYPES:
-            said = f"type {flag.t!r} is none of {', '.join(TYPES)}"
-            yield place.field("wrong_value", ("flags", name, "t"), said, nearest_names(flag.t, TYPES))
+            problem = f"type {flag.t!r} is none of {', '.join(TYPES)}"
+            yield place.field("wrong_value", ("flags", name, "t"), problem, nearest_names(flag.t, TYPES))
         for i, alias in enumerate(flag.a):
             if not alias.startswith("-"):
                 yield place.field("wrong_value", ("flags", name, "a", i), f"spelling {alias!r} stands with its dashes")
@@ -160,5 +168,7 @@ def _table(document: RuleDocument, table: FlagTable) -> Iterator[Fault]:
     left = {*table.left(), *table.left_variables()} if table.history is not None else set()
     for name in table.instead if table.history is not None else ():
         if name not in left:
-            said = f"{name!r} is nothing that left: rules/flag-history/{table.engine}.yaml has it to the end, or never"
-            yield place.field("unknown_name", ("instead", name), said, nearest_names(name, left))
+            problem = (
+                f"{name!r} is nothing that left: rules/flag-history/{table.engine}.yaml has it to the end, or never"
+            )
+            yield place.field("unknown_name", ("instead", name), problem, nearest_names(name, left))

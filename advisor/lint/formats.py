@@ -42,11 +42,11 @@ def _format(item: TableItem) -> Iterator[Fault]:
     if quantization.block_bytes is not None:
         derived = quantization.block_bytes * 8 / quantization.block_elements
         if abs(derived - quantization.bits_nominal) > 1e-9:
-            said = (
+            problem = (
                 f"is {quantization.bits_nominal:g}, {quantization.block_bytes} bytes for "
                 f"{quantization.block_elements} weights are {derived:g} bits"
             )
-            yield item.place.field("total", ("bits_nominal",), said)
+            yield item.place.field("total", ("bits_nominal",), problem)
     if not BITS[0] <= quantization.bits_nominal <= BITS[1]:
         yield item.place.field(
             "unit", ("bits_nominal",), f"{quantization.bits_nominal:g} bits are no width of a weight"
@@ -64,11 +64,11 @@ def _format(item: TableItem) -> Iterator[Fault]:
         and (quantization.block_elements, quantization.block_bytes) != BLOCKS[quantization.base]
     ):
         elements, size = BLOCKS[quantization.base]
-        said = (
+        problem = (
             f"a block of {quantization.base} is {size} bytes for {elements} weights, not "
             f"{quantization.block_bytes} for {quantization.block_elements}"
         )
-        yield item.place.field("total", ("block_bytes",), said)
+        yield item.place.field("total", ("block_bytes",), problem)
     for field in ("size_range", "size_range_plain"):
         value = getattr(quantization, field)
         if value is not None and not all(SIZE_RANGE[0] <= x <= SIZE_RANGE[1] for x in value):
@@ -93,8 +93,8 @@ def _falling(house: House, document: RuleDocument, at: At, ladder: Sequence[str]
     found = [(n, quantization.bits_nominal) for n in ladder if (quantization := _known(house, n)) is not None]
     for (first, wide), (second, narrow) in pairwise(found):
         if narrow > wide:
-            said = f"{second} ({narrow:g} bits) stands after {first} ({wide:g}): from wide to narrow"
-            yield document.place.field("range", (*at, ladder.index(second)), said)
+            problem = f"{second} ({narrow:g} bits) stands after {first} ({wide:g}): from wide to narrow"
+            yield document.place.field("range", (*at, ladder.index(second)), problem)
 
 
 def _known(house: House, name: str) -> Quantization | None:

@@ -68,8 +68,8 @@ def _ranges(item: TableItem) -> Iterator[Fault]:
     for field, (low, high, unit) in RANGES.items():
         value = getattr(item.entry, field, None)
         if value is not None and not low <= value <= high:
-            said = f"{value:g} {unit} cannot be; {low:g} to {high:g} are possible"
-            yield item.place.field("unit", (field,), said)
+            problem = f"{value:g} {unit} cannot be; {low:g} to {high:g} are possible"
+            yield item.place.field("unit", (field,), problem)
 
 
 def _card(accelerator: Accelerator, place: EntryPlace) -> Iterator[Fault]:
@@ -92,10 +92,10 @@ def _card(accelerator: Accelerator, place: EntryPlace) -> Iterator[Fault]:
     for (first, second), (low, high) in RATIOS.items():
         one, other = accelerator.tflops.get(first), accelerator.tflops.get(second)
         if one and other and not low <= other / one <= high:
-            said = (
+            problem = (
                 f"{second} {other:g} is {other / one:.3g} times {first} {one:g}; {low:.2g} to {high:.2g} are possible"
             )
-            yield place.field("unit", ("tflops", second), said)
+            yield place.field("unit", ("tflops", second), problem)
     if (
         accelerator.price is not None
         and accelerator.price.high is not None
@@ -117,27 +117,27 @@ def _memory(accelerator: Accelerator, place: EntryPlace) -> Iterator[Fault]:
         return
     if accelerator.memory_bytes % QUARTER_GIB:
         right = round(accelerator.memory_bytes / 1e9) * GIB
-        said = (
+        problem = (
             f"{accelerator.memory_bytes:,} is no whole number of GiB; the size on the box counts 2**30 bytes: {right}"
         )
-        yield place.field("unit", at, said)
+        yield place.field("unit", at, problem)
         return
     sizes = [float(n) for n in re.findall(r"(\d+(?:\.\d+)?)\s?GB\b", accelerator.name)]
     if sizes and accelerator.memory_bytes not in [int(n * GIB) for n in sizes]:
-        said = f"is {accelerator.memory_bytes / GIB:g} x 2**30, the name says {sizes[0]:g} GB"
-        yield place.field("total", at, said)
+        problem = f"is {accelerator.memory_bytes / GIB:g} x 2**30, the name says {sizes[0]:g} GB"
+        yield place.field("total", at, problem)
     if (
         accelerator.usable_bytes is not None
         and not USABLE * accelerator.memory_bytes <= accelerator.usable_bytes <= accelerator.memory_bytes
     ):
         share = accelerator.usable_bytes / accelerator.memory_bytes
-        said = f"{accelerator.usable_bytes:,} is {share:.3g} of memory_bytes; {USABLE} to 1 are possible"
-        yield place.field("total", ("usable_bytes",), said)
+        problem = f"{accelerator.usable_bytes:,} is {share:.3g} of memory_bytes; {USABLE} to 1 are possible"
+        yield place.field("total", ("usable_bytes",), problem)
     for profile, size in accelerator.mig_profiles.items():
         m = re.match(r"\d+g\.(\d+)gb", profile)
         if m is None or int(m[1]) * GIB != size:
-            said = f"{size / GIB:g} x 2**30 bytes are not what the profile's name says"
-            yield place.field("total", ("mig_profiles", profile), said)
+            problem = f"{size / GIB:g} x 2**30 bytes are not what the profile's name says"
+            yield place.field("total", ("mig_profiles", profile), problem)
         elif size > accelerator.memory_bytes:
             yield place.field("total", ("mig_profiles", profile), "is larger than the whole device")
 
@@ -162,10 +162,10 @@ def _recognised(accelerator: Accelerator, place: EntryPlace, cards: Mapping[str,
     if accelerator.name_pattern is not None:
         for name in accelerator.reported_names or (accelerator.name,):
             if not re.search(accelerator.name_pattern, name, re.IGNORECASE):
-                said = f"does not match {name!r}, the entry's own " + (
+                problem = f"does not match {name!r}, the entry's own " + (
                     "driver name" if accelerator.reported_names else "name"
                 )
-                yield place.field("probe", ("name_pattern",), said)
+                yield place.field("probe", ("name_pattern",), problem)
     if all(b.name_pattern is None or _compiles(b.name_pattern) for b in cards.values()):
         yield from _found_again(accelerator, place, cards)
 
@@ -226,11 +226,11 @@ def _generation(accelerator: Accelerator, place: EntryPlace, cards: Mapping[str,
     if mine is not None and len(same) > 1 and others and mine not in others:
         field = "gfx" if accelerator.vendor == "amd" else "compute_capability"
         have = ", ".join(sorted(others))
-        said = (
+        problem = (
             f"{getattr(accelerator, field)} is {mine}; other entries of architecture {accelerator.architecture} "
             f"are {have}"
         )
-        yield place.field("contradiction", (field,), said)
+        yield place.field("contradiction", (field,), problem)
 
 
 def _generation_of(accelerator: Accelerator) -> str | None:
@@ -248,8 +248,8 @@ def _shared_chips(house: House) -> Iterator[Fault]:
         for i, pci in enumerate(accelerator.pci_ids):
             b: Accelerator = first.setdefault(pci, item).entry
             if (accelerator.compute_capability, accelerator.gfx) != (b.compute_capability, b.gfx):
-                said = f"{pci} is also an id of {b.id}, which is another chip ({b.compute_capability or b.gfx})"
-                yield item.place.field("probe", ("pci_ids", i), said)
+                problem = f"{pci} is also an id of {b.id}, which is another chip ({b.compute_capability or b.gfx})"
+                yield item.place.field("probe", ("pci_ids", i), problem)
 
 
 def _processor(cpu_platform: CpuPlatform, place: EntryPlace) -> Iterator[Fault]:
@@ -257,8 +257,8 @@ def _processor(cpu_platform: CpuPlatform, place: EntryPlace) -> Iterator[Fault]:
         derived = cpu_platform.channels_per_socket * cpu_platform.max_mts * 8 / 1000
         if abs(cpu_platform.bandwidth_gbs_per_socket / derived - 1) > BANDWIDTH_TOLERANCE:
             product = f"{cpu_platform.channels_per_socket} channels x {cpu_platform.max_mts} MT/s x 8 bytes"
-            said = f"is {cpu_platform.bandwidth_gbs_per_socket:g}, {product} are {derived:g}"
-            yield place.field("total", ("bandwidth_gbs_per_socket",), said)
+            problem = f"is {cpu_platform.bandwidth_gbs_per_socket:g}, {product} are {derived:g}"
+            yield place.field("total", ("bandwidth_gbs_per_socket",), problem)
 
 
 def _same_chip(cpu_platform: CpuPlatform, place: EntryPlace, cards: Mapping[str, Accelerator]) -> Iterator[Fault]:
@@ -267,11 +267,11 @@ def _same_chip(cpu_platform: CpuPlatform, place: EntryPlace, cards: Mapping[str,
     if card is None or not card.unified or not card.bandwidth_gbs or not cpu_platform.bandwidth_gbs_per_socket:
         return
     if abs(cpu_platform.bandwidth_gbs_per_socket / card.bandwidth_gbs - 1) > BANDWIDTH_TOLERANCE:
-        said = (
+        problem = (
             f"is {cpu_platform.bandwidth_gbs_per_socket:g}; {card.id}, the accelerator of this chip, has "
             f"{card.bandwidth_gbs:g}"
         )
-        yield place.field("contradiction", ("bandwidth_gbs_per_socket",), said)
+        yield place.field("contradiction", ("bandwidth_gbs_per_socket",), problem)
 
 
 def _compiles(pattern: str) -> bool:
@@ -303,8 +303,8 @@ def _figures(accelerator: Accelerator, place: EntryPlace, rented: bool) -> Itera
             at = ("unknown", accelerator.unknown.index(name))
             yield place.field("contradiction", at, f"the entry gives its {name}")
         elif not (there[name] or name in accelerator.unknown or place.written((name,)) or (name == "price" and rented)):
-            said = f"`{name}` is missing, so {lost}; where no source has it: unknown: [{name}]"
-            yield place.fault("missing_key", said, ("id",))
+            problem = f"`{name}` is missing, so {lost}; where no source has it: unknown: [{name}]"
+            yield place.fault("missing_key", problem, ("id",))
 
 
 def _known_generation(accelerator: Accelerator, place: EntryPlace, cards: Mapping[str, Accelerator]) -> Iterator[Fault]:
@@ -317,11 +317,11 @@ def _known_generation(accelerator: Accelerator, place: EntryPlace, cards: Mappin
     mine = accelerator.architecture
     if mine is not None and _family(mine) not in families and place.written(("architecture",)) is not None:
         listed = sorted({o for o in others if o} or known)
-        said = f"no rule knows the architecture {mine!r}; known of {accelerator.vendor} are {', '.join(listed)}"
-        yield place.field("unknown_name", ("architecture",), said, nearest_names(mine, listed))
+        problem = f"no rule knows the architecture {mine!r}; known of {accelerator.vendor} are {', '.join(listed)}"
+        yield place.field("unknown_name", ("architecture",), problem, nearest_names(mine, listed))
     if accelerator.vendor == "amd" and accelerator.gfx and amd_generation(accelerator.gfx) is None:
-        said = f"no rule knows the generation of {accelerator.gfx}"
-        yield place.field("unknown_name", ("gfx",), f"{said}; known of amd are {', '.join(known)}")
+        problem = f"no rule knows the generation of {accelerator.gfx}"
+        yield place.field("unknown_name", ("gfx",), f"{problem}; known of amd are {', '.join(known)}")
 
 
 def _family(name: str) -> str:
@@ -340,14 +340,14 @@ def _own_pattern(accelerator: Accelerator, place: EntryPlace, cards: Mapping[str
         theirs = other.reported_names or (other.name,)
         if other.id == accelerator.id or other.vendor != accelerator.vendor or set(mine) & set(theirs):
             continue
-        hit = next((n for n in theirs if _matches(accelerator, n)), None)
-        if hit is not None and not any(_matches(other, n) for n in mine):
-            taken[other.id] = hit
+        taken_name = next((n for n in theirs if _matches(accelerator, n)), None)
+        if taken_name is not None and not any(_matches(other, n) for n in mine):
+            taken[other.id] = taken_name
     if taken:
         first, name = next(iter(taken.items()))
         more = f", and names of {len(taken) - 1} others" if len(taken) > 1 else ""
-        said = f"also matches {name!r}, a name of {first}{more}"
-        yield place.field("probe", ("name_pattern",), said)
+        problem = f"also matches {name!r}, a name of {first}{more}"
+        yield place.field("probe", ("name_pattern",), problem)
 
 
 def _matches(accelerator: Accelerator, name: str) -> bool:

@@ -220,8 +220,8 @@ def read_house(
 
 
 def _unread(file: RuleFile) -> Fault:
-    said = "no part of the program reads a file of this name"
-    return file.fault("unknown_file", said, near=nearest_names(file.name, FILES))
+    problem = "no part of the program reads a file of this name"
+    return file.fault("unknown_file", problem, near=nearest_names(file.name, FILES))
 
 
 def _entries(

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator
 from advisor.catalog.launch_types import EngineStart
 from advisor.catalog.types import Engine
 from advisor.lint.faults import Fault, nearest_names
-from advisor.lint.flags import find_flag_table, is_known_setting, list_setting_names
+from advisor.lint.flags import find_flag_table, unknown_setting
 from advisor.lint.house import House, RuleDocument, TableItem
 from advisor.lint.shape import At
 from advisor.render.environment import template_roots
@@ -39,8 +39,8 @@ def _files(document: RuleDocument) -> Iterator[Fault]:
     for name, target in document.value.targets.items():
         for word in re.findall(r"\{(\w*)\}", target.file):
             if word not in IN_NAMES:
-                said = f"{{{word}}} is not filled in here; {{name}} is"
-                yield document.place.field("unknown_name", ("targets", name, "file"), said)
+                problem = f"{{{word}}} is not filled in here; {{name}} is"
+                yield document.place.field("unknown_name", ("targets", name, "file"), problem)
 
 
 def _targets(house: House, item: TableItem, table: TargetsFile) -> Iterator[Fault]:
@@ -53,8 +53,8 @@ def _targets(house: House, item: TableItem, table: TargetsFile) -> Iterator[Faul
             yield from house.unknown(item.place, at, "target", name, tuple(table.targets))
             continue
         if name in entry.no_target:
-            said = f"it has the target {name}, and `no_target` says why it has none"
-            yield item.place.field("contradiction", at, said)
+            problem = f"it has the target {name}, and `no_target` says why it has none"
+            yield item.place.field("contradiction", at, problem)
         if name in entry.targets[:i]:
             yield item.place.field("duplicate_name", at, f"{name} stands twice")
         paths = (f"{entry.id}/{name}.j2", f"{SHARED}/{name}.j2")
@@ -67,8 +67,8 @@ def _targets(house: House, item: TableItem, table: TargetsFile) -> Iterator[Faul
     for name in entry.no_target:
         yield from house.unknown(item.place, ("no_target", name), "target", name, tuple(table.targets))
     if entry.installation is not None and INSTALL not in entry.targets:
-        said = f"is never written: {INSTALL} is not among its `targets`"
-        yield item.place.field("missing_place", ("installation",), said)
+        problem = f"is never written: {INSTALL} is not among its `targets`"
+        yield item.place.field("missing_place", ("installation",), problem)
 
 
 def _start(house: House, item: TableItem, start: EngineStart) -> Iterator[Fault]:
@@ -76,8 +76,8 @@ def _start(house: House, item: TableItem, start: EngineStart) -> Iterator[Fault]
     if start.like is not None:
         other = house.engines.get(start.like)
         if other is not None and (other.start is None or other.start.like is not None):
-            said = f"{start.like} does not say itself how it is started"
-            yield place.field("missing_place", (*at, "like"), said)
+            problem = f"{start.like} does not say itself how it is started"
+            yield place.field("missing_place", (*at, "like"), problem)
         return
     allowed = FILLED_IN | set(start.needs)
     words: list[tuple[At, tuple[str, ...]]] = [
@@ -103,8 +103,8 @@ def _placeholders(item: TableItem, at: At, words: tuple[str, ...], allowed: Coll
     for i, word in enumerate(words):
         for name in re.findall(r"\{(\w*)\}", word):
             if name not in allowed:
-                said = f"{{{name}}} is not filled in here"
-                yield item.place.field("unknown_name", (*at, i), said, nearest_names(name, allowed))
+                problem = f"{{{name}}} is not filled in here"
+                yield item.place.field("unknown_name", (*at, i), problem, nearest_names(name, allowed))
 
 
 def _start_flags(house: House, item: TableItem, start: EngineStart) -> Iterator[Fault]:
@@ -123,8 +123,5 @@ def _start_flags(house: House, item: TableItem, start: EngineStart) -> Iterator[
     if start.key is not None and start.key.flag:
         listed.append(((*at, "key", "flag"), start.key.flag))
     for where, word in listed:
-        if re.fullmatch(r"--?[a-zA-Z][\w-]*", word) and not is_known_setting(word.lstrip("-"), table, whole=True):
-            said = f"{word!r} is no flag in rules/flags/{table.engine}.yaml"
-            yield item.place.field(
-                "unknown_name", where, said, nearest_names(word.lstrip("-"), list_setting_names(table))
-            )
+        if re.fullmatch(r"--?[a-zA-Z][\w-]*", word):
+            yield from unknown_setting(item.place, where, word, table, whole=True)

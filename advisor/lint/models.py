@@ -50,13 +50,13 @@ def find_models_faults(house: House) -> Iterator[Fault]:
         if (model.layout is None) == (model.stub is None) and not _cannot_be_read(model, item.place):
             yield item.place.fault("missing_key", "needs either `layout` or, where it is not known, `stub`")
         if model.max_context is not None and not LONGEST_CONTEXT[0] <= model.max_context <= LONGEST_CONTEXT[1]:
-            said = f"{model.max_context:,} is no length of a context in tokens"
-            yield item.place.field("unit", ("max_context",), said)
+            problem = f"{model.max_context:,} is no length of a context in tokens"
+            yield item.place.field("unit", ("max_context",), problem)
         if model.max_context is None and not item.place.written(("max_context",)) and not _has_no_cache(model):
-            said = (
+            problem = (
                 "`max_context` is missing (tokens that it was trained for): without it no length is refused as too long"
             )
-            yield item.place.fault("missing_key", said, ("id",))
+            yield item.place.fault("missing_key", problem, ("id",))
         if model.layout is None:
             yield from _stub(model, item.place)
             continue
@@ -89,17 +89,17 @@ def _counts(model: Model, place: EntryPlace) -> Iterator[Fault]:
     rebuilt = vision_params(model.vision) if model.vision else None
     vision = (model.vision.params if model.vision else 0) if rebuilt is None else rebuilt
     moe = any(isinstance(g, Moe) for g in model.layout.ffn) if model.layout else False
-    wanted = (
+    derivable = (
         ("params_total", model.params_total, text + vision, "text and vision, tied embeddings once"),
         ("params_text", model.params_text, text, "the text backbone"),
         ("params_active", model.params_active, active_params(model), "weights read for one token"),
     )
-    for field, said, derived, what in wanted:
-        if said is None:
+    for field, published, derived, what in derivable:
+        if published is None:
             if field == "params_active" and moe:
                 yield place.fault("missing_key", f"`{field}` is missing; the layout gives {derived:,} ({what})")
-        elif abs(said - derived) > rounding(said):
-            yield _differs(place, (field,), said, derived, what)
+        elif abs(published - derived) > rounding(published):
+            yield _differs(place, (field,), published, derived, what)
     stored = model.params_stored
     if stored:
         tolerance = (STORED_TOLERANCE if model.verified else STORED_UNVERIFIED) * stored
@@ -109,11 +109,11 @@ def _counts(model: Model, place: EntryPlace) -> Iterator[Fault]:
         yield _differs(place, ("vision", "params"), model.vision.params, rebuilt, "tower and projector")
 
 
-def _differs(place: EntryPlace, at: At, said: int, derived: int, what: str) -> Fault:
-    apart = 100 * (said / derived - 1) if derived else 100.0
-    share = f"{apart:+.1f} %" if abs(apart) >= 0.05 else f"{said - derived:+,}"
+def _differs(place: EntryPlace, at: At, published: int, derived: int, what: str) -> Fault:
+    difference = 100 * (published / derived - 1) if derived else 100.0
+    share = f"{difference:+.1f} %" if abs(difference) >= 0.05 else f"{published - derived:+,}"
     return place.fault(
-        "total", f"{'.'.join(map(str, at))} is {said:,}, the layout gives {derived:,} ({share}): {what}", at
+        "total", f"{'.'.join(map(str, at))} is {published:,}, the layout gives {derived:,} ({share}): {what}", at
     )
 
 
@@ -126,23 +126,23 @@ def _layers(layout: Layout, place: EntryPlace) -> Iterator[Fault]:
         at: At = ("layout", name)
         total = sum(g.n for g in groups)
         if not total or total % layout.n_layers:  # layers of LongCat hold two mixers and three feed-forward parts each
-            said = f"{name}: groups of {[g.n for g in groups]} layers are {total}, n_layers is {layout.n_layers}"
-            yield place.fault("total", said, at)
+            problem = f"{name}: groups of {[g.n for g in groups]} layers are {total}, n_layers is {layout.n_layers}"
+            yield place.fault("total", problem, at)
         elif order:
             yield from _order(layout, name, [g.n for g in groups], order, place)
         for i, full in enumerate(groups):
             yield from _group(full, (*at, i), place)
 
 
-def _order(layout: Layout, name: str, wanted: list[int], order: tuple[int, ...], place: EntryPlace) -> Iterator[Fault]:
+def _order(layout: Layout, name: str, sizes: list[int], order: tuple[int, ...], place: EntryPlace) -> Iterator[Fault]:
     at: At = ("layout", f"{name}_order")
-    if len(order) > layout.n_layers or not all(0 <= i < len(wanted) for i in order):
+    if len(order) > layout.n_layers or not all(0 <= i < len(sizes) for i in order):
         yield place.fault("total", f"{name}_order is longer than the layers or names a group that is not there", at)
         return
     whole = [order[i % len(order)] for i in range(layout.n_layers)]
-    counts = [whole.count(i) for i in range(len(wanted))]
-    if counts != wanted:
-        yield place.fault("total", f"{name}_order gives groups of {counts} layers, `n` says {wanted}", at)
+    counts = [whole.count(i) for i in range(len(sizes))]
+    if counts != sizes:
+        yield place.fault("total", f"{name}_order gives groups of {counts} layers, `n` says {sizes}", at)
 
 
 def _group(group: object, at: At, place: EntryPlace) -> Iterator[Fault]:
@@ -167,8 +167,8 @@ def _stub(model: Model, place: EntryPlace) -> Iterator[Fault]:
         return
     share = model.params_total / (max(named) * 1e9)
     if not NAME_RANGE[0] <= share <= NAME_RANGE[1]:
-        said = f"params_total is {model.params_total:,}, the name says {max(named):g}B"
-        yield place.fault("unit", said, ("params_total",))
+        problem = f"params_total is {model.params_total:,}, the name says {max(named):g}B"
+        yield place.fault("unit", problem, ("params_total",))
 
 
 def _downloads(house: House, model: Model, place: EntryPlace) -> Iterator[Fault]:
@@ -197,8 +197,8 @@ def _downloads(house: House, model: Model, place: EntryPlace) -> Iterator[Fault]
                 continue
             low, high = DOWNLOAD_RANGE[0] * nominal, DOWNLOAD_RANGE[1] * nominal
         if not low <= bits <= high:
-            said = f"{size_bytes / 1e9:,.2f} GB for {model.params_total:,} parameters are {bits:.2g} bits each"
-            yield place.field("unit", at, f"{said}; {low:.2g} to {high:.2g} are possible")
+            problem = f"{size_bytes / 1e9:,.2f} GB for {model.params_total:,} parameters are {bits:.2g} bits each"
+            yield place.field("unit", at, f"{problem}; {low:.2g} to {high:.2g} are possible")
 
 
 def find_downloads_faults(house: House) -> Iterator[Fault]:
@@ -225,5 +225,5 @@ def _copies(house: House, document: RuleDocument, id: str) -> Iterator[Fault]:
             bits = 8 * copy.bytes / model.params_total
             low, high = (x * house.catalog.quantization(copy.format).bits_nominal for x in COPY_RANGE)
             if not low <= bits <= high:
-                said = f"{copy.bytes / 1e9:,.2f} GB for {model.params_total:,} parameters are {bits:.2g} bits each"
-                yield document.place.field("unit", at, f"{said}; {copy.format} has {low:.2g} to {high:.2g}")
+                problem = f"{copy.bytes / 1e9:,.2f} GB for {model.params_total:,} parameters are {bits:.2g} bits each"
+                yield document.place.field("unit", at, f"{problem}; {copy.format} has {low:.2g} to {high:.2g}")

@@ -55,8 +55,8 @@ def _offer(house: House, item: TableItem) -> Iterator[Fault]:
     size = re.search(r"(\d+)\s?GB\b", o.name)
     whole = card.memory_bytes if card is not None and (card.memory_bytes or 1) % GIB == 0 else None
     if card is not None and size and whole and int(size[1]) * GIB != whole:
-        said = f"{o.accelerator} has {whole / GIB:g} GB, the offer's name says {size[1]}"
-        yield item.place.field("contradiction", ("accelerator",), said)
+        problem = f"{o.accelerator} has {whole / GIB:g} GB, the offer's name says {size[1]}"
+        yield item.place.field("contradiction", ("accelerator",), problem)
 
 
 def _budgets(document: RuleDocument) -> Iterator[Fault]:
@@ -64,8 +64,8 @@ def _budgets(document: RuleDocument) -> Iterator[Fault]:
     assert isinstance(b, BudgetsFile)
     for currency, rate in b.rates.per_usd.items():
         if rate <= 0 or (currency == "USD" and rate != 1):
-            said = f"{rate:g} is no number of {currency} for one US dollar"
-            yield place.field("unit", ("rates", "per_usd", currency), said)
+            problem = f"{rate:g} is no number of {currency} for one US dollar"
+            yield place.field("unit", ("rates", "per_usd", currency), problem)
     lists = {k for k, v in b.formats.items() if isinstance(v, tuple)}
     for axis in AXES:
         if axis not in lists or not isinstance(b.formats.get(f"why_{axis}"), str):
@@ -91,10 +91,10 @@ def _live(house: House, document: RuleDocument) -> Iterator[Fault]:
         card = house.accelerators.get(accelerator)
         size = re.search(r" (\d+(?:\.\d+)?)$", name)
         if size is None:
-            said = f"{name!r} does not end with the memory in GB"
-            yield document.place.field("wrong_value", ("names", name), said)
+            problem = f"{name!r} does not end with the memory in GB"
+            yield document.place.field("wrong_value", ("names", name), problem)
         elif card is not None and card.memory_bytes:
             off = abs(float(size[1]) * GIB / card.memory_bytes - 1)
             if off > NAMED_TOLERANCE:
-                said = f"{accelerator} has {card.memory_bytes / GIB:g} GB, the name says {size[1]}"
-                yield document.place.field("contradiction", ("names", name), said)
+                problem = f"{accelerator} has {card.memory_bytes / GIB:g} GB, the name says {size[1]}"
+                yield document.place.field("contradiction", ("names", name), problem)

@@ -48,14 +48,14 @@ def find_places_faults(house: House) -> Iterator[Fault]:
         if targets is not None:
             yield from _launch(entry, item.place)
         if entry.only_asked_for is not None and entry.id in named:
-            said = f"a leaf of rules/{GUIDE} recommends it"
-            yield item.place.field("contradiction", ("only_asked_for",), said)
+            problem = f"a leaf of rules/{GUIDE} recommends it"
+            yield item.place.field("contradiction", ("only_asked_for",), problem)
         if guide is not None and _wants_leaf(entry) and entry.id not in named:
-            said = (
+            problem = (
                 f"no leaf of rules/{GUIDE} names it, so it is only taken when it is asked for; "
                 "where that is meant: only_asked_for: WHY in the entry"
             )
-            yield item.place.fault("missing_place", said, ("id",))
+            yield item.place.fault("missing_place", problem, ("id",))
         yield from _memory(item)
         yield from _flags(house, item)
 
@@ -69,8 +69,8 @@ def _launch(entry: Engine, place: EntryPlace) -> Iterator[Fault]:
     if entry.start is None and entry.kind != CLIENT:
         yield place.fault("missing_place", "does not say under `start` how it is started", ("id",))
     if COMMAND not in (*entry.targets, *entry.no_target):
-        said = f"says of its launch files neither in `targets` nor in `no_target` whether it has {COMMAND}"
-        yield place.fault("missing_place", said, ("id",))
+        problem = f"says of its launch files neither in `targets` nor in `no_target` whether it has {COMMAND}"
+        yield place.fault("missing_place", problem, ("id",))
 
 
 def _memory(item: TableItem) -> Iterator[Fault]:
@@ -80,11 +80,11 @@ def _memory(item: TableItem) -> Iterator[Fault]:
     module = f"advisor/engines/{module_name(entry.id)}.py"
     there = importlib.util.find_spec(f"advisor.engines.{module_name(entry.id)}") is not None
     also = "" if there else f"; {module} only where its arithmetic is its own"
-    said = (
-        "what it takes is not told: it needs constants in `memory` (`family: pool` reserves a share of each device, "
+    problem = (
+        "what it takes is not given: it needs constants in `memory` (`family: pool` reserves a share of each device, "
         f"`family: plain` grows with use: no Python is needed{also}), or `runs` with the engine inside"
     )
-    yield item.place.fault("missing_place", said, ("id",))
+    yield item.place.fault("missing_place", problem, ("id",))
 
 
 def _flags(house: House, item: TableItem) -> Iterator[Fault]:
@@ -94,13 +94,13 @@ def _flags(house: House, item: TableItem) -> Iterator[Fault]:
     table = house.documents.get(f"flags/{entry.id}.yaml")
     if table is None:
         if f"engine: {entry.id}\n" not in house.hidden:
-            said = (
+            problem = (
                 f"rules/flags/{entry.id}.yaml is missing: what its server takes (or `unread:` with the reason why not)"
             )
-            yield item.place.fault("missing_place", said, ("id",))
+            yield item.place.fault("missing_place", problem, ("id",))
     elif not (table.value.same_as or table.value.unread or _recognised(entry)):
-        said = "`recognition` names no program, module or image of it, so `advise check` does not see it"
-        yield item.place.fault("missing_place", said, ("id",))
+        problem = "`recognition` names no program, module or image of it, so `advise check` does not see it"
+        yield item.place.fault("missing_place", problem, ("id",))
 
 
 def _recognised(entry: Engine) -> bool:
@@ -137,8 +137,8 @@ def _tables(item: TableItem) -> Iterator[Fault]:
     for name, (what, example, whatever) in TABLES.items():
         if not getattr(item.entry, name) and not item.place.written((name,)):
             form = f"{what}, each with its source ({name}: {{{example}: {{support: 'yes', src: [...]}}}})"
-            said = f"`{name}` is missing: {form}; without it nothing keeps it from {whatever}"
-            yield item.place.fault("missing_key", said, ("id",))
+            problem = f"`{name}` is missing: {form}; without it nothing keeps it from {whatever}"
+            yield item.place.fault("missing_key", problem, ("id",))
 
 
 def _ranks(house: House, item: TableItem) -> Iterator[Fault]:
@@ -149,29 +149,31 @@ def _ranks(house: House, item: TableItem) -> Iterator[Fault]:
         return
     found = [n for n in table.value.flags if RANKS.search(n)]
     if found:
-        said = f"is 'yes', and `concepts.tensor_parallel` does not say that its flag is {found[0]}"
-        yield item.place.field("missing_place", ("features", "tp"), f"{said}: it would be started on one device only")
+        problem = f"is 'yes', and `concepts.tensor_parallel` does not say that its flag is {found[0]}"
+        yield item.place.field(
+            "missing_place", ("features", "tp"), f"{problem}: it would be started on one device only"
+        )
 
 
 def _start(entry: Engine, start: EngineStart, place: EntryPlace) -> Iterator[Fault]:
     own = any((r / entry.id / f"{COMMAND}.j2").is_file() for r in template_roots())
-    told: list[tuple[At, tuple[str, ...]]] = [
+    given: list[tuple[At, tuple[str, ...]]] = [
         (("start", name), words) for name in ("model", "repository", "path") if (words := getattr(start, name))
     ]
-    for at, words in told:
+    for at, words in given:
         if not _holds(words, MODEL_WORDS):
             yield place.field("missing_key", at, "says nowhere which model: {model} is missing in its words")
-    elsewhere = start.tags is not None or own or entry.loads_on_request or not start.settings
-    if not told and not elsewhere and not _holds((*start.program, *start.before, *start.extra), MODEL_WORDS):
-        said = "does not say under `start.model` how it is given the model (model: ['--model', '{model}'])"
-        yield place.fault("missing_key", said, ("start",))
+    otherwise = start.tags is not None or own or entry.loads_on_request or not start.settings
+    if not given and not otherwise and not _holds((*start.program, *start.before, *start.extra), MODEL_WORDS):
+        problem = "does not say under `start.model` how it is given the model (model: ['--model', '{model}'])"
+        yield place.fault("missing_key", problem, ("start",))
     if start.listen and not _holds(start.listen, ("{port}",)):
         yield place.field(
-            "missing_key", ("start", "listen"), "{port} is missing: it would listen elsewhere than stated"
+            "missing_key", ("start", "listen"), "{port} is missing: it would listen otherwise than stated"
         )
     elif not start.listen and start.address is None and not own:
-        said = "does not say under `start.listen` how it is given where to listen (listen: ['--port', '{port}'])"
-        yield place.fault("missing_key", said, ("start",))
+        problem = "does not say under `start.listen` how it is given where to listen (listen: ['--port', '{port}'])"
+        yield place.fault("missing_key", problem, ("start",))
 
 
 def _images(entry: Engine, start: EngineStart, place: EntryPlace) -> Iterator[Fault]:
@@ -183,18 +185,18 @@ def _images(entry: Engine, start: EngineStart, place: EntryPlace) -> Iterator[Fa
     host = (server.image_host or server.host) if server is not None else None
     if start.listen and not _holds(start.listen, HOST_WORDS) and (host is None or host in LOOPBACK):
         where = f"listens on {host}" if host else "may listen on 127.0.0.1 alone"
-        said = f"{{host}} is missing: in its image ({files[0]}) it {where}, where nobody reaches it"
-        yield place.field("missing_key", ("start", "listen"), said)
+        problem = f"{{host}} is missing: in its image ({files[0]}) it {where}, where nobody reaches it"
+        yield place.field("missing_key", ("start", "listen"), problem)
     program = start.image.program if start.image is not None else None
     for i, pattern in enumerate(entry.recognition.images):
         if not any(re.search(pattern.match, image.repository) for image in entry.images):
             continue
         if pattern.entry == SERVES and program != ():
-            said = "its image starts the server by itself, so the program would stand there twice: [] is expected"
-            yield place.field("contradiction", _program(start), f"{said} (recognition.images[{i}].entry is serve)")
+            problem = "its image starts the server by itself, so the program would stand there twice: [] is expected"
+            yield place.field("contradiction", _program(start), f"{problem} (recognition.images[{i}].entry is serve)")
         elif pattern.entry == STARTS_NOTHING and program == ():
-            said = "its image starts nothing by itself, and [] says that its entry point is the program"
-            yield place.field("contradiction", _program(start), f"{said} (recognition.images[{i}].entry is shell)")
+            problem = "its image starts nothing by itself, and [] says that its entry point is the program"
+            yield place.field("contradiction", _program(start), f"{problem} (recognition.images[{i}].entry is shell)")
 
 
 def _program(start: EngineStart) -> At:

@@ -62,18 +62,18 @@ def _source(
     house: House, part: TypedPart, at: At, kind: inspect.StructType, value: Json, dated: bool
 ) -> Iterator[Fault]:
     """An entry's or a document's own source says version or date; what stands inside it needs a source only."""
-    said = value.get("source")
+    stated = value.get("source")
     required = any(f.encode_name == "source" and f.required for f in kind.fields)
     whole = value is part.data and not any(value.get(x) for x in WITHOUT_SOURCE)
-    if said is None and not (required or whole):
+    if stated is None and not (required or whole):
         return  # a part of an entry may leave it out, where its type allows
-    texts = [t for t in (said if isinstance(said, list) else [said]) if isinstance(t, str) and t.strip()]
+    texts = [t for t in (stated if isinstance(stated, list) else [stated]) if isinstance(t, str) and t.strip()]
     own = value is part.data or kind.cls in _ENTRIES
     if not texts:
         yield part.place.field("source", at, "names no source: what was read, which version, when")
     elif own and not dated and not any(_FOUND_AGAIN.search(t) for t in texts):
-        said = f"{texts[0]!r} has neither version nor date (or give the file an `as_of`)"
-        yield part.place.field("source", (*at, "source"), said)
+        problem = f"{texts[0]!r} has neither version nor date (or give the file an `as_of`)"
+        yield part.place.field("source", (*at, "source"), problem)
     for text in texts:
         for m in _DAY.finditer(text):
             yield from _day(house, part.place, (*at, "source"), text, *(int(x) for x in m.groups()))
@@ -119,8 +119,8 @@ def find_bounds_faults(house: House) -> Iterator[Fault]:
 def _numbers(part: TypedPart, at: At, kind: inspect.StructType, value: Json) -> Iterator[Fault]:
     steps = [(n, value[n]) for n in ("low", "value", "high") if isinstance(value.get(n), (int, float))]
     if len(steps) > 1 and [x for _, x in steps] != sorted(x for _, x in steps):
-        said = ", ".join(f"{n} {x:g}" for n, x in steps)
-        yield part.place.field("range", at, f"{said}: they must not fall")
+        problem = ", ".join(f"{n} {x:g}" for n, x in steps)
+        yield part.place.field("range", at, f"{problem}: they must not fall")
     for first, second in VERSIONS:
         a, b = value.get(first), value.get(second)
         if (

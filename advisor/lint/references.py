@@ -174,13 +174,13 @@ def _clashes(rows: Iterable[tuple[TableItem, Iterable[str]]]) -> Iterator[Fault]
             other, spelt = first.setdefault(key, (item, name))
             if other is item:
                 continue
-            owner, taker, said_as = other, item, name
+            owner, taker, taken = other, item, name
             if _is_in_id(name, item) and not _is_in_id(name, other):
-                owner, taker, said_as = item, other, spelt
+                owner, taker, taken = item, other, spelt
                 first[key] = item, name
             there = f"{owner.place.file.shown}:{owner.place.file.line(owner.place.at)}"
-            said = f"the name {said_as!r} is also a name of {owner.entry.id} ({there})"
-            yield taker.place.fault("duplicate_name", said, _where(taker, said_as))
+            problem = f"the name {taken!r} is also a name of {owner.entry.id} ({there})"
+            yield taker.place.fault("duplicate_name", problem, _where(taker, taken))
 
 
 def _is_in_id(name: str, item: TableItem) -> bool:
@@ -207,5 +207,5 @@ def _driver_names(cards: list[TableItem]) -> Iterator[Fault]:
             a = item.entry
             twins = [x.entry.id for x in same[:i] if x.entry.memory_bytes == a.memory_bytes and not a.unified]
             if twins:
-                said = f"shares the driver name {name!r} and the memory with {twins[0]}: nothing tells them apart"
-                yield item.place.fault("probe", said, ("reported_names",))
+                problem = f"shares the driver name {name!r} and the memory with {twins[0]}: nothing tells them apart"
+                yield item.place.fault("probe", problem, ("reported_names",))

@@ -103,7 +103,7 @@ def _ask(concern: Callable[[House], Iterator[Fault]], house: House) -> list[Faul
             found.append(fault)
     except Exception as e:
         name = concern.__name__.removeprefix("find_").removesuffix("_faults").replace("_", " ")
-        said = one_line(f"the concern `{name}` could not be looked at to its end ({type(e).__name__}: {e})", 200)
+        problem = one_line(f"the concern `{name}` could not be looked at to its end ({type(e).__name__}: {e})", 200)
         where = shorten_path(house.roots[-1])
-        found.append(Fault(file=where, line=None, code="unchecked", message=f"{said}: mend the other faults first"))
+        found.append(Fault(file=where, line=None, code="unchecked", message=f"{problem}: mend the other faults first"))
     return found

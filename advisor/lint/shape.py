@@ -106,8 +106,8 @@ def _meaning(visit: Visit) -> Iterator[Flaw]:
             yield Flaw(visit.at, "pattern", f"{visit.value!r} is no regular expression: {e}")
     words = (visit.type.extra or {}).get("words", ())
     if words and visit.value not in words:
-        said = f"{_plain(visit.value)} is none of {', '.join(words)}"
-        yield Flaw(visit.at, "wrong_value", said, nearest_names(visit.value, words))
+        problem = f"{_plain(visit.value)} is none of {', '.join(words)}"
+        yield Flaw(visit.at, "wrong_value", problem, nearest_names(visit.value, words))
 
 
 @lru_cache(maxsize=256)
@@ -171,10 +171,10 @@ def _children(value: object, t: inspect.Type) -> Iterator[tuple[str | int, objec
 def _literal(value: object, t: inspect.LiteralType, at: At) -> Iterator[Flaw]:
     if not any(v == value and isinstance(v, bool) is isinstance(value, bool) for v in t.values):
         words = [str(v) for v in t.values]
-        said = f"{_plain(value)} is none of {', '.join(words)}"
+        problem = f"{_plain(value)} is none of {', '.join(words)}"
         if isinstance(value, bool) and all(isinstance(v, str) for v in t.values):
-            said += f" ({_YAML_WORDS})"
-        yield Flaw(at, "wrong_value", said, nearest_names(str(value), words))
+            problem += f" ({_YAML_WORDS})"
+        yield Flaw(at, "wrong_value", problem, nearest_names(str(value), words))
 
 
 def _keys(value: dict[str, object], t: inspect.StructType, at: At) -> Iterator[Flaw]:
@@ -219,8 +219,8 @@ def _union(value: object, t: inspect.UnionType, at: At) -> Iterator[Flaw]:
         if chosen is not None:
             yield from _flaws(value, chosen, at)
         elif field in value:
-            said = f"{_plain(value[field])} is none of {', '.join(words)}"
-            yield Flaw((*at, field), "wrong_value", said, nearest_names(str(value[field]), words))
+            problem = f"{_plain(value[field])} is none of {', '.join(words)}"
+            yield Flaw((*at, field), "wrong_value", problem, nearest_names(str(value[field]), words))
         else:
             yield Flaw(at, "missing_key", f"`{field}` is missing: one of {', '.join(words)}")
         return

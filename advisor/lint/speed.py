@@ -58,19 +58,19 @@ def list_factor_names(house: House) -> set[str]:
 def _speed(house: House, document: RuleDocument) -> Iterator[Fault]:
     place, file = document.place, document.value
     assert isinstance(file, SpeedRules)
-    wanted = dict.fromkeys((*DECODE, *PREFILL, *WAITS))
+    laws = dict.fromkeys((*DECODE, *PREFILL, *WAITS))
     known = list_factor_names(house)
-    for name in wanted:
+    for name in laws:
         if name not in file.coefficients:
             yield place.field("missing_key", ("coefficients",), f"`{name}` is missing: the laws need it")
     for name, coefficient in file.coefficients.items():
         at = ("coefficients", name)
-        if name not in wanted:
-            yield place.field("unknown_key", at, f"no law asks for `{name}`", nearest_names(name, wanted))
+        if name not in laws:
+            yield place.field("unknown_key", at, f"no law asks for `{name}`", nearest_names(name, laws))
         low, high = UNITS.get(coefficient.unit, (0.0, 0.0))
         if coefficient.unit not in UNITS:
-            said = f"{coefficient.unit!r} is none of {', '.join(UNITS)}"
-            yield place.field("wrong_value", (*at, "unit"), said, nearest_names(coefficient.unit, UNITS))
+            problem = f"{coefficient.unit!r} is none of {', '.join(UNITS)}"
+            yield place.field("wrong_value", (*at, "unit"), problem, nearest_names(coefficient.unit, UNITS))
         elif not low < coefficient.base <= high:
             yield place.field(
                 "unit", (*at, "base"), f"{coefficient.base:g} is no {coefficient.unit}: above {low:g}, at most {high:g}"
@@ -110,9 +110,9 @@ def _engines(house: House, document: RuleDocument) -> Iterator[Fault]:
     families = {e.speed.family for e in house.engines.values() if e.speed.family}
     for i, family in enumerate(file.tensor_split):
         if family not in {*families, *FAMILIES}:
-            said = f"unknown family {family!r}"
-            yield document.place.field("unknown_name", ("tensor_split", i), said, nearest_names(family, families))
+            problem = f"unknown family {family!r}"
+            yield document.place.field("unknown_name", ("tensor_split", i), problem, nearest_names(family, families))
     for name, x in file.speculation.items():
         if x.tokens < 1 or not 0 <= x.low <= x.high <= 1:
-            said = "shares of accepted tokens lie between 0 and 1, of one token at least"
-            yield document.place.field("unit", ("speculation", name), said)
+            problem = "shares of accepted tokens lie between 0 and 1, of one token at least"
+            yield document.place.field("unit", ("speculation", name), problem)
