@@ -50,11 +50,11 @@ Stamp = tuple[tuple[str, int, int], ...]
 
 def replace_file(path: Path, data: bytes) -> None:
     """Writes a file of our own whole: a reader sees the earlier one or this one. Raises BadInput."""
-    beside = path.with_name(f"{path.name}.{os.getpid()}")
+    temporary = path.with_name(f"{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        beside.write_bytes(data)
-        beside.replace(path)
+        temporary.write_bytes(data)
+        temporary.replace(path)
     except OSError as e:
         raise BadInput(f"{path}: cannot be written: {e.strerror or e}") from None
 

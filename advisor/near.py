@@ -22,14 +22,14 @@ def near_matches(name: str, known: Iterable[str], n: int = 4) -> tuple[str, ...]
     by_plain: dict[str, str] = {}
     for k in known:
         by_plain.setdefault(simplify_name(k), k)
-    wanted = simplify_name(name)
-    if not wanted:
+    plain = simplify_name(name)
+    if not plain:
         return ()
-    hits = difflib.get_close_matches(wanted, by_plain, n=n, cutoff=0.6)
-    if len(hits) < n:
-        inside = [k for k in by_plain if len(wanted) >= 3 and wanted in k and k not in hits]
-        hits += sorted(inside, key=len)[: n - len(hits)]
-    return tuple(by_plain[h] for h in hits)
+    close = difflib.get_close_matches(plain, by_plain, n=n, cutoff=0.6)
+    if len(close) < n:
+        inside = [k for k in by_plain if len(plain) >= 3 and plain in k and k not in close]
+        close += sorted(inside, key=len)[: n - len(close)]
+    return tuple(by_plain[h] for h in close)
 
 
 MOST_NAMED = 8  # unknown names in a message

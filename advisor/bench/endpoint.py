@@ -53,32 +53,34 @@ def ask_server(url: str, engines: Mapping[str, Engine], key: str | None = None, 
         engine=entry.id if entry else None,
         context_length=_count(first.get("max_model_len")),
     )
-    return _told_more(found, entry.told, key, timeout) if entry and entry.told else found
+    return _add_own_report(found, entry.told, key, timeout) if entry and entry.told else found
 
 
-def _told_more(endpoint: Endpoint, told: ServerSelfReport, key: str | None, timeout: float) -> Endpoint:
+def _add_own_report(endpoint: Endpoint, report: ServerSelfReport, key: str | None, timeout: float) -> Endpoint:
     """What engines tell at addresses of their own; a server that does not is none the worse."""
     from msgspec.structs import replace
 
     try:
-        data = _get(endpoint.url, told.path, key, timeout)
+        data = _get(endpoint.url, report.path, key, timeout)
     except BadInput:
         return endpoint
-    version, path = _at(data, told.version), _at(data, told.model_path)
+    version, path = _value_at(data, report.version), _value_at(data, report.model_path)
     found = str(version)[:40] if version is not None else None
-    if found is not None and told.version_pattern is not None:
-        match = re.match(told.version_pattern, found)
+    if found is not None and report.version_pattern is not None:
+        match = re.match(report.version_pattern, found)
         found = match[0] if match else None
     return replace(
         endpoint,
         engine_version=found,
         model_path=str(path)[:1000] if path else None,
-        context_length=_count(_at(data, told.context_length)) if told.context_length else endpoint.context_length,
-        slots=_count(_at(data, told.slots)),
+        context_length=_count(_value_at(data, report.context_length))
+        if report.context_length
+        else endpoint.context_length,
+        slots=_count(_value_at(data, report.slots)),
     )
 
 
-def _at(data: Any, keys: str | None) -> Any:
+def _value_at(data: Any, keys: str | None) -> Any:
     """The value in a JSON object that dotted keys lead to; None where they lead nowhere."""
     for k in keys.split(".") if keys else ():
         data = data.get(k) if isinstance(data, dict) else None
@@ -86,10 +88,10 @@ def _at(data: Any, keys: str | None) -> Any:
 
 
 def count_tokens(
-    endpoint: Endpoint, words: str, key: str | None, told: ServerSelfReport | None, timeout: float = 10
+    endpoint: Endpoint, words: str, key: str | None, report: ServerSelfReport | None, timeout: float = 10
 ) -> int | None:
     """How many tokens a text is, by the server's own tokenizer; None where it has no address for that."""
-    alone = told.tokenizes if told else None
+    alone = report.tokenizes if report else None
     body = {alone: words} if alone else {"model": endpoint.models[0], "prompt": words}
     try:
         answer = _ask(endpoint.url, "/tokenize", key, timeout, body)
@@ -130,7 +132,7 @@ def _base(url: str) -> str:
     given = url.strip()
     given = (given if "://" in given else f"http://{given}").rstrip("/").removesuffix("/v1")
     if not re.fullmatch(r"https?://[\w.\[\]:%~-]{1,300}(/[^\s\"'<>\\]{0,500})?", given):
-        raise BadInput(f"{url[:80]!r} is no address; one like http://127.0.0.1:8000 is expected")
+        raise BadInput(f"{url[:80]!r} is not an address; one like http://127.0.0.1:8000 is expected")
     return given
 
 
@@ -184,11 +186,11 @@ def _ask(base: str, path: str, key: str | None, timeout: float, body: Json | Non
         with _open(request, timeout) as r:
             raw = _read(r, timeout)
     except urllib.error.HTTPError as e:
-        message = _said(e)
+        message = _error_message(e)
         e.close()
         if e.code in (401, 403):
-            said = "refuses the key" if key else "asks for a key: put it into OPENAI_API_KEY"
-            raise BadInput(f"{base}: {said} (HTTP {e.code})") from None
+            problem = "refuses the key" if key else "asks for a key: put it into OPENAI_API_KEY"
+            raise BadInput(f"{base}: {problem} (HTTP {e.code})") from None
         raise BadInput(f"{base}{path}: HTTP {e.code}{message}") from None
     except urllib.error.URLError as e:
         raise BadInput(f"{base}: nothing answers there ({e.reason})") from None
@@ -202,7 +204,7 @@ def _ask(base: str, path: str, key: str | None, timeout: float, body: Json | Non
         raise BadInput(f"{base}{path}: the answer is not JSON: no OpenAI-compatible server") from None
 
 
-def _said(e: Any) -> str:
+def _error_message(e: Any) -> str:
     try:
         text = json.loads(e.read(10_000))
         message = text["error"]["message"] if isinstance(text.get("error"), dict) else text.get("message")

@@ -85,8 +85,8 @@ class LoadTest(Value, frozen=True):
 
 def find_guidellm() -> list[str] | None:
     """guidellm next to this Python or on PATH; None where there is none."""
-    beside = Path(sys.executable).parent / "guidellm"
-    found = str(beside) if beside.exists() else shutil.which("guidellm")
+    neighbour = Path(sys.executable).parent / "guidellm"
+    found = str(neighbour) if neighbour.exists() else shutil.which("guidellm")
     return [found] if found else None
 
 
@@ -186,8 +186,8 @@ def _run(command: list[str], seconds: int, progress: Callable[[int, int], None] 
     if timed_out:
         raise BadInput(f"guidellm had not ended after {seconds} s and was stopped")
     if code != 0:
-        said = next((x for x in reversed(last) if "Error" in x or "error" in x), last[-1] if last else "no word")
-        raise BadInput(f"guidellm failed (exit status {code}): {said[:300]}")
+        problem = next((x for x in reversed(last) if "Error" in x or "error" in x), last[-1] if last else "no word")
+        raise BadInput(f"guidellm failed (exit status {code}): {problem[:300]}")
 
 
 def _end(process: subprocess.Popen[str]) -> None:

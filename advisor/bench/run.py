@@ -82,7 +82,7 @@ def measure_server(request: BenchRequest, rules: Catalog, progress: Callable[[st
     say("one request first, so that everything is loaded")
     endpoint.warm_up(found, served, request.key)
     n = endpoint.count_tokens(found, SAMPLE, request.key, rules.engines()[found.engine].told if found.engine else None)
-    wanted = LoadTest(
+    load_test = LoadTest(
         url=found.url,
         model=served,
         concurrency=request.concurrency,
@@ -96,17 +96,17 @@ def measure_server(request: BenchRequest, rules: Catalog, progress: Callable[[st
 
     def counted(done: int, failed: int) -> None:
         lost = f", {failed} failed" if failed else ""
-        say(f"{done} of {wanted.requests} requests answered{lost} (at most {wanted.seconds} s)")
+        say(f"{done} of {load_test.requests} requests answered{lost} (at most {load_test.seconds} s)")
 
     alone = None
     if request.concurrency > 1:
         say(f"{ALONE} requests one after the other (at most {max(1, request.seconds // 2)} s)")
         first = replace(
-            wanted, concurrency=1, requests=ALONE, seconds=max(1, request.seconds // 2), seed=wanted.seed + 1
+            load_test, concurrency=1, requests=ALONE, seconds=max(1, request.seconds // 2), seed=load_test.seed + 1
         )
         alone = guidellm.run_load_test(first, request.key)
-    say(f"{wanted.requests} requests, {wanted.concurrency} at once (at most {wanted.seconds} s)")
-    measured = guidellm.run_load_test(wanted, request.key, counted)
+    say(f"{load_test.requests} requests, {load_test.concurrency} at once (at most {load_test.seconds} s)")
+    measured = guidellm.run_load_test(load_test, request.key, counted)
     predicted, unkept, kept = None, None, None
     compared: tuple[ComparedSpeed, ...] = ()
     if deployment is not None and memory_estimate is not None:

@@ -142,8 +142,8 @@ def _find_deployment(
     longest = max(x.prompt_tokens + x.output_tokens + x.depth_tokens for x in result.loads)
     quantization = request.quantization
     if quantization is None and result.model_type:
-        told = re.search(r"([A-Z][A-Z0-9_]+(?: - (?:Small|Medium|Large))?)$", result.model_type[:200])
-        quantization = read_file_format(told[1]) if told else None
+        reported = re.search(r"([A-Z][A-Z0-9_]+(?: - (?:Small|Medium|Large))?)$", result.model_type[:200])
+        quantization = read_file_format(reported[1]) if reported else None
     return resolve_request(
         EstimateRequest(
             model=request.model or _name_model(result, rules),
@@ -220,7 +220,7 @@ class _Comparison:
 
     def parts(self) -> tuple[ComparedPart, ...]:
         """All figures that the log tells and the estimate has a part for."""
-        return self._of_ranks() if self.pooled else self._of_places()
+        return self._compare_ranks() if self.pooled else self._compare_places()
 
     def rank_bytes(self, *parts: str) -> int | None:
         """The largest of the ranks' figures of one part, the first that the log tells; of a pool the smallest."""
@@ -242,12 +242,12 @@ class _Comparison:
             outside = consumed - weights
         return None if outside is None else outside + (self.rank_bytes("graphs") or 0)
 
-    def _of_ranks(self) -> tuple[ComparedPart, ...]:
+    def _compare_ranks(self) -> tuple[ComparedPart, ...]:
         row = max(self.predicted.devices, key=lambda d: d.weights_bytes or 0, default=None)
         cache = self.predicted.kv_cache
         if row is None:
             return ()
-        told = (
+        figures = (
             ("weights", row.weights_bytes, None, None, self.rank_bytes("weights")),
             ("activation peak", row.compute_bytes, None, None, self.rank_bytes("activation")),
             ("outside the allocator, graphs", row.overhead_bytes, None, None, self.outside()),
@@ -256,7 +256,7 @@ class _Comparison:
         )  # fmt: skip
         out = [
             ComparedPart(place="each GPU", part=part, predicted=value, low=low, high=high, logged=logged)
-            for part, value, low, high, logged in told
+            for part, value, low, high, logged in figures
             if logged is not None
         ]
         pool = self.log.find_part("pool")
@@ -268,13 +268,15 @@ class _Comparison:
 
     def place_bytes(self, index: int | None, *parts: str) -> int | None:
         """Bytes of the parts at a device (None = the host); None where the log tells none of them."""
-        found = [p for p in self.log.parts if p.part in parts and p.place is not None and self._at(p) == index]
+        found = [p for p in self.log.parts if p.part in parts and p.place is not None and self._find_device(p) == index]
         return sum(sum(p.bytes) for p in found) if found else None
 
     def weight_bytes(self, index: int | None, row: DeviceMemory) -> int | None:
         """Bytes of weights at a place. A mapped buffer reaches from the first to the last of its matrices in the file,
         with those of other places between them: what is predicted for it counts where that is less."""
-        found = [p for p in self.log.parts if p.part == "weights" and p.place is not None and self._at(p) == index]
+        found = [
+            p for p in self.log.parts if p.part == "weights" and p.place is not None and self._find_device(p) == index
+        ]
         spans = sum(sum(p.bytes) for p in found if (p.place or "").endswith("_Mapped"))
         own = sum(sum(p.bytes) for p in found) - spans
         predicted = row.mapped_bytes if index is None and row.mapped_bytes is not None else row.weights_bytes
@@ -282,17 +284,17 @@ class _Comparison:
             return None
         return own + min(spans, max(0, predicted)) if predicted is not None else own + spans
 
-    def _at(self, part: LoggedPart) -> int | None:
+    def _find_device(self, part: LoggedPart) -> int | None:
         """The device that a place is; None for host memory."""
         if self.log.on_host(self.host, part):
             return None
         m = re.search(r"(\d+)$", re.sub(r"_(Mapped|Split)$", "", part.place or ""))
         return int(m[1]) if m else 0
 
-    def _of_places(self) -> tuple[ComparedPart, ...]:
+    def _compare_places(self) -> tuple[ComparedPart, ...]:
         out: list[ComparedPart] = []
         for index, row in self.rows():
-            told = (
+            figures = (
                 ("weights", row.weights_bytes, self.weight_bytes(index, row)),
                 ("KV cache", row.kv_cache_bytes, self.place_bytes(index, "kv_cache")),
                 ("recurrent state", row.recurrent_state_bytes, self.place_bytes(index, "state")),
@@ -301,10 +303,10 @@ class _Comparison:
             )
             out += [
                 ComparedPart(place=row.name, part=part, predicted=value, logged=logged)
-                for part, value, logged in told
+                for part, value, logged in figures
                 if logged is not None
             ]
-            logged = [x for part, _, x in told if x is not None and part != "context, kernels"]
+            logged = [x for part, _, x in figures if x is not None and part != "context, kernels"]
             known = (row.weights_bytes, row.kv_cache_bytes, row.recurrent_state_bytes, row.compute_bytes)
             if logged:
                 out.append(
@@ -323,7 +325,7 @@ def _residual(
 ) -> tuple[MemoryResidual | None, str | None]:
     """(what is kept of the log, why nothing is)."""
     try:
-        weights, beside = _of_pool(predicted, compared) if compared.pooled else _of_buffers(compared)
+        weights, rest = _find_pool_residual(predicted, compared) if compared.pooled else _find_buffer_residual(compared)
     except _NotKept as e:
         return None, str(e)
     residual = MemoryResidual(
@@ -337,7 +339,7 @@ def _residual(
         ranks=len(predicted.devices),
         launch=residuals.describe_launch(deployment, entry),
         weights_bytes=weights,
-        beside_bytes=beside,
+        beside_bytes=rest,
     )
     return residual, None
 
@@ -346,7 +348,7 @@ class _NotKept(Exception):
     """Why a log is no calibration."""
 
 
-def _of_pool(predicted: MemoryEstimate, compared: _Comparison) -> tuple[int, int]:
+def _find_pool_residual(predicted: MemoryEstimate, compared: _Comparison) -> tuple[int, int]:
     """(weights, everything else) logged less predicted: what the pool is smaller by is taken by one of them."""
     pool, available = compared.pool(), predicted.kv_cache.available_bytes
     row = max(predicted.devices, key=lambda d: d.weights_bytes or 0)
@@ -354,13 +356,13 @@ def _of_pool(predicted: MemoryEstimate, compared: _Comparison) -> tuple[int, int
         raise _NotKept("the log does not say how much is left for the KV cache")
     logged = compared.rank_bytes("weights")
     weights = logged - row.weights_bytes if logged is not None and row.weights_bytes is not None else 0
-    beside = available - pool - weights
-    if row.budget_bytes and abs(weights) + abs(beside) > OTHER_TOTAL * row.budget_bytes:
+    rest = available - pool - weights
+    if row.budget_bytes and abs(weights) + abs(rest) > OTHER_TOTAL * row.budget_bytes:
         raise _NotKept(f"it is {format_gib(available - pool)} off: is this the deployment that was named?")
-    return weights, beside
+    return weights, rest
 
 
-def _of_buffers(compared: _Comparison) -> tuple[int, int]:
+def _find_buffer_residual(compared: _Comparison) -> tuple[int, int]:
     """(weights, everything else) of the devices, without any of the host; a mean where there are several."""
     rows = [x for x in compared.rows() if x[0] is not None] or compared.rows()
     deltas = []
@@ -371,8 +373,8 @@ def _of_buffers(compared: _Comparison) -> tuple[int, int]:
             continue
         expected = row.kv_cache_bytes or 0
         if cache is not None and abs(cache - expected) > OTHER_CACHE * expected + 16 * MIB:
-            said = f"its KV cache is {format_gib(cache)}, from the settings follow {format_gib(expected)}"
-            raise _NotKept(f"{said}: is this the deployment that was named?")
+            problem = f"its KV cache is {format_gib(cache)}, from the settings follow {format_gib(expected)}"
+            raise _NotKept(f"{problem}: is this the deployment that was named?")
         unaccounted = compared.place_bytes(index, "unaccounted")
         context = unaccounted - (row.overhead_bytes or 0) if unaccounted is not None else 0
         deltas.append((weights - row.weights_bytes, compute - row.compute_bytes + context))

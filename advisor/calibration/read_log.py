@@ -42,7 +42,7 @@ class StartupLog(Record, frozen=True, kw_only=True):
 
     engine: str
     version: str | None = None
-    model: str | None = None  # as the engine was told it: a hub id, a path, a file
+    model: str | None = None  # as the engine was given it: a hub id, a path, a file
     title: str | None = None  # what the file calls its model
     format: str | None = None  # and its weight format
     devices: tuple[str, ...] = ()  # names of the accelerators
@@ -154,11 +154,11 @@ class _Reader:
         sums: dict[str, int] = {}
         for name, value in found.items():
             if name == "arguments":
-                for key, said in parse_python_arguments(value).items():
-                    self.settings[key.replace("_", "-")] = said
+                for key, setting in parse_python_arguments(value).items():
+                    self.settings[key.replace("_", "-")] = setting
             elif name == "device":
-                told = self.devices.setdefault(pattern, {})
-                told[found.get("number", str(len(told)))] = value.strip()[:200]
+                reported = self.devices.setdefault(pattern, {})
+                reported[found.get("number", str(len(reported)))] = value.strip()[:200]
             elif name in TEXTS:
                 self.texts.setdefault(name, value.strip()[:1000])
             elif name.startswith(SETTING):

@@ -105,14 +105,14 @@ def _count(value: object) -> int:
     """A count of at least 1. Raises ValueError where it is none."""
     number = _positive(value)
     if number is None:
-        raise ValueError(f"{str(value)[:40]} is no count")
+        raise ValueError(f"{str(value)[:40]} is not a count")
     return max(1, round(number))
 
 
 def _whole(value: object) -> int:
     """A whole number of tokens. Raises ValueError where it is none."""
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 10**9:
-        raise ValueError(f"{str(value)[:40]} is no number of tokens")
+        raise ValueError(f"{str(value)[:40]} is not a number of tokens")
     return value
 
 
@@ -236,7 +236,7 @@ def _read_serving(rows: Sequence[Json]) -> ResultFile:
         rate = r.get("request_rate")
         endless = rate in (None, "inf", "Infinity") or rate == float("inf")
         if not endless and not r.get("max_concurrency"):
-            continue  # at a rate of requests, how many run at once is not told
+            continue  # at a rate of requests, how many run at once is not reported
         loads.append(
             MeasuredLoad(
                 tool=tool,
@@ -340,28 +340,32 @@ def read_timings(text: str, engines: Mapping[str, Engine]) -> ResultFile | None:
 
 def _timed_requests(text: str, patterns: Sequence[re.Pattern[str]], tool: str) -> list[MeasuredLoad]:
     out: list[MeasuredLoad] = []
-    told: dict[str, str] = {}
+    values: dict[str, str] = {}
     for line in text.splitlines():
         found = next((m for p in patterns if (m := p.search(line[:2000]))), None)
         if found is None:
             continue
         new = {k: v for k, v in found.groupdict().items() if v is not None}
-        if told.keys() & new.keys():
-            out += _timed(told, tool)
-            told = {}
-        told |= new
-    out += _timed(told, tool)
+        if values.keys() & new.keys():
+            out += _timed(values, tool)
+            values = {}
+        values |= new
+    out += _timed(values, tool)
     return out[:MOST_RUNS]
 
 
-def _timed(told: Mapping[str, str], tool: str) -> list[MeasuredLoad]:
+def _timed(values: Mapping[str, str], tool: str) -> list[MeasuredLoad]:
     """One request; none where the answer is too short."""
 
     def seconds(name: str) -> float:
-        return float(told[f"{name}_ms"]) / 1000 if f"{name}_ms" in told else read_duration(told.get(f"{name}_time", ""))
+        return (
+            float(values[f"{name}_ms"]) / 1000
+            if f"{name}_ms" in values
+            else read_duration(values.get(f"{name}_time", ""))
+        )
 
     try:
-        prompt, output = int(told.get("prompt_tokens", 0)), int(told.get("output_tokens", 0))
+        prompt, output = int(values.get("prompt_tokens", 0)), int(values.get("output_tokens", 0))
         reading, saying = seconds("prompt"), seconds("output")
     except ValueError:  # a line that was damaged: `1080.0.0 ms`
         return []

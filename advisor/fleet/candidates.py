@@ -205,9 +205,9 @@ def _list_for_engine(
         text = f"{entry.name} is too slow here"
         return Offer((), Refusal("too_slow", text, times=min(late, key=lambda m: (m.tpot_s or 0, m.ttft_s or 0))))
     least = min((t.needs_bytes for t in tried if t.fits is False and t.needs_bytes), default=None)
-    said = next((t.text for t in reversed(tried)), None)
+    reason = next((t.text for t in reversed(tried)), None)
     code = "does_not_fit" if any(t.fits is False for t in tried) or not tried else "unknown"
-    return Offer((), Refusal(code, said or f"{entry.name} serves nothing here", least))
+    return Offer((), Refusal(code, reason or f"{entry.name} serves nothing here", least))
 
 
 def _worth(candidate: ReplicaCandidate) -> tuple[float, float]:
@@ -395,7 +395,7 @@ def find_capacity(
         long = speed_of(1, True) if targets.ttft_s else None
         ttft, tpot = (long.ttft_s if long else None), (first.tpot_s if targets.tpot_s else None)
         return MissedTargets(*(None if t is None else (t.high if safe else t.value) for t in (ttft, tpot)))
-    users = _most(on_time, held)
+    users = _find_largest(on_time, held)
     if traffic.rate is None:
         return Capacity(users, float(users))
     mean = _mean_of_peak(users)
@@ -417,7 +417,7 @@ def _meets(speed_of: SpeedOf, users: int, targets: Targets, safe: bool) -> bool:
     return True
 
 
-def _most(holds: Callable[[int], bool], most: int) -> int:
+def _find_largest(holds: Callable[[int], bool], most: int) -> int:
     """The largest number up to `most` for which it holds, where it holds for 1 and stops holding once."""
     if holds(most):
         return most

@@ -88,7 +88,7 @@ def read_demand(path: str | Path, rules: Catalog, inside: Path | None = None) ->
     names: set[str] = set()
     for demand in found:
         if demand.name in names:
-            raise BadFile(path, f"{demand.name} stands twice: give each entry a `name` of its own")
+            raise BadFile(path, f"{demand.name} is listed twice: give each entry a `name` of its own")
         names.add(demand.name)
     return found
 
@@ -96,7 +96,7 @@ def read_demand(path: str | Path, rules: Catalog, inside: Path | None = None) ->
 def _read_entry(raw: Any, number: int, path: Path, rules: Catalog, inside: Path | None) -> ModelDemand:
     where = f"models[{number}]"
     if not isinstance(raw, dict):
-        raise BadFile(path, f"{where} is no mapping with `model:`")
+        raise BadFile(path, f"{where} is not a mapping with `model:`")
     known = DemandEntry.__struct_fields__
     for key in raw:
         if key not in known:

@@ -125,10 +125,10 @@ class _State:
 
     def missing(self, demand: int) -> tuple[float, int]:
         """(capacity, nodes) that the demand is short of."""
-        wanted = self.problem.demands[demand]
+        target = self.problem.demands[demand]
         mine = [(self.problem.variants[k], self.replicas[k]) for k in self.by_demand[demand]]
         capacity = sum(v.capacity * n for v, n in mine)
-        return wanted.amount - capacity, wanted.least_nodes - sum(v.nodes * n for v, n in mine)
+        return target.amount - capacity, target.least_nodes - sum(v.nodes * n for v, n in mine)
 
     def is_met(self, demand: int) -> bool:
         """Whether the demand has enough capacity on enough nodes."""
@@ -153,11 +153,11 @@ def _solve(problem: FleetProblem, only_group: int | None, order: Sequence[int]) 
 
 def _serve(state: _State, demand: int, mine: Sequence[int]) -> bool:
     """Add replicas until the demand is met; False where there is no room for that."""
-    wanted, used = state.problem.demands[demand], set[int]()
+    target, used = state.problem.demands[demand], set[int]()
     while not state.is_met(demand):
         left, nodes = state.missing(demand)
         best: tuple[float, int, int] | None = None
-        for k in mine if len(used) < wanted.most_variants else sorted(used):
+        for k in mine if len(used) < target.most_variants else sorted(used):
             variant = state.problem.variants[k]
             whole = max(1, math.ceil(left / variant.capacity - EPSILON))
             for count in {1, min(whole, MOST)} if nodes <= 1 else {1}:
@@ -204,13 +204,13 @@ def _move(state: _State, allowed: Sequence[bool]) -> bool:
 def _replace(state: _State, k: int, other: int) -> bool:
     """All replicas of `k` by enough of `other`, if that costs less; else nothing changes."""
     demand, number = state.problem.variants[k].demand, state.replicas[k]
-    variant, wanted = state.problem.variants[other], state.problem.demands[demand]
+    variant, target = state.problem.variants[other], state.problem.demands[demand]
     saved = state.add(k, -number) or 0.0
     left, nodes = state.missing(demand)
     more = max(0, math.ceil(left / variant.capacity - EPSILON), -(-nodes // variant.nodes))
     added = state.add(other, more)
     kinds = sum(1 for x in state.by_demand[demand] if state.replicas[x])
-    if added is not None and saved + added < -1e-9 and kinds <= wanted.most_variants:
+    if added is not None and saved + added < -1e-9 and kinds <= target.most_variants:
         return True
     state.add(other, -more)
     state.add(k, number)

@@ -121,16 +121,16 @@ class _Model:
         return TIE * (share + 1e-3 * variant.tie) * (self.problem.groups[pool.group].price or 1.0)
 
     def _count_most(self, k: int) -> int:
-        """Replicas of a variant that find room, and no more than the demand can use."""
+        """Replicas of a variant that find most, and no more than the demand can use."""
         variant = self.problem.variants[k]
         pool, demand = self.problem.pools[variant.pool], self.problem.demands[variant.demand]
         nodes = self.problem.groups[pool.group].nodes
-        room = (
+        most = (
             nodes // variant.nodes if is_whole(variant, pool) else nodes * (pool.devices // round_size(variant, pool))
         )
         if variant.capacity <= 0:
             return 0
-        return min(room, max(math.ceil(demand.amount / variant.capacity), demand.least_nodes))
+        return min(most, max(math.ceil(demand.amount / variant.capacity), demand.least_nodes))
 
     def _make_room(self) -> None:
         for p, pool in enumerate(self.problem.pools):

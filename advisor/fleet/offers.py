@@ -304,10 +304,10 @@ def find_node_prices(fleet: Fleet, path: str | None, rules: Catalog) -> NodePric
     budget = load_budget_rules(rules)
     if path is not None:
         offers = read_prices(path, rules, budget.counts, budget.rates, budget.hours_per_month).prices
-        said = f"prices of {path}"
+        basis = f"prices of {path}"
     else:
         offers = tuple(o for o in catalogue_prices(rules, budget.counts, budget.launched_from, ()).prices)
-        said = "prices of cards as clouds rent them (advise hardware)"
+        basis = "prices of cards as clouds rent them (advise hardware)"
     own = any(p.price_per_hour is not None for p in fleet.pools)
     currency = fleet.currency or ("USD" if not own else None)
     hourly: dict[str, float] = {}
@@ -332,7 +332,7 @@ def find_node_prices(fleet: Fleet, path: str | None, rules: Catalog) -> NodePric
             found[group], used = sum(known), True
         else:
             lacking.append(pools[0].id)
-    notes = [f"{said}: {currency} a card and hour"] if used else []
+    notes = [f"{basis}: {currency} a card and hour"] if used else []
     if lacking:
         shown = ", ".join(lacking[:4]) + (f" and {len(lacking) - 4} more" if len(lacking) > 4 else "")
         notes.append(f"no price is known of nodes of {shown}: a plan that uses them has no cost")

@@ -285,7 +285,7 @@ def list_notes(offers: PoolOffers, request: FleetRequest, replicas: Sequence[Rep
     for demand in request.demands:
         nodes = {n for r in replicas if r.name == demand.name for n in r.nodes}
         if nodes and len(nodes) < demand.spread:
-            notes.append(f"{demand.name} stands on {len(nodes)} nodes where {demand.spread} were asked for")
+            notes.append(f"{demand.name} runs on {len(nodes)} nodes where {demand.spread} were asked for")
     if not has_solver():
         notes.append(f"planned by the greedy alone: `{install_command('fleet')}` brings the solver HiGHS")
     return notes
@@ -297,7 +297,7 @@ def read_plan(path: str) -> tuple[RunningReplica, ...]:
     try:
         return convert(data, RunningPlan).replicas
     except msgspec.ValidationError as e:
-        raise BadFile(path, f"is no fleet plan (`advise fleet plan --json` writes one): {e}") from None
+        raise BadFile(path, f"is not a fleet plan (`advise fleet plan --json` writes one): {e}") from None
 
 
 def find_kept(
@@ -333,15 +333,15 @@ def _list_matches(replica: RunningReplica, offers: PoolOffers, confidence: Confi
         if replica.model not in names or replica.name not in (None, planned.demand.name):
             continue
         free = find_free_indices(pool) if pool.devices else (0,)
-        wanted = replica.device_indices or free[: max(1, replica.devices)]
-        if replica.nodes[0] not in pool.node_names or not set(wanted) <= set(free):
+        positions = replica.device_indices or free[: max(1, replica.devices)]
+        if replica.nodes[0] not in pool.node_names or not set(positions) <= set(free):
             continue
         for c, candidate in enumerate(offer.candidates):
             served = get_capacity(candidate, confidence)
             kind = candidate.engine, candidate.quantization, candidate.devices, candidate.nodes
             if served is not None and kind == (replica.engine, replica.quantization, max(1, replica.devices), 1):
                 node = pool.node_names.index(replica.nodes[0])
-                yield KeptReplica(d, p, c, node, tuple(free.index(x) for x in wanted), served.amount)
+                yield KeptReplica(d, p, c, node, tuple(free.index(x) for x in positions), served.amount)
 
 
 def without_kept(fleet: Fleet, offers: PoolOffers, kept: Sequence[KeptReplica]) -> Fleet:

@@ -128,13 +128,13 @@ def count_replica_nodes(problem: FleetProblem, demand: int, replicas: Sequence[i
 def _spread(problem: FleetProblem, demand: int, replicas: Sequence[int], used: list[int]) -> None:
     """Take further nodes, the cheapest first, until the replicas can stand on as many as they should."""
     most = count_replica_nodes(problem, demand, replicas)
-    apart = sum(min(u, m) for u, m in zip(used, most, strict=True))
-    while apart < problem.demands[demand].least_nodes:
+    different = sum(min(u, m) for u, m in zip(used, most, strict=True))
+    while different < problem.demands[demand].least_nodes:
         more = [g for g, group in enumerate(problem.groups) if used[g] < min(most[g], group.nodes)]
         if not more:
             return
         used[min(more, key=lambda g: problem.groups[g].price)] += 1
-        apart += 1
+        different += 1
 
 
 def find_cost(problem: FleetProblem, replicas: Sequence[int]) -> float:

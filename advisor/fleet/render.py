@@ -267,16 +267,16 @@ def list_jobs(kind: ReplicaKind, pool: PlannedPool | None, rules: Catalog) -> li
     for nodes, replicas in by_nodes.items():
         wrong = next((n for n in nodes if not PLAIN_NAME.fullmatch(n)), None)
         if wrong is not None:
-            raise BadInput(f"{wrong!r} is no name of a Slurm node")
+            raise BadInput(f"{wrong!r} is not a name of a Slurm node")
         name = kind.name if len(by_nodes) == 1 else f"{kind.name}-{nodes[0]}"
-        text = _with_places(made.content, nodes, len(replicas), pool)
-        text = _within_share(text, kind, replicas[0])
-        text = _with_ports(text, [r.port for r in replicas])
+        text = _add_nodes(made.content, nodes, len(replicas), pool)
+        text = _limit_memory(text, kind, replicas[0])
+        text = _add_ports(text, [r.port for r in replicas])
         out.append(LaunchFile(name=f"{name}.sbatch", content=text, executable=made.executable))
     return out
 
 
-def _with_places(text: str, nodes: Sequence[str], count: int, pool: PlannedPool | None) -> str:
+def _add_nodes(text: str, nodes: Sequence[str], count: int, pool: PlannedPool | None) -> str:
     """The job on its nodes, with cards of the type that the pool has; several replicas as an array."""
     more = [f"#SBATCH --array=0-{count - 1}"] if count > 1 else []
     partition = pool.labels.get("partition") if pool is not None else None
@@ -290,7 +290,7 @@ def _with_places(text: str, nodes: Sequence[str], count: int, pool: PlannedPool 
     return before + "".join(f"{line}\n" for line in more) + mark + after
 
 
-def _within_share(text: str, kind: ReplicaKind, replica: PlannedReplica) -> str:
+def _limit_memory(text: str, kind: ReplicaKind, replica: PlannedReplica) -> str:
     """No more memory than the replica's share of its node, so that all find room next to each other."""
     machine = kind.deployment.machine
     total = machine.memory.total_bytes if machine is not None else None
@@ -301,7 +301,7 @@ def _within_share(text: str, kind: ReplicaKind, replica: PlannedReplica) -> str:
     return MEMORY.sub(lambda m: f"#SBATCH --mem={min(int(m[1]), most)}M", text)
 
 
-def _with_ports(text: str, ports: Sequence[int]) -> str:
+def _add_ports(text: str, ports: Sequence[int]) -> str:
     """The port of each replica where the stand-in is: a task of an array takes its own."""
     first, lines = str(ports[0]), []
     for line in text.splitlines():
@@ -330,7 +330,7 @@ def read_plan_file(path: str) -> PlanFile:
     try:
         return convert(data, PlanFile)
     except msgspec.ValidationError as e:
-        raise BadFile(path, f"is no fleet plan (`advise fleet plan --json` writes one): {e}") from None
+        raise BadFile(path, f"is not a fleet plan (`advise fleet plan --json` writes one): {e}") from None
 
 
 def group_replicas(plan: PlanFile, rules: Catalog) -> list[ReplicaKind]:

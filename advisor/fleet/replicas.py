@@ -37,15 +37,15 @@ class Place(Value, frozen=True):
 
 def place(posed: PosedProblem, solution: Solution) -> list[Place]:
     """A place for each replica of the demands that are served."""
-    wanted = [n if solution.served[v.demand] else 0
+    counts = [n if solution.served[v.demand] else 0
               for v, n in zip(posed.problem.variants, solution.replicas, strict=True)]  # fmt: skip
-    places = place_replicas(posed.problem, wanted)
+    places = place_replicas(posed.problem, counts)
     if places is None or not is_spread(posed.problem, places):  # nodes that were not counted on may be needed
         every = tuple(replace(g, paid=g.nodes) for g in posed.problem.groups)
-        places = place_replicas(replace(posed.problem, groups=every), wanted) or places
-    if places is None:  # spreading left no room for a large one: closer together, which the notes say
+        places = place_replicas(replace(posed.problem, groups=every), counts) or places
+    if places is None:  # spreading left no most_taken for a large one: closer together, which the notes say
         together = tuple(replace(d, least_nodes=1) for d in posed.problem.demands)
-        places = place_replicas(replace(posed.problem, groups=every, demands=together), wanted)
+        places = place_replicas(replace(posed.problem, groups=every, demands=together), counts)
     assert places is not None, "sizes that fill nodes without a remainder find their places"
     return places
 
@@ -156,12 +156,12 @@ def place_replicas(problem: FleetProblem, replicas: Sequence[int]) -> list[Place
     for k in order:
         variant = problem.variants[k]
         pool = problem.pools[variant.pool]
-        room = pool.devices - size(k)
+        most_taken = pool.devices - size(k)
         spread = problem.demands[variant.demand].least_nodes > 1
         free = [
             n
             for n in range(problem.groups[pool.group].nodes)
-            if taken.get((variant.pool, n), 0) <= room and (n < paid[pool.group] or spread)
+            if taken.get((variant.pool, n), 0) <= most_taken and (n < paid[pool.group] or spread)
         ]
         if spread:
             free.sort(key=lambda n: ((variant.demand, pool.group, n) in stands, n >= paid[pool.group], n))

@@ -99,12 +99,12 @@ def _describe(refusal: Refusal, planned: PlannedDemand) -> str:
     times, work = refusal.times, planned.demand.workload
     if times is None:
         return text
-    said = []
+    missed = []
     if times.tpot_s is not None and (work.tpot_s is None or times.tpot_s > work.tpot_s):
-        said.append(f"{times.tpot_s:.3g} s between tokens")
+        missed.append(f"{times.tpot_s:.3g} s between tokens")
     if times.ttft_s is not None and (work.ttft_s is None or times.ttft_s > work.ttft_s):
-        said.append(f"{times.ttft_s:.3g} s to the first token")
-    return f"the targets are not met by one request alone: {' and '.join(said) or text} at best"
+        missed.append(f"{times.ttft_s:.3g} s to the first token")
+    return f"the targets are not met by one request alone: {' and '.join(missed) or text} at best"
 
 
 def _describe_lack(d: int, mine: Sequence[int], posed: PosedProblem, solution: Solution, offers: PoolOffers) -> str:
@@ -119,17 +119,17 @@ def _describe_lack(d: int, mine: Sequence[int], posed: PosedProblem, solution: S
         count = nodes // v.nodes if v.nodes > 1 else nodes * (pool.devices // v.devices)
         by_pool[v.pool] = max(by_pool.get(v.pool, 0.0), count * v.capacity)
     most = sum(by_pool.values())
-    wanted = posed.problem.demands[d].amount
-    if most < wanted:
-        return f"all usable nodes together serve {most:.3g} of {wanted:.3g} {unit}"
-    return f"the other models leave too few devices for {wanted:.3g} {unit}"
+    amount = posed.problem.demands[d].amount
+    if most < amount:
+        return f"all usable nodes together serve {most:.3g} of {amount:.3g} {unit}"
+    return f"the other models leave too few devices for {amount:.3g} {unit}"
 
 
 def _find_more_nodes(
     d: int, posed: PosedProblem, solution: Solution, offers: PoolOffers, prices: NodePrices
 ) -> str | None:
     """The cheapest addition of equal nodes of one pool that serves everything this plan serves and this demand."""
-    wanted = tuple(
+    demands = tuple(
         replace(demand, amount=demand.amount if solution.served[k] or k == d else 1e-12, least_nodes=1)
         if not (solution.served[k] or k == d)
         else demand
@@ -144,7 +144,7 @@ def _find_more_nodes(
             continue
         groups = list(posed.problem.groups)
         groups[g] = replace(group, nodes=group.nodes + MOST_EXTRA)
-        found = solve_greedily(replace(posed.problem, groups=tuple(groups), demands=wanted))
+        found = solve_greedily(replace(posed.problem, groups=tuple(groups), demands=demands))
         if not found.served[d] or not all(s for k, s in enumerate(found.served) if solution.served[k]):
             continue
         more = max(1, count_group_nodes(replace(posed.problem, groups=tuple(groups)), found.replicas)[g] - group.nodes)

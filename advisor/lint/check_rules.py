@@ -63,7 +63,7 @@ def find_check_rules_faults(house: House) -> Iterator[Fault]:
         other = first.setdefault(entry.id, place)
         if other is not place:
             there = f"{other.file.shown}:{other.file.line(other.at)}"
-            yield place.fault("duplicate_name", f"a rule of this id stands already in {there}", ("id",))
+            yield place.fault("duplicate_name", f"a rule of this id is already in {there}", ("id",))
         if not house.is_asked(place):
             continue
         yield from _entry(entry, place)
@@ -119,7 +119,7 @@ def _entry(entry: RuleEntry, place: EntryPlace) -> Iterator[Fault]:
     if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9.]+)*", entry.id):
         yield place.field("wrong_value", ("id",), f"{entry.id!r} is not lower-case words joined by -")
     if entry.each is not None and entry.each not in value_matches.EACH:
-        problem = f"{entry.each!r} is none of {', '.join(value_matches.EACH)}"
+        problem = f"{entry.each!r} is not one of {', '.join(value_matches.EACH)}"
         yield place.field("wrong_value", ("each",), problem, nearest_names(entry.each, value_matches.EACH))
     if entry.engines and entry.except_engines:
         yield place.field("contradiction", ("except_engines",), "`engines` says already which it is for")
@@ -143,7 +143,7 @@ def _filled_in(text: str, at: At, place: EntryPlace) -> Iterator[Fault]:
     for name in re.findall(r"(?<!\$)\{([a-zA-Z_][\w.-]*)\}", text):
         if name not in FIELDS and name.partition(".")[0] not in (*OF_FLAGS, *OF_VARIABLES):
             yield place.field(
-                "unknown_name", at, f"{{{name}}} is no fact, so nothing is filled in", nearest_names(name, FIELDS)
+                "unknown_name", at, f"{{{name}}} is not a fact, so nothing is filled in", nearest_names(name, FIELDS)
             )
 
 
@@ -241,7 +241,7 @@ def _examples(found: LocatedRule, book: Rulebook) -> Iterator[Fault]:
         for finding in fired if field == "bad" else ():
             left = re.search(r"(?<!\$)\{([a-z]+[\w.]*)\}", finding.message + finding.fix)
             if left and left[0] not in text:
-                yield place.field("snippet", ("message",), f"{left[0]} is left as it stands in the message")
+                yield place.field("snippet", ("message",), f"{left[0]} is left as it is in the message")
 
 
 def _instead(rule: str, result: FileResult) -> str:

@@ -73,7 +73,7 @@ def _choosing(house: House, document: RuleDocument) -> Iterator[Fault]:
     for use in USE_CASES:
         for table in ("slowest_decode_tps", "patience_s", "answer_tokens"):
             if use not in getattr(file, table):
-                yield document.place.field("missing_place", (table,), f"{use} stands in no row")
+                yield document.place.field("missing_place", (table,), f"{use} is in no row")
 
 
 def _cards(house: House, document: RuleDocument) -> Iterator[Fault]:
@@ -82,7 +82,7 @@ def _cards(house: House, document: RuleDocument) -> Iterator[Fault]:
         yield document.place.field("range", ("counts",), f"{counts} do not rise from 1")
     for i, name in enumerate(document.value.accelerators):
         if name in document.value.accelerators[:i]:
-            yield document.place.field("duplicate_name", ("accelerators", i), f"{name} stands twice")
+            yield document.place.field("duplicate_name", ("accelerators", i), f"{name} is listed twice")
 
 
 def _workloads(house: House, document: RuleDocument) -> Iterator[Fault]:
@@ -91,7 +91,7 @@ def _workloads(house: House, document: RuleDocument) -> Iterator[Fault]:
             yield document.place.field("missing_place", ("context",), f"{use} has no context length")
     for use, tokens in document.value.context.items():
         if not CONTEXT[0] <= tokens <= CONTEXT[1]:
-            yield document.place.field("unit", ("context", use), f"{tokens} is no context length in tokens")
+            yield document.place.field("unit", ("context", use), f"{tokens} is not a context length in tokens")
 
 
 def _ranking(house: House, document: RuleDocument) -> Iterator[Fault]:
@@ -109,7 +109,7 @@ def _comparisons(house: House, document: RuleDocument) -> Iterator[Fault]:
         for r, row in enumerate(table.rows):
             at: At = ("tables", t, "rows", r)
             if row.id in seen:
-                yield document.place.field("duplicate_name", (*at, "id"), f"{row.id} stands twice")
+                yield document.place.field("duplicate_name", (*at, "id"), f"{row.id} is listed twice")
             seen.add(row.id)
             if len(row.said) != len(table.engines):
                 problem = f"{row.id} has {len(row.said)} cells for {len(table.engines)} engines"
@@ -150,7 +150,7 @@ def _migrations(house: House, document: RuleDocument) -> Iterator[Fault]:
     for i, concept in enumerate(file.concepts):
         at: At = ("concepts", i)
         if concept.id in seen:
-            yield document.place.field("duplicate_name", (*at, "id"), f"{concept.id} stands twice")
+            yield document.place.field("duplicate_name", (*at, "id"), f"{concept.id} is listed twice")
         seen.add(concept.id)
         for engine, names in concept.names.items():
             table = find_flag_table(engine, house)
@@ -171,7 +171,7 @@ def _drafts(house: House, document: RuleDocument) -> Iterator[Fault]:
         for k, name in enumerate(method.names):
             at: At = ("methods", i, "names", k)
             if name in seen:
-                yield document.place.field("duplicate_name", at, f"{name} stands twice")
+                yield document.place.field("duplicate_name", at, f"{name} is listed twice")
             if name != name.lower() or re.search(r"\s", name):
                 yield document.place.field("wrong_value", at, f"{name!r} is not in lower case, as it is looked up")
             seen.add(name)
@@ -227,6 +227,6 @@ def _contradictions(place: EntryPlace, entries: list[tuple[str, int, PolicyRule]
             problem = f"{rule.engine} is forbidden and {also}; the second never counts"
             yield place.fault("contradiction", problem, (kind, i))
         if (kind, rule.engine, rule.condition) in seen:
-            problem = f"{kind} of {rule.engine} stands twice under the same condition"
+            problem = f"{kind} of {rule.engine} is given twice under the same condition"
             yield place.fault("duplicate_name", problem, (kind, i))
         seen.add((kind, rule.engine, rule.condition))

@@ -58,7 +58,7 @@ def _entry(house: House, item: TableItem) -> Iterator[Fault]:
         problem = f"{entry.version} is newer than latest_seen.version {newest}"
         yield item.place.field("contradiction", ("version",), problem)
     if entry.port is not None and not 0 < entry.port < 65536:
-        yield item.place.field("unit", ("port",), f"{entry.port} is no port")
+        yield item.place.field("unit", ("port",), f"{entry.port} is not a port")
     if entry.health_path is not None and not entry.health_path.startswith("/"):
         yield item.place.field("wrong_value", ("health_path",), f"{entry.health_path!r} does not begin with /")
     if _runs_itself(entry.id, house):
@@ -114,17 +114,19 @@ def _floor(floor: Floor, at: At, place: EntryPlace) -> Iterator[Fault]:
     for field in ("nvidia_compute_capability", "nvidia_safe_compute_capability"):
         value = getattr(floor, field)
         if value is not None and not re.fullmatch(r"\d+\.\d", value):
-            yield place.field("wrong_value", (*at, field), f"{value!r} is no compute capability (as '8.9')")
+            yield place.field("wrong_value", (*at, field), f"{value!r} is not a compute capability (as '8.9')")
     for field in ("cuda", "driver"):
         value = getattr(floor, field)
         if value is not None and not version_key(value):
-            yield place.field("version", (*at, field), f"{value!r} is no version")
+            yield place.field("version", (*at, field), f"{value!r} is not a version")
     for field in ("amd_gfx", "amd_gfx_windows"):
         for i, gfx in enumerate(getattr(floor, field)):
             if not re.fullmatch(r"gfx[0-9a-f]{3,4}", gfx):
-                yield place.field("wrong_value", (*at, field, i), f"{gfx!r} is no gfx name (as gfx1100)")
+                yield place.field("wrong_value", (*at, field, i), f"{gfx!r} is not a gfx name (as gfx1100)")
     if floor.python is not None and not re.fullmatch(r"((^|,)\s*(>=|<=|==|<|>|!=)\s*\d+(\.[\d*]+)*\s*)+", floor.python):
-        yield place.field("version", (*at, "python"), f"{floor.python!r} is no version specifier (as '>=3.11,<3.15')")
+        yield place.field(
+            "version", (*at, "python"), f"{floor.python!r} is not a version specifier (as '>=3.11,<3.15')"
+        )
     for field in ("os_version", "arch"):
         for system in getattr(floor, field):
             if system not in SYSTEMS:
@@ -137,7 +139,7 @@ def _lists(item: TableItem) -> Iterator[Fault]:
     seen: set[tuple[str, str]] = set()
     for i, row in enumerate(entry.quantization_on):
         if (row.quantization, row.generation) in seen:
-            problem = f"{row.quantization} on {row.generation} stands twice"
+            problem = f"{row.quantization} on {row.generation} is listed twice"
             yield item.place.field("duplicate_name", ("quantization_on", i), problem)
         seen.add((row.quantization, row.generation))
     for i, image in enumerate(entry.images):
@@ -145,7 +147,7 @@ def _lists(item: TableItem) -> Iterator[Fault]:
             problem = f"{image.repository} pins a version and the entry has no `version`"
             yield item.place.field("missing_key", ("images", i), problem)
         if not re.fullmatch(r"[a-z0-9][\w.-]*(:\d+)?(/[\w.-]+)*", image.repository):
-            problem = f"{image.repository!r} is no image repository"
+            problem = f"{image.repository!r} is not an image repository"
             yield item.place.field("wrong_value", ("images", i, "repository"), problem)
 
 
@@ -191,7 +193,9 @@ def _constants(item: TableItem) -> Iterator[Fault]:
     sizes = memory.get("kv_bytes", {})
     for name, size in sizes.items():
         if not KV_BYTES[0] <= size <= KV_BYTES[1]:
-            yield item.place.field("unit", ("memory", "kv_bytes", name), f"{size:g} bytes are no size of one value")
+            yield item.place.field(
+                "unit", ("memory", "kv_bytes", name), f"{size:g} bytes are not the size of one value"
+            )
     for i, name in enumerate(memory.get("smaller_kv", ())):
         if sizes and name not in sizes:
             at: At = ("memory", "smaller_kv", i)
@@ -231,7 +235,7 @@ def _concept(house: House, item: TableItem, name: str, concept: Concept) -> Iter
     table = find_flag_table(engine.id, house)
     for i, variable in enumerate(concept.environment):
         if table is not None and table.variables and variable not in list_setting_names(table):
-            problem = f"{variable!r} is no variable in rules/flags/{table.engine}.yaml"
+            problem = f"{variable!r} is not a variable in rules/flags/{table.engine}.yaml"
             yield item.place.field(
                 "unknown_name", (*at, "environment", i), problem, nearest_names(variable, list_setting_names(table))
             )
@@ -241,7 +245,7 @@ def _concept(house: House, item: TableItem, name: str, concept: Concept) -> Iter
     for i, versioned_number in enumerate(concept.default):
         if name in SHARES and not 0 < versioned_number.number <= 1:
             yield item.place.field(
-                "unit", (*at, "default", i), f"{versioned_number.number:g} is no share of a whole (0 to 1)"
+                "unit", (*at, "default", i), f"{versioned_number.number:g} is not a share of a whole (0 to 1)"
             )
     for flag in concept.flags:
         other_default = engine.defaults.get(flag.replace("-", "_"))
@@ -264,10 +268,10 @@ def _server(item: TableItem) -> Iterator[Fault]:
     for field in ("port", "image_port") if server is not None else ():
         port = getattr(server, field)
         if port is not None and port not in PORTS:
-            yield item.place.field("unit", ("recognition", "server", field), f"{port} is no port")
+            yield item.place.field("unit", ("recognition", "server", field), f"{port} is not a port")
     for i, path in enumerate(server.health if server is not None else ()):
         if not path.startswith("/"):
-            yield item.place.field("wrong_value", ("recognition", "server", "health", i), f"{path!r} is no path")
+            yield item.place.field("wrong_value", ("recognition", "server", "health", i), f"{path!r} is not a path")
     recognised = item.entry.recognition
     recognisable = any(getattr(recognised, c) for c in (*CLAIMS, "images")) or server is not None
     if recognisable and not recognised.source:

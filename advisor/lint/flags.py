@@ -77,7 +77,7 @@ def unknown_setting(
     """A fault where a server has no setting of this name; `file`: the engine whose file is named."""
     plain = name.lstrip("-")
     if not is_known_setting(plain, table, whole):
-        problem = f"{name!r} is no {what} in rules/flags/{file or table.engine}.yaml{hint}"
+        problem = f"{name!r} is not a {what} in rules/flags/{file or table.engine}.yaml{hint}"
         yield place.field("unknown_name", at, problem, nearest_names(plain, list_setting_names(table)))
 
 
@@ -111,11 +111,11 @@ def _history(path: str, document: RuleDocument, history: FlagHistory) -> Iterato
     for at, spans in list_spans(history):
         for text in spans:
             if not is_span(text, history):
-                problem = f"{text!r} is no FIRST..LAST of releases in `read`"
+                problem = f"{text!r} is not FIRST..LAST of releases in `read`"
                 yield place.field("wrong_value", (*at, text), problem)
     for flag, listed in history.values.items():
         if listed.read_since not in history.read:
-            problem = f"{listed.read_since!r} is none of the releases in `read`"
+            problem = f"{listed.read_since!r} is not one of the releases in `read`"
             yield place.field("unknown_name", ("values", flag, "read_since"), problem)
 
 
@@ -144,17 +144,19 @@ def _table(document: RuleDocument, table: FlagTable) -> Iterator[Fault]:
         if not getattr(table, field):
             yield place.fault("missing_key", f"`{field}` is missing: which parser was read, and when")
     if table.parser not in PARSERS:
-        yield place.field("wrong_value", ("parser",), f"{table.parser!r} is none of {', '.join(PARSERS)}")
+        yield place.field("wrong_value", ("parser",), f"{table.parser!r} is not one of {', '.join(PARSERS)}")
     owner: dict[str, str] = {}
     for name, flag in table.flags.items():
         if name.startswith("-"):
-            yield place.field("wrong_value", ("flags", name), "a flag's name stands without dashes")
+            yield place.field("wrong_value", ("flags", name), "a flag's name is written without dashes")
         if flag.t not in TYPES:
-            problem = f"type {flag.t!r} is none of {', '.join(TYPES)}"
+            problem = f"type {flag.t!r} is not one of {', '.join(TYPES)}"
             yield place.field("wrong_value", ("flags", name, "t"), problem, nearest_names(flag.t, TYPES))
         for i, alias in enumerate(flag.a):
             if not alias.startswith("-"):
-                yield place.field("wrong_value", ("flags", name, "a", i), f"spelling {alias!r} stands with its dashes")
+                yield place.field(
+                    "wrong_value", ("flags", name, "a", i), f"spelling {alias!r} is written with its dashes"
+                )
         for spelling in (f"--{name}", *flag.a):
             first = owner.setdefault(spelling, name)
             if first != name and spelling.startswith("--"):  # TGI itself gives -p to two flags

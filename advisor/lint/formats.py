@@ -49,7 +49,7 @@ def _format(item: TableItem) -> Iterator[Fault]:
             yield item.place.field("total", ("bits_nominal",), problem)
     if not BITS[0] <= quantization.bits_nominal <= BITS[1]:
         yield item.place.field(
-            "unit", ("bits_nominal",), f"{quantization.bits_nominal:g} bits are no width of a weight"
+            "unit", ("bits_nominal",), f"{quantization.bits_nominal:g} bits are not the width of a weight"
         )
     if quantization.base is not None and quantization.base not in BLOCKS:
         yield item.place.field(
@@ -93,7 +93,7 @@ def _falling(house: House, document: RuleDocument, at: At, ladder: Sequence[str]
     found = [(n, quantization.bits_nominal) for n in ladder if (quantization := _known(house, n)) is not None]
     for (first, wide), (second, narrow) in pairwise(found):
         if narrow > wide:
-            problem = f"{second} ({narrow:g} bits) stands after {first} ({wide:g}): from wide to narrow"
+            problem = f"{second} ({narrow:g} bits) comes after {first} ({wide:g}): from wide to narrow"
             yield document.place.field("range", (*at, ladder.index(second)), problem)
 
 

@@ -61,7 +61,7 @@ def find_hardware_faults(house: House) -> Iterator[Fault]:
     for item in house.items("cpu_platforms"):
         yield from _ranges(item)
         yield from _processor(item.entry, item.place)
-        yield from _same_chip(item.entry, item.place, cards)
+        yield from _check_same_chip(item.entry, item.place, cards)
 
 
 def _ranges(item: TableItem) -> Iterator[Fault]:
@@ -85,7 +85,7 @@ def _card(accelerator: Accelerator, place: EntryPlace) -> Iterator[Fault]:
         at: At = ("tflops", kind)
         if kind not in DTYPES:
             yield place.field(
-                "unknown_key", at, f"`{kind}` is none of {', '.join(DTYPES)}", nearest_names(kind, DTYPES)
+                "unknown_key", at, f"`{kind}` is not one of {', '.join(DTYPES)}", nearest_names(kind, DTYPES)
             )
         elif not TFLOPS[0] <= rate <= TFLOPS[1]:
             yield place.field("unit", at, f"{rate:g} TFLOPS are outside of what a device has")
@@ -113,13 +113,11 @@ def _memory(accelerator: Accelerator, place: EntryPlace) -> Iterator[Fault]:
             yield place.fault("missing_key", "`memory_bytes` is missing: without it nothing can be known to fit")
         return
     if not MEMORY[0] <= accelerator.memory_bytes <= MEMORY[1]:
-        yield place.field("unit", at, f"{accelerator.memory_bytes:,} bytes are no device's memory")
+        yield place.field("unit", at, f"{accelerator.memory_bytes:,} bytes are not the memory of any device")
         return
     if accelerator.memory_bytes % QUARTER_GIB:
-        right = round(accelerator.memory_bytes / 1e9) * GIB
-        problem = (
-            f"{accelerator.memory_bytes:,} is no whole number of GiB; the size on the box counts 2**30 bytes: {right}"
-        )
+        right, shown = round(accelerator.memory_bytes / 1e9) * GIB, f"{accelerator.memory_bytes:,}"
+        problem = f"{shown} is not a whole number of GiB; the size on the box counts 2**30 bytes: {right}"
         yield place.field("unit", at, problem)
         return
     sizes = [float(n) for n in re.findall(r"(\d+(?:\.\d+)?)\s?GB\b", accelerator.name)]
@@ -151,7 +149,7 @@ def _recognised(accelerator: Accelerator, place: EntryPlace, cards: Mapping[str,
     if accelerator.compute_capability is not None and not re.fullmatch(r"\d+\.\d", accelerator.compute_capability):
         yield place.field("probe", ("compute_capability",), f"{accelerator.compute_capability!r} is none (as '8.9')")
     if accelerator.gfx is not None and not re.fullmatch(r"gfx[0-9a-f]{3,4}", accelerator.gfx):
-        yield place.field("probe", ("gfx",), f"{accelerator.gfx!r} is no gfx name (as gfx1100)")
+        yield place.field("probe", ("gfx",), f"{accelerator.gfx!r} is not a gfx name (as gfx1100)")
     for i, pci in enumerate(accelerator.pci_ids):
         yield from _pci(accelerator, pci, place, ("pci_ids", i))
     if not (accelerator.pci_ids or accelerator.reported_names or accelerator.name_pattern):
@@ -205,13 +203,13 @@ def _found_again(accelerator: Accelerator, place: EntryPlace, cards: Mapping[str
 
 def _pci(accelerator: Accelerator, pci: str, place: EntryPlace, at: At) -> Iterator[Fault]:
     if not re.fullmatch(r"[0-9a-f]{4}:[0-9a-f]{4}(:[0-9a-f]{4}:[0-9a-f]{4})?", pci):
-        yield place.field("probe", at, f"{pci!r} is no PCI id (vendor:device in lower case, as 10de:2684)")
+        yield place.field("probe", at, f"{pci!r} is not a PCI id (vendor:device in lower case, as 10de:2684)")
         return
     vendor = PCI_VENDORS.get(pci[:4])
     if vendor is not None and accelerator.vendor not in (vendor, {"habana": "intel"}.get(vendor)):
         yield place.field("probe", at, f"{pci!r} is a device of {vendor}, the entry's vendor is {accelerator.vendor}")
     elif vendor is None:
-        yield place.field("probe", at, f"{pci[:4]!r} is no vendor that a probe looks for")
+        yield place.field("probe", at, f"{pci[:4]!r} is not a vendor that a probe looks for")
 
 
 def _generation(accelerator: Accelerator, place: EntryPlace, cards: Mapping[str, Accelerator]) -> Iterator[Fault]:
@@ -261,7 +259,7 @@ def _processor(cpu_platform: CpuPlatform, place: EntryPlace) -> Iterator[Fault]:
             yield place.field("total", ("bandwidth_gbs_per_socket",), problem)
 
 
-def _same_chip(cpu_platform: CpuPlatform, place: EntryPlace, cards: Mapping[str, Accelerator]) -> Iterator[Fault]:
+def _check_same_chip(cpu_platform: CpuPlatform, place: EntryPlace, cards: Mapping[str, Accelerator]) -> Iterator[Fault]:
     """A chip that is processor and accelerator has one memory bandwidth."""
     card = cards.get(cpu_platform.id) or cards.get(re.sub(r"-core$", "c", cpu_platform.id))
     if card is None or not card.unified or not card.bandwidth_gbs or not cpu_platform.bandwidth_gbs_per_socket:

@@ -248,7 +248,7 @@ def _entries(
         first = mine.setdefault((entry.table, entry.id), whole) if entry.table != "cloud_offers" else whole
         if first is not whole:
             there = f"{first.file.shown}:{first.file.line(first.at)}"
-            house.twice.append(whole.fault("duplicate_name", f"stands already in {there}"))
+            house.twice.append(whole.fault("duplicate_name", f"is already in {there}"))
             continue
         data = prune_flaws(entry.data, kind)
         if data is None:
@@ -331,11 +331,11 @@ def catalogue(roots: Sequence[Path], sound: Mapping[Path, Any], whole: bool) -> 
 
     rules = read_rules(roots, lambda _: None, read)
     if not whole and shipped_root() not in roots:
-        rules = _over(_shipped(), rules)
+        rules = _layer(_load_shipped(), rules)
     return Catalog(decode_json(encode_rules(rules), CompiledRules), tuple(roots))
 
 
-def _shipped() -> RuleSet:
+def _load_shipped() -> RuleSet:
     """The shipped rules; empty where they are broken themselves."""
     try:
         return restore_rule_set(load_compiled_rules((shipped_root(),)))
@@ -343,7 +343,7 @@ def _shipped() -> RuleSet:
         return RuleSet()
 
 
-def _over(base: RuleSet, top: RuleSet) -> RuleSet:
+def _layer(base: RuleSet, top: RuleSet) -> RuleSet:
     """Rules layered over others, entry by entry."""
     out = RuleSet()
     for table, rows in top.tables.items():

@@ -56,7 +56,7 @@ def _targets(house: House, item: TableItem, table: TargetsFile) -> Iterator[Faul
             problem = f"it has the target {name}, and `no_target` says why it has none"
             yield item.place.field("contradiction", at, problem)
         if name in entry.targets[:i]:
-            yield item.place.field("duplicate_name", at, f"{name} stands twice")
+            yield item.place.field("duplicate_name", at, f"{name} is listed twice")
         paths = (f"{entry.id}/{name}.j2", f"{SHARED}/{name}.j2")
         if not any((r / p).is_file() for r in roots for p in paths):
             yield item.place.field("missing_place", at, f"there is no template {' or '.join(paths)}")

@@ -50,7 +50,7 @@ def find_models_faults(house: House) -> Iterator[Fault]:
         if (model.layout is None) == (model.stub is None) and not _cannot_be_read(model, item.place):
             yield item.place.fault("missing_key", "needs either `layout` or, where it is not known, `stub`")
         if model.max_context is not None and not LONGEST_CONTEXT[0] <= model.max_context <= LONGEST_CONTEXT[1]:
-            problem = f"{model.max_context:,} is no length of a context in tokens"
+            problem = f"{model.max_context:,} is not a length of a context in tokens"
             yield item.place.field("unit", ("max_context",), problem)
         if model.max_context is None and not item.place.written(("max_context",)) and not _has_no_cache(model):
             problem = (
@@ -148,7 +148,7 @@ def _order(layout: Layout, name: str, sizes: list[int], order: tuple[int, ...], 
 def _group(group: object, at: At, place: EntryPlace) -> Iterator[Fault]:
     heads, shared = getattr(group, "n_heads", None), getattr(group, "n_kv_heads", None)
     if heads and shared and heads % shared:
-        yield place.field("total", at, f"{heads} heads are no multiple of {shared} KV heads")
+        yield place.field("total", at, f"{heads} heads are not a multiple of {shared} KV heads")
     if isinstance(group, (Sliding, Chunked)) and not group.window:
         yield place.field("missing_key", at, "`window` is missing: the tokens that such layers look back")
     if isinstance(group, Moe) and group.top_k > group.n_experts:
@@ -176,7 +176,7 @@ def _downloads(house: House, model: Model, place: EntryPlace) -> Iterator[Fault]
     repos += [(("quantized_repos", k), r) for k, r in model.quantized_repos.items()]
     for where, repo in repos:
         if not re.fullmatch(r"[\w.-]+/[\w.-]+", repo):
-            yield place.field("wrong_value", where, f"{repo!r} is no hub repository (org/name)")
+            yield place.field("wrong_value", where, f"{repo!r} is not a hub repository (org/name)")
     for key, size in model.published.items():
         given = [x for x in (size.bytes, size.gb, size.gib) if x is not None]
         at: At = ("published", key)
@@ -217,9 +217,9 @@ def _copies(house: House, document: RuleDocument, id: str) -> Iterator[Fault]:
         if (copy.format is None) is not copy.gguf:
             yield document.place.field("wrong_value", at, "needs either `format` or `gguf: true`")
         if not re.fullmatch(r"[\w.-]+/[\w.-]+", copy.repository):
-            yield document.place.field("wrong_value", at, f"{copy.repository!r} is no hub repository (org/name)")
+            yield document.place.field("wrong_value", at, f"{copy.repository!r} is not a hub repository (org/name)")
         if copy.repository in seen:
-            yield document.place.field("duplicate_name", at, f"{copy.repository} stands twice")
+            yield document.place.field("duplicate_name", at, f"{copy.repository} is listed twice")
         seen.add(copy.repository)
         if copy.bytes and copy.format and model is not None:
             bits = 8 * copy.bytes / model.params_total

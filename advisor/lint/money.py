@@ -26,15 +26,15 @@ def find_money_faults(house: House) -> Iterator[Fault]:
         first = seen.setdefault(same, item)
         if first is not item:
             there = f"{first.place.file.shown}:{first.place.file.line(first.place.at)}"
-            yield item.place.fault("duplicate_name", f"the same offer stands in {there}")
+            yield item.place.fault("duplicate_name", f"the same offer is in {there}")
     for item in house.tables["accelerators"].values():
         price = item.entry.price
         for field, amount in (("low", price.low), ("high", price.high)) if price else ():
             if amount is not None and not DEVICE[0] <= amount <= DEVICE[1]:
-                yield item.place.field("unit", ("price", field), f"{amount:g} is no price of one device")
+                yield item.place.field("unit", ("price", field), f"{amount:g} is not a price of one device")
         for currency, amount in item.entry.msrp.items():
             if not DEVICE[0] <= amount <= DEVICE[1]:
-                yield item.place.field("unit", ("msrp", currency), f"{amount:g} is no price of one device")
+                yield item.place.field("unit", ("msrp", currency), f"{amount:g} is not a price of one device")
     if "budgets.yaml" in house.documents:
         yield from _budgets(house.documents["budgets.yaml"])
     if "live-prices.yaml" in house.documents:
@@ -46,11 +46,11 @@ def _offer(house: House, item: TableItem) -> Iterator[Fault]:
     for field in ("usd_per_hour", "usd_per_hour_spot"):
         amount = getattr(o, field)
         if amount is not None and not PER_HOUR[0] <= amount <= PER_HOUR[1]:
-            yield item.place.field("unit", (field,), f"{amount:g} US dollars an hour are no price of one device")
+            yield item.place.field("unit", (field,), f"{amount:g} US dollars an hour are not a price of one device")
     if o.usd_per_hour is not None and o.usd_per_hour_spot is not None and o.usd_per_hour_spot > o.usd_per_hour:
         yield item.place.field("range", ("usd_per_hour_spot",), f"{o.usd_per_hour_spot:g} is above the price on demand")
     if o.devices is not None and not 1 <= o.devices <= 1024:
-        yield item.place.field("unit", ("devices",), f"{o.devices} is no number of devices")
+        yield item.place.field("unit", ("devices",), f"{o.devices} is not a number of devices")
     card = house.accelerators.get(o.accelerator or "")
     size = re.search(r"(\d+)\s?GB\b", o.name)
     whole = card.memory_bytes if card is not None and (card.memory_bytes or 1) % GIB == 0 else None
@@ -64,7 +64,7 @@ def _budgets(document: RuleDocument) -> Iterator[Fault]:
     assert isinstance(b, BudgetsFile)
     for currency, rate in b.rates.per_usd.items():
         if rate <= 0 or (currency == "USD" and rate != 1):
-            problem = f"{rate:g} is no number of {currency} for one US dollar"
+            problem = f"{rate:g} is not a number of {currency} for one US dollar"
             yield place.field("unit", ("rates", "per_usd", currency), problem)
     lists = {k for k, v in b.formats.items() if isinstance(v, tuple)}
     for axis in AXES:
@@ -76,9 +76,9 @@ def _budgets(document: RuleDocument) -> Iterator[Fault]:
     if list(b.counts) != sorted(set(b.counts)) or any(n < 1 for n in b.counts):
         yield place.field("range", ("counts",), f"{list(b.counts)} do not rise from 1")
     if not 600 <= b.hours_per_month <= 744:
-        yield place.field("unit", ("hours_per_month",), f"{b.hours_per_month:g} hours are no month")
+        yield place.field("unit", ("hours_per_month",), f"{b.hours_per_month:g} hours are not a month")
     if not 0.01 <= b.power.eur_per_kwh <= 3:
-        yield place.field("unit", ("power", "eur_per_kwh"), f"{b.power.eur_per_kwh:g} EUR are no price of a kWh")
+        yield place.field("unit", ("power", "eur_per_kwh"), f"{b.power.eur_per_kwh:g} EUR are not a price of a kWh")
     for field in ("idle_watts_per_card", "host_watts"):
         watts = getattr(b.power, field)
         if not WATTS[0] <= watts <= WATTS[1]:

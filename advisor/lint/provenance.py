@@ -89,7 +89,7 @@ def _date(house: House, place: EntryPlace, at: At, value: object) -> Iterator[Fa
         return
     m = _DATE.match(value)
     if m is None:
-        yield place.field("date", at, f"{value!r} is no date (2026-11-21, 2026-11 or 2026)")
+        yield place.field("date", at, f"{value!r} is not a date (2026-11-21, 2026-11 or 2026)")
         return
     yield from _day(house, place, at, value, int(m[1]), int(m[2] or 1), int(m[3] or 1))
     for later in _DAY.finditer(value, m.end()):
@@ -136,7 +136,7 @@ def _numbers(part: TypedPart, at: At, kind: inspect.StructType, value: Json) -> 
         here = (*at, field.encode_name)
         if isinstance(found, (int, float)) and not isinstance(found, bool) and _is_share(field.encode_name):
             if not 0 <= found <= 1:
-                yield part.place.field("unit", here, f"{found:g} is no share of a whole (0 to 1)")
+                yield part.place.field("unit", here, f"{found:g} is not a share of a whole (0 to 1)")
         elif isinstance(found, list) and _is_range(field.type) and found != sorted(found):
             yield part.place.field("range", here, f"{found} is low, usual, high: they must not fall")
 

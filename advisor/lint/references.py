@@ -56,7 +56,7 @@ def _text(house: House, part: TypedPart, at: At, meaning: str, text: str) -> Ite
 
 def _hub_id(house: House, part: TypedPart, at: At, name: str) -> Iterator[Fault]:
     if not re.fullmatch(r"[a-z0-9][a-z0-9._-]*/[a-z0-9._-]+", name):
-        yield part.place.field("wrong_value", at, f"{name!r} is no hub id in lower case (org/name)")
+        yield part.place.field("wrong_value", at, f"{name!r} is not a hub id in lower case (org/name)")
 
 
 def _model_type(house: House, part: TypedPart, at: At, name: str) -> Iterator[Fault]:
@@ -107,7 +107,7 @@ def _list_currencies(house: House, part: TypedPart) -> Container[str] | None:
 
 def _version(house: House, part: TypedPart, at: At, text: str) -> Iterator[Fault]:
     if not version_key(text) or not re.match(r"[vVbB]?\d", text):
-        yield part.place.field("version", at, f"{text!r} is no version (0.33.0, v3.3.6, b11434)")
+        yield part.place.field("version", at, f"{text!r} is not a version (0.33.0, v3.3.6, b11434)")
 
 
 # what a text stands for -> what it is called, and the names there are (None: nothing to compare with)

@@ -103,10 +103,10 @@ def _meaning(visit: Visit) -> Iterator[Flaw]:
         try:
             re.compile(visit.value, re.IGNORECASE)
         except re.error as e:
-            yield Flaw(visit.at, "pattern", f"{visit.value!r} is no regular expression: {e}")
+            yield Flaw(visit.at, "pattern", f"{visit.value!r} is not a regular expression: {e}")
     words = (visit.type.extra or {}).get("words", ())
     if words and visit.value not in words:
-        problem = f"{_plain(visit.value)} is none of {', '.join(words)}"
+        problem = f"{_plain(visit.value)} is not one of {', '.join(words)}"
         yield Flaw(visit.at, "wrong_value", problem, nearest_names(visit.value, words))
 
 
@@ -171,7 +171,7 @@ def _children(value: object, t: inspect.Type) -> Iterator[tuple[str | int, objec
 def _literal(value: object, t: inspect.LiteralType, at: At) -> Iterator[Flaw]:
     if not any(v == value and isinstance(v, bool) is isinstance(value, bool) for v in t.values):
         words = [str(v) for v in t.values]
-        problem = f"{_plain(value)} is none of {', '.join(words)}"
+        problem = f"{_plain(value)} is not one of {', '.join(words)}"
         if isinstance(value, bool) and all(isinstance(v, str) for v in t.values):
             problem += f" ({_YAML_WORDS})"
         yield Flaw(at, "wrong_value", problem, nearest_names(str(value), words))
@@ -219,7 +219,7 @@ def _union(value: object, t: inspect.UnionType, at: At) -> Iterator[Flaw]:
         if chosen is not None:
             yield from _flaws(value, chosen, at)
         elif field in value:
-            problem = f"{_plain(value[field])} is none of {', '.join(words)}"
+            problem = f"{_plain(value[field])} is not one of {', '.join(words)}"
             yield Flaw((*at, field), "wrong_value", problem, nearest_names(str(value[field]), words))
         else:
             yield Flaw(at, "missing_key", f"`{field}` is missing: one of {', '.join(words)}")
@@ -242,7 +242,7 @@ def _wanted(t: inspect.Type) -> str:
 def _shown(value: object) -> str:
     """A value and its kind, in a few words."""
     if value is None:
-        return "nothing stands here"
+        return "nothing is given here"
     if isinstance(value, dict):
         return "is a mapping"
     if isinstance(value, list):
@@ -383,7 +383,7 @@ def prune_flaws(value: object, kind: type) -> Any:
         places = {f.at for f in found}
         if () in places or value is None:
             return None
-        value = _without(value, places, ())
+        value = _remove(value, places, ())
     return None
 
 
@@ -482,12 +482,12 @@ def find_original_place(value: Any, at: At) -> At:
     return tuple(out)
 
 
-def _without(value: Any, places: set[At], at: At) -> Any:
+def _remove(value: Any, places: set[At], at: At) -> Any:
     if isinstance(value, dict):
-        return _like(value, {k: _without(v, places, (*at, k)) for k, v in value.items() if (*at, k) not in places})
+        return _like(value, {k: _remove(v, places, (*at, k)) for k, v in value.items() if (*at, k) not in places})
     if isinstance(value, list):
         left = [i for i in range(len(value)) if (*at, i) not in places]
-        out = ReducedList(_without(value[i], places, (*at, i)) for i in left)
+        out = ReducedList(_remove(value[i], places, (*at, i)) for i in left)
         out.origin = tuple(value.origin[i] for i in left) if isinstance(value, ReducedList) else tuple(left)
         return out
     return value

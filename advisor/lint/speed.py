@@ -69,7 +69,7 @@ def _speed(house: House, document: RuleDocument) -> Iterator[Fault]:
             yield place.field("unknown_key", at, f"no law asks for `{name}`", nearest_names(name, laws))
         low, high = UNITS.get(coefficient.unit, (0.0, 0.0))
         if coefficient.unit not in UNITS:
-            problem = f"{coefficient.unit!r} is none of {', '.join(UNITS)}"
+            problem = f"{coefficient.unit!r} is not one of {', '.join(UNITS)}"
             yield place.field("wrong_value", (*at, "unit"), problem, nearest_names(coefficient.unit, UNITS))
         elif not low < coefficient.base <= high:
             yield place.field(
@@ -78,7 +78,7 @@ def _speed(house: House, document: RuleDocument) -> Iterator[Fault]:
         for factor, value in coefficient.factors.items():
             yield from _names(document, (*at, "factors", factor), factor, known)
             if not FACTOR[0] <= value <= FACTOR[1]:
-                yield place.field("unit", (*at, "factors", factor), f"{value:g} is no factor")
+                yield place.field("unit", (*at, "factors", factor), f"{value:g} is not a factor")
     for kind, rows in file.spread.items():
         if kind not in QUANTITIES:
             yield place.field(
@@ -90,7 +90,7 @@ def _speed(house: House, document: RuleDocument) -> Iterator[Fault]:
             here = ("spread", kind, name)
             yield from _names(document, here, name, known | {WHOLE})
             if not BOUND[0] <= held_out_spread.bound <= BOUND[1]:
-                yield place.field("unit", here, f"bound {held_out_spread.bound:g} is no factor of at least 1")
+                yield place.field("unit", here, f"bound {held_out_spread.bound:g} is not a factor of at least 1")
             if (
                 not 0 <= held_out_spread.covered <= 100
                 or held_out_spread.rows < 1

@@ -146,7 +146,7 @@ def _refuse_what_is_no_text(deployment: Deployment) -> None:
     }
     for name, value in named.items():
         if isinstance(value, str) and ("\0" in value or any("\ud800" <= c <= "\udfff" for c in value)):
-            raise BadInput(f"{name}: {ascii(value)[:80]} is no plain text, so it cannot be written")
+            raise BadInput(f"{name}: {ascii(value)[:80]} is not plain text, so it cannot be written")
 
 
 def _sizes(deployment: Deployment, rules: Catalog) -> tuple[int | None, int | None]:
@@ -256,8 +256,8 @@ def make_template_context(
     if not brief:
         seen |= make_pod_names(seen, start.image, weights, host_bytes, doc.pod)
     inner_start = matrix.find_engine_start(matrix.find_serving_engine(entry), rules)
-    told = make_model_words(ref, inner_start, None, ref.absolute)
-    return seen | make_target_names(target, deployment, entry, rules, seen, told)
+    model_words = make_model_words(ref, inner_start, None, ref.absolute)
+    return seen | make_target_names(target, deployment, entry, rules, seen, model_words)
 
 
 def _word_hardware(deployment: Deployment, rules: Catalog) -> str | None:
@@ -272,8 +272,8 @@ def _ranks(decided: tuple[DecidedSetting, ...], named: Engine) -> int | None:
     kinds: tuple[ConceptName, ...] = ("tensor_parallel", "pipeline_parallel", *(() if inside else ("data_parallel",)))
     concepts = [find_concept(named, k) for k in kinds]
     names = {n for c in concepts for n in (*c.flags, c.launch)}
-    said = [int(x.value) for x in decided if x.name in names and str(x.value).isdecimal()]
-    return math.prod(said) if said else None
+    factors = [int(x.value) for x in decided if x.name in names and str(x.value).isdecimal()]
+    return math.prod(factors) if factors else None
 
 
 def _nodes(ranks: int | None, devices: int, there: int) -> int:
@@ -354,17 +354,17 @@ def make_node_words(start: EngineStart, count: str, rank: str, head: str) -> dic
     return {"words": made, "worker": "".join(f" {shlex.quote(w)}" for w in start.nodes.worker)}
 
 
-def swap_lines(deployment: Deployment, entry: Engine, rules: Catalog, seen: Json, told: Any) -> Any:
+def swap_lines(deployment: Deployment, entry: Engine, rules: Catalog, seen: Json, model_words: Any) -> Any:
     """The server's own command under llama-swap, on the port that llama-swap gives it."""
     inner = matrix.find_engine_start(matrix.find_serving_engine(entry), rules)
     place = {"host": plain_word("127.0.0.1"), "address": plain_word("127.0.0.1"), "port": plain_word("${PORT}")}
-    values = {**told.values, **place}
+    values = {**model_words.values, **place}
     return [
         w.to_dict()
         for line in make_lines(
             inner,
             inner.program,
-            told,
+            model_words,
             seen["model"]["online_quantization"],
             seen["arguments"],
             fill_form(inner.listen, values),
@@ -374,14 +374,14 @@ def swap_lines(deployment: Deployment, entry: Engine, rules: Catalog, seen: Json
     ]
 
 
-def make_swap_entry(deployment: Deployment, entry: Engine, rules: Catalog, seen: Json, told: Any) -> Json:
+def make_swap_entry(deployment: Deployment, entry: Engine, rules: Catalog, seen: Json, model_words: Any) -> Json:
     """One model of a llama-swap file."""
     name = f"{seen['engine']['name']} {seen['engine']['version'] or ''}".strip()
     return {
         "title": f"# {quote_comment(name)}: {quote_comment(deployment.model.id)}, "
         f"{quote_comment(deployment.quantization)}",
         "label": deployment.served_name or deployment.model.id,
-        "words": swap_lines(deployment, entry, rules, seen, told),
+        "words": swap_lines(deployment, entry, rules, seen, model_words),
         "health_path": seen["health_path"],
         "environment": seen["environment"],
         "start_seconds": seen["start_seconds"],
@@ -391,7 +391,7 @@ def make_swap_entry(deployment: Deployment, entry: Engine, rules: Catalog, seen:
 
 
 def make_target_names(
-    target: str, deployment: Deployment, entry: Engine, rules: Catalog, seen: Json, told: Any
+    target: str, deployment: Deployment, entry: Engine, rules: Catalog, seen: Json, model_words: Any
 ) -> Json:
     """Names that only this target's template uses. Raises BadInput where the target cannot say the deployment."""
     doc = matrix.load_targets(rules)
@@ -424,7 +424,7 @@ def make_target_names(
         }
     listed = doc.targets.get(target)  # none for a README, nor for a template of a user's own
     if listed and listed.several:
-        return {"servers": [make_swap_entry(deployment, entry, rules, seen, told)]}
+        return {"servers": [make_swap_entry(deployment, entry, rules, seen, model_words)]}
     runtime_place = doc.places.get(target)
     if runtime_place is not None:
         inner = rules.engine(entry.runs[0]) if entry.kind == "orchestrator" else entry

@@ -27,8 +27,8 @@ def render_commands(servers: Sequence[Deployment], rules: Catalog, nodes: int = 
     """The shell lines that start every server of a plan side by side, each with cards and a port of its own; of one
     server over several nodes the command of each node. `alike`: each node runs these servers."""
     if nodes > 1 and alike:
-        said = f"# on each of {nodes} nodes, with --host set to the address that the router before them reaches"
-        return f"{said}\n{render_commands(servers, rules)}"
+        text = f"# on each of {nodes} nodes, with --host set to the address that the router before them reaches"
+        return f"{text}\n{render_commands(servers, rules)}"
     if nodes > 1:
         return _render_nodes(servers[0], nodes, rules)
     lines = [f"{render_command(s, rules)} &" for s in servers]
@@ -44,10 +44,10 @@ def ask_for_keys(servers: Sequence[Deployment], rules: Catalog) -> str:
             entry = rules.engine(server.engine)
             key = find_engine_start(entry.id, rules).key
             if key is None:
-                said = (
+                message = (
                     f"{entry.name} asks its clients for no key: put a proxy that does in front, then set ALLOW_NO_KEY=1"
                 )
-                lines[f'[ -n "${{ALLOW_NO_KEY:-}}" ] || {{ echo {shlex.quote(said)} >&2; exit 1; }}'] = None
+                lines[f'[ -n "${{ALLOW_NO_KEY:-}}" ] || {{ echo {shlex.quote(message)} >&2; exit 1; }}'] = None
             else:
                 lines[': "${API_KEY:?set API_KEY to the key that clients must show}"'] = None
             if key is not None and key.variable:
@@ -198,7 +198,7 @@ def make_router_config(names: Sequence[str], port: int) -> str:
     """nginx's configuration: the server with the fewest requests under way gets the next one."""
     for name in names:
         if not re.fullmatch(r"[a-z0-9][a-z0-9-]*", name):
-            raise BadInput(f"{name!r} is no host name")
+            raise BadInput(f"{name!r} is not a host name")
     hosts = "\n".join(f"  server {n}:{port};" for n in names)
     return (
         f"upstream servers {{\n  least_conn;\n{hosts}\n}}\n"

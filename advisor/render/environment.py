@@ -21,8 +21,8 @@ _PACKAGE = Path(__file__).resolve().parent.parent
 
 def template_roots() -> list[Path]:
     """Template folders, the user's own first: $ADVISOR_TEMPLATES, the configuration folder, the shipped ones."""
-    said = (os.environ.get(n, "") for n in ("ADVISOR_TEMPLATES", "XDG_CONFIG_HOME", "HOME"))
-    return [p for p in _possible_roots(*said) if os.path.isdir(p)]  # noqa: PTH112 - asked for every command
+    named = (os.environ.get(n, "") for n in ("ADVISOR_TEMPLATES", "XDG_CONFIG_HOME", "HOME"))
+    return [p for p in _possible_roots(*named) if os.path.isdir(p)]  # noqa: PTH112 - asked for every command
 
 
 @lru_cache(maxsize=8)

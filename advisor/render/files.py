@@ -176,8 +176,8 @@ def _comes_as_image(engine_id: str, system: str | None, rules: Catalog) -> bool:
 
 def _run(target: matrix.LaunchTarget, file: str, name: str) -> str:
     """How a file is started, as a cell of the README's table."""
-    said = target.run.replace("{file}", file).replace("{name}", name)
-    return said if " " not in file and ("(" in said or "merge" in said) else f"`{said}`"
+    text = target.run.replace("{file}", file).replace("{name}", name)
+    return text if " " not in file and ("(" in text or "merge" in text) else f"`{text}`"
 
 
 def render_together(ds: tuple[Deployment, ...], rules: Catalog) -> tuple[LaunchFile, ...]:

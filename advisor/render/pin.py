@@ -76,15 +76,15 @@ def ask_registry(image: str) -> str:
     plain = LOOPBACK.fullmatch(host) is not None
     url = f"{'http' if plain else 'https'}://{host}/v2/{name}/manifests/{tag}"
     headers = {"Accept": ", ".join(MANIFESTS)}
-    status, said, _ = _send(urllib.request.Request(url, headers=headers, method="HEAD"), image)  # noqa: S310 - see plain
+    status, response, _ = _send(urllib.request.Request(url, headers=headers, method="HEAD"), image)  # noqa: S310 - see plain
     if status == 401:
-        headers["Authorization"] = f"Bearer {_get_token(said.get('WWW-Authenticate') or '', image, plain)}"
-        status, said, _ = _send(urllib.request.Request(url, headers=headers, method="HEAD"), image)  # noqa: S310
-    if status == 200 and not said.get("Docker-Content-Digest"):  # some say it for the whole manifest only
-        status, said, body = _send(urllib.request.Request(url, headers=headers), image)  # noqa: S310
-        digest = said.get("Docker-Content-Digest") or f"sha256:{hashlib.sha256(body).hexdigest()}"
+        headers["Authorization"] = f"Bearer {_get_token(response.get('WWW-Authenticate') or '', image, plain)}"
+        status, response, _ = _send(urllib.request.Request(url, headers=headers, method="HEAD"), image)  # noqa: S310
+    if status == 200 and not response.get("Docker-Content-Digest"):  # some say it for the whole manifest only
+        status, response, body = _send(urllib.request.Request(url, headers=headers), image)  # noqa: S310
+        digest = response.get("Docker-Content-Digest") or f"sha256:{hashlib.sha256(body).hexdigest()}"
     else:
-        digest = said.get("Docker-Content-Digest") or ""
+        digest = response.get("Docker-Content-Digest") or ""
     if status == 404:
         raise BadInput(f"{image}: {host} has no such image or tag")
     if status in (401, 403):

@@ -75,14 +75,14 @@ def make_lines(
     key: Line,
 ) -> list[Line]:
     """All words: the program with its model, one line an argument, where it listens."""
-    told = fill_form(model.form, model.values)
+    model_line = fill_form(model.form, model.values)
     first = [plain_word(w) for w in program]
-    out = [first if start.model_last else [*first, *told]]
+    out = [first if start.model_last else [*first, *model_line]]
     if start.online and online:
         out.append([plain_word(start.online), plain_word(online)])
     for a in arguments:
         out.append([plain_word(a["flag"])] + ([] if a["value"] is None else [plain_word(a["value"])]))
-    out += [listen, key, told if start.model_last else []]
+    out += [listen, key, model_line if start.model_last else []]
     return [x for x in out if x]
 
 
@@ -92,14 +92,14 @@ def make_model_words(
     """The form in which the program is given the model, and what goes into it."""
     local = ref.path is not None
     asked = start.path if local else (repository or start.repository)
-    told = ref.path if local else ref.repository
+    name = ref.path if local else ref.repository
     if local and path is not None:
-        told = path
+        name = path
     missing = LaunchWord(variable="MODEL", help=ref.missing or "")
     return ModelWords(
         asked if asked is not None else start.model,
         {
-            "model": missing if told is None else plain_word(told),
+            "model": missing if name is None else plain_word(name),
             "download": missing if ref.download is None else plain_word(ref.download),
             "absolute": missing if ref.absolute is None else plain_word(ref.absolute),
             "tag": plain_word(ref.tag or ""),
@@ -120,14 +120,14 @@ def make_start_words(seen: Json, start: EngineStart, ref: ModelRef, inside: bool
     maybe_key = key if seen["outside"] else []
 
     def words(
-        program: tuple[str, ...], told: ModelWords, place: Mapping[str, LaunchWord], with_key: list[LaunchWord]
+        program: tuple[str, ...], model: ModelWords, place: Mapping[str, LaunchWord], with_key: list[LaunchWord]
     ) -> Any:
-        values = {**told.values, **place, **own}
+        values = {**model.values, **place, **own}
         arguments_ = _renamed(seen["arguments"], start) if start.settings else ()
         made = make_lines(
-            start, program, told, ref.online_quantization, arguments_, fill_form(start.listen, values), with_key
+            start, program, model, ref.online_quantization, arguments_, fill_form(start.listen, values), with_key
         )
-        return _plain([*made[:1], *([fill_form(start.extra, values)] if start.extra else []), *made[1:]])
+        return _as_plain([*made[:1], *([fill_form(start.extra, values)] if start.extra else []), *made[1:]])
 
     out: Json = {
         "key": start.key.to_dict() if start.key else None,
@@ -137,8 +137,8 @@ def make_start_words(seen: Json, start: EngineStart, ref: ModelRef, inside: bool
         "url": f"http://{'127.0.0.1' if seen['outside'] else seen['address']}:{seen['port']}{start.api}",
         "lines": words(start.program, make_model_words(ref, start, None, None), here, maybe_key),
         "unit_lines": words(start.program, make_model_words(ref, start, None, ref.absolute), here, maybe_key),
-        "before": _before(start, ref, seen),
-        "after": _after(start, ref, ref.absolute),
+        "before": _words_before(start, ref, seen),
+        "after": _words_after(start, ref, ref.absolute),
         "container": None,
     }
     image_start = start.image
@@ -148,10 +148,10 @@ def make_start_words(seen: Json, start: EngineStart, ref: ModelRef, inside: bool
     path = (f"/models/{ref.file}" if image_start.file else "/model") if ref.path is not None else None
     port = image_start.port or seen["own_port"]
     all_ = {"host": plain_word("0.0.0.0"), "address": plain_word("0.0.0.0"), "port": plain_word(str(port))}  # noqa: S104 - its own
-    told = in_script = make_model_words(ref, start, image_start.repository, path)
+    model = in_script = make_model_words(ref, start, image_start.repository, path)
     if path is not None and image_start.file:  # the script finds the file's real name when it runs
         in_script = replace(
-            told, values={**told.values, "model": LaunchWord(text=path, script='"/models/${model##*/}"')}
+            model, values={**model.values, "model": LaunchWord(text=path, script='"/models/${model##*/}"')}
         )
     out["container"] = {
         "port": port,
@@ -161,10 +161,10 @@ def make_start_words(seen: Json, start: EngineStart, ref: ModelRef, inside: bool
         "file": image_start.file,
         "probe": image_start.probe,
         "lines": words(program, in_script, all_, maybe_key),
-        "compose": words(program, told, all_, maybe_key),
-        "keyed": words(program, told, all_, key),  # for places that others always reach
-        "whole": words(start.program, told, all_, key),  # with the program itself, where the entrypoint is replaced
-        "after": _after(start, ref, path),
+        "compose": words(program, model, all_, maybe_key),
+        "keyed": words(program, model, all_, key),  # for places that others always reach
+        "whole": words(start.program, model, all_, key),  # with the program itself, where the entrypoint is replaced
+        "after": _words_after(start, ref, path),
     }
     return out
 
@@ -179,25 +179,27 @@ def _renamed(arguments_: list[Json], start: EngineStart) -> list[Json]:
     return [*own, {"flag": f"{start.rest}={shlex.join(words)}", "value": None}] if words else own
 
 
-def _before(start: EngineStart, ref: ModelRef, seen: Json) -> list[Json]:
+def _words_before(start: EngineStart, ref: ModelRef, seen: Json) -> list[Json]:
     """What is run before the server, as words: LiteRT-LM imports the model under the name that requests give."""
     if not start.before:
         return []
     name = (ref.file if ref.path is not None else None) or seen["name"]
     needed = LaunchWord(variable="MODEL", help=start.needs.get("MODEL") or ref.missing or "")
     model = needed if ref.path is None else plain_word(ref.path)
-    return _plain([fill_form(start.before, {"model": model, "name": plain_word(str(seen["served_name"] or name))})])[0]
+    return _as_plain([fill_form(start.before, {"model": model, "name": plain_word(str(seen["served_name"] or name))})])[
+        0
+    ]
 
 
-def _after(start: EngineStart, ref: ModelRef, path: str | None) -> list[Json]:
+def _words_after(start: EngineStart, ref: ModelRef, path: str | None) -> list[Json]:
     """What is run once the server answers, as words: Ollama pulls the model, or makes it from a local file."""
     if not start.after:
         return []
     if ref.path is None:
-        return _plain([fill_form(start.after, {"tag": plain_word(ref.tag or "")})])[0]
+        return _as_plain([fill_form(start.after, {"tag": plain_word(ref.tag or "")})])[0]
     make = 'printf "FROM %s\\n" "$1" > /tmp/Modelfile && exec ollama create "$2" -f /tmp/Modelfile'
-    return _plain([[plain_word(w) for w in ("sh", "-c", make, "sh", path or ref.path, ref.tag or "")]])[0]
+    return _as_plain([[plain_word(w) for w in ("sh", "-c", make, "sh", path or ref.path, ref.tag or "")]])[0]
 
 
-def _plain(words: list[list[LaunchWord]]) -> list[list[Json]]:
+def _as_plain(words: list[list[LaunchWord]]) -> list[list[Json]]:
     return [[msgspec.structs.asdict(w) for w in line] for line in words]

@@ -262,7 +262,7 @@ def test_jobs_of_one_node_have_ports_of_their_own(tmp_path: Path) -> None:
         ([{"model": "llama3.1:8b", "rate": 1, "tpott_s": 1}], "tpot_s"),
         ([{"model": "llama3.1:8b", "rate": -1}], "rate"),
         ([{"model": "llama3.1:8b", "rate": 1, "engines": ["vlm"]}], "vllm"),
-        ([{"model": "llama3.1:8b", "rate": 1}] * 2, "stands twice"),
+        ([{"model": "llama3.1:8b", "rate": 1}] * 2, "is listed twice"),
         ([], "0 models"),
     ],
 )

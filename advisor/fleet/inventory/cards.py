@@ -114,20 +114,20 @@ def _find_by_driver_name(
     if len(exact) != 1 and (mig or total is None):
         return _with_slice(find_by_words(lookup, spaced, vendor, mig), total, mig)
     whole = None if mig else total
-    found = exact if len(exact) == 1 else _by_driver(name, spaced, vendor, whole, known)
+    found = exact if len(exact) == 1 else _find_by_pattern(name, spaced, vendor, whole, known)
     if len(found) != 1:
-        said = f"may be {', '.join(a.name for a in found[:4])}" if found else "not in the catalogue of accelerators"
-        return replace(unknown, notes=(f"{name}: {said}",))
+        note = f"may be {', '.join(a.name for a in found[:4])}" if found else "not in the catalogue of accelerators"
+        return replace(unknown, notes=(f"{name}: {note}",))
     entry = found[0]
     if whole is not None and not _agrees(whole, entry):
-        said = f"{name}: its memory is stated to be {format_gib(whole, 0)}, and {entry.name} has {_nominal(entry)}"
+        note = f"{name}: its memory is stated to be {format_gib(whole, 0)}, and {entry.name} has {_nominal(entry)}"
         if not exact:  # a card of a similar name
-            return replace(unknown, notes=(f"{said}: taken as a card that is not in the catalogue",))
-        return replace(unknown, total_bytes=None, notes=(f"{said}: neither is believed",))
-    return _with_slice(_of_entry(entry, vendor, mig), total, mig)
+            return replace(unknown, notes=(f"{note}: taken as a card that is not in the catalogue",))
+        return replace(unknown, total_bytes=None, notes=(f"{note}: neither is believed",))
+    return _with_slice(_make_card_kind(entry, vendor, mig), total, mig)
 
 
-def _by_driver(
+def _find_by_pattern(
     name: str, spaced: str, vendor: Vendor, total: int | None, known: dict[str, Accelerator]
 ) -> Sequence[Accelerator]:
     """What the catalogue's patterns of driver names find for the label as it stands, else with spaces."""
@@ -166,8 +166,8 @@ def _find_by_words(lookup: CardLookup, text: str, vendor: Vendor, mig: str | Non
         if kind is not None:
             return kind
     total, basis = _slice_bytes(mig)
-    said = f"{text}: not in the catalogue of accelerators" if spaced else "which card it is, is not stated"
-    return CardKind(text or "GPU", vendor, None, total, basis, mig, notes=(said,))
+    note = f"{text}: not in the catalogue of accelerators" if spaced else "which card it is, is not stated"
+    return CardKind(text or "GPU", vendor, None, total, basis, mig, notes=(note,))
 
 
 def _spellings(spaced: str) -> list[str]:
@@ -197,10 +197,10 @@ def _choose(lookup: CardLookup, spaced: str, text: str, mig: str | None) -> Card
     if mig is not None:
         if chosen is None or mig not in chosen[0].mig_profiles:
             return None
-        return _of_entry(chosen[0], "unknown", mig, _taken_note(text, chosen[0], candidates))
+        return _make_card_kind(chosen[0], "unknown", mig, _taken_note(text, chosen[0], candidates))
     sizes = sorted({a.memory_bytes or 0 for a in candidates})
     if chosen is not None and len(sizes) <= 1:
-        return _of_entry(chosen[0], "unknown", None, _taken_note(text, chosen[0], candidates))
+        return _make_card_kind(chosen[0], "unknown", None, _taken_note(text, chosen[0], candidates))
     return _undecided(text, candidates)
 
 
@@ -238,7 +238,7 @@ def _undecided(text: str, candidates: Sequence[Accelerator]) -> CardKind:
     )
 
 
-def _of_entry(entry: Accelerator, vendor: Vendor, mig: str | None, notes: tuple[str, ...] = ()) -> CardKind:
+def _make_card_kind(entry: Accelerator, vendor: Vendor, mig: str | None, notes: tuple[str, ...] = ()) -> CardKind:
     basis: Basis | None
     total, basis = usable_capacity_bytes(entry)
     if mig:

@@ -224,9 +224,9 @@ def _find_reason(item: _Item) -> str | None:
         return "not ready" + (f": {ready.reason[:80]}" if ready.reason else "")
     for taint in spec.taints or ():
         key = taint.key or ""
-        said = f"{key}={taint.value}" if taint.value else key
-        if taint.effect in ("NoSchedule", "NoExecute") and not said.startswith(DEVICE_TAINTS):
-            return f"tainted: {said[:120]}:{taint.effect}"
+        shown = f"{key}={taint.value}" if taint.value else key
+        if taint.effect in ("NoSchedule", "NoExecute") and not shown.startswith(DEVICE_TAINTS):
+            return f"tainted: {shown[:120]}:{taint.effect}"
     return None
 
 

@@ -119,9 +119,9 @@ def _reader_of(resource: str, vendor: Vendor, words: str, label: str = "") -> Ca
     def read(node: NodeLabels, lookup: CardLookup, found: Findings) -> None:
         if resource not in node.allocatable:
             return
-        said = node.labels.get(label, "")
-        if said:
-            kind = find_by_words(lookup, CLOUD_NAMES.get(said, said), vendor)
+        card_label = node.labels.get(label, "")
+        if card_label:
+            kind = find_by_words(lookup, CLOUD_NAMES.get(card_label, card_label), vendor)
         else:
             kind = find_by_instance(node, lookup) or find_by_words(lookup, words, vendor)
         add_devices(found, node, resource, kind, None)
@@ -200,8 +200,8 @@ def _amd_kind(node: NodeLabels, lookup: CardLookup, chip: str | None) -> CardKin
     kind = kind or find_by_cloud(node, lookup, "amd")
     of_chip = list_by_pci(lookup, f"1002:{chip}")
     if kind.accelerator is not None and of_chip and kind.accelerator not in of_chip:
-        said = f"{product}: its device id {chip} is that of {', '.join(of_chip)}: neither is believed"
-        return CardKind(product, "amd", notes=(said,))
+        note = f"{product}: its device id {chip} is that of {', '.join(of_chip)}: neither is believed"
+        return CardKind(product, "amd", notes=(note,))
     size = next(iter(_amd_values(node.labels, "vram")), "")
     gib = positive(re.sub(r"gi?b?$", "", size.lower()))
     entry = lookup.rules.accelerators().get(kind.accelerator or "")
@@ -210,14 +210,14 @@ def _amd_kind(node: NodeLabels, lookup: CardLookup, chip: str | None) -> CardKin
     nominal = entry.memory_bytes // entry.devices_per_card / 2**30
     if abs(gib - nominal) <= 0.05 * nominal:
         return kind
-    said = f"{kind.name}: its label says {gib} GB, and the card has {nominal:g}: neither is believed"
-    return CardKind(product or kind.name, "amd", notes=(said,))
+    note = f"{kind.name}: its label says {gib} GB, and the card has {nominal:g}: neither is believed"
+    return CardKind(product or kind.name, "amd", notes=(note,))
 
 
 def read_nvidia(node: NodeLabels, lookup: CardLookup, found: Findings) -> None:
     labels = node.labels
-    said = labels.get("nvidia.com/gpu.product", "")
-    product, mig = _split_product(said)
+    product_label = labels.get("nvidia.com/gpu.product", "")
+    product, mig = _split_product(product_label)
     sliced = False
     for resource in [r for r in node.allocatable if r.startswith("nvidia.com/mig-")]:
         profile = resource.removeprefix("nvidia.com/mig-").removesuffix(".shared")
@@ -226,7 +226,7 @@ def read_nvidia(node: NodeLabels, lookup: CardLookup, found: Findings) -> None:
             continue
         sliced = True
         prefix = f"nvidia.com/mig-{profile}"
-        base, _ = _split_product(labels.get(f"{prefix}.product", said))
+        base, _ = _split_product(labels.get(f"{prefix}.product", product_label))
         if _is_shared(node, prefix, resource, found):
             continue
         kind = find_by_driver_name(
@@ -353,8 +353,8 @@ def find_by_pci(lookup: CardLookup, chip: str, name: str, vendor: Vendor) -> Car
     known = [a for a in lookup.rules.accelerators().values() if chip in a.pci_ids]
     if len(known) == 1:
         return find_by_words(lookup, known[0].id, vendor)
-    said = f"may be {', '.join(a.name for a in known[:4])}" if known else "not in the catalogue of accelerators"
-    return CardKind(name, vendor, notes=(f"{name}: {said}",))
+    note = f"may be {', '.join(a.name for a in known[:4])}" if known else "not in the catalogue of accelerators"
+    return CardKind(name, vendor, notes=(f"{name}: {note}",))
 
 
 _READERS: tuple[Callable[[NodeLabels, CardLookup, Findings], None], ...] = (

@@ -86,15 +86,15 @@ def ask_ray(address: str, rules: Catalog, probe: bool = False) -> Inventory:
     made = ray.read_ray(data, "ray.nodes()", make_lookup(rules))
     if not probe:
         return made
-    found: dict[str, ProbeAnswer] = {name: _answer(said) for name, said in ray.read_probes(data, "ray.nodes()").items()}
+    found: dict[str, ProbeAnswer] = {k: _answer(v) for k, v in ray.read_probes(data, "ray.nodes()").items()}
     return use_probes(made, found, rules)
 
 
-def _answer(said: Json) -> ProbeAnswer:
+def _answer(answer: Json) -> ProbeAnswer:
 
-    if isinstance(said.get("machine"), str):
-        return read_answer(said["machine"].encode())
-    return str(said.get("error") or "no answer")[:300]
+    if isinstance(answer.get("machine"), str):
+        return read_answer(answer["machine"].encode())
+    return str(answer.get("error") or "no answer")[:300]
 
 
 def ask_program(
@@ -154,16 +154,16 @@ def ask_program(
     return data
 
 
-def _last_line(said: bytes, status: int) -> str:
-    lines = [x.strip() for x in said.decode("utf-8", "replace").splitlines() if x.strip()]
+def _last_line(output: bytes, status: int) -> str:
+    lines = [x.strip() for x in output.decode("utf-8", "replace").splitlines() if x.strip()]
     return lines[-1][:300] if lines else f"exit status {status}"
 
 
 def probe_slurm(nodes: Sequence[Node], rules: Catalog) -> dict[str, ProbeAnswer]:
     """A short job on each node that is not set aside; some at a time."""
-    wanted = [n for n in nodes if n.parts]
+    probed = [n for n in nodes if n.parts]
     with ThreadPoolExecutor(AT_ONCE) as workers:
-        return dict(zip((n.name for n in wanted), workers.map(_probe_by_srun, wanted), strict=True))
+        return dict(zip((n.name for n in probed), workers.map(_probe_by_srun, probed), strict=True))
 
 
 def srun_words(node: Node) -> list[str]:
@@ -247,32 +247,32 @@ def _find_device(part: NodePart, node: Node, machine: Machine, rules: Catalog, n
                 device, uuid=None, pci_bus=None, free_bytes=None, processes=None, notes=()
             )  # fmt: skip
             seen.setdefault((device.name, device.mig_profile, device.total_bytes and device.total_bytes >> 28), plain)
-    said = part.machine.devices[0]
-    fitting = [d for d in seen.values() if _fits(d, said, rules)]
+    stated = part.machine.devices[0]
+    fitting = [d for d in seen.values() if _fits(d, stated, rules)]
     if len(fitting) == 1:
         return fitting[0]
     listed = ", ".join(d.name for d in list(seen.values())[:4])
     if len(seen) == 1 and len(node.parts) == 1:
-        notes.append(f"stated to be {said.name}; the probe found {listed}, which is believed")
+        notes.append(f"stated to be {stated.name}; the probe found {listed}, which is believed")
         return next(iter(seen.values()))
     if not seen:
         notes.append("the probe saw no device: they are hidden from jobs that have none, or a driver is missing")
     else:
-        notes.append(f"the probe found {listed}; which of them are {said.name}, is not known")
+        notes.append(f"the probe found {listed}; which of them are {stated.name}, is not known")
     return None
 
 
-def _fits(device: Device, said: Device, rules: Catalog) -> bool:
+def _fits(device: Device, stated: Device, rules: Catalog) -> bool:
     """Whether a device that was found can be what the scheduler calls it."""
-    if said.mig_profile is not None and said.mig_profile != device.mig_profile:
+    if stated.mig_profile is not None and stated.mig_profile != device.mig_profile:
         return False
-    if said.accelerator is not None:
-        return device.accelerator == said.accelerator
+    if stated.accelerator is not None:
+        return device.accelerator == stated.accelerator
     entry = rules.accelerators().get(device.accelerator or "")
     if entry is None:
-        return said.name.lower() in device.name.lower()
+        return stated.name.lower() in device.name.lower()
     try:
-        words = split_name(said.name.replace("_", " ").replace("-", " "))
+        words = split_name(stated.name.replace("_", " ").replace("-", " "))
         return choose_accelerator(words, {entry.id: entry}) is not None
     except AdvisorError:
         return False

@@ -85,7 +85,7 @@ def split_machine(machine: Machine, rules: Catalog, busy_known: bool) -> tuple[N
             seen = some[0] if some else 0
             devices = [msgspec.structs.replace(d, visible=i == seen) for i, d in enumerate(devices)]
         whole = len(groups) == 1 and devices == list(machine.devices)
-        part = machine if whole else _only(machine, devices, rules)
+        part = machine if whole else _keep_devices(machine, devices, rules)
         made.append(NodePart(machine=part, devices=len(devices), devices_free=count, free_indices=some))
     return tuple(made)
 
@@ -96,7 +96,7 @@ def _identity(device: Device) -> tuple[object, ...]:
     return (device.vendor, device.accelerator, device.name, device.mig_profile, size)
 
 
-def _only(machine: Machine, devices: Sequence[Device], rules: Catalog) -> Machine:
+def _keep_devices(machine: Machine, devices: Sequence[Device], rules: Catalog) -> Machine:
     """The machine as if it had these devices only."""
     links = tuple((machine.interconnect or "").split("+")) if machine.interconnect else ()
     made = msgspec.structs.replace(machine, devices=tuple(devices))
@@ -107,12 +107,12 @@ def _only(machine: Machine, devices: Sequence[Device], rules: Catalog) -> Machin
 
 def _interconnect(rules: Catalog, devices: Sequence[Device], links: Sequence[str]) -> str | None:
     """As the source says; else NVLink for several cards of a form that only exists on NVLink boards."""
-    said = [link for link in dict.fromkeys(links) if len(devices) > 1 or link not in ("nvlink", "pcie")]
-    if not any(link in said for link in ("nvlink", "pcie")) and len(devices) > 1:
+    kinds = [link for link in dict.fromkeys(links) if len(devices) > 1 or link not in ("nvlink", "pcie")]
+    if not any(link in kinds for link in ("nvlink", "pcie")) and len(devices) > 1:
         entries = [rules.accelerators().get(d.accelerator or "") for d in devices]
         if all(e is not None and e.form in ("sxm", "superchip") for e in entries) and not devices[0].mig_profile:
-            said.insert(0, "nvlink")
-    return "+".join(said) or None
+            kinds.insert(0, "nvlink")
+    return "+".join(kinds) or None
 
 
 def describe_hardware(machine: Machine, rules: Catalog) -> str:

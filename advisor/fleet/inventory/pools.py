@@ -39,7 +39,7 @@ def make_fleet(inventory: Inventory) -> Fleet:
         kind.nodes.append(node)
         kind.sizes.append(tuple(x for p in node.parts for x in _sizes(p.machine)))
     places = {node.name: i for i, node in enumerate(inventory.nodes)}
-    groups = [group for kind in kinds.values() for group in _by_size(kind)]
+    groups = [group for kind in kinds.values() for group in _split_by_size(kind)]
     groups.sort(key=lambda group: places[group.nodes[0].name])
     ids = _make_ids(groups)
     return Fleet(
@@ -69,9 +69,9 @@ def _machine_signature(machine: Machine) -> bytes:
         for d in machine.devices
     )  # fmt: skip
     cpu = msgspec.structs.replace(machine.cpu, usable_cores=None)
-    told = (machine.os, machine.arch, machine.orchestrator, cpu, machine.memory.usable_bytes is None,
+    host = (machine.os, machine.arch, machine.orchestrator, cpu, machine.memory.usable_bytes is None,
             machine.interconnect, sorted(machine.drivers.items()), machine.engines)  # fmt: skip
-    return msgspec.json.encode((devices, told))
+    return msgspec.json.encode((devices, host))
 
 
 def _sizes(machine: Machine) -> Sizes:
@@ -79,7 +79,7 @@ def _sizes(machine: Machine) -> Sizes:
     return (machine.memory.usable_bytes, *(d.total_bytes for d in machine.devices))
 
 
-def _by_size(kind: _Kind) -> list[_Kind]:
+def _split_by_size(kind: _Kind) -> list[_Kind]:
     """The nodes in groups whose sizes lie within a percent of the least; the order of nodes stays."""
     places = sorted(range(len(kind.nodes)), key=lambda i: tuple(x or 0 for x in kind.sizes[i]))
     found: list[list[int]] = []

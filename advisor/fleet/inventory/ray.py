@@ -61,7 +61,7 @@ def read_ray(data: bytes, where: object, lookup: CardLookup) -> Inventory:
     """The nodes of the list. Raises BadFile."""
     entries = decode_as(data, list[_RayNode], where)
     if not entries:
-        raise BadFile(where, "has no nodes: json.dumps(ray.nodes()) wants at least one")
+        raise BadFile(where, "has no nodes: json.dumps(ray.nodes()) needs at least one")
     if len(entries) > MAX_NODES:
         raise BadFile(where, f"has more than {MAX_NODES:,} nodes")
     nodes = tuple(
@@ -86,9 +86,9 @@ def name_nodes(entries: list[_RayNode], where: object) -> list[str]:
     names = []
     for entry in entries:
         labels = entry.Labels or entry.labels or {}
-        said = (labels.get("ray.io/node-name"), entry.NodeName, entry.node_name, entry.NodeManagerHostname,
+        candidates = (labels.get("ray.io/node-name"), entry.NodeName, entry.node_name, entry.NodeManagerHostname,
                 entry.NodeManagerAddress, entry.node_ip, entry.NodeID, entry.node_id)  # fmt: skip
-        name = next((x for x in said if isinstance(x, str) and x), None)
+        name = next((x for x in candidates if isinstance(x, str) and x), None)
         if name is None or len(name) > MAX_NAME:
             raise BadFile(where, "has a node without a name, or with one of more than 253 characters")
         names.append(name)
@@ -108,11 +108,11 @@ def _make_node(name: str, entry: _RayNode, lookup: CardLookup) -> Node:
         alive = entry.state.upper() == "ALIVE"
     if not alive:
         why = (entry.DeathReasonMessage or entry.state_message or "").strip()
-        said = "is dead" if alive is False else "whether it is alive is not stated"
-        return Node(name=name, reason=f"{said}: {why[:200]}" if why else said)
+        state = "is dead" if alive is False else "whether it is alive is not stated"
+        return Node(name=name, reason=f"{state}: {why[:200]}" if why else state)
     resources = entry.Resources if entry.Resources is not None else entry.resources_total
     if resources is None:
-        return Node(name=name, reason="its resources are not told (ray list nodes --detail tells them)")
+        return Node(name=name, reason="its resources are not reported (ray list nodes --detail reports them)")
     host = _make_host(resources)
     types = _types(resources, entry.Labels or entry.labels or {})
     parts: list[NodePart] = []
@@ -123,7 +123,7 @@ def _make_node(name: str, entry: _RayNode, lookup: CardLookup) -> Node:
         if count is None or count <= 0:
             continue
         if resource in CORES:
-            problems.append(f"{count:g} {resource}: cores of devices, whose number is not told")
+            problems.append(f"{count:g} {resource}: cores of devices, whose number is not reported")
         elif count < 1 or count > MOST_DEVICES:
             problems.append(f"{count:g} {resource}: no whole device" if count < 1 else f"{count:g} {resource}")
         else:
@@ -155,8 +155,8 @@ def _find_kind(resource: str, types: list[str], lookup: CardLookup) -> CardKind:
         kind = find_by_words(lookup, words, vendor)
         return replace(kind, vendor=kind.vendor if kind.vendor != "unknown" else vendor)
     if types:
-        said = f"devices of several kinds: {', '.join(types)[:200]}; which are which, a probe tells (--probe)"
-        return CardKind(resource, vendor, notes=(said,))
+        note = f"devices of several kinds: {', '.join(types)[:200]}; which are which, a probe tells (--probe)"
+        return CardKind(resource, vendor, notes=(note,))
     return find_by_words(lookup, product, vendor)
 
 

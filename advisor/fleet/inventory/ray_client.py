@@ -34,8 +34,8 @@ def probe_here() -> Json:
     except (OSError, subprocess.SubprocessError) as e:
         return {"error": str(e)[:300]}
     if done.returncode != 0:
-        said = done.stderr.decode("utf-8", "replace").strip().splitlines()
-        return {"error": said[-1][:300] if said else f"exit status {done.returncode}"}
+        lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
+        return {"error": lines[-1][:300] if lines else f"exit status {done.returncode}"}
     return {"machine": done.stdout.decode("utf-8", "replace")}
 
 
@@ -85,8 +85,8 @@ def main(words: list[str]) -> int:
     try:
         nodes = ask_ray(words[0], "--probe" in words[1:])
     except Exception as e:  # of Ray, of its connection, of its serialisation
-        said = [x.strip() for x in str(e).splitlines() if x.strip()]
-        sys.stderr.write(f"{type(e).__name__}: {said[0] if said else ''}\n")
+        lines = [x.strip() for x in str(e).splitlines() if x.strip()]
+        sys.stderr.write(f"{type(e).__name__}: {lines[0] if lines else ''}\n")
         return 2
     with os.fdopen(out, "w", encoding="utf-8") as f:
         json.dump(nodes, f, default=str)

@@ -50,7 +50,7 @@ _REASON = re.compile(
 
 
 class SlurmNode(Value, frozen=True):
-    """What the three forms of Slurm's answer have in common. None = not told."""
+    """What the three forms of Slurm's answer have in common. None = not reported."""
 
     name: str
     states: tuple[str, ...]
@@ -129,7 +129,7 @@ def make_node(seen: SlurmNode, lookup: CardLookup) -> Node:
     wrong = [s for s in seen.states if s not in WORKING]
     if wrong or not seen.states:
         reason = (seen.reason or "").strip()
-        state = f"state {'+'.join(seen.states)[:120]}" if seen.states else "its state is not told"
+        state = f"state {'+'.join(seen.states)[:120]}" if seen.states else "its state is not reported"
         return Node(name=seen.name, labels=labels, reason=f"{state}: {reason[:300]}" if reason else state)
     host = _make_host(seen)
     gpus = [g for g in read_gres(seen.gres) if g.kind == "gpu" and g.number]
@@ -171,25 +171,25 @@ def _make_parts(
 
 
 def _used(seen: SlurmNode, gpus: Sequence[Gres]) -> dict[str | None, tuple[int, tuple[int, ...] | None]] | None:
-    """type -> (cards that jobs have, their places); None where it is not told."""
-    told = None
+    """type -> (cards that jobs have, their places); None where it is not reported."""
+    used = None
     if seen.gres_used is not None:
-        told = [g for g in read_gres(seen.gres_used) if g.kind == "gpu"]
+        used = [g for g in read_gres(seen.gres_used) if g.kind == "gpu"]
     elif "gres/gpu" in (seen.tres_used or ""):
-        told = [g for g in read_gres(seen.tres_used) if g.kind == "gpu"]
-        told = [g for g in told if g.type is not None] or told
+        used = [g for g in read_gres(seen.tres_used) if g.kind == "gpu"]
+        used = [g for g in used if g.type is not None] or used
     elif not {"MIXED", "ALLOCATED", "COMPLETING"} & set(seen.states):
-        told = []
-    if told is None:
+        used = []
+    if used is None:
         return None
     types = [g.type for g in gpus]
     if len(types) == 1:  # entries with and without the type mean the same cards
-        places = tuple(p for g in told for p in g.places or ())
-        return {types[0]: (sum(g.number for g in told), places or None)}
-    if any(g.number and g.type not in types for g in told):
+        places = tuple(p for g in used for p in g.places or ())
+        return {types[0]: (sum(g.number for g in used), places or None)}
+    if any(g.number and g.type not in types for g in used):
         return None
     out: dict[str | None, tuple[int, tuple[int, ...] | None]] = dict.fromkeys(types, (0, None))
-    for g in told:
+    for g in used:
         out[g.type] = (out.get(g.type, (0, None))[0] + g.number, g.places)
     return out
 
@@ -209,8 +209,8 @@ def _find_kind(name: str | None, features: Sequence[str], lookup: CardLookup) ->
     if len({(h.accelerator, h.mig) for h in hints}) != 1:
         return kind
     chosen = hints[0]
-    said = f"{name or 'gpu'}: taken as {chosen.name}, by a feature of the node"
-    return replace(chosen, notes=(said, *chosen.notes))
+    note = f"{name or 'gpu'}: taken as {chosen.name}, by a feature of the node"
+    return replace(chosen, notes=(note, *chosen.notes))
 
 
 def _is_one_of(hint: CardKind, kind: CardKind, name: str | None) -> bool:
@@ -381,18 +381,18 @@ def _records(text: str, where: object) -> Iterator[str]:
 
 def _read_record(record: str, where: object) -> SlurmNode:
     """One node. What a person wrote as the reason is no field, whatever stands in it."""
-    said = _REASON.search(record)
-    fields = _fields(record[: said.start()] if said else record)
+    reason = _REASON.search(record)
+    fields = _fields(record[: reason.start()] if reason else record)
     name = fields.get("NodeName", "")
     if not name or len(name) > MAX_NAME:
         raise BadFile(where, "has a node without a name, or with one of more than 253 characters")
     return SlurmNode(
         name=name,
         states=read_states(fields.get("State", "")),
-        reason=said[1].strip() if said else None,
-        gres=_told(fields.get("Gres")) or "",
-        gres_used=_told(fields.get("GresUsed")),
-        tres_used=_told(fields.get("AllocTRES")),
+        reason=reason[1].strip() if reason else None,
+        gres=_text_or_none(fields.get("Gres")) or "",
+        gres_used=_text_or_none(fields.get("GresUsed")),
+        tres_used=_text_or_none(fields.get("AllocTRES")),
         features=as_words(fields.get("ActiveFeatures")) or as_words(fields.get("AvailableFeatures")),
         partitions=as_words(fields.get("Partitions")),
         cpus=positive(fields.get("CPUTot")),
@@ -400,7 +400,7 @@ def _read_record(record: str, where: object) -> SlurmNode:
         cores=positive(fields.get("CoresPerSocket")),
         memory_mib=positive(fields.get("RealMemory")),
         reserved_mib=positive(fields.get("MemSpecLimit")),
-        arch=_told(fields.get("Arch")),
+        arch=_text_or_none(fields.get("Arch")),
     )
 
 
@@ -414,5 +414,5 @@ def _fields(record: str) -> dict[str, str]:
     return out
 
 
-def _told(value: str | None) -> str | None:
+def _text_or_none(value: str | None) -> str | None:
     return None if value is None or value in ("", "(null)", "N/A", "n/a") else value

@@ -27,9 +27,10 @@ from advisor.machines.types import Machine
 from advisor.near import unknown_options
 from advisor.record import Record
 
-WANTED = (
-    "is none of the inventories that can be read: kubectl get nodes -o json, scontrol show node -o -d, sinfo --json, "
-    "json.dumps(ray.nodes()), a folder of snapshots (advise probe --save), or YAML: nodes: [{name, count, hardware}]"
+UNKNOWN_KIND = (
+    "is not one of the inventories that can be read: kubectl get nodes -o json, scontrol show node -o -d, "
+    "sinfo --json, json.dumps(ray.nodes()), a folder of snapshots (advise probe --save), or YAML: "
+    "nodes: [{name, count, hardware}]"
 )
 _ABSENT = msgspec.Raw()
 EXAMPLE = '{nodes: [{name: a, count: 2, hardware: "8x H100 80GB SXM, 2TB RAM", price_per_hour: 20}]}'
@@ -114,18 +115,18 @@ def parse_inventory(data: bytes, where: object, rules: Catalog, pods: PodList | 
 def _kind_of_object(data: bytes, where: object) -> SourceKind:
     """Which inventory a JSON object is. Raises BadFile where it is none."""
     head = decode_as(data, _Head, where)
-    if _there(head.items) or bytes(head.kind) == b'"Node"':
+    if _is_given(head.items) or bytes(head.kind) == b'"Node"':
         return "kubernetes"
-    if _there(head.sinfo) or (_there(head.nodes) and (_there(head.meta) or _there(head.last_update))):
+    if _is_given(head.sinfo) or (_is_given(head.nodes) and (_is_given(head.meta) or _is_given(head.last_update))):
         return "slurm"
-    if _there(head.schema) and _there(head.devices):
+    if _is_given(head.schema) and _is_given(head.devices):
         return "snapshots"
-    if _there(head.nodes):
+    if _is_given(head.nodes):
         return "slurm" if _looks_like_slurm(head.nodes, where) else "file"
-    raise BadFile(where, WANTED)
+    raise BadFile(where, UNKNOWN_KIND)
 
 
-def _there(part: msgspec.Raw) -> bool:
+def _is_given(part: msgspec.Raw) -> bool:
     return memoryview(part).nbytes > 0
 
 
@@ -154,7 +155,7 @@ def _read_yaml(data: bytes, where: object, rules: Catalog, pods: PodList | None)
         raise BadFile(where, "is a table of kubectl for people: kubectl get nodes -o json")
     value = parse_yaml(text, where)
     if not isinstance(value, dict) or not ({"nodes", "items", "kind"} & set(value)):
-        raise BadFile(where, WANTED)
+        raise BadFile(where, UNKNOWN_KIND)
     if "items" in value or value.get("kind") == "Node":
         return kubernetes.read_kubernetes_values(value, where, make_lookup(rules), pods)
     return read_own_file(value, where, rules)
@@ -220,7 +221,7 @@ def _refuse_unknown(value: dict[Any, Any], shape: type[Record], place: str) -> N
 def read_snapshots(folder: Path, rules: Catalog) -> Inventory:
     """The nodes of a folder, by name. A file that cannot be read sets its node aside. Raises BadFile."""
     try:
-        files = sorted((p for p in folder.iterdir() if p.suffix == ".json" and p.is_file()), key=_natural)
+        files = sorted((p for p in folder.iterdir() if p.suffix == ".json" and p.is_file()), key=_natural_order)
     except OSError as e:
         raise BadFile(folder, f"cannot be read: {e.strerror or e}") from None
     if not files:
@@ -247,8 +248,8 @@ def make_snapshot_node(name: str, machine: Machine, rules: Catalog) -> Node:
     if machine.nodes > 1:
         return Node(name=name, reason=f"describes {machine.nodes} nodes; a snapshot is of one")
     if machine.devices and not machine.usable_devices:
-        said = "; ".join(dict.fromkeys(x for d in machine.devices for x in d.notes)) or "its driver is missing"
-        return Node(name=name, reason=f"none of its {len(machine.devices)} devices can be used: {said[:200]}")
+        problems = "; ".join(dict.fromkeys(x for d in machine.devices for x in d.notes)) or "its driver is missing"
+        return Node(name=name, reason=f"none of its {len(machine.devices)} devices can be used: {problems[:200]}")
     machine = msgspec.structs.replace(machine, text=describe_hardware(machine, rules))
     parts = split_machine(machine, rules, busy_known=True)
     usable = sum(p.devices for p in parts)
@@ -258,6 +259,6 @@ def make_snapshot_node(name: str, machine: Machine, rules: Catalog) -> Node:
     return Node(name=name, parts=parts, notes=tuple(dict.fromkeys(notes)))
 
 
-def _natural(file: Path) -> list[tuple[int, str]]:
+def _natural_order(file: Path) -> list[tuple[int, str]]:
     """gpu2 before gpu10."""
     return [(int(x), "") if x.isdigit() else (-1, x) for x in re.split(r"(\d+)", file.stem)]
