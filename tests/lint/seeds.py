@@ -47,7 +47,7 @@ SEEDS = (
     Seed("engines/lmdeploy.yaml", "listen: [--server-name", "listen: [--server-nam", "unknown_name", "'--server-nam' is not a flag"),
     Seed("engines/max.yaml", "linux: {support: 'yes', src: [", "linux: {support: 'yes', src: [nowhere, ", "unknown_name", "unknown source"),
     Seed("engines/mlx-lm.yaml", "openai-client, benchmark]", "openai-client, benchmrk]", "unknown_name", "unknown target 'benchmrk'"),
-    Seed("migrations.yaml", "sglang: context-length", "sglang: context-len-gth", "unknown_name", "no setting in rules/flags/sglang"),
+    Seed("migrations.yaml", "sglang: context-length", "sglang: context-len-gth", "unknown_name", "not a setting in rules/flags/sglang"),
     Seed("live-prices.yaml", "A10 24: a10", "A10 24: a10x", "unknown_name", "unknown accelerator 'a10x'"),
     Seed("speed.yaml", "eager/sm80:", "eager/sm08:", "unknown_name", "unknown class 'sm08'"),
     Seed("checks/hardware.yaml", "mi325x: MI325X", "mi325x: MI325Z", "unknown_name", "names no hardware"),
