@@ -74,11 +74,11 @@ def _belongs(path: Path, root: Path, house: House, table: TargetsFile) -> Iterat
     if folder == ".":
         return  # macros that others import
     if folder != SHARED and folder not in house.ids["engines"]:
-        said = f"there is no engine {folder!r}, so no file is made of it"
-        yield _fault(path, None, said, nearest_names(folder, (*house.ids["engines"], SHARED)))
+        problem = f"there is no engine {folder!r}, so no file is made of it"
+        yield _fault(path, None, problem, nearest_names(folder, (*house.ids["engines"], SHARED)))
     elif name not in table.targets and not (folder == SHARED and name in PAGES):
-        said = f"rules/{FILE} has no target {name!r}, so no file is made of it"
-        yield _fault(path, None, said, nearest_names(name, table.targets))
+        problem = f"rules/{FILE} has no target {name!r}, so no file is made of it"
+        yield _fault(path, None, problem, nearest_names(name, table.targets))
 
 
 class _Checker:
