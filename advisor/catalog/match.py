@@ -22,12 +22,6 @@ USABLE_SHARE = 0.985  # of the nominal size where neither a driver's figure nor 
 MEMORY_TOLERANCE = 0.12  # a driver shows 0 to 7 percent less than nominal, an ECC card a little less again
 
 
-def match_device(device: Device, accelerators: Mapping[str, Accelerator]) -> Accelerator | None:
-    """The catalogue entry of a probed device; None when there is none or several fit equally."""
-    found = find_accelerators(device, accelerators)
-    return found[0] if len(found) == 1 else None
-
-
 def find_accelerators(device: Device, accelerators: Mapping[str, Accelerator]) -> list[Accelerator]:
     """All entries that fit the device equally well; one = known, none = not in the catalogue."""
     everything = [a for a in accelerators.values() if a.vendor == device.vendor]

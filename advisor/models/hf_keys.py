@@ -86,6 +86,13 @@ class ConfigSection:
             raise BadInput(f"{self.where}: `{name}` must be a list of {of.__name__}, is {str(value)[:60]!r}")
         return value
 
+    def per_layer(self, name: str, of: type[T], n: int) -> list[T] | None:
+        """As `items`, with an entry for each of `n` layers."""
+        value = self.items(name, of)
+        if value is not None and len(value) != n:
+            raise BadInput(f"{self.where}: `{name}` has {len(value)} entries for {n} layers")
+        return value
+
     def section(self, name: str) -> ConfigSection | None:
         """A nested object; None if absent. Raises BadInput."""
         value = self.data.get(name)

@@ -322,14 +322,9 @@ def _is_moe(config: ConfigSection, n: int) -> list[bool]:
     """Which layers have experts, under the several names for it."""
     freq = config.data.get("moe_layer_freq")
     if isinstance(freq, list):
-        flags = config.items("moe_layer_freq", int) or []
-        if len(flags) != n:
-            raise BadInput(f"{config.where}: `moe_layer_freq` has {len(flags)} entries for {n} layers")
-        return [bool(f) for f in flags]
-    listed = config.items("mlp_layer_types", str)
+        return [bool(f) for f in config.per_layer("moe_layer_freq", int, n) or ()]
+    listed = config.per_layer("mlp_layer_types", str, n)
     if listed is not None:
-        if len(listed) != n:
-            raise BadInput(f"{config.where}: `mlp_layer_types` has {len(listed)} entries for {n} layers")
         return [k != "dense" for k in listed]
     flags_ = config.items("is_moe_layer", bool)
     if flags_ is not None and len(flags_) == n:

@@ -194,15 +194,6 @@ def norm_params(layout: Layout, weights: Weights) -> int:
     return count * layout.hidden_size * (2 if weights.norm_bias else 1)
 
 
-def layer_params(
-    attention: AttentionGroup, ffn: FfnGroup, hidden: int, weights: Weights | None = None, active: bool = False
-) -> int:
-    """One layer: token mixer, feed-forward part and norms."""
-    w = weights or Weights()
-    norms = w.norms_per_layer * hidden * (2 if w.norm_bias else 1)
-    return attention_params(attention, hidden) + ffn_params(ffn, hidden, active) + norms
-
-
 def embedding_params(layout: Layout) -> int:
     """The token embedding (the output matrix is as large when it is not tied)."""
     return layout.vocab_size * layout.hidden_size

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Annotated, Literal
 
-from advisor.decoding import convert
 from advisor.meanings import PUT_IN, ModelType, Pattern, QuantizationName, SourceKey
 from advisor.memo import MemoRecord
 from advisor.record import Record
@@ -472,11 +471,6 @@ class Model(MemoRecord, frozen=True, kw_only=True):
     def is_moe(self) -> bool:
         """Whether any layer has routed experts."""
         return self.layout is not None and any(isinstance(g, Moe) for g in self.layout.ffn)
-
-
-def decode_model(data: object) -> Model:
-    """Plain dicts as a Model. Raises msgspec.ValidationError with the path of what is wrong."""
-    return convert(data, Model)
 
 
 def find_architecture(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
@@ -13,7 +14,6 @@ from advisor.catalog.match import (
     find_known_engines,
     join_catalogue,
     match_cpu,
-    match_device,
     usable_capacity_bytes,
 )
 from advisor.catalog.types import Accelerator
@@ -23,6 +23,12 @@ from advisor.units import GIB, MIB
 RULES = Path(__file__).parents[2] / "rules"
 ACCELERATORS = catalog([RULES]).accelerators()
 CPUS = catalog([RULES]).cpu_platforms()
+
+
+def match_device(probed: Device, accelerators: Mapping[str, Accelerator]) -> Accelerator | None:
+    """The one entry that fits; None where none or several do."""
+    found = find_accelerators(probed, accelerators)
+    return found[0] if len(found) == 1 else None
 
 
 def device(name: str = "?", vendor: Vendor = "nvidia", gib: float | None = None, **fields: object) -> Device:

@@ -10,8 +10,9 @@ import pytest
 
 from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
+from advisor.decoding import convert
 from advisor.models import parameters as p
-from advisor.models.types import Dense, Full, Layout, Mla, Model, Moe, Weights, decode_model
+from advisor.models.types import Dense, Full, Layout, Mla, Model, Moe, Weights
 
 _LINES = (Path(__file__).parent.parent / "data" / "models_kv.csv").read_text().splitlines()
 ROWS = list(csv.DictReader(line for line in _LINES if not line.startswith("#")))
@@ -79,20 +80,20 @@ def test_shared_and_reused_projections() -> None:
 def test_layers_add_up_to_the_text_backbone() -> None:
     for name in ("Qwen/Qwen3-30B-A3B", "google/gemma-3-27b-it", "Qwen/Qwen3-Next-80B-A3B-Instruct"):
         model = CATALOG.find_model(name)
-        layout, weights = model.layout, model.weights
+        layout = model.layout
         assert layout is not None
-        total = 0
+        total = layout.n_layers * model.weights.norms_per_layer * layout.hidden_size
         for i in range(layout.n_layers):
             a = layout.attention[
                 layout.attention_order[i % len(layout.attention_order)] if layout.attention_order else 0
             ]
-            total += p.layer_params(a, layout.ffn[0], layout.hidden_size, weights)
+            total += p.attention_params(a, layout.hidden_size) + p.ffn_params(layout.ffn[0], layout.hidden_size)
         ends = p.embedding_params(layout) * (1 if layout.tie_embeddings else 2) + layout.hidden_size
         assert total + ends == p.text_params(model)
 
 
 def test_a_model_without_layout_is_refused() -> None:
-    stub = decode_model({"id": "x", "family": "x", "params_total": 1, "stub": {"n_layers": 2}})
+    stub = convert({"id": "x", "family": "x", "params_total": 1, "stub": {"n_layers": 2}}, Model)
     with pytest.raises(ValueError, match="no layer layout"):
         p.text_params(stub)
 
