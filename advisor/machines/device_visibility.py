@@ -27,7 +27,7 @@ def apply_visibility(devices: Sequence[Device], env: Mapping[str, str]) -> tuple
             _hide(out, "nvidia", set(), notes, f"NVIDIA_VISIBLE_DEVICES={env['NVIDIA_VISIBLE_DEVICES']}")
         _mask(out, "nvidia", env, "CUDA_VISIBLE_DEVICES", notes)
         _cuda_order(out, env, notes)
-        _one_slice(out, env, notes)
+        _keep_one_slice(out, env, notes)
     if "amd" in vendors:
         _mask(out, "amd", env, "ROCR_VISIBLE_DEVICES", notes)
         # HIP takes CUDA_VISIBLE_DEVICES when HIP_VISIBLE_DEVICES is unset
@@ -107,7 +107,7 @@ def _cuda_order(out: Sequence[Device], env: Mapping[str, str], notes: list[str])
         notes.append("CUDA_VISIBLE_DEVICES counts unlike cards by speed: set CUDA_DEVICE_ORDER=PCI_BUS_ID or use UUIDs")
 
 
-def _one_slice(out: list[Device], env: Mapping[str, str], notes: list[str]) -> None:
+def _keep_one_slice(out: list[Device], env: Mapping[str, str], notes: list[str]) -> None:
     """CUDA gives a process one MIG device: the first that is named, else the first there is."""
     slices = [i for i, d in enumerate(out) if d.mig_profile is not None and d.visible and d.vendor == "nvidia"]
     if not slices:

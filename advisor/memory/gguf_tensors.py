@@ -89,7 +89,7 @@ def _list_tensors(model: t.Model) -> tuple[GgufTensor, ...]:
         kind = (mixers[i], ffns[i])
         if kind not in kinds:
             kinds[kind] = tuple(layer_shapes(model, lay.attention[kind[0]], lay.ffn[kind[1]]))
-        out += [_in_layer(i, x) for x in kinds[kind]]
+        out += [_make_layer_tensor(i, x) for x in kinds[kind]]
     out += _mtp(model, lay)
     return tuple(out)
 
@@ -128,7 +128,7 @@ def _gated(group: t.AttentionGroup, norm: bool) -> t.AttentionGroup:
     return group
 
 
-def _in_layer(i: int, shape: Shape, mtp: bool = False) -> GgufTensor:
+def _make_layer_tensor(i: int, shape: Shape, mtp: bool = False) -> GgufTensor:
     return GgufTensor(name=f"blk.{i}.{shape[0]}", ne=shape[1], layer=i, part=shape[0], mtp=mtp)
 
 
@@ -154,7 +154,7 @@ def _mtp(model: t.Model, lay: t.Layout) -> Iterator[GgufTensor]:
     for k in range(model.mtp.layers):
         i = lay.n_layers + k
         for shape in layer_shapes(model, lay.attention[-1], lay.ffn[-1]):
-            yield _in_layer(i, shape, mtp=True)
+            yield _make_layer_tensor(i, shape, mtp=True)
         for name, ne in (
             ("nextn.eh_proj.weight", (2 * d, d)),
             ("nextn.embed_tokens.weight", (d, lay.vocab_size)),
@@ -163,7 +163,7 @@ def _mtp(model: t.Model, lay: t.Layout) -> Iterator[GgufTensor]:
             ("nextn.shared_head_head.weight", (d, lay.vocab_size)),
             ("nextn.shared_head_norm.weight", (d,)),
         ):
-            yield _in_layer(i, (name, ne), mtp=True)
+            yield _make_layer_tensor(i, (name, ne), mtp=True)
 
 
 def _list_file_tensors(model: t.Model) -> tuple[GgufTensor, ...]:
@@ -212,7 +212,7 @@ def _per_layer(model: t.Model) -> Iterator[GgufTensor]:
         rank = table.laurel_rank
         each += [("laurel_l.weight", (d, rank)), ("laurel_r.weight", (rank, d)), ("laurel_post_norm.weight", (d,))]
     for i in range(n):
-        yield from (_in_layer(i, shape) for shape in each)
+        yield from (_make_layer_tensor(i, shape) for shape in each)
 
 
 def layer_shapes(model: t.Model, mixer: t.AttentionGroup, ffn: t.FfnGroup) -> Iterator[Shape]:

@@ -28,7 +28,7 @@ class ConfigSection:
         """Whether any of the keys is there and not null."""
         return any(self.data.get(n) is not None for n in names)
 
-    def _first(self, names: tuple[str, ...]) -> tuple[str, object]:
+    def _find_value(self, names: tuple[str, ...]) -> tuple[str, object]:
         for n in names:
             if self.data.get(n) is not None:
                 return n, self.data[n]
@@ -36,7 +36,7 @@ class ConfigSection:
 
     def maybe(self, *names: str, least: int = 0, most: int = MAX_DIM) -> int | None:
         """The whole number under the first of `names` that is there; None if none is. Raises BadInput."""
-        name, value = self._first(names)
+        name, value = self._find_value(names)
         if value is None:
             return None
         if isinstance(value, list) and value and all(v == value[0] for v in value):
@@ -155,7 +155,7 @@ class ModelTraits(Record, frozen=True, kw_only=True):
     note: str | None = None
 
 
-def _same(names: str, traits: ModelTraits) -> dict[str, ModelTraits]:
+def _for_types(names: str, traits: ModelTraits) -> dict[str, ModelTraits]:
     return dict.fromkeys(names.split(), traits)
 
 
@@ -169,19 +169,19 @@ _GEMMA3_DEFAULTS = {
 }  # fmt: skip
 _PHI_WINDOW = "sliding window of the config not counted (llama.cpp ignores it too)"
 TRAITS: dict[str, ModelTraits] = {
-    **_same("llama llama_bidirec llama_embed", ModelTraits(**_ATTENTION_BIAS, mlp_bias="mlp_bias")),
+    **_for_types("llama llama_bidirec llama_embed", ModelTraits(**_ATTENTION_BIAS, mlp_bias="mlp_bias")),
     "mistral": ModelTraits(window="all", defaults={"sliding_window": 4096}),
     "ministral": ModelTraits(window="all"),
-    **_same("ministral3 smollm3", ModelTraits(window="none")),
+    **_for_types("ministral3 smollm3", ModelTraits(window="none")),
     "mixtral": ModelTraits(window="all"),
     "qwen2": ModelTraits(qkv_bias=True),
     "mimo": ModelTraits(qkv_bias=True),
-    **_same("qwen2_vl qwen2_5_vl qwen2_vl_text qwen2_5_vl_text", ModelTraits(qkv_bias=True)),
+    **_for_types("qwen2_vl qwen2_5_vl qwen2_vl_text qwen2_5_vl_text", ModelTraits(qkv_bias=True)),
     "qwen3": ModelTraits(**_ATTENTION_BIAS, qk_norm="head"),
     "qwen3_vl_text": ModelTraits(**_ATTENTION_BIAS, qk_norm="head", tie=True),
-    **_same("qwen3_moe qwen3_vl_moe_text", ModelTraits(**_ATTENTION_BIAS, qk_norm="head")),
+    **_for_types("qwen3_moe qwen3_vl_moe_text", ModelTraits(**_ATTENTION_BIAS, qk_norm="head")),
     "qwen2_moe": ModelTraits(qkv_bias=True, shared_gate=True),
-    **_same("qwen3_next qwen3_5_text qwen3_5_moe_text qwen3_5 qwen3_5_moe", _DELTA),
+    **_for_types("qwen3_next qwen3_5_text qwen3_5_moe_text qwen3_5 qwen3_5_moe", _DELTA),
     "gemma": ModelTraits(tie=True),
     "gemma2": ModelTraits(tie=True, norms=4, window="pattern", pattern=2),
     "gemma3_text": ModelTraits(
@@ -196,7 +196,7 @@ TRAITS: dict[str, ModelTraits] = {
     ),
     "phi3": ModelTraits(note=_PHI_WINDOW),
     "phimoe": ModelTraits(**_ATTENTION_BIAS, norm_bias=True, lm_head_bias="lm_head_bias", note=_PHI_WINDOW),
-    **_same("granite granitemoe granitemoeshared", ModelTraits(**_ATTENTION_BIAS, mlp_bias="mlp_bias")),
+    **_for_types("granite granitemoe granitemoeshared", ModelTraits(**_ATTENTION_BIAS, mlp_bias="mlp_bias")),
     "granitemoehybrid": ModelTraits(mixer="hybrid", **_ATTENTION_BIAS),
     "olmo2": ModelTraits(qk_norm="full"),
     "olmo3": ModelTraits(qk_norm="full", window="pattern", pattern=4),
@@ -219,7 +219,7 @@ TRAITS: dict[str, ModelTraits] = {
     "exaone": ModelTraits(),
     "exaone4": ModelTraits(qk_norm="head", window="pattern", pattern=4),
     "exaone_moe": ModelTraits(qk_norm="head", window="pattern", pattern=4, router_bias=True),
-    **_same(
+    **_for_types(
         "hunyuan_v1_dense hunyuan_v1_moe", ModelTraits(**_ATTENTION_BIAS, qk_norm="head", qk_norm_key="use_qk_norm")
     ),
     "ernie4_5": ModelTraits(qkv_bias="use_bias", o_bias="use_bias", mlp_bias="use_bias", tie=True),
@@ -227,10 +227,10 @@ TRAITS: dict[str, ModelTraits] = {
         qkv_bias="use_bias", o_bias="use_bias", mlp_bias="use_bias", router_bias=True, tie=True
     ),
     "glm": ModelTraits(qkv_bias="attention_bias", defaults={"attention_bias": True}),
-    **_same(
+    **_for_types(
         "glm4 glm4v glm4v_text", ModelTraits(qkv_bias="attention_bias", norms=4, defaults={"attention_bias": True})
     ),
-    **_same(
+    **_for_types(
         "glm4_moe glm4v_moe glm4v_moe_text",
         ModelTraits(qkv_bias="attention_bias", qk_norm="head", qk_norm_key="use_qk_norm", router_bias=True),
     ),
@@ -240,14 +240,16 @@ TRAITS: dict[str, ModelTraits] = {
         **_ATTENTION_BIAS, sinks=True, window="pattern", pattern=2, router_bias=True, defaults={"attention_bias": True}
     ),
     "deepseek_v2": ModelTraits(mixer="mla"),
-    **_same("deepseek_v3 kimi_k2 deepseek_v32 glm4_moe_lite glm_moe_dsa", ModelTraits(mixer="mla", router_bias=True)),
+    **_for_types(
+        "deepseek_v3 kimi_k2 deepseek_v32 glm4_moe_lite glm_moe_dsa", ModelTraits(mixer="mla", router_bias=True)
+    ),
     "mistral4": ModelTraits(mixer="mla"),
     "minimax_m2": ModelTraits(qk_norm="full", qk_norm_key="use_qk_norm", router_bias="use_routing_bias"),
     "minimax_m1": ModelTraits(mixer="lightning"),
     "llama4_text": ModelTraits(**_ATTENTION_BIAS, ffn="llama4", window="pattern", pattern=4),
     "mllama_text_model": ModelTraits(mixer="mllama"),
     "dots1": ModelTraits(**_ATTENTION_BIAS, qk_norm="head", router_bias=True),
-    **_same(
+    **_for_types(
         "bailing_moe bailing_moe_v2",
         ModelTraits(
             qkv_bias="use_qkv_bias",
@@ -264,7 +266,7 @@ TRAITS: dict[str, ModelTraits] = {
     "lfm2": ModelTraits(mixer="hybrid", ffn="lfm2", qk_norm="head", tie=True),
     "lfm2_moe": ModelTraits(mixer="hybrid", qk_norm="head", tie=True, router_bias="use_expert_bias"),
     "jamba": ModelTraits(mixer="jamba", ffn="jamba"),
-    **_same("mamba falcon_mamba", ModelTraits(mixer="mamba1", ffn="none", norms=1, tie=True)),
+    **_for_types("mamba falcon_mamba", ModelTraits(mixer="mamba1", ffn="none", norms=1, tie=True)),
     "kimi_linear": ModelTraits(mixer="kimi_linear", router_bias=True),
     "afmoe": ModelTraits(qk_norm="head", gate="elementwise", norms=4, window="pattern", pattern=4, router_bias=True),
     "hy_v3": ModelTraits(qk_norm="head", router_bias=True),
@@ -280,7 +282,7 @@ TRAITS: dict[str, ModelTraits] = {
         tie=True,
         kind="embedding",
     ),
-    **_same(
+    **_for_types(
         "roberta xlm-roberta",
         ModelTraits(
             mixer="encoder",

@@ -422,7 +422,7 @@ def _lfm2(config: ConfigSection, traits: ModelTraits, n: int) -> list[FfnGroup]:
     return [Dense(n=1, intermediate=width)] * n
 
 
-def _none(config: ConfigSection, traits: ModelTraits, n: int) -> list[FfnGroup]:
+def _without_ffn(config: ConfigSection, traits: ModelTraits, n: int) -> list[FfnGroup]:
     return [NoFfn(n=1)] * n
 
 
@@ -433,7 +433,7 @@ FFNS: dict[str, Callable[[ConfigSection, ModelTraits, int], list[FfnGroup]]] = {
     "nemotron_h": _nemotron_h_ffn,
     "jamba": _jamba_ffn,
     "lfm2": _lfm2,
-    "none": _none,
+    "none": _without_ffn,
 }
 
 

@@ -116,12 +116,12 @@ def _device_row(
         fitting.bytes_at(plan.cache, i),
         fitting.bytes_at(plan.state, i),
         fitting.bytes_at(plan.compute, i),
-        overhead_mib=_beside(plan, i, (overhead.low + more, overhead.value + more, overhead.high + more)),
+        overhead_mib=_add_encoder(plan, i, (overhead.low + more, overhead.value + more, overhead.high + more)),
         slack=_slack(plan, i, 0.12),
     )
 
 
-def _beside(plan: AllocationPlan, place: int, overhead: tuple[float, float, float]) -> tuple[float, float, float]:
+def _add_encoder(plan: AllocationPlan, place: int, overhead: tuple[float, float, float]) -> tuple[float, float, float]:
     """(low, value, high) MiB of a place with the scratch of the image encoder, where it lies there."""
     low, value, high = (x / MIB for x in plan.encoder.get(place, (0, 0, 0)))
     return overhead[0] + low, overhead[1] + value, overhead[2] + high
@@ -143,7 +143,7 @@ def _host_row(deployment: Deployment, plan: AllocationPlan, overhead: RangeMib, 
         fitting.bytes_at(plan.cache, HOST),
         fitting.bytes_at(plan.state, HOST),
         fitting.bytes_at(plan.compute, HOST),
-        overhead_mib=_beside(
+        overhead_mib=_add_encoder(
             plan, HOST, (overhead.low + more, overhead.value + more, overhead.high + more + plan.repacked_more / MIB)
         ),
         slack=_slack(plan, HOST, 0.15),

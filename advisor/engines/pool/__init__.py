@@ -37,7 +37,7 @@ __all__ = [
     "resolve_pool_settings",
 ]
 # host memory of an engine process next to the GPUs, and of one that runs on the processor: MiB, assumed
-HOST_BESIDE_MIB = (1024, 3072, 8192)
+HOST_NEXT_TO_GPUS_MIB = (1024, 3072, 8192)
 HOST_ALONE_MIB = (512, 2048, 6144)
 # of offloaded weights: torch pins blocks of the next power of two (1.78x, 1.9x measured: vLLM issues 56410 and 58178)
 PINNED_MORE = (0.0, 0.9, 1.0)
@@ -254,7 +254,7 @@ def _host(
             * settings.tp
             * settings.dp
         )
-        pinned = [x + share * offloaded / MIB for x, share in zip(HOST_BESIDE_MIB, PINNED_MORE, strict=True)]
+        pinned = [x + share * offloaded / MIB for x, share in zip(HOST_NEXT_TO_GPUS_MIB, PINNED_MORE, strict=True)]
         return fitting.host_row(deployment, offloaded, 0, 0, 0, overhead_mib=(pinned[0], pinned[1], pinned[2]))
     every = settings.tp * settings.dp  # ranks of each stage
     each = -(-deployment.sequences // settings.dp)
