@@ -19,9 +19,11 @@ from advisor.formats import native_format
 from advisor.machines.types import Machine, Os
 from advisor.memo import memoize_by_identity
 from advisor.models.types import Model
+from advisor.planning.rules import load_guide_memory
 from advisor.planning.traffic import expect_users, read_traffic
 from advisor.planning.types import SearchRequest
 from advisor.record import Value
+from advisor.unknowns import sum_known
 
 
 class ChoiceLimits(Value, frozen=True):
@@ -102,19 +104,28 @@ def ask_guide(request: RecommendRequest, model: Model | None, guide: Guide, rule
     if model is not None:
         if model.own_code:
             more["model.only_transformers"] = True
-        four_bit = model.params_total * 4.9 / 8
-        totals = [d.total_bytes for d in request.machine.usable_devices]
-        known = [t for t in totals if t is not None]
-        room = sum(known) * request.machine.nodes
-        if known and len(known) == len(totals):
-            more["model.exceeds_vram_at_4bit"] = four_bit > 0.95 * room
-            more["model.fits_node"] = _published_bytes(model, rules) <= 0.95 * sum(known)
-        ram = request.machine.memory.usable_bytes
-        if ram is not None and len(known) == len(totals):
-            more["model.ram_enough"] = four_bit - room < 0.9 * ram
+        more |= _compare_with_memory(model, request.machine, rules)
     workload = replace(request.workload, concurrency=expect_users(request.workload, rules))
     seen = compute_facts(request.machine, model, workload, rules.accelerators(), rules.engines(), **more)
     return GuideResult(evaluate_guide(guide, seen), seen)
+
+
+def _compare_with_memory(model: Model, machine: Machine, rules: Catalog) -> dict[str, FactValue]:
+    """What weights alone tell of the machine's memory, before anything is sized; nothing where a card's is unknown."""
+    shares = load_guide_memory(rules)
+    four_bit = model.params_total * shares.four_bit_bits / 8
+    cards = sum_known(d.total_bytes for d in machine.usable_devices)
+    if cards is None:
+        return {}
+    found: dict[str, FactValue] = {}
+    if machine.usable_devices:
+        most = shares.weights_share_of_cards
+        found["model.exceeds_vram_at_4bit"] = four_bit > most * cards * machine.nodes
+        found["model.fits_node"] = _published_bytes(model, rules) <= most * cards
+    ram = machine.memory.usable_bytes
+    if ram is not None:
+        found["model.ram_enough"] = four_bit - cards * machine.nodes < shares.weights_share_of_host * ram
+    return found
 
 
 def _published_bytes(model: Model, rules: Catalog) -> float:

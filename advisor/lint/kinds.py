@@ -39,6 +39,7 @@ FILES: dict[str, str | None] = {
     "licences.yaml": "advisor.ability.lookup:LicencesFile",
     "fleet.yaml": "advisor.fleet.fleet_rules:FleetRules",
     "cards.yaml": "advisor.advice.explain:CardsFile",
+    "guide-memory.yaml": "advisor.planning.rules:GuideMemory",
     "workloads.yaml": "advisor.planning.rules:WorkloadDefaults",
     "ranking.yaml": "advisor.advice.recommend.engines:Ranking",
     "budgets.yaml": "advisor.advice.hardware.budget:BudgetsFile",

@@ -1,10 +1,30 @@
-"""rules/workloads.yaml and rules/ranking.yaml: what a workload means by default, and when a plan is better."""
+"""rules/workloads.yaml, guide-memory.yaml and ranking.yaml: what a workload means by default, when a plan is better."""
 
 import msgspec
 
 from advisor.catalog import Catalog
 from advisor.catalog.documents import decode_document
 from advisor.meanings import QuantizationName, UseCase
+
+
+class GuideMemory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """rules/guide-memory.yaml: what a guide is told of memory before anything is sized."""
+
+    source: str
+    as_of: str
+    four_bit_bits: float  # of a weight, scales included
+    weights_share_of_cards: float
+    weights_share_of_host: float
+
+    def __post_init__(self) -> None:
+        for name in ("weights_share_of_cards", "weights_share_of_host"):
+            if not 0 < getattr(self, name) <= 1:
+                raise ValueError(f"`{name}` is a share above 0, 1 at most")
+
+
+def load_guide_memory(rules: Catalog) -> GuideMemory:
+    """The shares from the rules. Raises BadInput when an overlay spoiled them."""
+    return decode_document(rules, "guide-memory.yaml", GuideMemory)
 
 
 class GgufOrder(msgspec.Struct, frozen=True):
