@@ -96,12 +96,12 @@ def estimate_memory(
         return msgspec.structs.replace(
             memory_estimate,
             fits=False if memory_estimate.fits is False else None,
-            not_modelled=_with(memory_estimate.not_modelled, deployment.uncounted),
+            not_modelled=_add_unmodelled(memory_estimate.not_modelled, deployment.uncounted),
         )
     return memory_estimate
 
 
-def _with(names: tuple[str, ...], more: tuple[str, ...]) -> tuple[str, ...]:
+def _add_unmodelled(names: tuple[str, ...], more: tuple[str, ...]) -> tuple[str, ...]:
     return (*names, *(x for x in more if not any(x in n for n in names)))
 
 
@@ -170,8 +170,8 @@ def resolve_request(
         settings={k: _flat(v) for k, v in estimate_request.settings.items()},
         model_path=found.path,
     )
-    made, said = with_draft(made, entry, rules)
-    return made, tuple(n for n in (found.note, chosen.note, said) if n)
+    made, note = with_draft(made, entry, rules)
+    return made, tuple(n for n in (found.note, chosen.note, note) if n)
 
 
 def _choose_model(
@@ -193,11 +193,11 @@ def _choose_model(
 
 def with_draft(deployment: Deployment, entry: Engine, rules: Catalog) -> tuple[Deployment, str | None]:
     """The deployment with the draft model that its settings name, and what is not known of that."""
-    draft, most, said = _draft(deployment, entry, rules)
-    if draft is None and said is None:
+    draft, most, note = _draft(deployment, entry, rules)
+    if draft is None and note is None:
         return deployment, None
-    open_ = ("the draft model",) if most is None and said else ()
-    return msgspec.structs.replace(deployment, draft=draft, largest_draft=most, uncounted=open_), said
+    open_ = ("the draft model",) if most is None and note else ()
+    return msgspec.structs.replace(deployment, draft=draft, largest_draft=most, uncounted=open_), note
 
 
 def _draft(deployment: Deployment, entry: Engine, rules: Catalog) -> tuple[Draft | None, Draft | None, str | None]:
@@ -226,19 +226,19 @@ def _largest_draft(deployment: Deployment, name: str, entry: Engine, rules: Cata
     model = draft_bound.largest_draft_model(deployment.model, how, rules) if how is not None else None
     if model is None:
         return None
-    return Draft(model=model, quantization=_said_format(name, rules) or rules.quantization("BF16"))
+    return Draft(model=model, quantization=_format_of_file_name(name, rules) or rules.quantization("BF16"))
 
 
-def _said_format(name: str, rules: Catalog) -> Quantization | None:
+def _format_of_file_name(name: str, rules: Catalog) -> Quantization | None:
     """The format at the end of a GGUF file's name."""
     stem = name.removesuffix(".gguf")
     if stem == name:
         return None
     try:
-        said = rules.quantization(stem.rsplit("-", 1)[-1])
+        found = rules.quantization(stem.rsplit("-", 1)[-1])
     except AdvisorError:
         return None
-    return said if said.family == "gguf" else None
+    return found if found.family == "gguf" else None
 
 
 def _flat(value: Setting | dict[str, Any] | list[Any]) -> Setting:

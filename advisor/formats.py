@@ -85,40 +85,40 @@ def choose_format(name: str | None, entry: Engine, model: Model, catalog: Catalo
 
     Raises UnknownName for a name nobody knows, BadInput for a shorthand this engine has nothing for.
     """
-    kin = format_family(entry, catalog)
+    family = format_family(entry, catalog)
     if name is None:
-        return _default(kin, entry, model, catalog)
+        return _default(family, entry, model, catalog)
     short = _shorthands(catalog).names.get(simplify_name(name))
     if short is None:
         quantization = catalog.quantization(name)
-        if quantization.id == "MXFP4" and kin == "gguf":
+        if quantization.id == "MXFP4" and family == "gguf":
             return FormatChoice(catalog.quantization("MXFP4_MOE"), "MXFP4 is MXFP4_MOE in GGUF files")
-        return FormatChoice(quantization, _describe_unpublished(quantization, kin, entry, model))
-    if kin not in short:
-        known = ", ".join(sorted(n for n, m in _shorthands(catalog).names.items() if kin in m))
+        return FormatChoice(quantization, _describe_unpublished(quantization, family, entry, model))
+    if family not in short:
+        known = ", ".join(sorted(n for n, m in _shorthands(catalog).names.items() if family in m))
         raise BadInput(f"quantization {name!r} means nothing for {entry.name}; it has {known}")
-    quantization = catalog.quantization(short[kin])
+    quantization = catalog.quantization(short[family])
     notes = (
         f"{name} is taken as {quantization.id} on {entry.name}",
-        _describe_unpublished(quantization, kin, entry, model),
+        _describe_unpublished(quantization, family, entry, model),
     )
     return FormatChoice(quantization, "; ".join(n for n in notes if n))
 
 
-def _describe_unpublished(quantization: Quantization, kin: str, entry: Engine, model: Model) -> str | None:
+def _describe_unpublished(quantization: Quantization, family: str, entry: Engine, model: Model) -> str | None:
     """What is reported about a format of a model that is published quantized, where no checkpoint in that format
     is known."""
     native = native_format(model)
-    if kin != "hf" or native is None or native == quantization.id or quantization.family == "none":
+    if family != "hf" or native is None or native == quantization.id or quantization.family == "none":
         return None
     if list_repositories(model, quantization.id) or (entry.start and quantization.id in entry.start.online_formats):
         return None
     return f"no {quantization.id} checkpoint of {model.id} is known: it is published as {native}"
 
 
-def _default(kin: str, entry: Engine, model: Model, catalog: Catalog) -> FormatChoice:
+def _default(family: str, entry: Engine, model: Model, catalog: Catalog) -> FormatChoice:
     native = native_format(model)
-    if kin == "gguf":
+    if family == "gguf":
         if native == "MXFP4":
             return FormatChoice(
                 catalog.quantization("MXFP4_MOE"), f"no quantization given: MXFP4_MOE, as {model.id} is published"
@@ -126,8 +126,8 @@ def _default(kin: str, entry: Engine, model: Model, catalog: Catalog) -> FormatC
         return FormatChoice(
             catalog.quantization("Q4_K_M"), f"no quantization given: Q4_K_M, the usual download for {entry.name}"
         )
-    if kin in ("mlx", "exl3", "mlc"):
-        quantization = catalog.quantization(_shorthands(catalog).names["q4"][kin])
+    if family in ("mlx", "exl3", "mlc"):
+        quantization = catalog.quantization(_shorthands(catalog).names["q4"][family])
         return FormatChoice(
             quantization, f"no quantization given: {quantization.id}, the usual download for {entry.name}"
         )

@@ -102,8 +102,8 @@ class FactAges(Answer, frozen=True, kw_only=True):
 
 def current_day() -> datetime.date:
     """Today, or the day in $ADVISOR_TODAY. Raises BadInput where that is no day."""
-    told = os.environ.get(VARIABLE)
-    return datetime.date.today() if not told else parse_day(told, f"${VARIABLE}")
+    stated = os.environ.get(VARIABLE)
+    return datetime.date.today() if not stated else parse_day(stated, f"${VARIABLE}")
 
 
 def parse_day(text: str, where: str) -> datetime.date:
@@ -181,7 +181,7 @@ def _day(rules: Catalog, path: str) -> str | None:
 def _count(family: FactFamily, documents: Mapping[str, object], rules: Catalog) -> int:
     if family.table:
         return len(getattr(rules, _TABLES[family.table])())
-    return sum(_size(d) for p, d in documents.items() if _holds(family, p))
+    return sum(_count_entries(d) for p, d in documents.items() if _holds(family, p))
 
 
 _TABLES = {
@@ -193,7 +193,7 @@ _TABLES = {
 }
 
 
-def _size(document: object) -> int:
+def _count_entries(document: object) -> int:
     """How many facts a file holds: the entries of its largest table."""
     parts = document.values() if isinstance(document, dict) else ()
     return max((len(x) for x in parts if isinstance(x, (list, dict))), default=1)

@@ -156,12 +156,12 @@ def find_residual(
     if not of_machine:
         return None
     kind = (deployment.engine, classify_model(deployment.model), ranks, describe_launch(deployment, entry))
-    said = deployment.engine_version
+    stated_version = deployment.engine_version
     alike = [
         r
         for r in of_machine
         if (r.engine, r.model_class, r.ranks, r.launch) == kind
-        and (said is None or r.engine_version is None or release(r.engine_version) == release(said))
+        and (stated_version is None or r.engine_version is None or release(r.engine_version) == release(stated_version))
     ]
     own = [r for r in alike if is_of_model(r, deployment)]
     chosen = own or [r for r in alike if abs(r.weights_bytes) <= KNOWN_WEIGHTS]

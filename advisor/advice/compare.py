@@ -26,7 +26,7 @@ from advisor.speed.work import RequestLoad
 FILE = "comparisons.yaml"
 FOUR_BIT = ("awq", "gptq", "int4_w4a16", "bitsandbytes_4bit", "nvfp4", "mxfp4")
 UNKNOWN = "unknown"
-_LANES = {
+_HARDWARE_KEYS = {
     "nvidia": "nvidia", "amd": "amd", "intel": "intel_gpu", "apple": "apple_metal", "none": "cpu",
     "google": "tpu", "habana": "intel_gaudi",
 }  # fmt: skip
@@ -150,7 +150,7 @@ def source_tables(rules: Catalog) -> tuple[Comparison, ...]:
         for row in source_table.rows:
             if len(row.said) != len(entries):
                 raise BadInput(f"rules/{FILE}: {row.id} has {len(row.said)} cells for {len(entries)} engines")
-            cells = [_said(row, s, e) for s, e in zip(row.said, entries, strict=True)]
+            cells = [_compare_with_source(row, s, e) for s, e in zip(row.said, entries, strict=True)]
             lines.append(
                 ComparisonLine(
                     id=row.id, label=row.label, cells=tuple(cells), verdict=row.verdict, remark=row.remark or row.now
@@ -169,15 +169,17 @@ def source_tables(rules: Catalog) -> tuple[Comparison, ...]:
     return tuple(out)
 
 
-def _said(row: _SourceRow, said: str, entry: Engine) -> ComparisonCell:
+def _compare_with_source(row: _SourceRow, stated: str, entry: Engine) -> ComparisonCell:
     """The author's cell and today's."""
-    if row.field is None or said == "n/a":
-        return ComparisonCell(value=said, said=said)
+    if row.field is None or stated == "n/a":
+        return ComparisonCell(value=stated, said=stated)
     now = _cell(entry, row.field, _MachineVendor(None, None))
     same = (
-        now.value == UNKNOWN or said.split(" ")[0].lower() == now.value or {said, now.value} <= {"limited", "partial"}
+        now.value == UNKNOWN
+        or stated.split(" ")[0].lower() == now.value
+        or {stated, now.value} <= {"limited", "partial"}
     )
-    return msgspec.structs.replace(now, said=said, changed=not same)
+    return msgspec.structs.replace(now, said=stated, changed=not same)
 
 
 def _cell(entry: Engine, field: str, known: _MachineVendor) -> ComparisonCell:
@@ -191,10 +193,10 @@ def _cell(entry: Engine, field: str, known: _MachineVendor) -> ComparisonCell:
     if field == "license":
         return ComparisonCell(value=entry.license or UNKNOWN)
     if field == "os":
-        return ComparisonCell(value=_listed(entry.os))
+        return ComparisonCell(value=_list_support(entry.os))
     if field == "formats":
         sources = {s for x in entry.formats.values() for s in x.src}
-        return ComparisonCell(value=_listed(entry.formats), source=_source(entry, tuple(sorted(sources))))
+        return ComparisonCell(value=_list_support(entry.formats), source=_source(entry, tuple(sorted(sources))))
     if field == "floor":
         return ComparisonCell(value=_floor(entry, known.vendor))
     if field == "{hardware}":
@@ -233,7 +235,7 @@ def _source(entry: Engine, keys: Sequence[str]) -> str | None:
     return "; ".join(texts) or None
 
 
-def _listed(table: dict[str, Support]) -> str:
+def _list_support(table: dict[str, Support]) -> str:
     words = [k if s.support == "yes" else f"{k} (partly)" for k, s in table.items() if s.support in ("yes", "partial")]
     return ", ".join(words) or UNKNOWN
 

@@ -118,7 +118,7 @@ def explain(request: ExplainRequest, rules: Catalog) -> Explanation:
         model=found.model,
         engine=entry.id,
         quantization=chosen.quantization.id,
-        machine=request.machine or _one_device(1),
+        machine=request.machine or _judge_device(1),
         engine_version=request.machine.installed_version(entry.id) if request.machine else None,
         sequences=request.concurrency,
         model_path=found.path,
@@ -252,7 +252,7 @@ def _lengths(request: ExplainRequest, trained: int | None, rules: Catalog) -> tu
     return judged, sorted(shown)
 
 
-def _one_device(n: int, total: int | None = None) -> Machine:
+def _judge_device(n: int, total: int | None = None) -> Machine:
     """A machine of `n` equal devices of no particular kind."""
     one = tuple(
         Device(index=i, name="one GPU" if n == 1 else f"GPU {i}", vendor="nvidia", total_bytes=total) for i in range(n)

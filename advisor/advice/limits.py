@@ -62,9 +62,10 @@ def find_limits(
             lambda n: fits(msgspec.structs.replace(deployment, sequences=n), length), MOST_SEQUENCES
         ),
         largest_quantization=next(
-            (q for q in formats if _safe(fits, msgspec.structs.replace(deployment, quantization=q), length)), None
+            (q for q in formats if _surely_fits(fits, msgspec.structs.replace(deployment, quantization=q), length)),
+            None,
         ),
-        cards_needed=_cards(deployment, length, fits, spread),
+        cards_needed=_count_cards_needed(deployment, length, fits, spread),
         by_cache=by_cache,
     )
 
@@ -96,14 +97,14 @@ def find_largest(fits: Callable[[int], bool | None], at_most: int, near: int = 1
     return low or None
 
 
-def _safe(fits: FitTest, deployment: Deployment, length: int) -> bool:
+def _surely_fits(fits: FitTest, deployment: Deployment, length: int) -> bool:
     try:
         return fits(deployment, length) is True
     except AdvisorError:
         return False
 
 
-def _cards(
+def _count_cards_needed(
     deployment: Deployment, length: int, fits: FitTest, spread: Callable[[Deployment], Deployment]
 ) -> int | None:
     """The smallest number of the machine's first card on which the deployment fits."""
@@ -116,6 +117,6 @@ def _cards(
         other = msgspec.structs.replace(
             deployment, machine=msgspec.structs.replace(machine, devices=devices), settings={}
         )
-        if _safe(fits, spread(other), length):
+        if _surely_fits(fits, spread(other), length):
             return n
     return None

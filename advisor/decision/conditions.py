@@ -139,7 +139,7 @@ def _parse_value(field: Field, op: str, value: object, path: Path) -> Value:
     return value
 
 
-def _key(value: Scalar, version: bool) -> Scalar | tuple[int, ...]:
+def _comparable(value: Scalar, version: bool) -> Scalar | tuple[int, ...]:
     return parse_version(value) if version and isinstance(value, str) else value
 
 
@@ -157,12 +157,12 @@ def value_meets_test(test: FieldTest, seen: Scalar | None, version: bool) -> boo
             parse_version(str(seen))
         except ValueError:  # a version nobody can read is an unknown one
             return None
-    mine = _key(seen, version)
+    mine = _comparable(seen, version)
     if test.op == "in":
         assert isinstance(test.value, tuple)
-        return any(mine == _key(v, version) for v in test.value)
+        return any(mine == _comparable(v, version) for v in test.value)
     assert not isinstance(test.value, tuple)
-    want = _key(test.value, version)
+    want = _comparable(test.value, version)
     if test.op == "is":
         return mine == want
     if test.op == "is_not":

@@ -158,18 +158,18 @@ def _block(nodes: Sequence[TreeNode], order: Order, evaluation: _Evaluation) -> 
     for node in nodes:
         if node.condition is None and order == "none" and found:
             break  # the default of an unordered block is for when nothing else holds
-        if not _look(node, evaluation):
+        if not _holds_for(node, evaluation):
             continue
         if node.nodes:
             found += _block(node.nodes, node.order, evaluation)
         else:
-            found.append(_refined(node, evaluation))
+            found.append(_apply_refinement(node, evaluation))
         if found and order == "first_match":
             break
     return found
 
 
-def _look(node: TreeNode, evaluation: _Evaluation) -> bool:
+def _holds_for(node: TreeNode, evaluation: _Evaluation) -> bool:
     held = evaluate_condition(node.condition, evaluation.facts, evaluation.fields)
     if evaluation.keep == "none" or (evaluation.keep == "held" and held is not True):
         return held is True
@@ -187,12 +187,12 @@ def _look(node: TreeNode, evaluation: _Evaluation) -> bool:
     return held is True
 
 
-def _refined(leaf: TreeNode, evaluation: _Evaluation) -> TreeNode:
+def _apply_refinement(leaf: TreeNode, evaluation: _Evaluation) -> TreeNode:
     """The leaf with what its first refinement that holds sets put in place of its own."""
     import msgspec
 
     for node in leaf.refine:
-        if _look(node, evaluation):
+        if _holds_for(node, evaluation):
             keys = ("engines", "later", "overlay", "settings", "hardware", "says", "verdict", "because", "notes")
             return msgspec.structs.replace(leaf, **{k: getattr(node, k) for k in keys if getattr(node, k)})
     return leaf

@@ -38,7 +38,7 @@ def compute_facts(
     found: dict[str, FactValue] = dict.fromkeys(FIELDS)
     found.update(_system(machine))
     found.update(_accelerator(machine, accelerators))
-    found.update(_listed(found, engines or {}))
+    found.update(_find_gfx_lists(found, engines or {}))
     if found["os"] is None and found["gpu.generation"] in ("cdna1", "cdna2", "cdna3", "cdna4"):
         found["os"] = "linux"  # Instinct has no other driver
     if found["os"] == "macos" and found["arch"] is None and found["gpu.vendor"] is not None:
@@ -186,7 +186,7 @@ def find_generation(device: Device, entry: Accelerator | None) -> str | None:
     return {"apple": "apple", "habana": "gaudi", "google": "tpu", "aws": "neuron"}.get(vendor)
 
 
-def _listed(found: Mapping[str, FactValue], engines: Mapping[str, Engine]) -> dict[str, FactValue]:
+def _find_gfx_lists(found: Mapping[str, FactValue], engines: Mapping[str, Engine]) -> dict[str, FactValue]:
     """Whether the cards' gfx names are on the ROCm lists of the engines that a field asks about (gpu.<engine>_gfx)."""
     gfx = found.get("gpu.gfx")
     names = gfx.split(",") if isinstance(gfx, str) else []

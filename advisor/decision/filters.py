@@ -14,7 +14,7 @@ from advisor.deployment import Workload
 from advisor.models.types import Model
 from advisor.record import Value
 
-_LANES = {
+_HARDWARE_KEYS = {
     "nvidia": ("nvidia",),
     "amd": ("amd",),
     "intel": ("intel_gpu", "intel"),
@@ -25,7 +25,7 @@ _LANES = {
     "qualcomm": ("qualcomm", "npu"),
     "none": ("cpu",),
 }
-_LANE_WORDS = {
+_HARDWARE_WORDS = {
     "nvidia": "NVIDIA GPUs",
     "amd": "AMD GPUs",
     "intel_gpu": "Intel GPUs",
@@ -59,7 +59,7 @@ FEATURE_WORDS = {
 
 def hardware_support(engine: Engine, vendor: str) -> Support | None:
     """What the entry says of this vendor's hardware (`none` = CPU only); None when it says nothing."""
-    return next((engine.hardware[k] for k in _LANES.get(vendor, ()) if k in engine.hardware), None)
+    return next((engine.hardware[k] for k in _HARDWARE_KEYS.get(vendor, ()) if k in engine.hardware), None)
 
 
 class EngineJudgement(Value, frozen=True):
@@ -109,7 +109,7 @@ def _list_concerns(
         yield from _system(engine, facts)
         yield from _hardware(engine, facts)
         for f in floor_findings(engine, facts):
-            yield f.hard, _reason(engine, f.code, f"floors.{f.lane}.{f.field}", f.text, f.src)
+            yield f.hard, _reason(engine, f.code, f"floors.{f.variant}.{f.field}", f.text, f.src)
         yield from _format(engine, quantization, workload)
         yield from _quantization(engine, facts, quantization)
         yield from _architecture(engine, facts)
@@ -205,8 +205,8 @@ def _hardware(engine: Engine, facts: FactValues) -> Iterator[_Concern]:
     vendor = facts.get("gpu.vendor")
     if not isinstance(vendor, str) or vendor == "mixed":
         return
-    lane = next((x for x in _LANES.get(vendor, ()) if x in engine.hardware), None)
-    listed = engine.hardware[lane] if lane else engine.hardware.get("any") or engine.hardware.get("local")
+    key = next((x for x in _HARDWARE_KEYS.get(vendor, ()) if x in engine.hardware), None)
+    listed = engine.hardware[key] if key else engine.hardware.get("any") or engine.hardware.get("local")
     here = _VENDOR_WORDS.get(vendor, vendor)
     if listed is None:
         # An entry that names what it runs on, none of it here, is an answer; an entry that names nothing is none.
@@ -218,7 +218,7 @@ def _hardware(engine: Engine, facts: FactValues) -> Iterator[_Concern]:
             text = f"whether {engine.name} runs {what} is not known"
             yield False, _reason(engine, "unknown_support", "hardware", text, ())
         return
-    place = f"hardware.{lane or 'any'}"
+    place = f"hardware.{key or 'any'}"
     if listed.support != "no":
         yield from _soft(engine, listed, place, "on the CPU" if vendor == "none" else f"on {here}")
         if vendor == "none" and listed.support == "partial" and facts.get("cpu.avx512") is False:
@@ -234,15 +234,16 @@ def _hardware(engine: Engine, facts: FactValues) -> Iterator[_Concern]:
 
 
 def _runs_on(engine: Engine) -> str:
-    names = [_LANE_WORDS[k] for k, v in engine.hardware.items() if k in _LANE_WORDS and v.support in ("yes", "partial")]
+    runs = [k for k, v in engine.hardware.items() if v.support in ("yes", "partial")]
+    names = [_HARDWARE_WORDS[k] for k in runs if k in _HARDWARE_WORDS]
     return ", ".join(names) or "hardware that is not listed here"
 
 
 def _format(engine: Engine, quantization: Quantization | None, workload: Workload) -> Iterator[_Concern]:
-    wanted = dict.fromkeys(
+    needed = dict.fromkeys(
         f for f in (workload.checkpoint_format, quantization.format if quantization else None) if f and f != "any"
     )
-    for name in wanted:
+    for name in needed:
         listed = engine.formats.get(name) or engine.formats.get("any")
         place = f"formats.{name}"
         if listed is None:
@@ -312,9 +313,9 @@ def _architecture(engine: Engine, facts: FactValues) -> Iterator[_Concern]:
 
 
 def _features(engine: Engine, model: Model | None, workload: Workload, requires: tuple[str, ...]) -> Iterator[_Concern]:
-    wanted = list_needed_features(workload, model)
-    wanted.update(dict.fromkeys(requires))
-    for name in wanted:
+    needed = list_needed_features(workload, model)
+    needed.update(dict.fromkeys(requires))
+    for name in needed:
         listed = engine.features.get(name)
         words = FEATURE_WORDS.get(name, name)
         place = f"features.{name}"
@@ -331,17 +332,17 @@ def _features(engine: Engine, model: Model | None, workload: Workload, requires:
 
 def list_needed_features(workload: Workload, model: Model | None = None) -> dict[str, None]:
     """Features that the workload cannot do without, in order."""
-    wanted: dict[str, None] = {}
+    needed: dict[str, None] = {}
     if workload.structured_output:
-        wanted["structured_output"] = None
+        needed["structured_output"] = None
     if workload.tool_calling:
-        wanted["tool_calling"] = None
+        needed["tool_calling"] = None
     if workload.vision:
-        wanted["multimodal"] = None
+        needed["multimodal"] = None
     if workload.lora_adapters > 1:
-        wanted["lora_multi"] = None
+        needed["lora_multi"] = None
     if workload.api in ("openai", "anthropic"):
-        wanted[f"{workload.api}_api"] = None
+        needed[f"{workload.api}_api"] = None
     if workload.use_case == "embeddings" or (model is not None and model.kind != "chat"):
-        wanted["embeddings"] = None
-    return wanted
+        needed["embeddings"] = None
+    return needed

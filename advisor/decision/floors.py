@@ -19,7 +19,7 @@ class FloorFinding(Value, frozen=True):
 
     hard: bool
     code: str
-    lane: str
+    variant: str
     field: str
     text: str
     src: tuple[str, ...]
@@ -47,28 +47,28 @@ def is_below(have: str, floor: str) -> bool | None:
         return None
 
 
-def _lanes(engine: Engine, wanted: Callable[[Floor], object]) -> tuple[list[str], list[str]]:
-    """Lanes that state what `wanted` reads: those that bind always, and those of which one is enough."""
-    stated = [lane for lane, floor in engine.floors.items() if wanted(floor)]
+def _list_variants(engine: Engine, stated_by: Callable[[Floor], object]) -> tuple[list[str], list[str]]:
+    """Variants that state what `stated_by` reads: those that bind always, and those of which one is enough."""
+    stated = [variant for variant, floor in engine.floors.items() if stated_by(floor)]
     return [x for x in stated if x == "default"], [x for x in stated if x != "default"]
 
 
 def _judge(
     engine: Engine,
-    wanted: Callable[[Floor], object],
+    stated_by: Callable[[Floor], object],
     missed: Callable[[Floor], bool | None],
     finding: Callable[[bool, str, Floor], FloorFinding],
 ) -> Iterator[FloorFinding]:
-    """Hard when `default` is missed or every other lane is; a warning for each lane missed while another holds."""
-    always, choice = _lanes(engine, wanted)
-    for lane in always:
-        if missed(engine.floors[lane]):
-            yield finding(True, lane, engine.floors[lane])
+    """Hard when `default` is missed or every other variant is; a warning for each one missed while another holds."""
+    always, choice = _list_variants(engine, stated_by)
+    for variant in always:
+        if missed(engine.floors[variant]):
+            yield finding(True, variant, engine.floors[variant])
             return
-    failed = [lane for lane in choice if missed(engine.floors[lane])]
+    failed = [variant for variant in choice if missed(engine.floors[variant])]
     all_failed = bool(choice) and len(failed) == len(choice) and not always
-    for lane in failed[:1] if all_failed else failed:
-        yield finding(all_failed, lane, engine.floors[lane])
+    for variant in failed[:1] if all_failed else failed:
+        yield finding(all_failed, variant, engine.floors[variant])
 
 
 def _capability(engine: Engine, facts: FactValues) -> Iterator[FloorFinding]:
@@ -76,14 +76,15 @@ def _capability(engine: Engine, facts: FactValues) -> Iterator[FloorFinding]:
     if not isinstance(have, (int, float)):
         return
 
-    def finding(hard: bool, lane: str, floor: Floor) -> FloorFinding:
-        build = "" if lane == "default" else f" for a {lane} build"
+    def finding(hard: bool, variant: str, floor: Floor) -> FloorFinding:
+        build = "" if variant == "default" else f" for a {variant} build"
         text = f"compute capability {have:.1f} is below {engine.name}'s floor {floor.nvidia_compute_capability}{build}"
         if not hard:
-            text = f"the {lane} build of {engine.name} starts at compute capability {floor.nvidia_compute_capability}"
+            least = floor.nvidia_compute_capability
+            text = f"the {variant} build of {engine.name} starts at compute capability {least}"
             text += f", this card has {have:.1f}; take another build"
         code = "compute_capability_below_floor"
-        return FloorFinding(hard, code, lane, "nvidia_compute_capability", text, floor.src)
+        return FloorFinding(hard, code, variant, "nvidia_compute_capability", text, floor.src)
 
     yield from _judge(
         engine,
@@ -91,37 +92,37 @@ def _capability(engine: Engine, facts: FactValues) -> Iterator[FloorFinding]:
         lambda f: have < float(f.nvidia_compute_capability or 0),
         finding,
     )
-    for lane, floor in engine.floors.items():
+    for variant, floor in engine.floors.items():
         safe = floor.nvidia_safe_compute_capability
         low = floor.nvidia_compute_capability
         if safe and have < float(safe) and not (low and have < float(low)):
             text = f"compute capability {have:.1f} is below {safe}, from which {engine.name} is safe"
             text += f" ({floor.note})" if floor.note else ""
-            yield FloorFinding(False, "below_safe_floor", lane, "nvidia_safe_compute_capability", text, floor.src)
+            yield FloorFinding(False, "below_safe_floor", variant, "nvidia_safe_compute_capability", text, floor.src)
 
 
 def _cuda(engine: Engine, facts: FactValues) -> Iterator[FloorFinding]:
     cuda, driver = facts.get("driver.cuda"), facts.get("driver.nvidia")
     if isinstance(cuda, str):
 
-        def finding(hard: bool, lane: str, floor: Floor) -> FloorFinding:
+        def finding(hard: bool, variant: str, floor: Floor) -> FloorFinding:
             major = str(floor.cuda).split(".")[0]
             text = f"{engine.name} needs a driver for CUDA {major} (CUDA {floor.cuda}), this one supports CUDA {cuda}"
             text += f"; {floor.note}" if floor.note else ""
-            return FloorFinding(hard, "cuda_runtime_too_old", lane, "cuda", text, floor.src)
+            return FloorFinding(hard, "cuda_runtime_too_old", variant, "cuda", text, floor.src)
 
         # Within one CUDA major release a driver runs newer minor releases too (NVIDIA, minor version compatibility).
         yield from _judge(engine, lambda f: f.cuda, lambda f: _major(cuda) < _major(f.cuda or "0"), finding)
-        for lane, floor in engine.floors.items():
+        for variant, floor in engine.floors.items():
             if floor.cuda and _major(cuda) == _major(floor.cuda) and is_below(cuda, floor.cuda):
                 text = f"{engine.name} is built for CUDA {floor.cuda}, the driver supports {cuda}: it relies on "
                 text += "minor version compatibility; a newer driver is safer"
-                yield FloorFinding(False, "cuda_runtime_too_old", lane, "cuda", text, floor.src)
+                yield FloorFinding(False, "cuda_runtime_too_old", variant, "cuda", text, floor.src)
     if isinstance(driver, str):
 
-        def driver_finding(hard: bool, lane: str, floor: Floor) -> FloorFinding:
+        def driver_finding(hard: bool, variant: str, floor: Floor) -> FloorFinding:
             text = f"NVIDIA driver {driver} is older than {floor.driver}, which {engine.name} needs"
-            return FloorFinding(hard, "cuda_runtime_too_old", lane, "driver", text, floor.src)
+            return FloorFinding(hard, "cuda_runtime_too_old", variant, "driver", text, floor.src)
 
         yield from _judge(engine, lambda f: f.driver, lambda f: is_below(driver, f.driver or "0"), driver_finding)
 
@@ -143,12 +144,12 @@ def _gfx(engine: Engine, facts: FactValues) -> Iterator[FloorFinding]:
         listed = getattr(floor, field)
         return any(g not in listed for g in have.split(","))
 
-    def finding(hard: bool, lane: str, floor: Floor) -> FloorFinding:
+    def finding(hard: bool, variant: str, floor: Floor) -> FloorFinding:
         listed = ", ".join(getattr(floor, field))
         text = f"{have} is not on {engine.name}'s ROCm list ({listed})"
         if has_vulkan:
             text += "; it runs by Vulkan instead"
-        return FloorFinding(hard and not has_vulkan, "gfx_not_listed", lane, field, text, floor.src)
+        return FloorFinding(hard and not has_vulkan, "gfx_not_listed", variant, field, text, floor.src)
 
     yield from _judge(engine, lambda f: getattr(f, field), missed, finding)
 
@@ -157,44 +158,44 @@ def _generation(engine: Engine, facts: FactValues, vendor: str) -> Iterator[Floo
     have = facts.get("gpu.generation")
     if not isinstance(have, str) or have == "mixed":
         return
-    for lane, floor in engine.floors.items():
+    for variant, floor in engine.floors.items():
         mine = [g for g in floor.generations if vendor_of_generation(g) == vendor]
         if mine and have not in mine:
             text = (
                 f"{engine.name} documents {vendor} generations {', '.join(mine)} only, this is {have} (not documented)"
             )
             text += f"; {floor.note}" if floor.note else ""
-            yield FloorFinding(True, "vendor_not_supported", lane, "generations", text, floor.src)
+            yield FloorFinding(True, "vendor_not_supported", variant, "generations", text, floor.src)
 
 
 def _system(engine: Engine, facts: FactValues) -> Iterator[FloorFinding]:
     system, version, arch = facts.get("os"), facts.get("os.version"), facts.get("arch")
-    for lane, floor in engine.floors.items():
+    for variant, floor in engine.floors.items():
         oldest = floor.os_version.get(str(system))
         if oldest and isinstance(version, str) and is_below(version, oldest):
             text = f"{engine.name} needs {system} {oldest} or later, this is {version}"
-            yield FloorFinding(True, "os_unsupported", lane, "os_version", text, floor.src)
+            yield FloorFinding(True, "os_unsupported", variant, "os_version", text, floor.src)
         built = floor.arch.get(str(system), ())
         if built and isinstance(arch, str) and arch not in built:
             what = "Apple silicon (arm64)" if system == "macos" and built == ("arm64",) else ", ".join(built)
             text = f"{engine.name} on {system} runs on {what} only, this is {arch}"
-            yield FloorFinding(True, "vendor_not_supported", lane, "arch", text, floor.src)
+            yield FloorFinding(True, "vendor_not_supported", variant, "arch", text, floor.src)
 
 
-_LANE_OF = {"amd": ("rocm",), "intel": ("xpu", "intel"), "nvidia": ("cuda", "cuda12", "cuda13")}
+_VARIANTS_OF = {"amd": ("rocm",), "intel": ("xpu", "intel"), "nvidia": ("cuda", "cuda12", "cuda13")}
 
 
 def _python(engine: Engine, facts: FactValues, vendor: object) -> Iterator[FloorFinding]:
     have = facts.get("python")
     if not isinstance(have, str):
         return
-    for lane in ("default", *_LANE_OF.get(str(vendor), ())):
-        floor = engine.floors.get(lane)
+    for variant in ("default", *_VARIANTS_OF.get(str(vendor), ())):
+        floor = engine.floors.get(variant)
         if floor and floor.python and python_matches(floor.python, have) is False:
-            build = "" if lane == "default" else f" (its {lane} build)"
+            build = "" if variant == "default" else f" (its {variant} build)"
             text = f"{engine.name}{build} is for Python {floor.python}, this is {have}"
             text += f"; {floor.note}" if floor.note else ""
-            yield FloorFinding(False, "python_version", lane, "python", text, floor.src)
+            yield FloorFinding(False, "python_version", variant, "python", text, floor.src)
 
 
 def python_matches(specifier: str, version: str) -> bool | None:

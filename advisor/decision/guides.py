@@ -63,7 +63,7 @@ def load_guide(
     try:
         guide = _guide(raw, str(where), lines or {}, engine_ids)
     except GuideFault as e:
-        raise BadFile(where, f"{_place(e.path)}{e.text}", _line(lines or {}, e.path)) from None
+        raise BadFile(where, f"{_format_path(e.path)}{e.text}", _line(lines or {}, e.path)) from None
     if check:
         for line, text in find_unreachable(guide):
             raise BadFile(where, text, line)
@@ -80,7 +80,7 @@ def guide_problems(
     except GuideFault as e:
         found.append(e)
     if found:
-        return [(_line(lines, e.path), f"{_place(e.path)}{e.text}") for e in found]
+        return [(_line(lines, e.path), f"{_format_path(e.path)}{e.text}") for e in found]
     return list(find_unreachable(guide))
 
 
@@ -136,7 +136,7 @@ def _line(lines: Lines, path: Path) -> int | None:
     return lines.get(())
 
 
-def _place(path: Path) -> str:
+def _format_path(path: Path) -> str:
     text = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in path).lstrip(".")
     return f"{text}: " if text else ""
 
@@ -150,7 +150,7 @@ def _mapping(raw: object, path: Path, what: str) -> dict[str, Any]:
     return raw
 
 
-def _only(data: Mapping[str, object], known: tuple[str, ...], path: Path) -> None:
+def _refuse_other_keys(data: Mapping[str, object], known: tuple[str, ...], path: Path) -> None:
     for key in data:
         if key not in known:
             raise GuideFault((*path, key), f"unknown key {key!r}.{suggest_names(key, known)}")
@@ -167,7 +167,7 @@ def _guide(
     raw: object, where: str, lines: Lines, engine_ids: Collection[str] | None, report: Report | None = None
 ) -> Guide:
     data = _mapping(raw, (), "a guide")
-    _only(data, _GUIDE_KEYS, ())
+    _refuse_other_keys(data, _GUIDE_KEYS, ())
     kind = data.get("kind")
     if kind not in ("advice", "source"):
         raise GuideFault(("kind",), f"kind is advice or source, not {kind!r}")
@@ -245,7 +245,7 @@ def _convert(raw: object, kind: type[GuideSource], path: Path) -> GuideSource:
 
 def _setting(raw: object, path: Path, sources: Mapping[str, GuideSource]) -> Scalar:
     data = _mapping(raw, path, "a setting")
-    _only(data, ("value", "source", "why"), path)
+    _refuse_other_keys(data, ("value", "source", "why"), path)
     value = data.get("value")
     if not isinstance(value, (bool, int, float, str)):
         raise GuideFault(path, "a setting needs a value")
@@ -260,7 +260,7 @@ def _setting(raw: object, path: Path, sources: Mapping[str, GuideSource]) -> Sca
 
 def _question(name: str, raw: object, path: Path) -> Field:
     data = _mapping(raw, path, "a question")
-    _only(data, ("type", "values", "ask"), path)
+    _refuse_other_keys(data, ("type", "values", "ask"), path)
     kind: FieldType = data.get("type", "bool")
     if kind not in ("bool", "int", "float", "enum"):
         raise GuideFault((*path, "type"), f"a question is bool, int, float or enum, not {kind!r}")
@@ -272,7 +272,7 @@ def _question(name: str, raw: object, path: Path) -> Field:
 
 def _tree(raw: object, path: Path, context: NodeContext) -> Tree:
     data = _mapping(raw, path, "a tree")
-    _only(data, _TREE_KEYS, path)
+    _refuse_other_keys(data, _TREE_KEYS, path)
     order: Order = data.get("order", "")
     if order not in get_args(Order):
         raise GuideFault((*path, "order"), f"order is first_match or none, not {order!r}")
@@ -384,16 +384,16 @@ def _block(
         earlier = nodes[:i] if order == "first_match" or node.condition is None else ()
         sure = tuple(n.condition for n in earlier if n.condition is not None and _always_answers(n))
         maybe = tuple(n.condition for n in earlier if n.condition is not None and not _always_answers(n))
-        wanted = above if node.condition is None else (*above, node.condition)
+        met = above if node.condition is None else (*above, node.condition)
         before = (*ruled_out, *sure, *maybe)
-        example = find_example(wanted, before, fields)
+        example = find_example(met, before, fields)
         if example is None and maybe:  # a branch above may hold and still give no answer
             before = (*ruled_out, *sure)
-            example = find_example(wanted, before, fields)
+            example = find_example(met, before, fields)
         yield node, example
         if example is not None:
-            yield from _block(node.nodes, node.order, wanted, before, fields)
-            yield from _block(node.refine, "first_match", wanted, before, fields)
+            yield from _block(node.nodes, node.order, met, before, fields)
+            yield from _block(node.refine, "first_match", met, before, fields)
 
 
 def _always_answers(node: TreeNode) -> bool:

@@ -42,7 +42,7 @@ def plan_attempt(trial: Trial) -> Plan | None:
     for machine in list_card_sets(trial.search.machine):
         base = make_base(trial.tools, trial.search, trial.attempt, machine)
         several = find_own_flag(trial.tools.entry, "tensor_parallel") and machine.usable_devices
-        plan = _arrange(trial, base) if several else _place(trial, base)
+        plan = _arrange_copies(trial, base) if several else _place_over_nodes(trial, base)
         if plan is not None:
             plans.append(plan)
     return max(plans, key=partial(_worth, trial)) if len(plans) > 1 else next(iter(plans), None)
@@ -86,7 +86,7 @@ def size_units(trial: Trial, base: Deployment) -> SizedUnits:
     return found
 
 
-def _arrange(trial: Trial, base: Deployment) -> Plan | None:
+def _arrange_copies(trial: Trial, base: Deployment) -> Plan | None:
     """Equal copies of an engine that shares a model out over cards."""
     machine, search, tools = base.machine, trial.search, trial.tools
     assert machine is not None
@@ -166,13 +166,13 @@ def finish_arrangement(trial: Trial, best: objective.Arrangement) -> Plan:
         deployment = with_settings(deployment, {at_once: admitted})
     one = ask(trial, deployment) or best.sized.memory
     full = capacity.count_held(deployment, one, tools.inner, [capacity.RequestTokens(one.context_length)])[0] or 1
-    wanted = -(-traffic.users // servers)
-    made = replace(deployment, sequences=max(1, min(wanted, full)))
+    each_server = -(-traffic.users // servers)
+    made = replace(deployment, sequences=max(1, min(each_server, full)))
     memory = ask(trial, made) or one
     return make_plan(trial, PlannedCopy(made, memory, layout, best.speed, best.on_time, servers, best.copies))
 
 
-def _place(trial: Trial, base: Deployment) -> Plan | None:
+def _place_over_nodes(trial: Trial, base: Deployment) -> Plan | None:
     """Servers of an engine that takes memory for each request: one on all cards of a node, and as many nodes as it
     takes to hold the users in time."""
     machine = base.machine

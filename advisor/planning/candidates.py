@@ -127,14 +127,14 @@ def find_too_large(
     ram = search.machine.memory.usable_bytes
     if any(s is None for s in sizes) or search.path is not None or ((host or not sizes) and ram is None):
         return None
-    room = sum(s for s in sizes if s is not None) * search.machine.nodes + ((ram or 0) if host or not sizes else 0)
+    available = sum(s for s in sizes if s is not None) * search.machine.nodes + ((ram or 0) if host or not sizes else 0)
     least = int(LEAST_SHARE * search.model.params_total * quantization.bits_nominal / 8)
-    if formats.format_family(tools.entry, tools.rules) == "gguf" and least > LEAST_SHARE**2 * room:
+    if formats.format_family(tools.entry, tools.rules) == "gguf" and least > LEAST_SHARE**2 * available:
         with suppress(BadInput):
             least = count_file_bytes(search.model, quantization.id, host or not sizes)
-    if least <= room:
+    if least <= available:
         return None
-    text = f"{quantization.id} does not fit: {format_gib(least)} of weights at the least, {format_gib(room)} there"
+    text = f"{quantization.id} does not fit: {format_gib(least)} of weights at the least, {format_gib(available)} there"
     alone = least if not (host and sizes) else None  # what lies where is not known yet
     return TriedFormat(quantization=quantization.id, fits=False, text=text, needs_bytes=alone)
 

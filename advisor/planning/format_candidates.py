@@ -37,7 +37,7 @@ def find_usable_formats(
     """Weight formats worth trying, best first; unusable ones go to `refused`."""
     npu = search.facts.get("npu") if search.facts.get("workload.accelerator") == "npu" else None
     taken = list_npu_formats(entry, npu)
-    for chosen in _wanted_formats(entry, search, rules):
+    for chosen in _list_formats(entry, search, rules):
         if taken and chosen.quantization.id not in taken:
             text = f"{entry.name} takes {', '.join(taken)} on the NPU, not {chosen.quantization.id}"
             refused.append(Reason(code="quantization_not_supported", rule=f"{entry.id}/npu", text=text))
@@ -55,33 +55,33 @@ def find_usable_formats(
         if hard:
             refused += hard
             continue
-        said = [chosen.note] if chosen.note else []
-        said += [w.text for w in verdict.warnings if w.code == "weight_only"]
-        yield replace(chosen, note="; ".join(said) or None)
+        texts = [chosen.note] if chosen.note else []
+        texts += [w.text for w in verdict.warnings if w.code == "weight_only"]
+        yield replace(chosen, note="; ".join(texts) or None)
 
 
-def _wanted_formats(entry: Engine, search: SearchRequest, rules: Catalog) -> Iterator[formats.FormatChoice]:
+def _list_formats(entry: Engine, search: SearchRequest, rules: Catalog) -> Iterator[formats.FormatChoice]:
     if search.quantization is not None:
         try:
             yield formats.choose_format(search.quantization, entry, search.model, rules)
         except BadInput:
             return
         return
-    kin, defaults = formats.format_family(entry, rules), load_workload_defaults(rules)
-    if kin == "gguf":
+    family, defaults = formats.format_family(entry, rules), load_workload_defaults(rules)
+    if family == "gguf":
         native = formats.choose_format(None, entry, search.model, rules)
         if native.quantization.id == "MXFP4_MOE":
             yield native
             return
         names = [*_easy(search, defaults, rules), *defaults.gguf.tight]
-    elif kin == "hf":
+    elif family == "hf":
         names = _hf_names(entry, search, defaults, rules)
     else:
-        names = list(getattr(defaults, kin, []))
-    wanted = [rules.quantization(n) for n in dict.fromkeys(names)]
-    if kin != "gguf" and search.path is None:  # a format that nothing is known to download comes last
-        wanted.sort(key=lambda q: not has_download(entry, search, q))
-    for quantization in wanted:
+        names = list(getattr(defaults, family, []))
+    candidates = [rules.quantization(n) for n in dict.fromkeys(names)]
+    if family != "gguf" and search.path is None:  # a format that nothing is known to download comes last
+        candidates.sort(key=lambda q: not has_download(entry, search, q))
+    for quantization in candidates:
         yield formats.FormatChoice(quantization)
 
 
@@ -100,12 +100,12 @@ def _easy(search: SearchRequest, defaults: WorkloadDefaults, rules: Catalog) -> 
     if search.workload.priority in ("throughput", "latency") or not search.machine.usable_devices:
         return []
     totals = [d.total_bytes for d in search.machine.usable_devices]
-    room = sum(t for t in totals if t is not None) if all(totals) else 0
+    total = sum(t for t in totals if t is not None) if all(totals) else 0
     share = defaults.gguf.easy_share
     return [
         n
         for n in defaults.gguf.easy
-        if search.model.params_total * rules.quantization(n).bits_nominal / 8 <= share * room
+        if search.model.params_total * rules.quantization(n).bits_nominal / 8 <= share * total
     ]
 
 

@@ -87,7 +87,7 @@ def find_holding(
     while len(lengths) < RUNGS and lengths[-1] // 2 >= SHORTEST:
         lengths.append(lengths[-1] // 2)
     asked = [capacity.RequestTokens(typical, shared), *(capacity.RequestTokens(n) for n in lengths)]
-    at_typical, *counts = _count(deployment, smaller, smaller_estimate, entry, asked, rules)
+    at_typical, *counts = _count_requests(deployment, smaller, smaller_estimate, entry, asked, rules)
     if at_typical is None:
         return Holding(smaller_estimate.fits, None)
     ladder = [
@@ -130,7 +130,7 @@ def with_one_request(
         return None
 
 
-def _count(
+def _count_requests(
     deployment: Deployment,
     one: Deployment,
     one_estimate: MemoryEstimate,
@@ -163,7 +163,7 @@ def _most_slots(deployment: Deployment, rules: Catalog) -> int:
 
 def answer_deployment(deployment: Deployment, rules: Catalog) -> Estimate:
     """Memory and speed of a deployment whose names are resolved. Raises BadInput as `estimate` does."""
-    return _answer(deployment, rules, None)
+    return _answer_resolved(deployment, rules, None)
 
 
 def answer_request(
@@ -183,10 +183,10 @@ def answer_request(
         raise BadInput("; ".join(unknown))
     if request.engine_version is None:  # the other commands mean the newest release, which they install or pull
         deployment = msgspec.structs.replace(deployment, any_release=True)
-    return _answer(deployment, rules, request.workload, (*notes, *unknown), request_id)
+    return _answer_resolved(deployment, rules, request.workload, (*notes, *unknown), request_id)
 
 
-def _answer(
+def _answer_resolved(
     deployment: Deployment,
     rules: Catalog,
     load: LoadSpec | None,

@@ -44,10 +44,10 @@ def list_card_sets(machine: Machine) -> tuple[Machine, ...]:
         kinds.setdefault((device.name, device.total_bytes, device.free_bytes, device.mig_profile), set()).add(i)
     if len(kinds) < 2:
         return (machine,)
-    return (*(_only(machine, chosen) for chosen in kinds.values()), machine)
+    return (*(_limit_devices(machine, chosen) for chosen in kinds.values()), machine)
 
 
-def _only(machine: Machine, chosen: set[int]) -> Machine:
+def _limit_devices(machine: Machine, chosen: set[int]) -> Machine:
     keep = {id(d) for i, d in enumerate(machine.usable_devices) if i in chosen}
     devices = tuple(d if id(d) in keep else msgspec.structs.replace(d, visible=False) for d in machine.devices)
     return msgspec.structs.replace(machine, devices=devices)
@@ -72,13 +72,13 @@ def list_units(base: Deployment, entry: Engine) -> Iterator[Unit]:
     for tp in sizes:
         settings: dict[str, Setting] = {tp_flag: tp} if tp > 1 else {}
         layout = CardLayout(tensor=tp, devices=_indices(machine, tp))
-        yield Unit(_on(base, settings, tp), tp, layout)
+        yield Unit(_place_on(base, settings, tp), tp, layout)
         yield from _with_experts(base, entry, tp, settings, layout)
     if machine.nodes > 1 and pp_flag:
         tp, stages = sizes[-1], machine.nodes
         layout = CardLayout(tensor=tp, pipeline=stages, nodes=stages, devices=_indices(machine, tp))
         own: dict[str, Setting] = {tp_flag: tp} if tp > 1 else {}
-        yield Unit(_on(_staged(base, entry), {**own, pp_flag: stages}, tp), tp * stages, layout)
+        yield Unit(_place_on(_staged(base, entry), {**own, pp_flag: stages}, tp), tp * stages, layout)
     elif pp_flag:
         layers = base.model.layout.n_layers if base.model.layout is not None else 1
         for cards in range(2, n + 1):
@@ -87,7 +87,9 @@ def list_units(base: Deployment, entry: Engine) -> Iterator[Unit]:
                 stages = cards // tp
                 own = {tp_flag: tp} if tp > 1 else {}
                 layout = CardLayout(tensor=tp, pipeline=stages, devices=_indices(machine, cards))
-                yield Unit(_on(_staged(base, entry), {**own, pp_flag: stages}, cards), cards, layout, last_resort=True)
+                yield Unit(
+                    _place_on(_staged(base, entry), {**own, pp_flag: stages}, cards), cards, layout, last_resort=True
+                )
 
 
 def _staged(base: Deployment, entry: Engine) -> Deployment:
@@ -109,15 +111,19 @@ def _with_experts(
     if not own:
         return
     whole = msgspec.structs.replace(layout, expert=ranks)
-    yield Unit(_on(base, {**settings, **own}, ranks), ranks, whole)
+    yield Unit(_place_on(base, {**settings, **own}, ranks), ranks, whole)
     replicas, attention = find_own_flag(entry, "data_parallel"), find_own_flag(entry, "data_parallel_attention")
     if not replicas:
         return
-    apart = msgspec.structs.replace(whole, data=ranks, dp_attention=True)
+    attention_layout = msgspec.structs.replace(whole, data=ranks, dp_attention=True)
     if attention:
-        yield Unit(_on(base, {**settings, **own, replicas: ranks, attention: True}, ranks), ranks, apart)
+        yield Unit(
+            _place_on(base, {**settings, **own, replicas: ranks, attention: True}, ranks), ranks, attention_layout
+        )
     elif shares_experts(entry):
-        yield Unit(_on(base, {**own, replicas: ranks}, ranks), ranks, msgspec.structs.replace(apart, tensor=1))
+        yield Unit(
+            _place_on(base, {**own, replicas: ranks}, ranks), ranks, msgspec.structs.replace(attention_layout, tensor=1)
+        )
 
 
 def shares_experts(entry: Engine) -> bool:
@@ -145,7 +151,7 @@ def copy_unit(unit: Unit, copies: int, entry: Engine) -> tuple[Deployment, CardL
     flag = find_own_flag(entry, "data_parallel")
     if flag is None or unit.layout.dp_attention or (count_experts(unit.deployment.model) and shares_experts(entry)):
         return unit.deployment, layout, copies
-    made = _on(unit.deployment, {flag: copies}, unit.cards * copies)
+    made = _place_on(unit.deployment, {flag: copies}, unit.cards * copies)
     return made, msgspec.structs.replace(layout, data=copies), 1
 
 
@@ -162,7 +168,7 @@ def with_settings(deployment: Deployment, settings: dict[str, Setting]) -> Deplo
 
 
 def with_visible_devices(deployment: Deployment, whole: Machine) -> Deployment:
-    """The deployment told which cards to use, where its machine is only a part of the whole one."""
+    """The deployment with the setting that names its cards, where its machine is only a part of the whole one."""
     machine = deployment.machine
     if machine is None or len(machine.usable_devices) == len(whole.usable_devices):
         return deployment
@@ -210,7 +216,7 @@ def spread_over_cards(deployment: Deployment, entry: Engine) -> Deployment:
     return msgspec.structs.replace(largest.deployment, device_count=deployment.device_count)
 
 
-def _on(base: Deployment, settings: dict[str, Setting], cards: int) -> Deployment:
+def _place_on(base: Deployment, settings: dict[str, Setting], cards: int) -> Deployment:
     """The deployment on the first so many cards."""
     return msgspec.structs.replace(base, settings={**base.settings, **settings}, device_count=cards)
 
@@ -288,13 +294,13 @@ def _fill_cards(base: Deployment, some: str, split: str | None, ask: Ask) -> Dep
     least = ask(with_settings(base, {some: count}))
     if least is None or any(r.budget_bytes is None for r in least.devices):
         return None
-    rooms, each = _rooms(sums, least, count)
-    n = _start(sums, rooms, each, count)
+    budgets, each = _list_budgets(sums, least, count)
+    n = _fewest_on_host(sums, budgets, each, count)
     while n < count:
         for _ in range(TRIES):
             made = with_settings(base, {some: n} if n else {})
-            if len(rooms) > 1 and split:
-                counts = _share_out(sums, rooms, each, n, count)
+            if len(budgets) > 1 and split:
+                counts = _share_out(sums, budgets, each, n, count)
                 if counts is None:
                     break
                 made = with_settings(made, {split: ",".join(map(str, counts))})
@@ -304,10 +310,10 @@ def _fill_cards(base: Deployment, some: str, split: str | None, ask: Ask) -> Dep
             over = _list_excess(estimate)
             if not any(over):
                 return None  # host memory is what is short, and more layers there make it worse
-            rooms = [room - x for room, x in zip(rooms, over, strict=True)]
-            if len(rooms) == 1 or not split:
+            budgets = [room - x for room, x in zip(budgets, over, strict=True)]
+            if len(budgets) == 1 or not split:
                 break
-        n = max(n + 1, _start(sums, rooms, each, count))
+        n = max(n + 1, _fewest_on_host(sums, budgets, each, count))
     return None
 
 
@@ -350,26 +356,26 @@ def _moved(counts: Sequence[int] | None, estimate: MemoryEstimate | None) -> lis
     return [c + (i == best) - (i == worst) for i, c in enumerate(counts)]
 
 
-def _rooms(sums: RunningTotals, least: MemoryEstimate, count: int) -> tuple[list[int], float]:
+def _list_budgets(sums: RunningTotals, least: MemoryEstimate, count: int) -> tuple[list[int], float]:
     """(bytes of each card that layers may take, bytes of cache and state of a layer)."""
     held = sum((r.kv_cache_bytes or 0) + (r.recurrent_state_bytes or 0) for r in least.devices)
-    rooms = []
+    budgets = []
     for row in least.devices:
         mine = (row.weights_bytes or 0) + (row.kv_cache_bytes or 0) + (row.recurrent_state_bytes or 0)
-        rooms.append((row.budget_bytes or 0) - (row.high_bytes or 0) + mine)
+        budgets.append((row.budget_bytes or 0) - (row.high_bytes or 0) + mine)
     outside = sum(r.weights_bytes or 0 for r in least.devices) - (sums.device[count] - sums.device[0])
-    rooms[-1] -= max(0, outside)  # the output matrix
-    return rooms, held / count
+    budgets[-1] -= max(0, outside)  # the output matrix
+    return budgets, held / count
 
 
-def _start(sums: RunningTotals, rooms: Sequence[int], each: float, count: int) -> int:
+def _fewest_on_host(sums: RunningTotals, budgets: Sequence[int], each: float, count: int) -> int:
     """The least number of layers whose experts stay on the host, were memory one piece."""
-    room = sum(rooms) - (sums.device[count] - sums.device[0]) - each * count
+    room = sum(budgets) - (sums.device[count] - sums.device[0]) - each * count
     total = sums.expert_device[count]
     return next((n for n in range(count) if total - sums.expert_device[n] <= room), count)
 
 
-def _share_out(sums: RunningTotals, rooms: Sequence[int], each: float, staying: int, count: int) -> list[int] | None:
+def _share_out(sums: RunningTotals, budgets: Sequence[int], each: float, staying: int, count: int) -> list[int] | None:
     """Layers of each card, filled one after the other; None where some are left over. The last has the output, too."""
     sizes = [
         sums.device[i + 1] - sums.device[i]
@@ -379,11 +385,11 @@ def _share_out(sums: RunningTotals, rooms: Sequence[int], each: float, staying: 
     ]  # fmt: skip
     behind = list(accumulate(sizes, initial=0))
     counts, begin = [], 0
-    for card, room in enumerate(rooms):
+    for card, room in enumerate(budgets):
         end = begin
         while end < count and behind[end + 1] - behind[begin] <= room:
             end += 1
-        left = len(rooms) - card - 1
+        left = len(budgets) - card - 1
         end = min(end, count - left)  # every card gets a layer
         counts.append(end - begin)
         begin = end

@@ -148,7 +148,7 @@ def choose_arrangement(
             found[cards] = here
         good = [a for a in here if a.holds_all and a.on_time is not False]
         if good and priority not in ("throughput", "latency"):
-            return _or_faster(_best(good, traffic, priority, factors), here, traffic, factors)
+            return _take_if_faster(_best(good, traffic, priority, factors), here, traffic, factors)
     every = [a for here in found.values() for a in here]
     if not every:
         return None
@@ -161,7 +161,9 @@ def choose_arrangement(
     return _most_output(on_time, factors) if on_time else _fastest(every, factors)
 
 
-def _or_faster(best: Arrangement, here: Sequence[Arrangement], traffic: Traffic, factors: PlanRules) -> Arrangement:
+def _take_if_faster(
+    best: Arrangement, here: Sequence[Arrangement], traffic: Traffic, factors: PlanRules
+) -> Arrangement:
     """The arrangement that holds everybody, or one of the same cards that lets some wait and answers more in all.
 
     N users who ask again when they are answered take N / (answers a second) for one, waiting included (Little's law),
@@ -196,9 +198,9 @@ def _best(good: Sequence[Arrangement], traffic: Traffic, priority: str | None, f
 def _most_output(found: Sequence[Arrangement], factors: PlanRules) -> Arrangement:
     best = max(a.rate for a in found)
     # a server over several nodes depends on all of them and on what joins them: for clearly more only
-    apart = [a for a in found if a.sized.unit.layout.nodes == 1 and a.rate * factors.worth_waiting >= best]
-    if apart:
-        found, best = apart, max(a.rate for a in apart)
+    on_one_node = [a for a in found if a.sized.unit.layout.nodes == 1 and a.rate * factors.worth_waiting >= best]
+    if on_one_node:
+        found, best = on_one_node, max(a.rate for a in on_one_node)
     return min((a for a in found if a.rate * factors.same >= best), key=_plainness)
 
 

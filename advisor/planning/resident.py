@@ -34,7 +34,7 @@ def share_machine(machine: Machine, needs: Sequence[int]) -> list[Machine]:
     if places is not None:
         return [_on_cards(machine, p) for p in places]
     total = sum(needs) or 1
-    return [_part(machine, LEFT * need / total) for need in needs]
+    return [_share_of(machine, LEFT * need / total) for need in needs]
 
 
 def _deal_cards(machine: Machine, needs: Sequence[int]) -> list[dict[int, int]] | None:
@@ -43,10 +43,10 @@ def _deal_cards(machine: Machine, needs: Sequence[int]) -> list[dict[int, int]] 
     Large models first; each takes the fewest cards, 1, 2, 4, ... or all, that have room for equal parts of it, of these
     the emptiest. What is left of a card is divided among its models by their parts.
     """
-    rooms = [d.free_bytes if d.free_bytes is not None else d.total_bytes for d in machine.usable_devices]
-    if any(r is None for r in rooms):
+    sizes = [d.free_bytes if d.free_bytes is not None else d.total_bytes for d in machine.usable_devices]
+    if any(r is None for r in sizes):
         return None
-    free = [LEFT * (r or 0) for r in rooms]
+    free = [LEFT * (r or 0) for r in sizes]
     counts = sorted({*(2**k for k in range(len(free).bit_length()) if 2**k <= len(free)), len(free)})
     dealt: list[dict[int, float]] = [{} for _ in needs]
     for model in sorted(range(len(needs)), key=lambda m: -needs[m]):
@@ -77,7 +77,7 @@ def _on_cards(machine: Machine, room: dict[int, int]) -> Machine:
     return msgspec.structs.replace(machine, devices=tuple(devices))
 
 
-def _part(machine: Machine, share: float) -> Machine:
+def _share_of(machine: Machine, share: float) -> Machine:
     usable = {id(d) for d in machine.usable_devices}
     if usable:
         devices = tuple(_smaller(d, share) if id(d) in usable else d for d in machine.devices)

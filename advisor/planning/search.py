@@ -43,14 +43,14 @@ def find_best_plan(entry: Engine, search: SearchRequest, rules: Catalog) -> Plan
     """The engine's best plan, or why there is none. A rate of requests is planned for as so many users at once as
     answer it (Little's law), the fewest that are enough."""
     if search.traffic.rate is None:
-        found = _find(entry, search, rules)
-        return _or_speculating(entry, search, rules, found) if search.workload.priority == "latency" else found
+        found = _find_for_users(entry, search, rules)
+        return _try_speculating(entry, search, rules, found) if search.workload.priority == "latency" else found
     spare = load_plan_rules(rules).spare
 
     def enough(found: Plan | Rejection) -> bool:
         return isinstance(found, Plan) and answers_rate(found, search, spare) is True
 
-    low, high, found = 0, 1, _find(entry, _with_users(search, 1), rules)
+    low, high, found = 0, 1, _find_for_users(entry, _with_users(search, 1), rules)
     if isinstance(found, Plan) and answers_rate(found, search, spare) is None:
         note = (
             f"how fast {entry.name} answers here is not known: whether it keeps up with the rate cannot be determined"
@@ -58,10 +58,10 @@ def find_best_plan(entry: Engine, search: SearchRequest, rules: Catalog) -> Plan
         return replace(found, on_time=None, notes=(*found.notes, note))
     while isinstance(found, Plan) and not enough(found) and high < MOST_USERS and found.holds_all:
         low, high = high, 2 * high
-        found = _find(entry, _with_users(search, high), rules)
+        found = _find_for_users(entry, _with_users(search, high), rules)
     while isinstance(found, Plan) and high - low > max(1, high // 16):
         middle = (low + high) // 2
-        smaller = _find(entry, _with_users(search, middle), rules)
+        smaller = _find_for_users(entry, _with_users(search, middle), rules)
         if enough(smaller):
             high, found = middle, smaller
         else:
@@ -71,18 +71,18 @@ def find_best_plan(entry: Engine, search: SearchRequest, rules: Catalog) -> Plan
     if not enough(found):
         return replace(found, on_time=False)
     peak = high + math.ceil(P99_OF_NORMAL * math.sqrt(high))  # arrivals are independent, so their number varies
-    most = _find(entry, _with_users(search, peak), rules)
+    most = _find_for_users(entry, _with_users(search, peak), rules)
     return most if isinstance(most, Plan) else found
 
 
-def _or_speculating(entry: Engine, search: SearchRequest, rules: Catalog, found: Plan | Rejection) -> Plan | Rejection:
+def _try_speculating(entry: Engine, search: SearchRequest, rules: Catalog, found: Plan | Rejection) -> Plan | Rejection:
     """The plan, or one with speculative decoding by what the checkpoint carries itself, where that answers sooner."""
     if search.facts.get(SPECULATIVE) or search.traffic.users > load_plan_rules(rules).drafted_users:
         return found
     asked = replace(search, facts={**search.facts, SPECULATIVE: True})
     if find_engine_additions(entry, asked, rules).settings == find_engine_additions(entry, search, rules).settings:
         return found
-    other = _find(entry, asked, rules)
+    other = _find_for_users(entry, asked, rules)
     if isinstance(other, Rejection) or not other.starts or other.on_time is False:
         return found
     if isinstance(found, Rejection):
@@ -107,7 +107,7 @@ def _with_users(search: SearchRequest, users: int) -> SearchRequest:
     return replace(search, traffic=replace(search.traffic, users=users))
 
 
-def _find(entry: Engine, search: SearchRequest, rules: Catalog) -> Plan | Rejection:
+def _find_for_users(entry: Engine, search: SearchRequest, rules: Catalog) -> Plan | Rejection:
     """The engine's best plan for so many users at once.
 
     Formats are tried in their order of preference, a smaller cache after all of them, host memory last. The first whose
@@ -120,7 +120,7 @@ def _find(entry: Engine, search: SearchRequest, rules: Catalog) -> Plan | Reject
     usable = list(find_usable_formats(entry, search, rules, refused))
     attempts = list_attempts(tools, search, usable)
     tried: list[TriedFormat] = []
-    found = _search(tools, search, attempts, tried)
+    found = _search_attempts(tools, search, attempts, tried)
     if found is not None:
         attempt, plan = found
         others = tuple(_compare(t, plan, rules) for t in dict.fromkeys(tried) if t.quantization != plan.quantization.id)
@@ -178,7 +178,7 @@ def _foreign_gguf(entry: Engine, search: SearchRequest, rules: Catalog) -> Reaso
     return Reason(code="format_not_loadable", rule=f"{entry.id}/formats.gguf", text=text)
 
 
-def _search(
+def _search_attempts(
     tools: EngineTools, search: SearchRequest, attempts: list[Attempt], tried: list[TriedFormat]
 ) -> tuple[Attempt, Plan] | None:
     """The first attempt that answers the question, else the best of those that start, else one that may."""
@@ -241,18 +241,18 @@ def _best_kept(kept: list[tuple[Attempt, Plan]], factors: PlanRules) -> tuple[At
         return kept[0] if kept else None
     holding = [x for x in sure if x[1].holds_all]
     if holding:
-        times = [_between(p) for _, p in holding]
+        times = [_seconds_between(p) for _, p in holding]
         least = factors.behind * min(times)
         return next(x for x, t in zip(holding, times, strict=True) if t <= least)
-    most = max(_held(p) for _, p in sure)
-    return next(x for x in sure if _held(x[1]) >= factors.enough_held * most)
+    most = max(_count_held(p) for _, p in sure)
+    return next(x for x in sure if _count_held(x[1]) >= factors.enough_held * most)
 
 
-def _between(plan: Plan) -> float:
+def _seconds_between(plan: Plan) -> float:
     return plan.speed.tpot_s.value if plan.speed is not None and plan.speed.tpot_s is not None else 0.0
 
 
-def _held(plan: Plan) -> int:
+def _count_held(plan: Plan) -> int:
     return plan.holds.asked - plan.holds.waiting if plan.holds is not None else 0
 
 

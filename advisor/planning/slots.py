@@ -35,44 +35,44 @@ class PlacedSlots(Value, frozen=True):
 def place_slots(base: Deployment, named: Engine, traffic: Traffic, offload: bool, ask: Ask, rate: Rate) -> PlacedSlots:
     """The server that holds the most of the asked requests, sharing one cache where they do not all fit whole."""
     if traffic.users == 1:
-        return _fitting(base, named, traffic, offload, ask, rate)
+        return _place_fastest(base, named, traffic, offload, ask, rate)
     every = msgspec.structs.replace(base, sequences=traffic.users)
     if not offload:  # the usual case first
-        whole = _fitting(every, named, traffic, offload, ask, rate)
+        whole = _place_fastest(every, named, traffic, offload, ask, rate)
         if whole.sure is not None:
             return whole
-    first = _starting(base, named, offload, ask)
+    first = _place_one(base, named, offload, ask)
     if first.sure is None:
         return first
     shared = _share_cache(base, named, traffic)
     # with experts on the host less cache leaves more room for them on the cards
-    wanted = [*([shared] if shared is not None else []), *([every] if offload else []), *_list_fewer(base, traffic)]
-    for deployment in wanted:
+    candidates = [*([shared] if shared is not None else []), *([every] if offload else []), *_list_fewer(base, traffic)]
+    for deployment in candidates:
         if not _is_too_much(deployment, first.sure[1]):
-            found = _fitting(deployment, named, traffic, offload, ask, rate)
+            found = _place_fastest(deployment, named, traffic, offload, ask, rate)
             if found.sure is not None:
                 return found
-    return _fitting(base, named, traffic, offload, ask, rate)
+    return _place_fastest(base, named, traffic, offload, ask, rate)
 
 
-def _starting(base: Deployment, named: Engine, offload: bool, ask: Ask) -> PlacedSlots:
+def _place_one(base: Deployment, named: Engine, offload: bool, ask: Ask) -> PlacedSlots:
     """Whether one request is held at all: with host memory, with as little as possible on the cards."""
     made = on_all_layers(base, named)
     whole = find_own_flag(named, "experts_on_host")
     if offload:
         made = with_settings(made, {whole: True}) if whole and base.model.is_moe else base
     estimate = ask(made)
-    return _judged([] if estimate is None else [(made, estimate)], None)
+    return _sort_by_fit([] if estimate is None else [(made, estimate)], None)
 
 
-def _is_too_much(wanted: Deployment, one: MemoryEstimate) -> bool:
+def _is_too_much(candidates: Deployment, one: MemoryEstimate) -> bool:
     """Whether the cache of so many requests alone exceeds what one request leaves of all memory."""
     rows = [*one.devices, *([one.host] if one.host is not None else [])]
-    rooms = [r.budget_bytes for r in rows if r.budget_bytes is not None]
-    if len(rooms) < len(one.devices):
+    budgets = [r.budget_bytes for r in rows if r.budget_bytes is not None]
+    if len(budgets) < len(one.devices):
         return False
     held = sum(r.kv_cache_bytes or 0 for r in rows)
-    return sum(r.weights_bytes or 0 for r in rows) + wanted.sequences * held > sum(rooms)
+    return sum(r.weights_bytes or 0 for r in rows) + candidates.sequences * held > sum(budgets)
 
 
 def on_all_layers(deployment: Deployment, named: Engine) -> Deployment:
@@ -103,18 +103,18 @@ def _list_fewer(base: Deployment, traffic: Traffic) -> Iterator[Deployment]:
         count //= 2
 
 
-def _fitting(
+def _place_fastest(
     deployment: Deployment, named: Engine, traffic: Traffic, offload: bool, ask: Ask, rate: Rate
 ) -> PlacedSlots:
     """The fastest placement that fits."""
     if not offload:
         made = on_all_layers(deployment, named)
-        return _judged([(made, e)] if (e := ask(made)) is not None else [], rate)
+        return _sort_by_fit([(made, e)] if (e := ask(made)) is not None else [], rate)
     placed = list_host_placements(deployment, named, ask, traffic.prompt.mean)
-    return _judged([(d, e) for d in placed if (e := ask(d)) is not None], rate)
+    return _sort_by_fit([(d, e) for d in placed if (e := ask(d)) is not None], rate)
 
 
-def _judged(found: list[Sized], rate: Rate | None) -> PlacedSlots:
+def _sort_by_fit(found: list[Sized], rate: Rate | None) -> PlacedSlots:
     sure = [x for x in found if x[1].fits]
     if len(sure) > 1 and rate is not None:
         sure = [max(sure, key=lambda x: output_rate(rate(*x)))]

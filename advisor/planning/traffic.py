@@ -118,15 +118,17 @@ def estimate_wait(holds: Holds, traffic: Traffic, request_s: Interval | None) ->
     if request_s is None:
         return None
     if traffic.rate is None:
-        return _closed(holds, request_s)
+        return _wait_of_closed_loop(holds, request_s)
     at_once = holds.full_length if traffic.full_length else holds.typical
-    low, value, high = (_open(traffic, at_once, s) for s in (request_s.low, request_s.value, request_s.high))
+    low, value, high = (
+        _wait_of_arrivals(traffic, at_once, s) for s in (request_s.low, request_s.value, request_s.high)
+    )
     if value is None:
         return None
     return Interval(value=value, low=value if low is None else low, high=math.inf if high is None else high)
 
 
-def _closed(holds: Holds, request_s: Interval) -> Interval | None:
+def _wait_of_closed_loop(holds: Holds, request_s: Interval) -> Interval | None:
     taken = holds.asked - holds.waiting
     if not holds.waiting or taken < 1:
         return None
@@ -134,7 +136,7 @@ def _closed(holds: Holds, request_s: Interval) -> Interval | None:
     return Interval(value=turns * request_s.value, low=turns * request_s.low, high=turns * request_s.high)
 
 
-def _open(traffic: Traffic, servers: int, request_s: float) -> float | None:
+def _wait_of_arrivals(traffic: Traffic, servers: int, request_s: float) -> float | None:
     """Mean seconds in the queue; None where it grows without end."""
     load = (traffic.rate or 0) * request_s
     if servers < 1 or load >= servers:

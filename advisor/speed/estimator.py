@@ -228,9 +228,9 @@ def find_speculation(deployment: Deployment, entry: Engine, rules: Catalog) -> S
     else:
         return None
     count = get_integer(deployment.settings, *_COUNT, least=1, most=64)
-    said = config.get("num_speculative_tokens")
-    if count is None and isinstance(said, int) and 1 <= said <= 64:
-        count = said
+    configured = config.get("num_speculative_tokens")
+    if count is None and isinstance(configured, int) and 1 <= configured <= 64:
+        count = configured
     usual = load_engine_rules(rules).speculation[kind]
     return Speculation(kind, count or usual.tokens, usual)
 

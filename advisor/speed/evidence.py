@@ -121,7 +121,7 @@ class Evidence(Value, frozen=True):
         It is at most `bound`, and more only where the measurements are further off than is usual.
         """
         target = _Place(self.model, self.quantization, self.format, self.layout, kind, load, math.log(bound))
-        places = [_place(m) for m in self.measurements]
+        places = [_describe_place(m) for m in self.measurements]
         order = sorted(range(len(places)), key=lambda i: -_shared(target, places[i], self.rules))[:USED]
         chosen = [places[i] for i in order]
         matrix = [
@@ -140,7 +140,7 @@ class Evidence(Value, frozen=True):
         expected = sum(w * e for w, e in zip(weights, errors, strict=True))
         return Adjustment(math.exp(expected), math.exp(wide))
 
-    def _size(self, squares: float, count: int) -> float:
+    def _size_of_batch(self, squares: float, count: int) -> float:
         """Mean square of the errors on this machine, between what was measured and what is usual."""
         usual = self.rules.usual_count
         return (squares + usual * self.rules.usual) / (count + usual)
@@ -158,7 +158,7 @@ class _Place(Value, frozen=True):
     width: float  # logarithm of the bound
 
 
-def _place(measured: SpeedMeasurement) -> _Place:
+def _describe_place(measured: SpeedMeasurement) -> _Place:
     load = RequestLoad(
         concurrency=measured.concurrency, prompt=measured.prompt_tokens, output=measured.output_tokens,
         depth=measured.depth_tokens,
@@ -175,8 +175,8 @@ def _shared(one: _Place, other: _Place, rules: EvidenceRules) -> float:
     if one.format == other.format:
         out += rules.format
     if (one.model, one.quantization) == (other.model, other.quantization):
-        apart = _distance(one.load, other.load) + (one.layout != other.layout)
-        out += rules.model * math.exp(-apart / rules.reach_of_load)
+        distance = _distance(one.load, other.load) + (one.layout != other.layout)
+        out += rules.model * math.exp(-distance / rules.reach_of_load)
     if one.kind != other.kind:
         out *= rules.same_pass if PASSES.get(one.kind) == PASSES.get(other.kind) else rules.other_pass
     return out * min(one.width, other.width) ** 2

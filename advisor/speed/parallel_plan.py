@@ -107,7 +107,7 @@ def _plan_by_memory(
         return _server(deployment, estimate, entry, named or "server")
     if "device_overhead_mib" in entry.memory:
         return _ggml(deployment, estimate, entry, work, named or "ggml")
-    return _plain(deployment, estimate, named or entry.id, load_engine_rules(rules))
+    return _undivided(deployment, estimate, named or entry.id, load_engine_rules(rules))
 
 
 def _server(deployment: Deployment, estimate: MemoryEstimate, entry: Engine, family: str) -> ParallelPlan:
@@ -244,7 +244,7 @@ def _wide_products(deployment: Deployment, entry: Engine) -> bool:
     return generation is not None and generation.wide_products and any(d.vendor == "nvidia" for d in devices)
 
 
-def _plain(deployment: Deployment, estimate: MemoryEstimate, family: str, known: EngineRules) -> ParallelPlan:
+def _undivided(deployment: Deployment, estimate: MemoryEstimate, family: str, known: EngineRules) -> ParallelPlan:
     n = max(1, len(estimate.devices))
     on = sum(x.weights_bytes or 0 for x in estimate.devices)
     host = (estimate.host.weights_bytes or 0) if estimate.host else 0

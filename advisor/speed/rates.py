@@ -40,7 +40,7 @@ def compute_peak_rates(
             if b is None or c is None:
                 return None
             known.append((b, c))
-        gbs, tflops = _of_ranks(known, plan)
+        gbs, tflops = _share_of_ranks(known, plan)
     link, direct = _link(deployment, plan, rules)
     host = host_bandwidth(deployment, rules)
     pcie = link_gbs(devices[0], rules, False)[0] if devices and not devices[0].unified else None
@@ -57,7 +57,7 @@ def compute_peak_rates(
     )
 
 
-def _of_ranks(known: list[tuple[float, float]], plan: ParallelPlan) -> tuple[float, float]:
+def _share_of_ranks(known: list[tuple[float, float]], plan: ParallelPlan) -> tuple[float, float]:
     if plan.stages == 1 or len(plan.shares) != len(known):
         return min(b for b, _ in known), min(c for _, c in known)
     pairs = list(zip(plan.shares, known, strict=True))
@@ -68,8 +68,8 @@ def _link(deployment: Deployment, plan: ParallelPlan, rules: Catalog) -> tuple[f
     devices = fitting.used_devices(deployment)
     if not devices or max(plan.tensor, plan.expert_ranks) == 1:
         return PCIE_GBS[3], False
-    said = deployment.machine.interconnect if deployment.machine else None
-    nvlink = None if said is None else "nvlink" in said or "xgmi" in said
+    interconnect = deployment.machine.interconnect if deployment.machine else None
+    nvlink = None if interconnect is None else "nvlink" in interconnect or "xgmi" in interconnect
     link, direct = link_gbs(devices[0], rules, nvlink)
     return (
         (link, True) if direct else (link * 2 / max(2, plan.tensor), False)

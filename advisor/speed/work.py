@@ -58,7 +58,7 @@ def count_work(deployment: Deployment, quantization: Quantization) -> ModelWork 
         return None
     if deployment.model_path and Path(deployment.model_path).is_file():
         return _summed(deployment.model, gguf_weights.weights_from_file(Path(deployment.model_path)))
-    return _of_model(deployment.model, quantization)
+    return _count_of_model(deployment.model, quantization)
 
 
 def _summed(model: t.Model, weights: gguf_weights.GgufWeights) -> ModelWork:
@@ -70,7 +70,7 @@ def _summed(model: t.Model, weights: gguf_weights.GgufWeights) -> ModelWork:
 
 
 @memoize_by_identity
-def _of_model(model: t.Model, quantization: Quantization) -> ModelWork:
+def _count_of_model(model: t.Model, quantization: Quantization) -> ModelWork:
     lay = model.layout
     assert lay is not None
     try:
@@ -89,7 +89,11 @@ def _of_model(model: t.Model, quantization: Quantization) -> ModelWork:
                 n,
                 n
                 * prod(x.ne)
-                * (quantization.bits_nominal if hf_weights.is_quantized(x, quantization) and not _in(kept, x) else 16)
+                * (
+                    quantization.bits_nominal
+                    if hf_weights.is_quantized(x, quantization) and not _count_in(kept, x)
+                    else 16
+                )
                 / 8,
             )
             for x, n in tensors
@@ -99,7 +103,7 @@ def _of_model(model: t.Model, quantization: Quantization) -> ModelWork:
         return _from_count(model, quantization)
 
 
-def _in(kept: re.Pattern[str] | None, tensor: gguf_tensors.GgufTensor) -> bool:
+def _count_in(kept: re.Pattern[str] | None, tensor: gguf_tensors.GgufTensor) -> bool:
     return kept is not None and kept.search(tensor.name) is not None
 
 

@@ -49,7 +49,7 @@ def judge(machine: str, use: str, rules: Catalog) -> ChoiceGap:
         ability = find_ability(model, use, rules)
         if model.layout is None or ability is None or ability.value <= best_ability:
             continue
-        sized = choice._size(model, ability, request, None, guide, rules, choosing)
+        sized = choice._size_model(model, ability, request, None, guide, rules, choosing)
         if sized is not None and not choice._is_slow(sized, request, choosing):
             best, best_ability = name, ability.value
     taken = chosen.model.id if chosen else None

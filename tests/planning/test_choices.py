@@ -244,7 +244,7 @@ TOTALS = RunningTotals(  # four layers: 10 each on the card, with experts of 100
 )  # fmt: skip
 def test_least_layers_whose_experts_stay(rooms: list[int], each: float, staying: int) -> None:
     """All is 340 bytes; without the first layer nothing is saved, without each other one 100."""
-    assert layouts._start(TOTALS, rooms, each, 4) == staying
+    assert layouts._fewest_on_host(TOTALS, rooms, each, 4) == staying
 
 
 @pytest.mark.parametrize(

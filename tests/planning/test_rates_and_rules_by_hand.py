@@ -24,7 +24,7 @@ from advisor.planning import arrange, search
 from advisor.planning.candidates import _rank_step
 from advisor.planning.resident import count_need
 from advisor.planning.rules import PlanRules, load_plan_rules
-from advisor.planning.traffic import MOST_SERVERS, _open
+from advisor.planning.traffic import MOST_SERVERS, _wait_of_arrivals
 from advisor.planning.types import CardLayout, Plan, Rejection, TriedFormat
 
 # --- rates, shares and rules
@@ -108,10 +108,10 @@ def test_what_a_model_needs_next_to_others() -> None:
 def test_many_servers_are_counted_as_the_most() -> None:
     """More than 4,096 at once behave like 4,096 at the same load of each."""
     traffic = make_traffic((100, 100), (100, 100), rate=0.9999 * MOST_SERVERS)
-    most = _open(traffic, MOST_SERVERS, 1.0)
+    most = _wait_of_arrivals(traffic, MOST_SERVERS, 1.0)
     assert most is not None
     assert most > 0
-    twice = _open(replace(traffic, rate=0.9999 * 2 * MOST_SERVERS), 2 * MOST_SERVERS, 1.0)
+    twice = _wait_of_arrivals(replace(traffic, rate=0.9999 * 2 * MOST_SERVERS), 2 * MOST_SERVERS, 1.0)
     assert twice == pytest.approx(most / 2)
 
 

@@ -128,13 +128,13 @@ class HardwareSearch:
                 )
             except BadInput:  # not of this engine; a name that nobody knows is the asker's fault
                 return ()
-        kin = formats.format_family(entry, self.rules)
-        if kin == "gguf":
+        family = formats.format_family(entry, self.rules)
+        if family == "gguf":
             native = formats.choose_format(None, entry, model, self.rules).quantization.id
             return (native,) if native == "MXFP4_MOE" else self.budget.usual_formats.get("gguf", (native,))
-        if kin in self.budget.usual_formats:
-            return self.budget.usual_formats[kin]
-        native_hf = native_format(model) if kin == "hf" else None
+        if family in self.budget.usual_formats:
+            return self.budget.usual_formats[family]
+        native_hf = native_format(model) if family == "hf" else None
         return (native_hf,) if native_hf else self.budget.formats[axis]
 
     def place(self, offer: DeviceOffer, count: int, quantization: str) -> HardwareCandidate | HardwareRejection:
@@ -224,15 +224,15 @@ class HardwareSearch:
         request, share = self.request, self.budget.slowest_share
         if speed is None:
             return None
-        said = request.min_decode_tps
+        named = request.min_decode_tps
         if request.tpot_s is not None:
-            said = max(said or 0, 1 / request.tpot_s)
-        wanted = self.budget.slowest_decode_tps.get(request.workload.use_case, 0.0) if said is None else said
-        if wanted and speed.decode_tps is not None and speed.decode_tps.value < share * wanted:
-            why = "are required" if said is not None else f"are the least for {request.workload.use_case}"
+            named = max(named or 0, 1 / request.tpot_s)
+        slowest = self.budget.slowest_decode_tps.get(request.workload.use_case, 0.0) if named is None else named
+        if slowest and speed.decode_tps is not None and speed.decode_tps.value < share * slowest:
+            why = "are required" if named is not None else f"are the least for {request.workload.use_case}"
             rate = _rate(speed.decode_tps.value)
             return HardwareRejection(
-                "too_slow", f"{rate} tokens/s where {wanted:g} {why}: {self._bandwidth(deployment, estimate)}"
+                "too_slow", f"{rate} tokens/s where {slowest:g} {why}: {self._bandwidth(deployment, estimate)}"
             )
         if request.ttft_s is not None and speed.ttft_s is not None and speed.ttft_s.value > request.ttft_s / share:
             return HardwareRejection(
@@ -286,8 +286,8 @@ def place_together(
     ]
     for search, result in zip(searches, placed, strict=True):
         if isinstance(result, HardwareRejection) or result.memory.fits is not True:
-            beside = ", ".join(s.found.model.id for s in searches if s is not search)
-            return HardwareRejection("does_not_fit", f"{search.found.model.id} finds no room next to {beside}")
+            other_models = ", ".join(s.found.model.id for s in searches if s is not search)
+            return HardwareRejection("does_not_fit", f"{search.found.model.id} finds no room next to {other_models}")
     sure = [c for c in placed if isinstance(c, HardwareCandidate)]
     return replace(sure[0], also=tuple(sure[1:]))
 

@@ -50,11 +50,11 @@ def parse_money(text: str, option: str, rates: Mapping[str, float], per: Per = "
     amount = value * (1000 if m["kilo"] else 1)
     if not 0 < amount < 1e12:
         raise BadInput(f"{option}: {text[:40]!r} is not an amount above zero")
-    said = "month" if m["monthly"] else (m["per"] or "").lower()
-    if said == "year":
-        amount, said = amount / 12, "month"
+    period = "month" if m["monthly"] else (m["per"] or "").lower()
+    if period == "year":
+        amount, period = amount / 12, "month"
     words: dict[str, Per] = {"month": "month", "mo": "month", "m": "month", "hour": "hour", "h": "hour", "once": "once"}
-    return Money(amount=amount, currency=currency, per=words.get(said, per))
+    return Money(amount=amount, currency=currency, per=words.get(period, per))
 
 
 def parse_number(text: str, thousands: bool = False) -> float | None:

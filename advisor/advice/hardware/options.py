@@ -62,10 +62,10 @@ def find_hardware(request: Ask, rules: Catalog, today: datetime.date | None = No
     options: list[HardwareOption] = []
     rejected: list[RejectedHardware] = []
     for axis in _axes(request):
-        good, bad = _axis(search, axis)
+        good, bad = _search_axis(search, axis)
         options += good
         rejected += bad
-    options.sort(key=lambda o: _order(o, request, budget_rules, rules))
+    options.sort(key=lambda o: _sort_key(o, request, budget_rules, rules))
     notes = [*request.prices.notes, *list_notes(search, options, today or current_day())]
     if found.note:
         notes.append(found.note)
@@ -80,7 +80,7 @@ def find_hardware(request: Ask, rules: Catalog, today: datetime.date | None = No
         hours_per_month=request.hours,
         currency=request.currency,
         options=tuple(options[:MOST_SHOWN]),
-        rejected=tuple(_nearest(rejected)[:MOST_SHOWN]),
+        rejected=tuple(_order_rejected(rejected)[:MOST_SHOWN]),
         beyond=tuple(_beyond(search)) if not any(o.fits for o in options) else (),
         here=describe_here(search) if request.machine is not None else None,
         notes=tuple(dict.fromkeys(notes)),
@@ -98,7 +98,7 @@ def _axes(request: Ask) -> tuple[Axis, ...]:
     return tuple(a for a, b in zip(_AXES, (request.budget, request.rent), strict=True) if b is not None)
 
 
-def _axis(search: HardwareSearch, axis: Axis) -> tuple[list[HardwareOption], list[RejectedHardware]]:
+def _search_axis(search: HardwareSearch, axis: Axis) -> tuple[list[HardwareOption], list[RejectedHardware]]:
     """Options of one axis. Formats are tried in order until one surely fits something within the money."""
     good: list[HardwareOption] = []
     bad: dict[tuple[str, int], RejectedHardware] = {}
@@ -109,7 +109,7 @@ def _axis(search: HardwareSearch, axis: Axis) -> tuple[list[HardwareOption], lis
     for step in range(longest):
         found: list[HardwareOption] = []
         for offer, n, cost in candidates:
-            over = _over(search, offer, n, axis, cost)
+            over = _reject_over_budget(search, offer, n, axis, cost)
             if over is not None:
                 bad[offer.accelerator, n] = over
                 continue
@@ -161,7 +161,9 @@ def _candidates(search: HardwareSearch, axis: Axis) -> Iterator[tuple[DeviceOffe
             yield offer, n, one * n * (1 if axis == "buy" else request.hours)
 
 
-def _over(search: HardwareSearch, offer: DeviceOffer, n: int, axis: Axis, cost: float) -> RejectedHardware | None:
+def _reject_over_budget(
+    search: HardwareSearch, offer: DeviceOffer, n: int, axis: Axis, cost: float
+) -> RejectedHardware | None:
     limit = search.request.budget if axis == "buy" else search.request.rent
     if limit is None or cost <= limit.amount:
         return None
@@ -174,12 +176,12 @@ def _refusal(
     search: HardwareSearch, offer: DeviceOffer, n: int, axis: Axis, rejection: HardwareRejection
 ) -> RejectedHardware:
     return RejectedHardware(
-        hardware=_name(search.rules.accelerators()[offer.accelerator], n, offer),
+        hardware=_name_hardware(search.rules.accelerators()[offer.accelerator], n, offer),
         accelerator=offer.accelerator, count=n, axis=axis, code=rejection.code, text=rejection.text,
     )  # fmt: skip
 
 
-def _name(entry: Accelerator, n: int, offer: DeviceOffer) -> str:
+def _name_hardware(entry: Accelerator, n: int, offer: DeviceOffer) -> str:
     size = f" {offer.memory_gb:g}GB" if offer.memory_gb else ""
     return f"{n}x {entry.name}{size}"
 
@@ -198,8 +200,8 @@ def _option(
     watts = entry.tdp_watts * n if entry.tdp_watts else None
     power = find_power_cost(search, entry, n)
     monthly = rent * request.hours if rent is not None else power
-    hours, said = find_break_even(search, offer, price, n)
-    needed, room = find_tightest_device(candidate.memory)
+    hours, break_even_source = find_break_even(search, offer, price, n)
+    needed, budget_bytes = find_tightest_device(candidate.memory)
     host = budget_rules.hosts.get(entry.form or "")
     maturity = budget_rules.maturity.get(entry.vendor)
     total = candidate.speed.output_tps.value if candidate.speed and candidate.speed.output_tps else None
@@ -214,7 +216,7 @@ def _option(
     if request.api_price and money:
         api = money / request.api_price * 1e6
     return HardwareOption(
-        hardware=_name(entry, n, offer),
+        hardware=_name_hardware(entry, n, offer),
         accelerator=offer.accelerator,
         count=n,
         cards_used=len(candidate.plan.layout.devices) or n,
@@ -232,15 +234,15 @@ def _option(
         hourly=None if rent is None else round(rent, 4),
         monthly_cost=None if monthly is None else round(monthly, 2),
         break_even_hours=hours,
-        break_even_source=said,
+        break_even_source=break_even_source,
         api_break_even_tokens=api,
         power_watts=watts,
         psu_watts=None
         if watts is None or host is None or not host.psu_reserve_watts
         else watts + host.psu_reserve_watts,
         needed_bytes=needed,
-        available_bytes=room,
-        headroom_share=None if not needed or not room else round(1 - needed / room, 4),
+        available_bytes=budget_bytes,
+        headroom_share=None if not needed or not budget_bytes else round(1 - needed / budget_bytes, 4),
         copies=candidate.plan.copies,
         starts=candidate.plan.starts,
         holds=candidate.plan.holds,
@@ -254,7 +256,7 @@ def _option(
     )
 
 
-def _order(option: HardwareOption, request: Ask, budget_rules: BudgetRules, rules: Catalog) -> tuple[float, ...]:
+def _sort_key(option: HardwareOption, request: Ask, budget_rules: BudgetRules, rules: Catalog) -> tuple[float, ...]:
     """Sure before unsure; then by price, speed or tokens for the money; software maturity breaks ties."""
     cost = option.price if option.price is not None else option.monthly_cost or 0.0
     rate = option.speed.output_tps.value if option.speed and option.speed.output_tps else 0.0
@@ -264,7 +266,7 @@ def _order(option: HardwareOption, request: Ask, budget_rules: BudgetRules, rule
     return (float(option.fits is not True), float(option.axis == "rent"), key, mature, -rate)
 
 
-def _nearest(rejected: list[RejectedHardware]) -> list[RejectedHardware]:
+def _order_rejected(rejected: list[RejectedHardware]) -> list[RejectedHardware]:
     """Refusals that say most first: what fits but costs too much is given by `beyond`; small counts come first."""
     order = {"too_slow": 0, "no_native_format": 1, "does_not_fit": 2, "over_budget": 3, "more_than_needed": 4}
     return sorted(rejected, key=lambda r: (order.get(r.code, 2), r.count))
@@ -282,7 +284,7 @@ def _beyond(search: HardwareSearch) -> Iterator[str]:
                 result = place_models(search, offer, n, name, axis) if name else None
                 if isinstance(result, HardwareCandidate) and result.memory.fits:
                     per = "" if axis == "buy" else " a month"
-                    what = _name(search.rules.accelerators()[offer.accelerator], n, offer)
+                    what = _name_hardware(search.rules.accelerators()[offer.accelerator], n, offer)
                     best.append((cost, f"{what}, {name}: {cost:,.0f} {search.request.currency}{per}"))
     if best:
         yield from (f"fits beyond the budget: {text}" for _, text in sorted(best)[:3])
@@ -415,8 +417,10 @@ def describe_here(search: HardwareSearch) -> str:
     ranked = advice.chosen
     if ranked is None or ranked.memory is None:
         return f"on the machine that is there: no ({'; '.join(advice.remedies[:1]) or 'nothing fits'})"
-    needed, room = find_tightest_device(ranked.memory)
-    space = f", {format_gib(needed)} of {format_gib(room)} on the tightest card" if needed and room else ""
+    needed, budget_bytes = find_tightest_device(ranked.memory)
+    space = (
+        f", {format_gib(needed)} of {format_gib(budget_bytes)} on the tightest card" if needed and budget_bytes else ""
+    )
     verdict = {True: "yes", False: "no", None: "cannot tell"}[ranked.memory.fits]
     return f"on the machine that is there: {verdict}, {ranked.engine_name} with {ranked.quantization}{space}"
 

@@ -39,7 +39,7 @@ def migrate(
     entry, engine = rules.engine(source), rules.engine(target)
     file = decode_document(rules, FILE, MigrationsFile)
     if engine.id in file.not_targets:
-        raise BadInput(_refuse(target, engine, file, rules))
+        raise BadInput(_explain_refusal(target, engine, file, rules))
     if entry.id == engine.id:
         raise BadInput(f"{entry.name} to {engine.name} is no migration; name two engines")
     launch = given or LaunchValues(engine=entry.id)
@@ -59,7 +59,7 @@ def migrate(
         names=(entry.name, engine.name),
         settings=tuple(settings),
         unknown=tuple(sorted(_untranslated(file, launch, entry, rules))),
-        says=tuple(_says(file, entry, engine)),
+        says=tuple(_list_remarks(file, entry, engine)),
         formats_lost=tuple(f for f in formats if f not in taken and "any" not in taken),
         lost=tuple(_features(entry, engine)),
         gained=tuple(_features(engine, entry, gained=True)),
@@ -70,7 +70,7 @@ def migrate(
     )
 
 
-def _refuse(said: str, engine: Engine, file: MigrationsFile, rules: Catalog) -> str:
+def _explain_refusal(said: str, engine: Engine, file: MigrationsFile, rules: Catalog) -> str:
     """Why an engine is none to move to, and which are."""
     offered = [
         e.id
@@ -106,8 +106,8 @@ def _settings(
     written = made.written if isinstance(made, Translation) else {}
     notes: Mapping[str, str] = made.notes if isinstance(made, Translation) else {}
     for setting_concept in file.concepts:
-        before, after = _name(setting_concept, entry, rules), _name(setting_concept, engine, rules)
-        value = _value(setting_concept, launch, entry, rules)
+        before, after = _find_name(setting_concept, entry, rules), _find_name(setting_concept, engine, rules)
+        value = _find_value(setting_concept, launch, entry, rules)
         new = written.get(setting_concept.id)
         if before is None and after is None:
             continue
@@ -119,7 +119,9 @@ def _settings(
     return out
 
 
-def _value(setting_concept: SettingConcept, launch: LaunchValues | None, entry: Engine, rules: Catalog) -> str | None:
+def _find_value(
+    setting_concept: SettingConcept, launch: LaunchValues | None, entry: Engine, rules: Catalog
+) -> str | None:
     """What the launch sets a concept to, as it writes it; never a key."""
     if launch is None:
         return None
@@ -137,7 +139,7 @@ def _inner(entry: Engine, rules: Catalog) -> str:
     return entry.id if not entry.runs else entry.runs[0] if entry.kind != "engine" else entry.id
 
 
-def _name(setting_concept: SettingConcept, entry: Engine, rules: Catalog) -> str | None:
+def _find_name(setting_concept: SettingConcept, entry: Engine, rules: Catalog) -> str | None:
     return setting_concept.names.get(entry.id) or setting_concept.names.get(_inner(entry, rules))
 
 
@@ -165,7 +167,7 @@ def _setting(
     )
 
 
-def _says(file: MigrationsFile, source: Engine, target: Engine) -> list[str]:
+def _list_remarks(file: MigrationsFile, source: Engine, target: Engine) -> list[str]:
     out: list[str] = []
     for engine_pair in file.pairs:
         if (

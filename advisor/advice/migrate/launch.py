@@ -114,19 +114,23 @@ def _written(
     """What the new launch sets for each concept: concept, value."""
     engine = rules.engine(deployment.engine)
     environment, arguments = seen["environment"], seen["arguments"]
-    said: dict[str, str] = dict(environment) if isinstance(environment, dict) else {}
+    written_values: dict[str, str] = dict(environment) if isinstance(environment, dict) else {}
     for argument in arguments if isinstance(arguments, list) else ():
         name = str(argument["flag"]).lstrip("-")
         off = name.startswith("no-") and argument["value"] is None
-        said[name.removeprefix("no-") if off else name] = str(argument["value"] or ("false" if off else "true"))
+        written_values[name.removeprefix("no-") if off else name] = str(
+            argument["value"] or ("false" if off else "true")
+        )
     reference = seen["model"]
-    told = isinstance(reference, dict) and (
+    origin = isinstance(reference, dict) and (
         reference["path"] or reference["download"] or reference["tag"] or reference["repository"]
     )
-    own = {"model": str(told) if told else None, "address": str(seen["host"]), "port": str(seen["port"])}
+    own = {"model": str(origin) if origin else None, "address": str(seen["host"]), "port": str(seen["port"])}
     for setting_concept in file.concepts:
         value = own.get(setting_concept.takes)
         if setting_concept.takes not in own:
-            value = next((said[n] for n in list_names(setting_concept, engine, rules) if n in said), None)
+            value = next(
+                (written_values[n] for n in list_names(setting_concept, engine, rules) if n in written_values), None
+            )
         if value is not None:
             yield setting_concept.id, value

@@ -363,11 +363,11 @@ def list_near_formats(
     old: Quantization, engine: Engine, model: Model, machine: Machine | None, local: bool, rules: Catalog
 ) -> Iterator[Quantization]:
     """The formats to load a model in where `old` was loaded, the nearest first; `local` = the weights lie on disk."""
-    kin = formats.format_family(engine, rules)
-    if _takes(engine, old, kin):
+    family = formats.format_family(engine, rules)
+    if _takes(engine, old, family):
         yield old
-    names = [_nearest(old, kin), *(formats.format_ladder(kin, rules)[::-1])]
-    if kin != "gguf":
+    names = [_shorthand_of_width(old, family), *(formats.format_ladder(family, rules)[::-1])]
+    if family != "gguf":
         known = [d.format for d in model.downloads if d.format is not None]
         wide = [f for f in known if _bits(f, rules) >= _least_bits(old)]
         names[1:1] = sorted(dict.fromkeys(wide), key=lambda f: _bits(f, rules))
@@ -376,9 +376,9 @@ def list_near_formats(
             found = formats.choose_format(name, engine, model, rules).quantization
         except AdvisorError:
             continue
-        if found.bits_nominal < _least_bits(old) or not _takes(engine, found, kin):
+        if found.bits_nominal < _least_bits(old) or not _takes(engine, found, family):
             continue
-        if local or kin != "hf" or _has_download(found, engine, model, machine, rules):
+        if local or family != "hf" or _has_download(found, engine, model, machine, rules):
             yield found
 
 
@@ -391,21 +391,21 @@ def _bits(name: str, rules: Catalog) -> float:
     return rules.quantization(name).bits_nominal
 
 
-def _nearest(quantization: Quantization, kin: str) -> str:
+def _shorthand_of_width(quantization: Quantization, family: str) -> str:
     """The shorthand of a format's width."""
     if quantization.bits_nominal > 12:
-        return "16bit" if kin == "hf" else "q8"
+        return "16bit" if family == "hf" else "q8"
     return f"q{min(WIDTHS, key=lambda n: abs(n + 0.4 - quantization.bits_nominal))}"
 
 
-def _takes(engine: Engine, quantization: Quantization, kin: str) -> bool:
+def _takes(engine: Engine, quantization: Quantization, family: str) -> bool:
     """Whether the engine loads a format as it is, without a plugin or a limit."""
     if quantization.family == "none":
-        return kin == "hf"
-    if quantization.family != kin:
+        return family == "hf"
+    if quantization.family != family:
         return False
     support = engine.quantization.get(quantization.capability or "")
-    return kin != "hf" if support is None else support.support == "yes"
+    return family != "hf" if support is None else support.support == "yes"
 
 
 def _has_download(

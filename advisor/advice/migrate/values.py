@@ -43,14 +43,14 @@ class _Way(Value, frozen=True):
 def list_names(setting_concept: SettingConcept, entry: Engine, rules: Catalog) -> tuple[str, ...]:
     """Every name under which an engine may be given a concept."""
     ids = (entry.id, *entry.runs[:1])
-    said = [n for i in ids for n in setting_concept.names.get(i, "").split(", ") if n and not n.startswith("(")]
+    names = [n for i in ids for n in setting_concept.names.get(i, "").split(", ") if n and not n.startswith("(")]
     if setting_concept.concept is not None:
         for engine_id in ids:
             found = find_concept(rules.engines()[engine_id], setting_concept.concept)
-            said += [*found.flags, *found.environment]
+            names += [*found.flags, *found.environment]
     if setting_concept.takes == "length":
-        said += [n for i in ids for n in find_concept(rules.engines()[i], "total_context").flags]
-    return tuple(dict.fromkeys(said))
+        names += [n for i in ids for n in find_concept(rules.engines()[i], "total_context").flags]
+    return tuple(dict.fromkeys(names))
 
 
 def translate_values(
@@ -64,18 +64,18 @@ def translate_values(
     sizes: dict[str, int | None] = {}
     cache = served = None
     for concept in file.concepts:
-        given = _given(concept, launch, way)
+        given = _find_stated(concept, launch, way)
         if given is None:
             continue
         name, value = given
         if concept.takes in ("length", "requests", "ranks"):
-            sizes[concept.takes] = _size(value, notes, concept)
+            sizes[concept.takes] = _read_size(value, notes, concept)
         elif concept.takes == "name":
             served = value.split()[0] if value.split() else None
         elif concept.takes == "type" and concept.concept == "kv_cache_type":
-            cache = _type(concept, value, way, notes)
+            cache = _translate_word(concept, value, way, notes)
         elif concept.takes not in ("model", "address", "port", "key", "format"):
-            for key, translated in _plain(concept, name, value, way, notes):
+            for key, translated in _translate_flag(concept, name, value, way, notes):
                 settings[key] = translated
     length = sizes.get("length")
     if length is not None and _is_total(file, launch, way):
@@ -98,7 +98,7 @@ def translate_values(
     )
 
 
-def _given(setting_concept: SettingConcept, launch: LaunchValues, way: _Way) -> tuple[str, str] | None:
+def _find_stated(setting_concept: SettingConcept, launch: LaunchValues, way: _Way) -> tuple[str, str] | None:
     """(name, value) of a concept in the launch; None where it is left to the engine."""
     unset = () if setting_concept.concept is None else find_concept(way.source, setting_concept.concept).unset
     for name in list_names(setting_concept, way.source, way.rules):
@@ -108,7 +108,7 @@ def _given(setting_concept: SettingConcept, launch: LaunchValues, way: _Way) -> 
     return None
 
 
-def _size(value: str, notes: dict[str, str], setting_concept: SettingConcept) -> int | None:
+def _read_size(value: str, notes: dict[str, str], setting_concept: SettingConcept) -> int | None:
     try:
         size = int(value)
     except ValueError:
@@ -124,7 +124,7 @@ def _is_total(file: MigrationsFile, launch: LaunchValues, way: _Way) -> bool:
     return any(n in launch.settings for n in total) and not any(launch.settings.get(n) == "true" for n in shared)
 
 
-def _type(setting_concept: SettingConcept, value: str, way: _Way, notes: dict[str, str]) -> str | None:
+def _translate_word(setting_concept: SettingConcept, value: str, way: _Way, notes: dict[str, str]) -> str | None:
     """The new engine's word for a value of a closed list; None where it has none."""
     row = next((r for r in setting_concept.values if value.lower() in r.get(way.names[0], ())), None)
     words = row.get(way.names[1]) if row is not None else None
@@ -134,17 +134,17 @@ def _type(setting_concept: SettingConcept, value: str, way: _Way, notes: dict[st
     return words[0]
 
 
-def _plain(
+def _translate_flag(
     setting_concept: SettingConcept, name: str, value: str, way: _Way, notes: dict[str, str]
 ) -> Iterator[tuple[str, Setting]]:
     """The settings of a concept that is written as a flag of its own; notes say why there is none."""
     after = [n for n in list_names(setting_concept, way.target, way.rules) if n and way.table is not None]
     found = next(((n, way.table.flags[n]) for n in after if way.table and n in way.table.flags), None)
-    apart = setting_concept.only and not {way.names[0], way.names[1]} <= set(setting_concept.only)
+    differs = setting_concept.only and not {way.names[0], way.names[1]} <= set(setting_concept.only)
     if setting_concept.takes == "hand" and (value.lower() in FALSE or value == "0"):
         return
-    if found is None or apart or setting_concept.takes == "hand":
-        notes[setting_concept.id] = f"{value[:60]} is not translated: {_hand(after, bool(apart), way)}"
+    if found is None or differs or setting_concept.takes == "hand":
+        notes[setting_concept.id] = f"{value[:60]} is not translated: {_explain_by_hand(after, bool(differs), way)}"
         return
     flag, entry = found
     translated = _translate(setting_concept, name, value, entry, way, notes)
@@ -156,10 +156,10 @@ def _plain(
     yield flag, translated
 
 
-def _hand(after: list[str], apart: bool, way: _Way) -> str:
+def _explain_by_hand(after: list[str], differs: bool, way: _Way) -> str:
     if not after:
         return f"{way.target.name} has no such setting"
-    return f"{', '.join(after[:2])} {'means something else' if apart else 'has to be said by hand'}"
+    return f"{', '.join(after[:2])} {'means something else' if differs else 'has to be set by hand'}"
 
 
 def _translate(
@@ -167,13 +167,13 @@ def _translate(
 ) -> Setting | None:
     """A value under the new engine's flag; None, with a note, where there is none."""
     if setting_concept.takes == "type":
-        return _type(setting_concept, value, way, notes)
+        return _translate_word(setting_concept, value, way, notes)
     if setting_concept.takes == "share":
         return _share(setting_concept, value, way, notes)
     if setting_concept.takes == "switch":
         return _switch(setting_concept, name, value, entry, way)
     if setting_concept.takes == "number":
-        return _size(value, notes, setting_concept)
+        return _read_size(value, notes, setting_concept)
     if value.startswith("-"):
         notes[setting_concept.id] = f"{value[:60]} looks like an option; it is left out"
         return None

@@ -118,24 +118,24 @@ def choose_model(
     Raises BadInput where the machine's memory is not known.
     """
     choosing = load_choosing(rules)
-    if find_room(request.machine) is None:
+    if count_usable_bytes(request.machine) is None:
         raise BadInput(
             "the memory of this machine is not known, so no model can be chosen: "
             "add it (`, 32GB RAM`) or name one with --model"
         )
     stored = find_stored_models(request.machine, rules)
-    search = _Search(_in_order(request, rules, choosing, among))
+    search = _Search(_list_by_ability(request, rules, choosing, among))
 
-    def look(wanted: int) -> tuple[SizedModel, ...]:
+    def find_more(others: int) -> tuple[SizedModel, ...]:
         """All that is found, in order, once so many others are, or what is left is worth less than the choice."""
         while search.next is not None:
             model, ability, ceiling = search.next
             best = max((x.worth for x in search.found), default=-math.inf)
-            enough = len(search.found) > wanted and ceiling < best - choosing.tie
+            enough = len(search.found) > others and ceiling < best - choosing.tie
             if enough or search.count >= choosing.most_sized:
                 break
             search.next = next(search.left, None)
-            sized = _size(model, ability, request, asked, guide, rules, choosing)
+            sized = _size_model(model, ability, request, asked, guide, rules, choosing)
             if sized is None:
                 continue
             sized = replace(sized, stored=stored.find(sized.model.id, sized.plan.quantization.id))
@@ -144,15 +144,15 @@ def choose_model(
                 search.found.append(sized)
             elif search.slow is None or search.slow.worth < sized.worth:
                 search.slow = sized
-        return tuple(_order(search.found, choosing))
+        return tuple(_order_by_worth(search.found, choosing))
 
-    ordered, slow = look(choosing.shown if most is None else most), search.slow
+    ordered, slow = find_more(choosing.shown if most is None else most), search.slow
     if ordered:
-        why = (_why(ordered[0], request),)
-        return ModelChoice(ordered[0].model, why, ordered[1:], ordered[0], lambda wanted: look(wanted)[1:])
+        why = (_explain_choice(ordered[0], request),)
+        return ModelChoice(ordered[0].model, why, ordered[1:], ordered[0], lambda most: find_more(most)[1:])
     if slow is None:
         return ModelChoice(None, (), ())
-    return ModelChoice(slow.model, (f"{_why(slow, request)}; slower than one would like",), (), slow)
+    return ModelChoice(slow.model, (f"{_explain_choice(slow, request)}; slower than one would like",), (), slow)
 
 
 def load_choosing(rules: Catalog) -> ChoosingFile:
@@ -182,15 +182,15 @@ def describe_option(sized: SizedModel) -> ModelOption:
     )
 
 
-def _in_order(
+def _list_by_ability(
     request: RecommendRequest, rules: Catalog, choosing: ChoosingFile, among: Sequence[str] | None
 ) -> Iterator[tuple[Model, Ability, float]]:
     """Models that could fit, the ablest (cautiously) first; the last figure is the most they can be worth."""
-    room, use = find_room(request.machine) or 0, request.workload.use_case
+    usable, use = count_usable_bytes(request.machine) or 0, request.workload.use_case
     slowest, reads = _slowest(request, choosing), bound_reads(request.machine, rules)
     rows: list[tuple[float, str, Ability]] = []
     for row in rules.model_index():
-        if (among is not None and row.id not in among) or not may_fit(row, room):
+        if (among is not None and row.id not in among) or not may_fit(row, usable):
             continue
         rate = fastest_decode(row, reads)
         if rate is not None and rate < slowest and among is None:
@@ -209,7 +209,7 @@ def _in_order(
             yield model, ability, ceiling
 
 
-def _size(
+def _size_model(
     model: Model,
     ability: Ability,
     request: RecommendRequest,
@@ -300,7 +300,7 @@ def _slowest(request: RecommendRequest, choosing: ChoosingFile) -> float:
     return slowest if request.machine.usable_devices else slowest * choosing.slowest_share_on_cpu
 
 
-def _order(found: Sequence[SizedModel], choosing: ChoosingFile) -> list[SizedModel]:
+def _order_by_worth(found: Sequence[SizedModel], choosing: ChoosingFile) -> list[SizedModel]:
     """The most able first; those within `tie` of it by what lies here, download, measurements, licence and speed."""
     left = sorted(found, key=lambda x: -x.worth)
     if not left:
@@ -316,7 +316,7 @@ def _preference(sized: SizedModel) -> tuple[bool, bool, bool, bool, float]:
     return (*known, sized.decode_tps or 0.0)
 
 
-def _why(sized: SizedModel, request: RecommendRequest) -> str:
+def _explain_choice(sized: SizedModel, request: RecommendRequest) -> str:
     return f"no model given: {sized.model.id} is the ablest for {request.workload.use_case} that fits here"
 
 
@@ -352,7 +352,7 @@ STORE_NAMES = {
 
 
 class StoredModels(Value, frozen=True):
-    """Copies by model id and weight format (None: the format is not told)."""
+    """Copies by model id and weight format (None: the format is not known)."""
 
     copies: dict[str, tuple[StoredCopy, ...]]
 
@@ -404,7 +404,7 @@ USABLE_HOST = 0.9  # of host memory, where experts and layers can lie
 HOST_SHARE = 0.5  # of the weights on the host that a token reads at least: attention and shared parts are put on cards
 
 
-def find_room(machine: Machine) -> int | None:
+def count_usable_bytes(machine: Machine) -> int | None:
     """Bytes that a model could take at most: the devices' and the host's; None when not even the devices' are known."""
     cards = card_bytes(machine)
     ram = machine.memory.usable_bytes
@@ -415,9 +415,9 @@ def find_room(machine: Machine) -> int | None:
     return cards + (0 if is_unified(machine) else int(USABLE_HOST * (ram or 0)))
 
 
-def may_fit(row: ModelRow, room: int) -> bool:
+def may_fit(row: ModelRow, usable: int) -> bool:
     """Whether the narrowest weights find room at all."""
-    return not row.stub and row.params_total * LEAST_BYTES <= room
+    return not row.stub and row.params_total * LEAST_BYTES <= usable
 
 
 class FastestReads(Value, frozen=True):
@@ -451,8 +451,8 @@ def fastest_decode(row: ModelRow, reads: FastestReads) -> float | None:
     if reads.card_bytes is None or reads.cards is None:
         return None
     inside = min(1.0, reads.card_bytes / (row.params_total * LEAST_BYTES))
-    elsewhere = 0.0 if reads.unified else active * (1 - inside) * HOST_SHARE / reads.host
-    return 1 / (active * inside / reads.cards + elsewhere)
+    on_host = 0.0 if reads.unified else active * (1 - inside) * HOST_SHARE / reads.host
+    return 1 / (active * inside / reads.cards + on_host)
 
 
 def card_bytes(machine: Machine) -> int | None:

@@ -84,12 +84,12 @@ def list_ranked_models(
     use: str, machine: Machine | None, rules: Catalog, match: str | None = None
 ) -> list[RankedModel]:
     """Models the ablest first; on a machine those that fit it, less what the format costs and the wait."""
-    wanted = simplify_name(match) if match else ""
+    pattern = simplify_name(match) if match else ""
     if machine is None:
-        rows = [_row(i, use, rules) for i in rules.model_ids() if wanted in simplify_name(i)]
+        rows = [_row(i, use, rules) for i in rules.model_ids() if pattern in simplify_name(i)]
         return sorted((r for r in rows if r is not None), key=lambda r: (-r.ability, r.model))
     request = RecommendRequest(machine, Workload(use_case=use))  # type: ignore[arg-type]  # one of the words of --use
-    among = [i for i in rules.model_ids() if wanted in simplify_name(i)]
+    among = [i for i in rules.model_ids() if pattern in simplify_name(i)]
     found = choose_model(request, None, load_main_guide(rules), rules, among, MOST)
     sized = [*([found.chosen] if found.chosen else []), *found.others]
     out = []

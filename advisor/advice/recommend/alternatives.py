@@ -138,9 +138,9 @@ def list_near_misses(
     tight.sort(key=lambda x: needs.get(x[0], sys.maxsize))
     for engine, reason in tight[:SHOWN_MISSES]:
         text = reason.text.rpartition("; ")[2] if reason.text.count("; ") else reason.text
-        room = describe_room(needs.get(engine), machine)
+        holds = describe_room(needs.get(engine), machine)
         other = "a shorter --context, fewer --users or a smaller model"
-        yield NearMiss(what=engine, missing=text, would_fit_if=f"{room}; or {other}" if room else other)
+        yield NearMiss(what=engine, missing=text, would_fit_if=f"{holds}; or {other}" if holds else other)
 
 
 def describe_room(needs: int | None, machine: Machine) -> str | None:
@@ -150,12 +150,12 @@ def describe_room(needs: int | None, machine: Machine) -> str | None:
         return None
     if not cards:
         return f"at least {-(-needs // GIB)} GiB of memory"
-    rooms = [x.free_bytes if x.free_bytes is not None else x.total_bytes for x in cards]
-    if any(r is None for r in rooms) or len({x.name for x in cards}) > 1:
+    sizes = [x.free_bytes if x.free_bytes is not None else x.total_bytes for x in cards]
+    if any(r is None for r in sizes) or len({x.name for x in cards}) > 1:
         return None
-    each = min(r for r in rooms if r is not None)
-    wanted = -(-needs // each) if each else 0
-    such = f"{wanted} such cards instead of {len(cards)}" if wanted > len(cards) else ""
+    each = min(r for r in sizes if r is not None)
+    count = -(-needs // each) if each else 0
+    such = f"{count} such cards instead of {len(cards)}" if count > len(cards) else ""
     larger = f"at least {-(-needs // (GIB * len(cards)))} GiB on each"
     return f"{such}, or {larger}" if such else larger
 
@@ -220,12 +220,12 @@ def find_growth_steps(
     movable = held is not deployment  # by the engine itself
     if now.devices and (offloaded or (movable and now.fits is not True)):  # more would only move layers to the host
         return _engine_steps(deployment, facts, guide, decision, None)
-    users = _limit(lambda n: _asked(held, rules, sequences=n), now, deployment.sequences, MOST_USERS)
+    users = _limit(lambda n: _estimate_changed(held, rules, sequences=n), now, deployment.sequences, MOST_USERS)
     most = limit_requests(deployment, rules.engines()[deployment.engine])
     if most is not None:
         users = min(most, users or most)
     steps = _limit(
-        lambda k: _asked(held, rules, context_length=CONTEXT_STEP * k),
+        lambda k: _estimate_changed(held, rules, context_length=CONTEXT_STEP * k),
         now if length % CONTEXT_STEP == 0 else None,
         max(1, length // CONTEXT_STEP),
         max(1, trained // CONTEXT_STEP),
@@ -238,9 +238,9 @@ def find_growth_steps(
         out.append(GrowthStep(what="context", limit=context, then=_more_context(deployment)))
     elif deployment.model.max_context:
         out.append(GrowthStep(what="context", limit=deployment.model.max_context, then="a model trained for more"))
-    room = _room(deployment, now)
-    if room:
-        out.append(GrowthStep(what="model", limit=room, then="more or larger cards, or a narrower weight format"))
+    largest = _largest_model(deployment, now)
+    if largest:
+        out.append(GrowthStep(what="model", limit=largest, then="more or larger cards, or a narrower weight format"))
     return tuple(out)
 
 
@@ -261,7 +261,7 @@ def _engine_steps(
     return (GrowthStep(what="engine", limit=engine_at - 1, then=following or ""),)
 
 
-def _asked(deployment: Deployment, rules: Catalog, **change: int) -> MemoryEstimate | None:
+def _estimate_changed(deployment: Deployment, rules: Catalog, **change: int) -> MemoryEstimate | None:
     try:
         return estimation.estimate(msgspec.structs.replace(deployment, **change), rules)
     except AdvisorError:
@@ -285,7 +285,7 @@ def _limit(
 
     last, near = here, min(2 * here, at_most)
     for _ in range(ROUNDS):
-        meeting = _meeting((last, at(last)), (near, at(near)))
+        meeting = _where_full((last, at(last)), (near, at(near)))
         if meeting is None:
             break
         last, near = near, max(1, min(meeting, at_most))
@@ -294,16 +294,16 @@ def _limit(
     return find_largest(fits, at_most, near)
 
 
-def _meeting(lower: tuple[int, MemoryEstimate | None], upper: tuple[int, MemoryEstimate | None]) -> int | None:
+def _where_full(lower: tuple[int, MemoryEstimate | None], upper: tuple[int, MemoryEstimate | None]) -> int | None:
     """Where the first place that fills is full, on straight lines through two answers; None where none fills."""
     found = []
-    for x, y in zip(_left(lower[1]), _left(upper[1]), strict=False):
+    for x, y in zip(_list_headroom(lower[1]), _list_headroom(upper[1]), strict=False):
         if x is not None and y is not None and (x - y) * (upper[0] - lower[0]) > 0:
             found.append(lower[0] + x * (upper[0] - lower[0]) // (x - y))
     return min(found, default=None)
 
 
-def _left(estimate: MemoryEstimate | None) -> tuple[int | None, ...]:
+def _list_headroom(estimate: MemoryEstimate | None) -> tuple[int | None, ...]:
     """Bytes that each place surely has left; negative where it may be short, None where that is not known."""
     rows = () if estimate is None else (*estimate.devices, *(() if estimate.host is None else (estimate.host,)))
     return tuple(
@@ -347,7 +347,7 @@ def _more_context(deployment: Deployment) -> str:
     return "8-bit KV cache, another card" if deployment.kv_cache_type.k == "auto" else "another card"
 
 
-def _room(deployment: Deployment, estimate: MemoryEstimate) -> int | None:
+def _largest_model(deployment: Deployment, estimate: MemoryEstimate) -> int | None:
     """Parameters of the largest model of this kind that its cards would hold in this format: scaled weights."""
     shares = [
         1 + (r.budget_bytes - r.high_bytes) / r.weights_bytes

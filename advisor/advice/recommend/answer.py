@@ -87,8 +87,8 @@ def _choose(
     if chosen.model is None:
         return _nothing(request, ask_guide(request, None, guide, rules), asked, rules)
     named = f"{request.model} is a family: " if request.model else ""
-    said = tuple(named + note.removeprefix("no model given: ") if named else note for note in chosen.notes)
-    advice = _advice(request, ResolvedModel(chosen.model), asked, guide, rules, said)
+    notes = tuple(named + note.removeprefix("no model given: ") if named else note for note in chosen.notes)
+    advice = _advice(request, ResolvedModel(chosen.model), asked, guide, rules, notes)
     others, shown = chosen.others, load_choosing(rules).shown
     if chosen.look_for_others and not request.every_model:
         others = chosen.look_for_others(SHOWN_IN_TEXT) if len(advice.alternatives) < SHOWN_IN_TEXT else ()
@@ -114,11 +114,11 @@ def _advice(
     search = build_search_request(request, found, guide_result, guide, rules, asked)
     order = load_ranking(rules)
     answers = search_engines(request, guide_result, search, asked, order, rules)
-    hits, rejected, needs = answers.hits, answers.rejected, answers.needs
-    hits.sort(key=lambda h: sum(h[0].values()))
+    offers, rejected, needs = answers.offers, answers.rejected, answers.needs
+    offers.sort(key=lambda h: sum(h[0].values()))
     offered = [
         _ranked(e, f, guide_result, search, rules, i, points, request.every_command or i == 0)
-        for i, (points, e, f) in enumerate(hits)
+        for i, (points, e, f) in enumerate(offers)
     ]
     clients = list_clients(request, guide_result, asked, rules, found.model)
     if not offered and asked is None:
@@ -157,7 +157,7 @@ def _advice(
             chosen.deployment,
         ),
     )
-    best = (hits[0][1], hits[0][2]) if hits and not clients and chosen is not None else None
+    best = (offers[0][1], offers[0][2]) if offers and not clients and chosen is not None else None
 
     def rank(entry: Engine, plan: Plan) -> RankedDeployment:
         return _ranked(entry, plan, guide_result, search, rules, 0, {}, request.every_command)
@@ -241,7 +241,7 @@ def _render_commands(servers: list[Deployment], plan: Plan, entry: Engine, rules
 
 
 def _count_cards(chosen: RankedDeployment) -> int | None:
-    """Cards of all copies on one node; None where they are not told."""
+    """Cards of all copies on one node; None where they are not known."""
     return len(chosen.layout.devices) or None if chosen.layout is not None else None
 
 
@@ -311,8 +311,8 @@ def list_clients(
         ):
             continue
         endpoint = request.workload.endpoint
-        said = "runs elsewhere: nothing on this machine is sized for it, and prompts leave the machine"
-        made = _describe_client(entry, request.model, describe_leaf(guide_result), said)
+        note = "runs elsewhere: nothing on this machine is sized for it, and prompts leave the machine"
+        made = _describe_client(entry, request.model, describe_leaf(guide_result), note)
         if endpoint:
             made = made.with_fields(
                 settings={"base-url": endpoint},
@@ -347,7 +347,7 @@ def list_hosted(
 
 def describe_leaf(guide_result: GuideResult) -> tuple[str, ...]:
     """Why the guide's leaf was taken."""
-    said = next(
+    reason = next(
         (
             t.because
             for t in reversed(guide_result.decision.trace)
@@ -355,7 +355,7 @@ def describe_leaf(guide_result: GuideResult) -> tuple[str, ...]:
         ),
         None,
     )
-    return (said,) if said else ()
+    return (reason,) if reason else ()
 
 
 def advise_elsewhere(request: RecommendRequest, guide_result: GuideResult, remote: list[RankedDeployment]) -> Advice:

@@ -24,7 +24,7 @@ from advisor.render.reference import make_model_reference
 class EngineAnswers(Value, frozen=True):
     """The plans that were found, and what was refused."""
 
-    hits: list[tuple[dict[str, float], Engine, Plan]]  # with the points of each
+    offers: list[tuple[dict[str, float], Engine, Plan]]  # with the points of each
     rejected: dict[str, tuple[Reason, ...]]
     needs: dict[str, int]  # of what finds no room, bytes
 
@@ -39,7 +39,7 @@ def search_engines(
 ) -> EngineAnswers:
     """The best plan of each engine, and why others have none."""
     found, listed = EngineAnswers([], {}, {}), list(guide_result.decision.engines)
-    hits, rejected, needs = found.hits, found.rejected, found.needs
+    offers, rejected, needs = found.offers, found.rejected, found.needs
     for entry in list_in_order(listed, asked, rules):
         if entry.kind != "engine" and entry.id not in listed and (asked is None or entry.id != asked.id):
             # wrappers, proxies and clients are offered when they are asked for, or by the guide
@@ -73,7 +73,7 @@ def search_engines(
             offload=result.offload, queues=not result.holds_all, late=result.on_time is False,
             no_download=brings_something(entry, result, rules),
         )  # fmt: skip
-        hits.append((points, entry, result))
+        offers.append((points, entry, result))
     return found
 
 
@@ -143,7 +143,7 @@ def score_deployment(
     memory: MemoryEstimate,
     listed: list[str],
     facts: FactValues,
-    wanted: Collection[str],
+    features: Collection[str],
     ranking: Ranking,
     *,
     asked: bool,
@@ -157,7 +157,7 @@ def score_deployment(
     """Points of one deployment by criterion; criteria that do not apply are left out. The sum orders, least first."""
     ranking_points = ranking.points
     support = hardware_support(entry, str(facts.get("gpu.vendor")))
-    missing = sum(entry.features.get(f) is None or entry.features[f].support != "yes" for f in wanted)
+    missing = sum(entry.features.get(f) is None or entry.features[f].support != "yes" for f in features)
     all_points = {
         "asked": ranking_points.asked * asked,
         "policy": ranking_points.policy * liked,

@@ -41,9 +41,9 @@ def choose_installed(
     offered = [x for x in (advice.chosen, *advice.alternatives) if x.deployment is not None]
     ranked = next((x for x in offered if x.engine in installed), None)
     if ranked is None:
-        wanted = offered[0].engine_name if offered else advice.chosen.engine_name
+        engine_name = offered[0].engine_name if offered else advice.chosen.engine_name
         there = f"; installed are {', '.join(sorted(installed))}" if installed else ""
-        raise BadInput(f"{wanted} is not installed here{there}; `advise render --target install` says how")
+        raise BadInput(f"{engine_name} is not installed here{there}; `advise render --target install` says how")
     return _plan(ranked, request, download, port, rules)
 
 
