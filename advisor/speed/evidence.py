@@ -134,13 +134,13 @@ class Evidence(Value, frozen=True):
         weights, surprise = _solve(matrix, near), _solve(matrix, errors)
         whole = _shared(target, target, self.rules) + self.rules.noise * target.width**2
         left = max(0.0, whole - sum(w * n for w, n in zip(weights, near, strict=True)))
-        size = self._size(sum(s * e for s, e in zip(surprise, errors, strict=True)), len(errors))
+        size = self._size_of_errors(sum(s * e for s, e in zip(surprise, errors, strict=True)), len(errors))
         widest = target.width * max(1.0, math.sqrt(size / self.rules.usual))
         wide = min(widest, self.rules.reach * math.sqrt(size * left))
         expected = sum(w * e for w, e in zip(weights, errors, strict=True))
         return Adjustment(math.exp(expected), math.exp(wide))
 
-    def _size_of_batch(self, squares: float, count: int) -> float:
+    def _size_of_errors(self, squares: float, count: int) -> float:
         """Mean square of the errors on this machine, between what was measured and what is usual."""
         usual = self.rules.usual_count
         return (squares + usual * self.rules.usual) / (count + usual)

@@ -138,9 +138,9 @@ def list_near_misses(
     tight.sort(key=lambda x: needs.get(x[0], sys.maxsize))
     for engine, reason in tight[:SHOWN_MISSES]:
         text = reason.text.rpartition("; ")[2] if reason.text.count("; ") else reason.text
-        holds = describe_room(needs.get(engine), machine)
+        enough = describe_room(needs.get(engine), machine)
         other = "a shorter --context, fewer --users or a smaller model"
-        yield NearMiss(what=engine, missing=text, would_fit_if=f"{holds}; or {other}" if holds else other)
+        yield NearMiss(what=engine, missing=text, would_fit_if=f"{enough}; or {other}" if enough else other)
 
 
 def describe_room(needs: int | None, machine: Machine) -> str | None:
