@@ -173,6 +173,8 @@ def test_model_facts() -> None:
     moe = compute_facts(Machine(), model(Moe(n=2, n_experts=8, top_k=2, moe_intermediate=8)), Workload(), {})
     assert moe["model.moe"] is True
     assert compute_facts(Machine(), model(params_active=1_000_000_000), Workload(), {})["model.moe"] is True
+    for active, sparse in ((8_999_999_999, True), (9_000_000_000, False)):  # a dense model reads nine tenths and more
+        assert compute_facts(Machine(), model(params_active=active), Workload(), {})["model.moe"] is sparse
     assert compute_facts(Machine(), model(), Workload(), {})["model.moe"] is None
     assert compute_facts(Machine(), None, Workload(), {})["model.given"] is False
 
