@@ -8,7 +8,7 @@ from advisor.meanings import QuantizationName, UseCase
 
 
 class GuideMemory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """rules/guide-memory.yaml: what a guide is told of memory before anything is sized."""
+    """rules/guide-memory.yaml: what a guide knows of memory before anything is sized."""
 
     source: str
     as_of: str

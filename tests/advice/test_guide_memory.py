@@ -1,4 +1,4 @@
-"""What a guide is told of memory before anything is sized: each threshold from both sides, and unknown sizes."""
+"""What a guide knows of memory before anything is sized: each threshold from both sides, and unknown sizes."""
 
 from __future__ import annotations
 
