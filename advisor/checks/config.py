@@ -18,8 +18,6 @@ from advisor.record import Value
 from advisor.tree import describe_link, leads_out
 
 KEYS = {"on": str, "select": list, "ignore": list}
-
-
 PLACES = (("advisor.toml", ("check",)), ("pyproject.toml", ("tool", "advisor", "check")))
 MOST = 2**20  # bytes
 PATIENCE = 30  # seconds that Git gets

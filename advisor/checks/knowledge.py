@@ -17,6 +17,11 @@ from advisor.meanings import EngineId, ModelIdLower, Pattern, QuantizationName, 
 from advisor.memo import memoize_by_identity
 from advisor.record import Value
 
+# words of a script that an image, a text of its own or another file comes with
+_TEXTS_WITHIN = ("image", "docker", "<<", "source ", "\n. ")
+# what a file that starts an engine under a name nobody knows holds at least
+_OF_DEPLOYMENTS = ("model", "llm", "gguf", "parameter ")  # the last: of an Ollama model file
+
 
 class KnownProgram(Value, frozen=True):
     """A program or module, and the engine that it starts."""
@@ -211,14 +216,6 @@ class Knowledge:
             return _lookup(make_flag_table(self.routers[engine]))
         table = load_flag_table(engine, self.rules)
         return _lookup(table) if table is not None and table.engine == engine else None
-
-
-# words of a script that an image, a text of its own or another file comes with
-_TEXTS_WITHIN = ("image", "docker", "<<", "source ", "\n. ")
-
-
-# what a file that starts an engine under a name nobody knows holds at least
-_OF_DEPLOYMENTS = ("model", "llm", "gguf", "parameter ")  # the last: of an Ollama model file
 
 
 def _shortest(words: Iterable[str]) -> tuple[str, ...]:

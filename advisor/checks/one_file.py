@@ -21,6 +21,8 @@ from advisor.record import Record, Value
 from advisor.tree import describe_link, leads_out
 from advisor.yaml_places import MAX_BYTES, Text, lines_of
 
+STRICT_KINDS = ("compose", "kubernetes")  # whose programs refuse a key that stands twice
+
 
 class CheckOptions(Value, frozen=True):
     """How a check is asked for."""
@@ -119,9 +121,6 @@ def _read(name: str, stdin: bytes | None) -> str:
     if leads_out(name):
         raise LinkOut(name, describe_link(name))
     return decode_text(read_bytes(name, MAX_BYTES), name)
-
-
-STRICT_KINDS = ("compose", "kubernetes")  # whose programs refuse a key that stands twice
 
 
 def _name_doubled(keys: Sequence[Text], launches: Sequence[Launch], name: str) -> list[Finding]:

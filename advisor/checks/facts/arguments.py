@@ -94,12 +94,12 @@ FACTS.define(
 FACTS.define("engine.name", "str", "the engine's name", lambda c: c.launch.engine)
 
 
-@FACTS.add(
-    "engine.reserves", "bool", "the engine reserves a share of each device, and refuses to start where it is too small"
+FACTS.define(
+    "engine.reserves",
+    "bool",
+    "the engine reserves a share of each device, and refuses to start where it is too small",
+    lambda c: c.engine is not None and "fraction_of" in c.engine.memory,
 )
-def _reserves(context: FactContext) -> bool:
-    entry = context.engine
-    return entry is not None and "fraction_of" in entry.memory
 
 
 FACTS.define("kind", "str", "kind of the file", lambda c: c.launch.kind)
@@ -137,9 +137,12 @@ FACTS.define(
 )
 
 
-@FACTS.add("args.local_above_dp", "bool", "data-parallel-size-local is above data-parallel-size")
-def _local(context: FactContext) -> bool | None:
-    return compare_flag_pair(context, ("data-parallel-size-local",), ("data-parallel-size",), lambda a, b: a > b)
+FACTS.define(
+    "args.local_above_dp",
+    "bool",
+    "data-parallel-size-local is above data-parallel-size",
+    lambda c: compare_flag_pair(c, ("data-parallel-size-local",), ("data-parallel-size",), lambda a, b: a > b),
+)
 
 
 @FACTS.add("args.dcp_uneven", "bool", "tensor-parallel-size does not divide by decode-context-parallel-size")
@@ -235,10 +238,12 @@ def _long(context: FactContext) -> bool:
     )
 
 
-@FACTS.add("args.origins_wildcard", "bool", "any web page may call the server")
-def _origins(context: FactContext) -> bool:
-    v = context.arguments.value("allowed-origins") or ""
-    return "*" in v or context.env.get("OLLAMA_ORIGINS") == "*"
+FACTS.define(
+    "args.origins_wildcard",
+    "bool",
+    "any web page may call the server",
+    lambda c: "*" in (c.arguments.value("allowed-origins") or "") or c.env.get("OLLAMA_ORIGINS") == "*",
+)
 
 
 @FACTS.add("args.key_given", "bool", "an API key is set, by flag or variable")

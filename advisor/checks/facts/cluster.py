@@ -12,7 +12,6 @@ from advisor.checks.resolve.arguments import find_launch_concept
 from advisor.units import GIB
 
 FACTS = FactTable()
-
 DOWNLOAD_BYTES_PER_SECOND = 0.2e9  # assumed: what rests on it is a warning
 
 
@@ -88,10 +87,9 @@ FACTS.define(
 )
 
 
-@FACTS.add("probe.health", "str", "the path to probe")
-def _health(context: FactContext) -> str | None:
-    known = context.server
-    return known.health[0] if known and known.health else None
+FACTS.define(
+    "probe.health", "str", "the path to probe", lambda c: c.server.health[0] if c.server and c.server.health else None
+)
 
 
 @FACTS.add("healthcheck.too_short", "bool", "the health check gives up before the weights are loaded")
@@ -113,10 +111,12 @@ def _deadline(context: FactContext) -> bool | None:
     return None if load is None else (context.setup.progress_deadline or 600) < load
 
 
-@FACTS.add("rollout.surges", "bool", "a rollout starts the new pod next to the old one, and both want the GPUs")
-def _surge(context: FactContext) -> bool:
-    setup = context.setup
-    return setup.rolling is True and bool(setup.gpu_count)
+FACTS.define(
+    "rollout.surges",
+    "bool",
+    "a rollout starts the new pod next to the old one, and both want the GPUs",
+    lambda c: c.setup.rolling is True and bool(c.setup.gpu_count),
+)
 
 
 @FACTS.add("pod.untolerated", "bool", "GPUs are asked for, without toleration and without node selection")
@@ -165,10 +165,12 @@ def _disk(context: FactContext) -> bool | None:
     return None if need is None else have < need * 1.1
 
 
-@FACTS.add("pod.disk_gib", "float", "size of the volume for the model, GiB")
-def _disk_gib(context: FactContext) -> float | None:
-    b = context.setup.disk_bytes
-    return round(b / GIB, 1) if b is not None else None
+FACTS.define(
+    "pod.disk_gib",
+    "float",
+    "size of the volume for the model, GiB",
+    lambda c: round(c.setup.disk_bytes / GIB, 1) if c.setup.disk_bytes is not None else None,
+)
 
 
 @FACTS.add("pod.storage_and_model", "bool", "a storage URI and another model in the arguments")
@@ -215,10 +217,12 @@ def _timeout_short(context: FactContext) -> bool | None:
     return None if t is None or load is None else t < load - 60
 
 
-@FACTS.add("swap.port_fixed", "bool", "a fixed port that the proxy does not know, or two models on one")
-def _swap_port(context: FactContext) -> bool:
-    p = context.setup.places
-    return "swap-port" in p or "swap-port-shared" in p
+FACTS.define(
+    "swap.port_fixed",
+    "bool",
+    "a fixed port that the proxy does not know, or two models on one",
+    lambda c: "swap-port" in c.setup.places or "swap-port-shared" in c.setup.places,
+)
 
 
 @FACTS.add("swap.config_wrong", "bool", "groups and matrix together, a member in two groups, or an alias twice")
@@ -364,10 +368,12 @@ FACTS.define(
 )
 
 
-@FACTS.add("fabric.locks_memory", "bool", "memory may be locked: IPC_LOCK, a memlock limit, or all privileges")
-def _locks(context: FactContext) -> bool:
-    setup = context.setup
-    return setup.locks_memory or setup.privileged
+FACTS.define(
+    "fabric.locks_memory",
+    "bool",
+    "memory may be locked: IPC_LOCK, a memlock limit, or all privileges",
+    lambda c: c.setup.locks_memory or c.setup.privileged,
+)
 
 
 FACTS.define(

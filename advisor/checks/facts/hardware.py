@@ -168,10 +168,12 @@ def _too_old(context: FactContext) -> bool | None:
     return version_key(context.launch.version) < version_key(needed)
 
 
-@FACTS.add("quant.floor_missed", "bool", "the quantization needs a newer GPU")
-def _floor(context: FactContext) -> bool | None:
-    lookup = context.flags
-    return _below_floor(context, lookup.table.quantization_capability if lookup else {})
+FACTS.define(
+    "quant.floor_missed",
+    "bool",
+    "the quantization needs a newer GPU",
+    lambda c: _below_floor(c, c.flags.table.quantization_capability if c.flags else {}),
+)
 
 
 def _below_floor(context: FactContext, floors: dict[str, float]) -> bool | None:

@@ -10,9 +10,16 @@ from advisor.checks.facts.setup import find_mount
 from advisor.checks.read.recognise import ImageReference, parse_image
 
 FACTS = FactTable()
-
 _FLOATING = re.compile(
     r"^(latest|nightly|main|dev|master|edge|stable|cuda\d*|server|server-[a-z]+\d*|full|light|rocm|vulkan|cpu|gpu|v?\d+|.*-latest|latest-.*|nightly-.*|.*nightly)$"
+)
+_TOKENS = (
+    "HF_TOKEN",
+    "HUGGING_FACE_HUB_TOKEN",
+    "HUGGINGFACE_HUB_TOKEN",
+    "HF_API_TOKEN",
+    "HUGGINGFACEHUB_API_TOKEN",
+    "HF_TOKEN_PATH",
 )
 
 
@@ -105,16 +112,6 @@ FACTS.define(
     "bool",
     "the arguments repeat the program that the image starts by itself",
     lambda c: "doubled" in c.setup.places,
-)
-
-
-_TOKENS = (
-    "HF_TOKEN",
-    "HUGGING_FACE_HUB_TOKEN",
-    "HUGGINGFACE_HUB_TOKEN",
-    "HF_API_TOKEN",
-    "HUGGINGFACEHUB_API_TOKEN",
-    "HF_TOKEN_PATH",
 )
 
 

@@ -28,6 +28,7 @@ _CONCERNS = (
 )
 FACTS: Mapping[str, Fact] = {name: fact for concern in _CONCERNS for name, fact in concern.FACTS.items()}
 FIELDS: Mapping[str, Field] = {name: fact.field for name, fact in FACTS.items()}
+_TYPES: dict[str, FieldType] = {"int": "float", "float": "float", "flag": "bool", "json": "str", "str": "str"}
 
 
 class _Absent:
@@ -38,8 +39,6 @@ class _Absent:
 
 
 ABSENT = _Absent()
-
-_TYPES: dict[str, FieldType] = {"int": "float", "float": "float", "flag": "bool", "json": "str", "str": "str"}
 
 
 class LaunchFields(dict[str, Field]):

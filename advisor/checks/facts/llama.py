@@ -88,10 +88,12 @@ def _ollama_kv(context: FactContext) -> bool:
     )
 
 
-@FACTS.add("ollama.context_set", "bool", "a context length is set")
-def _ollama_context(context: FactContext) -> bool:
-    launch = context.launch
-    return "num_ctx" in launch.settings or launch.env.get("OLLAMA_CONTEXT_LENGTH", "0") not in ("0", "")
+FACTS.define(
+    "ollama.context_set",
+    "bool",
+    "a context length is set",
+    lambda c: "num_ctx" in c.launch.settings or c.launch.env.get("OLLAMA_CONTEXT_LENGTH", "0") not in ("0", ""),
+)
 
 
 @FACTS.add("ollama.all_interfaces", "bool", "OLLAMA_HOST listens on all addresses")

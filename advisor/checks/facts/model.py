@@ -18,10 +18,7 @@ from advisor.models.types import Compressed, Mla, Model
 from advisor.units import GIB
 
 FACTS = FactTable()
-
 LOAD_BYTES_PER_SECOND = 0.5e9  # assumed: a network volume or a cold hub download; disks are faster
-
-
 _CLOUD = re.compile(r"^(s3|gs|az)://")
 
 
@@ -144,10 +141,12 @@ def _safetensors(context: FactContext) -> bool | None:
     return None if word is None or word.unknown else re.search(r"\.(safetensors|bin|pt|pth)$", word, re.I) is not None
 
 
-@FACTS.add("model.known", "bool", "the catalogue has the model")
-def _known(context: FactContext) -> bool | None:
-    word = context.reading.model
-    return None if word is None or word.unknown else context.reading.named is not None
+FACTS.define(
+    "model.known",
+    "bool",
+    "the catalogue has the model",
+    lambda c: None if c.reading.model is None or c.reading.model.unknown else c.reading.named is not None,
+)
 
 
 FACTS.define("model.assumed", "bool", "the model is taken from the name of a path", lambda c: c.reading.by_path)

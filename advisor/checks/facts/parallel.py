@@ -19,8 +19,8 @@ from advisor.engines.parallel import TensorParallelRefusal
 from advisor.engines.pool.settings import least_default_sequences
 
 FACTS = FactTable()
-
 MOST_NAMED = 16  # largest size that a fix names
+_HEADS: tuple[Divided, ...] = ("attention_heads", "kv_heads")
 
 
 def _launch(context: FactContext) -> parallel.ParallelLaunch:
@@ -76,9 +76,6 @@ def _refuses_any(context: FactContext, *divided: Divided, whole_blocks: bool = F
     return None if found is None else any(r.divides in divided and r.whole_blocks == whole_blocks for r in found)
 
 
-_HEADS: tuple[Divided, ...] = ("attention_heads", "kv_heads")
-
-
 @FACTS.add("pp.refused", "bool", "the engine is known to refuse pipeline stages for models of this architecture")
 def _stages_refused(context: FactContext) -> bool | None:
     model = catalogue_model(context)
@@ -89,16 +86,20 @@ def _stages_refused(context: FactContext) -> bool | None:
     return parallel.refuses_stages(entry, model)
 
 
-@FACTS.add("tp.asserts", "bool", "what the engine asserts about its tensor-parallel size is known")
-def _asserts(context: FactContext) -> bool:
-    entry = context.engine
-    return entry is not None and entry.tensor_parallel is not None
+FACTS.define(
+    "tp.asserts",
+    "bool",
+    "what the engine asserts about its tensor-parallel size is known",
+    lambda c: c.engine is not None and c.engine.tensor_parallel is not None,
+)
 
 
-@FACTS.add("engine.splits", "bool", "the engine has a setting for its tensor-parallel size")
-def _splits(context: FactContext) -> bool:
-    entry = context.engine
-    return entry is not None and bool(entry.concepts.tensor_parallel.flags)
+FACTS.define(
+    "engine.splits",
+    "bool",
+    "the engine has a setting for its tensor-parallel size",
+    lambda c: c.engine is not None and bool(c.engine.concepts.tensor_parallel.flags),
+)
 
 
 @FACTS.add("tp.attention_replicas", "int", "replicas of attention inside the tensor-parallel ranks (DP attention)")
@@ -210,10 +211,12 @@ FACTS.define(
 )
 
 
-@FACTS.add("args.prefill_threshold_above_length", "bool", "long-prefill-token-threshold is above max-model-len")
-def _threshold(context: FactContext) -> bool | None:
-    length = context.concept_flags(*LENGTHS)
-    return compare_flag_pair(context, ("long-prefill-token-threshold",), length, lambda a, b: a > b)
+FACTS.define(
+    "args.prefill_threshold_above_length",
+    "bool",
+    "long-prefill-token-threshold is above max-model-len",
+    lambda c: compare_flag_pair(c, ("long-prefill-token-threshold",), c.concept_flags(*LENGTHS), lambda a, b: a > b),
+)
 
 
 FACTS.define(

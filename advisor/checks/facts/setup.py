@@ -68,10 +68,12 @@ FACTS.define("setup.gpu_granted", "bool", "an accelerator is handed to the proce
 FACTS.define("setup.gpu_block", "str", "what is wrong with the device block", lambda c: "; ".join(c.setup.gpu_block))
 
 
-@FACTS.add("setup.gpu_request_differs", "bool", "GPUs requested differ from GPUs in limits")
-def _request(context: FactContext) -> bool:
-    setup = context.setup
-    return setup.cluster and setup.gpu_requests is not None and setup.gpu_requests != setup.gpu_count
+FACTS.define(
+    "setup.gpu_request_differs",
+    "bool",
+    "GPUs requested differ from GPUs in limits",
+    lambda c: c.setup.cluster and c.setup.gpu_requests is not None and (c.setup.gpu_requests != c.setup.gpu_count),
+)
 
 
 @FACTS.add("shm.missing", "bool", "neither shared IPC nor a larger /dev/shm")
@@ -94,16 +96,20 @@ def _shm_small(context: FactContext) -> bool | None:
     return None if n is None else n > 1 and setup.shm_bytes < n * GIB
 
 
-@FACTS.add("shm.gib", "float", "size of /dev/shm, GiB")
-def _shm_gib(context: FactContext) -> float | None:
-    b = context.setup.shm_bytes
-    return b / GIB if b is not None else None
+FACTS.define(
+    "shm.gib",
+    "float",
+    "size of /dev/shm, GiB",
+    lambda c: c.setup.shm_bytes / GIB if c.setup.shm_bytes is not None else None,
+)
 
 
-@FACTS.add("memory.limit_gib", "float", "memory limit of the container or unit, GiB")
-def _limit(context: FactContext) -> float | None:
-    b = context.setup.memory_limit
-    return round(b / GIB, 2) if b is not None else None
+FACTS.define(
+    "memory.limit_gib",
+    "float",
+    "memory limit of the container or unit, GiB",
+    lambda c: round(c.setup.memory_limit / GIB, 2) if c.setup.memory_limit is not None else None,
+)
 
 
 @FACTS.add(

@@ -19,6 +19,7 @@ _ON = re.compile(r"^\s*(?:#|//|;)\s*advise:\s*on\s*=\s*(.+?)\s*$", re.M)
 _MODEL = re.compile(r"^\s*(?:#|//|;)\s*advise:\s*((?:model|quant)\s*=.*?)\s*$", re.M)
 _VERSION = re.compile(r"^\s*(?:#|//|;)\s*advise:\s*version\s*=\s*(.*?)\s*$", re.M)
 _PAIR = re.compile(r"(model|quant)\s*=\s*([^\s=]+)\s*")
+_COMMENT = re.compile(r"(?:#|//|;)\s*advise:\s*(ignore|file-ignore)\s*\[([^\]]*)\]")
 
 
 def find_declared_hardware(source: str) -> str | None:
@@ -74,16 +75,12 @@ def apply_declarations(launches: Sequence[Launch], source: str, file: str) -> li
     return out
 
 
-_COMMENT = re.compile(r"(?:#|//|;)\s*advise:\s*(ignore|file-ignore)\s*\[([^\]]*)\]\s*(.*)$")
-
-
 class Suppression(Value, frozen=True):
     """One comment that suppresses rules."""
 
     line: int
     rules: tuple[str, ...]
     whole_file: bool
-    reason: str
     alone: bool  # nothing else stands on the line
 
 
@@ -94,7 +91,7 @@ def find_suppressions(source: str) -> list[Suppression]:
         m = _COMMENT.search(line)
         if m:
             rules = tuple(r.strip() for r in m[2].split(",") if r.strip())
-            out.append(Suppression(n, rules, m[1] == "file-ignore", m[3].strip(), not line[: m.start()].strip()))
+            out.append(Suppression(n, rules, m[1] == "file-ignore", not line[: m.start()].strip()))
     return out
 
 
@@ -111,39 +108,29 @@ def apply_suppressions(
     notes = {x.resource: x.ignore for x in launches if x.ignore}
     kept: list[Finding] = []
     gone: list[Finding] = []
-    used: set[int] = set()
+    used: set[Suppression] = set()
     lines = lines_of(source)
     for finding in findings:
-        position = next(
-            (
-                i
-                for i, s in enumerate(found)
-                if finding.rule in s.rules and (s.whole_file or finding.line in _covered(s, lines))
-            ),
-            None,
-        )
-        if position is not None:
-            used.add(position)
-            gone.append(finding)
-        elif finding.rule in notes.get(finding.resource, {}):
-            gone.append(finding)
-        else:
-            kept.append(finding)
+        rule, line = finding.rule, finding.line
+        by = next((s for s in found if rule in s.rules and (s.whole_file or line in _covered(s, lines))), None)
+        if by is not None:
+            used.add(by)
+        (gone if by is not None or rule in notes.get(finding.resource, {}) else kept).append(finding)
     if judges is not None:
-        for i, suppression in enumerate(found):
-            if i not in used and all(map(judges, suppression.rules)):
-                kept.append(
-                    Finding(
-                        rule="suppression-unused",
-                        severity="info",
-                        file=file,
-                        line=suppression.line,
-                        phase="lint",
-                        message=f"nothing is suppressed by ignore[{', '.join(suppression.rules)}]",
-                        fix="Remove the comment",
-                    )
-                )
+        kept += [_unused(s, file) for s in found if s not in used and all(map(judges, s.rules))]
     return kept, gone
+
+
+def _unused(suppression: Suppression, file: str) -> Finding:
+    return Finding(
+        rule="suppression-unused",
+        severity="info",
+        file=file,
+        line=suppression.line,
+        phase="lint",
+        message=f"nothing is suppressed by ignore[{', '.join(suppression.rules)}]",
+        fix="Remove the comment",
+    )
 
 
 def _covered(suppression: Suppression, lines: Sequence[str]) -> range:

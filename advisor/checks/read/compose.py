@@ -218,7 +218,6 @@ def _read_setup(service: Mapping[str, Located]) -> LaunchSetup:
         locks_memory=bool({"IPC_LOCK", "CAP_IPC_LOCK", "ALL"} & set(map(str, as_sequence(service, "cap_add"))))
         or value_at(service, "ulimits", "memlock") is not None,
         restart=as_string(service, "restart"),
-        user=as_string(service, "user"),
         probes=(_read_health_check(probe),)
         if isinstance(probe, dict) and as_boolean(probe, "disable") is not True
         else (),

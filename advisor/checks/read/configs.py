@@ -24,6 +24,8 @@ from advisor.yaml_places import (
     value_at,
 )
 
+LEFT_TO_CLIENTS = ("SYSTEM", "TEMPLATE", "MESSAGE")  # words of a Modelfile that say what requests begin with
+
 
 def find_flags_engine(doc: object, ctx: ReaderContext) -> str | None:
     """The engine whose configuration file this mapping is, by the names of its keys; None for anything else."""
@@ -182,9 +184,6 @@ def _one_line(command: str) -> str:
     return " \\\n".join(
         x.rstrip().removesuffix("\\").rstrip() for x in lines_of(command) if not x.lstrip().startswith("#")
     )
-
-
-LEFT_TO_CLIENTS = ("SYSTEM", "TEMPLATE", "MESSAGE")  # words of a Modelfile that say what requests begin with
 
 
 def read_modelfile(source: str, ctx: ReaderContext) -> list[Launch]:

@@ -48,6 +48,12 @@ _MODELFILE_WORD = re.compile(r"^(PARAMETER|TEMPLATE|SYSTEM|ADAPTER|MESSAGE|LICEN
 _HAS_TEMPLATE = re.compile(r"\{[{%]")  # whose branches may each have a key
 _ENV_LINE = re.compile(r"^(export )?[A-Za-z_][A-Za-z0-9_]*=")
 _COMMENT = re.compile(r"^\s*(#|$)")
+_MENTIONS = re.compile(
+    r"\b(vllm|sglang|trtllm-serve|text-generation-launcher|lmdeploy|llama-server|ollama|llama-swap|mlx_lm|mlc_llm)\b"
+)
+_OTHERS = re.compile(rb"extends|env_file|\.sh\b|^[ \t]*(?:source|\.)[ \t]|\bbuild[\"']?:|\.Values\b|include \"", re.M)
+# one of which every match has: looked for first, since that is ten times as fast
+_WORDS = (b"extends", b"env_file", b".sh", b"source", b". ", b".\t", b"build", b".Values", b'include "')
 
 
 def read_launches(source: str, name: str, line: int, ctx: ReaderContext) -> list[Launch]:
@@ -248,11 +254,6 @@ def read_generic(doc: object, ctx: ReaderContext) -> list[Launch]:
     return out
 
 
-_MENTIONS = re.compile(
-    r"\b(vllm|sglang|trtllm-serve|text-generation-launcher|lmdeploy|llama-server|ollama|llama-swap|mlx_lm|mlc_llm)\b"
-)
-
-
 def _templated(value: Text, line: int, ctx: ReaderContext) -> list[Launch]:
     """A command inside a template's quotes: `{{ 'python3 -m vllm.entrypoints...' if ... }}`."""
     if "{{" not in value:
@@ -304,11 +305,6 @@ def _fenced(source: str, ctx: ReaderContext) -> list[Launch]:
         elif begin:
             block.append(line)
     return out
-
-
-_OTHERS = re.compile(rb"extends|env_file|\.sh\b|^[ \t]*(?:source|\.)[ \t]|\bbuild[\"']?:|\.Values\b|include \"", re.M)
-# one of which every match has: looked for first, since that is ten times as fast
-_WORDS = (b"extends", b"env_file", b".sh", b"source", b". ", b".\t", b"build", b".Values", b'include "')
 
 
 def reads_others(source: bytes, name: str) -> bool:

@@ -36,6 +36,11 @@ _PLAIN = frozenset(
         "--http-proxy",
     ]
 )
+_PLACES = {
+    "-p": "ports", "--publish": "ports", "--gpus": "gpu", "--device": "gpu", "--privileged": "privileged",
+    "--shm-size": "shm", "--net": "network", "--network": "network",
+}  # fmt: skip
+_GPU_DEVICE = re.compile(r"/dev/(kfd|dri|nvidia|accel|davinci)|nvidia\.com/gpu|amd\.com/gpu|habana")
 
 
 class ContainerRun(Value, frozen=True):
@@ -117,7 +122,7 @@ def _option(words: Sequence[Text], i: int) -> tuple[str, Text | None, int]:
 
 
 def _add_privilege(setup: LaunchSetup, option: str, value: str) -> LaunchSetup:
-    """What the process may do on its host, and as whom."""
+    """What the process may do on its host."""
     if option == "--privileged":
         return replace(setup, privileged=True, gpu_granted=True)
     if option == "--cap-add" and value.upper() in ("IPC_LOCK", "CAP_IPC_LOCK", "ALL"):
@@ -126,16 +131,7 @@ def _add_privilege(setup: LaunchSetup, option: str, value: str) -> LaunchSetup:
         return replace(setup, locks_memory=True)
     if option == "--pid":
         return replace(setup, host_pid=value == "host")
-    if option in ("-u", "--user"):
-        return replace(setup, user=str(value))
     return setup
-
-
-_PLACES = {
-    "-p": "ports", "--publish": "ports", "--gpus": "gpu", "--device": "gpu", "--privileged": "privileged",
-    "--shm-size": "shm", "--net": "network", "--network": "network",
-}  # fmt: skip
-_GPU_DEVICE = re.compile(r"/dev/(kfd|dri|nvidia|accel|davinci)|nvidia\.com/gpu|amd\.com/gpu|habana")
 
 
 def _setup(options: list[tuple[str, Text]]) -> LaunchSetup:

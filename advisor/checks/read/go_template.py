@@ -16,6 +16,15 @@ MAX_STEPS = 20_000
 MAX_OUTPUT = 2**20
 Word = tuple[str, str]  # text, number, path or mark, and how it is written
 Words = tuple[Word, ...]
+MAX_DEPTH = 40
+_ACTION = re.compile(r"\{\{(-(?=\s))?((?:`[^`]*`|\"(?:\\.|[^\"\\\n])*\"|[^`\"])*?)((?<=\s)-)?\}\}", re.S)
+_TOKEN = re.compile(
+    r"\s*(?:(?P<string>\"(?:\\.|[^\"\\])*\")|(?P<raw>`[^`]*`)|(?P<number>-?\d+(?:\.\d+)?)|(?P<mark>:=|=|\||\(|\)|,)"
+    r"|(?P<path>\$?[A-Za-z_]\w*(?:\.\w+)*|\$(?:\.\w+)*|(?:\.\w+)+|\.))"
+)
+UNKNOWN: object = type("Unknown", (), {"__repr__": lambda self: "UNKNOWN"})()
+OPEN: object = type("Open", (), {"__repr__": lambda self: "OPEN"})()
+MAX_TEXT = 100_000
 
 
 class FilledTemplate(Value, frozen=True):
@@ -247,14 +256,6 @@ def _split_names(words: Words) -> tuple[tuple[str, ...], Words]:
     return tuple(w[1] for w in words[:at] if w[0] == "path"), words[at + 1 :]
 
 
-MAX_DEPTH = 40
-_ACTION = re.compile(r"\{\{(-(?=\s))?((?:`[^`]*`|\"(?:\\.|[^\"\\\n])*\"|[^`\"])*?)((?<=\s)-)?\}\}", re.S)
-_TOKEN = re.compile(
-    r"\s*(?:(?P<string>\"(?:\\.|[^\"\\])*\")|(?P<raw>`[^`]*`)|(?P<number>-?\d+(?:\.\d+)?)|(?P<mark>:=|=|\||\(|\)|,)"
-    r"|(?P<path>\$?[A-Za-z_]\w*(?:\.\w+)*|\$(?:\.\w+)*|(?:\.\w+)+|\.))"
-)
-
-
 class TemplateFault(Exception):
     """A template that is not understood here; it is read as it is written then."""
 
@@ -362,11 +363,6 @@ def _words(inside: str) -> Words:
         out.append((kind, value))
         i = m.end()
     return tuple(out)
-
-
-UNKNOWN: object = type("Unknown", (), {"__repr__": lambda self: "UNKNOWN"})()
-OPEN: object = type("Open", (), {"__repr__": lambda self: "OPEN"})()
-MAX_TEXT = 100_000
 
 
 def is_empty(value: object) -> bool:

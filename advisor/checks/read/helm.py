@@ -46,6 +46,8 @@ from advisor.yaml_places import (
 )
 
 BENCHMARK = "llm-d-benchmark"  # in rules/checks/charts.yaml and resources.yaml
+_FRAGMENT = re.compile(r"\$\{(\w+(?:\.\w+)+)\}")
+MAX_HELPERS = 20
 
 
 def is_known_chart(doc: object) -> bool:
@@ -161,9 +163,6 @@ def _modelservice(doc: Mapping[str, Located], ctx: ReaderContext) -> list[Launch
                 make_launch(ctx, part, c, engine, "helm", model=model, settings=settings, argv=argv, setup=setup)
             )
     return out
-
-
-_FRAGMENT = re.compile(r"\$\{(\w+(?:\.\w+)+)\}")
 
 
 class _FilledCommand(Value, frozen=True):
@@ -359,9 +358,6 @@ def _list_mounts(values: Mapping[str, Located]) -> Iterator[Mount]:
         paths = [str(p) for x in mounts if (p := as_string(x, "path")) is not None]
         for path in paths or [f"/{name}"]:
             yield Mount(target=path, kind=kind)
-
-
-MAX_HELPERS = 20
 
 
 def fill_chart_template(source: str, ctx: ReaderContext) -> FilledTemplate | None:

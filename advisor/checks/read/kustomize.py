@@ -45,6 +45,10 @@ MERGE_KEYS = {  # field: the key that its items merge by
     "volumeMounts": "mountPath", "ports": "containerPort", "imagePullSecrets": "name", "hostAliases": "ip",
 }  # fmt: skip
 SERVICE_PORTS = "port"
+_AROUND = ("Service", "PersistentVolumeClaim", "Ingress")
+# What comes from another file stands on the line that names the file. Its own lines are kept apart until the launches
+# are made, since scripts inside it are read line by line.
+_APART = 10_000_000
 
 
 def is_kustomization(doc: object, file: str) -> bool:
@@ -91,9 +95,6 @@ def read_kustomization(doc: Object, ctx: ReaderContext) -> list[Launch]:
             was = before[i] if len(before) == len(found) else None
             out.append(replace(_place(launch), before=None if was is None else _place(was)))
     return out
-
-
-_AROUND = ("Service", "PersistentVolumeClaim", "Ingress")
 
 
 def _build(doc: Object, folder: Path, ctx: ReaderContext, build: _Build, depth: int) -> list[_BuiltObject]:
@@ -214,11 +215,6 @@ def _scaled(resource: Object, entry: Object) -> Object:
     if value_at(resource, "metadata", "name") != as_string(entry, "name"):
         return resource
     return as_mapping(merge_strategic(resource, Map({make_text("spec"): Map({make_text("replicas"): count})})))
-
-
-# What comes from another file stands on the line that names the file. Its own lines are kept apart until the launches
-# are made, since scripts inside it are read line by line.
-_APART = 10_000_000
 
 
 def _stand_at(built: _BuiltObject, line: int) -> _BuiltObject:

@@ -10,6 +10,9 @@ from advisor.record import Record, Value
 from advisor.yaml_places import Text
 
 ENGINE_KEYS = "engine-kwargs"  # a place: settings that a framework hands to the engine's class as keyword arguments
+SWAP_FILE = "llama-swap"  # kind of a file in which several servers stand behind one address
+PULL = "pull"  # place: a model is pulled where no server runs
+TAKEN_SERVICE_NAME = "service:taken"  # place: a service whose name sets a variable that the server misreads
 
 
 class Mount(Record, frozen=True, kw_only=True):
@@ -85,14 +88,8 @@ class LaunchSetup(Record, frozen=True, kw_only=True):
     min_replicas: int | None = None
     disk_bytes: int | None = None  # of the volume that holds the model
     storage_uri: str | None = None
-    user: str | None = None
     unit: dict[str, str] = {}  # systemd settings that matter
     places: dict[str, int] = {}
-
-
-SWAP_FILE = "llama-swap"  # kind of a file in which several servers stand behind one address
-PULL = "pull"  # place: a model is pulled where no server runs
-TAKEN_SERVICE_NAME = "service:taken"  # place: a service whose name sets a variable that the server misreads
 
 
 class ModelDeclaration(Value, frozen=True):

@@ -17,6 +17,7 @@ from advisor.yaml_places import Text, first_line, line_of, make_text
 
 MAX_NESTED = 6  # shells inside shells inside containers
 _PIN = re.compile(r"^([A-Za-z0-9_.-]+?)(?:\[[^\]]*\])?==v?(\d[\w.]*)$")
+_FEEDS = frozenset(["bash", "sh", "zsh", "ssh", "srun", "sbatch", "cat", "tee", "sudo"])
 
 
 class LaunchFinder:
@@ -300,9 +301,6 @@ class LaunchFinder:
         if entry.entry == "derived" and args and not args[0].startswith("-") and "/" not in args[0]:
             return [replace(made, argv=(), unresolved=(f"what `{base}` starts",))]
         return [made]
-
-
-_FEEDS = frozenset(["bash", "sh", "zsh", "ssh", "srun", "sbatch", "cat", "tee", "sudo"])
 
 
 def _count_start_words(entry: EngineProgram, rest: Sequence[str]) -> int | None:

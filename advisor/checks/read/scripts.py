@@ -17,6 +17,9 @@ MOST_TASKS = 32  # of a job array that are read
 TASK = "SLURM_ARRAY_TASK_ID"
 _ARRAY = re.compile(r"^#SBATCH\s+(?:.*\s)?(?:--array[= ]|-a ?)([\d,:%-]+)", re.M)
 _MANIFEST = re.compile(r"^(apiVersion|services|FROM|\[Service\]|\[Unit\]|models)\b", re.M)
+# `source FILE` and `. FILE`, without what comes before the folder of the script itself
+_READ_IN = re.compile(r"""^[ \t]*(?:source|\.)[ \t]+["']?(?:(?:\$\([^)]*\)|\$\{?\w+\}?)/|\./)?([\w./-]+)["']?""", re.M)
+_LINE = re.compile(r"^\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=\s?(.*?)\s*$")
 
 
 def read_script(source: str, ctx: ReaderContext) -> list[Launch]:
@@ -74,10 +77,6 @@ def _slurm(source: str, ctx: ReaderContext) -> LaunchSetup | None:
     )
 
 
-# `source FILE` and `. FILE`, without what comes before the folder of the script itself
-_READ_IN = re.compile(r"""^[ \t]*(?:source|\.)[ \t]+["']?(?:(?:\$\([^)]*\)|\$\{?\w+\}?)/|\./)?([\w./-]+)["']?""", re.M)
-
-
 def make_script_reader(ctx: ReaderContext, mounts: Sequence[Mount] | None = None) -> Callable[[str], str | None]:
     """What a script holds, by the path that a command names; None for what does not lie next to the file.
 
@@ -106,9 +105,6 @@ def read_sourced_variables(script: str, ctx: ReaderContext) -> dict[str, Text]:
         found = read_variables(read_inside(ctx.folder, name) or "")
         out |= {k: v for k, v in found.items() if "$" not in v and "`" not in v}
     return out
-
-
-_LINE = re.compile(r"^\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=\s?(.*?)\s*$")
 
 
 def read_variables(source: str, first: int = 1) -> dict[str, Text]:

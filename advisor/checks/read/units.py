@@ -32,6 +32,11 @@ _UNIT_WORDS = frozenset(
         "DynamicUser",
     ]
 )
+MAX_WORDS = 20_000
+_ESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "s": " "}
+_BYTES = re.compile(r"x[0-9a-fA-F]{2}(?:\\x[0-9a-fA-F]{2})*")
+_CODE = re.compile(r"u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|([0-7]{3})")
+_VARIABLE = re.compile(r"\$(?:\{([A-Za-z_]\w*)\}|(\$))")
 
 
 def read_systemd(source: str, ctx: ReaderContext) -> list[Launch]:
@@ -65,7 +70,7 @@ def read_systemd(source: str, ctx: ReaderContext) -> list[Launch]:
     from advisor.checks.read.docker_run import parse_container_size
 
     limit = parse_container_size(unit.get("MemoryMax")) if unit.get("MemoryMax") else None
-    setup = LaunchSetup(unit={"present": "yes", **unit}, places=places, memory_limit=limit, user=unit.get("User"))
+    setup = LaunchSetup(unit={"present": "yes", **unit}, places=places, memory_limit=limit)
     out: list[Launch] = []
     for start in starts:
         known = dict(env.items())
@@ -111,13 +116,6 @@ def _logical_lines(source: str, first: int) -> list[tuple[int, str]]:
     if pending:
         out.append((begin, pending))
     return out
-
-
-MAX_WORDS = 20_000
-_ESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "s": " "}
-_BYTES = re.compile(r"x[0-9a-fA-F]{2}(?:\\x[0-9a-fA-F]{2})*")
-_CODE = re.compile(r"u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|([0-7]{3})")
-_VARIABLE = re.compile(r"\$(?:\{([A-Za-z_]\w*)\}|(\$))")
 
 
 def split_exec_words(source: str, line: int = 1, column: int = 0, known: Mapping[str, str] | None = None) -> list[Text]:

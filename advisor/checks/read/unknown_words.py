@@ -12,6 +12,17 @@ import re
 from advisor.checks.read.launch import Launch, map_words
 from advisor.yaml_places import Text, make_text
 
+_TEMPLATE = re.compile(r"\$?\{\{.*?\}\}|\{%.*?%\}", re.S)
+_ANYWHERE = re.compile(
+    r"\$?\{\{(?P<template>.*?)\}\}|\{%.*?%\}"  # {{ name }}, ${{ name }}, {% if name %}
+    r"|\$\{(?P<braced>[A-Za-z_]\w*)[^{}]*\}|\$\((?P<inside>[A-Za-z_]\w*)\)|\$(?P<plain>[A-Za-z_]\w*)"
+    r"|(?<![A-Za-z0-9_])__[A-Z][A-Z0-9_]*__(?![A-Za-z0-9_])|@@[A-Za-z_][\w.-]*@@",
+    re.S,
+)
+_ALONE = re.compile(r"<[A-Za-z][\w .-]*>|%[A-Z][A-Z0-9_]*%|@[A-Z][A-Z0-9_]*@")  # only as a whole value
+_FLAG = re.compile(r"^--?[A-Za-z][\w.-]*=")
+_ANGLE = re.compile(r"<[A-Za-z][A-Za-z0-9_-]*>(?=\s|$)")
+
 
 class Guard(str):
     """A condition, as it is shown. It stands among the `unknown` of a word that depends on it."""
@@ -47,18 +58,6 @@ def say_what_is_open(word: Text) -> str:
     if guard is not None:
         reasons.append(f"it is given under a condition that the file does not decide: {guard}")
     return ", and ".join(reasons)
-
-
-_TEMPLATE = re.compile(r"\$?\{\{.*?\}\}|\{%.*?%\}", re.S)
-_ANYWHERE = re.compile(
-    r"\$?\{\{(?P<template>.*?)\}\}|\{%.*?%\}"  # {{ name }}, ${{ name }}, {% if name %}
-    r"|\$\{(?P<braced>[A-Za-z_]\w*)[^{}]*\}|\$\((?P<inside>[A-Za-z_]\w*)\)|\$(?P<plain>[A-Za-z_]\w*)"
-    r"|(?<![A-Za-z0-9_])__[A-Z][A-Z0-9_]*__(?![A-Za-z0-9_])|@@[A-Za-z_][\w.-]*@@",
-    re.S,
-)
-_ALONE = re.compile(r"<[A-Za-z][\w .-]*>|%[A-Z][A-Z0-9_]*%|@[A-Z][A-Z0-9_]*@")  # only as a whole value
-_FLAG = re.compile(r"^--?[A-Za-z][\w.-]*=")
-_ANGLE = re.compile(r"<[A-Za-z][A-Za-z0-9_-]*>(?=\s|$)")
 
 
 def find_placeholders(value: str) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from advisor.record import Record
 from advisor.units import GIB, format_rate
 
 PARTS = (("needs on a device", "total_bytes"), ("weights", "weights_bytes"), ("KV cache", "kv_cache_bytes"))
+SAME = 0.01  # part by which two rates differ without a word
 
 
 class DeploymentChange(Record, frozen=True, kw_only=True):
@@ -79,9 +80,6 @@ def describe_difference(difference: ReportDifference) -> str:
     for sign, found in (("+", difference.new_findings), ("-", difference.gone_findings)):
         lines += [f"{sign} {f.severity} {f.rule} (line {f.line}): {f.message}" for f in found]
     return "\n".join(lines or ["no difference"]) + "\n"
-
-
-SAME = 0.01  # part by which two rates differ without a word
 
 
 def _speeds(change: DeploymentChange) -> list[str]:

@@ -20,9 +20,20 @@ from advisor.yaml_places import Text, make_text
 _FLAG = re.compile(r"^--?[A-Za-z]")
 _NUMBER = re.compile(r"^-?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$")
 _SIZED = re.compile(r"^(\d+(?:\.\d+)?)([kKmMgG])?$")
-
-
 LEAST_PREFIX = len("--tp")  # argparse takes every prefix that is unique; shorter ones are slips
+NOTHING = Concept()
+# concepts that decide memory; an engine's further settings are its `memory_settings`
+MEMORY_CONCEPTS: tuple[ConceptName, ...] = (
+    "model_repository", "model_file", "context_length", "total_context", "sequences", "batched_tokens",
+    "tensor_parallel", "pipeline_parallel", "data_parallel", "data_parallel_attention", "expert_parallel", "nodes",
+    "memory_share", "kv_cache_type", "kv_cache_key_type", "kv_cache_value_type", "layers_on_device",
+    "experts_on_device", "quantization", "dtype", "eager", "cpu_offload", "speculative", "text_only", "lora",
+    "lora_slots",
+    "lora_rank", "logical_batch", "experts_on_host", "experts_on_host_layers",
+    "tensor_places",
+)  # fmt: skip
+LENGTHS: tuple[ConceptName, ...] = ("context_length", "total_context")
+RANKS: tuple[ConceptName, ...] = ("tensor_parallel", "pipeline_parallel", "data_parallel")
 
 
 class LaunchArgument(Value, frozen=True):
@@ -235,21 +246,6 @@ def convert_argument(argument: LaunchArgument, entry: FlagEntry | None) -> str |
     if n is not None and (entry is None or entry.t in ("int", "float", "str")):
         return int(n) if n == int(n) and abs(n) < 2**53 and "." not in argument.value else n
     return str(argument.value)
-
-
-NOTHING = Concept()
-# concepts that decide memory; an engine's further settings are its `memory_settings`
-MEMORY_CONCEPTS: tuple[ConceptName, ...] = (
-    "model_repository", "model_file", "context_length", "total_context", "sequences", "batched_tokens",
-    "tensor_parallel", "pipeline_parallel", "data_parallel", "data_parallel_attention", "expert_parallel", "nodes",
-    "memory_share", "kv_cache_type", "kv_cache_key_type", "kv_cache_value_type", "layers_on_device",
-    "experts_on_device", "quantization", "dtype", "eager", "cpu_offload", "speculative", "text_only", "lora",
-    "lora_slots",
-    "lora_rank", "logical_batch", "experts_on_host", "experts_on_host_layers",
-    "tensor_places",
-)  # fmt: skip
-LENGTHS: tuple[ConceptName, ...] = ("context_length", "total_context")
-RANKS: tuple[ConceptName, ...] = ("tensor_parallel", "pipeline_parallel", "data_parallel")
 
 
 def find_launch_concept(engine: str, name: ConceptName, knowledge: Knowledge) -> Concept:

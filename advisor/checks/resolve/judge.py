@@ -18,6 +18,9 @@ from advisor.machines.types import Machine
 from advisor.planning.holding import Holding, describe_estimate, hold_deployment
 from advisor.record import Value
 
+AT_ONCE = (1, 16)  # requests, in `advise diff`
+SHORTEST = 2048  # tokens; a server that holds less serves nobody
+
 
 class LaunchCheckOptions(Value, frozen=True):
     """What the caller says about all files."""
@@ -130,9 +133,6 @@ def check_launch(
     return CheckedLaunch(launch, launch_arguments, judged, launch_reading, machine, deployment, memory_estimate)
 
 
-AT_ONCE = (1, 16)  # requests, in `advise diff`
-
-
 def _speeds(
     deployment: Deployment, memory_estimate: MemoryEstimate, knowledge: Knowledge
 ) -> tuple[ConcurrentSpeed, ...]:
@@ -146,9 +146,6 @@ def _speeds(
         if speed is not None:
             out.append(ConcurrentSpeed(concurrency=n, speed=speed))
     return tuple(out)
-
-
-SHORTEST = 2048  # tokens; a server that holds less serves nobody
 
 
 def _shorter_fits(memory_estimate: MemoryEstimate) -> bool:

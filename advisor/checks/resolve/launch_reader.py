@@ -37,6 +37,7 @@ from advisor.yaml_places import Text, make_text
 
 _PATHS = re.compile(r"^(/|\.{1,2}/|~/|s3://|gs://|az://|oci://|pvc://|\$|file://|[A-Za-z]:\\)")
 LOCKED = "advise lock"  # source of a model that a lock file pins, before what it was pinned from
+NO_DRAFT = ("", "ngram", "[ngram]")  # methods without weights
 
 
 class LaunchReading(Value, frozen=True):
@@ -268,9 +269,6 @@ def _joined_flags(engine: str, knowledge: Knowledge) -> dict[str, str]:
     """Flags that add to what they were given before, and what stands between."""
     concepts = [find_launch_concept(engine, n, knowledge) for n in MEMORY_CONCEPTS]
     return {flag: c.joined_by for c in concepts if c.joined_by is not None for flag in c.flags}
-
-
-NO_DRAFT = ("", "ngram", "[ngram]")  # methods without weights
 
 
 def _unknown_draft(name: str) -> str:

@@ -38,6 +38,8 @@ from advisor.yaml_places import Text
 COUNTS: tuple[ConceptName, ...] = ("context_length", "total_context", "sequences", "batched_tokens")
 LIMIT = 4 * 2**20
 EVERYWHERE = "0.0.0.0"  # noqa: S104 - what a published port without an address means
+# what a Deployment holds in fields of its own, and secrets
+NOT_SETTINGS: tuple[ConceptName, ...] = ("model", "model_repository", "model_file", "served_name", "api_key")
 
 
 def read_launch_settings(path: Path | str, rules: Catalog) -> LaunchValues:
@@ -134,10 +136,6 @@ def _settings(
                 out[name] = str(word)
     out |= {word: "(set)" for word in LEFT_TO_CLIENTS if word in launch.setup.places}
     return out, unread
-
-
-# what a Deployment holds in fields of its own, and secrets
-NOT_SETTINGS: tuple[ConceptName, ...] = ("model", "model_repository", "model_file", "served_name", "api_key")
 
 
 def read_deployments(

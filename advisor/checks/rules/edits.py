@@ -20,6 +20,8 @@ from advisor.yaml_places import lines_of
 if TYPE_CHECKING:
     from advisor.checks.resolve.judge import CheckedLaunch
 
+_BLANK, _WORD = re.compile(r"[\s,]"), re.compile(r"[\w-]")
+
 
 def _line(source: str, n: int) -> str | None:
     lines = lines_of(source)
@@ -110,9 +112,6 @@ def make_edits(kind: str, at: Sequence[str], checked: CheckedLaunch, source: str
             ):
                 return (make_edit(value.line, found, ""),)
     return ()
-
-
-_BLANK, _WORD = re.compile(r"[\s,]"), re.compile(r"[\w-]")
 
 
 def make_edit(line: int, before: str, after: str) -> FileEdit:

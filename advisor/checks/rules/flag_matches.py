@@ -23,6 +23,10 @@ from advisor.yaml_places import Text
 if TYPE_CHECKING:
     from advisor.checks.facts.registry import FactContext
 
+MOST_LOOKED_UP = 50  # unknown flags of one launch that near matches are looked for: nobody reads more
+_OWN_RULES = ("flash-attn", "kv-cache-dtype", "quantization", "quantize", "cache-type-k", "cache-type-v")
+_NO_NUMBERS = ("auto", "none", "all", "-1", "")
+
 
 def removed_flags(context: FactContext) -> Iterator[RuleMatch]:
     """Flags that the launch's version no longer has, and an older one had."""
@@ -104,9 +108,6 @@ def unknown_flags(context: FactContext) -> Iterator[RuleMatch]:
     """Flags that no version of the engine is known to have."""
     if context.launch.kind not in ("vllm-config", "sglang-config"):
         yield from _unknown(context)
-
-
-MOST_LOOKED_UP = 50  # unknown flags of one launch that near matches are looked for: nobody reads more
 
 
 def _unknown(context: FactContext) -> Iterator[RuleMatch]:
@@ -213,10 +214,6 @@ def bad_values(context: FactContext) -> Iterator[RuleMatch]:
                 find_place(argument.value),
                 fix=hint,
             )
-
-
-_OWN_RULES = ("flash-attn", "kv-cache-dtype", "quantization", "quantize", "cache-type-k", "cache-type-v")
-_NO_NUMBERS = ("auto", "none", "all", "-1", "")
 
 
 def _describe_expected(entry: FlagEntry, value: str, cuts_numbers: bool) -> str | None:

@@ -27,6 +27,26 @@ from advisor.yaml_places import Text, lines_of, make_text
 if TYPE_CHECKING:
     from advisor.checks.facts.registry import FactContext
 
+_SECRET = re.compile(
+    r"^(hf_[A-Za-z0-9]{20,}|sk-[A-Za-z0-9_-]{16,}|nvapi-[A-Za-z0-9_-]{20,}|gh[pousr]_[A-Za-z0-9]{20,}|AKIA[A-Z0-9]{16})$"
+)
+_NO_SECRET = re.compile(
+    r"^(\$|<|\{|your|my|change|example|xxx|token-abc123$|secret$|none$|null$|empty$|dummy|placeholder|sk-(no|your|xxx|ollama|1234|none|dummy|local|test)|EMPTY)",
+    re.I,
+)
+CACHE_TYPES: tuple[ConceptName, ...] = ("kv_cache_type", "kv_cache_key_type", "kv_cache_value_type")
+OWN_LISTS = ("quantization", "kv-cache-dtype", "cache-type-k", "cache-type-v")  # rules of their own ask for these
+PARSER_PLUGIN = "parser-plugin"
+BY_VERSION = frozenset((
+    "removed_flags", "unknown_flags", "removed_variables", "quantizations", "flash_values", "kv_types",
+    "values_of_release", "engine_keys",
+))  # fmt: skip
+# What holds for any program with flags: all that is asked of routers, which load no model.
+OF_FLAGS = frozenset((
+    "removed_flags", "unknown_flags", "newer_flags", "bad_values", "values_of_release", "abbreviated", "stray_values",
+    "missing_values",
+))  # fmt: skip
+
 
 def removed_variables(context: FactContext) -> Iterator[RuleMatch]:
     """VLLM_ variables that the launch's version no longer reads."""
@@ -67,17 +87,6 @@ def unknown_variables(context: FactContext) -> Iterator[RuleMatch]:
         near = near_matches(name, [n for n in known if n], n=1)
         hint = f"Did you mean {near[0]}?" if near else "Use the engine's flag, or remove it"
         yield RuleMatch(name, {"name": name, "hint": hint}, find_place(value), fix=hint)
-
-
-_SECRET = re.compile(
-    r"^(hf_[A-Za-z0-9]{20,}|sk-[A-Za-z0-9_-]{16,}|nvapi-[A-Za-z0-9_-]{20,}|gh[pousr]_[A-Za-z0-9]{20,}|AKIA[A-Z0-9]{16})$"
-)
-
-
-_NO_SECRET = re.compile(
-    r"^(\$|<|\{|your|my|change|example|xxx|token-abc123$|secret$|none$|null$|empty$|dummy|placeholder|sk-(no|your|xxx|ollama|1234|none|dummy|local|test)|EMPTY)",
-    re.I,
-)
 
 
 def secrets(context: FactContext) -> Iterator[RuleMatch]:
@@ -157,9 +166,6 @@ def unmounted_files(context: FactContext) -> Iterator[RuleMatch]:
             continue
         if find_holding_mount(mounts, value) is None:
             yield RuleMatch(name, {"name": name, "value": str(value)}, find_place(value))
-
-
-CACHE_TYPES: tuple[ConceptName, ...] = ("kv_cache_type", "kv_cache_key_type", "kv_cache_value_type")
 
 
 def kv_types(context: FactContext) -> Iterator[RuleMatch]:
@@ -269,10 +275,6 @@ def _hint(word: str, known: Sequence[str], presence: Presence) -> str:
     return f"Take {presence.following} or newer. {meant}" if presence.following is not None else meant
 
 
-OWN_LISTS = ("quantization", "kv-cache-dtype", "cache-type-k", "cache-type-v")  # rules of their own ask for these
-PARSER_PLUGIN = "parser-plugin"
-
-
 def helm_keys(context: FactContext) -> Iterator[RuleMatch]:
     """Values that the production-stack chart does not know."""
     kind = context.knowledge.resources["production-stack"]
@@ -351,14 +353,3 @@ EACH: dict[str, Callable[[FactContext], Iterator[RuleMatch]]] = {
         values_of_release,
     )
 }
-
-
-BY_VERSION = frozenset((
-    "removed_flags", "unknown_flags", "removed_variables", "quantizations", "flash_values", "kv_types",
-    "values_of_release", "engine_keys",
-))  # fmt: skip
-# What holds for any program with flags: all that is asked of routers, which load no model.
-OF_FLAGS = frozenset((
-    "removed_flags", "unknown_flags", "newer_flags", "bad_values", "values_of_release", "abbreviated", "stray_values",
-    "missing_values",
-))  # fmt: skip
