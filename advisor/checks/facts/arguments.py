@@ -60,16 +60,10 @@ def compare_flag_pair(
 
 
 FACTS.define("tp", "int", "tensor-parallel size (1 where none is given)", lambda c: _parallel(c, "tensor_parallel"))
-
-
 FACTS.define("pp", "int", "pipeline-parallel size (1 where none is given)", lambda c: _parallel(c, "pipeline_parallel"))
-
-
 FACTS.define(
     "ranks", "int", "devices the launch asks for", lambda c: None if c.arguments.open else c.checked.judged.ranks
 )
-
-
 FACTS.define("length", "float", "longest request that is asked for, tokens", lambda c: concept_number(c, *LENGTHS))
 
 
@@ -89,22 +83,14 @@ def _certain(context: FactContext) -> bool:
 FACTS.define(
     "engine.version", "version", "the engine's version, stated or current", lambda c: c.checked.judged.engine_version
 )
-
-
 FACTS.define("engine.name", "str", "the engine's name", lambda c: c.launch.engine)
-
-
 FACTS.define(
     "engine.reserves",
     "bool",
     "the engine reserves a share of each device, and refuses to start where it is too small",
     lambda c: c.engine is not None and "fraction_of" in c.engine.memory,
 )
-
-
 FACTS.define("kind", "str", "kind of the file", lambda c: c.launch.kind)
-
-
 FACTS.define(
     "program",
     "str",
@@ -135,8 +121,6 @@ FACTS.define(
     "node-rank is not below nnodes",
     lambda c: compare_flag_pair(c, ("node-rank",), ("nnodes",), lambda a, b: a >= b or a < 0),
 )
-
-
 FACTS.define(
     "args.local_above_dp",
     "bool",

@@ -85,8 +85,6 @@ FACTS.define(
     "the paths of the probes",
     lambda c: ", ".join(dict.fromkeys(p.path for p in c.setup.probes if p.path)),
 )
-
-
 FACTS.define(
     "probe.health", "str", "the path to probe", lambda c: c.server.health[0] if c.server and c.server.health else None
 )
@@ -231,16 +229,12 @@ def _swap_config(context: FactContext) -> bool:
 
 
 FACTS.define("modelfile.no_from", "bool", "no FROM line", lambda c: "no-from" in c.setup.places)
-
-
 FACTS.define(
     "modelfile.trailing_comment",
     "bool",
     "a parameter's value is followed by a comment",
     lambda c: "trailing-comment" in c.setup.places,
 )
-
-
 FACTS.define(
     "docker.ollama_pull", "bool", "a RUN line pulls a model without a server", lambda c: PULL in c.setup.places
 )
@@ -355,27 +349,19 @@ FACTS.define(
     "container ports that are published",
     lambda c: ", ".join(str(p[2]) for p in c.setup.ports if p[2] is not None),
 )
-
-
 FACTS.define("fabric.rdma", "bool", "devices of an RDMA network are handed over", lambda c: bool(c.setup.fabric))
-
-
 FACTS.define(
     "fabric.efa",
     "bool",
     "network devices of AWS (EFA) are handed over",
     lambda c: any("/efa" in name for name in c.setup.fabric),
 )
-
-
 FACTS.define(
     "fabric.locks_memory",
     "bool",
     "memory may be locked: IPC_LOCK, a memlock limit, or all privileges",
     lambda c: c.setup.locks_memory or c.setup.privileged,
 )
-
-
 FACTS.define(
     "fabric.huge_pages",
     "bool",

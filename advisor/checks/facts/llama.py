@@ -108,16 +108,12 @@ FACTS.define(
     "OLLAMA_NUM_PARALLEL",
     lambda c: parse_number(c.env.get("OLLAMA_NUM_PARALLEL", "1")) or 1.0,
 )
-
-
 FACTS.define(
     "ollama.loaded",
     "float",
     "OLLAMA_MAX_LOADED_MODELS",
     lambda c: parse_number(c.env.get("OLLAMA_MAX_LOADED_MODELS", "0")) or 0.0,
 )
-
-
 FACTS.define(
     "text.build_step",
     "bool",

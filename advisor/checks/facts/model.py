@@ -147,14 +147,8 @@ FACTS.define(
     "the catalogue has the model",
     lambda c: None if c.reading.model is None or c.reading.model.unknown else c.reading.named is not None,
 )
-
-
 FACTS.define("model.assumed", "bool", "the model is taken from the name of a path", lambda c: c.reading.by_path)
-
-
 FACTS.define("model.heads", "int", "attention heads", lambda c: uniform_heads(catalogue_model(c)))
-
-
 FACTS.define("model.kv_heads", "int", "key-value heads", lambda c: uniform_kv_heads(catalogue_model(c)))
 
 

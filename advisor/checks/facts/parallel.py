@@ -92,8 +92,6 @@ FACTS.define(
     "what the engine asserts about its tensor-parallel size is known",
     lambda c: c.engine is not None and c.engine.tensor_parallel is not None,
 )
-
-
 FACTS.define(
     "engine.splits",
     "bool",
@@ -117,8 +115,6 @@ FACTS.define(
     "the engine refuses the size: attention heads do not divide by it",
     lambda c: _refuses_any(c, "attention_heads"),
 )
-
-
 FACTS.define(
     "tp.kv_heads_uneven",
     "bool",
@@ -153,8 +149,6 @@ FACTS.define(
     "attention heads that do not divide",
     lambda c: next((r.number for r in _refusals(c) or () if r.divides == "attention_heads"), None),
 )
-
-
 FACTS.define(
     "tp.kv_heads_refused",
     "int",
@@ -209,16 +203,12 @@ def _sequences_at_least(context: FactContext) -> float | None:
 FACTS.define(
     "args.sequences", "float", "sequences that run at once, as asked", lambda c: concept_number(c, "sequences")
 )
-
-
 FACTS.define(
     "args.prefill_threshold_above_length",
     "bool",
     "long-prefill-token-threshold is above max-model-len",
     lambda c: compare_flag_pair(c, ("long-prefill-token-threshold",), c.concept_flags(*LENGTHS), lambda a, b: a > b),
 )
-
-
 FACTS.define(
     "args.active_above_sequences",
     "bool",

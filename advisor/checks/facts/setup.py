@@ -21,53 +21,27 @@ def find_mount(context: FactContext, path: str) -> Mount | None:
 
 
 def _boolean(name: str, doc: str, read: str) -> None:
-    FACTS.add(name, "bool", doc)(lambda s: bool(getattr(s.checked.launch.setup, read)))
+    FACTS.define(name, "bool", doc, lambda c: bool(getattr(c.setup, read)))
 
 
 _boolean("setup.container", "runs in a container", "container")
-
-
 _boolean("setup.cluster", "runs in a cluster", "cluster")
-
-
 _boolean("setup.privileged", "the container is privileged", "privileged")
-
-
 _boolean("setup.host_pid", "shares the host's process ids", "host_pid")
-
-
 _boolean("setup.host_network", "uses the host's network", "host_network")
-
-
 _boolean("setup.ipc_host", "shares the host's memory segments", "ipc_host")
-
-
 _boolean("setup.gpu_fraction", "a fraction of a GPU is asked for", "gpu_fraction")
-
-
 _boolean("setup.gpu_block_wrong", "the device block is not valid", "gpu_block")
-
-
 _boolean("setup.storage_uri", "a storage URI names the model", "storage_uri")
-
-
 _boolean("setup.misspelt", "a key is misspelt", "misspelt_keys")
-
-
 FACTS.define(
     "setup.misspelt_keys",
     "str",
     "keys that are misspelt, each with the one that is meant",
     lambda c: ", ".join((f"`{key[:SHOWN]}` (`{meant}`?)" for key, meant in c.setup.misspelt_keys)),
 )
-
-
 FACTS.define("setup.gpu_granted", "bool", "an accelerator is handed to the process", lambda c: c.setup.gpu_granted)
-
-
 FACTS.define("setup.gpu_block", "str", "what is wrong with the device block", lambda c: "; ".join(c.setup.gpu_block))
-
-
 FACTS.define(
     "setup.gpu_request_differs",
     "bool",
@@ -102,8 +76,6 @@ FACTS.define(
     "size of /dev/shm, GiB",
     lambda c: c.setup.shm_bytes / GIB if c.setup.shm_bytes is not None else None,
 )
-
-
 FACTS.define(
     "memory.limit_gib",
     "float",
@@ -247,11 +219,7 @@ def _standard(context: FactContext) -> bool:
 
 
 FACTS.define("setup.hardware_named", "bool", "the file names the accelerator", lambda c: c.setup.hardware is not None)
-
-
 FACTS.define("setup.restart_always", "bool", "restart: always", lambda c: c.setup.restart == "always")
-
-
 FACTS.define("setup.ray", "bool", "a Ray cluster runs the launch", lambda c: "ray" in c.setup.places)
 
 

@@ -195,13 +195,9 @@ def find_quantization(
     return named.quantization if named else None
 
 
-def memory_flags(engine: str, knowledge: Knowledge) -> frozenset[str]:
-    """The flags of an engine on which its memory depends."""
-    return _memory_flags(knowledge, engine)
-
-
 @memoize_by_identity
 def _memory_flags(knowledge: Knowledge, engine: str) -> frozenset[str]:
+    """The flags of an engine on which its memory depends."""
     entry = knowledge.rules.engines().get(engine)
     if entry is None:
         return frozenset()
@@ -216,7 +212,7 @@ def _by_variables(launch: Launch, knowledge: Knowledge) -> tuple[dict[str, Any],
     unread: list[str] = []
     concepts = [find_launch_concept(launch.engine, n, knowledge) for n in MEMORY_CONCEPTS]
     unset = {n: c.unset for c in concepts for n in (*c.flags, *c.environment)}
-    deciding = {*memory_flags(launch.engine, knowledge), *unset}
+    deciding = {*_memory_flags(knowledge, launch.engine), *unset}
     for k, word in {**launch.env, **launch.settings}.items():
         if k not in deciding:
             continue
@@ -234,7 +230,7 @@ def read_settings(launch: Launch, arguments: LaunchArguments, knowledge: Knowled
         return _by_variables(launch, knowledge)
     out: dict[str, Any] = {}
     unread = [f"{w} may hold further arguments" for w in arguments.open]
-    deciding = memory_flags(launch.engine, knowledge)
+    deciding = _memory_flags(knowledge, launch.engine)
     nested: dict[str, dict[str, Any]] = {}
     joined = _joined_flags(launch.engine, knowledge)
     for argument in arguments.given:

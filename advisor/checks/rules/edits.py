@@ -5,7 +5,6 @@ Comments and layout stay; a place that is not plain is left alone.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -189,6 +188,8 @@ def fix_report(report: CheckReport, write: bool, unsafe: bool = False) -> str:
 
     A file is read again and changed only where its lines are still what was checked.
     """
+    import difflib
+
     out: list[str] = []
     by_file: dict[str, list[FileEdit]] = {}
     for finding in report.findings:

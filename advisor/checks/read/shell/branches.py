@@ -117,11 +117,7 @@ class Status(Enum):
 
 
 _OF_TEST = {True: Status.YES, False: Status.NO, None: Status.OPEN}
-
-
 _HOLDS = {Status.YES: True, Status.NO: False, Status.OPEN: None, Status.RAN: None}
-
-
 _GATES: dict[str, dict[Status, bool | None]] = {
     "&&": {Status.YES: True, Status.NO: False, Status.OPEN: None, Status.RAN: True},
     "||": {Status.YES: False, Status.NO: True, Status.OPEN: None, Status.RAN: None},
