@@ -8,12 +8,12 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, assume, event, given, settings
 from hypothesis import strategies as st
+from launch_files import read_deployments
 from launching import RULES
 from sampling import HARDWARE, LENGTHS, MODELS, NVIDIA, SETTINGS
 from test_quoting import NAMES, TEXT
 
 from advisor.checks.knowledge import Knowledge
-from advisor.checks.resolve.launch_settings import read_deployments
 from advisor.deployment import Deployment, Setting
 from advisor.errors import AdvisorError, BadInput
 from advisor.estimation import EstimateRequest, resolve_request

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from pathlib import Path
-
-from msgspec.structs import replace
 
 from advisor.catalog import Catalog
 from advisor.checks.knowledge import Knowledge, is_told_by_variables
@@ -18,19 +15,14 @@ from advisor.checks.read.launch import SWAP_FILE, Launch
 from advisor.checks.resolve import arguments, launch_reader
 from advisor.checks.resolve.arguments import (
     LaunchArguments,
-    convert_argument,
-    find_concept_value,
     find_launch_concept,
     list_concept_flags,
 )
 from advisor.checks.resolve.launch_reader import is_path
-from advisor.deployment import Deployment, Setting
 from advisor.engines.flags import ConceptName
 from advisor.errors import BadInput
 from advisor.files import read_text as text_of
 from advisor.launch_values import LaunchValues
-from advisor.machines.types import Machine
-from advisor.memo import memoize_by_identity
 from advisor.near import near_matches
 from advisor.render import matrix
 from advisor.yaml_places import Text
@@ -38,8 +30,6 @@ from advisor.yaml_places import Text
 COUNTS: tuple[ConceptName, ...] = ("context_length", "total_context", "sequences", "batched_tokens")
 LIMIT = 4 * 2**20
 EVERYWHERE = "0.0.0.0"  # noqa: S104 - what a published port without an address means
-# what a Deployment holds in fields of its own, and secrets
-NOT_SETTINGS: tuple[ConceptName, ...] = ("model", "model_repository", "model_file", "served_name", "api_key")
 
 
 def read_launch_settings(path: Path | str, rules: Catalog) -> LaunchValues:
@@ -138,91 +128,7 @@ def _settings(
     return out, unread
 
 
-def read_deployments(
-    source: str, name: str, rules: Catalog, hardware: str | None = None, variables: Mapping[str, str] | None = None
-) -> tuple[Deployment, ...]:
-    """The deployments of a file's text, in its order. All that it sets is in `settings`, under the engine's flags.
-
-    `hardware` is for files that name none, `variables` for what the file leaves to the environment. Raises BadInput
-    where a launch leaves open what it starts, UnknownName.
-    """
-    knowledge = _knowledge(rules)
-    folder = None if name == "-" else Path(name).parent
-    machines: dict[str, Machine] = {}
-    found = read_launches(source, name, 1, ReaderContext(name, knowledge, dict(variables or {}), folder))
-    found = comments.apply_declarations(found, source, name)
-    hardware = hardware or comments.find_declared_hardware(source)
-    return tuple(_deployment(x, knowledge, hardware, machines) for x in found)
-
-
-@memoize_by_identity
-def _knowledge(rules: Catalog) -> Knowledge:
-    return Knowledge(rules)
-
-
-def _deployment(launch: Launch, knowledge: Knowledge, hardware: str | None, machines: dict[str, Machine]) -> Deployment:
-    launch_arguments = arguments.read_arguments(launch, knowledge)
-    stated = launch_reader.find_hardware_words(launch, launch_arguments, knowledge)
-    launch_reading = launch_reader.read_launch(
-        launch, launch_arguments, knowledge, hardware or (stated[0] if stated else None)
-    )
-    if launch_reading.request is None:
-        raise BadInput(f"{launch.file}:{launch.line}: {'; '.join(launch_reading.open)}")
-    deployment, _ = launch_reader.build_deployment(launch_reading.request, knowledge, machines)
-    host, port = find_listening_address(launch, launch_arguments, knowledge)
-    own = dict(_list_settings(launch, launch_arguments, knowledge))
-    excluded = _not_settings(launch.engine, knowledge)
-    return replace(
-        deployment,
-        settings={**{k: v for k, v in deployment.settings.items() if k not in excluded}, **own},
-        model_path=find_host_path(str(launch_reading.model), launch)
-        if launch_reading.model is not None and is_path(launch_reading.model)
-        else None,
-        served_name=_known_text(find_concept_value(launch_arguments, launch.engine, knowledge, "served_name")),
-        host=host,
-        port=port,
-    )
-
-
-def _not_settings(engine: str, knowledge: Knowledge) -> frozenset[str]:
-    """Flags that are no settings of a deployment."""
-    return frozenset(
-        (*knowledge.recognition.model_flags, *list_concept_flags(engine, NOT_SETTINGS, knowledge), "hf-token")
-    )
-
-
-def find_host_path(path: str, launch: Launch) -> str:
-    """A path of a container as the machine knows it, where the file says what is mounted there."""
-    best = max(
-        (m for m in launch.setup.mounts if m.kind in ("bind", "host") and m.source and _lies_below(path, m.target)),
-        key=lambda m: len(m.target),
-        default=None,
-    )
-    return path if best is None else f"{best.source}{path[len(best.target.rstrip('/')) :]}"
-
-
-def _lies_below(path: str, folder: str) -> bool:
-    return path == folder or path.startswith(folder.rstrip("/") + "/")
-
-
-def _list_settings(
-    launch: Launch, launch_arguments: LaunchArguments, knowledge: Knowledge
-) -> list[tuple[str, Setting]]:
-    """Every flag that is a setting, the last of its name."""
-    table = knowledge.flags(launch.engine)
-    excluded = _not_settings(launch.engine, knowledge)
-    listens = {flag for flag, _ in _forms(launch.engine, knowledge.rules)}
-    out: list[tuple[str, Setting]] = []
-    for argument in launch_arguments.given:
-        if argument.name in excluded or f"--{argument.name}" in listens or argument.key is not None:
-            continue
-        value = convert_argument(argument, table.table.flags.get(argument.name) if table else None)
-        if value is not None:
-            out.append((argument.name, value))
-    return out
-
-
-def _forms(engine: str, rules: Catalog) -> list[tuple[str, str]]:
+def list_listening_flags(engine: str, rules: Catalog) -> list[tuple[str, str]]:
     """(flag, what stands behind it) of where a server listens."""
     entry = rules.engines().get(engine)
     if entry is None or entry.start is None:
@@ -247,7 +153,7 @@ def find_listening_address(
             else (host.strip("[]") if host else host, port)
         )
     host = port = None
-    for flag, form in _forms(launch.engine, knowledge.rules):
+    for flag, form in list_listening_flags(launch.engine, knowledge.rules):
         value = _known_text(launch_arguments.value(flag.lstrip("-")))
         if value is None:
             continue
