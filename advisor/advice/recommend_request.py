@@ -111,7 +111,7 @@ def ask_guide(request: RecommendRequest, model: Model | None, guide: Guide, rule
 
 
 def _compare_with_memory(model: Model, machine: Machine, rules: Catalog) -> dict[str, FactValue]:
-    """How weights alone compare with the machine's memory, before anything is sized; nothing where a card is unknown."""
+    """How weights alone compare with the machine's memory before anything is sized; empty where a card is unknown."""
     shares = load_guide_memory(rules)
     four_bit = model.params_total * shares.four_bit_bits / 8
     cards = sum_known(d.total_bytes for d in machine.usable_devices)
