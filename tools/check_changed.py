@@ -54,6 +54,7 @@ ROWS = (
     Row(("advisor/lint", "advisor/meanings.py"), ("lint", "decision"), ("rules",)),
     Row(("advisor/machines",), ("machines", "catalog")),
     Row(("advisor/catalog", "hatch_build.py"), ("catalog", "test_packaging.py"), slow=("test_packaging.py",)),
+    Row(("advisor/plugins.py",), ("plugins",)),
     Row(("advisor/render",), ("render", "e2e"), ("programs",), ("render", "e2e")),
     Row(("advisor/cli", "advisor/library.py", "advisor/report"),
         ("cli", "report", "test_library.py"), ("documents",), pages=True),

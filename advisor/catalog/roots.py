@@ -8,6 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from advisor.errors import BadInput
+from advisor.plugins import Plugin, load_plugins
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 
@@ -31,10 +32,10 @@ def user_rules() -> Path:
 def rule_roots(extra: Sequence[Path | str] = ()) -> tuple[Path, ...]:
     """All rule folders, lowest first; an entry in a later folder replaces the one of the same id before it.
 
-    Order: shipped, the user's configuration folder, $ADVISOR_RULES (several separated as in $PATH), `extra`.
+    Order: shipped, plugins, the user's configuration folder, $ADVISOR_RULES (several separated as in $PATH), `extra`.
     Raises BadInput for a folder that was named and does not exist.
     """
-    roots = [shipped_root()]
+    roots = [shipped_root(), *(p.rules for p in list_plugins() if p.rules is not None)]
     config = user_rules()
     if config.is_dir():
         roots.append(config)
@@ -46,6 +47,11 @@ def rule_roots(extra: Sequence[Path | str] = ()) -> tuple[Path, ...]:
             raise BadInput(f"{origin}: {text} is not a folder of rules.")
         roots.append(path)
     return tuple(dict.fromkeys(r.resolve() for r in roots))
+
+
+def list_plugins() -> tuple[Plugin, ...]:
+    """What installed packages bring. Raises BadInput for one that cannot be used."""
+    return load_plugins(cache_dir())
 
 
 def cache_dir() -> Path:

@@ -9,6 +9,7 @@ from typing import cast
 
 import msgspec
 
+from advisor.catalog.roots import list_plugins
 from advisor.catalog.types import Engine, Quantization
 from advisor.deployment import Deployment
 from advisor.engines.additions import find_draft_name as find_draft_name
@@ -16,6 +17,7 @@ from advisor.engines.additions import find_method_name as find_method_name
 from advisor.engines.base import DecidedSetting, EngineModule
 from advisor.errors import BadInput
 from advisor.memo import memoize_by_identity
+from advisor.plugins import find_plugin_module
 
 FAMILIES = ("pool", "plain")  # memory behaviour that engines share: a reserved share of each device, growth with use
 
@@ -77,7 +79,13 @@ def _answering(engine_id: str, entries: Mapping[str, Engine]) -> tuple[EngineMod
 
 @memoize_by_identity
 def _own_module(entry: Engine, engine_id: str) -> EngineModule | None:
-    return _module(module_name(engine_id)) or _family(entry)
+    return find_own_module(engine_id) or _family(entry)
+
+
+def find_own_module(engine_id: str) -> EngineModule | None:
+    """The module of an engine's own: that of a plugin, else the one in this package; None without one."""
+    found = find_plugin_module(list_plugins(), engine_id)
+    return cast("EngineModule | None", found) or _module(module_name(engine_id))
 
 
 def _family(entry: Engine) -> EngineModule | None:

@@ -18,7 +18,7 @@ from advisor.catalog.roots import shipped_root
 from advisor.catalog.store import Catalog
 from advisor.catalog.types import Accelerator, CloudOffer, CpuPlatform, Engine, Quantization
 from advisor.decoding import Json, convert, decode_json
-from advisor.engines import FAMILIES, module_name
+from advisor.engines import FAMILIES, find_own_module, module_name
 from advisor.errors import BadFile
 from advisor.lint.faults import Fault, nearest_names
 from advisor.lint.kinds import FILES, find_kind
@@ -66,11 +66,11 @@ def memory_type(engine: Engine) -> Any:
     None where no module reads the block.
     """
     family = str(engine.memory.get("family") or "")
-    own, shared = (f"advisor.engines.{n}" for n in (module_name(engine.id), module_name(family)))
-    name = own if importlib.util.find_spec(own) is not None else shared if family in FAMILIES else None
-    if name is None:
+    module: Any = find_own_module(engine.id)
+    if module is None and family in FAMILIES:
+        module = importlib.import_module(f"advisor.engines.{module_name(family)}")
+    if module is None:
         return None
-    module = importlib.import_module(name)
     families = [
         v for v in vars(module).values() if isinstance(v, ModuleType) and v.__name__.startswith("advisor.engines.")
     ]

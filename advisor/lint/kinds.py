@@ -31,6 +31,7 @@ FILES: dict[str, str | None] = {
     "checks/minimum_versions.yaml": "advisor.checks.knowledge:MinimumVersions",
     "checks/drivers.yaml": "advisor.checks.facts.hardware:DriverVersions",
     "targets.yaml": "advisor.render.matrix:TargetsFile",
+    "targets/*.yaml": "advisor.render.matrix:MoreTargets",
     "choosing.yaml": "advisor.advice.models.choice:ChoosingFile",
     "abilities.yaml": "advisor.ability.lookup:AbilitiesFile",
     "boards.yaml": "advisor.ability.lookup:BoardsFile",

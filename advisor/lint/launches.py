@@ -13,7 +13,7 @@ from advisor.lint.house import House, RuleDocument, TableItem
 from advisor.lint.shape import At
 from advisor.render.environment import template_roots
 from advisor.render.files import IN_IMAGES, SHARED
-from advisor.render.matrix import TargetsFile
+from advisor.render.matrix import OTHERS
 
 FILE = "targets.yaml"
 INSTALL = "install"
@@ -25,14 +25,21 @@ IN_NAMES = frozenset(("name",))
 
 def find_launches_faults(house: House) -> Iterator[Fault]:
     """What is wrong with starts, targets and templates."""
-    document = house.documents.get(FILE)
+    documents = list_target_documents(house)
+    known = tuple(name for document in documents for name in document.value.targets)
     for item in house.items("engines"):
         if item.entry.start is not None:
             yield from _start(house, item, item.entry.start)
-        if document is not None:
-            yield from _targets(house, item, document.value)
-    if document is not None:
+        if known:
+            yield from _targets(house, item, known)
+    for document in documents:
         yield from _files(document)
+
+
+def list_target_documents(house: House) -> list[RuleDocument]:
+    """targets.yaml and what overlays add to it."""
+    first = [house.documents[FILE]] if FILE in house.documents else []
+    return [*first, *house.under(OTHERS).values()]
 
 
 def _files(document: RuleDocument) -> Iterator[Fault]:
@@ -43,14 +50,14 @@ def _files(document: RuleDocument) -> Iterator[Fault]:
                 yield document.place.field("unknown_name", ("targets", name, "file"), problem)
 
 
-def _targets(house: House, item: TableItem, table: TargetsFile) -> Iterator[Fault]:
+def _targets(house: House, item: TableItem, known: tuple[str, ...]) -> Iterator[Fault]:
     """The launch files that an entry names are there, and it has what they need."""
     entry: Engine = item.entry
     roots = template_roots()
     for i, name in enumerate(entry.targets):
         at: At = ("targets", i)
-        if name not in table.targets:
-            yield from house.unknown(item.place, at, "target", name, tuple(table.targets))
+        if name not in known:
+            yield from house.unknown(item.place, at, "target", name, known)
             continue
         if name in entry.no_target:
             problem = f"it has the target {name}, and `no_target` says why it has none"
@@ -65,7 +72,7 @@ def _targets(house: House, item: TableItem, table: TargetsFile) -> Iterator[Faul
         if name == INSTALL and entry.installation is None:
             yield item.place.field("missing_place", at, "`installation` does not say how it is installed")
     for name in entry.no_target:
-        yield from house.unknown(item.place, ("no_target", name), "target", name, tuple(table.targets))
+        yield from house.unknown(item.place, ("no_target", name), "target", name, known)
     if entry.installation is not None and INSTALL not in entry.targets:
         problem = f"is never written: {INSTALL} is not among its `targets`"
         yield item.place.field("missing_place", ("installation",), problem)

@@ -5,13 +5,12 @@ A folder that brings its own targets.yaml is held to be whole; engines of an ove
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from collections.abc import Iterator
 
 from advisor.catalog.launch_types import EngineStart
 from advisor.catalog.types import Engine
-from advisor.engines import module_name
+from advisor.engines import find_own_module, module_name
 from advisor.lint.faults import Fault
 from advisor.lint.house import House, TableItem
 from advisor.lint.launches import FILE as TARGETS
@@ -78,7 +77,7 @@ def _memory(item: TableItem) -> Iterator[Fault]:
     if entry.kind == CLIENT or entry.runs or entry.memory:
         return
     module = f"advisor/engines/{module_name(entry.id)}.py"
-    there = importlib.util.find_spec(f"advisor.engines.{module_name(entry.id)}") is not None
+    there = find_own_module(entry.id) is not None
     also = "" if there else f"; {module} only where its arithmetic is its own"
     problem = (
         "what it takes is not given: it needs constants in `memory` (`family: pool` reserves a share of each device, "

@@ -140,7 +140,7 @@ def _read(root: Path, name: str) -> tuple[RuleFile, list[Fault]]:
     faults: list[Fault] = []
     file = replace(file, places=places, readable=True)
     for key in find_doubled_keys(file.places):
-        message = f"`{key}` stands twice in one mapping; YAML keeps the last without a word"
+        message = f"`{key}` appears twice in one mapping; YAML keeps the last without a word"
         faults.append(Fault(file=where, line=key.line, code="duplicate_key", message=message))
     return replace(file, data=_plain(data, (), file, faults)), faults
 

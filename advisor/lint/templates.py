@@ -11,7 +11,7 @@ no error, and that it fits.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +27,10 @@ from advisor.files import parse_yaml
 from advisor.lint.check_rules import load_knowledge
 from advisor.lint.faults import Fault, nearest_names, one_line
 from advisor.lint.house import House
-from advisor.lint.launches import FILE
+from advisor.lint.launches import FILE, list_target_documents
 from advisor.lint.reading import shorten_path
 from advisor.render.environment import make_environment, template_roots
 from advisor.render.files import SHARED, render_files
-from advisor.render.matrix import TargetsFile
 
 PAGES = ("readme",)  # templates of files that stand next to the targets
 EXAMPLE = re.compile(r"(?s)\{#-?\s*example:(.*?)-?#\}")
@@ -39,8 +38,8 @@ EXAMPLE = re.compile(r"(?s)\{#-?\s*example:(.*?)-?#\}")
 
 def find_templates_faults(house: House) -> Iterator[Fault]:
     """Templates that cannot be used, or whose example shows that what they make is wrong."""
-    document = house.documents.get(FILE)
-    if document is None:
+    known = [name for document in list_target_documents(house) for name in document.value.targets]
+    if not known:
         return
     from jinja2 import TemplateSyntaxError
 
@@ -63,22 +62,22 @@ def find_templates_faults(house: House) -> Iterator[Fault]:
             except (OSError, UnicodeDecodeError) as e:
                 yield _fault(path, None, f"cannot be read: {e}")
                 continue
-            belongs = list(_belongs(path, root, house, document.value))
+            belongs = list(_belongs(path, root, house, known))
             yield from belongs
             if first and not belongs and not house.hopeless:  # of broken rules no file can be made
                 yield from checker.examples(path, text)
 
 
-def _belongs(path: Path, root: Path, house: House, table: TargetsFile) -> Iterator[Fault]:
+def _belongs(path: Path, root: Path, house: House, known: Sequence[str]) -> Iterator[Fault]:
     folder, name = path.relative_to(root).parent.as_posix(), path.stem
     if folder == ".":
         return  # macros that others import
     if folder != SHARED and folder not in house.ids["engines"]:
         problem = f"there is no engine {folder!r}, so no file is made of it"
         yield _fault(path, None, problem, nearest_names(folder, (*house.ids["engines"], SHARED)))
-    elif name not in table.targets and not (folder == SHARED and name in PAGES):
+    elif name not in known and not (folder == SHARED and name in PAGES):
         problem = f"rules/{FILE} has no target {name!r}, so no file is made of it"
-        yield _fault(path, None, problem, nearest_names(name, table.targets))
+        yield _fault(path, None, problem, nearest_names(name, known))
 
 
 class _Checker:

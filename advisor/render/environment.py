@@ -10,6 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from advisor.catalog.roots import list_plugins
 from advisor.decoding import Json
 from advisor.distribution import WRITTEN_BY
 
@@ -20,9 +21,11 @@ _PACKAGE = Path(__file__).resolve().parent.parent
 
 
 def template_roots() -> list[Path]:
-    """Template folders, the user's own first: $ADVISOR_TEMPLATES, the configuration folder, the shipped ones."""
+    """Template folders, the user's own first: $ADVISOR_TEMPLATES, the configuration, plugins, the shipped ones."""
     named = (os.environ.get(n, "") for n in ("ADVISOR_TEMPLATES", "XDG_CONFIG_HOME", "HOME"))
-    return [p for p in _possible_roots(*named) if os.path.isdir(p)]  # noqa: PTH112 - asked for every command
+    *own, shipped = _possible_roots(*named)
+    roots = (*own, *(p.templates for p in list_plugins() if p.templates is not None), shipped)
+    return [p for p in roots if os.path.isdir(p)]  # noqa: PTH112 - asked for every command
 
 
 @lru_cache(maxsize=8)

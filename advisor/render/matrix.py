@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import ChainMap
 from typing import Literal
 
 from msgspec.structs import replace
@@ -13,6 +14,7 @@ from advisor.catalog.types import Engine
 from advisor.engines.flag_tables import FlagTable, find_presence, load_flag_table
 from advisor.engines.versions import version_key
 from advisor.errors import BadInput
+from advisor.memo import memoize_by_identity
 from advisor.record import Record
 
 TargetSupport = tuple[Literal[True], None] | tuple[Literal[False], str]
@@ -74,9 +76,22 @@ class TargetsFile(Record, frozen=True, kw_only=True):
     places: dict[str, RuntimePlace] = {}
 
 
+OTHERS = "targets/"  # folder of overlays
+
+
+class MoreTargets(Record, frozen=True, kw_only=True):
+    """rules/targets/*.yaml: launch files of an overlay or a plugin, next to those of targets.yaml."""
+
+    targets: dict[str, LaunchTarget]
+
+
+@memoize_by_identity
 def load_targets(rules: Catalog) -> TargetsFile:
-    """The document. Raises BadInput when an overlay spoiled it."""
-    return decode_document(rules, "targets.yaml", TargetsFile)
+    """The document, with the targets of overlays. Raises BadInput when an overlay spoiled it."""
+    found = decode_document(rules, "targets.yaml", TargetsFile)
+    paths = sorted(path for path in rules.document_paths() if path.startswith(OTHERS))
+    more = [decode_document(rules, path, MoreTargets).targets for path in paths]
+    return replace(found, targets=dict(ChainMap(*reversed(more), found.targets))) if more else found
 
 
 def find_engine_start(engine_id: str, rules: Catalog) -> EngineStart:

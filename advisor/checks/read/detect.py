@@ -8,6 +8,7 @@ from pathlib import PurePath
 
 from msgspec.structs import replace
 
+from advisor.catalog.roots import list_plugins
 from advisor.checks.read import (
     compose,
     configs,
@@ -26,6 +27,7 @@ from advisor.checks.read.context import ReaderContext, make_finder, make_launche
 from advisor.checks.read.launch import Launch, LaunchSetup
 from advisor.checks.read.recognise import parse_image
 from advisor.errors import BadFile
+from advisor.plugins import read_by_plugins
 from advisor.yaml_places import (
     Located,
     Text,
@@ -59,6 +61,9 @@ _WORDS = (b"extends", b"env_file", b".sh", b"source", b". ", b".\t", b"build", b
 def read_launches(source: str, name: str, line: int, ctx: ReaderContext) -> list[Launch]:
     """All launches of a text. Raises BadFile for what claims to be YAML and is none."""
     here = replace(ctx, line=line, read_text=read_launches)
+    commands = read_by_plugins(list_plugins(), source, name)
+    if commands is not None:
+        return [x for at, command in commands for x in scripts.read_script(command, replace(here, line=line + at - 1))]
     kind = detect_kind(source, name)
     reader = _READERS.get(kind)
     if reader is not None:
