@@ -14,7 +14,6 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from advisor.advice.explain import Explanation as Explanation
-    from advisor.advice.hardware.money import Money as Money
     from advisor.advice.hardware_types import HardwareAdvice as HardwareAdvice
     from advisor.advice.types import Advice as Advice
     from advisor.checks.findings import CheckReport as CheckReport
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
     from advisor.library import recommend as recommend
     from advisor.machines.types import Machine as Machine
     from advisor.models.types import Model as Model
+    from advisor.money import Money as Money
 
 _FUNCTIONS = (
     "check",
@@ -55,7 +55,7 @@ _TYPES = {
     "Explanation": "advisor.advice.explain",
     "Machine": "advisor.machines.types",
     "Model": "advisor.models.types",
-    "Money": "advisor.advice.hardware.money",
+    "Money": "advisor.money",
     "CheckReport": "advisor.checks.findings",
     "HardwareAdvice": "advisor.advice.hardware_types",
     "Workload": "advisor.deployment",

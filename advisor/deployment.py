@@ -5,23 +5,18 @@ Also what is reported about one: MemoryEstimate, SpeedEstimate, and both as an E
 second, times seconds.
 """
 
-from typing import Annotated, Any, Literal
-
-from msgspec import Meta
+from typing import Any, Literal
 
 from advisor.catalog.types import Quantization
 from advisor.machines.types import Machine
 from advisor.memo import MemoRecord
 from advisor.models.types import Model
+from advisor.questions.workload import Positive, WorkloadFields
+from advisor.questions.workload import UseCase as UseCase
 from advisor.record import SCHEMA_VERSION, Record
 
 Basis = Literal["exact", "measured", "modelled", "assumed"]
 Setting = str | int | float | bool
-Positive = Annotated[int, Meta(ge=1, le=10**9)]
-NotNegative = Annotated[int, Meta(ge=0, le=10**9)]
-Share = Annotated[float, Meta(ge=0, le=1)]
-Seconds = Annotated[float, Meta(gt=0, le=1e6)]
-UseCase = Literal["chat", "rag", "agent", "code", "batch", "voice", "embeddings", "edge", "develop"]
 
 
 class KvType(Record, frozen=True, kw_only=True):
@@ -129,6 +124,14 @@ class Interval(Record, frozen=True, kw_only=True):
     high: float
 
 
+class Wait(Record, frozen=True, kw_only=True):
+    """Seconds of waiting with their bounds."""
+
+    value: float
+    low: float
+    high: float | None  # None: it may grow without end
+
+
 class SpeedEstimate(Record, frozen=True, kw_only=True):
     """Rates of one deployment under a load."""
 
@@ -164,7 +167,7 @@ class Holds(Record, frozen=True, kw_only=True):
     typical: int  # of typical length, for sure
     full_length: int  # of the whole context, for sure
     waiting: int  # of the asked ones
-    wait_s: Interval | None  # until a waiting request is taken; None where nobody waits or it cannot be determined
+    wait_s: Wait | None  # until a waiting request is taken; None where nobody waits or it cannot be determined
     shared_prefix: float  # share of a prompt that the engine keeps once for all
     ladder: tuple[HeldRequests, ...]
 
@@ -214,38 +217,8 @@ class EngineVerification(Record, frozen=True, kw_only=True):
     agrees: bool
 
 
-class Workload(Record, frozen=True, kw_only=True):
-    """What the deployment is for. None = not stated."""
+class Workload(WorkloadFields, frozen=True, kw_only=True):
+    """What the deployment is for, every field settled. None = not stated."""
 
-    use_case: UseCase = "chat"
     concurrency: Positive = 1
-    context: Positive | None = None
-    prompt_tokens: Positive | None = None  # of a typical request, mean
-    prompt_p95: Positive | None = None
-    output_tokens: Positive | None = None  # of a typical request, mean
-    output_p95: Positive | None = None
-    rate: Annotated[float, Meta(gt=0, le=1e6)] | None = None  # requests a second, instead of users
-    burst: Annotated[float, Meta(ge=1, le=1000)] = 1.0  # the rate in a busy moment over the mean rate
-    ttft_s: Seconds | None = None  # targets: time to first token, time between tokens
-    tpot_s: Seconds | None = None
-    target_tps: Annotated[float, Meta(gt=0, le=1e6)] | None = None  # tokens a second of one request
-    confidence: Literal["likely", "safe"] = "likely"  # targets by the likeliest speed, or by its low bound
-    full_length: bool = False  # all users at full length at once
-    depth_tokens: NotNegative | None = None
-    shared_prefix: Annotated[float, Meta(ge=0, le=1)] | None = (
-        None  # share of the prompt that requests have in common, 0..1
-    )
-    structured_output: bool = False
-    tool_calling: bool = False
-    vision: bool = False
-    api: str | None = None
-    lora_adapters: NotNegative = 0
-    lora_rank: Positive | None = None
-    priority: Literal["ease", "throughput", "latency"] | None = None
-    stage: Literal["prototype", "develop", "production"] | None = None
-    willing_to_tune: bool = False
-    endpoint: str | None = None
-    cloud: Literal["preferred", "allowed", "forbidden"] | None = None
-    form_factor: str | None = None  # phone, browser, microboard
-    checkpoint_format: str | None = None  # the user's files: gguf, mlx, exl3, hf_safetensors
     extra: dict[str, str] = {}  # further fields given by name; unused ones are reported

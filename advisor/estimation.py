@@ -3,7 +3,7 @@ disagree."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
 
 import msgspec
 from msgspec import Meta
@@ -16,6 +16,7 @@ from advisor.engines.base import LARGEST_LENGTH, EngineModule
 from advisor.engines.fitting import bound_estimate
 from advisor.errors import AdvisorError, BadInput
 from advisor.machines.types import Machine
+from advisor.questions import Asking
 from advisor.record import Record
 from advisor.units import parse_tokens, resolve_context
 
@@ -135,6 +136,24 @@ def find_machine(hardware: str, rules: Catalog, memo: dict[str, Machine] | None 
     if memo is not None:
         _remember(memo, key, made)
     return made
+
+
+def find_stated_machine(question: Any, rules: Catalog, asking: Asking) -> Machine | None:
+    """The machine of a question's `hardware` or `snapshot`, or the one that the asker holds; None without.
+
+    Raises BadInput for both, and what reading them raises.
+    """
+    if asking.machine is not None:
+        return cast("Machine", asking.machine)
+    hardware, snapshot = question.hardware, question.snapshot
+    if hardware is not None and snapshot is not None:
+        raise BadInput(f"{asking.names['hardware']} and {asking.names['snapshot']} exclude each other")
+    if snapshot is None:
+        return None if hardware is None else find_machine(hardware, rules)
+    from advisor.catalog.match import join_catalogue
+    from advisor.machines.snapshot import load_snapshot
+
+    return join_catalogue(load_snapshot(snapshot), rules.accelerators(), rules.cpu_platforms())
 
 
 def _remember(memo: dict[K, V], key: K, made: V) -> None:

@@ -145,9 +145,9 @@ def test_an_unknown_option_is_refused_alike(name: str) -> None:
     [
         ("check", "engine_verson", "engine_version"),
         ("estimate_many", "job", "jobs"),
-        ("explain", "contxt", "context"),
+        ("explain", "contxt", "context_length"),
         ("hardware", "budgets", "budget"),
-        ("hardware", "min_decode_tsp", "min_decode_tps"),
+        ("hardware", "min_decode_tsp", "target_tps"),
         ("hardware", "usecase", "use_case"),
         ("recommend", "concurency", "concurrency"),
         ("recommend", "users", "concurrency"),
@@ -236,9 +236,9 @@ def test_hardware_answers_as_the_command_does(
         ({"exchange_rates": {"EUR": float("nan")}}, "exchange_rates EUR=nan"),
         ({"sort": "best"}, "sort"),
         ({"duty": 3}, "duty"),
-        ({"users": "many"}, "concurrency"),
-        ({"users": 0}, "concurrency"),
-        ({"context": "32k"}, "context"),
+        ({"concurrency": "many"}, "concurrency"),
+        ({"users": 0}, "users"),
+        ({"context_length": "32kk"}, "context_length"),
         ({"stage": "prod"}, "stage"),
     ],
 )
@@ -322,4 +322,4 @@ def test_the_page_on_the_library_lists_all_and_its_example_runs() -> None:
     assert estimate.startswith("True ")
     assert "Interval(" in estimate
     assert options.startswith("[('")
-    assert refused == "bad_input unknown option 'modl' of recommend. ('model',)"
+    assert refused == "bad_input unknown option 'modl' of recommend. ('model', 'models')"

@@ -64,7 +64,7 @@ ROWS = (
     Row(("advisor/fleet", "rules/fleet.yaml"), ("fleet",), slow=("fleet",)),
     Row(("rules/freshness.yaml", "rules/releases.yaml", "advisor/freshness.py", "tests/facts"),
         ("facts",), slow=("facts",)),
-    Row(("advisor/operations", "advisor/agents"), ("agents", "web")),
+    Row(("advisor/questions", "advisor/operations.py", "advisor/agents"), ("questions", "agents", "web")),
     Row(("advisor/web", "templates/web"), ("web",), slow=("web",)),
     Row(("rules", "templates"), marks=("rules", "documents"), pages=True),
     Row(("README.md", "CONTRIBUTING.md", "docs"), marks=("documents",)),

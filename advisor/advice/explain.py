@@ -9,7 +9,7 @@ import msgspec
 from advisor import engines, formats
 from advisor.advice.limits import DeploymentLimits, find_limits
 from advisor.advice.types import RankedDeployment
-from advisor.advice.workload import whole_context
+from advisor.advice.workload import fetch_model, whole_context
 from advisor.catalog import Catalog
 from advisor.catalog.documents import decode_document
 from advisor.catalog.match import usable_capacity_bytes
@@ -27,7 +27,7 @@ from advisor.deployment import (
 )
 from advisor.engines.flags import find_own_flag, list_smaller_caches, takes_share_of_device
 from advisor.errors import AdvisorError, BadInput
-from advisor.estimation import estimate_memory
+from advisor.estimation import estimate_memory, find_stated_machine
 from advisor.machines.types import Device, Machine, Vendor
 from advisor.meanings import AcceleratorId
 from advisor.memory.layers import cache_layers
@@ -35,6 +35,8 @@ from advisor.models.types import Model
 from advisor.planning.holding import Holding, describe_estimate, hold_deployment
 from advisor.planning.layouts import spread_over_cards
 from advisor.planning.rules import load_workload_defaults
+from advisor.questions import Asking
+from advisor.questions.recommend import ExplainQuestion
 from advisor.record import Answer, Record, Value
 from advisor.units import format_gib
 from advisor.unknowns import sum_known
@@ -101,6 +103,29 @@ class ExplainRequest(Value, frozen=True):
     context: int | None = None
     concurrency: int = 1
     verify: bool = False  # ask the engine itself, on this machine
+
+
+def answer_question(question: ExplainQuestion, rules: Catalog, asking: Asking) -> Explanation:
+    """The explanation that a question asks for. Raises UnknownName, BadFile, BadInput."""
+    return explain(resolve_question(question, rules, asking), rules)
+
+
+def resolve_question(question: ExplainQuestion, rules: Catalog, asking: Asking) -> ExplainRequest:
+    """The request of a question, its machine found. Raises UnknownName, BadFile, BadInput."""
+    if question.model is None:
+        raise BadInput(f"{asking.names['model']} is missing")
+    model = fetch_model(question, asking).model or question.model
+    if question.verify:
+        question = msgspec.structs.replace(question, hardware="this")
+    return ExplainRequest(
+        model=model,
+        quantization=question.quantization,
+        engine=question.engine,
+        machine=find_stated_machine(question, rules, asking),
+        context=question.context,
+        concurrency=question.concurrency or 1,
+        verify=question.verify,
+    )
 
 
 def explain(request: ExplainRequest, rules: Catalog) -> Explanation:

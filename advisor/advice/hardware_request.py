@@ -6,68 +6,113 @@ import math
 from collections.abc import Mapping
 
 import msgspec
+from msgspec.structs import replace
 
-from advisor.advice.hardware import money
+from advisor import money
 from advisor.advice.hardware.budget import load_budget_rules
 from advisor.advice.hardware.prices import PriceList, catalogue_prices, read_prices
-from advisor.advice.hardware_types import Ask, BudgetRules, HardwareRequest
+from advisor.advice.hardware_types import Ask, BudgetRules, HardwareAdvice
+from advisor.advice.workload import SPELLINGS, build_workload
 from advisor.catalog import Catalog
 from advisor.errors import BadInput
+from advisor.estimation import find_stated_machine
+from advisor.questions import Asking, read_number
+from advisor.questions.hardware import HardwareQuestion
 
 MOST_HOURS = 744  # of a month
 
 
-def ask(request: HardwareRequest, rules: Catalog, called: Mapping[str, str] | None = None) -> Ask:
-    """The question of a request. `called`: what the asker calls fields of the request, for messages.
+def answer_question(question: HardwareQuestion, rules: Catalog, asking: Asking) -> HardwareAdvice:
+    """What to buy or rent. Raises BadInput, BadFile, UnknownName."""
+    from advisor.advice.hardware.options import find_hardware
 
-    Raises BadInput, BadFile, UnknownName.
-    """
-    names = {f: f for f in HardwareRequest.__struct_fields__} | dict(called or {})
-    _check_numbers(request, names)
-    budget_rules = load_budget_rules(rules)
-    rates = exchange_rates(request.exchange_rates, budget_rules, names["exchange_rates"])
-    hours = hours_of_month(request.hours_per_month, budget_rules, names["hours_per_month"])
-    if request.budget is not None and request.budget.per != "once":
+    return find_hardware(resolve_question(question, rules, asking), rules)
+
+
+def resolve_question(question: HardwareQuestion, rules: Catalog, asking: Asking) -> Ask:
+    """The question with names and amounts resolved. Raises BadInput, BadFile, UnknownName."""
+    names, budget_rules = asking.names, load_budget_rules(rules)
+    model = question.model or next(iter(question.models), None)
+    if question.model and question.models:
+        raise BadInput(f"{names['model']} and {names['models']} exclude each other")
+    if model is None:
+        raise BadInput(f"{names['model']} is missing: what should it run?")
+    question, more = _take_stated(question)
+    _check_numbers(question, names)
+    rates = exchange_rates(question.exchange_rates, budget_rules, names["exchange_rates"])
+    hours = hours_of_month(question.hours_per_month, budget_rules, names["hours_per_month"])
+    budget, rent = (_read_amount(question, field, rates, names) for field in ("budget", "rent"))
+    if budget is not None and budget.per != "once":
         raise BadInput(f"{names['budget']} is spent once; a monthly amount is {names['rent']}")
-    if request.rent is not None and request.rent.per != "month":
+    if rent is not None and rent.per != "month":
         raise BadInput(f"{names['rent']} is an amount per month; an amount spent once is {names['budget']}")
-    first = request.budget or request.rent
-    currency = (request.currency or (first.currency if first else "EUR")).upper()
+    first = budget or rent
+    currency = (question.currency or (first.currency if first else "EUR")).upper()
     money.check_currency(currency, rates, names["currency"], names["exchange_rates"])
+    # what is required of an option here is no target of its plan
+    load = replace(question, ttft_s=None, tpot_s=None, target_tps=None)
+    if question.rate is None:
+        load = replace(load, concurrency=question.concurrency or 1)
     return Ask(
-        model=request.model,
-        others=request.others,
-        workload=request.workload,
-        prices=_prices(request, rules, budget_rules, rates, hours, names),
-        quantization=request.quantization,
-        engine=rules.engine(request.engine).id if request.engine else None,
-        budget=_in(request.budget, currency, rates),
-        rent=_in(request.rent, currency, rates),
+        model=model,
+        others=question.models[1:],
+        workload=build_workload(load, asking, question.trace, more),
+        prices=_prices(question, rules, budget_rules, rates, hours, names),
+        quantization=question.quantization,
+        engine=rules.engine(question.engine).id if question.engine else None,
+        budget=_in(budget, currency, rates),
+        rent=_in(rent, currency, rates),
         currency=currency,
         hours=hours,
-        min_decode_tps=request.min_decode_tps,
-        ttft_s=request.ttft_s,
-        tpot_s=request.tpot_s,
-        eur_per_kwh=request.eur_per_kwh,
-        duty=request.duty,
-        api_price=request.api_price,
-        machine=request.machine,
-        sort=request.sort,
+        target_tps=question.target_tps,
+        ttft_s=question.ttft_s,
+        tpot_s=question.tpot_s,
+        electricity_price=question.electricity_price,
+        duty=question.duty,
+        api_price=question.api_price,
+        machine=find_stated_machine(question, rules, asking),
+        sort=question.sort,
         rates=rates,
     )
 
 
-ABOVE_ZERO = ("min_decode_tps", "ttft_s", "tpot_s", "api_price")
+def _take_stated(question: HardwareQuestion) -> tuple[HardwareQuestion, dict[str, str]]:
+    """(the question with those of its own fields that are given as fields of the workload, the workload's fields)."""
+    more = dict(question.workload)
+    engine = question.engine or more.pop("engine", None)
+    hours, rate = (read_number(more.pop(n), n) if n in more else None for n in ("hours_per_month", "min_decode_tps"))
+    if question.context is not None:  # the option wins here
+        more = {k: v for k, v in more.items() if SPELLINGS.get(k, k) != "context"}
+    return replace(
+        question,
+        engine=engine,
+        hours_per_month=hours or question.hours_per_month,
+        target_tps=rate or question.target_tps,
+    ), more
 
 
-def _check_numbers(request: HardwareRequest, names: Mapping[str, str]) -> None:
+def _read_amount(
+    question: HardwareQuestion, field: str, rates: Mapping[str, float], names: Mapping[str, str]
+) -> money.Money | None:
+    """A budget or a rent, which may be given as text. Raises BadInput."""
+    amount: str | money.Money | None = getattr(question, field)
+    if not isinstance(amount, str):
+        return amount
+    per: money.Per = "month" if field == "rent" else "once"
+    return money.parse_money(amount, names[field], rates, per, names["exchange_rates"])
+
+
+ABOVE_ZERO = ("target_tps", "ttft_s", "tpot_s", "api_price")
+
+
+def _check_numbers(question: HardwareQuestion, names: Mapping[str, str]) -> None:
     """Raises BadInput for a number that no target, price or share can be."""
     for field in ABOVE_ZERO:
-        value = getattr(request, field)
+        value = getattr(question, field)
         if value is not None and not 0 < value < math.inf:
             raise BadInput(f"{names[field]}: {value:g} is not a number above 0")
-    for field, most in (("eur_per_kwh", math.inf), ("duty", 1.0)):
-        value = getattr(request, field)
+    for field, most in (("electricity_price", math.inf), ("duty", 1.0)):
+        value = getattr(question, field)
         if value is not None and not (0 <= value <= most and value < math.inf):
             raise BadInput(f"{names[field]}: {value:g} is not a number from 0" + (" to 1" if most == 1 else " on"))
 
@@ -93,19 +138,19 @@ def exchange_rates(
 
 
 def _prices(
-    request: HardwareRequest,
+    question: HardwareQuestion,
     rules: Catalog,
     budget_rules: BudgetRules,
     rates: Mapping[str, float],
     hours: float,
     names: Mapping[str, str],
 ) -> PriceList:
-    if request.prices is not None:
-        prices = read_prices(request.prices, rules, budget_rules.counts, dict(rates), hours)
+    if question.prices is not None:
+        prices = read_prices(question.prices, rules, budget_rules.counts, dict(rates), hours)
     else:
         closed_out = (*budget_rules.not_offered, *budget_rules.not_sold_here)
         prices = catalogue_prices(rules, budget_rules.counts, budget_rules.launched_from, closed_out)
-    if not request.online:
+    if not question.online:
         return prices
     if prices.closed:
         raise BadInput(f"{names['online']} and {names['prices']} exclude each other: a price file is a closed list")

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
-from msgspec import Meta
-
-from advisor.advice.hardware.money import Money
 from advisor.advice.hardware.prices import PriceList
 from advisor.deployment import Holds, Setting, SpeedEstimate, Workload
 from advisor.machines.types import Machine
 from advisor.meanings import AcceleratorId, Currency
+from advisor.money import Money
+from advisor.questions.hardware import Sort
 from advisor.record import Answer, Record, Value
 
 Axis = Literal["buy", "rent"]
@@ -83,34 +82,6 @@ class BudgetRules(Record, frozen=True, kw_only=True):
     tiers_source: str
 
 
-Sort = Literal["price", "speed", "value"]
-
-
-class HardwareRequest(Record, frozen=True, kw_only=True):
-    """What is asked of `advise hardware`, by names. Rates a second are per request; None = not stated."""
-
-    model: str  # name, hub id, .gguf file or folder with config.json
-    others: tuple[str, ...] = ()  # models that stay loaded next to it
-    workload: Workload = Workload()  # users = its concurrency
-    quantization: str | None = None
-    engine: str | None = None
-    budget: Money | None = None  # spent once
-    rent: Money | None = None  # spent a month
-    currency: str | None = None  # of the answer; None = the budget's, else the rent's, else EUR
-    exchange_rates: dict[str, float] = {}  # units for one US dollar, before those of the rules
-    prices: str | None = None  # file: a closed price list of your own
-    online: bool = False  # rentals as clouds offer them now
-    hours_per_month: float | None = None  # that a rental runs; None = as the rules have it
-    min_decode_tps: float | None = None
-    ttft_s: float | None = None
-    tpot_s: float | None = None
-    eur_per_kwh: float | None = None
-    duty: Annotated[float, Meta(ge=0, le=1)] | None = None  # share of the time at load
-    api_price: float | None = None  # of a hosted API, per million output tokens
-    machine: Machine | None = None  # what is there already
-    sort: Sort = "price"
-
-
 class Ask(Value, frozen=True):
     """The question with prices read and names resolved. Rates a second are per request unless stated otherwise."""
 
@@ -124,10 +95,10 @@ class Ask(Value, frozen=True):
     rent: Money | None = None  # per month
     currency: str = "EUR"
     hours: float = 730
-    min_decode_tps: float | None = None
+    target_tps: float | None = None
     ttft_s: float | None = None
     tpot_s: float | None = None
-    eur_per_kwh: float | None = None
+    electricity_price: float | None = None  # EUR
     duty: float | None = None
     api_price: float | None = None  # of a hosted API, currency per million output tokens
     machine: Machine | None = None  # what is there already

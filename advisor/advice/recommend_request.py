@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
+
 from msgspec.structs import replace
 
-from advisor.advice.workload import whole_context
+from advisor.advice.workload import build_workload, fetch_model, whole_context
 from advisor.catalog import Catalog
 from advisor.catalog.resolve import ResolvedModel, choose_file_format
 from advisor.catalog.types import Engine
@@ -15,6 +18,7 @@ from advisor.decision.policy import load_policy
 from advisor.decision.types import Decision, FactValue, Guide
 from advisor.deployment import Workload
 from advisor.errors import BadInput
+from advisor.estimation import find_machine, find_stated_machine
 from advisor.formats import native_format
 from advisor.machines.types import Machine, Os
 from advisor.memo import memoize_by_identity
@@ -22,6 +26,8 @@ from advisor.models.types import Model
 from advisor.planning.rules import load_guide_memory
 from advisor.planning.traffic import expect_users, read_traffic
 from advisor.planning.types import SearchRequest
+from advisor.questions import Asking
+from advisor.questions.recommend import ChoiceFields
 from advisor.record import Value
 from advisor.unknowns import sum_known
 
@@ -56,11 +62,43 @@ class RecommendRequest(Value, frozen=True):
     every_model: bool = True  # False: other models that fit are looked for only where a short text has room for them
 
 
-def set_os(machine: Machine, system: Os) -> Machine:
+def resolve_question(question: ChoiceFields, rules: Catalog, asking: Asking) -> RecommendRequest:
+    """The request of a question: the machine found, the workload built. Raises BadInput, UnknownName, BadFile."""
+    names, machine = asking.names, find_stated_machine(question, rules, asking) or find_machine("this", rules)
+    if question.os:
+        machine = set_os(machine, question.os, names["os"])
+    _check_question(question, names)
+    question = fetch_model(question, asking)
+    return RecommendRequest(
+        machine=machine,
+        workload=build_workload(question, asking, question.trace, question.workload),
+        model=question.model or next(iter(question.models), None),
+        quantization=question.quantization,
+        engine=question.engine,
+        models=max(1, len(question.models)),
+        others=question.models[1:],
+        choice=ChoiceLimits(question.licence, question.thinking, question.min_ability),
+    )
+
+
+def _check_question(question: ChoiceFields, names: Mapping[str, str]) -> None:
+    """Raises BadInput for fields that exclude or need one another."""
+    if question.endpoint and not question.endpoint.startswith(("http://", "https://")):
+        raise BadInput(f"{names['endpoint']} {question.endpoint!r} is not an http(s) URL")
+    if question.min_ability is not None and not math.isfinite(question.min_ability):
+        raise BadInput(f"{names['min_ability']} {question.min_ability} is no number that an ability can be below")
+    if question.model and question.models:
+        several = names["models"]
+        raise BadInput(
+            f"{names['model']} and {several} exclude each other; the first of {several} is the one that is sized"
+        )
+
+
+def set_os(machine: Machine, system: Os, name: str = "--os") -> Machine:
     """The machine with the operating system that was given. Raises BadInput where it is known to be another."""
     here = "windows" if machine.wsl and system == "windows" else machine.os
     if here not in (None, system):
-        raise BadInput(f"--os {system} contradicts the machine, which is {machine.os}")
+        raise BadInput(f"{name} {system} contradicts the machine, which is {machine.os}")
     return machine if machine.os else replace(machine, os=system)
 
 

@@ -1,8 +1,10 @@
-"""The fields of a Workload by name: which there are, how else they are called, and values for them."""
+"""The fields of a Workload by name: how else they are called, values for them, and the workload of a question."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -10,10 +12,15 @@ from advisor.decoding import convert
 from advisor.deployment import Workload
 from advisor.errors import BadInput
 from advisor.near import near_matches
+from advisor.questions import Asking, QuestionField, list_fields, read_tokens
+from advisor.questions.recommend import ExplainQuestion, ModelFields
+from advisor.questions.workload import SHARED, WorkloadFields
 from advisor.units import resolve_context
 
+T = TypeVar("T", bound=ModelFields | ExplainQuestion)
+
 # fields a user may give by name, and other spellings of them
-FIELDS = tuple(f for f in Workload.__struct_fields__ if f != "extra")
+FIELDS = WorkloadFields.__struct_fields__
 SPELLINGS = {
     "format": "checkpoint_format",
     "context_length": "context",
@@ -39,6 +46,106 @@ def with_fields(base: Workload, fields: Mapping[str, object]) -> Workload:
         return convert({**msgspec.structs.asdict(base), **fields}, Workload)
     except msgspec.ValidationError as e:
         raise BadInput(f"workload: {e}") from None
+
+
+def build_workload(
+    question: WorkloadFields, asking: Asking, trace: str | None = None, more: Mapping[str, str] | None = None
+) -> Workload:
+    """The workload that a question describes. `more`: fields by name, which win. Raises BadInput."""
+    names = asking.names
+    fields = {name: getattr(question, name) for name in FIELDS}
+    fields["concurrency"] = question.concurrency or 1
+    if trace is not None:
+        fields |= _read_traffic(question, trace)
+    if question.rate is not None and question.concurrency is not None:
+        raise BadInput(
+            f"{names['rate']} and {names['concurrency']} exclude each other: requests a second, or users at once"
+        )
+    further = dict(asking.extra)
+    for key, value in (more or {}).items():
+        name = SPELLINGS.get(key, key)
+        if name in FIELDS:
+            fields[name] = _read_field(name, value)
+        elif key in FURTHER:
+            further[key] = value
+        else:
+            near = near_matches(key, (*FIELDS, *SPELLINGS, *FURTHER))
+            raise BadInput(f"{names['workload']} {key}: there is no such field.", near)
+    return with_fields(Workload(), {**fields, "extra": further})
+
+
+def _read_traffic(question: WorkloadFields, trace: str) -> dict[str, Any]:
+    """A trace's figures, but for those that were stated."""
+    from advisor.planning.trace import read_trace
+
+    found = read_trace(Path(trace))
+    out: dict[str, Any] = {}
+    if question.prompt_tokens is None:
+        out |= {"prompt_tokens": found.prompt_mean, "prompt_p95": found.prompt_p95}
+    if question.output_tokens is None:
+        out |= {"output_tokens": found.output_mean, "output_p95": found.output_p95}
+    if found.shared_prefix:
+        out["shared_prefix"] = found.shared_prefix
+    if question.concurrency is None:
+        out |= {"rate": found.rate, "burst": found.burst}
+    nothing = WorkloadFields()
+    return {k: v for k, v in out.items() if k == "shared_prefix" or getattr(question, k) == getattr(nothing, k)}
+
+
+_TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
+
+
+def _find_field(name: str) -> QuestionField:
+    return next(f for f in list_fields(WorkloadFields) if f.attribute == name)
+
+
+def _read_field(name: str, value: str) -> Any:
+    """The value of a field that was given as text. Raises BadInput."""
+    field = _find_field(name)
+    if field.kind == "boolean":
+        if value.lower() in (*_TRUE, *_FALSE):
+            return value.lower() in _TRUE
+        raise BadInput(f"workload {name}: {value!r} is neither true nor false")
+    if field.notes.spelling == "tokens":
+        return read_tokens(value, f"workload {name}")
+    if name == "priority" and value == "max_throughput":
+        return "throughput"
+    if name == "lora_adapters" and not value.isdecimal():
+        return len([x for x in value.split(",") if x])
+    if field.kind in ("integer", "number"):
+        return _read_number(field, value)
+    return value
+
+
+def _read_number(field: QuestionField, value: str) -> float:
+    whole = field.kind == "integer"
+    read: Callable[[str], float] = int if whole else float
+    try:
+        return SHARED if value.lower() == "true" and not whole else read(value)
+    except ValueError:
+        kind = "whole number" if whole else "number"
+        raise BadInput(f"workload {field.attribute}: {value!r} is not a {kind}") from None
+
+
+def fetch_model(question: T, asking: Asking) -> T:
+    """With `online`: the question about the local copy of its model's headers.
+
+    Raises BadInput without a model, and what `advisor.models.hub.fetch_headers` raises.
+    """
+    names, progress = asking.names, asking.progress
+    if not question.online:
+        return question
+    models: tuple[str, ...] = getattr(question, "models", ())
+    name = question.model or next(iter(models), None)
+    if name is None:
+        raise BadInput(f"{names['online']} wants a {names['model']}: the hub repository to read")
+    from advisor.catalog.roots import cache_dir
+    from advisor.models.hub import fetch_headers
+
+    path = str(fetch_headers(name, question.quantization, cache_dir(), progress or (lambda _: None)))
+    if question.model is None:
+        return msgspec.structs.replace(question, models=(path, *models[1:]))
+    return msgspec.structs.replace(question, model=path)
 
 
 def find_unknown_fields(workload: Workload) -> list[str]:

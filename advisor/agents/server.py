@@ -26,7 +26,7 @@ def make_server(session: Session) -> Any:
         reading = types.ToolAnnotations(read_only_hint=True, destructive_hint=False, open_world_hint=False)
         return types.ListToolsResult(
             tools=[
-                types.Tool(name=t.name, description=t.description, input_schema=t.schema(), annotations=reading)
+                types.Tool(name=t.name, description=t.description, input_schema=t.schema, annotations=reading)
                 for t in TOOLS.values()
             ]
         )

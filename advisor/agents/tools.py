@@ -11,8 +11,9 @@ from advisor.agents.details import read_details
 from advisor.agents.short_answers import Json, KeptAnswers
 from advisor.catalog import Catalog
 from advisor.errors import AdvisorError, UnknownName
-from advisor.operations.table import OPERATIONS
-from advisor.operations.types import Operation, OperationContext, read_arguments
+from advisor.operations import OPERATIONS, ask
+from advisor.questions.files import DetailsQuestion
+from advisor.questions.reading import make_question_schema, read_question
 from advisor.record import Value
 
 READER = "details"  # whose answers are whole pieces, and are not shortened
@@ -23,8 +24,15 @@ SHORTENERS: dict[str, Callable[[Json], Json]] = {
     "check": short.shorten_check,
     "hardware": short.shorten_hardware,
     "fleet_plan": short.shorten_fleet_plan,
-    "calibrate": dict,
 }
+
+
+class Tool(Value, frozen=True):
+    """What a client may call."""
+
+    name: str
+    description: str
+    schema: Json
 
 
 class Session(Value, frozen=True):
@@ -38,43 +46,34 @@ class Session(Value, frozen=True):
 def call_tool(session: Session, name: str, given: Mapping[str, Any]) -> tuple[Json, bool]:
     """(the answer, whether it is an error). An error has a code, one line and near matches."""
     try:
-        tool = TOOLS.get(name)
-        if tool is None:
+        if name == READER:
+            asked: DetailsQuestion = read_question(DetailsQuestion, given, READER, "mcp").question
+            return read_details(session.kept, asked.handle, asked.pointer, asked.start), False
+        if name not in TOOLS:
             from advisor.near import near_matches
 
             raise UnknownName("tool", name, near_matches(name, TOOLS) or tuple(TOOLS))
-        values = read_arguments(tool, given)
-        if name == READER:
-            return read_details(
-                session.kept, values["handle"], values.get("pointer", ""), values.get("start", 0)
-            ), False
-        whole = tool.answer(OperationContext(session.rules, session.folder), values)
-        return short.fit({"handle": session.kept.keep(whole), **SHORTENERS[name](whole)}), False
+        whole = ask(OPERATIONS[name], given, session.rules, "mcp", session.folder.resolve())
+        shorten = SHORTENERS.get(name, dict)
+        return short.fit({"handle": session.kept.keep(whole), **shorten(whole)}), False
     except AdvisorError as e:
         body = {"code": e.code, "message": " ".join(e.message.split())[:1000], "near": list(e.near)[:10]}
         return {"error": body}, True
 
 
-def _refuse(context: OperationContext, given: Json) -> Json:
-    raise NotImplementedError("kept answers are of a session")
-
-
-TOOLS: dict[str, Operation] = {
-    **{name: OPERATIONS[name] for name in SHORTENERS},
-    READER: Operation(
-        READER,
-        "A part of an earlier answer, by its handle: a JSON pointer such as /chosen/memory, and for lists where to "
-        "begin.",
-        {
-            "handle": {"type": "string", "description": "The `handle` of an answer"},
-            "pointer": {"type": "string", "description": "JSON pointer; empty: the whole"},
-            "start": {
-                "type": "integer",
-                "description": "First item of a list, first character of a text",
-                "minimum": 0,
-            },
-        },
-        ("handle",),
-        _refuse,
-    ),
+TOOLS: dict[str, Tool] = {
+    t.name: t
+    for t in (
+        *(
+            Tool(o.name, o.description, make_question_schema(o.kind, "mcp"))
+            for o in OPERATIONS.values()
+            if "mcp" in o.interfaces
+        ),
+        Tool(
+            READER,
+            "A part of an earlier answer, by its handle: a JSON pointer such as /chosen/memory, and for lists where "
+            "to begin.",
+            make_question_schema(DetailsQuestion, "mcp"),
+        ),
+    )
 }

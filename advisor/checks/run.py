@@ -28,6 +28,8 @@ from advisor.decoding import decode_json
 from advisor.errors import BadInput
 from advisor.files import read_cache
 from advisor.memo import memoize_by_identity
+from advisor.questions import Asking
+from advisor.questions.files import CheckQuestion
 from advisor.safe_text import mask_secrets
 from advisor.tree import leads_out
 
@@ -91,6 +93,42 @@ def _walk(folder: Path) -> Iterator[Path]:
                 yield from _walk(x)
         elif x.is_file() and FILES.search(x.as_posix()) and not BACKUPS.search(x.name):
             yield x
+
+
+MAX_TEXT = 2**20  # bytes of a text that is given in place of a file
+
+
+def answer_question(question: CheckQuestion, rules: Catalog, asking: Asking) -> CheckReport:
+    """The report on files or on a text. Raises BadInput for a path that is not there, an unknown rule, and for
+    hardware that is stated twice."""
+    names = asking.names
+    if question.hardware is not None and question.snapshot is not None:
+        raise BadInput(f"{names['hardware']} and {names['snapshot']} exclude each other")
+    if bool(question.files) == (question.text is not None):
+        raise BadInput("check: either `files` of the working folder or a `text` is expected")
+    options = CheckOptions(
+        on=question.hardware if question.snapshot is None else f"the machine of {question.snapshot}",
+        on_from="--on" if question.snapshot is None else "--machine",
+        snapshot=question.snapshot,
+        fit=question.fit,
+        engine_version=question.engine_version,
+        variables=question.variables,
+        select=question.select,
+        ignore=question.ignore,
+        suppressions=question.suppressions,
+        speed=question.speed,
+        fail_on=question.fail_on,
+        strict=question.strict,
+        root=None if asking.folder is None else str(asking.folder),
+        named=frozenset(question.files),
+    )
+    if question.text is None:
+        return check_files(list(find_files(question.files)), options, rules)
+    if len(question.text.encode()) > MAX_TEXT:
+        raise BadInput(f"check: a text of at most {MAX_TEXT // 2**20} MiB is read")
+    checker = _make_checker(rules, options)
+    found = check_source(question.text, (question.name or "text")[:200], None, checker)
+    return collect_report([found], len(checker.book.rules), options, 1)
 
 
 def check_paths(

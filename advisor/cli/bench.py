@@ -7,8 +7,10 @@ import re
 import sys
 
 import click
+from msgspec.structs import replace
 
 from advisor.cli import options
+from advisor.questions.files import BenchQuestion
 
 _HERE = re.compile(r"^(https?://)?(localhost|127(\.\d+){3}|\[::1\])([:/]|$)", re.I)
 
@@ -31,49 +33,11 @@ predictions for this machine use it and say so. The key is read from OPENAI_API_
 Exit status: 0 measured, 2 the address or the load generator failed, or usage error.
 """,
 )
-@click.argument("url", required=False)
-@click.option("--model", metavar="M", help="What it serves, as the catalogue names it (default: as the server says).")
-@click.option("--served-model", metavar="NAME", help="The name for requests (default: the server's first model).")
-@click.option("--quant", metavar="Q", help="Weight format of what it serves.")
-@click.option("--engine", metavar="E", help="The engine (default: as the server says).")
-@options.add_hardware_options
-@click.option("--concurrency", "--users", type=click.IntRange(1, 4096), default=1, show_default=True, metavar="N",
-              help="Requests at once.")  # fmt: skip
-@click.option("--prompt-tokens", type=click.IntRange(1, 1_000_000), default=512, show_default=True, metavar="N",
-              help="Tokens of each prompt.")  # fmt: skip
-@click.option("--output-tokens", type=click.IntRange(2, 100_000), default=128, show_default=True, metavar="N",
-              help="Tokens of each answer.")  # fmt: skip
-@click.option("--requests", type=click.IntRange(1, 100_000), metavar="N",
-              help="How many (default: ten times those at once, at least 20).")  # fmt: skip
-@click.option("--seconds", type=click.IntRange(1, 86_400), default=60, show_default=True, metavar="N",
-              help="No request begins after that.")  # fmt: skip
-@click.option("--no-keep", is_flag=True, help="Do not use the run for later predictions.")
+@options.ask(BenchQuestion, "rules", "json", "quiet")
 @click.option("--list", "show", is_flag=True, help="Print the runs that are kept.")
 @click.option("--export", metavar="FILE", help="Append all that is kept to a file of measured rows; nothing is sent.")
 @click.option("--forget", is_flag=True, help="Remove all runs that are kept.")
-@options.add_rules_option
-@options.as_json
-@options.quiet
-def command(
-    url: str | None,
-    model: str | None,
-    served_model: str | None,
-    quant: str | None,
-    engine: str | None,
-    on: str | None,
-    snapshot: str | None,
-    concurrency: int,
-    prompt_tokens: int,
-    output_tokens: int,
-    requests: int | None,
-    seconds: int,
-    no_keep: bool,
-    show: bool,
-    export: str | None,
-    forget: bool,
-    as_json: bool,
-    quiet: bool,
-) -> int:
+def command(question: BenchQuestion, shown: options.Presentation, show: bool, export: str | None, forget: bool) -> int:
     """Measure a server that runs, compared with what was predicted for it."""
     from advisor.errors import BadInput
     from advisor.speed import evidence
@@ -87,20 +51,23 @@ def command(
 
         kept = evidence.load_measurements().measurements
         where = str(evidence.measurements_path())
-        options.print_json({"measurements": kept, "file": where}) if as_json else click.echo(
+        options.print_json({"measurements": kept, "file": where}) if shown.as_json else click.echo(
             describe_measurements(kept)
         )
         return 0
-    if url is None and export is not None:
+    if question.url is None and export is not None:
         return _export(export)
-    if url is None:
+    if question.url is None:
         raise BadInput("an address is expected: advise bench http://127.0.0.1:8000")
     from advisor.bench.run import BenchRequest, measure_server
     from advisor.catalog import catalog
+    from advisor.estimation import find_stated_machine
 
     rules = catalog(options.list_rule_roots())
-    here = "this" if on is None and snapshot is None and _HERE.match(url) else on
-    live = not quiet and sys.stderr.isatty()
+    url: str = question.url
+    if question.hardware is None and question.snapshot is None and _HERE.match(url):
+        question = replace(question, hardware="this")
+    live = not shown.quiet and sys.stderr.isatty()
 
     def progress(line: str) -> None:
         click.echo(f"\r\033[K{line}" if live else f"advise: {line}", nl=not live, err=True)
@@ -109,24 +76,24 @@ def command(
         BenchRequest(
             url=url,
             key=os.environ.get("OPENAI_API_KEY") or None,
-            model=model,
-            served_name=served_model,
-            quantization=quant,
-            engine=engine,
-            machine=options.read_machine_options(here, snapshot, rules),
-            concurrency=concurrency,
-            prompt_tokens=prompt_tokens,
-            output_tokens=output_tokens,
-            requests=requests,
-            seconds=seconds,
-            keep=not no_keep,
+            model=question.model,
+            served_name=question.served_model,
+            quantization=question.quantization,
+            engine=question.engine,
+            machine=find_stated_machine(question, rules, options.ask_from(BenchQuestion, shown)),
+            concurrency=question.concurrency,
+            prompt_tokens=question.prompt_tokens,
+            output_tokens=question.output_tokens,
+            requests=question.requests,
+            seconds=question.seconds,
+            keep=question.keep,
         ),
         rules,
-        None if quiet else progress,
+        None if shown.quiet else progress,
     )
     if live:
         click.echo("\r\033[K", nl=False, err=True)
-    if as_json:
+    if shown.as_json:
         options.print_json(answer)
     else:
         from advisor.report.measurements import describe_bench

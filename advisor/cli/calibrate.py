@@ -7,6 +7,7 @@ import sys
 import click
 
 from advisor.cli import options
+from advisor.questions.files import CalibrateQuestion
 
 
 @click.command(
@@ -33,35 +34,10 @@ Later answers for the same machine use what is kept, with narrower bounds, and s
 Exit status: 0 read, 2 the file tells too little, or usage error.
 """,
 )
-@click.argument("file", required=False)
-@click.option("--model", metavar="M", help="What it loads: name, hub id, file or folder (default: as the log says).")
-@click.option("--quant", metavar="Q", help="Weight format of what it loads.")
-@click.option("--engine", metavar="E", help="The engine (default: as its lines tell).")
-@click.option("--engine-version", metavar="V", help="Its version, where the log does not say it.")
-@click.option("--set", "settings", metavar="NAME=VALUE", multiple=True,
-              help="A setting of the server that a result file does not tell: tensor-parallel-size=2.")  # fmt: skip
-@options.add_hardware_options
-@click.option("--no-keep", is_flag=True, help="Compare only: later predictions stay as they are.")
+@options.ask(CalibrateQuestion, "rules", "json", "quiet")
 @click.option("--list", "show", is_flag=True, help="Print what is kept.")
 @click.option("--forget", is_flag=True, help="Remove all that is kept.")
-@options.add_rules_option
-@options.as_json
-@options.quiet
-def command(
-    file: str | None,
-    model: str | None,
-    quant: str | None,
-    engine: str | None,
-    engine_version: str | None,
-    settings: tuple[str, ...],
-    on: str | None,
-    snapshot: str | None,
-    no_keep: bool,
-    show: bool,
-    forget: bool,
-    as_json: bool,
-    quiet: bool,
-) -> int:
+def command(question: CalibrateQuestion, shown: options.Presentation, show: bool, forget: bool) -> int:
     """Compare a start-up log or a benchmark's results with the prediction, and let later answers use them."""
     from advisor import residuals
     from advisor.errors import BadInput
@@ -76,49 +52,30 @@ def command(
         from advisor.report.measurements import describe_measurements, describe_residuals
 
         kept, speeds = residuals.load_residuals(), evidence.load_measurements().measurements
-        if as_json:
+        if shown.as_json:
             files = {"file": str(residuals.residuals_path()), "speed_file": str(evidence.measurements_path())}
             options.print_json({"residuals": kept, "measurements": speeds, **files})
         else:
             options.print_text(f"{describe_residuals(kept)}\n\n{describe_measurements(speeds)}")
         return 0
-    if file is None:
+    if question.log is None:
         raise BadInput("a file is expected: advise calibrate FILE, or - for standard input")
     from advisor.calibration.calibrate import calibrate
-    from advisor.calibration.logged_deployment import CalibrationRequest
     from advisor.catalog import catalog
+    from advisor.operations import make_calibration_request
 
     rules = catalog(options.list_rule_roots())
+    text = _read_log(question.log)
     answer = calibrate(
-        CalibrationRequest(
-            text=_read_log(file),
-            model=model,
-            quantization=quant,
-            engine=rules.engine(engine).id if engine else None,
-            engine_version=engine_version,
-            machine=options.read_machine_options(on, snapshot, rules),
-            settings=dict(_read_setting(x) for x in settings),
-            keep=not no_keep,
-        ),
-        rules,
+        make_calibration_request(question, text, rules, options.ask_from(CalibrateQuestion, shown)), rules
     )
-    if as_json:
+    if shown.as_json:
         options.print_json(answer)
     else:
         from advisor.report.measurements import describe_calibrations
 
         options.print_text(describe_calibrations(answer))
     return 0
-
-
-def _read_setting(text: str) -> tuple[str, str]:
-    """Name and value of `name=value`. Raises BadInput."""
-    from advisor.errors import BadInput
-
-    name, equals, value = text.lstrip("-").partition("=")
-    if not name or not equals:
-        raise BadInput(f"--set {text[:60]}: NAME=VALUE is expected, e.g. --set tensor-parallel-size=2")
-    return name, value
 
 
 def _read_log(file: str) -> str:

@@ -1,4 +1,4 @@
-"""`advise check`."""
+"""`advise check`, `advise diff`, and `advise lock`, which pins what `check` cannot find."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from advisor.cli import options
+from advisor.questions.files import CheckQuestion
 
 FORMATS = ("text", "json", "sarif", "junit", "github", "gitlab", "markdown")
 
@@ -29,31 +30,9 @@ In a file: `# advise: on=2x H100 80GB SXM`, `# advise: ignore[rule] reason`,
 Exit status: 0 fits and clean, 1 does not fit or findings of level error, 2 cannot tell or usage error.
 """,
 )
-@click.argument("paths", nargs=-1, metavar="[FILE|DIR|GLOB|-]...")
-@options.add_hardware_options
-@click.option("--no-fit", is_flag=True, help="Rules alone: no verdict on memory is asked for.")
-@click.option("--engine-version", metavar="V", help="Version of the engine where the file states none.")
-@click.option(
-    "--set", "variables", multiple=True, metavar="NAME=VALUE", help="Value of a variable that a file leaves open."
-)
-@click.option(
-    "--select",
-    multiple=True,
-    metavar="RULE|PHASE",
-    help="Only these rules: ids, phases (start, memory, perf, security, ...), all.",
-)
-@click.option("--ignore", multiple=True, metavar="RULE|PHASE", help="Not these rules.")
+@options.ask(CheckQuestion, "rules", "json", "quiet")
 @click.option("--no-config", is_flag=True, help="Leave the configuration of the current folder aside.")
 @click.option("--config-from", metavar="REF", help="Take the configuration of another commit, such as the base branch.")
-@click.option("--no-suppressions", is_flag=True, help="Show what comments and annotations suppress.")
-@click.option(
-    "--fail-on",
-    type=click.Choice(["error", "warning", "info", "none"]),
-    default="error",
-    show_default=True,
-    help="Least severity that fails.",
-)
-@click.option("--strict", is_flag=True, help="Warnings fail, too; a server open to others without a key is an error.")
 @click.option("--fail-if-no-objects-found", "must_find", is_flag=True, help="Exit status 2 where no launch is found.")
 @click.option("--exit-zero", is_flag=True, help="Exit status 0 whatever is found.")
 @click.option(
@@ -72,10 +51,7 @@ Exit status: 0 fits and clean, 1 does not fit or findings of level error, 2 cann
 )
 @click.option("--no-cache", is_flag=True, help="Read every file, whatever an earlier run kept.")
 @click.option("--explain", metavar="RULE", help="What a rule means, with examples.")
-@options.add_rules_option
-@options.as_json
-@options.quiet
-def command(paths: tuple[str, ...], **given: Any) -> int:
+def command(question: CheckQuestion, shown: options.Presentation, **given: Any) -> int:
     """Will this deployment start and fit? Checks scripts, compose files, manifests, units and values."""
     from advisor.checks import one_file, run
     from advisor.checks.config import describe_left_out
@@ -89,28 +65,28 @@ def command(paths: tuple[str, ...], **given: Any) -> int:
 
         click.echo(explain_rule(given["explain"], rules), nl=False)
         return 0
-    if not paths:
+    if not question.files:
         raise BadInput("name a file, a folder or `-`; see `advise check --help`")
     configuration = read_config(given)
     settings = configuration.settings
     asked = one_file.CheckOptions(
-        on=_hardware(given, settings),
-        snapshot=given["snapshot"],
-        on_from="--on" if given["on"] else "--machine" if given["snapshot"] else "the configuration",
-        fit=not given["no_fit"],
-        engine_version=given["engine_version"],
-        variables=_variables(given["variables"]),
-        select=_words(given["select"]) or tuple(settings.get("select", ())),
-        ignore=(*_words(given["ignore"]), *settings.get("ignore", ())),
-        suppressions=not given["no_suppressions"],
-        fail_on=given["fail_on"],
-        strict=given["strict"],
-        named=frozenset(paths),
+        on=_find_hardware(question, settings),
+        snapshot=question.snapshot,
+        on_from="--on" if question.hardware else "--machine" if question.snapshot else "the configuration",
+        fit=question.fit,
+        engine_version=question.engine_version,
+        variables=question.variables,
+        select=question.select or tuple(settings.get("select", ())),
+        ignore=(*question.ignore, *settings.get("ignore", ())),
+        suppressions=question.suppressions,
+        fail_on=question.fail_on,
+        strict=question.strict,
+        named=frozenset(question.files),
     )
-    files = list(run.find_files(paths))
+    files = list(run.find_files(question.files))
     stdin = sys.stdin.buffer.read(4 * 2**20 + 1) if "-" in files else None
     keep = not given["no_cache"] and len(files) > 1
-    found = run.check_files(files, asked, rules, stdin, _progress(files, given["quiet"]), given["jobs"], keep)
+    found = run.check_files(files, asked, rules, stdin, _progress(files, shown.quiet), given["jobs"], keep)
     found = run.add_findings(found, (*describe_left_out(configuration), *refused))
     if given["create_baseline"]:
         from advisor.checks.report.formats import write_baseline
@@ -125,12 +101,12 @@ def command(paths: tuple[str, ...], **given: Any) -> int:
 
         text = fix_report(found, write=given["fix"], unsafe=given["unsafe"])
         if text:
-            click.echo(text, nl=False, err=bool(given["as_json"]))
+            click.echo(text, nl=False, err=bool(shown.as_json))
         left = 0 if given["unsafe"] else count_uncertain(found)
-        if left and not given["quiet"]:
+        if left and not shown.quiet:
             many = f"{left} changes rest" if left > 1 else "1 change rests"
             click.echo(f"advise: {many} on a version that is not stated: --unsafe makes them, too", err=True)
-    wanted = ("json",) if given["as_json"] and not given["formats"] else given["formats"] or (report.default_format(),)
+    wanted = ("json",) if shown.as_json and not given["formats"] else given["formats"] or (report.default_format(),)
     for i, name in enumerate(wanted):
         body = formats.write_report_text(found, name, rules)
         target = given["outputs"][i] if i < len(given["outputs"]) else None
@@ -139,7 +115,7 @@ def command(paths: tuple[str, ...], **given: Any) -> int:
         else:
             report.save_report(body, target)
     if not found.deployments and not found.problems:
-        if not given["quiet"]:
+        if not shown.quiet:
             click.echo("advise: no launch of an inference engine was found", err=True)
         if given["must_find"] and not given["exit_zero"]:
             return 2
@@ -170,31 +146,16 @@ def read_config(given: dict[str, Any]) -> Any:
     return Configuration({}) if given["no_config"] else load_config(ref=given["config_from"])
 
 
-def _hardware(given: dict[str, Any], settings: dict[str, Any]) -> str | None:
+def _find_hardware(question: CheckQuestion, settings: dict[str, Any]) -> str | None:
+    """The hardware in words where the files name none: as asked, or of the configuration. Raises BadInput."""
     from advisor.errors import BadInput
 
-    if given["on"] and given["snapshot"]:
+    if question.hardware and question.snapshot:
         raise BadInput("--on and --machine exclude each other")
-    if given["snapshot"]:
-        return f"the machine of {given['snapshot']}"
-    on = given["on"] or settings.get("on")
+    if question.snapshot:
+        return f"the machine of {question.snapshot}"
+    on = question.hardware or settings.get("on")
     return str(on) if on else None
-
-
-def _words(values: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(w.strip() for v in values for w in v.split(",") if w.strip())
-
-
-def _variables(values: tuple[str, ...]) -> dict[str, str]:
-    from advisor.errors import BadInput
-
-    out = {}
-    for v in values:
-        name, eq, value = v.partition("=")
-        if not eq or not name:
-            raise BadInput(f"--set {v}: NAME=VALUE is expected")
-        out[name] = value
-    return out
 
 
 def _progress(files: list[str], quiet: bool) -> Any:
@@ -206,3 +167,64 @@ def _progress(files: list[str], quiet: bool) -> Any:
             click.echo(f"\r\033[K{done:,} of {len(files):,} files", nl=done == len(files), err=True)
 
     return show
+
+
+@click.command(
+    "diff",
+    epilog="""\b
+Examples:
+  advise diff old/compose.yaml compose.yaml --on "2x RTX 3090"
+  git show main:compose.yaml > /tmp/old.yaml && advise diff /tmp/old.yaml compose.yaml
+
+Exit status: 0 no worse, 1 the new file does not fit or has new errors, 2 cannot tell or usage error.
+""",
+)
+@click.argument("old")
+@click.argument("new")
+@click.option("--on", metavar="HARDWARE", help="Hardware where the files name none.")
+@options.add_rules_option
+@options.as_json
+@options.quiet
+def diff(old: str, new: str, on: str | None, as_json: bool, quiet: bool) -> int:
+    """What a change of a deployment file does to memory, speed, verdicts and findings."""
+    from advisor.checks.one_file import CheckOptions
+    from advisor.checks.report.compare import compare_reports, describe_difference
+    from advisor.checks.run import check_paths
+    from advisor.safe_text import make_safe
+
+    rules, _ = load_rules()
+    before, after = (check_paths(x, CheckOptions(on=on, speed=True), rules=rules) for x in (old, new))
+    difference = make_safe(compare_reports(before, after))
+    if as_json:
+        options.print_json(difference.to_dict())
+    else:
+        options.print_text(describe_difference(difference), end=False)
+    if any(f.severity == "error" for f in difference.new_findings) or any(x.fits is False for x in after.deployments):
+        return 1
+    return 2 if after.problems or any(x.fits is None for x in after.deployments) else 0
+
+
+@click.command(
+    "lock",
+    epilog="""\b
+Examples:
+  advise lock ./our-model --name our-org/assistant-8b
+  advise lock /models/mine.gguf --name /models/mine.gguf
+""",
+)
+@click.argument("model")
+@click.option("--name", metavar="NAME", help="How deployment files call the model (default: the name given).")
+@click.option("--output", metavar="FILE", default="advise.lock", show_default=True, help="The lock file.")
+@options.add_rules_option
+@options.quiet
+def lock(model: str, name: str | None, output: str, quiet: bool) -> int:
+    """Pin the dimensions of a private model in advise.lock, for `advise check` where the model is not."""
+    from pathlib import Path
+
+    from advisor.catalog import catalog
+    from advisor.checks.lock import lock_model
+
+    pinned = lock_model(model, name, Path(output), catalog(options.list_rule_roots()))
+    if not quiet:
+        click.echo(f"{output}: {pinned.id} ({pinned.params_total / 1e9:.2f} B parameters)", err=True)
+    return 0

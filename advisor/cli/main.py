@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
-from typing import Any
+import threading
+from collections.abc import Mapping
+from typing import Any, NoReturn
 
 import click
 
 from advisor import __version__
-from advisor.cli.lazy_group import LazyGroup
-from advisor.cli.leaving import leave
 from advisor.garbage import look_for_cycles_rarely
 
-# command -> (module, one line of help); the module is imported when the command runs
+# command -> (module, or module:name; one line of help); the module is imported when the command runs
 COMMANDS = {
     "recommend": ("advisor.cli.recommend", "Which engine, model, quantization and command for this machine, and why."),
     "explain": ("advisor.cli.explain", "Where every gibibyte goes, what it fits on, what would change it."),
@@ -26,17 +27,20 @@ COMMANDS = {
     "bench": ("advisor.cli.bench", "Measure a server that runs, compared with what was predicted for it."),
     "calibrate": ("advisor.cli.calibrate", "Compare an engine's start-up log with the prediction, and use it later."),
     "check": ("advisor.cli.check", "Will this deployment file start and fit? The gate for CI."),
-    "diff": ("advisor.cli.diff", "What a change of a deployment file does to memory, speed and findings."),
+    "diff": ("advisor.cli.check:diff", "What a change of a deployment file does to memory, speed and findings."),
     "fleet": ("advisor.cli.fleet", "Many models on the nodes that are there: show, plan, check, render."),
     "report": ("advisor.cli.report", "The answer of another command as an HTML page."),
-    "models": ("advisor.cli.models", "Add models of your own, from a repository's headers or from files."),
-    "lock": ("advisor.cli.lock", "Pin the dimensions of a private model for `advise check`."),
-    "facts": ("advisor.cli.facts", "How old the facts are, and how each family is refreshed."),
-    "rules": ("advisor.cli.rules", "Check rule files of your own; JSON Schemas for editors."),
-    "serve": ("advisor.cli.serve", "The same answers over HTTP, and a page with sliders."),
-    "mcp": ("advisor.cli.mcp", "The same answers for agents, over the Model Context Protocol."),
-    "probe": ("advisor.cli.probe", "What this machine has."),
-    "list": ("advisor.cli.list", "Print the catalogues: engines, models, accelerators, quantizations, guides, rules."),
+    "models": ("advisor.cli.catalogues:models", "Add models of your own, from a repository's headers or from files."),
+    "lock": ("advisor.cli.check:lock", "Pin the dimensions of a private model for `advise check`."),
+    "facts": ("advisor.cli.catalogues:facts", "How old the facts are, and how each family is refreshed."),
+    "rules": ("advisor.cli.catalogues:rules", "Check rule files of your own; JSON Schemas for editors."),
+    "serve": ("advisor.cli.servers:serve", "The same answers over HTTP, and a page with sliders."),
+    "mcp": ("advisor.cli.servers:mcp", "The same answers for agents, over the Model Context Protocol."),
+    "probe": ("advisor.cli.catalogues:probe", "What this machine has."),
+    "list": (
+        "advisor.cli.catalogues:list_catalogue",
+        "Print the catalogues: engines, models, accelerators, quantizations, guides, rules.",
+    ),
 }
 
 
@@ -51,6 +55,40 @@ Examples:
 Exit status: 0 yes or no verdict asked for, 1 no, 2 usage error or cannot tell.
 Shell completion: eval "$(_ADVISE_COMPLETE=bash_source advise)" (or zsh_source, fish_source); man advise.
 """
+
+
+class LazyGroup(click.Group):
+    """A group over `modules`: command -> (module, or module:name, of the command; one line of help)."""
+
+    def __init__(self, *args: Any, modules: Mapping[str, tuple[str, str]], **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.modules = modules
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.modules)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in self.modules:
+            return None
+        from importlib import import_module
+
+        module, _, called = self.modules[name][0].partition(":")
+        command: click.Command = getattr(import_module(module), called or "command")
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in self.modules.items()])
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and not args[0].startswith("-") and args[0] not in self.modules:
+            from advisor.errors import UnknownName
+            from advisor.near import near_matches
+
+            raise UnknownName("command", args[0], near_matches(args[0], self.modules) or tuple(self.modules))
+        return super().resolve_command(ctx, args)
 
 
 @click.group(
@@ -129,6 +167,33 @@ def _fail(words: list[str], code: str, message: str, near: list[str], line: str)
         click.echo(json.dumps(body))
     click.echo(escape_commands(f"advise: {line}"), err=True)
     return 2
+
+
+def leave(status: int) -> NoReturn:
+    """End the process with this exit status.
+
+    Python takes every object apart on its way out, which took a tenth of a short command. As mypy does
+    (`mypy.util.hard_exit`), output is flushed and the process ends. Not so where a handler may want to run at exit,
+    threads work, or a debugger or profiler watches.
+    """
+    if _is_awaited():
+        sys.exit(status)
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError, AttributeError):  # closed, or none
+            stream.flush()
+    os._exit(status)
+
+
+def _is_awaited() -> bool:
+    handlers = "atexit" in sys.modules  # whoever registers one has it
+    return handlers or threading.active_count() > 1 or _is_watched()
+
+
+def _is_watched() -> bool:
+    if sys.gettrace() is not None or sys.getprofile() is not None:
+        return True
+    monitoring = getattr(sys, "monitoring", None)  # debuggers and profilers of Python 3.12 and later, six at most
+    return monitoring is not None and any(monitoring.get_tool(i) for i in range(6))
 
 
 if __name__ == "__main__":

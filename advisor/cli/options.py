@@ -1,49 +1,43 @@
-"""Options that several commands share, and how they become values."""
+"""Options that several commands share, how the options of a question are made, and how they become values."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+from msgspec.structs import replace
+
+from advisor.errors import BadInput
+from advisor.questions import SPELLINGS, Asking, FieldNotes, QuestionField, is_in_range, list_fields, make_asking
+from advisor.record import Record, Value
 
 F = TypeVar("F", bound=Callable[..., Any])
+Q = TypeVar("Q", bound=Record)
 
-USE_CASES = ("chat", "rag", "agent", "code", "batch", "voice", "embeddings", "edge", "develop")
+
+class Presentation(Value, frozen=True):
+    """How an answer is shown: what a command's options say next to its question."""
+
+    as_json: bool = False
+    verbose: bool = False
+    quiet: bool = False
+    plot: str | None = None
+    force: bool = False
+
+    @property
+    def progress(self) -> Callable[[str], None] | None:
+        """A function that shows one line on a terminal; None where nobody watches."""
+        if self.quiet or not sys.stderr.isatty():
+            return None
+        return lambda line: click.echo(f"\r\033[K{line}", nl=False, err=True)
 
 
 def _keep_rules(ctx: click.Context, _: click.Parameter, value: str | None) -> None:
     if value:
         ctx.ensure_object(dict)["rules"] = value
-
-
-def _keep_online(ctx: click.Context, _: click.Parameter, value: bool) -> None:
-    if value:
-        ctx.ensure_object(dict)["online"] = True
-
-
-def fetch_online(model: str | None, quantization: str | None, quiet: bool) -> str | None:
-    """The model as it was named; with `--online` the local copy of its headers. Raises what `fetch_headers` raises."""
-    ctx = click.get_current_context(silent=True)
-    if not (ctx.find_object(dict) or {}).get("online") if ctx else True:
-        return model
-    from advisor.errors import BadInput
-
-    if model is None:
-        raise BadInput("--online wants a --model: the hub repository to read")
-    import sys
-
-    from advisor.library import fetch_headers
-
-    show = not quiet and sys.stderr.isatty()
-    path = fetch_headers(
-        model, quantization, (lambda line: click.echo(f"\r\033[K{line}", nl=False, err=True)) if show else None
-    )
-    if show:
-        click.echo("\r\033[K", nl=False, err=True)
-    return str(path)
 
 
 def add_rules_option(function: F) -> F:
@@ -78,8 +72,6 @@ def list_rule_roots() -> list[Path] | None:
 def refuse_empty(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
     """An option that was given empty is a mistake (an unset variable in a script), not a default."""
     if value is not None and not value.strip():
-        from advisor.errors import BadInput
-
         raise BadInput(f"{param.opts[0]} is empty; leave it out, or say what it should be")
     return value
 
@@ -90,48 +82,153 @@ as_json = click.option("--json", "as_json", is_flag=True, help="Machine-readable
 
 
 class _Number(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic in newer releases only
-    """A finite number for which `fits` holds; `words` say what is expected."""
+    """A finite number within the limits of a field."""
 
     name = "number"
 
-    def __init__(self, words: str, fits: Callable[[float], bool]) -> None:
-        self.words, self.fits = words, fits
+    def __init__(self, field: QuestionField) -> None:
+        self.field = field
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         try:
-            number = float(value)
-        except ValueError:
-            number = math.nan
-        if not (math.isfinite(number) and self.fits(number)):
-            self.fail(f"{str(value)[:40]!r} is not a number {self.words}", param, ctx)
+            spelled = SPELLINGS.get(self.field.notes.spelling or "")
+            number = float(spelled(value, "") if spelled and isinstance(value, str) else value)
+        except (ValueError, BadInput):
+            number = float("nan")
+        if not is_in_range(self.field, number):
+            self.fail(f"{str(value)[:40]!r} is not a number {_describe_range(self.field)}", param, ctx)
         return number
 
 
-POSITIVE = _Number("above 0", lambda x: x > 0)
-SHARE = _Number("from 0 to 1", lambda x: 0 <= x <= 1)
+def _describe_range(field: QuestionField) -> str:
+    if field.above is not None:
+        return f"above {field.above:g}"
+    return f"from {field.least:g}" + (f" to {field.most:g}" if field.most is not None else " on")
 
 
-def add_hardware_options(function: F) -> F:
-    """`--on` and `--machine`."""
-    function = click.option(
-        "--machine",
-        "snapshot",
-        metavar="FILE",
-        callback=refuse_empty,
-        help="A snapshot written by `advise probe --save FILE`.",
-    )(function)
-    return click.option(
-        "--on",
-        metavar="HARDWARE",
-        callback=refuse_empty,
-        help='Hardware in words: "RTX 4090", "2x RTX 3090, 128GB RAM", "M3 Max 64GB", "cpu, 64GB RAM", "this".',
-    )(function)
+SHARE = click.FLOAT
+POSITIVE = _Number(QuestionField("", "", "number", "", FieldNotes(), False, None, above=0))
 
 
-def add_plot_options(function: F) -> F:
-    """`--plot FILE` and `--force`."""
-    function = click.option("--force", is_flag=True, help="Write over a figure that is there.")(function)
-    return click.option("--plot", metavar="FILE", help="Draw a figure, .svg or .png (extra `plot`).")(function)
+# the options of a question
+
+
+def _make_type(field: QuestionField) -> Any:
+    if field.choices:
+        return click.Choice(field.choices)
+    if field.kind == "number":
+        return click.FLOAT if field.above is field.least is None else _Number(field)
+    if field.kind == "integer" and field.notes.spelling is None:
+        most = None if field.most is None or field.most >= 10**9 else int(field.most)
+        return click.IntRange(int(field.least or 0), most)
+    return None
+
+
+def _make_option(field: QuestionField) -> click.Option:
+    notes = field.notes
+    about: dict[str, Any] = {"help": notes.help or field.meaning, "metavar": notes.metavar, "required": field.required}
+    if field.flag:
+        about = {"help": about["help"], "is_flag": True, "default": None}
+    elif field.kind in ("array", "object"):
+        about |= {"multiple": True}
+    else:
+        about |= {"type": _make_type(field), "default": field.default or None, "show_default": bool(field.default)}
+        if not notes.empty and about["type"] is None and notes.spelling is None:
+            about["callback"] = refuse_empty
+    return click.Option([*notes.options, _name_parameter(field.attribute)], **about)
+
+
+def _name_parameter(name: str) -> str:
+    return f"old_{name.strip('-').replace('-', '_')}" if name.startswith("-") else name
+
+
+def _make_parameters(field: QuestionField) -> list[click.Parameter]:
+    """The argument of a field; or its option, and a hidden one by its old names."""
+    if field.notes.argument:
+        several = -1 if field.kind == "array" else 1
+        return [click.Argument([field.attribute], required=field.required, nargs=several, metavar=field.notes.metavar)]
+    made = [_make_option(field)]
+    for option in field.notes.old_options:
+        notes = replace(field.notes, options=(option,))
+        made.append(_make_option(replace(field, attribute=option, required=False, default=None, notes=notes)))
+        made[-1].hidden = True
+    return [*made]
+
+
+def list_option_fields(kind: type[Record]) -> list[QuestionField]:
+    """The fields of a question that its command has an option for."""
+    own: Mapping[str, str] = getattr(kind, "NO_OPTION", {})
+    stated = [f for f in list_fields(kind) if f.notes.options or f.notes.argument]
+    return [f for f in stated if f.attribute not in own and "cli" not in f.notes.without]
+
+
+_SHOWN: dict[str, tuple[Callable[..., Any], ...]] = {
+    "plot": (
+        click.option("--plot", metavar="FILE", help="Draw a figure, .svg or .png (extra `plot`)."),
+        click.option("--force", is_flag=True, help="Write over a figure that is there."),
+    ),
+    "force": (click.option("--force", is_flag=True, help="Overwrite files that are there."),),
+    "rules": (add_rules_option,),
+    "json": (as_json,),
+    "verbose": (verbose,),
+    "quiet": (quiet,),
+}
+
+
+def ask(kind: type[Q], *shown: str) -> Callable[[Callable[..., int]], Callable[..., int]]:
+    """The options of a question, and those that `shown` names of how its answer is shown.
+
+    The function is called with the question, Presentation, and what further options it has of its own.
+    """
+
+    def add(function: Callable[..., int]) -> Callable[..., int]:
+        fields = list_option_fields(kind)
+
+        def run(**given: Any) -> int:
+            how = Presentation(**{k: given.pop(k) for k in Presentation.__struct_fields__ if k in given})
+            return function(_read_question(kind, fields, given, how.quiet), how, **given)
+
+        own = getattr(function, "__click_params__", [])
+        function.__click_params__ = []  # type: ignore[attr-defined]
+        for add_option in reversed([option for word in shown for option in _SHOWN[word]]):
+            add_option(function)
+        last = function.__click_params__  # type: ignore[attr-defined]
+        made = [option for f in fields for option in _make_parameters(f)]
+        run.__click_params__ = [*last, *own, *reversed(made)]  # type: ignore[attr-defined]
+        run.__doc__ = function.__doc__
+        return run
+
+    return add
+
+
+def _read_question(kind: type[Q], fields: list[QuestionField], given: dict[str, Any], quiet: bool) -> Q:
+    """The question that options describe, which are taken out of `given`. Raises BadInput."""
+    values = {}
+    for field in fields:
+        value, name = given.pop(field.attribute), next(iter(field.notes.options), field.name)
+        for old in field.notes.old_options:
+            stated = given.pop(_name_parameter(old))
+            if stated in (None, ()):
+                continue
+            if not quiet:
+                click.echo(f"advise: {old} is called {name} now", err=True)
+            value, name = (stated, old) if value in (None, ()) else (value, name)
+        if value not in (None, ()):
+            values[field.attribute] = _read_option(field, value, name)
+    return kind(**values)
+
+
+def _read_option(field: QuestionField, value: Any, name: str) -> Any:
+    if field.flag:
+        return True if field.notes.stands_for is None else field.notes.stands_for
+    if field.notes.spelling and not isinstance(value, (int, float)):
+        return SPELLINGS[field.notes.spelling](value, name)
+    return value
+
+
+def ask_from(kind: type[Record], shown: Presentation) -> Asking:
+    """Who asks at the command line."""
+    return replace(make_asking(kind, "cli"), progress=shown.progress)
 
 
 def check_figure_path(name: str | None, force: bool) -> Path | None:
@@ -141,93 +238,6 @@ def check_figure_path(name: str | None, force: bool) -> Path | None:
     from advisor.report.plots import check_figure_path
 
     return check_figure_path(name, force)
-
-
-def add_model_options(required: bool = False) -> Callable[[F], F]:
-    """`--model`, `--online`, `--quant`, `--engine`, `--context`, `--concurrency`."""
-
-    def add(function: F) -> F:
-        function = click.option(
-            "--concurrency", "--users", type=click.IntRange(min=1), metavar="N", help="Requests at once."
-        )(function)
-        function = click.option(
-            "--context", metavar="TOKENS", help="Tokens of one request, prompt and output together (8192, 32k)."
-        )(function)
-        function = click.option("--engine", metavar="E", callback=refuse_empty, help="Insist on this engine.")(function)
-        function = click.option(
-            "--quant",
-            metavar="Q",
-            callback=refuse_empty,
-            help="Weight format: q4, Q4_K_M, AWQ, FP8, ... (`advise list quantizations`).",
-        )(function)
-        function = click.option(
-            "--online",
-            expose_value=False,
-            is_flag=True,
-            callback=_keep_online,
-            help="Read config and file headers of a hub repository from the hub (never the weights).",
-        )(function)
-        return click.option(
-            "--model",
-            required=required,
-            metavar="M",
-            callback=refuse_empty,
-            help="Name, hub id, .gguf file or directory with config.json.",
-        )(function)
-
-    return add
-
-
-def add_traffic_options(function: F) -> F:
-    """What requests look like, and how fast they are to be answered."""
-    for option in reversed(
-        (
-            click.option("--prompt-tokens", metavar="N", help="Tokens of a typical prompt (mean)."),
-            click.option("--output-tokens", metavar="N", help="Tokens of a typical answer (mean)."),
-            click.option(
-                "--trace", metavar="FILE", help="Lengths and rate from a trace (Azure's CSV, Mooncake's JSON)."
-            ),
-            click.option("--rate", type=POSITIVE, metavar="R", help="Requests a second, instead of users at once."),
-            click.option("--ttft", type=POSITIVE, metavar="S", help="Most seconds to the first token."),
-            click.option("--tpot", type=POSITIVE, metavar="S", help="Most seconds between tokens."),
-            click.option("--target-tps", type=POSITIVE, metavar="N", help="Least tokens a second of one request."),
-            click.option(
-                "--confidence",
-                type=click.Choice(["likely", "safe"]),
-                default="likely",
-                show_default=True,
-                help="Meet the targets by the likeliest speed, or by the low end of its interval.",
-            ),
-            click.option("--full-length", is_flag=True, help="All users may send full-length requests at once."),
-        )
-    ):
-        function = option(function)
-    return function
-
-
-def parse_tokens_option(value: str | None, name: str = "--context") -> int | None:
-    """A token count from text; None when the option was not given. Raises BadInput."""
-    from advisor.cli.workload import parse_token_option as parsed
-
-    return None if value is None else parsed(value, name)
-
-
-def read_machine_options(on: str | None, snapshot: str | None, rules_: Any) -> Any:
-    """The Machine of `--on` or `--machine`; None when neither is given. Raises BadInput when both are."""
-    from advisor.errors import BadInput
-
-    if on is not None and snapshot is not None:
-        raise BadInput("--on and --machine exclude each other")
-    if snapshot is not None:
-        from advisor.catalog.match import join_catalogue
-        from advisor.machines.snapshot import load_snapshot
-
-        return join_catalogue(load_snapshot(snapshot), rules_.accelerators(), rules_.cpu_platforms())
-    if on is None:
-        return None
-    from advisor.estimation import find_machine
-
-    return find_machine(on, rules_)
 
 
 def print_text(text: str, end: bool = True) -> None:

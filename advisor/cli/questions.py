@@ -58,11 +58,12 @@ def list_questions() -> list[AdviceQuestion]:
     from advisor.catalog import catalog
     from advisor.catalog.resolve import resolve_model
     from advisor.cli import options
+    from advisor.estimation import find_machine
     from advisor.report.recommend import summarise_machine
     from advisor.report.text import wrap_text
 
     rules = catalog(options.list_rule_roots())
-    here = options.read_machine_options("this", None, rules)
+    here = find_machine("this", rules)
 
     def check_use(answer: str) -> None:
         from advisor.errors import UnknownName
@@ -75,7 +76,7 @@ def list_questions() -> list[AdviceQuestion]:
         resolve_model(answer, rules)
 
     def check_machine(answer: str) -> None:
-        options.read_machine_options(answer, None, rules)
+        find_machine(answer, rules)
 
     click.echo("Three questions; Enter takes what stands in brackets. `advise --help` lists all commands.\n", err=True)
     for name, what in USES.items():

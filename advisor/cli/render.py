@@ -7,6 +7,8 @@ from typing import Any
 import click
 
 from advisor.cli import options
+from advisor.questions.recommend import RenderQuestion
+from advisor.record import Value
 
 
 @click.command(
@@ -30,178 +32,143 @@ which, and why not.
 Exit status: 0 written, 1 nothing fits, 2 usage error or something would be overwritten.
 """,
 )
-@click.option("--target", required=True, metavar="T", help="Kind of launch file, or all (listed below).")
+@options.ask(RenderQuestion, "force", "rules", "json", "quiet", "verbose")
 @click.option("--output", required=True, metavar="DIR", help="Folder to write into; `-` prints the files.")
-@click.option("--force", is_flag=True, help="Overwrite files that are there.")
-@options.add_hardware_options
-@options.add_model_options()
-@click.option(
-    "--use-case", type=click.Choice(options.USE_CASES), default="chat", show_default=True, help="What it is for."
-)
-@options.add_traffic_options
-@click.option("--priority", type=click.Choice(["ease", "throughput", "latency"]), help="What matters most.")
-@click.option("--host", metavar="ADDRESS", help="Address to listen on (default 127.0.0.1).")
-@click.option("--port", type=click.IntRange(1, 65535), metavar="N", help="Port (default: the engine's own).")
-@click.option(
-    "--models", metavar="M1,M2", help="Several models: side by side (command, compose), or one at a time (llama-swap)."
-)
-@click.option(
-    "--endpoint", metavar="URL", help="An OpenAI-compatible server that is there already (openai-client, litellm)."
-)
 @click.option("--pin", is_flag=True, help="Images by digest: asks their registries which one a tag stands for.")
-@options.add_rules_option
-@options.as_json
-@options.quiet
-@options.verbose
-def command(**given: Any) -> int:
+def command(question: RenderQuestion, shown: options.Presentation, output: str, pin: bool) -> int:
     """Write ready-to-run launch files for what `recommend` would choose."""
+    from advisor.advice.recommend.answer import recommend
+    from advisor.advice.recommend_request import resolve_question
     from advisor.catalog import catalog
     from advisor.errors import BadInput
     from advisor.render import list_target_names, render_client, render_every, render_files
     from advisor.render.copies import refuse_single_node, render_nodes_script
 
-    rules = catalog(options.list_rule_roots())
+    rules, target = catalog(options.list_rule_roots()), question.target
+    to = _Output(output, pin, shown, rules)
     known = (*list_target_names(rules), "all")
-    if given["target"] not in known:
+    if target not in known:
         from advisor.near import near_matches
 
-        raise BadInput(
-            f"unknown target {given['target']!r}; there are {', '.join(known)}.", near_matches(given["target"], known)
-        )
-    if given["endpoint"]:
-        made = render_client(given["endpoint"], given["model"], given["target"], rules)
+        raise BadInput(f"unknown target {target!r}; there are {', '.join(known)}.", near_matches(target, known))
+    if question.endpoint:
+        made = render_client(question.endpoint, question.model, target, rules)
         there = next(e.id for e in rules.engines().values() if e.remote == "endpoint")
-        return _out(made, given, {"engine": there, "model": given["model"], "quantization": None}, rules)
-    if given["models"]:
-        return _several(given, rules)
-    advice = _advice(given, rules)
+        return _out(made, to, {"engine": there, "model": question.model, "quantization": None})
+    if question.models:
+        return _several(question, to)
+    advice = recommend(resolve_question(question, rules, options.ask_from(RenderQuestion, shown)), rules)
     if advice.chosen is None or advice.chosen.deployment is None:
         click.echo("advise: nothing fits; `advise recommend` says why and what would", err=True)
         return 1
     import msgspec
 
-    d = msgspec.structs.replace(advice.chosen.deployment, host=given["host"], port=given["port"])
+    d = msgspec.structs.replace(advice.chosen.deployment, host=question.host, port=question.port)
     nodes = advice.chosen.layout.nodes if advice.chosen.layout is not None else 1
     alike = nodes > 1 and advice.chosen.plan.servers > 1  # every node runs the same, and starts its own
-    if alike and not given["quiet"]:
+    if alike and not shown.quiet:
         click.echo(f"advise: for each of {nodes} nodes alike; put a router (LiteLLM, nginx) before them", err=True)
     if not alike:
-        refuse_single_node(d, nodes, given["target"], rules)
+        refuse_single_node(d, nodes, target, rules)
     if advice.chosen.plan.servers > nodes or (advice.chosen.plan.servers > 1 and not alike):
-        made = _copies(advice, d, given, rules)
-    elif nodes > 1 and not alike and given["target"] == "command":
+        made = _copies(advice, d, question, rules)
+    elif nodes > 1 and not alike and target == "command":
         made = (render_nodes_script(d, nodes, rules),)
-    elif given["target"] == "all":
-        made = render_every(d, rules, advice.workload, given["verbose"])
+    elif target == "all":
+        made = render_every(d, rules, advice.workload, shown.verbose)
     else:
-        made = render_files(d, given["target"], rules, advice.workload, given["verbose"])
-    if not given["quiet"]:
+        made = render_files(d, target, rules, advice.workload, shown.verbose)
+    if not shown.quiet:
         _warn(d, made, rules)
-    return _out(made, given, {"engine": d.engine, "model": d.model.id, "quantization": d.quantization}, rules)
+    return _out(made, to, {"engine": d.engine, "model": d.model.id, "quantization": d.quantization})
 
 
-def _copies(advice: Any, deployment: Any, given: dict[str, Any], rules: Any) -> Any:
+def _copies(advice: Any, deployment: Any, question: RenderQuestion, rules: Any) -> Any:
     """Files of several equal servers and the router before them."""
     from advisor.planning.disaggregation import list_plan_servers
     from advisor.planning.layouts import share_devices
     from advisor.render.copies import render_copies, render_roles
 
-    chosen, port = advice.chosen, given["port"] or rules.engine(deployment.engine).port or 8000
+    chosen, port = advice.chosen, question.port or rules.engine(deployment.engine).port or 8000
     servers = list_plan_servers(chosen.plan, rules.engine(deployment.engine), deployment, port)
     if chosen.layout.prefill:
-        target = "command" if given["target"] == "all" else given["target"]
+        target = "command" if question.target == "all" else question.target
         return render_roles(servers, chosen.layout.prefill, target, rules, port, advice.workload)
-    target = "compose" if given["target"] == "all" else given["target"]
+    target = "compose" if question.target == "all" else question.target
     devices = share_devices(chosen.layout, chosen.plan.servers)
     return render_copies(servers, devices, target, rules, port, advice.workload)
 
 
-def _advice(given: dict[str, Any], rules: Any, others: tuple[str, ...] = ()) -> Any:
-    """What `recommend` says to the same options."""
-    from advisor.advice.recommend.answer import recommend
-    from advisor.advice.recommend_request import RecommendRequest
-    from advisor.cli.workload import build_workload
-
-    machine = options.read_machine_options(
-        given["on"] if given["on"] or given["snapshot"] else "this", given["snapshot"], rules
-    )
-    asked = RecommendRequest(
-        machine=machine,
-        workload=build_workload(given, [("swap", "resident")] if others else []),
-        model=options.fetch_online(given["model"], given["quant"], given["quiet"]),
-        quantization=given["quant"],
-        engine=given["engine"],
-        models=1 + len(others),
-        others=others,
-    )
-    return recommend(asked, rules)
-
-
-def _several(given: dict[str, Any], rules: Any) -> int:
+def _several(question: RenderQuestion, to: _Output) -> int:
     """Files over several models: one at a time behind a swapping proxy, or all of them side by side."""
     from advisor.errors import BadInput
     from advisor.render.copies import render_side_by_side
     from advisor.render.matrix import find_joint_target
 
-    if given["model"]:
+    if question.model:
         raise BadInput("--models stands in place of --model")
-    wanted = tuple(m.strip() for m in given["models"].split(",") if m.strip())
-    if not wanted:
-        raise BadInput(f"--models {given['models']!r} names no model")
-    joint = find_joint_target(rules)
-    found = _swapped(wanted, given, rules) if given["target"] == joint else _resident(wanted, given, rules)
+    joint = find_joint_target(to.rules)
+    found = _swapped(question, to) if question.target == joint else _resident(question, to)
     if found is None:
         return 1
     deployments, workload, devices = found
-    if given["target"] == joint:
+    if question.target == joint:
         from advisor.render import render_together
 
-        made: Any = render_together(deployments, rules)
+        made: Any = render_together(deployments, to.rules)
     else:
-        made = render_side_by_side(deployments, given["target"], rules, workload, devices)
+        made = render_side_by_side(deployments, question.target, to.rules, workload, devices)
     engines = dict.fromkeys(d.engine for d in deployments)
-    what = joint if given["target"] == joint else ",".join(engines)
-    return _out(made, given, {"engine": what, "model": ",".join(wanted), "quantization": None}, rules)
+    what = joint if question.target == joint else ",".join(engines)
+    return _out(made, to, {"engine": what, "model": ",".join(question.models), "quantization": None})
 
 
-def _swapped(wanted: tuple[str, ...], given: dict[str, Any], rules: Any) -> tuple[Any, Any, Any] | None:
+def _swapped(question: RenderQuestion, to: _Output) -> tuple[Any, Any, Any] | None:
     """(deployments of models of which one runs at a time, workload, no cards of their own); None, and reported, where
     one does not fit."""
-    import msgspec
+    from msgspec.structs import replace
 
     from advisor import formats
+    from advisor.advice.recommend.answer import recommend
+    from advisor.advice.recommend_request import resolve_question
 
-    engine = given["engine"] or formats.usual_engine("gguf", rules).id
+    engine = question.engine or formats.usual_engine("gguf", to.rules).id
     out, workload = [], None
-    for model in wanted:
-        advice = _advice({**given, "model": model, "engine": engine}, rules)
+    for model in question.models:
+        one = replace(question, model=model, models=(), engine=engine)
+        advice = recommend(resolve_question(one, to.rules, options.ask_from(RenderQuestion, to.shown)), to.rules)
         if advice.chosen is None or advice.chosen.deployment is None:
             click.echo(f"advise: {model} does not fit; `advise recommend --model {model}` says why", err=True)
             return None
-        out.append(msgspec.structs.replace(advice.chosen.deployment, host=given["host"], port=given["port"]))
+        out.append(replace(advice.chosen.deployment, host=question.host, port=question.port))
         workload = advice.workload
     return tuple(out), workload, ()
 
 
-def _resident(wanted: tuple[str, ...], given: dict[str, Any], rules: Any) -> tuple[Any, Any, Any] | None:
+def _resident(question: RenderQuestion, to: _Output) -> tuple[Any, Any, Any] | None:
     """(deployments of models that stay loaded together, workload, cards of each where it has cards of its own); None,
     and reported, where one finds no room."""
-    import msgspec
+    from msgspec.structs import replace
 
+    from advisor.advice.recommend.answer import recommend
+    from advisor.advice.recommend_request import resolve_question
     from advisor.machines.device_visibility import VISIBLE
 
-    advice = _advice({**given, "model": wanted[0]}, rules, wanted[1:])
-    ranked = [advice.chosen, *advice.chosen.also] if advice.chosen is not None else []
-    if len(ranked) < len(wanted) or any(x.deployment is None or x.plan.servers > 1 or x.copies > 1 for x in ranked):
+    together = replace(question, workload={"swap": "resident", **question.workload})
+    advice = recommend(resolve_question(together, to.rules, options.ask_from(RenderQuestion, to.shown)), to.rules)
+    ranked: list[Any] = [advice.chosen, *advice.chosen.also] if advice.chosen is not None else []
+    if len(ranked) < len(question.models) or any(
+        x.deployment is None or x.plan.servers > 1 or x.copies > 1 for x in ranked
+    ):
         click.echo(f"advise: {next(iter(advice.warnings), 'they do not fit together')}", err=True)
         return None
-    port = given["port"]
+    port = question.port
     return (
         tuple(
-            msgspec.structs.replace(
+            replace(
                 x.deployment,
-                host=given["host"],
-                port=(port or x.deployment.port or rules.engine(x.engine).port or 8000) + (i if port else 0),
+                host=question.host,
+                port=(port or x.deployment.port or to.rules.engine(x.engine).port or 8000) + (i if port else 0),
             )
             for i, x in enumerate(ranked)
         ),
@@ -227,23 +194,32 @@ def _warn(deployment: Any, files: Any, rules: Any) -> None:
         )
 
 
-def _out(made: Any, given: dict[str, Any], what: dict[str, Any], rules: Any) -> int:
+class _Output(Value, frozen=True):
+    """Where files go, and how."""
+
+    folder: str  # - prints them
+    pin: bool
+    shown: options.Presentation
+    rules: Any
+
+
+def _out(made: Any, to: _Output, what: dict[str, Any]) -> int:
     """Print the files or write them, and say which."""
     from pathlib import Path
 
     from advisor.render.files import write_files
 
-    if given["pin"]:
+    if to.pin:
         from advisor.render.pin import pin_images
 
-        made = pin_images(made, rules)
-    if given["output"] == "-":
-        _print(made, given["as_json"])
+        made = pin_images(made, to.rules)
+    if to.folder == "-":
+        _print(made, to.shown.as_json)
         return 0
-    paths = write_files(made, Path(given["output"]).expanduser(), given["force"])
-    if given["as_json"]:
+    paths = write_files(made, Path(to.folder).expanduser(), to.shown.force)
+    if to.shown.as_json:
         options.print_json({**what, "files": [str(p) for p in paths]})
-    elif not given["quiet"]:
+    elif not to.shown.quiet:
         for p in paths:
             click.echo(str(p))
     return 0

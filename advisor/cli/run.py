@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from advisor.cli import options
+from advisor.questions.recommend import RunQuestion
 
 
 @click.command(
@@ -28,57 +29,45 @@ Exit status: that of the server, 130 on Ctrl-C; 1 nothing fits; 2 it cannot be
 started.
 """,
 )
-@options.add_model_options()
-@click.option(
-    "--use-case", type=click.Choice(options.USE_CASES), default="chat", show_default=True, help="What it is for."
-)
-@options.add_traffic_options
-@click.option("--port", type=click.IntRange(1, 65535), metavar="N", help="Port to listen on (default: the engine's).")
+@options.ask(RunQuestion, "rules", "json", "quiet")
 @click.option("--download", is_flag=True, help="The engine may download the model.")
-@click.option("--wait", type=options.POSITIVE, default=1800.0, metavar="S", help="Most seconds until it answers.")
+@click.option("--wait", type=options.POSITIVE, default=1800.0, metavar="S",
+              help="Most seconds until it answers.")  # fmt: skip
 @click.option("--log", "log_file", metavar="FILE", help="Where its output goes (default: a temporary file).")
 @click.option("--once", is_flag=True, help="Stop it after the first answer.")
-@options.add_rules_option
-@options.as_json
-@options.quiet
-def command(**given: Any) -> int:
+def command(
+    question: RunQuestion, shown: options.Presentation, download: bool, wait: float, log_file: str | None, once: bool
+) -> int:
     """Start what `recommend` says, and show what it measures compared with the prediction."""
     from advisor.advice.recommend.local_plan import choose_installed
-    from advisor.advice.recommend_request import RecommendRequest
+    from advisor.advice.recommend_request import resolve_question
     from advisor.catalog import catalog
-    from advisor.cli.workload import build_workload
     from advisor.report.measurements import describe_run
     from advisor.running.server import parse_command, start_process, stop_on_sigterm, stop_process
 
     rules = catalog(options.list_rule_roots())
-    asked = RecommendRequest(
-        machine=options.read_machine_options("this", None, rules),
-        workload=build_workload(given),
-        model=options.fetch_online(given["model"], given["quant"], given["quiet"]),
-        quantization=given["quant"],
-        engine=given["engine"],
-    )
-    plan = choose_installed(asked, given["download"], given["port"], rules)
+    asked = resolve_question(question, rules, options.ask_from(RunQuestion, shown))
+    plan = choose_installed(asked, download, question.port, rules)
     if plan is None:
         click.echo("advise: nothing fits; `advise recommend` says why and what would", err=True)
         return 1
-    log = _log_path(given["log_file"])
+    log = _log_path(log_file)
     start = parse_command(plan.command)
     process = start_process(start, plan.detailed_log, log)
 
     def said(text: str) -> None:
-        if not given["quiet"]:
+        if not shown.quiet:
             click.echo(text, err=True)
 
     said(f"advise: {start.shown}\nadvise: its output is in {log}")
     try:
         with stop_on_sigterm():
-            answer = _watch(process, plan, given, log, said, rules)
-            if given["as_json"]:
+            answer = _watch(process, plan, shown, wait, log, said, rules)
+            if shown.as_json:
                 options.print_json(answer)
             else:
                 options.print_text(describe_run(answer))
-            if given["once"]:
+            if once:
                 return 0
             said("advise: it runs until Ctrl-C")
             return process.wait()
@@ -102,7 +91,9 @@ def _log_path(name: str | None) -> Path:
     return path
 
 
-def _watch(process: Any, plan: Any, given: dict[str, Any], log: Path, said: Any, rules: Any) -> dict[str, Any]:
+def _watch(
+    process: Any, plan: Any, shown: options.Presentation, wait: float, log: Path, said: Any, rules: Any
+) -> dict[str, Any]:
     """Wait for the server, ask it once, and put what it says compared with the prediction."""
     from advisor.bench.endpoint import ask_server
     from advisor.calibration.calibrate import calibrate_memory
@@ -110,13 +101,13 @@ def _watch(process: Any, plan: Any, given: dict[str, Any], log: Path, said: Any,
     from advisor.errors import AdvisorError
     from advisor.running.server import measure_answer, wait_until_healthy
 
-    tty = sys.stderr.isatty() and not given["quiet"]
+    tty = sys.stderr.isatty() and not shown.quiet
 
     def progress(seconds: float) -> None:
         if tty:
             click.echo(f"\radvise: waiting for {plan.url}{plan.health_path}, {seconds:.0f} s", err=True, nl=False)
 
-    seconds = wait_until_healthy(process, plan.url, plan.health_path, given["wait"], log, progress)
+    seconds = wait_until_healthy(process, plan.url, plan.health_path, wait, log, progress)
     if tty:
         click.echo("", err=True)
     endpoint = ask_server(plan.url, rules.engines())

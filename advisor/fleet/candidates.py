@@ -360,7 +360,7 @@ def make_replica_plan(made: LaunchParts, users: int, load: float) -> Plan:
 
 def _without_endless_wait(plan: Plan) -> Plan:
     """A wait whose upper bound has no end is not known."""
-    if plan.holds is None or plan.holds.wait_s is None or math.isfinite(plan.holds.wait_s.high):
+    if plan.holds is None or plan.holds.wait_s is None or plan.holds.wait_s.high is not None:
         return plan
     return replace(plan, holds=replace(plan.holds, wait_s=None))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from advisor.catalog import Catalog
-from advisor.deployment import Holds, Interval, UseCase, Workload
+from advisor.deployment import Holds, Interval, UseCase, Wait, Workload
 from advisor.planning.rules import load_workload_defaults
 from advisor.record import Record
 
@@ -107,7 +107,7 @@ def expect_users(workload: Workload, rules: Catalog) -> int:
 MOST_SERVERS = 4096
 
 
-def estimate_wait(holds: Holds, traffic: Traffic, request_s: Interval | None) -> Interval | None:
+def estimate_wait(holds: Holds, traffic: Traffic, request_s: Interval | None) -> Wait | None:
     """Seconds until a request is taken: of those that wait, or, at a rate, of all in the mean. None where nobody waits,
     where the rate is more than what is held can answer, and where the time of a request is not known.
 
@@ -125,15 +125,15 @@ def estimate_wait(holds: Holds, traffic: Traffic, request_s: Interval | None) ->
     )
     if value is None:
         return None
-    return Interval(value=value, low=value if low is None else low, high=math.inf if high is None else high)
+    return Wait(value=value, low=value if low is None else low, high=high)
 
 
-def _wait_of_closed_loop(holds: Holds, request_s: Interval) -> Interval | None:
+def _wait_of_closed_loop(holds: Holds, request_s: Interval) -> Wait | None:
     taken = holds.asked - holds.waiting
     if not holds.waiting or taken < 1:
         return None
     turns = holds.waiting / taken
-    return Interval(value=turns * request_s.value, low=turns * request_s.low, high=turns * request_s.high)
+    return Wait(value=turns * request_s.value, low=turns * request_s.low, high=turns * request_s.high)
 
 
 def _wait_of_arrivals(traffic: Traffic, servers: int, request_s: float) -> float | None:

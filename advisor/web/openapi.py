@@ -6,7 +6,7 @@ from typing import Any
 
 from advisor import __version__
 from advisor.report.schemas import make_schema
-from advisor.web.questions import PATHS
+from advisor.web.questions import PATHS, make_body_schema
 
 ERRORS = {
     "400": "The question cannot be answered: a stable code, one line, near matches of a name",
@@ -24,8 +24,8 @@ def make_openapi() -> dict[str, Any]:
     """The document as plain data."""
     schemas: dict[str, Any] = {}
     paths: dict[str, Any] = {
-        path: _post(operation.name, operation.description, operation.schema(), _take(shape, schemas), schemas)
-        for path, (operation, shape) in PATHS.items()
+        path: _post(o.name, o.description, make_body_schema(o), _take_any(o.shapes, schemas), schemas)
+        for path, o in PATHS.items()
     }
     paths["/v1/estimate"] = _post(
         "estimate", "Memory and speed of a deployment; many as JSON lines.", _take("request", schemas),
@@ -52,6 +52,12 @@ def make_openapi() -> dict[str, Any]:
         },
         "security": [{}, {"key": []}],
     }
+
+
+def _take_any(shapes: tuple[str, ...], schemas: dict[str, Any]) -> dict[str, Any]:
+    """A reference to the shape of an answer, or to one of several."""
+    taken = [_take(shape, schemas) for shape in shapes]
+    return taken[0] if len(taken) == 1 else {"anyOf": taken}
 
 
 def _take(shape: str, schemas: dict[str, Any]) -> dict[str, Any]:

@@ -181,7 +181,7 @@ async function recommend() {
   place.textContent = "One moment …";
   find("advice").replaceChildren();
   try {
-    const answer = await ask("/v1/recommend", {hardware: state.hardware, model: state.model, concurrency: Number(state.users), context: Number(state.context)});
+    const answer = await ask("/v1/recommend", {hardware: state.hardware, model: state.model, concurrency: Number(state.users), context_length: Number(state.context)});
     const chosen = answer.chosen;
     if (!chosen) {
       place.className = "bad";

@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from advisor.advice.hardware import money
+from advisor import money
 from advisor.advice.hardware.budget import load_budget_rules
 from advisor.advice.hardware.prices import count_days_old
 from advisor.catalog import catalog

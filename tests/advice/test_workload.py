@@ -6,14 +6,16 @@ from typing import Any
 
 import pytest
 
-from advisor.advice.workload import FIELDS, find_unknown_fields
-from advisor.cli.workload import build_workload, parse_pairs
+from advisor.advice.workload import FIELDS, build_workload, find_unknown_fields
 from advisor.deployment import Workload
 from advisor.errors import BadInput
+from advisor.questions import make_asking, read_pairs
+from advisor.questions.recommend import RecommendQuestion
 
 
-def made(*more: str, **given: Any):
-    return build_workload(given, parse_pairs(more, "--workload"))
+def made(*more: str, **given: Any) -> Workload:
+    asking = make_asking(RecommendQuestion, "cli")
+    return build_workload(RecommendQuestion(**given), asking, None, read_pairs(more, "--workload"))
 
 
 def test_fields_by_name() -> None:
@@ -31,7 +33,7 @@ def test_fields_by_name() -> None:
 
 
 def test_options() -> None:
-    w = made(context="8k", concurrency=3, shared_prefix=True, allow_cloud=True, lora=2)
+    w = made(context=8192, concurrency=3, shared_prefix=0.8, cloud="allowed", lora_adapters=2)
     assert (w.context, w.concurrency, w.cloud, w.lora_adapters) == (8192, 3, "allowed", 2)
     assert w.shared_prefix is not None
     assert w.shared_prefix > 0.5

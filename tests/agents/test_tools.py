@@ -17,7 +17,7 @@ from advisor.agents.short_answers import LIMIT, KeptAnswers, fit, measure
 from advisor.agents.tools import TOOLS, Session, call_tool
 from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
-from advisor.operations.answers import to_json
+from advisor.operations import to_json
 
 RULES = catalog([shipped_root()])
 COMPOSE = "services: {v: {image: 'vllm/vllm-openai:v0.33.0', command: [Qwen/Qwen3-8B, --swap-space, '4'], gpus: all}}\n"
@@ -176,9 +176,9 @@ def test_old_answers_go_first() -> None:
 
 def test_schemas_are_schemas_and_name_what_is_taken() -> None:
     for tool in TOOLS.values():
-        jsonschema.Draft202012Validator.check_schema(tool.schema())
+        jsonschema.Draft202012Validator.check_schema(tool.schema)
         assert set(tool.required) <= set(tool.properties)
-        assert json.dumps(tool.schema())
+        assert json.dumps(tool.schema)
 
 
 def test_nothing_is_written(session: Session, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ def test_it_is_a_usage_error(words: tuple[str, ...]) -> None:
     assert "internal error" not in told.stderr
 
 
-@pytest.mark.parametrize("field", ["ttft_s", "tpot_s", "min_decode_tps", "api_price", "eur_per_kwh"])
+@pytest.mark.parametrize("field", ["ttft_s", "tpot_s", "target_tps", "api_price", "electricity_price"])
 @pytest.mark.parametrize("value", [-1.0, math.nan, math.inf])
 def test_the_library_refuses_the_same(field: str, value: float) -> None:
     with pytest.raises(BadInput, match=field):

@@ -114,10 +114,11 @@ def test_an_old_fact_adds_one_note_to_a_recommendation_and_changes_nothing_else(
 
 
 def test_an_old_fact_adds_one_note_to_hardware_and_changes_nothing_else() -> None:
-    from advisor.advice.hardware_request import ask
-    from advisor.advice.hardware_types import HardwareRequest
+    from advisor.advice.hardware_request import resolve_question
+    from advisor.questions import make_asking
+    from advisor.questions.hardware import HardwareQuestion
 
-    question = ask(HardwareRequest(model="llama3.1:8b"), RULES, {})
+    question = resolve_question(HardwareQuestion(model="llama3.1:8b"), RULES, make_asking(HardwareQuestion, "library"))
     now, later = (find_hardware(question, RULES, day).to_dict() for day in (TODAY, LATER))
     note = find_stale_note("hardware", RULES, LATER)
     more = [n for n in later.pop("notes") if n not in now["notes"]]

@@ -165,12 +165,16 @@ def test_a_hosted_api_may_be_the_answer() -> None:
 
 
 def test_unknown_words_of_a_workload_are_refused() -> None:
-    from advisor.cli.workload import build_workload
+    from advisor.advice.workload import build_workload
+    from advisor.questions import make_asking
+    from advisor.questions.recommend import RecommendQuestion
+
+    asking = make_asking(RecommendQuestion, "cli")
 
     with pytest.raises(BadInput) as refused:
-        build_workload({}, [("concurency", "4")])
+        build_workload(RecommendQuestion(), asking, None, {"concurency": "4"})
     assert "concurrency" in refused.value.near
-    assert build_workload({}, [("min_tps", "400")]).target_tps == 400
+    assert build_workload(RecommendQuestion(), asking, None, {"min_tps": "400"}).target_tps == 400
 
 
 def test_a_target_that_cannot_be_met_is_said() -> None:

@@ -29,10 +29,10 @@ SAME = [
      ("recommend", "--on", "2x RTX 3090, 64GB RAM, linux", "--concurrency", "4")),
     ("recommend", {"hardware": "RTX 3060 12GB, 16GB RAM, linux", "model": "70B", "quantization": "BF16"},
      ("recommend", "--on", "RTX 3060 12GB, 16GB RAM, linux", "--model", "70B", "--quant", "BF16")),
-    ("explain", {"model": "70B", "quantization": "q4", "hardware": "2x RTX 4090", "context": 16384},
+    ("explain", {"model": "70B", "quantization": "q4", "hardware": "2x RTX 4090", "context_length": 16384},
      ("explain", "--model", "70B", "--quant", "q4", "--on", "2x RTX 4090", "--context", "16384")),
     ("explain", {"model": "gpt-oss:20b"}, ("explain", "--model", "gpt-oss:20b")),
-    ("hardware", {"model": "70B", "users": 4, "budget": "9000USD"},
+    ("hardware", {"model": "70B", "concurrency": 4, "budget": "9000USD"},
      ("hardware", "--model", "70B", "--users", "4", "--budget", "9000USD")),
     ("check", {"files": {"compose.yaml": COMPOSE, "units/llama.service": UNIT}, "hardware": "RTX 4090"},
      ("check", ".", "--on", "RTX 4090")),
@@ -72,7 +72,7 @@ def test_the_document_is_openapi(local: server.Server) -> None:
     document = _document(local)
     assert document["openapi"].startswith("3.1")
     openapi_spec_validator.validate(document)
-    paths = {"recommend", "explain", "estimate", "check", "hardware", "fleet/plan"}
+    paths = {"recommend", "explain", "estimate", "check", "compare", "hardware", "migrate", "fleet/plan"}
     assert {p for p in document["paths"] if p.startswith("/v1/")} == {f"/v1/{p}" for p in paths}
 
 

@@ -209,7 +209,7 @@ class HardwareSearch:
                 work,
                 ttft_s=request.ttft_s or work.ttft_s,
                 tpot_s=request.tpot_s or work.tpot_s,
-                target_tps=request.min_decode_tps or work.target_tps,
+                target_tps=request.target_tps or work.target_tps,
             ),
             facts=self.facts(offer, count),
             guide=self.guide,
@@ -224,7 +224,7 @@ class HardwareSearch:
         request, share = self.request, self.budget.slowest_share
         if speed is None:
             return None
-        named = request.min_decode_tps
+        named = request.target_tps
         if request.tpot_s is not None:
             named = max(named or 0, 1 / request.tpot_s)
         slowest = self.budget.slowest_decode_tps.get(request.workload.use_case, 0.0) if named is None else named

@@ -338,7 +338,7 @@ def find_power_cost(search: HardwareSearch, entry: Accelerator, n: int) -> float
     idle = 0.15 * entry.tdp_watts if whole else running_costs.idle_watts_per_card * n
     host = 0.0 if whole else running_costs.host_watts
     kwh = (duty * load + (1 - duty) * idle + host) / 1000 * search.budget.hours_per_month
-    cost = kwh * (running_costs.eur_per_kwh if request.eur_per_kwh is None else request.eur_per_kwh)
+    cost = kwh * (running_costs.eur_per_kwh if request.electricity_price is None else request.electricity_price)
     rates = search.budget.rates
     return cost if request.currency == "EUR" else cost / rates["EUR"] * rates[request.currency]
 
@@ -398,7 +398,7 @@ def list_notes(search: HardwareSearch, options: Iterable[HardwareOption], today:
         advice = "check them, or bring your own with --prices"
         yield f"prices older than {budget_rules.old_after_days} days decide this order ({dates}): {advice}"
     if any(o.currency != p.currency for o in shown for p in request.prices.prices if p.accelerator == o.accelerator):
-        yield f"exchange rates of {budget_rules.rates_as_of}, assumed (--rate)"
+        yield f"exchange rates of {budget_rules.rates_as_of}, assumed (--exchange-rate)"
     if any(o.fits is None for o in options):
         yield "options marked `?` are too close to call: the interval of their memory straddles the limit"
 

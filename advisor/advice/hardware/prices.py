@@ -11,13 +11,13 @@ from typing import Any
 
 import msgspec
 
-from advisor.advice.hardware.money import check_currency, convert_currency
 from advisor.catalog import Catalog
 from advisor.catalog.documents import decode_document
 from advisor.catalog.types import Accelerator
 from advisor.distribution import install_command
 from advisor.errors import BadFile, BadInput, UnknownName
 from advisor.meanings import AcceleratorId
+from advisor.money import check_currency, convert_currency
 from advisor.near import near_matches, simplify_name
 from advisor.record import Record, Value
 

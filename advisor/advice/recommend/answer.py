@@ -17,6 +17,7 @@ from advisor.advice.recommend_request import (
     ask_guide,
     build_search_request,
     load_main_guide,
+    resolve_question,
     with_checkpoint_kind,
     with_wanted_device,
     with_whole_context,
@@ -39,9 +40,31 @@ from advisor.planning.disaggregation import list_plan_servers
 from advisor.planning.holding import with_machine_notes
 from advisor.planning.traffic import find_longest_gap
 from advisor.planning.types import Plan, SearchRequest
+from advisor.questions import Asking
+from advisor.questions.recommend import RecommendQuestion
 
 FEWER_LIMITS = "fewer conditions on the model (--licence, --no-thinking, --min-ability)"
 SHOWN_IN_TEXT = 3  # alternatives, and other models where these are fewer, in a text of one screen
+
+
+def answer_question(
+    question: RecommendQuestion, rules: Catalog, asking: Asking, every_command: bool = True, every_model: bool = True
+) -> Advice:
+    """What is recommended to a question, with the answer of its guide where it names one.
+
+    `every_command`, `every_model`: as in RecommendRequest. Raises UnknownName, BadFile, BadInput.
+    """
+    names = asking.names
+    if (question.answers or question.tree) and not question.guide:
+        raise BadInput(f"{names['answers']} and {names['tree']} belong to {names['guide']} NAME (`advise list guides`)")
+    request = resolve_question(question, rules, asking)
+    request = msgspec.structs.replace(request, every_command=every_command, every_model=every_model)
+    advice = recommend(request, rules)
+    if question.guide is None:
+        return advice
+    from advisor.advice.guides import add_guide_answer
+
+    return add_guide_answer(advice, question.guide, question.tree, question.answers, rules)
 
 
 def recommend(request: RecommendRequest, rules: Catalog, today: datetime.date | None = None) -> Advice:

@@ -1,4 +1,4 @@
-"""`advise serve`."""
+"""`advise serve` and `advise mcp`: the same answers over HTTP and for agents."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ Exit status: 0 when it is stopped, 2 it cannot start.
     "--timeout", type=click.FloatRange(0.1, 3600), default=60, show_default=True, help="Most seconds of an answer."
 )
 @options.add_rules_option
-def command(host: str, port: int, allow_host: tuple[str, ...], api_key_file: str | None, timeout: float) -> int:
+def serve(host: str, port: int, allow_host: tuple[str, ...], api_key_file: str | None, timeout: float) -> int:
     """Answer over HTTP: a page with sliders, JSON for programs."""
+    from advisor.web import server
     from advisor.web.limits import make_limits
-    from advisor.web.server import serve
 
     limits = make_limits(host, allow_host, _read_key(api_key_file), timeout)
-    serve(
+    server.serve(
         host, port, limits, options.list_rule_roots(), lambda address: click.echo(f"{address} (Ctrl-C ends)", err=True)
     )
     return 0
@@ -60,3 +60,33 @@ def _read_key(file: str | None) -> str | None:
 
         return read_text(Path(file), 4096).strip()
     return os.environ.get("ADVISOR_API_KEY") or None
+
+
+@click.command(
+    "mcp",
+    epilog="""\b
+Examples:
+  advise mcp
+  advise mcp --folder deploy
+  claude mcp add advisor -- advise mcp
+
+A server of the Model Context Protocol on standard input and output, for agents
+and editors: tools recommend, explain, check, hardware, calibrate and details.
+Answers are at most 4 kB; details gives the rest. It writes nothing, opens no
+connection, and reads no file outside the folder.
+Exit status: 0 when the client closes, 2 it cannot start.
+""",
+)
+@click.option(
+    "--folder",
+    type=click.Path(exists=True, file_okay=False),
+    default=".",
+    show_default=True,
+    help="The only folder that files are read from.",
+)
+def mcp(folder: str) -> int:
+    """Answer agents over the Model Context Protocol."""
+    from advisor.agents import server
+
+    server.serve(Path(folder).resolve())
+    return 0

@@ -28,7 +28,9 @@ class Money(Record, frozen=True, kw_only=True):
     per: Per = "once"
 
 
-def parse_money(text: str, option: str, rates: Mapping[str, float], per: Per = "once", adds: str = "--rate") -> Money:
+def parse_money(
+    text: str, option: str, rates: Mapping[str, float], per: Per = "once", adds: str = "--exchange-rate"
+) -> Money:
     """An amount of money. `per` is what is meant when the text does not say. Raises BadInput.
 
     `adds` is what the asker adds an exchange rate with, for messages.
@@ -76,7 +78,7 @@ def parse_number(text: str, thousands: bool = False) -> float | None:
     return float(plain.replace(",", ".")) if re.fullmatch(r"\d+(?:[.,]\d*)?", plain) else None
 
 
-def check_currency(currency: str, rates: Mapping[str, float], where: str, adds: str = "--rate") -> str:
+def check_currency(currency: str, rates: Mapping[str, float], where: str, adds: str = "--exchange-rate") -> str:
     """The currency. Raises BadInput for one without a rate; `adds` is what adds one."""
     if currency not in rates:
         there = f"{where}: no exchange rate for {currency!r}; there are {', '.join(rates)}"

@@ -1,0 +1,117 @@
+"""The question what to buy or rent."""
+
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal
+
+from msgspec import Meta
+
+from advisor.money import Money
+from advisor.questions import NO_NETWORK, describe
+from advisor.questions.recommend import EngineName, HardwareText, ModelName, Quantization, SnapshotFile
+from advisor.questions.workload import Positive, Rate, Seconds, TrafficFields
+
+Amount = Annotated[float, Meta(gt=0)]
+Sort = Literal["price", "speed", "value"]
+
+
+class HardwareQuestion(TrafficFields, frozen=True, kw_only=True):
+    """What to buy or rent for a model, a number of users and a budget. Rates a second are those of one request."""
+
+    NO_OPTION: ClassVar[Mapping[str, str]] = dict.fromkeys(("endpoint", "cloud"), "hardware is what is looked for")
+
+    model: ModelName = None
+    models: Annotated[
+        tuple[str, ...],
+        describe(
+            "Several models that stay loaded side by side; users ask each of them.",
+            "--models",
+            metavar="M1,M2",
+            spelling="list",
+            empty=True,
+            path="model",
+        ),
+    ] = ()
+    quantization: Quantization = None
+    engine: EngineName = None
+    budget: Annotated[
+        str | Money | None,
+        describe(
+            "To spend once: 3000EUR, 9000USD.",
+            "--budget",
+            metavar="AMOUNT",
+            examples=(
+                "3000EUR",
+                "2000 EUR",
+            ),
+        ),
+    ] = None
+    rent: Annotated[
+        str | Money | None,
+        describe("To spend a month: 1500EUR/month.", "--rent", metavar="AMOUNT", examples=("1500EUR/month",)),
+    ] = None
+    prices: Annotated[
+        str | None,
+        describe("Your own closed price list (JSON or YAML).", "--prices", metavar="FILE", path="file"),
+    ] = None
+    online: Annotated[
+        bool,
+        describe("Rentals as clouds offer them now, by gpuhunt (extra `prices`).", "--online", without=NO_NETWORK),
+    ] = False
+    currency: Annotated[
+        str | None,
+        describe("Currency of the answer (default: the budget's, else EUR).", "--currency", metavar="CUR", empty=True),
+    ] = None
+    exchange_rates: Annotated[
+        dict[str, float],
+        describe(
+            "Exchange rate: units for one US dollar.",
+            "--exchange-rate",
+            metavar="CUR=X",
+            spelling="rates",
+            old_options=("--rate",),
+            examples=({"EUR": 0.86},),
+        ),
+    ] = {}
+    hours_per_month: Annotated[
+        Amount | None, describe("Hours a month that a rental runs (default 730).", "--hours", metavar="H")
+    ] = None
+    electricity_price: Annotated[
+        float | None,
+        describe("Price of one kWh in EUR.", "--electricity", metavar="EUR", old=("eur_per_kwh",)),
+    ] = None
+    duty: Annotated[
+        Annotated[float, Meta(ge=0, le=1)] | None,
+        describe("Share of the time at load, 0 to 1.", "--duty", metavar="SHARE", spelling="share"),
+    ] = None
+    api_price: Annotated[
+        Amount | None,
+        describe("Price of a hosted API for a million output tokens.", "--api-price", metavar="X"),
+    ] = None
+    sort: Annotated[Sort, describe("Order of the options.", "--sort")] = "price"
+    hardware: HardwareText = None
+    snapshot: SnapshotFile = None
+    concurrency: Annotated[
+        Positive | None, describe("Requests at once.", "--users", "--concurrency", metavar="N", old=("users",))
+    ] = None
+    rate: Annotated[
+        Rate | None,
+        describe("Requests a second, instead of users at once.", "--requests-per-second", metavar="R"),
+    ] = None
+    ttft_s: Annotated[
+        Seconds | None,
+        describe("Required time to first token, seconds.", "--ttft", metavar="S", spelling="seconds"),
+    ] = None
+    tpot_s: Annotated[
+        Seconds | None,
+        describe("Required time per output token, seconds.", "--tpot", metavar="S", spelling="seconds"),
+    ] = None
+    target_tps: Annotated[
+        Rate | None,
+        describe(
+            "Required rate of one request.",
+            "--target-tps",
+            metavar="N",
+            old=("min_decode_tps",),
+            old_options=("--decode", "--tokens-per-second"),
+        ),
+    ] = None
