@@ -71,7 +71,7 @@ class Asking(Value, frozen=True):
     machine: Any = None  # a Machine in place of hardware in words
     extra: Mapping[str, str] = {}  # further fields of a Workload
     folder: Path | None = None  # the only one that files are read from; None: any
-    progress: Callable[[str], None] | None = None  # is told what is read over the network
+    progress: Callable[[str], None] | None = None  # gets a line on what is read over the network
 
 
 def describe(meaning: str, *options: str, **notes: Any) -> Meta:
@@ -94,7 +94,7 @@ def list_fields(kind: type) -> tuple[QuestionField, ...]:
 
 
 @lru_cache(maxsize=64)
-def make_asking(kind: type, interface: Interface) -> Asking:
+def make_asking(kind: type, interface: str) -> Asking:
     """Somebody who asks at an interface, and holds nothing."""
     if interface != "cli":
         return Asking({f.attribute: f.name for f in list_fields(kind)})
@@ -188,7 +188,8 @@ def read_list(value: Any, name: str) -> tuple[str, ...]:
         raise BadInput(f"{name}: texts are expected")
     words = tuple(w.strip() for text in texts for w in text.split(",") if w.strip())
     if not words and any(texts):
-        raise BadInput(f"{name} {', '.join(texts)!r} names nothing")
+        what = name.strip("-").removesuffix("s")
+        raise BadInput(f"{name} {', '.join(texts)!r} names no {what}")
     return words
 
 

@@ -23,7 +23,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
 
 
 class ReadQuestion(NamedTuple):
-    """A question, and what is to be told about names that it was given by."""
+    """A question, and notes on names that it was given by."""
 
     question: Any
     notes: tuple[str, ...]

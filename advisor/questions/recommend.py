@@ -43,10 +43,6 @@ EngineName = Annotated[
         "Insist on this engine.",
         "--engine",
         metavar="E",
-        examples=(
-            "vllm",
-            "llama.cpp",
-        ),
     ),
 ]
 HardwareText = Annotated[

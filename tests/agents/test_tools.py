@@ -177,7 +177,7 @@ def test_old_answers_go_first() -> None:
 def test_schemas_are_schemas_and_name_what_is_taken() -> None:
     for tool in TOOLS.values():
         jsonschema.Draft202012Validator.check_schema(tool.schema)
-        assert set(tool.required) <= set(tool.properties)
+        assert set(tool.schema["required"]) <= set(tool.schema["properties"])
         assert json.dumps(tool.schema)
 
 
