@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from advisor.errors import BadFile, BadInput, NotText
+
+if TYPE_CHECKING:
+    import msgspec
 
 MAX_TEXT = 16 * 2**20
 MAX_DEPTH = 64
@@ -122,18 +125,22 @@ def nesting(text: bytes, limit: int = MAX_DEPTH) -> int:
     return deepest
 
 
-def parse_json(data: bytes, where: object) -> Any:
-    """JSON with bounded nesting. Raises BadFile."""
+def parse_json(data: bytes | msgspec.Raw, where: object, kind: Any = Any) -> Any:
+    """JSON with bounded nesting, as a value of a type where one is named. Raises BadFile."""
     import msgspec
 
+    from advisor.decoding import decode_json
+
     try:
-        return msgspec.json.decode(data)
+        return decode_json(data, kind)
     except RecursionError:
         raise BadFile(where, "is nested too deeply to be a real file") from None
     except UnicodeDecodeError:
         raise BadFile(where, "is not valid JSON: a text in it is not UTF-8") from None
+    except msgspec.ValidationError as e:
+        raise BadFile(where, f"is not what it looks like: {e}") from None
     except msgspec.DecodeError as e:
-        if nesting(data) > MAX_DEPTH:
+        if nesting(bytes(data)) > MAX_DEPTH:
             raise BadFile(where, "is nested too deeply to be a real file") from None
         raise BadFile(where, f"is not valid JSON: {e}") from None
 

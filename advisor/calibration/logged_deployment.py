@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-import msgspec
+from msgspec.structs import replace
 
 from advisor.calibration.read_log import StartupLog
 from advisor.catalog import Catalog
@@ -136,10 +136,10 @@ def _machine(request: CalibrationRequest, log: StartupLog, rules: Catalog) -> Ma
             raise BadInput("the log is of a machine with accelerators, and this one has none: say which with --on")
         names = list(dict.fromkeys(log.devices))
         machine = find_machine(" + ".join(f"{log.devices.count(n)}x {n}" for n in names), rules)
-    return msgspec.structs.replace(
+    return replace(
         machine,
-        devices=tuple(msgspec.structs.replace(d, free_bytes=None) for d in machine.devices),
-        memory=msgspec.structs.replace(machine.memory, available_bytes=None),
+        devices=tuple(replace(d, free_bytes=None) for d in machine.devices),
+        memory=replace(machine.memory, available_bytes=None),
     )
 
 

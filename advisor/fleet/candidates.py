@@ -12,7 +12,6 @@ from functools import partial
 from statistics import NormalDist
 from typing import Literal
 
-import msgspec
 from msgspec.structs import replace
 
 from advisor.advice.recommend.engines import list_in_order
@@ -373,7 +372,7 @@ def with_percentile(traffic: Traffic, percentile: float) -> Traffic:
     spread = max(0.0, factor) * (traffic.prompt.p95 - traffic.prompt.mean)
     longest = min(traffic.context_length - traffic.output.mean, math.ceil(traffic.prompt.mean + spread))
     prompt = TokenSpread(mean=traffic.prompt.mean, p95=max(traffic.prompt.mean, longest))
-    return msgspec.structs.replace(traffic, prompt=prompt)
+    return replace(traffic, prompt=prompt)
 
 
 def find_capacity(

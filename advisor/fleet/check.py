@@ -6,7 +6,7 @@ import itertools
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 
-import msgspec
+from msgspec.structs import replace
 
 from advisor.catalog import Catalog
 from advisor.errors import BadFile, BadInput
@@ -113,8 +113,8 @@ def without_nodes(fleet: Fleet, gone: Counter[str]) -> Fleet:
     for pool in fleet.pools:
         names = pool.node_names[: len(pool.node_names) - gone.get(pool.group, 0)]
         if names:
-            left.append(msgspec.structs.replace(pool, node_names=names))
-    return msgspec.structs.replace(fleet, pools=tuple(left))
+            left.append(replace(pool, node_names=names))
+    return replace(fleet, pools=tuple(left))
 
 
 def compare_deployed(plan: FleetPlan, files: Sequence[str], rules: Catalog) -> tuple[DeployedDifference, ...]:

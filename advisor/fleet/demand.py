@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
+from msgspec.structs import replace
 
 from advisor.advice.models.choice import ALLOWED as LICENCES
 from advisor.catalog import Catalog
@@ -170,4 +171,4 @@ def _with_trace(entry: DemandEntry, where: str, path: Path) -> DemandEntry:
         "burst": entry.burst if entry.burst != 1.0 else found.burst,
         "rate": entry.rate if entry.rate is not None or entry.users is not None else found.rate,
     }
-    return msgspec.structs.replace(entry, **given)
+    return replace(entry, **given)

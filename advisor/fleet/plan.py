@@ -356,7 +356,7 @@ def without_kept(fleet: Fleet, offers: PoolOffers, kept: Sequence[KeptReplica]) 
     for pool in fleet.pools:
         rest = tuple(n for n in pool.node_names if (pool.group, n) not in used)
         if rest:
-            out.append(msgspec.structs.replace(pool, node_names=rest))
+            out.append(replace(pool, node_names=rest))
         for name in pool.node_names:
             if (pool.group, name) not in used:
                 continue
@@ -365,7 +365,7 @@ def without_kept(fleet: Fleet, offers: PoolOffers, kept: Sequence[KeptReplica]) 
             if not left or (not pool.devices and gone):
                 continue
             out.append(
-                msgspec.structs.replace(
+                replace(
                     pool,
                     id=f"{pool.id} ({name})",
                     group=f"{pool.group} ({name})",
@@ -375,4 +375,4 @@ def without_kept(fleet: Fleet, offers: PoolOffers, kept: Sequence[KeptReplica]) 
                     price_per_hour=0.0,
                 )
             )
-    return msgspec.structs.replace(fleet, pools=tuple(out))
+    return replace(fleet, pools=tuple(out))

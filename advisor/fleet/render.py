@@ -356,7 +356,7 @@ def _make_deployment_of(replica: PlannedReplica, rules: Catalog) -> Deployment:
     if replica.hardware is None:
         raise BadInput(f"{replica.name}: the plan does not say on which hardware it runs")
     found = resolve_model(replica.model, rules)
-    machine = msgspec.structs.replace(find_machine(replica.hardware, rules), nodes=max(1, len(replica.nodes)))
+    machine = replace(find_machine(replica.hardware, rules), nodes=max(1, len(replica.nodes)))
     entry = rules.engine(replica.engine)
     own = {k: v for k, v in replica.settings.items() if not k.isupper()}
     cache = own.get("kv-cache-dtype")
@@ -383,4 +383,4 @@ def render_kind(kind: ReplicaKind, target: str, rules: Catalog) -> LaunchFile:
         return made
     name = make_slug(f"{kind.deployment.engine}-{kind.deployment.served_name}")
     text = re.sub(rf"(?<![\w.-]){re.escape(name)}(?![\w.-])", f"{name}{kind.suffix}", made.content)
-    return msgspec.structs.replace(made, content=text)
+    return replace(made, content=text)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from difflib import SequenceMatcher
 
 import msgspec
+from msgspec.structs import replace
 
 from advisor.checks.facts.launch_facts import FIELDS, LaunchFields
 from advisor.checks.knowledge import Knowledge
@@ -102,7 +103,7 @@ def list_sound_rules(house: House, knowledge: Knowledge) -> list[LocatedRule]:
     out: dict[str, LocatedRule] = {}
     for entry, place in list_located_rules(house):
         if entry.id in out:
-            entry = msgspec.structs.replace(entry, id=f"{entry.id} of {place.file.name}:{place.at[-1]}")
+            entry = replace(entry, id=f"{entry.id} of {place.file.name}:{place.at[-1]}")
         rule = read_condition(entry, knowledge, [])
         if rule is not None and (entry.each is None or entry.each in value_matches.EACH):
             out[entry.id] = LocatedRule(rule, place)

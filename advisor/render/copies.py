@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
+from msgspec.structs import replace
 
 from advisor.catalog import Catalog
 from advisor.decoding import Json
@@ -142,7 +142,7 @@ def render_side_by_side(
     for k, model in enumerate(models, 1):
         own = devices[k - 1] if devices else ()
         if own:  # a container has only its own cards, counted from 0
-            model = msgspec.structs.replace(model, environment={})
+            model = replace(model, environment={})
         made = render_files(model, target, rules, work)[0]
         body, name = parse_yaml(made.content, made.name), made.name
         ((service_name, service),) = body["services"].items()
@@ -165,7 +165,7 @@ def _compose(
     inside = 8000
     name = "compose.yaml"
     for k, (server, cards) in enumerate(zip(servers, devices, strict=True), 1):
-        bare = msgspec.structs.replace(server, environment={}, port=None)
+        bare = replace(server, environment={}, port=None)
         made = render_files(bare, "compose", rules, work)[0]
         body = parse_yaml(made.content, made.name)
         name = made.name

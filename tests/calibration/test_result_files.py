@@ -108,6 +108,24 @@ def test_timings_of_logs() -> None:
     assert load.prefill_tps == pytest.approx(4096)
 
 
+@pytest.mark.parametrize(("prompt", "rate"), [(63, None), (64, 512.0)])
+def test_a_prompt_below_64_tokens_gives_no_rate(prompt: int, rate: float | None) -> None:
+    (load,) = read(LOG.replace("/   512 tokens", f"/   {prompt} tokens")).loads
+    assert load.prefill_tps == rate
+
+
+def test_answers_below_8_tokens_are_passed_over() -> None:
+    assert read_result_file(LOG.replace("/   128 tokens", "/     7 tokens"), ENGINES) is None
+    (load,) = read(LOG.replace("/   128 tokens", "/     8 tokens")).loads
+    assert load.output_tokens == 8
+
+
+@pytest.mark.parametrize(("busy", "alone"), [("1.49", True), ("1.5", False)])
+def test_rates_of_prompts_count_where_requests_run_one_by_one(busy: str, alone: bool) -> None:
+    (load,) = read(LLAMA_METRICS.replace("1.02", busy)).loads
+    assert (load.prefill_tps is not None) is alone
+
+
 @pytest.mark.parametrize(
     ("text", "seconds"), [("1m2.5s", 62.5), ("230.1ms", 0.2301), ("2h0m1s", 7201), ("9\u00b5s", 9e-6)]
 )

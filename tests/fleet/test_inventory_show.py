@@ -37,6 +37,12 @@ def answer(*words: str, stdin: str | None = None) -> dict[str, Any]:
     return body
 
 
+@pytest.mark.parametrize(("ram", "pools"), [(990, 1), (989, 2)])
+def test_nodes_whose_memory_is_within_a_percent_are_equal(ram: int, pools: int) -> None:
+    nodes = [{"name": "a", "hardware": "1x L4, 1000GB RAM"}, {"name": "b", "hardware": f"1x L4, {ram}GB RAM"}]
+    assert len(answer("-", stdin=json.dumps({"nodes": nodes}))["pools"]) == pools
+
+
 @pytest.mark.parametrize("file", sorted(RECORDED.iterdir()), ids=lambda p: p.name)
 def test_json_is_what_the_schema_says(file: Path) -> None:
     body = answer(str(file))

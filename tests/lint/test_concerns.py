@@ -217,6 +217,11 @@ def test_a_folder_without_rules_says_so(tmp_path: Path) -> None:
     assert only.message == "holds no rule file (*.yaml)"
 
 
+@pytest.mark.parametrize(("price", "found"), [("0.01", 0), ("0.009", 1), ("200", 0), ("200.1", 1)])
+def test_prices_of_an_hour_on_either_side_of_their_bounds(price: str, found: int, tmp_path: Path) -> None:
+    assert len(faults(mini(tmp_path, prices__p=OFFER.replace("0.5", price)))) == found
+
+
 def test_a_concern_that_falls_hides_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fall(house: object) -> Iterator[Fault]:
         yield Fault(file="a.yaml", line=1, code="total", message="found before it fell")

@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from advisor.decoding import convert, decode_json
+from advisor.decoding import convert
 from advisor.errors import BadFile
-from advisor.files import MAX_DEPTH, nesting, read_bytes
+from advisor.files import read_bytes
 
 MAX_INVENTORY = 256 * 2**20  # 5,000 nodes of a cluster with all their labels, images and conditions are some 100 MB
 MAX_NODES = 100_000
@@ -34,22 +34,6 @@ def read_source(source: str) -> bytes:
         if len(data) > MAX_INVENTORY:
             raise BadFile("standard input", f"is larger than {MAX_INVENTORY // 2**20} MiB, which no inventory needs")
     return data.removeprefix(b"\xef\xbb\xbf")
-
-
-def decode_as(data: bytes | msgspec.Raw, shape: type[T], where: object) -> T:
-    """JSON as a value of a shape. Raises BadFile (no JSON, other types, nested too deeply)."""
-    try:
-        return decode_json(data, shape)
-    except RecursionError:
-        raise BadFile(where, "is nested too deeply to be a real file") from None
-    except UnicodeDecodeError:
-        raise BadFile(where, "is not valid JSON: a text in it is not UTF-8") from None
-    except msgspec.ValidationError as e:
-        raise BadFile(where, f"is not what it looks like: {e}") from None
-    except msgspec.DecodeError as e:
-        if nesting(bytes(data)) > MAX_DEPTH:
-            raise BadFile(where, "is nested too deeply to be a real file") from None
-        raise BadFile(where, f"is not valid JSON: {e}") from None
 
 
 def as_shape(value: Any, shape: type[T], where: object) -> T:

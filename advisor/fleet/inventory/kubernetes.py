@@ -7,11 +7,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from advisor.decoding import Json
 from advisor.errors import BadFile
+from advisor.files import parse_json
 from advisor.fleet.inventory.cards import CardLookup
-from advisor.fleet.inventory.foreign import MAX_NODES, ForeignShape, as_shape, decode_as, positive
+from advisor.fleet.inventory.foreign import MAX_NODES, ForeignShape, as_shape, positive
 from advisor.fleet.inventory.labels import INSTANCE_TYPES, NodeLabels, find_devices
 from advisor.fleet.inventory.parts import NodeHost, make_part, make_processor_part
 from advisor.fleet.types import Inventory, Node
@@ -103,7 +105,7 @@ def read_kubernetes(data: bytes, where: object, lookup: CardLookup, pods: PodLis
     nodes, taken = _split(_items(data, where), where)
     if pods is not None:
         others, taken = _split(_items(pods.data, pods.where), pods.where)
-        if taken is None and (others or decode_as(pods.data, _List, pods.where).items != []):
+        if taken is None and (others or parse_json(pods.data, pods.where, _List).items != []):
             raise BadFile(pods.where, "describes no pods: kubectl get pods -A -o json")
         taken = taken or {}
     return _make_inventory(nodes, where, lookup, taken)
@@ -116,16 +118,16 @@ def read_kubernetes_values(value: Any, where: object, lookup: CardLookup, pods: 
 
 def _items(data: bytes, where: object) -> Iterator[_Item]:
     """Items one after the other, so that never more than one is held with all it says."""
-    listed = decode_as(data, _List, where)
+    listed = parse_json(data, where, _List)
     if listed.items is None:
-        yield decode_as(data, _Item, where)
+        yield parse_json(data, where, _Item)
         return
     if len(listed.items) > MAX_PODS:
         raise BadFile(where, f"has more than {MAX_PODS:,} items")
     kind = (listed.kind or "").removesuffix("List") or None
     for item in listed.items:
-        made = decode_as(item, _Item, where)
-        yield made if made.kind or not kind else msgspec.structs.replace(made, kind=kind)
+        made = parse_json(item, where, _Item)
+        yield made if made.kind or not kind else replace(made, kind=kind)
 
 
 def _split(items: Iterable[_Item], where: object) -> tuple[list[_Item], dict[str, dict[str, int]] | None]:

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import msgspec
+from msgspec.structs import replace
 
 from advisor import __version__
 from advisor.catalog import Catalog
@@ -202,27 +202,27 @@ def use_probes(inventory: Inventory, found: Mapping[str, ProbeAnswer], rules: Ca
     nodes = tuple(
         _use(n, found[n.name], rules, inventory.kind == "ray") if n.name in found else n for n in inventory.nodes
     )
-    return msgspec.structs.replace(inventory, nodes=nodes)
+    return replace(inventory, nodes=nodes)
 
 
 def _use(node: Node, answer: ProbeAnswer, rules: Catalog, own_memory: bool) -> Node:
     """A node with its probe. `own_memory`: the probe saw the memory that others will have too (no job's limit)."""
     if isinstance(answer, str):
-        return msgspec.structs.replace(node, notes=(*node.notes, f"could not be probed: {answer}"))
+        return replace(node, notes=(*node.notes, f"could not be probed: {answer}"))
     machine = join_catalogue(answer, rules.accelerators(), rules.cpu_platforms())
     notes = [n for n in node.notes if "--probe" not in n]
     parts = tuple(_use_part(p, node, machine, rules, own_memory, notes) for p in node.parts)
-    return msgspec.structs.replace(node, parts=parts, notes=tuple(dict.fromkeys(notes)))
+    return replace(node, parts=parts, notes=tuple(dict.fromkeys(notes)))
 
 
 def _use_part(
     part: NodePart, node: Node, machine: Machine, rules: Catalog, own_memory: bool, notes: list[str]
 ) -> NodePart:
-    memory = msgspec.structs.replace(machine.memory, available_bytes=None) if own_memory else part.machine.memory
-    made = msgspec.structs.replace(
+    memory = replace(machine.memory, available_bytes=None) if own_memory else part.machine.memory
+    made = replace(
         machine,
         source="snapshot",
-        cpu=msgspec.structs.replace(machine.cpu, usable_cores=machine.cpu.usable_cores if own_memory else None),
+        cpu=replace(machine.cpu, usable_cores=machine.cpu.usable_cores if own_memory else None),
         memory=memory if memory != HostMemory() else machine.memory,
         devices=part.machine.devices,
         interconnect=part.machine.interconnect if part.devices > 1 else None,
@@ -231,11 +231,11 @@ def _use_part(
     if part.devices:
         device = _find_device(part, node, machine, rules, notes)
         if device is not None:
-            made = msgspec.structs.replace(made, devices=tuple(
-                msgspec.structs.replace(device, index=d.index, visible=d.visible) for d in part.machine.devices
+            made = replace(made, devices=tuple(
+                replace(device, index=d.index, visible=d.visible) for d in part.machine.devices
             ), interconnect=machine.interconnect or made.interconnect)  # fmt: skip
-    made = msgspec.structs.replace(made, text=describe_hardware(made, rules))
-    return msgspec.structs.replace(part, machine=made)
+    made = replace(made, text=describe_hardware(made, rules))
+    return replace(part, machine=made)
 
 
 def _find_device(part: NodePart, node: Node, machine: Machine, rules: Catalog, notes: list[str]) -> Device | None:
@@ -243,7 +243,7 @@ def _find_device(part: NodePart, node: Node, machine: Machine, rules: Catalog, n
     seen: dict[tuple[object, ...], Device] = {}
     for device in machine.devices:
         if not device.driver_missing:
-            plain = msgspec.structs.replace(
+            plain = replace(
                 device, uuid=None, pci_bus=None, free_bytes=None, processes=None, notes=()
             )  # fmt: skip
             seen.setdefault((device.name, device.mig_profile, device.total_bytes and device.total_bytes >> 28), plain)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import msgspec
+from msgspec.structs import replace
 
 from advisor.catalog import Catalog
 from advisor.fleet.inventory.cards import CardKind, CardLookup, make_devices
@@ -49,7 +49,7 @@ def make_part(
         devices=devices,
         interconnect=_interconnect(lookup.rules, devices, host.links),
     )
-    machine = msgspec.structs.replace(machine, text=describe_hardware(machine, lookup.rules))
+    machine = replace(machine, text=describe_hardware(machine, lookup.rules))
     return NodePart(
         machine=machine,
         devices=len(devices),
@@ -83,7 +83,7 @@ def split_machine(machine: Machine, rules: Catalog, busy_known: bool) -> tuple[N
         some = free if busy_known and known and len(free) < len(devices) else None
         if devices[0].mig_profile is not None:  # a process sees one slice only
             seen = some[0] if some else 0
-            devices = [msgspec.structs.replace(d, visible=i == seen) for i, d in enumerate(devices)]
+            devices = [replace(d, visible=i == seen) for i, d in enumerate(devices)]
         whole = len(groups) == 1 and devices == list(machine.devices)
         part = machine if whole else _keep_devices(machine, devices, rules)
         made.append(NodePart(machine=part, devices=len(devices), devices_free=count, free_indices=some))
@@ -99,10 +99,10 @@ def _identity(device: Device) -> tuple[object, ...]:
 def _keep_devices(machine: Machine, devices: Sequence[Device], rules: Catalog) -> Machine:
     """The machine as if it had these devices only."""
     links = tuple((machine.interconnect or "").split("+")) if machine.interconnect else ()
-    made = msgspec.structs.replace(machine, devices=tuple(devices))
+    made = replace(machine, devices=tuple(devices))
     between = _interconnect(rules, devices, links) if len(devices) > 1 else None
-    made = msgspec.structs.replace(made, interconnect=between)
-    return msgspec.structs.replace(made, text=describe_hardware(made, rules))
+    made = replace(made, interconnect=between)
+    return replace(made, text=describe_hardware(made, rules))
 
 
 def _interconnect(rules: Catalog, devices: Sequence[Device], links: Sequence[str]) -> str | None:

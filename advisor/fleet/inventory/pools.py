@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from advisor.fleet.types import Fleet, Inventory, Node, NodePart, Pool, SetAside
 from advisor.machines.types import Machine
@@ -68,7 +69,7 @@ def _machine_signature(machine: Machine) -> bytes:
          d.driver_missing, d.visible, d.power_limit_watts, d.compute_capability, d.gfx, d.gfx_override)
         for d in machine.devices
     )  # fmt: skip
-    cpu = msgspec.structs.replace(machine.cpu, usable_cores=None)
+    cpu = replace(machine.cpu, usable_cores=None)
     host = (machine.os, machine.arch, machine.orchestrator, cpu, machine.memory.usable_bytes is None,
             machine.interconnect, sorted(machine.drivers.items()), machine.engines)  # fmt: skip
     return msgspec.json.encode((devices, host))
@@ -131,10 +132,10 @@ def _least(parts: Sequence[NodePart]) -> Machine:
     columns = zip(*(tuple(d.total_bytes for d in p.machine.devices) for p in parts), strict=True)
     least = [None if None in column else min(x for x in column if x is not None) for column in columns]
     devices = tuple(
-        d if d.total_bytes == total else msgspec.structs.replace(d, total_bytes=total)
+        d if d.total_bytes == total else replace(d, total_bytes=total)
         for d, total in zip(machine.devices, least, strict=True)
     )
-    return msgspec.structs.replace(machine, devices=devices)
+    return replace(machine, devices=devices)
 
 
 def _make_ids(groups: Sequence[_Kind]) -> list[list[str]]:

@@ -12,8 +12,9 @@ from msgspec.structs import replace
 
 from advisor.decoding import Json
 from advisor.errors import BadFile
+from advisor.files import parse_json
 from advisor.fleet.inventory.cards import CardKind, CardLookup, find_by_words
-from advisor.fleet.inventory.foreign import MAX_NAME, MAX_NODES, ForeignShape, as_number, decode_as
+from advisor.fleet.inventory.foreign import MAX_NAME, MAX_NODES, ForeignShape, as_number
 from advisor.fleet.inventory.parts import NodeHost, make_part, make_processor_part
 from advisor.fleet.types import Inventory, Node, NodePart
 from advisor.machines.types import Cpu, HostMemory, Vendor
@@ -59,7 +60,7 @@ class _RayNode(ForeignShape, frozen=True, kw_only=True):
 
 def read_ray(data: bytes, where: object, lookup: CardLookup) -> Inventory:
     """The nodes of the list. Raises BadFile."""
-    entries = decode_as(data, list[_RayNode], where)
+    entries = parse_json(data, where, list[_RayNode])
     if not entries:
         raise BadFile(where, "has no nodes: json.dumps(ray.nodes()) needs at least one")
     if len(entries) > MAX_NODES:
@@ -76,7 +77,7 @@ def read_ray(data: bytes, where: object, lookup: CardLookup) -> Inventory:
 
 def read_probes(data: bytes, where: object) -> dict[str, Json]:
     """name -> what a probe answered, {machine} or {error}, of nodes that were asked. Raises BadFile."""
-    entries = decode_as(data, list[_RayNode], where)
+    entries = parse_json(data, where, list[_RayNode])
     named = zip(name_nodes(entries, where), entries, strict=True)
     return {name: entry.Probe for name, entry in named if entry.Probe is not None}
 

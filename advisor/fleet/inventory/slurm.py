@@ -10,14 +10,13 @@ from msgspec.structs import replace
 
 from advisor.decoding import Json
 from advisor.errors import BadFile
-from advisor.files import decode_text
+from advisor.files import decode_text, parse_json
 from advisor.fleet.inventory.cards import CardKind, CardLookup, find_by_words
 from advisor.fleet.inventory.foreign import (
     MAX_NAME,
     MAX_NODES,
     ForeignShape,
     as_words,
-    decode_as,
     positive,
 )
 from advisor.fleet.inventory.parts import NodeHost, make_part, make_processor_part
@@ -236,7 +235,7 @@ def _make_host(seen: SlurmNode) -> NodeHost:
 
 def read_slurm_json(data: bytes, where: object, lookup: CardLookup) -> Inventory:
     """The nodes of the answer. Raises BadFile."""
-    answer = decode_as(data, _SlurmAnswer, where)
+    answer = parse_json(data, where, _SlurmAnswer)
     if answer.nodes is not None:
         seen = [_read_node(entry, where) for entry in answer.nodes]
     else:

@@ -8,16 +8,17 @@ from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
+from msgspec.structs import replace
 
 from advisor.catalog import Catalog
 from advisor.catalog.match import join_catalogue
 from advisor.decoding import Json
 from advisor.errors import AdvisorError, BadFile, BadInput
 from advisor.estimation import find_machine
-from advisor.files import MAX_TEXT, decode_text, parse_yaml
+from advisor.files import MAX_TEXT, decode_text, parse_json, parse_yaml
 from advisor.fleet.inventory import kubernetes, ray, slurm
 from advisor.fleet.inventory.cards import make_lookup
-from advisor.fleet.inventory.foreign import MAX_NAME, MAX_NODES, STDIN, ForeignShape, as_shape, decode_as, read_source
+from advisor.fleet.inventory.foreign import MAX_NAME, MAX_NODES, STDIN, ForeignShape, as_shape, read_source
 from advisor.fleet.inventory.kubernetes import PodList
 from advisor.fleet.inventory.parts import describe_hardware, split_machine
 from advisor.fleet.inventory.pools import make_fleet
@@ -106,7 +107,7 @@ def parse_inventory(data: bytes, where: object, rules: Catalog, pods: PodList | 
             return slurm.read_slurm_json(data, where, lookup)
         if kind == "snapshots":
             return _read_one_snapshot(where, rules)
-        return read_own_file(decode_as(data, Json, where), where, rules)
+        return read_own_file(parse_json(data, where, Json), where, rules)
     if re.search(rb"(?m)^NodeName=", data):
         return slurm.read_scontrol(data, where, lookup)
     return _read_yaml(data, where, rules, pods)
@@ -114,7 +115,7 @@ def parse_inventory(data: bytes, where: object, rules: Catalog, pods: PodList | 
 
 def _kind_of_object(data: bytes, where: object) -> SourceKind:
     """Which inventory a JSON object is. Raises BadFile where it is none."""
-    head = decode_as(data, _Head, where)
+    head = parse_json(data, where, _Head)
     if _is_given(head.items) or bytes(head.kind) == b'"Node"':
         return "kubernetes"
     if _is_given(head.sinfo) or (_is_given(head.nodes) and (_is_given(head.meta) or _is_given(head.last_update))):
@@ -132,7 +133,7 @@ def _is_given(part: msgspec.Raw) -> bool:
 
 def _looks_like_slurm(nodes: msgspec.Raw, where: object) -> bool:
     """Whether entries describe states and generic resources, which our own files know nothing of."""
-    entries = decode_as(nodes, object, where)
+    entries = parse_json(nodes, where, object)
     first = entries[0] if isinstance(entries, list) and entries else None
     return isinstance(first, dict) and "hardware" not in first and ("gres" in first or "state" in first)
 
@@ -206,8 +207,8 @@ def _read_hardware(entry: FleetEntry, place: str, rules: Catalog, machines: dict
             raise BadInput(
                 f"{place}: the hardware says {machine.nodes} nodes and count says {entry.count}: say the number once"
             )
-        count, machine = machine.nodes, msgspec.structs.replace(machine, nodes=1)
-        return msgspec.structs.replace(machine, text=describe_hardware(machine, rules)), count
+        count, machine = machine.nodes, replace(machine, nodes=1)
+        return replace(machine, text=describe_hardware(machine, rules)), count
     return machine, entry.count or 1
 
 
@@ -250,7 +251,7 @@ def make_snapshot_node(name: str, machine: Machine, rules: Catalog) -> Node:
     if machine.devices and not machine.usable_devices:
         problems = "; ".join(dict.fromkeys(x for d in machine.devices for x in d.notes)) or "its driver is missing"
         return Node(name=name, reason=f"none of its {len(machine.devices)} devices can be used: {problems[:200]}")
-    machine = msgspec.structs.replace(machine, text=describe_hardware(machine, rules))
+    machine = replace(machine, text=describe_hardware(machine, rules))
     parts = split_machine(machine, rules, busy_known=True)
     usable = sum(p.devices for p in parts)
     notes = [f"{len(machine.devices)} devices, of which {usable} can be used"] if usable < len(machine.devices) else []
