@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 from msgspec.structs import replace
 
@@ -18,7 +17,7 @@ from advisor.deployment import Deployment, Interval, Setting, SpeedEstimate
 from advisor.planning.layouts import list_servers, show_devices, with_settings
 from advisor.planning.objective import SizedUnit, Targets, meets_targets
 from advisor.planning.traffic import P95_OF_NORMAL, TokenSpread, Traffic, erlang_c
-from advisor.planning.types import CardLayout
+from advisor.planning.types import CardLayout, Plan
 from advisor.record import Value
 from advisor.speed.work import RequestLoad
 
@@ -195,37 +194,15 @@ def _rate(split: Split) -> float:
 
 
 def list_plan_servers(
-    plan: ServersOfPlan, entry: Engine, deployment: Deployment | None = None, port: int | None = None
+    plan: Plan, entry: Engine, deployment: Deployment | None = None, port: int | None = None
 ) -> list[Deployment]:
     """The servers of a plan, equal or split by roles, each with its own cards and port. `deployment`: the plan's, with
     another address."""
-    own = deployment or plan.deployment
-    assert own is not None
-    at, layout = port or entry.port or 8000, plan.layout or CardLayout()
+    own, at = deployment or plan.deployment, port or entry.port or 8000
     if plan.prefill is None:
-        return list_servers(own, layout, plan.servers, at)
+        return list_servers(own, plan.layout, plan.servers, at)
     reader = replace(plan.prefill, host=own.host, served_name=own.served_name)
-    return list_role_servers(reader, own, layout, entry, own.port or at)
-
-
-class ServersOfPlan(Protocol):
-    """What tells the servers of a plan, or of an offered deployment."""
-
-    @property
-    def deployment(self) -> Deployment | None:
-        """One of the servers; of a split one that writes answers."""
-
-    @property
-    def prefill(self) -> Deployment | None:
-        """One that reads prompts, where servers share prefill and decode."""
-
-    @property
-    def layout(self) -> CardLayout | None:
-        """Cards of all servers, those that read first."""
-
-    @property
-    def servers(self) -> int:
-        """How many there are."""
+    return list_role_servers(reader, own, plan.layout, entry, own.port or at)
 
 
 def list_role_servers(
