@@ -1,0 +1,85 @@
+"""How much a `recommend` loads, and how large the house is: numbers that only shrink.
+
+Whoever needs more takes something away first. A limit that the truth has left behind is lowered.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tokenize
+from pathlib import Path
+
+import pytest
+
+TOP = Path(__file__).resolve().parents[2]
+# modules of advisor that one `recommend` loads, and distinct pairs of importer and imported that it runs through
+LOADED = {"modules": 150, "pairs": 930}
+# of advisor/**/*.py; the aim: 70,000 lines, 430 modules, 530,000 tokens
+TOTALS = {"lines": 74_000, "modules": 395, "tokens": 562_000}
+TOOLS_LINES = 6_000
+SLACK = 1.05  # how far a limit may stand above the truth
+LAYOUT = {
+    tokenize.NL,
+    tokenize.NEWLINE,
+    tokenize.INDENT,
+    tokenize.DEDENT,
+    tokenize.COMMENT,
+    tokenize.ENCODING,
+    tokenize.ENDMARKER,
+}  # are no tokens here
+
+ASK = """
+import builtins, json, sys
+pairs, real = set(), builtins.__import__
+def note(name, globals=None, locals=None, fromlist=(), level=0):
+    found = real(name, globals, locals, fromlist, level)
+    importer = (globals or {}).get("__name__", "")
+    if importer.startswith("advisor") and name.startswith("advisor") and not level:
+        below = [f"{name}.{x}" for x in fromlist or () if f"{name}.{x}" in sys.modules]
+        others = set(fromlist or ()) - {x.rpartition(".")[2] for x in below}
+        pairs.update((importer, x) for x in (*below, *((name,) if others or not fromlist else ())))
+    return found
+builtins.__import__ = note
+from advisor.cli.main import run_command_line
+status = run_command_line(["recommend", "--on", "RTX 4090, 64GB RAM, linux", "--model", "llama3.1:8b", "--json"])
+loaded = [m for m in sys.modules if m.startswith("advisor")]
+sys.stderr.write(json.dumps({"status": status, "modules": len(loaded), "pairs": len(pairs)}))
+"""
+
+
+def faults(found: dict[str, int], limits: dict[str, int]) -> list[str]:
+    """What is above its limit, and limits that could be lower; one line each."""
+    out = [f"{name}: {found[name]:,}, at most {most:,}" for name, most in limits.items() if found[name] > most]
+    low = [name for name, most in limits.items() if found[name] * SLACK < most]
+    return out + [f"{name}: it is {found[name]:,} now: lower the limit from {limits[name]:,}" for name in low]
+
+
+def test_what_a_recommendation_loads() -> None:
+    done = subprocess.run([sys.executable, "-c", ASK], cwd=TOP, capture_output=True, text=True, check=True)
+    found = json.loads(done.stderr.splitlines()[-1])
+    assert found["status"] == 0
+    assert faults(found, LOADED) == []
+
+
+def test_the_house_does_not_grow() -> None:
+    files = sorted((TOP / "advisor").rglob("*.py"))
+    found = {"modules": len(files), "lines": 0, "tokens": 0}
+    for path in files:
+        with path.open("rb") as file:
+            found["tokens"] += sum(t.type not in LAYOUT for t in tokenize.tokenize(file.readline))
+        found["lines"] += path.read_bytes().count(b"\n")
+    assert faults(found, TOTALS) == []
+
+
+def test_the_tools_stay_few() -> None:
+    assert sum(p.read_bytes().count(b"\n") for p in (TOP / "tools").rglob("*.py")) <= TOOLS_LINES
+
+
+@pytest.mark.parametrize(
+    ("found", "wrong"),
+    [(100, []), (96, []), (101, ["x: 101, at most 100"]), (90, ["x: it is 90 now: lower the limit"])],
+)
+def test_a_number_above_its_limit_and_a_limit_far_above_it_are_refused(found: int, wrong: list[str]) -> None:
+    assert [f.partition(" from")[0] for f in faults({"x": found}, {"x": 100})] == wrong
