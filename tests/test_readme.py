@@ -17,7 +17,7 @@ from advisor.catalog import Catalog, catalog
 from advisor.catalog.roots import shipped_root
 from advisor.cli.main import run_command_line
 from advisor.distribution import install_command
-from advisor.render import list_targets
+from advisor.render.files import list_targets
 
 sys.path.append(str(Path(__file__).resolve().parent / "models"))
 import gguf_files

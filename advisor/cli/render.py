@@ -41,8 +41,8 @@ def command(question: RenderQuestion, shown: options.Presentation, output: str, 
     from advisor.advice.recommend_request import resolve_question
     from advisor.catalog import catalog
     from advisor.errors import BadInput
-    from advisor.render import list_target_names, render_client, render_every, render_files
     from advisor.render.copies import refuse_single_node, render_nodes_script
+    from advisor.render.files import list_target_names, render_client, render_every, render_files
 
     rules, target = catalog(options.list_rule_roots()), question.target
     to = _Output(output, pin, shown, rules)
@@ -113,7 +113,7 @@ def _several(question: RenderQuestion, to: _Output) -> int:
         return 1
     deployments, workload, devices = found
     if question.target == joint:
-        from advisor.render import render_together
+        from advisor.render.files import render_together
 
         made: Any = render_together(deployments, to.rules)
     else:
@@ -182,7 +182,7 @@ def _resident(question: RenderQuestion, to: _Output) -> tuple[Any, Any, Any] | N
 
 def _warn(deployment: Any, files: Any, rules: Any) -> None:
     """What the files say in a comment and the user should not overlook."""
-    from advisor.render import is_outside
+    from advisor.render.context import is_outside
     from advisor.render.matrix import find_engine_start
 
     lines = {line for f in files for line in f.content.splitlines() if line.startswith("# Left out: ")}

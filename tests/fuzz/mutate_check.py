@@ -57,7 +57,7 @@ def launch_files() -> list[str]:
     from launching import RULES, launch
 
     from advisor.errors import BadInput
-    from advisor.render import list_targets, render_files
+    from advisor.render.files import list_targets, render_files
 
     out = []
     for engine in ("vllm", "sglang", "llama.cpp", "ollama", "tgi", "ray-serve", "dynamo", "llm-d"):

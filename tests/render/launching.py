@@ -14,7 +14,7 @@ from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
 from advisor.deployment import Deployment
 from advisor.estimation import EstimateRequest, resolve_request
-from advisor.render import LaunchFile, render_files
+from advisor.render.files import LaunchFile, render_files
 
 RULES = catalog([shipped_root()])
 ENGINES = ("llama.cpp", "ollama", "vllm", "sglang")

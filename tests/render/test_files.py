@@ -17,9 +17,8 @@ from advisor import engines
 from advisor.checks.read.units import split_exec_words
 from advisor.errors import BadInput
 from advisor.estimation import EstimateRequest, resolve_request
-from advisor.render import LaunchFile, list_targets, render_command, render_files
 from advisor.render.environment import make_environment
-from advisor.render.files import write_files
+from advisor.render.files import LaunchFile, list_targets, render_command, render_files, write_files
 
 FLAGS = Path(__file__).parent.parent / "data" / "flags"
 COMMAND_ONLY = ("tensorrt-llm", "lmdeploy", "max", "tgi", "mlx-lm", "mlc-llm", "transformers")

@@ -12,7 +12,8 @@ from reading import READERS, argv, tabby_config
 from sampling import deployments
 
 from advisor.errors import BadInput
-from advisor.render import list_targets, matrix, render_files
+from advisor.render import matrix
+from advisor.render.files import list_targets, render_files
 
 FLAGGED = {*PROGRAMS, *SAME_AS}
 

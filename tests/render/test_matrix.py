@@ -11,7 +11,8 @@ from reading import read_all_yaml, read_yaml
 from sampling import HARDWARE, NVIDIA
 
 from advisor.errors import BadInput
-from advisor.render import list_targets, make_readme, matrix, render_client, render_files
+from advisor.render import matrix
+from advisor.render.files import list_targets, make_readme, render_client, render_files
 
 TABLE = matrix.load_targets(RULES)
 CELLS = [(e, t) for e in RULES.engines() for t in TABLE.targets]

@@ -18,7 +18,7 @@ from reading import documents, read_all_yaml, read_yaml
 
 from advisor.deployment import Deployment
 from advisor.errors import BadInput
-from advisor.render import list_targets, render_files
+from advisor.render.files import list_targets, render_files
 
 HARDWARE = ("RTX 4090", "cpu, 64GB RAM", "RX 7900 XTX", "8x H100 80GB SXM, 2 nodes", "Arc B580", "M3 Max 64GB")
 HOSTILE = 'it\'s "$(x)" `y` %n ${Z} \\ #: - &*!|>{}[]\tü😀 \u2028\n- a: b'

@@ -17,8 +17,8 @@ from reading import read_all_yaml, read_yaml
 
 from advisor import check
 from advisor.errors import BadInput
-from advisor.render import list_targets, render_files
 from advisor.render.copies import render_copies, render_nodes_script, render_side_by_side
+from advisor.render.files import list_targets, render_files
 from advisor.render.matrix import find_engine_start, load_targets
 
 CLUSTER = ("kubernetes", "lws", "kserve", "ray", "dynamo")

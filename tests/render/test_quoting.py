@@ -20,8 +20,8 @@ from reading import argv, unit_split, unit_word
 
 from advisor.errors import BadInput
 from advisor.render import environment as environment_module
-from advisor.render import list_targets
 from advisor.render.environment import compose_scalar, quote_comment, quote_shell, yaml_scalar
+from advisor.render.files import list_targets
 
 
 @given(TEXT)

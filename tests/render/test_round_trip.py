@@ -17,8 +17,8 @@ from advisor.checks.knowledge import Knowledge
 from advisor.deployment import Deployment, Setting
 from advisor.errors import AdvisorError, BadInput
 from advisor.estimation import EstimateRequest, resolve_request
-from advisor.render import list_targets, render_files
 from advisor.render.context import make_template_context, setting_text
+from advisor.render.files import list_targets, render_files
 
 TARGETS = ("command", "docker", "compose", "systemd", "kubernetes", "llama-swap", "ollama")
 ENGINES = ("llama.cpp", "vllm", "sglang", "ollama", "lmdeploy", "tensorrt-llm", "tgi", "max", "mlx-lm", "transformers")

@@ -12,7 +12,7 @@ import pytest
 from launching import RULES, launch
 
 from advisor.errors import BadInput
-from advisor.render import list_targets, render_files
+from advisor.render.files import list_targets, render_files
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "launch-files.md"
 CHECKOV = os.environ.get("ADVISOR_CHECKOV")

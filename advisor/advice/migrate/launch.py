@@ -12,9 +12,9 @@ from advisor.deployment import Deployment
 from advisor.launch_values import LaunchValues
 from advisor.machines.types import Machine
 from advisor.record import Value
-from advisor.render import is_outside, matrix, render_command, render_files
-from advisor.render.context import make_template_context
-from advisor.render.files import IN_IMAGES
+from advisor.render import matrix
+from advisor.render.context import is_outside, make_template_context
+from advisor.render.files import IN_IMAGES, render_command, render_files
 from advisor.render.reference import make_model_reference
 
 SHELLS = ("shell", "slurm")

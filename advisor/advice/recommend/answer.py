@@ -210,8 +210,7 @@ def _ranked(
     shown: bool,
 ) -> RankedDeployment:
     from advisor import engines
-    from advisor.render import list_targets
-    from advisor.render.files import make_quick_start
+    from advisor.render.files import list_targets, make_quick_start
 
     decided = engines.decide_settings(plan.deployment, rules.engines(), plan.quantization)
     if entry.id in guide_result.decision.engines:

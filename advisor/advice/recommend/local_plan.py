@@ -11,7 +11,7 @@ from advisor.catalog import Catalog
 from advisor.deployment import SpeedEstimate
 from advisor.errors import BadInput
 from advisor.record import Value
-from advisor.render import render_command
+from advisor.render.files import render_command
 
 
 class InstalledPlan(Value, frozen=True):
