@@ -9,7 +9,7 @@ import pytest
 
 from advisor.checks.resolve.launch_reader import is_path
 from advisor.checks.run import FILES
-from advisor.render.reference import ModelRef, local_name, make_local_reference
+from advisor.render.words import ModelRef, local_name, make_local_reference
 
 PACKAGE = Path(__file__).resolve().parent.parent / "advisor"
 NAMES = ("Qwen3-8B-Q4_K_M.gguf", "a model.gguf", "Llama-3.1-8B-Instruct")

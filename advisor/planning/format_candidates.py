@@ -17,7 +17,7 @@ from advisor.engines.flags import list_smaller_caches
 from advisor.errors import BadInput
 from advisor.planning.rules import WorkloadDefaults, load_workload_defaults
 from advisor.planning.types import SearchRequest
-from advisor.render.reference import find_repository
+from advisor.render.words import find_repository
 
 FOUR_BIT_QUALITY = 52  # quality of the plainest 4-bit format in rules/quantizations.yaml
 

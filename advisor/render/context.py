@@ -27,8 +27,16 @@ from advisor.record import Record
 from advisor.render import matrix
 from advisor.render.environment import quote_comment
 from advisor.render.matrix import PodNeeds
-from advisor.render.reference import local_name, make_declaration, make_model_reference
-from advisor.render.words import fill_form, make_lines, make_model_words, make_start_words, plain_word
+from advisor.render.words import (
+    fill_form,
+    local_name,
+    make_declaration,
+    make_lines,
+    make_model_reference,
+    make_model_words,
+    make_start_words,
+    plain_word,
+)
 
 GIB = 2**30
 LOOPBACK = pattern_when_used(r"localhost|127(\.\d{1,3}){3}|::1")

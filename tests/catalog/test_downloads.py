@@ -16,7 +16,7 @@ from advisor.catalog.downloads import list_repositories
 from advisor.catalog.hardware_names import parse_hardware
 from advisor.catalog.roots import shipped_root
 from advisor.deployment import Workload
-from advisor.render.reference import find_repository
+from advisor.render.words import find_repository
 
 CATALOG = catalog([shipped_root()])
 FILES = sorted((Path(__file__).parents[2] / "rules/downloads").glob("*.yaml"))

@@ -15,7 +15,7 @@ from advisor.record import Value
 from advisor.render import matrix
 from advisor.render.context import is_outside, make_template_context
 from advisor.render.files import IN_IMAGES, render_command, render_files
-from advisor.render.reference import make_model_reference
+from advisor.render.words import make_model_reference
 
 SHELLS = ("shell", "slurm")
 

@@ -26,7 +26,7 @@ from advisor.machines.types import Machine
 from advisor.models.types import Model
 from advisor.record import Value
 from advisor.render import matrix
-from advisor.render.reference import make_model_reference
+from advisor.render.words import make_model_reference
 
 STEP = 1024  # tokens: lengths that are looked for are multiples of it
 USUAL = 8192  # tokens of one request: a format with room for so many is taken before one without

@@ -36,7 +36,7 @@ from advisor.planning.rules import load_workload_defaults
 from advisor.planning.search import find_best_plan
 from advisor.planning.types import Plan, Rejection
 from advisor.record import Value
-from advisor.render.reference import make_model_reference
+from advisor.render.words import make_model_reference
 from advisor.speed.estimator import estimate_midway_speed
 from advisor.speed.rates import UNKNOWN_HOST_GBS, device_bandwidth, machine_host_bandwidth
 from advisor.units import format_bytes

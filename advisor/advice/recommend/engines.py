@@ -18,7 +18,7 @@ from advisor.planning.rules import PlanRules
 from advisor.planning.search import find_best_plan
 from advisor.planning.types import Plan, Rejection, SearchRequest
 from advisor.record import Value
-from advisor.render.reference import make_model_reference
+from advisor.render.words import make_model_reference
 
 
 class EngineAnswers(Value, frozen=True):
