@@ -43,7 +43,7 @@ def command(
     from advisor.advice.recommend_request import resolve_question
     from advisor.catalog import catalog
     from advisor.report.measurements import describe_run
-    from advisor.running.server import parse_command, start_process, stop_on_sigterm, stop_process
+    from advisor.running import parse_command, start_process, stop_on_sigterm, stop_process
 
     rules = catalog(options.list_rule_roots())
     asked = resolve_question(question, rules, options.ask_from(RunQuestion, shown))
@@ -99,7 +99,7 @@ def _watch(
     from advisor.calibration.calibrate import calibrate_memory
     from advisor.calibration.logged_deployment import CalibrationRequest
     from advisor.errors import AdvisorError
-    from advisor.running.server import measure_answer, wait_until_healthy
+    from advisor.running import measure_answer, wait_until_healthy
 
     tty = sys.stderr.isatty() and not shown.quiet
 

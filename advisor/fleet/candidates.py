@@ -30,8 +30,7 @@ from advisor.catalog.types import Engine
 from advisor.decision.filters import hardware_support
 from advisor.deployment import SpeedEstimate
 from advisor.engines.flags import find_own_flag
-from advisor.fleet.demand import ModelDemand
-from advisor.fleet.fleet_rules import FleetRules, load_fleet_rules
+from advisor.fleet.demand import FleetRules, ModelDemand, load_fleet_rules
 from advisor.formats import native_format
 from advisor.machines.types import Machine
 from advisor.planning import objective

@@ -1,4 +1,4 @@
-"""What a fleet has to serve: the DEMAND file, a model with its traffic and targets for each entry."""
+"""What a fleet has to serve: the DEMAND file, a model with its traffic and targets an entry; defaults of plans."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from msgspec.structs import replace
 
 from advisor.advice.models.choice import ALLOWED as LICENCES
 from advisor.catalog import Catalog
+from advisor.catalog.documents import decode_document
 from advisor.decoding import convert
 from advisor.deployment import UseCase, Workload
 from advisor.errors import BadFile, BadInput, UnknownName
 from advisor.files import read_yaml
-from advisor.fleet.fleet_rules import load_fleet_rules
 from advisor.near import near_matches
 from advisor.record import Record
 
@@ -70,6 +70,32 @@ class ModelDemand(Record, frozen=True, kw_only=True):
         """Requests a second of a busy moment; without a rate the users."""
         rate = self.workload.rate
         return float(self.workload.concurrency) if rate is None else rate * self.workload.burst
+
+
+class FleetRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The file's content; the file says what each means."""
+
+    source: str
+    as_of: str
+    users_asked_for: int
+    most_variants: int
+    most_nodes: int
+    most_users: int
+    gap: float
+    large_gap: float
+    large_from: int
+    seconds: float
+    percentile: float
+    least_bits: float
+    would_help: tuple[str, ...]
+    prometheus: str
+
+    def __post_init__(self) -> None:
+        for name in ("users_asked_for", "most_variants", "most_nodes", "most_users"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"`{name}` is a number of 1 or more")
+        if not (0 <= self.gap < 1 and 0 <= self.large_gap < 1 and self.seconds > 0 and 0.5 <= self.percentile < 1):
+            raise ValueError("`gap` is a share, `seconds` is above 0, `percentile` is from 0.5 to 1")
 
 
 def read_demand(path: str | Path, rules: Catalog, inside: Path | None = None) -> tuple[ModelDemand, ...]:
@@ -172,3 +198,8 @@ def _with_trace(entry: DemandEntry, where: str, path: Path) -> DemandEntry:
         "rate": entry.rate if entry.rate is not None or entry.users is not None else found.rate,
     }
     return replace(entry, **given)
+
+
+def load_fleet_rules(rules: Catalog) -> FleetRules:
+    """The defaults from the rules. Raises BadInput when an overlay spoiled them."""
+    return decode_document(rules, "fleet.yaml", FleetRules)

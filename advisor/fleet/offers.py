@@ -24,8 +24,7 @@ from advisor.fleet.candidates import (
     ReplicaCandidate,
     list_candidates,
 )
-from advisor.fleet.demand import ModelDemand
-from advisor.fleet.fleet_rules import load_fleet_rules
+from advisor.fleet.demand import ModelDemand, load_fleet_rules
 from advisor.fleet.problem import Demand, DevicePool, FleetProblem, NodeGroup, Variant
 from advisor.fleet.types import Fleet, Pool
 from advisor.machines.types import Machine

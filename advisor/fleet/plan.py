@@ -15,8 +15,7 @@ from advisor.distribution import install_command
 from advisor.errors import BadFile
 from advisor.files import parse_json, read_bytes
 from advisor.fleet.candidates import Confidence, make_replica_plan
-from advisor.fleet.demand import ModelDemand
-from advisor.fleet.fleet_rules import load_fleet_rules
+from advisor.fleet.demand import ModelDemand, load_fleet_rules
 from advisor.fleet.greedy import solve_greedily
 from advisor.fleet.highs import SolverLimits, has_solver, solve_exactly
 from advisor.fleet.offers import (

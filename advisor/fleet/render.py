@@ -21,7 +21,7 @@ from advisor.distribution import WRITTEN_BY
 from advisor.errors import BadFile, BadInput
 from advisor.estimation import find_machine
 from advisor.files import parse_json, read_bytes
-from advisor.fleet.fleet_rules import load_fleet_rules
+from advisor.fleet.demand import load_fleet_rules
 from advisor.fleet.plan_types import PlannedReplica
 from advisor.planning.layouts import show_devices
 from advisor.record import Value

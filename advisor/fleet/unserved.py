@@ -10,7 +10,7 @@ from advisor.catalog import Catalog
 from advisor.errors import AdvisorError
 from advisor.estimation import find_machine
 from advisor.fleet.candidates import Confidence, Refusal, list_candidates
-from advisor.fleet.fleet_rules import load_fleet_rules
+from advisor.fleet.demand import load_fleet_rules
 from advisor.fleet.greedy import solve_greedily
 from advisor.fleet.offers import (
     NodePrices,

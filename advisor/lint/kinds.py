@@ -38,7 +38,7 @@ FILES: dict[str, str | None] = {
     "thinking.yaml": "advisor.ability.lookup:ThinkingFile",
     "format-loss.yaml": "advisor.ability.lookup:FormatLossFile",
     "licences.yaml": "advisor.ability.lookup:LicencesFile",
-    "fleet.yaml": "advisor.fleet.fleet_rules:FleetRules",
+    "fleet.yaml": "advisor.fleet.demand:FleetRules",
     "cards.yaml": "advisor.advice.explain:CardsFile",
     "guide-memory.yaml": "advisor.planning.rules:GuideMemory",
     "workloads.yaml": "advisor.planning.rules:WorkloadDefaults",

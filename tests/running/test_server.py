@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from advisor.errors import BadInput
 from advisor.render.environment import shell_call
-from advisor.running.server import ServerCommand, parse_command, start_process, stop_process, wait_until_healthy
+from advisor.running import ServerCommand, parse_command, start_process, stop_process, wait_until_healthy
 
 WORD = st.text(st.characters(codec="utf-8", exclude_characters="\0\n\r"), min_size=1, max_size=20)
 
