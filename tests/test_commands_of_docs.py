@@ -14,8 +14,6 @@ from typing import Any, NamedTuple
 
 import commands
 import pytest
-
-sys.path.append(str(Path(__file__).resolve().parent / "calibration"))
 from engine_lines import write_log
 from sample_results import AIPERF, METRICS, RATES
 

@@ -6,10 +6,10 @@ import json
 import re
 import shlex
 import shutil
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import gguf_files
 import pytest
 import yaml
 
@@ -18,9 +18,6 @@ from advisor.catalog.roots import shipped_root
 from advisor.cli.main import run_command_line
 from advisor.distribution import install_command
 from advisor.render.files import list_targets
-
-sys.path.append(str(Path(__file__).resolve().parent / "models"))
-import gguf_files
 
 TOP = Path(__file__).resolve().parent.parent
 README = (TOP / "README.md").read_text(encoding="utf-8")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import random
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import engine_shapes  # what vLLM and SGLang assert, written down from their sources
 import pytest
 
 import advisor
@@ -15,9 +15,6 @@ from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
 from advisor.engines.flags import find_own_flag
 from advisor.errors import BadInput
-
-sys.path.append(str(Path(__file__).resolve().parents[1] / "engines"))
-import engine_shapes  # what vLLM and SGLang assert, written down from their sources
 
 ROWS = {row["id"]: row for row in engine_shapes.rows()}
 CARDS = (

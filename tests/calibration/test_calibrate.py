@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import advise
 from engine_lines import write_log
 
 from advisor import residuals
@@ -20,9 +20,6 @@ from advisor.estimation import estimate, find_machine, resolve_request
 from advisor.units import GIB
 from tools.accuracy.rows import TableRow, read_rows
 from tools.accuracy.startup import make_startup_request
-
-sys.path.append(str(Path(__file__).resolve().parents[1]))
-from commands import advise
 
 RULES = catalog([shipped_root()])
 DATA = Path(__file__).parent.parent / "data"

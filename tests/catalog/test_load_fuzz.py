@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +10,11 @@ import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from mini import DENSE, ENGINE, OFFER
 from rule_folder import CARDS, MODELS
 
 from advisor.catalog.load import read_rules
 from advisor.errors import BadFile
-
-sys.path.append(str(Path(__file__).resolve().parents[1] / "lint"))
-from mini import DENSE, ENGINE, OFFER
 
 FILES = {
     "hardware/cards.yaml": CARDS,

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
+from gguf_files import tiny
 
 from advisor.catalog import catalog
 from advisor.catalog.resolve import resolve_model
 from advisor.catalog.roots import shipped_root
 from advisor.errors import AdvisorError, BadFile, UnknownName
-
-sys.path.insert(0, str(Path(__file__).parent.parent / "models"))
-from gguf_files import tiny
 
 RULES = catalog([shipped_root()])
 CONFIG = {

@@ -8,7 +8,6 @@ checkout (../shared/corpus, ../shared/gate).
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -27,8 +26,6 @@ from advisor.checks.rules.edits import apply_edits
 from advisor.checks.rules.evaluate import Rulebook
 
 TESTS = Path(__file__).resolve().parents[1]
-sys.path.append(str(TESTS / "official"))
-sys.path.append(str(TESTS / "e2e"))
 from collect import read_table  # noqa: E402
 from engine_parsers import ask  # noqa: E402
 

@@ -6,19 +6,16 @@ such flag or value: by the engines' own parsers (rules/flags), looked up in the 
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
+from collect import read_table
 
 from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
 from advisor.checks.knowledge import Knowledge
 from advisor.checks.one_file import CheckOptions, check_source, make_checker
 from advisor.checks.rules.evaluate import Rulebook
-
-sys.path.append(str(Path(__file__).resolve().parents[1] / "official"))
-from collect import read_table
 
 RULES = catalog([shipped_root()])
 ROWS = read_table()

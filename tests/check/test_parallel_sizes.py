@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import random
-import sys
 from pathlib import Path
 
+import engine_shapes  # what vLLM and SGLang assert, written down from their sources
 import pytest
 
 import advisor
-
-sys.path.append(str(Path(__file__).resolve().parents[1] / "engines"))
-import engine_shapes  # what vLLM and SGLang assert, written down from their sources
 
 ROWS = {row["id"]: row for row in engine_shapes.rows()}
 RULES = ("tp-heads-indivisible", "tp-kv-heads-indivisible", "tp-parts-indivisible")

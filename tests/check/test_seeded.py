@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import re
-import sys
 from functools import cache
-from pathlib import Path
 
 import pytest
+from launching import RULES, launch, rendered
 
 from advisor.checks.knowledge import Knowledge
 from advisor.checks.one_file import CheckOptions, FileResult, check_source, make_checker
 from advisor.checks.rules.evaluate import Rulebook
-
-sys.path.append(str(Path(__file__).resolve().parents[1] / "render"))
-from launching import RULES, launch, rendered
 
 CARDS = "2x H100 80GB SXM"
 KNOWLEDGE = Knowledge(RULES)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,7 +17,6 @@ from advisor.cli.main import root
 from advisor.errors import BadFile
 
 TESTS = Path(__file__).resolve().parents[1]
-sys.path.append(str(TESTS / "official"))
 from collect import read_table  # noqa: E402
 
 BESIDE = TESTS.parents[1] / "shared"

@@ -10,7 +10,6 @@ import json
 import os
 import re
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -27,7 +26,6 @@ from advisor.engines.flag_tables import load_flag_table
 from advisor.models.types import Model
 
 Start = Callable[[Path, int], Server]
-sys.path.append(str(Path(__file__).resolve().parents[1] / "render"))
 
 
 def rendered(target: str, folder: Path, model: Path, *more: str) -> str:

@@ -5,9 +5,9 @@ Files have headers and no weights (tests/planner/gguf_headers.py): the engine pl
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
+import gguf_headers
 import pytest
 from programs import program, skip_without_instructions
 
@@ -19,9 +19,6 @@ from advisor.estimation import EstimateRequest, estimate, resolve_request
 from advisor.memory.gguf_tensors import NoLayout, as_gguf, list_file_tensors
 from advisor.memory.gguf_weights import choose_types
 from advisor.models.types import Model
-
-sys.path.append(str(Path(__file__).resolve().parents[1] / "planner"))
-import gguf_headers
 
 RULES = catalog([shipped_root()])
 MIX, FILE_TYPE = "Q4_K_M", 15

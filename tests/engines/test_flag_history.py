@@ -3,7 +3,6 @@ others wrote down."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,6 @@ from advisor.engines.flag_tables import FlagHistory, FlagTable, find_presence, f
 from advisor.engines.versions import version_key
 
 HERE = Path(__file__).resolve().parent
-sys.path.append(str(HERE / "history"))
 import write  # noqa: E402
 
 RULES = catalog([shipped_root()])

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import msgspec
 import pytest
+import vllm_pipeline
 
 from advisor import check
 from advisor.catalog import catalog
@@ -14,9 +14,6 @@ from advisor.catalog.roots import shipped_root
 from advisor.engines.parallel import refuses_stages
 from advisor.estimation import EstimateRequest, resolve_request
 from advisor.planning.layouts import list_units
-
-sys.path.append(str(Path(__file__).parent))
-import vllm_pipeline
 
 RULES = catalog([shipped_root()])
 REGISTRY = """

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
+import routers as reader
+import write
 
 from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
@@ -13,10 +14,6 @@ from advisor.checks.knowledge import Knowledge
 from advisor.checks.one_file import CheckOptions, FileResult, check_source, make_checker
 from advisor.checks.rules.evaluate import Rulebook
 from advisor.engines.flag_tables import find_presence, list_values, load_routers, make_flag_table
-
-sys.path.append(str(Path(__file__).resolve().parent / "history"))
-import routers as reader
-import write
 
 RULES = catalog([shipped_root()])
 ROUTERS = load_routers(RULES)

@@ -6,7 +6,6 @@ import datetime
 import json
 import re
 import shutil
-import sys
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -28,8 +27,6 @@ from advisor.estimation import find_machine
 from advisor.freshness import FILE, current_day, find_stale_note, parse_day, tell_ages
 
 TOP = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(Path(__file__).parent))
-
 import refresh  # noqa: E402
 
 RULES = catalog([shipped_root()])

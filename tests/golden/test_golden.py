@@ -6,12 +6,8 @@ References: bytes per token from the architectures, pools from vLLM's logs, file
 from __future__ import annotations
 
 import json
-import sys
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent.parent / "engines"))
 from asking import GIB, RULES, asked, deployed
 
 from advisor.cli.main import run_command_line

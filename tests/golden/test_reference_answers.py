@@ -5,12 +5,7 @@ The tolerances are those of the references, which come from other people's machi
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent.parent / "engines"))
 from asking import GIB, asked
 
 V19 = "0.19.0"

@@ -5,9 +5,9 @@ The whole table is in docs/accuracy.md; tests/planner makes it.
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
+import gguf_headers
 import pytest
 
 from advisor.catalog import catalog
@@ -16,9 +16,6 @@ from advisor.estimation import estimate, resolve_request
 from advisor.models.types import Model
 from tools.accuracy.llama_planner import PlannerComparison, compare_planner_row, make_planner_request
 from tools.accuracy.rows import TableRow, read_rows
-
-sys.path.append(str(Path(__file__).resolve().parents[1] / "planner"))
-import gguf_headers
 
 RULES = catalog([shipped_root()])
 ROWS = read_rows(Path(__file__).parent.parent / "data" / "llamacpp_catalogue.csv")
