@@ -42,7 +42,7 @@ ROWS = (
     Row(("advisor/planning", "rules/workloads.yaml", "rules/ranking.yaml"),
         ("planning", "advice", "render"), slow=("planning",)),
     Row(("advisor/advice",), ("advice", "golden")),
-    Row(("advisor/running", "advisor/bench"), ("running", "bench", "e2e/test_run.py")),
+    Row(("advisor/running.py", "advisor/bench"), ("running", "bench", "e2e/test_run.py")),
     Row(("rules/checks", "advisor/checks", "examples"), ("check", "fuzz"), ("documents",), ("fuzz",)),
     Row(("rules/abilities.yaml", "rules/boards.yaml", "rules/thinking.yaml", "advisor/ability", "tools/ability"),
         ("ability", "advice")),
