@@ -470,9 +470,11 @@ def compare(before: Path, after: Path, show_texts: bool) -> int:
     with gzip.open(before, "rt", encoding="utf-8") as a, gzip.open(after, "rt", encoding="utf-8") as b:
         for one, two in zip(a, b, strict=True):
             old, new = json.loads(one), json.loads(two)
-            asked += 1
             if old["q"] != new["q"]:
                 raise SystemExit("the two files hold answers to different questions")
+            if old["q"].get("question") == "recommend" and "hardware" not in old["q"]["fields"]:
+                continue  # the machine that asks: its free memory moves
+            asked += 1
             rows = list(
                 differences(
                     {"status": old["status"], "answer": old["answer"]},
