@@ -23,6 +23,7 @@ ci: ## everything in fresh environments
 
 pages: ## every generated page, picture and schema: docs/reference, docs/engines, docs/pictures, docs/comparison.md, docs/accuracy.md, advisor/schemas
 	$(PYTHON) -m tools.pages
+	$(PYTHON) -m tools.pages.modules
 	$(PYTHON) -m tools.pages.pictures
 
 lock: ## .ci/requirements.lock, the development environment with hashes, for Python 3.11 on (pip install uv)

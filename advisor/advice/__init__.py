@@ -1,0 +1,1 @@
+"""What to run, what to buy, what would change it: pipelines over the parts below."""

@@ -1,0 +1,1 @@
+"""The command `advise`: a module for each command, text in and out."""

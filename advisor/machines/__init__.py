@@ -1,0 +1,1 @@
+"""What a machine has: a probe for each vendor, limits, snapshots."""

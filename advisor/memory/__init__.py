@@ -1,0 +1,1 @@
+"""Arithmetic of memory without names of engines in it."""

@@ -1,0 +1,1 @@
+"""The architecture of a model, and readers of its files."""
