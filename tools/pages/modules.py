@@ -16,7 +16,7 @@ MARK = re.compile(
 
 
 def make_module_list(top: Path) -> str:
-    """A heading for each package and a line for each module of `advisor`. Raises ValueError for one without docstring."""
+    """A heading for each package, a line for each module of `advisor`. Raises ValueError for one without docstring."""
     out = []
     for folder in sorted({p.parent for p in (top / "advisor").rglob("*.py")}):
         lines = [f"- `{p.name}`: {_purpose(p)}" for p in sorted(folder.glob("*.py")) if p.name != "__init__.py"]
