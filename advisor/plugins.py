@@ -15,18 +15,13 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from advisor.decoding import decode_json
 from advisor.errors import AdvisorError, BadInput
-from advisor.files import read_cache, replace_file
 from advisor.record import Value
 
 GROUP = "advisor.plugins"
-CACHE = "plugins.json"
-CACHE_LIMIT = 2**20
 
 # a text and the name of its file -> (line, command) of what it starts; None where it is no file of its kind
 Reader = Callable[[str, str], "Sequence[tuple[int, str]] | None"]
-Stamp = tuple[tuple[str, int], ...]  # folders of the search path, and when their entries last changed
 EntryPoint = tuple[str, str]  # name, module
 
 
@@ -40,14 +35,15 @@ class Plugin(Value, frozen=True):
     readers: tuple[Reader, ...]
 
 
-def load_plugins(cache: Path) -> tuple[Plugin, ...]:
-    """All plugins by name; `cache` is the folder where the list of them is kept between runs.
+def load_plugins() -> tuple[Plugin, ...]:
+    """All plugins by name. Raises BadInput with one line for a plugin that cannot be used."""
+    return () if os.environ.get("ADVISOR_PLUGINS") == "off" else _load(_list_entry_points(tuple(sys.path)))
 
-    Raises BadInput with one line for a plugin that cannot be used.
-    """
-    if os.environ.get("ADVISOR_PLUGINS") == "off":
-        return ()
-    return _load(tuple(_list_entry_points(_make_stamp(), cache)))
+
+@lru_cache(maxsize=4)
+def _list_entry_points(folders: tuple[str, ...]) -> tuple[EntryPoint, ...]:
+    """The entry points of our group in the folders of a search path."""
+    return tuple(sorted({point for folder in dict.fromkeys(folders) for point in _scan(folder or ".")}))
 
 
 def find_plugin_module(plugins: Sequence[Plugin], engine_id: str) -> Any:
@@ -78,31 +74,6 @@ def read_by_plugins(plugins: Sequence[Plugin], text: str, name: str) -> Sequence
             if found is not None:
                 return found
     return None
-
-
-def _make_stamp() -> Stamp:
-    out = []
-    for folder in dict.fromkeys(sys.path):
-        with contextlib.suppress(OSError):
-            out.append((folder, os.stat(folder or ".").st_mtime_ns))  # noqa: PTH116 - each start asks
-    return tuple(out)
-
-
-@lru_cache(maxsize=4)
-def _list_entry_points(stamp: Stamp, cache: Path) -> tuple[EntryPoint, ...]:
-    """The entry points of our group in these folders, as they were found before where no folder has changed."""
-    import msgspec
-
-    kept = read_cache(cache / CACHE, CACHE_LIMIT)
-    if kept is not None:
-        with contextlib.suppress(msgspec.MsgspecError, ValueError):
-            known, found = decode_json(kept, tuple[Stamp, tuple[EntryPoint, ...]])
-            if known == stamp:
-                return found
-    found = tuple(sorted({point for folder, _ in stamp for point in _scan(folder or ".")}))
-    with contextlib.suppress(BadInput):
-        replace_file(cache / CACHE, msgspec.json.encode((stamp, found)))
-    return found
 
 
 def _scan(folder: str) -> list[EntryPoint]:
@@ -150,11 +121,11 @@ def _import(name: str, module: str) -> Any:
 def _make_plugin(name: str, module: Any) -> Plugin:
     folders: dict[str, Path | None] = {"RULES": None, "TEMPLATES": None}
     for key in folders:
-        said = getattr(module, key, None)
-        if said is not None:
-            folders[key] = Path(said)
-            if not Path(said).is_dir():
-                raise BadInput(f"plugin {name}: {key} is no folder: {said}")
+        stated = getattr(module, key, None)
+        if stated is not None:
+            folders[key] = Path(stated)
+            if not Path(stated).is_dir():
+                raise BadInput(f"plugin {name}: {key} is not a folder: {stated}")
     engines, readers = getattr(module, "ENGINES", {}), tuple(getattr(module, "READERS", ()))
     if not isinstance(engines, Mapping) or not all(map(callable, readers)):
         raise BadInput(f"plugin {name}: ENGINES maps ids of engines to modules, READERS are functions")

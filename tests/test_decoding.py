@@ -63,10 +63,8 @@ def test_all_typed_decoding_goes_through_one_module() -> None:
 
 def test_types_that_each_start_decodes_have_no_annotations_as_text() -> None:
     """An annotation as text is compiled and looked up when its type is first decoded: 15 ms of each start, once."""
-    names = [
-        "catalog.types", "catalog.launch_types", "models.layer_types", "models.types", "models.gguf_architecture",
-        "engines.flag_tables", "planning.workload_rules", "planning.plan_rules", "speed.engine_rules",
-    ]  # fmt: skip
+    names = ["catalog.types", "catalog.launch_types", "models.types", "engines.flag_tables", "planning.rules",
+             "speed.efficiencies"]  # fmt: skip
     modules = [importlib.import_module(f"advisor.{name}") for name in names]
     kinds = [x for m in modules for x in vars(m).values() if isinstance(x, type) and x.__module__ == m.__name__]
     structs = [x for x in kinds if issubclass(x, msgspec.Struct)]

@@ -51,7 +51,7 @@ def rule_roots(extra: Sequence[Path | str] = ()) -> tuple[Path, ...]:
 
 def list_plugins() -> tuple[Plugin, ...]:
     """What installed packages bring. Raises BadInput for one that cannot be used."""
-    return load_plugins(cache_dir())
+    return load_plugins()
 
 
 def cache_dir() -> Path:

@@ -4,8 +4,6 @@ Units: memory in bytes, bandwidth GB/s (10**9 bytes), compute in dense TFLOPS (f
 prices in the stated currency.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Literal
 
@@ -275,66 +273,6 @@ class AnswerParser(Record, frozen=True, kw_only=True):
     src: tuple[SourceKey, ...] = ()
 
 
-class Engine(MemoRecord, frozen=True, kw_only=True, eq=False):
-    """What one engine is, runs on, loads and supports."""
-
-    id: str
-    name: str
-    aliases: tuple[str, ...] = ()
-    kind: EngineKind
-    built_on: str | None = None
-    runs: tuple[EngineId, ...] = ()  # engines that it starts underneath
-    latest_seen: SeenVersion | None = None
-    version: Version | None = None  # version that commands and estimates assume when none is given or found
-    license: str | None = None
-    health: Health
-    os: dict[str, Support] = {}
-    python_required: Support | None = None
-    install: tuple[str, ...] = ()
-    hardware: dict[str, Support] = {}
-    formats: dict[str, Support] = {}
-    own_format: str | None = None  # the one it is made for; None = its special one, else safetensors
-    default_for: tuple[str, ...] = ()  # families of weight formats whose usual engine it is, where none is named
-    any_architecture: bool = False  # runs whatever a checkpoint's own code says: nothing has to be ported to it
-    only_asked_for: str | None = None  # why no guide recommends it by itself
-    remote: Literal["endpoint", "hosted"] | None = None  # nothing runs here: a server that is there, or a provider's
-    quantization: dict[str, Support] = {}
-    quantization_on: tuple[QuantOnHardware, ...] = ()
-    loads_float32_as: QuantizationName | None = None  # where nothing is set; None = as it is, or not known
-    kv_cache_quantization: Support | None = None
-    features: dict[str, Support] = {}
-    floors: dict[str, Floor] = {}  # lane -> floor; "default" applies to all lanes
-    images: tuple[ContainerImage, ...] = ()
-    port: int | None = None
-    health_path: str | None = None
-    owned_by: str | None = None  # what its server writes into `owned_by` at /v1/models
-    told: ServerSelfReport | None = None  # what else its server reports about itself
-    draft: DraftSettings | None = None  # None = the engine takes no draft model, or how is not known
-    parsers: tuple[AnswerParser, ...] = ()  # the first that matches counts
-    default_slots: int | None = None  # requests at once without any setting
-    concepts: Concepts = Concepts()
-    recognition: Recognition = Recognition()
-    start: EngineStart | None = None
-    installation: Installation | None = None
-    targets: tuple[str, ...] = ()  # launch files it has (rules/targets.yaml)
-    no_target: dict[str, str] = {}  # others -> why it has none
-    memory_settings: tuple[FlagName, ...] = ()  # other settings on which its memory depends
-    loads_on_request: bool = False  # its server is given the model by requests, not when it starts
-    compute_capabilities: tuple[CapabilityRange, ...] = ()  # cards that its releases have kernels for, by version
-    defaults: dict[str, object] = {}  # the engine's own defaults that decide memory use
-    npu: tuple[NpuDevice, ...] = ()
-    disaggregation: Disaggregation | None = None  # None = it has none, or its commands are not known
-    tensor_parallel: TensorParallel | None = None  # None = what it refuses is not known
-    pipeline_parallel: PipelineParallel | None = None  # None = what it refuses is not known
-    memory: dict[str, object] = {}  # constants of the engine's memory behaviour, read by its module or its family's
-    startup_log: StartupLogTable | None = None  # None = its log is not read
-    speed_figures: SpeedFigures = SpeedFigures()
-    speed: SpeedTraits = SpeedTraits()
-    versions: dict[str, object] = {}  # build numbers and flag history
-    caveats: tuple[str, ...] = ()
-    sources: dict[str, Source] = {}
-
-
 class RoleRouter(Record, frozen=True, kw_only=True):
     """The program before servers that read prompts and servers that write answers. `{host}`, `{port}` are its own."""
 
@@ -421,6 +359,66 @@ class TensorParallel(Record, frozen=True, kw_only=True):
 
     asserts: tuple[Assertion, ...]
     unless: tuple[str, ...] = ()  # settings that replace model dimensions or classes: nothing of it is known then
+
+
+class Engine(MemoRecord, frozen=True, kw_only=True, eq=False):
+    """What one engine is, runs on, loads and supports."""
+
+    id: str
+    name: str
+    aliases: tuple[str, ...] = ()
+    kind: EngineKind
+    built_on: str | None = None
+    runs: tuple[EngineId, ...] = ()  # engines that it starts underneath
+    latest_seen: SeenVersion | None = None
+    version: Version | None = None  # version that commands and estimates assume when none is given or found
+    license: str | None = None
+    health: Health
+    os: dict[str, Support] = {}
+    python_required: Support | None = None
+    install: tuple[str, ...] = ()
+    hardware: dict[str, Support] = {}
+    formats: dict[str, Support] = {}
+    own_format: str | None = None  # the one it is made for; None = its special one, else safetensors
+    default_for: tuple[str, ...] = ()  # families of weight formats whose usual engine it is, where none is named
+    any_architecture: bool = False  # runs whatever a checkpoint's own code says: nothing has to be ported to it
+    only_asked_for: str | None = None  # why no guide recommends it by itself
+    remote: Literal["endpoint", "hosted"] | None = None  # nothing runs here: a server that is there, or a provider's
+    quantization: dict[str, Support] = {}
+    quantization_on: tuple[QuantOnHardware, ...] = ()
+    loads_float32_as: QuantizationName | None = None  # where nothing is set; None = as it is, or not known
+    kv_cache_quantization: Support | None = None
+    features: dict[str, Support] = {}
+    floors: dict[str, Floor] = {}  # lane -> floor; "default" applies to all lanes
+    images: tuple[ContainerImage, ...] = ()
+    port: int | None = None
+    health_path: str | None = None
+    owned_by: str | None = None  # what its server writes into `owned_by` at /v1/models
+    told: ServerSelfReport | None = None  # what else its server reports about itself
+    draft: DraftSettings | None = None  # None = the engine takes no draft model, or how is not known
+    parsers: tuple[AnswerParser, ...] = ()  # the first that matches counts
+    default_slots: int | None = None  # requests at once without any setting
+    concepts: Concepts = Concepts()
+    recognition: Recognition = Recognition()
+    start: EngineStart | None = None
+    installation: Installation | None = None
+    targets: tuple[str, ...] = ()  # launch files it has (rules/targets.yaml)
+    no_target: dict[str, str] = {}  # others -> why it has none
+    memory_settings: tuple[FlagName, ...] = ()  # other settings on which its memory depends
+    loads_on_request: bool = False  # its server is given the model by requests, not when it starts
+    compute_capabilities: tuple[CapabilityRange, ...] = ()  # cards that its releases have kernels for, by version
+    defaults: dict[str, object] = {}  # the engine's own defaults that decide memory use
+    npu: tuple[NpuDevice, ...] = ()
+    disaggregation: Disaggregation | None = None  # None = it has none, or its commands are not known
+    tensor_parallel: TensorParallel | None = None  # None = what it refuses is not known
+    pipeline_parallel: PipelineParallel | None = None  # None = what it refuses is not known
+    memory: dict[str, object] = {}  # constants of the engine's memory behaviour, read by its module or its family's
+    startup_log: StartupLogTable | None = None  # None = its log is not read
+    speed_figures: SpeedFigures = SpeedFigures()
+    speed: SpeedTraits = SpeedTraits()
+    versions: dict[str, object] = {}  # build numbers and flag history
+    caveats: tuple[str, ...] = ()
+    sources: dict[str, Source] = {}
 
 
 class NamedMachine(Record, frozen=True, kw_only=True):

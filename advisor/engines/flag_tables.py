@@ -4,8 +4,6 @@ rules/flags/<engine>.yaml has the flags of one version, rules/flag-history what 
 programs that stand before servers and hand requests on. Settings that none of these know are described.
 """
 
-from __future__ import annotations
-
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterator, Mapping

@@ -3,8 +3,6 @@
 Counts are elements (parameters), widths are elements per token. `None` is unknown.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from typing import Annotated, Literal
 

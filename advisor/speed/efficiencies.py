@@ -4,8 +4,6 @@ A factor may stand for an engine family, an engine, a vendor, a hardware class, 
 (`ggml/sm86`). What the rules do not name has factor 1, so something new is answered like its parent.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import NamedTuple
 
