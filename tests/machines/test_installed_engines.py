@@ -100,7 +100,7 @@ def test_a_package_and_its_program_are_one_engine(tmp_path: Path) -> None:
 def test_own_packages_agree_with_importlib() -> None:
     from importlib import metadata
 
-    found = installed_engines.find_distributions([Path(p) for p in sys.path if p])
+    found = installed_engines.find_distributions([Path(p) for p in sys.path if p.endswith("-packages")])
     assert found["pytest"] == metadata.version("pytest")
     assert found["msgspec"] == metadata.version("msgspec")
 
