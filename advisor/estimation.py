@@ -11,6 +11,7 @@ from msgspec import Meta
 from advisor import engines, formats, residuals
 from advisor.catalog import Catalog, catalog
 from advisor.catalog.types import Engine, Quantization
+from advisor.decoding import Json
 from advisor.deployment import Deployment, Draft, KvType, MemoryEstimate, Setting, SpeedEstimate
 from advisor.engines.base import LARGEST_LENGTH, EngineModule
 from advisor.engines.fitting import bound_estimate
@@ -46,7 +47,7 @@ class EstimateRequest(Record, frozen=True, kw_only=True):
     context_length: int | str | None = None
     sequences: int | None = None
     kv_cache_type: str | dict[str, str] | None = None
-    settings: dict[str, Setting | dict[str, Any] | list[Any]] = msgspec.field(default_factory=dict)
+    settings: dict[str, Setting | Json | list[Any]] = msgspec.field(default_factory=dict)
     workload: LoadSpec | None = None
 
 
@@ -260,7 +261,7 @@ def _format_of_file_name(name: str, rules: Catalog) -> Quantization | None:
     return found if found.family == "gguf" else None
 
 
-def _flat(value: Setting | dict[str, Any] | list[Any]) -> Setting:
+def _flat(value: Setting | Json | list[Any]) -> Setting:
     """A setting as the engine's command line takes it: nested values are JSON text there."""
     return msgspec.json.encode(value).decode() if isinstance(value, (dict, list)) else value
 
@@ -282,6 +283,6 @@ def estimate_load_speed(
     ))  # fmt: skip
 
 
-def error_as_json(advisor_error: AdvisorError) -> dict[str, Any]:
+def error_as_json(advisor_error: AdvisorError) -> Json:
     """The public form of an error."""
     return {"code": advisor_error.code, "message": advisor_error.message, "near": list(advisor_error.near)}

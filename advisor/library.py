@@ -19,6 +19,7 @@ from advisor.advice.types import Advice
 from advisor.advice.workload import SPELLINGS
 from advisor.catalog import Catalog, catalog
 from advisor.checks.findings import CheckReport
+from advisor.decoding import Json
 from advisor.deployment import Deployment, Estimate, Workload
 from advisor.errors import BadInput
 from advisor.estimation import EstimateRequest
@@ -89,7 +90,7 @@ def _ask(
     return answer(question, rules or catalog(), asking)
 
 
-def _state_workload(base: Workload) -> dict[str, Any]:
+def _state_workload(base: Workload) -> Json:
     """The fields of a workload that are stated in it."""
     nothing = Workload()
     return {
@@ -163,7 +164,7 @@ def estimate_many(
     jobs: int = 1,
     shard: str | None = None,
     rules: Catalog | None = None,
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[Json]:
     """Answers of `advise estimate --jsonl` for many requests, in order, with constant memory; `jobs` processes.
 
     `shard="3/16"`: only every 16th request, from number 3 on, counted from 0. What is wrong with a request is its

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from advisor.catalog import Catalog
 from advisor.catalog.resolve import are_local_models_refused
-from advisor.decoding import decode_json
+from advisor.decoding import Json, decode_json
 from advisor.errors import BadInput
 from advisor.estimation import find_stated_machine
 from advisor.questions import Asking, Interface, QuestionField, list_fields, make_asking
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from advisor.calibration.logged_deployment import CalibrationRequest
     from advisor.launch_values import LaunchValues
 
-Json = dict[str, Any]
 MAX_FILES = 50
 
 
@@ -314,7 +313,7 @@ def ask(operation: Operation, given: Mapping[str, Any], rules: Catalog, interfac
 def to_json(answer: Any) -> Json:
     """An answer of the library as plain JSON."""
     body = answer.to_dict() if hasattr(answer, "to_dict") else answer
-    return decode_json(msgspec.json.encode(body), dict[str, Any])
+    return decode_json(msgspec.json.encode(body), Json)
 
 
 def _from_folder(value: Any, folder: str) -> Any:
@@ -331,7 +330,7 @@ def _from_folder(value: Any, folder: str) -> Any:
 
 def place_files(question: Any, folder: Path) -> Any:
     """The question with the files that it names as paths below the folder. Raises BadInput for any other."""
-    placed: dict[str, Any] = {}
+    placed: Json = {}
     kind: type[Record] = type(question)
     for field in list_fields(kind):
         value = getattr(question, field.attribute)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
 from advisor.catalog import Catalog
-from advisor.decoding import decode_json
+from advisor.decoding import Json, decode_json
 from advisor.deployment import Estimate
 from advisor.errors import AdvisorError, BadInput
 from advisor.estimation import MOST_BYTES, EstimateRequest, LoadSpec, RememberedNames, error_as_json
@@ -16,7 +14,7 @@ from advisor.near import unknown_options
 from advisor.planning.holding import answer_request
 
 
-def answer_line(line: bytes, rules: Catalog, remembered: RememberedNames) -> dict[str, Any]:
+def answer_line(line: bytes, rules: Catalog, remembered: RememberedNames) -> Json:
     """One line of `--jsonl` in, its answer as plain data out; whatever is wrong is answered on its own line."""
     found = estimate_or_fault(line, rules, remembered)
     return found.to_dict() if isinstance(found, Estimate) else found
@@ -24,7 +22,7 @@ def answer_line(line: bytes, rules: Catalog, remembered: RememberedNames) -> dic
 
 def estimate_or_fault(
     line: bytes, rules: Catalog, remembered: RememberedNames, strict: bool = False
-) -> Estimate | dict[str, Any]:
+) -> Estimate | Json:
     """The estimate that a line asks for, or what is wrong with it; either becomes the line's answer in JSON."""
     try:
         return estimate_line(line, rules, remembered, strict)
@@ -53,7 +51,7 @@ def request(line: bytes) -> EstimateRequest:
 def _unknown(line: bytes) -> BadInput | None:
     """The error for a request with fields that no request has; None for text that is wrong otherwise, too."""
     try:
-        given = decode_json(line, dict[str, Any])
+        given = decode_json(line, Json)
     except (msgspec.DecodeError, RecursionError, UnicodeError):
         return None
     load = given.get("workload")

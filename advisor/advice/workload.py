@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from advisor.decoding import convert
+from advisor.decoding import Json, convert
 from advisor.deployment import Workload
 from advisor.errors import BadInput
 from advisor.near import near_matches
@@ -74,12 +74,12 @@ def build_workload(
     return with_fields(Workload(), {**fields, "extra": further})
 
 
-def _read_traffic(question: WorkloadFields, trace: str) -> dict[str, Any]:
+def _read_traffic(question: WorkloadFields, trace: str) -> Json:
     """A trace's figures, but for those that were stated."""
     from advisor.planning.trace import read_trace
 
     found = read_trace(Path(trace))
-    out: dict[str, Any] = {}
+    out: Json = {}
     if question.prompt_tokens is None:
         out |= {"prompt_tokens": found.prompt_mean, "prompt_p95": found.prompt_p95}
     if question.output_tokens is None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from advisor.agents.short_answers import LIMIT, Json, KeptAnswers, measure
+from advisor.agents.short_answers import LIMIT, KeptAnswers, measure
+from advisor.decoding import Json
 from advisor.errors import BadInput, UnknownName
 from advisor.near import near_matches
 

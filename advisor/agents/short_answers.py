@@ -12,7 +12,7 @@ from advisor.advice.hardware_types import HardwareAdvice
 from advisor.advice.types import Advice, RankedDeployment
 from advisor.checks.findings import ORDER
 from advisor.checks.report.answer import CheckAnswer
-from advisor.decoding import convert
+from advisor.decoding import Json, convert
 from advisor.deployment import Interval, MemoryEstimate, SpeedEstimate
 from advisor.fleet.plan_types import FleetPlan
 from advisor.record import Record
@@ -21,7 +21,6 @@ from advisor.units import GIB
 LIMIT = 4096  # bytes of one answer, as JSON
 LONGEST = 400  # characters of one text in a short answer
 KEPT = 32  # answers whose details can be asked for
-Json = dict[str, Any]
 
 
 class KeptAnswers:
@@ -30,7 +29,7 @@ class KeptAnswers:
     def __init__(self, most: int = KEPT) -> None:
         self.most = most
         self.count = 0
-        self.answers: dict[str, Any] = {}
+        self.answers: Json = {}
 
     def keep(self, answer: Any) -> str:
         """The handle of an answer."""

@@ -8,8 +8,9 @@ from typing import Any
 
 from advisor.agents import short_answers as short
 from advisor.agents.details import read_details
-from advisor.agents.short_answers import Json, KeptAnswers
+from advisor.agents.short_answers import KeptAnswers
 from advisor.catalog import Catalog
+from advisor.decoding import Json
 from advisor.errors import AdvisorError, UnknownName
 from advisor.operations import OPERATIONS, ask
 from advisor.questions.files import DetailsQuestion

@@ -14,13 +14,13 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from zlib import crc32
 
 import msgspec
 
 from advisor.catalog.roots import cache_dir, rule_files, shipped_compiled, shipped_root
-from advisor.decoding import decode_json
+from advisor.decoding import Json, decode_json
 from advisor.errors import AdvisorError
 from advisor.files import read_bytes, read_cache
 from advisor.record import Record
@@ -106,7 +106,7 @@ def restore_rule_set(compiled: CompiledRules) -> RuleSet:
     return rules
 
 
-def _decode_parts(parts: dict[str, msgspec.Raw]) -> dict[str, Any]:
+def _decode_parts(parts: dict[str, msgspec.Raw]) -> Json:
     return {name: msgspec.json.decode(raw) for name, raw in parts.items()}
 
 

@@ -22,7 +22,7 @@ from advisor.catalog.types import (
     Quantization,
     index_machines,
 )
-from advisor.decoding import convert, decode_json
+from advisor.decoding import Json, convert, decode_json
 from advisor.errors import BadInput, UnknownName
 from advisor.models.types import GgufArchitectures, Model, find_architecture
 from advisor.near import near_matches, simplify_name
@@ -171,7 +171,7 @@ class Catalog:
         """The paths of all other rule files."""
         return tuple(self._source.documents)
 
-    def documents(self, prefix: str = "") -> dict[str, Any]:
+    def documents(self, prefix: str = "") -> Json:
         """All other rule files whose path starts with `prefix`, by path."""
         return {p: msgspec.json.decode(raw) for p, raw in self._source.documents.items() if p.startswith(prefix)}
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from advisor.checks.findings import CONFIGURATION, Finding
+from advisor.decoding import Json
 from advisor.errors import BadFile, BadInput
 from advisor.files import decode_text, read_text
 from advisor.near import near_matches
@@ -26,7 +27,7 @@ PATIENCE = 30  # seconds that Git gets
 class Configuration(Value, frozen=True):
     """The settings, and the file that has them."""
 
-    settings: dict[str, Any]
+    settings: Json
     file: str = ""
 
 
@@ -101,7 +102,7 @@ def _ask_git(folder: Path, *words: str) -> bytes | None:
     return done.stdout if done.returncode == 0 else None
 
 
-def _table(text: str, file: Path, path: tuple[str, ...]) -> dict[str, Any] | None:
+def _table(text: str, file: Path, path: tuple[str, ...]) -> Json | None:
     if path[-1] not in text:
         return None
     from importlib import import_module
@@ -118,7 +119,7 @@ def _table(text: str, file: Path, path: tuple[str, ...]) -> dict[str, Any] | Non
     return data if isinstance(data, dict) else None
 
 
-def _checked(found: dict[str, Any], file: Path) -> dict[str, Any]:
+def _checked(found: Json, file: Path) -> Json:
     for key, value in found.items():
         if key not in KEYS:
             near = near_matches(key, KEYS)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from msgspec.structs import replace
 
@@ -18,6 +17,7 @@ from advisor.catalog.own_models import list_plain_fields
 from advisor.catalog.roots import cache_dir
 from advisor.checks.findings import Finding
 from advisor.checks.resolve import launch_reader
+from advisor.decoding import Json
 from advisor.errors import BadFile, BadInput
 from advisor.files import read_bytes, read_text, read_yaml, replace_file, write_report
 from advisor.models.types import Model
@@ -57,7 +57,7 @@ def lock_model(model: str, name: str | None, path: Path, rules: Catalog) -> Mode
     return pinned
 
 
-def _rows(path: Path) -> list[dict[str, Any]]:
+def _rows(path: Path) -> list[Json]:
     data = read_yaml(path, MAX_BYTES)
     rows = data.get("models") if isinstance(data, dict) else None
     if not isinstance(rows, list) or not all(isinstance(r, dict) and isinstance(r.get("id"), str) for r in rows):
@@ -87,7 +87,7 @@ def build_lock_overlay(folder: Path, rules: Catalog) -> LockOverlay:
     return LockOverlay(_write_overlay(kept) if kept else None, refused)
 
 
-def _find_known(row: dict[str, Any], rules: Catalog) -> str | None:
+def _find_known(row: Json, rules: Catalog) -> str | None:
     """The model of the catalogue that an entry would stand in for."""
     aliases = row.get("aliases") or ()
     for name in (row["id"], *(aliases if isinstance(aliases, list) else ())):
@@ -111,7 +111,7 @@ def _refuse(path: Path, lines: Sequence[str], own: str, known: str) -> Finding:
     )
 
 
-def _write_overlay(rows: Sequence[dict[str, Any]]) -> Path:
+def _write_overlay(rows: Sequence[Json]) -> Path:
     """A rules folder with these models, in the user's cache; in a temporary folder where that cannot be written."""
     import yaml
 

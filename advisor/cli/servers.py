@@ -19,7 +19,7 @@ Examples:
   curl http://127.0.0.1:8642/v1/explain -H 'Content-Type: application/json' \\
     -d '{"model": "llama3.1:8b", "hardware": "RTX 4090"}'
 
-POST /v1/recommend, explain, estimate, check, hardware and fleet/plan answer as the
+POST /v1/recommend, explain, estimate, check, hardware, compare, migrate and fleet/plan answer as the
 commands do with --json; /openapi.json describes them, /healthz and /metrics are
 for operators. No file of this machine is read for a client, and nothing is written.
 Exit status: 0 when it is stopped, 2 it cannot start.
@@ -71,7 +71,7 @@ Examples:
   claude mcp add advisor -- advise mcp
 
 A server of the Model Context Protocol on standard input and output, for agents
-and editors: tools recommend, explain, check, hardware, calibrate and details.
+and editors: tools recommend, explain, check, hardware, compare, migrate, fleet_plan, calibrate and details.
 Answers are at most 4 kB; details gives the rest. It writes nothing, opens no
 connection, and reads no file outside the folder.
 Exit status: 0 when the client closes, 2 it cannot start.

@@ -38,7 +38,7 @@ from advisor.decision.types import (
     find_value_problem,
     parse_version,
 )
-from advisor.decoding import convert
+from advisor.decoding import Json, convert
 from advisor.errors import BadFile, BadInput, UnknownName
 from advisor.near import near_matches
 
@@ -141,7 +141,7 @@ def _format_path(path: Path) -> str:
     return f"{text}: " if text else ""
 
 
-def _mapping(raw: object, path: Path, what: str) -> dict[str, Any]:
+def _mapping(raw: object, path: Path, what: str) -> Json:
     if not isinstance(raw, dict):
         raise GuideFault(path, f"{what} is a mapping, not {type(raw).__name__}")
     for key in raw:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from advisor.decision.conditions import GuideFault, Path, Report, describe_condition, parse_condition, suggest_names
 from advisor.decision.types import (
@@ -19,6 +19,7 @@ from advisor.decision.types import (
     VerdictWord,
     find_fields,
 )
+from advisor.decoding import Json
 from advisor.record import Value
 
 REASON_CODES = (
@@ -125,7 +126,7 @@ def _node(
 ) -> TreeNode:
     if not isinstance(raw, dict):
         raise GuideFault(path, f"a node is a mapping, not {type(raw).__name__}")
-    data: dict[str, Any] = raw
+    data: Json = raw
     for key in data:
         if key not in _KEYS:
             raise GuideFault((*path, str(key)), f"unknown key {key!r}.{suggest_names(str(key), _KEYS)}")

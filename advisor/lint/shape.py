@@ -362,7 +362,7 @@ class ReducedList(list[Any]):
     origin: tuple[int, ...] = ()
 
 
-class CompletedEntry(dict[str, Any]):
+class CompletedEntry(Json):
     """An entry that was filled up: `stand_ins` are the keys that it lacks in the file."""
 
     stand_ins: frozenset[str] = frozenset()

@@ -6,10 +6,11 @@ A missing or ill-typed key is named, never guessed.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
 import msgspec
 
+from advisor.decoding import Json
 from advisor.errors import AdvisorError, BadInput
 from advisor.record import Record
 
@@ -159,7 +160,7 @@ def _for_types(names: str, traits: ModelTraits) -> dict[str, ModelTraits]:
     return dict.fromkeys(names.split(), traits)
 
 
-_ATTENTION_BIAS: dict[str, Any] = {"qkv_bias": "attention_bias", "o_bias": "attention_bias"}
+_ATTENTION_BIAS: Json = {"qkv_bias": "attention_bias", "o_bias": "attention_bias"}
 _DELTA = ModelTraits(
     mixer="delta", qk_norm="head", gate="elementwise", pattern=4, shared_gate=True, defaults={"attn_output_gate": True}
 )

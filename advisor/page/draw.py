@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from itertools import pairwise
-from typing import Any
 
+from advisor.decoding import Json
 from advisor.page.blocks import Bars, Figure, Plot, Point
 
 COLOURS = ("weights", "KV cache", "recurrent state", "compute", "other")  # each has a class of its own
@@ -13,7 +13,7 @@ TICKS = 4
 LOG_FROM = 20.0  # largest over smallest value from which an axis is logarithmic
 
 
-def draw_bars(bars: Bars) -> list[dict[str, Any]]:
+def draw_bars(bars: Bars) -> list[Json]:
     """Each bar: segments with their place and width, the limit, the whisker of its bounds; all in percent."""
     sums = [sum(f.value or 0 for _, f in b.parts) for b in bars.bars]
     ends = [x.value or 0 for b in bars.bars for x in (b.limit, b.high) if x is not None]
@@ -82,7 +82,7 @@ def _list_round_steps(low: float, high: float) -> list[float]:
     return [i * step for i in range(math.ceil(low / step - 0.001), math.floor(high / step + 0.001) + 1)]
 
 
-def draw_plot(plot: Plot) -> dict[str, Any] | None:
+def draw_plot(plot: Plot) -> Json | None:
     """Marks, whiskers, the line of the best, and ticks; None where fewer than two points are known."""
     known = [(i, p) for i, p in enumerate(plot.points) if p.x.value is not None and p.y.value is not None]
     if len(known) < 2:

@@ -13,11 +13,10 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
-from advisor.decoding import decode_json
+from advisor.decoding import Json, decode_json
 from advisor.errors import BadInput
 from advisor.files import read_bytes
 from advisor.record import Record, Value
@@ -139,7 +138,7 @@ def _json_rows(text: str, path: Path) -> Iterator[TraceRequest]:
             continue
         where = f"{path}:{number}"
         try:
-            row = decode_json(line, dict[str, Any])
+            row = decode_json(line, Json)
         except (msgspec.DecodeError, RecursionError) as e:
             raise BadInput(f"{where}: {e}") from None
         if "input_length" not in row or "output_length" not in row:

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin
 
 from msgspec import NODEFAULT, Meta
 
+from advisor.decoding import Json
 from advisor.errors import BadInput
 from advisor.record import Record, Value
 from advisor.units import parse_tokens
@@ -82,7 +83,7 @@ def describe(meaning: str, *options: str, **notes: Any) -> Meta:
 @lru_cache(maxsize=64)
 def list_fields(kind: type) -> tuple[QuestionField, ...]:
     """The fields of a question, from its base to its own; those of the workload (LISTED_LAST) are the last."""
-    annotations: dict[str, Any] = {}
+    annotations: Json = {}
     bases = [b for b in reversed(kind.__mro__) if issubclass(b, Record)]
     for base in sorted(bases, key=lambda b: "LISTED_LAST" in vars(b)):
         annotations |= get_annotations(base)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
+from advisor.decoding import Json
 from advisor.errors import BadInput
 from advisor.near import near_matches, unknown_options
 from advisor.questions import SPELLINGS, Interface, QuestionField, is_in_range, list_fields
@@ -42,7 +43,7 @@ def read_question(
     unknown = [k for k in given if k not in fields and k not in former]
     if unknown:
         raise _refuse_unknown(of, unknown, [f for f in fields.values() if interface not in f.notes.without], hints)
-    values: dict[str, Any] = {}
+    values: Json = {}
     notes: list[str] = []
     for key, value in given.items():
         field = fields.get(key) or former[key]
@@ -119,7 +120,7 @@ def list_taken_fields(kind: type[Record], interface: Interface) -> list[Question
     return [f for f in list_fields(kind) if interface not in f.notes.without]
 
 
-def make_question_schema(kind: type[Record], interface: Interface) -> dict[str, Any]:
+def make_question_schema(kind: type[Record], interface: Interface) -> Json:
     """JSON Schema of a question as an interface takes it. Earlier names of fields are marked as deprecated."""
     fields = list_taken_fields(kind, interface)
     properties = {f.name: make_field_schema(f) for f in fields}
@@ -134,14 +135,14 @@ def make_question_schema(kind: type[Record], interface: Interface) -> dict[str, 
     }
 
 
-def make_field_schema(field: QuestionField) -> dict[str, Any]:
+def make_field_schema(field: QuestionField) -> Json:
     """JSON Schema of a field: its type, or the text that people write in place of it."""
     types = [field.kind]
     if field.notes.spelling and field.kind != "string":
         types.append("string")
     if field.notes.stands_for is not None and field.kind != "boolean":
         types.append("boolean")
-    out: dict[str, Any] = {"type": types[0] if len(types) == 1 else types, "description": field.meaning}
+    out: Json = {"type": types[0] if len(types) == 1 else types, "description": field.meaning}
     if field.choices:
         out["enum"] = [*field.choices, *((True, False) if "boolean" in types[1:] else ())]
     limits = {"minimum": field.least, "exclusiveMinimum": field.above, "maximum": field.most}

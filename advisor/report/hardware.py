@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from advisor.advice.hardware_types import BudgetRules, BudgetTier, HardwareAdvice, HardwareOption
 from advisor.catalog import Catalog
+from advisor.decoding import Json
 from advisor.report.text import align_table, bullets, paint, wrap_text
 from advisor.units import format_gib, format_tokens
 
@@ -151,7 +151,7 @@ def _first(option: HardwareOption, advice: HardwareAdvice) -> list[str]:
     return out
 
 
-def tier_as_json(tier: BudgetTier) -> dict[str, Any]:
+def tier_as_json(tier: BudgetTier) -> Json:
     """One tier as JSON."""
     d = {f: getattr(tier, f) for f in tier.__struct_fields__ if f != "from_"}
     d["accelerators"] = list(tier.accelerators)

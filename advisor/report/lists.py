@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from advisor.decoding import Json
 from advisor.near import simplify_name
 from advisor.report.text import align_table, bullets, cut_text, paint, wrap_text
 from advisor.units import format_gib, format_rate, format_tokens
@@ -17,7 +18,7 @@ if TYPE_CHECKING:  # a probe needs none of it
     from advisor.freshness import FactAges, FamilyAge
     from advisor.machines.types import Device, Machine
 
-ListRow = dict[str, Any]
+ListRow = Json
 
 
 def list_entries(what: str, rules: Catalog, match: str | None = None) -> list[ListRow]:

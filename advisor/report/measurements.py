@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from advisor.bench.guidellm import RequestStatistics
 from advisor.bench.run import BenchResult
 from advisor.calibration.calibrate import ComparedPart, FileCalibration, LogCalibration, SpeedCalibration
+from advisor.decoding import Json
 from advisor.deployment import SpeedEstimate
 from advisor.report.text import align_table, bullets, format_bounds, paint, wrap_text
 from advisor.residuals import MemoryResidual
@@ -196,7 +196,7 @@ def describe_residuals(kept: Sequence[MemoryResidual]) -> str:
     return align_table(rows, heads, "llllrr", indent="") + "\nGiB of each device, logged less predicted."
 
 
-def describe_run(answer: dict[str, Any]) -> str:
+def describe_run(answer: Json) -> str:
     """The answer in a few lines."""
     first, interval = answer["answer"], answer["answer"]["predicted_tps"]
     lines = [f"answers at {answer['url']} after {answer['started_s']:.0f} s"]

@@ -14,6 +14,7 @@ from advisor.checks.rules.load import CheckRulesFile
 from advisor.decision.nodes import REASON_CODES
 from advisor.decision.policy import PolicyFile
 from advisor.decision.types import GuideSource, LeafVerdict, Role
+from advisor.decoding import Json
 from advisor.engines.flag_tables import FlagTable
 from advisor.engines.plain import PlainConstants
 from advisor.engines.pool.settings import PoolConstants
@@ -28,7 +29,7 @@ class Hardware(msgspec.Struct, forbid_unknown_fields=True):
 
     vendor: str | None = None
     as_of: str | None = None
-    accelerators: list[dict[str, Any]] = []
+    accelerators: list[Json] = []
     cpu_platforms: list[CpuPlatform] = []
 
 
@@ -37,7 +38,7 @@ class Models(msgspec.Struct, forbid_unknown_fields=True):
 
     family: str | None = None
     as_of: str | None = None
-    models: list[dict[str, Any]] = []
+    models: list[Json] = []
 
 
 class Quantizations(msgspec.Struct, forbid_unknown_fields=True):
@@ -77,7 +78,7 @@ class GuideNode(msgspec.Struct, forbid_unknown_fields=True, rename={"condition":
     says: str | None = None
     because: str | None = None
     source: Names | None = None
-    verdict: dict[str, Any] | None = None
+    verdict: Json | None = None
 
 
 class GuideTree(msgspec.Struct, forbid_unknown_fields=True):
@@ -90,7 +91,7 @@ class GuideTree(msgspec.Struct, forbid_unknown_fields=True):
     title: str | None = None
     remark: str | None = None
     gaps: str | None = None
-    questions: dict[str, dict[str, Any]] = {}
+    questions: dict[str, Json] = {}
 
 
 class GuideFile(msgspec.Struct, forbid_unknown_fields=True):
@@ -103,8 +104,8 @@ class GuideFile(msgspec.Struct, forbid_unknown_fields=True):
     sources: dict[str, GuideSource]
     trees: list[GuideTree]
     about: str | None = None
-    settings: dict[str, dict[str, Any]] = {}
-    terms: dict[str, Any] = {}
+    settings: dict[str, Json] = {}
+    terms: Json = {}
     modes: dict[str, str] = {}
 
 
@@ -125,7 +126,7 @@ MEMORY = {"pool": PoolConstants, "plain": PlainConstants}
 _HEADINGS = {"accelerators": "vendor", "models": "family"}
 
 
-def make_rule_schema(kind: str) -> dict[str, Any]:
+def make_rule_schema(kind: str) -> Json:
     """The JSON Schema (2020-12) of one kind of rule file."""
     file, inherited = KINDS[kind]
     more = (*inherited.values(), *(MEMORY.values() if file is Engine else ()))
@@ -141,7 +142,7 @@ def make_rule_schema(kind: str) -> dict[str, Any]:
         parts["Engine"]["properties"]["memory"] = _memory_schema(parts)
     if kind == "guide":
         parts["GuideNode"]["properties"]["code"] = {"enum": [*REASON_CODES, None], "default": None}
-    made: dict[str, Any] = {
+    made: Json = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": f"advisor rules: {kind}",
         **root,
@@ -150,7 +151,7 @@ def make_rule_schema(kind: str) -> dict[str, Any]:
     return made
 
 
-def _memory_schema(parts: dict[str, Any]) -> dict[str, Any]:
+def _memory_schema(parts: Json) -> Json:
     """The block of constants, by its family; what other engines have is read by their own modules."""
     by_family = []
     for family, kind in MEMORY.items():

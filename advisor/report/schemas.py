@@ -17,6 +17,7 @@ from advisor.advice.types import Advice
 from advisor.bench.run import BenchResult
 from advisor.calibration.calibrate import FileCalibration
 from advisor.checks.report.answer import CheckAnswer
+from advisor.decoding import Json
 from advisor.deployment import Estimate
 from advisor.estimation import EstimateRequest
 from advisor.fleet.check import FleetCheck
@@ -64,7 +65,7 @@ SHAPES: dict[str, type[Record]] = {
 WITH_DEFAULTS = ("request", "probe", "error")  # users write the first two, and bad lines have no `schema_version`
 
 
-def make_schema(name: str) -> dict[str, Any]:
+def make_schema(name: str) -> Json:
     """The JSON Schema (2020-12) of one shape. An answer has all of its fields, whatever a record takes for granted."""
     made = msgspec.json.schema(SHAPES[name])
     if name not in WITH_DEFAULTS:
@@ -73,7 +74,7 @@ def make_schema(name: str) -> dict[str, Any]:
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": f"advise {name}", **made}
 
 
-def _require_fields(definition: dict[str, Any]) -> None:
+def _require_fields(definition: Json) -> None:
     """Make all fields required that are written always: those that may be absent have no default."""
     required = set(definition.get("required", ()))
     for field, kind in definition.get("properties", {}).items():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from advisor import __version__
+from advisor.decoding import Json
 from advisor.report.schemas import make_schema
 from advisor.web.questions import PATHS, make_body_schema
 
@@ -20,10 +21,10 @@ ERRORS = {
 }
 
 
-def make_openapi() -> dict[str, Any]:
+def make_openapi() -> Json:
     """The document as plain data."""
-    schemas: dict[str, Any] = {}
-    paths: dict[str, Any] = {
+    schemas: Json = {}
+    paths: Json = {
         path: _post(o.name, o.description, make_body_schema(o), _take_any(o.shapes, schemas), schemas)
         for path, o in PATHS.items()
     }
@@ -54,13 +55,13 @@ def make_openapi() -> dict[str, Any]:
     }
 
 
-def _take_any(shapes: tuple[str, ...], schemas: dict[str, Any]) -> dict[str, Any]:
+def _take_any(shapes: tuple[str, ...], schemas: Json) -> Json:
     """A reference to the shape of an answer, or to one of several."""
     taken = [_take(shape, schemas) for shape in shapes]
     return taken[0] if len(taken) == 1 else {"anyOf": taken}
 
 
-def _take(shape: str, schemas: dict[str, Any]) -> dict[str, Any]:
+def _take(shape: str, schemas: Json) -> Json:
     """A reference to a shape, whose parts join `schemas`."""
     made = _move_references(make_schema(shape))
     schemas.update(made.pop("$defs", {}))
@@ -76,7 +77,7 @@ def _move_references(value: Any) -> Any:
     return [_move_references(v) for v in value] if isinstance(value, list) else value
 
 
-def _post(name: str, text: str, given: Any, answer: Any, schemas: dict[str, Any]) -> dict[str, Any]:
+def _post(name: str, text: str, given: Any, answer: Any, schemas: Json) -> Json:
     error = {"content": {"application/json": {"schema": _take("error", schemas)}}}
     body = {"required": True, "content": {"application/json": {"schema": given}}}
     good = {"description": "The answer", "content": {"application/json": {"schema": answer}}}
@@ -90,6 +91,6 @@ def _post(name: str, text: str, given: Any, answer: Any, schemas: dict[str, Any]
     }
 
 
-def _get(name: str, text: str, kind: str) -> dict[str, Any]:
+def _get(name: str, text: str, kind: str) -> Json:
     good = {"description": text, "content": {kind: {}}}
     return {"operationId": name, "summary": text, "responses": {"200": good}}

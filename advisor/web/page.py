@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
 
 import msgspec
 
 from advisor import __version__
 from advisor.catalog import Catalog
+from advisor.decoding import Json
 
 KINDS = {"/": "text/html", "/page.css": "text/css", "/page.js": "text/javascript"}
 FILES = {"/": "index.html", "/page.css": "page.css", "/page.js": "page.js"}
@@ -32,7 +32,7 @@ def list_names(rules: Catalog) -> bytes:
     return msgspec.json.encode(_find_names(rules))
 
 
-def _find_names(rules: Catalog) -> dict[str, Any]:
+def _find_names(rules: Catalog) -> Json:
     return {
         "models": rules.model_ids(),
         "engines": [e.id for e in rules.engines().values() if e.kind == "engine"],

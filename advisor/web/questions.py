@@ -11,11 +11,11 @@ import msgspec
 
 from advisor.catalog import Catalog
 from advisor.catalog.resolve import refuse_local_models
-from advisor.decoding import decode_json
+from advisor.decoding import Json, decode_json
 from advisor.errors import AdvisorError, BadInput
 from advisor.estimation import RememberedNames
 from advisor.files import MAX_DEPTH, nesting
-from advisor.operations import MAX_FILES, OPERATIONS, Json, Operation, ask
+from advisor.operations import MAX_FILES, OPERATIONS, Operation, ask
 from advisor.questions import QuestionField, list_fields
 from advisor.questions.reading import make_question_schema
 
@@ -83,7 +83,7 @@ def _read_object(name: str, body: bytes) -> Json:
     if nesting(body) > MAX_DEPTH:
         raise BadInput(f"{name}: the body is nested too deeply")
     try:
-        return decode_json(body, dict[str, Any])
+        return decode_json(body, Json)
     except (msgspec.DecodeError, RecursionError, UnicodeError) as e:
         raise BadInput(f"{name}: the body is no JSON object: {e}") from None
 

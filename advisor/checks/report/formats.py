@@ -8,7 +8,6 @@ import re
 from collections import Counter
 from collections.abc import Callable
 from pathlib import PurePath
-from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -16,6 +15,7 @@ from msgspec.structs import replace
 from advisor.catalog import Catalog
 from advisor.checks.findings import CheckedDeployment, CheckReport, FileProblem, Finding, Severity
 from advisor.checks.report.answer import as_json
+from advisor.decoding import Json
 from advisor.distribution import DISTRIBUTION
 from advisor.errors import BadFile
 from advisor.files import read_json, write_report
@@ -221,7 +221,7 @@ def sarif(report: CheckReport, rules: Catalog) -> str:
             else one.fix
         )
         level = LEVEL[rule_entry.severity if rule_entry else one.severity]
-        entry: dict[str, Any] = {
+        entry: Json = {
             "id": rule,
             "name": "".join(w.capitalize() for w in rule.split("-")),
             "shortDescription": {"text": _title(rule)},
@@ -235,8 +235,8 @@ def sarif(report: CheckReport, rules: Catalog) -> str:
         described.append(entry)
     results = []
     for finding in found:
-        region: dict[str, Any] = {"startLine": max(1, finding.line), "startColumn": max(1, finding.column)}
-        result: dict[str, Any] = {
+        region: Json = {"startLine": max(1, finding.line), "startColumn": max(1, finding.column)}
+        result: Json = {
             "ruleId": finding.rule,
             "ruleIndex": used.index(finding.rule),
             "level": LEVEL[finding.severity],

@@ -6,7 +6,6 @@ This is the inverse of rendering a launch: what `render` writes out, `read_launc
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from msgspec.structs import replace
 
@@ -25,6 +24,7 @@ from advisor.checks.resolve.arguments import (
     find_launch_concept,
     list_concept_flags,
 )
+from advisor.decoding import Json
 from advisor.deployment import Deployment
 from advisor.engines.additions import list_draft_settings
 from advisor.errors import AdvisorError, BadInput, UnknownName
@@ -205,10 +205,10 @@ def _memory_flags(knowledge: Knowledge, engine: str) -> frozenset[str]:
     return frozenset((*own, *entry.memory_settings, *list_draft_settings(entry)))
 
 
-def _by_variables(launch: Launch, knowledge: Knowledge) -> tuple[dict[str, Any], list[str]]:
+def _by_variables(launch: Launch, knowledge: Knowledge) -> tuple[Json, list[str]]:
     """(settings, what of them cannot be determined) of a server that is given them by variables and a file of
     parameters."""
-    out: dict[str, Any] = {}
+    out: Json = {}
     unread: list[str] = []
     concepts = [find_launch_concept(launch.engine, n, knowledge) for n in MEMORY_CONCEPTS]
     unset = {n: c.unset for c in concepts for n in (*c.flags, *c.environment)}
@@ -223,15 +223,15 @@ def _by_variables(launch: Launch, knowledge: Knowledge) -> tuple[dict[str, Any],
     return out, unread
 
 
-def read_settings(launch: Launch, arguments: LaunchArguments, knowledge: Knowledge) -> tuple[dict[str, Any], list[str]]:
+def read_settings(launch: Launch, arguments: LaunchArguments, knowledge: Knowledge) -> tuple[Json, list[str]]:
     """(settings for the estimator, what of them cannot be determined)."""
     table = knowledge.flags(launch.engine)
     if is_told_by_variables(table):
         return _by_variables(launch, knowledge)
-    out: dict[str, Any] = {}
+    out: Json = {}
     unread = [f"{w} may hold further arguments" for w in arguments.open]
     deciding = _memory_flags(knowledge, launch.engine)
-    nested: dict[str, dict[str, Any]] = {}
+    nested: dict[str, Json] = {}
     joined = _joined_flags(launch.engine, knowledge)
     for argument in arguments.given:
         if argument.name not in deciding:
@@ -273,7 +273,7 @@ def _unknown_draft(name: str) -> str:
     return f"of no catalogue, {words}" if words else "of no catalogue"
 
 
-def _catalogue_drafts(settings: dict[str, Any], engine: str, knowledge: Knowledge) -> None:
+def _catalogue_drafts(settings: Json, engine: str, knowledge: Knowledge) -> None:
     """Draft models by their catalogue name. No path that a file names is ever opened, so others stay unknown."""
     entry = knowledge.rules.engines().get(engine)
     if entry is None or entry.draft is None:
@@ -297,7 +297,7 @@ def _catalogue_drafts(settings: dict[str, Any], engine: str, knowledge: Knowledg
             settings[key] = {**body, "model": found.name if found is not None else _unknown_draft(body["model"])}
 
 
-def _deep(into: dict[str, Any], key: str, value: str) -> None:
+def _deep(into: Json, key: str, value: str) -> None:
     head, dot, rest = key.partition(".")
     if dot and len(key) < 200:
         inner = into.setdefault(head, {})

@@ -8,10 +8,10 @@ see `layers` and `graph`. Equal to the byte with the planner of v0.5.0 (CUDA) fo
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from msgspec.structs import replace
 
+from advisor.decoding import Json
 from advisor.memo import memoize_by_identity
 from advisor.memory.ggml.graph import (
     ALIGNMENT,
@@ -184,7 +184,7 @@ def _choose(kinds: Sequence[Kind], reach: int) -> list[Kind]:
 def _level(borrowed: Borrowed, ffns: Sequence[int]) -> Borrowed:
     """Matrices of every layer as large as the largest of their kind: the peak lies where these are."""
     kinds = list(zip(ffns, borrowed, strict=False))
-    most: dict[int, dict[str, Any]] = {}
+    most: dict[int, Json] = {}
     for ffn, own in kinds:
         known = most.setdefault(ffn, dict.fromkeys(_MATRICES, 0))
         for name in _MATRICES:
