@@ -15,9 +15,9 @@ import pytest
 
 TOP = Path(__file__).resolve().parents[2]
 # modules of advisor that one `recommend` loads, and distinct pairs of importer and imported that it runs through
-LOADED = {"modules": 150, "pairs": 930}
+LOADED = {"modules": 147, "pairs": 920}
 # of advisor/**/*.py; the aim: 70,000 lines, 430 modules, 530,000 tokens
-TOTALS = {"lines": 75_000, "modules": 395, "tokens": 568_000}
+TOTALS = {"lines": 74_300, "modules": 380, "tokens": 564_000}
 TOOLS_LINES = 6_000
 SLACK = 1.05  # how far a limit may stand above the truth
 LAYOUT = {
