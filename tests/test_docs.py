@@ -215,14 +215,15 @@ def test_names_of_templates_are_documented() -> None:
 def test_example_of_an_overlay_works(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The model of docs/rules.md has the dimensions of Llama 3.1 8B, so both need the same memory on the same card."""
     text = (TOP / "docs/rules.md").read_text(encoding="utf-8")
+    overlay = tmp_path / "my-rules"  # the cache lies next to it
     for path, content in re.findall(r"(?ms)^`my-rules/([\w/.]+)`[.:].*?\n\n```yaml\n(.*?)^```", text):
-        (tmp_path / path).parent.mkdir(parents=True)
-        (tmp_path / path).write_text(content, encoding="utf-8")
-    assert len(list(tmp_path.rglob("*.yaml"))) == 3
-    assert [f.text() for f in lint([shipped_root(), tmp_path])] == []
+        (overlay / path).parent.mkdir(parents=True)
+        (overlay / path).write_text(content, encoding="utf-8")
+    assert len(list(overlay.rglob("*.yaml"))) == 3
+    assert [f.text() for f in lint([shipped_root(), overlay])] == []
     (line,) = re.findall(r"(?m)^    (advise explain --rules my-rules .*)$", text)
     words = shlex.split(line)[1:]
-    words[words.index("my-rules")] = str(tmp_path)
+    words[words.index("my-rules")] = str(overlay)
 
     def sizes(words: list[str]) -> list[str]:
         assert run_command_line(words) == 0
