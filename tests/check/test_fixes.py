@@ -24,6 +24,7 @@ from advisor.checks.read.launch import Launch
 from advisor.checks.resolve.arguments import read_arguments
 from advisor.checks.rules.edits import apply_edits
 from advisor.checks.rules.evaluate import Rulebook
+from advisor.errors import BadFile
 
 TESTS = Path(__file__).resolve().parents[1]
 from collect import read_table  # noqa: E402
@@ -49,7 +50,10 @@ def fixed(texts: Iterable[tuple[str, str]], unsafe: bool) -> Iterator[FixedFile]
     book = Rulebook(know)
     options = CheckOptions(fit=False)
     for name, text in texts:
-        found = check_source(text, name, Path(name).parent, make_checker(book, options)).findings
+        try:
+            found = check_source(text, name, Path(name).parent, make_checker(book, options)).findings
+        except BadFile:  # no YAML, which the command reports
+            continue
         changing = [f for f in found if f.edits and (f.certain or unsafe)]
         after = apply_edits(text, [e for f in changing for e in f.edits])
         if after != text:
