@@ -262,6 +262,26 @@ class BenchQuestion(Record, frozen=True, kw_only=True):
 CLUSTER = dict.fromkeys(("http", "mcp"), "it asks a cluster over the network")
 
 
+# fields that several questions about fleets share
+HourlyPrices = Annotated[
+    str | None,
+    describe(
+        "What devices cost an hour, as `advise hardware --prices` reads it.",
+        "--prices",
+        metavar="FILE",
+        empty=True,
+        path="file",
+    ),
+]
+DemandFile = Annotated[
+    str, describe("What is to be served (YAML or JSON).", "--models", metavar="FILE", empty=True, path="file")
+]
+PlanConfidence = Annotated[
+    Literal["likely", "safe"],
+    describe("Plan with the likeliest speeds, or with the low end of their intervals.", "--confidence"),
+]
+
+
 class FleetNodesQuestion(Record, frozen=True, kw_only=True):
     """Where the nodes come from."""
 
@@ -290,13 +310,8 @@ class FleetNodesQuestion(Record, frozen=True, kw_only=True):
 class FleetPlanQuestion(FleetNodesQuestion, frozen=True, kw_only=True):
     """Which replicas of which models run on which nodes."""
 
-    models: Annotated[
-        str, describe("What is to be served (YAML or JSON).", "--models", metavar="FILE", empty=True, path="file")
-    ]
-    confidence: Annotated[
-        Literal["likely", "safe"],
-        describe("Plan with the likeliest speeds, or with the low end of their intervals.", "--confidence"),
-    ] = "likely"
+    models: DemandFile
+    confidence: PlanConfidence = "likely"
     keep: Annotated[
         str | None,
         describe(
@@ -307,24 +322,13 @@ class FleetPlanQuestion(FleetNodesQuestion, frozen=True, kw_only=True):
             path="file",
         ),
     ] = None
-    prices: Annotated[
-        str | None,
-        describe(
-            "What devices cost an hour, as `advise hardware --prices` reads it.",
-            "--prices",
-            metavar="FILE",
-            empty=True,
-            path="file",
-        ),
-    ] = None
+    prices: HourlyPrices = None
 
 
 class FleetCheckQuestion(FleetNodesQuestion, frozen=True, kw_only=True):
     """Whether everything is placeable, also after losing nodes, and deployed as planned."""
 
-    models: Annotated[
-        str, describe("What is to be served (YAML or JSON).", "--models", metavar="FILE", empty=True, path="file")
-    ]
+    models: DemandFile
     deployed: Annotated[
         tuple[str, ...],
         describe(
@@ -338,20 +342,8 @@ class FleetCheckQuestion(FleetNodesQuestion, frozen=True, kw_only=True):
     lose: Annotated[
         Annotated[int, Meta(ge=0, le=3)], describe("Nodes that may fail at once.", "--lose", metavar="N")
     ] = 0
-    confidence: Annotated[
-        Literal["likely", "safe"],
-        describe("Plan with the likeliest speeds, or with the low end of their intervals.", "--confidence"),
-    ] = "likely"
-    prices: Annotated[
-        str | None,
-        describe(
-            "What devices cost an hour, as `advise hardware --prices` reads it.",
-            "--prices",
-            metavar="FILE",
-            empty=True,
-            path="file",
-        ),
-    ] = None
+    confidence: PlanConfidence = "likely"
+    prices: HourlyPrices = None
 
 
 class DetailsQuestion(Record, frozen=True, kw_only=True):
