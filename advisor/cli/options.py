@@ -189,6 +189,7 @@ def ask(kind: type[Q], *shown: str) -> Callable[[Callable[..., int]], Callable[.
             return function(_read_question(kind, fields, given, how.quiet), how, **given)
 
         own = getattr(function, "__click_params__", [])
+        # click keeps the options of a function that is no command yet in this attribute
         function.__click_params__ = []  # type: ignore[attr-defined]
         for add_option in reversed([option for word in shown for option in _SHOWN[word]]):
             add_option(function)
