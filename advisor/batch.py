@@ -18,6 +18,7 @@ from advisor.estimation import RememberedNames
 from advisor.memo import memoize_by_identity
 from advisor.record import Value
 from advisor.request_lines import estimate_or_fault
+from advisor.session import Session
 
 # Lines handed to a process at once: so many, and further ones about the same model, up to so many. A process keeps what
 # it has worked out for a model, so no two should work on one
@@ -66,9 +67,9 @@ def answer_lines(
     `strict`: a setting that the engine does not have is an error of its line.
     """
     if jobs <= 1:
-        rules, remembered = catalog(roots), RememberedNames()
+        session, remembered = Session(catalog(roots)), RememberedNames()
         for line in lines:
-            yield _encode(estimate_or_fault(line, rules, remembered, strict))
+            yield _encode(estimate_or_fault(line, session, remembered, strict))
         return
     from concurrent.futures import Future
 
@@ -115,9 +116,9 @@ def cut_into_chunks(lines: Iterator[bytes]) -> Iterator[list[bytes]]:
 
 def _answer(roots: Sequence[Path] | None, chunk: list[bytes], strict: bool) -> list[bytes]:
     """The answers to some lines, in a worker process, which keeps its catalogue and the names that it has seen."""
-    rules = catalog(roots)
-    remembered = _remembered_names(rules)
-    return [_encode(estimate_or_fault(line, rules, remembered, strict)) for line in chunk]
+    session = Session(catalog(roots))
+    remembered = _remembered_names(session.rules)
+    return [_encode(estimate_or_fault(line, session, remembered, strict)) for line in chunk]
 
 
 @memoize_by_identity

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from advisor import engines, formats, residuals
-from advisor.catalog import Catalog, catalog
+from advisor.catalog import Catalog
 from advisor.catalog.types import Engine, Quantization
 from advisor.decoding import Json
 from advisor.deployment import Deployment, Draft, KvType, MemoryEstimate, Setting, SpeedEstimate
@@ -19,6 +19,7 @@ from advisor.errors import AdvisorError, BadInput
 from advisor.machines.types import Machine
 from advisor.questions import Asking
 from advisor.record import Record
+from advisor.session import Session
 from advisor.units import parse_tokens, resolve_context
 
 if TYPE_CHECKING:
@@ -65,22 +66,21 @@ MOST_BYTES = 2**62  # beyond it JSON has no integers; no machine comes near
 MOST_NAMES = 1024  # hardware strings, and models in a format, remembered during a batch
 
 
-def estimate(deployment: Deployment, rules: Catalog | None = None, calibrated: bool = True) -> MemoryEstimate:
-    """Memory of a deployment; `calibrated`: with what start-up logs of its machine say, where any were read.
+def estimate(deployment: Deployment, session: Session) -> MemoryEstimate:
+    """Memory of a deployment, with what start-up logs of its machine say, where any were read.
 
     Raises BadInput where a setting or the model's layout does not allow an answer.
     """
-    rules = rules or catalog()
-    module, inner = engines.find_engine_module(deployment.engine, rules.engines())
-    return estimate_memory(deployment, module, inner, rules.quantization(deployment.quantization), calibrated)
+    module, inner = engines.find_engine_module(deployment.engine, session.rules.engines())
+    return estimate_memory(deployment, module, inner, session.rules.quantization(deployment.quantization), session)
 
 
 def estimate_memory(
-    deployment: Deployment, module: EngineModule, entry: Engine, quantization: Quantization, calibrated: bool = True
+    deployment: Deployment, module: EngineModule, entry: Engine, quantization: Quantization, session: Session
 ) -> MemoryEstimate:
     """`estimate` for callers that hold the engine's module, its entry and the weight format already."""
     memory_estimate = module.memory(deployment, entry, quantization)
-    found = residuals.find_residual(deployment, entry, len(memory_estimate.devices)) if calibrated else None
+    found = residuals.find_residual(deployment, entry, len(memory_estimate.devices), session)
     if found is not None:
         deployment = msgspec.structs.replace(
             deployment,
@@ -267,7 +267,7 @@ def _flat(value: Setting | Json | list[Any]) -> Setting:
 
 
 def estimate_load_speed(
-    deployment: Deployment, memory_estimate: MemoryEstimate, rules: Catalog, load: LoadSpec | None = None
+    deployment: Deployment, memory_estimate: MemoryEstimate, session: Session, load: LoadSpec | None = None
 ) -> SpeedEstimate | None:
     """Speed under a load; without one, of `sequences` requests of a common length."""
     from advisor.speed.estimator import estimate_speed
@@ -275,7 +275,7 @@ def estimate_load_speed(
 
     given = load or LoadSpec(concurrency=memory_estimate.sequences if deployment.sequences > 1 else 1)
     usual = RequestLoad()
-    return estimate_speed(deployment, memory_estimate, rules, RequestLoad(
+    return estimate_speed(deployment, memory_estimate, session, RequestLoad(
         concurrency=given.concurrency,
         prompt=given.prompt_tokens or usual.prompt,
         output=given.output_tokens or usual.output,

@@ -1,13 +1,12 @@
 """How old the facts are: families of rule files with a date, a shelf life and the way they are refreshed.
 
-The clock is the caller's: every function takes the day, and `current_day` reads $ADVISOR_TODAY before the clock, so
-that an answer can be repeated. Nothing here changes a verdict; an old fact is only named.
+The day is the caller's (`Session.today`), so that an answer can be repeated. Nothing here
+changes a verdict; an old fact is only named.
 """
 
 from __future__ import annotations
 
 import datetime
-import os
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import Literal
@@ -17,14 +16,13 @@ import msgspec
 from advisor.catalog import Catalog
 from advisor.catalog.documents import decode_document
 from advisor.engines.versions import version_key
-from advisor.errors import BadInput
 from advisor.meanings import EngineId
 from advisor.patterns import pattern_when_used
 from advisor.record import Answer, Record
+from advisor.session import parse_day
 
 FILE = "freshness.yaml"
 RELEASES = "releases.yaml"
-VARIABLE = "ADVISOR_TODAY"
 _DAY = pattern_when_used(r"(?<!\d)(\d{4}-\d{2}-\d{2})(?!\d)")
 DatedAnswer = Literal["recommend", "hardware"]
 
@@ -98,20 +96,6 @@ class FactAges(Answer, frozen=True, kw_only=True):
     day: str
     families: tuple[FamilyAge, ...]
     behind: tuple[EngineBehind, ...]
-
-
-def current_day() -> datetime.date:
-    """Today, or the day in $ADVISOR_TODAY. Raises BadInput where that is no day."""
-    stated = os.environ.get(VARIABLE)
-    return datetime.date.today() if not stated else parse_day(stated, f"${VARIABLE}")
-
-
-def parse_day(text: str, where: str) -> datetime.date:
-    """A day such as 2026-11-24. Raises BadInput."""
-    try:
-        return datetime.date.fromisoformat(text.strip())
-    except ValueError:
-        raise BadInput(f"{where}: {text[:40]!r} is no day such as 2026-11-24") from None
 
 
 def tell_ages(rules: Catalog, day: datetime.date) -> FactAges:

@@ -32,6 +32,7 @@ from advisor.questions.hardware import HardwareQuestion
 from advisor.questions.reading import list_taken_fields, read_question
 from advisor.questions.recommend import ExplainQuestion, RecommendQuestion
 from advisor.record import Record
+from advisor.session import Session
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -87,7 +88,7 @@ def _ask(
 
         warnings.warn(f"{name}: {note}", DeprecationWarning, stacklevel=3)
     asking = msgspec.structs.replace(make_asking(kind, "library"), machine=machine, extra=base.extra if base else {})
-    return answer(question, rules or catalog(), asking)
+    return answer(question, Session(rules or catalog()), asking)
 
 
 def _state_workload(base: Workload) -> Json:
@@ -151,10 +152,10 @@ def estimate(deployment: Deployment | EstimateRequest | Mapping[str, Any], *, ru
     from advisor.planning.holding import answer_deployment
     from advisor.request_lines import estimate_line
 
-    rules = rules or catalog()
+    session = Session(rules or catalog())
     if isinstance(deployment, Deployment):
-        return answer_deployment(deployment, rules)
-    return estimate_line(_line(deployment), rules)
+        return answer_deployment(deployment, session)
+    return estimate_line(_line(deployment), session)
 
 
 @_checked

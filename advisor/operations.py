@@ -26,6 +26,7 @@ from advisor.questions.hardware import HardwareQuestion
 from advisor.questions.reading import read_question
 from advisor.questions.recommend import ExplainQuestion, RecommendQuestion
 from advisor.record import Record, Value
+from advisor.session import Session
 
 if TYPE_CHECKING:
     from advisor.advice.compare import ComparisonAnswer, EngineSpeeds
@@ -42,7 +43,7 @@ class Operation(Value, frozen=True):
     name: str
     description: str
     kind: type[Record]  # the question
-    answer: Callable[[Any, Catalog, Asking], Any]
+    answer: Callable[[Any, Session, Asking], Any]
     shapes: tuple[str, ...]  # of the answer, in advisor/report/schemas.py
     interfaces: tuple[Interface, ...] = ("http", "mcp")
 
@@ -50,43 +51,45 @@ class Operation(Value, frozen=True):
 # answers
 
 
-def recommend(question: RecommendQuestion, rules: Catalog, asking: Asking) -> Any:
+def recommend(question: RecommendQuestion, session: Session, asking: Asking) -> Any:
     """An Advice."""
     from advisor.advice.recommend.answer import answer_question
 
-    return answer_question(question, rules, asking)
+    return answer_question(question, session, asking)
 
 
-def explain(question: ExplainQuestion, rules: Catalog, asking: Asking) -> Any:
+def explain(question: ExplainQuestion, session: Session, asking: Asking) -> Any:
     """An Explanation."""
     from advisor.advice.explain import answer_question
 
-    return answer_question(question, rules, asking)
+    return answer_question(question, session, asking)
 
 
-def hardware(question: HardwareQuestion, rules: Catalog, asking: Asking) -> Any:
+def hardware(question: HardwareQuestion, session: Session, asking: Asking) -> Any:
     """A HardwareAdvice."""
     from advisor.advice.hardware_request import answer_question
 
-    return answer_question(question, rules, asking)
+    return answer_question(question, session, asking)
 
 
-def check(question: CheckQuestion, rules: Catalog, asking: Asking) -> Any:
+def check(question: CheckQuestion, session: Session, asking: Asking) -> Any:
     """The answer of `advise check --json`."""
     from advisor.checks.report.answer import as_json
     from advisor.checks.run import answer_question
 
-    return as_json(answer_question(question, rules, asking))
+    return as_json(answer_question(question, session, asking))
 
 
-def compare(question: CompareQuestion, rules: Catalog, asking: Asking) -> Any:
+def compare(question: CompareQuestion, session: Session, asking: Asking) -> Any:
     """A ComparisonAnswer, or EngineSpeeds. Raises UnknownName, BadInput."""
-    ask = compare_speeds if question.speed else compare_engines
-    return ask(question, rules, asking)
+    if question.speed:
+        return compare_speeds(question, session, asking)
+    return compare_engines(question, session, asking)
 
 
-def compare_engines(question: CompareQuestion, rules: Catalog, asking: Asking) -> ComparisonAnswer:
+def compare_engines(question: CompareQuestion, session: Session, asking: Asking) -> ComparisonAnswer:
     """What engines can do, side by side. Raises UnknownName, BadInput."""
+    rules = session.rules
     from advisor.advice.compare import compare_engines
 
     names = asking.names
@@ -96,17 +99,20 @@ def compare_engines(question: CompareQuestion, rules: Catalog, asking: Asking) -
     return compare_engines(engines, machine, rules, with_sources=question.all)
 
 
-def compare_speeds(question: CompareQuestion, rules: Catalog, asking: Asking) -> EngineSpeeds:
+def compare_speeds(question: CompareQuestion, session: Session, asking: Asking) -> EngineSpeeds:
     """How fast engines are predicted to be. Raises UnknownName, BadInput."""
     from advisor.advice.compare import compare_speeds
     from advisor.speed.work import RequestLoad
 
     names = asking.names
-    engines, machine = _list_engines(question, rules, names), find_stated_machine(question, rules, asking)
+    engines, machine = (
+        _list_engines(question, session.rules, names),
+        find_stated_machine(question, session.rules, asking),
+    )
     if question.model is None:
         raise BadInput(f"{names['speed']} compares engines with a model: say which with {names['model']}")
     load = RequestLoad(concurrency=question.concurrency, prompt=question.prompt_tokens, output=question.output_tokens)
-    return compare_speeds(engines, question.model, question.quantization, machine, load, rules)
+    return compare_speeds(engines, question.model, question.quantization, machine, load, session)
 
 
 def _list_engines(question: CompareQuestion, rules: Catalog, names: Mapping[str, str]) -> list[str]:
@@ -115,10 +121,10 @@ def _list_engines(question: CompareQuestion, rules: Catalog, names: Mapping[str,
     return list(rules.engines()) if question.all else list(question.engines)
 
 
-def migrate(question: MigrateQuestion, rules: Catalog, asking: Asking) -> Migration:
+def migrate(question: MigrateQuestion, session: Session, asking: Asking) -> Migration:
     """What changes from one engine to another. Raises UnknownName, BadInput, BadFile."""
-    source, launch = find_source(question, rules, asking=asking)
-    return migrate_launch(source, launch, question, rules, asking)
+    source, launch = find_source(question, session.rules, asking=asking)
+    return migrate_launch(source, launch, question, session, asking)
 
 
 def find_source(
@@ -154,7 +160,7 @@ def _is_file(path: Path) -> bool:
 
 
 def migrate_launch(
-    source: str, launch: LaunchValues | None, question: MigrateQuestion, rules: Catalog, asking: Asking
+    source: str, launch: LaunchValues | None, question: MigrateQuestion, session: Session, asking: Asking
 ) -> Migration:
     """The migration, with what `advise check` finds wrong with the files that it makes."""
     from advisor.advice.migrate.changes import migrate
@@ -167,21 +173,21 @@ def migrate_launch(
     request = MigrationRequest(
         model=question.model,
         quantization=question.quantization,
-        machine=find_stated_machine(replace(question, hardware=words), rules, asking),
+        machine=find_stated_machine(replace(question, hardware=words), session.rules, asking),
         context=question.context,
         host=question.host,
         port=question.port,
         target=question.target,
     )
-    made = migrate(source, question.to, rules, launch, request)
+    made = migrate(source, question.to, session, launch, request)
     if made.launch is None:
         return made
     files = made.launch.files
-    found = (f"{name}: {text}" for name, content, _ in files for text in find_errors(content, name, words, rules))
+    found = (f"{name}: {text}" for name, content, _ in files for text in find_errors(content, name, words, session))
     return replace(made, launch=replace(made.launch, findings=tuple(found)))
 
 
-def calibrate(question: CalibrateQuestion, rules: Catalog, asking: Asking) -> Any:
+def calibrate(question: CalibrateQuestion, session: Session, asking: Asking) -> Any:
     """A FileCalibration. Raises BadInput, BadFile."""
     from advisor.calibration.calibrate import calibrate
     from advisor.calibration.read_log import MOST_BYTES
@@ -190,7 +196,7 @@ def calibrate(question: CalibrateQuestion, rules: Catalog, asking: Asking) -> An
     if question.log is None:
         raise BadInput("calibrate: log is missing")
     text = read_bytes(question.log, MOST_BYTES).decode("utf-8", "replace")
-    return calibrate(make_calibration_request(question, text, rules, asking), rules)
+    return calibrate(make_calibration_request(question, text, session.rules, asking), session)
 
 
 def make_calibration_request(
@@ -211,20 +217,20 @@ def make_calibration_request(
     )
 
 
-def plan_fleet(question: FleetPlanQuestion, rules: Catalog, asking: Asking) -> Any:
+def plan_fleet(question: FleetPlanQuestion, session: Session, asking: Asking) -> Any:
     """A FleetPlan. Raises UnknownName, BadInput, BadFile."""
     from advisor.fleet.demand import read_demand
     from advisor.fleet.inventory.pools import make_fleet
     from advisor.fleet.inventory.source import read_inventory
     from advisor.fleet.plan import FleetRequest, plan_fleet, read_plan
 
-    demand = read_demand(question.models, rules, asking.folder)
+    demand = read_demand(question.models, session.rules, asking.folder)
     for entry in demand:
         if asking.folder is not None:
             _place_model(entry.model, asking.folder)  # a path out of the folder is refused
-    fleet = make_fleet(read_inventory(question.nodes or "", rules, question.pods))
+    fleet = make_fleet(read_inventory(question.nodes or "", session.rules, question.pods))
     keep = None if question.keep is None else read_plan(question.keep)
-    return plan_fleet(FleetRequest(fleet, demand, question.confidence, question.prices, keep), rules)
+    return plan_fleet(FleetRequest(fleet, demand, question.confidence, question.prices, keep), session)
 
 
 OPERATIONS: dict[str, Operation] = {
@@ -295,7 +301,7 @@ OPERATIONS: dict[str, Operation] = {
 }
 
 
-def ask(operation: Operation, given: Mapping[str, Any], rules: Catalog, interface: Interface, folder: Path) -> Json:
+def ask(operation: Operation, given: Mapping[str, Any], session: Session, interface: Interface, folder: Path) -> Json:
     """The whole answer to a question of a client, as plain JSON. Files are read from one folder only.
 
     Raises AdvisorError.
@@ -303,7 +309,7 @@ def ask(operation: Operation, given: Mapping[str, Any], rules: Catalog, interfac
     question, notes = read_question(operation.kind, given, operation.name, interface)
     question = place_files(question, folder)
     asking = replace(make_asking(operation.kind, interface), folder=folder)
-    whole: Json = _from_folder(to_json(operation.answer(question, rules, asking)), f"{folder}/")
+    whole: Json = _from_folder(to_json(operation.answer(question, session, asking)), f"{folder}/")
     told = next((k for k in ("warnings", "notes") if isinstance(whole.get(k), list)), None)
     if notes and told:
         whole[told] = [*whole[told], *notes]

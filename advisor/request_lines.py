@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import msgspec
 
-from advisor.catalog import Catalog
 from advisor.decoding import Json, decode_json
 from advisor.deployment import Estimate
 from advisor.errors import AdvisorError, BadInput
@@ -12,31 +11,32 @@ from advisor.estimation import MOST_BYTES, EstimateRequest, LoadSpec, Remembered
 from advisor.files import MAX_DEPTH, nesting
 from advisor.near import unknown_options
 from advisor.planning.holding import answer_request
+from advisor.session import Session
 
 
-def answer_line(line: bytes, rules: Catalog, remembered: RememberedNames) -> Json:
+def answer_line(line: bytes, session: Session, remembered: RememberedNames) -> Json:
     """One line of `--jsonl` in, its answer as plain data out; whatever is wrong is answered on its own line."""
-    found = estimate_or_fault(line, rules, remembered)
+    found = estimate_or_fault(line, session, remembered)
     return found.to_dict() if isinstance(found, Estimate) else found
 
 
 def estimate_or_fault(
-    line: bytes, rules: Catalog, remembered: RememberedNames, strict: bool = False
+    line: bytes, session: Session, remembered: RememberedNames, strict: bool = False
 ) -> Estimate | Json:
     """The estimate that a line asks for, or what is wrong with it; either becomes the line's answer in JSON."""
     try:
-        return estimate_line(line, rules, remembered, strict)
+        return estimate_line(line, session, remembered, strict)
     except AdvisorError as e:
         return {"id": _id_of(line), "error": error_as_json(e)}
 
 
 def estimate_line(
-    line: bytes, rules: Catalog, remembered: RememberedNames | None = None, strict: bool = False
+    line: bytes, session: Session, remembered: RememberedNames | None = None, strict: bool = False
 ) -> Estimate:
     """The estimate that a request in JSON asks for. Raises UnknownName, BadFile, BadInput; with `strict` BadInput for a
     setting that the engine does not have, too."""
     r = request(line)
-    return answer_request(r, rules, remembered, _plain_id(r.id, line), strict)
+    return answer_request(r, session, remembered, _plain_id(r.id, line), strict)
 
 
 def request(line: bytes) -> EstimateRequest:

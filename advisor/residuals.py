@@ -1,4 +1,4 @@
-"""What `advise calibrate` read from start-up logs of a machine, and how later estimates for that machine use it.
+"""How estimates use what `advise calibrate` read from start-up logs of a machine.
 
 A log tells what an engine took that the rules did not predict: of the weights, and of everything except weights and
 cache. Both are kept as residuals, logged less predicted, by machine, engine, release and class of model. What was read
@@ -7,62 +7,27 @@ for the model itself counts before what was read for another model of its class,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
-
-import msgspec
+from typing import TYPE_CHECKING
 
 from advisor import engines
-from advisor.catalog.roots import data_dir
 from advisor.catalog.types import Engine
-from advisor.decoding import decode_json
 from advisor.deployment import Correction, Deployment
 from advisor.engines.base import get_flag, get_integer, get_setting
 from advisor.engines.versions import version_key
-from advisor.errors import BadFile
-from advisor.files import read_bytes, replace_file
-from advisor.machines.types import Machine, fingerprint_machine
-from advisor.memo import memoize_by_identity
+from advisor.machines.types import fingerprint_machine
 from advisor.memory.layers import cache_layers
 from advisor.models.types import Model
 from advisor.patterns import pattern_when_used
-from advisor.record import Record
+from advisor.session import Session
 from advisor.units import GIB, format_gib
+
+if TYPE_CHECKING:
+    from advisor.history import MemoryResidual
 
 _SWITCHES = ("eager", "text_only", "lora")
 _SIZES = ("tensor_parallel", "pipeline_parallel", "data_parallel")
 _WORD = pattern_when_used(r"[a-z0-9_-]{1,30}")
 KNOWN_WEIGHTS = GIB // 4  # a log whose weights differ by more says nothing of other models
-KEPT = 200  # logs; the oldest go first
-LIMIT = 2**20
-
-
-class MemoryResidual(Record, frozen=True, kw_only=True):
-    """What one log says beyond the prediction. Bytes, of the fullest device; nothing of the log's own text."""
-
-    date: str  # YYYY-MM-DD, of the reading
-    machine: str  # as `fingerprint_machine` writes it
-    engine: str
-    engine_version: str | None = None
-    model: str
-    quantization: str
-    model_class: str  # as `classify_model` writes it
-    ranks: int  # devices the model was spread over
-    launch: dict[str, str] = {}  # what of the launch decides the rest, as `describe_launch` writes it
-    weights_bytes: int  # logged less predicted
-    beside_bytes: int  # the same, of all but weights and cache
-
-
-class ResidualHistory(Record, frozen=True, kw_only=True):
-    """The file."""
-
-    schema: int = 1
-    residuals: tuple[MemoryResidual, ...] = ()
-
-
-def residuals_path() -> Path:
-    """Where they are kept."""
-    return data_dir() / "memory-calibration.json"
 
 
 def classify_model(model: Model) -> str:
@@ -89,70 +54,22 @@ def describe_launch(deployment: Deployment, entry: Engine) -> dict[str, str]:
     return out
 
 
-def load_residuals() -> tuple[MemoryResidual, ...]:
-    """All of them; none where no log was read. Raises BadFile for a file that is none of ours."""
-    where = residuals_path()
-    if not where.exists():
-        return ()
-    try:
-        return decode_json(read_bytes(where, LIMIT), ResidualHistory).residuals
-    except (msgspec.MsgspecError, RecursionError) as e:
-        raise BadFile(
-            where, f"is no file of `advise calibrate` ({e}); `advise calibrate --forget` removes it"
-        ) from None
-
-
-def store_residual(residual: MemoryResidual) -> Path:
-    """Adds one; an earlier one of the same launch goes. Raises BadFile, BadInput."""
-    fields = ("machine", "engine", "engine_version", "model", "quantization", "ranks", "launch")
-
-    def same(memory_residual: MemoryResidual) -> tuple[object, ...]:
-        return tuple(getattr(memory_residual, f) for f in fields)
-
-    kept = [r for r in load_residuals() if same(r) != same(residual)]
-    where = residuals_path()
-    data = msgspec.json.format(msgspec.json.encode(ResidualHistory(residuals=(*kept, residual)[-KEPT:])))
-    replace_file(where, data)
-    return where
-
-
-def forget_residuals() -> int:
-    """Removes all; how many there were (0 also for a file that could not be read)."""
-    try:
-        n = len(load_residuals())
-    except BadFile:
-        n = 0
-    residuals_path().unlink(missing_ok=True)
-    return n
-
-
 def release(version: str | None) -> tuple[int, ...]:
     """What versions of one release have in common: its first two numbers; a build number is its own."""
     return version_key(version or "")[:2]
 
 
-@memoize_by_identity
-def list_residuals(machine: Machine) -> tuple[MemoryResidual, ...]:
-    """Those of a machine, the newest last."""
-    known = load_residuals()
-    if not known:
-        return ()
-    here = fingerprint_machine(machine)
-    return tuple(r for r in known if r.machine == here)
-
-
-def find_residual(
-    deployment: Deployment, entry: Engine, ranks: int, known: Sequence[MemoryResidual] | None = None
-) -> MemoryResidual | None:
+def find_residual(deployment: Deployment, entry: Engine, ranks: int, session: Session) -> MemoryResidual | None:
     """The newest one that says most of a deployment on `ranks` devices; None where nothing like it was read.
 
     `entry` is the engine's, or that of the engine beneath.
 
     A version that is not stated is the one that was logged: it is what runs on the machine.
     """
-    if deployment.machine is None:
+    if deployment.machine is None or not session.residuals:
         return None
-    of_machine = list_residuals(deployment.machine) if known is None else known
+    here = fingerprint_machine(deployment.machine)
+    of_machine = [r for r in session.residuals if r.machine == here]
     if not of_machine:
         return None
     kind = (deployment.engine, classify_model(deployment.model), ranks, describe_launch(deployment, entry))

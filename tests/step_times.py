@@ -8,6 +8,7 @@ from simulation import StepSeconds
 
 from advisor.catalog import Catalog
 from advisor.deployment import Deployment, MemoryEstimate
+from advisor.session import Session
 from advisor.speed.estimator import estimate_speed
 from advisor.speed.work import RequestLoad
 
@@ -23,13 +24,15 @@ def make_step_seconds(
 
     @functools.cache
     def decode(running: int) -> float:
-        speed = estimate_speed(deployment, memory, rules, RequestLoad(concurrency=running, prompt=prompt, output=64))
+        speed = estimate_speed(
+            deployment, memory, Session(rules), RequestLoad(concurrency=running, prompt=prompt, output=64)
+        )
         assert speed is not None
         assert speed.decode_tps is not None
         return 1 / speed.decode_tps.value
 
     def read(tokens: int) -> float:
-        alone = estimate_speed(deployment, memory, rules, RequestLoad(concurrency=1, prompt=tokens, output=64))
+        alone = estimate_speed(deployment, memory, Session(rules), RequestLoad(concurrency=1, prompt=tokens, output=64))
         assert alone is not None
         assert alone.prefill_tps is not None
         return tokens / alone.prefill_tps.value
@@ -37,7 +40,7 @@ def make_step_seconds(
     def delayed(running: int, output: int) -> float:
         """Seconds between tokens because of the prompts of others, whose number does not depend on the output."""
         load = RequestLoad(concurrency=running, prompt=prompt, output=output)
-        speed = estimate_speed(deployment, memory, rules, load)
+        speed = estimate_speed(deployment, memory, Session(rules), load)
         assert speed is not None
         assert speed.tpot_s is not None
         assert speed.decode_tps is not None

@@ -64,8 +64,7 @@ def test_a_snapshot_is_a_machine() -> None:
 
 
 def test_calibrations_are_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    from advisor.residuals import load_residuals
-    from advisor.speed.evidence import load_measurements
+    from advisor.history import load_measurements, load_residuals
 
     shutil.copytree(FOLDER / "kept", tmp_path / "data")
     monkeypatch.setenv("ADVISOR_DATA_DIR", str(tmp_path / "data"))
@@ -73,10 +72,10 @@ def test_calibrations_are_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     (residual,) = load_residuals()
     assert residual.beside_bytes == recorded["beside_bytes"]
     assert residual.weights_bytes == recorded["weights_bytes"]
-    (measured,) = load_measurements().measurements
+    (measured,) = load_measurements()
     assert (measured.kind, measured.measured, measured.ratio) == ("decode", 61.5, 1.05)
     shutil.copy(FOLDER / "kept" / "runs-of-schema-1.json", tmp_path / "data" / "calibration.json")
-    assert {(m.kind, m.ratio) for m in load_measurements().measurements} == {("decode", 1.04), ("prefill", 0.9)}
+    assert {(m.kind, m.ratio) for m in load_measurements()} == {("decode", 1.04), ("prefill", 0.9)}
 
 
 def test_a_kept_plan_goes_on() -> None:

@@ -19,6 +19,7 @@ from advisor.catalog.roots import shipped_root
 from advisor.checks.facts import launch_facts as facts
 from advisor.cli.main import COMMANDS, root, run_command_line
 from advisor.lint.run import lint
+from advisor.session import Session
 from tools.pages import __main__ as pages
 from tools.pages import reference
 from tools.pages.constants import HOW, list_constant_keys
@@ -205,7 +206,7 @@ def test_names_of_templates_are_documented() -> None:
     made, _ = resolve_request(
         EstimateRequest(model="llama3.1:8b", engine="vllm", hardware="RTX 4090", context_length=4096), rules
     )
-    names = set(make_template_context(made, rules.engine("vllm"), rules)) | {"script", "verbose", "target"}
+    names = set(make_template_context(made, rules.engine("vllm"), Session(rules))) | {"script", "verbose", "target"}
     text = (TOP / "docs/templates.md").read_text(encoding="utf-8").split("## Names")[1].split("## Quoting")[0]
     rows = re.findall(r"(?m)^\| ((?:`\w+`(?:, )?)+) \|", text)
     assert {n for row in rows for n in re.findall(r"`(\w+)`", row)} == names

@@ -12,6 +12,7 @@ from advisor.memory import draft_bound
 from advisor.memory.layers import cache_layers
 from advisor.models.parameters import text_params
 from advisor.request_lines import answer_line
+from advisor.session import Session
 
 DRAFT = "meta-llama/Llama-3.2-1B-Instruct"
 BASE = {"model": "meta-llama/Llama-3.1-8B-Instruct", "hardware": "RTX 4090", "context_length": 8192}
@@ -20,7 +21,7 @@ BASE = {"model": "meta-llama/Llama-3.1-8B-Instruct", "hardware": "RTX 4090", "co
 def ask(**fields: Any) -> dict[str, Any]:
     import msgspec
 
-    out = answer_line(msgspec.json.encode(fields), catalog(), RememberedNames())
+    out = answer_line(msgspec.json.encode(fields), Session(catalog()), RememberedNames())
     assert "error" not in out, out
     return out
 

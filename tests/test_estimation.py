@@ -17,6 +17,7 @@ from advisor.errors import BadInput
 from advisor.estimation import EstimateRequest, RememberedNames, find_machine, parse_kv_type, resolve_request
 from advisor.machines.types import Machine
 from advisor.request_lines import answer_line
+from advisor.session import Session
 
 RULES = catalog([shipped_root()])
 GOOD = {
@@ -30,7 +31,7 @@ GOOD = {
 
 def answered(line: bytes) -> dict[str, Any]:
     """The answer after a trip through JSON, as a caller sees it."""
-    data: dict[str, Any] = json.loads(msgspec.json.encode(answer_line(line, RULES, RememberedNames())))
+    data: dict[str, Any] = json.loads(msgspec.json.encode(answer_line(line, Session(RULES), RememberedNames())))
     return data
 
 
@@ -181,8 +182,8 @@ def test_order_is_kept_and_neighbours_do_not_matter() -> None:
     names = RememberedNames()
     mixed = []
     for line in lines:
-        answer_line(b"not json", RULES, names)
-        mixed.append(json.loads(msgspec.json.encode(answer_line(line, RULES, names))))
+        answer_line(b"not json", Session(RULES), names)
+        mixed.append(json.loads(msgspec.json.encode(answer_line(line, Session(RULES), names))))
     assert mixed == alone
 
 

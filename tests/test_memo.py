@@ -30,6 +30,7 @@ from advisor.estimation import RememberedNames
 from advisor.memo import MemoRecord, memoize_by_identity
 from advisor.memory import checkpoint_weights, gguf_weights
 from advisor.models import headers
+from advisor.session import Session
 
 THREADS = 32
 
@@ -168,7 +169,7 @@ def test_no_answer_keeps_its_model_alive() -> None:
     rules = fresh_catalogue()
     names = RememberedNames()
     for line in lines(rules, 30):
-        request_lines.answer_line(line, rules, names)
+        request_lines.answer_line(line, Session(rules), names)
     left = [weakref.ref(x) for x in (*rules._decoded.values(), *rules.engines().values(), *names.machines.values())]
     assert len(left) > 50
     del names
@@ -233,14 +234,17 @@ def test_threads_answer_as_one_does() -> None:
     """The same requests in another order in each thread, on a catalogue that nobody has asked yet."""
     asked = lines(fresh_catalogue(), 24)
     rules = fresh_catalogue()
-    alone = {line: msgspec.json.encode(request_lines.answer_line(line, rules, RememberedNames())) for line in asked}
+    alone = {
+        line: msgspec.json.encode(request_lines.answer_line(line, Session(rules), RememberedNames())) for line in asked
+    }
     assert sum(b'"error"' in a for a in alone.values()) < len(alone) * 0.7
     shared = fresh_catalogue()
 
     def work(seed: int) -> bool:
         mine = random.Random(seed).sample(asked, 8)
         return all(
-            msgspec.json.encode(request_lines.answer_line(x, shared, RememberedNames())) == alone[x] for x in mine
+            msgspec.json.encode(request_lines.answer_line(x, Session(shared), RememberedNames())) == alone[x]
+            for x in mine
         )
 
     assert all(together(work))

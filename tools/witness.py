@@ -393,7 +393,7 @@ def _make_agent(folder: Path) -> Callable[[str, dict[str, Any]], tuple[int, Any]
     from advisor.agents.short_answers import KeptAnswers
     from advisor.catalog import catalog
 
-    session = tools.Session(catalog(), folder, KeptAnswers())
+    session = tools.AgentClient(catalog(), folder, KeptAnswers())
 
     def ask(name: str, fields: dict[str, Any]) -> tuple[int, Any]:
         body, failed = tools.call_tool(session, name, fields)

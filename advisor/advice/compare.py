@@ -20,6 +20,7 @@ from advisor.estimation import EstimateRequest, LoadSpec, RememberedNames, estim
 from advisor.machines.types import Machine
 from advisor.meanings import EngineId
 from advisor.record import SCHEMA_VERSION, Answer, Record, Value
+from advisor.session import Session
 from advisor.speed.estimator import estimate_speed
 from advisor.speed.work import RequestLoad
 
@@ -294,9 +295,10 @@ class EngineSpeeds(Answer, frozen=True, kw_only=True):
 
 def compare_speeds(
     names: Sequence[str], model: str, quantization: str | None, machine: Machine | None, load: RequestLoad,
-    rules: Catalog,
+    session: Session,
 ) -> EngineSpeeds:  # fmt: skip
     """Predicted speeds of two or more engines. Raises UnknownName, BadInput."""
+    rules = session.rules
     entries = list({e.id: e for e in (rules.engine(n) for n in names)}.values())
     if len(entries) < 2:
         raise BadInput("compare wants at least two engines (`advise list engines`)")
@@ -309,7 +311,7 @@ def compare_speeds(
         rows.append(
             EngineSpeed(engine=entry.id, why="; ".join(dict.fromkeys(r.text for r in reasons)))
             if reasons
-            else _predict(entry, model, quantization, machine, load, rules)
+            else _predict(entry, model, quantization, machine, load, session)
         )
     return EngineSpeeds(
         model=rules.find_model(model).id,
@@ -323,7 +325,7 @@ def compare_speeds(
 
 
 def _predict(
-    entry: Engine, model: str, quantization: str | None, machine: Machine, load: RequestLoad, rules: Catalog
+    entry: Engine, model: str, quantization: str | None, machine: Machine, load: RequestLoad, session: Session
 ) -> EngineSpeed:
     flags, n = entry.concepts.tensor_parallel.flags, len(machine.usable_devices)
     request = EstimateRequest(
@@ -337,9 +339,9 @@ def _predict(
         workload=LoadSpec(concurrency=load.concurrency, prompt_tokens=load.prompt, output_tokens=load.output),
     )
     try:
-        deployment, _ = resolve_request(request, rules, RememberedNames({"this": machine}))
-        memory = estimate(deployment, rules)
-        speed = estimate_speed(deployment, memory, rules, load)
+        deployment, _ = resolve_request(request, session.rules, RememberedNames({"this": machine}))
+        memory = estimate(deployment, session)
+        speed = estimate_speed(deployment, memory, session, load)
     except AdvisorError as e:
         return EngineSpeed(engine=entry.id, why=e.line().rstrip("."))
     if speed is None:

@@ -38,6 +38,7 @@ from advisor.planning.rules import load_workload_defaults
 from advisor.questions import Asking
 from advisor.questions.recommend import ExplainQuestion
 from advisor.record import Answer, Record, Value
+from advisor.session import Session
 from advisor.units import format_gib
 from advisor.unknowns import sum_known
 
@@ -105,9 +106,9 @@ class ExplainRequest(Value, frozen=True):
     verify: bool = False  # ask the engine itself, on this machine
 
 
-def answer_question(question: ExplainQuestion, rules: Catalog, asking: Asking) -> Explanation:
+def answer_question(question: ExplainQuestion, session: Session, asking: Asking) -> Explanation:
     """The explanation that a question asks for. Raises UnknownName, BadFile, BadInput."""
-    return explain(resolve_question(question, rules, asking), rules)
+    return explain(resolve_question(question, session.rules, asking), session)
 
 
 def resolve_question(question: ExplainQuestion, rules: Catalog, asking: Asking) -> ExplainRequest:
@@ -128,8 +129,9 @@ def resolve_question(question: ExplainQuestion, rules: Catalog, asking: Asking) 
     )
 
 
-def explain(request: ExplainRequest, rules: Catalog) -> Explanation:
+def explain(request: ExplainRequest, session: Session) -> Explanation:
     """The explanation. Raises UnknownName, BadFile, BadInput."""
+    rules = session.rules
     found = resolve_model(request.model, rules)
     if request.engine:
         entry = rules.engine(request.engine)
@@ -149,7 +151,7 @@ def explain(request: ExplainRequest, rules: Catalog) -> Explanation:
         model_path=found.path,
     )
     base = spread_over_cards(base, entry)
-    estimates = tuple(estimate_at(base, n, entry, chosen.quantization, rules) for n in lengths)
+    estimates = tuple(estimate_at(base, n, entry, chosen.quantization, session) for n in lengths)
     asked = lengths.index(judged)
     file_bytes, bits = _file_size(base, entry, chosen.quantization, estimates[asked], rules)
     notes = [n for n in (found.note, chosen.note) if n]
@@ -160,7 +162,7 @@ def explain(request: ExplainRequest, rules: Catalog) -> Explanation:
     if request.machine is not None:
         notes += request.machine.notes
     described = [
-        describe_estimate(DeploymentEstimate, e, base, _holding(base, e, rules, request.machine is not None))
+        describe_estimate(DeploymentEstimate, e, base, _holding(base, e, session, request.machine is not None))
         for e in estimates
     ]
     here = request.machine is not None
@@ -173,11 +175,11 @@ def explain(request: ExplainRequest, rules: Catalog) -> Explanation:
         file_bytes=file_bytes,
         bits_per_weight=bits,
         estimates=tuple(described),
-        fits_on=find_card_fits(base, judged, entry, chosen.quantization, estimates[asked], rules),
-        changes=_changes(base, judged, entry, chosen.quantization, estimates[asked], rules),
-        limits=_limits(base, judged, entry, chosen.quantization, rules) if here else None,
-        speed=_speed(base, judged, entry, chosen.quantization, rules) if here else (),
-        planned=_plan(request, base, judged, estimates[asked], rules),
+        fits_on=find_card_fits(base, judged, entry, chosen.quantization, estimates[asked], session),
+        changes=_changes(base, judged, entry, chosen.quantization, estimates[asked], session),
+        limits=_limits(base, judged, entry, chosen.quantization, session) if here else None,
+        speed=_speed(base, judged, entry, chosen.quantization, session) if here else (),
+        planned=_plan(request, base, judged, estimates[asked], session),
         verified=_verified(base, judged, entry, estimates[asked], rules) if request.verify else None,
         warnings=tuple(dict.fromkeys([*notes, *(estimates[asked].warnings if here else ())])),
     )
@@ -185,7 +187,7 @@ def explain(request: ExplainRequest, rules: Catalog) -> Explanation:
 
 
 def _plan(
-    request: ExplainRequest, deployment: Deployment, length: int, estimate: MemoryEstimate, rules: Catalog
+    request: ExplainRequest, deployment: Deployment, length: int, estimate: MemoryEstimate, session: Session
 ) -> RankedDeployment | None:
     """The plan of this engine in this format that is sure to start, where the explained deployment does not fit."""
     if request.machine is None or estimate.fits is not False:
@@ -198,34 +200,38 @@ def _plan(
         request.machine, work, request.model, deployment.quantization, deployment.engine, every_command=False
     )
     try:
-        chosen = recommend(asked, rules).chosen
+        chosen = recommend(asked, session).chosen
     except AdvisorError:
         return None
     return chosen if chosen is not None and chosen.memory is not None and chosen.starts else None
 
 
-def _holding(deployment: Deployment, estimate: MemoryEstimate, rules: Catalog, has_machine: bool) -> Holding:
+def _holding(deployment: Deployment, estimate: MemoryEstimate, session: Session, has_machine: bool) -> Holding:
     """What is held at the length of an estimate; nothing is known without a machine."""
     if not has_machine:
         return Holding(None, None)
-    return hold_deployment(msgspec.structs.replace(deployment, context_length=estimate.context_length), estimate, rules)
+    return hold_deployment(
+        msgspec.structs.replace(deployment, context_length=estimate.context_length), estimate, session
+    )
 
 
-def memory_curve(explanation: Explanation, rules: Catalog, points: int = 33) -> tuple[MemoryEstimate, ...]:
+def memory_curve(explanation: Explanation, session: Session, points: int = 33) -> tuple[MemoryEstimate, ...]:
     """Estimates of an explained deployment at evenly spaced lengths up to the longest that it shows."""
     deployment = explanation.deployment
-    entry, quantization = rules.engine(deployment.engine), rules.quantization(explanation.quantization)
+    entry, quantization = session.rules.engine(deployment.engine), session.rules.quantization(explanation.quantization)
     top = explanation.estimates[-1].context_length
     lengths = sorted({max(1, top * k // (points - 1)) for k in range(points)} - {1})
-    return tuple(estimate_at(deployment, n, entry, quantization, rules) for n in lengths)
+    return tuple(estimate_at(deployment, n, entry, quantization, session) for n in lengths)
 
 
 def _speed(
-    deployment: Deployment, length: int, entry: Engine, quantization: Quantization, rules: Catalog
+    deployment: Deployment, length: int, entry: Engine, quantization: Quantization, session: Session
 ) -> tuple[LoadPoint, ...]:
     """Rates by requests at once, on the deployment as it is spread over the machine."""
     try:
-        return compute_load_curve(deployment, length, lambda x, n: estimate_at(x, n, entry, quantization, rules), rules)
+        return compute_load_curve(
+            deployment, length, lambda x, n: estimate_at(x, n, entry, quantization, session), session
+        )
     except AdvisorError:
         return ()
 
@@ -312,15 +318,21 @@ def _file_size(
 
 
 def _changes(
-    deployment: Deployment, length: int, entry: Engine, quantization: Quantization, now: MemoryEstimate, rules: Catalog
+    deployment: Deployment,
+    length: int,
+    entry: Engine,
+    quantization: Quantization,
+    now: MemoryEstimate,
+    session: Session,
 ) -> tuple[MemoryChange, ...]:
     """The cache in a smaller type, and the weights in other formats of the same family."""
+    rules = session.rules
     total = _total(now)
     out = []
 
     def add(what: str, other: Deployment, fmt: Quantization) -> None:
         try:
-            t = _total(estimate_at(other, length, entry, fmt, rules))
+            t = _total(estimate_at(other, length, entry, fmt, session))
         except AdvisorError:
             return
         out.append(
@@ -351,12 +363,13 @@ def _verified(
 
 
 def _limits(
-    deployment: Deployment, length: int, entry: Engine, quantization: Quantization, rules: Catalog
+    deployment: Deployment, length: int, entry: Engine, quantization: Quantization, session: Session
 ) -> DeploymentLimits:
+    rules = session.rules
     caches = ("auto", *list_smaller_caches(engines.find_engine_module(entry.id, rules.engines())[1]))
 
     def fits(deployment: Deployment, n: int) -> bool | None:
-        return estimate_at(deployment, n, entry, rules.quantization(deployment.quantization), rules).fits
+        return estimate_at(deployment, n, entry, rules.quantization(deployment.quantization), session).fits
 
     steps = () if deployment.model_path else formats.format_ladder(quantization.family, rules)
     found = find_limits(deployment, length, fits, lambda x: spread_over_cards(x, entry), steps, caches)
@@ -392,21 +405,28 @@ class CardsFile(msgspec.Struct, frozen=True):
 
 
 def estimate_at(
-    deployment: Deployment, length: int, entry: Engine, quantization: Quantization, rules: Catalog
+    deployment: Deployment, length: int, entry: Engine, quantization: Quantization, session: Session
 ) -> MemoryEstimate:
-    module, inner = engines.find_engine_module(entry.id, rules.engines())
-    return estimate_memory(msgspec.structs.replace(deployment, context_length=length), module, inner, quantization)
+    module, inner = engines.find_engine_module(entry.id, session.rules.engines())
+    return estimate_memory(
+        msgspec.structs.replace(deployment, context_length=length), module, inner, quantization, session
+    )
 
 
 def find_card_fits(
-    deployment: Deployment, length: int, entry: Engine, quantization: Quantization, now: MemoryEstimate, rules: Catalog
+    deployment: Deployment,
+    length: int,
+    entry: Engine,
+    quantization: Quantization,
+    now: MemoryEstimate,
+    session: Session,
 ) -> tuple[CardFit, ...]:
     """Common cards, one, two, four and eight of each: the smallest number that fits."""
-    cards = decode_document(rules, "cards.yaml", CardsFile)
+    cards = decode_document(session.rules, "cards.yaml", CardsFile)
     weights = sum(r.weights_bytes or 0 for r in now.devices)
     out = []
     for name in cards.accelerators:
-        card = rules.accelerators().get(name)
+        card = session.rules.accelerators().get(name)
         if card is None:
             raise BadInput(f"rules/cards.yaml: {name} is not in the catalogue")
         size, basis = usable_capacity_bytes(card)
@@ -414,7 +434,7 @@ def find_card_fits(
             continue
         out.append(
             _smallest_number(
-                deployment, length, entry, quantization, rules, card, size, basis == "assumed", cards.counts, weights
+                deployment, length, entry, quantization, session, card, size, basis == "assumed", cards.counts, weights
             )
         )
     return tuple(out)
@@ -425,7 +445,7 @@ def _smallest_number(
     length: int,
     entry: Engine,
     quantization: Quantization,
-    rules: Catalog,
+    session: Session,
     card: Accelerator,
     size: int,
     assumed: bool,
@@ -444,7 +464,7 @@ def _smallest_number(
         machine = Machine(source="text", devices=tuple(msgspec.structs.replace(device, index=i) for i in range(n)))
         placed = spread_over_cards(msgspec.structs.replace(deployment, machine=machine, settings={}), entry)
         try:
-            fits = estimate_at(placed, length, entry, quantization, rules).fits
+            fits = estimate_at(placed, length, entry, quantization, session).fits
         except AdvisorError:
             fits = None
         found = CardFit(hardware=f"{n}x {card.name}", memory_bytes=n * size, fits=fits, assumed=assumed)
@@ -477,7 +497,7 @@ class LoadPoint(Record, frozen=True, kw_only=True):
 
 
 def compute_load_curve(
-    deployment: Deployment, length: int, estimate: Callable[[Deployment, int], MemoryEstimate], rules: Catalog
+    deployment: Deployment, length: int, estimate: Callable[[Deployment, int], MemoryEstimate], session: Session
 ) -> tuple[LoadPoint, ...]:
     """1, 2, 4, ... requests at once and the asked number, up to the last whose memory may fit.
 
@@ -495,7 +515,7 @@ def compute_load_curve(
                 break
             continue
         load = RequestLoad(concurrency=n, prompt=max(1, length // 2), output=max(1, length - length // 2))
-        rates = estimate_speed(here, memory_estimate, rules, load)
+        rates = estimate_speed(here, memory_estimate, session, load)
         if rates is None or (n > MOST and n != deployment.sequences):
             break
         out.append(LoadPoint(concurrency=n, fits=memory_estimate.fits, speed=rates))

@@ -18,15 +18,16 @@ from advisor.errors import BadInput
 from advisor.estimation import find_stated_machine
 from advisor.questions import Asking, read_number
 from advisor.questions.hardware import HardwareQuestion
+from advisor.session import Session
 
 MOST_HOURS = 744  # of a month
 
 
-def answer_question(question: HardwareQuestion, rules: Catalog, asking: Asking) -> HardwareAdvice:
+def answer_question(question: HardwareQuestion, session: Session, asking: Asking) -> HardwareAdvice:
     """What to buy or rent. Raises BadInput, BadFile, UnknownName."""
     from advisor.advice.hardware.options import find_hardware
 
-    return find_hardware(resolve_question(question, rules, asking), rules)
+    return find_hardware(resolve_question(question, session.rules, asking), session)
 
 
 def resolve_question(question: HardwareQuestion, rules: Catalog, asking: Asking) -> Ask:

@@ -60,24 +60,30 @@ class RecommendRequest(Value, frozen=True):
     choice: ChoiceLimits = ChoiceLimits()
     every_command: bool = True  # False: only the choice's, for answers that show no other
     every_model: bool = True  # False: other models that fit are looked for only where a short text has room for them
+    found: ResolvedModel | None = None  # the model, where it is resolved already
 
 
-def resolve_question(question: ChoiceFields, rules: Catalog, asking: Asking) -> RecommendRequest:
+def resolve_question(
+    question: ChoiceFields, rules: Catalog, asking: Asking, every_command: bool = True, every_model: bool = True
+) -> RecommendRequest:
     """The request of a question: the machine found, the workload built. Raises BadInput, UnknownName, BadFile."""
     names, machine = asking.names, find_stated_machine(question, rules, asking) or find_machine("this", rules)
     if question.os:
         machine = set_os(machine, question.os, names["os"])
     _check_question(question, names)
     question = fetch_model(question, asking)
+    workload = build_workload(question, asking, question.trace, question.workload)
     return RecommendRequest(
-        machine=machine,
-        workload=build_workload(question, asking, question.trace, question.workload),
+        machine=use_wanted_device(machine, workload),
+        workload=workload,
         model=question.model or next(iter(question.models), None),
         quantization=question.quantization,
         engine=question.engine,
         models=max(1, len(question.models)),
         others=question.models[1:],
         choice=ChoiceLimits(question.licence, question.thinking, question.min_ability),
+        every_command=every_command,
+        every_model=every_model,
     )
 
 
@@ -105,23 +111,21 @@ def set_os(machine: Machine, system: Os, name: str = "--os") -> Machine:
 DEVICE_KINDS = ("gpu", "cpu", "npu")
 
 
-def with_wanted_device(request: RecommendRequest) -> RecommendRequest:
-    """The request on the kind of device that the workload names (`accelerator`): `cpu` leaves the GPUs aside.
+def use_wanted_device(machine: Machine, workload: Workload) -> Machine:
+    """The machine with the kind of device that the workload names (`accelerator`): `cpu` leaves the GPUs aside.
 
     Raises BadInput for another word, and for an NPU that the machine is not known to have.
     """
-    wanted = request.workload.extra.get("accelerator")
+    wanted = workload.extra.get("accelerator")
     if wanted is None:
-        return request
+        return machine
     if wanted not in DEVICE_KINDS:
         raise BadInput(f"--workload accelerator={wanted[:40]}: it is one of {', '.join(DEVICE_KINDS)}")
-    machine = request.machine
     if wanted == "npu" and machine.npu is None:
         raise BadInput('--workload accelerator=npu: no NPU of this machine is known; add it to --on (", Intel NPU")')
     if wanted == "gpu":
-        return request
-    hidden = tuple(replace(d, visible=False) for d in machine.devices)
-    return replace(request, machine=replace(machine, devices=hidden))
+        return machine
+    return replace(machine, devices=tuple(replace(d, visible=False) for d in machine.devices))
 
 
 class GuideResult(Value, frozen=True):
@@ -172,20 +176,20 @@ def _published_bytes(model: Model, rules: Catalog) -> float:
     return model.params_total * (rules.quantization(native).bits_nominal if native else 16) / 8
 
 
-def with_checkpoint_kind(request: RecommendRequest, found: ResolvedModel) -> RecommendRequest:
-    """The request for the kind of checkpoint that the model's files or its name tell, where none was asked for."""
-    kind = found.kind
+def settle_model(request: RecommendRequest, found: ResolvedModel) -> RecommendRequest:
+    """The request for this model: where nothing was stated, the kind of checkpoint that its files or its name tell; the
+    model's own longest context where that was asked for. Raises BadInput if it is unknown."""
+    workload, kind = request.workload, found.kind
     if found.path and kind is None:
         kind = "gguf" if found.quantization is not None else "hf_safetensors"
-    if kind is None or request.workload.checkpoint_format is not None:
-        return request
-    return replace(request, workload=replace(request.workload, checkpoint_format=kind))
-
-
-def with_whole_context(request: RecommendRequest, model: Model) -> RecommendRequest:
-    """The request with the model's own longest context where that was asked for. Raises BadInput if it is unknown."""
-    context = whole_context(request.workload.context, model.max_context)
-    return replace(request, workload=replace(request.workload, context=context))
+    return replace(
+        request,
+        workload=replace(
+            workload,
+            checkpoint_format=workload.checkpoint_format or kind,
+            context=whole_context(workload.context, found.model.max_context),
+        ),
+    )
 
 
 def build_search_request(

@@ -7,7 +7,7 @@ from typing import Any
 
 from advisor import __version__
 from advisor.agents.short_answers import KeptAnswers
-from advisor.agents.tools import TOOLS, Session, call_tool
+from advisor.agents.tools import TOOLS, AgentClient, call_tool
 from advisor.errors import BadInput
 
 INSTRUCTIONS = (
@@ -16,7 +16,7 @@ INSTRUCTIONS = (
 )
 
 
-def make_server(session: Session) -> Any:
+def make_server(session: AgentClient) -> Any:
     """A server of the official SDK with all tools."""
     import msgspec
     from mcp import types
@@ -58,7 +58,7 @@ def serve(folder: Path) -> None:
         raise BadInput(f"the MCP server needs the extra mcp: {install_command('mcp')}") from None
     from advisor.catalog import catalog
 
-    session = Session(catalog(), folder, KeptAnswers())
+    session = AgentClient(catalog(), folder, KeptAnswers())
     server = make_server(session)
 
     async def run() -> None:

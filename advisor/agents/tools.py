@@ -16,6 +16,7 @@ from advisor.operations import OPERATIONS, ask
 from advisor.questions.files import DetailsQuestion
 from advisor.questions.reading import make_question_schema, read_question
 from advisor.record import Value
+from advisor.session import Session
 
 READER = "details"  # whose answers are whole pieces, and are not shortened
 # operation -> what is kept of its answer at first sight
@@ -36,7 +37,7 @@ class Tool(Value, frozen=True):
     schema: Json
 
 
-class Session(Value, frozen=True):
+class AgentClient(Value, frozen=True):
     """What the calls of one client share."""
 
     rules: Catalog
@@ -44,7 +45,7 @@ class Session(Value, frozen=True):
     kept: KeptAnswers
 
 
-def call_tool(session: Session, name: str, given: Mapping[str, Any]) -> tuple[Json, bool]:
+def call_tool(session: AgentClient, name: str, given: Mapping[str, Any]) -> tuple[Json, bool]:
     """(the answer, whether it is an error). An error has a code, one line and near matches."""
     try:
         if name == READER:
@@ -54,7 +55,7 @@ def call_tool(session: Session, name: str, given: Mapping[str, Any]) -> tuple[Js
             from advisor.near import near_matches
 
             raise UnknownName("tool", name, near_matches(name, TOOLS) or tuple(TOOLS))
-        whole = ask(OPERATIONS[name], given, session.rules, "mcp", session.folder.resolve())
+        whole = ask(OPERATIONS[name], given, Session(session.rules), "mcp", session.folder.resolve())
         shorten = SHORTENERS.get(name, dict)
         return short.fit({"handle": session.kept.keep(whole), **shorten(whole)}), False
     except AdvisorError as e:

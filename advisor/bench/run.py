@@ -8,16 +8,16 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from advisor import history
 from advisor.bench import endpoint, guidellm
 from advisor.bench.endpoint import Endpoint
 from advisor.bench.guidellm import LoadTest, LoadTestResult
-from advisor.catalog import Catalog
 from advisor.deployment import Deployment, MemoryEstimate, SpeedEstimate
 from advisor.errors import AdvisorError, BadInput
 from advisor.estimation import EstimateRequest, RememberedNames, estimate, resolve_request
 from advisor.machines.types import Machine
 from advisor.record import Answer, Value
-from advisor.speed import evidence
+from advisor.session import Session
 from advisor.speed.estimator import estimate_speed
 from advisor.speed.measured_load import ComparedSpeed, MeasuredLoad, compare_loads, predict_after
 from advisor.speed.work import RequestLoad
@@ -63,7 +63,9 @@ class BenchResult(Answer, frozen=True, kw_only=True):
     unkept: str | None  # why it was not kept
 
 
-def measure_server(request: BenchRequest, rules: Catalog, progress: Callable[[str], None] | None = None) -> BenchResult:
+def measure_server(
+    request: BenchRequest, session: Session, progress: Callable[[str], None] | None = None
+) -> BenchResult:
     """Asks the server what it is, puts the load on it, compares, and keeps the factors where they are for this machine.
 
     Raises BadInput (address, load generator), UnknownName.
@@ -71,17 +73,19 @@ def measure_server(request: BenchRequest, rules: Catalog, progress: Callable[[st
     say = progress or (lambda line: None)
     if guidellm.find_guidellm() is None:
         raise BadInput(f"advise bench runs guidellm, which is not here: {guidellm.INSTALL}")
-    found = endpoint.ask_server(request.url, rules.engines(), request.key)
+    found = endpoint.ask_server(request.url, session.rules.engines(), request.key)
     served = request.served_name or found.models[0]
     if served not in found.models:
         from advisor.errors import UnknownName
         from advisor.near import near_matches
 
         raise UnknownName("model of this server", served, near_matches(served, found.models) or found.models)
-    deployment, memory_estimate, why = _deployment(request, found, rules)
+    deployment, memory_estimate, why = _deployment(request, found, session)
     say("one request first, so that everything is loaded")
     endpoint.warm_up(found, served, request.key)
-    n = endpoint.count_tokens(found, SAMPLE, request.key, rules.engines()[found.engine].told if found.engine else None)
+    n = endpoint.count_tokens(
+        found, SAMPLE, request.key, session.rules.engines()[found.engine].told if found.engine else None
+    )
     load_test = LoadTest(
         url=found.url,
         model=served,
@@ -110,15 +114,15 @@ def measure_server(request: BenchRequest, rules: Catalog, progress: Callable[[st
     predicted, unkept, kept = None, None, None
     compared: tuple[ComparedSpeed, ...] = ()
     if deployment is not None and memory_estimate is not None:
-        predicted = estimate_speed(deployment, memory_estimate, rules, _load(measured), calibrated=False)
+        predicted = estimate_speed(deployment, memory_estimate, session.without_history(), _load(measured))
         why = None if predicted else "the speed of this deployment is not modelled"
         loads = compare_loads(
-            deployment, memory_estimate, rules, [_measured(x) for x in (alone, measured) if x is not None]
+            deployment, memory_estimate, session, [_measured(x) for x in (alone, measured) if x is not None]
         )
         compared, unkept = loads.compared, _unfit(alone or measured) or loads.unkept
         if predicted is not None and unkept is None and request.keep:
-            kept = evidence.store_measurements(loads.measurements)
-            compared = predict_after(deployment, memory_estimate, rules, compared)
+            kept = history.store_measurements(loads.measurements)
+            compared = predict_after(deployment, memory_estimate, Session(session.rules), compared)
     return BenchResult(
         endpoint=found,
         model=deployment.model.id if deployment else request.model,
@@ -135,7 +139,7 @@ def measure_server(request: BenchRequest, rules: Catalog, progress: Callable[[st
 
 
 def _deployment(
-    bench_request: BenchRequest, endpoint: Endpoint, rules: Catalog
+    bench_request: BenchRequest, endpoint: Endpoint, session: Session
 ) -> tuple[Deployment | None, MemoryEstimate | None, str | None]:
     """The deployment that the server is, as far as it and the question tell; else why it is not known."""
     if bench_request.machine is None:
@@ -160,8 +164,8 @@ def _deployment(
         settings=dict(bench_request.settings),
     )
     try:
-        deployment, _ = resolve_request(request, rules, RememberedNames({"this": bench_request.machine}))
-        return deployment, estimate(deployment, rules), None
+        deployment, _ = resolve_request(request, session.rules, RememberedNames({"this": bench_request.machine}))
+        return deployment, estimate(deployment, session), None
     except AdvisorError as x:
         if bench_request.model is not None or bench_request.engine is not None:
             raise

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import date
 
-from advisor import residuals
+from advisor import history, residuals
 from advisor.calibration.logged_deployment import CalibrationRequest, find_logged_deployment, read_file_format
 from advisor.calibration.read_log import LoggedPart, StartupLog, read_startup_log
 from advisor.calibration.result_files import KINDS, ResultFile, read_result_file
@@ -16,10 +16,10 @@ from advisor.checks.resolve import launch_reader
 from advisor.deployment import Deployment, DeviceMemory, MemoryEstimate
 from advisor.errors import AdvisorError, BadInput
 from advisor.estimation import EstimateRequest, RememberedNames, estimate, find_machine, resolve_request
+from advisor.history import MemoryResidual
 from advisor.machines.types import Machine, fingerprint_machine
 from advisor.record import Answer, Record
-from advisor.residuals import MemoryResidual
-from advisor.speed import evidence
+from advisor.session import Session
 from advisor.speed.measured_load import ComparedSpeed, compare_loads, predict_after
 from advisor.units import MIB, format_gib
 from advisor.unknowns import sum_known
@@ -79,29 +79,30 @@ class LogCalibration(Record, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
 
-def calibrate(request: CalibrationRequest, rules: Catalog) -> FileCalibration:
+def calibrate(request: CalibrationRequest, session: Session) -> FileCalibration:
     """Reads a start-up log, a result file, or a log with both. Raises BadInput, UnknownName."""
+    rules = session.rules
     result = read_result_file(request.text, rules.engines())
     if result is None:
         try:
-            return FileCalibration(memory=calibrate_memory(request, rules), speed=None)
+            return FileCalibration(memory=calibrate_memory(request, session), speed=None)
         except BadInput as e:
             if request.text.lstrip()[:1] in ("{", "["):
                 raise BadInput(f"this JSON is of no kind that is read: {KINDS}") from None
             raise e
     if not result.log:
-        return FileCalibration(memory=None, speed=calibrate_speed(request, result, rules))
+        return FileCalibration(memory=None, speed=calibrate_speed(request, result, session))
     try:  # a log of a whole run: its start tells memory and the deployment
-        memory = calibrate_memory(request, rules)
+        memory = calibrate_memory(request, session)
         log = read_startup_log(request.text, rules.engines(), request.engine)
         deployment, _, _ = find_logged_deployment(request, log, rules)
     except AdvisorError:
-        return FileCalibration(memory=None, speed=calibrate_speed(request, result, rules))
-    return FileCalibration(memory=memory, speed=calibrate_speed(request, result, rules, deployment))
+        return FileCalibration(memory=None, speed=calibrate_speed(request, result, session))
+    return FileCalibration(memory=memory, speed=calibrate_speed(request, result, session, deployment))
 
 
 def calibrate_speed(
-    request: CalibrationRequest, result: ResultFile, rules: Catalog, deployment: Deployment | None = None
+    request: CalibrationRequest, result: ResultFile, session: Session, deployment: Deployment | None = None
 ) -> SpeedCalibration:
     """Compares the loads of a file with their predictions, and keeps them where they are of this machine.
 
@@ -112,13 +113,13 @@ def calibrate_speed(
         raise BadInput(f"the file of {result.tool} has no load that can be compared")
     notes: tuple[str, ...] = ()
     if deployment is None:
-        deployment, notes = _find_deployment(request, result, rules)
-    memory = estimate(deployment, rules)
-    loads = compare_loads(deployment, memory, rules, result.loads)
+        deployment, notes = _find_deployment(request, result, session.rules)
+    memory = estimate(deployment, session)
+    loads = compare_loads(deployment, memory, session, result.loads)
     kept, compared = None, loads.compared
     if loads.unkept is None and request.keep:
-        kept = evidence.store_measurements(loads.measurements)
-        compared = predict_after(deployment, memory, rules, compared)
+        kept = history.store_measurements(loads.measurements)
+        compared = predict_after(deployment, memory, Session(session.rules), compared)
     return SpeedCalibration(
         tool=result.tool,
         engine=deployment.engine,
@@ -172,22 +173,23 @@ def _name_model(result: ResultFile, rules: Catalog) -> str:
     return found.name
 
 
-def calibrate_memory(request: CalibrationRequest, rules: Catalog) -> LogCalibration:
+def calibrate_memory(request: CalibrationRequest, session: Session) -> LogCalibration:
     """Reads the log, estimates the deployment that it describes without earlier logs, compares, and keeps the residual.
 
     Raises BadInput where the log has no figures, or does not tell its model or hardware; UnknownName.
     """
+    rules = session.rules
     log = read_startup_log(request.text, rules.engines(), request.engine)
     entry = rules.engine(log.engine)
     if not any(p.bytes for p in log.parts):
         wants = entry.startup_log.wants if entry.startup_log else ""
         raise BadInput(f"the log of {entry.name} says nothing of memory: what is read is {wants}")
     deployment, settings, notes = find_logged_deployment(request, log, rules)
-    predicted = estimate(deployment, rules, calibrated=False)
+    predicted = estimate(deployment, session.without_history())
     compared = _Comparison(log, entry, rules, predicted)
     parts = compared.parts()
     residual, unkept = _residual(log, deployment, predicted, compared, entry)
-    kept = residuals.store_residual(residual) if residual is not None and request.keep else None
+    kept = history.store_residual(residual) if residual is not None and request.keep else None
     return LogCalibration(
         engine=log.engine,
         engine_version=deployment.engine_version,

@@ -18,6 +18,7 @@ from advisor.checks.rules.evaluate import Rulebook
 from advisor.errors import AdvisorError, BadFile, LinkOut, NotText
 from advisor.machines.types import Machine
 from advisor.record import Record, Value
+from advisor.session import Session
 from advisor.tree import describe_link, leads_out
 from advisor.yaml_places import MAX_BYTES, Text, lines_of
 
@@ -59,11 +60,16 @@ class Checker(Value, frozen=True):
     book: Rulebook
     options: CheckOptions
     machines: dict[str, Machine]  # by their words
+    session: Session
 
 
-def make_checker(book: Rulebook, options: CheckOptions) -> Checker:
-    """The rules with the machine that the options name. Raises UnknownName, BadInput, BadFile."""
-    return Checker(book, options, _find_machines(options, book.know.rules))
+def make_checker(book: Rulebook, options: CheckOptions, session: Session | None = None) -> Checker:
+    """The rules with the machine that the options name; without a session one of the book's rules.
+
+    Raises UnknownName, BadInput, BadFile.
+    """
+    rules = book.know.rules
+    return Checker(book, options, _find_machines(options, rules), session or Session(rules))
 
 
 def _find_machines(options: CheckOptions, rules: Catalog) -> dict[str, Machine]:
@@ -200,9 +206,11 @@ def check_source(
         if declared:
             on, on_from = declared, "a comment in the file"
     asked = LaunchCheckOptions(on, on_from, options.fit, options.engine_version, speed=options.speed)
-    verdicts: list[CheckedLaunch] = [check_launch(x, knowledge, asked, machines) for x in launches]
+    verdicts: list[CheckedLaunch] = [check_launch(x, knowledge, asked, machines, checker.session) for x in launches]
     findings, skipped = book.apply(verdicts, source, name)
-    earlier = [check_launch(x.before, knowledge, asked, machines) for x in launches if x.before is not None]
+    earlier = [
+        check_launch(x.before, knowledge, asked, machines, checker.session) for x in launches if x.before is not None
+    ]
     if earlier:
         known = {(f.rule, f.message, f.resource) for f in book.apply(earlier, source, name)[0]}
         findings = [f for f in findings if (f.rule, f.message, f.resource) not in known]

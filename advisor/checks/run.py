@@ -31,6 +31,7 @@ from advisor.memo import memoize_by_identity
 from advisor.questions import Asking
 from advisor.questions.files import CheckQuestion
 from advisor.safe_text import mask_secrets
+from advisor.session import Session
 from advisor.tree import leads_out
 
 # Names that deployment files have; the pre-commit hooks ask for the same.
@@ -98,7 +99,7 @@ def _walk(folder: Path) -> Iterator[Path]:
 MAX_TEXT = 2**20  # bytes of a text that is given in place of a file
 
 
-def answer_question(question: CheckQuestion, rules: Catalog, asking: Asking) -> CheckReport:
+def answer_question(question: CheckQuestion, session: Session, asking: Asking) -> CheckReport:
     """The report on files or on a text. Raises BadInput for a path that is not there, an unknown rule, and for
     hardware that is stated twice."""
     names = asking.names
@@ -123,10 +124,10 @@ def answer_question(question: CheckQuestion, rules: Catalog, asking: Asking) -> 
         named=frozenset(question.files),
     )
     if question.text is None:
-        return check_files(list(find_files(question.files)), options, rules)
+        return check_files(list(find_files(question.files)), options, session)
     if len(question.text.encode()) > MAX_TEXT:
         raise BadInput(f"check: a text of at most {MAX_TEXT // 2**20} MiB is read")
-    checker = _make_checker(rules, options)
+    checker = _make_checker(session, options)
     found = check_source(question.text, (question.name or "text")[:200], None, checker)
     return collect_report([found], len(checker.book.rules), options, 1)
 
@@ -137,32 +138,34 @@ def check_paths(
     """Check deployment files. Raises BadInput for an option that cannot be used."""
     listed = [paths] if isinstance(paths, (str, Path)) else list(paths)
     asked = replace(options or CheckOptions(), named=frozenset(str(x) for x in listed))
-    return check_files(list(find_files(listed)), asked, rules or catalog())
+    return check_files(list(find_files(listed)), asked, Session(rules or catalog()))
 
 
 def check_files(
     files: Sequence[str],
     options: CheckOptions,
-    rules: Catalog,
+    session: Session,
     stdin: bytes | None = None,
     progress: Callable[[int], None] | None = None,
     jobs: int = 1,
     keep: bool = False,
 ) -> CheckReport:
     """The report on a list of files, over `jobs` processes; with `keep` unchanged files are not read again."""
-    checker = _make_checker(rules, options)
-    cache = ResultCache(rules, options) if keep else None
+    checker = _make_checker(session, options)
+    cache = ResultCache(session.rules, options) if keep else None
     results = check_many(files, checker, stdin=stdin, jobs=jobs, cache=cache, progress=progress)
     return collect_report(results, checker.book.size, options, len(files))
 
 
-def _make_checker(rules: Catalog, options: CheckOptions) -> Checker:
-    return make_checker(Rulebook(Knowledge(rules), options.select, options.ignore, strict=options.strict), options)
+def _make_checker(session: Session, options: CheckOptions) -> Checker:
+    return make_checker(
+        Rulebook(Knowledge(session.rules), options.select, options.ignore, strict=options.strict), options, session
+    )
 
 
-def find_errors(source: str, name: str, on: str | None, rules: Catalog) -> list[str]:
+def find_errors(source: str, name: str, on: str | None, session: Session) -> list[str]:
     """What keeps the launches of a text from starting, by the rules alone; `on` is the hardware in words."""
-    found = check_source(source, name, None, _make_checker(rules, CheckOptions(on=on, fit=False)))
+    found = check_source(source, name, None, _make_checker(session, CheckOptions(on=on, fit=False)))
     return [f"{f.rule}: {f.message}" for f in found.findings if f.severity == "error"]
 
 
@@ -316,7 +319,7 @@ def _check_each(files: Sequence[str], checker: Checker, stdin: bytes | None, job
 @memoize_by_identity
 def _worker(rules: Catalog, options: bytes) -> Checker:
     """What a worker process keeps from chunk to chunk."""
-    return _make_checker(rules, decode_json(options, CheckOptions))
+    return _make_checker(Session(rules), decode_json(options, CheckOptions))
 
 
 def _check_chunk(roots: tuple[Path, ...], options: bytes, files: list[str]) -> list[FileResult]:

@@ -39,18 +39,18 @@ Exit status: 0 measured, 2 the address or the load generator failed, or usage er
 @click.option("--forget", is_flag=True, help="Remove all runs that are kept.")
 def command(question: BenchQuestion, shown: options.Presentation, show: bool, export: str | None, forget: bool) -> int:
     """Measure a server that runs, compared with what was predicted for it."""
+    from advisor import history
     from advisor.errors import BadInput
-    from advisor.speed import evidence
 
     if forget:
-        n = evidence.forget_measurements()
+        n = history.forget_measurements()
         click.echo(f"advise: {n} kept measurement{'s' if n != 1 else ''} removed", err=True)
         return 0
     if show:
         from advisor.report.measurements import describe_measurements
 
-        kept = evidence.load_measurements().measurements
-        where = str(evidence.measurements_path())
+        kept = history.load_measurements()
+        where = str(history.measurements_path())
         options.print_json({"measurements": kept, "file": where}) if shown.as_json else click.echo(
             describe_measurements(kept)
         )
@@ -60,10 +60,9 @@ def command(question: BenchQuestion, shown: options.Presentation, show: bool, ex
     if question.url is None:
         raise BadInput("an address is expected: advise bench http://127.0.0.1:8000")
     from advisor.bench.run import BenchRequest, measure_server
-    from advisor.catalog import catalog
     from advisor.estimation import find_stated_machine
 
-    rules = catalog(options.list_rule_roots())
+    session = options.open_session()
     url: str = question.url
     if question.hardware is None and question.snapshot is None and _HERE.match(url):
         question = replace(question, hardware="this")
@@ -80,7 +79,7 @@ def command(question: BenchQuestion, shown: options.Presentation, show: bool, ex
             served_name=question.served_model,
             quantization=question.quantization,
             engine=question.engine,
-            machine=find_stated_machine(question, rules, options.ask_from(BenchQuestion, shown)),
+            machine=find_stated_machine(question, session.rules, options.ask_from(BenchQuestion, shown)),
             concurrency=question.concurrency,
             prompt_tokens=question.prompt_tokens,
             output_tokens=question.output_tokens,
@@ -88,7 +87,7 @@ def command(question: BenchQuestion, shown: options.Presentation, show: bool, ex
             seconds=question.seconds,
             keep=question.keep,
         ),
-        rules,
+        session,
         None if shown.quiet else progress,
     )
     if live:
@@ -106,12 +105,12 @@ def _export(file: str) -> int:
     """Appends what is kept to a file of rows."""
     from pathlib import Path
 
+    from advisor import history
     from advisor.catalog import catalog
     from advisor.errors import BadInput
-    from advisor.speed import evidence
     from advisor.speed.row_export import export_rows
 
-    kept = evidence.load_measurements().measurements
+    kept = history.load_measurements()
     if not kept:
         raise BadInput(
             "nothing is kept that could be exported: measure first (advise bench URL, advise calibrate FILE)"

@@ -39,21 +39,20 @@ Exit status: 0 read, 2 the file tells too little, or usage error.
 @click.option("--forget", is_flag=True, help="Remove all that is kept.")
 def command(question: CalibrateQuestion, shown: options.Presentation, show: bool, forget: bool) -> int:
     """Compare a start-up log or a benchmark's results with the prediction, and let later answers use them."""
-    from advisor import residuals
+    from advisor import history
     from advisor.errors import BadInput
-    from advisor.speed import evidence
 
     if forget:
-        n, m = residuals.forget_residuals(), evidence.forget_measurements()
+        n, m = history.forget_residuals(), history.forget_measurements()
         click.echo(f"advise: {n} kept log{'s' if n != 1 else ''} and {m} kept measurement{'s' if m != 1 else ''} "
                    "removed", err=True)  # fmt: skip
         return 0
     if show:
         from advisor.report.measurements import describe_measurements, describe_residuals
 
-        kept, speeds = residuals.load_residuals(), evidence.load_measurements().measurements
+        kept, speeds = history.load_residuals(), history.load_measurements()
         if shown.as_json:
-            files = {"file": str(residuals.residuals_path()), "speed_file": str(evidence.measurements_path())}
+            files = {"file": str(history.residuals_path()), "speed_file": str(history.measurements_path())}
             options.print_json({"residuals": kept, "measurements": speeds, **files})
         else:
             options.print_text(f"{describe_residuals(kept)}\n\n{describe_measurements(speeds)}")
@@ -61,13 +60,12 @@ def command(question: CalibrateQuestion, shown: options.Presentation, show: bool
     if question.log is None:
         raise BadInput("a file is expected: advise calibrate FILE, or - for standard input")
     from advisor.calibration.calibrate import calibrate
-    from advisor.catalog import catalog
     from advisor.operations import make_calibration_request
 
-    rules = catalog(options.list_rule_roots())
+    session = options.open_session()
     text = _read_log(question.log)
     answer = calibrate(
-        make_calibration_request(question, text, rules, options.ask_from(CalibrateQuestion, shown)), rules
+        make_calibration_request(question, text, session.rules, options.ask_from(CalibrateQuestion, shown)), session
     )
     if shown.as_json:
         options.print_json(answer)

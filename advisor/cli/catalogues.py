@@ -100,13 +100,12 @@ def list_catalogue(
 
 def _list_ranked(use: str, on: str | None, match: str | None, as_json: bool) -> int:
     from advisor.advice.models.facts import list_ranked_models
-    from advisor.catalog import catalog
     from advisor.estimation import find_machine
     from advisor.report.lists import tabulate_ranked_models
 
-    rules = catalog(options.list_rule_roots())
-    machine = None if on is None else find_machine(on, rules)
-    rows = list_ranked_models(use, machine, rules, match)
+    session = options.open_session()
+    machine = None if on is None else find_machine(on, session.rules)
+    rows = list_ranked_models(use, machine, session, match)
     if as_json:
         options.print_json([r.to_dict() for r in rows])
         return 0
@@ -135,11 +134,11 @@ def facts(stale: bool, on_day: str | None, as_json: bool) -> int:
     """How old the facts are: every family with its date, source, shelf life and the way it is refreshed."""
     import msgspec
 
-    from advisor.catalog import catalog
-    from advisor.freshness import current_day, parse_day, tell_ages
+    from advisor.freshness import tell_ages
+    from advisor.session import parse_day
 
-    rules = catalog(options.list_rule_roots())
-    ages = tell_ages(rules, parse_day(on_day, "--on-day") if on_day else current_day())
+    session = options.open_session()
+    ages = tell_ages(session.rules, parse_day(on_day, "--on-day") if on_day else session.today)
     old = any(f.stale for f in ages.families)
     if stale:
         ages = msgspec.structs.replace(ages, families=tuple(f for f in ages.families if f.stale))

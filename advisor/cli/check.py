@@ -9,6 +9,7 @@ import click
 
 from advisor.cli import options
 from advisor.questions.files import CheckQuestion
+from advisor.session import Session
 
 FORMATS = ("text", "json", "sarif", "junit", "github", "gitlab", "markdown")
 
@@ -86,7 +87,7 @@ def command(question: CheckQuestion, shown: options.Presentation, **given: Any) 
     files = list(run.find_files(question.files))
     stdin = sys.stdin.buffer.read(4 * 2**20 + 1) if "-" in files else None
     keep = not given["no_cache"] and len(files) > 1
-    found = run.check_files(files, asked, rules, stdin, _progress(files, shown.quiet), given["jobs"], keep)
+    found = run.check_files(files, asked, Session(rules), stdin, _progress(files, shown.quiet), given["jobs"], keep)
     found = run.add_findings(found, (*describe_left_out(configuration), *refused))
     if given["create_baseline"]:
         from advisor.checks.report.formats import write_baseline

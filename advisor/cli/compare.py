@@ -22,12 +22,11 @@ Examples:
 @click.option("--markdown", "as_markdown", is_flag=True, help="Markdown, as the documentation has it.")
 def command(question: CompareQuestion, shown: options.Presentation, as_markdown: bool) -> int:
     """What engines can do, side by side, on this or that hardware: yes, partial, no or unknown, with sources."""
-    from advisor.catalog import catalog
     from advisor.operations import compare_engines, compare_speeds
 
-    rules, asking = catalog(options.list_rule_roots()), options.ask_from(CompareQuestion, shown)
+    session, asking = options.open_session(), options.ask_from(CompareQuestion, shown)
     if question.speed:
-        made = compare_speeds(question, rules, asking)
+        made = compare_speeds(question, session, asking)
         if shown.as_json:
             options.print_json(made)
         else:
@@ -35,7 +34,7 @@ def command(question: CompareQuestion, shown: options.Presentation, as_markdown:
 
             options.print_text(describe_engine_speeds(made))
         return 0
-    compared = compare_engines(question, rules, asking)
+    compared = compare_engines(question, session, asking)
     if shown.as_json:
         options.print_json(compared)
     elif as_markdown:

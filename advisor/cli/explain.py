@@ -33,11 +33,10 @@ Exit status: 0 fits (or no hardware was given), 1 does not fit, 2 cannot tell or
 def command(question: ExplainQuestion, shown: options.Presentation) -> int:
     """Where every gibibyte goes, what it fits on, what would change it."""
     from advisor.advice.explain import answer_question
-    from advisor.catalog import catalog
 
-    rules, asking = catalog(options.list_rule_roots()), options.ask_from(ExplainQuestion, shown)
+    session, asking = options.open_session(), options.ask_from(ExplainQuestion, shown)
     if question.guide is not None:
-        return _show_guide(question, shown, rules, asking)
+        return _show_guide(question, shown, session.rules, asking)
     if question.answers or question.tree:
         raise click.UsageError("--answer and --tree belong to --guide NAME (`advise list guides`)")
     if question.model is None:
@@ -45,12 +44,12 @@ def command(question: ExplainQuestion, shown: options.Presentation) -> int:
     if question.verify and (question.snapshot or (question.hardware or "this").strip().lower() != "this"):
         raise click.UsageError("--verify asks the engine on this machine: leave --on and --machine out")
     figure = options.check_figure_path(shown.plot, shown.force)
-    explanation = answer_question(question, rules, asking)
+    explanation = answer_question(question, session, asking)
     if figure is not None:
         from advisor.advice.explain import memory_curve
         from advisor.report import plots
 
-        plots.plot_explanation(explanation, memory_curve(explanation, rules), figure)
+        plots.plot_explanation(explanation, memory_curve(explanation, session), figure)
     if shown.as_json:
         options.print_json(explanation)
     else:

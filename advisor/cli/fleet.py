@@ -119,11 +119,10 @@ Exit status: 0 all are served, 1 not all, 2 cannot tell, or usage error.
 @options.add_cores_option
 def plan(question: FleetPlanQuestion, shown: options.Presentation, jobs: int | None) -> int:
     """Which replicas of which model run on which nodes, for the least cost or the least change."""
-    from advisor.catalog import catalog
     from advisor.fleet.plan import plan_fleet
 
-    rules = catalog(options.list_rule_roots())
-    made = plan_fleet(_make_request(question, jobs, rules), rules, _show_progress(shown))
+    session = options.open_session()
+    made = plan_fleet(_make_request(question, jobs, session.rules), session, _show_progress(shown))
     if shown.as_json:
         from advisor.safe_text import make_safe
 
@@ -156,11 +155,10 @@ Exit status: 0 yes, 1 no, 2 cannot tell, or usage error.
 @options.add_cores_option
 def check(question: FleetCheckQuestion, shown: options.Presentation, jobs: int | None) -> int:
     """Whether everything is placeable, also after losing nodes, and deployed as planned."""
-    from advisor.catalog import catalog
     from advisor.fleet.check import check_fleet
 
-    rules = catalog(options.list_rule_roots())
-    checked = check_fleet(_make_request(question, jobs, rules), question.lose, question.deployed, rules)
+    session = options.open_session()
+    checked = check_fleet(_make_request(question, jobs, session.rules), question.lose, question.deployed, session)
     if shown.as_json:
         from advisor.safe_text import make_safe
 
@@ -196,11 +194,10 @@ Exit status: 0 written, 2 usage error.
 @options.quiet
 def render(plan: str, target: str, output: str, force: bool, quiet: bool) -> int:
     """Launch files of a plan, for the target that runs it."""
-    from advisor.catalog import catalog
     from advisor.fleet.render import read_plan_file, render_fleet
     from advisor.render.files import write_files
 
-    files = render_fleet(read_plan_file(plan), target, catalog(options.list_rule_roots()))
+    files = render_fleet(read_plan_file(plan), target, options.open_session())
     if output == "-":
         for file in files:
             click.echo(f"# {file.name}\n{file.content}")

@@ -37,12 +37,11 @@ def command(question: HardwareQuestion, shown: options.Presentation, tiers: bool
 
     Cheapest first among what fits: engine, weight format, predicted speed, price with its date, power, break-even.
     """
-    from advisor.catalog import catalog
     from advisor.errors import BadInput
 
-    rules = catalog(options.list_rule_roots())
+    session = options.open_session()
     if tiers:
-        return _show_tiers(shown, rules)
+        return _show_tiers(shown, session.rules)
     if not question.model and not question.models:
         raise BadInput("--model is missing: what should it run? (`advise hardware --tiers` needs none)")
     from advisor.advice.hardware_request import answer_question
@@ -50,7 +49,7 @@ def command(question: HardwareQuestion, shown: options.Presentation, tiers: bool
     figure = options.check_figure_path(shown.plot, shown.force)
     if question.online and not shown.quiet:
         click.echo("advise: reading the offers of the clouds", err=True)
-    shopping = answer_question(question, rules, options.ask_from(HardwareQuestion, shown))
+    shopping = answer_question(question, session, options.ask_from(HardwareQuestion, shown))
     if figure is not None:
         from advisor.report import plots
 

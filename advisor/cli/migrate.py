@@ -31,15 +31,14 @@ Exit status: 0 answered, 1 the new launch does not fit or has errors, 2 usage er
 @click.option("--output", metavar="DIR", help="Folder to write the launch file into.")
 def command(question: MigrateQuestion, shown: options.Presentation, output: str | None) -> int:
     """What changes from one engine to another, flag by flag, and the command or file that takes the place."""
-    from advisor.catalog import catalog
     from advisor.operations import find_source, migrate_launch
 
-    rules = catalog(options.list_rule_roots())
+    session = options.open_session()
     asking = options.ask_from(MigrateQuestion, shown)
-    source, launch = find_source(question, rules, sys.stdin.read(4 * 2**20) if question.source == "-" else None)
+    source, launch = find_source(question, session.rules, sys.stdin.read(4 * 2**20) if question.source == "-" else None)
     if launch is not None and launch.others and not shown.quiet:
         click.echo(f"advise: the first of {launch.others + 1} launches in the file is shown", err=True)
-    made = migrate_launch(source, launch, question, rules, asking)
+    made = migrate_launch(source, launch, question, session, asking)
     if output:
         _write(made, output, shown)
     if shown.as_json:

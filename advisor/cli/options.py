@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from msgspec.structs import replace
@@ -13,6 +13,9 @@ from msgspec.structs import replace
 from advisor.errors import BadInput
 from advisor.questions import SPELLINGS, Asking, FieldNotes, QuestionField, is_in_range, list_fields, make_asking
 from advisor.record import Record, Value
+
+if TYPE_CHECKING:
+    from advisor.session import Session
 
 F = TypeVar("F", bound=Callable[..., Any])
 Q = TypeVar("Q", bound=Record)
@@ -67,6 +70,14 @@ def list_rule_roots() -> list[Path] | None:
     if not folder.is_dir():
         raise BadFile(said, "is not a folder of rules")
     return [*rule_roots(), folder]
+
+
+def open_session() -> Session:
+    """What the answer of a command rests on: the rules of `--rules` or the default set, the day, what was learnt."""
+    from advisor.catalog import catalog
+    from advisor.session import Session
+
+    return Session(catalog(list_rule_roots()))
 
 
 def refuse_empty(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:

@@ -29,11 +29,10 @@ def command(question: RecommendQuestion, shown: options.Presentation) -> int:
     Without options: for this machine, with a model that fits it.
     """
     from advisor.advice.recommend.answer import answer_question
-    from advisor.catalog import catalog
 
-    rules, asking = catalog(options.list_rule_roots()), options.ask_from(RecommendQuestion, shown)
+    session, asking = options.open_session(), options.ask_from(RecommendQuestion, shown)
     # text shows the choice's command only, and other models where there is room
-    advice = answer_question(question, rules, asking, shown.as_json, shown.as_json or shown.verbose)
+    advice = answer_question(question, session, asking, shown.as_json, shown.as_json or shown.verbose)
     if shown.as_json:
         options.print_json(advice)
     else:

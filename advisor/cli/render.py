@@ -9,6 +9,7 @@ import click
 from advisor.cli import options
 from advisor.questions.recommend import RenderQuestion
 from advisor.record import Value
+from advisor.session import Session
 
 
 @click.command(
@@ -39,25 +40,24 @@ def command(question: RenderQuestion, shown: options.Presentation, output: str, 
     """Write ready-to-run launch files for what `recommend` would choose."""
     from advisor.advice.recommend.answer import recommend
     from advisor.advice.recommend_request import resolve_question
-    from advisor.catalog import catalog
     from advisor.errors import BadInput
     from advisor.render.copies import refuse_single_node, render_nodes_script
     from advisor.render.files import list_target_names, render_client, render_every, render_files
 
-    rules, target = catalog(options.list_rule_roots()), question.target
-    to = _Output(output, pin, shown, rules)
-    known = (*list_target_names(rules), "all")
+    session, target = options.open_session(), question.target
+    to = _Output(output, pin, shown, session)
+    known = (*list_target_names(session.rules), "all")
     if target not in known:
         from advisor.near import near_matches
 
         raise BadInput(f"unknown target {target!r}; there are {', '.join(known)}.", near_matches(target, known))
     if question.endpoint:
-        made = render_client(question.endpoint, question.model, target, rules)
-        there = next(e.id for e in rules.engines().values() if e.remote == "endpoint")
+        made = render_client(question.endpoint, question.model, target, session.rules)
+        there = next(e.id for e in session.rules.engines().values() if e.remote == "endpoint")
         return _out(made, to, {"engine": there, "model": question.model, "quantization": None})
     if question.models:
         return _several(question, to)
-    advice = recommend(resolve_question(question, rules, options.ask_from(RenderQuestion, shown)), rules)
+    advice = recommend(resolve_question(question, session.rules, options.ask_from(RenderQuestion, shown)), session)
     if advice.chosen is None or advice.chosen.deployment is None:
         click.echo("advise: nothing fits; `advise recommend` says why and what would", err=True)
         return 1
@@ -69,34 +69,34 @@ def command(question: RenderQuestion, shown: options.Presentation, output: str, 
     if alike and not shown.quiet:
         click.echo(f"advise: for each of {nodes} nodes alike; put a router (LiteLLM, nginx) before them", err=True)
     if not alike:
-        refuse_single_node(d, nodes, target, rules)
+        refuse_single_node(d, nodes, target, session.rules)
     if advice.chosen.plan.servers > nodes or (advice.chosen.plan.servers > 1 and not alike):
-        made = _copies(advice, d, question, rules)
+        made = _copies(advice, d, question, session)
     elif nodes > 1 and not alike and target == "command":
-        made = (render_nodes_script(d, nodes, rules),)
+        made = (render_nodes_script(d, nodes, session),)
     elif target == "all":
-        made = render_every(d, rules, advice.workload, shown.verbose)
+        made = render_every(d, session, advice.workload, shown.verbose)
     else:
-        made = render_files(d, target, rules, advice.workload, shown.verbose)
+        made = render_files(d, target, session, advice.workload, shown.verbose)
     if not shown.quiet:
-        _warn(d, made, rules)
+        _warn(d, made, session.rules)
     return _out(made, to, {"engine": d.engine, "model": d.model.id, "quantization": d.quantization})
 
 
-def _copies(advice: Any, deployment: Any, question: RenderQuestion, rules: Any) -> Any:
+def _copies(advice: Any, deployment: Any, question: RenderQuestion, session: Session) -> Any:
     """Files of several equal servers and the router before them."""
     from advisor.planning.disaggregation import list_plan_servers
     from advisor.planning.layouts import share_devices
     from advisor.render.copies import render_copies, render_roles
 
-    chosen, port = advice.chosen, question.port or rules.engine(deployment.engine).port or 8000
-    servers = list_plan_servers(chosen.plan, rules.engine(deployment.engine), deployment, port)
+    chosen, port = advice.chosen, question.port or session.rules.engine(deployment.engine).port or 8000
+    servers = list_plan_servers(chosen.plan, session.rules.engine(deployment.engine), deployment, port)
     if chosen.layout.prefill:
         target = "command" if question.target == "all" else question.target
-        return render_roles(servers, chosen.layout.prefill, target, rules, port, advice.workload)
+        return render_roles(servers, chosen.layout.prefill, target, session, port, advice.workload)
     target = "compose" if question.target == "all" else question.target
     devices = share_devices(chosen.layout, chosen.plan.servers)
-    return render_copies(servers, devices, target, rules, port, advice.workload)
+    return render_copies(servers, devices, target, session, port, advice.workload)
 
 
 def _several(question: RenderQuestion, to: _Output) -> int:
@@ -107,7 +107,7 @@ def _several(question: RenderQuestion, to: _Output) -> int:
 
     if question.model:
         raise BadInput("--models stands in place of --model")
-    joint = find_joint_target(to.rules)
+    joint = find_joint_target(to.session.rules)
     found = _swapped(question, to) if question.target == joint else _resident(question, to)
     if found is None:
         return 1
@@ -115,9 +115,9 @@ def _several(question: RenderQuestion, to: _Output) -> int:
     if question.target == joint:
         from advisor.render.files import render_together
 
-        made: Any = render_together(deployments, to.rules)
+        made: Any = render_together(deployments, to.session)
     else:
-        made = render_side_by_side(deployments, question.target, to.rules, workload, devices)
+        made = render_side_by_side(deployments, question.target, to.session, workload, devices)
     engines = dict.fromkeys(d.engine for d in deployments)
     what = joint if question.target == joint else ",".join(engines)
     return _out(made, to, {"engine": what, "model": ",".join(question.models), "quantization": None})
@@ -132,11 +132,13 @@ def _swapped(question: RenderQuestion, to: _Output) -> tuple[Any, Any, Any] | No
     from advisor.advice.recommend.answer import recommend
     from advisor.advice.recommend_request import resolve_question
 
-    engine = question.engine or formats.usual_engine("gguf", to.rules).id
+    engine = question.engine or formats.usual_engine("gguf", to.session.rules).id
     out, workload = [], None
     for model in question.models:
         one = replace(question, model=model, models=(), engine=engine)
-        advice = recommend(resolve_question(one, to.rules, options.ask_from(RenderQuestion, to.shown)), to.rules)
+        advice = recommend(
+            resolve_question(one, to.session.rules, options.ask_from(RenderQuestion, to.shown)), to.session
+        )
         if advice.chosen is None or advice.chosen.deployment is None:
             click.echo(f"advise: {model} does not fit; `advise recommend --model {model}` says why", err=True)
             return None
@@ -155,7 +157,9 @@ def _resident(question: RenderQuestion, to: _Output) -> tuple[Any, Any, Any] | N
     from advisor.machines.device_visibility import VISIBLE
 
     together = replace(question, workload={"swap": "resident", **question.workload})
-    advice = recommend(resolve_question(together, to.rules, options.ask_from(RenderQuestion, to.shown)), to.rules)
+    advice = recommend(
+        resolve_question(together, to.session.rules, options.ask_from(RenderQuestion, to.shown)), to.session
+    )
     ranked: list[Any] = [advice.chosen, *advice.chosen.also] if advice.chosen is not None else []
     if len(ranked) < len(question.models) or any(
         x.deployment is None or x.plan.servers > 1 or x.copies > 1 for x in ranked
@@ -168,7 +172,7 @@ def _resident(question: RenderQuestion, to: _Output) -> tuple[Any, Any, Any] | N
             replace(
                 x.deployment,
                 host=question.host,
-                port=(port or x.deployment.port or to.rules.engine(x.engine).port or 8000) + (i if port else 0),
+                port=(port or x.deployment.port or to.session.rules.engine(x.engine).port or 8000) + (i if port else 0),
             )
             for i, x in enumerate(ranked)
         ),
@@ -200,7 +204,7 @@ class _Output(Value, frozen=True):
     folder: str  # - prints them
     pin: bool
     shown: options.Presentation
-    rules: Any
+    session: Session
 
 
 def _out(made: Any, to: _Output, what: dict[str, Any]) -> int:
@@ -212,7 +216,7 @@ def _out(made: Any, to: _Output, what: dict[str, Any]) -> int:
     if to.pin:
         from advisor.render.pin import pin_images
 
-        made = pin_images(made, to.rules)
+        made = pin_images(made, to.session.rules)
     if to.folder == "-":
         _print(made, to.shown.as_json)
         return 0

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from advisor.cli import options
 from advisor.questions.recommend import RunQuestion
+
+if TYPE_CHECKING:
+    from advisor.session import Session
 
 
 @click.command(
@@ -41,13 +44,12 @@ def command(
     """Start what `recommend` says, and show what it measures compared with the prediction."""
     from advisor.advice.recommend.local_plan import choose_installed
     from advisor.advice.recommend_request import resolve_question
-    from advisor.catalog import catalog
     from advisor.report.measurements import describe_run
     from advisor.running import parse_command, start_process, stop_on_sigterm, stop_process
 
-    rules = catalog(options.list_rule_roots())
-    asked = resolve_question(question, rules, options.ask_from(RunQuestion, shown))
-    plan = choose_installed(asked, download, question.port, rules)
+    session = options.open_session()
+    asked = resolve_question(question, session.rules, options.ask_from(RunQuestion, shown))
+    plan = choose_installed(asked, download, question.port, session)
     if plan is None:
         click.echo("advise: nothing fits; `advise recommend` says why and what would", err=True)
         return 1
@@ -62,7 +64,7 @@ def command(
     said(f"advise: {start.shown}\nadvise: its output is in {log}")
     try:
         with stop_on_sigterm():
-            answer = _watch(process, plan, shown, wait, log, said, rules)
+            answer = _watch(process, plan, shown, wait, log, said, session)
             if shown.as_json:
                 options.print_json(answer)
             else:
@@ -92,7 +94,7 @@ def _log_path(name: str | None) -> Path:
 
 
 def _watch(
-    process: Any, plan: Any, shown: options.Presentation, wait: float, log: Path, said: Any, rules: Any
+    process: Any, plan: Any, shown: options.Presentation, wait: float, log: Path, said: Any, session: Session
 ) -> dict[str, Any]:
     """Wait for the server, ask it once, and put what it says compared with the prediction."""
     from advisor.bench.endpoint import ask_server
@@ -110,7 +112,7 @@ def _watch(
     seconds = wait_until_healthy(process, plan.url, plan.health_path, wait, log, progress)
     if tty:
         click.echo("", err=True)
-    endpoint = ask_server(plan.url, rules.engines())
+    endpoint = ask_server(plan.url, session.rules.engines())
     answer = measure_answer(endpoint, plan.speed)
     memory: dict[str, Any] | None = None
     try:
@@ -118,7 +120,7 @@ def _watch(
         request = CalibrationRequest(
             text=text, model=plan.model, quantization=plan.quantization, engine=plan.engine, keep=False
         )
-        memory = calibrate_memory(request, rules).to_dict()
+        memory = calibrate_memory(request, session).to_dict()
     except AdvisorError as e:
         said(f"advise: {e.message}")
     return {

@@ -21,8 +21,7 @@ from advisor.advice.recommend_request import (
     ask_guide,
     build_search_request,
     load_main_guide,
-    with_checkpoint_kind,
-    with_whole_context,
+    settle_model,
 )
 from advisor.catalog import Catalog
 from advisor.catalog.resolve import ResolvedModel
@@ -53,6 +52,7 @@ from advisor.planning.search import prepare_engine
 from advisor.planning.traffic import P95_OF_NORMAL, P99_OF_NORMAL, TokenSpread, Traffic
 from advisor.planning.types import Plan, SearchRequest, TriedFormat
 from advisor.record import Value
+from advisor.session import Session
 
 STEPS = (64, 256)  # users that a launch is sized for at first, and where it turns out to hold them all
 Confidence = Literal["likely", "safe"]
@@ -112,30 +112,30 @@ class MissedTargets(Value, frozen=True):
 
 
 def list_candidates(
-    demand: ModelDemand, found: ResolvedModel, machine: Machine, node_count: int, rules: Catalog
+    demand: ModelDemand, found: ResolvedModel, machine: Machine, node_count: int, session: Session
 ) -> Offer:
     """The ways to run a replica on nodes like `machine`, of which there are so many. Raises BadInput for a demand that
     contradicts the model."""
-    defaults = load_fleet_rules(rules)
-    on_one = _list_on(demand, found, replace(machine, nodes=1), rules, defaults)
+    defaults = load_fleet_rules(session.rules)
+    on_one = _list_on(demand, found, replace(machine, nodes=1), session, defaults)
     refusal = on_one.refusal
     if on_one.candidates or refusal is None or refusal.code != "does_not_fit" or not machine.usable_devices:
         return on_one
     for nodes in range(2, min(node_count, defaults.most_nodes) + 1):
-        over = _list_on(demand, found, replace(machine, nodes=nodes), rules, defaults)
+        over = _list_on(demand, found, replace(machine, nodes=nodes), session, defaults)
         if over.candidates:
             return over
     return on_one
 
 
 def _list_on(
-    demand: ModelDemand, found: ResolvedModel, machine: Machine, rules: Catalog, defaults: FleetRules
+    demand: ModelDemand, found: ResolvedModel, machine: Machine, session: Session, defaults: FleetRules
 ) -> Offer:
     """The ways of the first engine that has any."""
+    rules = session.rules
     guide = load_main_guide(rules)
     many = replace(demand.workload, rate=None, concurrency=defaults.users_asked_for)
-    request = with_checkpoint_kind(RecommendRequest(machine, many, demand.model), found)
-    request = with_whole_context(request, found.model)
+    request = settle_model(RecommendRequest(machine, many, demand.model), found)
     guide_result = ask_guide(request, found.model, guide, rules)
     refusals: list[Refusal] = []
     for entry in _list_engines(demand, guide_result, rules):
@@ -146,7 +146,7 @@ def _list_on(
             demand.percentile,
         )
         work = replace(search.workload, rate=demand.workload.rate)
-        offer = _list_for_engine(entry, replace(search, traffic=traffic, workload=work), demand, rules, defaults)
+        offer = _list_for_engine(entry, replace(search, traffic=traffic, workload=work), demand, session, defaults)
         if offer.candidates:
             return offer
         if offer.refusal is not None:
@@ -173,18 +173,18 @@ def _list_engines(demand: ModelDemand, guide_result: GuideResult, rules: Catalog
 
 
 def _list_for_engine(
-    entry: Engine, search: SearchRequest, demand: ModelDemand, rules: Catalog, defaults: FleetRules
+    entry: Engine, search: SearchRequest, demand: ModelDemand, session: Session, defaults: FleetRules
 ) -> Offer:
-    tools = prepare_engine(entry, search, rules)
+    tools = prepare_engine(entry, search, session)
     if not isinstance(tools, EngineTools):
         text = next((r.text for r in tools.reasons), f"{entry.name} serves nothing here")
         return Offer((), Refusal("engine", text))
     asked = replace(search, quantization=None)
-    usable = list(find_usable_formats(entry, asked, rules, []))
+    usable = list(find_usable_formats(entry, asked, session.rules, []))
     if demand.quantizations:
         usable = []
         for name in demand.quantizations:
-            usable += find_usable_formats(entry, replace(search, quantization=name), rules, [])
+            usable += find_usable_formats(entry, replace(search, quantization=name), session.rules, [])
     attempts = [a for a in list_attempts(tools, search, usable) if not a.offload]
     if not attempts:
         return Offer((), Refusal("engine", f"{entry.name} has no format of those allowed for {search.model.id}"))
@@ -289,7 +289,7 @@ def _make_candidate(
 def _find_both(
     trial: Trial, rate: partial[SpeedEstimate | None], held: int, late: list[MissedTargets]
 ) -> tuple[Capacity | None, Capacity | None]:
-    search, rules = trial.search, trial.tools.rules
+    search, rules = trial.search, trial.tools.session.rules
     targets = objective.find_targets(search.workload, search.machine, rules)
     spare = load_plan_rules(rules).spare
     out: list[Capacity | None] = []

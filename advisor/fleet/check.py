@@ -16,6 +16,7 @@ from advisor.fleet.plan import FleetRequest, plan_fleet, solve
 from advisor.fleet.plan_types import FleetCost, FleetPlan, Unserved
 from advisor.fleet.types import Fleet, Pool
 from advisor.record import Answer, Record
+from advisor.session import Session
 
 MOST_LOST = 3
 MOST_CASES = 2000
@@ -62,17 +63,17 @@ class FleetCheck(Answer, frozen=True, kw_only=True):
         return 1 if self.survives is False or self.differences else self.plan.exit_status
 
 
-def check_fleet(request: FleetRequest, lose: int, files: Sequence[str], rules: Catalog) -> FleetCheck:
+def check_fleet(request: FleetRequest, lose: int, files: Sequence[str], session: Session) -> FleetCheck:
     """Whether the demands are placeable, with `lose` nodes gone wherever they are missed most, and as deployed.
 
     Raises BadInput for more nodes than are looked at, and what `plan_fleet` raises.
     """
     if lose > MOST_LOST:
         raise BadInput(f"--lose {lose}: at most {MOST_LOST} nodes are looked at")
-    plan = plan_fleet(request, rules)
+    plan = plan_fleet(request, session)
     losses: tuple[LossAnswer, ...] = ()
     if lose and not plan.unserved:
-        losses = tuple(_lose_nodes(request, lose, rules))
+        losses = tuple(_lose_nodes(request, lose, session))
         failing = tuple(x for x in losses if not x.served)
         losses = failing or losses
     answer = FleetCheck(
@@ -82,14 +83,15 @@ def check_fleet(request: FleetRequest, lose: int, files: Sequence[str], rules: C
         lose=lose,
         survives=None if not lose or plan.unserved else all(x.served for x in losses),
         losses=losses,
-        differences=compare_deployed(plan, files, rules) if files else None,
+        differences=compare_deployed(plan, files, session) if files else None,
         notes=plan.notes,
     )
     return answer.keep(plan)
 
 
-def _lose_nodes(request: FleetRequest, lose: int, rules: Catalog) -> Iterator[LossAnswer]:
+def _lose_nodes(request: FleetRequest, lose: int, session: Session) -> Iterator[LossAnswer]:
     """Every way to lose so many nodes: equal nodes are alike, so one of each group stands for all."""
+    rules = session.rules
     demands = find_models(request.demands, rules)
     groups = {p.group: p for p in request.fleet.pools}
     cases = itertools.islice(itertools.combinations_with_replacement(groups, lose), MOST_CASES)
@@ -99,7 +101,7 @@ def _lose_nodes(request: FleetRequest, lose: int, rules: Catalog) -> Iterator[Lo
         if any(n > len(groups[g].node_names) for g, n in gone.items()):
             continue
         rest = without_nodes(request.fleet, gone)
-        offers = collect_offers(rest, demands, rules, jobs=request.jobs, known=known)
+        offers = collect_offers(rest, demands, session, jobs=request.jobs, known=known)
         known = offers.known
         prices = find_node_prices(rest, request.prices, rules)
         served = solve(pose_problem(offers, prices, request.confidence), rules).served
@@ -117,20 +119,22 @@ def without_nodes(fleet: Fleet, gone: Counter[str]) -> Fleet:
     return replace(fleet, pools=tuple(left))
 
 
-def compare_deployed(plan: FleetPlan, files: Sequence[str], rules: Catalog) -> tuple[DeployedDifference, ...]:
+def compare_deployed(plan: FleetPlan, files: Sequence[str], session: Session) -> tuple[DeployedDifference, ...]:
     """Kinds of replicas that the files have more or fewer of than the plan. Raises BadFile."""
     from advisor.checks.one_file import CheckOptions
     from advisor.checks.run import check_files, find_files
 
     options = CheckOptions(named=frozenset(files), fit=False)
-    report = check_files(list(find_files(files)), options, rules)
+    report = check_files(list(find_files(files)), options, session)
     for problem in report.problems:
         if not problem.passed_over:
             raise BadFile(problem.file, problem.message, problem.line)
     deployed: Counter[tuple[str, str]] = Counter()
     for found in report.deployments:
         if found.model:
-            deployed[_known_model(found.model, rules), found.engine] += 1 if found.replicas is None else found.replicas
+            deployed[_known_model(found.model, session.rules), found.engine] += (
+                1 if found.replicas is None else found.replicas
+            )
     planned = Counter((r.model, r.engine) for r in plan.replicas)
     devices = {(r.model, r.engine): r.devices for r in plan.replicas}
     return tuple(

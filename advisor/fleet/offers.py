@@ -29,6 +29,7 @@ from advisor.fleet.problem import Demand, DevicePool, FleetProblem, NodeGroup, V
 from advisor.fleet.types import Fleet, Pool
 from advisor.machines.types import Machine
 from advisor.record import Value
+from advisor.session import Session
 
 Progress = Callable[[int, int], None]  # (done, of)
 LEAST_FOR_JOBS = 64  # questions: fewer take less than starting processes does
@@ -131,7 +132,7 @@ def find_free_indices(pool: Pool) -> tuple[int, ...]:
 def collect_offers(
     fleet: Fleet,
     demands: Sequence[PlannedDemand],
-    rules: Catalog,
+    session: Session,
     progress: Progress | None = None,
     jobs: int = 1,
     known: Mapping[Hashable, Offer] | None = None,
@@ -141,7 +142,7 @@ def collect_offers(
     `known`: those of another collection, which need not be worked out again.
     """
     pools = list_usable_pools(fleet)
-    most = load_fleet_rules(rules).most_nodes
+    most = load_fleet_rules(session.rules).most_nodes
     machines = [(free_machine(p), min(len(p.node_names), most)) for p in pools]
     encoded = [(msgspec.json.encode(machine), count) for machine, count in machines]
     keys: dict[tuple[int, int], Hashable] = {}
@@ -154,7 +155,7 @@ def collect_offers(
                 questions.setdefault(keys[d, p], Question(d, machine, count))
     answers = dict(known or {})
     new = [key for key in questions if key not in answers]
-    found = _answer_all([questions[key] for key in new], demands, rules, progress, jobs)
+    found = _answer_all([questions[key] for key in new], demands, session, progress, jobs)
     answers |= zip(new, found, strict=True)
     return PoolOffers(pools, tuple(demands), {place: answers[key] for place, key in keys.items()}, answers)
 
@@ -162,7 +163,7 @@ def collect_offers(
 def _answer_all(
     questions: Sequence[Question],
     demands: Sequence[PlannedDemand],
-    rules: Catalog,
+    session: Session,
     progress: Progress | None,
     jobs: int,
 ) -> list[Offer]:
@@ -171,38 +172,40 @@ def _answer_all(
     if jobs <= 1 or len(questions) < LEAST_FOR_JOBS:
         for question in questions:
             show(len(out) + 1, len(questions))
-            out.append(_answer(demands[question.demand], question, rules))
+            out.append(_answer(demands[question.demand], question, session))
         return out
     from advisor.workers import make_pool
 
     chunks = [questions[k : k + CHUNK] for k in range(0, len(questions), CHUNK)]
     with make_pool(jobs) as pool:
-        waiting = [pool.submit(_answer_chunk, rules.roots, [(demands[q.demand], q) for q in c]) for c in chunks]
+        waiting = [pool.submit(_answer_chunk, session.rules.roots, [(demands[q.demand], q) for q in c]) for c in chunks]
         for answered in waiting:
             out += answered.result()
             show(len(out), len(questions))
     return out
 
 
-def _answer(planned: PlannedDemand, question: Question, rules: Catalog) -> Offer:
+def _answer(planned: PlannedDemand, question: Question, session: Session) -> Offer:
     assert planned.found is not None
-    return list_candidates(planned.demand, planned.found, question.machine, question.node_count, rules)
+    return list_candidates(planned.demand, planned.found, question.machine, question.node_count, session)
 
 
 def _answer_chunk(roots: Sequence[Path], chunk: Sequence[tuple[PlannedDemand, Question]]) -> list[Offer]:
     """Offers whose candidates are figures alone, in a worker process."""
     rules = catalog(roots)
-    offers = [_answer(planned, question, rules) for planned, question in chunk]
+    offers = [_answer(planned, question, Session(rules)) for planned, question in chunk]
     return [replace(offer, candidates=tuple(replace(c, made=None) for c in offer.candidates)) for offer in offers]
 
 
-def complete(offers: PoolOffers, demand: int, pool: int, candidate: ReplicaCandidate, rules: Catalog) -> LaunchParts:
+def complete(offers: PoolOffers, demand: int, pool: int, candidate: ReplicaCandidate, session: Session) -> LaunchParts:
     """What a candidate's launch is made of; worked out again where another process found it."""
     if candidate.made is not None:
         return candidate.made
     here = offers.pools[pool]
-    question = Question(demand, free_machine(here), min(len(here.node_names), load_fleet_rules(rules).most_nodes))
-    again = _answer(offers.demands[demand], question, rules)
+    question = Question(
+        demand, free_machine(here), min(len(here.node_names), load_fleet_rules(session.rules).most_nodes)
+    )
+    again = _answer(offers.demands[demand], question, session)
     found = next(c for c in again.candidates if replace(c, made=None) == candidate)
     assert found.made is not None
     return found.made

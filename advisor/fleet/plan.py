@@ -39,6 +39,7 @@ from advisor.fleet.replicas import make_replica, make_replicas
 from advisor.fleet.types import Fleet, Pool, describe_pool
 from advisor.fleet.unserved import explain_unserved, find_measurement
 from advisor.record import Value
+from advisor.session import Session
 
 MOST_BYTES = 64 * 2**20
 
@@ -92,13 +93,14 @@ class KeptReplica(Value, frozen=True):
     capacity: float
 
 
-def plan_fleet(request: FleetRequest, rules: Catalog, progress: Progress | None = None) -> FleetPlan:
+def plan_fleet(request: FleetRequest, session: Session, progress: Progress | None = None) -> FleetPlan:
     """The plan of a fleet. Raises UnknownName, BadInput, BadFile for names and files that cannot be."""
+    rules = session.rules
     began = time.monotonic()
     demands = find_models(request.demands, rules)
-    offers = collect_offers(request.fleet, demands, rules, progress, request.jobs)
+    offers = collect_offers(request.fleet, demands, session, progress, request.jobs)
     prices = find_node_prices(request.fleet, request.prices, rules)
-    chosen, changes = choose_plan(offers, prices, request.confidence, rules), None
+    chosen, changes = choose_plan(offers, prices, request.confidence, session), None
     money = find_money(chosen, prices)
     other: Confidence = "safe" if request.confidence == "likely" else "likely"
     second_posed = pose_problem(offers, prices, other)
@@ -108,10 +110,10 @@ def plan_fleet(request: FleetRequest, rules: Catalog, progress: Progress | None 
         second_money = money  # within the solver's gap
     solutions = {request.confidence: chosen.solution, other: second.solution}
     if request.running is not None:
-        kept = keep_plan(request, offers, demands, prices, rules)
+        kept = keep_plan(request, offers, demands, prices, session)
         chosen, changes, money = kept if kept is not None else compare_plans(request.running, chosen, money)
     unserved = explain_unserved(
-        chosen.posed, chosen.solution, offers, prices, request.confidence, request.advice, rules
+        chosen.posed, chosen.solution, offers, prices, request.confidence, request.advice, session
     )
     costs = {request.confidence: money, other: second_money}
     return FleetPlan(
@@ -131,12 +133,12 @@ def plan_fleet(request: FleetRequest, rules: Catalog, progress: Progress | None 
     )
 
 
-def choose_plan(offers: PoolOffers, prices: NodePrices, confidence: Confidence, rules: Catalog) -> ChosenPlan:
+def choose_plan(offers: PoolOffers, prices: NodePrices, confidence: Confidence, session: Session) -> ChosenPlan:
     """The best plan at one confidence, with its replicas."""
     posed = pose_problem(offers, prices, confidence)
-    solution = solve(posed, rules)
+    solution = solve(posed, session.rules)
     posed = widen_formats(posed, solution, offers, confidence)
-    return ChosenPlan(posed, solution, make_replicas(posed, solution, offers, confidence, rules))
+    return ChosenPlan(posed, solution, make_replicas(posed, solution, offers, confidence, session))
 
 
 def keep_plan(
@@ -144,9 +146,10 @@ def keep_plan(
     offers: PoolOffers,
     demands: Sequence[PlannedDemand],
     prices: NodePrices,
-    rules: Catalog,
+    session: Session,
 ) -> tuple[ChosenPlan, Changes, float | None] | None:
     """What runs, with what has to be added; None where that does not serve everything."""
+    rules = session.rules
     kept, stopped = find_kept(request.running or (), offers, request.confidence)
     served = [sum(k.capacity for k in kept if k.demand == d) for d in range(len(demands))]
     short = [d for d, planned in enumerate(demands) if served[d] < planned.demand.amount * (1 - 1e-9)]
@@ -155,7 +158,7 @@ def keep_plan(
         if d not in short and len(nodes_of) < planned.demand.spread:
             return None
     rest = without_kept(request.fleet, offers, kept)
-    left = collect_offers(rest, [demands[d] for d in short], rules, jobs=request.jobs, known=offers.known)
+    left = collect_offers(rest, [demands[d] for d in short], session, jobs=request.jobs, known=offers.known)
     amounts = [demands[d].demand.amount - served[d] for d in short]
     posed = pose_problem(left, find_node_prices(rest, request.prices, rules), request.confidence, left=amounts)
     solution = solve(posed, rules)
@@ -163,8 +166,8 @@ def keep_plan(
         return None
     ports: dict[str, int] = {}
     shares = _share_demands(offers, kept, posed, solution, short)
-    going = tuple(_keep_replica(k, offers, ports, shares[k.demand], request.confidence, rules) for k in kept)
-    added = make_replicas(posed, solution, left, request.confidence, rules, ports, [shares[d] for d in short])
+    going = tuple(_keep_replica(k, offers, ports, shares[k.demand], request.confidence, session) for k in kept)
+    added = make_replicas(posed, solution, left, request.confidence, session, ports, [shares[d] for d in short])
     nodes = {(offers.pools[k.pool].group, k.node) for k in kept}
     money = [prices.by_group.get(group) for group, _ in nodes]
     new = find_money(ChosenPlan(posed, solution, ()), find_node_prices(rest, request.prices, rules))
@@ -187,7 +190,7 @@ def _share_demands(
 
 
 def _keep_replica(
-    kept: KeptReplica, offers: PoolOffers, ports: dict[str, int], share: float, confidence: Confidence, rules: Catalog
+    kept: KeptReplica, offers: PoolOffers, ports: dict[str, int], share: float, confidence: Confidence, session: Session
 ) -> Replica:
     candidate = offers.offers[kept.demand, kept.pool].candidates[kept.candidate]
     served = get_capacity(candidate, confidence)
@@ -196,11 +199,11 @@ def _keep_replica(
     names = (pool.node_names[kept.node],)
     offset = ports.get(names[0], 0)
     ports[names[0]] = offset + 1
-    made = complete(offers, kept.demand, kept.pool, candidate, rules)
+    made = complete(offers, kept.demand, kept.pool, candidate, session)
     plan = make_replica_plan(made, served.users, kept.capacity * share)
     replica = make_replica(
         offers.demands[kept.demand].demand, plan, candidate, pool, names, kept.devices, offset, kept.capacity,
-        share, rules,
+        share, session,
     )  # fmt: skip
     return replace(replica, changed=False)
 

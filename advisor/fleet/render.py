@@ -28,6 +28,7 @@ from advisor.record import Value
 from advisor.render.context import make_slug
 from advisor.render.copies import dump_yaml
 from advisor.render.files import LaunchFile, render_files
+from advisor.session import Session
 
 EVERYWHERE = "0.0.0.0"  # noqa: S104 - a gateway or another node asks the servers, which start with a key only
 TARGETS = {
@@ -79,7 +80,7 @@ class ReplicaKind(Value, frozen=True):
     suffix: str = ""  # of names in files, where a model has several kinds
 
 
-def render_fleet(plan: PlanFile, target: str, rules: Catalog) -> tuple[LaunchFile, ...]:
+def render_fleet(plan: PlanFile, target: str, session: Session) -> tuple[LaunchFile, ...]:
     """The files of a target. Raises BadInput for an unknown target and for replicas that it cannot start."""
     if target not in TARGETS:
         from advisor.near import near_matches
@@ -87,29 +88,29 @@ def render_fleet(plan: PlanFile, target: str, rules: Catalog) -> tuple[LaunchFil
         raise BadInput(f"unknown target {target!r}; there are {', '.join(TARGETS)}", near_matches(target, TARGETS))
     if not plan.replicas:
         raise BadInput("the plan has no replica to render")
-    kinds = group_replicas(plan, rules)
+    kinds = group_replicas(plan, session.rules)
     if target in ("command", "compose", "slurm"):  # pods and Ray listen for others anyway
         kinds = [replace(k, deployment=replace(k.deployment, host=EVERYWHERE)) for k in kinds]
     pools = {p.id: p for p in plan.pools}
     if target == "litellm":
         return (_make_gateway(kinds),)
     if target in ("command", "compose"):
-        return tuple(_list_node_files(kinds, target, rules))
+        return tuple(_list_node_files(kinds, target, session))
     if target == "slurm":
-        return tuple(job for k in kinds for job in list_jobs(k, pools.get(k.replicas[0].pool), rules))
+        return tuple(job for k in kinds for job in list_jobs(k, pools.get(k.replicas[0].pool), session))
     if target in ("kubernetes", "keda"):
         for kind in kinds:
             if kind.nodes > 1:
                 raise BadInput(f"{kind.name} takes {kind.nodes} nodes: --target lws or ray starts such a replica")
 
-    return tuple(make_resources(k, target, pools.get(k.replicas[0].pool), rules) for k in kinds)
+    return tuple(make_resources(k, target, pools.get(k.replicas[0].pool), session) for k in kinds)
 
 
 def _rename(file: LaunchFile, name: str) -> LaunchFile:
     return replace(file, name=f"{name}-{file.name}")
 
 
-def _list_node_files(kinds: Sequence[ReplicaKind], target: str, rules: Catalog) -> list[LaunchFile]:
+def _list_node_files(kinds: Sequence[ReplicaKind], target: str, session: Session) -> list[LaunchFile]:
     """A file for each node with all servers that it runs."""
     from advisor.render.copies import render_side_by_side
 
@@ -126,7 +127,7 @@ def _list_node_files(kinds: Sequence[ReplicaKind], target: str, rules: Catalog) 
         servers = [_on_node(kind.deployment, replica) for kind, replica in here]
         safe = re.sub(r"[^A-Za-z0-9_.-]", "_", node)
         cards = [replica.device_indices for _, replica in here]
-        made = render_side_by_side(servers, target, rules, devices=cards)[0]
+        made = render_side_by_side(servers, target, session, devices=cards)[0]
         out.append(replace(made, name=f"{safe}.sh") if target == "command" else _rename(made, safe))
     return out
 
@@ -160,11 +161,11 @@ def _make_gateway(kinds: Sequence[ReplicaKind]) -> LaunchFile:
     return LaunchFile(name="litellm.yaml", content=text + yaml.safe_dump(body, sort_keys=False, width=1000))
 
 
-def make_resources(kind: ReplicaKind, target: str, pool: PlannedPool | None, rules: Catalog) -> LaunchFile:
+def make_resources(kind: ReplicaKind, target: str, pool: PlannedPool | None, session: Session) -> LaunchFile:
     """The file of a kind. Raises BadInput for targets that the engine does not have."""
     from advisor.files import parse_yaml
 
-    made = render_kind(kind, "kubernetes" if target == "keda" else target, rules)
+    made = render_kind(kind, "kubernetes" if target == "keda" else target, session)
     head = "".join(f"{line}\n" for line in made.content.splitlines() if line.startswith("# "))
     out = []
     for body in (parse_yaml(part, made.name) for part in made.content.split("\n---\n")):
@@ -176,7 +177,7 @@ def make_resources(kind: ReplicaKind, target: str, pool: PlannedPool | None, rul
                 spec["nodeSelector"] = {**spec.get("nodeSelector", {}), **pool.labels}
         _spread(body, kind)
         if target == "keda" and body.get("kind") == "Deployment":
-            out.append(_make_scaled_object(body["metadata"]["name"], kind, rules))
+            out.append(_make_scaled_object(body["metadata"]["name"], kind, session.rules))
         out.append(body)
     name = f"{kind.name}.yaml" if target in NAMED_BY_KIND else f"{kind.name}-{made.name}"
     return LaunchFile(name=name, content=head + "---\n".join(dump_yaml(body) for body in out))
@@ -255,14 +256,14 @@ def _make_scaled_object(name: str, kind: ReplicaKind, rules: Catalog) -> Json:
     }
 
 
-def list_jobs(kind: ReplicaKind, pool: PlannedPool | None, rules: Catalog) -> list[LaunchFile]:
+def list_jobs(kind: ReplicaKind, pool: PlannedPool | None, session: Session) -> list[LaunchFile]:
     """The jobs of a kind, each on the nodes and with the ports of the plan. Raises BadInput for names of nodes that
     Slurm cannot have."""
     by_nodes: dict[tuple[str, ...], list[PlannedReplica]] = {}
     for replica in kind.replicas:
         by_nodes.setdefault(replica.nodes, []).append(replica)
     bare = replace(kind, deployment=replace(kind.deployment, port=STAND_IN))
-    made = render_kind(bare, "slurm", rules)
+    made = render_kind(bare, "slurm", session)
     out = []
     for nodes, replicas in by_nodes.items():
         wrong = next((n for n in nodes if not PLAIN_NAME.fullmatch(n)), None)
@@ -376,9 +377,9 @@ def _make_deployment_of(replica: PlannedReplica, rules: Catalog) -> Deployment:
     )
 
 
-def render_kind(kind: ReplicaKind, target: str, rules: Catalog) -> LaunchFile:
+def render_kind(kind: ReplicaKind, target: str, session: Session) -> LaunchFile:
     """The file of a kind; where one model has several, what it names has the number of the kind behind it."""
-    made = render_files(kind.deployment, target, rules)[0]
+    made = render_files(kind.deployment, target, session)[0]
     if not kind.suffix:
         return made
     name = make_slug(f"{kind.deployment.engine}-{kind.deployment.served_name}")

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from advisor import engines
-from advisor.catalog import Catalog
 from advisor.fleet.candidates import Confidence, ReplicaCandidate, make_replica_plan
 from advisor.fleet.demand import ModelDemand
 from advisor.fleet.offers import (
@@ -25,6 +24,7 @@ from advisor.planning.layouts import show_devices
 from advisor.planning.types import Plan
 from advisor.record import Value
 from advisor.render.copies import render_commands
+from advisor.session import Session
 
 
 class Place(Value, frozen=True):
@@ -55,7 +55,7 @@ def make_replicas(
     solution: Solution,
     offers: PoolOffers,
     confidence: Confidence,
-    rules: Catalog,
+    session: Session,
     ports: dict[str, int] | None = None,
     shares: Sequence[float] | None = None,
 ) -> tuple[Replica, ...]:
@@ -77,7 +77,7 @@ def make_replicas(
         capacity = get_capacity(candidate, confidence)
         assert capacity is not None
         if p.variant not in plans:
-            made = complete(offers, variant.demand, variant.pool, candidate, rules)
+            made = complete(offers, variant.demand, variant.pool, candidate, session)
             plans[p.variant] = make_replica_plan(made, capacity.users, variant.capacity * shares[variant.demand])
         pool = offers.pools[variant.pool]
         names = tuple(pool.node_names[n] for n in p.nodes)
@@ -86,7 +86,7 @@ def make_replicas(
         demand = offers.demands[variant.demand].demand
         replica = make_replica(
             demand, plans[p.variant], candidate, pool, names, p.devices, offset, variant.capacity,
-            shares[variant.demand], rules,
+            shares[variant.demand], session,
         )  # fmt: skip
         out.append(replica)
     return tuple(out)
@@ -102,17 +102,17 @@ def make_replica(
     offset: int,
     capacity: float,
     share: float,
-    rules: Catalog,
+    session: Session,
 ) -> Replica:
     """One replica on its node. `share`: of its capacity that the demand takes."""
-    entry = rules.engine(candidate.engine)
+    entry = session.rules.engine(candidate.engine)
     free = find_free_indices(pool)
     indices = tuple(free[k] for k in devices) if pool.devices else ()
     deployment = replace(plan.deployment, port=(entry.port or 8000) + offset)
     if pool.devices and len(indices) < pool.devices and not is_sliced(pool):
         numbers = tuple(pool.machine.devices[k].index for k in indices)
         deployment = show_devices(deployment, numbers)
-    decided = engines.decide_settings(deployment, rules.engines(), plan.quantization)
+    decided = engines.decide_settings(deployment, session.rules.engines(), plan.quantization)
     load = capacity * share
     row = next(iter(plan.memory.devices), plan.memory.host)
     tight = row.high_bytes / row.budget_bytes if row is not None and row.high_bytes and row.budget_bytes else None
@@ -131,7 +131,7 @@ def make_replica(
         port=deployment.port or 8000,
         context_length=plan.memory.context_length,
         sequences=deployment.sequences,
-        command=render_commands([deployment], rules, len(nodes)),
+        command=render_commands([deployment], session, len(nodes)),
         load=round(load, 6),
         capacity=round(capacity, 6),
         headroom=round(1 / share - 1, 4),

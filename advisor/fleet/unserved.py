@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
-from advisor.catalog import Catalog
 from advisor.errors import AdvisorError
 from advisor.estimation import find_machine
 from advisor.fleet.candidates import Confidence, Refusal, list_candidates
@@ -23,6 +22,7 @@ from advisor.fleet.offers import (
 )
 from advisor.fleet.plan_types import Measurement, Unserved
 from advisor.fleet.problem import Solution, count_group_nodes
+from advisor.session import Session
 from advisor.units import format_gib
 
 MOST_EXTRA = 10_000  # nodes that may be added
@@ -37,13 +37,13 @@ def explain_unserved(
     prices: NodePrices,
     confidence: Confidence,
     advice: bool,
-    rules: Catalog,
+    session: Session,
 ) -> tuple[Unserved, ...]:
     """Every demand that is not served, why, and what would serve it."""
     out = []
     for d, planned in enumerate(offers.demands):
         if not solution.served[d]:
-            out.append(_explain(d, planned, posed, solution, offers, prices, confidence, advice, rules))
+            out.append(_explain(d, planned, posed, solution, offers, prices, confidence, advice, session))
     return tuple(out)
 
 
@@ -56,7 +56,7 @@ def _explain(
     prices: NodePrices,
     confidence: Confidence,
     advice: bool,
-    rules: Catalog,
+    session: Session,
 ) -> Unserved:
     demand = planned.demand
     if planned.refusal is not None:
@@ -87,7 +87,7 @@ def _explain(
             what_would_help="--pods (Kubernetes), `scontrol show node -o -d` (Slurm), `advise fleet show --probe`",
         )
     worst = min(refusals, key=lambda r: (WORST_FIRST.index(r.code), r.needs_bytes or 0))
-    other = _find_other_help(planned, worst, rules) if advice else None
+    other = _find_other_help(planned, worst, session) if advice else None
     return Unserved(
         model=demand.model, name=demand.name, code=worst.code, why=_describe(worst, planned), what_would_help=other
     )
@@ -159,19 +159,19 @@ def _find_more_nodes(
     return f"{more} more node{'s' if more > 1 else ''} like {name}{priced}"
 
 
-def _find_other_help(planned: PlannedDemand, refusal: Refusal, rules: Catalog) -> str | None:
+def _find_other_help(planned: PlannedDemand, refusal: Refusal, session: Session) -> str | None:
     """What would serve a model that no node here does: hardware by name, looser targets, another format."""
     if refusal.code == "engine":
         return "other `engines`, or none named" if planned.demand.engines else None
     if refusal.code == "unknown":
         return "a measurement: `advise calibrate` with a benchmark of this model on this hardware"
     assert planned.found is not None
-    for words in load_fleet_rules(rules).would_help:
+    for words in load_fleet_rules(session.rules).would_help:
         try:
-            machine = find_machine(words, rules)
+            machine = find_machine(words, session.rules)
         except AdvisorError:
             continue
-        if any(c.likely for c in list_candidates(planned.demand, planned.found, machine, 1, rules).candidates):
+        if any(c.likely for c in list_candidates(planned.demand, planned.found, machine, 1, session).candidates):
             return f"a node with {words.partition(',')[0]}"
     if refusal.code == "too_slow":
         return "looser targets (`ttft_s`, `tpot_s`), or a smaller model"

@@ -22,6 +22,7 @@ from advisor.lint.house import House, TableItem, memory_type
 from advisor.lint.reading import EntryPlace
 from advisor.lint.shape import At, find_flaws
 from advisor.models.types import Dense, Model
+from advisor.session import Session
 
 TABLES = ("os", "hardware", "formats", "quantization", "features", "floors")
 MISSPELT = 0.8  # likeness from which a key that one engine alone has is taken for another's
@@ -328,7 +329,7 @@ def _refused(house: House, engine: str, model: Model, card: Accelerator) -> Iter
     asked = EstimateRequest(model=model.id, engine=engine, hardware=f"1x {card.name}", context_length=2048)
     try:
         deployment, _ = resolve_request(asked, house.catalog)
-        estimate(deployment, house.catalog)
+        estimate(deployment, Session(house.catalog))
         engines.decide_settings(
             deployment, house.catalog.engines(), house.catalog.quantization(deployment.quantization)
         )

@@ -31,6 +31,7 @@ from advisor.lint.launches import FILE, list_target_documents
 from advisor.lint.reading import shorten_path
 from advisor.render.environment import make_environment, template_roots
 from advisor.render.files import SHARED, render_files
+from advisor.session import Session
 
 PAGES = ("readme",)  # templates of files that stand next to the targets
 EXAMPLE = re.compile(r"(?s)\{#-?\s*example:(.*?)-?#\}")
@@ -114,7 +115,7 @@ class _Checker:
                 return
             self.book = Rulebook(knowledge, ("all",))
         checker = make_checker(self.book, CheckOptions(on=request.hardware))
-        for file in render_files(deployment, path.stem, rules):
+        for file in render_files(deployment, path.stem, Session(rules)):
             yield from _judge(check_source(file.content, file.name, None, checker), deployment, rules)
 
 
@@ -122,7 +123,7 @@ def _judge(found: FileResult, deployment: Deployment, rules: Any) -> Iterator[st
     """Where the check of a file disagrees with the deployment that it was made for."""
     if not found.verdicts:
         yield "the file holds no launch that the checker sees"
-    wanted = len(estimate(deployment, rules).devices)
+    wanted = len(estimate(deployment, Session(rules)).devices)
     for verdict in found.verdicts:
         if verdict.engine != deployment.engine:
             yield f"the file starts {verdict.engine} for {deployment.engine}"

@@ -50,7 +50,7 @@ def plan_attempt(trial: Trial) -> Plan | None:
 
 def _worth(trial: Trial, plan: Plan) -> tuple[bool, bool, bool, float, int]:
     """What is better of plans over unlike cards."""
-    rate, same = objective.rate_speed(plan.speed, trial.search.traffic), load_plan_rules(trial.tools.rules).same
+    rate, same = objective.rate_speed(plan.speed, trial.search.traffic), load_plan_rules(trial.tools.session.rules).same
     steps = round(math.log(rate, same)) if rate > 0 else -1000
     return plan.starts is True, plan.holds_all, plan.on_time is not False, steps, -len(plan.layout.devices)
 
@@ -68,7 +68,7 @@ def size_units(trial: Trial, base: Deployment) -> SizedUnits:
     search, tools = trial.search, trial.tools
     at_once = find_own_flag(tools.entry, "sequences")
     if at_once:  # the most that one copy is asked for
-        more = load_plan_rules(tools.rules).admitted if search.traffic.rate is not None else 1
+        more = load_plan_rules(tools.session.rules).admitted if search.traffic.rate is not None else 1
         base = with_settings(base, {at_once: more * search.traffic.users})
     found = SizedUnits([])
     for unit in list_units(base, tools.entry):
@@ -90,12 +90,12 @@ def _arrange_copies(trial: Trial, base: Deployment) -> Plan | None:
     """Equal copies of an engine that shares a model out over cards."""
     machine, search, tools = base.machine, trial.search, trial.tools
     assert machine is not None
-    factors, found = load_plan_rules(tools.rules), size_units(trial, base)
+    factors, found = load_plan_rules(tools.session.rules), size_units(trial, base)
 
     def rate(sized: SizedUnit, users: int, long: bool = False) -> SpeedEstimate | None:
         return estimate_rate(trial, sized.unit.deployment, sized.memory, users, long)
 
-    targets = objective.find_targets(search.workload, machine, tools.rules)
+    targets = objective.find_targets(search.workload, machine, tools.session.rules)
     cards, priority = len(machine.usable_devices), search.workload.priority
     best = objective.choose_arrangement(
         found.sure, cards, machine.nodes, search.traffic, targets, priority, factors, rate
@@ -121,12 +121,12 @@ def _split_roles(
     if not targets.named or trial.tools.entry.disaggregation is None or machine.nodes > 1 or len(cards) < 2:
         return None
     link = None if machine.interconnect is None else "nvlink" in machine.interconnect
-    gbs = link_gbs(cards[0], trial.tools.rules, link)[0]
+    gbs = link_gbs(cards[0], trial.tools.session.rules, link)[0]
 
     def rate(unit: SizedUnit, load: RequestLoad) -> SpeedEstimate | None:
-        return estimate_speed(unit.unit.deployment, unit.memory, trial.tools.rules, load)
+        return estimate_speed(unit.unit.deployment, unit.memory, trial.tools.session, load)
 
-    same = load_plan_rules(trial.tools.rules).same
+    same = load_plan_rules(trial.tools.session.rules).same
     return disaggregation.choose_split(sized, len(cards), trial.search.traffic, targets, gbs, same, rate)
 
 
@@ -152,7 +152,7 @@ def finish_split(trial: Trial, split: disaggregation.Split) -> Plan:
 def finish_arrangement(trial: Trial, best: objective.Arrangement) -> Plan:
     """The chosen arrangement as a plan, sized for the requests of full length that it holds."""
     traffic, tools, unit = trial.search.traffic, trial.tools, best.sized.unit
-    most_admitted = load_plan_rules(tools.rules).admitted
+    most_admitted = load_plan_rules(tools.session.rules).admitted
     nodes = count_copy_nodes(unit, best.copies)
     deployment, layout, servers = copy_unit(unit, best.copies // nodes, tools.entry)
     if nodes > 1:
@@ -193,14 +193,14 @@ def place_on_nodes(trial: Trial, base: Deployment, nodes: int) -> Plan | None:
     machine, search, tools = base.machine, trial.search, trial.tools
     assert machine is not None
     users = -(-search.traffic.users // nodes)
-    most = find_largest_value(tools.named, "sequences", tools.rules)
+    most = find_largest_value(tools.named, "sequences", tools.session.rules)
     traffic = replace(search.traffic, users=users if most is None else min(users, most))
     rate = partial(estimate_rate, trial, users=users)
     placed = place_slots(base, tools.named, traffic, trial.attempt.offload, partial(ask, trial), rate)
     layout = CardLayout(devices=tuple(d.index for d in machine.usable_devices), nodes=nodes)
     if placed.sure is not None:
         deployment, memory = placed.sure
-        targets = objective.find_targets(search.workload, machine, tools.rules)
+        targets = objective.find_targets(search.workload, machine, tools.session.rules)
         speed = rate(deployment, memory)
         late = estimate_rate(trial, deployment, memory, users, True) if targets.ttft_s else None
         on_time = objective.meets_targets(speed, late, targets)

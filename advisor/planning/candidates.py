@@ -33,6 +33,7 @@ from advisor.planning.rules import load_workload_defaults
 from advisor.planning.traffic import estimate_wait
 from advisor.planning.types import CardLayout, Plan, SearchRequest, TriedFormat
 from advisor.record import Value
+from advisor.session import Session
 from advisor.units import format_gib
 
 LEAST_SHARE = 0.8  # of parameters x bits: no format of the catalogue stores less
@@ -47,7 +48,7 @@ class EngineTools(Value, frozen=True):
     inner: Engine  # the entry whose memory constants it reads
     named: Engine  # the entry whose names its settings have
     added: Additions
-    rules: Catalog
+    session: Session
     warnings: tuple[str, ...] = ()  # of the hard filters
 
 
@@ -62,7 +63,7 @@ class Attempt(Value, frozen=True):
 
 def list_attempts(tools: EngineTools, search: SearchRequest, usable: list[formats.FormatChoice]) -> list[Attempt]:
     """What is tried, the best first: cards alone before host memory, four bits and more before less."""
-    gguf = formats.format_family(tools.entry, tools.rules) == "gguf"
+    gguf = formats.format_family(tools.entry, tools.session.rules) == "gguf"
     both = (False, True) if gguf and search.machine.usable_devices else (False,)
     order = list(order_formats(usable, list_cache_types(tools.inner, search)))
     return [
@@ -95,11 +96,11 @@ def make_base(tools: EngineTools, search: SearchRequest, attempt: Attempt, machi
     if settings != base.settings:
         new = dict.fromkeys(settings.keys() - base.settings.keys(), "the longest prompt is fixed at start")
         base = msgspec.structs.replace(base, settings=settings, because={**base.because, **new})
-    base = with_draft(base, entry, tools.rules)[0] if added.settings else base
+    base = with_draft(base, entry, tools.session.rules)[0] if added.settings else base
     batch, step = find_own_flag(tools.named, "logical_batch"), find_own_flag(tools.named, "batched_tokens")
     if batch and step and search.model.kind != "chat":  # an input has to fit into one batch
         base = with_settings(base, {batch: context, step: context})
-    share = _memory_share(entry, machine, tools.rules)
+    share = _memory_share(entry, machine, tools.session.rules)
     flag = find_own_flag(entry, "memory_share")
     if share is None or flag is None:
         return base
@@ -129,7 +130,7 @@ def find_too_large(
         return None
     available = sum(s for s in sizes if s is not None) * search.machine.nodes + ((ram or 0) if host or not sizes else 0)
     least = int(LEAST_SHARE * search.model.params_total * quantization.bits_nominal / 8)
-    if formats.format_family(tools.entry, tools.rules) == "gguf" and least > LEAST_SHARE**2 * available:
+    if formats.format_family(tools.entry, tools.session.rules) == "gguf" and least > LEAST_SHARE**2 * available:
         with suppress(BadInput):
             least = count_file_bytes(search.model, quantization.id, host or not sizes)
     if least <= available:
@@ -276,7 +277,9 @@ def ask(trial: Trial, deployment: Deployment) -> MemoryEstimate | None:
     found: tuple[Deployment, MemoryEstimate | str] | None = known.get(key) if known is not None else None
     if found is None:
         try:
-            answer: MemoryEstimate | str = estimate_memory(deployment, tools.module, tools.inner, quantization)
+            answer: MemoryEstimate | str = estimate_memory(
+                deployment, tools.module, tools.inner, quantization, tools.session
+            )
         except BadInput as e:
             answer = e.message
         found = (deployment, answer)  # the key has identities of what the deployment holds
@@ -305,7 +308,7 @@ def estimate_rate(
     key = ("speed", _key(deployment), id(memory), users, long) if known is not None else None
     if known is not None and key in known:
         return known[key][-1]  # type: ignore[no-any-return]  # as it was put in below
-    speed = objective.estimate_traffic_speed(deployment, memory, search.traffic, users, shared, tools.rules, long)
+    speed = objective.estimate_traffic_speed(deployment, memory, search.traffic, users, shared, tools.session, long)
     if known is not None:
         known[key] = (deployment, memory, speed)  # the key has identities of these
     return speed
@@ -352,7 +355,7 @@ def make_plan(trial: Trial, copy: PlannedCopy) -> Plan:
         trial.search.traffic,
         with_visible_devices(copy.deployment, trial.search.whole or trial.search.machine),
     )
-    holding = find_holding(deployment, copy.memory, traffic, trial.tools.rules, copy.servers)
+    holding = find_holding(deployment, copy.memory, traffic, trial.tools.session, copy.servers)
     holds = holding.holds
     if holds is not None:
         served = objective.request_seconds(copy.speed, traffic, holds)
@@ -376,5 +379,5 @@ def make_plan(trial: Trial, copy: PlannedCopy) -> Plan:
 def make_unsure_plan(trial: Trial, deployment: Deployment, memory: MemoryEstimate, layout: CardLayout) -> Plan:
     """A plan that may start."""
     traffic = trial.search.traffic
-    speed = objective.estimate_traffic_speed(deployment, memory, traffic, traffic.users, False, trial.tools.rules)
+    speed = objective.estimate_traffic_speed(deployment, memory, traffic, traffic.users, False, trial.tools.session)
     return replace(make_plan(trial, PlannedCopy(deployment, memory, layout, speed, None)), starts=None)

@@ -36,6 +36,7 @@ from advisor.estimation import estimate as estimate_memory_of
 from advisor.memo import memoize_by_identity
 from advisor.planning.traffic import Traffic, read_traffic
 from advisor.record import Value
+from advisor.session import Session
 
 RUNGS = 4  # of the ladder: the context length and its halves
 SHORTEST = 512
@@ -69,14 +70,14 @@ def _make_traffic(
 
 
 def find_holding(
-    deployment: Deployment, estimate: MemoryEstimate, traffic: Traffic, rules: Catalog, copies: int = 1
+    deployment: Deployment, estimate: MemoryEstimate, traffic: Traffic, session: Session, copies: int = 1
 ) -> Holding:
     """What a deployment whose memory is `estimate` starts with and holds; `copies` of it stand behind a router.
 
     The lengths are those of the estimate where the traffic's are longer.
     """
-    entry = engines.find_engine_module(deployment.engine, rules.engines())[1]
-    one = with_one_request(deployment, estimate, entry, rules)
+    entry = engines.find_engine_module(deployment.engine, session.rules.engines())[1]
+    one = with_one_request(deployment, estimate, entry, session)
     if one is None or one[1].fits is False:
         return Holding(None if one is None else False, None)
     smaller, smaller_estimate = one
@@ -87,7 +88,7 @@ def find_holding(
     while len(lengths) < RUNGS and lengths[-1] // 2 >= SHORTEST:
         lengths.append(lengths[-1] // 2)
     asked = [capacity.RequestTokens(typical, shared), *(capacity.RequestTokens(n) for n in lengths)]
-    at_typical, *counts = _count_requests(deployment, smaller, smaller_estimate, entry, asked, rules)
+    at_typical, *counts = _count_requests(deployment, smaller, smaller_estimate, entry, asked, session)
     if at_typical is None:
         return Holding(smaller_estimate.fits, None)
     ladder = [
@@ -118,14 +119,14 @@ def find_holding(
 
 
 def with_one_request(
-    deployment: Deployment, estimate: MemoryEstimate, entry: Engine, rules: Catalog
+    deployment: Deployment, estimate: MemoryEstimate, entry: Engine, session: Session
 ) -> tuple[Deployment, MemoryEstimate] | None:
     """The deployment with one longest request, and its memory; None where that cannot be determined."""
     if estimate.fits or deployment.sequences == 1 or capacity.has_fixed_slots(deployment, entry):
         return deployment, estimate
     one = msgspec.structs.replace(deployment, sequences=1)
     try:
-        return one, estimate_memory_of(one, rules)
+        return one, estimate_memory_of(one, session)
     except AdvisorError:
         return None
 
@@ -136,45 +137,46 @@ def _count_requests(
     one_estimate: MemoryEstimate,
     entry: Engine,
     asked: Sequence[capacity.RequestTokens],
-    rules: Catalog,
+    session: Session,
 ) -> tuple[int | None, ...]:
     """Requests of each kind that are held. Slots that do not all fit are counted down until they do."""
     try:
         found = capacity.count_held(one, one_estimate, entry, asked)
         if one is deployment or found[0] != 1 or "device_overhead_mib" not in entry.memory:
             return found
-        return (_most_slots(deployment, rules),) * len(asked)
+        return (_most_slots(deployment, session),) * len(asked)
     except AdvisorError:
         return (None,) * len(asked)
 
 
-def _most_slots(deployment: Deployment, rules: Catalog) -> int:
+def _most_slots(deployment: Deployment, session: Session) -> int:
     """The most slots of full length that fit, fewer than asked; at least one does."""
     low, high = 1, deployment.sequences
     while high - low > 1:
         middle = (low + high) // 2
         try:
-            fits = estimate_memory_of(msgspec.structs.replace(deployment, sequences=middle), rules).fits
+            fits = estimate_memory_of(msgspec.structs.replace(deployment, sequences=middle), session).fits
         except AdvisorError:
             fits = False
         low, high = (middle, high) if fits else (low, middle)
     return low
 
 
-def answer_deployment(deployment: Deployment, rules: Catalog) -> Estimate:
+def answer_deployment(deployment: Deployment, session: Session) -> Estimate:
     """Memory and speed of a deployment whose names are resolved. Raises BadInput as `estimate` does."""
-    return _answer_resolved(deployment, rules, None)
+    return _answer_resolved(deployment, session, None)
 
 
 def answer_request(
     request: EstimateRequest,
-    rules: Catalog,
+    session: Session,
     remembered: RememberedNames | None = None,
     request_id: object = None,
     strict: bool = False,
 ) -> Estimate:
     """Memory and speed of a deployment by names. Raises UnknownName, BadFile, BadInput; with `strict` BadInput for a
     setting that the engine does not have, which is a warning otherwise."""
+    rules = session.rules
     from advisor.engines.flag_tables import describe_unknown_settings
 
     deployment, notes = resolve_request(request, rules, remembered)
@@ -183,28 +185,28 @@ def answer_request(
         raise BadInput("; ".join(unknown))
     if request.engine_version is None:  # the other commands mean the newest release, which they install or pull
         deployment = msgspec.structs.replace(deployment, any_release=True)
-    return _answer_resolved(deployment, rules, request.workload, (*notes, *unknown), request_id)
+    return _answer_resolved(deployment, session, request.workload, (*notes, *unknown), request_id)
 
 
 def _answer_resolved(
     deployment: Deployment,
-    rules: Catalog,
+    session: Session,
     load: LoadSpec | None,
     notes: tuple[str, ...] = (),
     request_id: object = None,
 ) -> Estimate:
-    memory = estimate(deployment, rules)
-    holding = hold_deployment(deployment, memory, rules, load)
-    speed = estimate_load_speed(deployment, memory, rules, load)
+    memory = estimate(deployment, session)
+    holding = hold_deployment(deployment, memory, session, load)
+    speed = estimate_load_speed(deployment, memory, session, load)
     return describe_estimate(Estimate, memory, deployment, holding, notes, request_id, speed)
 
 
 def hold_deployment(
-    deployment: Deployment, memory: MemoryEstimate, rules: Catalog, load: LoadSpec | None = None
+    deployment: Deployment, memory: MemoryEstimate, session: Session, load: LoadSpec | None = None
 ) -> Holding:
     """What a deployment that was asked for by itself starts with and holds."""
     lengths = (load.prompt_tokens, load.output_tokens) if load is not None else (None, None)
-    return find_holding(deployment, memory, make_traffic(deployment, memory, rules, *lengths), rules)
+    return find_holding(deployment, memory, make_traffic(deployment, memory, session.rules, *lengths), session)
 
 
 E = TypeVar("E", bound=DeploymentEstimate)

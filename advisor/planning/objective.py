@@ -19,6 +19,7 @@ from advisor.planning.layouts import Unit
 from advisor.planning.rules import PlanRules, load_workload_defaults
 from advisor.planning.traffic import Traffic, find_longest_gap
 from advisor.record import Value
+from advisor.session import Session
 from advisor.speed.estimator import estimate_speed
 from advisor.speed.work import RequestLoad
 from advisor.unknowns import all_hold
@@ -239,11 +240,11 @@ def estimate_traffic_speed(
     traffic: Traffic,
     users: int,
     shared: bool,
-    rules: Catalog,
+    session: Session,
     long: bool = False,
 ) -> SpeedEstimate | None:
     """Speed of a deployment under the traffic of so many users; None where it cannot be modelled."""
-    speed = estimate_speed(deployment, estimate, rules, make_load(traffic, users, shared, long))
+    speed = estimate_speed(deployment, estimate, session, make_load(traffic, users, shared, long))
     return None if speed is None or not all(_finite(x) for x in (speed.tpot_s, speed.ttft_s)) else speed
 
 

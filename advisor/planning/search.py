@@ -34,23 +34,24 @@ from advisor.planning.rules import PlanRules, load_plan_rules
 from advisor.planning.slots import on_all_layers
 from advisor.planning.traffic import P99_OF_NORMAL
 from advisor.planning.types import Plan, Rejection, SearchRequest, TriedFormat
+from advisor.session import Session
 
 SPECULATIVE = "workload.speculative"  # the fact that speculative decoding is asked for
 MOST_USERS = 4096  # at once, that a rate may come to
 
 
-def find_best_plan(entry: Engine, search: SearchRequest, rules: Catalog) -> Plan | Rejection:
+def find_best_plan(entry: Engine, search: SearchRequest, session: Session) -> Plan | Rejection:
     """The engine's best plan, or why there is none. A rate of requests is planned for as so many users at once as
     answer it (Little's law), the fewest that are enough."""
     if search.traffic.rate is None:
-        found = _find_for_users(entry, search, rules)
-        return _try_speculating(entry, search, rules, found) if search.workload.priority == "latency" else found
-    spare = load_plan_rules(rules).spare
+        found = _find_for_users(entry, search, session)
+        return _try_speculating(entry, search, session, found) if search.workload.priority == "latency" else found
+    spare = load_plan_rules(session.rules).spare
 
     def enough(found: Plan | Rejection) -> bool:
         return isinstance(found, Plan) and answers_rate(found, search, spare) is True
 
-    low, high, found = 0, 1, _find_for_users(entry, _with_users(search, 1), rules)
+    low, high, found = 0, 1, _find_for_users(entry, _with_users(search, 1), session)
     if isinstance(found, Plan) and answers_rate(found, search, spare) is None:
         note = (
             f"how fast {entry.name} answers here is not known: whether it keeps up with the rate cannot be determined"
@@ -58,10 +59,10 @@ def find_best_plan(entry: Engine, search: SearchRequest, rules: Catalog) -> Plan
         return replace(found, on_time=None, notes=(*found.notes, note))
     while isinstance(found, Plan) and not enough(found) and high < MOST_USERS and found.holds_all:
         low, high = high, 2 * high
-        found = _find_for_users(entry, _with_users(search, high), rules)
+        found = _find_for_users(entry, _with_users(search, high), session)
     while isinstance(found, Plan) and high - low > max(1, high // 16):
         middle = (low + high) // 2
-        smaller = _find_for_users(entry, _with_users(search, middle), rules)
+        smaller = _find_for_users(entry, _with_users(search, middle), session)
         if enough(smaller):
             high, found = middle, smaller
         else:
@@ -71,18 +72,21 @@ def find_best_plan(entry: Engine, search: SearchRequest, rules: Catalog) -> Plan
     if not enough(found):
         return replace(found, on_time=False)
     peak = high + math.ceil(P99_OF_NORMAL * math.sqrt(high))  # arrivals are independent, so their number varies
-    most = _find_for_users(entry, _with_users(search, peak), rules)
+    most = _find_for_users(entry, _with_users(search, peak), session)
     return most if isinstance(most, Plan) else found
 
 
-def _try_speculating(entry: Engine, search: SearchRequest, rules: Catalog, found: Plan | Rejection) -> Plan | Rejection:
+def _try_speculating(
+    entry: Engine, search: SearchRequest, session: Session, found: Plan | Rejection
+) -> Plan | Rejection:
     """The plan, or one with speculative decoding by what the checkpoint carries itself, where that answers sooner."""
+    rules = session.rules
     if search.facts.get(SPECULATIVE) or search.traffic.users > load_plan_rules(rules).drafted_users:
         return found
     asked = replace(search, facts={**search.facts, SPECULATIVE: True})
     if find_engine_additions(entry, asked, rules).settings == find_engine_additions(entry, search, rules).settings:
         return found
-    other = _find_for_users(entry, asked, rules)
+    other = _find_for_users(entry, asked, session)
     if isinstance(other, Rejection) or not other.starts or other.on_time is False:
         return found
     if isinstance(found, Rejection):
@@ -107,23 +111,25 @@ def _with_users(search: SearchRequest, users: int) -> SearchRequest:
     return replace(search, traffic=replace(search.traffic, users=users))
 
 
-def _find_for_users(entry: Engine, search: SearchRequest, rules: Catalog) -> Plan | Rejection:
+def _find_for_users(entry: Engine, search: SearchRequest, session: Session) -> Plan | Rejection:
     """The engine's best plan for so many users at once.
 
     Formats are tried in their order of preference, a smaller cache after all of them, host memory last. The first whose
     plan starts for sure, holds the users and is on time is taken; else the best of what starts; else what may start.
     """
-    tools = prepare_engine(entry, search, rules)
+    tools = prepare_engine(entry, search, session)
     if isinstance(tools, Rejection):
         return tools
     refused: list[Reason] = []
-    usable = list(find_usable_formats(entry, search, rules, refused))
+    usable = list(find_usable_formats(entry, search, session.rules, refused))
     attempts = list_attempts(tools, search, usable)
     tried: list[TriedFormat] = []
     found = _search_attempts(tools, search, attempts, tried)
     if found is not None:
         attempt, plan = found
-        others = tuple(_compare(t, plan, rules) for t in dict.fromkeys(tried) if t.quantization != plan.quantization.id)
+        others = tuple(
+            _compare(t, plan, session.rules) for t in dict.fromkeys(tried) if t.quantization != plan.quantization.id
+        )
         notes = list_warnings(attempt, tools.warnings)
         return replace(plan, notes=(*plan.notes, *notes), tried=others, added=tools.added.notes)
     if not tried and not refused:
@@ -142,8 +148,9 @@ def _compare(tried: TriedFormat, plan: Plan, rules: Catalog) -> TriedFormat:
     return replace(tried, larger=wider and tried.fits is False)
 
 
-def prepare_engine(entry: Engine, search: SearchRequest, rules: Catalog) -> EngineTools | Rejection:
+def prepare_engine(entry: Engine, search: SearchRequest, session: Session) -> EngineTools | Rejection:
     """What estimates of the engine need, or why it is not looked at."""
+    rules = session.rules
     forbidden = search.policy.forbidden(entry.id, search.facts)
     if forbidden is not None:
         return Rejection((forbidden,))
@@ -163,7 +170,7 @@ def prepare_engine(entry: Engine, search: SearchRequest, rules: Catalog) -> Engi
     except BadInput as e:  # an overlay's engine without a module
         return Rejection((Reason(code="not_asked_for", rule=f"{entry.id}/module", text=e.message),))
     added, warnings = find_engine_additions(entry, search, rules), tuple(r.text for r in verdict.warnings)
-    return EngineTools(entry, module, inner, named, added, rules, warnings)
+    return EngineTools(entry, module, inner, named, added, session, warnings)
 
 
 def _foreign_gguf(entry: Engine, search: SearchRequest, rules: Catalog) -> Reason | None:
@@ -183,7 +190,7 @@ def _search_attempts(
 ) -> tuple[Attempt, Plan] | None:
     """The first attempt that answers the question, else the best of those that start, else one that may."""
     bounds, kept, good = Bounds(), list[tuple[Attempt, Plan]](), list[tuple[Attempt, Plan]]()
-    factors = load_plan_rules(tools.rules)
+    factors = load_plan_rules(tools.session.rules)
     host = bool(tools.inner.memory.get("experts_on_host"))
     for offload in (False, True):
         probe, late = find_smallest(attempts, offload), math.inf
@@ -229,7 +236,7 @@ def _fastest(good: list[tuple[Attempt, Plan]], tools: EngineTools, search: Searc
         return good[0]  # published so: a conversion of it is another model
     known = [x for x in good if has_download(tools.entry, search, x[0].chosen.quantization)] or good
     rates = [objective.rate_speed(p.speed, search.traffic, search.workload.priority) for _, p in known]
-    enough = max(rates) / load_plan_rules(tools.rules).worth_waiting
+    enough = max(rates) / load_plan_rules(tools.session.rules).worth_waiting
     return next(x for x, rate in zip(known, rates, strict=True) if rate >= enough)
 
 

@@ -37,6 +37,7 @@ from advisor.render.words import (
     make_start_words,
     plain_word,
 )
+from advisor.session import Session
 
 GIB = 2**30
 LOOPBACK = pattern_when_used(r"localhost|127(\.\d{1,3}){3}|::1")
@@ -157,10 +158,10 @@ def _refuse_what_is_no_text(deployment: Deployment) -> None:
             raise BadInput(f"{name}: {ascii(value)[:80]} is not plain text, so it cannot be written")
 
 
-def _sizes(deployment: Deployment, rules: Catalog) -> tuple[int | None, int | None]:
+def _sizes(deployment: Deployment, session: Session) -> tuple[int | None, int | None]:
     """(bytes of all weights, bytes of host memory); None where they cannot be determined."""
     try:
-        estimate = estimate_bytes(deployment, rules)
+        estimate = estimate_bytes(deployment, session)
     except BadInput:
         return None, None
     rows = [*estimate.devices, *([estimate.host] if estimate.host else [])]
@@ -189,7 +190,7 @@ def make_slug(name: str) -> str:
 def make_template_context(
     deployment: Deployment,
     entry: Engine,
-    rules: Catalog,
+    session: Session,
     target: str = "command",
     work: Workload | None = None,
     brief: bool = False,
@@ -198,6 +199,7 @@ def make_template_context(
 
     `brief` leaves out what a command has no use for: sizes, and the words inside a container.
     """
+    rules = session.rules
     _refuse_what_is_no_text(deployment)
     _, inner = engines.find_engine_module(deployment.engine, rules.engines())
     decided = engines.decide_settings(deployment, rules.engines(), rules.quantization(deployment.quantization))
@@ -221,7 +223,7 @@ def make_template_context(
     kept = [_joined(a, known) for a in every if a["flag"] not in {x["flag"] for x in left_out}]
     doc = matrix.load_targets(rules)
     ranks = _ranks(decided, engines.settings_entry(deployment.engine, rules.engines()))
-    weights, host_bytes = (None, None) if brief else _sizes(deployment, rules)
+    weights, host_bytes = (None, None) if brief else _sizes(deployment, session)
     start = matrix.find_engine_start(entry.id, rules)
     port = deployment.port or start.port or entry.port or 8000
     address = f"[{host}]" if ":" in host else host  # where a port follows it

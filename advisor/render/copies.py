@@ -17,22 +17,23 @@ from advisor.errors import BadInput
 from advisor.render.context import is_outside
 from advisor.render.files import LaunchFile, list_targets, render_command, render_files
 from advisor.render.matrix import find_engine_start, load_targets
+from advisor.session import Session
 
 SECONDS = 3600  # that an answer may take, streamed or not
 HEAD = "HEAD"  # variable that holds the address of the first node
 LOOPBACK = "127.0.0.1"
 
 
-def render_commands(servers: Sequence[Deployment], rules: Catalog, nodes: int = 1, alike: bool = False) -> str:
+def render_commands(servers: Sequence[Deployment], session: Session, nodes: int = 1, alike: bool = False) -> str:
     """The shell lines that start every server of a plan side by side, each with cards and a port of its own; of one
     server over several nodes the command of each node. `alike`: each node runs these servers."""
     if nodes > 1 and alike:
         text = f"# on each of {nodes} nodes, with --host set to the address that the router before them reaches"
-        return f"{text}\n{render_commands(servers, rules)}"
+        return f"{text}\n{render_commands(servers, session)}"
     if nodes > 1:
-        return _render_nodes(servers[0], nodes, rules)
-    lines = [f"{render_command(s, rules)} &" for s in servers]
-    return "\n".join([*lines, "wait"]) if len(lines) > 1 else render_command(servers[0], rules)
+        return _render_nodes(servers[0], nodes, session)
+    lines = [f"{render_command(s, session)} &" for s in servers]
+    return "\n".join([*lines, "wait"]) if len(lines) > 1 else render_command(servers[0], session)
 
 
 def ask_for_keys(servers: Sequence[Deployment], rules: Catalog) -> str:
@@ -64,22 +65,22 @@ def refuse_single_node(deployment: Deployment, nodes: int, target: str, rules: C
     raise BadInput(f"the plan takes {nodes} nodes, and {target} starts one: take {', '.join(['command', *have])}")
 
 
-def render_nodes_script(deployment: Deployment, nodes: int, rules: Catalog) -> LaunchFile:
+def render_nodes_script(deployment: Deployment, nodes: int, session: Session) -> LaunchFile:
     """A script with the command of each node: `NODE_RANK` says which one runs."""
-    cases = _render_nodes(deployment, nodes, rules).split("# node ")[1:]
+    cases = _render_nodes(deployment, nodes, session).split("# node ")[1:]
     body = "".join(f"{c.partition(chr(10))[0]})\n{c.partition(chr(10))[2].rstrip()}\n;;\n" for c in cases)
     text = "#!/bin/sh\n# One server over several nodes: run on each with HEAD (address of node 0) and NODE_RANK set.\n"
-    text += f"# {WRITTEN_BY}.\n{ask_for_keys((deployment,), rules)}"
+    text += f"# {WRITTEN_BY}.\n{ask_for_keys((deployment,), session.rules)}"
     return LaunchFile(
         name="run.sh", content=f'{text}case "${{NODE_RANK:?0 on the first node}}" in\n{body}esac\n', executable=True
     )
 
 
-def _render_nodes(deployment: Deployment, nodes: int, rules: Catalog) -> str:
+def _render_nodes(deployment: Deployment, nodes: int, session: Session) -> str:
     """The command of each node; the engine's own words join them (`start.nodes` of its entry)."""
-    entry = rules.engine(deployment.engine)
+    entry = session.rules.engine(deployment.engine)
     own = entry.start.nodes if entry.start is not None else None
-    command = render_command(deployment, rules)
+    command = render_command(deployment, session)
     if own is None:
         return command
     out = []
@@ -97,7 +98,7 @@ def render_copies(
     servers: Sequence[Deployment],
     devices: Sequence[Sequence[int]],
     target: str,
-    rules: Catalog,
+    session: Session,
     port: int,
     work: Workload | None = None,
 ) -> tuple[LaunchFile, ...]:
@@ -106,19 +107,19 @@ def render_copies(
     Raises BadInput for targets that start one server only.
     """
     if target == "command":
-        first = render_files(servers[0], target, rules, work)[0]
+        first = render_files(servers[0], target, session, work)[0]
         text = "#!/bin/sh\n# Equal servers side by side; put a router (nginx, LiteLLM) before their ports.\n"
-        text += f"# {WRITTEN_BY}.\n{ask_for_keys(servers, rules)}"
-        return (LaunchFile(name=first.name, content=text + render_commands(servers, rules) + "\n", executable=True),)
+        text += f"# {WRITTEN_BY}.\n{ask_for_keys(servers, session.rules)}"
+        return (LaunchFile(name=first.name, content=text + render_commands(servers, session) + "\n", executable=True),)
     if target != "compose":
         raise BadInput(f"{len(servers)} equal servers: take --target command or compose, which writes a router, too")
-    return (_compose(servers, devices, rules, port, work),)
+    return (_compose(servers, devices, session, port, work),)
 
 
 def render_side_by_side(
     models: Sequence[Deployment],
     target: str,
-    rules: Catalog,
+    session: Session,
     work: Workload | None = None,
     devices: Sequence[Sequence[int]] = (),
 ) -> tuple[LaunchFile, ...]:
@@ -129,8 +130,9 @@ def render_side_by_side(
     """
     title = "Models side by side, each with its own share of the memory and its own port."
     if target == "command":
-        first = render_files(models[0], target, rules, work)[0]
-        text = f"#!/bin/sh\n# {title}\n# {WRITTEN_BY}.\n{ask_for_keys(models, rules)}{render_commands(models, rules)}\n"
+        first = render_files(models[0], target, session, work)[0]
+        body = f"{ask_for_keys(models, session.rules)}{render_commands(models, session)}"
+        text = f"#!/bin/sh\n# {title}\n# {WRITTEN_BY}.\n{body}\n"
         return (LaunchFile(name=first.name, content=text, executable=True),)
     if target != "compose":
         raise BadInput(f"{len(models)} models side by side: take --target command or compose")
@@ -143,7 +145,7 @@ def render_side_by_side(
         own = devices[k - 1] if devices else ()
         if own:  # a container has only its own cards, counted from 0
             model = replace(model, environment={})
-        made = render_files(model, target, rules, work)[0]
+        made = render_files(model, target, session, work)[0]
         body, name = parse_yaml(made.content, made.name), made.name
         ((service_name, service),) = body["services"].items()
         if own:
@@ -155,7 +157,7 @@ def render_side_by_side(
 
 
 def _compose(
-    servers: Sequence[Deployment], devices: Sequence[Sequence[int]], rules: Catalog, port: int, work: Workload | None
+    servers: Sequence[Deployment], devices: Sequence[Sequence[int]], session: Session, port: int, work: Workload | None
 ) -> LaunchFile:
     """One project: a service for each server, and nginx before them."""
     from advisor.files import parse_yaml
@@ -166,7 +168,7 @@ def _compose(
     name = "compose.yaml"
     for k, (server, cards) in enumerate(zip(servers, devices, strict=True), 1):
         bare = replace(server, environment={}, port=None)
-        made = render_files(bare, "compose", rules, work)[0]
+        made = render_files(bare, "compose", session, work)[0]
         body = parse_yaml(made.content, made.name)
         name = made.name
         ((service_name, service),) = body["services"].items()
@@ -176,7 +178,7 @@ def _compose(
         services[f"{service_name}-{k}"] = service
         volumes |= body.get("volumes") or {}
     services["router"] = {
-        "image": load_targets(rules).router_image,
+        "image": load_targets(session.rules).router_image,
         "restart": "unless-stopped",
         "cap_drop": ["ALL"],
         "cap_add": ["CHOWN", "NET_BIND_SERVICE", "SETGID", "SETUID"],  # its workers run as another user
@@ -235,10 +237,10 @@ def dump_yaml(body: object) -> str:
     return yaml.dump(body, Dumper=Dumper, sort_keys=False, width=1000)
 
 
-def render_role_commands(servers: Sequence[Deployment], prefill: int, port: int, rules: Catalog) -> str:
+def render_role_commands(servers: Sequence[Deployment], prefill: int, port: int, session: Session) -> str:
     """The shell lines that start the servers, those that read prompts first, and the router on `port`."""
-    lines = [f"{render_command(s, rules)} &" for s in servers]
-    words = make_router_words(servers, prefill, servers[0].host or LOOPBACK, port, rules)
+    lines = [f"{render_command(s, session)} &" for s in servers]
+    words = make_router_words(servers, prefill, servers[0].host or LOOPBACK, port, session.rules)
     return "\n".join([*lines, shlex.join(words)])
 
 
@@ -256,18 +258,20 @@ def make_router_words(servers: Sequence[Deployment], prefill: int, host: str, po
 
 
 def render_roles(
-    servers: Sequence[Deployment], prefill: int, target: str, rules: Catalog, port: int, work: Workload | None = None
+    servers: Sequence[Deployment], prefill: int, target: str, session: Session, port: int, work: Workload | None = None
 ) -> tuple[LaunchFile, ...]:
     """The script of the servers and their router. Raises BadInput for another target."""
     if target != "command":
         raise BadInput(
             "servers that share prefill and decode: take --target command, whose script starts the router, too"
         )
-    entry = rules.engine(servers[0].engine)
+    entry = session.rules.engine(servers[0].engine)
     assert entry.disaggregation is not None
     needs = " ".join(entry.disaggregation.router.pip)
-    first = render_files(servers[0], target, rules, work)[0]
+    first = render_files(servers[0], target, session, work)[0]
     text = "#!/bin/sh\n# Servers that read prompts, servers that write answers, and the router before them.\n"
-    text += f"# Next to the engine it takes: pip install {needs}\n# {WRITTEN_BY}.\n{ask_for_keys(servers, rules)}"
-    commands = render_role_commands(servers, prefill, port, rules)
+    text += (
+        f"# Next to the engine it takes: pip install {needs}\n# {WRITTEN_BY}.\n{ask_for_keys(servers, session.rules)}"
+    )
+    commands = render_role_commands(servers, prefill, port, session)
     return (LaunchFile(name=first.name, content=f"{text}{commands}\n", executable=True),)

@@ -15,6 +15,7 @@ from advisor.record import Record
 from advisor.render import matrix
 from advisor.render.context import make_template_context
 from advisor.render.environment import make_environment, quote_shell, shell_call, template_roots
+from advisor.session import Session
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -51,20 +52,20 @@ def list_targets(engine_id: str, rules: Catalog) -> list[str]:
     return [t for t in list_target_names(rules) if t in own or matrix.find_target_support(engine_id, t, rules)[0]]
 
 
-def render_command(deployment: Deployment, rules: Catalog) -> str:
+def render_command(deployment: Deployment, session: Session) -> str:
     """The shell command that starts the deployment, ready to paste. Raises BadInput where there is no template."""
-    entry = rules.engine(deployment.engine)
-    there, _ = matrix.find_target_support(entry.id, "command", rules)
+    entry = session.rules.engine(deployment.engine)
+    there, _ = matrix.find_target_support(entry.id, "command", session.rules)
     if there and not _has_own_template(entry.id, "command"):
         # what targets/command.j2 says, without the time that Jinja takes to load
-        seen = make_template_context(deployment, entry, rules, brief=True)
+        seen = make_template_context(deployment, entry, session, brief=True)
         before = shell_call([seen["before"]]) + "\n" if seen["before"] else ""
         return (
             before
             + "".join(f"{k}={quote_shell(v)} " for k, v in seen["environment"].items())
             + shell_call(seen["lines"])
         )
-    return _render(deployment, "command", rules, script=False)[1].strip()
+    return _render(deployment, "command", session, script=False)[1].strip()
 
 
 def _has_own_template(engine_id: str, target: str) -> bool:
@@ -76,18 +77,18 @@ def _has_own_template(engine_id: str, target: str) -> bool:
 
 
 def render_files(
-    deployment: Deployment, target: str, rules: Catalog, work: Workload | None = None, verbose: bool = False
+    deployment: Deployment, target: str, session: Session, work: Workload | None = None, verbose: bool = False
 ) -> tuple[LaunchFile, ...]:
     """The files of one target; with `verbose` the reason of each setting as a comment.
 
     Raises BadInput for a target this engine does not have.
     """
-    if target not in list_target_names(rules):
+    if target not in list_target_names(session.rules):
         from advisor.near import near_matches
 
-        known = list_target_names(rules)
+        known = list_target_names(session.rules)
         raise BadInput(f"unknown target {target!r}; there are {', '.join(known)}.", near_matches(target, known))
-    name, content = _render(deployment, target, rules, script=True, work=work, verbose=verbose)
+    name, content = _render(deployment, target, session, script=True, work=work, verbose=verbose)
     program = content.startswith("#!")
     return (LaunchFile(name=name, content=content, executable=program),)
 
@@ -95,19 +96,20 @@ def render_files(
 def _render(
     deployment: Deployment,
     target: str,
-    rules: Catalog,
+    session: Session,
     script: bool,
     work: Workload | None = None,
     verbose: bool = False,
 ) -> tuple[str, str]:
     """(file name, content)"""
+    rules = session.rules
     entry = rules.engine(deployment.engine)
     if target not in list_targets(entry.id, rules):
         have = ", ".join(list_targets(entry.id, rules)) or "no target yet"
         why = matrix.find_target_support(entry.id, target, rules)[1]
         raise BadInput(f"{entry.name} has no {target} file: {why}. It has {have}")
     env = make_environment(tuple(template_roots()))
-    seen = make_template_context(deployment, entry, rules, target, work)
+    seen = make_template_context(deployment, entry, session, target, work)
     if target in IN_IMAGES and seen["image"] is None:
         raise BadInput(f"{entry.name}: no container image is known for {seen['vendor']} devices; take --target command")
     file = matrix.load_targets(rules).targets[target].file.replace("{name}", seen["name"])
@@ -117,15 +119,16 @@ def _render(
 
 def make_readme(
     deployment: Deployment,
-    rules: Catalog,
+    session: Session,
     files: list[tuple[str, str]],
     absent: list[tuple[str, str]],
     work: Workload | None = None,
 ) -> LaunchFile:
     """README.md of a folder of launch files: what to run first. `files` are (target, name)."""
+    rules = session.rules
     entry = rules.engine(deployment.engine)
     known = matrix.load_targets(rules).targets
-    seen = make_template_context(deployment, entry, rules, "readme", work)
+    seen = make_template_context(deployment, entry, session, "readme", work)
     rows = [{"name": name, "what": known[t].what, "run": _run(known[t], name, seen["name"])} for t, name in files]
     values: Json = {
         **seen,
@@ -180,8 +183,9 @@ def _run(target: matrix.LaunchTarget, file: str, name: str) -> str:
     return text if " " not in file and ("(" in text or "merge" in text) else f"`{text}`"
 
 
-def render_together(ds: tuple[Deployment, ...], rules: Catalog) -> tuple[LaunchFile, ...]:
+def render_together(ds: tuple[Deployment, ...], session: Session) -> tuple[LaunchFile, ...]:
     """One file that holds several models, one of which runs at a time. Raises BadInput for two of one name."""
+    rules = session.rules
     target = matrix.find_joint_target(rules)
     servers: list[Json] = []
     seen: Json = {}
@@ -190,7 +194,7 @@ def render_together(ds: tuple[Deployment, ...], rules: Catalog) -> tuple[LaunchF
         there, why = matrix.find_target_support(entry.id, target, rules)
         if not there:
             raise BadInput(f"{entry.name} has no {target} file: {why}")
-        mine = make_template_context(deployment, entry, rules, target)
+        mine = make_template_context(deployment, entry, session, target)
         servers += mine["servers"]
         seen = seen or mine
     labels = [s["label"] for s in servers]
@@ -245,7 +249,7 @@ def write_files(files: tuple[LaunchFile, ...], folder: Path, force: bool = False
 
 
 def render_every(
-    deployment: Deployment, rules: Catalog, workload: Workload | None = None, reasons: bool = False
+    deployment: Deployment, session: Session, workload: Workload | None = None, reasons: bool = False
 ) -> tuple[LaunchFile, ...]:
     """Every file that this engine and machine allow, and a README that says what to run and what is absent.
 
@@ -253,20 +257,20 @@ def render_every(
     """
     files: list[tuple[str, LaunchFile]] = []
     absent: list[tuple[str, str]] = []
-    for target in list_targets(deployment.engine, rules):
+    for target in list_targets(deployment.engine, session.rules):
         try:
-            files += [(target, f) for f in render_files(deployment, target, rules, workload, reasons)]
+            files += [(target, f) for f in render_files(deployment, target, session, workload, reasons)]
         except BadInput as e:
             absent.append((target, e.message))
     if not files:
         raise BadInput(f"{deployment.engine}: nothing can be rendered for this machine")
-    return (*(f for _, f in files), make_readme(deployment, rules, [(t, f.name) for t, f in files], absent, workload))
+    return (*(f for _, f in files), make_readme(deployment, session, [(t, f.name) for t, f in files], absent, workload))
 
 
-def make_quick_start(deployment: Deployment, rules: Catalog) -> QuickStart:
+def make_quick_start(deployment: Deployment, session: Session) -> QuickStart:
     """The two lines for a deployment. Raises BadInput for values no command can hold."""
-    entry = rules.engine(deployment.engine)
-    seen = make_template_context(deployment, entry, rules, brief=True)
+    entry = session.rules.engine(deployment.engine)
+    seen = make_template_context(deployment, entry, session, brief=True)
     version = str(seen["engine"]["version"] or "")
     install = _install(entry.installation, version, seen) if entry.installation else None
     key = ' -H "Authorization: Bearer $API_KEY"' if seen["outside"] and seen["key"] else ""

@@ -9,9 +9,9 @@ from advisor.bench.run import BenchResult
 from advisor.calibration.calibrate import ComparedPart, FileCalibration, LogCalibration, SpeedCalibration
 from advisor.decoding import Json
 from advisor.deployment import SpeedEstimate
+from advisor.history import MemoryResidual, SpeedMeasurement
 from advisor.report.text import align_table, bullets, format_bounds, paint, wrap_text
-from advisor.residuals import MemoryResidual
-from advisor.speed.evidence import TIMES, SpeedMeasurement
+from advisor.speed.evidence import TIMES
 from advisor.speed.measured_load import ComparedSpeed
 from advisor.units import GIB, MIB, format_rate
 

@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from advisor.catalog import Catalog
 from advisor.deployment import Deployment, Interval, MemoryEstimate, SpeedEstimate
 from advisor.record import Record
+from advisor.session import Session
 from advisor.speed.estimator import estimate_speed
 from advisor.speed.work import RequestLoad
 
@@ -29,22 +29,22 @@ class CurvePoint(Record, frozen=True, kw_only=True):
 
 
 def compute_point(
-    deployment: Deployment, memory: MemoryEstimator, rules: Catalog, load: RequestLoad, concurrency: int
+    deployment: Deployment, memory: MemoryEstimator, session: Session, load: RequestLoad, concurrency: int
 ) -> CurvePoint:
     """The deployment with `concurrency` requests at once, sized for them. Raises BadInput as `memory` does."""
     sized = msgspec.structs.replace(deployment, sequences=concurrency)
     estimate = memory(sized)
     at = RequestLoad(concurrency=concurrency, prompt=load.prompt, output=load.output, depth=load.depth)
-    return CurvePoint(concurrency=concurrency, fits=estimate.fits, speed=estimate_speed(sized, estimate, rules, at))
+    return CurvePoint(concurrency=concurrency, fits=estimate.fits, speed=estimate_speed(sized, estimate, session, at))
 
 
 def compute_curve(
-    deployment: Deployment, memory: MemoryEstimator, rules: Catalog, load: RequestLoad, levels: Sequence[int] = LEVELS
+    deployment: Deployment, memory: MemoryEstimator, session: Session, load: RequestLoad, levels: Sequence[int] = LEVELS
 ) -> tuple[CurvePoint, ...]:
     """Points at these concurrencies, up to the first that does not fit."""
     out = []
     for n in levels:
-        curve_point = compute_point(deployment, memory, rules, load, n)
+        curve_point = compute_point(deployment, memory, session, load, n)
         out.append(curve_point)
         if curve_point.fits is False:
             break
@@ -54,7 +54,7 @@ def compute_curve(
 def find_most_concurrent(
     deployment: Deployment,
     memory: MemoryEstimator,
-    rules: Catalog,
+    session: Session,
     load: RequestLoad,
     ttft_s: float | None = None,
     tpot_s: float | None = None,
@@ -66,7 +66,7 @@ def find_most_concurrent(
     """
 
     def holds(n: int) -> bool | None:
-        curve_point = compute_point(deployment, memory, rules, load, n)
+        curve_point = compute_point(deployment, memory, session, load, n)
         if curve_point.speed is None or curve_point.fits is None:
             return False if curve_point.fits is False else None
         if not curve_point.fits or curve_point.speed.limited:

@@ -18,6 +18,7 @@ from advisor.deployment import Deployment, Interval, MemoryEstimate, Setting, Sp
 from advisor.engines import fitting
 from advisor.engines.base import get_integer, get_setting
 from advisor.record import Value
+from advisor.session import Session
 from advisor.speed import evidence, laws
 from advisor.speed.efficiencies import (
     SIXTEEN_BIT,
@@ -42,7 +43,7 @@ HOST_BOUND = {"none": 1.0, "known": 1.8, "assumed": 3.0}
 
 
 def estimate_speed(
-    deployment: Deployment, estimate: MemoryEstimate, rules: Catalog, load: RequestLoad, calibrated: bool = True
+    deployment: Deployment, estimate: MemoryEstimate, session: Session, load: RequestLoad
 ) -> SpeedEstimate | None:
     """Rates and times of the load on the deployment whose memory is `estimate`; `calibrated`: by what was measured
     here, too.
@@ -52,6 +53,7 @@ def estimate_speed(
     None for encoders, for models whose layers are not known, where a bandwidth or compute peak is not known, and for
     sizes of tensor parallelism that the engine refuses. Raises BadInput where a setting allows no answer.
     """
+    rules = session.rules
     if deployment.model.kind != "chat" or estimate.refused:
         return None
     quantization = rules.quantization(deployment.quantization)
@@ -63,7 +65,7 @@ def estimate_speed(
     keys = make_efficiency_keys(deployment, quantization, plan, passes.link, rules)
     table = load_speed_rules(rules)
     known = load_engine_rules(rules).evidence
-    here = evidence.find_evidence(deployment, keys.format, plan.layout, known) if calibrated else None
+    here = evidence.find_evidence(deployment, keys.format, plan.layout, known, session)
     efficiencies = find_efficiencies(table, keys)
     drafted = _drafted(deployment, estimate, entry, quantization, rules, load, efficiencies)
     times = laws.compute_times(
@@ -263,11 +265,11 @@ def seconds_per_token(check: float, draft: float, speculation: Speculation) -> t
 
 
 def estimate_midway_speed(
-    deployment: Deployment, estimate: MemoryEstimate, rules: Catalog, concurrency: int = 1
+    deployment: Deployment, estimate: MemoryEstimate, session: Session, concurrency: int = 1
 ) -> SpeedEstimate | None:
     """Speed of `concurrency` requests whose prompt and output fill half of the estimate's context each.
 
     None where it is not known. Raises BadInput where a setting allows no answer.
     """
     half = max(1, estimate.context_length // 2)
-    return estimate_speed(deployment, estimate, rules, RequestLoad(concurrency=concurrency, prompt=half, output=half))
+    return estimate_speed(deployment, estimate, session, RequestLoad(concurrency=concurrency, prompt=half, output=half))

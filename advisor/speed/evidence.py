@@ -12,78 +12,22 @@ bounds say.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-import msgspec
-
-from advisor.catalog.roots import data_dir
-from advisor.decoding import decode_json
 from advisor.deployment import Deployment
-from advisor.errors import BadFile
-from advisor.files import read_bytes, replace_file
 from advisor.machines.types import fingerprint_machine
-from advisor.record import Record, Value
+from advisor.record import Value
+from advisor.session import Session
 from advisor.speed.efficiencies import EvidenceRules
 from advisor.speed.work import RequestLoad
 
-KEPT = 400  # measurements; the oldest go first
-USED = 40  # of these, the nearest ones
-LIMIT = 2**20
+if TYPE_CHECKING:
+    from advisor.history import SpeedMeasurement
+
+USED = 40  # of all measurements, the nearest ones
 # kinds of quantities that one pass decides: their errors go together
 PASSES = {"prefill": "prompt", "ttft": "prompt"}
 TIMES = ("ttft", "tpot")  # seconds; the others are rates
-
-
-class SpeedMeasurement(Record, frozen=True, kw_only=True):
-    """One quantity of one load, measured on this machine."""
-
-    date: str  # YYYY-MM-DD
-    machine: str  # as `fingerprint_machine` writes it
-    engine: str
-    engine_version: str | None = None
-    model: str
-    quantization: str
-    format: str  # weight formats whose kernels are alike
-    layout: str = ""  # how ranks split the model
-    kind: str  # decode, prefill, closed (output of all requests), tpot, ttft
-    concurrency: int
-    prompt_tokens: int
-    output_tokens: int
-    depth_tokens: int = 0
-    measured: float | None  # tokens a second, or seconds; None = of a run that an earlier version kept
-    ratio: float  # measured over predicted rate
-    bound: float  # factor of the prediction's own bound
-    tool: str
-    settings: dict[str, str] = {}  # of the server, as far as they are plain words and numbers
-
-
-class MeasuredSpeeds(Record, frozen=True, kw_only=True):
-    """The file."""
-
-    schema: int = 2
-    measurements: tuple[SpeedMeasurement, ...] = ()
-
-
-class _EarlierRun(msgspec.Struct):
-    """A run as files of schema 1 have it."""
-
-    date: str
-    machine: str
-    engine: str
-    model: str
-    quantization: str
-    format: str
-    prompt_tokens: int
-    output_tokens: int
-    decode: float
-    prefill: float
-    tool: str
-    engine_version: str | None = None
-
-
-class _EarlierFile(msgspec.Struct):
-    runs: list[_EarlierRun]
 
 
 class Adjustment(Value, frozen=True):
@@ -212,74 +156,14 @@ def _solve(matrix: list[list[float]], right: list[float]) -> list[float]:
     return out
 
 
-def find_evidence(deployment: Deployment, format_: str, layout: str, rules: EvidenceRules) -> Evidence | None:
+def find_evidence(
+    deployment: Deployment, format_: str, layout: str, rules: EvidenceRules, session: Session
+) -> Evidence | None:
     """Measurements for a deployment on the machine it was probed on; None elsewhere, and where nothing was measured."""
     if deployment.machine is None or deployment.machine.source != "probe":
         return None
     here = fingerprint_machine(deployment.machine)
-    kept = load_measurements().measurements
-    chosen = tuple(m for m in kept if (m.machine, m.engine) == (here, deployment.engine))
+    chosen = tuple(m for m in session.measurements if (m.machine, m.engine) == (here, deployment.engine))
     if not chosen:
         return None
     return Evidence(chosen, deployment.model.id, deployment.quantization, format_, layout, rules)
-
-
-def measurements_path() -> Path:
-    """Where the measurements are kept."""
-    return data_dir() / "calibration.json"
-
-
-def load_measurements() -> MeasuredSpeeds:
-    """All measurements; none where nothing was measured. Raises BadFile for a file that is none of ours."""
-    where = measurements_path()
-    if not where.exists():
-        return MeasuredSpeeds()
-    data = read_bytes(where, LIMIT)
-    try:
-        try:
-            return decode_json(data, MeasuredSpeeds)
-        except msgspec.ValidationError:
-            return _read_earlier(data)
-    except (msgspec.MsgspecError, RecursionError) as e:
-        raise BadFile(where, f"is no file of measured speeds ({e}); `advise calibrate --forget` removes it") from None
-
-
-def _read_earlier(data: bytes) -> MeasuredSpeeds:
-    """Runs that an earlier version kept: their factors on decoding and prompts."""
-    out = []
-    for run in decode_json(data, _EarlierFile).runs:
-        for kind, ratio, bound in (("decode", run.decode, 1.2), ("prefill", run.prefill, 1.7)):  # bounds of then
-            out.append(
-                SpeedMeasurement(
-                    date=run.date, machine=run.machine, engine=run.engine, engine_version=run.engine_version,
-                    model=run.model, quantization=run.quantization, format=run.format, kind=kind, concurrency=1,
-                    prompt_tokens=run.prompt_tokens, output_tokens=run.output_tokens, measured=None, ratio=ratio,
-                    bound=bound, tool=run.tool,
-                )
-            )  # fmt: skip
-    return MeasuredSpeeds(measurements=tuple(out))
-
-
-def store_measurements(new: Sequence[SpeedMeasurement]) -> Path:
-    """Adds measurements; earlier ones of the same quantity and load go. Raises BadFile, BadInput."""
-
-    def quantity(known: SpeedMeasurement) -> tuple[object, ...]:
-        return (known.machine, known.engine, known.model, known.quantization, known.layout, known.kind,
-                known.concurrency, known.prompt_tokens, known.output_tokens, known.depth_tokens)  # fmt: skip
-
-    replaced = {quantity(m) for m in new}
-    kept = [m for m in load_measurements().measurements if quantity(m) not in replaced]
-    where = measurements_path()
-    data = msgspec.json.format(msgspec.json.encode(MeasuredSpeeds(measurements=(*kept, *new)[-KEPT:])))
-    replace_file(where, data)
-    return where
-
-
-def forget_measurements() -> int:
-    """Removes all measurements; how many there were (0 also for a file that could not be read)."""
-    try:
-        n = len(load_measurements().measurements)
-    except BadFile:
-        n = 0
-    measurements_path().unlink(missing_ok=True)
-    return n

@@ -11,12 +11,13 @@ import msgspec
 
 from advisor.catalog import Catalog
 from advisor.deployment import Deployment, Interval, MemoryEstimate, SpeedEstimate
+from advisor.history import SpeedMeasurement
 from advisor.machines.types import Machine, fingerprint_machine
 from advisor.record import Record, Value
+from advisor.session import Session
 from advisor.speed import evidence
 from advisor.speed.efficiencies import format_class
 from advisor.speed.estimator import estimate_speed, find_layout
-from advisor.speed.evidence import SpeedMeasurement
 from advisor.speed.work import RequestLoad
 
 PLAIN = re.compile(r"[A-Za-z0-9_.+-]{1,40}")  # neither a path nor a list
@@ -63,35 +64,35 @@ class ComparedLoads(Value, frozen=True):
 
 
 def compare_loads(
-    deployment: Deployment, memory: MemoryEstimate, rules: Catalog, loads: Sequence[MeasuredLoad]
+    deployment: Deployment, memory: MemoryEstimate, session: Session, loads: Sequence[MeasuredLoad]
 ) -> ComparedLoads:
     """Each measured quantity compared with its prediction by the rules alone.
 
     Quantities that the model does not predict for this deployment are left out. Raises BadInput as `estimate_speed`.
     """
     compared, measurements = [], []
-    layout = find_layout(deployment, memory, rules)
+    layout = find_layout(deployment, memory, session.rules)
     for measured in loads:
-        predicted = estimate_speed(deployment, memory, rules, _request_load(measured), calibrated=False)
+        predicted = estimate_speed(deployment, memory, session.without_history(), _request_load(measured))
         for kind, field in FIELDS.items():
             value, before = getattr(measured, field), getattr(predicted, field) if predicted else None
             if value is None or before is None:
                 continue
             compared.append(_compared(kind, measured, value, before))
-            measurements.append(_measurement(deployment, rules, layout, kind, measured, value, before))
+            measurements.append(_measurement(deployment, session.rules, layout, kind, measured, value, before))
     return ComparedLoads(tuple(compared), tuple(measurements), _why_not(deployment, measurements))
 
 
 def predict_after(
-    deployment: Deployment, memory: MemoryEstimate, rules: Catalog, compared: Sequence[ComparedSpeed]
+    deployment: Deployment, memory: MemoryEstimate, session: Session, compared: Sequence[ComparedSpeed]
 ) -> tuple[ComparedSpeed, ...]:
-    """The same quantities with what is predicted for them now that measurements are kept."""
+    """The same quantities with what a session that has the kept measurements predicts for them."""
     out = []
     for c in compared:
         load = RequestLoad(
             concurrency=c.concurrency, prompt=c.prompt_tokens, output=c.output_tokens, depth=c.depth_tokens
         )
-        now: SpeedEstimate | None = estimate_speed(deployment, memory, rules, load)
+        now: SpeedEstimate | None = estimate_speed(deployment, memory, session, load)
         out.append(msgspec.structs.replace(c, after=getattr(now, FIELDS[c.kind]) if now else None))
     return tuple(out)
 

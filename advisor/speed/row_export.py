@@ -16,8 +16,8 @@ from pathlib import Path
 from advisor.catalog import Catalog
 from advisor.errors import AdvisorError, BadInput
 from advisor.files import read_text
+from advisor.history import SpeedMeasurement
 from advisor.record import Value
-from advisor.speed.evidence import SpeedMeasurement
 
 COLUMNS = (
     "id", "decode", "prefill", "closed", "static", "offline", "tpot", "ttft", "model", "engine", "engine_version",

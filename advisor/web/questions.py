@@ -18,6 +18,7 @@ from advisor.files import MAX_DEPTH, nesting
 from advisor.operations import MAX_FILES, OPERATIONS, Operation, ask
 from advisor.questions import QuestionField, list_fields
 from advisor.questions.reading import make_question_schema
+from advisor.session import Session
 
 MOST_LINES = 1000  # estimates of one body
 _encode = msgspec.json.Encoder().encode
@@ -52,7 +53,7 @@ def answer_estimate(body: bytes, rules: Catalog, remembered: RememberedNames) ->
     from advisor.request_lines import estimate_line
 
     with refuse_local_models():
-        return _encode(estimate_line(body, rules, remembered))
+        return _encode(estimate_line(body, Session(rules), remembered))
 
 
 def answer_estimates(body: bytes, rules: Catalog, remembered: RememberedNames) -> bytes:
@@ -62,8 +63,9 @@ def answer_estimates(body: bytes, rules: Catalog, remembered: RememberedNames) -
     lines = [line for line in body.splitlines() if line.strip()]
     if len(lines) > MOST_LINES:
         raise BadInput(f"{len(lines):,} lines are given, at most {MOST_LINES:,} are answered in one request")
+    session = Session(rules)
     with refuse_local_models():
-        return b"".join(_encode(estimate_or_fault(line, rules, remembered)) + b"\n" for line in lines)
+        return b"".join(_encode(estimate_or_fault(line, session, remembered)) + b"\n" for line in lines)
 
 
 def answer_operation(path: str, body: bytes, rules: Catalog) -> bytes:
@@ -73,7 +75,7 @@ def answer_operation(path: str, body: bytes, rules: Catalog) -> bytes:
     with refuse_local_models(), tempfile.TemporaryDirectory(prefix="advise-") as made:
         folder = Path(made).resolve()
         try:
-            return _encode(ask(operation, _write_files(operation, given, folder), rules, "http", folder))
+            return _encode(ask(operation, _write_files(operation, given, folder), Session(rules), "http", folder))
         except AdvisorError as e:
             e.message = e.message.replace(f"{folder}/", "")
             raise

@@ -13,6 +13,7 @@ from advisor.advice.recommend_request import RecommendRequest, load_main_guide
 from advisor.catalog import Catalog
 from advisor.catalog.hardware_names import parse_hardware
 from advisor.deployment import Workload
+from advisor.session import Session
 
 MACHINES = (
     "1x RTX 3060 12GB, 32GB RAM", "1x RTX 4090, 64GB RAM", "2x RTX 3090, 128GB RAM", "1x RTX 5090, 128GB RAM",
@@ -42,14 +43,14 @@ def judge(machine: str, use: str, rules: Catalog) -> ChoiceGap:
     """Choose as `recommend` does, then size every model of the catalogue."""
     request = RecommendRequest(parse_hardware(machine, rules), Workload(use_case=use))
     guide, choosing = load_main_guide(rules), choice.load_choosing(rules)
-    chosen = choice.choose_model(request, None, guide, rules).chosen
+    chosen = choice.choose_model(request, None, guide, Session(rules)).chosen
     best, best_ability = "", float("-inf")
     for name in rules.model_ids():
         model = rules.find_model(name)
         ability = find_ability(model, use, rules)
         if model.layout is None or ability is None or ability.value <= best_ability:
             continue
-        sized = choice._size_model(model, ability, request, None, guide, rules, choosing)
+        sized = choice._size_model(model, ability, request, None, guide, Session(rules), choosing)
         if sized is not None and not choice._is_slow(sized, request, choosing):
             best, best_ability = name, ability.value
     taken = chosen.model.id if chosen else None

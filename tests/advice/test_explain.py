@@ -11,6 +11,7 @@ from advisor.catalog import catalog
 from advisor.deployment import Workload
 from advisor.estimation import estimate, find_machine
 from advisor.report.explain import describe_explanation
+from advisor.session import Session
 
 RULES = catalog()
 
@@ -27,12 +28,12 @@ def test_what_starts_with_layers_in_host_memory_is_what_recommend_says(
     model: str, hardware: str, engine: str | None
 ) -> None:
     machine = find_machine(hardware, RULES)
-    told = explain(ExplainRequest(model, engine=engine, machine=machine, context=8192), RULES)
+    told = explain(ExplainRequest(model, engine=engine, machine=machine, context=8192), Session(RULES))
     assert told.planned is not None
     asked = RecommendRequest(
         machine, Workload(use_case="chat", context=8192), model, told.quantization, told.deployment.engine
     )
-    chosen = recommend(asked, RULES).chosen
+    chosen = recommend(asked, Session(RULES)).chosen
     assert chosen is not None
     assert told.planned.command == chosen.command
     assert told.planned.deployment is not None
@@ -40,7 +41,7 @@ def test_what_starts_with_layers_in_host_memory_is_what_recommend_says(
     host = told.planned.memory.host
     assert host is not None
     assert (host.weights_bytes or 0) > 2**30
-    assert estimate(told.planned.deployment, RULES).fits is True
+    assert estimate(told.planned.deployment, Session(RULES)).fits is True
     text = describe_explanation(told)
     assert "What starts here" in text
     assert "host memory" in text
@@ -51,7 +52,7 @@ def test_what_starts_with_layers_in_host_memory_is_what_recommend_says(
 
 def test_nothing_is_planned_where_it_fits_or_nothing_starts() -> None:
     fits = ExplainRequest("Qwen/Qwen3-8B", machine=find_machine("RTX 4090, 64GB RAM", RULES))
-    assert explain(fits, RULES).planned is None
+    assert explain(fits, Session(RULES)).planned is None
     nothing = ExplainRequest("deepseek-ai/DeepSeek-V3", machine=find_machine("RTX 3060, 16GB RAM", RULES))
-    assert explain(nothing, RULES).planned is None
-    assert explain(ExplainRequest("Qwen/Qwen3-8B"), RULES).planned is None
+    assert explain(nothing, Session(RULES)).planned is None
+    assert explain(ExplainRequest("Qwen/Qwen3-8B"), Session(RULES)).planned is None

@@ -12,19 +12,20 @@ from advisor.catalog import catalog
 from advisor.catalog.hardware_names import parse_hardware
 from advisor.catalog.roots import shipped_root
 from advisor.estimation import EstimateRequest, estimate, resolve_request
+from advisor.session import Session
 
 RULES = catalog([shipped_root()])
 
 
 def found(model: str, engine: str, quant: str, hardware: str, context: int = 8192, n: int = 1) -> DeploymentLimits:
     q = ExplainRequest(model, quant, engine, parse_hardware(hardware, RULES), context, n)
-    x = explain(q, RULES).limits
+    x = explain(q, Session(RULES)).limits
     assert x is not None
     return x
 
 
 def fits(**fields: Any) -> bool | None:
-    return estimate(resolve_request(EstimateRequest(**fields), RULES)[0], RULES).fits
+    return estimate(resolve_request(EstimateRequest(**fields), RULES)[0], Session(RULES)).fits
 
 
 CASES = [

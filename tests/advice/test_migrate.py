@@ -18,6 +18,7 @@ from advisor.cli.main import root
 from advisor.engines.flag_tables import load_flag_table
 from advisor.errors import BadInput, UnknownName
 from advisor.launch_values import LaunchValues
+from advisor.session import Session
 
 RULES = catalog([shipped_root()])
 TARGETS = ("vllm", "sglang", "tgi", "llama.cpp", "ollama", "lmdeploy", "tensorrt-llm", "max", "mlx-lm")
@@ -27,7 +28,7 @@ PAIRS = [(a, b) for a, b in permutations(ENGINES, 2) if b in TARGETS]
 
 @pytest.mark.parametrize(("a", "b"), PAIRS)
 def test_every_pair_has_an_answer(a: str, b: str) -> None:
-    m = migrate(a, b, RULES)
+    m = migrate(a, b, Session(RULES))
     assert m.settings[0].id == "model"
     assert all(s.before or s.after for s in m.settings)
     theirs, ours = RULES.engine(a), RULES.engine(b)
@@ -37,7 +38,7 @@ def test_every_pair_has_an_answer(a: str, b: str) -> None:
 
 
 def test_ollama_to_vllm_names_flags_defaults_and_clients() -> None:
-    m = migrate("ollama", "vllm", RULES)
+    m = migrate("ollama", "vllm", Session(RULES))
     by = {s.id: s for s in m.settings}
     assert (by["requests"].before, by["requests"].after) == ("OLLAMA_NUM_PARALLEL", "max-num-seqs")
     assert by["requests"].default_before == "1"
@@ -49,13 +50,13 @@ def test_ollama_to_vllm_names_flags_defaults_and_clients() -> None:
 
 
 def test_tgi_is_left_and_not_gone_to() -> None:
-    assert migrate("tgi", "vllm", RULES).warnings == ()
-    assert "archived" in migrate("vllm", "tgi", RULES).warnings[0]
+    assert migrate("tgi", "vllm", Session(RULES)).warnings == ()
+    assert "archived" in migrate("vllm", "tgi", Session(RULES)).warnings[0]
 
 
 def test_a_launch_is_translated_flag_by_flag() -> None:
     given = {"max-total-tokens": "8192", "num-shard": "2", "quantize": "awq", "watermark-gamma": "0.5"}
-    m = migrate("tgi", "vllm", RULES, LaunchValues(engine="tgi", settings=given))
+    m = migrate("tgi", "vllm", Session(RULES), LaunchValues(engine="tgi", settings=given))
     assert {s.after: s.value for s in m.settings if s.value} == {
         "max-model-len": "8192",
         "tensor-parallel-size": "2",
@@ -65,12 +66,12 @@ def test_a_launch_is_translated_flag_by_flag() -> None:
 
 
 def test_wrappers_take_the_flags_of_what_they_run() -> None:
-    m = migrate("ollama", "ramalama", RULES)
+    m = migrate("ollama", "ramalama", Session(RULES))
     assert {s.id: s.after for s in m.settings}["context"] == "ctx-size"
 
 
 def test_remote_is_a_client() -> None:
-    assert any("client" in s for s in migrate("vllm", "remote-openai", RULES).says)
+    assert any("client" in s for s in migrate("vllm", "remote-openai", Session(RULES)).says)
 
 
 def test_command_schema_and_width() -> None:
@@ -84,9 +85,9 @@ def test_command_schema_and_width() -> None:
 
 def test_bad_questions() -> None:
     with pytest.raises(BadInput):
-        migrate("vllm", "vllm", RULES)
+        migrate("vllm", "vllm", Session(RULES))
     with pytest.raises(UnknownName):
-        migrate("vlmm", "sglang", RULES)
+        migrate("vlmm", "sglang", Session(RULES))
 
 
 READ = {e: table for e in ENGINES if (table := load_flag_table(e, RULES)) is not None and table.flags}
@@ -130,8 +131,8 @@ def test_a_file_that_starts_an_engine(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["openai", "hf", "huggingface", "transformers"])
 def test_what_people_call_engines_is_understood(name: str) -> None:
     with pytest.raises(BadInput, match=r"is not something to migrate to.*Name an engine: .*vllm"):
-        migrate("sglang", name, RULES)
-    m = migrate(name, "vllm", RULES)
+        migrate("sglang", name, Session(RULES))
+    m = migrate(name, "vllm", Session(RULES))
     assert m.next is not None
     assert "--model NAME" in m.next
     assert any("base_url" in s or "HTTP" in s for s in m.says)

@@ -17,6 +17,7 @@ from advisor.catalog.hardware_names import parse_hardware
 from advisor.catalog.roots import shipped_root
 from advisor.cli.main import root
 from advisor.deployment import Workload
+from advisor.session import Session
 
 CATALOG = catalog([shipped_root()])
 
@@ -42,14 +43,14 @@ def test_the_choice_is_near_the_ablest_on_all_machines() -> None:
 
 
 def test_the_uses_context_is_kept() -> None:
-    chosen = recommend(ask("1x RTX 3060 12GB, 32GB RAM", "code"), CATALOG).chosen
+    chosen = recommend(ask("1x RTX 3060 12GB, 32GB RAM", "code"), Session(CATALOG)).chosen
     assert chosen is not None
     assert chosen.memory is not None
     assert chosen.memory.context_length >= 32768
 
 
 def test_why_and_what_else_is_said() -> None:
-    advice = recommend(ask("RTX 4090, 64GB RAM"), CATALOG)
+    advice = recommend(ask("RTX 4090, 64GB RAM"), Session(CATALOG))
     assert any("is the ablest for chat" in w for w in advice.warnings)
     assert advice.chosen is not None
     assert advice.chosen.quality is not None
@@ -64,19 +65,19 @@ def test_why_and_what_else_is_said() -> None:
 
 @pytest.mark.parametrize("hardware", ["RTX 4090, 64GB RAM", "1x RTX 3060 12GB, 32GB RAM", "M2 16GB"])
 def test_limits_of_the_choice(hardware: str) -> None:
-    permissive = recommend(ask(hardware, licence="permissive"), CATALOG).chosen
+    permissive = recommend(ask(hardware, licence="permissive"), Session(CATALOG)).chosen
     assert permissive is not None
     assert permissive.licence is not None
     assert permissive.licence.model_class == "permissive"
-    plain = recommend(ask(hardware, thinking=False), CATALOG).chosen
+    plain = recommend(ask(hardware, thinking=False), Session(CATALOG)).chosen
     assert plain is not None
     model = CATALOG.find_model(plain.model or "")
     assert find_ability(model, "chat", CATALOG, thinking=False) is not None
-    assert recommend(ask(hardware, min_ability=50.0), CATALOG).chosen is None
+    assert recommend(ask(hardware, min_ability=50.0), Session(CATALOG)).chosen is None
 
 
 def test_a_family_is_chosen_within() -> None:
-    advice = recommend(ask("RTX 4090, 64GB RAM", model="gemma3"), CATALOG)
+    advice = recommend(ask("RTX 4090, 64GB RAM", model="gemma3"), Session(CATALOG))
     assert advice.chosen is not None
     assert (advice.chosen.model or "").startswith("google/gemma-3-")
     assert any("gemma3 is a family" in w for w in advice.warnings)
@@ -84,7 +85,7 @@ def test_a_family_is_chosen_within() -> None:
 
 
 def test_voice_never_thinks() -> None:
-    chosen = recommend(ask("RTX 4090, 64GB RAM", "voice"), CATALOG).chosen
+    chosen = recommend(ask("RTX 4090, 64GB RAM", "voice"), Session(CATALOG)).chosen
     assert chosen is not None
     assert chosen.quality is not None
     assert not chosen.quality.thinks

@@ -13,6 +13,7 @@ from advisor.catalog import catalog
 from advisor.deployment import Workload
 from advisor.errors import AdvisorError
 from advisor.estimation import find_machine
+from advisor.session import Session
 
 RULES = catalog()
 CARDS = [
@@ -49,7 +50,7 @@ questions = st.tuples(hardware, st.sampled_from(MODELS), loads)
 
 
 def ask(hw: str, model: str, load: Workload, **more: object):
-    return recommend(RecommendRequest(find_machine(hw, RULES), load, model, **more), RULES)
+    return recommend(RecommendRequest(find_machine(hw, RULES), load, model, **more), Session(RULES))
 
 
 @settings(max_examples=120)
@@ -123,7 +124,7 @@ def test_a_model_is_chosen_for_every_use_everywhere() -> None:
         ):
             if (turn + place) % 2:
                 continue
-            advice = recommend(RecommendRequest(find_machine(hw, RULES), Workload(use_case=use)), RULES)
+            advice = recommend(RecommendRequest(find_machine(hw, RULES), Workload(use_case=use)), Session(RULES))
             assert advice.chosen is not None, (use, hw)
             assert advice.chosen.memory is not None
             assert advice.chosen.memory.fits, (use, hw, advice.chosen.model)

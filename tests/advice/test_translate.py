@@ -27,6 +27,7 @@ from advisor.checks.run import find_errors
 from advisor.cli.main import run_command_line
 from advisor.errors import BadInput
 from advisor.estimation import find_machine
+from advisor.session import Session
 
 RULES = catalog([shipped_root()])
 
@@ -34,7 +35,7 @@ RULES = catalog([shipped_root()])
 def migrated(case: Case, **more: object) -> Migration:
     launch = read_launch_text(case.text, "-", RULES)
     request = MigrationRequest(machine=find_machine(case.on, RULES) if case.on else None)
-    return migrate(launch.engine, case.to, RULES, launch, replace(request, **more))  # type: ignore[arg-type]
+    return migrate(launch.engine, case.to, Session(RULES), launch, replace(request, **more))  # type: ignore[arg-type]
 
 
 def words_of(made: Migration) -> dict[str, str]:
@@ -64,7 +65,7 @@ def test_the_new_launch_is_read_back_and_check_finds_no_error(name: str) -> None
     assert made.launch is not None
     assert made.launch.fits is not False
     for file, content, _ in made.launch.files:
-        assert find_errors(content, file, case.on, RULES) == []
+        assert find_errors(content, file, case.on, Session(RULES)) == []
         back = read_launch_text(content, file, RULES)
         assert back.engine == case.to
         assert back.named is not None
@@ -81,7 +82,7 @@ def test_a_length_that_was_left_to_the_engine_is_the_longest_that_fits() -> None
     def fits(tokens: int) -> bool | None:
         request = EstimateRequest(model="llama3.1:8b", engine="vllm", quantization="AWQ", hardware=case.on or "",
                                   context_length=tokens)  # fmt: skip
-        return estimate(resolve_request(request, RULES)[0], RULES).fits
+        return estimate(resolve_request(request, RULES)[0], Session(RULES)).fits
 
     assert fits(length)
     assert not fits(length + 1024)
@@ -226,7 +227,7 @@ def test_what_a_reader_has_to_know_stands_next_to_the_launch() -> None:
     made = migrate(
         "tgi",
         "vllm",
-        RULES,
+        Session(RULES),
         read_launch_text(text, "-", RULES),
         MigrationRequest(machine=find_machine("2x L40S", RULES)),
     ).launch
@@ -237,7 +238,7 @@ def test_what_a_reader_has_to_know_stands_next_to_the_launch() -> None:
     assert "API_KEY" in notes
     modelfile = 'FROM llama3.1:8b\nSYSTEM """be\nshort"""\nPARAMETER num_ctx 8192\n'
     launch = read_launch_text(modelfile, "Modelfile", RULES)
-    assert migrate("ollama", "vllm", RULES, launch).unknown == ("SYSTEM",)
+    assert migrate("ollama", "vllm", Session(RULES), launch).unknown == ("SYSTEM",)
 
 
 def test_no_new_launch_for_an_old_one_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -251,11 +252,11 @@ def test_no_new_launch_for_an_old_one_is_an_error(tmp_path: Path, capsys: pytest
 def test_a_format_with_room_for_a_usual_request_is_taken_before_one_without() -> None:
     """BF16 leaves 2,048 tokens on this card, and whether it holds more is not known for sure."""
     machine = find_machine("RTX 4090", RULES)
-    made = migrate("openai", "sglang", RULES, None, MigrationRequest(model="qwen3:8b", machine=machine)).launch
+    made = migrate("openai", "sglang", Session(RULES), None, MigrationRequest(model="qwen3:8b", machine=machine)).launch
     assert made is not None
     assert made.quantization == "FP8"
     assert any("with room for 8,192 tokens" in n for n in made.notes)
     wide = MigrationRequest(model="qwen3:8b", machine=find_machine("H100 80GB SXM", RULES))
-    made = migrate("openai", "sglang", RULES, None, wide).launch
+    made = migrate("openai", "sglang", Session(RULES), None, wide).launch
     assert made is not None
     assert made.quantization == "BF16"

@@ -24,6 +24,7 @@ from advisor.decision.types import FIELDS, fill_value, find_fields
 from advisor.deployment import Workload
 from advisor.errors import BadFile
 from advisor.estimation import estimate
+from advisor.session import Session
 
 RULES = catalog([shipped_root()])
 
@@ -32,7 +33,7 @@ def ask(hardware: str, model: str, engine: str | None = None, models: tuple[str,
     q = RecommendRequest(
         advisor.machine(hardware), msgspec.convert(load, Workload), model, None, engine, 1 + len(models), models
     )
-    return recommend(q, RULES)
+    return recommend(q, Session(RULES))
 
 
 @pytest.mark.parametrize(
@@ -108,8 +109,8 @@ def test_growth_limits_are_the_estimators() -> None:
     d = a.chosen.deployment
     assert d is not None
     users = int(next(g for g in a.growth if "tokens at once" in g).split("beyond ")[1].split()[0])
-    assert estimate(msgspec.structs.replace(d, sequences=users), RULES).fits is True
-    assert estimate(msgspec.structs.replace(d, sequences=users + 1), RULES).fits is not True
+    assert estimate(msgspec.structs.replace(d, sequences=users), Session(RULES)).fits is True
+    assert estimate(msgspec.structs.replace(d, sequences=users + 1), Session(RULES)).fits is not True
 
 
 def test_growth_names_the_engine_that_comes_next() -> None:

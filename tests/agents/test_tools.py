@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import advisor
 from advisor.agents.details import read_details
 from advisor.agents.short_answers import LIMIT, KeptAnswers, fit, measure
-from advisor.agents.tools import TOOLS, Session, call_tool
+from advisor.agents.tools import TOOLS, AgentClient, call_tool
 from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
 from advisor.operations import to_json
@@ -24,30 +24,30 @@ COMPOSE = "services: {v: {image: 'vllm/vllm-openai:v0.33.0', command: [Qwen/Qwen
 
 
 @pytest.fixture
-def session(tmp_path: Path) -> Session:
+def session(tmp_path: Path) -> AgentClient:
     folder = tmp_path / "work"
     folder.mkdir()
     (folder / "compose.yaml").write_text(COMPOSE)
     (tmp_path / "secret.yaml").write_text(COMPOSE)
     (folder / "out.yaml").symlink_to(tmp_path / "secret.yaml")
-    return Session(RULES, folder, KeptAnswers())
+    return AgentClient(RULES, folder, KeptAnswers())
 
 
-def ask(session: Session, name: str, /, **given: Any) -> dict[str, Any]:
+def ask(session: AgentClient, name: str, /, **given: Any) -> dict[str, Any]:
     body, failed = call_tool(session, name, given)
     assert not failed, body
     assert measure(body) <= LIMIT
     return body
 
 
-def refuse(session: Session, name: str, /, **given: Any) -> dict[str, Any]:
+def refuse(session: AgentClient, name: str, /, **given: Any) -> dict[str, Any]:
     body, failed = call_tool(session, name, given)
     assert failed, body
     assert set(body["error"]) == {"code", "message", "near"}
     return body["error"]  # type: ignore[no-any-return]
 
 
-def test_the_answer_is_the_librarys(session: Session) -> None:
+def test_the_answer_is_the_librarys(session: AgentClient) -> None:
     short = ask(session, "recommend", hardware="2x RTX 3090", model="70B", concurrency=4)
     whole = to_json(advisor.recommend("2x RTX 3090", model="70B", concurrency=4, rules=RULES))
     assert session.kept.answers[short["handle"]] == whole
@@ -63,7 +63,7 @@ def test_the_answer_is_the_librarys(session: Session) -> None:
     assert {"cheapest"} <= set(bought["named"])
 
 
-def test_check_by_file_and_by_text(session: Session) -> None:
+def test_check_by_file_and_by_text(session: AgentClient) -> None:
     by_file = ask(session, "check", files=["compose.yaml"], hardware="1x H100 80GB SXM")
     by_text = ask(session, "check", text=COMPOSE, name="compose.yaml", hardware="1x H100 80GB SXM")
     for key in ("deployments", "findings", "counts"):
@@ -84,7 +84,7 @@ def test_check_by_file_and_by_text(session: Session) -> None:
         ("calibrate", {"log": "../secret.yaml"}),
     ],
 )
-def test_no_other_folder_is_read(session: Session, name: str, given: dict[str, Any]) -> None:
+def test_no_other_folder_is_read(session: AgentClient, name: str, given: dict[str, Any]) -> None:
     error = refuse(session, name, **given)
     assert "working folder" in error["message"]
 
@@ -108,14 +108,16 @@ def test_no_other_folder_is_read(session: Session, name: str, given: dict[str, A
         ("hardware", {"model": "70B", "budget": "a lot"}, "bad_input", None),
     ],
 )
-def test_errors_are_results(session: Session, name: str, given: dict[str, Any], code: str, near: str | None) -> None:
+def test_errors_are_results(
+    session: AgentClient, name: str, given: dict[str, Any], code: str, near: str | None
+) -> None:
     error = refuse(session, name, **given)
     assert error["code"] == code
     assert near is None or near in error["near"]
     assert "\n" not in error["message"]
 
 
-def test_the_whole_answer_can_be_read_in_pieces(session: Session) -> None:
+def test_the_whole_answer_can_be_read_in_pieces(session: AgentClient) -> None:
     handle = ask(session, "recommend", hardware="RTX 4090")["handle"]
 
     def read(pointer: str) -> Any:
@@ -181,7 +183,7 @@ def test_schemas_are_schemas_and_name_what_is_taken() -> None:
         assert json.dumps(tool.schema)
 
 
-def test_nothing_is_written(session: Session, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_nothing_is_written(session: AgentClient, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in ("HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME", "ADVISOR_DATA_DIR"):
         monkeypatch.setenv(name, str(tmp_path / "home"))
     before = sorted(p for p in tmp_path.rglob("*"))
@@ -191,7 +193,7 @@ def test_nothing_is_written(session: Session, monkeypatch: pytest.MonkeyPatch, t
     assert sorted(p for p in tmp_path.rglob("*")) == before
 
 
-def test_what_lies_above_the_working_folder_is_not_read(session: Session) -> None:
+def test_what_lies_above_the_working_folder_is_not_read(session: AgentClient) -> None:
     above = session.folder.parent
     (above / ".git").mkdir()  # the tree that the command line would read
     pod = (
@@ -208,11 +210,11 @@ def test_what_lies_above_the_working_folder_is_not_read(session: Session) -> Non
     assert not ask(session, "check", files=["kustomization.yaml"])["deployments"]
 
 
-def test_more_files_than_one_call_reads_are_refused(session: Session) -> None:
+def test_more_files_than_one_call_reads_are_refused(session: AgentClient) -> None:
     assert "51 files" in refuse(session, "check", files=["compose.yaml"] * 51)["message"]
 
 
-def test_a_fleet_is_planned_from_files_of_the_folder(session: Session) -> None:
+def test_a_fleet_is_planned_from_files_of_the_folder(session: AgentClient) -> None:
     """The short answer is the plan's; models and traces out of the folder are refused."""
     nodes = {"nodes": [{"name": "n", "count": 2, "hardware": "2x L40S, 512GB RAM, linux", "price_per_hour": 1.7}]}
     (session.folder / "nodes.yaml").write_text(json.dumps(nodes))

@@ -12,16 +12,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from advisor import history
 from advisor.catalog import catalog
 from advisor.cli.main import run_command_line
 from advisor.deployment import Deployment, Interval, SpeedEstimate
 from advisor.errors import BadFile
 from advisor.estimation import EstimateRequest, estimate, resolve_request
+from advisor.history import SpeedMeasurement
 from advisor.machines.types import Machine, fingerprint_machine
+from advisor.session import Session
 from advisor.speed import evidence
 from advisor.speed.efficiencies import load_speed_rules
 from advisor.speed.estimator import estimate_speed
-from advisor.speed.evidence import SpeedMeasurement
 from advisor.speed.measured_load import MeasuredLoad, compare_loads
 from advisor.speed.work import RequestLoad
 from tools.speed.rows import make_samples, predict_sample, read_measured_rows
@@ -46,8 +48,8 @@ def probed(model: str = "llama3.1:8b", hardware: str = "RTX 3090", quantization:
 
 def measured(d: Deployment, decode: float, prefill: float, **more: Any) -> list[SpeedMeasurement]:
     """Measurements of one request alone with these ratios of measured to predicted rate."""
-    m, load = estimate(d, RULES), RequestLoad(prompt=512, output=128)
-    usual = estimate_speed(d, m, RULES, load, calibrated=False)
+    m, load = estimate(d, Session(RULES)), RequestLoad(prompt=512, output=128)
+    usual = estimate_speed(d, m, Session(RULES).without_history(), load)
     assert usual is not None
     assert usual.decode_tps is not None
     assert usual.prefill_tps is not None
@@ -57,11 +59,12 @@ def measured(d: Deployment, decode: float, prefill: float, **more: Any) -> list[
             decode_tps=usual.decode_tps.value * decode, prefill_tps=usual.prefill_tps.value * prefill,
         )
     ]  # fmt: skip
-    return [msgspec.structs.replace(x, **more) for x in compare_loads(d, m, RULES, loads).measurements]
+    return [msgspec.structs.replace(x, **more) for x in compare_loads(d, m, Session(RULES), loads).measurements]
 
 
 def predicted(d: Deployment, calibrated: bool = True, **load: int) -> SpeedEstimate:
-    found = estimate_speed(d, estimate(d, RULES), RULES, RequestLoad(**load), calibrated=calibrated)
+    session = Session(RULES) if calibrated else Session(RULES).without_history()
+    found = estimate_speed(d, estimate(d, session), session, RequestLoad(**load))
     assert found is not None
     return found
 
@@ -75,7 +78,7 @@ def width(interval: Interval | None) -> float:
 @given(decode=st.floats(0.3, 3), prefill=st.floats(0.3, 3))
 def test_what_was_measured_is_predicted_again_with_narrow_bounds(decode: float, prefill: float) -> None:
     d = probed()
-    evidence.store_measurements(measured(d, decode, prefill))
+    history.store_measurements(measured(d, decode, prefill))
     before, after = predicted(d, calibrated=False), predicted(d)
     assert after.calibration is not None
     for name, ratio in (("decode_tps", decode), ("prefill_tps", prefill)):
@@ -90,9 +93,9 @@ def test_the_same_model_says_more_than_its_kind_and_that_more_than_nothing() -> 
     d = probed()
     usual = predicted(d)
     assert usual.calibration is None
-    evidence.store_measurements(measured(d, 1.1, 1.0, model="other/model", quantization="Q5_K_M"))
+    history.store_measurements(measured(d, 1.1, 1.0, model="other/model", quantization="Q5_K_M"))
     kind = predicted(d)
-    evidence.store_measurements(measured(d, 1.1, 1.0))
+    history.store_measurements(measured(d, 1.1, 1.0))
     own = predicted(d)
     values = [x.decode_tps.value for x in (usual, kind, own) if x.decode_tps]
     assert values == sorted(values)
@@ -110,7 +113,7 @@ def test_the_same_model_says_more_than_its_kind_and_that_more_than_nothing() -> 
 
 def test_far_from_the_measured_load_bounds_are_wider_but_never_wider_than_without() -> None:
     d = probed()
-    evidence.store_measurements(measured(d, 1.2, 1.0))
+    history.store_measurements(measured(d, 1.2, 1.0))
     widths = []
     for output in (128, 2048, 60_000):
         before, after = predicted(d, calibrated=False, output=output), predicted(d, output=output)
@@ -134,13 +137,13 @@ def test_the_weights_are_those_of_conditional_normal_variables() -> None:
 
 def test_a_later_measurement_of_the_same_load_replaces_the_earlier_one() -> None:
     d = probed()
-    evidence.store_measurements(measured(d, 2.0, 1.0))
-    evidence.store_measurements(measured(d, 3.0, 1.0))
-    evidence.store_measurements(measured(d, 5.0, 1.0, concurrency=4))
-    kept = evidence.load_measurements().measurements
+    history.store_measurements(measured(d, 2.0, 1.0))
+    history.store_measurements(measured(d, 3.0, 1.0))
+    history.store_measurements(measured(d, 5.0, 1.0, concurrency=4))
+    kept = history.load_measurements()
     assert [round(m.ratio, 6) for m in kept if m.kind == "decode"] == [3.0, 5.0]
-    assert evidence.forget_measurements() == 4
-    assert evidence.load_measurements().measurements == ()
+    assert history.forget_measurements() == 4
+    assert history.load_measurements() == ()
 
 
 def test_runs_that_an_earlier_version_kept_still_count() -> None:
@@ -152,32 +155,32 @@ def test_runs_that_an_earlier_version_kept_still_count() -> None:
         "output_tokens": 128, "ttft_s": 0.1, "tpot_s": 0.01, "output_tps": 90.0, "decode": 1.3, "prefill": 0.8,
         "mixing": None, "queue": None, "tool": "guidellm 0.8.1", "engine_version": None,
     }  # fmt: skip
-    evidence.measurements_path().parent.mkdir(parents=True)
-    evidence.measurements_path().write_text(json.dumps({"schema": 1, "runs": [run]}))
+    history.measurements_path().parent.mkdir(parents=True)
+    history.measurements_path().write_text(json.dumps({"schema": 1, "runs": [run]}))
     before, after = predicted(d, calibrated=False), predicted(d)
     assert before.decode_tps is not None
     assert after.decode_tps is not None
     assert 1.1 < after.decode_tps.value / before.decode_tps.value < 1.3  # the bound of then was wider: less is shared
-    evidence.store_measurements(measured(d, 1.1, 1.0))
-    assert len(evidence.load_measurements().measurements) == 4
+    history.store_measurements(measured(d, 1.1, 1.0))
+    assert len(history.load_measurements()) == 4
 
 
 def test_a_file_of_somebody_else_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    evidence.measurements_path().parent.mkdir(parents=True)
-    evidence.measurements_path().write_text('{"runs": [{"date": 1}]}')
+    history.measurements_path().parent.mkdir(parents=True)
+    history.measurements_path().write_text('{"runs": [{"date": 1}]}')
     with pytest.raises(BadFile, match="is no file of measured speeds"):
-        evidence.load_measurements()
+        history.load_measurements()
     assert run_command_line(["bench", "--list"]) == 2
     assert "--forget` removes it" in capsys.readouterr().err
     assert run_command_line(["bench", "--forget"]) == 0
-    assert not evidence.measurements_path().exists()
+    assert not history.measurements_path().exists()
 
 
 @pytest.mark.parametrize(("decode", "said"), [(1e5, "too far from what was predicted"), (1e-3, "too far")])
 def test_what_is_far_off_is_not_kept(decode: float, said: str) -> None:
     d = probed()
     load = MeasuredLoad(tool="test", concurrency=1, prompt_tokens=512, output_tokens=128, decode_tps=decode)
-    found = compare_loads(d, estimate(d, RULES), RULES, [load])
+    found = compare_loads(d, estimate(d, Session(RULES)), Session(RULES), [load])
     assert found.unkept is not None
     assert said in found.unkept
     assert len(found.compared) == 1
@@ -190,8 +193,8 @@ def test_exported_rows_are_rows_of_the_calibration(tmp_path: Path, capsys: pytes
     assert not (tmp_path / "rows.csv").exists()
     d = probed()
     d = msgspec.structs.replace(d, settings={**d.settings, "api-key": "secret", "n-gpu-layers": "all"})
-    evidence.store_measurements(measured(d, 1.3, 0.8))
-    evidence.store_measurements(measured(d, 1.1, 1.0, model="/home/me/private.gguf"))
+    history.store_measurements(measured(d, 1.3, 0.8))
+    history.store_measurements(measured(d, 1.1, 1.0, model="/home/me/private.gguf"))
     file = tmp_path / "rows.csv"
     assert run_command_line(["bench", "--export", str(file)]) == 0
     assert "2 rows appended" in capsys.readouterr().err

@@ -17,6 +17,7 @@ from advisor.catalog import catalog
 from advisor.deployment import Workload
 from advisor.errors import AdvisorError
 from advisor.estimation import find_machine
+from advisor.session import Session
 
 WARM = 100  # questions before: what is timed comes after start-up, with each engine's tables and templates read
 USES = ("chat", "rag", "agent", "code", "batch", "voice")
@@ -37,7 +38,7 @@ def main(count: int) -> None:
         q = RecommendRequest(rng.choice(machines), load, rng.choice(models))
         began = time.process_time()
         try:
-            refused += recommend(q, rules).chosen is None
+            refused += recommend(q, Session(rules)).chosen is None
         except AdvisorError:
             refused += 1
         if i == -1:  # what the start made is kept out of full collections, as servers do (vLLM: freeze_gc_heap)

@@ -20,6 +20,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from advisor.session import Session
+
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from random_requests import requests
 
@@ -52,7 +54,7 @@ def make_work(folder: Path, seed: int) -> list[Callable[[], str]]:
         files.append(file)
     lines = [json.dumps(r).encode() for r in requests(RULES, 150, seed)]
     work: list[Callable[[], str]] = [
-        lambda x=line: json.dumps(answer_line(x, RULES, RememberedNames())) for line in lines
+        lambda x=line: json.dumps(answer_line(x, Session(RULES), RememberedNames())) for line in lines
     ]
     for machine in MACHINES:
         work.append(lambda m=machine: _asked(advisor.recommend, m, users=4, rules=RULES))

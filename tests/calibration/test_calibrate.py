@@ -10,13 +10,14 @@ import pytest
 from commands import advise
 from engine_lines import write_log
 
-from advisor import residuals
+from advisor import history
 from advisor.calibration.calibrate import LogCalibration, calibrate_memory
 from advisor.calibration.logged_deployment import CalibrationRequest
 from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
 from advisor.errors import BadInput
 from advisor.estimation import estimate, find_machine, resolve_request
+from advisor.session import Session
 from advisor.units import GIB
 from tools.accuracy.rows import TableRow, read_rows
 from tools.accuracy.startup import make_startup_request
@@ -39,14 +40,14 @@ def calibrate(row: TableRow, keep: bool = True) -> LogCalibration:
             text=write_log(row), model=row["model"], quantization=row["quantization"], engine=row["engine"],
             engine_version=row["engine_version"] or None, machine=find_machine(row["hardware"], RULES), keep=keep,
         ),
-        RULES,
+        Session(RULES),
     )  # fmt: skip
 
 
 def pool_error(row: TableRow) -> float:
     """Logged less what is predicted now, GiB."""
     deployment, _ = resolve_request(make_startup_request(row), RULES)
-    available = estimate(deployment, RULES).kv_cache.available_bytes
+    available = estimate(deployment, Session(RULES)).kv_cache.available_bytes
     assert available is not None
     return float(row["pool"]) + float(row["state"] or 0) - available / GIB
 
@@ -79,7 +80,7 @@ def test_after_one_log_of_a_rig_the_next_is_predicted(group: str, engine: str, f
 def test_what_other_machines_releases_and_classes_logged_changes_nothing() -> None:
     row = rows_of("Zzsf11", "vllm", "Qwen3-VL-30B-A3B-Instruct")[0]
     request = make_startup_request(row)
-    before = estimate(resolve_request(request, RULES)[0], RULES)
+    before = estimate(resolve_request(request, RULES)[0], Session(RULES))
     calibrate(row)
     others = [
         {"hardware": "2x H200"}, {"engine_version": "0.13.0"}, {"model": "Qwen/Qwen3-32B"},
@@ -88,8 +89,8 @@ def test_what_other_machines_releases_and_classes_logged_changes_nothing() -> No
     ]  # fmt: skip
     for change in others:
         asked = resolve_request(type(request)(**{**request.to_dict(), **change}), RULES)[0]
-        assert estimate(asked, RULES).calibration is None, change
-    now = estimate(resolve_request(request, RULES)[0], RULES)
+        assert estimate(asked, Session(RULES)).calibration is None, change
+    now = estimate(resolve_request(request, RULES)[0], Session(RULES))
     assert now.calibration is not None
     assert now.kv_cache.available_bytes != before.kv_cache.available_bytes
     assert now.devices[0].low_bytes is not None
@@ -200,11 +201,11 @@ def test_a_log_of_another_deployment_is_not_kept() -> None:
     assert found.kept is None
     assert found.unkept is not None
     assert "is this the deployment" in found.unkept
-    assert residuals.load_residuals() == ()
+    assert history.load_residuals() == ()
 
 
 def test_a_file_that_is_none_of_ours_is_named_and_forgotten(tmp_path: Path) -> None:
-    where = residuals.residuals_path()
+    where = history.residuals_path()
     where.parent.mkdir(parents=True)
     where.write_text("[]", encoding="utf-8")
     done = advise("calibrate", "--list")
@@ -216,4 +217,4 @@ def test_a_file_that_is_none_of_ours_is_named_and_forgotten(tmp_path: Path) -> N
 
 def test_an_engine_whose_logs_are_not_read() -> None:
     with pytest.raises(BadInput, match="are not read"):
-        calibrate_memory(CalibrationRequest(text="x", engine="tgi"), RULES)
+        calibrate_memory(CalibrationRequest(text="x", engine="tgi"), Session(RULES))

@@ -23,6 +23,7 @@ from advisor.cli.main import run_command_line
 from advisor.errors import AdvisorError, BadInput
 from advisor.estimation import find_machine
 from advisor.machines.types import Machine
+from advisor.session import Session
 
 DATA = Path(__file__).parents[1] / "data"
 RULES = catalog()
@@ -197,7 +198,7 @@ def machine(text: str) -> Machine:
     ids=["llama-bench", "guidellm", "aiperf", "bench serve", "metrics", "timings"],
 )  # fmt: skip
 def test_each_kind_narrows_the_bounds_of_its_machine(text: str, hardware: str, more: dict[str, Any]) -> None:
-    found = calibrate(CalibrationRequest(text=text, machine=machine(hardware), **more), RULES).speed
+    found = calibrate(CalibrationRequest(text=text, machine=machine(hardware), **more), Session(RULES)).speed
     assert found is not None
     assert found.compared
     if found.unkept is not None:  # a processor whose bandwidth no table has is too far off to say
@@ -214,11 +215,11 @@ def test_what_a_file_does_not_tell_is_asked_for() -> None:
     here = machine("1x H100 80GB SXM")
     for more, said in (({}, "--engine"), ({"engine": "vllm", "model": "no-such-model-at-all"}, "model")):
         with pytest.raises(AdvisorError) as e:
-            calibrate(CalibrationRequest(text=json.dumps(AIPERF), machine=here, **more), RULES)
+            calibrate(CalibrationRequest(text=json.dumps(AIPERF), machine=here, **more), Session(RULES))
         assert said in e.value.line()
     unknown = AIPERF | {"input_config": {"endpoint": {"model_names": ["my-own"]}, "loadgen": {"concurrency": 2}}}
     with pytest.raises(BadInput, match="my-own, as the file calls its model, is not in the catalogue"):
-        calibrate(CalibrationRequest(text=json.dumps(unknown), machine=here, engine="vllm"), RULES)
+        calibrate(CalibrationRequest(text=json.dumps(unknown), machine=here, engine="vllm"), Session(RULES))
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

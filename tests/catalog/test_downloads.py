@@ -17,6 +17,7 @@ from advisor.catalog.hardware_names import parse_hardware
 from advisor.catalog.roots import shipped_root
 from advisor.deployment import Workload
 from advisor.render.words import find_repository
+from advisor.session import Session
 
 CATALOG = catalog([shipped_root()])
 FILES = sorted((Path(__file__).parents[2] / "rules/downloads").glob("*.yaml"))
@@ -80,7 +81,7 @@ def test_checkpoints_for_nvidia_alone_are_not_named_elsewhere() -> None:
 )
 def test_the_command_names_something_that_can_be_downloaded(hardware: str, model: str, users: int) -> None:
     request = RecommendRequest(parse_hardware(hardware, CATALOG), Workload(concurrency=users), model)
-    chosen = recommend(request, CATALOG).chosen
+    chosen = recommend(request, Session(CATALOG)).chosen
     assert chosen is not None
     assert chosen.command
     assert "MODEL" not in chosen.command

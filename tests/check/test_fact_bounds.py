@@ -9,6 +9,7 @@ from checking import knowledge, launches
 
 from advisor.checks.facts.launch_facts import LaunchFacts
 from advisor.checks.resolve.judge import LaunchCheckOptions, check_launch
+from advisor.session import Session
 
 VLLM = "docker run --gpus all {} vllm/vllm-openai:v0.33.0 {}"
 POD = """apiVersion: v1
@@ -27,7 +28,7 @@ spec:
 
 def find_fact(text: str, name: str, on: str | None = "RTX 4090, 64GB RAM", file: str = "x.sh") -> Any:
     asked = LaunchCheckOptions(on, "--on", True, None, speed=False)
-    found = [check_launch(x, knowledge(), asked, {}) for x in launches(text, file)]
+    found = [check_launch(x, knowledge(), asked, {}, Session(knowledge().rules)) for x in launches(text, file)]
     assert found, text
     return LaunchFacts(found[0], knowledge(), found, text)[name]
 

@@ -10,6 +10,7 @@ from test_fact_bounds import POD, VLLM, find_fact
 
 from advisor.checks.facts.launch_facts import ABSENT, FACTS, LaunchFacts, LaunchFields
 from advisor.checks.resolve.judge import LaunchCheckOptions, check_launch
+from advisor.session import Session
 
 LLAMA = "docker run --gpus all {} ghcr.io/ggml-org/llama.cpp:server-cuda {}"
 Q = "Qwen/Qwen3-8B"
@@ -31,7 +32,7 @@ def test_fields_of_facts() -> None:
         fields["other.x"]
     asked = LaunchCheckOptions("RTX 4090, 64GB RAM", "--on", True, None, speed=False)
     (launch,) = launches(f"vllm serve {Q}", "x.sh")
-    checked = check_launch(launch, knowledge(), asked, {})
+    checked = check_launch(launch, knowledge(), asked, {}, Session(knowledge().rules))
     facts = LaunchFacts(checked, knowledge(), [checked], "")
     assert set(facts) == set(FACTS)
     assert len(facts) == len(FACTS)

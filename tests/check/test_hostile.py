@@ -14,6 +14,7 @@ from advisor.checks import one_file
 from advisor.checks.one_file import CheckOptions
 from advisor.checks.report.formats import FORMATS
 from advisor.checks.run import ResultCache, check_files, check_paths, find_files
+from advisor.session import Session
 
 SLIP = "vllm serve Qwen/Qwen3-8B --max-model-len 8192 --tensor-paralel-size 2\n"
 WELL = "vllm serve Qwen/Qwen3-8B --max-model-len 8192\n"
@@ -38,7 +39,7 @@ def advise(folder: Path, *words: str) -> commands.Finished:
     ],
 )  # fmt: skip
 def test_standard_input_that_cannot_be_read_is_never_well(data: bytes) -> None:
-    report = check_files(["-"], RULES_ALONE, catalog(), data)
+    report = check_files(["-"], RULES_ALONE, Session(catalog()), data)
     assert report.problems
     assert report.status() == 2
 

@@ -11,6 +11,7 @@ from advisor.catalog import catalog
 from advisor.errors import AdvisorError
 from advisor.estimation import EstimateRequest, estimate, resolve_request
 from advisor.render.files import list_targets, render_files
+from advisor.session import Session
 
 RULES = catalog()
 LAUNCHES = ("command", "docker", "compose", "systemd", "kubernetes", "kserve", "skypilot", "slurm", "llama-swap")
@@ -29,13 +30,13 @@ def test_round_trip(engine: str, data: st.DataObject) -> None:
         model=model, engine=engine, hardware=hardware, context_length=length, quantization="Q4_K_M" if gguf else None
     )
     d, _ = resolve_request(asked, RULES)
-    wanted = estimate(d, RULES)
+    wanted = estimate(d, Session(RULES))
     # a systemd unit and a pod of Ollama's server name no model: clients do
     for target in ("command", "docker", "compose", "ollama") if engine == "ollama" else LAUNCHES:
         if target not in list_targets(engine, RULES):
             continue
         try:
-            files = render_files(d, target, RULES)
+            files = render_files(d, target, Session(RULES))
         except AdvisorError:
             continue  # this machine has no image for that
         for f in files:

@@ -19,6 +19,7 @@ from advisor.catalog.load import read_rule_document
 from advisor.catalog.roots import rule_files, shipped_root
 from advisor.deployment import Workload
 from advisor.report.rule_schemas import KINDS, find_rule_kind, make_schema_files
+from advisor.session import Session
 
 SCHEMAS = Path(advisor.__file__).parent / "schemas/rules"
 pytestmark = pytest.mark.usefixtures("own_cache")
@@ -33,7 +34,9 @@ def overlay(folder: Path, text: str, name: str = "policy/house.yaml") -> Path:
 
 def advice(folder: Path, hardware: str = "RTX 4090, 64GB RAM, linux") -> Advice:
     rules = catalog([shipped_root(), folder])
-    return recommend(RecommendRequest(advisor.machine(hardware), Workload(concurrency=8), "llama3.1:8b"), rules)
+    return recommend(
+        RecommendRequest(advisor.machine(hardware), Workload(concurrency=8), "llama3.1:8b"), Session(rules)
+    )
 
 
 def test_forbidden_engines_are_refused_with_the_reason(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from serving import Server, free_port
 
 from advisor.engines.flag_tables import load_flag_table
 from advisor.models.types import Model
+from advisor.session import Session
 
 Start = Callable[[Path, int], Server]
 
@@ -146,7 +147,7 @@ def test_quantised_caches_are_taken(tmp_path: Path, start: Start) -> None:
     port = free_port()
     d = launch("llama.cpp", hardware="cpu, 32GB RAM", model_path=str(model), port=port,
                settings={"cache-type-k": "q8_0", "cache-type-v": "q8_0", "ctx-size": 512, "parallel": 1})  # fmt: skip
-    (file,) = render_files(d, "command", RULES)
+    (file,) = render_files(d, "command", Session(RULES))
     path = tmp_path / "run.sh"
     path.write_text(file.content)
     path.chmod(0o755)
@@ -169,7 +170,7 @@ def words_of(engine: str, every: int) -> list[list[str]]:
     words_of_program, seen = PROGRAMS[engine], {}
     for d in deployments(every, only=engine):
         try:
-            words = argv("command", f"exec {render_command(d, RULES)}", None) or []
+            words = argv("command", f"exec {render_command(d, Session(RULES))}", None) or []
         except BadInput:
             continue
         seen[tuple(words[len(words_of_program) :])] = None
@@ -261,7 +262,7 @@ def test_vllms_own_configuration_takes_every_command(tmp_path: Path) -> None:
         if not folder.exists():
             folder.mkdir()
             (folder / "config.json").write_text(json.dumps(config_json(d.model)))
-        words = argv("command", f"exec {render_command(d, RULES)}", None) or []
+        words = argv("command", f"exec {render_command(d, Session(RULES))}", None) or []
         for flag in ("--reasoning-parser", "--tool-call-parser"):  # these want a tokenizer; the parser takes them above
             if flag in words:
                 del words[words.index(flag) : words.index(flag) + 2]

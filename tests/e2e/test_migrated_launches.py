@@ -18,6 +18,7 @@ from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
 from advisor.checks.resolve.launch_settings import read_launch_text
 from advisor.estimation import find_machine
+from advisor.session import Session
 
 RULES = catalog([shipped_root()])
 
@@ -27,7 +28,7 @@ def arguments(name: str) -> list[str]:
     case = CASES[name]
     launch = read_launch_text(case.text, "-", RULES)
     request = MigrationRequest(machine=find_machine(case.on, RULES) if case.on else None)
-    made = migrate(launch.engine, case.to, RULES, launch, request).launch
+    made = migrate(launch.engine, case.to, Session(RULES), launch, request).launch
     assert made is not None
     assert made.command is not None
     start = RULES.engine(case.to).start

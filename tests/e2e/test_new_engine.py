@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from advisor.cli.main import run_command_line
+from advisor.session import Session
 
 ENTRY = """\
 id: newserve
@@ -115,7 +116,7 @@ def test_its_defaults_go_by_version(rules: Path, version: str, share: float) -> 
     request = EstimateRequest(
         model=MODEL, engine="newserve", engine_version=version, hardware="RTX 4090", context_length=4096
     )
-    first = estimate(resolve_request(request, known)[0], known).devices[0]
+    first = estimate(resolve_request(request, known)[0], Session(known)).devices[0]
     hidden = 512 * 2**20  # of a CUDA device, that programs do not see
     assert first.budget_bytes == int((first.capacity_bytes - hidden) * share)  # type: ignore[operator]
 

@@ -19,6 +19,7 @@ from advisor.estimation import EstimateRequest, estimate, resolve_request
 from advisor.memory.gguf_tensors import NoLayout, as_gguf, list_file_tensors
 from advisor.memory.gguf_weights import choose_types
 from advisor.models.types import Model
+from advisor.session import Session
 
 RULES = catalog([shipped_root()])
 MIX, FILE_TYPE = "Q4_K_M", 15
@@ -57,7 +58,7 @@ def test_the_engine_agrees_for_every_architecture_that_it_loads(
         deployment, _ = resolve_request(request, RULES)
         entry = RULES.engine("llama.cpp")
         try:
-            found = llama_cpp.verify_estimate(deployment, entry, estimate(deployment, RULES))
+            found = llama_cpp.verify_estimate(deployment, entry, estimate(deployment, Session(RULES)))
         except AdvisorError as e:
             skip_without_instructions(str(e))
             continue

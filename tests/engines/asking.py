@@ -6,6 +6,7 @@ from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
 from advisor.deployment import Deployment, MemoryEstimate, Setting
 from advisor.estimation import EstimateRequest, estimate, resolve_request
+from advisor.session import Session
 
 RULES = catalog([shipped_root()])
 GIB = 2**30
@@ -34,4 +35,4 @@ def deployed(engine: str, model: str, hardware: str, *, quant: str | None = None
 
 def asked(*args: str, **more: object) -> MemoryEstimate:
     """The estimate of such a deployment."""
-    return estimate(deployed(*args, **more), RULES)  # type: ignore[arg-type]
+    return estimate(deployed(*args, **more), Session(RULES))  # type: ignore[arg-type]

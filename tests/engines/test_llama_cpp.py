@@ -14,6 +14,7 @@ from advisor.engines.base import own_defaults
 from advisor.engines.ollama import default_context
 from advisor.errors import AdvisorError, BadInput
 from advisor.estimation import estimate
+from advisor.session import Session
 
 L8 = "llama3.1:8b"
 
@@ -227,7 +228,7 @@ VALUES = st.one_of(
 def test_settings_give_an_estimate_or_one_clear_error(engine: str, model: str, made_up: dict[str, Setting]) -> None:
     d = deployed(engine, model, "2x RTX 4090, 64GB RAM", context=4096)
     try:
-        m = estimate(msgspec.structs.replace(d, settings=made_up), RULES)
+        m = estimate(msgspec.structs.replace(d, settings=made_up), Session(RULES))
     except AdvisorError as e:
         line = e.line()
     else:

@@ -11,6 +11,7 @@ from advisor.engines.llama_cpp.settings import Override, parse_overrides, write_
 from advisor.errors import BadInput
 from advisor.estimation import EstimateRequest, estimate, resolve_request
 from advisor.memory.ggml import HOST
+from advisor.session import Session
 
 RULES = catalog()
 
@@ -20,7 +21,7 @@ def host_weights(**settings: object) -> int:
         model="openai/gpt-oss-20b", engine="llama.cpp", hardware="1x RTX 4090, 64GB RAM", context_length=8192,
         settings={"n-gpu-layers": "all", **settings},
     )  # fmt: skip
-    found = estimate(resolve_request(request, RULES)[0], RULES)
+    found = estimate(resolve_request(request, RULES)[0], Session(RULES))
     assert found.host is not None
     return found.host.weights_bytes or 0
 

@@ -11,6 +11,7 @@ from advisor.engines.pool import read_constants, resolve_pool_settings
 from advisor.engines.sglang import static_fraction
 from advisor.errors import BadInput
 from advisor.estimation import estimate
+from advisor.session import Session
 
 L8 = "llama3.1:8b"
 
@@ -142,7 +143,7 @@ def test_unknown_memory_never_fits() -> None:
     blind = msgspec.structs.replace(d.machine.devices[0], total_bytes=None, free_bytes=None)
     for engine in ("vllm", "sglang", "lmdeploy", "llama.cpp", "transformers"):
         quant = "Q4_K_M" if engine == "llama.cpp" else "BF16"
-        m = estimate(_with(d, engine, quant, msgspec.structs.replace(d.machine, devices=(blind,))), RULES)
+        m = estimate(_with(d, engine, quant, msgspec.structs.replace(d.machine, devices=(blind,))), Session(RULES))
         assert m.fits is None, engine
         assert m.devices[0].total_bytes
 
@@ -244,7 +245,7 @@ def test_packed_cache_types_hold_what_vllm_logged() -> None:
 def test_packed_cache_keeps_the_outer_layers_of_models_that_only_attend() -> None:
     def row(kind: str) -> float | None:
         d = deployed("vllm", "Qwen/Qwen3-8B", "RTX 4090", context=8192, **{"kv-cache-dtype": kind})
-        return estimate(d, RULES).kv_cache.bytes_per_token
+        return estimate(d, Session(RULES)).kv_cache.bytes_per_token
 
     found = {kind: row(kind) for kind in ("auto", "turboquant_3bit_nc", "turboquant_k8v4")}
     assert found["auto"] is not None

@@ -24,7 +24,8 @@ from advisor.cli.main import root
 from advisor.deployment import Workload
 from advisor.errors import BadInput
 from advisor.estimation import find_machine
-from advisor.freshness import FILE, current_day, find_stale_note, parse_day, tell_ages
+from advisor.freshness import FILE, find_stale_note, tell_ages
+from advisor.session import Session, parse_day
 
 TOP = Path(__file__).resolve().parents[2]
 import refresh  # noqa: E402
@@ -92,16 +93,16 @@ def test_ages_follow_the_day() -> None:
 
 def test_the_clock_can_be_set(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ADVISOR_TODAY", "2031-02-03")
-    assert current_day() == datetime.date(2031, 2, 3)
+    assert Session(catalog()).today == datetime.date(2031, 2, 3)
     monkeypatch.setenv("ADVISOR_TODAY", "soon")
     with pytest.raises(BadInput, match=r"\$ADVISOR_TODAY"):
-        current_day()
+        _ = Session(catalog()).today
 
 
 @pytest.mark.parametrize("model", ["llama3.1:8b", None])
 def test_an_old_fact_adds_one_note_to_a_recommendation_and_changes_nothing_else(model: str | None) -> None:
     request = RecommendRequest(find_machine("RTX 4090, 64GB RAM, linux", RULES), Workload(), model)
-    now, later = (recommend(request, RULES, day).to_dict() for day in (TODAY, LATER))
+    now, later = (recommend(request, Session(RULES), day).to_dict() for day in (TODAY, LATER))
     note = find_stale_note("recommend", RULES, LATER)
     assert note is not None
     assert "\n" not in note
@@ -116,7 +117,7 @@ def test_an_old_fact_adds_one_note_to_hardware_and_changes_nothing_else() -> Non
     from advisor.questions.hardware import HardwareQuestion
 
     question = resolve_question(HardwareQuestion(model="llama3.1:8b"), RULES, make_asking(HardwareQuestion, "library"))
-    now, later = (find_hardware(question, RULES, day).to_dict() for day in (TODAY, LATER))
+    now, later = (find_hardware(question, Session(RULES), day).to_dict() for day in (TODAY, LATER))
     note = find_stale_note("hardware", RULES, LATER)
     more = [n for n in later.pop("notes") if n not in now["notes"]]
     now.pop("notes")

@@ -14,6 +14,7 @@ from advisor.fleet.inventory.pools import make_fleet
 from advisor.fleet.inventory.source import read_inventory
 from advisor.fleet.plan import FleetRequest, plan_fleet
 from advisor.fleet.plan_types import FleetPlan
+from advisor.session import Session
 
 RULES = catalog([shipped_root()])
 NODES = {
@@ -32,7 +33,7 @@ def ask(folder: Path, nodes: list[dict[str, Any]], models: list[dict[str, Any]],
     fleet.write_text(json.dumps({"nodes": nodes}))
     demand.write_text(json.dumps({"models": models}))
     request = FleetRequest(make_fleet(read_inventory(str(fleet), RULES)), read_demand(demand, RULES), **options)
-    return plan_fleet(request, RULES)
+    return plan_fleet(request, Session(RULES))
 
 
 def draw(seed: int) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:

@@ -30,6 +30,7 @@ from advisor.fleet.inventory.source import read_inventory
 from advisor.fleet.plan import FleetRequest, read_plan
 from advisor.fleet.plan_types import FleetPlan, Replica
 from advisor.fleet.render import TARGETS, read_plan_file, render_fleet
+from advisor.session import Session
 
 SCHEMAS = Path(__file__).parent.parent.parent / "advisor" / "schemas"
 H100 = {"name": "big", "count": 2, "hardware": "8x H100 80GB SXM, 2TB RAM, linux", "price_per_hour": 20}
@@ -71,7 +72,7 @@ def test_plans_hold_together(seed: int, tmp_path: Path) -> None:
 def check_command(replica: Replica, folder: Path) -> Any:
     file = folder / "run.sh"
     file.write_text(f"#!/bin/sh\n{replica.command}\n")
-    report = check_files([str(file)], CheckOptions(on=replica.hardware, named=frozenset([str(file)])), RULES)
+    report = check_files([str(file)], CheckOptions(on=replica.hardware, named=frozenset([str(file)])), Session(RULES))
     assert report.deployments, replica.command
     return report.deployments[0]
 
@@ -168,7 +169,7 @@ def test_losing_a_node(tmp_path: Path) -> None:
     for count, survived in ((2, True), (1, False)):
         (tmp_path / "fleet.yaml").write_text(json.dumps({"nodes": [{**H100, "count": count}]}))
         fleet = make_fleet(read_inventory(str(tmp_path / "fleet.yaml"), RULES))
-        answer = check_fleet(FleetRequest(fleet, demand), 1, (), RULES)
+        answer = check_fleet(FleetRequest(fleet, demand), 1, (), Session(RULES))
         schema = json.loads((SCHEMAS / "fleet-check.json").read_text())
         jsonschema.validate(json.loads(json.dumps(answer.to_dict())), schema)
         assert answer.to_dict()["survives"] is survived
@@ -183,10 +184,10 @@ def test_compose_files_of_nodes_pass_the_gate(tmp_path: Path) -> None:
     plan = ask(tmp_path, [{**L40S, "count": 1}], models)
     assert len(plan.replicas) == 2
     (tmp_path / "plan.json").write_text(json.dumps(plan.to_dict()))
-    (made,) = render_fleet(read_plan_file(str(tmp_path / "plan.json")), "compose", RULES)
+    (made,) = render_fleet(read_plan_file(str(tmp_path / "plan.json")), "compose", Session(RULES))
     (tmp_path / "compose.yaml").write_text(made.content)
     file = str(tmp_path / "compose.yaml")
-    report = check_files([file], CheckOptions(on=str(L40S["hardware"]), named=frozenset([file])), RULES)
+    report = check_files([file], CheckOptions(on=str(L40S["hardware"]), named=frozenset([file])), Session(RULES))
     assert len(report.deployments) == 2
     assert not [f for f in report.findings if f.severity == "error"], made.content
     assert all(d.fits for d in report.deployments)
@@ -198,7 +199,7 @@ def test_rendered_files_are_what_was_planned(tmp_path: Path, capsys: pytest.Capt
     (tmp_path / "plan.json").write_text(json.dumps(plan.to_dict()))
     planned = read_plan_file(str(tmp_path / "plan.json"))
     for target in set(TARGETS) - {"lws"}:
-        files = render_fleet(planned, target, RULES)
+        files = render_fleet(planned, target, Session(RULES))
         assert len({f.name for f in files}) == len(files) > 0, target
     out = tmp_path / "deploy"
     assert run_command_line(
@@ -223,9 +224,9 @@ def test_files_for_clusters_have_the_replicas_of_the_plan(target: str, tmp_path:
     body = plan.to_dict()
     body["pools"][0]["labels"] = {"gpu": "h100"}
     (tmp_path / "plan.json").write_text(json.dumps(body))
-    for file in render_fleet(read_plan_file(str(tmp_path / "plan.json")), target, RULES):
+    for file in render_fleet(read_plan_file(str(tmp_path / "plan.json")), target, Session(RULES)):
         (tmp_path / file.name).write_text(file.content)
-        report = check_files([str(tmp_path / file.name)], CheckOptions(named=frozenset([file.name])), RULES)
+        report = check_files([str(tmp_path / file.name)], CheckOptions(named=frozenset([file.name])), Session(RULES))
         assert [d.replicas for d in report.deployments] == [len(plan.replicas)]
         assert "nodeSelector:" in file.content
 
@@ -236,7 +237,7 @@ def test_jobs_of_one_node_have_ports_of_their_own(tmp_path: Path) -> None:
     assert len(plan.replicas) == 2
     (tmp_path / "plan.json").write_text(json.dumps(plan.to_dict()))
     planned = read_plan_file(str(tmp_path / "plan.json"))
-    (job,) = render_fleet(planned, "slurm", RULES)
+    (job,) = render_fleet(planned, "slurm", Session(RULES))
     asked = []
     (tmp_path / "srun").write_text('#!/bin/sh\nprintf "%s\\n" "$*"\n')
     (tmp_path / "srun").chmod(0o755)
@@ -248,7 +249,7 @@ def test_jobs_of_one_node_have_ports_of_their_own(tmp_path: Path) -> None:
                               text=True, check=True)  # fmt: skip
         asked.append(re.search(r"--host 0\.0\.0\.0 --port (\d+)", done.stdout))
     assert [int(m[1]) for m in asked if m] == [r.port for r in plan.replicas]
-    (gateway,) = render_fleet(planned, "litellm", RULES)
+    (gateway,) = render_fleet(planned, "litellm", Session(RULES))
     assert all(f":{r.port}/v1" in gateway.content for r in plan.replicas)
     memory = [int(n) for n in re.findall(r"--mem=(\d+)M", job.content)]
     assert len(memory) == 1
@@ -301,7 +302,7 @@ def test_slices_are_served_one_by_one_and_unknown_use_is_no_verdict(tmp_path: Pa
     )
     from advisor.fleet.plan import plan_fleet
 
-    plan = plan_fleet(only, RULES)
+    plan = plan_fleet(only, Session(RULES))
     assert plan.replicas
     assert all(r.devices == 1 and "VISIBLE" not in r.command for r in plan.replicas)
     assert len({(r.nodes, r.device_indices) for r in plan.replicas}) == len(plan.replicas)

@@ -25,6 +25,7 @@ from advisor.fleet.inventory.source import read_inventory
 from advisor.fleet.plan import FleetRequest, plan_fleet
 from advisor.fleet.plan_types import FleetPlan, Replica
 from advisor.planning.trace import TraceRequest, read_requests
+from advisor.session import Session
 from advisor.speed.efficiencies import load_speed_rules
 from tools.speed.rows import make_samples, predict_sample, read_measured_rows
 
@@ -107,7 +108,7 @@ def make_copy(replica: Replica, prompt: int, off: float) -> Copy:
         ),
         RULES,
     )
-    memory = estimate(deployment, RULES)
+    memory = estimate(deployment, Session(RULES))
     return Copy(
         make_step_seconds(deployment, memory, RULES, prompt, off),
         replica.sequences or 1,
@@ -147,7 +148,7 @@ def make_plans(
         rng = random.Random(seed)
         pieces = draw_pieces(rng, length)
         request = make_request(rng, pieces, folder, counts)
-        plan = plan_fleet(request, RULES)
+        plan = plan_fleet(request, Session(RULES))
         if not plan.unserved:
             yield request, plan, pieces, seed
 
@@ -186,9 +187,9 @@ def test_a_lost_node_is_survived_where_that_is_what_check_says(tmp_path: Path) -
     them (two of 32 served 0.87 and 0.88 of the requests in time on 2026-11-26)."""
     shares, said = [], {True: 0, False: 0}
     for request, plan, pieces, _ in make_plans(range(100, 150), 1000, tmp_path, (1, 2)):
-        survives = check_fleet(request, 1, (), RULES).to_dict()["survives"]
+        survives = check_fleet(request, 1, (), Session(RULES)).to_dict()["survives"]
         said[survives] += 1
-        left = [plan_fleet(r, RULES) for r in find_losses(request, plan)]
+        left = [plan_fleet(r, Session(RULES)) for r in find_losses(request, plan)]
         assert survives is all(not p.unserved for p in left)
         if survives:
             shares += [min(replay(p, pieces, None)) for p in left]

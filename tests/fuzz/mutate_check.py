@@ -21,6 +21,7 @@ from advisor.checks.knowledge import Knowledge
 from advisor.checks.one_file import CheckOptions, check_source, make_checker
 from advisor.checks.rules.evaluate import Rulebook
 from advisor.errors import BadFile
+from advisor.session import Session
 
 EXTRA_BYTES = 300 * 10**6
 NAMES = ("compose.yaml", "pod.yaml", "serve.sh", "x", "a.service", "Dockerfile", "Modelfile", ".env", "values.yaml")
@@ -63,7 +64,9 @@ def launch_files() -> list[str]:
     for engine in ("vllm", "sglang", "llama.cpp", "ollama", "tgi", "ray-serve", "dynamo", "llm-d"):
         for target in list_targets(engine, RULES):
             try:
-                files = render_files(launch(engine, hardware="2x H100 80GB SXM", host="0.0.0.0"), target, RULES)
+                files = render_files(
+                    launch(engine, hardware="2x H100 80GB SXM", host="0.0.0.0"), target, Session(RULES)
+                )
             except BadInput:
                 continue
             out += [f.content for f in files]

@@ -27,6 +27,7 @@ from advisor.models.gguf import read_gguf
 from advisor.models.gguf_model import model_from_gguf
 from advisor.models.hf_config import read_model_dir
 from advisor.models.safetensors import read_safetensors
+from advisor.session import Session
 
 sys.path.insert(0, str(Path(__file__).parent))
 import mutate_check
@@ -155,7 +156,7 @@ def read_config(rules: object) -> Callable[[Path], None]:
             EstimateRequest(model=str(path), engine="vllm", hardware="H100 80GB SXM", context_length=4096),
             rules,  # type: ignore[arg-type]
         )
-        estimate(d, rules)  # type: ignore[arg-type]
+        estimate(d, Session(rules))  # type: ignore[arg-type]
 
     return read
 

@@ -27,6 +27,7 @@ from advisor.estimation import EstimateRequest, RememberedNames, estimate, find_
 from advisor.machines.snapshot import load_snapshot
 from advisor.planning.trace import read_trace
 from advisor.request_lines import answer_line
+from advisor.session import Session
 
 TESTS = Path(__file__).parent.parent
 DATA = TESTS / "data"
@@ -66,7 +67,7 @@ def result_seeds(_: Path) -> list[bytes]:
 def calibrated(path: Path) -> None:
     machine = find_machine("H100 80GB SXM", RULES)
     text = path.read_text(encoding="utf-8", errors="replace")
-    calibrate(CalibrationRequest(text=text, model="Qwen/Qwen3-8B", machine=machine, keep=False), RULES)
+    calibrate(CalibrationRequest(text=text, model="Qwen/Qwen3-8B", machine=machine, keep=False), Session(RULES))
 
 
 def trace_seeds(_: Path) -> list[bytes]:
@@ -85,7 +86,7 @@ def snapshot_seeds(_: Path) -> list[bytes]:
 def estimated_on_snapshot(path: Path) -> None:
     asked = EstimateRequest(model="llama3.1:8b", engine="vllm", hardware="RTX 4090", context_length=4096)
     deployment, _ = resolve_request(asked, RULES)
-    estimate(msgspec.structs.replace(deployment, machine=load_snapshot(path)), RULES)
+    estimate(msgspec.structs.replace(deployment, machine=load_snapshot(path)), Session(RULES))
 
 
 def lock_seeds(folder: Path) -> list[bytes]:
@@ -124,7 +125,7 @@ def line_seeds(_: Path) -> list[bytes]:
 
 
 def answered(path: Path) -> None:
-    answer = answer_line(path.read_bytes(), RULES, RememberedNames())
+    answer = answer_line(path.read_bytes(), Session(RULES), RememberedNames())
     json.dumps(answer)
     if "error" in answer:
         raise AdvisorError("refused", str(answer["error"]))

@@ -13,6 +13,7 @@ from asking import GIB, RULES, asked, deployed
 from advisor.cli.main import run_command_line
 from advisor.estimation import estimate
 from advisor.models.hf_config import model_from_config
+from advisor.session import Session
 from advisor.speed.estimator import estimate_midway_speed
 
 V19 = "0.19.0"
@@ -114,7 +115,7 @@ def test_t9_memory_is_what_the_driver_shows() -> None:
 
 def test_t10_a_batch_reads_the_weights_once() -> None:
     d = deployed("vllm", "llama3.1:8b", "1x H100 80GB SXM", quant="BF16", version=V19, context=2048, sequences=32)
-    one, many = (estimate_midway_speed(d, estimate(d, RULES), RULES, n) for n in (1, 32))
+    one, many = (estimate_midway_speed(d, estimate(d, Session(RULES)), Session(RULES), n) for n in (1, 32))
     assert one is not None
     assert many is not None
     assert one.decode_tps is not None

@@ -15,7 +15,7 @@ import pytest
 
 TOP = Path(__file__).resolve().parents[2]
 # modules of advisor that one `recommend` loads, and distinct pairs of importer and imported that it runs through
-LOADED = {"modules": 147, "pairs": 920}
+LOADED = {"modules": 147, "pairs": 932}
 # of advisor/**/*.py; the aim: 70,000 lines, 430 modules, 530,000 tokens
 TOTALS = {"lines": 74_300, "modules": 380, "tokens": 564_000}
 TOOLS_LINES = 6_000

@@ -13,6 +13,7 @@ from advisor.catalog.roots import shipped_root
 from advisor.errors import BadFile
 from advisor.estimation import EstimateRequest, estimate, resolve_request
 from advisor.memory import checkpoint_weights, hf_weights
+from advisor.session import Session
 
 RULES = catalog([shipped_root()])
 CONFIG = {
@@ -65,7 +66,7 @@ def first_rank(folder: Path, tp: int, pp: int = 1) -> list[int | None]:
         model=str(folder), engine="vllm", hardware=f"{tp * pp}x H100 80GB SXM", context_length=8192,
         settings={"tensor-parallel-size": tp, "pipeline-parallel-size": pp},
     )  # fmt: skip
-    m = estimate(resolve_request(request, RULES)[0], RULES)
+    m = estimate(resolve_request(request, RULES)[0], Session(RULES))
     assert m.basis["weights"] == "exact"
     return [x.weights_bytes for x in m.devices]
 

@@ -14,6 +14,7 @@ from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
 from advisor.estimation import estimate, resolve_request
 from advisor.models.types import Model
+from advisor.session import Session
 from tools.accuracy.llama_planner import PlannerComparison, compare_planner_row, make_planner_request
 from tools.accuracy.rows import TableRow, read_rows
 
@@ -69,7 +70,7 @@ def test_scratch_is_the_engines_own_bytes() -> None:
     """Most rows to the byte. The planner counts the logits of its slots as output, not as scratch of the host."""
     devices, hosts = 0, 0
     for row in SAMPLE:
-        ours = estimate(resolve_request(make_planner_request(row), RULES)[0], RULES)
+        ours = estimate(resolve_request(make_planner_request(row), RULES)[0], Session(RULES))
         theirs = [int(piece.split("/")[2]) for piece in row["devices"].split(";")]
         devices += [d.compute_bytes for d in ours.devices] == theirs
         layout = RULES.find_model(row["model"]).layout

@@ -17,6 +17,7 @@ from advisor.engines.llama_cpp.settings import LlamaSettings, Override, read_con
 from advisor.estimation import EstimateRequest, resolve_request
 from advisor.memory.ggml import HOST
 from advisor.planning.holding import answer_request
+from advisor.session import Session
 from advisor.units import MIB
 from tools.accuracy.rows import RowSettings, TableRow, read_rows
 
@@ -142,7 +143,7 @@ def test_what_one_card_was_answered_is_not_given_to_another_kind(model: str) -> 
         for settings in files
         for version in (None, "b4000")
     ]  # fmt: skip
-    together = [answer_request(q, RULES).devices for q in questions]
+    together = [answer_request(q, Session(RULES)).devices for q in questions]
     for question, shared in zip(questions, together, strict=True):
-        assert answer_request(question, catalog([shipped_root()])).devices == shared, question
+        assert answer_request(question, Session(catalog([shipped_root()]))).devices == shared, question
     assert len(set(together)) > len(questions) / 4

@@ -11,6 +11,7 @@ from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
 from advisor.deployment import MemoryEstimate
 from advisor.estimation import estimate, resolve_request
+from advisor.session import Session
 from tools.accuracy.rows import make_llama_request
 
 _LINES = (Path(__file__).parent.parent / "data" / "llamacpp_rows.csv").read_text().splitlines()
@@ -20,7 +21,7 @@ MIB = 2**20
 
 
 def estimated(r: dict[str, str]) -> MemoryEstimate:
-    return estimate(resolve_request(make_llama_request(r), RULES)[0], RULES)
+    return estimate(resolve_request(make_llama_request(r), RULES)[0], Session(RULES))
 
 
 def planned(r: dict[str, str]) -> dict[str, tuple[int, int, int]]:

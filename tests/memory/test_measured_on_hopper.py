@@ -9,6 +9,7 @@ import pytest
 
 from advisor.catalog import catalog
 from advisor.estimation import EstimateRequest, estimate, resolve_request
+from advisor.session import Session
 
 MIB = 2**20
 DATA = Path(__file__).resolve().parents[1] / "data"
@@ -39,7 +40,7 @@ def test_total_of_a_device_is_what_was_measured(row: dict[str, str]) -> None:
         settings={"n-gpu-layers": "all", "flash-attn": "on", "ctx-size": int(row["context_length"]), "parallel": 1},
     )  # fmt: skip
     rules = catalog()
-    device = estimate(resolve_request(request, rules)[0], rules).devices[0]
+    device = estimate(resolve_request(request, rules)[0], Session(rules)).devices[0]
     before, loaded, ran = (float(row[f"{x}_mib"]) for x in ("before", "model", "ran"))
     assert device.weights_bytes is not None
     beside = loaded - before - device.weights_bytes / MIB  # context and kernels: the same for all models

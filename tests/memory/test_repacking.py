@@ -10,6 +10,7 @@ from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
 from advisor.deployment import DeviceMemory
 from advisor.estimation import EstimateRequest, estimate, resolve_request
+from advisor.session import Session
 from tools.accuracy.rows import TableRow, read_rows
 
 RULES = catalog([shipped_root()])
@@ -23,7 +24,7 @@ def host(model: str, quantization: str, hardware: str, **settings: str | bool) -
     request = EstimateRequest(
         model=model, quantization=quantization, hardware=hardware, context_length=512, settings={**settings}
     )
-    row = estimate(resolve_request(request, RULES)[0], RULES).host
+    row = estimate(resolve_request(request, RULES)[0], Session(RULES)).host
     assert row is not None
     return row
 

@@ -11,6 +11,7 @@ from advisor.catalog.roots import shipped_root
 from advisor.deployment import Deployment, MemoryEstimate
 from advisor.estimation import estimate, find_machine
 from advisor.memory.working_memory import size_rotary_tables
+from advisor.session import Session
 from advisor.units import GIB
 from tools.accuracy.rows import TableRow, read_rows
 
@@ -33,7 +34,7 @@ def estimated(row: TableRow) -> MemoryEstimate:
                 "gpu-memory-utilization": 0.9,
             },
         ),
-        RULES,
+        Session(RULES),
     )
 
 

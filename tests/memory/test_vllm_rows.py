@@ -11,6 +11,7 @@ from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
 from advisor.deployment import Deployment, MemoryEstimate, Setting
 from advisor.estimation import estimate, find_machine
+from advisor.session import Session
 
 _LINES = (Path(__file__).parent.parent / "data" / "vllm_kv_rows.csv").read_text().splitlines()
 ROWS = list(csv.DictReader(line for line in _LINES if not line.startswith("#")))
@@ -39,7 +40,7 @@ def estimated(r: dict[str, str], length: int, sequences: int = 1) -> MemoryEstim
             sequences=sequences,
             settings=settings,
         ),
-        RULES,
+        Session(RULES),
     )
 
 
@@ -93,6 +94,6 @@ def test_experts_in_mxfp4_are_padded_while_they_are_loaded(card: str, gib: float
         machine=find_machine(card, RULES),
         settings={"max-model-len": 8192},
     )
-    weights = estimate(deployment, RULES).devices[0].weights_bytes
+    weights = estimate(deployment, Session(RULES)).devices[0].weights_bytes
     assert weights is not None
     assert weights / 2**30 == pytest.approx(gib, rel=0.004)

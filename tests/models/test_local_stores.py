@@ -16,6 +16,7 @@ from advisor.catalog.hardware_names import parse_hardware
 from advisor.catalog.roots import shipped_root
 from advisor.deployment import Workload
 from advisor.models.local_stores import StoredModel, list_stored_models
+from advisor.session import Session
 
 CATALOG = catalog([shipped_root()])
 
@@ -99,12 +100,12 @@ def test_all_four_stores(home: Path) -> None:
 
 def test_what_lies_here_is_preferred_when_equal_and_said(home: Path) -> None:
     machine = msgspec.structs.replace(parse_hardware("1x RTX 3060 12GB, 32GB RAM", CATALOG), source="probe")
-    plain = recommend(RecommendRequest(machine, Workload()), CATALOG)
+    plain = recommend(RecommendRequest(machine, Workload()), Session(CATALOG))
     assert plain.chosen is not None
     assert plain.chosen.stored is None
     name = (plain.chosen.model or "").rpartition("/")[2]
     hub(home, f"unsloth/{name}-GGUF", {f"{name}-{plain.chosen.quantization}.gguf": 99})
-    here = recommend(RecommendRequest(machine, Workload()), CATALOG)
+    here = recommend(RecommendRequest(machine, Workload()), Session(CATALOG))
     assert here.chosen is not None
     assert here.chosen.model == plain.chosen.model
     assert here.chosen.stored is not None

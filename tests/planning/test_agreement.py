@@ -21,6 +21,7 @@ from advisor.errors import AdvisorError
 from advisor.estimation import find_machine
 from advisor.planning.holding import answer_deployment, find_holding
 from advisor.planning.traffic import read_traffic
+from advisor.session import Session
 
 RULES = catalog()
 MACHINES = (
@@ -47,7 +48,7 @@ def questions(seed: int, count: int) -> list[tuple[str, str, Workload]]:
 
 def answered(hardware: str, model: str, load: Workload) -> list[tuple[RankedDeployment, Workload]]:
     try:
-        advice = recommend(RecommendRequest(find_machine(hardware, RULES), load, model), RULES)
+        advice = recommend(RecommendRequest(find_machine(hardware, RULES), load, model), Session(RULES))
     except AdvisorError:
         return []
     return [(x, load) for x in (advice.chosen, *advice.alternatives) if x is not None and x.deployment is not None]
@@ -59,13 +60,13 @@ def disagreements(ranked: RankedDeployment, load: Workload) -> list[str]:
     assert deployment is not None
     assert memory is not None
     out = []
-    again = answer_deployment(deployment, RULES)
+    again = answer_deployment(deployment, Session(RULES))
     if (again.fits, again.devices, again.host) != (memory.fits, memory.devices, memory.host):
         out.append("estimate has other bytes")
     if again.starts != ranked.starts:
         out.append(f"estimate says starts {again.starts}, recommend {ranked.starts}")
     traffic = read_traffic(load, deployment.model.max_context, RULES)
-    holding = find_holding(deployment, memory, traffic, RULES, ranked.plan.servers)
+    holding = find_holding(deployment, memory, traffic, Session(RULES), ranked.plan.servers)
     if ranked.holds is not None and holding.holds is not None:
         same = msgspec.structs.replace(holding.holds, wait_s=ranked.holds.wait_s, asked=ranked.holds.asked)
         if msgspec.structs.replace(same, waiting=ranked.holds.waiting) != ranked.holds:
@@ -108,7 +109,7 @@ def full_length_fits(ranked: RankedDeployment, count: int) -> bool | None:
     """What `fits` says of so many requests of full length, by the engine's own arithmetic."""
     assert ranked.deployment is not None
     made = msgspec.structs.replace(ranked.deployment, sequences=count)
-    return answer_deployment(made, RULES).fits
+    return answer_deployment(made, Session(RULES)).fits
 
 
 @pytest.mark.parametrize("seed", [11])

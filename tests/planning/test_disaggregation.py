@@ -21,6 +21,7 @@ from advisor.estimation import find_machine
 from advisor.planning.disaggregation import StageTimes, Traffic, list_plan_servers, solve_closed, squared_variation
 from advisor.planning.traffic import TokenSpread
 from advisor.render.copies import make_router_words
+from advisor.session import Session
 
 RULES = catalog()
 HARDWARE = "8x H100 80GB SXM, 1TB RAM, linux"
@@ -38,7 +39,9 @@ def traffic(users: int, prompt: TokenSpread, output: int) -> Traffic:
 
 def answer(engine: str, **targets: float) -> RankedDeployment:
     load = Workload(use_case="chat", concurrency=48, prompt_tokens=4000, output_tokens=250, **targets)  # type: ignore[arg-type]
-    found = recommend(RecommendRequest(find_machine(HARDWARE, RULES), load, MODEL, engine=engine), RULES).chosen
+    found = recommend(
+        RecommendRequest(find_machine(HARDWARE, RULES), load, MODEL, engine=engine), Session(RULES)
+    ).chosen
     assert found is not None
     return found
 

@@ -12,13 +12,14 @@ from advisor.catalog import catalog
 from advisor.deployment import Workload
 from advisor.errors import BadInput
 from advisor.estimation import find_machine
+from advisor.session import Session
 
 RULES = catalog()
 
 
 def ask(hardware: str, model: str | None, **load: object) -> Advice:
     more = {k: load.pop(k) for k in ("engine", "others", "quantization") if k in load}
-    return recommend(RecommendRequest(find_machine(hardware, RULES), Workload(**load), model, **more), RULES)  # type: ignore[arg-type]
+    return recommend(RecommendRequest(find_machine(hardware, RULES), Workload(**load), model, **more), Session(RULES))  # type: ignore[arg-type]
 
 
 def chosen(hardware: str, model: str | None, **load: object) -> RankedDeployment:

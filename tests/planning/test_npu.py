@@ -11,6 +11,7 @@ from advisor.catalog import catalog
 from advisor.deployment import Workload
 from advisor.engines.additions import find_npu, find_npu_build
 from advisor.estimation import find_machine
+from advisor.session import Session
 
 RULES = catalog()
 INTEL = "cpu, 32GB RAM, Core Ultra 7 155H, Intel NPU, linux"
@@ -19,7 +20,7 @@ RYZEN = "cpu, 32GB RAM, Ryzen AI 9 HX 370, Ryzen AI NPU, windows"
 
 def ask(hardware: str, model: str, engine: str | None = None, npu: bool = True, **load: object) -> Advice:
     work = Workload(extra={"accelerator": "npu"} if npu else {}, **load)  # type: ignore[arg-type]
-    return recommend(RecommendRequest(find_machine(hardware, RULES), work, model, engine=engine), RULES)
+    return recommend(RecommendRequest(find_machine(hardware, RULES), work, model, engine=engine), Session(RULES))
 
 
 def chosen(advice: Advice) -> RankedDeployment:
@@ -49,7 +50,7 @@ def test_without_being_asked_the_npu_is_left_alone() -> None:
 def test_other_formats_are_refused_with_the_reason() -> None:
     work = Workload(extra={"accelerator": "npu"})
     asked = RecommendRequest(find_machine(INTEL, RULES), work, "llama3.1:8b", "INT8", engine="openvino-model-server")
-    advice = recommend(asked, RULES)
+    advice = recommend(asked, Session(RULES))
     assert advice.chosen is None
     texts = [r.text for e in advice.rejected if e.engine == "openvino-model-server" for r in e.reasons]
     assert any("INT4 on the NPU, not INT8" in t for t in texts)

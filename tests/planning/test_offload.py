@@ -14,6 +14,7 @@ from advisor.deployment import Deployment, Workload
 from advisor.estimation import estimate, find_machine
 from advisor.planning.objective import estimate_traffic_speed
 from advisor.planning.traffic import read_traffic
+from advisor.session import Session
 
 RULES = catalog()
 MODELS = (
@@ -31,7 +32,7 @@ FULL = 0.85  # of a budget
 def plan(model: str, hardware: str):
     quant = None if "gpt-oss" in model else "Q4_K_M"
     request = RecommendRequest(find_machine(hardware, RULES), Workload(), model, quant, engine="llama.cpp")
-    return recommend(request, RULES).chosen
+    return recommend(request, Session(RULES)).chosen
 
 
 def left_to_fit(deployment: Deployment) -> Deployment:
@@ -54,7 +55,7 @@ def test_cards_are_full_before_experts_lie_on_the_host(model: str, hardware: str
     assert min(shares) >= FULL, shares
     traffic = read_traffic(Workload(), chosen.deployment.model.max_context, RULES)
     other = left_to_fit(chosen.deployment)
-    fit = estimate_traffic_speed(other, estimate(other, RULES), traffic, 1, False, RULES)
+    fit = estimate_traffic_speed(other, estimate(other, Session(RULES)), traffic, 1, False, Session(RULES))
     assert chosen.speed is not None
     assert chosen.speed.output_tps is not None
     assert fit is not None

@@ -26,6 +26,7 @@ from advisor.planning.resident import count_need
 from advisor.planning.rules import PlanRules, load_plan_rules
 from advisor.planning.traffic import MOST_SERVERS, _wait_of_arrivals
 from advisor.planning.types import CardLayout, Plan, Rejection, TriedFormat
+from advisor.session import Session
 
 # --- rates, shares and rules
 
@@ -84,9 +85,9 @@ def test_engines_of_other_formats_are_named_or_left_out() -> None:
     assert search._foreign_gguf(RULES.engine("llama.cpp"), request, RULES) is None
     for name in (None, "AWQ", "4bit"):
         assert search._foreign_gguf(entry, replace(request, quantization=name), RULES) is None
-    refused = search.prepare_engine(entry, request, RULES)
+    refused = search.prepare_engine(entry, request, Session(RULES))
     assert isinstance(refused, Rejection)
-    client = search.prepare_engine(RULES.engine("remote-openai"), replace(request, quantization=None), RULES)
+    client = search.prepare_engine(RULES.engine("remote-openai"), replace(request, quantization=None), Session(RULES))
     assert isinstance(client, Rejection)
 
 

@@ -45,6 +45,7 @@ from advisor.planning.format_candidates import (
 from advisor.planning.rules import load_workload_defaults
 from advisor.planning.traffic import read_traffic
 from advisor.planning.types import FormatLimits, SearchRequest
+from advisor.session import Session
 
 RULES = catalog([shipped_root()])
 GUIDE = load_main_guide(RULES)
@@ -64,7 +65,7 @@ def asked(model: str, hardware: str, quantization: str | None = None, **work: An
 
 
 def tools(engine: str, request: SearchRequest) -> EngineTools:
-    found = search.prepare_engine(RULES.engine(engine), request, RULES)
+    found = search.prepare_engine(RULES.engine(engine), request, Session(RULES))
     assert isinstance(found, EngineTools), found
     return found
 

@@ -25,13 +25,14 @@ from advisor.planning.objective import Arrangement, SizedUnit
 from advisor.planning.trace import read_trace, summarise_requests
 from advisor.planning.traffic import P99_OF_NORMAL, read_traffic
 from advisor.planning.types import CardLayout, Plan, SearchRequest
+from advisor.session import Session
 
 # --- a rate of requests
 
 
 def found_at(hardware: str, rate: float, model: str = "Qwen/Qwen3-8B", **work: Any) -> tuple[Plan, SearchRequest]:
     request = asked(model, hardware, rate=rate, known={}, **work)
-    found = search.find_best_plan(RULES.engine("vllm"), request, RULES)
+    found = search.find_best_plan(RULES.engine("vllm"), request, Session(RULES))
     assert isinstance(found, Plan)
     return found, request
 
@@ -56,7 +57,7 @@ def test_speeds_that_are_not_known_are_told() -> None:
     request = asked("Qwen/Qwen3-8B", "1x H100", rate=1.0)
     nameless = tuple(replace(d, accelerator=None) for d in request.machine.devices)
     request = replace(request, machine=replace(request.machine, devices=nameless))
-    found = search.find_best_plan(RULES.engine("vllm"), request, RULES)
+    found = search.find_best_plan(RULES.engine("vllm"), request, Session(RULES))
     assert isinstance(found, Plan)
     assert found.on_time is None
     assert any("whether it keeps up with the rate cannot be determined" in n for n in found.notes)
@@ -89,7 +90,7 @@ def arranged(users: int, copies: int, held: int = 100, dp: bool = False, **work:
     request = asked("Qwen/Qwen3-8B", "4x RTX 4090, 64GB RAM", concurrency=users, **work)
     d = make("Qwen/Qwen3-8B", "4x RTX 4090, 64GB RAM", context_length=8192, device_count=1)
     layout = CardLayout(devices=(0,), data=2 if dp else 1, dp_attention=dp)
-    sized = SizedUnit(Unit(d, 1, layout), estimate(d, RULES), held)
+    sized = SizedUnit(Unit(d, 1, layout), estimate(d, Session(RULES)), held)
     return arrange.finish_arrangement(trial(request), Arrangement(sized, copies, None, True, None))
 
 
@@ -141,16 +142,16 @@ def test_servers_on_nodes() -> None:
 
 def test_answers_about_a_deployment() -> None:
     request = EstimateRequest(model="Qwen/Qwen3-8B", engine="vllm", hardware="1x H100", quantization="BF16")
-    found = answer_request(request, RULES)
+    found = answer_request(request, Session(RULES))
     assert found.fits
     assert found.starts
     assert found.holds is not None
     odd = replace(request, settings={"no-such-setting": 1})
-    assert any("no-such-setting" in w for w in answer_request(odd, RULES).warnings)
+    assert any("no-such-setting" in w for w in answer_request(odd, Session(RULES)).warnings)
     assert not any("no-such-setting" in w for w in found.warnings)
     with pytest.raises(BadInput, match="no-such-setting"):
-        answer_request(odd, RULES, strict=True)
-    assert answer_request(request, RULES, strict=True) == found
+        answer_request(odd, Session(RULES), strict=True)
+    assert answer_request(request, Session(RULES), strict=True) == found
 
 
 def test_the_shortest_requests() -> None:

@@ -16,6 +16,7 @@ from advisor.catalog import catalog
 from advisor.deployment import Workload
 from advisor.estimation import find_machine
 from advisor.planning.candidates import find_small_draft
+from advisor.session import Session
 
 RULES = catalog()
 
@@ -58,7 +59,7 @@ def test_every_pair_of_the_catalogue_keeps_the_rule() -> None:
 
 def answer(model: str, hardware: str, engine: str, **load: object) -> RankedDeployment:
     asked = RecommendRequest(find_machine(hardware, RULES), Workload(**load), model, engine=engine)  # type: ignore[arg-type]
-    chosen = recommend(asked, RULES).chosen
+    chosen = recommend(asked, Session(RULES)).chosen
     assert chosen is not None
     assert chosen.deployment is not None
     return chosen

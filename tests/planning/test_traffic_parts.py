@@ -18,6 +18,7 @@ from advisor.machines.types import Machine
 from advisor.planning.resident import share_machine
 from advisor.planning.trace import TraceRequest, read_requests, read_trace, summarise_requests
 from advisor.planning.traffic import TokenSpread, Traffic, erlang_c, estimate_wait, expect_users, read_traffic
+from advisor.session import Session
 
 RULES = catalog([shipped_root()])
 
@@ -196,7 +197,7 @@ def test_models_with_cards_of_their_own_are_shown_them_only() -> None:
         "qwen3:8b",
         others=("llama3.1:8b",),
     )
-    chosen = recommend(asked, RULES).chosen
+    chosen = recommend(asked, Session(RULES)).chosen
     assert chosen is not None
     both = [x.deployment for x in (chosen, *chosen.also) if x.deployment is not None]
     assert [x.environment.get("CUDA_VISIBLE_DEVICES") for x in both] == ["0", "1"]

@@ -21,6 +21,7 @@ from advisor.catalog import catalog
 from advisor.deployment import Deployment, Workload
 from advisor.estimation import estimate, find_machine
 from advisor.planning.trace import TraceRequest, read_requests, summarise_requests
+from advisor.session import Session
 from advisor.speed.efficiencies import load_speed_rules
 from tools.speed.rows import make_samples, predict_sample, read_measured_rows
 
@@ -63,7 +64,7 @@ def plan(question: Question, requests: list[TraceRequest]) -> RankedDeployment |
         tpot_s=question.tpot_s, burst=found.burst, confidence="safe", context=8192,
     )  # fmt: skip
     request = RecommendRequest(find_machine(question.machine, RULES), load, question.model, engine="vllm")
-    chosen = recommend(request, RULES).chosen
+    chosen = recommend(request, Session(RULES)).chosen
     return chosen if chosen is not None and chosen.targets is not None and chosen.targets.met else None
 
 
@@ -71,7 +72,7 @@ def make_copies(deployment: Deployment, count: int, requests: list[TraceRequest]
     """So many servers of a deployment, with every step `off` times as long as predicted."""
     flags = {k: v for k, v in deployment.settings.items() if k != "data-parallel-size"}
     one = msgspec.structs.replace(deployment, settings=flags, sequences=1)
-    memory = estimate(one, RULES)
+    memory = estimate(one, Session(RULES))
     admitted = int(str(deployment.settings["max-num-seqs"]))
     mean = max(1, sum(r.prompt for r in requests) // len(requests))
     step = make_step_seconds(one, memory, RULES, mean, off)

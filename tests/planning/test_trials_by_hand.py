@@ -29,6 +29,7 @@ from advisor.planning.holding import Holding, find_holding, with_one_request
 from advisor.planning.holding import make_traffic as traffic_of
 from advisor.planning.traffic import read_traffic
 from advisor.planning.types import CardLayout, SearchRequest, TriedFormat
+from advisor.session import Session
 
 # --- trials
 
@@ -62,7 +63,7 @@ def test_what_is_learned_of_a_failure() -> None:
 def test_what_a_copy_holds() -> None:
     """Typical requests, whose common beginning is kept once; of full length where all may be so long."""
     d = make("Qwen/Qwen3-8B", "1x RTX 4090, 64GB RAM", context_length=8192, sequences=1)
-    found = estimate(d, RULES)
+    found = estimate(d, Session(RULES))
     counts = {}
     for name, work in (("usual", {}), ("shared", {"shared_prefix": 0.9}), ("full", {"full_length": True})):
         counts[name] = count_held(trial(asked("Qwen/Qwen3-8B", "1x RTX 4090, 64GB RAM", **work)), d, found)
@@ -74,7 +75,7 @@ def test_a_plan_of_several_copies() -> None:
     request = asked("Qwen/Qwen3-8B", "2x RTX 4090, 64GB RAM", concurrency=400)
     d = make("Qwen/Qwen3-8B", "1x RTX 4090, 64GB RAM", context_length=8192, sequences=4)
     d = msgspec.structs.replace(d, machine=request.machine, device_count=1)
-    found = estimate(d, RULES)
+    found = estimate(d, Session(RULES))
     one = Interval(value=100.0, low=50.0, high=200.0)
     speed = SpeedEstimate(output_tps=one, tpot_s=one, ttft_s=one, prefill_tps=one)
     single = make_plan(trial(request), PlannedCopy(d, found, CardLayout(), speed, True))
@@ -96,7 +97,7 @@ def test_a_plan_of_several_copies() -> None:
 
 def held_by(d: Deployment, found: MemoryEstimate, **work: Any) -> Any:
     traffic = read_traffic(Workload(**({"use_case": "chat"} | work)), None, RULES)
-    return find_holding(d, found, traffic, RULES)
+    return find_holding(d, found, traffic, Session(RULES))
 
 
 def test_the_ladder_of_lengths() -> None:
@@ -104,7 +105,7 @@ def test_the_ladder_of_lengths() -> None:
 
     def ladder(context: int) -> list[int]:
         d = make("Qwen/Qwen3-8B", "1x RTX 4090, 64GB RAM", context_length=context, sequences=1)
-        found = held_by(d, estimate(d, RULES))
+        found = held_by(d, estimate(d, Session(RULES)))
         assert found.starts is True
         held = [x.held for x in found.holds.ladder]
         assert held == sorted(held)
@@ -119,7 +120,7 @@ def test_the_ladder_of_lengths() -> None:
 
 def test_who_waits() -> None:
     d = make("Qwen/Qwen3-8B", "1x RTX 4090, 64GB RAM", context_length=8192, sequences=1)
-    found = estimate(d, RULES)
+    found = estimate(d, Session(RULES))
     few = held_by(d, found, concurrency=2).holds
     assert (few.asked, few.waiting, few.wait_s, few.shared_prefix) == (2, 0, None, 0.0)
     many = held_by(d, found, concurrency=1000).holds
@@ -130,17 +131,17 @@ def test_who_waits() -> None:
     common = held_by(d, found, concurrency=1000, shared_prefix=0.25).holds
     assert common.shared_prefix == 0.25
     assert common.typical > many.typical
-    twice = find_holding(d, found, read_traffic(Workload(concurrency=1000), None, RULES), RULES, 2).holds
+    twice = find_holding(d, found, read_traffic(Workload(concurrency=1000), None, RULES), Session(RULES), 2).holds
     assert twice is not None
     assert (twice.typical, twice.full_length) == (2 * many.typical, 2 * many.full_length)
     assert [x.held for x in twice.ladder] == [2 * x.held for x in many.ladder]
     slots = make("llama3.1:8b", "1x RTX 4090, 64GB RAM", "llama.cpp", "Q4_K_M", context_length=8192, sequences=3)
-    assert held_by(slots, estimate(slots, RULES), shared_prefix=0.5).holds.shared_prefix == 0.0
+    assert held_by(slots, estimate(slots, Session(RULES)), shared_prefix=0.5).holds.shared_prefix == 0.0
 
 
 def test_what_does_not_start_holds_nothing() -> None:
     d = make("meta-llama/Llama-3.1-70B-Instruct", "1x RTX 4090, 64GB RAM", context_length=8192, sequences=4)
-    found = held_by(d, estimate(d, RULES))
+    found = held_by(d, estimate(d, Session(RULES)))
     assert (found.starts, found.holds) == (False, None)
 
 
@@ -149,34 +150,37 @@ def test_one_request_of_a_deployment_that_holds_fewer_than_asked() -> None:
     entry = RULES.engine("llama.cpp")
     d = make("llama3.1:8b", "1x RTX 4090", "llama.cpp", "Q4_K_M", context_length=8192, sequences=64,
              settings={"n-gpu-layers": "all"})  # fmt: skip
-    found = estimate(d, RULES)
+    found = estimate(d, Session(RULES))
     assert found.fits is False
-    one = with_one_request(d, found, entry, RULES)
+    one = with_one_request(d, found, entry, Session(RULES))
     assert one is not None
     assert one[0].sequences == 1
     assert one[1].fits
-    held = find_holding(d, found, traffic_of(d, found, RULES), RULES).holds
+    held = find_holding(d, found, traffic_of(d, found, RULES), Session(RULES)).holds
     assert held is not None
     assert {x.held for x in held.ladder} == {held.full_length}
     n = held.full_length
     assert 10 < n < 24
-    assert estimate(msgspec.structs.replace(d, sequences=n), RULES).fits
-    assert not estimate(msgspec.structs.replace(d, sequences=n + 1), RULES).fits
+    assert estimate(msgspec.structs.replace(d, sequences=n), Session(RULES)).fits
+    assert not estimate(msgspec.structs.replace(d, sequences=n + 1), Session(RULES)).fits
     # what fits, one request, and slots that the launch itself sets are taken as they are
     fitting = msgspec.structs.replace(d, sequences=2)
-    assert with_one_request(fitting, estimate(fitting, RULES), entry, RULES) == (fitting, estimate(fitting, RULES))
+    assert with_one_request(fitting, estimate(fitting, Session(RULES)), entry, Session(RULES)) == (
+        fitting,
+        estimate(fitting, Session(RULES)),
+    )
     fixed = msgspec.structs.replace(d, settings={**d.settings, "parallel": 64})
-    assert with_one_request(fixed, found, entry, RULES) == (fixed, found)
+    assert with_one_request(fixed, found, entry, Session(RULES)) == (fixed, found)
     single = msgspec.structs.replace(d, sequences=1)
-    assert with_one_request(single, found, entry, RULES) == (single, found)
+    assert with_one_request(single, found, entry, Session(RULES)) == (single, found)
     bad = msgspec.structs.replace(d, settings={"n-gpu-layers": "no number"})
-    assert with_one_request(bad, found, entry, RULES) is None
-    assert find_holding(bad, found, traffic_of(d, found, RULES), RULES) == Holding(None, None)
+    assert with_one_request(bad, found, entry, Session(RULES)) is None
+    assert find_holding(bad, found, traffic_of(d, found, RULES), Session(RULES)) == Holding(None, None)
 
 
 def test_the_traffic_of_a_deployment_by_itself() -> None:
     d = make("llama3.1:8b", "1x RTX 4090", "llama.cpp", "Q4_K_M", context_length=4096, sequences=5)
-    found = estimate(d, RULES)
+    found = estimate(d, Session(RULES))
     usual = traffic_of(d, found, RULES)
     assert (usual.use_case, usual.users, usual.context_length, usual.prompt.mean) == ("chat", 5, 4096, 1200)
     given = traffic_of(d, found, RULES, 100, 20)

@@ -16,7 +16,7 @@ from advisor.advice.hardware_request import resolve_question as resolve_hardware
 from advisor.advice.recommend_request import resolve_question as resolve_recommend
 from advisor.advice.workload import build_workload
 from advisor.agents.short_answers import KeptAnswers
-from advisor.agents.tools import TOOLS, Session, call_tool
+from advisor.agents.tools import TOOLS, AgentClient, call_tool
 from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
 from advisor.cli import options
@@ -30,6 +30,7 @@ from advisor.questions.reading import make_question_schema, read_question
 from advisor.questions.recommend import RecommendQuestion, RenderQuestion, RunQuestion
 from advisor.questions.workload import TrafficFields
 from advisor.record import Record
+from advisor.session import Session
 from advisor.web.openapi import make_openapi
 from advisor.web.questions import PATHS, answer_operation, make_body_schema
 
@@ -274,7 +275,7 @@ def test_all_doors_give_one_answer(
     assert "error" not in printed
     printed.pop("schema_version", None)
     answers = [json.loads(answer_operation(f"/v1/{name}", json.dumps(given).encode(), RULES))]
-    session = Session(RULES, tmp_path, KeptAnswers())
+    session = AgentClient(RULES, tmp_path, KeptAnswers())
     short, failed = call_tool(session, name, given)
     assert not failed, short
     answers.append(dict(session.kept.answers[short["handle"]]))
@@ -286,8 +287,12 @@ def test_all_doors_give_one_answer(
 
 
 def test_earlier_names_are_understood_and_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    now = ask(OPERATIONS["hardware"], {"model": "8B", "concurrency": 2, "target_tps": 9}, RULES, "http", tmp_path)
-    old = ask(OPERATIONS["hardware"], {"model": "8B", "users": 2, "min_decode_tps": 9}, RULES, "http", tmp_path)
+    now = ask(
+        OPERATIONS["hardware"], {"model": "8B", "concurrency": 2, "target_tps": 9}, Session(RULES), "http", tmp_path
+    )
+    old = ask(
+        OPERATIONS["hardware"], {"model": "8B", "users": 2, "min_decode_tps": 9}, Session(RULES), "http", tmp_path
+    )
     notes = ["users is called concurrency now", "min_decode_tps is called target_tps now"]
     assert old.pop("notes") == [*now.pop("notes"), *notes]
     assert old == now

@@ -15,6 +15,7 @@ from advisor.catalog.roots import shipped_root
 from advisor.deployment import Deployment
 from advisor.estimation import EstimateRequest, resolve_request
 from advisor.render.files import LaunchFile, render_files
+from advisor.session import Session
 
 RULES = catalog([shipped_root()])
 ENGINES = ("llama.cpp", "ollama", "vllm", "sglang")
@@ -34,7 +35,7 @@ def _plain(engine: str, hardware: str, model: str) -> Deployment:
 
 def rendered(d: Deployment, target: str) -> LaunchFile:
     """The one file of a target."""
-    (file,) = render_files(d, target, RULES)
+    (file,) = render_files(d, target, Session(RULES))
     return file
 
 

@@ -17,6 +17,7 @@ from advisor.errors import BadInput
 from advisor.estimation import find_machine
 from advisor.planning.layouts import list_servers, share_devices
 from advisor.render.copies import make_router_config, refuse_single_node, render_copies, render_nodes_script
+from advisor.session import Session
 
 RULES = catalog()
 MACHINE = "8x L40S, 512GB RAM"
@@ -25,11 +26,13 @@ MACHINE = "8x L40S, 512GB RAM"
 def made(target: str):
     load = Workload(concurrency=256)
     request = RecommendRequest(find_machine(MACHINE, RULES), load, "llama3.1:8b", engine="lmdeploy")
-    chosen = recommend(request, RULES).chosen
+    chosen = recommend(request, Session(RULES)).chosen
     assert chosen is not None
     assert chosen.plan.servers == chosen.copies >= 2
     servers = list_servers(chosen.deployment, chosen.layout, chosen.plan.servers, 23333)
-    return chosen, render_copies(servers, share_devices(chosen.layout, chosen.plan.servers), target, RULES, 23333)[0]
+    return chosen, render_copies(
+        servers, share_devices(chosen.layout, chosen.plan.servers), target, Session(RULES), 23333
+    )[0]
 
 
 def test_a_compose_project_has_a_service_a_server_and_a_router(tmp_path: Path) -> None:
@@ -74,13 +77,13 @@ def test_every_node_has_its_command(engine: str, tmp_path: Path) -> None:
     request = RecommendRequest(
         find_machine(TWO_NODES, RULES), Workload(concurrency=16), "deepseek-ai/DeepSeek-V3.2", engine=engine
     )
-    chosen = recommend(request, RULES).chosen
+    chosen = recommend(request, Session(RULES)).chosen
     assert chosen is not None
     assert chosen.layout is not None
     assert chosen.layout.nodes == 2
     for rank in (0, 1):
         assert f"--nnodes 2 --node-rank {rank}" in str(chosen.command)
-    script = render_nodes_script(chosen.deployment, 2, RULES)
+    script = render_nodes_script(chosen.deployment, 2, Session(RULES))
     path = tmp_path / script.name
     path.write_text(script.content)
     assert subprocess.run(["sh", "-n", str(path)], check=False).returncode == 0

@@ -19,6 +19,7 @@ from advisor.errors import BadInput
 from advisor.estimation import EstimateRequest, resolve_request
 from advisor.render.environment import make_environment
 from advisor.render.files import LaunchFile, list_targets, render_command, render_files, write_files
+from advisor.session import Session
 
 FLAGS = Path(__file__).parent.parent / "data" / "flags"
 COMMAND_ONLY = ("tensorrt-llm", "lmdeploy", "max", "tgi", "mlx-lm", "mlc-llm", "transformers")
@@ -139,7 +140,7 @@ def test_the_pasted_command_is_the_scripts_own() -> None:
         "ramalama",
     ):
         d = launch(engine, served_name="it's $(mine)")
-        assert rendered(d, "command").content.split("exec ", 1)[1].strip() == render_command(d, RULES)
+        assert rendered(d, "command").content.split("exec ", 1)[1].strip() == render_command(d, Session(RULES))
 
 
 def test_addresses_of_version_6_are_bracketed() -> None:
@@ -149,9 +150,9 @@ def test_addresses_of_version_6_are_bracketed() -> None:
 
 def test_what_there_is_no_template_or_image_for() -> None:
     with pytest.raises(BadInput, match="unknown target 'composee'"):
-        render_files(launch("vllm"), "composee", RULES)
+        render_files(launch("vllm"), "composee", Session(RULES))
     with pytest.raises(BadInput, match="no ray file: Ray Serve LLM drives vLLM"):
-        render_files(launch("llama.cpp"), "ray", RULES)
+        render_files(launch("llama.cpp"), "ray", Session(RULES))
     with pytest.raises(BadInput, match="no container image"):
         rendered(launch("vllm", hardware="M3 Max 64GB"), "docker")
 
@@ -164,7 +165,7 @@ def own_template(folder: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> No
 
 def test_a_users_template_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own_template(tmp_path, monkeypatch, "mine {{ model.repository | sh }}\n")
-    assert render_command(launch("vllm"), RULES) == "mine meta-llama/Llama-3.1-8B-Instruct"
+    assert render_command(launch("vllm"), Session(RULES)) == "mine meta-llama/Llama-3.1-8B-Instruct"
 
 
 @pytest.mark.parametrize(
@@ -189,7 +190,7 @@ def test_wrong_templates_are_one_clear_error(
     """Undefined names fail (no silent gaps), and the sandbox lets nothing reach the program."""
     own_template(tmp_path, monkeypatch, text)
     with pytest.raises(BadInput, match=r"template vllm/command\.j2") as e:
-        render_command(launch("vllm"), RULES)
+        render_command(launch("vllm"), Session(RULES))
     assert words in e.value.message
 
 
@@ -242,9 +243,9 @@ def test_folders_that_cannot_be_written(tmp_path: Path) -> None:
 def test_a_unit_that_others_reach_does_not_start_without_a_key(engine: str) -> None:
     """The unit's own check, run by a shell as systemd would, with the key and without."""
     d, _ = resolve_request(EstimateRequest(model="qwen3:8b", engine=engine, hardware="RTX 4090"), RULES)
-    (inside,) = render_files(d, "systemd", RULES)
+    (inside,) = render_files(d, "systemd", Session(RULES))
     assert "ExecStartPre" not in inside.content
-    (unit,) = render_files(msgspec.structs.replace(d, host="0.0.0.0"), "systemd", RULES)
+    (unit,) = render_files(msgspec.structs.replace(d, host="0.0.0.0"), "systemd", Session(RULES))
     (line,) = [x for x in unit.content.splitlines() if x.startswith("ExecStartPre=")]
     env, sh, flag, script = split_exec_words(line.partition("=")[2], known={})
     assert (env, sh, flag) == ("/usr/bin/env", "sh", "-c")

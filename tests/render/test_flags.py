@@ -14,6 +14,7 @@ from sampling import deployments
 from advisor.errors import BadInput
 from advisor.render import matrix
 from advisor.render.files import list_targets, render_files
+from advisor.session import Session
 
 FLAGGED = {*PROGRAMS, *SAME_AS}
 
@@ -25,7 +26,7 @@ def check(every: int) -> Counter[str]:
     for d in deployments(every):
         for target in list_targets(d.engine, RULES):
             try:
-                (file,) = render_files(d, target, RULES)
+                (file,) = render_files(d, target, Session(RULES))
             except BadInput as e:
                 if not re.search("no container image|rents accelerators|image is for NVIDIA|cannot stand", e.message):
                     raise

@@ -13,6 +13,7 @@ from sampling import HARDWARE, NVIDIA
 from advisor.errors import BadInput
 from advisor.render import matrix
 from advisor.render.files import list_targets, make_readme, render_client, render_files
+from advisor.session import Session
 
 TABLE = matrix.load_targets(RULES)
 CELLS = [(e, t) for e in RULES.engines() for t in TABLE.targets]
@@ -46,7 +47,7 @@ def test_each_cell_has_a_file_or_a_reason(target: str) -> None:
         made = 0
         for hardware in HARDWARE.get(entry.id, NVIDIA):
             try:
-                (file,) = render_files(launch(entry.id, hardware=hardware), target, RULES)
+                (file,) = render_files(launch(entry.id, hardware=hardware), target, Session(RULES))
             except BadInput:
                 continue
             made += 1
@@ -78,20 +79,20 @@ def test_loopback_unless_asked_and_a_key_outside() -> None:
         for target in ("command", "docker", "compose", "systemd"):
             if target not in list_targets(engine, RULES):
                 continue
-            (inside,) = render_files(launch(engine), target, RULES)
+            (inside,) = render_files(launch(engine), target, Session(RULES))
             assert "127.0.0.1" in inside.content
             assert "API_KEY" not in inside.content, (engine, target)
-            (outside,) = render_files(launch(engine, host="0.0.0.0"), target, RULES)
+            (outside,) = render_files(launch(engine, host="0.0.0.0"), target, Session(RULES))
             assert "API_KEY" in outside.content, (engine, target)
         if "kubernetes" in list_targets(engine, RULES):  # a Service is always reached by others
-            (file,) = render_files(launch(engine), "kubernetes", RULES)
+            (file,) = render_files(launch(engine), "kubernetes", Session(RULES))
             assert "key: API_KEY" in file.content
 
 
 @pytest.mark.parametrize("engine", ["tensorrt-llm", "max", "ollama", "transformers", "mlx-lm"])
 def test_engines_without_a_key_say_so(engine: str) -> None:
     hardware = "M3 Max 64GB" if engine == "mlx-lm" else "RTX 4090"
-    (file,) = render_files(launch(engine, hardware=hardware, host="0.0.0.0"), "command", RULES)
+    (file,) = render_files(launch(engine, hardware=hardware, host="0.0.0.0"), "command", Session(RULES))
     assert "asks its clients for no key" in file.content
 
 
@@ -101,7 +102,7 @@ def test_nothing_is_downloaded_by_a_floating_tag() -> None:
             if target not in list_targets(entry.id, RULES):
                 continue
             try:
-                (file,) = render_files(launch(entry.id), target, RULES)
+                (file,) = render_files(launch(entry.id), target, Session(RULES))
             except BadInput:
                 continue
             images = [w.strip('",') for w in file.content.split() if "/" in w and ":" in w and not w.startswith("http")]
@@ -113,7 +114,9 @@ def test_devices_and_nodes_are_those_that_the_settings_take() -> None:
     def limits(**settings: int) -> tuple[str, int]:
         d = launch("vllm", hardware="8x H100 80GB SXM, 2 nodes", settings=settings)
         group = next(
-            x for x in read_all_yaml(render_files(d, "lws", RULES)[0].content) if x["kind"] == "LeaderWorkerSet"
+            x
+            for x in read_all_yaml(render_files(d, "lws", Session(RULES))[0].content)
+            if x["kind"] == "LeaderWorkerSet"
         )
         template = group["spec"]["leaderWorkerTemplate"]
         (container,) = template["leaderTemplate"]["spec"]["containers"]
@@ -128,24 +131,26 @@ def test_versions_without_flags_for_nodes_are_refused() -> None:
     d = launch("vllm", hardware="8x H100 80GB SXM, 2 nodes", engine_version="0.11.0",
                settings={"tensor-parallel-size": 8, "pipeline-parallel-size": 2})  # fmt: skip
     with pytest.raises(BadInput, match=r"several nodes by flags came with 0\.12\.0"):
-        render_files(d, "slurm", RULES)
+        render_files(d, "slurm", Session(RULES))
 
 
 def test_reasons_are_comments_when_asked_for() -> None:
     for target in ("command", "compose", "kubernetes", "systemd", "docker"):
-        quiet, said = (render_files(launch("vllm"), target, RULES, verbose=v)[0].content for v in (False, True))
+        quiet, said = (
+            render_files(launch("vllm"), target, Session(RULES), verbose=v)[0].content for v in (False, True)
+        )
         assert "# --max-num-seqs: requests that run at once" in said
         assert "requests that run at once" not in quiet
 
 
 def test_the_readme_names_every_file() -> None:
     d = launch("vllm")
-    files = [(t, render_files(d, t, RULES)[0].name) for t in list_targets("vllm", RULES)]
-    text = make_readme(d, RULES, files, [("ray", "because")]).content
+    files = [(t, render_files(d, t, Session(RULES))[0].name) for t in list_targets("vllm", RULES)]
+    text = make_readme(d, Session(RULES), files, [("ray", "because")]).content
     assert all(f"| `{name}` |" in text for _, name in files)
     assert "Run first: `install.sh`, then `run.sh`" in text
     llama = make_readme(
-        launch("llama.cpp"), RULES, [("install", "install.sh"), ("docker", "docker-run.sh")], []
+        launch("llama.cpp"), Session(RULES), [("install", "install.sh"), ("docker", "docker-run.sh")], []
     ).content
     assert "then `docker-run.sh`" in llama
     assert "ray (because)" in text
@@ -163,7 +168,7 @@ def test_a_client_for_an_endpoint_that_is_there() -> None:
 
 def test_benchmarks_hold_the_concurrency_and_no_rate() -> None:
     for engine in ("vllm", "sglang", "llama.cpp"):
-        text = render_files(launch(engine, sequences=7), "benchmark", RULES)[0].content
+        text = render_files(launch(engine, sequences=7), "benchmark", Session(RULES))[0].content
         words = shlex.split(text.replace("\\\n", " ").splitlines()[-1])
         assert any("7" in (w, w.rpartition("streams=")[2]) for w in words), words
         assert not any("rate" in w and "range" not in w for w in words)

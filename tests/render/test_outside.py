@@ -19,6 +19,7 @@ from reading import documents, read_all_yaml, read_yaml
 from advisor.deployment import Deployment
 from advisor.errors import BadInput
 from advisor.render.files import list_targets, render_files
+from advisor.session import Session
 
 HARDWARE = ("RTX 4090", "cpu, 64GB RAM", "RX 7900 XTX", "8x H100 80GB SXM, 2 nodes", "Arc B580", "M3 Max 64GB")
 HOSTILE = 'it\'s "$(x)" `y` %n ${Z} \\ #: - &*!|>{}[]\tü😀 \u2028\n- a: b'
@@ -47,7 +48,7 @@ def samples(target: str) -> Iterator[tuple[str, str]]:
 
 def one(d: Deployment, target: str) -> str | None:
     try:
-        (file,) = render_files(d, target, RULES)
+        (file,) = render_files(d, target, Session(RULES))
     except BadInput as e:
         if re.search("no container image|rents accelerators|image is for NVIDIA|cannot stand", e.message):
             return None

@@ -20,6 +20,7 @@ from advisor.errors import BadInput
 from advisor.render.copies import render_copies, render_nodes_script, render_side_by_side
 from advisor.render.files import list_targets, render_files
 from advisor.render.matrix import find_engine_start, load_targets
+from advisor.session import Session
 
 CLUSTER = ("kubernetes", "lws", "kserve", "ray", "dynamo")
 VOLUMES = {"configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "persistentVolumeClaim", "projected", "secret"}
@@ -179,7 +180,7 @@ def test_no_script_starts_a_server_that_anybody_may_use(target: str, tmp_path: P
             continue  # it is given no address: this machine alone, or a file of its own that makes keys (TabbyAPI)
         d = launch(engine, hardware="2x RTX 4090", host="0.0.0.0")
         try:
-            (file,) = render_files(d, target, RULES)
+            (file,) = render_files(d, target, Session(RULES))
         except BadInput:
             continue
         program = start.program[0] if start.program else engine
@@ -207,10 +208,10 @@ def test_no_script_starts_a_server_that_anybody_may_use(target: str, tmp_path: P
 def test_scripts_of_several_servers_ask_for_keys_too(engines: tuple[str, str], wanted: str, tmp_path: Path) -> None:
     """Equal copies, models side by side, one server over two nodes: run without a key, nothing is started."""
     open_ = [launch(e, hardware="2x RTX 4090", host="0.0.0.0", port=8000 + i) for i, e in enumerate(engines)]
-    made = [render_side_by_side(open_, "command", RULES)[0]]
+    made = [render_side_by_side(open_, "command", Session(RULES))[0]]
     if engines[0] == engines[1]:
-        made += render_copies(open_, [[0], [1]], "command", RULES, 8000)
-        made.append(render_nodes_script(open_[0], 2, RULES))
+        made += render_copies(open_, [[0], [1]], "command", Session(RULES), 8000)
+        made.append(render_nodes_script(open_[0], 2, Session(RULES)))
     for name in ("vllm", "sglang", "llama-server", "ollama", "python3"):
         (tmp_path / name).write_text(f"#!/bin/sh\necho {name} >> {tmp_path}/started\n")
         (tmp_path / name).chmod(0o755)
@@ -225,7 +226,7 @@ def test_scripts_of_several_servers_ask_for_keys_too(engines: tuple[str, str], w
         assert wanted in done.stderr
         assert not (tmp_path / "started").exists()
     inside = [launch(e, hardware="2x RTX 4090", port=8000 + i) for i, e in enumerate(engines)]
-    assert "_KEY" not in render_side_by_side(inside, "command", RULES)[0].content
+    assert "_KEY" not in render_side_by_side(inside, "command", Session(RULES))[0].content
 
 
 def test_no_compose_project_or_unit_starts_for_others_without_a_key() -> None:

@@ -19,6 +19,7 @@ from advisor.errors import AdvisorError, BadInput
 from advisor.estimation import EstimateRequest, resolve_request
 from advisor.render.context import make_template_context, setting_text
 from advisor.render.files import list_targets, render_files
+from advisor.session import Session
 
 TARGETS = ("command", "docker", "compose", "systemd", "kubernetes", "llama-swap", "ollama")
 ENGINES = ("llama.cpp", "vllm", "sglang", "ollama", "lmdeploy", "tensorrt-llm", "tgi", "max", "mlx-lm", "transformers")
@@ -64,7 +65,7 @@ IN_CLAIMS = ("kubernetes", "kserve", "lws")
 
 def words_of(d: Deployment, target: str) -> dict[str, str | None]:
     """What the flags of the file say, by the engine's own names for them."""
-    seen = make_template_context(d, RULES.engine(d.engine), RULES, target)
+    seen = make_template_context(d, RULES.engine(d.engine), Session(RULES), target)
     if target == "ollama":
         return {"num_ctx": str(seen["modelfile_context"])}
     if d.engine == "ollama":
@@ -85,7 +86,7 @@ def said(value: Setting) -> str | None:
 def read_back(d: Deployment, target: str) -> Deployment | None:
     """The deployment that the file of `d` starts; None where the file cannot hold its names, which is reported."""
     try:
-        (file,) = render_files(d, target, RULES)
+        (file,) = render_files(d, target, Session(RULES))
     except BadInput as e:
         if "cannot" in e.message or "no container image" in e.message:
             return None
@@ -117,7 +118,7 @@ def check(d: Deployment, target: str) -> None:
         assert back.served_name == d.served_name
     if d.engine != "ollama" or target == "ollama":  # its server is given the path by the command that follows
         assert back.model_path == place_of(d, target, back.model_path)
-    seen = make_template_context(d, RULES.engine(d.engine), RULES, target)
+    seen = make_template_context(d, RULES.engine(d.engine), Session(RULES), target)
     if target in ("docker", "compose"):
         assert (back.host, back.port) == (seen["host"].replace("localhost", "127.0.0.1"), seen["port"])
     elif target in ("command", "systemd") and d.engine != "ollama":

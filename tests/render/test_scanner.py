@@ -13,6 +13,7 @@ from launching import RULES, launch
 
 from advisor.errors import BadInput
 from advisor.render.files import list_targets, render_files
+from advisor.session import Session
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "launch-files.md"
 CHECKOV = os.environ.get("ADVISOR_CHECKOV")
@@ -29,7 +30,7 @@ def test_checkov_finds_only_what_has_a_reason(tmp_path: Path) -> None:
                 if entry.kind == "client" or target not in list_targets(entry.id, RULES):
                     continue
                 try:
-                    (file,) = render_files(launch(entry.id, hardware=hardware, host="0.0.0.0"), target, RULES)
+                    (file,) = render_files(launch(entry.id, hardware=hardware, host="0.0.0.0"), target, Session(RULES))
                 except BadInput:
                     continue
                 (tmp_path / f"{entry.id}-{target}-{i}.yaml").write_text(file.content, encoding="utf-8")

@@ -11,6 +11,7 @@ from advisor.catalog.roots import shipped_root
 from advisor.deployment import Deployment, MemoryEstimate, SpeedEstimate
 from advisor.estimation import EstimateRequest, estimate, resolve_request
 from advisor.machines.types import Device
+from advisor.session import Session
 from advisor.speed.estimator import estimate_speed
 from advisor.speed.work import RequestLoad
 
@@ -25,12 +26,12 @@ def made(model: str, quant: str | None, hardware: str, engine: str = "llama.cpp"
         sequences=more.pop("sequences", 1), settings=more.pop("settings", {}), **more,
     )  # fmt: skip
     d, _ = resolve_request(r, RULES)
-    return d, estimate(d, RULES)
+    return d, estimate(d, Session(RULES))
 
 
 def ask(d: Deployment, m: MemoryEstimate, **load: int) -> SpeedEstimate:
     """The speed, which must be known."""
-    found = estimate_speed(d, m, RULES, RequestLoad(**load))
+    found = estimate_speed(d, m, Session(RULES), RequestLoad(**load))
     assert found is not None
     return found
 

@@ -15,6 +15,7 @@ from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
 from advisor.estimation import RememberedNames, estimate
 from advisor.request_lines import answer_line
+from advisor.session import Session
 from advisor.speed.efficiencies import format_class, hardware_class
 from advisor.speed.estimator import estimate_speed
 from advisor.speed.work import RequestLoad
@@ -24,7 +25,7 @@ FIELDS = ("decode_tps", "prefill_tps", "ttft_s", "tpot_s", "output_tps")
 
 def line(rules: object = RULES, **fields: object) -> dict[str, object]:
     request = {"id": 1, "model": "8B", "quantization": "Q4_K_M", "hardware": "RTX 4090"} | fields
-    return answer_line(json.dumps(request).encode(), rules, RememberedNames())
+    return answer_line(json.dumps(request).encode(), Session(rules), RememberedNames())
 
 
 def test_every_figure_has_bounds_and_says_what_it_rests_on() -> None:
@@ -81,7 +82,7 @@ def test_a_processor_of_unknown_cores_is_not_timed_at_what_needs_them() -> None:
 
 def test_unknown_is_none() -> None:
     d, m = made("bge-m3", "F16", "RTX 4090")
-    assert estimate_speed(d, m, RULES, RequestLoad()) is None  # encoders do not decode
+    assert estimate_speed(d, m, Session(RULES), RequestLoad()) is None  # encoders do not decode
 
 
 def test_hardware_that_no_row_is_of_has_wider_bounds_than_its_kin() -> None:
@@ -142,8 +143,9 @@ def test_the_command_does_not_overwrite_and_reads_more_than_one_file(tmp_path: P
 def test_speed_costs_little_beside_the_memory_estimate(engine: str, quant: str, hardware: str, settings: dict) -> None:
     """In calls of functions, which no load of the machine changes; a batch runs at some 4,000 a second."""
     d, m = made("70B", quant, hardware, engine, settings=settings)
-    estimate_speed(d, m, RULES, RequestLoad())  # tables are read once
+    estimate_speed(d, m, Session(RULES), RequestLoad())  # tables are read once
     ours, memory = (
-        calls(w, c_too=True) for w in (lambda: estimate_speed(d, m, RULES, RequestLoad()), lambda: estimate(d, RULES))
+        calls(w, c_too=True)
+        for w in (lambda: estimate_speed(d, m, Session(RULES), RequestLoad()), lambda: estimate(d, Session(RULES)))
     )
     assert ours < 2 * memory

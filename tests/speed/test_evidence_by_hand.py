@@ -10,12 +10,14 @@ import msgspec
 import pytest
 from speed_asking import RULES, ask, made
 
+from advisor import history
 from advisor.deployment import Deployment, Interval, MemoryEstimate
 from advisor.errors import BadFile
-from advisor.speed import evidence
+from advisor.history import SpeedMeasurement
+from advisor.session import Session
 from advisor.speed.efficiencies import EvidenceRules
 from advisor.speed.estimator import estimate_speed
-from advisor.speed.evidence import Evidence, SpeedMeasurement
+from advisor.speed.evidence import Evidence
 from advisor.speed.measured_load import MeasuredLoad, compare_loads, predict_after
 from advisor.speed.work import RequestLoad
 
@@ -145,10 +147,10 @@ def test_what_is_reported_of_the_evidence() -> None:
 
 
 def test_the_newest_four_hundred_are_kept() -> None:
-    evidence.store_measurements([measured(prompt_tokens=i) for i in range(399)])
-    assert len(evidence.load_measurements().measurements) == 399
-    evidence.store_measurements([measured(prompt_tokens=1000), measured(prompt_tokens=1001)])
-    kept = evidence.load_measurements().measurements
+    history.store_measurements([measured(prompt_tokens=i) for i in range(399)])
+    assert len(history.load_measurements()) == 399
+    history.store_measurements([measured(prompt_tokens=1000), measured(prompt_tokens=1001)])
+    kept = history.load_measurements()
     assert len(kept) == 400
     assert [m.prompt_tokens for m in kept[:2]] == [1, 2]
     assert kept[-1].prompt_tokens == 1001
@@ -160,11 +162,11 @@ def test_the_newest_four_hundred_are_kept() -> None:
      {"concurrency": 9}, {"prompt_tokens": 9}, {"output_tokens": 9}, {"depth_tokens": 9}],
 )  # fmt: skip
 def test_only_the_same_quantity_of_the_same_load_is_replaced(more: dict[str, Any]) -> None:
-    evidence.store_measurements([measured()])
-    evidence.store_measurements([measured(**more)])
-    assert len(evidence.load_measurements().measurements) == 2
-    evidence.store_measurements([measured(9.0, date="2026-09-09", tool="x", format="x", bound=2.0)])
-    kept = evidence.load_measurements().measurements
+    history.store_measurements([measured()])
+    history.store_measurements([measured(**more)])
+    assert len(history.load_measurements()) == 2
+    history.store_measurements([measured(9.0, date="2026-09-09", tool="x", format="x", bound=2.0)])
+    kept = history.load_measurements()
     assert [m.ratio for m in kept] == [1.2, 9.0]
 
 
@@ -173,23 +175,23 @@ def test_runs_of_an_earlier_version_have_the_bounds_of_then() -> None:
         "date": "2026-01-02", "machine": "x", "engine": "e", "model": "m", "quantization": "q", "format": "f",
         "prompt_tokens": 7, "output_tokens": 8, "decode": 1.3, "prefill": 0.8, "tool": "t",
     }  # fmt: skip
-    evidence.measurements_path().parent.mkdir(parents=True)
-    evidence.measurements_path().write_bytes(msgspec.json.encode({"runs": [run]}))
-    decode, prefill = evidence.load_measurements().measurements
+    history.measurements_path().parent.mkdir(parents=True)
+    history.measurements_path().write_bytes(msgspec.json.encode({"runs": [run]}))
+    decode, prefill = history.load_measurements()
     assert (decode.kind, decode.ratio, decode.bound) == ("decode", 1.3, 1.2)
     assert (prefill.kind, prefill.ratio, prefill.bound) == ("prefill", 0.8, 1.7)
     for m in (decode, prefill):
         assert (m.concurrency, m.prompt_tokens, m.output_tokens, m.measured, m.engine_version) == (1, 7, 8, None, None)
-    assert evidence.forget_measurements() == 2
-    assert evidence.forget_measurements() == 0
+    assert history.forget_measurements() == 2
+    assert history.forget_measurements() == 0
 
 
 def test_a_large_file_is_refused_and_nothing_is_no_evidence() -> None:
-    assert evidence.load_measurements().measurements == ()
-    evidence.measurements_path().parent.mkdir(parents=True)
-    evidence.measurements_path().write_bytes(b" " * (2**20 + 1))
+    assert history.load_measurements() == ()
+    history.measurements_path().parent.mkdir(parents=True)
+    history.measurements_path().write_bytes(b" " * (2**20 + 1))
     with pytest.raises(BadFile):
-        evidence.load_measurements()
+        history.load_measurements()
 
 
 # --- a measured load next to its prediction
@@ -211,10 +213,12 @@ FIELDS = {"decode": "decode_tps", "prefill": "prefill_tps", "ttft": "ttft_s", "t
 def test_every_quantity_is_compared_with_its_own_prediction() -> None:
     """Measured is twice what was predicted: twice the rate, or half of it where seconds are measured."""
     d, m = probed()
-    usual = estimate_speed(d, m, RULES, RequestLoad(concurrency=2, prompt=700, output=50, depth=9), calibrated=False)
+    usual = estimate_speed(
+        d, m, Session(RULES).without_history(), RequestLoad(concurrency=2, prompt=700, output=50, depth=9)
+    )
     assert usual is not None
     predicted: dict[str, Interval] = {field: getattr(usual, field) for field in FIELDS.values()}
-    found = compare_loads(d, m, RULES, [a_load(**{f: 2 * x.value for f, x in predicted.items()})])
+    found = compare_loads(d, m, Session(RULES), [a_load(**{f: 2 * x.value for f, x in predicted.items()})])
     assert found.unkept is None
     assert [c.kind for c in found.compared] == [k.kind for k in found.measurements] == list(FIELDS)
     for compared, kept in zip(found.compared, found.measurements, strict=True):
@@ -228,8 +232,8 @@ def test_every_quantity_is_compared_with_its_own_prediction() -> None:
         assert (compared.concurrency, compared.prompt_tokens) == (2, 700)
         assert (compared.output_tokens, compared.depth_tokens) == (50, 9)
         assert (kept.format, kept.layout, kept.engine, kept.tool) == ("k-quant", "tp1-pp1-dp1", "llama.cpp", "t")
-    evidence.store_measurements(found.measurements)
-    after = predict_after(d, m, RULES, found.compared)
+    history.store_measurements(found.measurements)
+    after = predict_after(d, m, Session(RULES), found.compared)
     for c in after:
         assert c.after is not None
         assert abs(math.log(c.after.value / c.measured)) < 0.3 * math.log(2), c.kind
@@ -238,8 +242,8 @@ def test_every_quantity_is_compared_with_its_own_prediction() -> None:
 
 def test_what_was_not_measured_is_not_compared() -> None:
     d, m = probed()
-    assert [c.kind for c in compare_loads(d, m, RULES, [a_load(ttft_s=1.0)]).compared] == ["ttft"]
-    none = compare_loads(d, m, RULES, [a_load()])
+    assert [c.kind for c in compare_loads(d, m, Session(RULES), [a_load(ttft_s=1.0)]).compared] == ["ttft"]
+    none = compare_loads(d, m, Session(RULES), [a_load()])
     assert (none.compared, none.measurements) == ((), ())
     assert none.unkept == "the speed of this deployment is not modelled"
 
@@ -249,7 +253,7 @@ def test_forty_times_as_fast_or_slow_is_another_deployment(ratio: float, kept: b
     d, m = probed()
     usual = ask(d, m, concurrency=2, prompt=700, output=50, depth=9)
     assert usual.decode_tps is not None
-    found = compare_loads(d, m, RULES, [a_load(decode_tps=usual.decode_tps.value * ratio)])
+    found = compare_loads(d, m, Session(RULES), [a_load(decode_tps=usual.decode_tps.value * ratio)])
     assert (found.unkept is None) is kept
 
 
@@ -257,9 +261,9 @@ def test_what_says_nothing_about_this_machine_is_not_kept() -> None:
     d, m = probed()
     told, _ = made("8B", "Q4_K_M", "RTX 3090")
     one = [a_load(ttft_s=1.0)]
-    assert "say --on this" in (compare_loads(told, m, RULES, one).unkept or "")
+    assert "say --on this" in (compare_loads(told, m, Session(RULES), one).unkept or "")
     spec = msgspec.structs.replace(d, settings={"spec-type": "ngram"})
-    assert "speculative decoding" in (compare_loads(spec, m, RULES, one).unkept or "")
+    assert "speculative decoding" in (compare_loads(spec, m, Session(RULES), one).unkept or "")
 
 
 def test_only_plain_settings_are_kept() -> None:
@@ -269,5 +273,5 @@ def test_only_plain_settings_are_kept() -> None:
     }  # fmt: skip
     d, m = probed()
     d = msgspec.structs.replace(d, settings=settings)
-    kept = compare_loads(d, m, RULES, [a_load(ttft_s=1.0)]).measurements[0]
+    kept = compare_loads(d, m, Session(RULES), [a_load(ttft_s=1.0)]).measurements[0]
     assert kept.settings == {"n-gpu-layers": "all", "parallel": "2", "ctx-size": "4096", "batched-tokens": "5"}

@@ -11,6 +11,7 @@ from speed_asking import ROWS, RULES, ask, made
 from test_evidence_by_hand import LOAD, measured
 
 from advisor.errors import BadFile
+from advisor.session import Session
 from advisor.speed.estimator import HOST_BOUND, estimate_speed, find_layout
 from advisor.speed.row_export import COLUMNS, ExportedRows, export_rows
 from tools.speed.rows import make_samples, read_measured_rows
@@ -117,5 +118,5 @@ def test_layouts_in_a_word() -> None:
 
 def test_what_nobody_can_time() -> None:
     d, m = made("8B", "BF16", "H100", "vllm")
-    assert estimate_speed(d, replace(m, refused="it is refused"), RULES, LOAD) is None
-    assert estimate_speed(d, m, RULES, LOAD) is not None
+    assert estimate_speed(d, replace(m, refused="it is refused"), Session(RULES), LOAD) is None
+    assert estimate_speed(d, m, Session(RULES), LOAD) is not None

@@ -12,6 +12,7 @@ from speed_asking import RULES, ask, made
 from test_passes_by_hand import LLAMA
 
 from advisor.models import types as t
+from advisor.session import Session
 from advisor.speed import estimator, laws
 from advisor.speed.curve import LEVELS
 from advisor.speed.efficiencies import DraftAcceptance, load_engine_rules
@@ -256,9 +257,11 @@ def test_the_curve_doubles() -> None:
 def test_midway_is_half_of_the_context_for_prompt_and_output() -> None:
     d, m = made("llama3.1:8b", "BF16", "H100 80GB SXM", "vllm", context=4001)
     for n in (1, 3):
-        assert estimate_midway_speed(d, m, RULES, n) == ask(d, m, concurrency=n, prompt=2000, output=2000)
+        assert estimate_midway_speed(d, m, Session(RULES), n) == ask(d, m, concurrency=n, prompt=2000, output=2000)
     one = msgspec.structs.replace(m, context_length=1)
-    assert estimate_midway_speed(d, one, RULES) == estimate_speed(d, one, RULES, RequestLoad(prompt=1, output=1))
+    assert estimate_midway_speed(d, one, Session(RULES)) == estimate_speed(
+        d, one, Session(RULES), RequestLoad(prompt=1, output=1)
+    )
 
 
 def test_a_file_of_a_model_is_read_for_its_weights(tmp_path: Path) -> None:

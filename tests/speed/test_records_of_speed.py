@@ -6,16 +6,15 @@ from records import list_changeable, list_positional, list_records, list_set
 
 # of a fit, one for each row: read only, and thrown away
 PASSES = {"LoadPasses", "Pass"}
-EARLIER = {"_EarlierFile", "_EarlierRun"}  # files of an earlier version
 # read from documents alone
 READ = {
     "ChoiceErrors", "Coefficient", "DraftAcceptance", "EngineRules", "EvidenceRules", "HeldOutErrors", "HeldOutSpread",
-    "SpeedRules", *EARLIER,
+    "SpeedRules",
 }  # fmt: skip
 
 
 def test_values_do_not_change() -> None:
-    assert list_changeable("advisor.speed") == PASSES | EARLIER
+    assert list_changeable("advisor.speed") == PASSES
 
 
 def test_fields_are_named_where_code_makes_a_value() -> None:
@@ -28,8 +27,8 @@ def test_what_is_left_out_is_nothing_or_the_usual() -> None:
         "concurrency": [1], "prompt": [512], "output": [128],
         "tensor": [1], "stages": [1], "replicas": [1], "expert_ranks": [1], "ranks": [1], "shares": [(1.0,)],
         "key_bytes": [2.0], "value_bytes": [2.0], "chunk": [512], "most_running": [10**9],
-        "windows": [True], "calibrated": [True],
-        "levels": [tuple(2**i for i in range(10))], "schema": [2], "seed": [1],
+        "windows": [True],
+        "levels": [tuple(2**i for i in range(10))], "seed": [1],
         "expert_tile": [1], "weight": [1.0],
     }  # fmt: skip
     found = list_set("advisor.speed") | list_set("tools.speed")

@@ -12,6 +12,7 @@ from advisor.catalog import catalog
 from advisor.deployment import Deployment
 from advisor.estimation import EstimateRequest, estimate, resolve_request
 from advisor.models.types import Moe
+from advisor.session import Session
 from advisor.speed.estimator import estimate_midway_speed
 from advisor.speed.steps import touched_share
 
@@ -24,7 +25,7 @@ def rate(model: str, quant: str, hardware: str, context: int = 1024, concurrency
         settings={"n-gpu-layers": "all"} | settings,
     )  # fmt: skip
     d, _ = resolve_request(r, RULES)
-    return estimate_midway_speed(d, estimate(d, RULES), RULES, concurrency)
+    return estimate_midway_speed(d, estimate(d, Session(RULES)), Session(RULES), concurrency)
 
 
 # XiongjieDai, GPU benchmarks on LLM inference (llama.cpp, 2024-05): text generation of 1024 tokens, one stream
@@ -100,4 +101,4 @@ def test_unknown_is_none() -> None:
     unknown: Deployment = msgspec.structs.replace(
         d, machine=msgspec.structs.replace(d.machine, devices=tuple(nameless))
     )
-    assert estimate_midway_speed(unknown, estimate(unknown, RULES), RULES) is None
+    assert estimate_midway_speed(unknown, estimate(unknown, Session(RULES)), Session(RULES)) is None

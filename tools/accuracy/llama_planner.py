@@ -9,6 +9,7 @@ from advisor.catalog import Catalog
 from advisor.errors import BadInput
 from advisor.estimation import EstimateRequest, estimate, resolve_request
 from advisor.record import Value
+from advisor.session import Session
 from advisor.units import MIB
 from tools.accuracy.rows import RowSettings, TableRow
 
@@ -72,7 +73,7 @@ def make_planner_request(row: TableRow, model: str | None = None) -> EstimateReq
 def compare_planner_row(row: TableRow, rules: Catalog, model: str | None = None) -> PlannerComparison | None:
     """Our answer compared with the row's; None where we give none."""
     try:
-        ours = estimate(resolve_request(make_planner_request(row, model), rules)[0], rules)
+        ours = estimate(resolve_request(make_planner_request(row, model), rules)[0], Session(rules))
     except BadInput:
         return None
     devices = [[int(x) for x in piece.split("/")] for piece in row["devices"].split(";")]

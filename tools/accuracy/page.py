@@ -20,6 +20,7 @@ from advisor.engines.pool import read_constants
 from advisor.engines.versions import is_before, version_key
 from advisor.estimation import estimate, resolve_request
 from advisor.models.types import Mla, Model
+from advisor.session import Session
 from advisor.units import MIB
 from tools.accuracy import speed
 from tools.accuracy.llama_planner import make_planner_section
@@ -210,7 +211,7 @@ def _exact(data: Path, rules: Catalog) -> list[str]:
     equal = scratch = n = 0
     for r in read_rows(data / "llamacpp_rows.csv"):
         deployment, _ = resolve_request(make_llama_request(r), rules)
-        memory_estimate = estimate(deployment, rules)
+        memory_estimate = estimate(deployment, Session(rules))
         want = [
             tuple(int(x) for x in p.split("=")[1].split("/"))
             for p in sorted(r["per_device"].split(";"))

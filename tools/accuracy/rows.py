@@ -16,6 +16,7 @@ from advisor.engines.versions import version_key
 from advisor.estimation import EstimateRequest, estimate, resolve_request
 from advisor.models.types import Model
 from advisor.record import Value
+from advisor.session import Session
 from advisor.units import GIB
 
 TableRow = dict[str, str]
@@ -84,7 +85,9 @@ def compare_row(row: TableRow, rules: Catalog) -> RowComparison | None:
     if request is None:
         return None
     deployment, _ = resolve_request(request, rules)
-    memory_estimate = estimate(msgspec.structs.replace(deployment, any_release=request.engine_version is None), rules)
+    memory_estimate = estimate(
+        msgspec.structs.replace(deployment, any_release=request.engine_version is None), Session(rules)
+    )
     ran = row["outcome"] in ("ok", "")
     pool = weights = inside = None
     pooled = has_pool(deployment.engine, rules)
@@ -186,5 +189,5 @@ def planned_request_bytes(row: TableRow, length: int, rules: Catalog) -> int:
         settings=settings,
         hardware=f"{row['tp']}x H100 80GB SXM",
     )
-    first = estimate(resolve_request(estimate_request, rules)[0], rules).devices[0]
+    first = estimate(resolve_request(estimate_request, rules)[0], Session(rules)).devices[0]
     return (first.kv_cache_bytes or 0) + (first.recurrent_state_bytes or 0)

@@ -31,6 +31,7 @@ from advisor.engines.versions import pick_version, version_key
 from advisor.estimation import EstimateRequest, estimate, resolve_request
 from advisor.models.types import Model
 from advisor.record import Value
+from advisor.session import Session
 from advisor.units import GIB
 from tools.accuracy.rows import RowSettings, TableRow, make_row_request, read_rows
 
@@ -80,7 +81,7 @@ def read_startup_rows(data: Path, rules: Catalog) -> list[StartupRow]:
     out = []
     for row in read_rows(data / "startup_logs.csv"):
         deployment, _ = resolve_request(make_startup_request(row), rules)
-        found = estimate(deployment, rules, calibrated=False).kv_cache
+        found = estimate(deployment, Session(rules).without_history()).kv_cache
         if deployment.model.layout is None or found.available_bytes is None:
             continue
         entry = find_engine_module(row["engine"], rules.engines())[1]

@@ -22,6 +22,7 @@ from advisor.memory.working_memory import size_forward_peak
 from advisor.models.hf_config import model_from_config
 from advisor.models.types import Model
 from advisor.record import Value
+from advisor.session import Session
 from tools.accuracy.rows import TableRow
 
 LENGTHS = (4096, 8192, 32768, 131072)
@@ -89,7 +90,7 @@ def compare_row(row: TableRow, rules: Catalog, configs: Path) -> VllmComparison 
             continue
         if not wanted:
             settings["max-model-len"] = min(length, model.max_context or length)
-        first = estimate(structs.replace(deployment, settings=settings), rules).devices[0]
+        first = estimate(structs.replace(deployment, settings=settings), Session(rules)).devices[0]
         weights = first.weights_bytes or 0
         if wanted:
             requests[length] = ((first.kv_cache_bytes or 0) + (first.recurrent_state_bytes or 0), int(wanted))

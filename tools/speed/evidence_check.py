@@ -18,6 +18,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
+from advisor import history
 from advisor.catalog import catalog
 from advisor.record import Value
 from advisor.speed import evidence
@@ -98,9 +99,9 @@ def _ratio(prediction: HeldOutPrediction) -> float:
     return 1 / ratio if prediction.sample.row.kind in evidence.TIMES else ratio
 
 
-def _measurement(prediction: HeldOutPrediction, table: SpeedRules) -> evidence.SpeedMeasurement:
+def _measurement(prediction: HeldOutPrediction, table: SpeedRules) -> history.SpeedMeasurement:
     row, keys = prediction.sample.row, prediction.sample.keys
-    return evidence.SpeedMeasurement(
+    return history.SpeedMeasurement(
         date=row.date, machine="", engine=keys.engine, model=row.request.model,
         quantization=row.request.quantization or "", format=keys.format, layout=_layout(prediction.sample),
         kind=row.kind, concurrency=row.load.concurrency, prompt_tokens=row.load.prompt, output_tokens=row.load.output,

@@ -18,6 +18,7 @@ from advisor.errors import AdvisorError, BadFile
 from advisor.estimation import EstimateRequest, LoadSpec, RememberedNames, estimate, resolve_request
 from advisor.files import read_text
 from advisor.record import Value
+from advisor.session import Session
 from advisor.speed import laws
 from advisor.speed.efficiencies import QUANTITIES, EfficiencyKeys, SpeedRules, find_efficiencies
 from advisor.speed.estimator import make_efficiency_keys
@@ -130,7 +131,7 @@ def predict_sample(sample: FitSample, table: SpeedRules) -> float:
 def _sample(row: MeasuredRow, rules: Catalog, remembered: RememberedNames) -> FitSample | None:
     try:
         deployment, _ = resolve_request(row.request, rules, remembered)
-        memory_estimate = estimate(deployment, rules)
+        memory_estimate = estimate(deployment, Session(rules))
         entry = engines.find_engine_module(deployment.engine, rules.engines())[1]
         quantization = rules.quantization(deployment.quantization)
         if memory_estimate.refused:  # no such launch: what was measured had another layout

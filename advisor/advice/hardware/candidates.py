@@ -11,7 +11,6 @@ from advisor.advice.hardware.prices import DeviceOffer
 from advisor.advice.hardware_types import Ask, Axis, BudgetRules, ResidentModel
 from advisor.advice.recommend_request import load_main_guide
 from advisor.advice.workload import whole_context
-from advisor.catalog import Catalog
 from advisor.catalog.resolve import ResolvedModel, resolve_model
 from advisor.catalog.types import Accelerator, Engine, Quantization
 from advisor.decision.evaluate import evaluate_guide
@@ -28,6 +27,7 @@ from advisor.planning.search import find_best_plan
 from advisor.planning.traffic import read_traffic
 from advisor.planning.types import Plan, Rejection, SearchRequest
 from advisor.record import Value
+from advisor.session import Session
 from advisor.units import format_gib
 
 
@@ -55,9 +55,16 @@ class HardwareSearch:
     """What is worked out once for a question: the guide, the machines of cards, the engine of a kind of machine."""
 
     def __init__(
-        self, request: Ask, found: ResolvedModel, context: int, rules: Catalog, budget_rules: BudgetRules
+        self, request: Ask, found: ResolvedModel, context: int, session: Session, budget_rules: BudgetRules
     ) -> None:
-        self.request, self.found, self.context, self.rules, self.budget = request, found, context, rules, budget_rules
+        rules = session.rules
+        self.request, self.found, self.context, self.session, self.budget = (
+            request,
+            found,
+            context,
+            session,
+            budget_rules,
+        )
         self.guide = load_main_guide(rules)
         work = replace(request.workload, context=context)
         self.traffic = read_traffic(work, found.model.max_context, rules)
@@ -77,7 +84,7 @@ class HardwareSearch:
                 f"{count}x {offer.accelerator}{size}, linux"
                 if not offer.accelerator.startswith("apple")
                 else f"{offer.accelerator}{size}",
-                self.rules,
+                self.session.rules,
             )
         return self._machines[key]
 
@@ -93,7 +100,7 @@ class HardwareSearch:
         names = (self.engine_asked.id,) if self.engine_asked else evaluate_guide(self.guide, seen).engines
         first: HardwareRejection | None = None
         for name in names:
-            entry = self.rules.engine(name)
+            entry = self.session.rules.engine(name)
             if entry.kind != "engine" and self.engine_asked is None:
                 continue
             verdict = judge_engine(
@@ -112,8 +119,8 @@ class HardwareSearch:
                 self.machine(offer, count),
                 self.found.model,
                 self.request.workload,
-                self.rules.accelerators(),
-                self.rules.engines(),
+                self.session.rules.accelerators(),
+                self.session.rules.engines(),
             )
         return self._facts[key]
 
@@ -124,13 +131,15 @@ class HardwareSearch:
         if asked is not None or self.found.quantization is not None:
             try:
                 return (
-                    formats.choose_format(asked or self.found.quantization, entry, model, self.rules).quantization.id,
+                    formats.choose_format(
+                        asked or self.found.quantization, entry, model, self.session.rules
+                    ).quantization.id,
                 )
             except BadInput:  # not of this engine; a name that nobody knows is the asker's fault
                 return ()
-        family = formats.format_family(entry, self.rules)
+        family = formats.format_family(entry, self.session.rules)
         if family == "gguf":
-            native = formats.choose_format(None, entry, model, self.rules).quantization.id
+            native = formats.choose_format(None, entry, model, self.session.rules).quantization.id
             return (native,) if native == "MXFP4_MOE" else self.budget.usual_formats.get("gguf", (native,))
         if family in self.budget.usual_formats:
             return self.budget.usual_formats[family]
@@ -151,7 +160,7 @@ class HardwareSearch:
         entry = self.engine(offer, count)
         if isinstance(entry, HardwareRejection):
             return entry
-        weight_format = self.rules.quantization(quantization)
+        weight_format = self.session.rules.quantization(quantization)
         own_choice = self.request.quantization is None and native_format(self.found.model) != weight_format.id
         verdict = judge_engine(
             entry,
@@ -172,7 +181,7 @@ class HardwareSearch:
             port_offset=port_offset,
             whole=self.machine(offer, count),
         )
-        plan = find_best_plan(entry, search, self.rules)
+        plan = find_best_plan(entry, search, self.session)
         if isinstance(plan, Rejection):
             first = next(iter(plan.reasons), None)
             text = first.text if first is not None else f"{entry.name} offers nothing here"
@@ -245,7 +254,7 @@ class HardwareSearch:
         device = (
             deployment.machine.usable_devices[0] if deployment.machine and deployment.machine.usable_devices else None
         )
-        entry: Accelerator | None = self.rules.accelerators().get(device.accelerator or "") if device else None
+        entry: Accelerator | None = self.session.rules.accelerators().get(device.accelerator or "") if device else None
         if entry is None or entry.bandwidth_gbs is None:
             return "decoding is bound by memory bandwidth"
         read = sum(r.weights_bytes or 0 for r in estimate.devices)
@@ -305,15 +314,16 @@ def _best(search: HardwareSearch, offer: DeviceOffer, count: int, axis: Axis) ->
     return last
 
 
-def search_other(name: str, request: Ask, rules: Catalog, budget_rules: BudgetRules) -> HardwareSearch:
+def search_other(name: str, request: Ask, session: Session, budget_rules: BudgetRules) -> HardwareSearch:
     """The search of another model that stays loaded: its own formats, the first one's users and use."""
+    rules = session.rules
     found = resolve_model(name, rules)
     if found.model.layout is None:
         raise BadInput(f"{found.model.id}: its layers are not in the catalogue, so nothing can be sized")
     usual = min(load_workload_defaults(rules).context[request.workload.use_case], found.model.max_context or 2**31)
     context = whole_context(request.workload.context, found.model.max_context)
     asked = replace(request, model=name, others=(), quantization=None)
-    return HardwareSearch(asked, found, context or usual, rules, budget_rules)
+    return HardwareSearch(asked, found, context or usual, session, budget_rules)
 
 
 def place_models(

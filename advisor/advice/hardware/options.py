@@ -34,9 +34,10 @@ from advisor.catalog.resolve import resolve_model
 from advisor.catalog.types import Accelerator
 from advisor.deployment import Deployment
 from advisor.errors import BadInput
-from advisor.freshness import current_day, find_stale_note
+from advisor.freshness import find_stale_note
 from advisor.planning.layouts import spread_over_cards
 from advisor.planning.rules import load_workload_defaults
+from advisor.session import Session
 from advisor.units import format_gib
 
 MOST_SHOWN = 40  # options and refusals in the answer
@@ -44,11 +45,12 @@ NODE_CARD, NODE_COUNTS = "h200-sxm", (8, 16, 32, 64)  # nodes that "several mach
 _AXES: tuple[Axis, Axis] = ("buy", "rent")
 
 
-def find_hardware(request: Ask, rules: Catalog, today: datetime.date | None = None) -> HardwareAdvice:
+def find_hardware(request: Ask, session: Session) -> HardwareAdvice:
     """Options to buy and to rent with reasons for what is not among them.
 
     Raises UnknownName, BadInput, BadFile; BadInput for a model whose layers are not known.
     """
+    rules = session.rules
     found = resolve_model(request.model, rules)
     if found.model.layout is None:
         raise BadInput(f"{found.model.id}: its layers are not in the catalogue, so nothing can be sized")
@@ -57,8 +59,8 @@ def find_hardware(request: Ask, rules: Catalog, today: datetime.date | None = No
         budget_rules = msgspec.structs.replace(budget_rules, rates=request.rates)
     usual = min(load_workload_defaults(rules).context[request.workload.use_case], found.model.max_context or 2**31)
     context = whole_context(request.workload.context, found.model.max_context)
-    search = HardwareSearch(request, found, context or usual, rules, budget_rules)
-    search.others = tuple(search_other(name, request, rules, budget_rules) for name in request.others)
+    search = HardwareSearch(request, found, context or usual, session, budget_rules)
+    search.others = tuple(search_other(name, request, session, budget_rules) for name in request.others)
     options: list[HardwareOption] = []
     rejected: list[RejectedHardware] = []
     for axis in _axes(request):
@@ -66,10 +68,10 @@ def find_hardware(request: Ask, rules: Catalog, today: datetime.date | None = No
         options += good
         rejected += bad
     options.sort(key=lambda o: _sort_key(o, request, budget_rules, rules))
-    notes = [*request.prices.notes, *list_notes(search, options, today or current_day())]
+    notes = [*request.prices.notes, *list_notes(search, options, session.today)]
     if found.note:
         notes.append(found.note)
-    notes += filter(None, [find_stale_note("hardware", rules, today or current_day())])
+    notes += filter(None, [find_stale_note("hardware", rules, session.today)])
     return HardwareAdvice(
         model=found.model.id,
         quantizations=tuple(dict.fromkeys(o.quantization for o in options)),
@@ -144,7 +146,7 @@ def _formats(search: HardwareSearch, offer: DeviceOffer, n: int, axis: Axis) -> 
 def _candidates(search: HardwareSearch, axis: Axis) -> Iterator[tuple[DeviceOffer, int, float]]:
     """(price, count, cost in the asked currency): a price once to buy, a month's rent to rent."""
     request, budget_rules = search.request, search.budget
-    table = search.rules.accelerators()
+    table = search.session.rules.accelerators()
     for offer in request.prices.prices:
         entry = table[offer.accelerator]
         amount = offer.buy if axis == "buy" else offer.per_hour
@@ -176,7 +178,7 @@ def _refusal(
     search: HardwareSearch, offer: DeviceOffer, n: int, axis: Axis, rejection: HardwareRejection
 ) -> RejectedHardware:
     return RejectedHardware(
-        hardware=_name_hardware(search.rules.accelerators()[offer.accelerator], n, offer),
+        hardware=_name_hardware(search.session.rules.accelerators()[offer.accelerator], n, offer),
         accelerator=offer.accelerator, count=n, axis=axis, code=rejection.code, text=rejection.text,
     )  # fmt: skip
 
@@ -190,7 +192,7 @@ def _option(
     search: HardwareSearch, offer: DeviceOffer, n: int, axis: Axis, candidate: HardwareCandidate
 ) -> HardwareOption:
     request, budget_rules = search.request, search.budget
-    entry = search.rules.accelerators()[offer.accelerator]
+    entry = search.session.rules.accelerators()[offer.accelerator]
     buy = convert_offer_price(offer, offer.buy, request.currency, budget_rules.rates) if axis == "buy" else None
     hourly = (
         convert_offer_price(offer, offer.per_hour, request.currency, budget_rules.rates) if axis == "rent" else None
@@ -284,7 +286,7 @@ def _beyond(search: HardwareSearch) -> Iterator[str]:
                 result = place_models(search, offer, n, name, axis) if name else None
                 if isinstance(result, HardwareCandidate) and result.memory.fits:
                     per = "" if axis == "buy" else " a month"
-                    what = _name_hardware(search.rules.accelerators()[offer.accelerator], n, offer)
+                    what = _name_hardware(search.session.rules.accelerators()[offer.accelerator], n, offer)
                     best.append((cost, f"{what}, {name}: {cost:,.0f} {search.request.currency}{per}"))
     if best:
         yield from (f"fits beyond the budget: {text}" for _, text in sorted(best)[:3])
@@ -295,7 +297,7 @@ def _beyond(search: HardwareSearch) -> Iterator[str]:
 def _nodes(search: HardwareSearch) -> Iterator[str]:
     """How many machines of eight large cards hold it, where one does not."""
     asked = search.request.engine
-    entry = search.rules.engine(asked) if asked else formats.usual_engine("hf", search.rules)
+    entry = search.session.rules.engine(asked) if asked else formats.usual_engine("hf", search.session.rules)
     offer = DeviceOffer(accelerator=NODE_CARD, currency="USD", date="", kind="", source="")
     for total in NODE_COUNTS:
         nodes = total // 8
@@ -306,17 +308,17 @@ def _nodes(search: HardwareSearch) -> Iterator[str]:
         deployment = spread_over_cards(
             Deployment(
                 model=search.found.model, engine=entry.id, quantization=names[0],
-                machine=estimation.find_machine(text, search.rules), context_length=search.context,
+                machine=estimation.find_machine(text, search.session.rules), context_length=search.context,
                 sequences=search.request.workload.concurrency,
             ),
             entry,
         )  # fmt: skip
         try:
-            estimate = estimation.estimate(deployment, search.rules)
+            estimate = estimation.estimate(deployment, search.session)
         except BadInput:
             continue
         if estimate.fits:
-            name = search.rules.accelerators()[offer.accelerator].name
+            name = search.session.rules.accelerators()[offer.accelerator].name
             above = (
                 ""
                 if nodes == 1
@@ -349,7 +351,7 @@ def find_break_even(
     """Hours of renting the same (or the same kind of) card that cost as much as buying it."""
     if price is None:
         return None, None
-    table = search.rules.accelerators()
+    table = search.session.rules.accelerators()
     own = table[offer.accelerator]
     rents = [r for r in search.request.prices.prices if r.per_hour is not None and r.kind != "spot"]
     same = [r for r in rents if r.accelerator == offer.accelerator]
@@ -412,7 +414,7 @@ def describe_here(search: HardwareSearch) -> str:
     assert request.machine is not None
     advice = recommend(
         RecommendRequest(request.machine, request.workload, request.model, request.quantization, request.engine),
-        search.rules,
+        search.session,
     )
     ranked = advice.chosen
     if ranked is None or ranked.memory is None:

@@ -22,12 +22,13 @@ from advisor.catalog.types import Engine
 from advisor.decision.filters import FEATURE_WORDS
 from advisor.errors import BadInput
 from advisor.launch_values import LaunchValues
+from advisor.session import Session
 
 
 def migrate(
     source: str,
     target: str,
-    rules: Catalog,
+    session: Session,
     given: LaunchValues | None = None,
     request: MigrationRequest | None = None,
 ) -> Migration:
@@ -36,6 +37,7 @@ def migrate(
 
     Raises UnknownName for an engine, BadInput where both are the same or the target is none to move to.
     """
+    rules = session.rules
     entry, engine = rules.engine(source), rules.engine(target)
     file = decode_document(rules, FILE, MigrationsFile)
     if engine.id in file.not_targets:
@@ -43,7 +45,7 @@ def migrate(
     if entry.id == engine.id:
         raise BadInput(f"{entry.name} to {engine.name} is no migration; name two engines")
     launch = given or LaunchValues(engine=entry.id)
-    made = translate_launch(launch, entry, engine, file, rules, request or MigrationRequest())
+    made = translate_launch(launch, entry, engine, file, session, request or MigrationRequest())
     stated = given is not None and bool(given.settings or given.model)
     settings = _settings(file, launch if stated else None, made, entry, engine, rules)
     formats = [k for k, s in entry.formats.items() if s.support == "yes"]

@@ -16,6 +16,7 @@ from advisor.render import matrix
 from advisor.render.context import is_outside, make_template_context
 from advisor.render.files import IN_IMAGES, render_command, render_files
 from advisor.render.words import make_model_reference
+from advisor.session import Session
 
 SHELLS = ("shell", "slurm")
 
@@ -36,17 +37,18 @@ def write_launch(
     values: TranslatedValues,
     target: str | None,
     file: MigrationsFile,
-    rules: Catalog,
+    session: Session,
 ) -> Translation:
     """The launch files of a migrated deployment. Raises BadInput where the engine has no file of the asked target."""
+    rules = session.rules
     kind, why = _choose_target(deployment, launch, target, file, rules)
-    seen = make_template_context(deployment, rules.engine(deployment.engine), rules, brief=True)
+    seen = make_template_context(deployment, rules.engine(deployment.engine), session, brief=True)
     notes = [*notes, *why, *_describe(deployment, seen["model"]["missing"], launch, kind, file, rules)]
     host = seen["address"] if kind in file.local_files and not is_outside(deployment.host) else "HOST"
     made = NewLaunch(
         target=kind,
-        command=render_command(deployment, rules),
-        files=tuple((f.name, f.content, f.executable) for f in render_files(deployment, kind, rules)),
+        command=render_command(deployment, session),
+        files=tuple((f.name, f.content, f.executable) for f in render_files(deployment, kind, session)),
         model=deployment.model.id,
         quantization=deployment.quantization,
         hardware=None if deployment.machine is None else _list_cards(deployment.machine) or "cpu",

@@ -27,6 +27,7 @@ from advisor.models.types import Model
 from advisor.record import Value
 from advisor.render import matrix
 from advisor.render.words import make_model_reference
+from advisor.session import Session
 
 STEP = 1024  # tokens: lengths that are looked for are multiples of it
 USUAL = 8192  # tokens of one request: a format with room for so many is taken before one without
@@ -53,7 +54,7 @@ class _Parts(Value, frozen=True):
     values: TranslatedValues
     model: OldModel
     request: MigrationRequest
-    rules: Catalog
+    session: Session
 
 
 def translate_launch(
@@ -61,10 +62,11 @@ def translate_launch(
     source: Engine,
     target: Engine,
     file: MigrationsFile,
-    rules: Catalog,
+    session: Session,
     request: MigrationRequest,
 ) -> Translation | str:
     """The new launch; or what to say for one to be written. Raises UnknownName, BadInput for what the user asks."""
+    rules = session.rules
     if target.start is None or not matrix.find_target_support(target.id, file.command, rules)[0]:
         why = matrix.find_target_support(target.id, file.command, rules)[1]
         return f"{target.name} has no command: {why}"
@@ -72,11 +74,11 @@ def translate_launch(
     model = find_old_model(launch, (source, target), rules, request.model, request.context or values.length)
     if isinstance(model, str):
         return model
-    parts = _Parts(launch, target, values, model, request, rules)
+    parts = _Parts(launch, target, values, model, request, session)
     deployment, format_note = _choose(parts, source, file)
     deployment, fits, notes = _fit(deployment, parts)
     return write_launch(
-        deployment, fits, [n for n in (format_note, *notes) if n], launch, values, request.target, file, rules
+        deployment, fits, [n for n in (format_note, *notes) if n], launch, values, request.target, file, session
     )
 
 
@@ -92,7 +94,7 @@ def _choose(parts: _Parts, source: Engine, file: MigrationsFile) -> tuple[Deploy
         for length, verdicts in ((usual, (True,)), (SHORTEST, (True, None))):
             for deployment, note in tried:
                 short = msgspec.structs.replace(deployment, context_length=deployment.context_length or length)
-                if _fits(short, parts.rules) in verdicts:
+                if _fits(short, parts.session) in verdicts:
                     passed_over = note is not None and deployment is not tried[0][0]
                     return deployment, f"{note} with room for {short.context_length:,} tokens" if passed_over else note
     return tried[0]
@@ -110,12 +112,12 @@ def _candidates(parts: _Parts) -> Iterator[tuple[Quantization, str | None]]:
     """Weight formats that stand for the old one, the nearest first; the one that was asked for alone."""
     model, engine = parts.model, parts.engine
     if parts.request.quantization is not None:
-        chosen = formats.choose_format(parts.request.quantization, engine, model.found.model, parts.rules)
+        chosen = formats.choose_format(parts.request.quantization, engine, model.found.model, parts.session.rules)
         yield chosen.quantization, chosen.note
         return
     local = model.found.path is not None
     for found in list_near_formats(
-        model.quantization, engine, model.found.model, parts.request.machine, local, parts.rules
+        model.quantization, engine, model.found.model, parts.request.machine, local, parts.session.rules
     ):
         why = (
             f"{found.id} in the place of {model.quantization.id}: the nearest with a download that {engine.name} loads"
@@ -125,7 +127,7 @@ def _candidates(parts: _Parts) -> Iterator[tuple[Quantization, str | None]]:
 
 def _deployment(quantization: Quantization, parts: _Parts, source: Engine, file: MigrationsFile) -> Deployment:
     """The launch as a Deployment of the new engine, before anything is known of its fit."""
-    values, request, engine, rules = parts.values, parts.request, parts.engine, parts.rules
+    values, request, engine, rules = parts.values, parts.request, parts.engine, parts.session.rules
     inner = engines.settings_entry(engine.id, rules.engines())
     settings: dict[str, Setting] = dict(values.settings)
     model = _same_repository(parts, quantization)
@@ -186,10 +188,10 @@ def _same_repository(parts: _Parts, quantization: Quantization) -> Model:
 
 def _without_revision(deployment: Deployment, parts: _Parts, file: MigrationsFile) -> Deployment:
     """Without the old repository's revision, where the weights come from another one."""
-    if make_model_reference(deployment, parts.rules).repository in (parts.model.written, None):
+    if make_model_reference(deployment, parts.session.rules).repository in (parts.model.written, None):
         return deployment
     named = next(c for c in file.concepts if c.id == "revision")
-    flags = [n for n in list_names(named, parts.engine, parts.rules) if n in deployment.settings]
+    flags = [n for n in list_names(named, parts.engine, parts.session.rules) if n in deployment.settings]
     if flags:
         parts.values.notes[named.id] = f"{deployment.settings[flags[0]]} is one of the old repository; it is left out"
     kept = {k: v for k, v in deployment.settings.items() if k not in flags}
@@ -203,13 +205,14 @@ def _served_name(deployment: Deployment, parts: _Parts, source: Engine, file: Mi
     written, named = parts.model.written, next(c for c in file.concepts if c.takes == "name")
     if (
         written is None
-        or find_own_flag(engines.settings_entry(deployment.engine, parts.rules.engines()), "served_name") is None
+        or find_own_flag(engines.settings_entry(deployment.engine, parts.session.rules.engines()), "served_name")
+        is None
     ):
         return None
     by_tag = named.names.get(source.id, "").startswith("(")
-    if not by_tag and formats.format_family(source, parts.rules) != "hf":
+    if not by_tag and formats.format_family(source, parts.session.rules) != "hf":
         return None
-    if make_model_reference(deployment, parts.rules).repository == written:
+    if make_model_reference(deployment, parts.session.rules).repository == written:
         return None
     refused = named.refuses.get(deployment.engine, "")
     taken = "".join("-" if c in refused else c for c in written)
@@ -222,7 +225,7 @@ def _served_name(deployment: Deployment, parts: _Parts, source: Engine, file: Mi
 
 def _without_refused_cache(deployment: Deployment, parts: _Parts, file: MigrationsFile) -> Deployment:
     """The deployment, without a type of the cache that the new engine refuses for it."""
-    entries, quantization = parts.rules.engines(), parts.rules.quantization(deployment.quantization)
+    entries, quantization = parts.session.rules.engines(), parts.session.rules.quantization(deployment.quantization)
     try:
         engines.decide_settings(deployment, entries, quantization)
     except BadInput as refused:
@@ -234,9 +237,9 @@ def _without_refused_cache(deployment: Deployment, parts: _Parts, file: Migratio
     return deployment
 
 
-def _fits(deployment: Deployment, rules: Catalog) -> bool | None:
+def _fits(deployment: Deployment, session: Session) -> bool | None:
     try:
-        return estimate(deployment, rules).fits
+        return estimate(deployment, session).fits
     except AdvisorError:
         return None
 
@@ -245,7 +248,7 @@ def _fit(deployment: Deployment, parts: _Parts) -> tuple[Deployment, bool | None
     """The deployment with a length that fits, where none was stated; whether it fits; what is reported about that."""
     if not parts.model.known:
         return deployment, None, [f"{deployment.model.id} is not in the catalogue, so nothing is known of its size"]
-    rules, trained = parts.rules, deployment.model.max_context
+    trained = deployment.model.max_context
     deployment, shared = _with_allowed_ranks(deployment, parts)
     if deployment.machine is None:
         notes = [
@@ -263,21 +266,21 @@ def _fit(deployment: Deployment, parts: _Parts) -> tuple[Deployment, bool | None
     if deployment.context_length is None and trained is not None:
 
         def reaches(steps: int) -> bool | None:
-            return _fits(msgspec.structs.replace(deployment, context_length=steps * STEP), rules)
+            return _fits(msgspec.structs.replace(deployment, context_length=steps * STEP), parts.session)
 
         found = find_largest(reaches, max(1, trained // STEP))
         if found is not None:
             deployment = msgspec.structs.replace(deployment, context_length=found * STEP)
             notes.append(f"{found * STEP:,} tokens of one request: the longest that fits; --context N sets another")
-    fits = _fits(deployment, rules)
+    fits = _fits(deployment, parts.session)
     if fits is False:
-        notes += estimate(deployment, rules).short
+        notes += estimate(deployment, parts.session).short
     return deployment, fits, notes
 
 
 def _with_allowed_ranks(deployment: Deployment, parts: _Parts) -> tuple[Deployment, list[str]]:
     """The deployment over as many cards as the machine has and the engine can share the model out to."""
-    inner = engines.settings_entry(deployment.engine, parts.rules.engines())
+    inner = engines.settings_entry(deployment.engine, parts.session.rules.engines())
     flag = find_own_flag(inner, "tensor_parallel")
     asked = deployment.settings.get(flag) if flag is not None else None
     if flag is None or not isinstance(asked, int):

@@ -37,6 +37,7 @@ from advisor.planning.search import find_best_plan
 from advisor.planning.types import Plan, Rejection
 from advisor.record import Value
 from advisor.render.words import make_model_reference
+from advisor.session import Session
 from advisor.speed.estimator import estimate_midway_speed
 from advisor.speed.rates import UNKNOWN_HOST_GBS, device_bandwidth, machine_host_bandwidth
 from advisor.units import format_bytes
@@ -108,7 +109,7 @@ def choose_model(
     request: RecommendRequest,
     asked: Engine | None,
     guide: Guide,
-    rules: Catalog,
+    session: Session,
     among: Sequence[str] | None = None,
     most: int | None = None,
 ) -> ModelChoice:
@@ -117,6 +118,7 @@ def choose_model(
 
     Raises BadInput where the machine's memory is not known.
     """
+    rules = session.rules
     choosing = load_choosing(rules)
     if count_usable_bytes(request.machine) is None:
         raise BadInput(
@@ -135,7 +137,7 @@ def choose_model(
             if enough or search.count >= choosing.most_sized:
                 break
             search.next = next(search.left, None)
-            sized = _size_model(model, ability, request, asked, guide, rules, choosing)
+            sized = _size_model(model, ability, request, asked, guide, session, choosing)
             if sized is None:
                 continue
             sized = replace(sized, stored=stored.find(sized.model.id, sized.plan.quantization.id))
@@ -215,10 +217,11 @@ def _size_model(
     request: RecommendRequest,
     asked: Engine | None,
     guide: Guide,
-    rules: Catalog,
+    session: Session,
     choosing: ChoosingFile,
 ) -> SizedModel | None:
     """How the model would run with the first of the guide's engines that holds it; None where none does."""
+    rules = session.rules
     if asked is None and request.quantization is None and _weights_crowd(model, request.machine, choosing, rules):
         return None
     guide_result = ask_guide(request, model, guide, rules)
@@ -229,7 +232,7 @@ def _size_model(
         entry = rules.engine(engine_id)
         if refused.intersection(entry.runs):
             continue  # what runs underneath needs as much
-        plan = find_best_plan(entry, search, rules)
+        plan = find_best_plan(entry, search, session)
         if isinstance(plan, Rejection):
             if all(r.code == "does_not_fit" for r in plan.reasons):
                 refused.add(engine_id)
@@ -239,7 +242,7 @@ def _size_model(
         if not plan.memory.fits or narrow or not plan.holds_all or _crowds(request.machine, plan, choosing):
             refused.add(engine_id)
             continue
-        sized = _worth(model, ability, plan, request, rules, choosing)
+        sized = _worth(model, ability, plan, request, session, choosing)
         if sized.download:
             return sized
         kept = kept or sized
@@ -251,11 +254,12 @@ def _worth(
     ability: Ability,
     plan: Plan,
     request: RecommendRequest,
-    rules: Catalog,
+    session: Session,
     choosing: ChoosingFile,
 ) -> SizedModel:
+    rules = session.rules
     use = request.workload.use_case
-    speed = estimate_midway_speed(plan.deployment, plan.memory, rules, 1)
+    speed = estimate_midway_speed(plan.deployment, plan.memory, session, 1)
     rate = speed.decode_tps.value if speed is not None and speed.decode_tps is not None else None
     answer = _answer_seconds(speed, rate, _answer_tokens(ability, use, rules, choosing))
     loss = find_format_loss(plan.quantization.id, model, rules)

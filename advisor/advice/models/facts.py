@@ -22,6 +22,7 @@ from advisor.machines.types import Machine
 from advisor.models.types import Model
 from advisor.near import simplify_name
 from advisor.record import Record
+from advisor.session import Session
 
 
 def describe_quality(
@@ -81,16 +82,17 @@ class RankedModel(Record, frozen=True, kw_only=True):
 
 
 def list_ranked_models(
-    use: str, machine: Machine | None, rules: Catalog, match: str | None = None
+    use: str, machine: Machine | None, session: Session, match: str | None = None
 ) -> list[RankedModel]:
     """Models the ablest first; on a machine those that fit it, less what the format costs and the wait."""
+    rules = session.rules
     pattern = simplify_name(match) if match else ""
     if machine is None:
         rows = [_row(i, use, rules) for i in rules.model_ids() if pattern in simplify_name(i)]
         return sorted((r for r in rows if r is not None), key=lambda r: (-r.ability, r.model))
     request = RecommendRequest(machine, Workload(use_case=use))  # type: ignore[arg-type]  # one of the words of --use
     among = [i for i in rules.model_ids() if pattern in simplify_name(i)]
-    found = choose_model(request, None, load_main_guide(rules), rules, among, MOST)
+    found = choose_model(request, None, load_main_guide(rules), session, among, MOST)
     sized = [*([found.chosen] if found.chosen else []), *found.others]
     out = []
     for one in sized[:MOST]:

@@ -12,7 +12,6 @@ from msgspec.structs import replace
 from advisor import estimation
 from advisor.advice.limits import find_largest
 from advisor.advice.types import Advice, NearMiss, RankedDeployment
-from advisor.catalog import Catalog
 from advisor.catalog.types import Engine
 from advisor.decision.evaluate import evaluate_guide, list_thresholds
 from advisor.decision.types import Decision, FactValues, Guide, Reason
@@ -28,6 +27,7 @@ from advisor.planning.search import find_best_plan
 from advisor.planning.slots import on_all_layers
 from advisor.planning.types import FormatLimits, Plan, Rejection, SearchRequest
 from advisor.record import Record
+from advisor.session import Session
 from advisor.units import GIB, format_gib, format_rate, format_tokens
 
 SHOWN_MISSES = 3
@@ -37,7 +37,7 @@ def add_named_plans(
     advice: Advice,
     best: tuple[Engine, Plan] | None,
     search: SearchRequest,
-    rules: Catalog,
+    session: Session,
     rank: Callable[[Engine, Plan], RankedDeployment],
     needs: Mapping[str, int],
 ) -> Advice:
@@ -51,8 +51,8 @@ def add_named_plans(
     entry, plan = best
     alternatives, named = list(advice.alternatives), dict(advice.named)
     for name, found in (
-        ("fastest", find_fastest(entry, plan, search, rules)),
-        ("widest", find_widest(entry, plan, search, rules)),
+        ("fastest", find_fastest(entry, plan, search, session)),
+        ("widest", find_widest(entry, plan, search, session)),
     ):
         if found is not None:
             made = rank(entry, found[0]).with_fields(gains=tuple(found[1]))
@@ -69,17 +69,17 @@ def add_named_plans(
 NamedPlan = tuple[Plan, tuple[str, ...]]  # with what it gains and loses
 
 
-def find_fastest(entry: Engine, chosen: Plan, search: SearchRequest, rules: Catalog) -> NamedPlan | None:
+def find_fastest(entry: Engine, chosen: Plan, search: SearchRequest, session: Session) -> NamedPlan | None:
     """The plan of the same engine that answers the most (one user: the soonest), where it is clearly faster."""
     if chosen.offload or search.workload.priority in ("throughput", "latency"):
         return None
     priority = "throughput" if search.traffic.users > 1 else "latency"
     limits = FormatLimits(chosen.quantization.bits_nominal, chosen.deployment.kv_cache_type.k)
-    found = find_best_plan(entry, replace(_with_priority(search, priority), limits=limits), rules)
+    found = find_best_plan(entry, replace(_with_priority(search, priority), limits=limits), session)
     if isinstance(found, Rejection) or not found.starts:
         return None
     now, then = _rate(chosen, search), _rate(found, search)
-    if not now or then < load_plan_rules(rules).named * now:
+    if not now or then < load_plan_rules(session.rules).named * now:
         return None
     gains = [f"{format_rate(then)} tokens/s instead of {format_rate(now)}"]
     drafts = find_concept(entry, "speculative").flags
@@ -88,19 +88,19 @@ def find_fastest(entry: Engine, chosen: Plan, search: SearchRequest, rules: Cata
     return found, (*gains, *_losses(chosen, found))
 
 
-def find_widest(entry: Engine, chosen: Plan, search: SearchRequest, rules: Catalog) -> NamedPlan | None:
+def find_widest(entry: Engine, chosen: Plan, search: SearchRequest, session: Session) -> NamedPlan | None:
     """The plan of the same engine with the widest weights that start, where they are wider than the chosen ones."""
     if chosen.offload or search.quantization is not None:
         return None
-    named = load_plan_rules(rules).named
+    named = load_plan_rules(session.rules).named
     wider = [
         f.quantization
-        for f in find_usable_formats(entry, search, rules, [])
+        for f in find_usable_formats(entry, search, session.rules, [])
         if f.quantization.bits_nominal > named * chosen.quantization.bits_nominal
         and has_download(entry, search, f.quantization)
     ]
     for quantization in sorted(wider, key=lambda q: -q.bits_nominal):
-        found = find_best_plan(entry, replace(search, quantization=quantization.id), rules)
+        found = find_best_plan(entry, replace(search, quantization=quantization.id), session)
         if isinstance(found, Plan) and found.starts and not found.offload:
             gains = (f"{quantization.id} instead of {chosen.quantization.id}",)
             return found, (*gains, *_losses(chosen, found))
@@ -204,7 +204,7 @@ def find_growth_steps(
     facts: FactValues,
     guide: Guide,
     decision: Decision,
-    rules: Catalog,
+    session: Session,
     cards: int | None = None,
 ) -> tuple[GrowthStep, ...]:
     """Users, context and model size at which the deployment ends, and what follows it. `cards`: those of all copies.
@@ -214,18 +214,18 @@ def find_growth_steps(
     """
     length = deployment.context_length or 4096
     trained = deployment.model.max_context or 64 * length
-    held = on_all_layers(deployment, rules.engines()[deployment.engine])
-    now = estimation.estimate(held, rules)
+    held = on_all_layers(deployment, session.rules.engines()[deployment.engine])
+    now = estimation.estimate(held, session)
     offloaded = now.host is not None and (now.host.weights_bytes or 0) > OFFLOADED * _on_devices(now)
     movable = held is not deployment  # by the engine itself
     if now.devices and (offloaded or (movable and now.fits is not True)):  # more would only move layers to the host
         return _engine_steps(deployment, facts, guide, decision, None)
-    users = _limit(lambda n: _estimate_changed(held, rules, sequences=n), now, deployment.sequences, MOST_USERS)
-    most = limit_requests(deployment, rules.engines()[deployment.engine])
+    users = _limit(lambda n: _estimate_changed(held, session, sequences=n), now, deployment.sequences, MOST_USERS)
+    most = limit_requests(deployment, session.rules.engines()[deployment.engine])
     if most is not None:
         users = min(most, users or most)
     steps = _limit(
-        lambda k: _estimate_changed(held, rules, context_length=CONTEXT_STEP * k),
+        lambda k: _estimate_changed(held, session, context_length=CONTEXT_STEP * k),
         now if length % CONTEXT_STEP == 0 else None,
         max(1, length // CONTEXT_STEP),
         max(1, trained // CONTEXT_STEP),
@@ -261,9 +261,9 @@ def _engine_steps(
     return (GrowthStep(what="engine", limit=engine_at - 1, then=following or ""),)
 
 
-def _estimate_changed(deployment: Deployment, rules: Catalog, **change: int) -> MemoryEstimate | None:
+def _estimate_changed(deployment: Deployment, session: Session, **change: int) -> MemoryEstimate | None:
     try:
-        return estimation.estimate(msgspec.structs.replace(deployment, **change), rules)
+        return estimation.estimate(msgspec.structs.replace(deployment, **change), session)
     except AdvisorError:
         return None
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import shlex
 
 import msgspec
@@ -18,9 +17,7 @@ from advisor.advice.recommend_request import (
     build_search_request,
     load_main_guide,
     resolve_question,
-    with_checkpoint_kind,
-    with_wanted_device,
-    with_whole_context,
+    settle_model,
 )
 from advisor.advice.types import Advice, OfferedLaunch, RankedDeployment, RejectedEngine, TargetAnswer
 from advisor.advice.workload import find_unknown_fields
@@ -33,7 +30,7 @@ from advisor.decision.types import FactValue, Guide, Reason
 from advisor.deployment import Deployment, Workload
 from advisor.engines.flags import find_own_flag
 from advisor.errors import BadInput
-from advisor.freshness import current_day, find_stale_note
+from advisor.freshness import find_stale_note
 from advisor.machines.types import Machine
 from advisor.models.types import Model
 from advisor.planning.disaggregation import list_plan_servers
@@ -42,13 +39,14 @@ from advisor.planning.traffic import find_longest_gap
 from advisor.planning.types import Plan, SearchRequest
 from advisor.questions import Asking
 from advisor.questions.recommend import RecommendQuestion
+from advisor.session import Session
 
 FEWER_LIMITS = "fewer conditions on the model (--licence, --no-thinking, --min-ability)"
 SHOWN_IN_TEXT = 3  # alternatives, and other models where these are fewer, in a text of one screen
 
 
 def answer_question(
-    question: RecommendQuestion, rules: Catalog, asking: Asking, every_command: bool = True, every_model: bool = True
+    question: RecommendQuestion, session: Session, asking: Asking, every_command: bool = True, every_model: bool = True
 ) -> Advice:
     """What is recommended to a question, with the answer of its guide where it names one.
 
@@ -57,61 +55,63 @@ def answer_question(
     names = asking.names
     if (question.answers or question.tree) and not question.guide:
         raise BadInput(f"{names['answers']} and {names['tree']} belong to {names['guide']} NAME (`advise list guides`)")
-    request = resolve_question(question, rules, asking)
-    request = msgspec.structs.replace(request, every_command=every_command, every_model=every_model)
-    advice = recommend(request, rules)
+    advice = recommend(resolve_question(question, session.rules, asking, every_command, every_model), session)
     if question.guide is None:
         return advice
     from advisor.advice.guides import add_guide_answer
 
-    return add_guide_answer(advice, question.guide, question.tree, question.answers, rules)
+    return add_guide_answer(advice, question.guide, question.tree, question.answers, session.rules)
 
 
-def recommend(request: RecommendRequest, rules: Catalog, today: datetime.date | None = None) -> Advice:
+def recommend(request: RecommendRequest, session: Session) -> Advice:
     """Advice for a question on a day. Raises UnknownName and BadInput for names and values that cannot be."""
-    advice, note = _recommend(request, rules), find_stale_note("recommend", rules, today or current_day())
+    advice, note = _recommend(request, session), find_stale_note("recommend", session.rules, session.today)
     if note is None or note in advice.warnings:
         return advice
     return msgspec.structs.replace(advice, warnings=(*advice.warnings, note))
 
 
-def _recommend(request: RecommendRequest, rules: Catalog) -> Advice:
+def _recommend(request: RecommendRequest, session: Session) -> Advice:
     """The advice, whatever the day."""
+    rules = session.rules
     entry = rules.engine(request.engine) if request.engine else None
-    guide, request = load_main_guide(rules), with_wanted_device(request)
-    for name in request.others:
-        resolve_model(name, rules)  # a misspelt one is an error, not a model less
-    if request.others and request.model and request.workload.extra.get("swap") == "resident":
-        from advisor.advice.recommend.side_by_side import recommend_side_by_side
-
-        return recommend_side_by_side(request, rules, recommend)
+    guide = load_main_guide(rules)
+    others = [resolve_model(name, rules) for name in request.others]  # a misspelt one is an error, not a model less
     if request.model is not None:
+        found, choices = request.found, tuple[str, ...]()
         try:
-            found = resolve_model(request.model, rules)
+            found = found or resolve_model(request.model, rules)
         except AmbiguousModel as several:
-            return _choose(request, entry, guide, rules, several.choices)
-        return _advice(with_checkpoint_kind(request, found), found, entry, guide, rules)
+            choices = several.choices
+        if others and request.workload.extra.get("swap") == "resident":
+            from advisor.advice.recommend.side_by_side import recommend_side_by_side
+
+            return recommend_side_by_side(request, [found, *others], session, recommend)
+        if found is None:
+            return _choose(request, entry, guide, session, choices)
+        return _advice(request, found, entry, guide, session)
     guide_result = ask_guide(request, None, guide, rules)
     remote = list_clients(request, guide_result, entry, rules, None)
     if remote:
         return advise_elsewhere(request, guide_result, remote)
-    return _choose(request, entry, guide, rules)
+    return _choose(request, entry, guide, session)
 
 
 def _choose(
     request: RecommendRequest,
     asked: Engine | None,
     guide: Guide,
-    rules: Catalog,
+    session: Session,
     among: tuple[str, ...] | None = None,
 ) -> Advice:
     """Advice for the model that is chosen: of the catalogue, or of a family that was named."""
-    chosen = choose_model(request, asked, guide, rules, among, None if request.every_model else 0)
+    rules = session.rules
+    chosen = choose_model(request, asked, guide, session, among, None if request.every_model else 0)
     if chosen.model is None:
         return _nothing(request, ask_guide(request, None, guide, rules), asked, rules)
     named = f"{request.model} is a family: " if request.model else ""
     notes = tuple(named + note.removeprefix("no model given: ") if named else note for note in chosen.notes)
-    advice = _advice(request, ResolvedModel(chosen.model), asked, guide, rules, notes)
+    advice = _advice(request, ResolvedModel(chosen.model), asked, guide, session, notes)
     others, shown = chosen.others, load_choosing(rules).shown
     if chosen.look_for_others and not request.every_model:
         others = chosen.look_for_others(SHOWN_IN_TEXT) if len(advice.alternatives) < SHOWN_IN_TEXT else ()
@@ -124,23 +124,24 @@ def _advice(
     found: ResolvedModel,
     asked: Engine | None,
     guide: Guide,
-    rules: Catalog,
+    session: Session,
     notes: tuple[str, ...] = (),
 ) -> Advice:
+    rules = session.rules
     if found.model.layout is None:
         raise BadInput(
             f"{found.model.id}: its layers are not in the catalogue, so nothing can be sized; "
             "give a directory with config.json"
         )
-    request = with_whole_context(request, found.model)
+    request = settle_model(request, found)
     guide_result = ask_guide(request, found.model, guide, rules)
     search = build_search_request(request, found, guide_result, guide, rules, asked)
     order = load_ranking(rules)
-    answers = search_engines(request, guide_result, search, asked, order, rules)
+    answers = search_engines(request, guide_result, search, asked, order, session)
     offers, rejected, needs = answers.offers, answers.rejected, answers.needs
     offers.sort(key=lambda h: sum(h[0].values()))
     offered = [
-        _ranked(e, f, guide_result, search, rules, i, points, request.every_command or i == 0)
+        _ranked(e, f, guide_result, search, session, i, points, request.every_command or i == 0)
         for i, (points, e, f) in enumerate(offers)
     ]
     clients = list_clients(request, guide_result, asked, rules, found.model)
@@ -175,7 +176,7 @@ def _advice(
         if chosen is None or chosen.deployment is None
         else describe_growth_steps(
             find_growth_steps(
-                chosen.deployment, guide_result.facts, guide, guide_result.decision, rules, _count_cards(chosen)
+                chosen.deployment, guide_result.facts, guide, guide_result.decision, session, _count_cards(chosen)
             ),
             chosen.deployment,
         ),
@@ -183,9 +184,9 @@ def _advice(
     best = (offers[0][1], offers[0][2]) if offers and not clients and chosen is not None else None
 
     def rank(entry: Engine, plan: Plan) -> RankedDeployment:
-        return _ranked(entry, plan, guide_result, search, rules, 0, {}, request.every_command)
+        return _ranked(entry, plan, guide_result, search, session, 0, {}, request.every_command)
 
-    return add_named_plans(advice, best, search, rules, rank, needs)
+    return add_named_plans(advice, best, search, session, rank, needs)
 
 
 def _worth_knowing(entry: Engine, plan: Plan, search: SearchRequest) -> tuple[str, ...]:
@@ -204,11 +205,12 @@ def _ranked(
     plan: Plan,
     guide_result: GuideResult,
     search: SearchRequest,
-    rules: Catalog,
+    session: Session,
     position: int,
     points: dict[str, float],
     shown: bool,
 ) -> RankedDeployment:
+    rules = session.rules
     from advisor import engines
     from advisor.render.files import list_targets, make_quick_start
 
@@ -222,14 +224,14 @@ def _ranked(
     has_command = shown and prominent and "command" in list_targets(entry.id, rules)
     servers = list_plan_servers(plan, entry)
     first = msgspec.structs.replace(servers[0], port=plan.deployment.port) if plan.layout.prefill else servers[0]
-    quick = make_quick_start(first, rules) if has_command else None
+    quick = make_quick_start(first, session) if has_command else None
     ranked = RankedDeployment(
         engine=entry.id,
         engine_version=plan.deployment.engine_version or entry.version,
         model=plan.deployment.model.id,
         quantization=plan.quantization.id,
         settings={d.name: d.value for d in decided},
-        command=_render_commands(servers, plan, entry, rules) if has_command else None,
+        command=_render_commands(servers, plan, entry, session) if has_command else None,
         install=quick.install if quick else None,
         test=quick.test if quick else None,
         memory=with_machine_notes(plan.memory, plan.deployment),
@@ -252,14 +254,14 @@ def _ranked(
     return ranked.keep(OfferedLaunch(entry.name, plan, {d.name: d.because for d in decided}))
 
 
-def _render_commands(servers: list[Deployment], plan: Plan, entry: Engine, rules: Catalog) -> str:
+def _render_commands(servers: list[Deployment], plan: Plan, entry: Engine, session: Session) -> str:
     if plan.layout.prefill:
         from advisor.render.copies import render_role_commands
 
-        return render_role_commands(servers, plan.layout.prefill, plan.deployment.port or entry.port or 8000, rules)
+        return render_role_commands(servers, plan.layout.prefill, plan.deployment.port or entry.port or 8000, session)
     from advisor.render.copies import render_commands
 
-    return render_commands(servers, rules, plan.layout.nodes, alike=plan.servers > 1)
+    return render_commands(servers, session, plan.layout.nodes, alike=plan.servers > 1)
 
 
 def _count_cards(chosen: RankedDeployment) -> int | None:

@@ -19,6 +19,7 @@ from advisor.planning.search import find_best_plan
 from advisor.planning.types import Plan, Rejection, SearchRequest
 from advisor.record import Value
 from advisor.render.words import make_model_reference
+from advisor.session import Session
 
 
 class EngineAnswers(Value, frozen=True):
@@ -35,12 +36,12 @@ def search_engines(
     search: SearchRequest,
     asked: Engine | None,
     order: Ranking,
-    rules: Catalog,
+    session: Session,
 ) -> EngineAnswers:
     """The best plan of each engine, and why others have none."""
     found, listed = EngineAnswers([], {}, {}), list(guide_result.decision.engines)
     offers, rejected, needs = found.offers, found.rejected, found.needs
-    for entry in list_in_order(listed, asked, rules):
+    for entry in list_in_order(listed, asked, session.rules):
         if entry.kind != "engine" and entry.id not in listed and (asked is None or entry.id != asked.id):
             # wrappers, proxies and clients are offered when they are asked for, or by the guide
             reasons = judge_engine(entry, guide_result.facts, None, search.model, request.workload).reasons
@@ -51,7 +52,7 @@ def search_engines(
             reasons = judge_engine(entry, guide_result.facts, None, search.model, request.workload).reasons
             rejected[entry.id] = reasons or (limited,)
             continue
-        result = find_best_plan(entry, search, rules)
+        result = find_best_plan(entry, search, session)
         if isinstance(result, Rejection):
             if result.reasons:
                 rejected[entry.id] = result.reasons
@@ -71,7 +72,7 @@ def search_engines(
             entry, result.memory, listed, guide_result.facts, list_needed_features(request.workload), order,
             asked=asked is not None and entry.id == asked.id, liked=liked is not None, held=bool(held),
             offload=result.offload, queues=not result.holds_all, late=result.on_time is False,
-            no_download=brings_something(entry, result, rules),
+            no_download=brings_something(entry, result, session.rules),
         )  # fmt: skip
         offers.append((points, entry, result))
     return found

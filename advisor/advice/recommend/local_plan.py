@@ -7,11 +7,11 @@ import msgspec
 from advisor.advice.recommend.answer import recommend
 from advisor.advice.recommend_request import RecommendRequest
 from advisor.advice.types import RankedDeployment
-from advisor.catalog import Catalog
 from advisor.deployment import SpeedEstimate
 from advisor.errors import BadInput
 from advisor.record import Value
 from advisor.render.files import render_command
+from advisor.session import Session
 
 
 class InstalledPlan(Value, frozen=True):
@@ -28,13 +28,13 @@ class InstalledPlan(Value, frozen=True):
 
 
 def choose_installed(
-    request: RecommendRequest, download: bool, port: int | None, rules: Catalog
+    request: RecommendRequest, download: bool, port: int | None, session: Session
 ) -> InstalledPlan | None:
     """The first of the offered plans whose engine is installed. None where nothing fits.
 
     Raises BadInput where no engine is installed, or the model would have to be downloaded and may not be.
     """
-    advice = recommend(request, rules)
+    advice = recommend(request, session)
     if advice.chosen is None:
         return None
     installed = {e.engine for e in request.machine.engines}
@@ -44,15 +44,15 @@ def choose_installed(
         engine_name = offered[0].engine_name if offered else advice.chosen.engine_name
         there = f"; installed are {', '.join(sorted(installed))}" if installed else ""
         raise BadInput(f"{engine_name} is not installed here{there}; `advise render --target install` says how")
-    return _plan(ranked, request, download, port, rules)
+    return _plan(ranked, request, download, port, session)
 
 
 def _plan(
-    ranked: RankedDeployment, request: RecommendRequest, download: bool, port: int | None, rules: Catalog
+    ranked: RankedDeployment, request: RecommendRequest, download: bool, port: int | None, session: Session
 ) -> InstalledPlan:
     deployment = ranked.deployment
     assert deployment is not None
-    entry = rules.engine(ranked.engine)
+    entry = session.rules.engine(ranked.engine)
     path = deployment.model_path or (ranked.stored.path if ranked.stored is not None else None)
     if path is None and not download:
         raise BadInput(
@@ -65,7 +65,7 @@ def _plan(
         engine=ranked.engine,
         model=path or request.model or deployment.model.id,
         quantization=None if path else deployment.quantization,
-        command=render_command(made, rules),
+        command=render_command(made, session),
         url=f"http://127.0.0.1:{number}",
         health_path=entry.health_path or "/health",
         detailed_log=entry.start.detailed_log if entry.start is not None else (),

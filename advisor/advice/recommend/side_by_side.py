@@ -2,32 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
 from advisor.advice.recommend_request import RecommendRequest
 from advisor.advice.types import Advice, RankedDeployment
 from advisor.catalog import Catalog
+from advisor.catalog.resolve import ResolvedModel
 from advisor.planning.resident import count_need, share_machine
 from advisor.planning.traffic import read_traffic
+from advisor.session import Session
 from advisor.units import format_gib
 
-Recommend = Callable[[RecommendRequest, Catalog], Advice]
+Recommend = Callable[[RecommendRequest, Session], Advice]
 
 
-def recommend_side_by_side(request: RecommendRequest, rules: Catalog, recommend: Recommend) -> Advice:
-    """Advice whose choice is the first model and whose `also` are the others; no choice where one has no room."""
+def recommend_side_by_side(
+    request: RecommendRequest, found: Sequence[ResolvedModel | None], session: Session, recommend: Recommend
+) -> Advice:
+    """Advice whose choice is the first model and whose `also` are the others; no choice where one has no room.
+
+    `found`: the models in their order; None for the name of a family.
+    """
     names = [n for n in (request.model, *request.others) if n]
-    alone = [_ask(request, name, rules, recommend) for name in names]
+    asked = [replace(request, model=n, found=f, others=()) for n, f in zip(names, found, strict=True)]
+    alone = [recommend(x, session) for x in asked]
     for advice in alone:
         if advice.chosen is None or advice.chosen.memory is None or advice.chosen.deployment is None:
             return advice
     chosen = [a.chosen for a in alone if a.chosen is not None]
-    machines = share_machine(request.machine, [_need(c, request, rules) for c in chosen])
+    machines = share_machine(request.machine, [_need(c, request, session.rules) for c in chosen])
     shared = [
-        _ask(replace(request, machine=m, port_offset=i, whole=request.machine), name, rules, recommend)
-        for i, (m, name) in enumerate(zip(machines, names, strict=True))
+        recommend(replace(x, machine=m, port_offset=i, whole=request.machine), session)
+        for i, (m, x) in enumerate(zip(machines, asked, strict=True))
     ]
     for advice, name in zip(shared, names, strict=True):
         if advice.chosen is None:
@@ -48,10 +56,6 @@ def recommend_side_by_side(request: RecommendRequest, rules: Catalog, recommend:
         chosen=first.chosen.with_fields(also=also),
         warnings=(note, *first.warnings),
     )
-
-
-def _ask(request: RecommendRequest, name: str, rules: Catalog, recommend: Recommend) -> Advice:
-    return recommend(replace(request, model=name, others=(), quantization=request.quantization), rules)
 
 
 def _need(ranked: RankedDeployment, request: RecommendRequest, rules: Catalog) -> int:

@@ -17,6 +17,7 @@ from advisor.estimation import LoadSpec, estimate, estimate_load_speed
 from advisor.machines.types import Machine
 from advisor.planning.holding import Holding, describe_estimate, hold_deployment
 from advisor.record import Value
+from advisor.session import Session
 
 AT_ONCE = (1, 16)  # requests, in `advise diff`
 SHORTEST = 2048  # tokens; a server that holds less serves nobody
@@ -46,7 +47,7 @@ class CheckedLaunch(Value, frozen=True):
 
 
 def check_launch(
-    launch: Launch, knowledge: Knowledge, asked: LaunchCheckOptions, machines: dict[str, Machine]
+    launch: Launch, knowledge: Knowledge, asked: LaunchCheckOptions, machines: dict[str, Machine], session: Session
 ) -> CheckedLaunch:
     """The verdict on a launch. Never raises for what a file says; what cannot be determined is named in `why`."""
     if asked.engine_version is not None and launch.version is None and launch.engine not in knowledge.routers:
@@ -68,7 +69,7 @@ def check_launch(
         try:
             deployment, notes = reading.build_deployment(launch_reading.request, knowledge, machines)
             if asked.fit:
-                memory_estimate = estimate(deployment, knowledge.rules)
+                memory_estimate = estimate(deployment, session)
         except AdvisorError as x:
             why.append(x.line())
     fits = memory_estimate.fits if memory_estimate is not None else None
@@ -91,7 +92,7 @@ def check_launch(
             why.insert(0, "it would not fit if the name of the path is the model's")
     holding = Holding(None, None)
     if memory_estimate is not None and deployment is not None:
-        holding = hold_deployment(deployment, memory_estimate, knowledge.rules)
+        holding = hold_deployment(deployment, memory_estimate, session)
     entry = knowledge.rules.engines().get(launch.engine)
     version = launch.version or (entry.version if entry else None)
     judged = CheckedDeployment(
@@ -126,21 +127,19 @@ def check_launch(
         memory=describe_estimate(DeploymentEstimate, memory_estimate, deployment, holding, notes)
         if memory_estimate is not None and deployment is not None
         else None,
-        speed=_speeds(deployment, memory_estimate, knowledge)
+        speed=_speeds(deployment, memory_estimate, session)
         if asked.speed and memory_estimate is not None and deployment is not None
         else (),
     )
     return CheckedLaunch(launch, launch_arguments, judged, launch_reading, machine, deployment, memory_estimate)
 
 
-def _speeds(
-    deployment: Deployment, memory_estimate: MemoryEstimate, knowledge: Knowledge
-) -> tuple[ConcurrentSpeed, ...]:
+def _speeds(deployment: Deployment, memory_estimate: MemoryEstimate, session: Session) -> tuple[ConcurrentSpeed, ...]:
     """Rates where they can be modelled."""
     out = []
     for n in AT_ONCE:
         try:
-            speed = estimate_load_speed(deployment, memory_estimate, knowledge.rules, LoadSpec(concurrency=n))
+            speed = estimate_load_speed(deployment, memory_estimate, session, LoadSpec(concurrency=n))
         except AdvisorError:
             continue
         if speed is not None:
