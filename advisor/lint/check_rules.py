@@ -10,7 +10,7 @@ from difflib import SequenceMatcher
 import msgspec
 from msgspec.structs import replace
 
-from advisor.checks.facts.launch_facts import FIELDS, LaunchFields
+from advisor.checks.facts.launch_facts import FACTS, LaunchFields
 from advisor.checks.knowledge import Knowledge
 from advisor.checks.one_file import CheckOptions, FileResult, check_source, make_checker
 from advisor.checks.rules import value_matches
@@ -142,9 +142,9 @@ def _entry(entry: RuleEntry, place: EntryPlace) -> Iterator[Fault]:
 def _filled_in(text: str, at: At, place: EntryPlace) -> Iterator[Fault]:
     """Words in braces are facts; `${X}` is meant as it stands."""
     for name in re.findall(r"(?<!\$)\{([a-zA-Z_][\w.-]*)\}", text):
-        if name not in FIELDS and name.partition(".")[0] not in (*OF_FLAGS, *OF_VARIABLES):
+        if name not in FACTS and name.partition(".")[0] not in (*OF_FLAGS, *OF_VARIABLES):
             yield place.field(
-                "unknown_name", at, f"{{{name}}} is not a fact, so nothing is filled in", nearest_names(name, FIELDS)
+                "unknown_name", at, f"{{{name}}} is not a fact, so nothing is filled in", nearest_names(name, FACTS)
             )
 
 

@@ -15,7 +15,7 @@ from advisor.catalog import Catalog
 from advisor.catalog.launch_types import Concept, EngineProgram, PythonPackage, Recognition
 from advisor.catalog.roots import shipped_root
 from advisor.catalog.types import Engine, Floor, Quantization, Support
-from advisor.checks.facts.launch_facts import FIELDS
+from advisor.checks.facts.launch_facts import FACTS
 from advisor.checks.knowledge import Knowledge
 from advisor.checks.rules.load import CheckRule, list_rules
 from advisor.decision.conditions import list_tests
@@ -364,7 +364,7 @@ def make_facts_page(rules: Catalog) -> str:
             users[name].add(rule.entry.id)
     rows = [
         (f"`{f.name}`", f.type, ", ".join(f.values), f.doc, ", ".join(sorted(users[f.name])))
-        for _, f in sorted(FIELDS.items())
+        for f in (FACTS[name].field for name in sorted(FACTS))
     ]
     return "\n".join(
         (

@@ -10,15 +10,13 @@ import msgspec
 from advisor.catalog import Catalog
 from advisor.catalog.documents import decode_document
 from advisor.checks.facts.images import image_ref
-from advisor.checks.facts.registry import FactContext, FactTable
+from advisor.checks.facts.launch_facts import LaunchFacts, define, fact
 from advisor.checks.knowledge import Knowledge, MinimumVersions
 from advisor.checks.resolve.arguments import find_concept_value
 from advisor.checks.resolve.judge import CheckedLaunch
 from advisor.engines.flags import takes_share_of_device
 from advisor.engines.versions import is_before, pick_version, version_key
 from advisor.meanings import EngineId, Version
-
-FACTS = FactTable()
 
 
 class DriverBranch(msgspec.Struct, frozen=True):
@@ -47,13 +45,13 @@ class DriverVersions(msgspec.Struct, frozen=True):
     images: tuple[ImageCuda, ...]
 
 
-def _versions(context: FactContext) -> DriverVersions:
-    return decode_document(context.knowledge.rules, "checks/drivers.yaml", DriverVersions)
+def _versions(facts: LaunchFacts) -> DriverVersions:
+    return decode_document(facts.knowledge.rules, "checks/drivers.yaml", DriverVersions)
 
 
-def _named_cuda(context: FactContext) -> str | None:
+def _named_cuda(facts: LaunchFacts) -> str | None:
     """CUDA that the image's tag names."""
-    image_reference = image_ref(context)
+    image_reference = image_ref(facts)
     m = (
         re.search(r"cu(?:da)?[-_.]?(1[1-9])\.?(\d)?", image_reference.tag or "")
         if image_reference is not None
@@ -62,62 +60,62 @@ def _named_cuda(context: FactContext) -> str | None:
     return f"{m[1]}.{m[2] or 0}" if m else None
 
 
-@FACTS.add("image.cuda", "version", "CUDA the image's tag names, or that images of its version have at least")
-def _cuda(context: FactContext) -> str | None:
-    named = _named_cuda(context)
+@fact("image.cuda", "version", "CUDA the image's tag names, or that images of its version have at least")
+def _cuda(facts: LaunchFacts) -> str | None:
+    named = _named_cuda(facts)
     if named is not None:
         return named
-    version = context.launch.version
-    if version is None or context.launch.version_from != "the image tag" or context.facts["image.vendor"] != "nvidia":
+    version = facts.launch.version
+    if version is None or facts.launch.version_from != "the image tag" or facts["image.vendor"] != "nvidia":
         return None
-    rows = [x for x in _versions(context).images if x.engine == context.launch.engine]
+    rows = [x for x in _versions(facts).images if x.engine == facts.launch.engine]
     return next((x.cuda for x in reversed(rows) if not is_before(version, x.since)), None)
 
 
-@FACTS.add("driver.newest_cuda", "version", "the newest CUDA that the driver has, by its branch where that is known")
-def _newest(context: FactContext) -> str | None:
-    driver = context.facts["driver.nvidia"]
+@fact("driver.newest_cuda", "version", "the newest CUDA that the driver has, by its branch where that is known")
+def _newest(facts: LaunchFacts) -> str | None:
+    driver = facts["driver.nvidia"]
     branch = str(driver).partition(".")[0] if driver is not None else None
-    exact = next((x.cuda for x in _versions(context).drivers if str(x.branch) == branch), None)
-    found = exact or context.facts["driver.cuda"]
+    exact = next((x.cuda for x in _versions(facts).drivers if str(x.branch) == branch), None)
+    found = exact or facts["driver.cuda"]
     return None if found is None else str(found)
 
 
-@FACTS.add("image.driver_too_old", "bool", "the image needs a newer CUDA than the driver supports")
-def _driver(context: FactContext) -> bool | None:
+@fact("image.driver_too_old", "bool", "the image needs a newer CUDA than the driver supports")
+def _driver(facts: LaunchFacts) -> bool | None:
     """A container does not start where the driver's branch has an older CUDA than the image, unless NVIDIA's images
     let that branch pass. What a tag names is held against the driver's major version as well."""
-    mine = context.facts["image.cuda"]
+    mine = facts["image.cuda"]
     if mine is None:
         return False
-    known, driver, have = _versions(context), context.facts["driver.nvidia"], context.facts["driver.cuda"]
+    known, driver, have = _versions(facts), facts["driver.nvidia"], facts["driver.cuda"]
     branch = str(driver).partition(".")[0] if driver is not None else None
     exact = next((x.cuda for x in known.drivers if str(x.branch) == branch), None)
     if exact is not None and int(branch or 0) not in known.let_pass:
         return version_key(mine)[:2] > version_key(exact)[:2]
-    if have is None or _named_cuda(context) is None:
+    if have is None or _named_cuda(facts) is None:
         return None
     return version_key(mine)[0] > version_key(have)[0]
 
 
-@FACTS.add("gpu.sm", "str", "compute capability as text")
-def _sm(context: FactContext) -> str | None:
-    c = context.facts["gpu.compute_capability"]
+@fact("gpu.sm", "str", "compute capability as text")
+def _sm(facts: LaunchFacts) -> str | None:
+    c = facts["gpu.compute_capability"]
     return None if c is None else f"{c:g}"
 
 
-@FACTS.add("gpu.listed", "bool", "the GPU is on the engine's list for ROCm")
-def _listed(context: FactContext) -> bool | None:
-    gfx = context.facts["gpu.gfx"]
-    entry = context.engine
+@fact("gpu.listed", "bool", "the GPU is on the engine's list for ROCm")
+def _listed(facts: LaunchFacts) -> bool | None:
+    gfx = facts["gpu.gfx"]
+    entry = facts.engine
     known = entry.floors["default"].amd_gfx if entry is not None and "default" in entry.floors else ()
     return None if gfx is None or not known else all(g in known for g in str(gfx).split(","))
 
 
-@FACTS.add("image.arch_too_new", "bool", "the GPU's architecture is newer or older than the image's kernels")
-def _arch(context: FactContext) -> bool | None:
-    version, have = context.launch.version, context.facts["gpu.compute_capability"]
-    entry = context.engine
+@fact("image.arch_too_new", "bool", "the GPU's architecture is newer or older than the image's kernels")
+def _arch(facts: LaunchFacts) -> bool | None:
+    version, have = facts.launch.version, facts["gpu.compute_capability"]
+    entry = facts.engine
     if entry is None or not entry.compute_capabilities or version is None:
         return False if version is not None else None
     if have is None:
@@ -125,13 +123,13 @@ def _arch(context: FactContext) -> bool | None:
     return any(x.refuses(have, version_key(version), version_key) for x in entry.compute_capabilities)
 
 
-@FACTS.add("gpu.shared_overcommit", "bool", "launches of this file on the same GPU ask for more than it has")
-def _shared(context: FactContext) -> bool | None:
-    mine = set(context.setup.gpu_ids)
-    if not mine or _share_of(context.checked, context.knowledge) is None:
+@fact("gpu.shared_overcommit", "bool", "launches of this file on the same GPU ask for more than it has")
+def _shared(facts: LaunchFacts) -> bool | None:
+    mine = set(facts.setup.gpu_ids)
+    if not mine or _share_of(facts.checked, facts.knowledge) is None:
         return False
-    sharing = (v for v in context.siblings if mine & set(v.launch.setup.gpu_ids))
-    return sum(_share_of(v, context.knowledge) or 0.0 for v in sharing) > 1.0
+    sharing = (v for v in facts.siblings if mine & set(v.launch.setup.gpu_ids))
+    return sum(_share_of(v, facts.knowledge) or 0.0 for v in sharing) > 1.0
 
 
 def _share_of(checked: CheckedLaunch, knowledge: Knowledge) -> float | None:
@@ -146,10 +144,10 @@ def _share_of(checked: CheckedLaunch, knowledge: Knowledge) -> float | None:
     return pick_version(usual, checked.judged.engine_version).number if usual else None
 
 
-@FACTS.add("model.min_version", "version", "first version of the engine that recipes name for the model")
-def _min_version(context: FactContext) -> str | None:
-    name = context.reading.model
-    found = _minimum_versions(context.knowledge.rules).get(str(name).lower()) if name is not None else None
+@fact("model.min_version", "version", "first version of the engine that recipes name for the model")
+def _min_version(facts: LaunchFacts) -> str | None:
+    name = facts.reading.model
+    found = _minimum_versions(facts.knowledge.rules).get(str(name).lower()) if name is not None else None
     return str(found) if found else None
 
 
@@ -158,17 +156,17 @@ def _minimum_versions(rules: Catalog) -> Mapping[str, str]:
     return decode_document(rules, path, MinimumVersions).versions if rules.has_document(path) else {}
 
 
-@FACTS.add("model.too_old", "bool", "the stated engine version is older than the model needs")
-def _too_old(context: FactContext) -> bool | None:
+@fact("model.too_old", "bool", "the stated engine version is older than the model needs")
+def _too_old(facts: LaunchFacts) -> bool | None:
     from advisor.engines.versions import version_key
 
-    needed = context.facts["model.min_version"]
-    if context.launch.version is None or needed is None:
-        return False if needed is None and context.reading.model is not None else None
-    return version_key(context.launch.version) < version_key(needed)
+    needed = facts["model.min_version"]
+    if facts.launch.version is None or needed is None:
+        return False if needed is None and facts.reading.model is not None else None
+    return version_key(facts.launch.version) < version_key(needed)
 
 
-FACTS.define(
+define(
     "quant.floor_missed",
     "bool",
     "the quantization needs a newer GPU",
@@ -176,18 +174,18 @@ FACTS.define(
 )
 
 
-def _below_floor(context: FactContext, floors: dict[str, float]) -> bool | None:
-    word = context.arguments.value("quantization")
+def _below_floor(facts: LaunchFacts, floors: dict[str, float]) -> bool | None:
+    word = facts.arguments.value("quantization")
     method = (
         str(word).lower()
         if word is not None and not word.unknown
         else {"AWQ": "awq", "GPTQ": "gptq", "FP8": "fp8", "MXFP4": "mxfp4", "NVFP4": "modelopt_nvfp4"}.get(
-            str(context.facts["model.quantization"] or "")
+            str(facts["model.quantization"] or "")
         )
     )
     if method is None or method not in floors:
-        return False if method is not None or context.facts["model.quantization"] is not None else None
-    if context.facts["gpu.vendor"] not in ("nvidia", None):
+        return False if method is not None or facts["model.quantization"] is not None else None
+    if facts["gpu.vendor"] not in ("nvidia", None):
         return False
-    have = context.facts["gpu.compute_capability"]
+    have = facts["gpu.compute_capability"]
     return None if have is None else have < floors[method]

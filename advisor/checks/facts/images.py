@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from advisor.checks.facts.registry import FactContext, FactTable
+from advisor.checks.facts.launch_facts import LaunchFacts, define, fact
 from advisor.checks.facts.setup import find_mount
 from advisor.checks.read.recognise import ImageReference, parse_image
 
-FACTS = FactTable()
 _FLOATING = re.compile(
     r"^(latest|nightly|main|dev|master|edge|stable|cuda\d*|server|server-[a-z]+\d*|full|light|rocm|vulkan|cpu|gpu|v?\d+|.*-latest|latest-.*|nightly-.*|.*nightly)$"
 )
@@ -23,15 +22,15 @@ _TOKENS = (
 )
 
 
-def image_ref(context: FactContext) -> ImageReference | None:
+def image_ref(facts: LaunchFacts) -> ImageReference | None:
     """The image of the launch, taken apart; None where there is none."""
-    ref = context.setup.image
-    return parse_image(ref, context.knowledge) if ref else None
+    ref = facts.setup.image
+    return parse_image(ref, facts.knowledge) if ref else None
 
 
-@FACTS.add("image.floating", "bool", "the image's tag moves")
-def _floating(context: FactContext) -> bool | None:
-    image_reference = image_ref(context)
+@fact("image.floating", "bool", "the image's tag moves")
+def _floating(facts: LaunchFacts) -> bool | None:
+    image_reference = image_ref(facts)
     if image_reference is None or image_reference.digest:
         return False
     if image_reference.tag is None:
@@ -39,30 +38,30 @@ def _floating(context: FactContext) -> bool | None:
     return None if "$" in image_reference.tag else _FLOATING.match(image_reference.tag) is not None
 
 
-FACTS.define("image.name", "str", "the image", lambda c: c.setup.image)
+define("image.name", "str", "the image", lambda c: c.setup.image)
 
 
-@FACTS.add("image.repository", "str", "the image without tag")
-def _repository(context: FactContext) -> str | None:
-    image_reference = image_ref(context)
+@fact("image.repository", "str", "the image without tag")
+def _repository(facts: LaunchFacts) -> str | None:
+    image_reference = image_ref(facts)
     return image_reference.name if image_reference else None
 
 
-@FACTS.add("image.tag", "str", "the image's tag")
-def _tag(context: FactContext) -> str | None:
-    image_reference = image_ref(context)
+@fact("image.tag", "str", "the image's tag")
+def _tag(facts: LaunchFacts) -> str | None:
+    image_reference = image_ref(facts)
     return image_reference.tag if image_reference else None
 
 
-@FACTS.add("image.official", "bool", "an image of the engine's own makers")
-def _official(context: FactContext) -> bool:
-    image_reference = image_ref(context)
+@fact("image.official", "bool", "an image of the engine's own makers")
+def _official(facts: LaunchFacts) -> bool:
+    image_reference = image_ref(facts)
     return image_reference is not None and image_reference.entry is not None and image_reference.entry.official
 
 
-@FACTS.add("image.cpu_only", "bool", "an image without any GPU support")
-def _cpu_only(context: FactContext) -> bool:
-    image_reference = image_ref(context)
+@fact("image.cpu_only", "bool", "an image without any GPU support")
+def _cpu_only(facts: LaunchFacts) -> bool:
+    image_reference = image_ref(facts)
     if image_reference is None:
         return False
     if image_reference.entry is not None and image_reference.entry.official and image_reference.entry.entry == "llama":
@@ -73,9 +72,9 @@ def _cpu_only(context: FactContext) -> bool:
     )
 
 
-@FACTS.add("image.vendor", "str", "the vendor whose accelerators the image is for")
-def _vendor(context: FactContext) -> str | None:
-    image_reference = image_ref(context)
+@fact("image.vendor", "str", "the vendor whose accelerators the image is for")
+def _vendor(facts: LaunchFacts) -> str | None:
+    image_reference = image_ref(facts)
     if image_reference is None or image_reference.entry is None:
         return None
     words = f"{image_reference.name}:{image_reference.tag or ''}".lower()
@@ -97,9 +96,9 @@ def _vendor(context: FactContext) -> str | None:
     return image_reference.entry.vendor or ("nvidia" if "cuda" in words else None)
 
 
-@FACTS.add("image.wrong_vendor", "bool", "the image is for another vendor's accelerators than the hardware's")
-def _wrong(context: FactContext) -> bool | None:
-    mine, have = context.facts["image.vendor"], context.facts["gpu.vendor"]
+@fact("image.wrong_vendor", "bool", "the image is for another vendor's accelerators than the hardware's")
+def _wrong(facts: LaunchFacts) -> bool | None:
+    mine, have = facts["image.vendor"], facts["gpu.vendor"]
     if mine in (None, "any", "other"):
         return False
     if have is None:
@@ -107,7 +106,7 @@ def _wrong(context: FactContext) -> bool | None:
     return mine != have and have not in ("mixed", "none") and mine != "none"
 
 
-FACTS.define(
+define(
     "image.doubled",
     "bool",
     "the arguments repeat the program that the image starts by itself",
@@ -115,36 +114,36 @@ FACTS.define(
 )
 
 
-@FACTS.add("hub.token", "bool", "a hub token is handed over")
-def _token(context: FactContext) -> bool | None:
-    env = context.env
-    if context.setup.cluster and context.facts["setup.standard_pod"] is not True:
+@fact("hub.token", "bool", "a hub token is handed over")
+def _token(facts: LaunchFacts) -> bool | None:
+    env = facts.env
+    if facts.setup.cluster and facts["setup.standard_pod"] is not True:
         return None  # the operator or chart hands it over
-    if any(k in env and env[k] != "" for k in _TOKENS) or context.arguments.last("hf-token") is not None:
+    if any(k in env and env[k] != "" for k in _TOKENS) or facts.arguments.last("hf-token") is not None:
         return True
-    if "envFrom" in context.setup.places:
+    if "envFrom" in facts.setup.places:
         return None
     home = next((str(env[k]) for k in ("HF_HOME",) if k in env), "/root/.cache/huggingface")
-    if find_mount(context, home) is not None or not context.setup.container:
+    if find_mount(facts, home) is not None or not facts.setup.container:
         return None  # a login may be there
     return (
         None
-        if context.launch.unresolved
-        or context.launch.kind in ("dockerfile", "recipe", "srt-slurm", "yaml", "template")
-        or not (context.launch.argv or context.env)
+        if facts.launch.unresolved
+        or facts.launch.kind in ("dockerfile", "recipe", "srt-slurm", "yaml", "template")
+        or not (facts.launch.argv or facts.env)
         else False
     )
 
 
-@FACTS.add("hub.offline", "bool", "the hub is switched off")
-def _offline(context: FactContext) -> bool:
-    env = context.env
+@fact("hub.offline", "bool", "the hub is switched off")
+def _offline(facts: LaunchFacts) -> bool:
+    env = facts.env
     return any(env.get(k, "").lower() in ("1", "true", "yes", "on") for k in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"))
 
 
-def cache_paths(context: FactContext) -> Iterator[str]:
+def cache_paths(facts: LaunchFacts) -> Iterator[str]:
     """Where the engine keeps what it downloads: as set, else its image's own place."""
-    env = context.env
+    env = facts.env
     set_ = [
         str(env[k])
         for k in (
@@ -158,19 +157,19 @@ def cache_paths(context: FactContext) -> Iterator[str]:
         )
         if k in env
     ]
-    word = context.arguments.value("download-dir", "huggingface-hub-cache")
+    word = facts.arguments.value("download-dir", "huggingface-hub-cache")
     if word is not None:
         set_.insert(0, str(word))
     if set_:
         yield from set_
         return
-    known = context.server
+    known = facts.server
     yield from (known.cache if known else ())
 
 
-@FACTS.add("cache.mounted", "bool", "the download cache is on a volume")
-def _cache(context: FactContext) -> bool | None:
-    if not context.setup.container or context.launch.kind in (
+@fact("cache.mounted", "bool", "the download cache is on a volume")
+def _cache(facts: LaunchFacts) -> bool | None:
+    if not facts.setup.container or facts.launch.kind in (
         "dockerfile",
         "recipe",
         "srt-slurm",
@@ -180,50 +179,50 @@ def _cache(context: FactContext) -> bool | None:
         "llmaz",
     ):
         return None
-    paths = [p for p in cache_paths(context) if "$" not in p]
+    paths = [p for p in cache_paths(facts) if "$" not in p]
     if not paths:
         return None
     for p in paths:
-        if find_mount(context, p) is not None or any(
-            m.target.startswith(p.rstrip("/") + "/") for m in context.setup.mounts
+        if find_mount(facts, p) is not None or any(
+            m.target.startswith(p.rstrip("/") + "/") for m in facts.setup.mounts
         ):
             return True
     return any(
         m.target.rstrip("/") in ("/root/.cache", "/root", "/home") or m.target.startswith(("/home/", "/root/.cache"))
-        for m in context.setup.mounts
+        for m in facts.setup.mounts
     )
 
 
-@FACTS.add("cache.wrong_path", "bool", "a volume named like a model cache is mounted where the engine keeps nothing")
-def _wrong_path(context: FactContext) -> bool | None:
-    if context.facts["cache.mounted"] is not False:
+@fact("cache.wrong_path", "bool", "a volume named like a model cache is mounted where the engine keeps nothing")
+def _wrong_path(facts: LaunchFacts) -> bool | None:
+    if facts["cache.mounted"] is not False:
         return False
-    local = context.facts["model.local"]
+    local = facts["model.local"]
     return local is not True and any(
         re.search(r"hf|hugging|cache|model", f"{m.source or ''}{m.target}", re.I)
         and m.kind in ("volume", "bind", "pvc")
-        for m in context.setup.mounts
+        for m in facts.setup.mounts
     )
 
 
-@FACTS.add("model.path_not_mounted", "bool", "the model's path is on no volume of the container")
-def _not_mounted(context: FactContext) -> bool | None:
-    word = context.reading.model
+@fact("model.path_not_mounted", "bool", "the model's path is on no volume of the container")
+def _not_mounted(facts: LaunchFacts) -> bool | None:
+    word = facts.reading.model
     if word is None or word.unknown:
         return None
-    if not word.startswith("/") or context.setup.storage_uri or not context.facts["setup.all_mounts"]:
+    if not word.startswith("/") or facts.setup.storage_uri or not facts["setup.all_mounts"]:
         return False
-    return find_mount(context, word) is None
+    return find_mount(facts, word) is None
 
 
-@FACTS.add(
+@fact(
     "setup.all_mounts", "bool", "the container is an engine's own image, and the file says all that is mounted into it"
 )
-def _all_mounts(context: FactContext) -> bool:
-    setup, kind = context.setup, context.launch.kind
+def _all_mounts(facts: LaunchFacts) -> bool:
+    setup, kind = facts.setup, facts.launch.kind
     if not setup.container or kind in ("dockerfile", "srt-slurm", "recipe", "yaml", "infernet"):
         return False
-    image = image_ref(context)
+    image = image_ref(facts)
     if image is None or image.entry is None or not image.entry.official:
         return False
-    return not setup.cluster or context.facts["setup.standard_pod"] is True
+    return not setup.cluster or facts["setup.standard_pod"] is True

@@ -1,33 +1,24 @@
-"""The named facts that rules ask about, computed for one launch when they are asked for. Unknown is None."""
+"""The named facts that rules ask about, computed for one launch when they are asked for. Unknown is None.
+
+The modules next to this one, one a concern, write them down in `FACTS`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from advisor.checks.facts import arguments, cluster, fit, hardware, images, llama, model, parallel, setup
-from advisor.checks.facts.registry import Fact, FactContext
 from advisor.checks.knowledge import Knowledge
 from advisor.checks.read.unknown_words import Guard, find_guard
-from advisor.checks.resolve.arguments import parse_number
+from advisor.checks.resolve.arguments import LaunchArgument, list_concept_flags, parse_number
 from advisor.checks.resolve.judge import CheckedLaunch
 from advisor.decision.types import Field, FieldType
+from advisor.engines.flags import ConceptName
 from advisor.memo import memoize_by_identity
+from advisor.record import Value
+from advisor.yaml_places import Text
 
-_CONCERNS = (
-    arguments,
-    cluster,
-    hardware,
-    fit,
-    images,
-    llama,
-    model,
-    parallel,
-    setup,
-)
-FACTS: Mapping[str, Fact] = {name: fact for concern in _CONCERNS for name, fact in concern.FACTS.items()}
-FIELDS: Mapping[str, Field] = {name: fact.field for name, fact in FACTS.items()}
 _TYPES: dict[str, FieldType] = {"int": "float", "float": "float", "flag": "bool", "json": "str", "str": "str"}
 
 
@@ -45,7 +36,7 @@ class LaunchFields(dict[str, Field]):
     """All fields: the registered facts, and `arg.X`, `given.X`, `env.X`, `has.X` of any flag or variable."""
 
     def __init__(self, knowledge: Knowledge, engines: Sequence[str] = ()) -> None:
-        super().__init__(FIELDS)
+        super().__init__({name: fact.field for name, fact in FACTS.items()})
         self._know = knowledge
         self._engines = engines
 
@@ -88,21 +79,38 @@ def _fields(knowledge: Knowledge, engine: str) -> LaunchFields:
 
 
 class LaunchFacts(Mapping[str, Any]):
-    """The facts of one launch. A fact is computed once, when a rule asks for it."""
+    """The facts of one launch, and what they are computed from: the launch, the tables, the other launches of the
+    file, its text. A fact is computed once, when it is asked for."""
 
     def __init__(
         self, checked: CheckedLaunch, knowledge: Knowledge, siblings: Sequence[CheckedLaunch], source: str
     ) -> None:
-        self.context = FactContext(checked, knowledge, siblings, source, self)
-        self._values: dict[str, object] = {}
+        self.checked, self.knowledge, self.siblings, self.source = checked, knowledge, siblings, source
+        self.launch, self.arguments, self.reading = checked.launch, checked.arguments, checked.reading
+        self.deployment, self.estimate = checked.deployment, checked.estimate
+        self.setup, self.env = checked.launch.setup, checked.launch.env
+        self.engine = knowledge.rules.engines().get(checked.launch.engine)
+        self.flags, self.server = knowledge.flags(checked.launch.engine), knowledge.server(checked.launch.engine)
         self.fields = _fields(knowledge, checked.launch.engine)
+        self._values: dict[str, object] = {}
+
+    def concept_argument(self, *names: ConceptName) -> LaunchArgument | None:
+        """The last argument that sets one of these concepts of the launch's engine; None where none does."""
+        return self.arguments.last(*self.concept_flags(*names))
+
+    def concept_value(self, *names: ConceptName) -> Text | None:
+        """The value that one of these concepts is given; None where none is, or it takes none."""
+        return self.arguments.value(*self.concept_flags(*names))
+
+    def concept_flags(self, *names: ConceptName) -> tuple[str, ...]:
+        """Every spelling of these concepts' flags, without dashes."""
+        return list_concept_flags(self.launch.engine, names, self.knowledge)
 
     @cached_property
     def guards(self) -> dict[tuple[int, int], Guard]:
         """Place of an argument or variable -> the condition under which it is given, where that stays open."""
-        checked = self.context.checked
         found: dict[tuple[int, int], Guard] = {}
-        for word in (*(a.place for a in checked.arguments.given), *checked.launch.env.values()):
+        for word in (*(a.place for a in self.arguments.given), *self.env.values()):
             if word.line and (guard := find_guard(word)):
                 found.setdefault((word.line, word.column), guard)
         return found
@@ -113,30 +121,29 @@ class LaunchFacts(Mapping[str, Any]):
         return self._values[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(FIELDS)
+        return iter(FACTS)
 
     def __len__(self) -> int:
-        return len(FIELDS)
+        return len(FACTS)
 
     def _compute(self, name: str) -> object:
         found = FACTS.get(name)
         if found is not None:
-            return found.compute(self.context)
+            return found.compute(self)
         head, _, rest = name.partition(".")
-        checked = self.context.checked
         if head in ("arg", "given"):
             return self._argument(head, rest)
         if head == "env":
-            value = checked.launch.env.get(rest)
+            value = self.env.get(rest)
             return ABSENT if value is None else None if value.unknown else str(value)
         if head == "has":
-            return rest in checked.launch.env
+            return rest in self.env
         raise KeyError(name)
 
     def _argument(self, head: str, flag: str) -> object:
-        argument = self.context.arguments.last(flag)
+        argument = self.arguments.last(flag)
         if argument is None:
-            open_ = bool(self.context.arguments.open or self.context.launch.unresolved)
+            open_ = bool(self.arguments.open or self.launch.unresolved)
             return None if open_ else False if head == "given" else ABSENT
         if argument.guard is not None:
             return None
@@ -150,3 +157,31 @@ class LaunchFacts(Mapping[str, Any]):
         if kind == "float":
             return parse_number(argument.value)
         return str(argument.value)
+
+
+FactFunction = Callable[[LaunchFacts], object]
+
+
+class Fact(Value, frozen=True):
+    """A fact: its name, type and meaning, and the function that computes it. The function gives None for unknown."""
+
+    field: Field
+    compute: FactFunction
+
+
+FACTS: dict[str, Fact] = {}
+
+
+def fact(name: str, kind: FieldType, doc: str) -> Callable[[FactFunction], FactFunction]:
+    """Writes a function down as a fact: its name, type and one line of what it means."""
+
+    def keep(function: FactFunction) -> FactFunction:
+        FACTS[name] = Fact(Field(name=name, type=kind, doc=doc), function)
+        return function
+
+    return keep
+
+
+def define(name: str, kind: FieldType, doc: str, compute: FactFunction) -> None:
+    """Writes a fact down that is one expression."""
+    fact(name, kind, doc)(compute)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 from advisor.catalog import Catalog
-from advisor.checks.facts.registry import Fact, FactContext, FactFunction, FactTable
+from advisor.checks.facts.launch_facts import FACTS, Fact, FactFunction, LaunchFacts, define, fact
 from advisor.checks.knowledge import Knowledge
 from advisor.checks.resolve import launch_reader
 from advisor.decision.facts import compute_facts as machine_facts
@@ -17,17 +17,16 @@ from advisor.memo import memoize_by_identity
 from advisor.models.types import Compressed, Mla, Model
 from advisor.units import GIB
 
-FACTS = FactTable()
 LOAD_BYTES_PER_SECOND = 0.5e9  # assumed: a network volume or a cold hub download; disks are faster
 _CLOUD = re.compile(r"^(s3|gs|az)://")
 
 
-def catalogue_model(context: FactContext) -> Model | None:
+def catalogue_model(facts: LaunchFacts) -> Model | None:
     """The catalogue's model; None where the name is not in it."""
-    if context.deployment is not None:
-        return context.deployment.model
-    named = context.reading.named
-    return None if named is None else _resolved(context.knowledge, named.name)
+    if facts.deployment is not None:
+        return facts.deployment.model
+    named = facts.reading.named
+    return None if named is None else _resolved(facts.knowledge, named.name)
 
 
 @memoize_by_identity
@@ -64,11 +63,11 @@ def _facts_of(machine: Machine, rules: Catalog) -> Mapping[str, object]:
 
 
 def _machine_fact(name: str) -> FactFunction:
-    def read(context: FactContext) -> object:
-        machine = context.checked.machine
+    def read(facts: LaunchFacts) -> object:
+        machine = facts.checked.machine
         if machine is None:
             return None
-        found = _facts_of(machine, context.knowledge.rules).get(name)
+        found = _facts_of(machine, facts.knowledge.rules).get(name)
         # hardware in words says so where it is WSL
         return False if name == "os.wsl" and found is None and machine.source == "text" else found
 
@@ -97,7 +96,7 @@ for _name in (
     FACTS[_name] = Fact(MACHINE_FIELDS[_name], _machine_fact(_name))
 
 
-FACTS.define(
+define(
     "model.name",
     "str",
     "the model as the file names it",
@@ -105,62 +104,62 @@ FACTS.define(
 )
 
 
-@FACTS.add("model.hub_id", "bool", "the model is a repository of the hub")
-def _hub(context: FactContext) -> bool | None:
-    word = context.reading.model
+@fact("model.hub_id", "bool", "the model is a repository of the hub")
+def _hub(facts: LaunchFacts) -> bool | None:
+    word = facts.reading.model
     if word is None or word.unknown:
         return None
     return re.fullmatch(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*(:[\w.-]+)?", word) is not None
 
 
-@FACTS.add("model.local", "bool", "the model is a path")
-def _local(context: FactContext) -> bool | None:
-    word = context.reading.model
+@fact("model.local", "bool", "the model is a path")
+def _local(facts: LaunchFacts) -> bool | None:
+    word = facts.reading.model
     return None if word is None or word.unknown else launch_reader.is_path(word) and not _CLOUD.match(word)
 
 
-@FACTS.add("model.object_store", "bool", "the model lies in object storage (s3, gs, az)")
-def _store(context: FactContext) -> bool | None:
-    word = context.reading.model
+@fact("model.object_store", "bool", "the model lies in object storage (s3, gs, az)")
+def _store(facts: LaunchFacts) -> bool | None:
+    word = facts.reading.model
     return (
         None
         if word is None
-        else _CLOUD.match(word) is not None and not context.setup.storage_uri and not context.setup.cluster
+        else _CLOUD.match(word) is not None and not facts.setup.storage_uri and not facts.setup.cluster
     )
 
 
-@FACTS.add("model.gguf", "bool", "the model is a GGUF file or repository, by its name")
-def _gguf(context: FactContext) -> bool | None:
-    word = context.reading.model
+@fact("model.gguf", "bool", "the model is a GGUF file or repository, by its name")
+def _gguf(facts: LaunchFacts) -> bool | None:
+    word = facts.reading.model
     return None if word is None or word.unknown else re.search(r"\.gguf($|[:?])|[-_]gguf($|:)", word, re.I) is not None
 
 
-@FACTS.add("model.safetensors", "bool", "the model is named as a safetensors file")
-def _safetensors(context: FactContext) -> bool | None:
-    word = context.reading.model
+@fact("model.safetensors", "bool", "the model is named as a safetensors file")
+def _safetensors(facts: LaunchFacts) -> bool | None:
+    word = facts.reading.model
     return None if word is None or word.unknown else re.search(r"\.(safetensors|bin|pt|pth)$", word, re.I) is not None
 
 
-FACTS.define(
+define(
     "model.known",
     "bool",
     "the catalogue has the model",
     lambda c: None if c.reading.model is None or c.reading.model.unknown else c.reading.named is not None,
 )
-FACTS.define("model.assumed", "bool", "the model is taken from the name of a path", lambda c: c.reading.by_path)
-FACTS.define("model.heads", "int", "attention heads", lambda c: uniform_heads(catalogue_model(c)))
-FACTS.define("model.kv_heads", "int", "key-value heads", lambda c: uniform_kv_heads(catalogue_model(c)))
+define("model.assumed", "bool", "the model is taken from the name of a path", lambda c: c.reading.by_path)
+define("model.heads", "int", "attention heads", lambda c: uniform_heads(catalogue_model(c)))
+define("model.kv_heads", "int", "key-value heads", lambda c: uniform_kv_heads(catalogue_model(c)))
 
 
-@FACTS.add("model.moe", "bool", "mixture of experts")
-def _moe(context: FactContext) -> bool | None:
-    model = catalogue_model(context)
+@fact("model.moe", "bool", "mixture of experts")
+def _moe(facts: LaunchFacts) -> bool | None:
+    model = catalogue_model(facts)
     return None if model is None or model.layout is None else model.is_moe
 
 
-@FACTS.add("model.mla", "bool", "latent attention")
-def _mla(context: FactContext) -> bool | None:
-    model = catalogue_model(context)
+@fact("model.mla", "bool", "latent attention")
+def _mla(facts: LaunchFacts) -> bool | None:
+    model = catalogue_model(facts)
     return (
         None
         if model is None or model.layout is None
@@ -168,41 +167,41 @@ def _mla(context: FactContext) -> bool | None:
     )
 
 
-@FACTS.add("model.vision", "bool", "takes images")
-def _vision(context: FactContext) -> bool | None:
-    model = catalogue_model(context)
+@fact("model.vision", "bool", "takes images")
+def _vision(facts: LaunchFacts) -> bool | None:
+    model = catalogue_model(facts)
     return None if model is None else model.vision is not None
 
 
-@FACTS.add("model.encoder", "bool", "embedding or reranking model")
-def _encoder(context: FactContext) -> bool | None:
-    model = catalogue_model(context)
+@fact("model.encoder", "bool", "embedding or reranking model")
+def _encoder(facts: LaunchFacts) -> bool | None:
+    model = catalogue_model(facts)
     return None if model is None else model.kind != "chat"
 
 
-@FACTS.add("model.max_context", "int", "longest context the model was trained for, tokens")
-def _context(context: FactContext) -> int | None:
-    model = catalogue_model(context)
+@fact("model.max_context", "int", "longest context the model was trained for, tokens")
+def _context(facts: LaunchFacts) -> int | None:
+    model = catalogue_model(facts)
     return model.max_context if model is not None else None
 
 
-@FACTS.add("model.family", "str", "the model's family in the catalogue")
-def _family(context: FactContext) -> str | None:
-    model = catalogue_model(context)
+@fact("model.family", "str", "the model's family in the catalogue")
+def _family(facts: LaunchFacts) -> str | None:
+    model = catalogue_model(facts)
     return model.family if model is not None else None
 
 
-@FACTS.add("model.type", "str", "the model's type")
-def _type(context: FactContext) -> str | None:
-    model = catalogue_model(context)
+@fact("model.type", "str", "the model's type")
+def _type(facts: LaunchFacts) -> str | None:
+    model = catalogue_model(facts)
     return model.model_type if model is not None else None
 
 
-@FACTS.add(
+@fact(
     "model.quantization", "str", "weight format of the checkpoint: its own, or what its name says; none = 16 or 32 bit"
 )
-def _quant(context: FactContext) -> str | None:
-    named, model = context.reading.named, catalogue_model(context)
+def _quant(facts: LaunchFacts) -> str | None:
+    named, model = facts.reading.named, catalogue_model(facts)
     if named is not None and named.quantization:
         return named.quantization
     if model is None:
@@ -212,65 +211,65 @@ def _quant(context: FactContext) -> str | None:
     return native_format(model) or "none"
 
 
-@FACTS.add("model.quantized", "bool", "the checkpoint is quantized")
-def _quantized(context: FactContext) -> bool | None:
-    q = context.facts["model.quantization"]
+@fact("model.quantized", "bool", "the checkpoint is quantized")
+def _quantized(facts: LaunchFacts) -> bool | None:
+    q = facts["model.quantization"]
     return None if q is None else q not in ("none", "BF16", "F16", "F32")
 
 
-@FACTS.add("model.gated", "bool", "the hub asks for a licence before the model may be downloaded")
-def _gated(context: FactContext) -> bool | None:
-    model, name = catalogue_model(context), context.reading.model
+@fact("model.gated", "bool", "the hub asks for a licence before the model may be downloaded")
+def _gated(facts: LaunchFacts) -> bool | None:
+    model, name = catalogue_model(facts), facts.reading.model
     if name is None or name.unknown:
         return None
-    if re.match(context.knowledge.recognition.gated_models, name):
+    if re.match(facts.knowledge.recognition.gated_models, name):
         return True
     if model is not None and model.gated is not None and model.id.lower() == name.lower():
         return model.gated
     return False
 
 
-@FACTS.add("model.gib", "float", "size of the weights, GiB")
-def _gib(context: FactContext) -> float | None:
-    size = weight_bytes(context)
+@fact("model.gib", "float", "size of the weights, GiB")
+def _gib(facts: LaunchFacts) -> float | None:
+    size = weight_bytes(facts)
     return None if size is None else size / GIB
 
 
-def weight_bytes(context: FactContext) -> int | None:
+def weight_bytes(facts: LaunchFacts) -> int | None:
     """Bytes of the weights, from the estimate or else from parameters and format; None where neither is known."""
-    estimate = context.estimate
+    estimate = facts.estimate
     if estimate is not None:
         rows = [*estimate.devices, *([estimate.host] if estimate.host else [])]
         sizes = [r.weights_bytes for r in rows if r.weights_bytes is not None]
         if sizes:
             return sum(sizes)
-    model = catalogue_model(context)
+    model = catalogue_model(facts)
     if model is None:
         return None
-    q = context.facts["model.quantization"]
+    q = facts["model.quantization"]
     bits = 16.0
     if q and q != "none":
         from advisor.errors import AdvisorError
 
         try:
-            bits = context.knowledge.rules.quantization(q).bits_nominal
+            bits = facts.knowledge.rules.quantization(q).bits_nominal
         except AdvisorError:
             return None
     return int(model.params_total * bits / 8)
 
 
-@FACTS.add("load.seconds", "float", "time to load the weights at 0.5 GB/s, and a minute to get ready; assumed")
-def _load(context: FactContext) -> float | None:
-    size = weight_bytes(context)
+@fact("load.seconds", "float", "time to load the weights at 0.5 GB/s, and a minute to get ready; assumed")
+def _load(facts: LaunchFacts) -> float | None:
+    size = weight_bytes(facts)
     return None if size is None else size / LOAD_BYTES_PER_SECOND + 60
 
 
-@FACTS.add("quant.flag_differs", "bool", "--quantization differs from the checkpoint's own method")
-def _differs(context: FactContext) -> bool | None:
-    word = context.arguments.value("quantization")
+@fact("quant.flag_differs", "bool", "--quantization differs from the checkpoint's own method")
+def _differs(facts: LaunchFacts) -> bool | None:
+    word = facts.arguments.value("quantization")
     if word is None:
         return False
-    own = context.facts["model.quantization"]
+    own = facts["model.quantization"]
     if own is None or word.unknown:
         return None
     kind = {"AWQ": "awq", "GPTQ": "gptq"}.get(own)
@@ -278,29 +277,29 @@ def _differs(context: FactContext) -> bool | None:
     return kind is not None and asked in ("awq", "gptq") and asked != kind
 
 
-@FACTS.add("quant.on_plain", "bool", "a checkpoint method is asked for on a checkpoint that is not quantized")
-def _plain_quant(context: FactContext) -> bool | None:
-    word = context.arguments.value("quantization", "quantize")
+@fact("quant.on_plain", "bool", "a checkpoint method is asked for on a checkpoint that is not quantized")
+def _plain_quant(facts: LaunchFacts) -> bool | None:
+    word = facts.arguments.value("quantization", "quantize")
     if word is None or word.lower() not in ("awq", "gptq", "marlin", "awq_marlin", "gptq_marlin"):
         return False
-    own = context.facts["model.quantization"]
-    if context.facts["model.hub_id"] is not True:
+    own = facts["model.quantization"]
+    if facts["model.hub_id"] is not True:
         return None
     return None if own is None else own == "none"
 
 
-@FACTS.add("kv.type", "str", "type of the KV cache as asked")
-def _kv(context: FactContext) -> str | None:
-    word = context.arguments.value("kv-cache-dtype", "kv_cache_dtype", "kv-cache-format")
+@fact("kv.type", "str", "type of the KV cache as asked")
+def _kv(facts: LaunchFacts) -> str | None:
+    word = facts.arguments.value("kv-cache-dtype", "kv_cache_dtype", "kv-cache-format")
     return "auto" if word is None else None if word.unknown else str(word)
 
 
-@FACTS.add("kv.differs_from_model", "bool", "a 16-bit cache type that is not the model's own")
-def _kv_differs(context: FactContext) -> bool | None:
-    kind, model = context.facts["kv.type"], catalogue_model(context)
+@fact("kv.differs_from_model", "bool", "a 16-bit cache type that is not the model's own")
+def _kv_differs(facts: LaunchFacts) -> bool | None:
+    kind, model = facts["kv.type"], catalogue_model(facts)
     if kind not in ("float16", "bfloat16", "half"):
         return False
-    asked = context.arguments.value("dtype")
+    asked = facts.arguments.value("dtype")
     own = (
         {"half": "float16"}.get(str(asked), str(asked))
         if asked is not None and asked != "auto"

@@ -5,23 +5,22 @@ from __future__ import annotations
 import re
 
 from advisor.checks.facts.arguments import flag_number
+from advisor.checks.facts.launch_facts import LaunchFacts, define, fact
 from advisor.checks.facts.model import weight_bytes
-from advisor.checks.facts.registry import FactContext, FactTable
 from advisor.checks.read.launch import Mount, find_holding_mount
 from advisor.engines.pool import PINNED_MORE
 from advisor.units import GIB
 
-FACTS = FactTable()
 SHOWN = 40  # characters of a key
 
 
-def find_mount(context: FactContext, path: str) -> Mount | None:
+def find_mount(facts: LaunchFacts, path: str) -> Mount | None:
     """The mount that holds a path; None where no mount does."""
-    return find_holding_mount(context.setup.mounts, path)
+    return find_holding_mount(facts.setup.mounts, path)
 
 
 def _boolean(name: str, doc: str, read: str) -> None:
-    FACTS.define(name, "bool", doc, lambda c: bool(getattr(c.setup, read)))
+    define(name, "bool", doc, lambda c: bool(getattr(c.setup, read)))
 
 
 _boolean("setup.container", "runs in a container", "container")
@@ -34,15 +33,15 @@ _boolean("setup.gpu_fraction", "a fraction of a GPU is asked for", "gpu_fraction
 _boolean("setup.gpu_block_wrong", "the device block is not valid", "gpu_block")
 _boolean("setup.storage_uri", "a storage URI names the model", "storage_uri")
 _boolean("setup.misspelt", "a key is misspelt", "misspelt_keys")
-FACTS.define(
+define(
     "setup.misspelt_keys",
     "str",
     "keys that are misspelt, each with the one that is meant",
     lambda c: ", ".join((f"`{key[:SHOWN]}` (`{meant}`?)" for key, meant in c.setup.misspelt_keys)),
 )
-FACTS.define("setup.gpu_granted", "bool", "an accelerator is handed to the process", lambda c: c.setup.gpu_granted)
-FACTS.define("setup.gpu_block", "str", "what is wrong with the device block", lambda c: "; ".join(c.setup.gpu_block))
-FACTS.define(
+define("setup.gpu_granted", "bool", "an accelerator is handed to the process", lambda c: c.setup.gpu_granted)
+define("setup.gpu_block", "str", "what is wrong with the device block", lambda c: "; ".join(c.setup.gpu_block))
+define(
     "setup.gpu_request_differs",
     "bool",
     "GPUs requested differ from GPUs in limits",
@@ -50,19 +49,19 @@ FACTS.define(
 )
 
 
-@FACTS.add("shm.missing", "bool", "neither shared IPC nor a larger /dev/shm")
-def _shm(context: FactContext) -> bool | None:
-    setup = context.setup
+@fact("shm.missing", "bool", "neither shared IPC nor a larger /dev/shm")
+def _shm(facts: LaunchFacts) -> bool | None:
+    setup = facts.setup
     if not setup.container:
         return False
-    if setup.ipc_host or setup.shm_bytes is not None or find_mount(context, "/dev/shm") is not None:  # noqa: S108 - a mount point
+    if setup.ipc_host or setup.shm_bytes is not None or find_mount(facts, "/dev/shm") is not None:  # noqa: S108 - a mount point
         return False
-    return None if context.launch.kind in ("dockerfile", "recipe", "srt-slurm", "yaml") else True
+    return None if facts.launch.kind in ("dockerfile", "recipe", "srt-slurm", "yaml") else True
 
 
-@FACTS.add("shm.small", "bool", "shared memory below 1 GiB a rank")
-def _shm_small(context: FactContext) -> bool | None:
-    setup, n = context.setup, context.facts["ranks"]
+@fact("shm.small", "bool", "shared memory below 1 GiB a rank")
+def _shm_small(facts: LaunchFacts) -> bool | None:
+    setup, n = facts.setup, facts["ranks"]
     if setup.ipc_host or setup.shm_bytes is None:
         return False
     if n is not None and setup.gpu_count:
@@ -70,13 +69,13 @@ def _shm_small(context: FactContext) -> bool | None:
     return None if n is None else n > 1 and setup.shm_bytes < n * GIB
 
 
-FACTS.define(
+define(
     "shm.gib",
     "float",
     "size of /dev/shm, GiB",
     lambda c: c.setup.shm_bytes / GIB if c.setup.shm_bytes is not None else None,
 )
-FACTS.define(
+define(
     "memory.limit_gib",
     "float",
     "memory limit of the container or unit, GiB",
@@ -84,84 +83,80 @@ FACTS.define(
 )
 
 
-@FACTS.add(
-    "memory.host_need_gib", "float", "host memory the launch needs at least: 8 GiB and the pools it asks for (x 1.9)"
-)
-def _host_need(context: FactContext) -> float | None:
-    offload = flag_number(context, "cpu-offload-gb") or 0.0
-    pool = flag_number(context, "kv-offloading-size") or 0.0
-    swap = flag_number(context, "swap-space") or 0.0
-    ranks, tp = context.facts["ranks"], context.facts["tp"]
+@fact("memory.host_need_gib", "float", "host memory the launch needs at least: 8 GiB and the pools it asks for (x 1.9)")
+def _host_need(facts: LaunchFacts) -> float | None:
+    offload = flag_number(facts, "cpu-offload-gb") or 0.0
+    pool = flag_number(facts, "kv-offloading-size") or 0.0
+    swap = flag_number(facts, "swap-space") or 0.0
+    ranks, tp = facts["ranks"], facts["tp"]
     if ranks is None or tp is None:
         return None
-    env = context.env.get("LMCACHE_MAX_LOCAL_CPU_SIZE")
+    env = facts.env.get("LMCACHE_MAX_LOCAL_CPU_SIZE")
     lm = float(env) if env and re.fullmatch(r"\d+(\.\d+)?", env) else 0.0
     return float(8.0 + (1 + PINNED_MORE[1]) * offload * ranks + 1.92 * pool + swap * tp + lm * ranks)
 
 
-@FACTS.add("memory.pools", "bool", "host memory pools are asked for")
-def _pools(context: FactContext) -> bool:
+@fact("memory.pools", "bool", "host memory pools are asked for")
+def _pools(facts: LaunchFacts) -> bool:
     return bool(
-        flag_number(context, "cpu-offload-gb")
-        or flag_number(context, "kv-offloading-size")
-        or "LMCACHE_MAX_LOCAL_CPU_SIZE" in context.env
+        flag_number(facts, "cpu-offload-gb")
+        or flag_number(facts, "kv-offloading-size")
+        or "LMCACHE_MAX_LOCAL_CPU_SIZE" in facts.env
     )
 
 
-@FACTS.add("memory.limit_below_need", "bool", "the memory limit is below what host pools need")
-def _limit_below_need(context: FactContext) -> bool | None:
-    limit, need = context.facts["memory.limit_gib"], context.facts["memory.host_need_gib"]
-    if limit is None or not context.facts["memory.pools"]:
+@fact("memory.limit_below_need", "bool", "the memory limit is below what host pools need")
+def _limit_below_need(facts: LaunchFacts) -> bool | None:
+    limit, need = facts["memory.limit_gib"], facts["memory.host_need_gib"]
+    if limit is None or not facts["memory.pools"]:
         return False
     return None if need is None else limit < need
 
 
-@FACTS.add("memory.shm_exceeds_limit", "bool", "memory-backed mounts and the process exceed the memory limit")
-def _shm_limit(context: FactContext) -> bool | None:
-    limit = context.setup.memory_limit
-    sizes = [m.size_bytes for m in context.setup.mounts if m.kind == "memory" and m.size_bytes]
+@fact("memory.shm_exceeds_limit", "bool", "memory-backed mounts and the process exceed the memory limit")
+def _shm_limit(facts: LaunchFacts) -> bool | None:
+    limit = facts.setup.memory_limit
+    sizes = [m.size_bytes for m in facts.setup.mounts if m.kind == "memory" and m.size_bytes]
     if limit is None or not sizes:
         return False
     return sum(sizes) + 4 * GIB > limit
 
 
-@FACTS.add("memory.limit_small", "bool", "a memory limit below 8 GiB")
-def _small(context: FactContext) -> bool:
-    limit = context.setup.memory_limit
-    size_ = weight_bytes(context)
+@fact("memory.limit_small", "bool", "a memory limit below 8 GiB")
+def _small(facts: LaunchFacts) -> bool:
+    limit = facts.setup.memory_limit
+    size_ = weight_bytes(facts)
     if size_ is not None and size_ < 2 * GIB:
         return False
     return limit is not None and limit < 8 * GIB
 
 
-@FACTS.add(
-    "memory.prompt_cache_exceeds", "bool", "llama-server's prompt cache of 8 GiB does not fit into the memory limit"
-)
-def _cache_ram(context: FactContext) -> bool | None:
-    limit = context.setup.memory_limit
+@fact("memory.prompt_cache_exceeds", "bool", "llama-server's prompt cache of 8 GiB does not fit into the memory limit")
+def _cache_ram(facts: LaunchFacts) -> bool | None:
+    limit = facts.setup.memory_limit
     if limit is None:
         return False
-    if context.arguments.last("cache-ram") is not None or "LLAMA_ARG_CACHE_RAM" in context.env:
+    if facts.arguments.last("cache-ram") is not None or "LLAMA_ARG_CACHE_RAM" in facts.env:
         return False
     return limit < 8 * GIB
 
 
-@FACTS.add("cpu.small", "bool", "CPU limit below 2 and one for each GPU")
-def _cpu(context: FactContext) -> bool | None:
-    limit, n = context.setup.cpu_limit, context.setup.gpu_count
+@fact("cpu.small", "bool", "CPU limit below 2 and one for each GPU")
+def _cpu(facts: LaunchFacts) -> bool | None:
+    limit, n = facts.setup.cpu_limit, facts.setup.gpu_count
     return False if limit is None or not n else limit < 2 + n
 
 
-@FACTS.add("offload.exceeds_host", "bool", "weights offloaded to the host (x 1.9) exceed its memory")
-def _offload(context: FactContext) -> bool | None:
-    gb = flag_number(context, "cpu-offload-gb")
+@fact("offload.exceeds_host", "bool", "weights offloaded to the host (x 1.9) exceed its memory")
+def _offload(facts: LaunchFacts) -> bool | None:
+    gb = flag_number(facts, "cpu-offload-gb")
     if not gb:
         return False
-    have, n = context.facts["host.memory_gib"], context.facts["ranks"]
+    have, n = facts["host.memory_gib"], facts["ranks"]
     return None if have is None or n is None else gb * n * (1 + PINNED_MORE[1]) > have
 
 
-FACTS.define(
+define(
     "setup.one_string",
     "bool",
     "the program and all its arguments are one word, which no file is called",
@@ -169,19 +164,17 @@ FACTS.define(
 )
 
 
-@FACTS.add(
-    "devices.visible_conflict", "bool", "visible devices name indices that the container does not have, or one twice"
-)
-def _visible(context: FactContext) -> bool:
-    mask = context.env.get("CUDA_VISIBLE_DEVICES")
+@fact("devices.visible_conflict", "bool", "visible devices name indices that the container does not have, or one twice")
+def _visible(facts: LaunchFacts) -> bool:
+    mask = facts.env.get("CUDA_VISIBLE_DEVICES")
     if mask is None or mask.unknown or not re.fullmatch(r"\s*\d+(\s*,\s*\d+)*\s*", mask):
         return False
     ids = [int(x) for x in mask.split(",")]
-    have = context.setup.gpu_count if context.setup.container else None
+    have = facts.setup.gpu_count if facts.setup.container else None
     return len(set(ids)) < len(ids) or (have is not None and max(ids) >= have)
 
 
-FACTS.define(
+define(
     "devices.visible_mig",
     "bool",
     "visible devices name a MIG slice or GPU by its id",
@@ -189,49 +182,49 @@ FACTS.define(
 )
 
 
-@FACTS.add("devices.mig", "bool", "the devices are MIG slices")
-def _mig(context: FactContext) -> bool | None:
-    if "mig-" in (context.setup.gpu_resource or ""):
+@fact("devices.mig", "bool", "the devices are MIG slices")
+def _mig(facts: LaunchFacts) -> bool | None:
+    if "mig-" in (facts.setup.gpu_resource or ""):
         return True
-    return context.facts["gpu.mig"] if context.checked.machine is not None else False
+    return facts["gpu.mig"] if facts.checked.machine is not None else False
 
 
-@FACTS.add("devices.overridden", "bool", "visible devices are set in a pod that the device plugin serves")
-def _overridden(context: FactContext) -> bool:
-    env = context.env
+@fact("devices.overridden", "bool", "visible devices are set in a pod that the device plugin serves")
+def _overridden(facts: LaunchFacts) -> bool:
+    env = facts.env
     return (
-        context.setup.cluster
-        and bool(context.setup.gpu_count)
+        facts.setup.cluster
+        and bool(facts.setup.gpu_count)
         and ("CUDA_VISIBLE_DEVICES" in env or env.get("NVIDIA_VISIBLE_DEVICES") == "all")
     )
 
 
-@FACTS.add(
+@fact(
     "setup.standard_pod",
     "bool",
     "the containers stand in a pod of Kubernetes' own kinds, not in a resource that fills them in",
 )
-def _standard(context: FactContext) -> bool:
-    kinds = {p.partition(":")[2] for p in context.setup.places if p.startswith("kind:")}
+def _standard(facts: LaunchFacts) -> bool:
+    kinds = {p.partition(":")[2] for p in facts.setup.places if p.startswith("kind:")}
     return bool(
         kinds & {"Pod", "Deployment", "StatefulSet", "Job", "ReplicaSet", "DaemonSet", "LeaderWorkerSet", "CronJob"}
     )
 
 
-FACTS.define("setup.hardware_named", "bool", "the file names the accelerator", lambda c: c.setup.hardware is not None)
-FACTS.define("setup.restart_always", "bool", "restart: always", lambda c: c.setup.restart == "always")
-FACTS.define("setup.ray", "bool", "a Ray cluster runs the launch", lambda c: "ray" in c.setup.places)
+define("setup.hardware_named", "bool", "the file names the accelerator", lambda c: c.setup.hardware is not None)
+define("setup.restart_always", "bool", "restart: always", lambda c: c.setup.restart == "always")
+define("setup.ray", "bool", "a Ray cluster runs the launch", lambda c: "ray" in c.setup.places)
 
 
-@FACTS.add("setup.ray_short", "bool", "the worker groups have fewer GPUs than the launch asks for")
-def _ray_short(context: FactContext) -> bool | None:
-    have, n = context.setup.gpu_count, context.checked.judged.ranks
+@fact("setup.ray_short", "bool", "the worker groups have fewer GPUs than the launch asks for")
+def _ray_short(facts: LaunchFacts) -> bool | None:
+    have, n = facts.setup.gpu_count, facts.checked.judged.ranks
     return False if have is None else None if n is None else have < n
 
 
-@FACTS.add("model.native_family", "bool", "a family that the engines have had native for long")
-def _native(context: FactContext) -> bool | None:
-    family = context.facts["model.family"]
+@fact("model.native_family", "bool", "a family that the engines have had native for long")
+def _native(facts: LaunchFacts) -> bool | None:
+    family = facts["model.family"]
     if family is None:
         return None
-    return str(family) in context.knowledge.recognition.native_families
+    return str(family) in facts.knowledge.recognition.native_families

@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
-from advisor.checks.facts.launch_facts import ABSENT, FIELDS, LaunchFacts
-from advisor.checks.facts.registry import FactContext
+from advisor.checks.facts.launch_facts import ABSENT, FACTS, LaunchFacts
 from advisor.checks.findings import Finding, RuleSkip
 from advisor.checks.knowledge import Knowledge
 from advisor.checks.resolve.judge import CheckedLaunch
@@ -80,12 +79,12 @@ class Rulebook:
         if entry.each is None:
             if outcome is None:
                 missing_facts = tuple(dict.fromkeys(missing))
-                resource = _resource(facts.context)
+                resource = _resource(facts)
                 skipped.append(RuleSkip(rule=entry.id, file=file, resource=resource, missing=missing_facts))
             elif outcome:
-                findings.append(self._finding(entry, facts, file, {}, _place(entry.at, facts.context)))
+                findings.append(self._finding(entry, facts, file, {}, _place(entry.at, facts)))
             return
-        for item in value_matches.EACH[entry.each](facts.context) if outcome else ():
+        for item in value_matches.EACH[entry.each](facts) if outcome else ():
             if entry.only and item.key not in entry.only:
                 continue
             if not entry.only and (entry.each, item.key) in self.claimed:
@@ -96,14 +95,14 @@ class Rulebook:
     def _finding(
         self, entry: RuleEntry, facts: LaunchFacts, file: str, words: Mapping[str, str], place: tuple[int, int]
     ) -> Finding:
-        context, severity = facts.context, entry.severity
-        if entry.strict is not None and (self.strict or says_it_is_rendered(context.source)):
+        severity = entry.severity
+        if entry.strict is not None and (self.strict or says_it_is_rendered(facts.source)):
             severity = entry.strict
         message = fill_message(entry.message, facts, words)
         by_version = entry.versions is not None or entry.each in value_matches.BY_VERSION
-        certain = not by_version or context.launch.version is not None
+        certain = not by_version or facts.launch.version is not None
         if not certain:
-            version = context.checked.judged.engine_version
+            version = facts.checked.judged.engine_version
             if facts["version.certain"] is not True:
                 severity = "warning" if severity == "error" else severity
             message += f" (version not pinned: {version} taken)" if version else ""
@@ -115,22 +114,22 @@ class Rulebook:
             rule=entry.id,
             severity=severity,
             file=file,
-            line=place[0] or context.launch.line or 1,
+            line=place[0] or facts.launch.line or 1,
             column=place[1] or 1,
             message=message,
             fix=fill_message(entry.fix, facts, words),
             phase=entry.phase,
-            resource=_resource(context),
-            engine=context.launch.engine,
+            resource=_resource(facts),
+            engine=facts.launch.engine,
             error=entry.error,
-            edits=make_edits(entry.edit, entry.at, context.checked, context.source) if entry.edit else (),
+            edits=make_edits(entry.edit, entry.at, facts.checked, facts.source) if entry.edit else (),
             certain=certain,
         )
 
 
-def _resource(context: FactContext) -> str | None:
+def _resource(facts: LaunchFacts) -> str | None:
     """What the launch is called, without its place: answers are plain text."""
-    name = context.launch.resource
+    name = facts.launch.resource
     return None if name is None else str(name)
 
 
@@ -181,7 +180,7 @@ def fill_message(template: str, facts: LaunchFacts, words: Mapping[str, str]) ->
     def one(m: re.Match[str]) -> str:
         if m[1] in words:
             return str(words[m[1]])
-        value = facts[m[1]] if m[1] in FIELDS or m[1].partition(".")[0] in ("arg", "env") else m[0]
+        value = facts[m[1]] if m[1] in FACTS or m[1].partition(".")[0] in ("arg", "env") else m[0]
         if value is None or value is ABSENT:
             return "unknown"
         if isinstance(value, float):
@@ -191,16 +190,16 @@ def fill_message(template: str, facts: LaunchFacts, words: Mapping[str, str]) ->
     return re.sub(r"\{([a-zA-Z_][\w.-]*)\}", one, template)
 
 
-def _place(at: Sequence[str], context: FactContext) -> tuple[int, int]:
+def _place(at: Sequence[str], facts: LaunchFacts) -> tuple[int, int]:
     """(line, column) of the first of the named arguments, variables or places that the file has."""
     for name in at:
-        argument = context.arguments.last(name)
-        word = argument.place if argument is not None and argument.place.line else context.env.get(name)
+        argument = facts.arguments.last(name)
+        word = argument.place if argument is not None and argument.place.line else facts.env.get(name)
         if word is not None and word.line:
             return word.line, word.column
-        if context.setup.places.get(name):
-            return context.setup.places[name], 1
-        model = context.reading.model if name == "model" else None
+        if facts.setup.places.get(name):
+            return facts.setup.places[name], 1
+        model = facts.reading.model if name == "model" else None
         if model is not None and model.line:
             return model.line, model.column
     return 0, 0

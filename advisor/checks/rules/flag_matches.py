@@ -21,23 +21,23 @@ from advisor.record import Value
 from advisor.yaml_places import Text
 
 if TYPE_CHECKING:
-    from advisor.checks.facts.registry import FactContext
+    from advisor.checks.facts.launch_facts import LaunchFacts
 
 MOST_LOOKED_UP = 50  # unknown flags of one launch that near matches are looked for: nobody reads more
 _OWN_RULES = ("flash-attn", "kv-cache-dtype", "quantization", "quantize", "cache-type-k", "cache-type-v")
 _NO_NUMBERS = ("auto", "none", "all", "-1", "")
 
 
-def removed_flags(context: FactContext) -> Iterator[RuleMatch]:
+def removed_flags(facts: LaunchFacts) -> Iterator[RuleMatch]:
     """Flags that the launch's version no longer has, and an older one had."""
-    lookup = context.flags
-    if lookup is None or lookup.table.history is None or not is_parsed_by_engine(context):
+    lookup = facts.flags
+    if lookup is None or lookup.table.history is None or not is_parsed_by_engine(facts):
         return
-    version = context.launch.version or context.checked.judged.engine_version
-    source = context.source
-    for argument in context.arguments.given:
+    version = facts.launch.version or facts.checked.judged.engine_version
+    source = facts.source
+    for argument in facts.arguments.given:
         bare = argument.written.lstrip("-").replace("_", "-")
-        if not (argument.written.startswith("--") or lookup.table.single_dash or is_engine_key(argument, context)):
+        if not (argument.written.startswith("--") or lookup.table.single_dash or is_engine_key(argument, facts)):
             continue
         if argument.known and (version is None or version_key(version) >= version_key(lookup.table.version)):
             continue  # the current version has it, maybe as a spelling that its parser makes
@@ -49,7 +49,7 @@ def removed_flags(context: FactContext) -> Iterator[RuleMatch]:
         words = {"flag": argument.written, "instead": instead, "last": last, "version": version or ""}
         m = re.fullmatch(r"(--[a-z][\w-]*)( [a-z]+)?", instead)
         edits: tuple[FileEdit, ...] = ()
-        if known is not None and not is_engine_key(argument, context) and _replaces_once(known, context, lookup.table):
+        if known is not None and not is_engine_key(argument, facts) and _replaces_once(known, facts, lookup.table):
             if m and "*" not in instead:
                 edits = rename_argument(argument, instead, source)
             elif instead.startswith("remove"):
@@ -57,27 +57,27 @@ def removed_flags(context: FactContext) -> Iterator[RuleMatch]:
         yield RuleMatch(bare, words, find_place(argument.place), edits, fix=_instead(argument.written, known))
 
 
-def _replaces_once(instead: str, context: FactContext, table: FlagTable) -> bool:
+def _replaces_once(instead: str, facts: LaunchFacts, table: FlagTable) -> bool:
     """Whether no other flag of the launch is, or becomes, the one that takes a removed flag's place."""
     flag = instead.partition(" ")[0]
-    names = [a.written.lstrip("-").replace("_", "-") for a in context.arguments.given]
+    names = [a.written.lstrip("-").replace("_", "-") for a in facts.arguments.given]
     becoming = [n for n in names if table.instead.get(n, "").partition(" ")[0] == flag]
     return not flag.startswith("-") or (len(becoming) == 1 and flag.lstrip("-") not in names)
 
 
-def is_engine_key(argument: LaunchArgument, context: FactContext) -> bool:
+def is_engine_key(argument: LaunchArgument, facts: LaunchFacts) -> bool:
     """Whether a framework hands the argument to the engine's class, under its name."""
-    return ENGINE_KEYS in context.setup.places and re.fullmatch(r"[a-z][a-z0-9-]*", argument.written) is not None
+    return ENGINE_KEYS in facts.setup.places and re.fullmatch(r"[a-z][a-z0-9-]*", argument.written) is not None
 
 
-def engine_keys(context: FactContext) -> Iterator[RuleMatch]:
+def engine_keys(facts: LaunchFacts) -> Iterator[RuleMatch]:
     """Keyword arguments that the engine's class never had."""
-    lookup = context.flags
+    lookup = facts.flags
     if lookup is None:
         return
     gone = {*lookup.table.left(), *lookup.table.gone_before_reading, *lookup.table.engine_keys}
-    for argument in context.arguments.given:
-        if argument.known or argument.written in gone or not is_engine_key(argument, context):
+    for argument in facts.arguments.given:
+        if argument.known or argument.written in gone or not is_engine_key(argument, facts):
             continue
         key = argument.written.replace("-", "_")
         near = near_matches(argument.written, list(lookup.table.flags), n=1)
@@ -104,23 +104,21 @@ def _instead(written: str, instead: str | None) -> str:
     return f"Remove {written}" + (f" ({instead[8:].strip()})" if instead.startswith("remove;") else "")
 
 
-def unknown_flags(context: FactContext) -> Iterator[RuleMatch]:
+def unknown_flags(facts: LaunchFacts) -> Iterator[RuleMatch]:
     """Flags that no version of the engine is known to have."""
-    if context.launch.kind not in ("vllm-config", "sglang-config"):
-        yield from _unknown(context)
+    if facts.launch.kind not in ("vllm-config", "sglang-config"):
+        yield from _unknown(facts)
 
 
-def _unknown(context: FactContext) -> Iterator[RuleMatch]:
-    table = context.flags
-    if table is None or not table.table.flags or not is_parsed_by_engine(context):
+def _unknown(facts: LaunchFacts) -> Iterator[RuleMatch]:
+    table = facts.flags
+    if table is None or not table.table.flags or not is_parsed_by_engine(facts):
         return
-    others = [
-        flag_lookup.table for e in context.knowledge.rules.engines() if (flag_lookup := context.knowledge.flags(e))
-    ]
+    others = [flag_lookup.table for e in facts.knowledge.rules.engines() if (flag_lookup := facts.knowledge.flags(e))]
     gone = {name for t in others for name in (*t.left(), *t.gone_before_reading)}
-    source, known = context.source, list(table.table.flags)
+    source, known = facts.source, list(table.table.flags)
     found = 0
-    for argument in context.arguments.given:
+    for argument in facts.arguments.given:
         bare = argument.written.lstrip("-").replace("_", "-")
         if argument.known or bare in gone or is_unknown(argument.place) or not argument.written.startswith("-"):
             continue
@@ -132,41 +130,41 @@ def _unknown(context: FactContext) -> Iterator[RuleMatch]:
         yield RuleMatch(bare, {"flag": argument.written, "hint": hint}, find_place(argument.place), edits, fix=hint)
 
 
-def is_parsed_by_engine(context: FactContext) -> bool:
+def is_parsed_by_engine(facts: LaunchFacts) -> bool:
     """Whether the arguments go to the engine's own parser, not to a wrapper's (dynamo, huggingfaceserver, NIM)."""
-    known = context.knowledge.recognition.other_parsers
+    known = facts.knowledge.recognition.other_parsers
     return (
-        not re.search(f"{known.wrappers}|{known.forks}", _starter(context))
-        and not any(a.written in known.flags for a in context.arguments.given)
-        and not any(re.search(known.variables, name) for name in context.env)
-        and context.launch.kind not in known.kinds
+        not re.search(f"{known.wrappers}|{known.forks}", _starter(facts))
+        and not any(a.written in known.flags for a in facts.arguments.given)
+        and not any(re.search(known.variables, name) for name in facts.env)
+        and facts.launch.kind not in known.kinds
     )
 
 
-def other_values(context: FactContext) -> bool:
+def other_values(facts: LaunchFacts) -> bool:
     """Whether a fork is started, whose flags take other values than the engine's own."""
-    return re.search(context.knowledge.recognition.other_parsers.forks, _starter(context)) is not None
+    return re.search(facts.knowledge.recognition.other_parsers.forks, _starter(facts)) is not None
 
 
-def _starter(context: FactContext) -> str:
-    return f"{context.launch.program or ''} {context.setup.image or ''}"
+def _starter(facts: LaunchFacts) -> str:
+    return f"{facts.launch.program or ''} {facts.setup.image or ''}"
 
 
-def config_keys(context: FactContext) -> Iterator[RuleMatch]:
+def config_keys(facts: LaunchFacts) -> Iterator[RuleMatch]:
     """Keys of a configuration file that are no flags."""
-    if context.launch.kind in ("vllm-config", "sglang-config"):
-        yield from _unknown(context)
+    if facts.launch.kind in ("vllm-config", "sglang-config"):
+        yield from _unknown(facts)
 
 
-def newer_flags(context: FactContext) -> Iterator[RuleMatch]:
+def newer_flags(facts: LaunchFacts) -> Iterator[RuleMatch]:
     """Flags that joined after the version that is pinned."""
-    lookup = context.flags
-    version = context.launch.version
+    lookup = facts.flags
+    version = facts.launch.version
     if lookup is None or version is None or lookup.table.history is None:
         return
-    if not is_parsed_by_engine(context):
+    if not is_parsed_by_engine(facts):
         return
-    for argument in context.arguments.given:
+    for argument in facts.arguments.given:
         if is_unknown(argument.place):
             continue
         bare = argument.written.lstrip("-").replace("_", "-")
@@ -182,19 +180,19 @@ def was_ever_taken(table: FlagTable, flag: str, value: str) -> bool:
     return presence is not None and (presence.has is True or presence.last is not None)
 
 
-def _entry(argument: LaunchArgument, context: FactContext) -> FlagEntry | None:
-    table = context.flags
+def _entry(argument: LaunchArgument, facts: LaunchFacts) -> FlagEntry | None:
+    table = facts.flags
     return table.table.flags.get(argument.name) if table and argument.known else None
 
 
-def bad_values(context: FactContext) -> Iterator[RuleMatch]:
+def bad_values(facts: LaunchFacts) -> Iterator[RuleMatch]:
     """Values that are none of a flag's choices, not of its type, or out of its range."""
-    if other_values(context):
+    if other_values(facts):
         return
-    table = context.flags
+    table = facts.flags
     cuts = table is not None and table.table.cuts_numbers
-    for argument in context.arguments.given:
-        entry = _entry(argument, context)
+    for argument in facts.arguments.given:
+        entry = _entry(argument, facts)
         if (
             entry is None
             or argument.value is None
@@ -234,10 +232,10 @@ def _describe_expected(entry: FlagEntry, value: str, cuts_numbers: bool) -> str 
     return None if expected is None else f"A number {expected} is expected"
 
 
-def abbreviated(context: FactContext) -> Iterator[RuleMatch]:
+def abbreviated(facts: LaunchFacts) -> Iterator[RuleMatch]:
     """Flags written as a prefix of their name."""
-    source = context.source
-    for argument in context.arguments.given:
+    source = facts.source
+    for argument in facts.arguments.given:
         if argument.abbreviated:
             yield RuleMatch(
                 argument.name,
@@ -247,36 +245,36 @@ def abbreviated(context: FactContext) -> Iterator[RuleMatch]:
             )
 
 
-def stray_values(context: FactContext) -> Iterator[RuleMatch]:
+def stray_values(facts: LaunchFacts) -> Iterator[RuleMatch]:
     """`true` behind a flag that takes no value."""
-    table = context.flags
+    table = facts.flags
     if (
         table is None
         or table.table.parser != "argparse"
-        or context.launch.kind.endswith("-config")
-        or not is_parsed_by_engine(context)
+        or facts.launch.kind.endswith("-config")
+        or not is_parsed_by_engine(facts)
     ):
         return
-    for argument in context.arguments.given:
+    for argument in facts.arguments.given:
         if argument.stray is not None and argument.place.startswith("-"):
             yield RuleMatch(
                 argument.name, {"flag": argument.written, "value": argument.stray}, find_place(argument.stray)
             )
 
 
-def missing_values(context: FactContext) -> Iterator[RuleMatch]:
+def missing_values(facts: LaunchFacts) -> Iterator[RuleMatch]:
     """A flag at the end, or before another flag, that wants a value."""
-    if not is_parsed_by_engine(context):
+    if not is_parsed_by_engine(facts):
         return
-    for argument in context.arguments.given:
+    for argument in facts.arguments.given:
         if argument.missing and argument.name != "flash-attn" and argument.place.startswith("-"):
             yield RuleMatch(argument.name, {"flag": argument.written}, find_place(argument.place))
 
 
-def bad_json(context: FactContext) -> Iterator[RuleMatch]:
+def bad_json(facts: LaunchFacts) -> Iterator[RuleMatch]:
     """JSON arguments that are no JSON once quotes are gone."""
-    for argument in context.arguments.given:
-        entry = _entry(argument, context)
+    for argument in facts.arguments.given:
+        entry = _entry(argument, facts)
         if (
             entry is None
             or entry.t != "json"
@@ -314,10 +312,10 @@ def bad_json(context: FactContext) -> Iterator[RuleMatch]:
                 )
 
 
-def flash_values(context: FactContext) -> Iterator[RuleMatch]:
+def flash_values(facts: LaunchFacts) -> Iterator[RuleMatch]:
     """`-fa` without on, off or auto."""
-    source = context.source
-    for argument in context.arguments.given:
+    source = facts.source
+    for argument in facts.arguments.given:
         if argument.name != "flash-attn" or not argument.place.startswith("-"):
             continue
         if argument.missing or (
@@ -343,7 +341,7 @@ class RuleMatch(Value, frozen=True):
     fix: str | None = None
 
 
-MatchFinder = Callable[["FactContext"], Iterator[RuleMatch]]
+MatchFinder = Callable[["LaunchFacts"], Iterator[RuleMatch]]
 
 
 def find_place(word: Text) -> tuple[int, int]:

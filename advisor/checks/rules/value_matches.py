@@ -25,7 +25,7 @@ from advisor.near import near_matches
 from advisor.yaml_places import Text, lines_of, make_text
 
 if TYPE_CHECKING:
-    from advisor.checks.facts.registry import FactContext
+    from advisor.checks.facts.launch_facts import LaunchFacts
 
 _SECRET = re.compile(
     r"^(hf_[A-Za-z0-9]{20,}|sk-[A-Za-z0-9_-]{16,}|nvapi-[A-Za-z0-9_-]{20,}|gh[pousr]_[A-Za-z0-9]{20,}|AKIA[A-Z0-9]{16})$"
@@ -48,13 +48,13 @@ OF_FLAGS = frozenset((
 ))  # fmt: skip
 
 
-def removed_variables(context: FactContext) -> Iterator[RuleMatch]:
+def removed_variables(facts: LaunchFacts) -> Iterator[RuleMatch]:
     """VLLM_ variables that the launch's version no longer reads."""
-    lookup = context.flags
+    lookup = facts.flags
     if lookup is None or lookup.table.history is None:
         return
-    for name, value in context.env.items():
-        version = context.launch.version or context.checked.judged.engine_version
+    for name, value in facts.env.items():
+        version = facts.launch.version or facts.checked.judged.engine_version
         presence = find_variable(lookup.table.history, name, version)
         if presence is None or presence.has is not False or presence.last is None:
             continue
@@ -63,25 +63,25 @@ def removed_variables(context: FactContext) -> Iterator[RuleMatch]:
         yield RuleMatch(name, {"name": name, "last": presence.last, "instead": instead}, find_place(value), fix=fix)
 
 
-def unknown_variables(context: FactContext) -> Iterator[RuleMatch]:
+def unknown_variables(facts: LaunchFacts) -> Iterator[RuleMatch]:
     """VLLM_ or OLLAMA_ variables that no version reads."""
-    table = context.flags
+    table = facts.flags
     if table is None or not table.table.variables:
         return
     prefix, plugins = table.table.variable_prefix, table.table.plugin_variables
     if prefix is None:
         return
     known = {*table.table.variables, *table.table.left_variables(), *table.table.other_variables}
-    image_facts = context.facts["image.official"]
-    for name, value in context.env.items():
+    image_facts = facts["image.official"]
+    for name, value in facts.env.items():
         if not name.startswith(prefix) or name in known:
             continue
         if plugins is not None and (
             re.search(plugins, name)
-            or (context.setup.container and not image_facts)
-            or f"${name}" in context.source
-            or f"${{{name}" in context.source
-            or f"$({name})" in context.source
+            or (facts.setup.container and not image_facts)
+            or f"${name}" in facts.source
+            or f"${{{name}" in facts.source
+            or f"$({name})" in facts.source
         ):
             continue
         near = near_matches(name, [n for n in known if n], n=1)
@@ -89,9 +89,9 @@ def unknown_variables(context: FactContext) -> Iterator[RuleMatch]:
         yield RuleMatch(name, {"name": name, "hint": hint}, find_place(value), fix=hint)
 
 
-def secrets(context: FactContext) -> Iterator[RuleMatch]:
+def secrets(facts: LaunchFacts) -> Iterator[RuleMatch]:
     """Tokens and keys that stand in the file."""
-    for argument in context.arguments.given:
+    for argument in facts.arguments.given:
         if (
             argument.name in ("api-key", "hf-token", "admin-api-key")
             and argument.value is not None
@@ -99,7 +99,7 @@ def secrets(context: FactContext) -> Iterator[RuleMatch]:
             and _is_secret(argument.value, 8)
         ):
             yield RuleMatch(argument.written, {"where": argument.written}, find_place(argument.value))
-    for name, value in context.env.items():
+    for name, value in facts.env.items():
         if value.unknown or not value:
             continue
         if (_SECRET.match(value) and not _NO_SECRET.match(value)) or (
@@ -122,21 +122,21 @@ def _is_secret(value: str, least: int) -> bool:
     )
 
 
-def modelfile_deprecated(context: FactContext) -> Iterator[RuleMatch]:
+def modelfile_deprecated(facts: LaunchFacts) -> Iterator[RuleMatch]:
     """Deprecated PARAMETERs of a Modelfile."""
-    table = context.flags
-    for name, value in context.launch.settings.items():
+    table = facts.flags
+    for name, value in facts.launch.settings.items():
         if table is not None and name in table.table.deprecated_parameters:
-            yield RuleMatch(name, {"name": name}, find_place(value), edits=_whole_line(value, context))
+            yield RuleMatch(name, {"name": name}, find_place(value), edits=_whole_line(value, facts))
 
 
-def modelfile_unknown(context: FactContext) -> Iterator[RuleMatch]:
+def modelfile_unknown(facts: LaunchFacts) -> Iterator[RuleMatch]:
     """PARAMETERs that the engine does not know."""
-    table = context.flags
-    if table is None or context.launch.kind != "modelfile":
+    table = facts.flags
+    if table is None or facts.launch.kind != "modelfile":
         return
     names = (*table.table.modelfile_parameters, *table.table.deprecated_parameters)
-    for name, value in context.launch.settings.items():
+    for name, value in facts.launch.settings.items():
         if name not in names:
             near = {"max_tokens": ("num_predict",), "context_length": ("num_ctx",)}.get(name) or near_matches(
                 name, table.table.modelfile_parameters, n=1
@@ -145,41 +145,41 @@ def modelfile_unknown(context: FactContext) -> Iterator[RuleMatch]:
             yield RuleMatch(name, {"name": name, "hint": hint}, find_place(value), fix=hint)
 
 
-def _whole_line(value: Text, context: FactContext) -> tuple[FileEdit, ...]:
-    lines = lines_of(context.source)
+def _whole_line(value: Text, facts: LaunchFacts) -> tuple[FileEdit, ...]:
+    lines = lines_of(facts.source)
     return (make_edit(value.line, lines[value.line - 1], ""),) if 0 < value.line <= len(lines) else ()
 
 
-def unmounted_files(context: FactContext) -> Iterator[RuleMatch]:
+def unmounted_files(facts: LaunchFacts) -> Iterator[RuleMatch]:
     """Files that flags name and that no volume holds, in a container of the engine's own image."""
-    table = context.flags
-    if table is None or context.facts["setup.all_mounts"] is not True:
+    table = facts.flags
+    if table is None or facts["setup.all_mounts"] is not True:
         return
-    mounts = context.setup.mounts
+    mounts = facts.setup.mounts
     for name in table.table.files:
-        value = context.arguments.value(name)
+        value = facts.arguments.value(name)
         if value is None or value.unknown or not value.startswith("/"):
             continue
         if any(
-            value == folder or value.startswith(f"{folder}/") for folder in context.knowledge.recognition.image_folders
+            value == folder or value.startswith(f"{folder}/") for folder in facts.knowledge.recognition.image_folders
         ):
             continue
         if find_holding_mount(mounts, value) is None:
             yield RuleMatch(name, {"name": name, "value": str(value)}, find_place(value))
 
 
-def kv_types(context: FactContext) -> Iterator[RuleMatch]:
+def kv_types(facts: LaunchFacts) -> Iterator[RuleMatch]:
     """KV cache types that the engine does not have."""
-    if other_values(context):
+    if other_values(facts):
         return
-    entry = context.engine
+    entry = facts.engine
     if entry is None:
         return
     for name in CACHE_TYPES:
-        kind, known = find_concept(entry, name), list_accepted_values(entry, name, context.knowledge.rules)
+        kind, known = find_concept(entry, name), list_accepted_values(entry, name, facts.knowledge.rules)
         stated = [
-            context.concept_value(name),
-            *(context.env.get(n) for n in kind.environment),
+            facts.concept_value(name),
+            *(facts.env.get(n) for n in kind.environment),
         ]
         for value in stated:
             if value and not value.unknown and known and value.lower() not in known:
@@ -190,14 +190,14 @@ def kv_types(context: FactContext) -> Iterator[RuleMatch]:
                 yield RuleMatch(value, {"value": value, "hint": hint}, find_place(value), fix=hint)
 
 
-def quantizations(context: FactContext) -> Iterator[RuleMatch]:
+def quantizations(facts: LaunchFacts) -> Iterator[RuleMatch]:
     """Quantization methods that the engine's version does not have."""
-    word = context.arguments.value("quantization")
-    lookup = context.flags
+    word = facts.arguments.value("quantization")
+    lookup = facts.flags
     if word is None or word.unknown or lookup is None or word.lower() == "none":
         return
     table = lookup.table
-    version = context.launch.version or context.checked.judged.engine_version
+    version = facts.launch.version or facts.checked.judged.engine_version
     presence = find_value(table.history, "quantization", word, version) if table.history is not None else None
     if presence is not None and table.history is not None:
         known, has = list_values(table.history, "quantization", version), presence.has
@@ -212,33 +212,33 @@ def quantizations(context: FactContext) -> Iterator[RuleMatch]:
     yield RuleMatch(word, {"value": word, "hint": hint}, find_place(word), fix=hint)
 
 
-def values_of_release(context: FactContext) -> Iterator[RuleMatch]:
+def values_of_release(facts: LaunchFacts) -> Iterator[RuleMatch]:
     """Values that are in no closed list of the engine's version: parsers, attention backends, speculative methods.
     Choices that no release ever had are found by `bad_values`."""
-    lookup = context.flags
-    if lookup is None or lookup.table.history is None or other_values(context):
+    lookup = facts.flags
+    if lookup is None or lookup.table.history is None or other_values(facts):
         return
-    version = context.launch.version or context.checked.judged.engine_version
-    for name, written, word in _listed_values(context, lookup.table):
+    version = facts.launch.version or facts.checked.judged.engine_version
+    for name, written, word in _listed_values(facts, lookup.table):
         presence = find_value(lookup.table.history, name, word, version)
         entry = lookup.table.flags.get(name.partition(".")[0])
         if presence is None or presence.has is not False or entry is None:
             continue
         if entry.c and not was_ever_taken(lookup.table, name, word):
             continue
-        if context.launch.version is None and word in (*entry.c, *entry.v):
+        if facts.launch.version is None and word in (*entry.c, *entry.v):
             continue
-        if "parser" in name and any(PARSER_PLUGIN in a.written for a in context.arguments.given):
+        if "parser" in name and any(PARSER_PLUGIN in a.written for a in facts.arguments.given):
             continue  # it brings parsers of its own
         hint = _hint(word, list_values(lookup.table.history, name, version), presence)
         words = {"flag": written, "value": word[:80], "hint": hint, "version": version or "this version"}
         yield RuleMatch(name, words, find_place(word), fix=hint)
 
 
-def _listed_values(context: FactContext, table: FlagTable) -> Iterator[tuple[str, str, Text]]:
+def _listed_values(facts: LaunchFacts, table: FlagTable) -> Iterator[tuple[str, str, Text]]:
     """(flag or flag.key, as it is written, value) of all that a closed list of some release is known for."""
     assert table.history is not None
-    for argument in context.arguments.given:
+    for argument in facts.arguments.given:
         word, entry = argument.value, table.flags.get(argument.name)
         if word is None or word.unknown or entry is None or entry.n or not argument.known or "{{" in word:
             continue
@@ -275,11 +275,11 @@ def _hint(word: str, known: Sequence[str], presence: Presence) -> str:
     return f"Take {presence.following} or newer. {meant}" if presence.following is not None else meant
 
 
-def helm_keys(context: FactContext) -> Iterator[RuleMatch]:
+def helm_keys(facts: LaunchFacts) -> Iterator[RuleMatch]:
     """Values that the production-stack chart does not know."""
-    kind = context.knowledge.resources["production-stack"]
+    kind = facts.knowledge.resources["production-stack"]
     known = (*kind.flags, *kind.keys)
-    for place, line in context.setup.places.items():
+    for place, line in facts.setup.places.items():
         if place.startswith("unknown-key:"):
             name = place.partition(":")[2]
             near = near_matches(name, known, n=1)
@@ -287,15 +287,15 @@ def helm_keys(context: FactContext) -> Iterator[RuleMatch]:
             yield RuleMatch(name, {"name": name, "hint": hint}, (line, 1), fix=hint)
 
 
-def left_open(context: FactContext) -> Iterator[RuleMatch]:
+def left_open(facts: LaunchFacts) -> Iterator[RuleMatch]:
     """Parts of a launch that the file leaves open."""
-    line = context.launch.line
+    line = facts.launch.line
     seen: set[str] = set()
-    for what in (*context.launch.unresolved, *context.arguments.open):
+    for what in (*facts.launch.unresolved, *facts.arguments.open):
         if what not in seen:
             seen.add(what)
             yield RuleMatch(what, {"what": what[:100]}, (line, 1))
-    for argument in context.arguments.given:
+    for argument in facts.arguments.given:
         value, guard = argument.value, argument.guard
         if guard is not None and guard not in seen:
             seen.add(guard)
@@ -307,12 +307,12 @@ def left_open(context: FactContext) -> Iterator[RuleMatch]:
             yield RuleMatch(argument.name, {"what": f"{argument.written} {value[:60]}"}, find_place(value))
 
 
-def near_models(context: FactContext) -> Iterator[RuleMatch]:
+def near_models(facts: LaunchFacts) -> Iterator[RuleMatch]:
     """Hub ids that are one slip away from one of the catalogue."""
-    word = context.reading.model
-    if word is None or word.unknown or context.reading.named is not None or context.facts["model.hub_id"] is not True:
+    word = facts.reading.model
+    if word is None or word.unknown or facts.reading.named is not None or facts["model.hub_id"] is not True:
         return
-    names = [row.id for row in context.knowledge.rules.model_index()]
+    names = [row.id for row in facts.knowledge.rules.model_index()]
     org = word.partition("/")[0].lower()
     mine = [n for n in names if n.lower().startswith(org + "/")]
     near = near_matches(word, mine, n=1)
@@ -325,7 +325,7 @@ def near_models(context: FactContext) -> Iterator[RuleMatch]:
 
 
 # what a rule may ask for with `each`, by the name that it has there
-EACH: dict[str, Callable[[FactContext], Iterator[RuleMatch]]] = {
+EACH: dict[str, Callable[[LaunchFacts], Iterator[RuleMatch]]] = {
     finder.__name__: finder
     for finder in (
         flag_matches.removed_flags,
