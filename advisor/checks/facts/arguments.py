@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from operator import ge, gt, lt
 
 from advisor.checks.facts.launch_facts import LaunchFacts, define, fact
-from advisor.checks.read.recognise import parse_image
 from advisor.checks.resolve.arguments import (
     LENGTHS,
     find_launch_concept,
@@ -19,10 +19,7 @@ from advisor.engines.versions import pick_version
 
 def concept_number(facts: LaunchFacts, *names: ConceptName) -> float | None:
     """The number that one of these concepts is given; None where absent or unknown."""
-    argument = facts.concept_argument(*names)
-    return (
-        None if argument is None or argument.value is None or argument.value.unknown else parse_number(argument.value)
-    )
+    return flag_number(facts, *facts.concept_flags(*names))
 
 
 def _parallel(facts: LaunchFacts, name: ConceptName) -> int | None:
@@ -41,8 +38,7 @@ def flag_number(facts: LaunchFacts, *names: str) -> float | None:
 
 def usual_share(facts: LaunchFacts) -> float | None:
     """The share of the device that the launch's engine takes when nothing is set, by version; None where not known."""
-    entry = facts.engine
-    usual = entry.concepts.memory_share.default if entry is not None else ()
+    usual = facts.engine.concepts.memory_share.default if facts.engine is not None else ()
     return pick_version(usual, facts.checked.judged.engine_version).number if usual else None
 
 
@@ -57,13 +53,13 @@ def compare_flag_pair(
     return None if x is None or y is None else test(x, y)
 
 
-define("tp", "int", "tensor-parallel size (1 where none is given)", lambda c: _parallel(c, "tensor_parallel"))
-define("pp", "int", "pipeline-parallel size (1 where none is given)", lambda c: _parallel(c, "pipeline_parallel"))
-define("ranks", "int", "devices the launch asks for", lambda c: None if c.arguments.open else c.checked.judged.ranks)
-define("length", "float", "longest request that is asked for, tokens", lambda c: concept_number(c, *LENGTHS))
+define("tp", "tensor-parallel size (1 where none is given)", lambda c: _parallel(c, "tensor_parallel"), "int")
+define("pp", "pipeline-parallel size (1 where none is given)", lambda c: _parallel(c, "pipeline_parallel"), "int")
+define("ranks", "devices the launch asks for", lambda c: None if c.arguments.open else c.checked.judged.ranks, "int")
+define("length", "longest request that is asked for, tokens", lambda c: concept_number(c, *LENGTHS), "float")
 
 
-@fact("version.certain", "bool", "the engine's version is stated, or nothing speaks against the current one")
+@fact("version.certain", "the engine's version is stated, or nothing speaks against the current one")
 def _certain(facts: LaunchFacts) -> bool:
     launch = facts.launch
     if launch.version is not None:
@@ -72,37 +68,69 @@ def _certain(facts: LaunchFacts) -> bool:
         return launch.kind not in ("kubernetes", "helm", "recipe", "srt-slurm", "yaml", "template") or (
             launch.program is not None and not launch.setup.container
         )
-    image = parse_image(launch.setup.image, facts.knowledge)
-    return image.entry is not None and image.entry.official and not (image.tag and re.search(r"\d{2,}", image.tag))
+    return facts["image.official"] and not re.search(r"\d{2,}", facts["image.tag"] or "")
 
 
 define(
-    "engine.version", "version", "the engine's version, stated or current", lambda c: c.checked.judged.engine_version
+    "engine.version", "the engine's version, stated or current", lambda c: c.checked.judged.engine_version, "version"
 )
-define("engine.name", "str", "the engine's name", lambda c: c.launch.engine)
+define("engine.name", "the engine's name", lambda c: c.launch.engine, "str")
 define(
     "engine.reserves",
-    "bool",
     "the engine reserves a share of each device, and refuses to start where it is too small",
     lambda c: c.engine is not None and "fraction_of" in c.engine.memory,
 )
-define("kind", "str", "kind of the file", lambda c: c.launch.kind)
+define("kind", "kind of the file", lambda c: c.launch.kind, "str")
 define(
     "program",
-    "str",
     "the words that start the engine",
     lambda c: c.launch.program or ("" if c.setup.container else None),
+    "str",
 )
 
 
-@fact("args.chunk_off_page", "bool", "chunked-prefill-size is not a multiple of page-size")
-def _chunk(facts: LaunchFacts) -> bool | None:
-    return compare_flag_pair(
-        facts, ("chunked-prefill-size",), ("page-size",), lambda a, b: a > 0 and b > 0 and a % b != 0
-    )
+def define_pair(name: str, doc: str, first: str, second: str, test: Callable[[float, float], bool]) -> None:
+    """Writes a test on the numbers of two flags down as a fact."""
+    define(name, doc, lambda c: compare_flag_pair(c, (first,), (second,), test))
 
 
-@fact("args.nnodes_uneven", "bool", "the ranks do not divide by the nodes")
+define_pair(
+    "args.chunk_off_page",
+    "chunked-prefill-size is not a multiple of page-size",
+    "chunked-prefill-size",
+    "page-size",
+    lambda chunk, page: chunk > 0 and page > 0 and chunk % page != 0,
+)
+define_pair(
+    "args.node_rank_outside",
+    "node-rank is not below nnodes",
+    "node-rank",
+    "nnodes",
+    lambda rank, nodes: rank >= nodes or rank < 0,
+)
+define_pair(
+    "args.local_above_dp",
+    "data-parallel-size-local is above data-parallel-size",
+    "data-parallel-size-local",
+    "data-parallel-size",
+    gt,
+)
+define_pair("args.cpu_loras_below", "max-cpu-loras is below max-loras", "max-cpu-loras", "max-loras", lt)
+define_pair(
+    "args.batch_total_below_total",
+    "max-batch-total-tokens is below max-total-tokens",
+    "max-batch-total-tokens",
+    "max-total-tokens",
+    lt,
+)
+define(
+    "args.input_not_below_total",
+    "max-input-tokens is not below max-total-tokens",
+    lambda c: compare_flag_pair(c, ("max-input-tokens", "max-input-length"), ("max-total-tokens",), ge),
+)
+
+
+@fact("args.nnodes_uneven", "the ranks do not divide by the nodes")
 def _nnodes(facts: LaunchFacts) -> bool | None:
     n = flag_number(facts, "nnodes")
     if facts.arguments.last("nnodes") is None:
@@ -111,21 +139,7 @@ def _nnodes(facts: LaunchFacts) -> bool | None:
     return None if n is None or n < 1 or ranks is None else n > 1 and ranks % int(n) != 0
 
 
-define(
-    "args.node_rank_outside",
-    "bool",
-    "node-rank is not below nnodes",
-    lambda c: compare_flag_pair(c, ("node-rank",), ("nnodes",), lambda a, b: a >= b or a < 0),
-)
-define(
-    "args.local_above_dp",
-    "bool",
-    "data-parallel-size-local is above data-parallel-size",
-    lambda c: compare_flag_pair(c, ("data-parallel-size-local",), ("data-parallel-size",), lambda a, b: a > b),
-)
-
-
-@fact("args.dcp_uneven", "bool", "tensor-parallel-size does not divide by decode-context-parallel-size")
+@fact("args.dcp_uneven", "tensor-parallel-size does not divide by decode-context-parallel-size")
 def _dcp(facts: LaunchFacts) -> bool | None:
     n = flag_number(facts, "decode-context-parallel-size")
     tp = facts["tp"]
@@ -134,37 +148,14 @@ def _dcp(facts: LaunchFacts) -> bool | None:
     return None if n is None or n < 1 or tp is None else tp % int(n) != 0
 
 
-define(
-    "args.cpu_loras_below",
-    "bool",
-    "max-cpu-loras is below max-loras",
-    lambda c: compare_flag_pair(c, ("max-cpu-loras",), ("max-loras",), lambda a, b: a < b),
-)
-
-
-@fact("args.lora_large", "bool", "LoRA slots times rank are large (1024 and more)")
+@fact("args.lora_large", "LoRA slots times rank are large (1024 and more)")
 def _lora_large(facts: LaunchFacts) -> bool | None:
     if not facts.arguments.on("enable-lora"):
         return False
     return (flag_number(facts, "max-loras") or 1) * (flag_number(facts, "max-lora-rank") or 16) >= 1024
 
 
-@fact("args.input_not_below_total", "bool", "max-input-tokens is not below max-total-tokens")
-def _input(facts: LaunchFacts) -> bool | None:
-    return compare_flag_pair(
-        facts, ("max-input-tokens", "max-input-length"), ("max-total-tokens",), lambda a, b: a >= b
-    )
-
-
-define(
-    "args.batch_total_below_total",
-    "bool",
-    "max-batch-total-tokens is below max-total-tokens",
-    lambda c: compare_flag_pair(c, ("max-batch-total-tokens",), ("max-total-tokens",), lambda a, b: a < b),
-)
-
-
-@fact("args.sharded_one", "bool", "sharded is true with at most one shard")
+@fact("args.sharded_one", "sharded is true with at most one shard")
 def _sharded(facts: LaunchFacts) -> bool | None:
     word = facts.arguments.value("sharded")
     if word is None or word.lower() != "true" or facts.arguments.last("num-shard") is None:
@@ -173,89 +164,69 @@ def _sharded(facts: LaunchFacts) -> bool | None:
     return None if n is None else n <= 1
 
 
-@fact("json.speculative", "str", "the method of --speculative-config")
+@fact("json.speculative", "the method of --speculative-config", "str")
 def _method(facts: LaunchFacts) -> str | None:
     word = facts.arguments.value("speculative-config")
     m = re.search(r'"method"\s*:\s*"([^"]+)"', word or "")
     return m[1] if m else None
 
 
-@fact("args.kv_connector", "bool", "a KV connector (Nixl, Mooncake) is set up")
+@fact("args.kv_connector", "a KV connector (Nixl, Mooncake) is set up")
 def _connector(facts: LaunchFacts) -> bool:
     word = facts.arguments.value("kv-transfer-config")
     return word is not None and re.search(r"nixl|mooncake", word, re.I) is not None
 
 
-@fact("args.expandable_segments", "bool", "PYTORCH_CUDA_ALLOC_CONF asks for expandable segments")
+@fact("args.expandable_segments", "PYTORCH_CUDA_ALLOC_CONF asks for expandable segments")
 def _expandable(facts: LaunchFacts) -> bool:
-    return any(
-        "expandable_segments:true" in facts.env.get(k, "").lower()
-        for k in ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
-    )
+    stated = (facts.env.get(k, "").lower() for k in ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"))
+    return any("expandable_segments:true" in word for word in stated)
 
 
-@fact("args.rope_changed", "bool", "rope parameters are overridden")
+@fact("args.rope_changed", "rope parameters are overridden")
 def _rope(facts: LaunchFacts) -> bool:
     arguments = facts.arguments
-    text = (
-        f"{arguments.value('hf-overrides') or ''}{arguments.value('json-model-override-args') or ''}"
-        f"{arguments.value('rope-scaling') or ''}"
-    )
+    overrides = [arguments.value(flag) or "" for flag in ("hf-overrides", "json-model-override-args")]
     return (
-        "rope" in text
-        or "yarn" in text
+        any("rope" in text or "yarn" in text for text in overrides)
         or any(x.key and "rope" in x.key for x in arguments.given)
         or arguments.last("rope-scaling", "rope-theta", "yarn-orig-ctx", "rope-scale", "rope-freq-base") is not None
     )
 
 
-@fact("args.long_allowed", "bool", "a longer context than the model's is allowed on purpose")
+@fact("args.long_allowed", "a longer context than the model's is allowed on purpose")
 def _long(facts: LaunchFacts) -> bool:
-    env = facts.env
-    return any(
-        env.get(k, "").lower() in ("1", "true")
-        for k in ("VLLM_ALLOW_LONG_MAX_MODEL_LEN", "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN")
-    )
+    names = ("VLLM_ALLOW_LONG_MAX_MODEL_LEN", "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN")
+    return any(facts.env.get(k, "").lower() in ("1", "true") for k in names)
 
 
 define(
     "args.origins_wildcard",
-    "bool",
     "any web page may call the server",
     lambda c: "*" in (c.arguments.value("allowed-origins") or "") or c.env.get("OLLAMA_ORIGINS") == "*",
 )
 
 
-@fact("args.key_given", "bool", "an API key is set, by flag or variable")
+@fact("args.key_given", "an API key is set, by flag or variable")
 def _key_given(facts: LaunchFacts) -> bool | None:
-    arguments = facts.arguments
-    known = facts.knowledge.recognition
-    if arguments.last(*known.api_key_flags) is not None:
-        return True
-    if any(k in facts.env for k in known.api_key_variables):
+    arguments, known = facts.arguments, facts.knowledge.recognition
+    if arguments.last(*known.api_key_flags) is not None or any(k in facts.env for k in known.api_key_variables):
         return True
     external = "envFrom" in facts.setup.places  # variables that stand in another file
     return None if arguments.open or external else False
 
 
-@fact("args.model_after_flags", "bool", "the model stands behind the first flag")
+@fact("args.model_after_flags", "the model stands behind the first flag")
 def _model_after_flags(facts: LaunchFacts) -> bool:
-    argv, program = facts.launch.argv, facts.launch.program or ""
-    if not find_launch_concept(facts.launch.engine, "model", facts.knowledge).positional or not (
-        program.endswith("serve") or facts.launch.program is None
-    ):
+    launch, arguments = facts.launch, facts.arguments
+    begins = launch.argv[:1] and launch.argv[0].startswith("-") and (launch.program or "serve").endswith("serve")
+    if not begins or not find_launch_concept(launch.engine, "model", facts.knowledge).positional:
         return False
-    arguments = facts.arguments
     swallowed = any("/" in w for x in arguments.given for w in x.extra[-1:])
-    return (
-        bool(argv)
-        and argv[0].startswith("-")
-        and (bool(arguments.positional) or swallowed)
-        and arguments.last("model") is None
-    )
+    return (swallowed or bool(arguments.positional)) and arguments.last("model") is None
 
 
-@fact("args.no_model", "bool", "no model is named anywhere")
+@fact("args.no_model", "no model is named anywhere")
 def _no_model(facts: LaunchFacts) -> bool | None:
     if facts.launch.unresolved or facts.arguments.open:
         return None
@@ -264,7 +235,7 @@ def _no_model(facts: LaunchFacts) -> bool | None:
     return facts.reading.model is None
 
 
-@fact("args.tool_parser_odd", "bool", "the tool parser is another family's than the model")
+@fact("args.tool_parser_odd", "the tool parser is another family's than the model")
 def _parser(facts: LaunchFacts) -> bool | None:
     text, name = facts.arguments.value("tool-call-parser"), str(facts.reading.model or "").lower()
     if text is None or not name:
@@ -275,21 +246,22 @@ def _parser(facts: LaunchFacts) -> bool | None:
     return False
 
 
-@fact("args.tgi_quantize", "str", "the quantization that TGI is given")
-def _tgi(facts: LaunchFacts) -> str | None:
-    word = facts.arguments.value("quantize")
-    return str(word) if word else None
+define(
+    "args.tgi_quantize",
+    "the quantization that TGI is given",
+    lambda c: str(word) if (word := c.arguments.value("quantize")) else None,
+    "str",
+)
 
 
 define(
     "args.name_has_colon",
-    "bool",
     "the served model name holds a colon",
     lambda c: ":" in (c.arguments.value("served-model-name") or ""),
 )
 
 
-@fact("args.attention_config_backend", "bool", "--attention-config names a backend")
+@fact("args.attention_config_backend", "--attention-config names a backend")
 def _backend(facts: LaunchFacts) -> bool:
     return any(
         a.name == "attention-config" and (a.key == "backend" or '"backend"' in (a.value or ""))
@@ -297,9 +269,8 @@ def _backend(facts: LaunchFacts) -> bool:
     )
 
 
-@fact("args.lora_rank_odd", "bool", "the rank of adapters is not a size that the engine has kernels for")
+@fact("args.lora_rank_odd", "the rank of adapters is not a size that the engine has kernels for")
 def _lora_rank(facts: LaunchFacts) -> bool | None:
-    n = concept_number(facts, "lora_rank")
-    entry = facts.engine
+    n, entry = concept_number(facts, "lora_rank"), facts.engine
     taken = list_accepted_values(entry, "lora_rank", facts.knowledge.rules) if entry is not None else ()
     return None if n is None or not taken else f"{n:g}" not in taken

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 
 import msgspec
 
-from advisor.catalog import Catalog
 from advisor.catalog.documents import decode_document
-from advisor.checks.facts.images import image_ref
-from advisor.checks.facts.launch_facts import LaunchFacts, define, fact
+from advisor.checks.facts.launch_facts import LaunchFacts, fact
 from advisor.checks.knowledge import Knowledge, MinimumVersions
 from advisor.checks.resolve.arguments import find_concept_value
 from advisor.checks.resolve.judge import CheckedLaunch
 from advisor.engines.flags import takes_share_of_device
 from advisor.engines.versions import is_before, pick_version, version_key
 from advisor.meanings import EngineId, Version
+
+# weight format -> the method that vLLM takes it for
+_METHODS = {"AWQ": "awq", "GPTQ": "gptq", "FP8": "fp8", "MXFP4": "mxfp4", "NVFP4": "modelopt_nvfp4"}
 
 
 class DriverBranch(msgspec.Struct, frozen=True):
@@ -51,16 +51,11 @@ def _versions(facts: LaunchFacts) -> DriverVersions:
 
 def _named_cuda(facts: LaunchFacts) -> str | None:
     """CUDA that the image's tag names."""
-    image_reference = image_ref(facts)
-    m = (
-        re.search(r"cu(?:da)?[-_.]?(1[1-9])\.?(\d)?", image_reference.tag or "")
-        if image_reference is not None
-        else None
-    )
+    m = re.search(r"cu(?:da)?[-_.]?(1[1-9])\.?(\d)?", facts["image.tag"] or "")
     return f"{m[1]}.{m[2] or 0}" if m else None
 
 
-@fact("image.cuda", "version", "CUDA the image's tag names, or that images of its version have at least")
+@fact("image.cuda", "CUDA the image's tag names, or that images of its version have at least", "version")
 def _cuda(facts: LaunchFacts) -> str | None:
     named = _named_cuda(facts)
     if named is not None:
@@ -72,39 +67,40 @@ def _cuda(facts: LaunchFacts) -> str | None:
     return next((x.cuda for x in reversed(rows) if not is_before(version, x.since)), None)
 
 
-@fact("driver.newest_cuda", "version", "the newest CUDA that the driver has, by its branch where that is known")
+def _find_branch(facts: LaunchFacts) -> DriverBranch | None:
+    """The branch of the machine's driver; None where the driver is not known, or its branch is in no table."""
+    branch = str(facts["driver.nvidia"]).partition(".")[0]
+    return next((x for x in _versions(facts).drivers if str(x.branch) == branch), None)
+
+
+@fact("driver.newest_cuda", "the newest CUDA that the driver has, by its branch where that is known", "version")
 def _newest(facts: LaunchFacts) -> str | None:
-    driver = facts["driver.nvidia"]
-    branch = str(driver).partition(".")[0] if driver is not None else None
-    exact = next((x.cuda for x in _versions(facts).drivers if str(x.branch) == branch), None)
-    found = exact or facts["driver.cuda"]
-    return None if found is None else str(found)
+    branch, found = _find_branch(facts), facts["driver.cuda"]
+    return branch.cuda if branch is not None else None if found is None else str(found)
 
 
-@fact("image.driver_too_old", "bool", "the image needs a newer CUDA than the driver supports")
+@fact("image.driver_too_old", "the image needs a newer CUDA than the driver supports")
 def _driver(facts: LaunchFacts) -> bool | None:
     """A container does not start where the driver's branch has an older CUDA than the image, unless NVIDIA's images
     let that branch pass. What a tag names is held against the driver's major version as well."""
     mine = facts["image.cuda"]
     if mine is None:
         return False
-    known, driver, have = _versions(facts), facts["driver.nvidia"], facts["driver.cuda"]
-    branch = str(driver).partition(".")[0] if driver is not None else None
-    exact = next((x.cuda for x in known.drivers if str(x.branch) == branch), None)
-    if exact is not None and int(branch or 0) not in known.let_pass:
-        return version_key(mine)[:2] > version_key(exact)[:2]
+    branch, have = _find_branch(facts), facts["driver.cuda"]
+    if branch is not None and branch.branch not in _versions(facts).let_pass:
+        return version_key(mine)[:2] > version_key(branch.cuda)[:2]
     if have is None or _named_cuda(facts) is None:
         return None
     return version_key(mine)[0] > version_key(have)[0]
 
 
-@fact("gpu.sm", "str", "compute capability as text")
+@fact("gpu.sm", "compute capability as text", "str")
 def _sm(facts: LaunchFacts) -> str | None:
-    c = facts["gpu.compute_capability"]
-    return None if c is None else f"{c:g}"
+    capability = facts["gpu.compute_capability"]
+    return None if capability is None else f"{capability:g}"
 
 
-@fact("gpu.listed", "bool", "the GPU is on the engine's list for ROCm")
+@fact("gpu.listed", "the GPU is on the engine's list for ROCm")
 def _listed(facts: LaunchFacts) -> bool | None:
     gfx = facts["gpu.gfx"]
     entry = facts.engine
@@ -112,18 +108,19 @@ def _listed(facts: LaunchFacts) -> bool | None:
     return None if gfx is None or not known else all(g in known for g in str(gfx).split(","))
 
 
-@fact("image.arch_too_new", "bool", "the GPU's architecture is newer or older than the image's kernels")
+@fact("image.arch_too_new", "the GPU's architecture is newer or older than the image's kernels")
 def _arch(facts: LaunchFacts) -> bool | None:
-    version, have = facts.launch.version, facts["gpu.compute_capability"]
-    entry = facts.engine
-    if entry is None or not entry.compute_capabilities or version is None:
-        return False if version is not None else None
+    version, have, entry = facts.launch.version, facts["gpu.compute_capability"], facts.engine
+    if version is None:
+        return None
+    if entry is None or not entry.compute_capabilities:
+        return False
     if have is None:
         return None
     return any(x.refuses(have, version_key(version), version_key) for x in entry.compute_capabilities)
 
 
-@fact("gpu.shared_overcommit", "bool", "launches of this file on the same GPU ask for more than it has")
+@fact("gpu.shared_overcommit", "launches of this file on the same GPU ask for more than it has")
 def _shared(facts: LaunchFacts) -> bool | None:
     mine = set(facts.setup.gpu_ids)
     if not mine or _share_of(facts.checked, facts.knowledge) is None:
@@ -144,47 +141,29 @@ def _share_of(checked: CheckedLaunch, knowledge: Knowledge) -> float | None:
     return pick_version(usual, checked.judged.engine_version).number if usual else None
 
 
-@fact("model.min_version", "version", "first version of the engine that recipes name for the model")
+@fact("model.min_version", "first version of the engine that recipes name for the model", "version")
 def _min_version(facts: LaunchFacts) -> str | None:
-    name = facts.reading.model
-    found = _minimum_versions(facts.knowledge.rules).get(str(name).lower()) if name is not None else None
-    return str(found) if found else None
+    rules, path = facts.knowledge.rules, "checks/minimum_versions.yaml"
+    if facts.reading.model is None or not rules.has_document(path):
+        return None
+    return decode_document(rules, path, MinimumVersions).versions.get(facts.reading.model.lower())
 
 
-def _minimum_versions(rules: Catalog) -> Mapping[str, str]:
-    path = "checks/minimum_versions.yaml"
-    return decode_document(rules, path, MinimumVersions).versions if rules.has_document(path) else {}
-
-
-@fact("model.too_old", "bool", "the stated engine version is older than the model needs")
+@fact("model.too_old", "the stated engine version is older than the model needs")
 def _too_old(facts: LaunchFacts) -> bool | None:
-    from advisor.engines.versions import version_key
-
     needed = facts["model.min_version"]
     if facts.launch.version is None or needed is None:
         return False if needed is None and facts.reading.model is not None else None
     return version_key(facts.launch.version) < version_key(needed)
 
 
-define(
-    "quant.floor_missed",
-    "bool",
-    "the quantization needs a newer GPU",
-    lambda c: _below_floor(c, c.flags.table.quantization_capability if c.flags else {}),
-)
-
-
-def _below_floor(facts: LaunchFacts, floors: dict[str, float]) -> bool | None:
-    word = facts.arguments.value("quantization")
-    method = (
-        str(word).lower()
-        if word is not None and not word.unknown
-        else {"AWQ": "awq", "GPTQ": "gptq", "FP8": "fp8", "MXFP4": "mxfp4", "NVFP4": "modelopt_nvfp4"}.get(
-            str(facts["model.quantization"] or "")
-        )
-    )
+@fact("quant.floor_missed", "the quantization needs a newer GPU")
+def _below_floor(facts: LaunchFacts) -> bool | None:
+    word, own = facts.arguments.value("quantization"), facts["model.quantization"]
+    floors = facts.flags.table.quantization_capability if facts.flags else {}
+    method = word.lower() if word is not None and not word.unknown else _METHODS.get(own)
     if method is None or method not in floors:
-        return False if method is not None or facts["model.quantization"] is not None else None
+        return False if method is not None or own is not None else None
     if facts["gpu.vendor"] not in ("nvidia", None):
         return False
     have = facts["gpu.compute_capability"]

@@ -9,13 +9,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from advisor.checks.knowledge import Knowledge
+from advisor.checks.knowledge import Knowledge, KnownImage
+from advisor.checks.read.recognise import ImageReference, parse_image
 from advisor.checks.read.unknown_words import Guard, find_guard
 from advisor.checks.resolve.arguments import LaunchArgument, list_concept_flags, parse_number
 from advisor.checks.resolve.judge import CheckedLaunch
 from advisor.decision.types import Field, FieldType
 from advisor.engines.flags import ConceptName
+from advisor.errors import AdvisorError
 from advisor.memo import memoize_by_identity
+from advisor.models.types import Model
 from advisor.record import Value
 from advisor.yaml_places import Text
 
@@ -78,6 +81,16 @@ def _fields(knowledge: Knowledge, engine: str) -> LaunchFields:
     return LaunchFields(knowledge, (engine,))
 
 
+@memoize_by_identity
+def _find_model(knowledge: Knowledge, name: str) -> Model | None:
+    from advisor.catalog.resolve import resolve_model
+
+    try:
+        return resolve_model(name, knowledge.rules).model
+    except AdvisorError:
+        return None
+
+
 class LaunchFacts(Mapping[str, Any]):
     """The facts of one launch, and what they are computed from: the launch, the tables, the other launches of the
     file, its text. A fact is computed once, when it is asked for."""
@@ -93,6 +106,24 @@ class LaunchFacts(Mapping[str, Any]):
         self.flags, self.server = knowledge.flags(checked.launch.engine), knowledge.server(checked.launch.engine)
         self.fields = _fields(knowledge, checked.launch.engine)
         self._values: dict[str, object] = {}
+
+    @cached_property
+    def image(self) -> ImageReference | None:
+        """The image of the launch, taken apart; None where there is none."""
+        return parse_image(self.setup.image, self.knowledge) if self.setup.image else None
+
+    @property
+    def known_image(self) -> KnownImage | None:
+        """What is known of the image; None where there is none, or it is no engine's."""
+        return self.image.entry if self.image is not None else None
+
+    @cached_property
+    def model(self) -> Model | None:
+        """The catalogue's model; None where the name is not in it."""
+        if self.deployment is not None:
+            return self.deployment.model
+        named = self.reading.named
+        return None if named is None else _find_model(self.knowledge, named.name)
 
     def concept_argument(self, *names: ConceptName) -> LaunchArgument | None:
         """The last argument that sets one of these concepts of the launch's engine; None where none does."""
@@ -172,8 +203,8 @@ class Fact(Value, frozen=True):
 FACTS: dict[str, Fact] = {}
 
 
-def fact(name: str, kind: FieldType, doc: str) -> Callable[[FactFunction], FactFunction]:
-    """Writes a function down as a fact: its name, type and one line of what it means."""
+def fact(name: str, doc: str, kind: FieldType = "bool") -> Callable[[FactFunction], FactFunction]:
+    """Writes a function down as a fact: its name, one line of what it means and its type."""
 
     def keep(function: FactFunction) -> FactFunction:
         FACTS[name] = Fact(Field(name=name, type=kind, doc=doc), function)
@@ -182,6 +213,11 @@ def fact(name: str, kind: FieldType, doc: str) -> Callable[[FactFunction], FactF
     return keep
 
 
-def define(name: str, kind: FieldType, doc: str, compute: FactFunction) -> None:
+def define(name: str, doc: str, compute: FactFunction, kind: FieldType = "bool") -> None:
     """Writes a fact down that is one expression."""
-    fact(name, kind, doc)(compute)
+    fact(name, doc, kind)(compute)
+
+
+def define_place(name: str, doc: str, *places: str) -> None:
+    """Writes a fact down that a reader has noted: one of these places of the setup is known."""
+    define(name, doc, lambda c: any(place in c.setup.places for place in places))

@@ -7,16 +7,17 @@ import re
 from advisor.checks.facts.arguments import flag_number
 from advisor.checks.facts.launch_facts import LaunchFacts, define, fact
 from advisor.checks.resolve.arguments import parse_number
+from advisor.yaml_places import make_text
 
 
-@fact("llama.slot_context", "float", "context of one slot, tokens, where slots divide it")
+@fact("llama.slot_context", "context of one slot, tokens, where slots divide it", "float")
 def _slot(facts: LaunchFacts) -> float | None:
     ctx, slots = flag_number(facts, "ctx-size"), flag_number(facts, "parallel")
     unified = facts.arguments.on("kv-unified")
     return None if not ctx or not slots or slots < 2 or unified else ctx / slots
 
 
-@fact("llama.split_by_slots", "bool", "slots divide the context")
+@fact("llama.split_by_slots", "slots divide the context")
 def _split(facts: LaunchFacts) -> bool | None:
     slots = facts.arguments.last("parallel")
     if slots is None or facts.arguments.on("kv-unified"):
@@ -25,38 +26,31 @@ def _split(facts: LaunchFacts) -> bool | None:
     return None if n is None else n > 1 and facts.arguments.last("ctx-size") is not None
 
 
-@fact("llama.slot_context_small", "bool", "slots divide the context to less than 4096 tokens each")
+@fact("llama.slot_context_small", "slots divide the context to less than 4096 tokens each")
 def _slot_small(facts: LaunchFacts) -> bool | None:
     split: bool | None = facts["llama.split_by_slots"]
-    if not split:
-        return split
     n = facts["llama.slot_context"]
-    return None if n is None else bool(n < 4096)
+    return split if not split else None if n is None else bool(n < 4096)
 
 
-@fact("llama.kv_quantized", "bool", "the cache of values is quantized")
+@fact("llama.kv_quantized", "the cache of values is quantized")
 def _kv_quantized(facts: LaunchFacts) -> bool | None:
     word = facts.arguments.value("cache-type-v")
     return False if word is None else None if word.unknown else word.startswith(("q", "iq"))
 
 
-@fact("llama.kv_any_quantized", "bool", "the cache of keys or values is quantized")
+@fact("llama.kv_any_quantized", "the cache of keys or values is quantized")
 def _kv_any(facts: LaunchFacts) -> bool:
-    return any(
-        (word := facts.arguments.value(n)) is not None and word.startswith(("q", "iq"))
-        for n in ("cache-type-v", "cache-type-k")
-    )
+    return any((facts.arguments.value(n) or "").startswith(("q", "iq")) for n in ("cache-type-v", "cache-type-k"))
 
 
-@fact("llama.kv_types_differ", "bool", "keys and values are cached in different types")
+@fact("llama.kv_types_differ", "keys and values are cached in different types")
 def _kv_differ(facts: LaunchFacts) -> bool | None:
-    word, text = (facts.arguments.value(n) for n in ("cache-type-k", "cache-type-v"))
-    if (word is not None and word.unknown) or (text is not None and text.unknown):
-        return None
-    return (word or "f16") != (text or "f16")
+    words = [facts.arguments.value(n) or make_text("f16") for n in ("cache-type-k", "cache-type-v")]
+    return None if any(word.unknown for word in words) else words[0] != words[1]
 
 
-@fact("llama.batch_above_ubatch", "bool", "batch-size is above ubatch-size (defaults 2048 and 512)")
+@fact("llama.batch_above_ubatch", "batch-size is above ubatch-size (defaults 2048 and 512)")
 def _batch_above(facts: LaunchFacts) -> bool | None:
     b = flag_number(facts, "batch-size") if facts.arguments.last("batch-size") else 2048.0
     u = flag_number(facts, "ubatch-size") if facts.arguments.last("ubatch-size") else 512.0
@@ -65,36 +59,31 @@ def _batch_above(facts: LaunchFacts) -> bool | None:
 
 define(
     "llama.embedding_batch",
-    "bool",
     "the batch is wider than the micro-batch, by hand",
     lambda c: c["llama.batch_above_ubatch"] if c.arguments.last("batch-size") else False,
 )
 
 
-@fact("llama.context_not_given", "bool", "no context size, so the model's training context is taken")
+@fact("llama.context_not_given", "no context size, so the model's training context is taken")
 def _no_ctx(facts: LaunchFacts) -> bool | None:
     argument = facts.arguments.last("ctx-size")
     return (None if facts.arguments.open else True) if argument is None else argument.value == "0"
 
 
-@fact("ollama.kv_needs_flash", "bool", "a quantized cache with flash attention switched off")
+@fact("ollama.kv_needs_flash", "a quantized cache with flash attention switched off")
 def _ollama_kv(facts: LaunchFacts) -> bool:
-    env = facts.env
-    return env.get("OLLAMA_KV_CACHE_TYPE", "").startswith("q") and env.get("OLLAMA_FLASH_ATTENTION", "").lower() in (
-        "0",
-        "false",
-    )
+    off = facts.env.get("OLLAMA_FLASH_ATTENTION", "").lower() in ("0", "false")
+    return off and facts.env.get("OLLAMA_KV_CACHE_TYPE", "").startswith("q")
 
 
 define(
     "ollama.context_set",
-    "bool",
     "a context length is set",
     lambda c: "num_ctx" in c.launch.settings or c.launch.env.get("OLLAMA_CONTEXT_LENGTH", "0") not in ("0", ""),
 )
 
 
-@fact("ollama.all_interfaces", "bool", "OLLAMA_HOST listens on all addresses")
+@fact("ollama.all_interfaces", "OLLAMA_HOST listens on all addresses")
 def _ollama_host(facts: LaunchFacts) -> bool:
     host = re.sub(r"^https?://", "", facts.env.get("OLLAMA_HOST", ""))
     return host.startswith(("0.0.0.0", "[::]", "::", ":")) and host != ""  # noqa: S104 - compared, not bound
@@ -102,25 +91,24 @@ def _ollama_host(facts: LaunchFacts) -> bool:
 
 define(
     "ollama.parallel",
-    "float",
     "OLLAMA_NUM_PARALLEL",
     lambda c: parse_number(c.env.get("OLLAMA_NUM_PARALLEL", "1")) or 1.0,
+    "float",
 )
 define(
     "ollama.loaded",
-    "float",
     "OLLAMA_MAX_LOADED_MODELS",
     lambda c: parse_number(c.env.get("OLLAMA_MAX_LOADED_MODELS", "0")) or 0.0,
+    "float",
 )
 define(
     "text.build_step",
-    "bool",
     "the file builds a TensorRT engine",
     lambda c: re.search("\\btrtllm-build\\b|convert_checkpoint\\.py", c.source) is not None,
 )
 
 
-@fact("text.systemctl_export", "bool", "server variables of Ollama are exported in a shell that uses its systemd unit")
+@fact("text.systemctl_export", "server variables of Ollama are exported in a shell that uses its systemd unit")
 def _export(facts: LaunchFacts) -> bool:
     return (
         re.search(r"^\s*export\s+OLLAMA_", facts.source, re.M) is not None

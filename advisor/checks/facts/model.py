@@ -3,54 +3,33 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Literal
 
 from advisor.catalog import Catalog
-from advisor.checks.facts.launch_facts import FACTS, Fact, FactFunction, LaunchFacts, define, fact
-from advisor.checks.knowledge import Knowledge
+from advisor.checks.facts.launch_facts import FACTS, Fact, LaunchFacts, define, fact
 from advisor.checks.resolve import launch_reader
 from advisor.decision.facts import compute_facts as machine_facts
 from advisor.decision.types import FIELDS as MACHINE_FIELDS
+from advisor.decision.types import FieldType
 from advisor.deployment import Workload
+from advisor.errors import AdvisorError
 from advisor.machines.types import Machine
 from advisor.memo import memoize_by_identity
-from advisor.models.types import Compressed, Mla, Model
+from advisor.models.types import Compressed, Layout, Mla, Model, native_format
 from advisor.units import GIB
 
+_HALF = {"half": "float16"}  # a type by another name
 LOAD_BYTES_PER_SECOND = 0.5e9  # assumed: a network volume or a cold hub download; disks are faster
 _CLOUD = re.compile(r"^(s3|gs|az)://")
+_HUB = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*(:[\w.-]+)?")
+_GGUF = re.compile(r"\.gguf($|[:?])|[-_]gguf($|:)", re.I)
+_SAFETENSORS = re.compile(r"\.(safetensors|bin|pt|pth)$", re.I)
 
 
-def catalogue_model(facts: LaunchFacts) -> Model | None:
-    """The catalogue's model; None where the name is not in it."""
-    if facts.deployment is not None:
-        return facts.deployment.model
-    named = facts.reading.named
-    return None if named is None else _resolved(facts.knowledge, named.name)
-
-
-@memoize_by_identity
-def _resolved(knowledge: Knowledge, name: str) -> Model | None:
-    from advisor.catalog.resolve import resolve_model
-    from advisor.errors import AdvisorError
-
-    try:
-        return resolve_model(name, knowledge.rules).model
-    except AdvisorError:
-        return None
-
-
-def uniform_heads(model: Model | None) -> int | None:
-    """Attention heads, where all attending layers have the same number."""
-    return _count(model, "n_heads")
-
-
-def uniform_kv_heads(model: Model | None) -> int | None:
-    """Key-value heads, where all attending layers have the same number."""
-    return _count(model, "n_kv_heads")
-
-
-def _count(model: Model | None, name: str) -> int | None:
+def count_uniform(model: Model | None, name: Literal["n_heads", "n_kv_heads"]) -> int | None:
+    """Attention heads or key-value heads, where all attending layers have the same number."""
     if model is None or model.layout is None:
         return None
     found = {getattr(g, name) for g in model.layout.attention if getattr(g, name, None)}
@@ -62,177 +41,112 @@ def _facts_of(machine: Machine, rules: Catalog) -> Mapping[str, object]:
     return machine_facts(machine, None, Workload(), rules.accelerators())
 
 
-def _machine_fact(name: str) -> FactFunction:
-    def read(facts: LaunchFacts) -> object:
-        machine = facts.checked.machine
-        if machine is None:
-            return None
-        found = _facts_of(machine, facts.knowledge.rules).get(name)
-        # hardware in words says so where it is WSL
-        return False if name == "os.wsl" and found is None and machine.source == "text" else found
-
-    return read
+def _read_machine(facts: LaunchFacts, name: str) -> object:
+    machine = facts.checked.machine
+    if machine is None:
+        return None
+    found = _facts_of(machine, facts.knowledge.rules).get(name)
+    # hardware in words says so where it is WSL
+    return False if name == "os.wsl" and found is None and machine.source == "text" else found
 
 
 for _name in (
-    "gpu.vendor",
-    "gpu.count",
-    "gpu.compute_capability",
-    "gpu.generation",
-    "gpu.unified",
-    "gpu.smallest_gib",
-    "gpu.total_gib",
-    "gpu.mig",
-    "gpu.gfx",
-    "gpu.vllm_gfx",
-    "gpu.interconnect",
-    "driver.cuda",
-    "driver.nvidia",
-    "host.memory_gib",
-    "os.wsl",
-    "arch",
-    "nodes",
-):
-    FACTS[_name] = Fact(MACHINE_FIELDS[_name], _machine_fact(_name))
+    "gpu.vendor", "gpu.count", "gpu.compute_capability", "gpu.generation", "gpu.unified", "gpu.smallest_gib",
+    "gpu.total_gib", "gpu.mig", "gpu.gfx", "gpu.vllm_gfx", "gpu.interconnect", "driver.cuda", "driver.nvidia",
+    "host.memory_gib", "os.wsl", "arch", "nodes",
+):  # fmt: skip
+    FACTS[_name] = Fact(MACHINE_FIELDS[_name], partial(_read_machine, name=_name))
+
+
+def _define_by_name(name: str, doc: str, holds: Callable[[str], bool]) -> None:
+    """A fact about the model's name; not known where none is stated, or not all of it."""
+
+    def compute(facts: LaunchFacts) -> bool | None:
+        word = facts.reading.model
+        return None if word is None or word.unknown else holds(word)
+
+    define(name, doc, compute)
+
+
+def _define_by_model(name: str, doc: str, read: Callable[[Model], object], kind: FieldType = "bool") -> None:
+    """A fact about the catalogue's model; not known where the catalogue has none."""
+    define(name, doc, lambda c: None if c.model is None else read(c.model), kind)
+
+
+def _define_by_layout(name: str, doc: str, holds: Callable[[Model, Layout], bool]) -> None:
+    """A fact about the layers of the catalogue's model; not known where they are not."""
+    _define_by_model(name, doc, lambda model: None if model.layout is None else holds(model, model.layout))
 
 
 define(
     "model.name",
-    "str",
     "the model as the file names it",
     lambda c: str(c.reading.model) if c.reading.model is not None else None,
+    "str",
 )
 
 
-@fact("model.hub_id", "bool", "the model is a repository of the hub")
-def _hub(facts: LaunchFacts) -> bool | None:
-    word = facts.reading.model
-    if word is None or word.unknown:
-        return None
-    return re.fullmatch(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*(:[\w.-]+)?", word) is not None
+_define_by_name("model.hub_id", "the model is a repository of the hub", lambda w: _HUB.fullmatch(w) is not None)
+_define_by_name("model.local", "the model is a path", lambda w: launch_reader.is_path(w) and not _CLOUD.match(w))
+_define_by_name(
+    "model.gguf", "the model is a GGUF file or repository, by its name", lambda w: _GGUF.search(w) is not None
+)
+_define_by_name(
+    "model.safetensors", "the model is named as a safetensors file", lambda w: _SAFETENSORS.search(w) is not None
+)
 
 
-@fact("model.local", "bool", "the model is a path")
-def _local(facts: LaunchFacts) -> bool | None:
-    word = facts.reading.model
-    return None if word is None or word.unknown else launch_reader.is_path(word) and not _CLOUD.match(word)
-
-
-@fact("model.object_store", "bool", "the model lies in object storage (s3, gs, az)")
+@fact("model.object_store", "the model lies in object storage (s3, gs, az)")
 def _store(facts: LaunchFacts) -> bool | None:
-    word = facts.reading.model
-    return (
-        None
-        if word is None
-        else _CLOUD.match(word) is not None and not facts.setup.storage_uri and not facts.setup.cluster
-    )
-
-
-@fact("model.gguf", "bool", "the model is a GGUF file or repository, by its name")
-def _gguf(facts: LaunchFacts) -> bool | None:
-    word = facts.reading.model
-    return None if word is None or word.unknown else re.search(r"\.gguf($|[:?])|[-_]gguf($|:)", word, re.I) is not None
-
-
-@fact("model.safetensors", "bool", "the model is named as a safetensors file")
-def _safetensors(facts: LaunchFacts) -> bool | None:
-    word = facts.reading.model
-    return None if word is None or word.unknown else re.search(r"\.(safetensors|bin|pt|pth)$", word, re.I) is not None
+    word, setup = facts.reading.model, facts.setup
+    return None if word is None else bool(_CLOUD.match(word)) and not setup.storage_uri and not setup.cluster
 
 
 define(
     "model.known",
-    "bool",
     "the catalogue has the model",
     lambda c: None if c.reading.model is None or c.reading.model.unknown else c.reading.named is not None,
 )
-define("model.assumed", "bool", "the model is taken from the name of a path", lambda c: c.reading.by_path)
-define("model.heads", "int", "attention heads", lambda c: uniform_heads(catalogue_model(c)))
-define("model.kv_heads", "int", "key-value heads", lambda c: uniform_kv_heads(catalogue_model(c)))
-
-
-@fact("model.moe", "bool", "mixture of experts")
-def _moe(facts: LaunchFacts) -> bool | None:
-    model = catalogue_model(facts)
-    return None if model is None or model.layout is None else model.is_moe
-
-
-@fact("model.mla", "bool", "latent attention")
-def _mla(facts: LaunchFacts) -> bool | None:
-    model = catalogue_model(facts)
-    return (
-        None
-        if model is None or model.layout is None
-        else any(isinstance(g, (Mla, Compressed)) for g in model.layout.attention)
-    )
-
-
-@fact("model.vision", "bool", "takes images")
-def _vision(facts: LaunchFacts) -> bool | None:
-    model = catalogue_model(facts)
-    return None if model is None else model.vision is not None
-
-
-@fact("model.encoder", "bool", "embedding or reranking model")
-def _encoder(facts: LaunchFacts) -> bool | None:
-    model = catalogue_model(facts)
-    return None if model is None else model.kind != "chat"
-
-
-@fact("model.max_context", "int", "longest context the model was trained for, tokens")
-def _context(facts: LaunchFacts) -> int | None:
-    model = catalogue_model(facts)
-    return model.max_context if model is not None else None
-
-
-@fact("model.family", "str", "the model's family in the catalogue")
-def _family(facts: LaunchFacts) -> str | None:
-    model = catalogue_model(facts)
-    return model.family if model is not None else None
-
-
-@fact("model.type", "str", "the model's type")
-def _type(facts: LaunchFacts) -> str | None:
-    model = catalogue_model(facts)
-    return model.model_type if model is not None else None
+define("model.assumed", "the model is taken from the name of a path", lambda c: c.reading.by_path)
+_define_by_model("model.heads", "attention heads", lambda m: count_uniform(m, "n_heads"), "int")
+_define_by_model("model.kv_heads", "key-value heads", lambda m: count_uniform(m, "n_kv_heads"), "int")
+_define_by_layout("model.moe", "mixture of experts", lambda m, _: m.is_moe)
+_define_by_layout(
+    "model.mla", "latent attention", lambda _, layers: any(isinstance(g, (Mla, Compressed)) for g in layers.attention)
+)
+_define_by_model("model.vision", "takes images", lambda m: m.vision is not None)
+_define_by_model("model.encoder", "embedding or reranking model", lambda m: m.kind != "chat")
+_define_by_model(
+    "model.max_context", "longest context the model was trained for, tokens", lambda m: m.max_context, "int"
+)
+_define_by_model("model.family", "the model's family in the catalogue", lambda m: m.family, "str")
+_define_by_model("model.type", "the model's type", lambda m: m.model_type, "str")
 
 
 @fact(
-    "model.quantization", "str", "weight format of the checkpoint: its own, or what its name says; none = 16 or 32 bit"
+    "model.quantization", "weight format of the checkpoint: its own, or what its name says; none = 16 or 32 bit", "str"
 )
 def _quant(facts: LaunchFacts) -> str | None:
-    named, model = facts.reading.named, catalogue_model(facts)
+    named, model = facts.reading.named, facts.model
     if named is not None and named.quantization:
         return named.quantization
-    if model is None:
-        return None
-    from advisor.models.types import native_format
-
-    return native_format(model) or "none"
+    return None if model is None else native_format(model) or "none"
 
 
-@fact("model.quantized", "bool", "the checkpoint is quantized")
+@fact("model.quantized", "the checkpoint is quantized")
 def _quantized(facts: LaunchFacts) -> bool | None:
     q = facts["model.quantization"]
     return None if q is None else q not in ("none", "BF16", "F16", "F32")
 
 
-@fact("model.gated", "bool", "the hub asks for a licence before the model may be downloaded")
+@fact("model.gated", "the hub asks for a licence before the model may be downloaded")
 def _gated(facts: LaunchFacts) -> bool | None:
-    model, name = catalogue_model(facts), facts.reading.model
+    model, name = facts.model, facts.reading.model
     if name is None or name.unknown:
         return None
     if re.match(facts.knowledge.recognition.gated_models, name):
         return True
-    if model is not None and model.gated is not None and model.id.lower() == name.lower():
-        return model.gated
-    return False
-
-
-@fact("model.gib", "float", "size of the weights, GiB")
-def _gib(facts: LaunchFacts) -> float | None:
-    size = weight_bytes(facts)
-    return None if size is None else size / GIB
+    return model is not None and bool(model.gated) and model.id.lower() == name.lower()
 
 
 def weight_bytes(facts: LaunchFacts) -> int | None:
@@ -243,14 +157,12 @@ def weight_bytes(facts: LaunchFacts) -> int | None:
         sizes = [r.weights_bytes for r in rows if r.weights_bytes is not None]
         if sizes:
             return sum(sizes)
-    model = catalogue_model(facts)
+    model = facts.model
     if model is None:
         return None
     q = facts["model.quantization"]
     bits = 16.0
     if q and q != "none":
-        from advisor.errors import AdvisorError
-
         try:
             bits = facts.knowledge.rules.quantization(q).bits_nominal
         except AdvisorError:
@@ -258,13 +170,20 @@ def weight_bytes(facts: LaunchFacts) -> int | None:
     return int(model.params_total * bits / 8)
 
 
-@fact("load.seconds", "float", "time to load the weights at 0.5 GB/s, and a minute to get ready; assumed")
-def _load(facts: LaunchFacts) -> float | None:
-    size = weight_bytes(facts)
-    return None if size is None else size / LOAD_BYTES_PER_SECOND + 60
+def _define_by_weights(name: str, doc: str, read: Callable[[int], float]) -> None:
+    """A number that follows from the bytes of the weights; not known where they are not."""
+    define(name, doc, lambda c: None if (size := weight_bytes(c)) is None else read(size), "float")
 
 
-@fact("quant.flag_differs", "bool", "--quantization differs from the checkpoint's own method")
+_define_by_weights("model.gib", "size of the weights, GiB", lambda size: size / GIB)
+_define_by_weights(
+    "load.seconds",
+    "time to load the weights at 0.5 GB/s, and a minute to get ready; assumed",
+    lambda size: size / LOAD_BYTES_PER_SECOND + 60,
+)
+
+
+@fact("quant.flag_differs", "--quantization differs from the checkpoint's own method")
 def _differs(facts: LaunchFacts) -> bool | None:
     word = facts.arguments.value("quantization")
     if word is None:
@@ -277,7 +196,7 @@ def _differs(facts: LaunchFacts) -> bool | None:
     return kind is not None and asked in ("awq", "gptq") and asked != kind
 
 
-@fact("quant.on_plain", "bool", "a checkpoint method is asked for on a checkpoint that is not quantized")
+@fact("quant.on_plain", "a checkpoint method is asked for on a checkpoint that is not quantized")
 def _plain_quant(facts: LaunchFacts) -> bool | None:
     word = facts.arguments.value("quantization", "quantize")
     if word is None or word.lower() not in ("awq", "gptq", "marlin", "awq_marlin", "gptq_marlin"):
@@ -288,23 +207,17 @@ def _plain_quant(facts: LaunchFacts) -> bool | None:
     return None if own is None else own == "none"
 
 
-@fact("kv.type", "str", "type of the KV cache as asked")
+@fact("kv.type", "type of the KV cache as asked", "str")
 def _kv(facts: LaunchFacts) -> str | None:
     word = facts.arguments.value("kv-cache-dtype", "kv_cache_dtype", "kv-cache-format")
     return "auto" if word is None else None if word.unknown else str(word)
 
 
-@fact("kv.differs_from_model", "bool", "a 16-bit cache type that is not the model's own")
+@fact("kv.differs_from_model", "a 16-bit cache type that is not the model's own")
 def _kv_differs(facts: LaunchFacts) -> bool | None:
-    kind, model = facts["kv.type"], catalogue_model(facts)
+    kind, model = facts["kv.type"], facts.model
     if kind not in ("float16", "bfloat16", "half"):
         return False
     asked = facts.arguments.value("dtype")
-    own = (
-        {"half": "float16"}.get(str(asked), str(asked))
-        if asked is not None and asked != "auto"
-        else model.dtype
-        if model is not None
-        else None
-    )
-    return None if own is None else own != {"half": "float16"}.get(kind, kind)
+    own = str(asked) if asked is not None and asked != "auto" else model.dtype if model is not None else None
+    return None if own is None else _HALF.get(own, own) != _HALF.get(kind, kind)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 
 from advisor.checks.facts.arguments import flag_number
-from advisor.checks.facts.launch_facts import LaunchFacts, define, fact
+from advisor.checks.facts.launch_facts import LaunchFacts, define, define_place, fact
 from advisor.checks.facts.model import weight_bytes
 from advisor.checks.read.launch import Mount, find_holding_mount
 from advisor.engines.pool import PINNED_MORE
 from advisor.units import GIB
 
 SHOWN = 40  # characters of a key
+_POD_KINDS = ("Pod", "Deployment", "StatefulSet", "Job", "ReplicaSet", "DaemonSet", "LeaderWorkerSet", "CronJob")
 
 
 def find_mount(facts: LaunchFacts, path: str) -> Mount | None:
@@ -20,7 +21,7 @@ def find_mount(facts: LaunchFacts, path: str) -> Mount | None:
 
 
 def _boolean(name: str, doc: str, read: str) -> None:
-    define(name, "bool", doc, lambda c: bool(getattr(c.setup, read)))
+    define(name, doc, lambda c: bool(getattr(c.setup, read)))
 
 
 _boolean("setup.container", "runs in a container", "container")
@@ -35,21 +36,20 @@ _boolean("setup.storage_uri", "a storage URI names the model", "storage_uri")
 _boolean("setup.misspelt", "a key is misspelt", "misspelt_keys")
 define(
     "setup.misspelt_keys",
-    "str",
     "keys that are misspelt, each with the one that is meant",
     lambda c: ", ".join((f"`{key[:SHOWN]}` (`{meant}`?)" for key, meant in c.setup.misspelt_keys)),
+    "str",
 )
-define("setup.gpu_granted", "bool", "an accelerator is handed to the process", lambda c: c.setup.gpu_granted)
-define("setup.gpu_block", "str", "what is wrong with the device block", lambda c: "; ".join(c.setup.gpu_block))
+define("setup.gpu_granted", "an accelerator is handed to the process", lambda c: c.setup.gpu_granted)
+define("setup.gpu_block", "what is wrong with the device block", lambda c: "; ".join(c.setup.gpu_block), "str")
 define(
     "setup.gpu_request_differs",
-    "bool",
     "GPUs requested differ from GPUs in limits",
     lambda c: c.setup.cluster and c.setup.gpu_requests is not None and (c.setup.gpu_requests != c.setup.gpu_count),
 )
 
 
-@fact("shm.missing", "bool", "neither shared IPC nor a larger /dev/shm")
+@fact("shm.missing", "neither shared IPC nor a larger /dev/shm")
 def _shm(facts: LaunchFacts) -> bool | None:
     setup = facts.setup
     if not setup.container:
@@ -59,7 +59,7 @@ def _shm(facts: LaunchFacts) -> bool | None:
     return None if facts.launch.kind in ("dockerfile", "recipe", "srt-slurm", "yaml") else True
 
 
-@fact("shm.small", "bool", "shared memory below 1 GiB a rank")
+@fact("shm.small", "shared memory below 1 GiB a rank")
 def _shm_small(facts: LaunchFacts) -> bool | None:
     setup, n = facts.setup, facts["ranks"]
     if setup.ipc_host or setup.shm_bytes is None:
@@ -71,19 +71,19 @@ def _shm_small(facts: LaunchFacts) -> bool | None:
 
 define(
     "shm.gib",
-    "float",
     "size of /dev/shm, GiB",
     lambda c: c.setup.shm_bytes / GIB if c.setup.shm_bytes is not None else None,
+    "float",
 )
 define(
     "memory.limit_gib",
-    "float",
     "memory limit of the container or unit, GiB",
     lambda c: round(c.setup.memory_limit / GIB, 2) if c.setup.memory_limit is not None else None,
+    "float",
 )
 
 
-@fact("memory.host_need_gib", "float", "host memory the launch needs at least: 8 GiB and the pools it asks for (x 1.9)")
+@fact("memory.host_need_gib", "host memory the launch needs at least: 8 GiB and the pools it asks for (x 1.9)", "float")
 def _host_need(facts: LaunchFacts) -> float | None:
     offload = flag_number(facts, "cpu-offload-gb") or 0.0
     pool = flag_number(facts, "kv-offloading-size") or 0.0
@@ -96,7 +96,7 @@ def _host_need(facts: LaunchFacts) -> float | None:
     return float(8.0 + (1 + PINNED_MORE[1]) * offload * ranks + 1.92 * pool + swap * tp + lm * ranks)
 
 
-@fact("memory.pools", "bool", "host memory pools are asked for")
+@fact("memory.pools", "host memory pools are asked for")
 def _pools(facts: LaunchFacts) -> bool:
     return bool(
         flag_number(facts, "cpu-offload-gb")
@@ -105,7 +105,7 @@ def _pools(facts: LaunchFacts) -> bool:
     )
 
 
-@fact("memory.limit_below_need", "bool", "the memory limit is below what host pools need")
+@fact("memory.limit_below_need", "the memory limit is below what host pools need")
 def _limit_below_need(facts: LaunchFacts) -> bool | None:
     limit, need = facts["memory.limit_gib"], facts["memory.host_need_gib"]
     if limit is None or not facts["memory.pools"]:
@@ -113,7 +113,7 @@ def _limit_below_need(facts: LaunchFacts) -> bool | None:
     return None if need is None else limit < need
 
 
-@fact("memory.shm_exceeds_limit", "bool", "memory-backed mounts and the process exceed the memory limit")
+@fact("memory.shm_exceeds_limit", "memory-backed mounts and the process exceed the memory limit")
 def _shm_limit(facts: LaunchFacts) -> bool | None:
     limit = facts.setup.memory_limit
     sizes = [m.size_bytes for m in facts.setup.mounts if m.kind == "memory" and m.size_bytes]
@@ -122,32 +122,27 @@ def _shm_limit(facts: LaunchFacts) -> bool | None:
     return sum(sizes) + 4 * GIB > limit
 
 
-@fact("memory.limit_small", "bool", "a memory limit below 8 GiB")
+@fact("memory.limit_small", "a memory limit below 8 GiB")
 def _small(facts: LaunchFacts) -> bool:
-    limit = facts.setup.memory_limit
-    size_ = weight_bytes(facts)
-    if size_ is not None and size_ < 2 * GIB:
-        return False
-    return limit is not None and limit < 8 * GIB
+    limit, weights = facts.setup.memory_limit, weight_bytes(facts)
+    return limit is not None and limit < 8 * GIB and (weights is None or weights >= 2 * GIB)
 
 
-@fact("memory.prompt_cache_exceeds", "bool", "llama-server's prompt cache of 8 GiB does not fit into the memory limit")
+@fact("memory.prompt_cache_exceeds", "llama-server's prompt cache of 8 GiB does not fit into the memory limit")
 def _cache_ram(facts: LaunchFacts) -> bool | None:
     limit = facts.setup.memory_limit
-    if limit is None:
-        return False
-    if facts.arguments.last("cache-ram") is not None or "LLAMA_ARG_CACHE_RAM" in facts.env:
+    if limit is None or facts.arguments.last("cache-ram") is not None or "LLAMA_ARG_CACHE_RAM" in facts.env:
         return False
     return limit < 8 * GIB
 
 
-@fact("cpu.small", "bool", "CPU limit below 2 and one for each GPU")
+@fact("cpu.small", "CPU limit below 2 and one for each GPU")
 def _cpu(facts: LaunchFacts) -> bool | None:
     limit, n = facts.setup.cpu_limit, facts.setup.gpu_count
     return False if limit is None or not n else limit < 2 + n
 
 
-@fact("offload.exceeds_host", "bool", "weights offloaded to the host (x 1.9) exceed its memory")
+@fact("offload.exceeds_host", "weights offloaded to the host (x 1.9) exceed its memory")
 def _offload(facts: LaunchFacts) -> bool | None:
     gb = flag_number(facts, "cpu-offload-gb")
     if not gb:
@@ -156,15 +151,10 @@ def _offload(facts: LaunchFacts) -> bool | None:
     return None if have is None or n is None else gb * n * (1 + PINNED_MORE[1]) > have
 
 
-define(
-    "setup.one_string",
-    "bool",
-    "the program and all its arguments are one word, which no file is called",
-    lambda c: "command" in c.setup.places,
-)
+define_place("setup.one_string", "the program and all its arguments are one word, which no file is called", "command")
 
 
-@fact("devices.visible_conflict", "bool", "visible devices name indices that the container does not have, or one twice")
+@fact("devices.visible_conflict", "visible devices name indices that the container does not have, or one twice")
 def _visible(facts: LaunchFacts) -> bool:
     mask = facts.env.get("CUDA_VISIBLE_DEVICES")
     if mask is None or mask.unknown or not re.fullmatch(r"\s*\d+(\s*,\s*\d+)*\s*", mask):
@@ -176,55 +166,44 @@ def _visible(facts: LaunchFacts) -> bool:
 
 define(
     "devices.visible_mig",
-    "bool",
     "visible devices name a MIG slice or GPU by its id",
     lambda c: re.match("\\s*(MIG-|GPU-)", c.env.get("CUDA_VISIBLE_DEVICES", "")) is not None,
 )
 
 
-@fact("devices.mig", "bool", "the devices are MIG slices")
+@fact("devices.mig", "the devices are MIG slices")
 def _mig(facts: LaunchFacts) -> bool | None:
     if "mig-" in (facts.setup.gpu_resource or ""):
         return True
     return facts["gpu.mig"] if facts.checked.machine is not None else False
 
 
-@fact("devices.overridden", "bool", "visible devices are set in a pod that the device plugin serves")
+@fact("devices.overridden", "visible devices are set in a pod that the device plugin serves")
 def _overridden(facts: LaunchFacts) -> bool:
-    env = facts.env
-    return (
-        facts.setup.cluster
-        and bool(facts.setup.gpu_count)
-        and ("CUDA_VISIBLE_DEVICES" in env or env.get("NVIDIA_VISIBLE_DEVICES") == "all")
-    )
+    env, setup = facts.env, facts.setup
+    visible = "CUDA_VISIBLE_DEVICES" in env or env.get("NVIDIA_VISIBLE_DEVICES") == "all"
+    return visible and setup.cluster and bool(setup.gpu_count)
 
 
-@fact(
+define_place(
     "setup.standard_pod",
-    "bool",
     "the containers stand in a pod of Kubernetes' own kinds, not in a resource that fills them in",
+    *map("kind:{}".format, _POD_KINDS),
 )
-def _standard(facts: LaunchFacts) -> bool:
-    kinds = {p.partition(":")[2] for p in facts.setup.places if p.startswith("kind:")}
-    return bool(
-        kinds & {"Pod", "Deployment", "StatefulSet", "Job", "ReplicaSet", "DaemonSet", "LeaderWorkerSet", "CronJob"}
-    )
 
 
-define("setup.hardware_named", "bool", "the file names the accelerator", lambda c: c.setup.hardware is not None)
-define("setup.restart_always", "bool", "restart: always", lambda c: c.setup.restart == "always")
-define("setup.ray", "bool", "a Ray cluster runs the launch", lambda c: "ray" in c.setup.places)
+define("setup.hardware_named", "the file names the accelerator", lambda c: c.setup.hardware is not None)
+define("setup.restart_always", "restart: always", lambda c: c.setup.restart == "always")
+define_place("setup.ray", "a Ray cluster runs the launch", "ray")
 
 
-@fact("setup.ray_short", "bool", "the worker groups have fewer GPUs than the launch asks for")
+@fact("setup.ray_short", "the worker groups have fewer GPUs than the launch asks for")
 def _ray_short(facts: LaunchFacts) -> bool | None:
     have, n = facts.setup.gpu_count, facts.checked.judged.ranks
     return False if have is None else None if n is None else have < n
 
 
-@fact("model.native_family", "bool", "a family that the engines have had native for long")
+@fact("model.native_family", "a family that the engines have had native for long")
 def _native(facts: LaunchFacts) -> bool | None:
     family = facts["model.family"]
-    if family is None:
-        return None
-    return str(family) in facts.knowledge.recognition.native_families
+    return None if family is None else family in facts.knowledge.recognition.native_families
