@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 
@@ -33,16 +34,21 @@ def _names(knowledge: Knowledge) -> ClusterNames:
     return decode_document(knowledge.rules, "checks/hardware.yaml", ClusterNames)
 
 
-def find_labelled_accelerator(labels: Mapping[str, str], knowledge: Knowledge) -> tuple[str, str] | None:
-    """(words, where they come from) of node labels; None where they name no accelerator."""
+def name_hardware(words: str | None, source: str) -> dict[str, Any]:
+    """The fields of a LaunchSetup that say which accelerator a file names, and where it does; None for no words."""
+    return {"hardware": words, "hardware_source": source if words else None}
+
+
+def find_labelled_accelerator(labels: Mapping[str, str], knowledge: Knowledge) -> dict[str, Any]:
+    """The fields of a LaunchSetup that node labels set."""
     names = _names(knowledge)
     kinds = ((names.labels, find_accelerator_words), (names.instance_labels, find_instance_words))
     for key, find in ((key, find) for keys, find in kinds for key in keys):
         value = labels.get(key)
         words = find(value, knowledge) if value else None
         if words:
-            return words, f"{key}: {value}"
-    return None
+            return name_hardware(words, f"{key}: {value}")
+    return name_hardware(None, "")
 
 
 def find_instance_words(value: str, knowledge: Knowledge) -> str | None:

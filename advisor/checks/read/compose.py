@@ -18,7 +18,7 @@ from advisor.checks.read.context import (
 from advisor.checks.read.docker_run import find_exposure, parse_container_size, parse_published_port, read_gpus
 from advisor.checks.read.dockerfile import DockerStage, make_stage_finder, read_stage
 from advisor.checks.read.launch import HealthProbe, Launch, LaunchSetup, Mount
-from advisor.checks.read.recognise import StartedEngine, parse_image
+from advisor.checks.read.recognise import parse_image
 from advisor.checks.read.scripts import make_script_reader, read_variables
 from advisor.checks.read.shell.commands import split_commands, split_words
 from advisor.yaml_places import (
@@ -292,7 +292,7 @@ def find_built(
     env: dict[str, Text],
     setup: LaunchSetup,
     ctx: ReaderContext,
-) -> list[StartedEngine]:
+) -> list[Launch]:
     """What a service starts whose image is built here. Words of the Dockerfile stand where the file says `build`."""
     build = service.get("build")
     if build is None:
@@ -307,7 +307,7 @@ def find_built(
         given, _ = read_environment(value_at(build, "args"))
         images = [parse_image(value, ctx.know).entry for value in given.values()]
         engine = next((entry.engine for entry in images if entry is not None and entry.official), None)
-    return [StartedEngine(engine, None, (), env, setup=setup, unresolved=open_)] if engine is not None else []
+    return [Launch(engine=engine, env=env, setup=setup, unresolved=open_)] if engine is not None else []
 
 
 def _find_context(build: object) -> Text:
@@ -338,7 +338,7 @@ def _start(
     env: dict[str, Text],
     setup: LaunchSetup,
     ctx: ReaderContext,
-) -> list[StartedEngine]:
+) -> list[Launch]:
     line = line_of(build) or 1
     variables = {**{k: make_text(v, line, 0, v.unknown) for k, v in stage.env.items()}, **env}
     entry, words = stage.split_start(command)

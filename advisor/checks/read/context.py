@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from advisor.checks.knowledge import Knowledge
 from advisor.checks.read.launch import Launch, LaunchSetup
-from advisor.checks.read.recognise import LaunchFinder, StartedEngine
+from advisor.checks.read.recognise import LaunchFinder
 from advisor.checks.read.shell.commands import split_words
 from advisor.errors import BadFile
 from advisor.files import read_text
@@ -26,6 +26,7 @@ from advisor.yaml_places import (
     line_of,
     make_text,
     parse_documents,
+    place_like,
     value_at,
 )
 
@@ -93,24 +94,16 @@ def find_root(ctx: ReaderContext) -> Path:
     return given if given.is_relative_to(tree) else tree
 
 
-def find_inside(folder: Path | None, name: str) -> Path | None:
-    """A file below the folder of the deployment file; None for anything outside of it, absent or no regular file."""
+def read_inside(folder: Path | None, name: str) -> str | None:
+    """The text of a file below the folder of the deployment file; None for anything outside of it, absent, no regular
+    file, or what cannot be read."""
     if folder is None or not name or "\0" in name or "$" in name:
         return None
     try:
-        root = folder.resolve()
         path = (folder / name).resolve()
-        return path if path.is_relative_to(root) and path.is_file() else None
-    except (OSError, ValueError, RuntimeError):
-        return None
-
-
-def read_inside(folder: Path | None, name: str) -> str | None:
-    """The text of a file below the folder of the deployment file; None for any other, and what cannot be read."""
-    path = find_inside(folder, name)
-    try:
-        return read_text(path, LARGEST) if path is not None else None
-    except BadFile:
+        inside = path.is_relative_to(folder.resolve()) and path.is_file()
+        return read_text(path, LARGEST) if inside else None
+    except (OSError, ValueError, RuntimeError, BadFile):
         return None
 
 
@@ -124,33 +117,34 @@ def parse_inside(folder: Path | None, name: str) -> dict[str, Located]:
 
 
 def make_launches(
+    ctx: ReaderContext, kind: str, started: list[Launch], name: str | None, setup: LaunchSetup | None = None
+) -> list[Launch]:
+    """The launches of what was found to be started, as parts of this file; `setup` is for those without one."""
+    return [
+        replace(
+            x,
+            file=ctx.file,
+            line=x.line or ctx.line,
+            kind=kind,
+            name=name or x.name,
+            resource=name or x.name,
+            setup=x.setup if setup is None or x.setup != LaunchSetup() else setup,
+        )
+        for x in started[:MAX_LAUNCHES]
+    ]
+
+
+def read_commands(
     ctx: ReaderContext,
     kind: str,
-    started: list[StartedEngine],
-    name: str | None,
+    commands: Text,
+    name: str | None = None,
     setup: LaunchSetup | None = None,
-    **more: Any,
+    variables: Mapping[str, str] | None = None,
 ) -> list[Launch]:
-    """Launches from what was found to be started."""
-    return [
-        Launch(
-            file=ctx.file,
-            line=s.line or ctx.line,
-            kind=kind,
-            name=name or s.name,
-            engine=s.engine,
-            version=s.version,
-            version_from=s.version_from,
-            program=s.program,
-            argv=s.argv,
-            env=s.env,
-            setup=s.setup if setup is None or s.setup != LaunchSetup() else setup,
-            unresolved=s.unresolved,
-            resource=name or s.name,
-            **more,
-        )
-        for s in started[:MAX_LAUNCHES]
-    ]
+    """The launches of a shell text inside a file."""
+    found = make_finder(ctx).script(commands, first_line(commands), variables)
+    return make_launches(ctx, kind, found, name, setup)
 
 
 def make_finder(ctx: ReaderContext, read_script: Callable[[str], str | None] = lambda path: None) -> LaunchFinder:
@@ -168,35 +162,25 @@ def read_nested(ctx: ReaderContext, value: Text, hint: str = "") -> list[Launch]
 
 def read_environment(value: object) -> tuple[dict[str, Text], tuple[str, ...]]:
     """(variables, names whose value comes from elsewhere) of `K=V` lists, mappings, or name/value lists."""
-    out: dict[str, Text] = {}
-    external: list[str] = []
+    rows = list(_list_variables(value))
+    return {k: v for k, v in rows if v is not None}, tuple(k for k, v in rows if v is None)
+
+
+def _list_variables(value: object) -> Iterator[tuple[str, Text | None]]:
+    """(name, value; None where it comes from elsewhere)."""
     if isinstance(value, dict):
-        for k, v in value.items():
-            if isinstance(v, Text):
-                out[str(k)] = v
-            elif v is None:
-                external.append(str(k))
-            elif isinstance(v, dict):
-                (
-                    external.append(str(k))
-                    if "value" not in v
-                    else out.__setitem__(str(k), as_string(v, "value") or make_text(""))
-                )
-    elif isinstance(value, list):
-        for item in value:
-            if isinstance(item, Text):
-                k, eq, v = item.partition("=")
-                if eq:
-                    out[k] = make_text(v, item.line, item.column, item.unknown)
-                else:
-                    external.append(k)
-            elif isinstance(item, dict) and isinstance(item.get("name"), Text):
-                v = as_string(item, "value")
-                if v is not None:
-                    out[str(item["name"])] = v
-                elif "valueFrom" in item:
-                    external.append(str(item["name"]))
-    return out, tuple(external)
+        for key, item in value.items():
+            if isinstance(item, dict):
+                yield str(key), as_string(item, "value") or make_text("") if "value" in item else None
+            elif item is None or isinstance(item, Text):
+                yield str(key), item
+    for item in value if isinstance(value, list) else ():
+        name, stated = as_string(item, "name"), as_string(item, "value")
+        if isinstance(item, Text):
+            key, eq, word = item.partition("=")
+            yield key, place_like(word, item) if eq else None
+        elif name is not None and (stated is not None or "valueFrom" in as_mapping(item)):
+            yield str(name), stated
 
 
 def find_name(resource: Mapping[str, Located]) -> str | None:
@@ -219,6 +203,11 @@ def make_launch(
 def list_texts(value: object) -> tuple[Text, ...]:
     """The text items of a list."""
     return tuple(w for w in as_sequence(value) if isinstance(w, Text))
+
+
+def read_texts(value: object, *path: str) -> dict[str, Text]:
+    """The text values of the mapping at a path."""
+    return {str(k): v for k, v in as_mapping(value, *path).items() if isinstance(v, Text)}
 
 
 def read_words(value: object) -> tuple[Text, ...]:

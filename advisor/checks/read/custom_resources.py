@@ -12,14 +12,14 @@ from advisor.checks.read.context import (
     ReaderContext,
     find_name,
     list_texts,
-    make_finder,
     make_launch,
-    make_launches,
     nim_model,
     parse_inside,
     parse_model_uri,
+    read_commands,
     read_environment,
     read_parallelism,
+    read_texts,
     read_words,
     rename_settings,
 )
@@ -36,10 +36,9 @@ from advisor.yaml_places import (
     as_string,
     as_whole_number,
     find_all,
-    first_line,
     line_of,
-    make_text,
     parse_documents,
+    place_like,
     value_at,
 )
 
@@ -61,10 +60,8 @@ def _kubeai(resource: dict[str, Located], ctx: ReaderContext) -> list[Launch]:
     if engine is None:
         return []
     url = as_string(spec, "url")
-    model = None
-    if url is not None:
-        m = re.match(r"^(?:hf|ollama)://([^?]+)", url)
-        model = make_text(m[1], url.line, url.column, url.unknown) if m else url
+    m = re.match(r"^(?:hf|ollama)://([^?]+)", url or "")
+    model = place_like(m[1], url or "") if m else url
     profile = str(spec.get("resourceProfile") or "")
     words, _, count = profile.partition(":")
     setup = LaunchSetup(
@@ -73,20 +70,13 @@ def _kubeai(resource: dict[str, Located], ctx: ReaderContext) -> list[Launch]:
         min_replicas=as_whole_number(spec, "minReplicas"),
         image=as_string(spec, "image"),
     )
-    n = int(count) if count.isdigit() else 1
+    source = f"resourceProfile: {profile}"
     if words.startswith("cpu"):
-        setup = replace(setup, gpu_granted=False, hardware="cpu", hardware_source=f"resourceProfile: {profile}")
+        setup = replace(setup, gpu_granted=False, **accelerators.name_hardware("cpu", source))
     elif words:
-        found = accelerators.find_accelerator_words(
-            re.sub(r"^(nvidia|amd|google)-gpu-|^(nvidia|amd)-", "", words), ctx.know
-        )
-        setup = replace(
-            setup,
-            gpu_granted=True,
-            gpu_count=n,
-            hardware=found,
-            hardware_source=f"resourceProfile: {profile}" if found else None,
-        )
+        card = re.sub(r"^(nvidia|amd|google)-gpu-|^(nvidia|amd)-", "", words)
+        named = accelerators.name_hardware(accelerators.find_accelerator_words(card, ctx.know), source)
+        setup = replace(setup, gpu_granted=True, gpu_count=int(count) if count.isdigit() else 1, **named)
     env, _ = read_environment(spec.get("env"))
     return [
         make_launch(
@@ -110,8 +100,7 @@ def _kaito(resource: dict[str, Located], ctx: ReaderContext) -> list[Launch]:
         container=True,
         cluster=True,
         gpu_granted=True,
-        hardware=words,
-        hardware_source=f"instanceType: {instance}" if words else None,
+        **accelerators.name_hardware(words, f"instanceType: {instance}"),
         nodes=count if count and count > 1 else None,
         gpu_resource=f"nvidia.com/mig-{profile}" if profile else None,
     )
@@ -157,14 +146,11 @@ def _nim(resource: dict[str, Located], ctx: ReaderContext) -> list[Launch]:
         return []
     kind = ctx.know.resources["nim"]
     engine = kind.engines.get(str(value_at(resource, "spec", "source", "ngc", "model", "engine") or ""), kind.engine)
-    limits, requests = (
-        as_mapping(resource, "spec", "resources", "limits"),
-        as_mapping(resource, "spec", "resources", "requests"),
-    )
+    limits, requests = pods.read_resources(as_mapping(resource, "spec"))
     setup = pods.add_accelerators(LaunchSetup(container=True, cluster=True, image=image), limits, requests, ctx)
     product = as_string(resource, "spec", "source", "ngc", "model", "gpus", 0, "product")
     words = accelerators.find_accelerator_words(product, ctx.know) if product else None
-    setup = replace(setup, hardware=words, hardware_source=f"gpus: {product}" if words else None)
+    setup = replace(setup, **accelerators.name_hardware(words, f"gpus: {product}"))
     return [make_launch(ctx, resource, image, engine, model=nim_model(image), setup=setup)]
 
 
@@ -177,19 +163,12 @@ def read_llm_service(resource: dict[str, Located], ctx: ReaderContext) -> list[L
     settings = read_parallelism(spec.get("worker"), ctx) | read_parallelism(spec, ctx)
     out: list[Launch] = []
     for part in ("template", "prefill", "worker"):
-        body = spec.get(part)
-        if not isinstance(body, dict):
-            continue
-        for s, _above in pods.find_pod_specs(body):
+        for s, _ in pods.find_pod_specs(as_mapping(spec, part)):
             pod = pods.read_pod_setup(s, ctx)
             found = pods.read_containers(s, pod, find_name(resource), ctx)
             if not found:
-                for c in as_sequence(s, "containers"):
-                    if (
-                        isinstance(c, dict)
-                        and str(c.get("name")) in ("main", "kserve-container")
-                        and not c.get("command")
-                    ):
+                for c in map(as_mapping, as_sequence(s, "containers")):
+                    if str(c.get("name")) in ("main", "kserve-container") and not c.get("command"):
                         setup = pods.read_container_setup(c, s, pod, ctx, None)
                         env, _ = read_environment(c.get("env"))
                         argv = (*list_texts(c.get("args")), *read_words(env.get("VLLM_ADDITIONAL_ARGS")))
@@ -197,17 +176,12 @@ def read_llm_service(resource: dict[str, Located], ctx: ReaderContext) -> list[L
             out += found
     if not out and (model is not None or str(resource.get("kind")) == "LLMInferenceService"):
         out = [make_launch(ctx, resource, resource, engine, setup=LaunchSetup(container=True, cluster=True))]
-    real = [x for x in out if x.engine == engine]
     named = model if model is not None and "/" in model and "://" not in model else None
     shown = named or (label if label is not None and "{" not in label else model)
-    for i, launch in enumerate(out):
-        if launch in real:
-            out[i] = replace(launch, model=shown or launch.model, settings={**settings, **launch.settings})
-    return out
-
-
-def _with_replicas(launch: Launch, count: int | None) -> Launch:
-    return replace(launch, setup=replace(launch.setup, replicas=count or None, min_replicas=count))
+    return [
+        replace(x, model=shown or x.model, settings={**settings, **x.settings}) if x.engine == engine else x
+        for x in out
+    ]
 
 
 def read_inference_service(resource: dict[str, Located], ctx: ReaderContext) -> list[Launch]:
@@ -218,7 +192,9 @@ def read_inference_service(resource: dict[str, Located], ctx: ReaderContext) -> 
     runtime = str(model.get("runtime") or "")
     uri = as_string(model, "storageUri")
     fewest = as_whole_number(predictor, "minReplicas")
-    out = [_with_replicas(x, fewest) for x in read_pod(predictor, ctx, find_name(resource))]
+    counts = {"replicas": fewest or None, "min_replicas": fewest}
+    found = read_pod(predictor, ctx, find_name(resource))
+    out = [replace(x, setup=replace(x.setup, **counts)) for x in found]
     engine = _format_engine(fmt, runtime, ctx)
     if engine and model:
         env, _ = read_environment(model.get("env"))
@@ -228,18 +204,13 @@ def read_inference_service(resource: dict[str, Located], ctx: ReaderContext) -> 
             setup,
             storage_uri=uri,
             memory_limit=parse_container_size(as_string(limits, "memory")),
-            min_replicas=fewest,
-            replicas=fewest or None,
+            **counts,
+            image=as_string(model, "image"),
             places={"resources": line_of(model.get("resources")) or line_of(model)},
         )
-        image = as_string(model, "image")
-        setup = replace(setup, image=image)
         named = parse_model_uri(uri) if uri else None
-        out.append(
-            make_launch(
-                ctx, resource, model, engine, argv=list_texts(model.get("args")), env=env, model=named, setup=setup
-            )
-        )
+        argv = list_texts(model.get("args"))
+        out.append(make_launch(ctx, resource, model, engine, argv=argv, env=env, model=named, setup=setup))
     return out
 
 
@@ -259,7 +230,8 @@ def read_playground(resource: Mapping[str, Located], ctx: ReaderContext) -> list
         return []
     claimed = as_string(spec, "modelClaim", "modelName")
     open_ = () if as_mapping(spec, "modelClaims") == {} else ("several models that are claimed together",)
-    model = _find_model(claimed, ctx)
+    models = (o for o in ctx.objects if o.get("kind") in ("OpenModel", "Model") and find_name(o) == claimed)
+    model = next(models, None) if claimed is not None else None
     env, _ = read_environment(config.get("envs"))
     shm = as_string(config, "sharedMemorySize")
     image, version = as_string(config, "image"), as_string(config, "version")
@@ -291,20 +263,12 @@ def read_playground(resource: Mapping[str, Located], ctx: ReaderContext) -> list
     ]
 
 
-def _find_model(name: str | None, ctx: ReaderContext) -> Mapping[str, Located] | None:
-    """The OpenModel of this file with a name."""
-    for o in ctx.objects:
-        if o.get("kind") in ("OpenModel", "Model") and name is not None and value_at(o, "metadata", "name") == name:
-            return o
-    return None
-
-
 def _name_model(model: Mapping[str, Located] | None) -> Text | None:
-    spec = as_mapping(model, "spec") if model is not None else {}
+    spec = as_mapping(model, "spec")
     hub = as_mapping(spec, "source", "modelHub") or as_mapping(spec, "dataSource")
     name, file = as_string(hub, "modelID"), as_string(hub, "filename")
     if name is not None:
-        return name if file is None else make_text(f"{name}/{file}", name.line, name.column, name.unknown)
+        return name if file is None else place_like(f"{name}/{file}", name)
     return parse_model_uri(as_string(spec, "source", "uri"))
 
 
@@ -323,50 +287,30 @@ def read_ray(resource: dict[str, Located], ctx: ReaderContext) -> list[Launch]:
     """RayService, RayJob, RayCluster: the engine is in the serve config or entry point, GPUs in the groups."""
     spec = as_mapping(resource, "spec")
     out = [x for x in read_pod(resource, ctx, find_name(resource)) if x.program is not None]
-    workers = as_sequence(
-        value_at(spec, "rayClusterConfig", "workerGroupSpecs")
-        or value_at(spec, "rayClusterSpec", "workerGroupSpecs")
-        or value_at(spec, "workerGroupSpecs")
-    )
+    places = [value_at(spec, "rayClusterConfig"), value_at(spec, "rayClusterSpec"), spec]
+    heads = [h for p in places if (h := value_at(p, "headGroupSpec"))]
+    workers = next((w for p in places if (w := as_sequence(p, "workerGroupSpecs"))), [])
     setup, total = LaunchSetup(container=True, cluster=True), 0
-    heads = [
-        h
-        for h in (
-            value_at(spec, "rayClusterConfig", "headGroupSpec"),
-            value_at(spec, "rayClusterSpec", "headGroupSpec"),
-            value_at(spec, "headGroupSpec"),
-        )
-        if h
-    ]
-    for w in [*heads, *workers]:
-        for s, _ in pods.find_pod_specs(w):
-            for c in as_sequence(s, "containers"):
-                limits, requests = pods.read_resources(as_mapping(c))
-                found = pods.add_accelerators(pods.read_pod_setup(s, ctx), limits, requests, ctx)
-                total += (found.gpu_count or 0) * (as_whole_number(w, "replicas") or 1)
-                nvidia = (found.gpu_resource or "").startswith(
-                    ("nvidia.com/gpu", "amd.com/gpu")
-                ) or found.gpu_resource is None
-                counted = (total or None) if nvidia else None
-                asked = counted if found.gpu_requests == found.gpu_count else found.gpu_requests  # of one pod
-                places = {**setup.places, "ray": 1}
-                setup = replace(found, gpu_count=counted, gpu_requests=asked, places=places)
+    for group in [*heads, *workers]:
+        pairs = [(pod, as_mapping(c)) for pod, _ in pods.find_pod_specs(group) for c in as_sequence(pod, "containers")]
+        for pod, container in pairs:
+            limits, requests = pods.read_resources(container)
+            found = pods.add_accelerators(pods.read_pod_setup(pod, ctx), limits, requests, ctx)
+            total += (found.gpu_count or 0) * (as_whole_number(group, "replicas") or 1)
+            whole = (found.gpu_resource or "nvidia.com/gpu").startswith(("nvidia.com/gpu", "amd.com/gpu"))
+            counted = (total or None) if whole else None
+            asked = counted if found.gpu_requests == found.gpu_count else found.gpu_requests  # of one pod
+            setup = replace(found, gpu_count=counted, gpu_requests=asked, places={**setup.places, "ray": 1})
     entry = as_string(spec, "entrypoint")
     if entry is not None:
-        out += make_launches(
-            ctx,
-            "kubernetes",
-            make_finder(ctx).script(entry, first_line(entry)),
-            find_name(resource),
-            setup,
-        )
+        out += read_commands(ctx, "kubernetes", entry, find_name(resource), setup)
     config = as_string(spec, "serveConfigV2")
     if config is not None:
         try:
             docs = parse_documents(config, ctx.file, line_of(config) + 1)
         except BadFile:
             docs = []
-        out += [x for d in docs for x in _serve_config(d, resource, ctx, setup)]
+        out += [x for d in docs for x in read_serve_config(d, ctx, resource, setup, "kubernetes")]
     return out
 
 
@@ -379,64 +323,46 @@ def is_serve_config(doc: Mapping[str, Located]) -> bool:
     )
 
 
-def read_serve_config(doc: Mapping[str, Located], ctx: ReaderContext) -> list[Launch]:
-    """The launches of a configuration file of Ray Serve."""
-    found = _serve_config(doc, {}, ctx, LaunchSetup())
-    return [replace(x, kind="yaml") for x in found]
-
-
-def _serve_config(doc: object, resource: Mapping[str, Located], ctx: ReaderContext, setup: LaunchSetup) -> list[Launch]:
+def read_serve_config(
+    doc: object,
+    ctx: ReaderContext,
+    resource: Mapping[str, Located] | None,
+    setup: LaunchSetup,
+    kind: str,
+) -> list[Launch]:
+    """The launches of a configuration of Ray Serve: a file, or what a resource holds."""
     out: list[Launch] = []
-    kinds = ctx.know.resources
+    engine, named = ctx.know.resources["ray-serve-llm"].engine, ctx.know.resources["ray-serve-variables"]
     for app in as_sequence(doc, "applications"):
         for given in as_sequence(app, "args", "llm_configs"):
             llm = parse_inside(ctx.folder, given) if isinstance(given, Text) else given
             if isinstance(given, Text) and not llm:
-                engine, open_ = kinds["ray-serve-llm"].engine, (f"what {given} says",)
-                out.append(make_launch(ctx, resource, given, engine, setup=setup, unresolved=open_))
+                open_ = (f"what {given} says",)
+                out.append(make_launch(ctx, resource, given, engine, kind, setup=setup, unresolved=open_))
                 continue
-            source = as_string(llm, "model_loading_config", "model_source") or as_string(
-                llm, "model_loading_config", "model_id"
-            )
-            settings = {
-                str(k).replace("_", "-"): v for k, v in as_mapping(llm, "engine_kwargs").items() if isinstance(v, Text)
-            }
+            loading = as_mapping(llm, "model_loading_config")
+            settings = {k.replace("_", "-"): v for k, v in read_texts(llm, "engine_kwargs").items()}
             words = accelerators.find_accelerator_words(str(value_at(llm, "accelerator_type") or ""), ctx.know)
-            places = (
-                {**setup.places, ENGINE_KEYS: line_of(value_at(llm, "engine_kwargs"))} if settings else setup.places
-            )
+            own = {ENGINE_KEYS: line_of(value_at(llm, "engine_kwargs"))} if settings else {}
             deployment = as_mapping(llm, "deployment_config")
             fewest = value_at(deployment, "autoscaling_config", "min_replicas") or deployment.get("num_replicas")
             replicas = as_whole_number(fewest) or setup.replicas
-            launch_setup = replace(setup, hardware=setup.hardware or words, places=places, replicas=replicas)
-            out.append(
-                make_launch(
-                    ctx,
-                    resource,
-                    llm,
-                    kinds["ray-serve-llm"].engine,
-                    model=source,
-                    settings=settings,
-                    setup=launch_setup,
-                )
-            )
+            around = replace(setup, hardware=setup.hardware or words, places={**setup.places, **own}, replicas=replicas)
+            source = as_string(loading, "model_source") or as_string(loading, "model_id")
+            out.append(make_launch(ctx, resource, llm, engine, kind, model=source, settings=settings, setup=around))
         env, _ = read_environment(value_at(app, "runtime_env", "env_vars"))
         model = next((env[k] for k in ("MODEL_ID", "MODEL_NAME", "MODEL", "HF_MODEL") if k in env), None)
-        named = kinds["ray-serve-variables"]
-        if (
-            model is not None
-            and named.engine in f"{as_mapping(app).get('import_path', '')} {_software(resource, app)}".lower()
-        ):
+        software = [
+            value_at(app, "import_path"),
+            *as_sequence(app, "runtime_env", "pip"),
+            *(m.get("image") for m in find_all(resource, "image")),
+        ]
+        if model is not None and named.engine in " ".join(map(str, software)).lower():
             settings = {f: env[k] for k, f in named.flags.items() if k in env}
-            out.append(make_launch(ctx, resource, model, named.engine, model=model, settings=settings, setup=setup))
+            out.append(
+                make_launch(ctx, resource, model, named.engine, kind, model=model, settings=settings, setup=setup)
+            )
     return out
-
-
-def _software(resource: Mapping[str, Located], app: object) -> str:
-    """Packages and images that an application runs with."""
-    pins = " ".join(str(p) for p in as_sequence(app, "runtime_env", "pip"))
-    images = " ".join(str(m.get("image")) for m in find_all(resource, "image"))
-    return f"{pins} {images}"
 
 
 _READERS: dict[str, Callable[[dict[str, Located], ReaderContext], list[Launch]]] = {

@@ -23,7 +23,16 @@ from advisor.checks.read import (
     scripts,
     units,
 )
-from advisor.checks.read.context import ReaderContext, make_finder, make_launches, read_environment, read_nested
+from advisor.checks.read.context import (
+    ReaderContext,
+    list_texts,
+    make_finder,
+    make_launch,
+    make_launches,
+    read_commands,
+    read_environment,
+    read_nested,
+)
 from advisor.checks.read.launch import Launch, LaunchSetup
 from advisor.checks.read.recognise import parse_image
 from advisor.errors import BadFile
@@ -33,15 +42,15 @@ from advisor.yaml_places import (
     Text,
     as_boolean,
     as_mapping,
-    as_sequence,
     as_string,
     find_all,
     find_doubled_keys,
     first_line,
-    line_of,
     lines_of,
+    make_text,
     parse_documents,
     parse_readable_documents,
+    place_like,
     value_at,
 )
 
@@ -95,11 +104,13 @@ def _read_filled(source: str, ctx: ReaderContext) -> list[Launch] | None:
     """The launches of a chart's template, filled in with the chart's values; None for any other text, and for a
     template that is read as it is written."""
     filled = helm.fill_chart_template(source, ctx)
+    if filled is None:
+        return None
     try:
-        docs = parse_documents(filled.text, ctx.file) if filled is not None else []
+        docs = parse_documents(filled.text, ctx.file)
     except BadFile:
         return None
-    return None if filled is None else [helm.put_back(x, filled) for x in _documents(docs, ctx)]
+    return [helm.put_back(x, filled) for x in _documents(docs, ctx)]
 
 
 def detect_kind(source: str, name: str) -> str:
@@ -140,17 +151,6 @@ def detect_kind(source: str, name: str) -> str:
     return "shell"
 
 
-_READERS: dict[str, Callable[[str, ReaderContext], list[Launch]]] = {
-    "shell": scripts.read_script,
-    "systemd": units.read_systemd,
-    "dockerfile": dockerfile.read_dockerfile,
-    "modelfile": configs.read_modelfile,
-    "env": scripts.read,
-    "nomad": nomad.read_job,
-    "markdown": lambda source, ctx: _fenced(source, ctx),
-}
-
-
 def _documents(docs: list[Located], ctx: ReaderContext) -> list[Launch]:
     built = [d for d in docs if kustomize.is_kustomization(d, ctx.file)]
     if built:
@@ -174,8 +174,9 @@ def _document(doc: dict[str, Located], ctx: ReaderContext) -> list[Launch]:
         return compose.read_document(doc, ctx)
     if any(isinstance(value_at(m, "cmd"), Text) for m in as_mapping(doc, "models").values()):
         return configs.read_llama_swap(doc, ctx)
-    if helm.is_known_chart(doc):
-        return helm.read_document(doc, ctx)
+    charted = helm.read_known_chart(doc, ctx)
+    if charted is not None:
+        return charted
     if isinstance(doc.get("containers"), list) and any(
         k in doc for k in ("chain", "forward_stats", "docker", "server", "rate_limit", "startup_wait")
     ):
@@ -189,7 +190,7 @@ def _document(doc: dict[str, Located], ctx: ReaderContext) -> list[Launch]:
     if helm.is_app_template(doc):
         return helm.read_values(doc, ctx)
     if custom_resources.is_serve_config(doc):
-        return custom_resources.read_serve_config(doc, ctx)
+        return custom_resources.read_serve_config(doc, ctx, None, LaunchSetup(), "yaml")
     listed = launchers.read_model_list(doc, ctx)
     if listed:
         return listed
@@ -202,10 +203,7 @@ def _document(doc: dict[str, Located], ctx: ReaderContext) -> list[Launch]:
 
 def read_generic(doc: object, ctx: ReaderContext) -> list[Launch]:
     """Launches in YAML of an unknown kind: containers (`image` next to `args`), and texts that hold a command."""
-    out: list[Launch] = []
-    for spec, _ in pods.find_pod_specs(doc):
-        pod = pods.read_pod_setup(spec, ctx)
-        out += pods.read_containers(spec, pod, None, ctx)
+    out = pods.read_pod(doc, ctx, None)
     if out:
         return out
     for body in find_all(doc, "image"):
@@ -214,35 +212,22 @@ def read_generic(doc: object, ctx: ReaderContext) -> list[Launch]:
         if image is None or words is None or parse_image(image, ctx.know).entry is None:
             continue
         env, _ = read_environment(body.get("env"))
-        args = [w for w in as_sequence(words) if isinstance(w, Text)]
-        found = make_finder(ctx).container(image, None, args, env, LaunchSetup(container=True, image=image))
+        found = make_finder(ctx).container(
+            image, None, list_texts(words), env, LaunchSetup(container=True, image=image)
+        )
         out += make_launches(ctx, "yaml", found, as_string(body, "name"))
     if out:
         return out
     for body in find_all(doc, "servingEngineSpec"):
         if isinstance(value_at(body, "servingEngineSpec", "modelSpec"), list):
-            out += helm.read_document(body, ctx)
+            out += helm.read_known_chart(body, ctx) or []
     for body in find_all(doc, "image") if not out else ():
         image = as_string(body, "image") or _repository(body.get("image"))
-        entry = ctx.know.image(parse_image(image, ctx.know).name) if image is not None else None
-        if (
-            image is not None
-            and entry is not None
-            and entry.entry in ("serve", "opaque")
-            and as_boolean(body, "disabled") is not True
-        ):
-            setup = LaunchSetup(container=True, image=str(image))
-            unresolved = ("its arguments: they stand elsewhere",)
-            out.append(
-                Launch(
-                    file=ctx.file,
-                    line=line_of(body),
-                    kind="yaml",
-                    engine=entry.engine,
-                    setup=setup,
-                    unresolved=unresolved,
-                )
-            )
+        entry = parse_image(image, ctx.know).entry if image is not None else None
+        if entry is None or entry.entry not in ("serve", "opaque") or as_boolean(body, "disabled") is True:
+            continue
+        setup, open_ = LaunchSetup(container=True, image=str(image)), ("its arguments: they stand elsewhere",)
+        out.append(make_launch(ctx, None, body, entry.engine, "yaml", setup=setup, unresolved=open_))
     if out:
         return out
     for value in _texts(doc):
@@ -250,34 +235,22 @@ def read_generic(doc: object, ctx: ReaderContext) -> list[Launch]:
             if "```" in value:
                 out += _fenced(value, replace(ctx, line=first_line(value)))
             elif "\n" in value or " " in value:
-                first = first_line(value)
-                out += (
-                    make_launches(ctx, "yaml", make_finder(ctx).script(value, first), None)
-                    or read_nested(ctx, value)
-                    or _templated(value, first, ctx)
-                )
+                out += read_commands(ctx, "yaml", value) or read_nested(ctx, value) or _templated(value, ctx)
     return out
 
 
-def _templated(value: Text, line: int, ctx: ReaderContext) -> list[Launch]:
+def _templated(value: Text, ctx: ReaderContext) -> list[Launch]:
     """A command inside a template's quotes: `{{ 'python3 -m vllm.entrypoints...' if ... }}`."""
-    if "{{" not in value:
-        return []
-    out: list[Launch] = []
-    for quoted in (q for q in re.findall(r"'([^']*)'", value[:5000]) if len(q) > 2):
-        found = make_finder(ctx).script(quoted, line)
-        out += make_launches(
-            ctx, "template", [replace(s, unresolved=("a template around the command",)) for s in found], None
-        )
-    return out
+    quoted = re.findall(r"'([^']*)'", value[:5000]) if "{{" in value else ()
+    line = first_line(value)
+    found = [x for q in quoted if len(q) > 2 for x in read_commands(ctx, "template", make_text(q, line))]
+    return [replace(x, unresolved=("a template around the command",)) for x in found]
 
 
 def _repository(image: object) -> Text | None:
     repository, tag = as_string(image, "repository"), as_string(image, "tag")
     if repository is None:
         return None
-    from advisor.yaml_places import place_like
-
     return place_like(f"{repository}:{tag}", repository) if tag else repository
 
 
@@ -301,15 +274,26 @@ def _fenced(source: str, ctx: ReaderContext) -> list[Launch]:
     for n, line in enumerate(lines_of(source), ctx.line):
         if line.lstrip().startswith("```"):
             if begin:
-                body = "\n".join(block)
+                body = make_text("\n".join(block), begin + 1)
                 if _MENTIONS.search(body):
-                    out += make_launches(ctx, "markdown", make_finder(ctx).script(body, begin + 1), None)
+                    out += read_commands(ctx, "markdown", body)
                 begin, block = 0, []
             else:
                 begin = n
         elif begin:
             block.append(line)
     return out
+
+
+_READERS: dict[str, Callable[[str, ReaderContext], list[Launch]]] = {
+    "shell": scripts.read_script,
+    "systemd": units.read_systemd,
+    "dockerfile": dockerfile.read_dockerfile,
+    "modelfile": configs.read_modelfile,
+    "env": scripts.read,
+    "nomad": nomad.read_job,
+    "markdown": _fenced,
+}
 
 
 def reads_others(source: bytes, name: str) -> bool:

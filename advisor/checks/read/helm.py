@@ -18,9 +18,11 @@ from advisor.checks.read.context import (
     make_launch,
     parse_inside,
     parse_model_uri,
+    read_commands,
     read_environment,
     read_inside,
     read_parallelism,
+    read_texts,
     read_words,
     rename_settings,
 )
@@ -39,7 +41,6 @@ from advisor.yaml_places import (
     as_string,
     as_whole_number,
     at_line,
-    first_line,
     line_of,
     make_text,
     value_at,
@@ -48,24 +49,18 @@ from advisor.yaml_places import (
 BENCHMARK = "llm-d-benchmark"  # in rules/checks/charts.yaml and resources.yaml
 _FRAGMENT = re.compile(r"\$\{(\w+(?:\.\w+)+)\}")
 MAX_HELPERS = 20
+SHARED_MEMORY = 20 * 2**30  # `shmSize` of production-stack where it is not set
 
 
-def is_known_chart(doc: object) -> bool:
-    """Whether the values are those of a chart that is known here."""
-    return isinstance(doc, dict) and (
-        isinstance(value_at(doc, "servingEngineSpec"), dict)
-        or (isinstance(value_at(doc, "modelArtifacts"), dict) and ("decode" in doc or "prefill" in doc))
-        or isinstance(value_at(doc, "scenario"), list)
-    )
-
-
-def read_document(doc: object, ctx: ReaderContext) -> list[Launch]:
-    """The launches of known values files."""
+def read_known_chart(doc: object, ctx: ReaderContext) -> list[Launch] | None:
+    """The launches of the values of a chart that is known here; None for any other document."""
     if isinstance(value_at(doc, "servingEngineSpec"), dict):
         return _production_stack(doc, ctx)
-    if isinstance(value_at(doc, "modelArtifacts"), dict):
+    if isinstance(value_at(doc, "modelArtifacts"), dict) and (as_mapping(doc).keys() & {"decode", "prefill"}):
         return _modelservice(as_mapping(doc), ctx)
-    return [x for s in as_sequence(doc, "scenario") for x in _scenario(as_mapping(s), ctx)]
+    if isinstance(value_at(doc, "scenario"), list):
+        return [x for s in as_sequence(doc, "scenario") for x in _scenario(as_mapping(s), ctx)]
+    return None
 
 
 def _production_stack(doc: object, ctx: ReaderContext) -> list[Launch]:
@@ -84,16 +79,10 @@ def _production_stack(doc: object, ctx: ReaderContext) -> list[Launch]:
         env, _ = read_environment(m.get("env") or config.get("env"))
         if m.get("hf_token") is not None:
             env["HF_TOKEN"] = as_string(m, "hf_token") or make_text("$(HF_TOKEN)", line_of(m), 0, ("HF_TOKEN",))
-        labels = {str(k): str(v) for k, v in as_mapping(m, "nodeSelector").items() if isinstance(v, Text)}
-        for t in as_sequence(m, "nodeSelectorTerms"):
-            for e in as_sequence(t, "matchExpressions"):
-                values = as_sequence(e, "values")
-                if str(value_at(e, "operator")) == "In" and len(values) == 1:
-                    labels[str(value_at(e, "key"))] = str(values[0])
-        found = accelerators.find_labelled_accelerator(labels, ctx.know)
+        selected = pods.list_selected(as_sequence(m, "nodeSelectorTerms"))
+        labels = read_texts(m, "nodeSelector") | {key: values[0] for key, values in selected if len(values) == 1}
         count = as_whole_number(m, "requestGPU")
         shm = as_string(m, "shmSize")
-        mounts = (Mount(target="/data", kind="pvc"),) if m.get("pvcStorage") else ()
         setup = LaunchSetup(
             container=True,
             cluster=True,
@@ -101,10 +90,9 @@ def _production_stack(doc: object, ctx: ReaderContext) -> list[Launch]:
             gpu_count=count,
             gpu_granted=None if count is None else count > 0,
             gpu_resource=as_string(m, "requestGPUType"),
-            hardware=found[0] if found else None,
-            hardware_source=found[1] if found else None,
-            shm_bytes=parse_container_size(shm) if shm else 20 * 2**30,
-            mounts=mounts,
+            **accelerators.find_labelled_accelerator(labels, ctx.know),
+            shm_bytes=parse_container_size(shm) if shm else SHARED_MEMORY,
+            mounts=(Mount(target="/data", kind="pvc"),) if m.get("pvcStorage") else (),
             disk_bytes=parse_container_size(as_string(m, "pvcStorage")),
             replicas=as_whole_number(m, "replicaCount"),
             memory_limit=parse_container_size(as_string(m, "limitMemory")),
@@ -116,10 +104,7 @@ def _production_stack(doc: object, ctx: ReaderContext) -> list[Launch]:
                 **{f"unknown-key:{k}": line_of(config) for k in unknown_keys},
             },
         )
-        known = parse_image(image, ctx.know) if image else None
-        model = as_string(m, "modelURL")
-        version = image_version(known) if known else None
-        origin = "the image tag" if version else None
+        version = image_version(parse_image(image, ctx.know)) if image else None
         out.append(
             make_launch(
                 ctx,
@@ -127,13 +112,13 @@ def _production_stack(doc: object, ctx: ReaderContext) -> list[Launch]:
                 m,
                 kind.engine,
                 "helm",
-                model=model,
+                model=as_string(m, "modelURL"),
                 settings=settings,
                 argv=argv,
                 env=env,
                 setup=setup,
                 version=version,
-                version_from=origin,
+                version_from="the image tag" if version else None,
             )
         )
     return out
@@ -153,15 +138,12 @@ def _modelservice(doc: Mapping[str, Located], ctx: ReaderContext) -> list[Launch
         settings = read_parallelism(body, ctx)
         pod = pods.read_pod_setup(body, ctx)
         found = pods.read_containers(body, pod, f"{named or 'model'}/{part}", ctx, kind="helm")
-        out += [replace(x, model=x.model or model, settings={**settings, **x.settings}) for x in found]
         if not found and body.get("containers"):
-            c = as_mapping(as_sequence(body, "containers")[0])
+            c = as_mapping(body, "containers", 0)
             setup = pods.read_container_setup(c, body, pod, ctx, None)
-            argv = list_texts(c.get("args"))
             engine = ctx.know.resources["modelservice"].engine
-            out.append(
-                make_launch(ctx, part, c, engine, "helm", model=model, settings=settings, argv=argv, setup=setup)
-            )
+            found = [make_launch(ctx, part, c, engine, "helm", argv=list_texts(c.get("args")), setup=setup)]
+        out += [replace(x, model=x.model or model, settings={**settings, **x.settings}) for x in found]
     return out
 
 
@@ -208,33 +190,25 @@ def _scenario(s: Mapping[str, Located], ctx: ReaderContext) -> list[Launch]:
     kind = ctx.know.resources[BENCHMARK]
     common = as_mapping(s, "common") or s
     model = as_string(common, "model", "huggingfaceId") or as_string(common, "model", "name")
-    labels = {str(k): str(v) for k, v in as_mapping(common, "affinity", "nodeSelector").items() if isinstance(v, Text)}
-    key = as_string(common, "acceleratorType", "labelKey")
-    value = as_string(common, "acceleratorType", "labelValue")
+    labels = read_texts(common, "affinity", "nodeSelector")
+    key, value = (as_string(common, "acceleratorType", k) for k in ("labelKey", "labelValue"))
     if key is not None and value is not None:
-        labels[str(key)] = str(value)
-    place, source = accelerators.find_labelled_accelerator(labels, ctx.know) or (None, None)
-    there = LaunchSetup(container=True, cluster=True, hardware=place, hardware_source=source)
+        labels[key] = value
+    there = LaunchSetup(container=True, cluster=True, **accelerators.find_labelled_accelerator(labels, ctx.know))
     out: list[Launch] = []
     for part in ("standalone", "decode", "prefill"):
         body = as_mapping(s, part) or as_mapping(common, part) or as_mapping(s, "modelservice", part)
         if not body or as_boolean(body, "enabled") is False:
             continue
         settings = read_parallelism(body, ctx)
-        settings |= rename_settings(value_at(common, "model"), kind.flags) | rename_settings(
-            value_at(body, "model"), kind.flags
-        )
+        for place in (common, body):
+            settings |= rename_settings(value_at(place, "model"), kind.flags)
         setup = replace(there, gpu_granted=True)
         own: list[Launch] = []
         command = as_string(body, kind.engine, "customCommand")
         if command is not None:
-            from advisor.checks.read.context import make_finder, make_launches
-
-            lines = first_line(command)
             whole = _filled(command, part, s, body, ctx.know.charts[BENCHMARK])
-            own = make_launches(
-                ctx, "helm", make_finder(ctx).script(whole.command, lines, whole.variables), part, setup
-            )
+            own = read_commands(ctx, "helm", whole.command, part, setup, whole.variables)
             own = [replace(x, assumed=whole.left) for x in own]
         if not own:
             argv = read_words(value_at(body, kind.engine, "additionalFlags") or value_at(body, "extraArgs"))
@@ -248,49 +222,29 @@ def _scenario(s: Mapping[str, Located], ctx: ReaderContext) -> list[Launch]:
 def read_subcharts(doc: object, ctx: ReaderContext) -> list[Launch]:
     """Values whose keys are engines (`vllm:`, `tgi:`, `ollama:`) with a model or image of their own."""
     out: list[Launch] = []
-    if not isinstance(doc, dict):
-        return out
-    for key, body in doc.items():
+    for key, body in as_mapping(doc).items():
         engine = ctx.know.resources["subcharts"].engines.get(str(key))
         if engine is None or not isinstance(body, dict) or as_boolean(body, "enabled") is False:
             continue
-        model = next(
-            (
-                as_string(body, n)
-                for n in ("LLM_MODEL_ID", "MODEL_ID", "modelId", "model")
-                if isinstance(body.get(n), Text)
-            ),
-            None,
-        )
+        texts = read_texts(body)
+        model = next((texts[n] for n in ("LLM_MODEL_ID", "MODEL_ID", "modelId", "model") if n in texts), None)
         image = as_string(body, "image", "repository")
         if model is None and (image is None or ctx.know.image(image) is None):
             continue
         tag = as_string(body, "image", "tag")
-        env = {str(n): v for n, v in body.items() if isinstance(v, Text) and str(n).isupper()}
         argv = read_words(body.get("serve_args") or body.get("extraCmdArgs") or body.get("args") or [])
         limits, requests = pods.read_resources(body)
-        setup = pods.add_accelerators(
-            LaunchSetup(container=True, cluster=True, image=f"{image}:{tag}" if image and tag else image),
-            limits,
-            requests,
-            ctx,
-        )
+        called = texts.get("image") or (f"{image}:{tag}" if image and tag else image)
+        setup = LaunchSetup(container=True, cluster=True, image=None if called is None else str(called))
+        setup = pods.add_accelerators(setup, limits, requests, ctx)
         if not limits:
             setup = replace(setup, gpu_granted=None)
         gpu = as_string(doc, "gpu")
         card = accelerators.find_accelerator_words(gpu, ctx.know) if gpu else None
         if card:
-            setup = replace(
-                setup,
-                hardware=card,
-                hardware_source=f"gpu: {gpu}",
-                gpu_granted=True,
-                gpu_count=as_whole_number(doc, "num_gpus"),
-            )
-        own_image = as_string(body, "image")
-        if own_image is not None:
-            setup = replace(setup, image=str(own_image))
-        env |= read_environment(body.get("env"))[0]
+            named = accelerators.name_hardware(card, f"gpu: {gpu}")
+            setup = replace(setup, **named, gpu_granted=True, gpu_count=as_whole_number(doc, "num_gpus"))
+        env = {n: v for n, v in texts.items() if n.isupper()} | read_environment(body.get("env"))[0]
         out.append(make_launch(ctx, str(key), body, engine, "helm", model=model, argv=argv, env=env, setup=setup))
     return out
 
@@ -315,14 +269,11 @@ def read_values(values: Mapping[str, Located], ctx: ReaderContext) -> list[Launc
 
 def read_release(resource: Mapping[str, Located], ctx: ReaderContext) -> list[Launch]:
     """The launches of a HelmRelease: what its values say."""
-    from advisor.checks.read import helm
-
-    values = value_at(resource, "spec", "values")
-    if not isinstance(values, dict):
-        return []
+    values = as_mapping(resource, "spec", "values")
     if is_app_template(values):
         return read_values(values, ctx)
-    return helm.read_document(values, ctx) if helm.is_known_chart(values) else helm.read_subcharts(values, ctx)
+    known = read_known_chart(values, ctx)
+    return read_subcharts(values, ctx) if known is None else known
 
 
 def _list_containers(values: object) -> Iterator[tuple[str, Mapping[str, Located], dict[str, Located]]]:

@@ -103,9 +103,9 @@ class ModelDeclaration(Value, frozen=True):
 class Launch(Record, frozen=True, kw_only=True):
     """One launch: who starts what with which arguments. Text values keep their place in the file."""
 
-    file: str
-    line: int
-    kind: str  # shell, compose, kubernetes, helm, systemd, dockerfile, ...
+    file: str = ""  # like kind, line and setup: stated once it is known where the launch stands
+    line: int = 0
+    kind: str = ""  # shell, compose, kubernetes, helm, systemd, dockerfile, ...
     name: str | None = None  # service, container or model, as the file calls it
     engine: str
     version: str | None = None

@@ -8,7 +8,16 @@ from msgspec.structs import replace
 
 from advisor.checks.read import accelerators
 from advisor.checks.read.configs import read_flags_file
-from advisor.checks.read.context import MAX_LAUNCHES, ReaderContext, make_finder, make_launches, read_environment
+from advisor.checks.read.context import (
+    MAX_LAUNCHES,
+    ReaderContext,
+    list_texts,
+    make_finder,
+    make_launch,
+    make_launches,
+    read_commands,
+    read_environment,
+)
 from advisor.checks.read.launch import Launch, LaunchSetup
 from advisor.checks.read.shell.commands import split_words
 from advisor.yaml_places import (
@@ -20,7 +29,6 @@ from advisor.yaml_places import (
     as_sequence,
     as_string,
     as_whole_number,
-    first_line,
     line_of,
     make_text,
     value_at,
@@ -34,18 +42,14 @@ def read_infernet(doc: Mapping[str, Located], ctx: ReaderContext) -> list[Launch
         if not isinstance(c, dict):
             continue
         command = c.get("command")
-        words = (
-            split_words(command, line_of(command))
-            if isinstance(command, Text)
-            else [w for w in as_sequence(command) if isinstance(w, Text)]
-        )
+        words = split_words(command, line_of(command)) if isinstance(command, Text) else list_texts(command)
         env, _ = read_environment(c.get("env"))
-        gpu = as_boolean(c, "gpu")
+        gpu = as_boolean(c, "gpu") is True
         port = as_whole_number(c, "port")
         setup = LaunchSetup(
             container=True,
-            gpu_granted=bool(gpu),
-            gpu_all=bool(gpu),
+            gpu_granted=gpu,
+            gpu_all=gpu,
             ports=((None, port, None),) if port else (),
             exposed=f"port {port}" if port and as_boolean(c, "external") is not False else None,
             places={"image": line_of(c.get("image"))},
@@ -65,31 +69,19 @@ def read_skypilot(doc: Mapping[str, Located], ctx: ReaderContext) -> list[Launch
     name, _, count = (spec or "").partition(":")
     words = accelerators.find_accelerator_words(name, ctx.know) if name else None
     setup = LaunchSetup(
-        hardware=words,
-        hardware_source=f"accelerators: {spec}" if words else None,
+        **accelerators.name_hardware(words, f"accelerators: {spec}"),
         gpu_count=int(count) if count.isdigit() else 1 if name else None,
         gpu_granted=True if name else None,
         nodes=as_whole_number(doc, "num_nodes"),
     )
-    env, _external = read_environment(doc.get("envs"))
-    n = setup.gpu_count or 1
+    env, _ = read_environment(doc.get("envs"))
     known = {
         **env,
-        "SKYPILOT_NUM_GPUS_PER_NODE": make_text(str(n)),
+        "SKYPILOT_NUM_GPUS_PER_NODE": make_text(str(setup.gpu_count or 1)),
         "SKYPILOT_NUM_NODES": make_text(str(setup.nodes or 1)),
     }
-    out: list[Launch] = []
-    for key in ("setup", "run"):
-        body = as_string(doc, key)
-        if body is not None:
-            out += make_launches(
-                ctx,
-                "skypilot",
-                make_finder(ctx).script(body, first_line(body), known),
-                as_string(doc, "name"),
-                setup,
-            )
-    return out
+    parts = [body for key in ("setup", "run") if (body := as_string(doc, key)) is not None]
+    return [x for body in parts for x in read_commands(ctx, "skypilot", body, as_string(doc, "name"), setup, known)]
 
 
 def read_recipe(doc: Mapping[str, Located], ctx: ReaderContext) -> list[Launch]:
@@ -98,24 +90,21 @@ def read_recipe(doc: Mapping[str, Located], ctx: ReaderContext) -> list[Launch]:
     named = as_string(model, "model_id")
     if named is None:
         return []
-    base = [w for w in as_sequence(model, "base_args") if isinstance(w, Text)]
+    base = list_texts(model.get("base_args"))
     env, _ = read_environment(model.get("base_env"))
     variants = as_mapping(doc, "variants") or Map({make_text("default"): Map()})
     out = []
     for key, v in variants.items():
-        extra = [w for w in as_sequence(value_at(v, "extra_args") or value_at(v, "args")) if isinstance(w, Text)]
-        own = as_string(v, "model_id") or named
         out.append(
-            Launch(
-                file=ctx.file,
-                line=line_of(key) or line_of(named),
-                kind="recipe",
-                name=str(key),
-                engine=ctx.know.resources["vllm-recipes"].engine,
-                model=own,
-                argv=(*base, *extra),
+            make_launch(
+                ctx,
+                str(key),
+                key if line_of(key) else named,
+                ctx.know.resources["vllm-recipes"].engine,
+                "recipe",
+                model=as_string(v, "model_id") or named,
+                argv=(*base, *list_texts(value_at(v, "extra_args") or value_at(v, "args"))),
                 env={**env, **read_environment(value_at(v, "extra_env"))[0]},
-                resource=str(key),
             )
         )
     return out
@@ -133,35 +122,24 @@ def read_srt_slurm(doc: Mapping[str, Located], ctx: ReaderContext) -> list[Launc
         return []
     model = as_string(doc, "identity", "model", "repo") or as_string(doc, "model", "path")
     config = as_mapping(doc, "backend", f"{kind}_config")
-    words = accelerators.find_accelerator_words(str(value_at(doc, "resources", "gpu_type") or ""), ctx.know)
+    card = str(value_at(doc, "resources", "gpu_type") or "")
+    words = accelerators.find_accelerator_words(card, ctx.know)
+    around = LaunchSetup(hardware=words, gpu_granted=True, container=True, image=container)
     out: list[Launch] = []
     for role in ("aggregated", "prefill", "decode", "agg"):
         body = config.get(role)
         if not isinstance(body, dict):
             continue
-        short = "agg" if role.startswith("agg") else role
-        gpus = as_whole_number(doc, "resources", f"gpus_per_{short}")
-        setup = LaunchSetup(
-            hardware=words,
-            hardware_source=f"gpu_type: {value_at(doc, 'resources', 'gpu_type')}" if words else None,
-            gpu_count=gpus,
-            gpu_granted=True,
-            container=True,
-            image=container,
+        setup = replace(
+            around,
+            **accelerators.name_hardware(words, f"gpu_type: {card}"),
+            gpu_count=as_whole_number(doc, "resources", f"gpus_per_{'agg' if role.startswith('agg') else role}"),
             ipc_host=True,
         )
-        made_ = read_flags_file(body, engine, ctx)
+        (launch,) = read_flags_file(body, engine, ctx)
         env, _ = read_environment(value_at(doc, "backend", f"{role}_environment"))
-        out += [
-            replace(
-                x, kind="srt-slurm", name=role, model=model, setup=setup, env=env, line=line_of(body), resource=role
-            )
-            for x in made_
-        ]
-    if not out:
-        setup = LaunchSetup(hardware=words, gpu_granted=True, container=True, image=container)
-        out = [Launch(file=ctx.file, line=line_of(doc), kind="srt-slurm", engine=engine, model=model, setup=setup)]
-    return out
+        out.append(replace(launch, kind="srt-slurm", name=role, resource=role, model=model, setup=setup, env=env))
+    return out or [make_launch(ctx, None, doc, engine, "srt-slurm", model=model, setup=around)]
 
 
 def _flag_words(flag: object, value: object) -> list[Text]:
@@ -188,10 +166,8 @@ def read_model_list(doc: Mapping[str, Located], ctx: ReaderContext) -> list[Laun
             cards, nodes = as_whole_number(entry, "gpus_per_node"), as_whole_number(entry, "num_nodes") or 1
             setup = LaunchSetup(gpu_count=cards * nodes if cards else None, gpu_granted=True if cards else None)
             called = as_string(entry, "model") or make_text(str(name), line_of(name) or line_of(body))
-            out.append(
-                Launch(
-                    file=ctx.file, line=line_of(given) or line_of(body), kind="yaml", name=f"{name}/{engine}",
-                    resource=f"{name}/{engine}", engine=engine, model=called, argv=tuple(argv), setup=setup,
-                )
-            )  # fmt: skip
+            made = make_launch(
+                ctx, f"{name}/{engine}", given, engine, "yaml", model=called, argv=tuple(argv), setup=setup
+            )
+            out.append(made)
     return out[:MAX_LAUNCHES]

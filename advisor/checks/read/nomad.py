@@ -162,7 +162,7 @@ def _add_devices(setup: LaunchSetup, task: HclBlock, ctx: ReaderContext) -> Laun
     if not devices:
         granted = runtime == "nvidia" or not setup.container
         return replace(setup, gpu_granted=True if granted else None, gpu_all=runtime == "nvidia")
-    count, words, source = 0, None, None
+    count, named = 0, accelerators.name_hardware(None, "")
     for device in devices:
         label = str(device.labels[0]) if device.labels else ""
         if "gpu" not in label:
@@ -173,7 +173,5 @@ def _add_devices(setup: LaunchSetup, task: HclBlock, ctx: ReaderContext) -> Laun
             if "model" in str(as_string(constraint.attributes, "attribute")):
                 model = str(as_string(constraint.attributes, "value") or "") or model
         if model:
-            words, source = accelerators.find_accelerator_words(model, ctx.know), f"device: {model}"
-    return replace(
-        setup, gpu_granted=True, gpu_count=count or None, hardware=words, hardware_source=source if words else None
-    )
+            named = accelerators.name_hardware(accelerators.find_accelerator_words(model, ctx.know), f"device: {model}")
+    return replace(setup, gpu_granted=True, gpu_count=count or None, **named)

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
 from advisor.checks.read import accelerators
-from advisor.checks.read.context import ReaderContext, make_finder, make_launches, read_environment
+from advisor.checks.read.context import (
+    ReaderContext,
+    find_name,
+    list_texts,
+    make_finder,
+    make_launches,
+    read_environment,
+    read_texts,
+)
 from advisor.checks.read.docker_run import parse_container_size
 from advisor.checks.read.launch import TAKEN_SERVICE_NAME, HealthProbe, Launch, LaunchSetup, Mount
 from advisor.yaml_places import (
     Located,
-    Map,
     Text,
     as_boolean,
     as_mapping,
@@ -25,6 +32,9 @@ from advisor.yaml_places import (
     value_at,
 )
 
+_VOLUMES = {  # how a volume is stated -> kind of its mounts
+    "hostPath": "host", "persistentVolumeClaim": "pvc", "ephemeral": "pvc", "configMap": "config", "secret": "secret",
+}  # fmt: skip
 FABRIC = ("rdma/", "nvidia.com/hostdev", "vpc.amazonaws.com/efa")  # device plugins of RDMA networks
 
 
@@ -61,51 +71,40 @@ def read_containers(
     out: list[Launch] = []
     here = [c for c in as_sequence(spec, "containers") if isinstance(c, dict)]
     for c in here:
-        setup = read_container_setup(c, spec, pod, ctx, around)
         env, external = read_environment(c.get("env"))
-        for k in external:
-            env[k] = make_text(f"$({k})", line_of(c), 0, (k,))
+        env |= {k: make_text(f"$({k})", line_of(c), 0, (k,)) for k in external}
         for k, word in env.items():
             if k not in external:
                 env[k] = _filled(word, env)
+        setup, own = read_container_setup(c, spec, pod, ctx, around), as_string(c, "name")
         if c.get("envFrom") is not None:
             setup = replace(setup, places={**setup.places, "envFrom": line_of(c)})
-        command = [w for w in as_sequence(c, "command") if isinstance(w, Text)]
-        args = [w for w in as_sequence(c, "args") if isinstance(w, Text)]
         started = make_finder(ctx).container(
             as_string(c, "image"),
-            [_filled(w, env) for w in command] or None,
-            [_filled(w, env) for w in args],
+            [_filled(w, env) for w in list_texts(c.get("command"))] or None,
+            [_filled(w, env) for w in list_texts(c.get("args"))],
             env,
             setup,
         )
-        own = as_string(c, "name")
-        label = name if len(here) == 1 or own is None else f"{name or 'pod'}/{own}"
-        found = make_launches(ctx, kind, started, label)
-        target = around.port(labels or {}) if around is not None else None
-        if target is not None and found:
-            ports = (*found[0].setup.ports, (None, None, target[0]))
-            found = [
-                replace(
-                    x,
-                    setup=replace(x.setup, ports=ports, places={**x.setup.places, "ports": target[1]}),
-                )
-                for x in found
-            ]
-        if around is not None and found:
-            found = [_with_taken_name(x, around, ctx) for x in found]
+        found = make_launches(ctx, kind, started, name if len(here) == 1 or own is None else f"{name or 'pod'}/{own}")
+        if around is not None:
+            found = [_add_services(x, around, labels or {}, ctx) for x in found]
         out += [replace(x, line=x.line if x.line > 1 else line_of(c)) for x in found]
     return out
 
 
-def _with_taken_name(launch: Launch, around: PodSurroundings, ctx: ReaderContext) -> Launch:
-    """The launch with the line of a Service whose name sets a variable that its server misreads."""
-    known = ctx.know.server(launch.engine)
+def _add_services(launch: Launch, around: PodSurroundings, labels: Mapping[str, Located], ctx: ReaderContext) -> Launch:
+    """The launch with the port that a Service sends to, and with the line of one whose name sets a variable that its
+    server misreads."""
+    setup, target, known = launch.setup, around.port(labels), ctx.know.server(launch.engine)
+    if target is not None:
+        port, line = target
+        ports = (*setup.ports, (None, None, port))
+        setup = replace(setup, ports=ports, places={**setup.places, "ports": line})
     line = around.service_names.get(known.taken_service_name or "", 0) if known is not None else 0
-    if not line:
-        return launch
-    places = {**launch.setup.places, TAKEN_SERVICE_NAME: line}
-    return replace(launch, setup=replace(launch.setup, places=places))
+    if line:
+        setup = replace(setup, places={**setup.places, TAKEN_SERVICE_NAME: line})
+    return replace(launch, setup=setup)
 
 
 def _filled(word: Text, env: Mapping[str, Text]) -> Text:
@@ -132,12 +131,12 @@ def _filled(word: Text, env: Mapping[str, Text]) -> Text:
 
 def read_pod_setup(spec: Mapping[str, Located], ctx: ReaderContext) -> LaunchSetup:
     """What the pod says for all its containers."""
-    labels = {str(k): str(v) for k, v in as_mapping(spec, "nodeSelector").items() if isinstance(v, Text)}
-    affinity = list(_affinity(spec.get("affinity")))
+    labels: dict[str, str] = {**read_texts(spec, "nodeSelector")}
+    terms = ("nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
+    affinity = list_selected(as_sequence(spec.get("affinity"), *terms))
     for key, values in affinity:
         if len(values) == 1:
             labels.setdefault(key, values[0])
-    found = accelerators.find_labelled_accelerator(labels, ctx.know)
     tolerates = any(
         "gpu" in str(value_at(t, "key") or "") or value_at(t, "key") is None or "nvidia" in str(t)
         for t in as_sequence(spec, "tolerations")
@@ -145,8 +144,7 @@ def read_pod_setup(spec: Mapping[str, Located], ctx: ReaderContext) -> LaunchSet
     return LaunchSetup(
         container=True,
         cluster=True,
-        hardware=found[0] if found else None,
-        hardware_source=found[1] if found else None,
+        **accelerators.find_labelled_accelerator(labels, ctx.know),
         host_network=as_boolean(spec, "hostNetwork") is True,
         host_pid=as_boolean(spec, "hostPID") is True,
         ipc_host=as_boolean(spec, "hostIPC") is True,
@@ -157,15 +155,14 @@ def read_pod_setup(spec: Mapping[str, Located], ctx: ReaderContext) -> LaunchSet
     )
 
 
-def _affinity(value: object) -> Iterator[tuple[str, list[str]]]:
-    terms = as_sequence(value, "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
-    for t in terms:
-        for e in as_sequence(t, "matchExpressions"):
-            if str(value_at(e, "operator")) == "In" and isinstance(value_at(e, "key"), Text):
-                yield (
-                    str(value_at(e, "key")),
-                    [str(v) for v in as_sequence(e, "values") if isinstance(v, Text)],
-                )
+def list_selected(terms: Sequence[Located]) -> list[tuple[str, tuple[Text, ...]]]:
+    """(label, values it may have) of a node selector's terms."""
+    return [
+        (key, list_texts(value_at(e, "values")))
+        for term in terms
+        for e in as_sequence(term, "matchExpressions")
+        if str(value_at(e, "operator")) == "In" and (key := as_string(e, "key")) is not None
+    ]
 
 
 def read_resources(container: Mapping[str, Located]) -> tuple[Mapping[str, Located], Mapping[str, Located]]:
@@ -177,29 +174,23 @@ def add_accelerators(
     setup: LaunchSetup, limits: Mapping[str, Located], requests: Mapping[str, Located], ctx: ReaderContext
 ) -> LaunchSetup:
     """A Setup with the accelerators that resource limits hand over."""
-    limit = next(((str(k), v) for k, v in limits.items() if accelerators.GPU_RESOURCE.match(str(k))), None)
-    request = next(((str(k), v) for k, v in requests.items() if accelerators.GPU_RESOURCE.match(str(k))), None)
+    limit, request = (next(filter(accelerators.GPU_RESOURCE.match, map(str, x)), None) for x in (limits, requests))
     named = limit or request
-    fraction = any(
-        v is not None and re.fullmatch(r"\d*\.\d+|\d+m", str(v))
-        for _, v in (limit or ("", None), request or ("", None))
-    )
-    count = as_whole_number(limit[1]) if limit else None
+    asked = (limits.get(limit or ""), requests.get(request or ""))
+    counts = [as_whole_number(value) for value in asked]
     setup = replace(
         setup,
-        gpu_count=count,
-        gpu_requests=as_whole_number(request[1]) if request else None,
-        gpu_granted=(count is None or count > 0) if limit else bool(setup.gpu_granted or request),
-        gpu_resource=named[0] if named else None,
-        gpu_fraction=fraction,
+        gpu_count=counts[0],
+        gpu_requests=counts[1],
+        gpu_granted=(counts[0] is None or counts[0] > 0) if limit else bool(setup.gpu_granted or request),
+        gpu_resource=named,
+        gpu_fraction=any(re.fullmatch(r"\d*\.\d+|\d+m", str(value)) for value in asked),
     )
-    if named and setup.hardware is None:
-        plain = named[0].partition("/")[2]
-        if named[0].startswith("nvidia.com/") and plain not in ("gpu", "gpu.shared") and not plain.startswith("mig-"):
-            words = accelerators.find_accelerator_words(plain, ctx.know)
-            if words:
-                setup = replace(setup, hardware=words, hardware_source=named[0])
-    return setup
+    maker, _, plain = (named or "").partition("/")
+    if setup.hardware is not None or maker != "nvidia.com" or plain.startswith(("gpu", "mig-")):
+        return setup
+    words = accelerators.find_accelerator_words(plain, ctx.know)
+    return replace(setup, **accelerators.name_hardware(words, named or ""))
 
 
 def read_container_setup(
@@ -214,24 +205,15 @@ def read_container_setup(
     setup = add_accelerators(pod, limits, requests, ctx)
     if value_at(container, "resources", "claims") is not None:
         setup = replace(setup, gpu_granted=True)
-    volumes = {str(value_at(v, "name")): v for v in as_sequence(spec, "volumes") if isinstance(v, dict)}
-    mounts, disk = _mounts(container, volumes, around)
+    mounts, disk = _mounts(container, spec, around)
     shm = next((m for m in mounts if m.target.rstrip("/") == "/dev/shm"), None)  # noqa: S108 - a mount point, not a file
     security = as_mapping(container, "securityContext")
-    probes = tuple(
-        _probe(kind, p)
-        for kind, key in (("startup", "startupProbe"), ("liveness", "livenessProbe"), ("readiness", "readinessProbe"))
-        if isinstance(p := container.get(key), dict)
-    )
+    kinds = ("startup", "liveness", "readiness")
+    probes = tuple(_probe(kind, p) for kind in kinds if isinstance(p := container.get(f"{kind}Probe"), dict))
     ports = tuple((None, None, as_whole_number(p, "containerPort")) for p in as_sequence(container, "ports"))
-    places = {
-        "resources": line_of(container.get("resources")) or line_of(container),
-        "image": line_of(container.get("image")) or line_of(container),
-        "ports": line_of(container.get("ports")) or line_of(container),
-        "privileged": line_of(security.get("privileged")) or line_of(container),
-        "volumeMounts": line_of(container.get("volumeMounts")) or line_of(container),
-        "env": line_of(container.get("env")) or line_of(container),
-    }
+    named = ("resources", "image", "ports", "volumeMounts", "env")
+    places = {key: line_of(container.get(key)) or line_of(container) for key in named}
+    places["privileged"] = line_of(security.get("privileged")) or line_of(container)
     added = value_at(security, "capabilities", "add")
     memory, cpu = as_string(limits, "memory"), as_string(limits, "cpu")
     return replace(
@@ -253,39 +235,30 @@ def read_container_setup(
 
 
 def _mounts(
-    container: Mapping[str, Located], volumes: Mapping[str, Located], around: PodSurroundings | None
+    container: Mapping[str, Located], spec: Mapping[str, Located], around: PodSurroundings | None
 ) -> tuple[list[Mount], int | None]:
+    """(what is mounted into a container, bytes of the last volume of its own that states how large it is)."""
+    volumes = {str(value_at(v, "name")): v for v in as_sequence(spec, "volumes")}
     out: list[Mount] = []
     disk: int | None = None
     for m in as_sequence(container, "volumeMounts"):
-        target, name = as_string(m, "mountPath"), str(value_at(m, "name"))
+        target, source = as_string(m, "mountPath"), str(value_at(m, "name"))
         if target is None:
             continue
-        v = volumes.get(name)
-        kind, bytes_, source = "volume", None, name
-        if value_at(v, "emptyDir") is not None or (isinstance(v, Map) and "emptyDir" in v):
-            memory = str(value_at(v, "emptyDir", "medium")) == "Memory"
-            kind, bytes_ = (
-                "memory" if memory else "scratch",
-                parse_container_size(as_string(v, "emptyDir", "sizeLimit")),
-            )
-        elif value_at(v, "hostPath") is not None:
-            kind, source = "host", str(value_at(v, "hostPath", "path"))
-        elif value_at(v, "persistentVolumeClaim") is not None:
-            kind = "pvc"
-            claim = str(value_at(v, "persistentVolumeClaim", "claimName"))
-            if around is not None and around.claims.get(claim):
-                disk = around.claims[claim]
-        elif value_at(v, "ephemeral") is not None:
-            kind = "pvc"
-            disk = parse_container_size(
-                as_string(v, "ephemeral", "volumeClaimTemplate", "spec", "resources", "requests", "storage")
-            )
-        elif value_at(v, "configMap") is not None:
-            kind = "config"
-        elif value_at(v, "secret") is not None:
-            kind = "secret"
-        out.append(Mount(target=str(target), kind=kind, size_bytes=bytes_, source=source))
+        v, size = as_mapping(volumes.get(source)), None
+        kind = next((kind for key, kind in _VOLUMES.items() if v.get(key) is not None), "volume")
+        if "emptyDir" in v:
+            kind = "memory" if str(value_at(v, "emptyDir", "medium")) == "Memory" else "scratch"
+            size = parse_container_size(as_string(v, "emptyDir", "sizeLimit"))
+        elif kind == "host":
+            source = str(value_at(v, "hostPath", "path"))
+        elif v.get("persistentVolumeClaim") is not None:
+            claims = around.claims if around is not None else {}
+            disk = claims.get(str(value_at(v, "persistentVolumeClaim", "claimName"))) or disk
+        elif kind == "pvc":
+            asked = ("volumeClaimTemplate", "spec", "resources", "requests", "storage")
+            disk = parse_container_size(as_string(v, "ephemeral", *asked))
+        out.append(Mount(target=str(target), kind=kind, size_bytes=size, source=source))
     return out, disk
 
 
@@ -313,45 +286,37 @@ class PodSurroundings:
     def __init__(self, objects: list[dict[str, Located]]) -> None:
         self.services = [o for o in objects if o.get("kind") == "Service"]
         self.ingress = any(o.get("kind") in ("Ingress", "Route", "VirtualService") for o in objects)
-        self.service_names = {
-            str(value_at(o, "metadata", "name")): line_of(value_at(o, "metadata", "name")) for o in self.services
-        }
+        self.service_names = {str(find_name(o)): line_of(find_name(o)) for o in self.services}
+        stated = ("spec", "resources", "requests", "storage")
         self.claims = {
-            str(value_at(o, "metadata", "name")): parse_container_size(
-                as_string(o, "spec", "resources", "requests", "storage")
-            )
+            str(find_name(o)): parse_container_size(as_string(o, *stated))
             for o in objects
             if o.get("kind") == "PersistentVolumeClaim"
         }
 
     def exposed(self, labels: Mapping[str, Located]) -> str | None:
         """How pods with these labels are reachable from beyond the cluster; None when they are not."""
-        for s in self.services:
-            selector = as_mapping(s, "spec", "selector")
+        for s in self._select(labels):
             kind = str(value_at(s, "spec", "type") or "ClusterIP")
-            if (
-                kind in ("NodePort", "LoadBalancer")
-                and selector
-                and all(labels.get(k) == v for k, v in selector.items())
-            ):
-                notes = " ".join(f"{k}={v}" for k, v in as_mapping(s, "metadata", "annotations").items())
-                if re.search(r"internal", notes, re.I):
-                    continue
+            notes = " ".join(f"{k}={v}" for k, v in as_mapping(s, "metadata", "annotations").items())
+            if kind in ("NodePort", "LoadBalancer") and not re.search(r"internal", notes, re.I):
                 return f"a Service of type {kind}"
         return "an Ingress" if self.ingress else None
 
     def port(self, labels: Mapping[str, Located]) -> tuple[int, int] | None:
         """(target port, line) of the Service that selects these pods, where it is a number."""
+        for p in (p for s in self._select(labels) for p in as_sequence(s, "spec", "ports")):
+            target = as_whole_number(p, "port" if value_at(p, "targetPort") is None else "targetPort")
+            if target:
+                return target, line_of(p)
+        return None
+
+    def _select(self, labels: Mapping[str, Located]) -> Iterator[dict[str, Located]]:
+        """The Services that select pods with these labels."""
         for s in self.services:
             selector = as_mapping(s, "spec", "selector")
             if selector and all(labels.get(k) == v for k, v in selector.items()):
-                for p in as_sequence(s, "spec", "ports"):
-                    target = as_whole_number(p, "targetPort") or (
-                        as_whole_number(p, "port") if value_at(p, "targetPort") is None else None
-                    )
-                    if target:
-                        return target, line_of(p)
-        return None
+                yield s
 
 
 def read_pod(spec: object, ctx: ReaderContext, name: str | None) -> list[Launch]:

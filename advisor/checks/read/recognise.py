@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from advisor.catalog.launch_types import EngineProgram, Recognition
 from advisor.checks.knowledge import Knowledge, KnownImage
 from advisor.checks.read import docker_run
-from advisor.checks.read.launch import LaunchSetup
+from advisor.checks.read.launch import Launch, LaunchSetup
 from advisor.checks.read.shell.commands import split_commands
 from advisor.record import Value
 from advisor.yaml_places import Text, first_line, line_of, make_text
@@ -36,11 +36,11 @@ class LaunchFinder:
         env: Mapping[str, str] | None = None,
         depth: int = 0,
         positional: Sequence[Text] | None = None,
-    ) -> list[StartedEngine]:
+    ) -> list[Launch]:
         """Every launch in a shell text; one that two branches make alike counts once."""
         if depth > MAX_NESTED:
             return []
-        found: list[StartedEngine] = []
+        found: list[Launch] = []
         for shell_command in split_commands(source, line, 0, env, positional):
             around = {
                 **{k: make_text(v) if not isinstance(v, Text) else v for k, v in (env or {}).items()},
@@ -57,9 +57,9 @@ class LaunchFinder:
                     and shell_command.words[0].rpartition("/")[2] in _FEEDS
                 ):
                     found += self.script(shell_command.heredoc, line_of(shell_command.heredoc), around, depth + 1)
-        unique: dict[tuple[str, tuple[str, ...]], StartedEngine] = {}
-        for started_engine in found:
-            unique.setdefault((started_engine.engine, tuple(map(str, started_engine.argv))), started_engine)
+        unique: dict[tuple[str, tuple[str, ...]], Launch] = {}
+        for launch in found:
+            unique.setdefault((launch.engine, tuple(map(str, launch.argv))), launch)
         return with_clients(list(unique.values()), self.know)
 
     def _note_pins(self, words: Sequence[str]) -> None:
@@ -69,7 +69,7 @@ class LaunchFinder:
             if m and name in self.know.packages:
                 self.pins[self.know.packages[name]] = m[2]
 
-    def command(self, words: list[Text], env: Mapping[str, Text], line: int, depth: int = 0) -> list[StartedEngine]:
+    def command(self, words: list[Text], env: Mapping[str, Text], line: int, depth: int = 0) -> list[Launch]:
         """The launches that one command makes (none, one, or several inside `bash -c`)."""
         if depth > MAX_NESTED or not words:
             return []
@@ -107,7 +107,7 @@ class LaunchFinder:
             return self._scan(words, own, line, depth)
         return self._script_next_to_file(words, own, depth)
 
-    def _shell(self, words: list[Text], env: dict[str, Text], depth: int) -> list[StartedEngine]:
+    def _shell(self, words: list[Text], env: dict[str, Text], depth: int) -> list[Launch]:
         for i, word in enumerate(words[1:], 1):
             if re.fullmatch(r"-[a-z]*c", word) and i + 1 < len(words):
                 rest = words[i + 2 :] if words[i + 1] != "--" else words[i + 3 :]
@@ -122,7 +122,7 @@ class LaunchFinder:
                 return self._script_next_to_file(words[i:], env, depth)
         return []
 
-    def _script_next_to_file(self, words: list[Text], env: Mapping[str, Text], depth: int) -> list[StartedEngine]:
+    def _script_next_to_file(self, words: list[Text], env: Mapping[str, Text], depth: int) -> list[Launch]:
         """The launches of a script that lies next to the file. They stand where the script is started."""
         text = None if words[0].unknown or depth > MAX_NESTED else self.read_script(words[0])
         if text is None:
@@ -138,7 +138,7 @@ class LaunchFinder:
             for s in self.script(text, 1, env, depth + 1, words[1:])
         ]
 
-    def _scan(self, words: list[Text], env: dict[str, Text], line: int, depth: int) -> list[StartedEngine]:
+    def _scan(self, words: list[Text], env: dict[str, Text], line: int, depth: int) -> list[Launch]:
         self._note_pins(words)
         for i in range(1, min(len(words), 60)):
             base = words[i].rpartition("/")[2]
@@ -155,7 +155,7 @@ class LaunchFinder:
                 return self._container(words[i:], env, line, depth)
         return []
 
-    def _started(self, words: list[Text], env: Mapping[str, Text], line: int) -> StartedEngine | None:
+    def _started(self, words: list[Text], env: Mapping[str, Text], line: int) -> Launch | None:
         """The launch that these words are, if the first of them starts an engine."""
         known = self.know
         base = re.sub(r"\.(exe|sh|llamafile)$", "", words[0].rpartition("/")[2])
@@ -177,7 +177,7 @@ class LaunchFinder:
         program = " ".join(words[: used + after])
         engine = known.engine_by_flags(entry.engine, words[used + after :])
         pinned = self.pins.get(engine)
-        return StartedEngine(
+        return Launch(
             engine=engine,
             program=program,
             argv=tuple(words[used + after :]),
@@ -187,7 +187,7 @@ class LaunchFinder:
             line=line_of(words[0]) or line,
         )
 
-    def _container(self, words: list[Text], env: dict[str, Text], line: int, depth: int) -> list[StartedEngine]:
+    def _container(self, words: list[Text], env: dict[str, Text], line: int, depth: int) -> list[Launch]:
         run = docker_run.parse_docker_run(words)
         if run is None:
             inner = docker_run.find_exec_command(words)
@@ -216,12 +216,12 @@ class LaunchFinder:
     def container(
         self,
         reference: Text | None,
-        entrypoint: list[Text] | None,
-        args: list[Text],
+        entrypoint: Sequence[Text] | None,
+        args: Sequence[Text],
         env: Mapping[str, Text],
         setup: LaunchSetup,
         depth: int = 0,
-    ) -> list[StartedEngine]:
+    ) -> list[Launch]:
         """The launches of a container: its image, what replaces the entry point, the arguments."""
         image = parse_image(reference, self.know) if reference else None
         entry = image.entry if image else None
@@ -239,26 +239,26 @@ class LaunchFinder:
             found = self._by_image(image, entry, entrypoint, args, env)
         version = image_version(image) if image else None
         out = []
-        for started_engine in found:
-            around = setup if started_engine.setup == LaunchSetup() else started_engine.setup
-            same = entry is not None and entry.engine == started_engine.engine
-            pinned = started_engine.version or (version if same else None)
-            origin = started_engine.version_from or ("the image tag" if pinned and same else None)
+        for launch in found:
+            around = setup if launch.setup == LaunchSetup() else launch.setup
+            same = entry is not None and entry.engine == launch.engine
+            pinned = launch.version or (version if same else None)
+            origin = launch.version_from or ("the image tag" if pinned and same else None)
             places = {**around.places, "command": line_of(words[0]) or 1} if one_string else around.places
-            if doubled and started_engine.engine == (entry.engine if entry else ""):
+            if doubled and launch.engine == (entry.engine if entry else ""):
                 places = {**places, "doubled": 1}
             around = replace(around, container=True, image=str(reference) if reference else None, places=places)
-            out.append(replace(started_engine, version=pinned, version_from=origin, setup=around))
+            out.append(replace(launch, version=pinned, version_from=origin, setup=around))
         return out
 
     def _by_image(
         self,
         image: ImageReference,
         entry: KnownImage,
-        entrypoint: list[Text] | None,
-        args: list[Text],
+        entrypoint: Sequence[Text] | None,
+        args: Sequence[Text],
         env: Mapping[str, Text],
-    ) -> list[StartedEngine]:
+    ) -> list[Launch]:
         """A launch by what the image does with its arguments."""
         first = next(iter(entrypoint or args), None)
         known = self.know.recognition
@@ -266,7 +266,7 @@ class LaunchFinder:
         if base in known.others or (base in known.wrappers["shells"] and not is_opaque_script(entrypoint, args)):
             return []
         line = line_of(first)
-        made = StartedEngine(entry.engine, None, tuple(args), dict(env), line=line)
+        made = Launch(engine=entry.engine, argv=tuple(args), env=dict(env), line=line)
         if entry.entry == "triton":
             return []
         if entry.entry == "llama":
@@ -332,7 +332,7 @@ def find_image_by_variable(reference: Text, knowledge: Knowledge) -> KnownImage 
     return None
 
 
-def is_opaque_script(entrypoint: list[Text] | None, args: list[Text]) -> bool:
+def is_opaque_script(entrypoint: Sequence[Text] | None, args: Sequence[Text]) -> bool:
     """Whether a shell is handed a script file, whose content nobody sees here."""
     words = [*(entrypoint or []), *args]
     return len(words) > 1 and not any(re.fullmatch(r"-[a-z]*c", w) for w in words[1:])
@@ -366,22 +366,7 @@ def image_version(image: ImageReference) -> str | None:
     return m[1] if m else None
 
 
-class StartedEngine(Value, frozen=True):
-    """An engine that something starts."""
-
-    engine: str
-    program: str | None
-    argv: tuple[Text, ...]
-    env: dict[str, Text]
-    version: str | None = None
-    version_from: str | None = None
-    setup: LaunchSetup = LaunchSetup()
-    unresolved: tuple[str, ...] = ()
-    line: int = 0
-    name: str | None = None
-
-
-def with_clients(found: list[StartedEngine], knowledge: Knowledge) -> list[StartedEngine]:
+def with_clients(found: list[Launch], knowledge: Knowledge) -> list[Launch]:
     """A server (`ollama serve`) and the clients next to it (`ollama run`, `pull`): one server and the models it is to
     load."""
     clients = [s for s in found if s.argv[:1] and s.argv[0] in knowledge.client_words(s.engine)]

@@ -69,8 +69,7 @@ def _slurm(source: str, ctx: ReaderContext) -> LaunchSetup | None:
     gres = re.search(r"(?:--gres[= ]gpu|--gpus-per-node[= ]|--gpus[= ]|-G ?)(?::?([A-Za-z][\w-]*))?:?(\d{1,4})?", words)
     name = accelerators.find_accelerator_words(gres[1], ctx.know) if gres and gres[1] else None
     return LaunchSetup(
-        hardware=name,
-        hardware_source="#SBATCH" if name else None,
+        **accelerators.name_hardware(name, "#SBATCH"),
         gpu_count=int(gres[2]) if gres and gres[2] else None,
         gpu_granted=True if gres else None,
         nodes=int(nodes[1]) if nodes else None,
