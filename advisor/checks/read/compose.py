@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
@@ -9,13 +10,20 @@ from msgspec.structs import replace
 from advisor.checks.read.context import (
     ReaderContext,
     expand_variables,
+    list_texts,
     make_finder,
     make_launches,
     parse_inside,
     read_environment,
     read_inside,
 )
-from advisor.checks.read.docker_run import find_exposure, parse_container_size, parse_published_port, read_gpus
+from advisor.checks.read.docker_run import (
+    find_exposure,
+    make_mount,
+    parse_container_size,
+    parse_published_port,
+    read_gpus,
+)
 from advisor.checks.read.dockerfile import DockerStage, make_stage_finder, read_stage
 from advisor.checks.read.launch import HealthProbe, Launch, LaunchSetup, Mount
 from advisor.checks.read.recognise import parse_image
@@ -39,6 +47,11 @@ from advisor.yaml_places import (
 )
 
 MAX_EXTENDS = 8
+_PLACES = (  # keys whose lines findings name
+    "ports", "privileged", "shm_size", "volumes", "restart", "healthcheck", "image", "deploy", "network_mode",
+    "environment",
+)  # fmt: skip
+_GPU_DEVICES = ("/dev/kfd", "/dev/dri", "/dev/nvidia", "nvidia.com/gpu", "/dev/accel", "amd.com/gpu")
 ALIKE = 0.8  # of difflib's ratio: one letter of five may be wrong
 
 
@@ -47,7 +60,7 @@ def read_document(doc: object, ctx: ReaderContext) -> list[Launch]:
     services = value_at(doc, "services")
     if not isinstance(services, dict):
         return []
-    known = {**_dotenv(ctx), **ctx.variables}
+    known = {**read_variables(read_inside(ctx.folder, ".env") or ""), **ctx.variables}
     out: list[Launch] = []
     for name, raw in services.items():
         if isinstance(raw, dict):
@@ -66,10 +79,6 @@ def _merge_pullers(found: list[Launch], ctx: ReaderContext) -> list[Launch]:
     models = [x.argv[1] for x in clients if len(x.argv) > 1]
     merged = [replace(server, argv=(make_text("run"), m)) for m in models] or [server]
     return [y for x in found if x not in clients for y in (merged if x is server else [x])]
-
-
-def _dotenv(ctx: ReaderContext) -> dict[str, str]:
-    return dict(read_variables(read_inside(ctx.folder, ".env") or ""))
 
 
 def _extended(
@@ -120,7 +129,7 @@ def _split_command(value: object) -> list[Text]:
             found = shell_lines(value)
         left = value.unknown
         return [make_text(w, line_of(w), w.column, tuple(u for u in left if u in w)) for w in found]
-    return [w for w in as_sequence(value) if isinstance(w, Text)]
+    return list(list_texts(value))
 
 
 def shell_lines(value: Text) -> list[Text]:
@@ -137,8 +146,7 @@ def _read_service(name: str, service: Mapping[str, Located], ctx: ReaderContext,
     for item in as_sequence(service, "env_file"):
         text = read_inside(ctx.folder, as_string(item) or as_string(item, "path") or "")
         env = {**read_variables(text or ""), **env}
-    for k in external:
-        env.setdefault(k, make_text(f"$({k})", line, 0, (k,)))
+    env |= {k: make_text(f"$({k})", line, 0, (k,)) for k in external if k not in env}
     setup = _with_misspelt_keys(_read_setup(service), service, ctx)
     entry = _split_command(service["entrypoint"]) if service.get("entrypoint") else None
     image, command = as_string(service, "image"), _split_command(service.get("command"))
@@ -169,40 +177,16 @@ def _read_setup(service: Mapping[str, Located]) -> LaunchSetup:
     """What is around a service's process."""
     setup = LaunchSetup(container=True, image=as_string(service, "image"), gpu_granted=False)
     setup = read_service_gpus(setup, service)
-    ports = []
-    for p in as_sequence(service, "ports"):
-        if isinstance(p, Text):
-            port = parse_published_port(p)
-            if port is not None:
-                ports.append(port)
-        elif isinstance(p, dict):
-            ports.append((as_string(p, "host_ip"), as_whole_number(p, "published"), as_whole_number(p, "target")))
+    ports = [port for p in as_sequence(service, "ports") if (port := _read_port(p)) is not None]
     mounts = [mount for v in as_sequence(service, "volumes") if (mount := _read_mount(v)) is not None]
-    for t in as_sequence(service, "tmpfs"):
-        if isinstance(t, Text):
-            mounts.append(Mount(target=t.partition(":")[0], kind="memory"))
+    mounts += [Mount(target=t.partition(":")[0], kind="memory") for t in list_texts(service.get("tmpfs"))]
     host_network = str(service.get("network_mode")) == "host"
     limits = value_at(service, "deploy", "resources", "limits")
     memory = as_string(service, "mem_limit") or as_string(limits, "memory")
-    probe = service.get("healthcheck")
+    probe = as_mapping(service, "healthcheck")
+    checked = isinstance(service.get("healthcheck"), dict) and as_boolean(probe, "disable") is not True
     shm = as_string(service, "shm_size")
-    places = {
-        k: line_of(v) or line_of(service)
-        for k, v in service.items()
-        if k
-        in (
-            "ports",
-            "privileged",
-            "shm_size",
-            "volumes",
-            "restart",
-            "healthcheck",
-            "image",
-            "deploy",
-            "network_mode",
-            "environment",
-        )
-    }
+    places = {k: line_of(v) or line_of(service) for k, v in service.items() if k in _PLACES}
     return replace(
         setup,
         ports=tuple(ports),
@@ -218,29 +202,31 @@ def _read_setup(service: Mapping[str, Located]) -> LaunchSetup:
         locks_memory=bool({"IPC_LOCK", "CAP_IPC_LOCK", "ALL"} & set(map(str, as_sequence(service, "cap_add"))))
         or value_at(service, "ulimits", "memlock") is not None,
         restart=as_string(service, "restart"),
-        probes=(_read_health_check(probe),)
-        if isinstance(probe, dict) and as_boolean(probe, "disable") is not True
-        else (),
+        probes=(_read_health_check(probe),) if checked else (),
         places=places,
     )
 
 
-def _read_mount(v: object) -> Mount | None:
-    if isinstance(v, Text):
-        parts = _split_volume(v)
-        if len(parts) == 1:
-            return Mount(target=parts[0])
-        return Mount(target=parts[1], kind="bind" if parts[0][:1] in "/.~$" else "volume", source=parts[0])
-    if isinstance(v, dict) and isinstance(v.get("target"), Text):
-        kind = str(v.get("type", "volume"))
-        bytes_ = parse_container_size(as_string(v, "tmpfs", "size"))
-        return Mount(
-            target=str(v["target"]),
-            kind="memory" if kind == "tmpfs" else kind,
-            size_bytes=bytes_,
-            source=as_string(v, "source"),
-        )
-    return None
+def _read_port(value: object) -> tuple[str | None, int | None, int | None] | None:
+    """(address, host port, container port); None for what cannot be read."""
+    if isinstance(value, dict):
+        return as_string(value, "host_ip"), as_whole_number(value, "published"), as_whole_number(value, "target")
+    return parse_published_port(value) if isinstance(value, Text) else None
+
+
+def _read_mount(value: object) -> Mount | None:
+    if isinstance(value, Text):
+        return make_mount(_split_volume(value))
+    target = as_string(value, "target")
+    if target is None:
+        return None
+    kind = str(value_at(value, "type") or "volume")
+    return Mount(
+        target=str(target),
+        kind="memory" if kind == "tmpfs" else kind,
+        size_bytes=parse_container_size(as_string(value, "tmpfs", "size")),
+        source=as_string(value, "source"),
+    )
 
 
 def _split_volume(v: str) -> list[str]:
@@ -257,8 +243,6 @@ def _split_volume(v: str) -> list[str]:
 
 
 def _read_health_check(port: Mapping[str, Located]) -> HealthProbe:
-    import re
-
     words = " ".join(str(w) for w in as_sequence(port, "test"))
     m = re.search(r"https?://[^\s/'\"]+?(?::(\d{2,5}))?(/[\w./-]*)?(?=[\s'\"|)]|$)", words)
     return HealthProbe(
@@ -274,8 +258,6 @@ def _read_health_check(port: Mapping[str, Located]) -> HealthProbe:
 
 def parse_seconds(value: object) -> float | None:
     """`1m30s`, `90s`, `90` in seconds; None for anything else."""
-    import re
-
     word = str(value).strip() if isinstance(value, str) else ""
     if re.fullmatch(r"\d{1,9}", word):
         return float(word)
@@ -325,9 +307,7 @@ def _read_stage(build: object, ctx: ReaderContext) -> DockerStage | None:
     text: str | None = as_string(build, "dockerfile_inline")
     if text is None:
         text = read_inside(ctx.folder, f"{context}/{as_string(build, 'dockerfile') or 'Dockerfile'}")
-        if text is None:
-            return None
-    return read_stage(text, replace(ctx, folder=folder, line=1), arguments, target)
+    return None if text is None else read_stage(text, replace(ctx, folder=folder, line=1), arguments, target)
 
 
 def _start(
@@ -345,8 +325,8 @@ def _start(
     if entrypoint is not None:
         entry, words = list(entrypoint), list(command)
     else:
-        entry = None if entry is None else [_at_line_of_build(w, line) for w in entry]
-        words = words if command else [_at_line_of_build(w, line) for w in words]
+        entry = None if entry is None else [make_text(w, line, 0, w.unknown) for w in entry]
+        words = words if command else [make_text(w, line, 0, w.unknown) for w in words]
     context = _find_context(build)
     build_context = replace(ctx, folder=ctx.folder / context if ctx.folder is not None else None)
     places = {**as_mapping(setup.places), "image": line}
@@ -356,37 +336,23 @@ def _start(
     return [replace(s, env={}) if s.unresolved and entry is not None else s for s in found]
 
 
-def _at_line_of_build(word: Text, line: int) -> Text:
-    return make_text(word, line, 0, word.unknown)
-
-
 def read_service_gpus(setup: LaunchSetup, service: Mapping[str, Located]) -> LaunchSetup:
     """The devices of a service: `gpus`, the runtime, `devices`, and what is reserved under `deploy`."""
     wrong: list[str] = []
-    all_ = str(service.get("gpus", ""))
-    if all_:
-        setup = (
-            replace(setup, **read_gpus(all_))
-            if isinstance(service.get("gpus"), Text)
-            else _reserved(setup, as_sequence(service, "gpus"), wrong)
-        )
+    gpus = service.get("gpus")
+    if isinstance(gpus, Text):
+        setup = replace(setup, **read_gpus(gpus)) if gpus else setup
+    else:
+        setup = _reserved(setup, as_sequence(gpus), wrong)
     if str(service.get("runtime")) in ("nvidia", "habana"):
-        ids = (
-            str(as_mapping(service, "environment").get("NVIDIA_VISIBLE_DEVICES", "all"))
-            if isinstance(service.get("environment"), dict)
-            else "all"
-        )
+        ids = as_string(service, "environment", "NVIDIA_VISIBLE_DEVICES") or "all"
         setup = replace(setup, gpu_granted=True, gpu_all=ids == "all")
-    for d in as_sequence(service, "devices"):
-        if isinstance(d, Text) and any(
-            w in d for w in ("/dev/kfd", "/dev/dri", "/dev/nvidia", "nvidia.com/gpu", "/dev/accel", "amd.com/gpu")
-        ):
+    for d in list_texts(service.get("devices")):
+        if any(word in d for word in _GPU_DEVICES):
             setup = replace(setup, gpu_granted=True, gpu_all=setup.gpu_all or "=all" in d)
     if as_boolean(service, "privileged") is True:
         setup = replace(setup, gpu_granted=True)
-    devices = value_at(service, "deploy", "resources", "reservations", "devices")
-    if devices is not None:
-        setup = _reserved(setup, as_sequence(devices), wrong)
+    setup = _reserved(setup, as_sequence(service, "deploy", "resources", "reservations", "devices"), wrong)
     return replace(setup, gpu_block=tuple(wrong))
 
 

@@ -155,7 +155,7 @@ def _documents(docs: list[Located], ctx: ReaderContext) -> list[Launch]:
     built = [d for d in docs if kustomize.is_kustomization(d, ctx.file)]
     if built:
         return [x for d in built for x in kustomize.read_kustomization(as_mapping(d), ctx)]
-    objects = [o for d in docs for o in kubernetes._flat(d) if o.get("apiVersion") is not None]
+    objects = [o for d in docs for o in kubernetes.flatten_lists(d) if o.get("apiVersion") is not None]
     out = kubernetes.read_objects(objects, ctx) if objects else []
     for doc in docs:
         if isinstance(doc, dict) and not (doc.get("kind") is not None and doc.get("apiVersion") is not None):

@@ -14,28 +14,11 @@ from advisor.record import Value
 from advisor.units import parse_bytes
 from advisor.yaml_places import Text, line_of, make_text
 
-_PLAIN = frozenset(
-    [
-        "--detach",
-        "--rm",
-        "--interactive",
-        "--tty",
-        "--init",
-        "--privileged",
-        "--read-only",
-        "--no-healthcheck",
-        "--oom-kill-disable",
-        "--publish-all",
-        "--quiet",
-        "--disable-content-trust",
-        "--sig-proxy",
-        "--replace",
-        "--rmi",
-        "--help",
-        "--no-hosts",
-        "--http-proxy",
-    ]
-)
+_PLAIN = frozenset((  # options without a value
+    "--detach", "--rm", "--interactive", "--tty", "--init", "--privileged", "--read-only", "--no-healthcheck",
+    "--oom-kill-disable", "--publish-all", "--quiet", "--disable-content-trust", "--sig-proxy", "--replace", "--rmi",
+    "--help", "--no-hosts", "--http-proxy",
+))  # fmt: skip
 _PLACES = {
     "-p": "ports", "--publish": "ports", "--gpus": "gpu", "--device": "gpu", "--privileged": "privileged",
     "--shm-size": "shm", "--net": "network", "--network": "network",
@@ -153,15 +136,20 @@ def _read_mount(option: str, value: str) -> Mount | None:
     """What an option mounts into the container."""
     if option in ("-v", "--volume"):
         parts = value.split(":")
-        if len(parts) == 1:
-            return None
-        return Mount(target=parts[1], kind="bind" if parts[0][:1] in "/.~$" else "volume", source=parts[0])
+        return make_mount(parts) if len(parts) > 1 else None
     if option == "--mount":
         fields = dict(p.partition("=")[::2] for p in _comma_separated(value))
         target = fields.get("target") or fields.get("dst") or fields.get("destination")
         source = fields.get("source") or fields.get("src")
         return Mount(target=target, kind=fields.get("type", "volume"), source=source) if target else None
     return Mount(target=value.partition(":")[0], kind="memory") if option == "--tmpfs" else None
+
+
+def make_mount(parts: Sequence[str]) -> Mount:
+    """What `SOURCE:TARGET` mounts, taken apart; a target alone is a volume without a name."""
+    if len(parts) == 1:
+        return Mount(target=parts[0])
+    return Mount(target=parts[1], kind="bind" if parts[0][:1] in "/.~$" else "volume", source=parts[0])
 
 
 def _read_device(setup: LaunchSetup, value: str) -> dict[str, object]:

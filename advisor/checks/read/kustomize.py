@@ -12,9 +12,10 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from advisor.checks.read import kubernetes
-from advisor.checks.read.context import ReaderContext, find_root
+from advisor.checks.read.context import ReaderContext, find_root, list_texts
 from advisor.checks.read.launch import Launch, move_launch
 from advisor.errors import BadFile
+from advisor.files import read_text
 from advisor.record import Value
 from advisor.yaml_places import (
     Located,
@@ -30,6 +31,7 @@ from advisor.yaml_places import (
     line_of,
     make_text,
     parse_documents,
+    place_like,
     value_at,
 )
 
@@ -86,9 +88,7 @@ def read_kustomization(doc: Object, ctx: ReaderContext) -> list[Launch]:
     inside = replace(ctx, folder=None)  # what lies next to this file is not what lies next to theirs
     out: list[Launch] = []
     around = [b.made for b in built if id(b.made) not in changed and b.made.get("kind") in _AROUND]
-    for b in built:
-        if id(b.made) not in changed:
-            continue
+    for b in (b for b in built if id(b.made) in changed):
         before = kubernetes.read_objects([b.original, *around], inside)
         found = kubernetes.read_objects([b.made, *around], inside)
         for i, launch in enumerate(found):
@@ -100,18 +100,15 @@ def read_kustomization(doc: Object, ctx: ReaderContext) -> list[Launch]:
 def _build(doc: Object, folder: Path, ctx: ReaderContext, build: _Build, depth: int) -> list[_BuiltObject]:
     """All objects of a kustomization in `folder`, with what it changes in them."""
     out: list[_BuiltObject] = []
-    for key in ("resources", "bases", "components"):
-        for entry in as_sequence(doc, key):
-            name = as_string(entry)
-            if name is not None:
-                out += _read_resource(name, folder, ctx, build, depth)
+    for name in (name for key in ("resources", "bases", "components") for name in list_texts(doc.get(key))):
+        out += _read_resource(name, folder, ctx, build, depth)
     objects = [b.made for b in out]
     for patch, target in _list_patches(doc, folder, build):
         objects = [_patched(o, patch, target) for o in objects]
-    images, replicas = as_sequence(doc, "images"), as_sequence(doc, "replicas")
+    images = as_sequence(doc, "images")
     if images:
         objects = [as_mapping(set_images(o, images)) for o in objects]
-    for entry in replicas:
+    for entry in as_sequence(doc, "replicas"):
         objects = [_scaled(o, as_mapping(entry)) for o in objects]
     return [_BuiltObject(b.original, o) for b, o in zip(out, objects, strict=True) if o]
 
@@ -121,16 +118,17 @@ def _read_resource(name: Text, folder: Path, ctx: ReaderContext, build: _Build, 
     if path is None or depth > MAX_DEPTH:
         return []
     if path.is_dir():
-        inner = next((path / n for n in ("kustomization.yaml", "kustomization.yml", "Kustomization")
-                      if (path / n).is_file()), None)  # fmt: skip
+        files = (path / n for n in ("kustomization.yaml", "kustomization.yml", "Kustomization"))
+        inner = next(filter(Path.is_file, files), None)
         docs = _parse(inner, build) if inner is not None else []
         found = [b for d in docs if isinstance(d, dict) for b in _build(d, path, ctx, build, depth + 1)]
     else:
-        objects = [o for d in _parse(path, build) for o in kubernetes._flat(d)]
+        objects = [o for d in _parse(path, build) for o in kubernetes.flatten_lists(d)]
         found = [_BuiltObject(o, o) for o in objects]
     if depth:
         return found
-    return [_stand_at(b, line_of(name)) for b in found]
+    line = line_of(name)
+    return [_BuiltObject(as_mapping(_at_line(b.original, line)), as_mapping(_at_line(b.made, line))) for b in found]
 
 
 def _find(name: str, folder: Path, build: _Build) -> Path | None:
@@ -145,8 +143,6 @@ def _find(name: str, folder: Path, build: _Build) -> Path | None:
 
 
 def _parse(path: Path, build: _Build) -> list[Located]:
-    from advisor.files import read_text
-
     if len(build.files) >= MAX_FILES:
         return []
     build.files.append(path)
@@ -159,15 +155,11 @@ def _parse(path: Path, build: _Build) -> list[Located]:
 def _list_patches(doc: Object, folder: Path, build: _Build) -> list[tuple[Located, Object]]:
     """(patch, its target) of `patches`, `patchesStrategicMerge` and `patchesJson6902`, in Kustomize's order."""
     out: list[tuple[Located, Object]] = []
-    for entry in as_sequence(doc, "patchesStrategicMerge"):
-        text = as_string(entry)
-        if text is not None:
-            out += [(p, {}) for p in _read_patch(text if "\n" in text else None, text, folder, build)]
-    for key in ("patches", "patchesJson6902"):
-        for entry in as_sequence(doc, key):
-            entry = as_mapping(entry)
-            found = _read_patch(as_string(entry, "patch"), as_string(entry, "path"), folder, build)
-            out += [(p, as_mapping(entry, "target")) for p in found]
+    for text in list_texts(doc.get("patchesStrategicMerge")):
+        out += [(p, {}) for p in _read_patch(text if "\n" in text else None, text, folder, build)]
+    for entry in (*as_sequence(doc, "patches"), *as_sequence(doc, "patchesJson6902")):
+        found = _read_patch(as_string(entry, "patch"), as_string(entry, "path"), folder, build)
+        out += [(p, as_mapping(entry, "target")) for p in found]
     return out
 
 
@@ -185,40 +177,32 @@ def _read_patch(text: Text | None, path: Text | None, folder: Path, build: _Buil
 
 
 def _patched(resource: Object, patch: object, target: Object) -> Object:
-    if not resource:
+    if target:
+        chosen = matches_target(resource, target)
+    else:
+        chosen = isinstance(patch, dict) and _identify(patch) == _identify(resource)
+    if not resource or not chosen or not isinstance(patch, (dict, list)):
         return resource
     if isinstance(patch, list):
-        chosen = bool(target) and matches_target(resource, target)
-        return as_mapping(apply_operations(resource, patch)) if chosen else resource
-    if not isinstance(patch, dict):
-        return resource
-    if not target:
-        named = {"kind": patch.get("kind"), "name": value_at(patch, "metadata", "name")}
-        if named["kind"] != resource.get("kind") or named["name"] != value_at(resource, "metadata", "name"):
-            return resource
-    elif not matches_target(resource, target):
-        return resource
+        return as_mapping(apply_operations(resource, patch))
     if str(patch.get("$patch")) == "delete":
         return Map()
     made = as_mapping(merge_strategic(resource, patch))
     if target:  # the patch's own name does not count
-        made["metadata"] = merge_strategic(
-            made.get("metadata"), Map({make_text("name"): value_at(resource, "metadata", "name")})
-        )
+        made["metadata"] = merge_strategic(made.get("metadata"), Map({make_text("name"): _identify(resource)[1]}))
     return made
 
 
+def _identify(resource: Object) -> tuple[Located, Located]:
+    """(kind, name) of an object, or of the one that a patch is for."""
+    return resource.get("kind"), value_at(resource, "metadata", "name")
+
+
 def _scaled(resource: Object, entry: Object) -> Object:
-    count = as_string(entry, "count")
-    if count is None or as_whole_number(count) is None or resource.get("kind") not in SCALED:
-        return resource
-    if value_at(resource, "metadata", "name") != as_string(entry, "name"):
+    count, (kind, name) = as_string(entry, "count"), _identify(resource)
+    if as_whole_number(count) is None or kind not in SCALED or name != as_string(entry, "name"):
         return resource
     return as_mapping(merge_strategic(resource, Map({make_text("spec"): Map({make_text("replicas"): count})})))
-
-
-def _stand_at(built: _BuiltObject, line: int) -> _BuiltObject:
-    return _BuiltObject(as_mapping(_at_line(built.original, line)), as_mapping(_at_line(built.made, line)))
 
 
 def _text_at_line(text: Text, line: int) -> Text:
@@ -230,10 +214,8 @@ def _at_line(value: Located, line: int) -> Located:
     if isinstance(value, Text):
         return _text_at_line(value, line)
     if isinstance(value, dict):
-        return at_line(
-            Map((_text_at_line(k, line) if isinstance(k, Text) else k, _at_line(v, line)) for k, v in value.items()),
-            here,
-        )
+        moved: Object = {_text_at_line(place_like(k, k), line): _at_line(v, line) for k, v in value.items()}
+        return at_line(Map(moved), here)
     if isinstance(value, list):
         return at_line(Seq(_at_line(v, line) for v in value), here)
     return value
@@ -257,7 +239,7 @@ def merge_strategic(below: Located, patch: Located, field: str = "") -> Located:
     if isinstance(below, dict) and isinstance(patch, dict):
         if str(patch.get("$patch")) == "replace":
             return _without_directive(patch)
-        out = _copy_map(below)
+        out = at_line(Map(below), line_of(below))
         for key, value in patch.items():
             if key == "$patch":
                 continue
@@ -275,8 +257,7 @@ def _merge_lists(below: list[Located], patch: list[Located], field: str) -> list
     key = MERGE_KEYS[field]
     if field == "ports" and not any(key in as_mapping(x) for x in [*below, *patch]):
         key = SERVICE_PORTS
-    left, out = list(below), Seq()
-    out.line = line_of(below)
+    left, out = list(below), at_line(Seq(), line_of(below))
     for item in patch:  # its items come first, in its order
         name = as_mapping(item).get(key)
         at = next((i for i, x in enumerate(left) if name is not None and as_mapping(x).get(key) == name), None)
@@ -288,15 +269,10 @@ def _merge_lists(below: list[Located], patch: list[Located], field: str) -> list
 
 
 def _without_directive(value: Located) -> Located:
-    if isinstance(value, dict):
-        return at_line(
-            Map((k, _without_directive(v)) for k, v in value.items() if k != "$patch" and v is not None), line_of(value)
-        )
-    return value
-
-
-def _copy_map(value: Object) -> Map:
-    return at_line(Map(value), line_of(value))
+    if not isinstance(value, dict):
+        return value
+    kept = {k: _without_directive(v) for k, v in value.items() if k != "$patch" and v is not None}
+    return at_line(Map(kept), line_of(value))
 
 
 def apply_operations(body: Located, operations: list[Located]) -> Located:
@@ -315,7 +291,7 @@ def apply_operations(body: Located, operations: list[Located]) -> Located:
 def _put(body: Located, steps: list[str], kind: str, value: Located, line: int) -> Located:
     head, rest = steps[0], steps[1:]
     if isinstance(body, dict):
-        out = _copy_map(body)
+        out = at_line(Map(body), line_of(body))
         if rest:
             if head in out:
                 out[head] = _put(out[head], rest, kind, value, line)
@@ -388,20 +364,14 @@ def _rename_image(image: Text, images: list[Located]) -> Text:
     base, at, digest = image.partition("@")
     name, colon, tag = base.rpartition(":") if ":" in base.rpartition("/")[2] else (base, "", "")
     for entry in images:
-        entry = as_mapping(entry)
         if as_string(entry, "name") != name:
             continue
-        new_name = as_string(entry, "newName")
-        new_tag, new_digest = as_string(entry, "newTag"), as_string(entry, "digest")
+        new_name, new_tag, new_digest = (as_string(entry, k) for k in ("newName", "newTag", "digest"))
         changes = [w for w in (new_name, new_tag, new_digest) if w is not None]
         if not changes:
             return image
-        if new_digest is not None:
-            made = f"{new_name or name}@{new_digest}"
-        elif new_tag is not None:
-            made = f"{new_name or name}:{new_tag}"
-        else:
-            made = f"{new_name or name}{colon}{tag}{at}{digest}"
+        end = f"@{new_digest}" if new_digest is not None else f":{new_tag}" if new_tag is not None else None
+        made = f"{new_name or name}{colon + tag + at + digest if end is None else end}"
         unknown = tuple(u for w in changes for u in w.unknown)
         return make_text(made, line_of(changes[-1]), changes[-1].column, unknown)
     return image

@@ -15,23 +15,10 @@ from advisor.checks.read.scripts import make_script_reader
 from advisor.checks.read.unknown_words import end_of_template
 from advisor.yaml_places import Text, lines_of, make_text
 
-_UNIT_WORDS = frozenset(
-    [
-        "After",
-        "Wants",
-        "Restart",
-        "RestartSec",
-        "MemoryMax",
-        "User",
-        "Group",
-        "SupplementaryGroups",
-        "PrivateDevices",
-        "ProtectHome",
-        "ProtectSystem",
-        "TimeoutStartSec",
-        "DynamicUser",
-    ]
-)
+_UNIT_WORDS = frozenset((
+    "After", "Wants", "Restart", "RestartSec", "MemoryMax", "User", "Group", "SupplementaryGroups", "PrivateDevices",
+    "ProtectHome", "ProtectSystem", "TimeoutStartSec", "DynamicUser",
+))  # fmt: skip
 MAX_WORDS = 20_000
 _ESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "s": " "}
 _BYTES = re.compile(r"x[0-9a-fA-F]{2}(?:\\x[0-9a-fA-F]{2})*")
