@@ -7,13 +7,15 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from advisor.catalog import Catalog
 from advisor.checks.findings import CheckedDeployment, FileProblem, Finding, RuleSkip
 from advisor.checks.read import comments
 from advisor.checks.read.context import ReaderContext
 from advisor.checks.read.detect import read_launches, reads_others
 from advisor.checks.read.launch import Launch
-from advisor.checks.resolve.judge import CheckedLaunch, LaunchCheckOptions, check_launch
+from advisor.checks.resolve.judge import LaunchCheckOptions, check_launch
 from advisor.checks.rules.evaluate import Rulebook
 from advisor.errors import AdvisorError, BadFile, LinkOut, NotText
 from advisor.machines.types import Machine
@@ -25,19 +27,14 @@ from advisor.yaml_places import MAX_BYTES, Text, lines_of
 STRICT_KINDS = ("compose", "kubernetes")  # whose programs refuse a key that stands twice
 
 
-class CheckOptions(Value, frozen=True):
+class CheckOptions(LaunchCheckOptions, frozen=True):
     """How a check is asked for."""
 
-    on: str | None = None
-    on_from: str = "--on"
     snapshot: str | None = None  # file of a machine; `on` is then only what it is called
-    fit: bool = True
-    engine_version: str | None = None
     variables: dict[str, str] = {}
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
     suppressions: bool = True
-    speed: bool = False
     fail_on: str = "error"  # least severity that makes the exit status 1, or "none"
     strict: bool = False  # rules that are errors only then (`strict` of their entries)
     root: str | None = None  # no file outside of this folder is read, whatever a file names
@@ -152,13 +149,8 @@ def _name_doubled(keys: Sequence[Text], launches: Sequence[Launch], name: str) -
 
 def _describe_problem(name: str, fault: BadFile, passed_over: bool = False) -> FileProblem:
     m = re.match(r"^.*?:(\d+): ", fault.message)
-    message = _without_place(fault.message, name)
+    message = re.sub(rf"^{re.escape(name)}(:\d+)?: ", "", fault.message)  # the report has the place on its own
     return FileProblem(file=name, line=int(m[1]) if m else None, message=message, passed_over=passed_over)
-
-
-def _without_place(message: str, name: str) -> str:
-    """A message without the file and line that stand before it, which the report has on its own."""
-    return re.sub(rf"^{re.escape(name)}(:\d+)?: ", "", message)
 
 
 def relocate(launches: Sequence[Launch], source: str) -> None:
@@ -183,12 +175,7 @@ def relocate(launches: Sequence[Launch], source: str) -> None:
             at = max(at, word.line)
 
 
-def check_source(
-    source: str,
-    name: str,
-    folder: Path | None,
-    checker: Checker,
-) -> FileResult:
+def check_source(source: str, name: str, folder: Path | None, checker: Checker) -> FileResult:
     """The result of one text. Raises BadFile."""
     book, options, machines = checker.book, checker.options, checker.machines
     knowledge = book.know
@@ -200,13 +187,10 @@ def check_source(
     launches = read_launches(source, name, 1, context)
     launches = comments.apply_declarations(launches, source, name)
     relocate(launches, source)
-    on, on_from = options.on, options.on_from
-    if on is None:
-        declared = comments.find_declared_hardware(source)
-        if declared:
-            on, on_from = declared, "a comment in the file"
-    asked = LaunchCheckOptions(on, on_from, options.fit, options.engine_version, speed=options.speed)
-    verdicts: list[CheckedLaunch] = [check_launch(x, knowledge, asked, machines, checker.session) for x in launches]
+    asked, declared = options, comments.find_declared_hardware(source)
+    if options.on is None and declared:
+        asked = replace(options, on=declared, on_from="a comment in the file")
+    verdicts = [check_launch(x, knowledge, asked, machines, checker.session) for x in launches]
     findings, skipped = book.apply(verdicts, source, name)
     earlier = [
         check_launch(x.before, knowledge, asked, machines, checker.session) for x in launches if x.before is not None

@@ -66,11 +66,8 @@ def find_files(paths: Iterable[str | Path]) -> Iterator[str]:
         elif p.is_dir():
             found = _walk(p)
         elif any(c in str(given) for c in "*?[") and not p.exists():
-            found = (
-                sorted(x for x in Path().glob(str(given)) if x.is_file())
-                if not p.is_absolute()
-                else sorted(x for x in Path(p.anchor).glob(str(p.relative_to(p.anchor))) if x.is_file())
-            )
+            pattern = str(p.relative_to(p.anchor)) if p.is_absolute() else str(given)
+            found = sorted(x for x in Path(p.anchor).glob(pattern) if x.is_file())
             if not found:
                 raise BadInput(f"{given}: no file matches")
         else:
@@ -129,7 +126,7 @@ def answer_question(question: CheckQuestion, session: Session, asking: Asking) -
         raise BadInput(f"check: a text of at most {MAX_TEXT // 2**20} MiB is read")
     checker = _make_checker(session, options)
     found = check_source(question.text, (question.name or "text")[:200], None, checker)
-    return collect_report([found], len(checker.book.rules), options, 1)
+    return collect_report([found], checker, 1)
 
 
 def check_paths(
@@ -154,7 +151,7 @@ def check_files(
     checker = _make_checker(session, options)
     cache = ResultCache(session.rules, options) if keep else None
     results = check_many(files, checker, stdin=stdin, jobs=jobs, cache=cache, progress=progress)
-    return collect_report(results, checker.book.size, options, len(files))
+    return collect_report(results, checker, len(files))
 
 
 def _make_checker(session: Session, options: CheckOptions) -> Checker:
@@ -174,19 +171,19 @@ def add_findings(report: CheckReport, more: Sequence[Finding]) -> CheckReport:
     return replace(report, findings=(*more, *report.findings)) if more else report
 
 
-def collect_report(results: Sequence[FileResult], rules: int, options: CheckOptions, files: int) -> CheckReport:
+def collect_report(results: Sequence[FileResult], checker: Checker, files: int) -> CheckReport:
     """One report from the results of all files, in a stable order."""
+    options = checker.options
     findings = [f for r in results for f in r.findings]
+    findings.sort(key=lambda f: (f.file, f.line, f.column, ORDER[f.severity], f.rule, f.message))
     return CheckReport(
         deployments=tuple(v for r in results for v in r.verdicts),
-        findings=tuple(
-            sorted(findings, key=lambda f: (f.file, f.line, f.column, ORDER[f.severity], f.rule, f.message))
-        ),
+        findings=tuple(findings),
         skipped=tuple(s for r in results for s in r.skipped),
         suppressed=tuple(s for r in results for s in r.suppressed),
         problems=tuple(r.problem for r in results if r.problem is not None),
         files=files,
-        rules=rules,
+        rules=len(checker.book.rules),
         asked_fit=options.fit,
         fail_on=options.fail_on,
         strict=options.strict,
@@ -290,12 +287,11 @@ def check_many(
     keys = [cache.key(f) if cache is not None else None for f in files]
     found: list[FileResult | None] = [cache.get(k) if cache is not None else None for k in keys]
     left = [i for i, r in enumerate(found) if r is None]
-    done = len(files) - len(left)
-    for i, r in enumerate(_check_each([files[i] for i in left], checker, stdin, jobs)):
-        found[left[i]] = r
+    results = _check_each([files[i] for i in left], checker, stdin, jobs)
+    for done, (i, r) in enumerate(zip(left, results, strict=True), len(files) - len(left) + 1):
+        found[i] = r
         if cache is not None:
-            cache.put(keys[left[i]], r)
-        done += 1
+            cache.put(keys[i], r)
         if progress is not None:
             progress(done)
     if cache is not None:

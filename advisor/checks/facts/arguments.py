@@ -39,7 +39,7 @@ def flag_number(facts: LaunchFacts, *names: str) -> float | None:
 def usual_share(facts: LaunchFacts) -> float | None:
     """The share of the device that the launch's engine takes when nothing is set, by version; None where not known."""
     usual = facts.engine.concepts.memory_share.default if facts.engine is not None else ()
-    return pick_version(usual, facts.checked.judged.engine_version).number if usual else None
+    return pick_version(usual, facts.version).number if usual else None
 
 
 def compare_flag_pair(
@@ -71,9 +71,7 @@ def _certain(facts: LaunchFacts) -> bool:
     return facts["image.official"] and not re.search(r"\d{2,}", facts["image.tag"] or "")
 
 
-define(
-    "engine.version", "the engine's version, stated or current", lambda c: c.checked.judged.engine_version, "version"
-)
+define("engine.version", "the engine's version, stated or current", lambda c: c.version, "version")
 define("engine.name", "the engine's name", lambda c: c.launch.engine, "str")
 define(
     "engine.reserves",

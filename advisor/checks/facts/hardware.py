@@ -160,7 +160,7 @@ def _too_old(facts: LaunchFacts) -> bool | None:
 @fact("quant.floor_missed", "the quantization needs a newer GPU")
 def _below_floor(facts: LaunchFacts) -> bool | None:
     word, own = facts.arguments.value("quantization"), facts["model.quantization"]
-    floors = facts.flags.table.quantization_capability if facts.flags else {}
+    floors = facts.flags.quantization_capability
     method = word.lower() if word is not None and not word.unknown else _METHODS.get(own)
     if method is None or method not in floors:
         return False if method is not None or own is not None else None

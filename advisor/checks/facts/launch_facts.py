@@ -15,6 +15,7 @@ from advisor.checks.read.unknown_words import Guard, find_guard
 from advisor.checks.resolve.arguments import LaunchArgument, list_concept_flags, parse_number
 from advisor.checks.resolve.judge import CheckedLaunch
 from advisor.decision.types import Field, FieldType
+from advisor.engines.flag_tables import FlagTable
 from advisor.engines.flags import ConceptName
 from advisor.errors import AdvisorError
 from advisor.memo import memoize_by_identity
@@ -103,7 +104,9 @@ class LaunchFacts(Mapping[str, Any]):
         self.deployment, self.estimate = checked.deployment, checked.estimate
         self.setup, self.env = checked.launch.setup, checked.launch.env
         self.engine = knowledge.rules.engines().get(checked.launch.engine)
-        self.flags, self.server = knowledge.flags(checked.launch.engine), knowledge.server(checked.launch.engine)
+        self.server, self.version = knowledge.server(checked.launch.engine), checked.judged.engine_version
+        lookup = knowledge.flags(checked.launch.engine)
+        self.flags = lookup.table if lookup is not None else FlagTable(engine=checked.launch.engine)
         self.fields = _fields(knowledge, checked.launch.engine)
         self._values: dict[str, object] = {}
 

@@ -25,13 +25,11 @@ _HEADS: tuple[Divided, ...] = ("attention_heads", "kv_heads")
 
 def _launch(facts: LaunchFacts) -> parallel.ParallelLaunch:
     """What of the launch decides which assertions hold."""
-    table = facts.flags
-    flags = table.table.flags if table else {}
     settings: dict[str, Setting] = {}
     for argument in facts.arguments.given:
-        value = convert_argument(argument, flags.get(argument.name))
+        value = convert_argument(argument, facts.flags.flags.get(argument.name))
         settings[argument.name] = str(argument.value) if value is None else value
-    return parallel.ParallelLaunch(settings, facts.checked.judged.engine_version, _vendor(facts), _block(facts))
+    return parallel.ParallelLaunch(settings, facts.version, _vendor(facts), _block(facts))
 
 
 def _vendor(facts: LaunchFacts) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from itertools import chain
 
 from advisor.checks.findings import CheckedDeployment, CheckReport, FileProblem, Finding
 from advisor.files import write_report
@@ -74,10 +75,10 @@ def as_json(report: CheckReport) -> CheckAnswer:
 
 def _counted(report: CheckReport) -> list[SkippedRule]:
     """Skipped rules by file and rule."""
-    missing: dict[tuple[str, str], set[str]] = {}
-    counts: dict[tuple[str, str], int] = {}
-    for rule_skip in report.skipped:
-        key = (rule_skip.file, rule_skip.rule)
-        missing.setdefault(key, set()).update(rule_skip.missing)
-        counts[key] = counts.get(key, 0) + 1
-    return [SkippedRule(rule=k[1], file=k[0], missing=sorted(m), deployments=counts[k]) for k, m in missing.items()]
+    skips: dict[tuple[str, str], list[tuple[str, ...]]] = {}
+    for skip in report.skipped:
+        skips.setdefault((skip.file, skip.rule), []).append(skip.missing)
+    return [
+        SkippedRule(rule=rule, file=file, missing=sorted({*chain(*missing)}), deployments=len(missing))
+        for (file, rule), missing in skips.items()
+    ]

@@ -37,19 +37,17 @@ def compare_reports(old: CheckReport, new: CheckReport) -> ReportDifference:
             checked = new.deployments[i]
         if checked is not None:
             left.remove(checked)
-        pairs.append(
-            DeploymentChange(
-                name=deployment.name or f"{deployment.engine} {deployment.model or '?'}",
-                before=deployment,
-                after=checked,
-            )
-        )
-    pairs += [DeploymentChange(name=a.name or f"{a.engine} {a.model or '?'}", before=None, after=a) for a in left]
+        pairs.append(DeploymentChange(name=_name(deployment), before=deployment, after=checked))
+    pairs += [DeploymentChange(name=_name(a), before=None, after=a) for a in left]
     return ReportDifference(
         deployments=tuple(pairs),
         new_findings=_findings_missing_in(new, old),
         gone_findings=_findings_missing_in(old, new),
     )
+
+
+def _name(deployment: CheckedDeployment) -> str:
+    return deployment.name or f"{deployment.engine} {deployment.model or '?'}"
 
 
 def _findings_missing_in(here: CheckReport, there: CheckReport) -> tuple[Finding, ...]:

@@ -6,15 +6,18 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import PurePath
+from urllib.parse import quote
 
 import msgspec
 from msgspec.structs import replace
 
 from advisor.catalog import Catalog
-from advisor.checks.findings import CheckedDeployment, CheckReport, FileProblem, Finding, Severity
+from advisor.checks.findings import CheckReport, FileProblem, Finding, Severity
 from advisor.checks.report.answer import as_json
+from advisor.checks.report.text import describe_deployment, describe_report
+from advisor.checks.rules.load import RuleEntry
 from advisor.decoding import Json
 from advisor.distribution import DISTRIBUTION
 from advisor.errors import BadFile
@@ -22,21 +25,10 @@ from advisor.files import read_json, write_report
 from advisor.safe_text import escape_commands, escape_text, make_safe
 
 _MARKUP, _REFERENCE = re.compile(r"[\\|\[\]`*~]"), re.compile(r"://|@|(?<=www)\.|(?<![\w&])#(?=\d)")
+_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 SARIF_SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _SECURITY = {"error": "8.0", "warning": "5.0", "info": "2.0"}
 LEVEL = {"error": "error", "warning": "warning", "info": "note"}
-
-
-def json_text(report: CheckReport, rules: Catalog) -> str:
-    """The machine-readable form."""
-    return pretty_json(as_json(report))
-
-
-def text(report: CheckReport, rules: Catalog) -> str:
-    """`path:line:col: severity rule message`, then a table of the deployments."""
-    from advisor.checks.report.text import describe_report
-
-    return describe_report(report)
 
 
 def github(report: CheckReport, rules: Catalog) -> str:
@@ -81,41 +73,25 @@ def gitlab(report: CheckReport, rules: Catalog) -> str:
 
 def markdown(report: CheckReport, rules: Catalog) -> str:
     """A summary for job pages and pull requests."""
-    from advisor.checks.report.text import describe_memory, fits_word
-
     lines = ["## advise check", ""]
     if report.deployments:
-        lines += [
-            "| deployment | hardware | needs | of | sequences | verdict |",
-            "| --- | --- | --- | --- | --- | --- |",
-        ]
-        for deployment in report.deployments:
-            need, budget, held = describe_memory(deployment)
-            cells = (
-                f"{deployment.engine} {deployment.model or '?'}",
-                deployment.hardware or "unknown",
-                need,
-                budget,
-                held,
-                fits_word(deployment.fits, report.asked_fit),
-            )
-            lines.append("| " + " | ".join(_cell(c) for c in cells) + " |")
-        lines.append("")
+        head = ("deployment", "hardware", "needs", "of", "sequences", "verdict")
+        lines += _table(head, [describe_deployment(d, d.model or "?", report) for d in report.deployments])
     found = verdict_findings(report)
     if found:
-        lines += ["| place | severity | rule | what | fix |", "| --- | --- | --- | --- | --- |"]
-        lines += [
-            "| "
-            + " | ".join(_cell(c) for c in (f"{relative_path(f.file)}:{f.line}", f.severity, f.rule, f.message, f.fix))
-            + " |"
-            for f in found
-        ]
-        lines.append("")
+        cells = [(f"{relative_path(f.file)}:{f.line}", f.severity, f.rule, f.message, f.fix) for f in found]
+        lines += _table(("place", "severity", "rule", "what", "fix"), cells)
     lines.append(
         f"{report.files} files, {len(report.deployments)} deployments, {len(report.findings)} findings, "
         f"{len(report.skipped)} rule checks skipped for lack of facts."
     )
     return "\n".join(lines) + "\n"
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """The lines of a table, and a blank one."""
+    rule = ("---",) * len(head)
+    return [f"| {' | '.join(r)} |" for r in (head, rule, *(tuple(map(_cell, row)) for row in rows))] + [""]
 
 
 def _cell(value: str) -> str:
@@ -129,72 +105,49 @@ def junit(report: CheckReport, rules: Catalog) -> str:
     from xml.etree import ElementTree as ET
 
     top = ET.Element("testsuites")
-    by_file: dict[str, list[Finding]] = {}
-    for finding in report.findings:
+    by_file: dict[str, list[Finding]] = {d.source: [] for d in report.deployments}
+    for finding in (*report.findings, *(_unreadable(p, "Correct the file") for p in report.problems)):
         by_file.setdefault(finding.file, []).append(finding)
-    for file_problem in report.problems:
-        by_file.setdefault(file_problem.file, []).append(_unreadable(file_problem, "Correct the file"))
-    files = sorted({*by_file, *(d.source for d in report.deployments)})
-    for file in files:
-        cases: list[ET.Element] = []
-        failures = skipped = 0
-        for deployment in (d for d in report.deployments if d.source == file):
-            case = ET.Element(
-                "testcase",
-                classname=_xml(file),
-                name=_xml(f"{deployment.engine} {deployment.model or '?'} at line {deployment.line} fits"),
-                time="0",
-            )
-            if report.asked_fit and deployment.fits is False:
-                failures += 1
-                ET.SubElement(case, "failure", message=_xml("does not fit"), type="does-not-fit").text = _xml(
-                    "\n".join(deployment.why)
-                )
-            elif not report.asked_fit or deployment.fits is None:
-                skipped += 1
-                ET.SubElement(
-                    case,
-                    "skipped",
-                    message=_xml(deployment.why[0] if deployment.why and report.asked_fit else "not asked"),
-                )
-            cases.append(case)
-        for finding in by_file.get(file, []):
-            case = ET.Element(
-                "testcase", classname=_xml(file), name=_xml(f"{finding.rule} at line {finding.line}"), time="0"
-            )
-            if finding.severity == "error":
-                failures += 1
-                element = ET.SubElement(case, "failure", message=_xml(finding.message), type=_xml(finding.rule))
+    for file, findings in sorted(by_file.items()):
+        suite = ET.SubElement(top, "testsuite", name=_xml(file))
+
+        def add_case(name: str, kind: str | None, text: str, suite: ET.Element = suite, **attributes: str) -> None:
+            case = ET.SubElement(suite, "testcase", classname=suite.attrib["name"], name=_xml(name), time="0")
+            if kind is not None:
+                element = ET.SubElement(case, kind, {k: _xml(v) for k, v in attributes.items()})
+                element.text = _xml(text) or None
+
+        for d in (d for d in report.deployments if d.source == file):
+            name = f"{d.engine} {d.model or '?'} at line {d.line} fits"
+            if report.asked_fit and d.fits is False:
+                add_case(name, "failure", "\n".join(d.why), message="does not fit", type="does-not-fit")
+            elif report.asked_fit and d.fits:
+                add_case(name, None, "")
             else:
-                element = ET.SubElement(case, "system-out")
-            element.text = _xml(
-                f"{file}:{finding.line}:{finding.column}: {finding.severity} {finding.rule} "
-                f"{finding.message}\n{finding.fix}"
-            )
-            cases.append(case)
-        suite = ET.SubElement(
-            top,
-            "testsuite",
-            name=_xml(file),
-            tests=str(len(cases)),
-            failures=str(failures),
-            errors="0",
-            skipped=str(skipped),
-            time="0",
-            timestamp="1970-01-01T00:00:00",
-            hostname="advise",
-        )
-        suite.extend(cases)
+                why = d.why[0] if d.why and report.asked_fit else "not asked"
+                add_case(name, "skipped", "", message=why)
+        for f in findings:
+            name = f"{f.rule} at line {f.line}"
+            body = f"{file}:{f.line}:{f.column}: {f.severity} {f.rule} {f.message}\n{f.fix}"
+            if f.severity == "error":
+                add_case(name, "failure", body, message=f.message, type=f.rule)
+            else:
+                add_case(name, "system-out", body)
+        counts = {
+            "tests": len(suite),
+            "failures": len(suite.findall("testcase/failure")),
+            "errors": 0,
+            "skipped": len(suite.findall("testcase/skipped")),
+            "time": 0,
+        }
+        suite.attrib |= {k: str(n) for k, n in counts.items()}
+        suite.attrib |= {"timestamp": "1970-01-01T00:00:00", "hostname": "advise"}
     return '<?xml version="1.0" encoding="utf-8"?>\n' + ET.tostring(top, encoding="unicode") + "\n"
 
 
 def _xml(value: str) -> str:
     """Text that XML 1.0 can carry."""
-    return "".join(
-        c
-        for c in value
-        if c in "\t\n\r" or 0x20 <= ord(c) <= 0xD7FF or 0xE000 <= ord(c) <= 0xFFFD or 0x10000 <= ord(c) <= 0x10FFFF
-    )
+    return _NOT_XML.sub("", value)
 
 
 def sarif(report: CheckReport, rules: Catalog) -> str:
@@ -207,93 +160,65 @@ def sarif(report: CheckReport, rules: Catalog) -> str:
     known = {x.entry.id: x.entry for x in load_check_rules(rules, Knowledge(rules))}
     found = verdict_findings(report)
     used = sorted({f.rule for f in found})
-    described = []
-    for rule in used:
-        rule_entry = known.get(rule)
-        one = next(f for f in found if f.rule == rule)
-        help_ = (
-            (
-                f"{rule_entry.fix}\n\n"
-                + (f"The engine says: {rule_entry.error}\n\n" if rule_entry.error else "")
-                + f"Source: {rule_entry.source}"
-            )
-            if rule_entry
-            else one.fix
-        )
-        level = LEVEL[rule_entry.severity if rule_entry else one.severity]
-        entry: Json = {
-            "id": rule,
-            "name": "".join(w.capitalize() for w in rule.split("-")),
-            "shortDescription": {"text": _title(rule)},
-            "fullDescription": {"text": rule_entry.message if rule_entry else one.message},
-            "help": {"text": help_},
-            "defaultConfiguration": {"level": level},
-            "properties": {"tags": [one.phase], "problem.severity": {"note": "recommendation"}.get(level, level)},
-        }
-        if one.phase == "security":
-            entry["properties"]["security-severity"] = _SECURITY[rule_entry.severity if rule_entry else one.severity]
-        described.append(entry)
-    results = []
-    for finding in found:
-        region: Json = {"startLine": max(1, finding.line), "startColumn": max(1, finding.column)}
-        result: Json = {
-            "ruleId": finding.rule,
-            "ruleIndex": used.index(finding.rule),
-            "level": LEVEL[finding.severity],
-            "message": {"text": f"{finding.message}. {finding.fix}"},
-            "locations": [
-                {
-                    "physicalLocation": {
-                        "artifactLocation": {"uri": _uri(finding.file), "uriBaseId": "%SRCROOT%"},
-                        "region": region,
-                    }
-                }
-            ],
-            "partialFingerprints": {"advise/v1": fingerprint_finding(finding)},
-        }
-        if finding.edits:
-            changes = [
-                {
-                    "deletedRegion": {
-                        "startLine": e.line,
-                        "startColumn": e.column,
-                        "endLine": e.line,
-                        "endColumn": e.column + len(e.old),
-                    },
-                    "insertedContent": {"text": e.new},
-                }
-                for e in finding.edits
-            ]
-            result["fixes"] = [
-                {
-                    "description": {"text": finding.fix},
-                    "artifactChanges": [
-                        {
-                            "artifactLocation": {"uri": _uri(finding.file), "uriBaseId": "%SRCROOT%"},
-                            "replacements": changes,
-                        }
-                    ],
-                }
-            ]
-        results.append(result)
-    driver = {
-        "name": "advise",
-        "version": version(DISTRIBUTION),
-        "rules": described,
-    }
+    described = [_describe_rule(known.get(rule), next(f for f in found if f.rule == rule)) for rule in used]
+    results = [_describe_result(f, used.index(f.rule)) for f in found]
+    driver = {"name": "advise", "version": version(DISTRIBUTION), "rules": described}
     run = {"tool": {"driver": driver}, "results": results, "columnKind": "unicodeCodePoints"}
     return pretty_json({"$schema": SARIF_SCHEMA, "version": "2.1.0", "runs": [run]})
 
 
-def _uri(file: str) -> str:
-    from urllib.parse import quote
+def _describe_rule(entry: RuleEntry | None, finding: Finding) -> Json:
+    """A rule of SARIF, with one of its findings; None for one that the checker makes by itself."""
+    words = finding.rule.split("-")
+    severity, help_text = finding.severity, finding.fix
+    if entry is not None:
+        error = f"The engine says: {entry.error}\n\n" if entry.error else ""
+        severity, help_text = entry.severity, f"{entry.fix}\n\n{error}Source: {entry.source}"
+    level = LEVEL[severity]
+    security = {"security-severity": _SECURITY[severity]} if finding.phase == "security" else {}
+    return {
+        "id": finding.rule,
+        "name": "".join(w.capitalize() for w in words),
+        "shortDescription": {"text": " ".join((words[0][:1].upper() + words[0][1:], *words[1:]))},
+        "fullDescription": {"text": entry.message if entry is not None else finding.message},
+        "help": {"text": help_text},
+        "defaultConfiguration": {"level": level},
+        "properties": {
+            "tags": [finding.phase],
+            "problem.severity": {"note": "recommendation"}.get(level, level),
+            **security,
+        },
+    }
 
-    return quote(relative_path(file))
 
-
-def _title(rule: str) -> str:
-    words = rule.replace("-", " ")
-    return words[0].upper() + words[1:]
+def _describe_result(finding: Finding, index: int) -> Json:
+    """A finding as a result of SARIF, with its safe changes."""
+    place = {"uri": quote(relative_path(finding.file)), "uriBaseId": "%SRCROOT%"}
+    region = {"startLine": max(1, finding.line), "startColumn": max(1, finding.column)}
+    result: Json = {
+        "ruleId": finding.rule,
+        "ruleIndex": index,
+        "level": LEVEL[finding.severity],
+        "message": {"text": f"{finding.message}. {finding.fix}"},
+        "locations": [{"physicalLocation": {"artifactLocation": place, "region": region}}],
+        "partialFingerprints": {"advise/v1": fingerprint_finding(finding)},
+    }
+    changes = [
+        {
+            "deletedRegion": {
+                "startLine": e.line,
+                "startColumn": e.column,
+                "endLine": e.line,
+                "endColumn": e.column + len(e.old),
+            },
+            "insertedContent": {"text": e.new},
+        }
+        for e in finding.edits
+    ]
+    if changes:
+        changed = [{"artifactLocation": place, "replacements": changes}]
+        result["fixes"] = [{"description": {"text": finding.fix}, "artifactChanges": changed}]
+    return result
 
 
 def pretty_json(data: object) -> str:
@@ -304,30 +229,38 @@ def verdict_findings(report: CheckReport) -> list[Finding]:
     """All that CI should show: findings, verdicts that are no yes, and files that could not be read."""
     out = [*report.findings, *(_unreadable(p, "Correct the file, or leave it out") for p in report.problems)]
     reported = {(f.file, f.resource) for f in report.findings if f.phase == "memory" and f.severity == "error"}
+    severity: Severity
     for deployment in report.deployments if report.asked_fit else ():
         why = deployment.why[0] if deployment.why else None
         if deployment.fits is False and (deployment.source, deployment.name) not in reported:
+            rule, severity = "does-not-fit", "error"
             message = f"{deployment.model} on {deployment.hardware}: {why or 'it does not fit'}"
             fix = "Use a smaller quantization, a shorter context or more devices"
-            out.append(_verdict_finding(deployment, "does-not-fit", "error", message, fix))
         elif deployment.fits is None:
+            rule, severity = "cannot-tell", "info"
             message = f"whether {deployment.model or 'the model'} fits cannot be determined: "
             message += why or "a needed fact is not known"
             fix = "Say what is missing, or ask for rules alone with --no-fit"
-            out.append(_verdict_finding(deployment, "cannot-tell", "info", message, fix))
+        else:
+            continue
+        out.append(
+            Finding(
+                rule=rule,
+                severity=severity,
+                file=deployment.source,
+                line=deployment.line or 1,
+                message=message,
+                fix=fix,
+                phase="memory",
+                resource=deployment.name,
+            )
+        )
     return sorted(out, key=lambda f: (f.file, f.line, f.rule, f.message))
 
 
 def _unreadable(problem: FileProblem, fix: str) -> Finding:
     file, line, message = problem.file, problem.line or 1, problem.message
     return Finding(rule="unreadable", severity="error", file=file, line=line, message=message, fix=fix, phase="lint")
-
-
-def _verdict_finding(deployment: CheckedDeployment, rule: str, severity: Severity, message: str, fix: str) -> Finding:
-    file, line, name = deployment.source, deployment.line or 1, deployment.name
-    return Finding(
-        rule=rule, severity=severity, file=file, line=line, message=message, fix=fix, phase="memory", resource=name
-    )
 
 
 def relative_path(file: str) -> str:
@@ -370,17 +303,14 @@ def remove_baseline(report: CheckReport, path: str) -> CheckReport:
     left: Counter[tuple[str, str, str]] = Counter()
     for x in rows:
         count = x.get("count", 1)
-        left[(str(x.get("file")), str(x.get("resource") or ""), str(x.get("rule")))] += (
-            count if isinstance(count, int) else 1
-        )
+        key = str(x.get("file")), str(x.get("resource") or ""), str(x.get("rule"))
+        left[key] += count if isinstance(count, int) else 1
     kept: list[Finding] = []
     gone: list[Finding] = list(report.suppressed)
     for finding in report.findings:
-        if left[_key(finding)] > 0:
-            left[_key(finding)] -= 1
-            gone.append(finding)
-        else:
-            kept.append(finding)
+        known = left[_key(finding)] > 0
+        left[_key(finding)] -= known
+        (gone if known else kept).append(finding)
     checked = {relative_path(d.source) for d in report.deployments} | {relative_path(f.file) for f in report.findings}
     for (file, resource, rule), n in sorted(left.items()):
         if n > 0 and file in checked:
@@ -400,8 +330,8 @@ def remove_baseline(report: CheckReport, path: str) -> CheckReport:
 
 
 FORMATS: dict[str, Callable[[CheckReport, Catalog], str]] = {
-    "json": json_text,
-    "text": text,
+    "json": lambda report, _: pretty_json(as_json(report)),
+    "text": lambda report, _: describe_report(report),
     "sarif": sarif,
     "junit": junit,
     "github": github,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from advisor.checks.findings import CheckedDeployment, CheckReport
 from advisor.units import GIB
 
 WIDTH = 80
+Row = tuple[str, str, str, str, str, str]
 
 
 def describe_report(report: CheckReport) -> str:
@@ -31,25 +33,23 @@ def describe_report(report: CheckReport) -> str:
 
 def _table(report: CheckReport) -> list[str]:
     rows = [("deployment", "hardware", "needs", "of", "seqs", "verdict")]
-    for deployment in report.deployments:
-        need, budget, held = describe_memory(deployment)
-        rows.append(
-            (
-                _label(deployment),
-                deployment.hardware or "unknown",
-                need,
-                budget,
-                held,
-                fits_word(deployment.fits, report.asked_fit),
-            )
-        )
+    rows += [describe_deployment(d, (d.model or "?").rpartition("/")[2], report) for d in report.deployments]
     limits = (28, 20, 7, 7, 6, 12)
     cut = [[_cut(c, limits[i]) for i, c in enumerate(row)] for row in rows]
     widths = [max(len(row[i]) for row in cut) for i in range(6)]
     return ["  ".join(c.ljust(widths[i]) for i, c in enumerate(row)).rstrip() for row in cut]
 
 
-def describe_memory(deployment: CheckedDeployment) -> tuple[str, str, str]:
+def describe_deployment(
+    deployment: CheckedDeployment, model: str, report: CheckReport
+) -> tuple[str, str, str, str, str, str]:
+    """(engine and model, hardware, memory that is needed, of how much, requests that are held, verdict)."""
+    verdict = fits_word(deployment.fits, report.asked_fit)
+    called = f"{deployment.engine} {model}", deployment.hardware or "unknown"
+    return *called, *_describe_memory(deployment), verdict
+
+
+def _describe_memory(deployment: CheckedDeployment) -> tuple[str, str, str]:
     memory = deployment.memory
     if memory is None:
         return "-", "-", "-"
@@ -64,11 +64,6 @@ def describe_memory(deployment: CheckedDeployment) -> tuple[str, str, str]:
         f"{budget / GIB:.1f}G" if budget else "-",
         str(held) if held is not None else "-",
     )
-
-
-def _label(deployment: CheckedDeployment) -> str:
-    model = (deployment.model or "?").rpartition("/")[2]
-    return f"{deployment.engine} {model}"
 
 
 def _cut(value: str, width: int) -> str:
@@ -93,22 +88,19 @@ def _reasons(report: CheckReport) -> Iterator[str]:
 
 
 def _summary(report: CheckReport) -> str:
-    n = {s: sum(f.severity == s for f in report.findings) for s in ("error", "warning", "info")}
-    parts = [
-        f"{report.files} file{'s' if report.files != 1 else ''}",
-        f"{len(report.deployments)} deployment{'s' if len(report.deployments) != 1 else ''}",
-    ]
-    parts += [f"{k} {name}{'s' if k != 1 else ''}" for name, k in n.items() if k]
+    levels = [f.severity for f in report.findings]
+    parts = [_count(report.files, "file"), _count(len(report.deployments), "deployment")]
+    parts += [_count(n, level) for level in ("error", "warning", "info") if (n := levels.count(level))]
     if report.skipped:
-        needed: dict[str, int] = {}
-        for rule_skip in report.skipped:
-            for m in rule_skip.missing[:1]:
-                head = "hardware" if m.startswith(("gpu.", "driver.", "host.")) else m.partition(".")[0]
-                needed[head] = needed.get(head, 0) + 1
-        most = ", ".join(sorted(needed, key=lambda k: -needed[k])[:3])
-        parts.append(
-            f"{len(report.skipped)} rule check{'s' if len(report.skipped) != 1 else ''} skipped (needed: {most})"
-        )
+        missing = (m for skip in report.skipped for m in skip.missing[:1])
+        machine = ("gpu.", "driver.", "host.")
+        needed = Counter("hardware" if m.startswith(machine) else m.partition(".")[0] for m in missing)
+        most = ", ".join(name for name, _ in needed.most_common(3))
+        parts.append(f"{_count(len(report.skipped), 'rule check')} skipped (needed: {most})")
     if report.suppressed:
         parts.append(f"{len(report.suppressed)} suppressed")
     return ", ".join(parts)
+
+
+def _count(n: int, name: str) -> str:
+    return f"{n} {name}{'s' if n != 1 else ''}"

@@ -52,6 +52,11 @@ class LaunchArgument(Value, frozen=True):
     extra: tuple[Text, ...] = ()  # further values of a flag that takes many
 
     @property
+    def bare(self) -> str:
+        """The flag as written, as names are spelt in tables."""
+        return self.written.lstrip("-").replace("_", "-")
+
+    @property
     def guard(self) -> Guard | None:
         """The condition that it is given under, where the file does not decide it."""
         return find_guard(self.place)

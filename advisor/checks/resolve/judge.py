@@ -30,7 +30,6 @@ class LaunchCheckOptions(Value, frozen=True):
     on_from: str = "--on"
     fit: bool = True
     engine_version: str | None = None
-    variables: dict[str, str] | None = None
     speed: bool = False
 
 
@@ -54,17 +53,17 @@ def check_launch(
         launch = replace(launch, version=asked.engine_version, version_from="--engine-version")
     launch = unknown_words.mark_placeholders(launch)
     launch_arguments = arguments.read_arguments(launch, knowledge)
-    words = (
+    hardware, hardware_from = (
         (asked.on, asked.on_from)
         if asked.on is not None
-        else reading.find_hardware_words(launch, launch_arguments, knowledge)
+        else reading.find_hardware_words(launch, launch_arguments, knowledge) or (None, None)
     )
-    launch_reading = reading.read_launch(launch, launch_arguments, knowledge, words[0] if words else None)
-    why, assumed = list(launch_reading.open), list(launch_reading.assumed)
+    launch_reading = reading.read_launch(launch, launch_arguments, knowledge, hardware)
+    named, why = launch_reading.named, list(launch_reading.open)
     deployment: Deployment | None = None
     memory_estimate: MemoryEstimate | None = None
     notes: tuple[str, ...] = ()
-    machine = _machine(words[0], knowledge, machines) if words else None
+    machine = _machine(hardware, knowledge, machines) if hardware is not None else None
     if launch_reading.request is not None:
         try:
             deployment, notes = reading.build_deployment(launch_reading.request, knowledge, machines)
@@ -73,12 +72,12 @@ def check_launch(
         except AdvisorError as x:
             why.append(x.line())
     fits = memory_estimate.fits if memory_estimate is not None else None
-    if memory_estimate is not None and fits is None:
-        open_ = deployment.uncounted if deployment is not None else ()
+    if memory_estimate is not None and deployment is not None and fits is None:
+        open_ = deployment.uncounted
         why += [n for n in memory_estimate.not_modelled if any(u in n for u in open_)]
         why += memory_estimate.warnings or ["a figure it depends on is not known"]
     if memory_estimate is not None and fits is False:
-        why += memory_estimate.short or tuple(w for w in memory_estimate.warnings)
+        why += memory_estimate.short or memory_estimate.warnings
         if not is_length_given(launch_arguments, launch.engine, knowledge) and _shorter_fits(memory_estimate):
             fits = None  # the engine refuses to start like this, as a finding says; the length that is meant is open
             tokens = pool_tokens(memory_estimate) or 0
@@ -90,46 +89,37 @@ def check_launch(
         elif launch_reading.by_path:
             fits = None
             why.insert(0, "it would not fit if the name of the path is the model's")
-    holding = Holding(None, None)
+    holding, memory = Holding(None, None), None
+    speed: tuple[ConcurrentSpeed, ...] = ()
     if memory_estimate is not None and deployment is not None:
         holding = hold_deployment(deployment, memory_estimate, session)
+        memory = describe_estimate(DeploymentEstimate, memory_estimate, deployment, holding, notes)
+        speed = _speeds(deployment, memory_estimate, session) if asked.speed else ()
     entry = knowledge.rules.engines().get(launch.engine)
     version = launch.version or (entry.version if entry else None)
+    model = launch_reading.model if launch_reading.model is not None else named.name if named is not None else None
+    stated = deployment or named
     judged = CheckedDeployment(
         source=launch.file,
         line=launch.line,
         kind=launch.kind,
-        name=_without_place(launch.name),
+        name=plain_text(launch.name),
         engine=launch.engine,
-        engine_version=_without_place(version),
+        engine_version=plain_text(version),
         version_from=launch.version_from or ("current" if version else None),
-        model=str(launch_reading.model)
-        if launch_reading.model is not None
-        else launch_reading.named.name
-        if launch_reading.named is not None
-        else None,
-        quantization=_without_place(
-            deployment.quantization
-            if deployment is not None
-            else launch_reading.named.quantization
-            if launch_reading.named
-            else None
-        ),
-        hardware=_without_place(words[0]) if words else None,
-        hardware_from=_without_place(words[1]) if words else None,
+        model=plain_text(model),
+        quantization=plain_text(stated.quantization) if stated is not None else None,
+        hardware=plain_text(hardware),
+        hardware_from=plain_text(hardware_from),
         fits=fits,
         why=tuple(dict.fromkeys(str(w) for w in why)),
-        assumed=tuple(map(str, assumed)),
+        assumed=tuple(map(str, launch_reading.assumed)),
         ranks=count_ranks(launch_arguments, launch.engine, knowledge),
         replicas=launch.setup.replicas,
         starts=holding.starts,
         holds=holding.holds,
-        memory=describe_estimate(DeploymentEstimate, memory_estimate, deployment, holding, notes)
-        if memory_estimate is not None and deployment is not None
-        else None,
-        speed=_speeds(deployment, memory_estimate, session)
-        if asked.speed and memory_estimate is not None and deployment is not None
-        else (),
+        memory=memory,
+        speed=speed,
     )
     return CheckedLaunch(launch, launch_arguments, judged, launch_reading, machine, deployment, memory_estimate)
 
@@ -168,8 +158,8 @@ def _names_one_file(found: reading.LaunchReading) -> bool:
     return named is not None and named.quantization is not None and str(found.model or "").endswith(".gguf")
 
 
-def _without_place(value: str | None) -> str | None:
-    """Without its place: answers are plain text."""
+def plain_text(value: str | None) -> str | None:
+    """A text without its place: answers are plain text."""
     return None if value is None else str(value)
 
 

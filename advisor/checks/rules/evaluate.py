@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from advisor.checks.facts.launch_facts import ABSENT, FACTS, LaunchFacts
 from advisor.checks.findings import Finding, RuleSkip
 from advisor.checks.knowledge import Knowledge
-from advisor.checks.resolve.judge import CheckedLaunch
+from advisor.checks.resolve.judge import CheckedLaunch, plain_text
 from advisor.checks.rules import value_matches
 from advisor.checks.rules.edits import make_edits
 from advisor.checks.rules.load import LINT, PHASES, CheckRule, RuleEntry, list_rules
@@ -44,15 +44,10 @@ class Rulebook:
         self.rules = [r for r in every if r.entry.id in chosen and r.entry.id not in dropped]
         self.ignored = dropped
         self.claimed = {(r.entry.each, x) for r in every for x in r.entry.only}
-        self.size = len(self.rules)
-
-    def in_force(self, rule: str) -> bool:
-        """Whether a rule of this id is asked."""
-        return any(r.entry.id == rule for r in self.rules)
 
     def judges_suppressions_of(self, rule: str) -> bool:
         """Whether a comment that suppresses nothing of this rule is a finding: the rule is asked, or there is none."""
-        return self.in_force(rule) or rule not in self.all
+        return rule not in self.all or any(r.entry.id == rule for r in self.rules)
 
     def apply(self, verdicts: Sequence[CheckedLaunch], source: str, file: str) -> tuple[list[Finding], list[RuleSkip]]:
         """Findings on the launches of one file, and the rules that could not be answered."""
@@ -79,18 +74,17 @@ class Rulebook:
         if entry.each is None:
             if outcome is None:
                 missing_facts = tuple(dict.fromkeys(missing))
-                resource = _resource(facts)
-                skipped.append(RuleSkip(rule=entry.id, file=file, resource=resource, missing=missing_facts))
+                name = plain_text(facts.launch.resource)
+                skipped.append(RuleSkip(rule=entry.id, file=file, resource=name, missing=missing_facts))
             elif outcome:
                 findings.append(self._finding(entry, facts, file, {}, _place(entry.at, facts)))
             return
         for item in value_matches.EACH[entry.each](facts) if outcome else ():
-            if entry.only and item.key not in entry.only:
+            if item.key not in entry.only if entry.only else (entry.each, item.key) in self.claimed:
                 continue
-            if not entry.only and (entry.each, item.key) in self.claimed:
-                continue
-            made = self._finding(entry, facts, file, item.words, item.place)
-            findings.append(replace(made, edits=item.edits if entry.edit else (), fix=item.fix or made.fix))
+            made = self._finding(entry, facts, file, item.words, (item.word.line, item.word.column))
+            fix = item.fix or item.words.get("hint") or made.fix
+            findings.append(replace(made, edits=item.edits if entry.edit else (), fix=fix))
 
     def _finding(
         self, entry: RuleEntry, facts: LaunchFacts, file: str, words: Mapping[str, str], place: tuple[int, int]
@@ -102,14 +96,12 @@ class Rulebook:
         by_version = entry.versions is not None or entry.each in value_matches.BY_VERSION
         certain = not by_version or facts.launch.version is not None
         if not certain:
-            version = facts.checked.judged.engine_version
-            if facts["version.certain"] is not True:
-                severity = "warning" if severity == "error" else severity
-            message += f" (version not pinned: {version} taken)" if version else ""
+            message += f" (version not pinned: {facts.version} taken)" if facts.version else ""
         guard = facts.guards.get(place)
         if guard is not None:
-            severity = "warning" if severity == "error" else severity
             message += f" (where it is given: {guard})"
+        if severity == "error" and (guard is not None or not (certain or facts["version.certain"])):
+            severity = "warning"
         return Finding(
             rule=entry.id,
             severity=severity,
@@ -119,18 +111,12 @@ class Rulebook:
             message=message,
             fix=fill_message(entry.fix, facts, words),
             phase=entry.phase,
-            resource=_resource(facts),
+            resource=plain_text(facts.launch.resource),
             engine=facts.launch.engine,
             error=entry.error,
             edits=make_edits(entry.edit, entry.at, facts.checked, facts.source) if entry.edit else (),
             certain=certain,
         )
-
-
-def _resource(facts: LaunchFacts) -> str | None:
-    """What the launch is called, without its place: answers are plain text."""
-    name = facts.launch.resource
-    return None if name is None else str(name)
 
 
 def says_it_is_rendered(source: str) -> bool:

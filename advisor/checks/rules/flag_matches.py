@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -25,42 +25,46 @@ if TYPE_CHECKING:
 
 MOST_LOOKED_UP = 50  # unknown flags of one launch that near matches are looked for: nobody reads more
 _OWN_RULES = ("flash-attn", "kv-cache-dtype", "quantization", "quantize", "cache-type-k", "cache-type-v")
+CONFIG_FILES = ("vllm-config", "sglang-config")
+_FLASH = ("on", "off", "auto", "1", "0", "true", "false", "enabled", "disabled")
+_JSON = (
+    "json-model-override-args", "speculative-config", "kv-transfer-config", "limit-mm-per-prompt", "hf-overrides",
+    "override-generation-config", "mm-processor-kwargs", "default-chat-template-kwargs", "model-loader-extra-config",
+    "compilation-config", "allowed-origins",
+)  # fmt: skip
 _NO_NUMBERS = ("auto", "none", "all", "-1", "")
 
 
 def removed_flags(facts: LaunchFacts) -> Iterator[RuleMatch]:
     """Flags that the launch's version no longer has, and an older one had."""
-    lookup = facts.flags
-    if lookup is None or lookup.table.history is None or not is_parsed_by_engine(facts):
+    table, version = facts.flags, facts.version
+    if table.history is None or not is_parsed_by_engine(facts):
         return
-    version = facts.launch.version or facts.checked.judged.engine_version
-    source = facts.source
     for argument in facts.arguments.given:
-        bare = argument.written.lstrip("-").replace("_", "-")
-        if not (argument.written.startswith("--") or lookup.table.single_dash or is_engine_key(argument, facts)):
+        bare, handed = argument.bare, is_engine_key(argument, facts)
+        if not (argument.written.startswith("--") or table.single_dash or handed):
             continue
-        if argument.known and (version is None or version_key(version) >= version_key(lookup.table.version)):
+        if argument.known and (version is None or version_key(version) >= version_key(table.version)):
             continue  # the current version has it, maybe as a spelling that its parser makes
-        last = find_last_release(lookup.table, bare, version)
-        if last is None or (argument.known and bare in lookup.table.gone_before_reading):
+        last = find_last_release(table, bare, version)
+        if last is None or (argument.known and bare in table.gone_before_reading):
             continue
-        known = lookup.table.instead.get(bare)
+        known = table.instead.get(bare)
         instead = known or "remove it"
         words = {"flag": argument.written, "instead": instead, "last": last, "version": version or ""}
-        m = re.fullmatch(r"(--[a-z][\w-]*)( [a-z]+)?", instead)
         edits: tuple[FileEdit, ...] = ()
-        if known is not None and not is_engine_key(argument, facts) and _replaces_once(known, facts, lookup.table):
-            if m and "*" not in instead:
-                edits = rename_argument(argument, instead, source)
-            elif instead.startswith("remove"):
-                edits = remove_argument(argument, source)
-        yield RuleMatch(bare, words, find_place(argument.place), edits, fix=_instead(argument.written, known))
+        if known is not None and not handed and _replaces_once(known, facts, table):
+            if re.fullmatch(r"--[a-z][\w-]*( [a-z]+)?", known):
+                edits = rename_argument(argument, known, facts.source)
+            elif known.startswith("remove"):
+                edits = remove_argument(argument, facts.source)
+        yield RuleMatch(bare, words, argument.place, edits, fix=_instead(argument.written, known))
 
 
 def _replaces_once(instead: str, facts: LaunchFacts, table: FlagTable) -> bool:
     """Whether no other flag of the launch is, or becomes, the one that takes a removed flag's place."""
     flag = instead.partition(" ")[0]
-    names = [a.written.lstrip("-").replace("_", "-") for a in facts.arguments.given]
+    names = [a.bare for a in facts.arguments.given]
     becoming = [n for n in names if table.instead.get(n, "").partition(" ")[0] == flag]
     return not flag.startswith("-") or (len(becoming) == 1 and flag.lstrip("-") not in names)
 
@@ -72,17 +76,14 @@ def is_engine_key(argument: LaunchArgument, facts: LaunchFacts) -> bool:
 
 def engine_keys(facts: LaunchFacts) -> Iterator[RuleMatch]:
     """Keyword arguments that the engine's class never had."""
-    lookup = facts.flags
-    if lookup is None:
-        return
-    gone = {*lookup.table.left(), *lookup.table.gone_before_reading, *lookup.table.engine_keys}
+    table = facts.flags
+    gone = {*table.left(), *table.gone_before_reading, *table.engine_keys}
     for argument in facts.arguments.given:
-        if argument.known or argument.written in gone or not is_engine_key(argument, facts):
-            continue
-        key = argument.written.replace("-", "_")
-        near = near_matches(argument.written, list(lookup.table.flags), n=1)
-        hint = f"Did you mean {near[0].replace('-', '_')}?" if near else "Remove it"
-        yield RuleMatch(argument.written, {"key": key, "hint": hint}, find_place(argument.place), fix=hint)
+        if not argument.known and argument.written not in gone and is_engine_key(argument, facts):
+            near = near_matches(argument.written, list(table.flags), n=1)
+            hint = f"Did you mean {near[0].replace('-', '_')}?" if near else "Remove it"
+            words = {"key": argument.written.replace("-", "_"), "hint": hint}
+            yield RuleMatch(argument.written, words, argument.place)
 
 
 def find_last_release(table: FlagTable, name: str, version: str | None) -> str | None:
@@ -106,28 +107,32 @@ def _instead(written: str, instead: str | None) -> str:
 
 def unknown_flags(facts: LaunchFacts) -> Iterator[RuleMatch]:
     """Flags that no version of the engine is known to have."""
-    if facts.launch.kind not in ("vllm-config", "sglang-config"):
-        yield from _unknown(facts)
+    return _list_unknown(facts) if facts.launch.kind not in CONFIG_FILES else iter(())
 
 
-def _unknown(facts: LaunchFacts) -> Iterator[RuleMatch]:
-    table = facts.flags
-    if table is None or not table.table.flags or not is_parsed_by_engine(facts):
+def config_keys(facts: LaunchFacts) -> Iterator[RuleMatch]:
+    """Keys of a configuration file that are no flags."""
+    return _list_unknown(facts) if facts.launch.kind in CONFIG_FILES else iter(())
+
+
+def _list_unknown(facts: LaunchFacts) -> Iterator[RuleMatch]:
+    known = list(facts.flags.flags)
+    if not known or not is_parsed_by_engine(facts):
         return
-    others = [flag_lookup.table for e in facts.knowledge.rules.engines() if (flag_lookup := facts.knowledge.flags(e))]
-    gone = {name for t in others for name in (*t.left(), *t.gone_before_reading)}
-    source, known = facts.source, list(table.table.flags)
+    lookups = (facts.knowledge.flags(e) for e in facts.knowledge.rules.engines())
+    tables = [lookup.table for lookup in lookups if lookup is not None]
+    gone = {name for t in tables for name in (*t.left(), *t.gone_before_reading)}
     found = 0
     for argument in facts.arguments.given:
-        bare = argument.written.lstrip("-").replace("_", "-")
+        bare = argument.bare
         if argument.known or bare in gone or is_unknown(argument.place) or not argument.written.startswith("-"):
             continue
         found += 1
         near = near_matches(bare, known, n=1) if found <= MOST_LOOKED_UP else ()
         hint = f"Did you mean --{near[0]}?" if near else "Look it up in the engine's own --help, or remove it"
         close = bool(near) and is_near(bare, near[0])
-        edits = rename_argument(argument, f"--{near[0]}", source) if close else ()
-        yield RuleMatch(bare, {"flag": argument.written, "hint": hint}, find_place(argument.place), edits, fix=hint)
+        edits = rename_argument(argument, f"--{near[0]}", facts.source) if close else ()
+        yield RuleMatch(bare, {"flag": argument.written, "hint": hint}, argument.place, edits)
 
 
 def is_parsed_by_engine(facts: LaunchFacts) -> bool:
@@ -150,28 +155,16 @@ def _starter(facts: LaunchFacts) -> str:
     return f"{facts.launch.program or ''} {facts.setup.image or ''}"
 
 
-def config_keys(facts: LaunchFacts) -> Iterator[RuleMatch]:
-    """Keys of a configuration file that are no flags."""
-    if facts.launch.kind in ("vllm-config", "sglang-config"):
-        yield from _unknown(facts)
-
-
 def newer_flags(facts: LaunchFacts) -> Iterator[RuleMatch]:
     """Flags that joined after the version that is pinned."""
-    lookup = facts.flags
-    version = facts.launch.version
-    if lookup is None or version is None or lookup.table.history is None:
-        return
-    if not is_parsed_by_engine(facts):
+    history, version = facts.flags.history, facts.launch.version
+    if version is None or history is None or not is_parsed_by_engine(facts):
         return
     for argument in facts.arguments.given:
-        if is_unknown(argument.place):
-            continue
-        bare = argument.written.lstrip("-").replace("_", "-")
-        presence = find_presence(lookup.table.history, bare, version)
+        presence = None if is_unknown(argument.place) else find_presence(history, argument.bare, version)
         if presence is not None and presence.has is False and presence.last is None and presence.following:
             words = {"flag": argument.written, "since": presence.following, "version": version}
-            yield RuleMatch(bare, words, find_place(argument.place))
+            yield RuleMatch(argument.bare, words, argument.place)
 
 
 def was_ever_taken(table: FlagTable, flag: str, value: str) -> bool:
@@ -180,38 +173,23 @@ def was_ever_taken(table: FlagTable, flag: str, value: str) -> bool:
     return presence is not None and (presence.has is True or presence.last is not None)
 
 
-def _entry(argument: LaunchArgument, facts: LaunchFacts) -> FlagEntry | None:
-    table = facts.flags
-    return table.table.flags.get(argument.name) if table and argument.known else None
+def _list_typed(facts: LaunchFacts) -> Iterator[tuple[LaunchArgument, FlagEntry, Text]]:
+    """(argument, its flag, its value) of all whose value is known and is one whole word of the flag's type."""
+    for argument in facts.arguments.given:
+        entry, value = facts.flags.flags.get(argument.name) if argument.known else None, argument.value
+        if entry is not None and value is not None and not value.unknown and argument.key is None and not entry.n:
+            yield argument, entry, value
 
 
 def bad_values(facts: LaunchFacts) -> Iterator[RuleMatch]:
     """Values that are none of a flag's choices, not of its type, or out of its range."""
-    if other_values(facts):
-        return
-    table = facts.flags
-    cuts = table is not None and table.table.cuts_numbers
-    for argument in facts.arguments.given:
-        entry = _entry(argument, facts)
-        if (
-            entry is None
-            or argument.value is None
-            or argument.value.unknown
-            or argument.key is not None
-            or argument.value.startswith("{{")
-            or (table is not None and was_ever_taken(table.table, argument.name, argument.value))
-        ):
+    for argument, entry, value in _list_typed(facts) if not other_values(facts) else ():
+        if entry.t == "flag" or argument.name in _OWN_RULES or value.startswith("{{"):
             continue
-        if entry.t == "flag" or entry.n or argument.name in _OWN_RULES:
-            continue
-        hint = _describe_expected(entry, argument.value, cuts)
-        if hint is not None:
-            yield RuleMatch(
-                argument.name,
-                {"flag": argument.written, "value": argument.value[:80], "hint": hint},
-                find_place(argument.value),
-                fix=hint,
-            )
+        hint = _describe_expected(entry, value, facts.flags.cuts_numbers)
+        if hint is not None and not was_ever_taken(facts.flags, argument.name, value):
+            words = {"flag": argument.written, "value": value[:80], "hint": hint}
+            yield RuleMatch(argument.name, words, value)
 
 
 def _describe_expected(entry: FlagEntry, value: str, cuts_numbers: bool) -> str | None:
@@ -234,118 +212,65 @@ def _describe_expected(entry: FlagEntry, value: str, cuts_numbers: bool) -> str 
 
 def abbreviated(facts: LaunchFacts) -> Iterator[RuleMatch]:
     """Flags written as a prefix of their name."""
-    source = facts.source
     for argument in facts.arguments.given:
         if argument.abbreviated:
-            yield RuleMatch(
-                argument.name,
-                {"flag": argument.written, "full": f"--{argument.name}"},
-                find_place(argument.place),
-                rename_argument(argument, f"--{argument.name}", source),
-            )
+            full = f"--{argument.name}"
+            edits = rename_argument(argument, full, facts.source)
+            yield RuleMatch(argument.name, {"flag": argument.written, "full": full}, argument.place, edits)
 
 
 def stray_values(facts: LaunchFacts) -> Iterator[RuleMatch]:
     """`true` behind a flag that takes no value."""
-    table = facts.flags
-    if (
-        table is None
-        or table.table.parser != "argparse"
-        or facts.launch.kind.endswith("-config")
-        or not is_parsed_by_engine(facts)
-    ):
+    if facts.flags.parser != "argparse" or facts.launch.kind.endswith("-config") or not is_parsed_by_engine(facts):
         return
     for argument in facts.arguments.given:
         if argument.stray is not None and argument.place.startswith("-"):
-            yield RuleMatch(
-                argument.name, {"flag": argument.written, "value": argument.stray}, find_place(argument.stray)
-            )
+            yield RuleMatch(argument.name, {"flag": argument.written, "value": argument.stray}, argument.stray)
 
 
 def missing_values(facts: LaunchFacts) -> Iterator[RuleMatch]:
     """A flag at the end, or before another flag, that wants a value."""
-    if not is_parsed_by_engine(facts):
-        return
-    for argument in facts.arguments.given:
+    for argument in facts.arguments.given if is_parsed_by_engine(facts) else ():
         if argument.missing and argument.name != "flash-attn" and argument.place.startswith("-"):
-            yield RuleMatch(argument.name, {"flag": argument.written}, find_place(argument.place))
+            yield RuleMatch(argument.name, {"flag": argument.written}, argument.place)
 
 
 def bad_json(facts: LaunchFacts) -> Iterator[RuleMatch]:
     """JSON arguments that are no JSON once quotes are gone."""
-    for argument in facts.arguments.given:
-        entry = _entry(argument, facts)
-        if (
-            entry is None
-            or entry.t != "json"
-            or argument.value is None
-            or argument.value.unknown
-            or argument.key is not None
-            or entry.n
-        ):
+    for argument, entry, word in _list_typed(facts):
+        value = word.strip()
+        if entry.t != "json" or argument.name not in _JSON:
             continue
-        value = argument.value.strip()
         if argument.name == "compilation-config" and re.fullmatch(r"\d", value):
             continue
-        if argument.name in ("hf-overrides", "chat-template") and not value.startswith(("{", "[")):
+        if argument.name == "hf-overrides" and not value.startswith(("{", "[")):
             continue
-        if argument.name in (
-            "json-model-override-args",
-            "speculative-config",
-            "kv-transfer-config",
-            "limit-mm-per-prompt",
-            "hf-overrides",
-            "override-generation-config",
-            "mm-processor-kwargs",
-            "default-chat-template-kwargs",
-            "model-loader-extra-config",
-            "compilation-config",
-            "allowed-origins",
-        ):
-            if "$" in value or re.search(r":\s*(?:[,}]|<[^<>\"]+>)", value):
-                continue  # a variable or a placeholder that is filled in later
-            try:
-                json.loads(value)
-            except (ValueError, RecursionError):
-                yield RuleMatch(
-                    argument.name, {"flag": argument.written, "value": value[:60]}, find_place(argument.value)
-                )
+        if "$" in value or re.search(r":\s*(?:[,}]|<[^<>\"]+>)", value):
+            continue  # a variable or a placeholder that is filled in later
+        try:
+            json.loads(value)
+        except (ValueError, RecursionError):
+            yield RuleMatch(argument.name, {"flag": argument.written, "value": value[:60]}, word)
 
 
 def flash_values(facts: LaunchFacts) -> Iterator[RuleMatch]:
     """`-fa` without on, off or auto."""
-    source = facts.source
     for argument in facts.arguments.given:
-        if argument.name != "flash-attn" or not argument.place.startswith("-"):
-            continue
-        if argument.missing or (
-            argument.value is not None
-            and not argument.value.unknown
-            and argument.value.lower() not in ("on", "off", "auto", "1", "0", "true", "false", "enabled", "disabled")
-        ):
-            yield RuleMatch(
-                "flash-attn",
-                {"flag": argument.written},
-                find_place(argument.place),
-                rename_argument(replace(argument, value=None), f"{argument.written} on", source),
-            )
+        value = argument.value
+        wrong = value is not None and not value.unknown and value.lower() not in _FLASH
+        if argument.name == "flash-attn" and argument.place.startswith("-") and (argument.missing or wrong):
+            edits = rename_argument(replace(argument, value=None), f"{argument.written} on", facts.source)
+            yield RuleMatch("flash-attn", {"flag": argument.written}, argument.place, edits)
 
 
 class RuleMatch(Value, frozen=True):
-    """One thing that was found: what rules with `only` know it by, words for the message, its place."""
+    """One thing that was found: what rules with `only` know it by, words for the message, where it stands."""
 
     key: str
     words: Mapping[str, str]
-    place: tuple[int, int]
+    word: Text
     edits: tuple[FileEdit, ...] = ()
-    fix: str | None = None
-
-
-MatchFinder = Callable[["LaunchFacts"], Iterator[RuleMatch]]
-
-
-def find_place(word: Text) -> tuple[int, int]:
-    return word.line, word.column
+    fix: str | None = None  # None: the `hint` among the words, else what the rule says
 
 
 def is_near(a: str, b: str) -> bool:

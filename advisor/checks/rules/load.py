@@ -92,12 +92,9 @@ def load_check_rules(rules: Catalog, knowledge: Knowledge) -> tuple[CheckRule, .
                     near_matches(entry.each, value_matches.EACH),
                 )
             seen.add(entry.id)
+            fields = LaunchFields(knowledge, entry.engines)
             try:
-                condition = (
-                    None
-                    if entry.when is None
-                    else parse_condition(entry.when, ("when",), LaunchFields(knowledge, entry.engines), {}, {})
-                )
+                condition = None if entry.when is None else parse_condition(entry.when, ("when",), fields, {}, {})
             except GuideFault as e:
                 raise BadInput(f"rules/{path}: {entry.id}: {'.'.join(map(str, e.path))}: {e.text}") from None
             out.append(CheckRule(entry, condition))

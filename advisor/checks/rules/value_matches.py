@@ -11,8 +11,9 @@ from advisor.checks.findings import FileEdit
 from advisor.checks.read.launch import find_holding_mount
 from advisor.checks.rules import flag_matches
 from advisor.checks.rules.edits import make_edit
-from advisor.checks.rules.flag_matches import RuleMatch, find_place, is_near, other_values, was_ever_taken
+from advisor.checks.rules.flag_matches import RuleMatch, is_near, other_values, was_ever_taken
 from advisor.engines.flag_tables import (
+    FlagHistory,
     FlagTable,
     Presence,
     find_value,
@@ -36,6 +37,7 @@ _NO_SECRET = re.compile(
 )
 CACHE_TYPES: tuple[ConceptName, ...] = ("kv_cache_type", "kv_cache_key_type", "kv_cache_value_type")
 OWN_LISTS = ("quantization", "kv-cache-dtype", "cache-type-k", "cache-type-v")  # rules of their own ask for these
+_PARAMETERS = {"max_tokens": "num_predict", "context_length": "num_ctx"}  # words of other programs
 PARSER_PLUGIN = "parser-plugin"
 BY_VERSION = frozenset((
     "removed_flags", "unknown_flags", "removed_variables", "quantizations", "flash_values", "kv_types",
@@ -50,73 +52,58 @@ OF_FLAGS = frozenset((
 
 def removed_variables(facts: LaunchFacts) -> Iterator[RuleMatch]:
     """VLLM_ variables that the launch's version no longer reads."""
-    lookup = facts.flags
-    if lookup is None or lookup.table.history is None:
-        return
+    table, history = facts.flags, facts.flags.history
     for name, value in facts.env.items():
-        version = facts.launch.version or facts.checked.judged.engine_version
-        presence = find_variable(lookup.table.history, name, version)
-        if presence is None or presence.has is not False or presence.last is None:
-            continue
-        instead = lookup.table.instead.get(name, "remove")
-        fix = f"Remove {name}" if instead.startswith("remove") else f"Use {instead} in place of {name}"
-        yield RuleMatch(name, {"name": name, "last": presence.last, "instead": instead}, find_place(value), fix=fix)
+        presence = find_variable(history, name, facts.version) if history is not None else None
+        if presence is not None and presence.has is False and presence.last is not None:
+            instead = table.instead.get(name, "remove")
+            fix = f"Remove {name}" if instead.startswith("remove") else f"Use {instead} in place of {name}"
+            yield RuleMatch(name, {"name": name, "last": presence.last, "instead": instead}, value, fix=fix)
 
 
 def unknown_variables(facts: LaunchFacts) -> Iterator[RuleMatch]:
     """VLLM_ or OLLAMA_ variables that no version reads."""
     table = facts.flags
-    if table is None or not table.table.variables:
+    prefix, plugins = table.variable_prefix, table.plugin_variables
+    known = {*table.variables, *table.left_variables(), *table.other_variables}
+    image_is_own = not facts.setup.container or facts["image.official"]
+    if not table.variables or prefix is None:
         return
-    prefix, plugins = table.table.variable_prefix, table.table.plugin_variables
-    if prefix is None:
-        return
-    known = {*table.table.variables, *table.table.left_variables(), *table.table.other_variables}
-    image_facts = facts["image.official"]
     for name, value in facts.env.items():
         if not name.startswith(prefix) or name in known:
             continue
-        if plugins is not None and (
-            re.search(plugins, name)
-            or (facts.setup.container and not image_facts)
-            or f"${name}" in facts.source
-            or f"${{{name}" in facts.source
-            or f"$({name})" in facts.source
-        ):
+        used = any(form in facts.source for form in (f"${name}", f"${{{name}", f"$({name})"))
+        if plugins is not None and (used or not image_is_own or re.search(plugins, name)):
             continue
-        near = near_matches(name, [n for n in known if n], n=1)
-        hint = f"Did you mean {near[0]}?" if near else "Use the engine's flag, or remove it"
-        yield RuleMatch(name, {"name": name, "hint": hint}, find_place(value), fix=hint)
+        hint = suggest(name, [n for n in known if n], "Use the engine's flag, or remove it")
+        yield RuleMatch(name, {"name": name, "hint": hint}, value)
 
 
 def secrets(facts: LaunchFacts) -> Iterator[RuleMatch]:
     """Tokens and keys that stand in the file."""
     for argument in facts.arguments.given:
-        if (
-            argument.name in ("api-key", "hf-token", "admin-api-key")
-            and argument.value is not None
-            and not argument.value.unknown
-            and _is_secret(argument.value, 8)
-        ):
-            yield RuleMatch(argument.written, {"where": argument.written}, find_place(argument.value))
+        value = argument.value
+        secret = value is not None and not value.unknown and _is_secret(value, 8)
+        if value is not None and secret and argument.name in ("api-key", "hf-token", "admin-api-key"):
+            yield RuleMatch(argument.written, {"where": argument.written}, value)
     for name, value in facts.env.items():
-        if value.unknown or not value:
-            continue
-        if (_SECRET.match(value) and not _NO_SECRET.match(value)) or (
-            re.search(r"(API_KEY|_TOKEN|SECRET|PASSWORD)$", name)
-            and name not in ("HF_TOKEN_PATH",)
-            and _is_secret(value, 16)
-        ):
-            yield RuleMatch(name, {"where": name}, find_place(value))
+        known = _SECRET.match(value) and not _NO_SECRET.match(value)
+        named = re.search(r"(API_KEY|_TOKEN|SECRET|PASSWORD)$", name)
+        if not value.unknown and (known or (named and _is_secret(value, 16))):
+            yield RuleMatch(name, {"where": name}, value)
+
+
+def suggest(name: str, known: Sequence[str], otherwise: str, n: int = 1) -> str:
+    """Which of the known names may be meant, else something else."""
+    near = near_matches(name, known, n=n)
+    return f"Did you mean {' or '.join(near)}?" if near else otherwise
 
 
 def _is_secret(value: str, least: int) -> bool:
     return (
         len(value) >= least
         and not _NO_SECRET.match(value)
-        and "/" not in value
-        and " " not in value
-        and "{" not in value
+        and not any(c in value for c in "/ {")
         and not value.lower().endswith(("_here", "-here"))
         and not (len(value) < 20 and re.fullmatch(r"[a-z]+(?:[-_][a-z]+)*", value))  # a word or two: `local-vllm`
     )
@@ -124,25 +111,21 @@ def _is_secret(value: str, least: int) -> bool:
 
 def modelfile_deprecated(facts: LaunchFacts) -> Iterator[RuleMatch]:
     """Deprecated PARAMETERs of a Modelfile."""
-    table = facts.flags
     for name, value in facts.launch.settings.items():
-        if table is not None and name in table.table.deprecated_parameters:
-            yield RuleMatch(name, {"name": name}, find_place(value), edits=_whole_line(value, facts))
+        if name in facts.flags.deprecated_parameters:
+            yield RuleMatch(name, {"name": name}, value, edits=_whole_line(value, facts))
 
 
 def modelfile_unknown(facts: LaunchFacts) -> Iterator[RuleMatch]:
     """PARAMETERs that the engine does not know."""
-    table = facts.flags
-    if table is None or facts.launch.kind != "modelfile":
+    known = facts.flags.modelfile_parameters
+    if not known or facts.launch.kind != "modelfile":
         return
-    names = (*table.table.modelfile_parameters, *table.table.deprecated_parameters)
     for name, value in facts.launch.settings.items():
-        if name not in names:
-            near = {"max_tokens": ("num_predict",), "context_length": ("num_ctx",)}.get(name) or near_matches(
-                name, table.table.modelfile_parameters, n=1
-            )
-            hint = f"Did you mean {near[0]}?" if near else "Remove it"
-            yield RuleMatch(name, {"name": name, "hint": hint}, find_place(value), fix=hint)
+        if name not in known and name not in facts.flags.deprecated_parameters:
+            meant = _PARAMETERS.get(name)
+            hint = suggest(name, known, "Remove it") if meant is None else f"Did you mean {meant}?"
+            yield RuleMatch(name, {"name": name, "hint": hint}, value)
 
 
 def _whole_line(value: Text, facts: LaunchFacts) -> tuple[FileEdit, ...]:
@@ -152,106 +135,87 @@ def _whole_line(value: Text, facts: LaunchFacts) -> tuple[FileEdit, ...]:
 
 def unmounted_files(facts: LaunchFacts) -> Iterator[RuleMatch]:
     """Files that flags name and that no volume holds, in a container of the engine's own image."""
-    table = facts.flags
-    if table is None or facts["setup.all_mounts"] is not True:
-        return
-    mounts = facts.setup.mounts
-    for name in table.table.files:
+    folders = facts.knowledge.recognition.image_folders
+    for name in facts.flags.files if facts["setup.all_mounts"] is True else ():
         value = facts.arguments.value(name)
         if value is None or value.unknown or not value.startswith("/"):
             continue
-        if any(
-            value == folder or value.startswith(f"{folder}/") for folder in facts.knowledge.recognition.image_folders
-        ):
-            continue
-        if find_holding_mount(mounts, value) is None:
-            yield RuleMatch(name, {"name": name, "value": str(value)}, find_place(value))
+        inside = any(value == folder or value.startswith(f"{folder}/") for folder in folders)
+        if not inside and find_holding_mount(facts.setup.mounts, value) is None:
+            yield RuleMatch(name, {"name": name, "value": str(value)}, value)
 
 
 def kv_types(facts: LaunchFacts) -> Iterator[RuleMatch]:
     """KV cache types that the engine does not have."""
-    if other_values(facts):
-        return
     entry = facts.engine
-    if entry is None:
+    if entry is None or other_values(facts):
         return
     for name in CACHE_TYPES:
         kind, known = find_concept(entry, name), list_accepted_values(entry, name, facts.knowledge.rules)
-        stated = [
-            facts.concept_value(name),
-            *(facts.env.get(n) for n in kind.environment),
-        ]
-        for value in stated:
+        for value in (facts.concept_value(name), *(facts.env.get(n) for n in kind.environment)):
             if value and not value.unknown and known and value.lower() not in known:
                 near = near_matches(value, known, n=2)
-                hint = (
-                    ("Did you mean " + " or ".join(near) + "? " if near else "") + "There are " + ", ".join(known[:12])
-                )
-                yield RuleMatch(value, {"value": value, "hint": hint}, find_place(value), fix=hint)
+                meant = f"Did you mean {' or '.join(near)}? " if near else ""
+                words = {"value": value, "hint": f"{meant}There are {', '.join(known[:12])}"}
+                yield RuleMatch(value, words, value)
 
 
 def quantizations(facts: LaunchFacts) -> Iterator[RuleMatch]:
     """Quantization methods that the engine's version does not have."""
-    word = facts.arguments.value("quantization")
-    lookup = facts.flags
-    if word is None or word.unknown or lookup is None or word.lower() == "none":
+    word, table = facts.arguments.value("quantization"), facts.flags
+    if word is None or word.unknown or word.lower() == "none":
         return
-    table = lookup.table
-    version = facts.launch.version or facts.checked.judged.engine_version
-    presence = find_value(table.history, "quantization", word, version) if table.history is not None else None
-    if presence is not None and table.history is not None:
-        known, has = list_values(table.history, "quantization", version), presence.has
+    history, known = table.history, table.quantization_methods
+    presence = find_value(history, "quantization", word, facts.version) if history is not None else None
+    if presence is not None and history is not None:
+        known, has = list_values(history, "quantization", facts.version), presence.has
     else:
-        known, has = table.quantization_methods, not table.quantization_methods or word in table.quantization_methods
+        has = not known or word in known
     if has is not False or word in table.quantization_also:
         return
-    near = near_matches(word, known, n=2)
-    hint = "Did you mean " + " or ".join(near) + "?" if near else "Remove it: the method is read from the checkpoint"
+    hint = suggest(word, known, "Remove it: the method is read from the checkpoint", n=2)
     if word in table.quantization_removed_to_plugin:
         hint = f"Install the vLLM plugin for {word} in the image, or use an AWQ, GPTQ or FP8 checkpoint"
-    yield RuleMatch(word, {"value": word, "hint": hint}, find_place(word), fix=hint)
+    yield RuleMatch(word, {"value": word, "hint": hint}, word)
 
 
 def values_of_release(facts: LaunchFacts) -> Iterator[RuleMatch]:
     """Values that are in no closed list of the engine's version: parsers, attention backends, speculative methods.
     Choices that no release ever had are found by `bad_values`."""
-    lookup = facts.flags
-    if lookup is None or lookup.table.history is None or other_values(facts):
+    table, history, version = facts.flags, facts.flags.history, facts.version
+    if history is None or other_values(facts):
         return
-    version = facts.launch.version or facts.checked.judged.engine_version
-    for name, written, word in _listed_values(facts, lookup.table):
-        presence = find_value(lookup.table.history, name, word, version)
-        entry = lookup.table.flags.get(name.partition(".")[0])
-        if presence is None or presence.has is not False or entry is None:
+    plugged = any(PARSER_PLUGIN in a.written for a in facts.arguments.given)  # it brings parsers of its own
+    for name, written, word in _listed_values(facts, table, history):
+        presence = find_value(history, name, word, version)
+        entry = table.flags.get(name.partition(".")[0])
+        if presence is None or presence.has is not False or entry is None or ("parser" in name and plugged):
             continue
-        if entry.c and not was_ever_taken(lookup.table, name, word):
+        if entry.c and not was_ever_taken(table, name, word):
             continue
         if facts.launch.version is None and word in (*entry.c, *entry.v):
             continue
-        if "parser" in name and any(PARSER_PLUGIN in a.written for a in facts.arguments.given):
-            continue  # it brings parsers of its own
-        hint = _hint(word, list_values(lookup.table.history, name, version), presence)
+        hint = _hint(word, list_values(history, name, version), presence)
         words = {"flag": written, "value": word[:80], "hint": hint, "version": version or "this version"}
-        yield RuleMatch(name, words, find_place(word), fix=hint)
+        yield RuleMatch(name, words, word)
 
 
-def _listed_values(facts: LaunchFacts, table: FlagTable) -> Iterator[tuple[str, str, Text]]:
+def _listed_values(facts: LaunchFacts, table: FlagTable, history: FlagHistory) -> Iterator[tuple[str, str, Text]]:
     """(flag or flag.key, as it is written, value) of all that a closed list of some release is known for."""
-    assert table.history is not None
     for argument in facts.arguments.given:
         word, entry = argument.value, table.flags.get(argument.name)
         if word is None or word.unknown or entry is None or entry.n or not argument.known or "{{" in word:
             continue
         if argument.key is not None:
-            if f"{argument.name}.{argument.key}" in table.history.values:
-                yield f"{argument.name}.{argument.key}", f"{argument.written}", word
+            if f"{argument.name}.{argument.key}" in history.values:
+                yield f"{argument.name}.{argument.key}", argument.written, word
         elif entry.t == "json":
-            for name in table.history.values:
+            for name in history.values:
                 flag, dot, key = name.partition(".")
                 found = read_json_word(word, key) if dot and flag == argument.name else None
                 if found is not None:
                     yield name, f'{argument.written} {{"{key}": ...}}', found
-        elif argument.name in table.history.values and argument.name not in OWN_LISTS and entry.t != "flag":
+        elif argument.name in history.values and argument.name not in OWN_LISTS and entry.t != "flag":
             yield argument.name, argument.written, word
 
 
@@ -268,8 +232,7 @@ def read_json_word(word: Text, key: str) -> Text | None:
 
 
 def _hint(word: str, known: Sequence[str], presence: Presence) -> str:
-    near = near_matches(word, known, n=2)
-    meant = f"Did you mean {' or '.join(near)}?" if near else "It takes " + ", ".join(known[:12])
+    meant = suggest(word, known, "It takes " + ", ".join(known[:12]), n=2)
     if presence.last is not None:
         return f"{presence.last} was the last release read that took it. {meant}"
     return f"Take {presence.following} or newer. {meant}" if presence.following is not None else meant
@@ -282,29 +245,24 @@ def helm_keys(facts: LaunchFacts) -> Iterator[RuleMatch]:
     for place, line in facts.setup.places.items():
         if place.startswith("unknown-key:"):
             name = place.partition(":")[2]
-            near = near_matches(name, known, n=1)
-            hint = f"Did you mean {near[0]}?" if near else "The chart knows " + ", ".join(known[:8])
-            yield RuleMatch(name, {"name": name, "hint": hint}, (line, 1), fix=hint)
+            hint = suggest(name, known, "The chart knows " + ", ".join(known[:8]))
+            yield RuleMatch(name, {"name": name, "hint": hint}, make_text(name, line, 1))
 
 
 def left_open(facts: LaunchFacts) -> Iterator[RuleMatch]:
     """Parts of a launch that the file leaves open."""
-    line = facts.launch.line
     seen: set[str] = set()
-    for what in (*facts.launch.unresolved, *facts.arguments.open):
-        if what not in seen:
-            seen.add(what)
-            yield RuleMatch(what, {"what": what[:100]}, (line, 1))
+    for what in dict.fromkeys((*facts.launch.unresolved, *facts.arguments.open)):
+        seen.add(what)
+        yield RuleMatch(what, {"what": what[:100]}, make_text(what, facts.launch.line, 1))
     for argument in facts.arguments.given:
         value, guard = argument.value, argument.guard
         if guard is not None and guard not in seen:
             seen.add(guard)
-            yield RuleMatch(
-                guard, {"what": f"whether {argument.written} is given ({guard})"}, find_place(argument.place)
-            )
+            yield RuleMatch(guard, {"what": f"whether {argument.written} is given ({guard})"}, argument.place)
         elif guard is None and value is not None and value.unknown and argument.name not in seen:
             seen.add(argument.name)
-            yield RuleMatch(argument.name, {"what": f"{argument.written} {value[:60]}"}, find_place(value))
+            yield RuleMatch(argument.name, {"what": f"{argument.written} {value[:60]}"}, value)
 
 
 def near_models(facts: LaunchFacts) -> Iterator[RuleMatch]:
@@ -321,7 +279,7 @@ def near_models(facts: LaunchFacts) -> Iterator[RuleMatch]:
         and is_near(word.lower(), near[0].lower())
         and re.sub(r"\d+", "", word.lower()) != re.sub(r"\d+", "", near[0].lower())
     ):
-        yield RuleMatch(word, {"model": word, "near": near[0]}, find_place(word), fix=f"Did you mean {near[0]}?")
+        yield RuleMatch(word, {"model": word, "near": near[0]}, word, fix=f"Did you mean {near[0]}?")
 
 
 # what a rule may ask for with `each`, by the name that it has there
