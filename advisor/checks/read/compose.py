@@ -18,6 +18,7 @@ from advisor.checks.read.context import (
     read_inside,
 )
 from advisor.checks.read.docker_run import (
+    MEMORY_LOCKS,
     find_exposure,
     make_mount,
     parse_container_size,
@@ -199,7 +200,7 @@ def _read_setup(service: Mapping[str, Located]) -> LaunchSetup:
         privileged=as_boolean(service, "privileged") is True,
         host_pid=str(service.get("pid")) == "host",
         fabric=tuple(str(d) for d in as_sequence(service, "devices") if "/dev/infiniband" in str(d)),
-        locks_memory=bool({"IPC_LOCK", "CAP_IPC_LOCK", "ALL"} & set(map(str, as_sequence(service, "cap_add"))))
+        locks_memory=any(str(x) in MEMORY_LOCKS for x in as_sequence(service, "cap_add"))
         or value_at(service, "ulimits", "memlock") is not None,
         restart=as_string(service, "restart"),
         probes=(_read_health_check(probe),) if checked else (),

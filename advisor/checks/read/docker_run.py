@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from advisor.checks.read.launch import LaunchSetup, Mount
 from advisor.record import Value
 from advisor.units import parse_bytes
-from advisor.yaml_places import Text, line_of, make_text
+from advisor.yaml_places import Text, line_of, place_like
 
 _PLAIN = frozenset((  # options without a value
     "--detach", "--rm", "--interactive", "--tty", "--init", "--privileged", "--read-only", "--no-healthcheck",
@@ -23,6 +23,7 @@ _PLACES = {
     "-p": "ports", "--publish": "ports", "--gpus": "gpu", "--device": "gpu", "--privileged": "privileged",
     "--shm-size": "shm", "--net": "network", "--network": "network",
 }  # fmt: skip
+MEMORY_LOCKS = ("IPC_LOCK", "CAP_IPC_LOCK", "ALL")  # capabilities that let a process lock memory
 _GPU_DEVICE = re.compile(r"/dev/(kfd|dri|nvidia|accel|davinci)|nvidia\.com/gpu|amd\.com/gpu|habana")
 
 
@@ -50,17 +51,15 @@ def parse_docker_run(words: list[Text]) -> ContainerRun | None:
     options: list[tuple[str, Text]] = []
     i = start + 1
     while i < len(words) and words[i].startswith("-") and words[i] != "--":
-        word = words[i]
         option, value, used = _option(words, i)
+        options.append((option, words[i] if value is None else value))
         i += used
         if value is None:
-            options.append((option, word))
             continue
-        options.append((option, value))
         if option in ("-e", "--env"):
             k, eq, v = value.partition("=")
             if eq:
-                env[k] = make_text(v, line_of(value), value.column, value.unknown)
+                env[k] = place_like(v, value)
             else:
                 passed.append(k)
         elif option == "--entrypoint":
@@ -88,33 +87,16 @@ def _option(words: Sequence[Text], i: int) -> tuple[str, Text | None, int]:
     if word.startswith("--"):
         key, eq, value = word.partition("=")
         if eq:
-            return key, make_text(value, line_of(word), word.column, word.unknown), 1
+            return key, place_like(value, word), 1
         if key in _PLAIN or i + 1 >= len(words):
             return key, None, 1
         return key, words[i + 1], 2
-    letters = word[1:]
-    if re.fullmatch(r"[ditqP]+", letters):
+    m = re.fullmatch(r"-[ditqP]*(?:([^ditqP])=*(.*))?", word, re.S)
+    if m is None or m[1] is None:
         return word, None, 1
-    for k, c in enumerate(letters):
-        if c not in "ditqP":
-            rest = letters[k + 1 :].lstrip("=")
-            if rest:
-                return f"-{c}", make_text(rest, line_of(word), word.column, word.unknown), 1
-            return f"-{c}", words[i + 1] if i + 1 < len(words) else None, 2
-    return word, None, 1
-
-
-def _add_privilege(setup: LaunchSetup, option: str, value: str) -> LaunchSetup:
-    """What the process may do on its host."""
-    if option == "--privileged":
-        return replace(setup, privileged=True, gpu_granted=True)
-    if option == "--cap-add" and value.upper() in ("IPC_LOCK", "CAP_IPC_LOCK", "ALL"):
-        return replace(setup, locks_memory=True)
-    if option == "--ulimit" and value.startswith("memlock"):
-        return replace(setup, locks_memory=True)
-    if option == "--pid":
-        return replace(setup, host_pid=value == "host")
-    return setup
+    if m[2]:
+        return f"-{m[1]}", place_like(m[2], word), 1
+    return f"-{m[1]}", words[i + 1] if i + 1 < len(words) else None, 2
 
 
 def _setup(options: list[tuple[str, Text]]) -> LaunchSetup:
@@ -123,8 +105,8 @@ def _setup(options: list[tuple[str, Text]]) -> LaunchSetup:
     for option, value in options:
         if option in _PLACES:
             places.setdefault(_PLACES[option], line_of(value))
-        changed = _CHANGES[option](setup, value) if option in _CHANGES else {}
-        setup = replace(setup, **changed) if changed else _add_privilege(setup, option, value)
+        if option in _CHANGES:
+            setup = replace(setup, **_CHANGES[option](setup, value))
     ports = [p for option, value in options if option in ("-p", "--publish") if (p := parse_published_port(value))]
     mounts = [m for option, value in options if (m := _read_mount(option, value))]
     return replace(
@@ -171,6 +153,10 @@ _CHANGES: dict[str, Callable[[LaunchSetup, str], dict[str, object]]] = {
     "--memory": lambda _, v: {"memory_limit": parse_container_size(v)},
     "--cpus": lambda _, v: {"cpu_limit": _float(v)},
     "--restart": lambda _, v: {"restart": str(v)},
+    "--privileged": lambda *_: {"privileged": True, "gpu_granted": True},
+    "--cap-add": lambda _, v: {"locks_memory": True} if v.upper() in MEMORY_LOCKS else {},
+    "--ulimit": lambda _, v: {"locks_memory": True} if v.startswith("memlock") else {},
+    "--pid": lambda _, v: {"host_pid": v == "host"},
 }
 
 

@@ -17,7 +17,7 @@ from advisor.checks.read.context import (
     read_environment,
     read_texts,
 )
-from advisor.checks.read.docker_run import parse_container_size
+from advisor.checks.read.docker_run import MEMORY_LOCKS, parse_container_size
 from advisor.checks.read.launch import TAKEN_SERVICE_NAME, HealthProbe, Launch, LaunchSetup, Mount
 from advisor.yaml_places import (
     Located,
@@ -225,7 +225,7 @@ def read_container_setup(
         cpu_limit=_cpu(cpu) if cpu else None,
         privileged=as_boolean(security, "privileged") is True,
         fabric=tuple(str(k) for k in limits if str(k).startswith(FABRIC)),
-        locks_memory=bool({"IPC_LOCK", "CAP_IPC_LOCK", "ALL"} & set(map(str, as_sequence(added)))),
+        locks_memory=any(str(x) in MEMORY_LOCKS for x in as_sequence(added)),
         huge_pages=any(str(k).startswith("hugepages-") for k in limits),
         probes=probes,
         ports=ports,

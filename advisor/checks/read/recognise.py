@@ -40,26 +40,18 @@ class LaunchFinder:
         """Every launch in a shell text; one that two branches make alike counts once."""
         if depth > MAX_NESTED:
             return []
-        found: list[Launch] = []
-        for shell_command in split_commands(source, line, 0, env, positional):
-            around = {
-                **{k: make_text(v) if not isinstance(v, Text) else v for k, v in (env or {}).items()},
-                **shell_command.exported,
-                **shell_command.env,
-            }
-            if shell_command.words:
-                here = self.command(list(shell_command.words), around, shell_command.line, depth)
-                found += here
-                self._note_pins(shell_command.words)
-                if (
-                    not here
-                    and shell_command.heredoc is not None
-                    and shell_command.words[0].rpartition("/")[2] in _FEEDS
-                ):
-                    found += self.script(shell_command.heredoc, line_of(shell_command.heredoc), around, depth + 1)
         unique: dict[tuple[str, tuple[str, ...]], Launch] = {}
-        for launch in found:
-            unique.setdefault((launch.engine, tuple(map(str, launch.argv))), launch)
+        given = {k: v if isinstance(v, Text) else make_text(v) for k, v in (env or {}).items()}
+        for step in split_commands(source, line, 0, env, positional):
+            if not step.words:
+                continue
+            around = {**given, **step.exported, **step.env}
+            found = self.command(list(step.words), around, step.line, depth)
+            self._note_pins(step.words)
+            if not found and step.heredoc is not None and _base(step.words[0]) in _FEEDS:
+                found = self.script(step.heredoc, line_of(step.heredoc), around, depth + 1)
+            for launch in found:
+                unique.setdefault((launch.engine, launch.argv), launch)
         return with_clients(list(unique.values()), self.know)
 
     def _note_pins(self, words: Sequence[str]) -> None:
@@ -76,48 +68,48 @@ class LaunchFinder:
         wrappers = self.know.recognition.wrappers
         own = dict(env)
         while words:
-            m = re.match(r"^([A-Za-z_][A-Za-z0-9_]*)=", words[0])
-            base = words[0].rpartition("/")[2]
-            if m:
-                own[m[1]] = make_text(words[0][m.end() :], line_of(words[0]), unknown=words[0].unknown)
+            base = _base(words[0])
+            if base in wrappers["plain"] or words[0] in wrappers["plain"]:
                 words = words[1:]
-            elif base in wrappers["plain"] or words[0] in wrappers["plain"]:
-                words = words[1:]
-                while words and (words[0].startswith("-") or words[0] == "--"):
+                while words and words[0].startswith("-"):
                     words = words[1:]
             elif base == "env":
                 words = words[1:]
                 while words and words[0].startswith("-"):
                     words = words[2:] if words[0] in ("-u", "--unset", "-C") else words[1:]
+            elif _assign(words[0], own):
+                words = words[1:]
             else:
                 break
         if not words:
             return []
-        base = words[0].rpartition("/")[2]
-        made = self._started(words, own, line)
-        if made is not None:
-            return [made]
+        found = self._start(words, own, line, depth)
+        if found is not None:
+            return found
         if base == "eval" and len(words) > 1:
             return self.script(" ".join(words[1:]), line, own, depth + 1)
-        if base in wrappers["shells"]:
-            return self._shell(words, own, depth)
-        if base in wrappers["containers"]:
-            return self._container(words, own, line, depth)
         if base in wrappers["scan"]:
             return self._scan(words, own, line, depth)
         return self._script_next_to_file(words, own, depth)
 
+    def _start(self, words: list[Text], env: dict[str, Text], line: int, depth: int) -> list[Launch] | None:
+        """The launches of words that begin with an engine, a shell or a container; None for any others."""
+        wrappers, base = self.know.recognition.wrappers, _base(words[0])
+        made = self._started(words, env, line)
+        if made is not None:
+            return [made]
+        if base in wrappers["shells"]:
+            return self._shell(words, env, depth)
+        return self._container(words, env, line, depth) if base in wrappers["containers"] else None
+
     def _shell(self, words: list[Text], env: dict[str, Text], depth: int) -> list[Launch]:
         for i, word in enumerate(words[1:], 1):
-            if re.fullmatch(r"-[a-z]*c", word) and i + 1 < len(words):
-                rest = words[i + 2 :] if words[i + 1] != "--" else words[i + 3 :]
-                body = words[i + 1] if words[i + 1] != "--" or i + 2 >= len(words) else words[i + 2]
-                first = first_line(body)
-                return self.script(body, first, env, depth + 1, rest[1:])
-            if word in ("-o", "--"):
-                continue
+            rest = words[i + 1 :]
+            if rest and re.fullmatch(r"-[a-z]*c", word):
+                body, *after = rest[1:] if rest[0] == "--" and len(rest) > 1 else rest
+                return self.script(body, first_line(body), env, depth + 1, after[1:])
             if not word.startswith("-") and words[i - 1] != "-o":
-                if word.endswith(("/env",)):
+                if word.endswith("/env"):
                     return self.command(words[i:], env, line_of(word), depth + 1)
                 return self._script_next_to_file(words[i:], env, depth)
         return []
@@ -141,46 +133,36 @@ class LaunchFinder:
     def _scan(self, words: list[Text], env: dict[str, Text], line: int, depth: int) -> list[Launch]:
         self._note_pins(words)
         for i in range(1, min(len(words), 60)):
-            base = words[i].rpartition("/")[2]
-            m = re.match(r"^([A-Za-z_][A-Za-z0-9_]*)=", words[i])
-            if m:
-                env[m[1]] = make_text(words[i][m.end() :], line_of(words[i]), unknown=words[i].unknown)
-                continue
-            made = self._started(words[i:], env, line)
-            if made is not None:
-                return [made]
-            if base in self.know.recognition.wrappers["shells"]:
-                return self._shell(words[i:], env, depth)
-            if base in self.know.recognition.wrappers["containers"]:
-                return self._container(words[i:], env, line, depth)
+            found = None if _assign(words[i], env) else self._start(words[i:], env, line, depth)
+            if found is not None:
+                return found
         return []
 
     def _started(self, words: list[Text], env: Mapping[str, Text], line: int) -> Launch | None:
         """The launch that these words are, if the first of them starts an engine."""
         known = self.know
-        base = re.sub(r"\.(exe|sh|llamafile)$", "", words[0].rpartition("/")[2])
+        base = re.sub(r"\.(exe|sh|llamafile)$", "", _base(words[0]))
         entry, used = known.programs.get(base), 1
         if entry is None and re.fullmatch(r"(?:python|pypy)[\d.]*t?|\$\{?PYTHON\w*\}?", base):
             i = 1
-            while i < len(words) and words[i].startswith("-") and words[i] != "-m" and not words[i].startswith("-m"):
+            while i < len(words) and words[i].startswith("-") and not words[i].startswith("-m"):
                 i += 2 if words[i] in ("-X", "-W") else 1
             if i + 1 < len(words) and words[i] == "-m":
                 entry, used = known.modules.get(words[i + 1]), i + 2
-            elif i < len(words) and words[i].startswith("-") is False:
-                inner = words[i].rpartition("/")[2]
-                entry, used = known.programs.get(inner), i + 1
+            elif i < len(words) and not words[i].startswith("-"):
+                entry, used = known.programs.get(_base(words[i])), i + 1
         if entry is None or entry.how.build:
             return None
         after = _count_start_words(entry.how, words[used:])
         if after is None:
             return None
-        program = " ".join(words[: used + after])
-        engine = known.engine_by_flags(entry.engine, words[used + after :])
+        used += after
+        engine = known.engine_by_flags(entry.engine, words[used:])
         pinned = self.pins.get(engine)
         return Launch(
             engine=engine,
-            program=program,
-            argv=tuple(words[used + after :]),
+            program=" ".join(words[:used]),
+            argv=tuple(words[used:]),
             env=dict(env),
             version=pinned,
             version_from="a pin in the file" if pinned else None,
@@ -193,10 +175,7 @@ class LaunchFinder:
             inner = docker_run.find_exec_command(words)
             return self.command(inner, env, line, depth + 1) if inner else []
         run = self._without_open_options(run, words)
-        inside = {**run.env}
-        for name in run.passed:
-            if name in env:
-                inside[name] = env[name]
+        inside = run.env | {name: env[name] for name in run.passed if name in env}
         found = self.container(run.image, run.entrypoint, run.args, inside, run.setup, depth + 1)
         return [replace(s, line=line_of(words[0]) or line, name=s.name or run.name) for s in found]
 
@@ -262,11 +241,11 @@ class LaunchFinder:
         """A launch by what the image does with its arguments."""
         first = next(iter(entrypoint or args), None)
         known = self.know.recognition
-        base = first.rpartition("/")[2] if first else ""
+        base = _base(first) if first else ""
         if base in known.others or (base in known.wrappers["shells"] and not is_opaque_script(entrypoint, args)):
             return []
-        line = line_of(first)
-        made = Launch(engine=entry.engine, argv=tuple(args), env=dict(env), line=line)
+        made = Launch(engine=entry.engine, argv=tuple(args), env=dict(env), line=line_of(first))
+        unclear = replace(made, argv=(), unresolved=(f"what `{base}` starts",))
         if entry.entry == "triton":
             return []
         if entry.entry == "llama":
@@ -284,11 +263,11 @@ class LaunchFinder:
         if entrypoint:
             if base.startswith("-"):  # the words of `command:` are arguments all the same
                 return [replace(made, argv=(*entrypoint, *args))]
-            return [replace(made, argv=(), unresolved=(f"what `{base}` starts",), program=" ".join(entrypoint)[:80])]
+            return [replace(unclear, program=" ".join(entrypoint)[:80])]
         if entry.entry == "shell" and (not args or not args[0].startswith("-")):
             if not args:
                 return []
-            return [replace(made, argv=(), unresolved=(f"what `{base}` starts",), program=str(args[0])[:80])]
+            return [replace(unclear, program=str(args[0])[:80])]
         if own.profiles:
             return [replace(made, engine=find_engine_inside(args, env, own.profiles) or entry.engine)]
         if (
@@ -299,8 +278,21 @@ class LaunchFinder:
         ):
             return []
         if entry.entry == "derived" and args and not args[0].startswith("-") and "/" not in args[0]:
-            return [replace(made, argv=(), unresolved=(f"what `{base}` starts",))]
+            return [unclear]
         return [made]
+
+
+def _base(word: str) -> str:
+    """The name of a program, without its folder."""
+    return word.rpartition("/")[2]
+
+
+def _assign(word: Text, env: dict[str, Text]) -> bool:
+    """Whether a word sets a variable (`NAME=value`), which `env` gets then."""
+    m = re.match(r"^([A-Za-z_][A-Za-z0-9_]*)=", word)
+    if m:
+        env[m[1]] = make_text(word[m.end() :], line_of(word), unknown=word.unknown)
+    return m is not None
 
 
 def _count_start_words(entry: EngineProgram, rest: Sequence[str]) -> int | None:
@@ -374,10 +366,6 @@ def with_clients(found: list[Launch], knowledge: Knowledge) -> list[Launch]:
         return found
     engine = clients[0].engine
     servers = [s for s in found if s.engine == engine and s not in clients]
-    models = [w for s in clients for w in s.argv[1:2] if not w.startswith("-")]
-    rest = [s for s in found if s.engine != engine]
-    first = servers[0] if servers else clients[0]
-    out = []
-    for word in dict.fromkeys(models):
-        out.append(replace(first, argv=(make_text("run"), word), line=first.line))
-    return rest + (out or servers)
+    models = dict.fromkeys(w for s in clients for w in s.argv[1:2] if not w.startswith("-"))
+    loaded = [replace((servers or clients)[0], argv=(make_text("run"), word)) for word in models]
+    return [s for s in found if s.engine != engine] + (loaded or servers)

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from advisor.checks.findings import CheckedDeployment, CheckReport
 from advisor.units import GIB
 
-WIDTH = 80
 Row = tuple[str, str, str, str, str, str]
 
 
