@@ -17,7 +17,7 @@ def _probes(facts: LaunchFacts, kind: str) -> list[HealthProbe]:
     return [p for p in facts.setup.probes if p.kind == kind]
 
 
-def _budget_of(probe: HealthProbe, period: float = 10) -> float:
+def _budget_of(probe: HealthProbe, period: float) -> float:
     """Seconds until a probe gives up; `period` is the platform's own."""
     return (probe.delay or 0) + (probe.period or period) * (probe.failures or 3)
 
@@ -25,7 +25,7 @@ def _budget_of(probe: HealthProbe, period: float = 10) -> float:
 @fact("probe.budget_seconds", "time a probe leaves for loading before the container is restarted", "float")
 def _budget(facts: LaunchFacts) -> float | None:
     probes = _probes(facts, "startup") or _probes(facts, "liveness")
-    return min(map(_budget_of, probes), default=None)
+    return min((_budget_of(p, 10) for p in probes), default=None)
 
 
 @fact("probe.too_short", "probes restart the container before the weights are loaded")
@@ -85,7 +85,7 @@ def _healthcheck(facts: LaunchFacts) -> bool | None:
     found, load = _probes(facts, "healthcheck"), facts["load.seconds"]
     if not found:
         return False
-    return None if load is None else _budget_of(found[0], period=30) < load
+    return None if load is None else _budget_of(found[0], 30) < load
 
 
 @fact("rollout.deadline_short", "the rollout is called failed before the weights are loaded")

@@ -206,17 +206,17 @@ class Fact(Value, frozen=True):
 FACTS: dict[str, Fact] = {}
 
 
-def fact(name: str, doc: str, kind: FieldType = "bool") -> Callable[[FactFunction], FactFunction]:
-    """Writes a function down as a fact: its name, one line of what it means and its type."""
+def fact(name: str, doc: str, kind: FieldType | None = None) -> Callable[[FactFunction], FactFunction]:
+    """Writes a function down as a fact: its name, one line of what it means, and its type if it is no bool."""
 
     def keep(function: FactFunction) -> FactFunction:
-        FACTS[name] = Fact(Field(name=name, type=kind, doc=doc), function)
+        FACTS[name] = Fact(Field(name=name, type=kind or "bool", doc=doc), function)
         return function
 
     return keep
 
 
-def define(name: str, doc: str, compute: FactFunction, kind: FieldType = "bool") -> None:
+def define(name: str, doc: str, compute: FactFunction, kind: FieldType | None = None) -> None:
     """Writes a fact down that is one expression."""
     fact(name, doc, kind)(compute)
 

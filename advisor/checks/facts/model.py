@@ -68,7 +68,7 @@ def _define_by_name(name: str, doc: str, holds: Callable[[str], bool]) -> None:
     define(name, doc, compute)
 
 
-def _define_by_model(name: str, doc: str, read: Callable[[Model], object], kind: FieldType = "bool") -> None:
+def _define_by_model(name: str, doc: str, read: Callable[[Model], object], kind: FieldType | None = None) -> None:
     """A fact about the catalogue's model; not known where the catalogue has none."""
     define(name, doc, lambda c: None if c.model is None else read(c.model), kind)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from operator import floordiv, ge, gt, le, lt, mul, ne, sub
 
 from advisor.record import Value
 
@@ -141,12 +142,9 @@ class _Filler:
     def repeat(
         self, names: tuple[str, ...], value: object, nodes: tuple[TemplateNode, ...], variables: dict[str, object]
     ) -> None:
-        pairs = list(value.items()) if isinstance(value, Mapping) else list(enumerate(value)) if isinstance(
-            value, (list, tuple)
-        ) else None  # fmt: skip
-        if pairs is None:
+        if not isinstance(value, (Mapping, list, tuple)):
             raise TemplateFault("a range over no list")
-        for key, item in pairs:
+        for key, item in value.items() if isinstance(value, Mapping) else enumerate(value):
             if names:
                 variables[names[-1]] = item
             if len(names) > 1:
@@ -418,22 +416,16 @@ def _show(value: object) -> str:
 
 
 def _printf(form: object, *values: object) -> object:
-    out, rest = [], list(values)
-    parts = str(form).split("%")
-    out.append(parts[0])
-    i = 1
-    while i < len(parts):
-        part = parts[i]
-        if part == "" and i + 1 < len(parts):
-            out.append("%" + parts[i + 1])
-            i += 2
-            continue
-        if part[:1] not in "sdvq" or not part or not rest:
-            return UNKNOWN
+    rest = list(values)
+
+    def fill(m: re.Match[str]) -> str:
+        if m[1] == "%":
+            return "%"
         value = rest.pop(0)
-        out.append((_quote(value) if part[0] == "q" else _show(value)) + part[1:])
-        i += 1
-    return "".join(out)
+        return _quote(value) if m[1] == "q" else _show(value)
+
+    known = re.sub(r"%(.?)", lambda m: "" if m[1] in tuple("sdvq%") else "%", str(form), flags=re.S)
+    return UNKNOWN if "%" in known else re.sub(r"%([sdvq%])", fill, str(form))
 
 
 def _number(value: object) -> float:
@@ -456,13 +448,8 @@ def _index(value: object, *keys: object) -> object:
 
 
 def _fill(*values: object) -> object:
-    """`default` and `coalesce`: the first that is not empty, the given one first."""
-    for value in values:
-        if value is UNKNOWN:
-            return UNKNOWN
-        if not is_empty(value) and is_true(value):
-            return value
-    return OPEN
+    """`coalesce`: the first that is not empty."""
+    return next((v for v in values if v is UNKNOWN or (not is_empty(v) and is_true(v))), OPEN)
 
 
 def _default(fallback: object, *given: object) -> object:
@@ -484,18 +471,10 @@ def _least_known(values: tuple[object, ...]) -> object:
     return OPEN if any(is_empty(v) for v in values) else values[-1]
 
 
-def _and(*values: object) -> object:
-    for value in values:
-        if value is not UNKNOWN and not is_empty(value) and not is_true(value):
-            return value
-    return _least_known(values)
-
-
-def _or(*values: object) -> object:
-    for value in values:
-        if value is not UNKNOWN and not is_empty(value) and is_true(value):
-            return value
-    return _least_known(values)
+def _decide(values: tuple[object, ...], deciding: bool) -> object:
+    """`and` and `or`: the first value that decides, else what the least known of them is."""
+    known = (v for v in values if v is not UNKNOWN and not is_empty(v))
+    return next((v for v in known if is_true(v) is deciding), _least_known(values))
 
 
 def _not(value: object) -> object:
@@ -509,45 +488,61 @@ def _kind_is(kind: object, value: object) -> object:
     return False if kind in ("map", "slice") else UNKNOWN
 
 
+def _converted(
+    function: Callable[..., object], take: Callable[[object], object], give: Callable[[object], object] = lambda x: x
+) -> Callable[..., object]:
+    """A function whose values are converted before, and its answer after."""
+    return lambda *values: give(function(*map(take, values)))
+
+
+def _trunc(count: str, text: str) -> str:
+    return text[: _whole(count)] if _whole(count) >= 0 else text[_whole(count) :]
+
+
+# what takes texts, and makes one of them; what it is given is shown as text first
+_OF_TEXTS: dict[str, Callable[..., object]] = {
+    "squote": lambda *v: " ".join(f"'{x}'" for x in v),
+    "trim": lambda t: t.strip(),
+    "trimSuffix": lambda end, t: t.removesuffix(end),
+    "trimPrefix": lambda head, t: t.removeprefix(head),
+    "trunc": _trunc,
+    "lower": str.lower,
+    "upper": str.upper,
+    "replace": lambda old, new, t: t.replace(old, new),
+    "contains": lambda part, t: part in t,
+    "hasPrefix": lambda head, t: t.startswith(head),
+    "hasSuffix": lambda end, t: t.endswith(end),
+    "toString": str,
+    "float64": str,
+    "print": lambda *v: "".join(v),
+    "eq": lambda a, *b: a in b,
+    "ne": ne,
+    "splitList": lambda sep, t: t.split(sep),
+}
+_OF_NUMBERS: dict[str, Callable[[float, float], bool]] = {"gt": gt, "ge": ge, "lt": lt, "le": le}
+_OF_INTEGERS: dict[str, Callable[..., int]] = {
+    "int": int,
+    "int64": int,
+    "add": lambda *v: sum(v),
+    "sub": sub,
+    "mul": mul,
+    "div": floordiv,
+}
 _KNOWN_ONLY: dict[str, Callable[..., object]] = {
+    **{name: _converted(f, _show) for name, f in _OF_TEXTS.items()},
+    **{name: _converted(f, _number) for name, f in _OF_NUMBERS.items()},
+    **{name: _converted(f, _whole, str) for name, f in _OF_INTEGERS.items()},
     "quote": _quote,
-    "squote": lambda *v: " ".join("'" + _show(x) + "'" for x in v),
     "toYaml": _to_yaml,
     "toJson": _to_json,
     "indent": _indent,
     "nindent": lambda n, t: "\n" + _indent(n, t),
-    "trim": lambda t: _show(t).strip(),
-    "trimSuffix": lambda end, t: _show(t).removesuffix(_show(end)),
-    "trimPrefix": lambda head, t: _show(t).removeprefix(_show(head)),
-    "trunc": lambda n, t: _show(t)[: _whole(n)] if _whole(n) >= 0 else _show(t)[_whole(n) :],
-    "lower": lambda t: _show(t).lower(),
-    "upper": lambda t: _show(t).upper(),
-    "replace": lambda old, new, t: _show(t).replace(_show(old), _show(new)),
-    "contains": lambda part, t: _show(part) in _show(t),
-    "hasPrefix": lambda head, t: _show(t).startswith(_show(head)),
-    "hasSuffix": lambda end, t: _show(t).endswith(_show(end)),
-    "toString": _show,
-    "int": lambda v: str(_whole(v)),
-    "int64": lambda v: str(_whole(v)),
-    "float64": lambda v: _show(v),
     "printf": _printf,
-    "print": lambda *v: "".join(map(_show, v)),
-    "eq": lambda a, *b: any(_show(a) == _show(x) for x in b),
-    "ne": lambda a, b: _show(a) != _show(b),
-    "gt": lambda a, b: _number(a) > _number(b),
-    "ge": lambda a, b: _number(a) >= _number(b),
-    "lt": lambda a, b: _number(a) < _number(b),
-    "le": lambda a, b: _number(a) <= _number(b),
-    "add": lambda *v: str(sum(map(_whole, v))),
-    "sub": lambda a, b: str(_whole(a) - _whole(b)),
-    "mul": lambda a, b: str(_whole(a) * _whole(b)),
-    "div": lambda a, b: str(_whole(a) // _whole(b)),
     "len": lambda v: str(len(v)),
     "list": lambda *v: list(v),
     "first": lambda v: v[0],
     "last": lambda v: v[-1],
     "join": lambda sep, v: _show(sep).join(map(_show, v)),
-    "splitList": lambda sep, t: _show(t).split(_show(sep)),
     "index": _index,
     "get": _index,
     "hasKey": lambda m, k: k in m,
@@ -574,8 +569,8 @@ FUNCTIONS: dict[str, Callable[..., object]] = {
     "default": _default,
     "coalesce": _fill,
     "dict": _dict,
-    "and": _and,
-    "or": _or,
+    "and": lambda *v: _decide(v, False),
+    "or": lambda *v: _decide(v, True),
     "not": _not,
     "empty": _not,
     "ternary": lambda yes, no, test: UNKNOWN if test is UNKNOWN else no if is_empty(test) or not is_true(test) else yes,
