@@ -203,24 +203,26 @@ class Fact(Value, frozen=True):
     compute: FactFunction
 
 
-FACTS: dict[str, Fact] = {}
+class FactTable(dict[str, Fact]):
+    """All facts by name, as the modules next to this one write them down."""
+
+    def add(self, name: str, doc: str, kind: FieldType | None = None) -> Callable[[FactFunction], FactFunction]:
+        """Writes a function down as a fact: its name, one line of what it means, and its type if it is no bool."""
+
+        def keep(function: FactFunction) -> FactFunction:
+            self[name] = Fact(Field(name=name, type=kind or "bool", doc=doc), function)
+            return function
+
+        return keep
+
+    def define(self, name: str, doc: str, compute: FactFunction, kind: FieldType | None = None) -> None:
+        """Writes a fact down that is one expression."""
+        self.add(name, doc, kind)(compute)
+
+    def define_place(self, name: str, doc: str, *places: str) -> None:
+        """Writes a fact down that a reader has noted: one of these places of the setup is known."""
+        self.define(name, doc, lambda c: any(place in c.setup.places for place in places))
 
 
-def fact(name: str, doc: str, kind: FieldType | None = None) -> Callable[[FactFunction], FactFunction]:
-    """Writes a function down as a fact: its name, one line of what it means, and its type if it is no bool."""
-
-    def keep(function: FactFunction) -> FactFunction:
-        FACTS[name] = Fact(Field(name=name, type=kind or "bool", doc=doc), function)
-        return function
-
-    return keep
-
-
-def define(name: str, doc: str, compute: FactFunction, kind: FieldType | None = None) -> None:
-    """Writes a fact down that is one expression."""
-    fact(name, doc, kind)(compute)
-
-
-def define_place(name: str, doc: str, *places: str) -> None:
-    """Writes a fact down that a reader has noted: one of these places of the setup is known."""
-    define(name, doc, lambda c: any(place in c.setup.places for place in places))
+FACTS = FactTable()
+fact, define, define_place = FACTS.add, FACTS.define, FACTS.define_place
