@@ -25,6 +25,7 @@ from advisor.checks.resolve.launch_settings import find_listening_address, list_
 from advisor.deployment import Deployment, Setting
 from advisor.engines.flags import ConceptName
 from advisor.errors import BadInput
+from advisor.estimation import RememberedNames, resolve_request
 from advisor.machines.types import Machine
 from advisor.memo import memoize_by_identity
 
@@ -62,7 +63,7 @@ def _deployment(launch: Launch, knowledge: Knowledge, hardware: str | None, mach
     )
     if launch_reading.request is None:
         raise BadInput(f"{launch.file}:{launch.line}: {'; '.join(launch_reading.open)}")
-    deployment, _ = launch_reader.build_deployment(launch_reading.request, knowledge, machines)
+    deployment, _ = resolve_request(launch_reading.request, knowledge.rules, RememberedNames(machines))
     served_name = find_concept_value(launch_arguments, launch.engine, knowledge, "served_name")
     host, port = find_listening_address(launch, launch_arguments, knowledge)
     own = dict(_list_settings(launch, launch_arguments, knowledge))

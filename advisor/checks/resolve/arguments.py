@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
+from itertools import takewhile
 
 from msgspec.structs import replace
 
@@ -15,7 +16,7 @@ from advisor.checks.read.unknown_words import Guard, find_guard, is_only_guarded
 from advisor.engines.flag_tables import FlagEntry
 from advisor.engines.flags import ConceptName, find_concept
 from advisor.record import Value
-from advisor.yaml_places import Text, make_text
+from advisor.yaml_places import Text, place_like
 
 _FLAG = re.compile(r"^--?[A-Za-z]")
 _NUMBER = re.compile(r"^-?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$")
@@ -91,12 +92,10 @@ def read_arguments(launch: Launch, knowledge: Knowledge) -> LaunchArguments:
     if table is not None:
         for name, value in launch.env.items():
             flag = table.by_variable.get(name)
-            if flag is not None and flag not in ("api-key",):
+            if flag is not None and flag != "api-key":
                 given.append(LaunchArgument(flag, name, value, value))
-    for name, value in launch.settings.items():
-        if is_told_by_variables(table):
-            continue
-        given.append(_setting(name, value, table))
+    if not is_told_by_variables(table):
+        given += [_setting(name, value, table) for name, value in launch.settings.items()]
     words, positional, unread = _words(launch.argv, table)
     return LaunchArguments((*given, *words), tuple(positional), tuple(unread))
 
@@ -120,89 +119,67 @@ def _words(argv: Sequence[Text], table: FlagLookup | None) -> tuple[list[LaunchA
         word = argv[i]
         i += 1
         if word.unknown and not re.match(r"^--?[A-Za-z][\w.-]*(=|$)", word):
-            (positional if not _bare_variable(word) else unread).append(word)
-            if _bare_variable(word) and not positional and not given:
+            bare = re.fullmatch(r"\$(\{[^}]*\}|\([^)]*\)|\w+|[@*])", word)  # it could be any number of words
+            if bare:
+                unread.append(word)
+            if not bare or not (positional or given):
                 positional.append(word)
             continue
         if word in ("--", "\\"):
             continue
-        if not _FLAG.match(word) or _NUMBER.match(word):
+        if _is_value(word):
             positional.append(word)
             continue
         written, eq, rest = word.partition("=")
-        inline = make_text(rest, word.line, word.column, word.unknown) if eq else None
+        inline = place_like(rest, word) if eq else None
         found = _lookup(written, table)
         if found is None:
-            i = _unknown(written, inline, word, argv, i, given)
-            continue
-        name, off, abbreviated, key = found
-        entry = table.table.flags[name] if table else FlagEntry()
-        argument = LaunchArgument(name, written, inline, word, off=off, abbreviated=abbreviated, key=key)
-        i = _known(argument, entry, argv, i, given, table)
+            argument, i = _take_unknown(LaunchArgument(written.lstrip("-"), written, inline, word, False), argv, i)
+        else:
+            name, off, abbreviated, key = found
+            entry = table.table.flags[name] if table else FlagEntry()
+            argument = LaunchArgument(name, written, inline, word, off=off, abbreviated=abbreviated, key=key)
+            argument, i = _take_known(argument, entry, argv, i, table)
+        given.append(argument)
     return given, positional, unread
-
-
-def _bare_variable(word: Text) -> bool:
-    """A word that is nothing but a variable could be any number of words."""
-    return re.fullmatch(r"\$(\{[^}]*\}|\([^)]*\)|\w+|[@*])", word) is not None
 
 
 def _is_flag(word: Text, table: FlagLookup | None) -> bool:
     """Whether a word behind a flag is the next flag. Parsers of whole words take any other word as its value."""
-    if not _FLAG.match(word) or _NUMBER.match(word) or (word.unknown and not is_only_guarded(word)):
+    if _is_value(word) or (word.unknown and not is_only_guarded(word)):
         return False
     return table is None or table.table.parser != "exact" or word.partition("=")[0] in table.spellings
 
 
-def _known(
-    argument: LaunchArgument,
-    entry: FlagEntry,
-    argv: Sequence[Text],
-    i: int,
-    given: list[LaunchArgument],
-    table: FlagLookup | None,
-) -> int:
-    nxt = argv[i] if i < len(argv) else None
+def _take_known(
+    argument: LaunchArgument, entry: FlagEntry, argv: Sequence[Text], i: int, table: FlagLookup | None
+) -> tuple[LaunchArgument, int]:
+    """The argument with the words from `i` on that belong to it, and where the next one begins."""
+    value, following = argument.value, argv[i] if i < len(argv) else None
     if entry.t == "flag" and argument.key is None:
-        if argument.value is not None:
-            given.append(
-                replace(
-                    argument,
-                    stray=argument.value,
-                    off=argument.off or argument.value.lower() in ("false", "0", "no"),
-                    value=None,
-                )
-            )
-            return i
-        if nxt is not None and nxt.lower() in ("true", "false"):
-            given.append(replace(argument, stray=nxt, off=argument.off or nxt.lower() == "false"))
-            return i + 1
-        given.append(argument)
-        return i
-    if argument.value is not None:
-        given.append(argument)
-        return i
-    if nxt is None or _is_flag(nxt, table):
-        given.append(replace(argument, missing=not entry.o))
-        return i
-    i += 1
-    extra: list[Text] = []
-    while entry.n and i < len(argv) and not (_FLAG.match(argv[i]) and not _NUMBER.match(argv[i])):
-        extra.append(argv[i])
-        i += 1
-    given.append(replace(argument, value=nxt, extra=tuple(extra)))
-    return i
+        if value is not None:
+            off = argument.off or value.lower() in ("false", "0", "no")
+            return replace(argument, stray=value, off=off, value=None), i
+        if following is not None and following.lower() in ("true", "false"):
+            return replace(argument, stray=following, off=argument.off or following.lower() == "false"), i + 1
+        return argument, i
+    if value is not None:
+        return argument, i
+    if following is None or _is_flag(following, table):
+        return replace(argument, missing=not entry.o), i
+    extra = tuple(takewhile(_is_value, argv[i + 1 :])) if entry.n else ()
+    return replace(argument, value=following, extra=extra), i + 1 + len(extra)
 
 
-def _unknown(
-    written: str, inline: Text | None, word: Text, argv: Sequence[Text], i: int, given: list[LaunchArgument]
-) -> int:
-    nxt = argv[i] if i < len(argv) else None
-    value = inline
-    if inline is None and nxt is not None and not _FLAG.match(nxt):
-        value, i = nxt, i + 1
-    given.append(LaunchArgument(written.lstrip("-"), written, value, word, known=False))
-    return i
+def _is_value(word: Text) -> bool:
+    return not _FLAG.match(word) or _NUMBER.match(word) is not None
+
+
+def _take_unknown(argument: LaunchArgument, argv: Sequence[Text], i: int) -> tuple[LaunchArgument, int]:
+    """The same for a flag that the engine does not know."""
+    if argument.value is None and i < len(argv) and not _FLAG.match(argv[i]):
+        return replace(argument, value=argv[i]), i + 1
+    return argument, i
 
 
 def _lookup(written: str, table: FlagLookup | None) -> tuple[str, bool, bool, str | None] | None:
@@ -230,11 +207,9 @@ def _lookup(written: str, table: FlagLookup | None) -> tuple[str, bool, bool, st
 
 def parse_number(value: str | None) -> float | None:
     """A number as engines take it (`32k` = 32000, `32K` = 32768); None for anything else."""
-    if value is None:
+    if value is None or len(value) > 40:
         return None
     m = _SIZED.match(value.strip())
-    if len(value) > 40:
-        return None
     if m and m[2]:
         return float(m[1]) * {"k": 1e3, "K": 1024, "m": 1e6, "M": 1024**2, "g": 1e9, "G": 1024**3}[m[2]]
     n = float(value) if _NUMBER.match(value.strip()) else math.inf

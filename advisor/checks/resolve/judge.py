@@ -13,7 +13,7 @@ from advisor.checks.resolve import launch_reader as reading
 from advisor.checks.resolve.arguments import LaunchArguments, count_ranks, is_length_given
 from advisor.deployment import Deployment, DeploymentEstimate, MemoryEstimate
 from advisor.errors import AdvisorError
-from advisor.estimation import LoadSpec, estimate, estimate_load_speed
+from advisor.estimation import LoadSpec, RememberedNames, estimate, estimate_load_speed, resolve_request
 from advisor.machines.types import Machine
 from advisor.planning.holding import Holding, describe_estimate, hold_deployment
 from advisor.record import Value
@@ -66,7 +66,7 @@ def check_launch(
     machine = _machine(hardware, knowledge, machines) if hardware is not None else None
     if launch_reading.request is not None:
         try:
-            deployment, notes = reading.build_deployment(launch_reading.request, knowledge, machines)
+            deployment, notes = resolve_request(launch_reading.request, knowledge.rules, RememberedNames(machines))
             if asked.fit:
                 memory_estimate = estimate(deployment, session)
         except AdvisorError as x:

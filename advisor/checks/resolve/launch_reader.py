@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 
+import msgspec
 from msgspec.structs import replace
 
 from advisor import formats
@@ -25,12 +26,9 @@ from advisor.checks.resolve.arguments import (
     list_concept_flags,
 )
 from advisor.decoding import Json
-from advisor.deployment import Deployment
 from advisor.engines.additions import list_draft_settings
 from advisor.errors import AdvisorError, BadInput, UnknownName
-from advisor.estimation import EstimateRequest, RememberedNames
-from advisor.estimation import resolve_request as resolved
-from advisor.machines.types import Machine
+from advisor.estimation import EstimateRequest
 from advisor.memo import memoize_by_identity
 from advisor.record import Value
 from advisor.yaml_places import Text, make_text
@@ -69,9 +67,7 @@ def find_model_name(launch: Launch, arguments: LaunchArguments, knowledge: Knowl
     found = arguments.value(*knowledge.recognition.model_flags)
     if found is None and entry is not None and entry.concepts.model.positional:
         found = next((p for p in arguments.positional if p not in ("serve", "\\")), None)
-    if found is not None and _points_elsewhere(found) and launch.model is not None:
-        found = launch.model
-    if found is None:
+    if found is None or (launch.model is not None and _points_elsewhere(found)):
         found = launch.model
     if found is None:
         found = next((launch.env[k] for k in knowledge.recognition.model_variables if launch.env.get(k)), None)
@@ -86,9 +82,9 @@ def _points_elsewhere(value: Text) -> bool:
 def _repository_or_file(launch: Launch, arguments: LaunchArguments, entry: Engine) -> Text | None:
     names = entry.concepts
     repo, file = arguments.value(*names.model_repository.flags), arguments.value(*names.model_file.flags)
+    if repo is not None and file is not None:
+        return make_text(f"{repo.partition(':')[0]}/{file}", repo.line, repo.column, (*repo.unknown, *file.unknown))
     if repo is not None:
-        if file is not None:
-            return make_text(f"{repo.partition(':')[0]}/{file}", repo.line, repo.column, (*repo.unknown, *file.unknown))
         return repo
     return arguments.value(*names.model.flags) or arguments.value(*names.model_address.flags) or launch.model
 
@@ -237,11 +233,8 @@ def read_settings(launch: Launch, arguments: LaunchArguments, knowledge: Knowled
         if argument.name not in deciding:
             continue
         if argument.key is not None:
-            _deep(
-                nested.setdefault(argument.name, {}),
-                argument.key,
-                str(argument.value) if argument.value is not None else "true",
-            )
+            word = "true" if argument.value is None else str(argument.value)
+            _deep(nested.setdefault(argument.name, {}), argument.key, word)
             continue
         value = convert_argument(argument, table.table.flags.get(argument.name) if table else None)
         if value is None and argument.value is not None:
@@ -250,9 +243,8 @@ def read_settings(launch: Launch, arguments: LaunchArguments, knowledge: Knowled
             unread.append(f"--{argument.name}: {say_what_is_open(argument.place)}")
         elif value is not None and not argument.missing:
             again = argument.name in joined and argument.name in out
-            out[argument.name] = f"{out[argument.name]}{joined[argument.name]}{value}" if again else value
-            if argument.off and argument.name in out and value is False and table is not None:
-                out[argument.name] = False
+            off = argument.off and value is False and table is not None
+            out[argument.name] = f"{out[argument.name]}{joined[argument.name]}{value}" if again and not off else value
     for name, body in nested.items():
         out.setdefault(name, body)
     for name in find_launch_concept(launch.engine, "nodes", knowledge).flags:
@@ -267,8 +259,12 @@ def _joined_flags(engine: str, knowledge: Knowledge) -> dict[str, str]:
     return {flag: c.joined_by for c in concepts if c.joined_by is not None for flag in c.flags}
 
 
-def _unknown_draft(name: str) -> str:
-    """What stands for a draft that the catalogue does not have: never a path, but with the words of its file's name."""
+def _name_draft(name: str, knowledge: Knowledge) -> str:
+    """What the catalogue calls a draft. For one that it does not have never a path, but the words of its file's
+    name."""
+    found = model_spellings.find_named_model(name, knowledge.rules)
+    if found is not None:
+        return found.name
     words = re.sub(r"[^\w.+-]+", " ", name.replace("\\", "/").rstrip("/").rsplit("/", 1)[-1])[:80].strip()
     return f"of no catalogue, {words}" if words else "of no catalogue"
 
@@ -278,23 +274,22 @@ def _catalogue_drafts(settings: Json, engine: str, knowledge: Knowledge) -> None
     entry = knowledge.rules.engines().get(engine)
     if entry is None or entry.draft is None:
         return
-    for key in entry.draft.model:
-        for spelling in (key, key.replace("-", "_")):
-            if isinstance(settings.get(spelling), str) and settings[spelling].strip().lower() not in NO_DRAFT:
-                found = model_spellings.find_named_model(settings[spelling], knowledge.rules)
-                settings[spelling] = found.name if found is not None else _unknown_draft(settings[spelling])
+    for spelling in (s for key in entry.draft.model for s in (key, key.replace("-", "_"))):
+        name = settings.get(spelling)
+        if isinstance(name, str) and name.strip().lower() not in NO_DRAFT:
+            settings[spelling] = _name_draft(name, knowledge)
     for key in entry.draft.json:
         body = settings.get(key)
         if isinstance(body, str):
-            import msgspec
-
             try:
                 body = msgspec.json.decode(body)
             except (msgspec.DecodeError, RecursionError, UnicodeError):
                 continue
-        if isinstance(body, dict) and isinstance(body.get("model"), str) and body["model"].lower() not in NO_DRAFT:
-            found = model_spellings.find_named_model(body["model"], knowledge.rules)
-            settings[key] = {**body, "model": found.name if found is not None else _unknown_draft(body["model"])}
+        if not isinstance(body, dict):
+            continue
+        name = body.get("model")
+        if isinstance(name, str) and name.lower() not in NO_DRAFT:
+            settings[key] = {**body, "model": _name_draft(name, knowledge)}
 
 
 def _deep(into: Json, key: str, value: str) -> None:
@@ -328,16 +323,9 @@ def find_hardware_words(launch: Launch, arguments: LaunchArguments, knowledge: K
     return (f"{words} {mig[1]}" if mig else words), setup.hardware_source or "the file"
 
 
-def build_deployment(
-    request: EstimateRequest, knowledge: Knowledge, machines: dict[str, Machine]
-) -> tuple[Deployment, tuple[str, ...]]:
-    """The Deployment of a request. Raises AdvisorError where a name or a value cannot be used."""
-    return resolved(request, knowledge.rules, RememberedNames(machines))
-
-
 def is_path(name: str) -> bool:
     """Whether the name is a place in some file system, which nobody can look into here."""
-    return bool(_PATHS.match(name)) or name.startswith("/")
+    return _PATHS.match(name) is not None
 
 
 def is_locked(name: str, rules: Catalog) -> bool:

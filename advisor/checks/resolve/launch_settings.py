@@ -25,7 +25,6 @@ from advisor.files import read_text as text_of
 from advisor.launch_values import LaunchValues
 from advisor.near import near_matches
 from advisor.render import matrix
-from advisor.yaml_places import Text
 
 COUNTS: tuple[ConceptName, ...] = ("context_length", "total_context", "sequences", "batched_tokens")
 LIMIT = 4 * 2**20
@@ -146,23 +145,15 @@ def find_listening_address(
     if launch.kind == SWAP_FILE:
         return None, None
     if setup.cluster or setup.container:
-        host, port, _ = next(iter(setup.ports), (None, None, None))
-        return (
-            (None, setup.ports[0][2] if setup.ports else None)
-            if setup.cluster
-            else (host.strip("[]") if host else host, port)
-        )
+        host, port, inside = next(iter(setup.ports), (None, None, None))
+        return (None, inside) if setup.cluster else (host.strip("[]") if host else host, port)
     host = port = None
     for flag, form in list_listening_flags(launch.engine, knowledge.rules):
-        value = _known_text(launch_arguments.value(flag.lstrip("-")))
-        if value is None:
+        value = launch_arguments.value(flag.lstrip("-"))
+        if value is None or value.unknown:
             continue
         if form in ("{host}", "{address}"):
             host = value.strip("[]")
         elif form == "{port}" and value.isdigit():
             port = int(value)
     return host, port
-
-
-def _known_text(value: Text | None) -> str | None:
-    return None if value is None or value.unknown else str(value)

@@ -29,7 +29,8 @@ def _line(source: str, n: int) -> str | None:
 
 def rename_argument(argument: LaunchArgument, new: str, source: str) -> tuple[FileEdit, ...]:
     """The flag under another name; only where it stands once on its line."""
-    found = _line(source, argument.place.line)
+    line = argument.place.line
+    found = _line(source, line)
     if found is None:
         return ()
     pattern = rf"(?<![\w-]){re.escape(argument.written)}(?![\w-])"
@@ -41,46 +42,37 @@ def rename_argument(argument: LaunchArgument, new: str, source: str) -> tuple[Fi
             return ()
         alone = re.fullmatch(r"(\s*)- (['\"]?)" + re.escape(argument.written) + r"\2\s*(#.*)?", found)
         if alone:
-            return (make_edit(argument.place.line, found, f"{alone[1]}- {alone[2]}{first}={value}{alone[2]}"),)
-        if re.search(r"['\"]" + re.escape(argument.written) + r"['\"]", found):
-            return (make_edit(argument.place.line, found, re.sub(pattern, f"{first}={value}", found)),)
-    return (make_edit(argument.place.line, found, re.sub(pattern, lambda _: new, found)),)
+            return (make_edit(line, found, f"{alone[1]}- {alone[2]}{first}={value}{alone[2]}"),)
+        if re.search(rf"['\"]{re.escape(argument.written)}['\"]", found):
+            new = f"{first}={value}"
+    return (make_edit(line, found, re.sub(pattern, lambda _: new, found)),)
 
 
 def remove_argument(argument: LaunchArgument, source: str) -> tuple[FileEdit, ...]:
     """The flag and its value taken out; only where both stand plainly on one line, or each alone on its own."""
-    found = _line(source, argument.place.line)
+    line = argument.place.line
+    found = _line(source, line)
     if found is None:
         return ()
     own = re.escape(argument.written)
-    value = (
-        argument.value if argument.value is not None and not argument.place.startswith(f"{argument.written}=") else None
-    )
+    value = None if argument.place.startswith(f"{argument.written}=") else argument.value
     if re.fullmatch(rf"\s*- (['\"]?){own}(=[^'\"]*)?\1\s*(#.*)?", found):
         if value is None:
-            return (make_edit(argument.place.line, found, ""),)
-        after = _line(source, value.line)
-        if (
-            value.line != argument.place.line
-            and after is not None
-            and re.fullmatch(rf"\s*- (['\"]?){re.escape(value)}\1\s*(#.*)?", after)
-        ):
-            return (make_edit(argument.place.line, found, ""), make_edit(value.line, after, ""))
+            return (make_edit(line, found, ""),)
+        after = _line(source, value.line) if value.line != line else None
+        if after is not None and re.fullmatch(rf"\s*- (['\"]?){re.escape(value)}\1\s*(#.*)?", after):
+            return (make_edit(line, found, ""), make_edit(value.line, after, ""))
         return ()
-    tail = rf"(?:=\S+|\s+{re.escape(value)})?(?=\s|$)" if value is not None else r"(?:=\S+)?(?=\s|$)"
     if "[" in found:
         return _from_flow_list(argument, found, value)
+    tail = rf"(?:=\S+|\s+{re.escape(value)})?(?=\s|$)" if value is not None else r"(?:=\S+)?(?=\s|$)"
     matches = re.findall(rf"(?<!\S){own}{tail}", found)
-    if len(matches) != 1:
-        return ()
-    if value is not None and value not in matches[0]:
+    if len(matches) != 1 or (value is not None and value not in matches[0]):
         return ()
     new = re.sub(rf"\s?(?<!\S){own}{tail}", "", found, count=1)
-    if not new.strip():
-        return (make_edit(argument.place.line, found, ""),)
-    if new.strip() == "\\":  # a continued line of nothing would still continue
-        return (make_edit(argument.place.line, found, ""),)
-    return (make_edit(argument.place.line, found, new.rstrip() if not found.rstrip().endswith("\\") else new),)
+    if new.strip() in ("", "\\"):  # a continued line of nothing would still continue
+        return (make_edit(line, found, ""),)
+    return (make_edit(line, found, new if found.rstrip().endswith("\\") else new.rstrip()),)
 
 
 def _from_flow_list(argument: LaunchArgument, found: str, value: str | None) -> tuple[FileEdit, ...]:
