@@ -113,7 +113,7 @@ def test_every_constant_of_memory_is_explained() -> None:
 
 
 def test_every_fact_of_conditions_is_on_its_page(generated: dict[str, str]) -> None:
-    assert {f"| `{name}` |" for name in facts.FIELDS if f"| `{name}` |" not in generated["facts.md"]} == set()
+    assert {f"| `{name}` |" for name in facts.FACTS if f"| `{name}` |" not in generated["facts.md"]} == set()
     assert "`arg.FLAG`" in generated["facts.md"]
 
 

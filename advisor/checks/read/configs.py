@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from advisor.checks.read.context import ReaderContext, make_finder, make_launches, read_environment
+from advisor.checks.read.context import (
+    ReaderContext,
+    list_texts,
+    make_finder,
+    make_launch,
+    make_launches,
+    read_environment,
+    read_texts,
+)
 from advisor.checks.read.launch import SWAP_FILE, Launch, LaunchSetup
 from advisor.yaml_places import (
     Located,
     Text,
-    as_boolean,
     as_mapping,
     as_sequence,
     as_string,
@@ -53,42 +61,24 @@ def read_flags_file(doc: Mapping[str, Located], engine: str, ctx: ReaderContext)
     argv: list[Text] = []
     kind = dict(ctx.know.config_files).get(engine)
     if kind is not None and kind.nested is not None:
-        for k, v in {**doc, **as_mapping(doc, kind.nested)}.items():
-            if isinstance(v, Text):
-                settings[kind.nested_names.get(str(k), str(k)) if v in kind.nested_values else str(k)] = v
+        for key, word in read_texts({**doc, **as_mapping(doc, kind.nested)}).items():
+            settings[kind.nested_names.get(key, key) if word in kind.nested_values else key] = word
     else:
         for k, v in doc.items():
-            name = f"--{str(k).replace('_', '-')}"
-            if isinstance(v, Text):
-                word = as_boolean(v) if v.lower() in ("true", "false") else None
-                if word is None:
-                    argv += [place_like(name, k), place_like(v, v)]
-                elif word:
-                    argv.append(place_like(name, k))
+            flag = place_like(f"--{k.replace('_', '-')}", k)
+            if isinstance(v, Text) and v.lower() == "true":
+                argv.append(flag)
             elif isinstance(v, list):
-                argv += [place_like(name, k), *(w for w in v if isinstance(w, Text))]
+                argv += [flag, *list_texts(v)]
             elif isinstance(v, dict):
-                argv += [place_like(name, k), place_like(_json(v), k)]
-    return [
-        Launch(
-            file=ctx.file,
-            line=line_of(doc),
-            kind=f"{engine}-config",
-            engine=engine,
-            argv=tuple(argv),
-            settings=settings,
-        )
-    ]
-
-
-def _json(value: object) -> str:
-    """Plain data as JSON text, with YAML's scalars read as people mean them."""
-    import json
-
-    return json.dumps(_typed(value))
+                argv += [flag, place_like(json.dumps(_typed(v)), k)]
+            elif isinstance(v, Text) and v.lower() != "false":
+                argv += [flag, place_like(v, v)]
+    return [make_launch(ctx, None, doc, engine, f"{engine}-config", argv=tuple(argv), settings=settings)]
 
 
 def _typed(value: object) -> object:
+    """Plain data with YAML's scalars read as people mean them."""
     if isinstance(value, dict):
         return {str(k): _typed(v) for k, v in value.items()}
     if isinstance(value, list):
@@ -107,9 +97,9 @@ def _typed(value: object) -> object:
 
 def read_llama_swap(doc: Mapping[str, Located], ctx: ReaderContext) -> list[Launch]:
     """llama-swap: each model has a command of its own; macros are filled in."""
-    macros = {str(k): v for k, v in as_mapping(doc, "macros").items() if isinstance(v, Text)}
+    macros = read_texts(doc, "macros")
     out: list[Launch] = []
-    ports: dict[str, int] = {}
+    ports: set[str] = set()
     around = LaunchSetup(
         places={"timeout": line_of(doc.get("healthCheckTimeout")), **_swap_faults(doc)},
         unit={"healthCheckTimeout": str(doc.get("healthCheckTimeout") or 120)},
@@ -118,36 +108,24 @@ def read_llama_swap(doc: Mapping[str, Located], ctx: ReaderContext) -> list[Laun
         command = as_string(m, "cmd")
         if command is None:
             continue
-        own = {**macros, **{str(k): v for k, v in as_mapping(m, "macros").items() if isinstance(v, Text)}}
-        filled = _macros(command, {**{f"env.{k}": v for k, v in ctx.variables.items()}, **own})
+        known = {f"env.{k}": v for k, v in ctx.variables.items()} | macros | read_texts(m, "macros")
+        filled = _macros(command, known)
         env, _ = read_environment(value_at(m, "env"))
         first = first_line(command)
-        found = make_launches(
-            ctx,
-            SWAP_FILE,
-            make_finder(ctx).script(_one_line(filled), first, {"PORT": "5800", "MODEL_ID": str(name)}),
-            str(name),
-            around,
-        )
+        given = {"PORT": "5800", "MODEL_ID": str(name)}
+        started = make_finder(ctx).script(_one_line(filled), first, given)
         fixed = re.search(r"--port[ =](\d{2,5})", filled)
         places = dict(around.places)
-        proxy = str(value_at(m, "proxy") or "")
-        if fixed and fixed[1] not in proxy:
+        if fixed and fixed[1] not in str(value_at(m, "proxy") or ""):
             places["swap-port"] = first
         if fixed and fixed[1] in ports:
             places["swap-port-shared"] = first
         if fixed:
-            ports[fixed[1]] = first
-        for launch in found:
+            ports.add(fixed[1])
+        for launch in make_launches(ctx, SWAP_FILE, started, str(name), around):
             setup = launch.setup if launch.setup.container else around
-            out.append(
-                replace(
-                    launch,
-                    line=first,
-                    env={**env, **launch.env},
-                    setup=replace(setup, places={**setup.places, **places}),
-                )
-            )
+            setup = replace(setup, places={**setup.places, **places})
+            out.append(replace(launch, line=first, env={**env, **launch.env}, setup=setup))
     return out
 
 
@@ -155,28 +133,24 @@ def _swap_faults(doc: Mapping[str, Located]) -> dict[str, int]:
     out: dict[str, int] = {}
     if doc.get("groups") is not None and doc.get("matrix") is not None:
         out["swap-groups-and-matrix"] = line_of(doc.get("matrix"))
-    seen: dict[str, str] = {}
-    for g, body in as_mapping(doc, "groups").items():
-        for member in as_sequence(body, "members"):
-            if str(member) in seen and seen[str(member)] != str(g):
-                out["swap-member-twice"] = line_of(member)
-            seen[str(member)] = str(g)
+    groups: dict[str, str] = {}
+    members = [(m, g) for g, body in as_mapping(doc, "groups").items() for m in as_sequence(body, "members")]
+    for member, group in members:
+        if groups.setdefault(str(member), group) != group:
+            out["swap-member-twice"] = line_of(member)
+        groups[str(member)] = group
     aliases: set[str] = set()
-    for m in as_mapping(doc, "models").values():
-        for a in as_sequence(m, "aliases"):
-            if str(a) in aliases:
-                out["swap-alias-twice"] = line_of(a)
-            aliases.add(str(a))
+    for alias in (a for m in as_mapping(doc, "models").values() for a in as_sequence(m, "aliases")):
+        if str(alias) in aliases:
+            out["swap-alias-twice"] = line_of(alias)
+        aliases.add(str(alias))
     return out
 
 
 def _macros(command: Text, macros: Mapping[str, str]) -> Text:
     out = str(command)
     for _ in range(4):
-        before = out
         out = re.sub(r"\$\{([\w.-]+)\}", lambda m: str(macros.get(m[1], m[0])), out)[:65_536]
-        if out == before:
-            break
     return place_like(out, command)
 
 
@@ -189,7 +163,6 @@ def _one_line(command: str) -> str:
 def read_modelfile(source: str, ctx: ReaderContext) -> list[Launch]:
     """An Ollama Modelfile: FROM and PARAMETER lines."""
     model: Text | None = None
-    env: dict[str, Text] = {}
     settings: dict[str, Text] = {}
     places: dict[str, int] = {}
     unit: dict[str, str] = {}
@@ -217,18 +190,8 @@ def read_modelfile(source: str, ctx: ReaderContext) -> list[Launch]:
             places[word] = n
         elif word == "ADAPTER":
             unit["adapter"] = rest
-    begin = line_of(model) or ctx.line
     if model is None:
         places["no-from"] = ctx.line
-    return [
-        Launch(
-            file=ctx.file,
-            line=begin,
-            kind="modelfile",
-            engine=ctx.know.resources["modelfile"].engine,
-            model=model,
-            settings=settings,
-            env=env,
-            setup=LaunchSetup(places=places, unit=unit),
-        )
-    ]
+    engine, setup = ctx.know.resources["modelfile"].engine, LaunchSetup(places=places, unit=unit)
+    where = model if model is not None else make_text("", ctx.line)
+    return [make_launch(ctx, None, where, engine, "modelfile", model=model, settings=settings, setup=setup)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import posixpath
 import re
 from collections.abc import Mapping, Sequence
@@ -9,13 +10,13 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from advisor.checks.read.context import ReaderContext, expand_variables, make_finder, make_launches
+from advisor.checks.read.context import ReaderContext, expand_variables, make_finder, make_launch, make_launches
 from advisor.checks.read.launch import PULL, Launch, LaunchSetup, Mount
 from advisor.checks.read.recognise import LaunchFinder
-from advisor.checks.read.scripts import make_script_reader
+from advisor.checks.read.scripts import join_lines, make_script_reader
 from advisor.checks.read.shell.commands import split_words
 from advisor.record import Value
-from advisor.yaml_places import Text, lines_of, make_text
+from advisor.yaml_places import Text, make_text
 
 
 class DockerStage(Value, frozen=True):
@@ -133,12 +134,13 @@ def _read_copy(rest: str, folder: str) -> list[Mount]:
     *sources, target = words
     target = _join(folder, target)
     out = []
+    into = target.endswith("/") or len(sources) > 1 or "." not in target.rpartition("/")[2]
+    folder = target.rstrip("/")
     for source in sources:
-        into = target.endswith("/") or len(sources) > 1 or "." not in target.rpartition("/")[2]
         name = source.rstrip("/").rpartition("/")[2]
-        out.append(Mount(target=f"{target.rstrip('/')}/{name}" if into else target, kind="bind", source=source))
+        out.append(Mount(target=f"{folder}/{name}" if into else target, kind="bind", source=source))
         if into:  # of a folder, or of a file whose name has no dot
-            out.append(Mount(target=target.rstrip("/") or "/", kind="bind", source=source))
+            out.append(Mount(target=folder or "/", kind="bind", source=source))
     return out
 
 
@@ -151,15 +153,10 @@ def read_dockerfile(source: str, ctx: ReaderContext) -> list[Launch]:
     entry, command = stage.split_start()
     found = finder.container(image, entry, command, dict(stage.env), setup)
     if not found and stage.pulled is not None:
-        return [
-            Launch(file=ctx.file, line=places[PULL], kind="dockerfile", engine=stage.pulled, env=stage.env, setup=setup)
-        ]
-    entry_known = (
-        image is not None
-        and (known_image := ctx.know.image(str(image).partition("@")[0].rpartition(":")[0] or str(image))) is not None
-        and known_image.entry != "shell"
-    )
-    if not entry and not stage.command and not entry_known:
+        where = make_text("", places[PULL])
+        return [make_launch(ctx, None, where, stage.pulled, "dockerfile", env=stage.env, setup=setup)]
+    known = ctx.know.image(image.partition("@")[0].rpartition(":")[0] or str(image)) if image is not None else None
+    if not entry and not stage.command and (known is None or known.entry == "shell"):
         return []
     return make_launches(ctx, "dockerfile", found, None)
 
@@ -185,14 +182,10 @@ def _pulls_without_server(line: str, ctx: ReaderContext) -> str | None:
 
 def _exec_form(rest: str, n: int) -> list[Text]:
     words = _json_words(rest)
-    if words is not None:
-        return [make_text(w, n) for w in words]
-    return [make_text("sh", n), make_text("-c", n), make_text(rest, n)]
+    return [make_text(w, n) for w in (("sh", "-c", rest) if words is None else words)]
 
 
 def _json_words(rest: str) -> list[str] | None:
-    import json
-
     if not rest.startswith("["):
         return None
     try:
@@ -204,26 +197,8 @@ def _json_words(rest: str) -> list[str] | None:
 
 def _list_instructions(source: str, first: int) -> list[_Instruction]:
     out = []
-    for n, line in _docker_lines(source, first):
+    for n, line in join_lines(source, first, "\n", "#"):
         m = re.match(r"\s*([A-Za-z]+)\s+(.*)$", line, re.S)
         if m and not line.lstrip().startswith("#"):
             out.append(_Instruction(m[1].upper(), m[2].strip(), n))
-    return out
-
-
-def _docker_lines(source: str, first: int) -> list[tuple[int, str]]:
-    out: list[tuple[int, str]] = []
-    pending, begin = "", first
-    for n, line in enumerate(lines_of(source), first):
-        if pending and line.lstrip().startswith("#"):
-            continue
-        if not pending:
-            begin = n
-        if line.rstrip().endswith("\\"):
-            pending += line.rstrip()[:-1] + "\n"
-            continue
-        out.append((begin, pending + line))
-        pending = ""
-    if pending:
-        out.append((begin, pending))
     return out

@@ -54,12 +54,9 @@ def parse_hcl(source: str, where: object, first_line: int = 1, variables: Mappin
 
 
 def _find_defaults(source: str, where: object, first_line: int) -> dict[str, str]:
-    out: dict[str, str] = {}
-    for block in _Parser(_list_tokens(source, where, first_line), where, {}).read_body("", (), 1).find("variable"):
-        value = as_string(block.attributes, "default")
-        if block.labels and value is not None and not value.unknown:
-            out[str(block.labels[0])] = str(value)
-    return out
+    whole = _Parser(_list_tokens(source, where, first_line), where, {}).read_body("", (), 1)
+    named = [(b.labels[0], as_string(b.attributes, "default")) for b in whole.find("variable") if b.labels]
+    return {str(name): str(value) for name, value in named if value is not None and not value.unknown}
 
 
 def _list_tokens(source: str, where: object, first_line: int) -> list[_Token]:
@@ -196,10 +193,15 @@ class _Parser:
     def _plain(self, token: _Token) -> Text:
         value = token.value
         if token.kind == "word" and value not in ("true", "false", "null"):
-            known = self.variables.get(value.removeprefix("var.")) if value.startswith("var.") else None
-            return make_text(known if known is not None else "${" + value + "}", token.line, token.column,
-                             () if known is not None else (value,))  # fmt: skip
+            known = self._look_up(value)
+            if known is None:
+                return make_text("${" + value + "}", token.line, token.column, (value,))
+            value = known
         return make_text(value, token.line, token.column)
+
+    def _look_up(self, name: str) -> str | None:
+        """The value of `var.NAME`; None for one that is not known, and for any other name."""
+        return self.variables.get(name.removeprefix("var.")) if name.startswith("var.") else None
 
     def _ends(self) -> bool:
         token = self.peek()
@@ -235,7 +237,7 @@ class _Parser:
 
         def one(m: re.Match[str]) -> str:
             name = m[1].strip()
-            known = self.variables.get(name.removeprefix("var.")) if name.startswith("var.") else None
+            known = self._look_up(name)
             if known is None:
                 unknown.append(name)
             return m[0] if known is None else known

@@ -10,7 +10,7 @@ import re
 from msgspec.structs import replace
 
 from advisor.checks.read import accelerators
-from advisor.checks.read.context import ReaderContext, make_finder, make_launches
+from advisor.checks.read.context import ReaderContext, list_texts, make_finder, make_launches, read_texts
 from advisor.checks.read.docker_run import find_exposure, parse_container_size
 from advisor.checks.read.hcl import HclBlock, parse_hcl
 from advisor.checks.read.launch import Launch, LaunchSetup, Mount
@@ -29,6 +29,7 @@ from advisor.yaml_places import (
 CONTAINERS = ("docker", "podman", "containerd-driver")
 PROGRAMS = ("exec", "raw_exec", "exec2")
 _MIB = 2**20
+_IN_TASK = re.compile(r"^(\$\{NOMAD_TASK_DIR\}/|\./)?(local/)?")  # the folder of a task's files
 
 
 def is_job(source: str) -> bool:
@@ -38,13 +39,9 @@ def is_job(source: str) -> bool:
 
 def read_job(source: str, ctx: ReaderContext) -> list[Launch]:
     """The launches of a job's tasks. Raises BadFile for what is no HCL."""
-    out: list[Launch] = []
-    for job in parse_hcl(source, ctx.file, ctx.line, ctx.variables).find("job"):
-        groups = tuple(job.find("group"))
-        for group in groups:
-            for task in group.find("task"):
-                out += _read_task(task, group, ctx)
-    return out
+    jobs = parse_hcl(source, ctx.file, ctx.line, ctx.variables).find("job")
+    groups = [group for job in jobs for group in job.find("group")]
+    return [x for group in groups for task in group.find("task") for x in _read_task(task, group, ctx)]
 
 
 def _read_task(task: HclBlock, group: HclBlock, ctx: ReaderContext) -> list[Launch]:
@@ -53,24 +50,28 @@ def _read_task(task: HclBlock, group: HclBlock, ctx: ReaderContext) -> list[Laun
     if config is None or driver not in (*CONTAINERS, *PROGRAMS):
         return []
     settings, name = config.attributes, ".".join(str(x) for b in (group, task) for x in b.labels[:1])
-    env = {k: w for k, v in _merged(task, "env").items() if (w := as_string(v)) is not None}
-    texts = {str(k): v for k, v in _list_templates(task)}
+    env = read_texts(_merged(task, "env"))
+    texts: dict[str, str] = {}
+    for block in task.find("template"):
+        data, destination = (as_string(block.attributes, k) for k in ("data", "destination"))
+        if data is not None and destination is not None:
+            texts[_IN_TASK.sub("", destination)] = str(data)
     for block in task.find("template"):
         if as_boolean(block.attributes, "env") is True:
             env |= _read_template_variables(as_string(block.attributes, "data"))
     setup = _read_setup(task, group, config, driver)
     setup = _add_devices(setup, task, ctx)
     command = as_string(settings, "command")
-    args = [w for w in (as_string(a) for a in as_sequence(settings, "args")) if w is not None]
+    args = list_texts(settings.get("args"))
 
     def read_template(path: str) -> str | None:
-        return texts.get(re.sub(r"^(/|\$\{NOMAD_TASK_DIR\}/|\./)?(local/)?", "", path))
+        return texts.get(_IN_TASK.sub("", path.removeprefix("/")))
 
     finder = make_finder(ctx, read_template)
-    words = [command, *args] if command is not None else args
+    words = [command, *args] if command is not None else [*args]
     if driver in CONTAINERS:
-        entry = [w for w in (as_string(a) for a in as_sequence(settings, "entrypoint")) if w is not None]
-        found = finder.container(as_string(settings, "image"), entry or None, words, env, setup)
+        entry = list_texts(settings.get("entrypoint")) or None
+        found = finder.container(as_string(settings, "image"), entry, words, env, setup)
     else:
         found = finder.command(words, env, config.line)
     return [
@@ -86,15 +87,6 @@ def _merged(block: HclBlock, kind: str) -> dict[str, Located]:
     return {str(k): v for k, v in out.items()}
 
 
-def _list_templates(task: HclBlock) -> list[tuple[str, str]]:
-    out = []
-    for block in task.find("template"):
-        data, destination = (as_string(block.attributes, k) for k in ("data", "destination"))
-        if data is not None and destination is not None:
-            out.append((re.sub(r"^(\$\{NOMAD_TASK_DIR\}/|\./)?(local/)?", "", destination), str(data)))
-    return out
-
-
 def _read_template_variables(data: Text | None) -> dict[str, Text]:
     if data is None:
         return {}
@@ -105,26 +97,23 @@ def _read_template_variables(data: Text | None) -> dict[str, Text]:
 def _read_setup(task: HclBlock, group: HclBlock, config: HclBlock, driver: str) -> LaunchSetup:
     settings = config.attributes
     resources = next(task.find("resources"), None)
-    memory = as_whole_number(resources.attributes.get("memory_max") or resources.attributes.get("memory")) if (
-        resources is not None
-    ) else None  # fmt: skip
+    limits = resources.attributes if resources is not None else {}
+    memory = as_whole_number(limits.get("memory_max") or limits.get("memory"))
     host_network = str(as_string(settings, "network_mode")) == "host" or any(
         str(as_string(n.attributes, "mode")) == "host" for n in group.find("network")
     )
     ports: list[tuple[str | None, int | None, int | None]] = []
-    for network in group.find("network"):
-        for port in network.find("port"):
-            static, to = (as_whole_number(port.attributes, k) for k in ("static", "to"))
-            if static is not None or to is not None:
-                ports.append((None, static, to or static))
-    shm = as_whole_number(settings, "shm_size")
+    for port in (port for network in group.find("network") for port in network.find("port")):
+        static, to = (as_whole_number(port.attributes, k) for k in ("static", "to"))
+        if static is not None or to is not None:
+            ports.append((None, static, to or static))
     container = driver in CONTAINERS
     return LaunchSetup(
         container=container,
         image=as_string(settings, "image") if container else None,
         replicas=as_whole_number(group.attributes, "count"),
         memory_limit=memory * _MIB if memory is not None else None,
-        shm_bytes=shm,
+        shm_bytes=as_whole_number(settings, "shm_size"),
         ipc_host=str(as_string(settings, "ipc_mode") or "").startswith("host"),
         host_network=host_network,
         privileged=as_boolean(settings, "privileged") is True,
@@ -146,10 +135,8 @@ def _list_mounts(task: HclBlock, config: HclBlock) -> list[Mount]:
         kind = str(as_string(mount.attributes, "type") or "volume")
         size = next((as_string(t.attributes, "size") for t in mount.find("tmpfs_options")), None)
         if target is not None:
-            memory = kind == "tmpfs"
-            out.append(
-                Mount(target=str(target), kind="memory" if memory else kind, size_bytes=parse_container_size(size))
-            )
+            kind = "memory" if kind == "tmpfs" else kind
+            out.append(Mount(target=str(target), kind=kind, size_bytes=parse_container_size(size)))
     return out
 
 

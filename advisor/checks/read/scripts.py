@@ -8,7 +8,14 @@ from collections.abc import Callable, Sequence
 from msgspec.structs import replace
 
 from advisor.checks.read import accelerators
-from advisor.checks.read.context import ReaderContext, make_finder, make_launches, read_inside, read_nested
+from advisor.checks.read.context import (
+    ReaderContext,
+    make_finder,
+    make_launch,
+    make_launches,
+    read_inside,
+    read_nested,
+)
 from advisor.checks.read.launch import Launch, LaunchSetup, Mount, find_holding_mount
 from advisor.checks.read.shell.commands import split_commands
 from advisor.yaml_places import Text, lines_of, make_text
@@ -31,21 +38,37 @@ def read_script(source: str, ctx: ReaderContext) -> list[Launch]:
     kind = "slurm" if setup else "shell"
     tasks = list_array_tasks(source) if setup and TASK in source and TASK not in known else ()
     out: list[Launch] = []
-    if tasks:
-        for task in tasks:
-            found = make_finder(ctx).script(source, ctx.line, {**known, TASK: str(task)})
+    for task in tasks or (None,):
+        given = known if task is None else {**known, TASK: str(task)}
+        found = make_finder(ctx).script(source, ctx.line, given)
+        if task is not None:
             found = [replace(x, env={k: v for k, v in x.env.items() if k != TASK}) for x in found]
-            for launch in make_launches(ctx, kind, found, None, setup):
-                if not any(x.engine == launch.engine and x.argv == launch.argv and x.env == launch.env for x in out):
-                    out.append(launch)
-        if len(out) > 1:
-            out = [replace(x, resource=f"{x.resource or x.engine}/{i}") for i, x in enumerate(out)]
-    else:
-        out = make_launches(ctx, kind, make_finder(ctx).script(source, ctx.line, known), None, setup)
-    for shell_command in split_commands(source, ctx.line):
-        if shell_command.heredoc is not None and _MANIFEST.search(shell_command.heredoc):
-            out += read_nested(ctx, shell_command.heredoc)
+            found = [x for x in found if (x.engine, x.argv, x.env) not in [(y.engine, y.argv, y.env) for y in out]]
+        out += make_launches(ctx, kind, found, None, setup)
+    if tasks and len(out) > 1:
+        out = [replace(x, resource=f"{x.resource or x.engine}/{i}") for i, x in enumerate(out)]
+    for step in split_commands(source, ctx.line):
+        if step.heredoc is not None and _MANIFEST.search(step.heredoc):
+            out += read_nested(ctx, step.heredoc)
     return out
+
+
+def join_lines(source: str, first: int, between: str, comments: str) -> list[tuple[int, str]]:
+    """(line, text) of lines that a backslash continues, joined by `between`. Lines that begin with one of `comments`
+    continue nothing; where lines stay apart, as in Dockerfiles, they are left out of what is continued instead."""
+    out: list[tuple[int, str]] = []
+    pending, begin = "", first
+    for n, line in enumerate(lines_of(source), first):
+        comment = line.lstrip().startswith(tuple(comments))
+        if pending and comment and between == "\n":
+            continue
+        begin = begin if pending else n
+        if line.rstrip().endswith("\\") and (between == "\n" or not comment):
+            pending += line.rstrip()[:-1] + between
+            continue
+        out.append((begin, pending + line))
+        pending = ""
+    return [*out, (begin, pending)] if pending else out
 
 
 def list_array_tasks(source: str) -> tuple[int, ...]:
@@ -128,5 +151,5 @@ def read(source: str, ctx: ReaderContext) -> list[Launch]:
     for engine, kind in ctx.know.env_files:
         mine = [v for k, v in env.items() if k in kind.names or (kind.pattern and re.match(kind.pattern, k))]
         if mine:
-            return [Launch(file=ctx.file, line=mine[0].line, kind="env", name=None, engine=engine, env=env)]
+            return [make_launch(ctx, None, mine[0], engine, "env", env=env)]
     return []

@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from msgspec.structs import replace
 
 from advisor.checks.knowledge import is_told_by_variables
-from advisor.checks.read import units as systemd_words
-from advisor.checks.read.context import ReaderContext, make_finder, make_launches
+from advisor.checks.read.context import ReaderContext, make_finder, make_launch, make_launches
+from advisor.checks.read.docker_run import parse_container_size
 from advisor.checks.read.launch import Launch, LaunchSetup
-from advisor.checks.read.scripts import make_script_reader
+from advisor.checks.read.scripts import join_lines, make_script_reader
 from advisor.checks.read.unknown_words import end_of_template
-from advisor.yaml_places import Text, lines_of, make_text
+from advisor.yaml_places import Text, line_of, make_text
 
 _UNIT_WORDS = frozenset((
     "After", "Wants", "Restart", "RestartSec", "MemoryMax", "User", "Group", "SupplementaryGroups", "PrivateDevices",
@@ -33,7 +33,7 @@ def read_systemd(source: str, ctx: ReaderContext) -> list[Launch]:
     unit: dict[str, str] = {}
     places: dict[str, int] = {}
     starts: list[Text] = []
-    for n, line in _logical_lines(source, ctx.line):
+    for n, line in join_lines(source, ctx.line, " ", "#;"):
         m = re.match(r"\s*\[([A-Za-z]+)\]\s*$", line)
         if m:
             section = m[1]
@@ -43,7 +43,7 @@ def read_systemd(source: str, ctx: ReaderContext) -> list[Launch]:
         if not eq or key.startswith(("#", ";")):
             continue
         if key == "Environment" and section == "Service":
-            for word in systemd_words.split_exec_words(value, n):
+            for word in split_exec_words(value, n):
                 k, has, v = word.partition("=")
                 if has:
                     env[k] = make_text(v, n)
@@ -54,28 +54,16 @@ def read_systemd(source: str, ctx: ReaderContext) -> list[Launch]:
         elif key in _UNIT_WORDS:
             unit[key] = f"{unit[key]} {value}" if key in ("After", "Wants") and key in unit else value
             places[key] = n
-    from advisor.checks.read.docker_run import parse_container_size
-
-    limit = parse_container_size(unit.get("MemoryMax")) if unit.get("MemoryMax") else None
+    limit = parse_container_size(unit.get("MemoryMax"))
     setup = LaunchSetup(unit={"present": "yes", **unit}, places=places, memory_limit=limit)
     out: list[Launch] = []
     for start in starts:
-        known = dict(env.items())
-        words = systemd_words.split_exec_words(start, start.line, start.column, known)
+        words = split_exec_words(start, start.line, start.column, env)
         found = make_finder(ctx, make_script_reader(ctx)).command(words, env, start.line)
         out += make_launches(ctx, "systemd", found, None, setup)
     engine = _by_prefix(env, ctx)
     if not starts and engine is not None:
-        out.append(
-            Launch(
-                file=ctx.file,
-                line=min(v.line for v in env.values()),
-                kind="systemd",
-                engine=engine,
-                env=env,
-                setup=setup,
-            )
-        )
+        out.append(make_launch(ctx, None, min(env.values(), key=line_of), engine, "systemd", env=env, setup=setup))
     return [replace(x, setup=setup) if not x.setup.container else x for x in out]
 
 
@@ -87,22 +75,6 @@ def _by_prefix(env: Mapping[str, Text], ctx: ReaderContext) -> str | None:
         if prefix and any(k.startswith(prefix) for k in env):
             return engine
     return None
-
-
-def _logical_lines(source: str, first: int) -> list[tuple[int, str]]:
-    out: list[tuple[int, str]] = []
-    pending, begin = "", first
-    for n, line in enumerate(lines_of(source), first):
-        if not pending:
-            begin = n
-        if line.rstrip().endswith("\\") and not line.lstrip().startswith(("#", ";")):
-            pending += line.rstrip()[:-1] + " "
-            continue
-        out.append((begin, pending + line))
-        pending = ""
-    if pending:
-        out.append((begin, pending))
-    return out
 
 
 def split_exec_words(source: str, line: int = 1, column: int = 0, known: Mapping[str, str] | None = None) -> list[Text]:
