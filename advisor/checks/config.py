@@ -123,11 +123,8 @@ def _checked(found: Json, file: Path) -> Json:
     for key, value in found.items():
         if key not in KEYS:
             near = near_matches(key, KEYS)
-            raise BadFile(
-                file,
-                f"unknown setting {key!r}"
-                + (f"; did you mean {near[0]}?" if near else f"; there are {', '.join(KEYS)}"),
-            )
+            meant = f"did you mean {near[0]}?" if near else f"there are {', '.join(KEYS)}"
+            raise BadFile(file, f"unknown setting {key!r}; {meant}")
         if not isinstance(value, KEYS[key]):
             raise BadFile(file, f"{key} must be a {'text' if KEYS[key] is str else 'list of texts'}")
     return found

@@ -39,6 +39,20 @@ class Finding(Record, frozen=True, kw_only=True):
     certain: bool = True  # False: it rests on a version that the file does not state
 
 
+def report_unused(file: str, line: int, message: str, fix: str, resource: str | None = None) -> Finding:
+    """What is found of a suppression that suppresses nothing."""
+    return Finding(
+        rule="suppression-unused",
+        severity="info",
+        file=file,
+        line=line,
+        phase="lint",
+        resource=resource,
+        message=message,
+        fix=fix,
+    )
+
+
 class RuleSkip(Record, frozen=True, kw_only=True):
     """A rule that could not be answered for a deployment, and what is missing."""
 

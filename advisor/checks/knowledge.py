@@ -9,7 +9,7 @@ import msgspec
 
 from advisor.catalog import Catalog
 from advisor.catalog.documents import decode_document
-from advisor.catalog.launch_types import EngineProgram, ServerDefaults
+from advisor.catalog.launch_types import EngineProgram, Recognition, ServerDefaults
 from advisor.catalog.match import list_packages
 from advisor.catalog.types import Engine
 from advisor.engines.flag_tables import FlagTable, Router, load_flag_table, load_routers, make_flag_table
@@ -142,15 +142,16 @@ class Knowledge:
         entries = rules.engines().values()
         self.routers = load_routers(rules)
         routers = self.routers.values()
-        self.programs = {n: KnownProgram(e.id, p) for e in entries for n, p in e.recognition.programs.items()}
-        self.programs |= {n: KnownProgram(r.id, p) for r in routers for n, p in r.programs.items()}
-        self.modules = {n: KnownProgram(e.id, p) for e in entries for n, p in e.recognition.modules.items()}
-        self.modules |= {n: KnownProgram(r.id, p) for r in routers for n, p in r.modules.items()}
+        started: list[tuple[str, Recognition | Router]] = [
+            *((e.id, e.recognition) for e in entries),
+            *((r.id, r) for r in routers),
+        ]
+        self.programs = {n: KnownProgram(name, p) for name, known in started for n, p in known.programs.items()}
+        self.modules = {n: KnownProgram(name, p) for name, known in started for n, p in known.modules.items()}
         self.packages = list_packages(rules.engines())
         self.image_words = {w: e.id for e in entries for w in e.recognition.image_words}
-        self.config_files = [
-            (e.id, config_file) for e in entries if (config_file := e.recognition.config_file) is not None
-        ]
+        files = [(e.id, e.recognition.config_file) for e in entries]
+        self.config_files = [(name, file) for name, file in files if file is not None]
         self.config_files.sort(key=lambda row: not row[1].any_of)  # those that certain blocks tell are the surest
         self.env_files = [(e.id, env_file) for e in entries if (env_file := e.recognition.env_file) is not None]
         self.engine_variables = {v: e.id for e in entries for v in e.recognition.model_variables}
@@ -242,9 +243,8 @@ def _lookup(flags: FlagTable) -> FlagLookup:
     variables: dict[str, str] = {}
     for name, entry in flags.flags.items():
         spellings[f"--{name}"] = Spelling(name, False)
-        negative = [a for a in entry.a if entry.t == "flag" and _negates(a, name)]
         for a in entry.a:
-            spellings[a] = Spelling(name, a in negative)
+            spellings[a] = Spelling(name, entry.t == "flag" and _negates(a, name))
         if entry.t == "flag" and flags.negated:
             spellings.setdefault(f"--no-{name}", Spelling(name, True))
             if name.startswith("enable-"):

@@ -203,8 +203,10 @@ def check_source(source: str, name: str, folder: Path | None, checker: Checker) 
     if options.suppressions:
         judges = None if "suppression-unused" in book.ignored else book.judges_suppressions_of
         kept, gone = comments.apply_suppressions(findings, source, name, [v.launch for v in verdicts], judges)
-    problem = _describe_problem(name, faults[0]) if faults else None
-    deployments = tuple(v.judged for v in verdicts if v.launch.engine not in knowledge.routers)
     return FileResult(
-        verdicts=deployments, findings=tuple(kept), suppressed=tuple(gone), skipped=tuple(skipped), problem=problem
+        verdicts=tuple(v.judged for v in verdicts if v.launch.engine not in knowledge.routers),
+        findings=tuple(kept),
+        suppressed=tuple(gone),
+        skipped=tuple(skipped),
+        problem=_describe_problem(name, faults[0]) if faults else None,
     )

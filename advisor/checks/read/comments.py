@@ -5,16 +5,18 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
 
 from msgspec.structs import replace
 
-from advisor.checks.findings import Finding
+from advisor.checks.findings import Finding, report_unused
 from advisor.checks.read.launch import Launch, ModelDeclaration
 from advisor.errors import BadFile
 from advisor.record import Value
 from advisor.yaml_places import lines_of
 
+T = TypeVar("T")
 _ON = re.compile(r"^\s*(?:#|//|;)\s*advise:\s*on\s*=\s*(.+?)\s*$", re.M)
 _MODEL = re.compile(r"^\s*(?:#|//|;)\s*advise:\s*((?:model|quant)\s*=.*?)\s*$", re.M)
 _VERSION = re.compile(r"^\s*(?:#|//|;)\s*advise:\s*version\s*=\s*(.*?)\s*$", re.M)
@@ -28,13 +30,16 @@ def find_declared_hardware(source: str) -> str | None:
     return m[1].strip("\"' ") if m else None
 
 
+def _find_comments(pattern: re.Pattern[str], source: str) -> Iterator[tuple[int, re.Match[str]]]:
+    """(line, match) of every comment of a kind."""
+    for m in pattern.finditer(source) if "advise:" in source else ():
+        yield source.count("\n", 0, m.start(1)) + 1, m
+
+
 def find_declared_models(source: str, file: str) -> list[ModelDeclaration]:
     """Every `# advise: model=...`, in order. Raises BadFile for one that cannot be read."""
-    if "advise:" not in source:
-        return []
     out = []
-    for m in _MODEL.finditer(source):
-        line = source.count("\n", 0, m.start(1)) + 1
+    for line, m in _find_comments(_MODEL, source):
         pairs = {p[1]: p[2].strip("\"'") for p in _PAIR.finditer(m[1])}
         if "model" not in pairs or _PAIR.sub("", m[1]):
             raise BadFile(file, f"write `# advise: model=ORG/NAME quant=FORMAT`, not `advise: {m[1][:80]}`", line)
@@ -44,11 +49,9 @@ def find_declared_models(source: str, file: str) -> list[ModelDeclaration]:
 
 def find_declared_versions(source: str, file: str) -> list[tuple[int, str]]:
     """(line, version) of every `# advise: version=...`, in order. Raises BadFile for one that is no version."""
-    if "advise:" not in source:
-        return []
     out = []
-    for m in _VERSION.finditer(source):
-        line, version = source.count("\n", 0, m.start(1)) + 1, m[1].strip("\"' ")
+    for line, m in _find_comments(_VERSION, source):
+        version = m[1].strip("\"' ")
         if not re.fullmatch(r"[vb]?\d[\w.+-]{0,40}", version):
             raise BadFile(file, f"write `# advise: version=0.11.0`, not `advise: version={version[:40]}`", line)
         out.append((line, version.removeprefix("v")))
@@ -57,22 +60,22 @@ def find_declared_versions(source: str, file: str) -> list[tuple[int, str]]:
 
 def apply_declarations(launches: Sequence[Launch], source: str, file: str) -> list[Launch]:
     """Each launch with the last declarations above it; the first of the file for one that stands above all."""
-    out = list(launches)
-    found = find_declared_models(source, file)
-    if found:
-        lines = [d.line for d in found]
-        out = [replace(x, declared=found[max(0, bisect_right(lines, x.line) - 1)]) for x in out]
+    models = [(d.line, d) for d in find_declared_models(source, file)]
     versions = find_declared_versions(source, file)
-    if versions:
-        lines = [line for line, _ in versions]
-        out = [
-            x if x.version is not None  # what the launch itself says is surer
-            else replace(
-                x, version=versions[max(0, bisect_right(lines, x.line) - 1)][1], version_from="a comment in the file"
-            )
-            for x in out
-        ]  # fmt: skip
+    out = list(launches)
+    for i, launch in enumerate(launches):
+        if models:
+            out[i] = replace(out[i], declared=_last_above(models, launch.line))
+        if versions and launch.version is None:  # what the launch itself says is surer
+            version = _last_above(versions, launch.line)
+            out[i] = replace(out[i], version=version, version_from="a comment in the file")
     return out
+
+
+def _last_above(rows: Sequence[tuple[int, T]], line: int) -> T:
+    """The value of the last row whose line is not below, else of the first."""
+    at = bisect_right(rows, line, key=lambda row: row[0])
+    return rows[max(0, at - 1)][1]
 
 
 class Suppression(Value, frozen=True):
@@ -116,21 +119,10 @@ def apply_suppressions(
         if by is not None:
             used.add(by)
         (gone if by is not None or rule in notes.get(finding.resource, {}) else kept).append(finding)
-    if judges is not None:
-        kept += [_unused(s, file) for s in found if s not in used and all(map(judges, s.rules))]
+    for unused in (s for s in found if s not in used and judges is not None and all(map(judges, s.rules))):
+        message = f"nothing is suppressed by ignore[{', '.join(unused.rules)}]"
+        kept.append(report_unused(file, unused.line, message, "Remove the comment"))
     return kept, gone
-
-
-def _unused(suppression: Suppression, file: str) -> Finding:
-    return Finding(
-        rule="suppression-unused",
-        severity="info",
-        file=file,
-        line=suppression.line,
-        phase="lint",
-        message=f"nothing is suppressed by ignore[{', '.join(suppression.rules)}]",
-        fix="Remove the comment",
-    )
 
 
 def _covered(suppression: Suppression, lines: Sequence[str]) -> range:

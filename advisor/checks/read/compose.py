@@ -89,11 +89,10 @@ def _extended(
     e = raw.get("extends")
     if e is None or depth >= MAX_EXTENDS:
         return raw
-    name = as_string(e) or as_string(e, "service")
-    source = as_string(e, "file")
+    name, source = as_string(e) or as_string(e, "service"), as_string(e, "file")
     if source is not None:
         services = as_mapping(parse_inside(ctx.folder, source), "services")
-    base = services.get(name) if name else None
+    base = services.get(name or "")
     if not isinstance(base, dict):
         return raw
     return _merged(_extended(base, services, ctx, depth + 1), raw)
@@ -117,9 +116,7 @@ def _expanded(value: Located, known: Mapping[str, str]) -> Located:
         return expand_variables(value, known)
     if isinstance(value, dict):
         return at_line(Map((k, _expanded(v, known)) for k, v in value.items()), line_of(value))
-    if isinstance(value, list):
-        return [_expanded(v, known) for v in value]
-    return value
+    return [_expanded(v, known) for v in value] if isinstance(value, list) else value
 
 
 def _split_command(value: object) -> list[Text]:
@@ -135,10 +132,8 @@ def _split_command(value: object) -> list[Text]:
 
 def shell_lines(value: Text) -> list[Text]:
     """The words of a block scalar, each with its own line: line ends are blanks there."""
-    lines = lines_of(value)
-    joined = " \\\n".join(
-        x.rstrip().removesuffix("\\").rstrip() if not x.lstrip().startswith("#") else "" for x in lines
-    )
+    lines = ("" if x.lstrip().startswith("#") else x.rstrip().removesuffix("\\").rstrip() for x in lines_of(value))
+    joined = " \\\n".join(lines)
     return [w for c in split_commands(joined.replace("$", "\\$"), line_of(value) + 1) for w in c.words]
 
 
@@ -154,9 +149,14 @@ def _read_service(name: str, service: Mapping[str, Located], ctx: ReaderContext,
     found = make_finder(ctx, make_script_reader(ctx, setup.mounts)).container(image, entry, command, env, setup)
     if not found or found[0].unresolved:
         found = find_built(service, entry, command, env, setup, ctx) or found
-    out = make_launches(ctx, "compose", found, name)
-    out = [replace(x, line=x.line if x.line > 1 else line_of(service) or line) for x in out]
-    return [x if len(out) == 1 else replace(x, resource=f"{name}/{i}") for i, x in enumerate(out)]
+    return [
+        replace(
+            x,
+            line=x.line if x.line > 1 else line_of(service) or line,
+            resource=name if len(found) == 1 else f"{name}/{i}",
+        )
+        for i, x in enumerate(make_launches(ctx, "compose", found, name))
+    ]
 
 
 def _with_misspelt_keys(setup: LaunchSetup, service: Mapping[str, Located], ctx: ReaderContext) -> LaunchSetup:
@@ -232,15 +232,14 @@ def _read_mount(value: object) -> Mount | None:
 
 def _split_volume(v: str) -> list[str]:
     """`${X:-a}:/b:ro` at the colons outside of braces."""
-    out, depth, now = [], 0, ""
+    out, depth = [""], 0
     for c in v:
         depth += (c == "{") - (c == "}")
         if c == ":" and depth <= 0:
-            out.append(now)
-            now = ""
+            out.append("")
         else:
-            now += c
-    return [*out, now]
+            out[-1] += c
+    return out
 
 
 def _read_health_check(port: Mapping[str, Located]) -> HealthProbe:

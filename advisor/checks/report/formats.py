@@ -14,7 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from advisor.catalog import Catalog
-from advisor.checks.findings import CheckReport, FileProblem, Finding, Severity
+from advisor.checks.findings import CheckReport, FileProblem, Finding, Severity, report_unused
 from advisor.checks.report.answer import as_json
 from advisor.checks.report.text import describe_deployment, describe_report
 from advisor.checks.rules.load import RuleEntry
@@ -314,18 +314,8 @@ def remove_baseline(report: CheckReport, path: str) -> CheckReport:
     checked = {relative_path(d.source) for d in report.deployments} | {relative_path(f.file) for f in report.findings}
     for (file, resource, rule), n in sorted(left.items()):
         if n > 0 and file in checked:
-            kept.append(
-                Finding(
-                    rule="suppression-unused",
-                    severity="info",
-                    file=file,
-                    line=1,
-                    phase="lint",
-                    resource=resource or None,
-                    message=f"the baseline holds {rule}, which is not found any more",
-                    fix="Write the baseline again",
-                )
-            )
+            message = f"the baseline holds {rule}, which is not found any more"
+            kept.append(report_unused(file, 1, message, "Write the baseline again", resource or None))
     return replace(report, findings=tuple(kept), suppressed=tuple(gone))
 
 
