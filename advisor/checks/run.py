@@ -24,7 +24,7 @@ from advisor.checks.knowledge import Knowledge
 from advisor.checks.one_file import Checker, CheckOptions, FileResult, check_file, check_source, make_checker
 from advisor.checks.read.detect import reads_others
 from advisor.checks.rules.evaluate import Rulebook
-from advisor.decoding import decode_json
+from advisor.decoding import convert, decode_json
 from advisor.errors import BadInput
 from advisor.files import read_cache
 from advisor.memo import memoize_by_identity
@@ -104,19 +104,10 @@ def answer_question(question: CheckQuestion, session: Session, asking: Asking) -
         raise BadInput(f"{names['hardware']} and {names['snapshot']} exclude each other")
     if bool(question.files) == (question.text is not None):
         raise BadInput("check: either `files` of the working folder or a `text` is expected")
-    options = CheckOptions(
+    options = replace(
+        convert(msgspec.structs.asdict(question), CheckOptions),
         on=question.hardware if question.snapshot is None else f"the machine of {question.snapshot}",
         on_from="--on" if question.snapshot is None else "--machine",
-        snapshot=question.snapshot,
-        fit=question.fit,
-        engine_version=question.engine_version,
-        variables=question.variables,
-        select=question.select,
-        ignore=question.ignore,
-        suppressions=question.suppressions,
-        speed=question.speed,
-        fail_on=question.fail_on,
-        strict=question.strict,
         root=None if asking.folder is None else str(asking.folder),
         named=frozenset(question.files),
     )
@@ -133,8 +124,8 @@ def check_paths(
     paths: str | Path | Sequence[str | Path], options: CheckOptions | None = None, *, rules: Catalog | None = None
 ) -> CheckReport:
     """Check deployment files. Raises BadInput for an option that cannot be used."""
-    listed = [paths] if isinstance(paths, (str, Path)) else list(paths)
-    asked = replace(options or CheckOptions(), named=frozenset(str(x) for x in listed))
+    listed = [paths] if isinstance(paths, (str, Path)) else paths
+    asked = replace(options or CheckOptions(), named=frozenset(map(str, listed)))
     return check_files(list(find_files(listed)), asked, Session(rules or catalog()))
 
 

@@ -6,6 +6,7 @@ import re
 
 from advisor.checks.facts.launch_facts import LaunchFacts, define, define_place, fact
 from advisor.checks.facts.model import weight_bytes
+from advisor.checks.facts.setup import define_size
 from advisor.checks.read.launch import PULL, SWAP_FILE, TAKEN_SERVICE_NAME, HealthProbe
 from advisor.checks.resolve.arguments import find_launch_concept
 from advisor.units import GIB
@@ -28,13 +29,17 @@ def _budget(facts: LaunchFacts) -> float | None:
     return min((_budget_of(p, 10) for p in probes), default=None)
 
 
-@fact("probe.too_short", "probes restart the container before the weights are loaded")
-def _too_short(facts: LaunchFacts) -> bool | None:
-    budget = facts["probe.budget_seconds"]
-    if budget is None:
-        return False
+def _ends_before_load(facts: LaunchFacts, budget: float | None) -> bool | None:
+    """Whether a number of seconds is over before the weights are loaded; None for it = there is no such limit."""
     load = facts["load.seconds"]
-    return None if load is None else budget < load
+    return False if budget is None else None if load is None else budget < load
+
+
+define(
+    "probe.too_short",
+    "probes restart the container before the weights are loaded",
+    lambda c: _ends_before_load(c, c["probe.budget_seconds"]),
+)
 
 
 @fact("download.seconds", "time to download the weights at 0.2 GB/s, where no volume keeps them; assumed", "float")
@@ -82,18 +87,13 @@ define(
 
 @fact("healthcheck.too_short", "the health check gives up before the weights are loaded")
 def _healthcheck(facts: LaunchFacts) -> bool | None:
-    found, load = _probes(facts, "healthcheck"), facts["load.seconds"]
-    if not found:
-        return False
-    return None if load is None else _budget_of(found[0], 30) < load
+    return _ends_before_load(facts, min((_budget_of(p, 30) for p in _probes(facts, "healthcheck")[:1]), default=None))
 
 
 @fact("rollout.deadline_short", "the rollout is called failed before the weights are loaded")
 def _deadline(facts: LaunchFacts) -> bool | None:
-    if "kind:Deployment" not in facts.setup.places:
-        return False
-    load = facts["load.seconds"]
-    return None if load is None else (facts.setup.progress_deadline or 600) < load
+    deployed = "kind:Deployment" in facts.setup.places
+    return _ends_before_load(facts, facts.setup.progress_deadline or 600 if deployed else None)
 
 
 define(
@@ -141,12 +141,7 @@ def _disk(facts: LaunchFacts) -> bool | None:
     return None if need is None else have < need * 1.1
 
 
-define(
-    "pod.disk_gib",
-    "size of the volume for the model, GiB",
-    lambda c: round(c.setup.disk_bytes / GIB, 1) if c.setup.disk_bytes is not None else None,
-    "float",
-)
+define_size("pod.disk_gib", "size of the volume for the model, GiB", "disk_bytes", 1)
 
 
 @fact("pod.storage_and_model", "a storage URI and another model in the arguments")

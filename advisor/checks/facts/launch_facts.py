@@ -26,6 +26,14 @@ from advisor.yaml_places import Text
 _TYPES: dict[str, FieldType] = {"int": "float", "float": "float", "flag": "bool", "json": "str", "str": "str"}
 
 
+_ASKED: dict[str, tuple[FieldType | None, str]] = {  # what is asked of a flag or variable: type, None = the flag's
+    "arg": (None, "value of --{}"),
+    "given": ("bool", "whether {} is given"),
+    "has": ("bool", "whether {} is given"),
+    "env": ("str", "value of the variable {}"),
+}
+
+
 class _Absent:
     """An argument or variable that the launch does not have (which is known, not unknown)."""
 
@@ -45,28 +53,18 @@ class LaunchFields(dict[str, Field]):
         self._engines = engines
 
     def get(self, name: str, default: Field | None = None) -> Field | None:  # type: ignore[override]
-        found = super().get(name)
-        if found is not None:
-            return found
-        head, _, rest = str(name).partition(".")
-        if not rest:
+        try:
+            return self[name]
+        except KeyError:
             return default
-        if head == "arg":
-            made = Field(name=name, type=self._type(rest), doc=f"value of --{rest}")
-        elif head in ("given", "has"):
-            made = Field(name=name, type="bool", doc=f"whether {rest} is given")
-        elif head == "env":
-            made = Field(name=name, type="str", doc=f"value of the variable {rest}")
-        else:
-            return default
-        self[name] = made
-        return made
 
     def __missing__(self, name: str) -> Field:
-        found = self.get(name)
-        if found is None:
+        head, _, rest = str(name).partition(".")
+        if not rest or head not in _ASKED:
             raise KeyError(name)
-        return found
+        kind, doc = _ASKED[head]
+        self[name] = made = Field(name=name, type=kind or self._type(rest), doc=doc.format(rest))
+        return made
 
     def _type(self, flag: str) -> FieldType:
         for e in self._engines or self._know.servers():

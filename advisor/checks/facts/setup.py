@@ -69,18 +69,23 @@ def _shm_small(facts: LaunchFacts) -> bool | None:
     return None if n is None else n > 1 and setup.shm_bytes < n * GIB
 
 
+def define_size(name: str, doc: str, read: str, digits: int) -> None:
+    """Writes a number of bytes of the setup down as a fact, in GiB."""
+
+    def compute(facts: LaunchFacts) -> float | None:
+        size = getattr(facts.setup, read)
+        return None if size is None else round(size / GIB, digits)
+
+    define(name, doc, compute, "float")
+
+
 define(
     "shm.gib",
     "size of /dev/shm, GiB",
     lambda c: c.setup.shm_bytes / GIB if c.setup.shm_bytes is not None else None,
     "float",
 )
-define(
-    "memory.limit_gib",
-    "memory limit of the container or unit, GiB",
-    lambda c: round(c.setup.memory_limit / GIB, 2) if c.setup.memory_limit is not None else None,
-    "float",
-)
+define_size("memory.limit_gib", "memory limit of the container or unit, GiB", "memory_limit", 2)
 
 
 @fact("memory.host_need_gib", "host memory the launch needs at least: 8 GiB and the pools it asks for (x 1.9)", "float")

@@ -289,11 +289,8 @@ def _list_containers(values: object) -> Iterator[tuple[str, Mapping[str, Located
             image = repository if tag is None else make_text(
                 f"{repository}:{tag}", repository.line, repository.column, (*repository.unknown, *tag.unknown)
             )  # fmt: skip
-            made = Map({**as_mapping(body), "image": image, "name": make_text(str(called), line_of(body))})
-            for key in ("command", "args"):
-                if isinstance(made.get(key), Text):
-                    made[key] = [made[key]]
-            made.line = line_of(body)
+            made = at_line(Map(as_mapping(body)), line_of(body))
+            made |= {"image": image, "name": make_text(str(called), line_of(body))}
             yield str(name), controller, made
 
 

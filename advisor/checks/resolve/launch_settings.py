@@ -113,11 +113,10 @@ def _settings(
             words = " ".join([str(argument.value), *map(str, argument.extra)])
             number = arguments.parse_number(argument.value) if argument.name in counts else None
             out[name] = words if number is None else str(int(number))  # `32k`, as the engine's own parser takes it
-    if is_told_by_variables(knowledge.flags(launch.engine)):
-        table = knowledge.flags(launch.engine)
-        known = set(table.table.variables) if table is not None else set()
+    table = knowledge.flags(launch.engine)
+    if table is not None and is_told_by_variables(table):
         for name, word in {**launch.env, **launch.settings}.items():
-            if name not in known and name in launch.env:
+            if name in launch.env and name not in table.table.variables:
                 continue
             if word.unknown:
                 unread.append(f"{name} is {word[:60]}")
