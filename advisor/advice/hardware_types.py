@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+import msgspec
+
 from advisor.advice.hardware.prices import PriceList
 from advisor.deployment import Holds, Setting, SpeedEstimate, Workload
 from advisor.machines.types import Machine
@@ -29,7 +31,7 @@ class BudgetTier(Record, frozen=True, kw_only=True):
     because: str
     accelerators: tuple[AcceleratorId, ...]
     up_to: float | None = None
-    from_: float | None = None
+    from_: float | None = msgspec.field(default=None, name="from")
 
 
 class HostNeeds(Record, frozen=True, kw_only=True):
@@ -56,30 +58,6 @@ class RunningCosts(Record, frozen=True, kw_only=True):
     idle_watts_per_card: float
     host_watts: float
     source: str
-
-
-class BudgetRules(Record, frozen=True, kw_only=True):
-    """rules/budgets.yaml, checked."""
-
-    rates: dict[str, float]  # units of a currency for one US dollar
-    rates_as_of: str
-    hours_per_month: float
-    power: RunningCosts
-    old_after_days: int
-    counts: tuple[int, ...]
-    slowest_share: float
-    slowest_decode_tps: dict[str, float]  # per use, where no rate is asked for: below it nobody is helped
-    formats: dict[Axis, tuple[str, ...]]
-    format_reasons: dict[Axis, str]
-    usual_formats: dict[str, tuple[str, ...]]  # family -> formats, whatever the axis
-    hosts: dict[str, HostNeeds]
-    not_bought_single: tuple[str, ...]
-    not_offered: tuple[str, ...]  # forms
-    not_sold_here: tuple[str, ...]  # accelerators
-    launched_from: str
-    maturity: dict[str, Maturity]
-    tiers: tuple[BudgetTier, ...]
-    tiers_source: str
 
 
 class Ask(Value, frozen=True):

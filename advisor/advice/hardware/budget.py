@@ -1,10 +1,10 @@
-"""rules/budgets.yaml as a checked value."""
+"""rules/budgets.yaml."""
 
 from __future__ import annotations
 
 import msgspec
 
-from advisor.advice.hardware_types import BudgetRules, BudgetTier, HostNeeds, Maturity, RunningCosts
+from advisor.advice.hardware_types import BudgetTier, HostNeeds, Maturity, RunningCosts
 from advisor.catalog import Catalog
 from advisor.catalog.documents import decode_document
 from advisor.errors import BadInput
@@ -22,20 +22,14 @@ class CurrencyRates(msgspec.Struct, frozen=True, kw_only=True):
     per_usd: dict[str, float]
 
 
-class BudgetTierRow(BudgetTier, frozen=True, kw_only=True):
-    """A tier as it stands in the file: its lower end is `from`."""
-
-    from_: float | None = msgspec.field(default=None, name="from")
-
-
 class TierRows(msgspec.Struct, frozen=True, kw_only=True):
     """The source's budget chart."""
 
     source: str
-    rows: tuple[BudgetTierRow, ...]
+    rows: tuple[BudgetTier, ...]
 
 
-class BudgetsFile(msgspec.Struct, frozen=True, kw_only=True):
+class BudgetRules(msgspec.Struct, frozen=True, kw_only=True):
     """rules/budgets.yaml. `formats`: lists for `buy`, `rent` and families, and the reasons `why_buy`, `why_rent`."""
 
     source: str | None = None
@@ -46,7 +40,7 @@ class BudgetsFile(msgspec.Struct, frozen=True, kw_only=True):
     old_after_days: int
     counts: tuple[int, ...]
     slowest_share: float
-    slowest_decode_tps: dict[UseCase, float]
+    slowest_decode_tps: dict[UseCase, float]  # where no rate is asked for: below it nobody is helped
     formats: dict[str, tuple[QuantizationName, ...] | str]
     hosts: dict[Form, HostNeeds]
     not_bought_single: tuple[Form, ...]
@@ -56,35 +50,17 @@ class BudgetsFile(msgspec.Struct, frozen=True, kw_only=True):
     maturity: dict[str, Maturity]
     tiers: TierRows
 
+    def list_formats(self, of: str) -> tuple[str, ...]:
+        """The formats of an axis or of a family; none where it has no list of its own."""
+        found = self.formats.get(of, ())
+        return () if isinstance(found, str) else found
+
 
 def load_budget_rules(rules: Catalog) -> BudgetRules:
     """Currencies, costs, formats, hosts and tiers. Raises BadInput naming the field that an overlay spoiled."""
-    file = decode_document(rules, FILE, BudgetsFile)
-    lists = {k: v for k, v in file.formats.items() if isinstance(v, tuple)}
-    reasons = {k: v for k, v in file.formats.items() if isinstance(v, str)}
-    missing = [k for k in (*AXES, "why_buy", "why_rent") if k not in (reasons if k.startswith("why") else lists)]
-    if missing:
-        raise BadInput(f"rules/{FILE}: formats: {missing[0]} is missing")
-    return BudgetRules(
-        rates=file.rates.per_usd,
-        rates_as_of=file.rates.as_of,
-        hours_per_month=file.hours_per_month,
-        power=file.power,
-        old_after_days=file.old_after_days,
-        counts=file.counts,
-        slowest_share=file.slowest_share,
-        slowest_decode_tps=file.slowest_decode_tps,
-        formats={"buy": lists["buy"], "rent": lists["rent"]},
-        format_reasons={"buy": reasons["why_buy"], "rent": reasons["why_rent"]},
-        usual_formats={k: v for k, v in lists.items() if k not in AXES},
-        hosts=file.hosts,
-        not_bought_single=file.not_bought_single,
-        not_offered=file.not_offered,
-        not_sold_here=file.not_sold_here,
-        launched_from=file.launched_from,
-        maturity=file.maturity,
-        tiers=tuple(
-            BudgetTier(**{f: getattr(row, f) for f in BudgetTier.__struct_fields__}) for row in file.tiers.rows
-        ),
-        tiers_source=file.tiers.source,
-    )
+    file = decode_document(rules, FILE, BudgetRules)
+    kinds: dict[str, type] = {**dict.fromkeys(AXES, tuple), "why_buy": str, "why_rent": str}
+    missing = next((k for k, kind in kinds.items() if not isinstance(file.formats.get(k), kind)), None)
+    if missing is not None:
+        raise BadInput(f"rules/{FILE}: formats: {missing} is missing")
+    return file

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import msgspec
+from msgspec.structs import replace
 
 from advisor.advice.recommend.answer import recommend
 from advisor.advice.recommend_request import RecommendRequest
@@ -60,7 +60,7 @@ def _plan(
             "give a file with --model, or let it be downloaded with --download"
         )
     number = port or entry.port or 8000
-    made = msgspec.structs.replace(deployment, port=number, model_path=path)
+    made = replace(deployment, port=number, model_path=path)
     return InstalledPlan(
         engine=ranked.engine,
         model=path or request.model or deployment.model.id,
