@@ -4,60 +4,14 @@ from __future__ import annotations
 
 from typing import Literal
 
-import msgspec
-
 from advisor.advice.hardware.prices import PriceList
 from advisor.deployment import Holds, Setting, SpeedEstimate, Workload
 from advisor.machines.types import Machine
-from advisor.meanings import AcceleratorId, Currency
 from advisor.money import Money
 from advisor.questions.hardware import Sort
 from advisor.record import Answer, Record, Value
 
 Axis = Literal["buy", "rent"]
-
-
-class BudgetTier(Record, frozen=True, kw_only=True):
-    """One row of the source's budget chart, with our verdict."""
-
-    id: str
-    title: str
-    claim: str
-    axis: Literal["once", "per_month"]
-    currency: Currency
-    author: str
-    verdict: str
-    corrected: str
-    because: str
-    accelerators: tuple[AcceleratorId, ...]
-    up_to: float | None = None
-    from_: float | None = msgspec.field(default=None, name="from")
-
-
-class HostNeeds(Record, frozen=True, kw_only=True):
-    """What a form of card needs around it."""
-
-    most: int  # devices in one machine
-    psu_reserve_watts: float
-    words: str
-
-
-class Maturity(Record, frozen=True, kw_only=True):
-    """How far software is on a vendor's hardware: 1 = first."""
-
-    rank: int
-    words: str
-
-
-class RunningCosts(Record, frozen=True, kw_only=True):
-    """What running a bought machine costs; all can be overridden."""
-
-    eur_per_kwh: float
-    duty: float
-    load_share: float
-    idle_watts_per_card: float
-    host_watts: float
-    source: str
 
 
 class Ask(Value, frozen=True):

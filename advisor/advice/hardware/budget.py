@@ -2,16 +2,61 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 
-from advisor.advice.hardware_types import BudgetTier, HostNeeds, Maturity, RunningCosts
 from advisor.catalog import Catalog
 from advisor.catalog.documents import decode_document
 from advisor.errors import BadInput
-from advisor.meanings import AcceleratorId, Form, QuantizationName, UseCase
+from advisor.meanings import AcceleratorId, Currency, Form, QuantizationName, UseCase
+from advisor.record import Record
 
 FILE = "budgets.yaml"
 AXES = ("buy", "rent")
+
+
+class BudgetTier(Record, frozen=True, kw_only=True):
+    """One row of the source's budget chart, with our verdict."""
+
+    id: str
+    title: str
+    claim: str
+    axis: Literal["once", "per_month"]
+    currency: Currency
+    author: str
+    verdict: str
+    corrected: str
+    because: str
+    accelerators: tuple[AcceleratorId, ...]
+    up_to: float | None = None
+    from_: float | None = msgspec.field(default=None, name="from")
+
+
+class HostNeeds(Record, frozen=True, kw_only=True):
+    """What a form of card needs around it."""
+
+    most: int  # devices in one machine
+    psu_reserve_watts: float
+    words: str
+
+
+class Maturity(Record, frozen=True, kw_only=True):
+    """How far software is on a vendor's hardware: 1 = first."""
+
+    rank: int
+    words: str
+
+
+class RunningCosts(Record, frozen=True, kw_only=True):
+    """What running a bought machine costs; all can be overridden."""
+
+    eur_per_kwh: float
+    duty: float
+    load_share: float
+    idle_watts_per_card: float
+    host_watts: float
+    source: str
 
 
 class CurrencyRates(msgspec.Struct, frozen=True, kw_only=True):
