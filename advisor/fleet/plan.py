@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from advisor.catalog import Catalog
 from advisor.distribution import install_command
-from advisor.fleet.candidates import Confidence, make_replica_plan
+from advisor.fleet.candidates import Confidence, ReplicaCandidate, make_replica_plan
 from advisor.fleet.demand import ModelDemand, load_fleet_rules
 from advisor.fleet.greedy import solve_greedily
 from advisor.fleet.highs import SolverLimits, has_solver, solve_exactly
@@ -80,7 +80,7 @@ class KeptReplica(Value, frozen=True):
 
     demand: int
     pool: int
-    candidate: int  # in the offer's order
+    candidate: ReplicaCandidate
     node: int  # position in the pool
     devices: tuple[int, ...]  # positions among the free devices of the node
     capacity: float
@@ -183,7 +183,7 @@ def _share_demands(
 def _keep_replica(
     kept: KeptReplica, offers: PoolOffers, ports: dict[str, int], share: float, confidence: Confidence, session: Session
 ) -> Replica:
-    candidate = offers.offers[kept.demand, kept.pool].candidates[kept.candidate]
+    candidate = kept.candidate
     made = complete(offers, kept.demand, kept.pool, candidate, session)
     plan = make_replica_plan(made, candidate.serves[confidence].users, kept.capacity * share)
     place = (kept.node,), kept.devices
@@ -315,7 +315,7 @@ def _list_matches(replica: RunningReplica, offers: PoolOffers, confidence: Confi
         positions = replica.device_indices or free[: max(1, replica.devices)]
         if replica.nodes[0] not in pool.node_names or not set(positions) <= set(free):
             continue
-        for c, candidate in enumerate(offer.candidates):
+        for candidate in offer.candidates:
             kind = candidate.engine, candidate.quantization, candidate.devices, candidate.nodes
             if confidence in candidate.serves and kind == (
                 replica.engine,
@@ -324,7 +324,9 @@ def _list_matches(replica: RunningReplica, offers: PoolOffers, confidence: Confi
                 1,
             ):
                 node = pool.node_names.index(replica.nodes[0])
-                yield KeptReplica(d, p, c, node, tuple(free.index(x) for x in positions), candidate.amount(confidence))
+                yield KeptReplica(
+                    d, p, candidate, node, tuple(free.index(x) for x in positions), candidate.amount(confidence)
+                )
 
 
 def without_kept(fleet: Fleet, offers: PoolOffers, kept: Sequence[KeptReplica]) -> Fleet:

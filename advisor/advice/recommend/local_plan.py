@@ -6,7 +6,6 @@ from msgspec.structs import replace
 
 from advisor.advice.recommend.answer import recommend
 from advisor.advice.recommend_request import RecommendRequest
-from advisor.advice.types import RankedDeployment
 from advisor.deployment import SpeedEstimate
 from advisor.errors import BadInput
 from advisor.record import Value
@@ -44,15 +43,7 @@ def choose_installed(
         engine_name = offered[0].engine_name if offered else advice.chosen.engine_name
         there = f"; installed are {', '.join(sorted(installed))}" if installed else ""
         raise BadInput(f"{engine_name} is not installed here{there}; `advise render --target install` says how")
-    return _plan(ranked, request, download, port, session)
-
-
-def _plan(
-    ranked: RankedDeployment, request: RecommendRequest, download: bool, port: int | None, session: Session
-) -> InstalledPlan:
-    deployment = ranked.deployment
-    assert deployment is not None
-    entry = session.rules.engine(ranked.engine)
+    deployment, entry = ranked.plan.deployment, session.rules.engine(ranked.engine)
     path = deployment.model_path or (ranked.stored.path if ranked.stored is not None else None)
     if path is None and not download:
         raise BadInput(
