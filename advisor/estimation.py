@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
 
 import msgspec
 from msgspec import Meta
+from msgspec.structs import replace
 
 from advisor import engines, formats, residuals
 from advisor.catalog import Catalog
@@ -82,20 +83,20 @@ def estimate_memory(
     memory_estimate = module.memory(deployment, entry, quantization)
     found = residuals.find_residual(deployment, entry, len(memory_estimate.devices), session)
     if found is not None:
-        deployment = msgspec.structs.replace(
+        deployment = replace(
             deployment,
             engine_version=deployment.engine_version or found.engine_version,
             correction=residuals.make_correction(found, deployment),
         )
         memory_estimate = module.memory(deployment, entry, quantization)
     if deployment.largest_draft is not None:
-        most = msgspec.structs.replace(deployment, draft=deployment.largest_draft, largest_draft=None)
+        most = replace(deployment, draft=deployment.largest_draft, largest_draft=None)
         memory_estimate = bound_estimate(memory_estimate, module.memory(most, entry, quantization), "the draft model")
     rows = memory_estimate.devices if memory_estimate.host is None else (*memory_estimate.devices, memory_estimate.host)
     if any((r.high_bytes or 0) > MOST_BYTES for r in rows):
         raise BadInput("the request asks for more memory than any machine has: look at context length and sequences")
     if deployment.uncounted:
-        return msgspec.structs.replace(
+        return replace(
             memory_estimate,
             fits=False if memory_estimate.fits is False else None,
             not_modelled=_add_unmodelled(memory_estimate.not_modelled, deployment.uncounted),
@@ -217,7 +218,7 @@ def with_draft(deployment: Deployment, entry: Engine, rules: Catalog) -> tuple[D
     if draft is None and note is None:
         return deployment, None
     open_ = ("the draft model",) if most is None and note else ()
-    return msgspec.structs.replace(deployment, draft=draft, largest_draft=most, uncounted=open_), note
+    return replace(deployment, draft=draft, largest_draft=most, uncounted=open_), note
 
 
 def _draft(deployment: Deployment, entry: Engine, rules: Catalog) -> tuple[Draft | None, Draft | None, str | None]:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 
 import msgspec
+from msgspec.structs import replace
 
 from advisor.catalog.types import AnswerParser, DraftSettings, Engine, NpuBuild, NpuDevice
 from advisor.deployment import Deployment, KvType, Setting
@@ -76,7 +77,7 @@ def make_draft_deployment(deployment: Deployment, ctx_size: int, slots: int) -> 
         if value is not None:
             settings[name] = value
     settings |= {name: own[name] for name in _SHARED_FLAGS if name in own}
-    return msgspec.structs.replace(
+    return replace(
         deployment,
         model=deployment.draft.model,
         quantization=deployment.draft.quantization.id,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 
-import msgspec
+from msgspec.structs import replace
 
 from advisor.deployment import Basis, Deployment, DeviceMemory, KvCache, MemoryEstimate
 from advisor.machines.types import Device, Machine
@@ -274,7 +274,7 @@ def bound_estimate(least: MemoryEstimate, most: MemoryEstimate, what: str) -> Me
     fits = least.fits if least.fits == most.fits else False if least.fits is False else None
     basis: dict[str, Basis] = {**least.basis, "weights": "assumed", "kv_cache": "assumed"}
     warnings = (*least.warnings, *_open(rows, what)) if fits is None else least.warnings
-    return msgspec.structs.replace(
+    return replace(
         most,
         fits=fits,
         devices=rows,
@@ -305,9 +305,7 @@ def _bound_row(least: DeviceMemory, most: DeviceMemory) -> DeviceMemory:
         if least.total_bytes is None or most.total_bytes is None
         else sum(x for x in parts.values() if x is not None)
     )
-    return msgspec.structs.replace(
-        least, **parts, total_bytes=whole, low_bytes=least.low_bytes, high_bytes=most.high_bytes
-    )
+    return replace(least, **parts, total_bytes=whole, low_bytes=least.low_bytes, high_bytes=most.high_bytes)
 
 
 def _middle(least: int | None, most: int | None) -> int | None:
@@ -315,7 +313,7 @@ def _middle(least: int | None, most: int | None) -> int | None:
 
 
 def _cache(least: KvCache, most: KvCache) -> KvCache:
-    return msgspec.structs.replace(
+    return replace(
         most,
         available_bytes=_middle(least.available_bytes, most.available_bytes),
         available_high_bytes=least.available_high_bytes,

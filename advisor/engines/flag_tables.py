@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec.structs import replace
 
 from advisor.catalog import Catalog
 from advisor.catalog.documents import decode_document
@@ -184,7 +185,7 @@ def _load(rules: Catalog, engine_id: str) -> FlagTable | None:
 
 def add_history(table: FlagTable, history: FlagHistory | None) -> FlagTable:
     """A table with what other releases of its engine have."""
-    return table if history is None else msgspec.structs.replace(table, history=history)
+    return table if history is None else replace(table, history=history)
 
 
 def find_presence(history: FlagHistory, name: str, version: str | None) -> Presence | None:
@@ -340,7 +341,7 @@ def make_flag_table(router: Router) -> FlagTable:
     table = FlagTable(
         engine=router.id, version=router.version, source=router.source, parser=router.parser, flags=router.flags
     )
-    return msgspec.structs.replace(table, history=history)
+    return replace(table, history=history)
 
 
 def describe_unknown_settings(settings: Collection[str], entry: Engine, rules: Catalog) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import msgspec
+from msgspec.structs import replace
 
 from advisor.catalog.types import Engine, Quantization
 from advisor.deployment import Deployment
@@ -19,4 +19,4 @@ def launch_settings(deployment: Deployment, entry: Engine, quantization: Quantiz
 
 
 def _named(setting: DecidedSetting) -> DecidedSetting:
-    return msgspec.structs.replace(setting, value="gpu:" + ",".join(str(i) for i in range(int(setting.value))))
+    return replace(setting, value="gpu:" + ",".join(str(i) for i in range(int(setting.value))))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+from msgspec.structs import replace
 
 from advisor.catalog.types import Engine, Quantization
 from advisor.deployment import Deployment, KvType, MemoryEstimate, Setting
@@ -64,7 +65,7 @@ class OllamaModule(Value, frozen=True):
         estimate = llama_cpp.memory(inner, entry, quantization, llama_cpp.place_whole_layers)
         if not asked:
             note = f"no context length given: {estimate.context_length} tokens, Ollama's default for this much VRAM"
-            estimate = msgspec.structs.replace(estimate, warnings=(*estimate.warnings, note))
+            estimate = replace(estimate, warnings=(*estimate.warnings, note))
         return estimate
 
     def launch_settings(
@@ -126,7 +127,7 @@ def _as_llama_server(deployment: Deployment, own: Engine) -> tuple[Deployment, b
     layers = get_setting(s, *layers_on_device.flags)
     if layers is not None and str(layers) not in layers_on_device.unset:  # as many as fit
         made["n-gpu-layers"] = layers
-    return msgspec.structs.replace(
+    return replace(
         deployment,
         settings=made,
         kv_cache_type=KvType(k=kv, v=kv),
@@ -153,6 +154,6 @@ def _on_one_card(inner: Deployment, entry: Engine, spread: bool) -> Deployment:
     constants = llama_cpp.read_constants(entry)
     settings = llama_cpp.resolve_llama_settings(inner, constants.usual)
     card = max(cards, key=lambda x: fitting.budget_bytes(x) or 0)
-    machine = msgspec.structs.replace(inner.machine, devices=(card,))
-    alone = msgspec.structs.replace(inner, machine=machine, device_count=None)
+    machine = replace(inner.machine, devices=(card,))
+    alone = replace(inner, machine=machine, device_count=None)
     return alone if llama_cpp.fits_on_cards(alone, settings, constants) else inner

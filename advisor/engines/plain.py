@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Annotated, Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from advisor.catalog.launch_types import Concept, Concepts
 from advisor.catalog.types import Engine, Quantization
@@ -62,7 +63,7 @@ def read_constants(entry: Engine) -> PlainConstants:
         made = convert(entry.memory, PlainConstants)
     except msgspec.ValidationError as e:
         raise BadInput(f"rules/engines/{entry.id}.yaml, memory: {e}") from None
-    return msgspec.structs.replace(made, names=entry.concepts)
+    return replace(made, names=entry.concepts)
 
 
 def _count(deployment: Deployment, concept: Concept, least: int = 1) -> int | None:
@@ -196,14 +197,12 @@ def _bounded(row: DeviceMemory, work: Sequence[int], n: int) -> DeviceMemory:
     low, value, high = work
     assert row.low_bytes is not None
     assert row.high_bytes is not None
-    return msgspec.structs.replace(
-        row, low_bytes=row.low_bytes - (value - low) // n, high_bytes=row.high_bytes + (high - value) // n
-    )
+    return replace(row, low_bytes=row.low_bytes - (value - low) // n, high_bytes=row.high_bytes + (high - value) // n)
 
 
 def _drop_cache(row: DeviceMemory) -> DeviceMemory:
     assert row.low_bytes is not None
-    return msgspec.structs.replace(row, low_bytes=row.low_bytes - (row.kv_cache_bytes or 0))
+    return replace(row, low_bytes=row.low_bytes - (row.kv_cache_bytes or 0))
 
 
 def count_request_bytes(deployment: Deployment, entry: Engine, length: int) -> tuple[int, int]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import lcm
 
-from msgspec import structs
+from msgspec.structs import replace
 
 from advisor.memory.layers import LayerCache, StateKind
 from advisor.record import Record
@@ -168,7 +168,7 @@ def _packed(
         row = packed.slot(layer.k // layer.kv_heads, layer.v // layer.kv_heads) * -(
             -layer.kv_heads // min(tp, layer.kv_heads)
         )
-        out += [s if s.kind == "state" else structs.replace(s, row=row) for s in plain]
+        out += [s if s.kind == "state" else replace(s, row=row) for s in plain]
     return out
 
 

@@ -8,24 +8,19 @@ piece was given stays until it ends.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TypeVar
-
 from msgspec.structs import astuple
 
 from advisor.meanings import Version
 from advisor.memo import memoize_by_identity
-from advisor.memory.gguf_tensors import layer_order
+from advisor.memory.gguf_tensors import order_ffns, order_mixers
 from advisor.models import types as t
-from advisor.models.types import Full, Mla, Model, Parallel, Sliding
+from advisor.models.types import Model
 from advisor.record import Record, Value
 
 EARLIER = 65_536  # tokens of earlier context that latent attention widens at once, at most
 INDEX_ROWS, INDEX_BYTES = 16, 132  # of the sparse index's workspace: rows, bytes a token of the longest context
 WIDTH = 2  # bytes of an element
-G = TypeVar("G")
 FINE, COARSE, TURN = 8, 16, 256
-ELEMENT = 2  # bytes
 
 
 class MixerWidths(Value, frozen=True):
@@ -46,8 +41,8 @@ def size_forward_peak(model: Model, tokens: int, tp: int, expert_tp: int) -> flo
     lay = model.layout
     assert lay is not None
     hidden = lay.hidden_size
-    mixers = [_mixer(g, model, tp) for g in _order_groups(lay.attention, lay.attention_order, lay.n_layers)]
-    parts = _order_groups(lay.ffn, lay.ffn_order, lay.n_layers)
+    mixers = [_mixer(lay.attention[k], model, tp) for k in order_mixers(lay)]
+    parts = [lay.ffn[k] for k in order_ffns(lay)]
     experts = widest_experts(model, expert_tp)
     first = next((i for i, g in enumerate(parts) if isinstance(g, t.Moe)), len(parts))
     index = _index_bytes(model)
@@ -80,11 +75,6 @@ def expert_width(moe: t.Moe, hidden: int, tp: int) -> float:
     inner, outer = moe.moe_intermediate / tp, moe.latent or hidden
     wide = 2 * inner if moe.act == "gated" else inner
     return moe.top_k * (max(inner, outer) + max(wide, outer))
-
-
-def _order_groups(groups: Sequence[G], order: tuple[int, ...], layers: int) -> list[G]:
-    """The group of every layer."""
-    return [groups[k] for k in layer_order(groups, order, layers)]  # type: ignore[arg-type]
 
 
 def _index_bytes(model: Model) -> float:
@@ -210,10 +200,9 @@ def size_rotary_tables(model: Model) -> int:
     if model.layout is None or model.max_context is None:
         return 0
     widths: set[int] = set()
-    for group in model.layout.attention:
-        for part in group.parts if isinstance(group, Parallel) else (group,):
-            if isinstance(part, Mla):
-                widths.add(part.qk_rope_head_dim)
-            elif isinstance(part, (Full, Sliding)):
-                widths.add(part.head_dim)
-    return int(model.max_context * (model.rope_factor or 1.0) * sum(widths) * ELEMENT)
+    for mixer in model.layout.mixers:
+        if isinstance(mixer, t.Mla):
+            widths.add(mixer.qk_rope_head_dim)
+        elif isinstance(mixer, (t.Full, t.Sliding)):
+            widths.add(mixer.head_dim)
+    return int(model.max_context * (model.rope_factor or 1.0) * sum(widths) * WIDTH)

@@ -6,7 +6,6 @@ import math
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import suppress
 
-import msgspec
 from msgspec.structs import replace
 
 from advisor import formats
@@ -95,7 +94,7 @@ def make_base(tools: EngineTools, search: SearchRequest, attempt: Attempt, machi
     settings = with_longest_prompt(base.settings, entry, context)
     if settings != base.settings:
         new = dict.fromkeys(settings.keys() - base.settings.keys(), "the longest prompt is fixed at start")
-        base = msgspec.structs.replace(base, settings=settings, because={**base.because, **new})
+        base = replace(base, settings=settings, because={**base.because, **new})
     base = with_draft(base, entry, tools.session.rules)[0] if added.settings else base
     batch, step = find_own_flag(tools.named, "logical_batch"), find_own_flag(tools.named, "batched_tokens")
     if batch and step and search.model.kind != "chat":  # an input has to fit into one batch
@@ -105,7 +104,7 @@ def make_base(tools: EngineTools, search: SearchRequest, attempt: Attempt, machi
     if share is None or flag is None:
         return base
     why = {**base.because, flag: "a part of what is free: the system, or others, use the same memory"}
-    return with_settings(msgspec.structs.replace(base, because=why), {flag: share})
+    return with_settings(replace(base, because=why), {flag: share})
 
 
 def _memory_share(entry: Engine, machine: Machine, rules: Catalog) -> float | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
-import msgspec
+from msgspec.structs import replace
 
 from advisor.catalog.types import Engine
 from advisor.deployment import Deployment, MemoryEstimate, Setting
@@ -49,8 +49,8 @@ def list_card_sets(machine: Machine) -> tuple[Machine, ...]:
 
 def _limit_devices(machine: Machine, chosen: set[int]) -> Machine:
     keep = {id(d) for i, d in enumerate(machine.usable_devices) if i in chosen}
-    devices = tuple(d if id(d) in keep else msgspec.structs.replace(d, visible=False) for d in machine.devices)
-    return msgspec.structs.replace(machine, devices=devices)
+    devices = tuple(d if id(d) in keep else replace(d, visible=False) for d in machine.devices)
+    return replace(machine, devices=devices)
 
 
 def list_units(base: Deployment, entry: Engine) -> Iterator[Unit]:
@@ -96,7 +96,7 @@ def _staged(base: Deployment, entry: Engine) -> Deployment:
     """The deployment with what the engine wants next to stages."""
     needed = find_concept(entry, "pipeline_parallel").beside
     because = {**base.because, **dict.fromkeys(needed, "the engine wants it next to stages of layers")}
-    return msgspec.structs.replace(with_settings(base, dict.fromkeys(needed, True)), because=because)
+    return replace(with_settings(base, dict.fromkeys(needed, True)), because=because)
 
 
 def _with_experts(
@@ -110,20 +110,18 @@ def _with_experts(
     own: dict[str, Setting] = {switch: True} if switch else {size: ranks} if size else {}
     if not own:
         return
-    whole = msgspec.structs.replace(layout, expert=ranks)
+    whole = replace(layout, expert=ranks)
     yield Unit(_place_on(base, {**settings, **own}, ranks), ranks, whole)
     replicas, attention = find_own_flag(entry, "data_parallel"), find_own_flag(entry, "data_parallel_attention")
     if not replicas:
         return
-    attention_layout = msgspec.structs.replace(whole, data=ranks, dp_attention=True)
+    attention_layout = replace(whole, data=ranks, dp_attention=True)
     if attention:
         yield Unit(
             _place_on(base, {**settings, **own, replicas: ranks, attention: True}, ranks), ranks, attention_layout
         )
     elif shares_experts(entry):
-        yield Unit(
-            _place_on(base, {**own, replicas: ranks}, ranks), ranks, msgspec.structs.replace(attention_layout, tensor=1)
-        )
+        yield Unit(_place_on(base, {**own, replicas: ranks}, ranks), ranks, replace(attention_layout, tensor=1))
 
 
 def shares_experts(entry: Engine) -> bool:
@@ -147,12 +145,12 @@ def copy_unit(unit: Unit, copies: int, entry: Engine) -> tuple[Deployment, CardL
     devices = _indices(machine, unit.cards * copies) if machine is not None else ()
     if copies == 1:
         return unit.deployment, unit.layout, 1
-    layout = msgspec.structs.replace(unit.layout, devices=devices)
+    layout = replace(unit.layout, devices=devices)
     flag = find_own_flag(entry, "data_parallel")
     if flag is None or unit.layout.dp_attention or (count_experts(unit.deployment.model) and shares_experts(entry)):
         return unit.deployment, layout, copies
     made = _place_on(unit.deployment, {flag: copies}, unit.cards * copies)
-    return made, msgspec.structs.replace(layout, data=copies), 1
+    return made, replace(layout, data=copies), 1
 
 
 def count_copy_nodes(unit: Unit, copies: int) -> int:
@@ -164,7 +162,7 @@ def count_copy_nodes(unit: Unit, copies: int) -> int:
 
 def with_settings(deployment: Deployment, settings: dict[str, Setting]) -> Deployment:
     """The deployment with these settings over its own."""
-    return msgspec.structs.replace(deployment, settings={**deployment.settings, **settings})
+    return replace(deployment, settings={**deployment.settings, **settings})
 
 
 def with_visible_devices(deployment: Deployment, whole: Machine) -> Deployment:
@@ -182,7 +180,7 @@ def show_devices(deployment: Deployment, devices: tuple[int, ...]) -> Deployment
     if name is None:
         return deployment
     shown = {**deployment.environment, name: ",".join(map(str, devices))}
-    return msgspec.structs.replace(deployment, environment=shown)
+    return replace(deployment, environment=shown)
 
 
 def list_servers(deployment: Deployment, layout: CardLayout, servers: int, base_port: int) -> list[Deployment]:
@@ -191,7 +189,7 @@ def list_servers(deployment: Deployment, layout: CardLayout, servers: int, base_
     if len(shares) < 2:
         return [deployment]
     return [
-        msgspec.structs.replace(show_devices(deployment, cards), port=(deployment.port or base_port) + i)
+        replace(show_devices(deployment, cards), port=(deployment.port or base_port) + i)
         for i, cards in enumerate(shares)
     ]
 
@@ -213,12 +211,12 @@ def spread_over_cards(deployment: Deployment, entry: Engine) -> Deployment:
         return with_settings(deployment, {layers: "all"})
     units = [u for u in list_units(deployment, entry) if not u.last_resort and u.layout.expert == 1]
     largest = max(units, key=lambda u: u.cards)
-    return msgspec.structs.replace(largest.deployment, device_count=deployment.device_count)
+    return replace(largest.deployment, device_count=deployment.device_count)
 
 
 def _place_on(base: Deployment, settings: dict[str, Setting], cards: int) -> Deployment:
     """The deployment on the first so many cards."""
-    return msgspec.structs.replace(base, settings={**base.settings, **settings}, device_count=cards)
+    return replace(base, settings={**base.settings, **settings}, device_count=cards)
 
 
 def _indices(machine: Machine | None, count: int) -> tuple[int, ...]:
@@ -332,7 +330,7 @@ def _bring_part(placed: Deployment, some: str, places: str, split: str | None, a
     fewer: dict[str, Setting] = {some: staying - 1} if staying > 1 else {}
     for kept in ("", *PARTS):  # the whole layer was tried as it stands
         part: dict[str, Setting] = {places: rf"blk\.{staying - 1}\.{kept}=CPU"} if kept else {}
-        made = msgspec.structs.replace(placed, settings={**rest, **fewer, **part})
+        made = replace(placed, settings={**rest, **fewer, **part})
         estimate = ask(made)
         if estimate is not None and estimate.fits:
             return made

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import msgspec
+from msgspec.structs import replace
 
 from advisor.deployment import Deployment, Interval, MemoryEstimate, SpeedEstimate
 from advisor.record import Record
@@ -32,7 +32,7 @@ def compute_point(
     deployment: Deployment, memory: MemoryEstimator, session: Session, load: RequestLoad, concurrency: int
 ) -> CurvePoint:
     """The deployment with `concurrency` requests at once, sized for them. Raises BadInput as `memory` does."""
-    sized = msgspec.structs.replace(deployment, sequences=concurrency)
+    sized = replace(deployment, sequences=concurrency)
     estimate = memory(sized)
     at = RequestLoad(concurrency=concurrency, prompt=load.prompt, output=load.output, depth=load.depth)
     return CurvePoint(concurrency=concurrency, fits=estimate.fits, speed=estimate_speed(sized, estimate, session, at))

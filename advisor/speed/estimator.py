@@ -10,6 +10,7 @@ import math
 from typing import Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from advisor import engines
 from advisor.catalog import Catalog
@@ -166,7 +167,7 @@ def _drafted(
     seconds = laws.pass_seconds(check, efficiencies.decode)
     draft = 0.0
     if asked.method == "draft" and deployment.draft is not None:
-        alone = msgspec.structs.replace(
+        alone = replace(
             deployment,
             model=deployment.draft.model,
             quantization=deployment.draft.quantization.id,

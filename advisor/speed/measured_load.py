@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from datetime import date
 
-import msgspec
+from msgspec.structs import replace
 
 from advisor.catalog import Catalog
 from advisor.deployment import Deployment, Interval, MemoryEstimate, SpeedEstimate
@@ -93,7 +93,7 @@ def predict_after(
             concurrency=c.concurrency, prompt=c.prompt_tokens, output=c.output_tokens, depth=c.depth_tokens
         )
         now: SpeedEstimate | None = estimate_speed(deployment, memory, session, load)
-        out.append(msgspec.structs.replace(c, after=getattr(now, FIELDS[c.kind]) if now else None))
+        out.append(replace(c, after=getattr(now, FIELDS[c.kind]) if now else None))
     return tuple(out)
 
 

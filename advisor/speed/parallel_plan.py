@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec.structs import replace
 
 from advisor.catalog import Catalog
 from advisor.catalog.types import Engine, Quantization
@@ -91,7 +92,7 @@ def plan_ranks(
     Raises BadInput as the memory estimate does.
     """
     plan = _plan_by_memory(deployment, estimate, entry, work, rules)
-    return msgspec.structs.replace(
+    return replace(
         plan,
         prompts_for_caches=entry.speed.prompts_for_caches,
         replicas_wait=entry.speed.replicas_wait and plan.experts_over_replicas and work.experts > 0,

@@ -16,7 +16,7 @@ from advisor.catalog.types import Quantization
 from advisor.deployment import Deployment
 from advisor.memo import memoize_by_identity
 from advisor.memory import gguf_tensors, gguf_weights, hf_weights
-from advisor.memory.gguf_tensors import NoLayout, layer_order, list_tensors
+from advisor.memory.gguf_tensors import NoLayout, list_tensors, order_blocks, order_ffns, order_mixers
 from advisor.memory.layers import cache_layers
 from advisor.models import types as t
 from advisor.record import Record, Value
@@ -132,12 +132,7 @@ def _from_count(model: t.Model, quantization: Quantization) -> ModelWork:
     """Parameters x bits, for layouts whose tensors are not known."""
     lay = model.layout
     assert lay is not None
-    routed = sum(
-        g.n * g.n_experts * (3 if g.act == "gated" else 2) * (g.latent or lay.hidden_size) * g.moe_intermediate
-        for g in lay.ffn
-        if isinstance(g, t.Moe)
-    )
-    routed = min(routed, model.params_total)
+    routed = hf_weights.count_expert_params(model)
     head = lay.vocab_size * lay.hidden_size
     dense = max(0, (model.params_text or model.params_total) - routed - head * (1 if lay.tie_embeddings else 2))
     wide = 16 if quantization.covers in ("linear", "experts") else quantization.bits_nominal
@@ -159,7 +154,6 @@ def _with_counts(
     assert lay is not None
     moe = [g for g in lay.ffn if isinstance(g, t.Moe)]
     widest = max(moe, key=lambda g: g.n, default=None)
-    kinds = layer_order(lay.ffn, lay.ffn_order, lay.n_layers)
     return ModelWork(
         dense_bytes=dense_bytes,
         expert_bytes=expert_bytes,
@@ -169,7 +163,7 @@ def _with_counts(
         experts=widest.n_experts if widest else 0,
         top_k=widest.top_k if widest else 0,
         layers=lay.n_layers,
-        moe_layers=sum(isinstance(lay.ffn[k], t.Moe) for k in kinds),
+        moe_layers=sum(isinstance(lay.ffn[k], t.Moe) for k in order_ffns(lay)),
         blocks=_count_blocks(lay),
         other_mixers=sum(_is_other(x) for x in _mixers(lay)),
         hidden=lay.hidden_size,
@@ -178,9 +172,7 @@ def _with_counts(
 
 def _mixers(lay: t.Layout) -> list[t.AttentionGroup]:
     """Every mixer of every layer; layers that have none are left out."""
-    n = lay.n_layers if lay.attention_order else max(lay.n_layers, sum(g.n for g in lay.attention))
-    groups = [lay.attention[k] for k in layer_order(lay.attention, lay.attention_order, n)]
-    parts = [x for g in groups for x in (g.parts if isinstance(g, t.Parallel) else (g,))]
+    parts = [part for k in order_blocks(lay) for part in t.list_parts(lay.attention[k])]
     return [x for x in parts if not isinstance(x, t.NoMixer)]
 
 
@@ -190,7 +182,7 @@ def _is_other(mixer: t.AttentionGroup) -> bool:
 
 def _count_blocks(lay: t.Layout) -> int:
     """Mixers, feed-forward parts, embeddings of layers, and two more for several streams (AltUp: predict, correct)."""
-    forward = [lay.ffn[k] for k in layer_order(lay.ffn, lay.ffn_order, lay.n_layers)]
+    forward = [lay.ffn[k] for k in order_ffns(lay)]
     more = lay.n_layers * (1 + 2 * (lay.per_layer.streams > 1)) if lay.per_layer else 0
     return len(_mixers(lay)) + sum(not isinstance(x, t.NoFfn) for x in forward) + more
 
@@ -221,13 +213,10 @@ def attention_costs(model: t.Model, first: int | None = None) -> tuple[Attention
     lay = model.layout
     if lay is None:
         return ()
-    n = lay.n_layers if lay.attention_order else max(lay.n_layers, sum(g.n for g in lay.attention))
-    kinds = layer_order(lay.attention, lay.attention_order, n)[:first]
-    out: list[AttentionCost] = []
-    for k, full in enumerate(lay.attention):
-        count = kinds.count(k)
-        for part in full.parts if isinstance(full, t.Parallel) else (full,):
-            out += _reads(part, count)
+    kinds = order_blocks(lay)[:first]
+    out = (
+        x for k, group in enumerate(lay.attention) for part in t.list_parts(group) for x in _reads(part, kinds.count(k))
+    )
     return tuple(x for x in out if x.n)
 
 
@@ -384,7 +373,7 @@ def count_prompt_layers(model: t.Model) -> PromptLayers | None:
     lay = model.layout
     if lay is None or not any(isinstance(g, t.Softmax) and g.kv_shared for g in lay.attention):
         return None
-    order = layer_order(lay.attention, lay.attention_order, lay.n_layers)
+    order = order_mixers(lay)
     kept = [i for i, k in enumerate(order) if not _is_shared(lay.attention[k])]
     if not kept or kept[-1] + 1 >= len(order):
         return None

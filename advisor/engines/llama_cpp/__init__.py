@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-import msgspec
+from msgspec.structs import replace
 
 from advisor.catalog.types import Engine, Quantization
 from advisor.deployment import Basis, Correction, Deployment, DeviceMemory, EngineVerification, KvCache, MemoryEstimate
@@ -148,7 +148,7 @@ def _host_row(deployment: Deployment, plan: AllocationPlan, overhead: RangeMib, 
         ),
         slack=_slack(plan, HOST, 0.15),
     )
-    return msgspec.structs.replace(row, mapped_bytes=weights - plan.repacked) if mapped else row
+    return replace(row, mapped_bytes=weights - plan.repacked) if mapped else row
 
 
 def _kv_cache(plan: AllocationPlan, settings: LlamaSettings) -> KvCache:

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
 
-from msgspec import structs
+from msgspec.structs import replace
 
 from advisor.deployment import Basis
 from advisor.engines.llama_cpp.settings import ALL_LAYERS, LlamaSettings, find_moved
@@ -75,7 +75,8 @@ def plan_file(model: Model, weights: gguf_weights.GgufWeights, question: FileQue
     layers = cache_layers(model)
     if not layers:
         raise BadInput(f"{model.id}: the layer layout is not in the catalogue, so memory cannot be determined")
-    n_file = max(len(gguf_weights.sum_by_layer(weights)), len(layers))  # an MTP block counts when layers are shared out
+    # an MTP block counts when layers are shared out
+    n_file = max(gguf_weights.sum_running(weights).layers, len(layers))
     if devices and not any(shares):
         raise BadInput("setting tensor-split: the devices that are there get no share")
     where = layer_devices(n_file, ALL_LAYERS if settings.gpu_layers is None else settings.gpu_layers, shares)
@@ -185,7 +186,7 @@ def _cache(
     for layer, before in _kinds(model):
         # V is stored transposed, with one width for all layers: those without attention among them, but for hybrids
         if not settings.flash and (layer.v or (bare and not layer.attends)):
-            layer = structs.replace(layer, v=widest)
+            layer = replace(layer, v=widest)
         held, padding = _layer_bytes(layer, cells, kinds, cuda, windows) if layer.attends else (0, 0)
         kept = ggml.state_bytes(layer, settings.slots) if layer.recurrent else 0
         for place, begin, end in places:
@@ -326,7 +327,8 @@ def place_weights(
             continue
         for place in _find_places(tensor.name, where, normed):
             out[place] += tensor.file_bytes if place == HOST else tensor.device_bytes
-    sums, n = gguf_weights.sum_running(weights), len(gguf_weights.sum_by_layer(weights))
+    sums = gguf_weights.sum_running(weights)
+    n = sums.layers
     staying = min(n, settings.cpu_moe_layers or 0)  # first layers, whose routed experts stay on the host
     for place, begin, end in find_stretches(where[:n]):
         whole = sums.file if place == HOST else sums.device
@@ -368,7 +370,7 @@ def list_borrowed(weights: gguf_weights.GgufWeights, where: Sequence[int], setti
     """What a GPU borrows from host memory for long prompts, by layer."""
     if not keeps_on_host(where, settings):
         return ()
-    n = len(gguf_weights.sum_by_layer(weights))
+    n = gguf_weights.sum_running(weights).layers
     there = min(n, where.count(HOST))  # the first layers: those on devices are counted from the end
     moved = find_moved(weights, settings.overrides) if settings.overrides else ()
     return gguf_weights.list_borrowed(

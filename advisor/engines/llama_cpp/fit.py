@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from msgspec import structs
 from msgspec.structs import replace
 
 from advisor.catalog.types import Engine
@@ -192,13 +191,13 @@ def _shorten_context(
     most, least = settings.ctx_size, usual.fit_ctx_min * streams
     if used <= limit or most <= least:
         return settings, False
-    shortest = structs.replace(settings, ctx_size=least)
+    shortest = replace(settings, ctx_size=least)
     at_least, target = sum(gauge.all(shortest)), limit - waste
     if at_least >= min(target, used):
         return shortest, False
     tokens = least + (most - least) * (target - at_least) // (used - at_least)
     tokens = max(tokens - tokens % (CELLS * streams), least)
-    return structs.replace(settings, ctx_size=tokens), True
+    return replace(settings, ctx_size=tokens), True
 
 
 def _place_layers(
@@ -228,7 +227,7 @@ def _place_layers(
     shares = _fill_from_behind(limits, layers, moe, find)
     if moe:
         every = Override(EXPERTS, HOST)
-        if sum(gauge.all(structs.replace(settings, overrides=(every,)))) < sum(limits):
+        if sum(gauge.all(replace(settings, overrides=(every,)))) < sum(limits):
             shares = _bring_experts(shares, len(limits), find, take, has_room)
     return apply(shares)
 
@@ -247,7 +246,7 @@ def write_shares(settings: LlamaSettings, shares: Shares, layers: int) -> LlamaS
             overrides.append(Override(EXPERTS, HOST, tuple(behind)))
         at += share.parts
     split = tuple(float(x.layers) for x in shares) if len(shares) > 1 and count else ()
-    return structs.replace(settings, gpu_layers=count, tensor_split=split, overrides=tuple(overrides))
+    return replace(settings, gpu_layers=count, tensor_split=split, overrides=tuple(overrides))
 
 
 def _fill_from_behind(limits: Sequence[int], layers: int, moe: bool, find: FindMost) -> Shares:
@@ -336,7 +335,7 @@ def place_whole_layers(deployment: Deployment, settings: LlamaSettings, constant
     gauge = gauge_deployment(deployment, constants, first.plan, len(limits))
 
     def over(layers: int, measure: Callable[[LlamaSettings], list[int]] = gauge.all) -> int:
-        tried = measure(structs.replace(settings, gpu_layers=min(layers, total)))
+        tried = measure(replace(settings, gpu_layers=min(layers, total)))
         return max(u - limit for u, limit in zip(tried, limits, strict=True))
 
     # layers are shared out, so as many more as there are devices make the fullest one fuller
@@ -347,7 +346,7 @@ def place_whole_layers(deployment: Deployment, settings: LlamaSettings, constant
     most = min(total, each * unit)
     while unit > 1 and most + 1 < min(total, (each + 1) * unit) and over(most + 1) <= 0:
         most += 1
-    made = structs.replace(settings, gpu_layers=most)
+    made = replace(settings, gpu_layers=most)
     return Placement(made, plan_allocation(deployment, made, constants))
 
 
@@ -362,7 +361,7 @@ def count_layers_on_cards(deployment: Deployment, entry: Engine) -> tuple[int, i
     if not fitting.used_devices(deployment):
         return None
     free = {k: v for k, v in deployment.settings.items() if k not in ("n-gpu-layers", "fit")}
-    asked = structs.replace(deployment, settings=free)
+    asked = replace(deployment, settings=free)
     constants = read_constants(entry)
     n = place_whole_layers(asked, resolve_llama_settings(asked, constants.usual), constants).settings.gpu_layers
     total = len(cache_layers(as_gguf(deployment.model))) + 1
@@ -375,7 +374,7 @@ def fits_on_cards(
     """Whether that many layers leave so much of each device free, as `--fit` wants it (`--fit-target`)."""
     if any(fitting.budget_bytes(x) is None for x in fitting.used_devices(deployment)):
         return False
-    plan = plan_allocation(deployment, structs.replace(settings, gpu_layers=layers), constants)
+    plan = plan_allocation(deployment, replace(settings, gpu_layers=layers), constants)
     limits = list_limits(deployment, constants)
     return all(used <= limit for used, limit in zip(count_bytes(plan, len(limits)), limits, strict=True))
 

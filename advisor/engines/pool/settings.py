@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from advisor.catalog.launch_types import Concept, Concepts
 from advisor.catalog.types import Engine
@@ -182,7 +183,7 @@ def read_constants(entry: Engine) -> PoolConstants:
         made = convert(entry.memory, PoolConstants)
     except msgspec.ValidationError as e:
         raise BadInput(f"rules/engines/{entry.id}.yaml, memory: {e}") from None
-    return msgspec.structs.replace(made, names=entry.concepts)
+    return replace(made, names=entry.concepts)
 
 
 @memoize_by_identity

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import msgspec
+from msgspec.structs import replace
 
 from advisor.catalog.types import Quantization
 from advisor.deployment import Correction, Deployment
@@ -76,7 +76,7 @@ def size_ranks(
         made = correct_sizes(made, deployment.correction)
     if settings.oldest_version is None or deployment.correction is not None:
         return made, made
-    return made, msgspec.structs.replace(
+    return made, replace(
         made,
         activation=_whole(join_bounds(activation)),
         overhead=open_overhead,
@@ -125,7 +125,7 @@ def _weights(
     growth = expert_growth(deployment.model, tiles, settings.tp, settings.ep)
     experts = tuple(round(x * growth) for x in stored.experts)
     stages = tuple(a - b + c for a, b, c in zip(stored.stages, stored.experts, experts, strict=True))
-    return msgspec.structs.replace(stored, stages=stages, experts=experts)
+    return replace(stored, stages=stages, experts=experts)
 
 
 def _stored_weights(deployment: Deployment, settings: PoolSettings, quantization: Quantization) -> RankWeights:
@@ -143,7 +143,7 @@ def _stored_weights(deployment: Deployment, settings: PoolSettings, quantization
     if not settings.fp32 or quantization.family != "none":
         return found
     sizes = {f: tuple(2 * x for x in getattr(found, f)) for f in ("stages", "outside", "experts")}
-    return msgspec.structs.replace(found, **sizes)
+    return replace(found, **sizes)
 
 
 def _with_extras(
@@ -174,11 +174,7 @@ def _with_extras(
     if deployment.draft is not None:
         draft = hf_weights.rank_weights(deployment.draft.model, deployment.draft.quantization, settings.tp, 1, 1, False)
         stages[-1] += draft.stages[0]
-    return (
-        weights
-        if stages == list(weights.stages)
-        else msgspec.structs.replace(weights, stages=tuple(stages), modelled=True)
-    )
+    return weights if stages == list(weights.stages) else replace(weights, stages=tuple(stages), modelled=True)
 
 
 def widest_dense(model: Model) -> int:
@@ -224,11 +220,11 @@ def correct_sizes(sizes: RankBytes, correction: Correction) -> RankBytes:
     """
     if not correction.same_model:
         low, value, high = (x + correction.beside_bytes for x in sizes.overhead)
-        return msgspec.structs.replace(sizes, overhead=(low, value, high))
+        return replace(sizes, overhead=(low, value, high))
     stages = tuple(x + correction.weights_bytes for x in sizes.weights.stages)
     value = sizes.overhead[1] + correction.beside_bytes
     return RankBytes(
-        weights=msgspec.structs.replace(sizes.weights, stages=stages),
+        weights=replace(sizes.weights, stages=stages),
         weights_range=(1.0, 1.0),
         activation=(sizes.activation[1],) * 3,
         overhead=(value - LEFT_OPEN, value, value + LEFT_OPEN),
@@ -337,10 +333,10 @@ def _plans(
         if stage == pp - 1:  # a draft's layers share the block tables of the last stage
             mine += draft
         if planner == "groups":  # every layer keeps an index, its own or another's
-            mine = [msgspec.structs.replace(x, index=x.index or x.index_of_another) for x in mine]
+            mine = [replace(x, index=x.index or x.index_of_another) for x in mine]
         specs = paged_cache.make_layer_specs(mine, element, tp, state_bytes, 2.0, packed, states)
         if planner == "plain":  # windowed layers keep everything
-            specs = [msgspec.structs.replace(s, kind="full") if s.kind in ("window", "chunk") else s for s in specs]
+            specs = [replace(s, kind="full") if s.kind in ("window", "chunk") else s for s in specs]
         out.append(paged_cache.plan_groups(specs, block))
     return tuple(out)
 

@@ -35,12 +35,6 @@ def device_bytes(kind: str, ne: tuple[int, ...], pad_rows: bool = True) -> int:
     return -(-n // 128) * 128
 
 
-@lru_cache(maxsize=8192)
-def both_sizes(kind: str, ne: tuple[int, ...]) -> tuple[int, int]:
-    """Bytes of a tensor in a file, and in a device buffer."""
-    return tensor_bytes(kind, ne), device_bytes(kind, ne)
-
-
 def round_up(n: int, step: int) -> int:
     """`n` rounded up to a multiple of `step`."""
     return -(-n // step) * step

@@ -43,7 +43,7 @@ from advisor.memory.ggml.layers import (
     shape_expanded,
     shape_heads,
 )
-from advisor.memory.gguf_tensors import layer_order
+from advisor.memory.gguf_tensors import order_ffns, order_mixers
 from advisor.models import types as t
 from advisor.record import Record, Value
 
@@ -107,10 +107,8 @@ def _masks(model: t.Model, shape: StepShape, begin: int, end: int | None) -> lis
     if model.layout is None or (model.gguf_architecture is not None and model.gguf_architecture.encoder):
         return []
     lay = model.layout
-    here = set(layer_order(lay.attention, lay.attention_order, lay.n_layers)[begin:end])
-    parts = [
-        (p, i in here) for i, g in enumerate(lay.attention) for p in (g.parts if isinstance(g, t.Parallel) else (g,))
-    ]
+    here = set(order_mixers(lay)[begin:end])
+    parts = [(part, i in here) for i, group in enumerate(lay.attention) for part in t.list_parts(group)]
     there: dict[bool, bool] = {}  # of windowed layers or not -> whether a layer on the device reads this mask
     for part, held in parts:
         if isinstance(part, t.Softmax):
@@ -158,7 +156,7 @@ def choose_layers(model: t.Model, begin: int = 0, end: int | None = None, borrow
     lay = model.layout
     assert lay is not None
     n, reach = lay.n_layers, 3 if borrowed or _is_plain(model) else 8
-    mixers, ffns = layer_order(lay.attention, lay.attention_order, n), layer_order(lay.ffn, lay.ffn_order, n)
+    mixers, ffns = order_mixers(lay), order_ffns(lay)
 
     def choose(own: Borrowed) -> list[Kind]:
         weights = (*own, *(NONE_BORROWED,) * (n - len(own)))
@@ -199,8 +197,7 @@ def _level(borrowed: Borrowed, ffns: Sequence[int]) -> Borrowed:
 def _is_plain(model: t.Model) -> bool:
     lay = model.layout
     assert lay is not None
-    mixers = layer_order(lay.attention, lay.attention_order, lay.n_layers)
-    kinds = set(zip(mixers, layer_order(lay.ffn, lay.ffn_order, lay.n_layers), strict=True))
+    kinds = set(zip(order_mixers(lay), order_ffns(lay), strict=True))
     return len(kinds) <= 2 and all(isinstance(x, _PLAIN) for x in lay.attention)
 
 

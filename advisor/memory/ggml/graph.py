@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from math import inf, prod
 
-from msgspec import structs
+from msgspec.structs import replace
 
 from advisor.models import types as t
 from advisor.models.tensors import BLOCKS, row_bytes
@@ -204,7 +204,7 @@ class StepShape(Record, frozen=True, kw_only=True, cache_hash=True):
 
     def without_cells(self) -> StepShape:
         """The same step over an empty cache."""
-        return structs.replace(self, cells=0, window_cells=min(self.window_cells, 1))
+        return replace(self, cells=0, window_cells=min(self.window_cells, 1))
 
 
 class BorrowedWeights(Record, frozen=True, kw_only=True, cache_hash=True):
@@ -240,7 +240,7 @@ class Step:
         self.hidden, self.tokens = lay.hidden_size, shape.tokens
         self.inputs: dict[str, Tensor] = {}
         self.borrowed = NONE_BORROWED  # of the layer that is being built
-        widths = [x.n_kv_heads * (x.v_head_dim or x.head_dim) for g in lay.attention for x in softmax_parts(g)]
+        widths = [x.n_kv_heads * (x.v_head_dim or x.head_dim) for x in lay.mixers if isinstance(x, t.Softmax)]
         widths += [g.n_heads * g.v_head_dim for g in lay.attention if isinstance(g, t.Mla) and not g.absorbed]
         self.widest_values = max(widths, default=0)  # elements of the widest row of values
 
@@ -299,12 +299,6 @@ def is_borrowed(tensor: Tensor) -> bool:
 
 
 _BORROWED = ("borrowed weights",)
-
-
-def softmax_parts(group: t.AttentionGroup) -> list[t.Softmax]:
-    """The parts of a token mixer that keep keys and values."""
-    parts = group.parts if isinstance(group, t.Parallel) else (group,)
-    return [p for p in parts if isinstance(p, t.Softmax)]
 
 
 def read_shape(tensor: Tensor) -> tuple[int, ...]:
