@@ -118,9 +118,8 @@ def as_gguf(model: t.Model) -> t.Model:
 
 @memoize_by_identity
 def _converted(model: t.Model) -> t.Model:
-    gguf_detail, lay = model.gguf, model.layout
+    gguf_detail, lay = model.gguf, model.known_layout
     assert gguf_detail is not None
-    assert lay is not None
     groups = (
         tuple(_gated(x, gguf_detail.gated_norm) for x in lay.attention)
         if gguf_detail.gated_norm is not None
@@ -145,8 +144,7 @@ def _make_layer_tensor(i: int, shape: Shape, mtp: bool = False) -> GgufTensor:
 
 def _rope_factors(model: t.Model) -> Iterator[GgufTensor]:
     """Llama 3.1 and later keep their rotary scaling as one small tensor in the file."""
-    lay = model.layout
-    assert lay is not None
+    lay = model.known_layout
     first = lay.attention[0]
     if model.architecture == "LlamaForCausalLM" and model.family.startswith(("llama-3.1", "llama-3.2", "llama-3.3")):
         assert isinstance(first, t.Full)
@@ -228,8 +226,7 @@ def _per_layer(model: t.Model) -> Iterator[GgufTensor]:
 
 def layer_shapes(model: t.Model, mixer: t.AttentionGroup, ffn: t.FfnGroup) -> Iterator[Shape]:
     """The tensors of one layer. Raises NoLayout when a part of it is not known."""
-    lay = model.layout
-    assert lay is not None
+    lay = model.known_layout
     d = lay.hidden_size
     yield from _mixer(model, mixer, d)
     yield from _ffn(model, ffn, d)

@@ -286,8 +286,7 @@ class _MixInputs(Value, frozen=True):
 
 
 def _read_mix_inputs(model: t.Model, mix: str) -> _MixInputs:
-    lay, architecture, all_tensors = model.layout, model.gguf_architecture, list_file_tensors(model)
-    assert lay is not None
+    lay, architecture, all_tensors = model.known_layout, model.gguf_architecture, list_file_tensors(model)
     gqa, sized = heads_per_kv_head(model), architecture.size_class if architecture is not None else None
     return _MixInputs(
         mix=mix,
@@ -336,8 +335,7 @@ def _rank(tensor: GgufTensor) -> int:
 
 def heads_per_kv_head(model: t.Model) -> int:
     """Query heads per KV head as llama.cpp counts it (MLA models count as one KV head per query head)."""
-    assert model.layout is not None
-    counted = (p for p in model.layout.mixers if isinstance(p, (t.Full, t.Sliding, t.Chunked, t.Encoder)))
+    counted = (p for p in model.known_layout.mixers if isinstance(p, (t.Full, t.Sliding, t.Chunked, t.Encoder)))
     return next((p.n_heads // p.n_kv_heads for p in counted if p.n_kv_heads), 1)
 
 

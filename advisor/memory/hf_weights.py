@@ -106,8 +106,7 @@ def rank_weights(
         groups = _group_tensors(model, quantization, pp > 1 or quantization.id in model.kept_16bit)
     except NoLayout:
         return _spread_parameters(model, quantization, tp, pp, ep)
-    lay = model.layout
-    assert lay is not None
+    lay = model.known_layout
     heads, mamba2 = widest_kv_heads(model), find_mamba2(model)
     stages, experts, outside = [0.0] * pp, [0.0] * pp, [0.0] * pp
     for group in groups:
@@ -231,8 +230,7 @@ def stage_of(layer: int, n_layers: int, pp: int) -> int:
 
 def widest_kv_heads(model: Model) -> int:
     """KV heads of the widest attention layer; tensor parallelism shares K and V by at most so many ranks."""
-    lay = model.layout
-    assert lay is not None
+    lay = model.known_layout
     heads = [p.n_kv_heads for p in lay.mixers if isinstance(p, (Encoder, Full, Sliding))]
     heads += [g.n_heads for g in lay.attention if isinstance(g, Kda)]  # their K and V are divided like Q
     return max(heads, default=1) or 1
@@ -287,8 +285,7 @@ def _spread_parameters(model: Model, quantization: Quantization, tp: int, pp: in
 
 def count_expert_params(model: Model) -> int:
     """Parameters of all routed experts, no more than the model has."""
-    lay = model.layout
-    assert lay is not None
+    lay = model.known_layout
     routed = sum(
         g.n * g.n_experts * (3 if g.act == "gated" else 2) * (g.latent or lay.hidden_size) * g.moe_intermediate
         for g in lay.ffn

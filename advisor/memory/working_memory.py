@@ -38,8 +38,7 @@ def size_forward_peak(model: Model, tokens: int, tp: int, expert_tp: int) -> flo
 
     The model's layers have to be known.
     """
-    lay = model.layout
-    assert lay is not None
+    lay = model.known_layout
     hidden = lay.hidden_size
     mixers = [_mixer(lay.attention[k], model, tp) for k in order_mixers(lay)]
     parts = [lay.ffn[k] for k in order_ffns(lay)]
@@ -79,8 +78,7 @@ def expert_width(moe: t.Moe, hidden: int, tp: int) -> float:
 
 def _index_bytes(model: Model) -> float:
     """Workspace of the index of sparse attention; it shares its memory with the experts' one."""
-    lay = model.layout
-    assert lay is not None
+    lay = model.known_layout
     sparse = any(isinstance(g, t.Mla) and g.indexer is not None for g in lay.attention)
     return float(INDEX_ROWS * INDEX_BYTES * (model.max_context or 0)) if sparse else 0.0
 
@@ -128,19 +126,17 @@ def _latent(group: t.Mla, model: Model, tp: int) -> MixerWidths:
     queries, out, row = heads * wide, heads * group.v_head_dim, group.kv_lora_rank + group.qk_rope_head_dim
     if group.indexer is not None:  # queries in the latent width of every head
         return MixerWidths(out, 0.0, queries + heads * row + out)
-    assert model.layout is not None
     fixed = (
         WIDTH * min(8 * (model.max_context or EARLIER), EARLIER) * heads * (group.qk_nope_head_dim + group.v_head_dim)
     )
-    if any(isinstance(g, t.Kda) for g in model.layout.attention):  # Kimi Linear does not profile it
+    if any(isinstance(g, t.Kda) for g in model.known_layout.attention):  # Kimi Linear does not profile it
         fixed = 0.0
     return MixerWidths(out, 2 * queries + out + (group.q_lora_rank or 0) + 2 * row, queries + 2 * row + out, fixed)
 
 
 def _recurrent(group: t.AttentionGroup, model: Model, tp: int) -> MixerWidths:
     """Layers with a state: their wide input projection, and what it is split into."""
-    assert model.layout is not None
-    hidden = model.layout.hidden_size
+    hidden = model.known_layout.hidden_size
     if isinstance(group, t.GatedDeltaNet):
         keys, values = group.k_heads * group.k_dim / tp, group.v_heads * group.v_dim / tp
         return MixerWidths(2 * keys + 3 * values, 4 * keys + 4 * values)

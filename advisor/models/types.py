@@ -476,6 +476,12 @@ class Model(MemoRecord, frozen=True, kw_only=True):
     source: tuple[str, ...] = ()
 
     @property
+    def known_layout(self) -> Layout:
+        """The layout, where the caller knows that there is one: it must not be None."""
+        assert self.layout is not None
+        return self.layout
+
+    @property
     def is_moe(self) -> bool:
         """Whether any layer has routed experts."""
         return self.layout is not None and any(isinstance(g, Moe) for g in self.layout.ffn)

@@ -71,8 +71,7 @@ def _summed(model: t.Model, weights: gguf_weights.GgufWeights) -> ModelWork:
 
 @memoize_by_identity
 def _count_of_model(model: t.Model, quantization: Quantization) -> ModelWork:
-    lay = model.layout
-    assert lay is not None
+    lay = model.known_layout
     try:
         if quantization.family == "gguf":
             return _summed(model, gguf_weights.weights_from_model(model, quantization.id))
@@ -130,8 +129,7 @@ def _work(model: t.Model, tensors: Iterable[tuple[gguf_tensors.GgufTensor, int, 
 
 def _from_count(model: t.Model, quantization: Quantization) -> ModelWork:
     """Parameters x bits, for layouts whose tensors are not known."""
-    lay = model.layout
-    assert lay is not None
+    lay = model.known_layout
     routed = hf_weights.count_expert_params(model)
     head = lay.vocab_size * lay.hidden_size
     dense = max(0, (model.params_text or model.params_total) - routed - head * (1 if lay.tie_embeddings else 2))
@@ -150,8 +148,7 @@ def _from_count(model: t.Model, quantization: Quantization) -> ModelWork:
 def _with_counts(
     model: t.Model, dense_bytes: float, expert_bytes: float, dense: float, head: float, experts: float
 ) -> ModelWork:
-    lay = model.layout
-    assert lay is not None
+    lay = model.known_layout
     moe = [g for g in lay.ffn if isinstance(g, t.Moe)]
     widest = max(moe, key=lambda g: g.n, default=None)
     return ModelWork(

@@ -133,8 +133,9 @@ def has_output_matrix(model: Model) -> bool:
 
 def count_logits(model: Model, settings: LlamaSettings) -> int:
     """Scratch of the logits, and their inputs, of every token of a batch; bytes."""
-    assert model.layout is not None
-    return 4 * min(settings.ubatch, settings.ctx_size) * (model.layout.vocab_size + model.layout.hidden_size)
+    return (
+        4 * min(settings.ubatch, settings.ctx_size) * (model.known_layout.vocab_size + model.known_layout.hidden_size)
+    )
 
 
 class _CacheRows(Value, frozen=True):
@@ -203,8 +204,7 @@ def _cache(
 def _find_widest(model: Model) -> tuple[int, bool]:
     """Elements of the widest row of values, and whether layers have no mixer at all."""
     layers = cache_layers(model)
-    assert model.layout is not None
-    bare = any(isinstance(x, NoMixer) for x in model.layout.attention) and not any(x.recurrent for x in layers)
+    bare = any(isinstance(x, NoMixer) for x in model.known_layout.attention) and not any(x.recurrent for x in layers)
     return max((x.v for x in layers), default=0), bare
 
 
@@ -247,8 +247,7 @@ def plan_scratch(
     `where`: place of each layer, output last. `windowed`: some layers look back a limited number of tokens. `borrowed`:
     matrices in host memory that a GPU borrows for long prompts, by layer. `only`: the one device that is looked at.
     """
-    lay = model.layout
-    assert lay is not None
+    lay = model.known_layout
     on_host = not n_devices or all(p == HOST for p in where)
     tokens = ggml.round_up(min(settings.ctx_size, settings.ubatch), settings.slots)
     shape = StepShape(
@@ -286,8 +285,7 @@ def _split(
     only: int | None,
 ) -> dict[int, int]:
     """Bytes of each device."""
-    assert model.layout is not None
-    layers = model.layout.n_layers
+    layers = model.known_layout.n_layers
     if n_devices == 1:
         return {0: compute.count_scratch(model, shape, borrowed=borrowed).device}
     own = {place: (begin, end) for place, begin, end in find_stretches(where[:-1]) if place != HOST}

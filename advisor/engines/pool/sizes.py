@@ -85,9 +85,8 @@ def size_ranks(
 
 def widest_mlp(model: Model) -> int:
     """Widest intermediate of one token's feed-forward pass: dense width, or active experts."""
-    assert model.layout is not None
     best = 0
-    for dense in model.layout.ffn:
+    for dense in model.known_layout.ffn:
         if isinstance(dense, Dense):
             best = max(best, dense.intermediate)
         elif isinstance(dense, Moe):
@@ -179,9 +178,8 @@ def _with_extras(
 
 def widest_dense(model: Model) -> int:
     """Widest intermediate outside the routed experts: dense layers, shared experts."""
-    assert model.layout is not None
-    widths = [g.intermediate for g in model.layout.ffn if isinstance(g, Dense)]
-    widths += [max(g.shared_intermediate, g.parallel_dense) for g in model.layout.ffn if isinstance(g, Moe)]
+    widths = [g.intermediate for g in model.known_layout.ffn if isinstance(g, Dense)]
+    widths += [max(g.shared_intermediate, g.parallel_dense) for g in model.known_layout.ffn if isinstance(g, Moe)]
     return max(widths, default=0)
 
 
@@ -233,8 +231,7 @@ def correct_sizes(sizes: RankBytes, correction: Correction) -> RankBytes:
 
 def activation_bytes(model: Model, settings: PoolSettings, peak: ActivationPeak, format: str | None = None) -> float:
     """Bytes of the profiling run's peak on one rank (ActivationPeak says the formula); `format`: of the weights."""
-    lay = model.layout
-    assert lay is not None
+    lay = model.known_layout
     tokens, hidden = settings.batched_tokens, lay.hidden_size
     sampler = _sampler_bytes(model, settings, peak)
     if peak.by_shapes and format not in peak.not_by_shapes:
@@ -249,8 +246,7 @@ def activation_bytes(model: Model, settings: PoolSettings, peak: ActivationPeak,
 
 
 def _sampler_bytes(model: Model, settings: PoolSettings, peak: ActivationPeak) -> float:
-    lay = model.layout
-    assert lay is not None
+    lay = model.known_layout
     rows = settings.sequences if model.kind == "chat" else 0  # encoders and embedding models sample nothing
     return (
         peak.sampler_bytes * rows * lay.vocab_size + 2 * settings.batched_tokens * peak.sampler_hidden * lay.hidden_size
@@ -259,8 +255,7 @@ def _sampler_bytes(model: Model, settings: PoolSettings, peak: ActivationPeak) -
 
 def size_peaks_by_shapes(model: Model, settings: PoolSettings, peak: ActivationPeak) -> tuple[float, float]:
     """Bytes of (the forward pass, the sampler next to the experts' workspace) on one rank."""
-    lay = model.layout
-    assert lay is not None
+    lay = model.known_layout
     tokens = settings.batched_tokens
     cut = 1 if settings.experts_whole else settings.tp
     forward = size_forward_peak(model, tokens, settings.tp, cut) + 2 * tokens * lay.hidden_size + peak.beside_mib * MIB

@@ -32,7 +32,7 @@ def device_bytes(kind: str, ne: tuple[int, ...], pad_rows: bool = True) -> int:
     n = tensor_bytes(kind, ne)
     if pad_rows and BLOCKS[kind][0] > 1 and ne[0] % 512:
         n += row_bytes(kind, 512 - ne[0] % 512)
-    return -(-n // 128) * 128
+    return round_up(n, 128)
 
 
 def round_up(n: int, step: int) -> int:
@@ -64,15 +64,11 @@ def count_cells(n_ctx: int, slots: int, unified: bool, window: int | None, ubatc
     return CacheCells(streams=streams, cells=per, window_cells=small)
 
 
-def side_bytes(kind: str, width: int, n_cells: int, streams: int) -> int:
-    """Bytes of the cells of the K or the V tensor of one layer; `width` elements per cell."""
-    return row_bytes(kind, width) * n_cells * streams if width else 0
-
-
 def layer_bytes(layer: LayerCache, cache_cells: CacheCells, kinds: tuple[str, str], windows: bool) -> int:
     """KV bytes of one layer. `windows` False: the engine ignores this architecture's sliding window."""
     n = cache_cells.window_cells if layer.window and windows else cache_cells.cells
-    return side_bytes(kinds[0], layer.k, n, cache_cells.streams) + side_bytes(kinds[1], layer.v, n, cache_cells.streams)
+    sides = zip(kinds, (layer.k, layer.v), strict=True)
+    return sum(row_bytes(kind, width) * n * cache_cells.streams for kind, width in sides if width)
 
 
 def padding_bytes(layer: LayerCache, kinds: tuple[str, str]) -> int:

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from advisor.decoding import Json
 from advisor.memo import memoize_by_identity
+from advisor.memory.ggml import round_up
 from advisor.memory.ggml.graph import (
     ALIGNMENT,
     F16,
@@ -47,14 +48,12 @@ from advisor.memory.gguf_tensors import order_ffns, order_mixers
 from advisor.models import types as t
 from advisor.record import Record, Value
 
-MIB = 2**20
 COPIES = 4  # of a step's inputs where several devices work on batches in turn
 HOST_ALIGNMENT = 32
 MOST_LAYERS = 24  # with borrowed weights: where more would be laid out, matrices of a kind are taken as equally large
 Borrowed = tuple[BorrowedWeights, ...]  # of each layer; empty: none
-Kind = tuple[
-    int, int, BorrowedWeights
-]  # of a layer: which of the model's mixers, which feed-forward part, what it borrows
+# of a layer: which of the model's mixers, which feed-forward part, what it borrows
+Kind = tuple[int, int, BorrowedWeights]
 _MATRICES = BorrowedWeights.__struct_fields__[:-1]
 _PLAIN = (t.Softmax, t.Mla, t.GatedDeltaNet, t.ShortConv)
 Layer = tuple[t.AttentionGroup, t.FfnGroup, BorrowedWeights]
@@ -96,7 +95,7 @@ def count_scratch(
     # the mask lies next to everything else for as long as the step lasts: count it separately, and keep the rest
     rest = _count(model, shape.without_cells(), begin, end, borrowed, copies)
     masks = [
-        (_round_up(F16 * shape.tokens * cells, ALIGNMENT), there) for cells, there in _masks(model, shape, begin, end)
+        (round_up(F16 * shape.tokens * cells, ALIGNMENT), there) for cells, there in _masks(model, shape, begin, end)
     ]
     host, device = sum(size for size, _ in masks), copies * sum(size for size, there in masks if there)
     return Scratch(device=rest.device + device, host=rest.host + host, known=rest.known)
@@ -130,18 +129,17 @@ def _count(model: t.Model, shape: StepShape, begin: int, end: int | None, borrow
 
 @memoize_by_identity
 def _place(model: t.Model, shape: StepShape, kinds: tuple[Kind, ...], share: Share) -> Scratch:
-    lay = model.layout
-    assert lay is not None
+    lay = model.known_layout
     mixers = [lay.attention[i] for i, _, _ in kinds]
     laid_out = [_replace_unknown(mixer) for mixer in mixers]
     layers = [(mixer, lay.ffn[j], borrowed) for mixer, (_, j, borrowed) in zip(laid_out, kinds, strict=True)]
     known = all(a is b for a, b in zip(mixers, laid_out, strict=True))
     tensors, inputs = build_step(model, shape, layers, share)
-    sizes = sum(_round_up(x.size, HOST_ALIGNMENT) for x in inputs)
+    sizes = sum(round_up(x.size, HOST_ALIGNMENT) for x in inputs)
     # next to them the tokens, and room for embeddings that come instead of tokens, with further rows for images
     deep = model.gguf_architecture.graph.deepstack if model.gguf_architecture is not None else 0
     row = F32 * shape.tokens * lay.hidden_size
-    host = sizes + _round_up(row * (1 + deep), HOST_ALIGNMENT) + _round_up(F32 * shape.tokens, HOST_ALIGNMENT)
+    host = sizes + round_up(row * (1 + deep), HOST_ALIGNMENT) + round_up(F32 * shape.tokens, HOST_ALIGNMENT)
     peak = count_peak(tensors, ALIGNMENT if shape.gpu else HOST_ALIGNMENT)
     return Scratch(device=peak, host=host, known=known)
 
@@ -153,8 +151,7 @@ def choose_layers(model: t.Model, begin: int = 0, end: int | None = None, borrow
     Three where layers are of at most two kinds, none of them of a Mamba, and with borrowed weights: over the catalogue
     more changed nothing. Eight for others.
     """
-    lay = model.layout
-    assert lay is not None
+    lay = model.known_layout
     n, reach = lay.n_layers, 3 if borrowed or _is_plain(model) else 8
     mixers, ffns = order_mixers(lay), order_ffns(lay)
 
@@ -195,8 +192,7 @@ def _level(borrowed: Borrowed, ffns: Sequence[int]) -> Borrowed:
 
 @memoize_by_identity
 def _is_plain(model: t.Model) -> bool:
-    lay = model.layout
-    assert lay is not None
+    lay = model.known_layout
     kinds = set(zip(order_mixers(lay), order_ffns(lay), strict=True))
     return len(kinds) <= 2 and all(isinstance(x, _PLAIN) for x in lay.attention)
 
@@ -213,23 +209,18 @@ def split_scratch(model: t.Model, shape: StepShape, places: Sequence[tuple[int, 
 def count_borrowed(model: t.Model, shape: StepShape, borrowed: Borrowed) -> int:
     """Scratch of the first device for matrices in host memory that belong to layers of other devices: a matrix is
     fetched while the one before it is in use. Learned from the planner's rows (tests/data/llamacpp_fit.csv)."""
-    assert model.layout is not None
     most = max((max(x.gate + x.up, x.up + x.down) for x in borrowed), default=0)
-    return most + F32 * shape.tokens * model.layout.hidden_size if most else 0
+    return most + F32 * shape.tokens * model.known_layout.hidden_size if most else 0
 
 
 def _replace_unknown(mixer: t.AttentionGroup) -> t.AttentionGroup:
     """A token mixer of a kind that is laid out, about as wide as one that is not."""
-    if isinstance(mixer, (t.Softmax, t.Mla, t.GatedDeltaNet, t.Mamba1, t.Mamba2, t.ShortConv, t.NoMixer, t.Parallel)):
+    if isinstance(mixer, (*_PLAIN, t.Mamba1, t.Mamba2, t.NoMixer, t.Parallel)):
         return mixer
     if isinstance(mixer, (t.Kda, t.Lightning)):
         heads, width, kernel = mixer.n_heads, mixer.head_dim, mixer.conv_kernel if isinstance(mixer, t.Kda) else 1
         return t.GatedDeltaNet(n=1, k_heads=heads, v_heads=heads, k_dim=width, v_dim=width, conv_kernel=kernel)
     return t.Full(n=1, n_heads=mixer.n_heads, n_kv_heads=mixer.n_kv_heads, head_dim=mixer.head_dim)
-
-
-def _round_up(n: int, step: int) -> int:
-    return -(-n // step) * step
 
 
 def build_step(

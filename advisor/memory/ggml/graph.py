@@ -233,8 +233,7 @@ class Step:
     """The graph of one step, being built."""
 
     def __init__(self, model: t.Model, shape: StepShape) -> None:
-        lay, architecture = model.layout, model.gguf_architecture or GgufArchitecture()
-        assert lay is not None
+        lay, architecture = model.known_layout, model.gguf_architecture or GgufArchitecture()
         self.graph, self.model, self.layout, self.shape = Graph(), model, lay, shape
         self.traits, self.names, self.encodes = architecture.graph, architecture.tensors, architecture.encoder
         self.hidden, self.tokens = lay.hidden_size, shape.tokens
