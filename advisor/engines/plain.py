@@ -18,6 +18,7 @@ from advisor.decoding import convert
 from advisor.deployment import Deployment, DeviceMemory, KvCache, MemoryEstimate
 from advisor.engines import fitting
 from advisor.engines.base import DecidedSetting, get_integer, get_setting
+from advisor.engines.fitting import PlaceBytes
 from advisor.errors import BadInput
 from advisor.meanings import ONE_AT_LEAST, PUT_IN, FlagName
 from advisor.memo import memoize_by_identity
@@ -108,18 +109,19 @@ def memory(deployment: Deployment, entry: Engine, quantization: Quantization) ->
     worked_on = (on_devices if devices else weights.stages[0]) + cache
     work = tuple(int(share * worked_on) for share in constants.working_share)
     n = max(1, len(devices))
+    each = PlaceBytes(on_devices // n, cache // n, state // n, work[1] // n)
     rows = [
         _bounded(
-            fitting.device_row(x, on_devices // n, cache // n, state // n, work[1] // n, constants.overhead_mib),
+            fitting.device_row(x, each, constants.overhead_mib),
             work,
             n,
         )
         for x in devices
     ]
     if devices:
-        host = fitting.host_row(deployment, on_host, 0, 0, 0, HOST_MIB)
+        host = fitting.host_row(deployment, PlaceBytes(on_host), HOST_MIB)
     else:
-        host = _bounded(fitting.host_row(deployment, on_host, cache, state, work[1], HOST_MIB), work, 1)
+        host = _bounded(fitting.host_row(deployment, PlaceBytes(on_host, cache, state, work[1]), HOST_MIB), work, 1)
     verdict = fitting.judge_fit(rows, host, needs_host=not devices or on_host > 0, deployment=deployment)
     grows = "" if constants.reserved else "; the cache grows with use"
     unsaid = () if given else (f"no context length given: sized for {length} tokens{grows}",)

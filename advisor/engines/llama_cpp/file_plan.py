@@ -12,6 +12,7 @@ from itertools import accumulate
 from msgspec.structs import replace
 
 from advisor.deployment import Basis
+from advisor.engines.fitting import PlaceBytes
 from advisor.engines.llama_cpp.settings import ALL_LAYERS, LlamaSettings, find_moved
 from advisor.errors import BadInput
 from advisor.memo import memoize_by_identity
@@ -66,6 +67,10 @@ class AllocationPlan(Record, frozen=True, kw_only=True):
     repacked: int = 0  # of the weights in host memory: rearranged, in memory that the file does not back
     repacked_more: int = 0  # what rearranging may add, where the processor's flags are not known
     encoder: dict[int, tuple[int, int, int]] = {}  # scratch of the image encoder: low, value, high
+
+    def at(self, place: int) -> PlaceBytes:
+        """What lies at one place."""
+        return PlaceBytes(*(part.get(place, 0) for part in (self.weights, self.cache, self.state, self.compute)))
 
 
 def plan_file(model: Model, weights: gguf_weights.GgufWeights, question: FileQuestion) -> AllocationPlan:

@@ -92,7 +92,7 @@ def make_gauge(plan: PlanSettings, first: AllocationPlan, devices: int) -> Gauge
 
     def measure_one(tried: LlamaSettings, at: int) -> int:
         made = plan(tried, at, True)
-        scratch[at] = fitting.bytes_at(made.compute, at)
+        scratch[at] = made.at(at).compute
         return count_bytes(made, devices)[at]
 
     def measure_roughly(tried: LlamaSettings) -> list[int]:
@@ -124,8 +124,7 @@ def apply_fit(deployment: Deployment, settings: LlamaSettings, constants: LlamaC
     if not settings.fit or not known or len(known) < len(budgets) or (placed and settings.context_was_given):
         return first
     limits = tuple(x - constants.usual.fit_target_mib * MIB for x in known)
-    used = count_bytes(first.plan, len(limits))
-    if all(u <= limit for u, limit in zip(used, limits, strict=True)):
+    if _keeps_within(first.plan, limits):
         return first
     if loads_mix_alone(deployment):
         question = make_question(deployment, settings, constants)
@@ -168,8 +167,7 @@ def _fit(
             return settings
     if placed:
         return settings  # the engine leaves a placement that was given as it is
-    layers = len(cache_layers(as_gguf(model))) + 1
-    return _place_layers(settings, limits, layers, model.is_moe, gauge)
+    return _place_layers(settings, limits, count_layers(model), model.is_moe, gauge)
 
 
 def _is_placed(settings: LlamaSettings, devices: int) -> bool:
@@ -179,8 +177,17 @@ def _is_placed(settings: LlamaSettings, devices: int) -> bool:
 
 def count_bytes(plan: AllocationPlan, devices: int) -> list[int]:
     """What a plan takes of each device."""
-    weights, cache, state, compute = plan.weights.get, plan.cache.get, plan.state.get, plan.compute.get
-    return [weights(i, 0) + cache(i, 0) + state(i, 0) + compute(i, 0) for i in range(devices)]
+    return [plan.at(i).total for i in range(devices)]
+
+
+def _keeps_within(plan: AllocationPlan, limits: Sequence[int]) -> bool:
+    """Whether a plan takes no more of any device."""
+    return all(used <= limit for used, limit in zip(count_bytes(plan, len(limits)), limits, strict=True))
+
+
+def count_layers(model: Model) -> int:
+    """Layers of the model's file, the output counted as one."""
+    return len(cache_layers(as_gguf(model))) + 1
 
 
 def _shorten_context(
@@ -327,11 +334,10 @@ def place_whole_layers(deployment: Deployment, settings: LlamaSettings, constant
     if any(fitting.budget_bytes(x) is None for x in devices):
         return first
     limits = list_limits(deployment, constants)
-    used = count_bytes(first.plan, len(limits))
-    if all(u <= limit for u, limit in zip(used, limits, strict=True)):
+    if _keeps_within(first.plan, limits):
         return first
 
-    total = len(cache_layers(as_gguf(deployment.model))) + 1
+    total = count_layers(deployment.model)
     gauge = gauge_deployment(deployment, constants, first.plan, len(limits))
 
     def over(layers: int, measure: Callable[[LlamaSettings], list[int]] = gauge.all) -> int:
@@ -364,7 +370,7 @@ def count_layers_on_cards(deployment: Deployment, entry: Engine) -> tuple[int, i
     asked = replace(deployment, settings=free)
     constants = read_constants(entry)
     n = place_whole_layers(asked, resolve_llama_settings(asked, constants.usual), constants).settings.gpu_layers
-    total = len(cache_layers(as_gguf(deployment.model))) + 1
+    total = count_layers(deployment.model)
     return (total if n is None else min(n, total), total)
 
 
@@ -375,8 +381,7 @@ def fits_on_cards(
     if any(fitting.budget_bytes(x) is None for x in fitting.used_devices(deployment)):
         return False
     plan = plan_allocation(deployment, replace(settings, gpu_layers=layers), constants)
-    limits = list_limits(deployment, constants)
-    return all(used <= limit for used, limit in zip(count_bytes(plan, len(limits)), limits, strict=True))
+    return _keeps_within(plan, list_limits(deployment, constants))
 
 
 def find_most(over: Over, high: int, over_none: int, rough: Over | None = None, slack: int = 0) -> int:

@@ -15,6 +15,7 @@ from advisor.catalog.types import Engine, Quantization
 from advisor.deployment import Basis, Deployment, DeviceMemory, KvCache, MemoryEstimate
 from advisor.engines import fitting, parallel, pool
 from advisor.engines.base import DecidedSetting, get_integer, get_setting
+from advisor.engines.fitting import PlaceBytes
 from advisor.engines.flags import find_own_flag
 from advisor.engines.parallel import TensorParallelRefusal
 from advisor.engines.pool.settings import PoolConstants, PoolSettings, read_constants, resolve_pool_settings
@@ -255,14 +256,13 @@ def _host(
             * settings.dp
         )
         pinned = [x + share * offloaded / MIB for x, share in zip(HOST_NEXT_TO_GPUS_MIB, PINNED_MORE, strict=True)]
-        return fitting.host_row(deployment, offloaded, 0, 0, 0, overhead_mib=(pinned[0], pinned[1], pinned[2]))
+        return fitting.host_row(deployment, PlaceBytes(offloaded), (pinned[0], pinned[1], pinned[2]))
     every = settings.tp * settings.dp  # ranks of each stage
     each = -(-deployment.sequences // settings.dp)
     cache, state = (sum(b[k] for b in requests) * each * every for k in (0, 1))
     weights = sum(sizes.weights.stages) * every
-    return fitting.host_row(
-        deployment, weights, cache, state, sizes.activation[1] * settings.ranks, overhead_mib=HOST_ALONE_MIB
-    )
+    parts = PlaceBytes(weights, cache, state, sizes.activation[1] * settings.ranks)
+    return fitting.host_row(deployment, parts, HOST_ALONE_MIB)
 
 
 def _kv_cache(settings: PoolSettings, plans: tuple[PagedCache, ...], pools: list[PoolBytes]) -> KvCache:
