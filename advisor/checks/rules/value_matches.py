@@ -15,8 +15,8 @@ from advisor.checks.rules.flag_matches import RuleMatch, find_place, is_near, ot
 from advisor.engines.flag_tables import (
     FlagTable,
     Presence,
+    find_presence,
     find_value,
-    find_variable,
     list_accepted_values,
     list_values,
 )
@@ -55,7 +55,7 @@ def removed_variables(context: FactContext) -> Iterator[RuleMatch]:
         return
     for name, value in context.env.items():
         version = context.launch.version or context.checked.judged.engine_version
-        presence = find_variable(lookup.table.history, name, version)
+        presence = find_presence(lookup.table.history, name, version, "variables")
         if presence is None or presence.has is not False or presence.last is None:
             continue
         instead = lookup.table.instead.get(name, "remove")

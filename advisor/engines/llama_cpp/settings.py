@@ -181,14 +181,14 @@ def _resolve(
     batch = get_integer(s, "batch-size", "b", least=1) or usual.batch_size
     moved = get_setting(s, "override-tensor", "ot")
     return LlamaSettings(
+        cache_k=_cache_type(get_setting(s, "cache-type-k", "ctk"), kv_cache_type.k),
+        cache_v=_cache_type(get_setting(s, "cache-type-v", "ctv"), kv_cache_type.v),
         ctx_size=round_up(ctx, 256),
         slots=n_slots,
         unified=unified if unified is not None else auto,
         ubatch=min(ub, batch),
         batch=batch,
         flash=_flash(get_setting(s, "flash-attn", "fa")),
-        cache_k=_cache_type(get_setting(s, "cache-type-k", "ctk"), kv_cache_type.k),
-        cache_v=_cache_type(get_setting(s, "cache-type-v", "ctv"), kv_cache_type.v),
         swa_full=bool(get_flag(s, "swa-full")),
         gpu_layers=_gpu_layers(get_setting(s, "n-gpu-layers", "gpu-layers", "ngl")),
         cpu_moe_layers=_cpu_moe(s),

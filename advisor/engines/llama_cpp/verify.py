@@ -144,9 +144,8 @@ def _parts(
     row: PlannerRow, ours: DeviceMemory, deployment: Deployment, settings: LlamaSettings, planner: bool
 ) -> list[VerifiedPart]:
     compute = ours.compute_bytes or 0
-    if (
-        planner and deployment.model.layout is not None
-    ):  # a library caller reserves logits of a whole batch, a server one row a slot
+    # a library caller reserves logits of a whole batch, a server one row a slot
+    if planner and deployment.model.layout is not None:
         compute = max(compute, count_logits(deployment.model, settings))
     scratch = int(COMPUTE_SHARE * row.compute) + COMPUTE_SLACK
     weights = ours.weights_bytes or 0
