@@ -96,16 +96,13 @@ def estimate_memory(
     if any((r.high_bytes or 0) > MOST_BYTES for r in rows):
         raise BadInput("the request asks for more memory than any machine has: look at context length and sequences")
     if deployment.uncounted:
+        named = memory_estimate.not_modelled
         return replace(
             memory_estimate,
             fits=False if memory_estimate.fits is False else None,
-            not_modelled=_add_unmodelled(memory_estimate.not_modelled, deployment.uncounted),
+            not_modelled=(*named, *(x for x in deployment.uncounted if not any(x in n for n in named))),
         )
     return memory_estimate
-
-
-def _add_unmodelled(names: tuple[str, ...], more: tuple[str, ...]) -> tuple[str, ...]:
-    return (*names, *(x for x in more if not any(x in n for n in names)))
 
 
 def parse_kv_type(value: str | dict[str, str] | None) -> KvType:

@@ -143,15 +143,3 @@ def _default(family: str, entry: Engine, model: Model, catalog: Catalog) -> Form
             f"no quantization given: {name}, as {entry.name} loads {model.id}, which is published in F32",
         )
     return FormatChoice(catalog.quantization(name), f"no quantization given: {name}, as {model.id} is published")
-
-
-__all__ = [
-    "FormatChoice",
-    "choose_format",
-    "engine_format",
-    "format_family",
-    "is_shorthand",
-    "native_format",
-    "own_family",
-    "usual_engine",
-]

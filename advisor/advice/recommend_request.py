@@ -19,10 +19,9 @@ from advisor.decision.types import Decision, FactValue, Guide
 from advisor.deployment import Workload
 from advisor.errors import BadInput
 from advisor.estimation import find_machine, find_stated_machine
-from advisor.formats import native_format
 from advisor.machines.types import Machine, Os
 from advisor.memo import memoize_by_identity
-from advisor.models.types import Model
+from advisor.models.types import Model, native_format
 from advisor.planning.rules import load_guide_memory
 from advisor.planning.traffic import expect_users, read_traffic
 from advisor.planning.types import SearchRequest

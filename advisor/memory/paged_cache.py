@@ -121,7 +121,8 @@ def make_layer_specs(
             if part.recurrent:
                 held = next((x for x in states if x.mixer == part.mixer), None)
                 each = state_bytes if held is None or held.state_bytes is None else held.state_bytes
-                size = (part.state * each + _widen_conv(part, tp) * conv_bytes) / tp
+                wider = (count_groups(part.groups, tp) - part.groups) * part.group_conv
+                size = (part.state * each + (part.conv + wider) * conv_bytes) / tp
                 out.append(LayerSpec(kind="state", state=round(size), states=held))
             if (part.k or part.v) and not part.image_only:
                 kind = "full" if part.window is None else "chunk" if part.chunked else "window"
@@ -149,10 +150,6 @@ def _index_row(elements: int) -> int:
 def count_groups(groups: int, tp: int) -> int:
     """Groups of a Mamba-2 layer over `tp` ranks: each rank has whole ones (vLLM `extra_groups_for_head_shards`)."""
     return groups if groups % tp == 0 else max(groups, tp)
-
-
-def _widen_conv(layer: LayerCache, tp: int) -> int:
-    return layer.conv + (count_groups(layer.groups, tp) - layer.groups) * layer.group_conv
 
 
 def plan_groups(all_specs: list[LayerSpec], block: int = BLOCK) -> PagedCache:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Sequence
 from contextlib import suppress
 
 from msgspec.structs import replace
@@ -163,12 +163,9 @@ class Bounds:
 
 def is_far(deployment: Deployment, estimate: MemoryEstimate) -> bool:
     """Whether a place wants far more than it has; memory that devices and host share is one place."""
-    places = [
-        x
-        for x in (*estimate.devices, estimate.host, fitting.merge_rows(deployment, estimate.devices, estimate.host))
-        if x is not None
-    ]
-    return any(r.budget_bytes is not None and (r.low_bytes or 0) > FAR * r.budget_bytes for r in places)
+    together = fitting.merge_rows(deployment, estimate.devices, estimate.host)
+    places = [r for r in (*estimate.devices, estimate.host, together) if r is not None and r.budget_bytes is not None]
+    return any((r.low_bytes or 0) > FAR * (r.budget_bytes or 0) for r in places)
 
 
 def find_smallest(attempts: Sequence[Attempt], offload: bool) -> Attempt | None:
@@ -195,13 +192,6 @@ def describe_failure(deployment: Deployment, estimate: MemoryEstimate, quantizat
         f"{quantization.id}{cards}{cache} does not fit: {format_gib(weights)} ({weights / 1e9:.1f} GB) of weights; "
         f"{what}"
     )
-
-
-def list_warnings(attempt: Attempt, warnings: Sequence[str]) -> Iterator[str]:
-    """Notes of a format, then those of the engine here."""
-    if attempt.chosen.note:
-        yield attempt.chosen.note
-    yield from warnings
 
 
 class SmallDraft(Value, frozen=True):
@@ -350,10 +340,8 @@ class PlannedCopy(Value, frozen=True):
 
 def make_plan(trial: Trial, copy: PlannedCopy) -> Plan:
     """A plan with what it holds and how fast it is as a whole."""
-    traffic, deployment = (
-        trial.search.traffic,
-        with_visible_devices(copy.deployment, trial.search.whole or trial.search.machine),
-    )
+    traffic, whole = trial.search.traffic, trial.search.whole or trial.search.machine
+    deployment = with_visible_devices(copy.deployment, whole)
     holding = find_holding(deployment, copy.memory, traffic, trial.tools.session, copy.servers)
     holds = holding.holds
     if holds is not None:

@@ -25,14 +25,7 @@ from advisor.deployment import (
 from advisor.engines import capacity
 from advisor.engines.additions import limit_requests
 from advisor.errors import AdvisorError, BadInput
-from advisor.estimation import (
-    EstimateRequest,
-    LoadSpec,
-    RememberedNames,
-    estimate,
-    estimate_load_speed,
-    resolve_request,
-)
+from advisor.estimation import EstimateRequest, LoadSpec, RememberedNames, estimate_load_speed, resolve_request
 from advisor.estimation import estimate as estimate_memory_of
 from advisor.memo import memoize_by_identity
 from advisor.planning.traffic import Traffic, read_traffic
@@ -90,14 +83,12 @@ def find_holding(
         lengths.append(lengths[-1] // 2)
     asked = [capacity.RequestTokens(typical, shared), *(capacity.RequestTokens(n) for n in lengths)]
     at_typical, *counts = _count_requests(deployment, smaller, smaller_estimate, entry, asked, session)
-    if at_typical is None:
-        return Holding(smaller_estimate.fits, None)
     ladder = [
         HeldRequests(context_length=n, held=copies * count)
         for n, count in zip(lengths, counts, strict=True)
         if count is not None
     ]
-    if not ladder:
+    if at_typical is None or not ladder:
         return Holding(smaller_estimate.fits, None)
     most = limit_requests(deployment, entry)
     if most is not None:
@@ -196,7 +187,7 @@ def _answer_resolved(
     notes: tuple[str, ...] = (),
     request_id: object = None,
 ) -> Estimate:
-    memory = estimate(deployment, session)
+    memory = estimate_memory_of(deployment, session)
     holding = hold_deployment(deployment, memory, session, load)
     speed = estimate_load_speed(deployment, memory, session, load)
     return describe_estimate(Estimate, memory, deployment, holding, notes, request_id, speed)

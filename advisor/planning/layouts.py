@@ -69,27 +69,30 @@ def list_units(base: Deployment, entry: Engine) -> Iterator[Unit]:
         yield Unit(base, max(1, n), CardLayout(devices=devices))
         return
     sizes = allowed_sizes(entry, base.model, n, make_parallel_launch(base, entry)) if n else (1,)
+
+    def split(tp: int) -> dict[str, Setting]:
+        return {tp_flag: tp} if tp > 1 else {}
+
     for tp in sizes:
-        settings: dict[str, Setting] = {tp_flag: tp} if tp > 1 else {}
         layout = CardLayout(tensor=tp, devices=_indices(machine, tp))
-        yield Unit(_place_on(base, settings, tp), tp, layout)
-        yield from _with_experts(base, entry, tp, settings, layout)
-    if machine.nodes > 1 and pp_flag:
+        yield Unit(_place_on(base, split(tp), tp), tp, layout)
+        yield from _with_experts(base, entry, tp, split(tp), layout)
+    if not pp_flag:
+        return
+    staged = _staged(base, entry)
+    if machine.nodes > 1:
         tp, stages = sizes[-1], machine.nodes
         layout = CardLayout(tensor=tp, pipeline=stages, nodes=stages, devices=_indices(machine, tp))
-        own: dict[str, Setting] = {tp_flag: tp} if tp > 1 else {}
-        yield Unit(_place_on(_staged(base, entry), {**own, pp_flag: stages}, tp), tp * stages, layout)
-    elif pp_flag:
-        layers = base.model.layout.n_layers if base.model.layout is not None else 1
-        for cards in range(2, n + 1):
-            tp = max((t for t in sizes if cards % t == 0), default=1)
-            if tp != cards and cards // tp <= layers:
-                stages = cards // tp
-                own = {tp_flag: tp} if tp > 1 else {}
-                layout = CardLayout(tensor=tp, pipeline=stages, devices=_indices(machine, cards))
-                yield Unit(
-                    _place_on(_staged(base, entry), {**own, pp_flag: stages}, cards), cards, layout, last_resort=True
-                )
+        yield Unit(_place_on(staged, {**split(tp), pp_flag: stages}, tp), tp * stages, layout)
+        return
+    layers = base.model.layout.n_layers if base.model.layout is not None else 1
+    for cards in range(2, n + 1):
+        tp = max((t for t in sizes if cards % t == 0), default=1)
+        stages = cards // tp
+        if 1 < stages <= layers:
+            layout = CardLayout(tensor=tp, pipeline=stages, devices=_indices(machine, cards))
+            made = _place_on(staged, {**split(tp), pp_flag: stages}, cards)
+            yield Unit(made, cards, layout, last_resort=True)
 
 
 def _staged(base: Deployment, entry: Engine) -> Deployment:
@@ -115,13 +118,11 @@ def _with_experts(
     replicas, attention = find_own_flag(entry, "data_parallel"), find_own_flag(entry, "data_parallel_attention")
     if not replicas:
         return
-    attention_layout = replace(whole, data=ranks, dp_attention=True)
+    copied = replace(whole, data=ranks, dp_attention=True)
     if attention:
-        yield Unit(
-            _place_on(base, {**settings, **own, replicas: ranks, attention: True}, ranks), ranks, attention_layout
-        )
+        yield Unit(_place_on(base, {**settings, **own, replicas: ranks, attention: True}, ranks), ranks, copied)
     elif shares_experts(entry):
-        yield Unit(_place_on(base, {**own, replicas: ranks}, ranks), ranks, replace(attention_layout, tensor=1))
+        yield Unit(_place_on(base, {**own, replicas: ranks}, ranks), ranks, replace(copied, tensor=1))
 
 
 def shares_experts(entry: Engine) -> bool:
@@ -356,14 +357,12 @@ def _moved(counts: Sequence[int] | None, estimate: MemoryEstimate | None) -> lis
 
 def _list_budgets(sums: RunningTotals, least: MemoryEstimate, count: int) -> tuple[list[int], float]:
     """(bytes of each card that layers may take, bytes of cache and state of a layer)."""
-    held = sum((r.kv_cache_bytes or 0) + (r.recurrent_state_bytes or 0) for r in least.devices)
-    budgets = []
-    for row in least.devices:
-        mine = (row.weights_bytes or 0) + (row.kv_cache_bytes or 0) + (row.recurrent_state_bytes or 0)
-        budgets.append((row.budget_bytes or 0) - (row.high_bytes or 0) + mine)
-    outside = sum(r.weights_bytes or 0 for r in least.devices) - (sums.device[count] - sums.device[0])
-    budgets[-1] -= max(0, outside)  # the output matrix
-    return budgets, held / count
+    weights = [r.weights_bytes or 0 for r in least.devices]
+    held = [(r.kv_cache_bytes or 0) + (r.recurrent_state_bytes or 0) for r in least.devices]
+    left = [(r.budget_bytes or 0) - (r.high_bytes or 0) for r in least.devices]
+    budgets = [sum(parts) for parts in zip(left, weights, held, strict=True)]
+    budgets[-1] -= max(0, sum(weights) - (sums.device[count] - sums.device[0]))  # the output matrix
+    return budgets, sum(held) / count
 
 
 def _fewest_on_host(sums: RunningTotals, budgets: Sequence[int], each: float, count: int) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from advisor.deployment import MemoryEstimate
-from advisor.machines.types import Device, Machine
+from advisor.machines.types import Machine
 from advisor.planning.traffic import Traffic
 
 LEFT = 0.97  # of what is free: the rest is for what servers take next to their share
@@ -80,15 +80,14 @@ def _on_cards(machine: Machine, room: dict[int, int]) -> Machine:
 def _share_of(machine: Machine, share: float) -> Machine:
     usable = {id(d) for d in machine.usable_devices}
     if usable:
-        devices = tuple(_smaller(d, share) if id(d) in usable else d for d in machine.devices)
+        rooms = [d.free_bytes if d.free_bytes is not None else d.total_bytes for d in machine.devices]
+        devices = tuple(
+            replace(d, free_bytes=int(share * room)) if id(d) in usable and room is not None else d
+            for d, room in zip(machine.devices, rooms, strict=True)
+        )
         return replace(machine, devices=devices)
     memory = machine.memory
     room = memory.available_bytes if memory.available_bytes is not None else memory.usable_bytes
     if room is None:
         return machine
     return replace(machine, memory=replace(memory, available_bytes=int(share * room)))
-
-
-def _smaller(device: Device, share: float) -> Device:
-    room = device.free_bytes if device.free_bytes is not None else device.total_bytes
-    return device if room is None else replace(device, free_bytes=int(share * room))

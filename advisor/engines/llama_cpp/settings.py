@@ -191,7 +191,7 @@ def _resolve(
         flash=_flash(get_setting(s, "flash-attn", "fa")),
         swa_full=bool(get_flag(s, "swa-full")),
         gpu_layers=_gpu_layers(get_setting(s, "n-gpu-layers", "gpu-layers", "ngl")),
-        cpu_moe_layers=_cpu_moe(s),
+        cpu_moe_layers=ALL_LAYERS if get_flag(s, "cpu-moe", "cmoe") else get_integer(s, "n-cpu-moe", "ncmoe", least=0),
         tensor_split=_split(get_setting(s, "tensor-split", "ts")),
         overrides=() if moved is None else parse_overrides(moved),
         fit=get_flag(s, "fit") is not False,
@@ -238,12 +238,6 @@ def _gpu_layers(value: Setting | None) -> int | None:
     except ValueError:
         raise BadInput(f"setting n-gpu-layers: {str(value)[:40]!r} is neither a number, `auto` nor `all`") from None
     return n if n >= 0 else ALL_LAYERS
-
-
-def _cpu_moe(s: dict[str, Setting]) -> int | None:
-    if get_flag(s, "cpu-moe", "cmoe"):
-        return ALL_LAYERS
-    return get_integer(s, "n-cpu-moe", "ncmoe", least=0)
 
 
 def _split(value: Setting | None) -> tuple[float, ...]:

@@ -214,7 +214,8 @@ def resolve_pool_settings(
         ep=ep,
         fraction=share,
         sequences=_count(deployment, names.sequences.flags) or tier.sequences,
-        batched_tokens=_count(deployment, names.batched_tokens.flags) or _batch(tier, length),
+        batched_tokens=_count(deployment, names.batched_tokens.flags)
+        or max(length if length <= tier.whole_prompts_to else 0, tier.batched_tokens),  # a whole prompt, if not chunked
         length=length,
         kv_type=kind,
         kv_bytes=constants.kv_bytes[kind] * (2 if fp32 and kind == "auto" else 1),
@@ -232,11 +233,6 @@ def resolve_pool_settings(
         version=version,
         oldest_version=constants.in_use_from if deployment.any_release and deployment.engine_version is None else None,
     )
-
-
-def _batch(tier: DeviceDefaults, length: int) -> int:
-    """Batched tokens by default; engines that do not chunk prompts take a whole one."""
-    return max(length, tier.batched_tokens) if length <= tier.whole_prompts_to else tier.batched_tokens
 
 
 def _prediction(deployment: Deployment, names: Concepts) -> bool:

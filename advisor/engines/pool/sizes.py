@@ -56,16 +56,12 @@ def size_ranks(
 
     Source of the activation peak: `activation.source` of the engine's constants.
     """
-    weights = _with_extras(
-        deployment, settings, constants, quantization, _weights(deployment, settings, constants, quantization)
-    )
+    weights = _weights(deployment, settings, constants, quantization)
+    weights = _with_extras(deployment, settings, constants, quantization, weights)
     activation = _bound_activations(deployment.model, settings, constants, weights, quantization.id)
     overhead, open_overhead = size_overheads(deployment, settings, constants)
-    low, usual, high = (
-        (1.0, 1.0, 1.0)
-        if _from_files(deployment, quantization)
-        else hf_weights.size_range(deployment.model, quantization)
-    )
+    read = _from_files(deployment, quantization)
+    low, usual, high = (1.0, 1.0, 1.0) if read else hf_weights.size_range(deployment.model, quantization)
     made = RankBytes(
         weights=weights,
         weights_range=(low / usual, high / usual),
@@ -85,13 +81,10 @@ def size_ranks(
 
 def widest_mlp(model: Model) -> int:
     """Widest intermediate of one token's feed-forward pass: dense width, or active experts."""
-    best = 0
-    for dense in model.known_layout.ffn:
-        if isinstance(dense, Dense):
-            best = max(best, dense.intermediate)
-        elif isinstance(dense, Moe):
-            best = max(best, dense.top_k * dense.moe_intermediate + dense.shared_intermediate)
-    return best
+    groups = model.known_layout.ffn
+    widths = [g.intermediate for g in groups if isinstance(g, Dense)]
+    widths += [g.top_k * g.moe_intermediate + g.shared_intermediate for g in groups if isinstance(g, Moe)]
+    return max(widths, default=0)
 
 
 def _from_files(deployment: Deployment, quantization: Quantization) -> Path | None:
@@ -183,8 +176,9 @@ def widest_dense(model: Model) -> int:
     return max(widths, default=0)
 
 
-def _whole(bounds: Bounds) -> tuple[int, int, int]:
-    return int(bounds[0]), int(bounds[1]), int(bounds[2])
+def _whole(bounds: Bounds) -> ByteBounds:
+    low, value, high = map(int, bounds)
+    return low, value, high
 
 
 @memoize_by_identity
