@@ -17,7 +17,7 @@ from advisor.catalog.types import Quantization
 from advisor.memo import memoize_by_identity
 from advisor.memory import gguf_tensors
 from advisor.memory.gguf_tensors import GgufTensor, NoLayout
-from advisor.models.types import Dense, Encoder, Full, Kda, Mamba2, Mla, Model, Moe, Sliding, native_format
+from advisor.models.types import Dense, Encoder, Full, Kda, Layout, Mamba2, Mla, Model, Moe, Sliding, native_format
 from advisor.patterns import pattern_when_used
 from advisor.record import Record, Value
 
@@ -113,7 +113,7 @@ def rank_weights(
         routed = group.experts / max(tp, ep)
         size = routed + group.heads / min(tp, heads) + group.copied + group.divided / tp
         size += sum(x * _widen_groups(rows, mamba2, tp) / tp for rows, x in group.grouped)
-        for stage in _stages(group, lay.n_layers, pp, lay.tie_embeddings):
+        for stage in list_stages(group.layer, group.embeds, lay, pp):
             stages[stage] += size
             experts[stage] += routed
             outside[stage] += size if group.layer is None else 0
@@ -204,13 +204,13 @@ def _plain_bytes(model: Model, quantization: Quantization) -> float:
     return 2.0
 
 
-def _stages(group: _SizedGroup, n_layers: int, pp: int, tied: bool) -> tuple[int, ...]:
-    """Pipeline stages that hold a group: layers are dealt out in order, the embedding first, the output last."""
-    if group.layer is None:
-        if group.embeds:
-            return (0, pp - 1) if tied and pp > 1 else (0,)
-        return (pp - 1,)
-    return (stage_of(group.layer, n_layers, pp),)
+def list_stages(layer: int | None, embeds: bool, lay: Layout, pp: int) -> tuple[int, ...]:
+    """Pipeline stages that hold a tensor: layers are dealt out in order, the embedding first, the output last."""
+    if layer is not None:
+        return (stage_of(layer, lay.n_layers, pp),)
+    if embeds:
+        return (0, pp - 1) if lay.tie_embeddings and pp > 1 else (0,)
+    return (pp - 1,)
 
 
 @lru_cache(2048)
