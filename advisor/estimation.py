@@ -196,17 +196,23 @@ def _choose_model(
     asked: EstimateRequest, entry: Engine, rules: Catalog, remembered: RememberedNames | None
 ) -> tuple[ResolvedModel, FormatChoice]:
     """The model that a request names, and the weight format on this engine."""
-    from advisor.catalog.resolve import choose_file_format, resolve_model
-
     key = (asked.model, entry.id, asked.quantization)
     known = None if remembered is None else remembered.models.get(key)
     if known is not None:
         return known
-    found = resolve_model(asked.model, rules)
-    chosen = formats.choose_format(choose_file_format(found, asked.quantization, rules), entry, found.model, rules)
+    resolved = _resolve_model(asked.model, asked.quantization, entry, rules)
     if remembered is not None:
-        _remember(remembered.models, key, (found, chosen))
-    return found, chosen
+        _remember(remembered.models, key, resolved)
+    return resolved
+
+
+def _resolve_model(
+    name: str, quantization: str | None, entry: Engine, rules: Catalog
+) -> tuple[ResolvedModel, FormatChoice]:
+    from advisor.catalog.resolve import choose_file_format, resolve_model
+
+    found = resolve_model(name, rules)
+    return found, formats.choose_format(choose_file_format(found, quantization, rules), entry, found.model, rules)
 
 
 def with_draft(deployment: Deployment, entry: Engine, rules: Catalog) -> tuple[Deployment, str | None]:
@@ -220,14 +226,11 @@ def with_draft(deployment: Deployment, entry: Engine, rules: Catalog) -> tuple[D
 
 def _draft(deployment: Deployment, entry: Engine, rules: Catalog) -> tuple[Draft | None, Draft | None, str | None]:
     """The draft model that the settings name; else the largest that its method makes, and what is not known."""
-    from advisor.catalog.resolve import choose_file_format, resolve_model
-
     name = engines.find_draft_name(deployment.settings, entry)
     if name is None:
         return None, None, None
     try:
-        found = resolve_model(name, rules)
-        chosen = formats.choose_format(choose_file_format(found, None, rules), entry, found.model, rules)
+        found, chosen = _resolve_model(name, None, entry, rules)
     except AdvisorError as e:
         most = _largest_draft(deployment, name, entry, rules)
         if most is None:

@@ -6,7 +6,7 @@ typical ones find room.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from msgspec.structs import replace
 
@@ -107,10 +107,9 @@ def _place_fastest(
     deployment: Deployment, named: Engine, traffic: Traffic, offload: bool, ask: Ask, rate: Rate
 ) -> PlacedSlots:
     """The fastest placement that fits."""
-    if not offload:
-        made = on_all_layers(deployment, named)
-        return _sort_by_fit([(made, e)] if (e := ask(made)) is not None else [], rate)
-    placed = list_host_placements(deployment, named, ask, traffic.prompt.mean)
+    placed: Iterable[Deployment] = [on_all_layers(deployment, named)]
+    if offload:
+        placed = list_host_placements(deployment, named, ask, traffic.prompt.mean)
     return _sort_by_fit([(d, e) for d in placed if (e := ask(d)) is not None], rate)
 
 

@@ -6,7 +6,7 @@ From the device where a probe read them, else from the catalogue of accelerators
 from __future__ import annotations
 
 from advisor.catalog import Catalog
-from advisor.catalog.types import Accelerator, Quantization
+from advisor.catalog.types import Quantization
 from advisor.deployment import Deployment
 from advisor.engines import fitting
 from advisor.machines.types import Device, Machine
@@ -71,9 +71,8 @@ def _link(deployment: Deployment, plan: ParallelPlan, rules: Catalog) -> tuple[f
     interconnect = deployment.machine.interconnect if deployment.machine else None
     nvlink = None if interconnect is None else "nvlink" in interconnect or "xgmi" in interconnect
     link, direct = link_gbs(devices[0], rules, nvlink)
-    return (
-        (link, True) if direct else (link * 2 / max(2, plan.tensor), False)
-    )  # all ranks share the way through the host
+    # all ranks share the way through the host
+    return (link, True) if direct else (link * 2 / max(2, plan.tensor), False)
 
 
 def device_bandwidth(device: Device, rules: Catalog) -> float | None:
@@ -128,7 +127,7 @@ def link_gbs(device: Device, rules: Catalog, nvlink: bool | None) -> tuple[float
     """
     entry = rules.accelerators().get(device.accelerator or "")
     direct = entry.nvlink_gbs if entry else None
-    if direct and (nvlink or (nvlink is None and entry is not None and _module(entry))):
+    if direct and (nvlink or (nvlink is None and entry is not None and "card" not in (entry.form or ""))):
         return direct / 2, True
     generation = device.pcie_generation or _pcie(entry.pcie if entry else None)
     return PCIE_GBS.get(generation, 15.75) * (device.pcie_width or 16) / 16, False
@@ -140,10 +139,6 @@ PCIE_GBS = {1: 4.0, 2: 8.0, 3: 15.75, 4: 31.5, 5: 63.0, 6: 121.0}  # one way, 16
 def _pcie(text: str | None) -> int:
     """Generation of `4.0 x16`; 3 where the catalogue is silent."""
     return int(text[0]) if text and text[0].isdigit() else 3
-
-
-def _module(entry: Accelerator) -> bool:
-    return "card" not in (entry.form or "")
 
 
 UNKNOWN_HOST_GBS = 40.0

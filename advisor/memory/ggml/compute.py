@@ -7,7 +7,8 @@ see `layers` and `graph`. Equal to the byte with the planner of v0.5.0 (CUDA) fo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -57,6 +58,13 @@ Kind = tuple[int, int, BorrowedWeights]
 _MATRICES = BorrowedWeights.__struct_fields__[:-1]
 _PLAIN = (t.Softmax, t.Mla, t.GatedDeltaNet, t.ShortConv)
 Layer = tuple[t.AttentionGroup, t.FfnGroup, BorrowedWeights]
+_MIXERS: dict[type, Callable[[Step, Tensor, Any], Tensor]] = {
+    t.Mla: attend_latent,
+    t.GatedDeltaNet: mix_delta_net,
+    t.Mamba1: mix_mamba1,
+    t.Mamba2: mix_mamba2,
+    t.ShortConv: mix_short_convolution,
+}
 
 
 class Share(Value, frozen=True):
@@ -381,15 +389,6 @@ def _mix(step: Step, tensor: Tensor, mixer: t.AttentionGroup, number: int, resid
         return mixed
     if isinstance(mixer, t.Softmax):
         return attend(step, tensor, mixer, number)
-    if isinstance(mixer, t.Mla):
-        return attend_latent(step, tensor, mixer)
-    if isinstance(mixer, t.GatedDeltaNet):
-        step.graph.expand(tensor)
-        return mix_delta_net(step, tensor, mixer)
-    if isinstance(mixer, t.Mamba1):
-        return mix_mamba1(step, tensor, mixer)
-    if isinstance(mixer, t.Mamba2):
-        return mix_mamba2(step, tensor, mixer)
-    if isinstance(mixer, t.ShortConv):
-        return mix_short_convolution(step, tensor, mixer)
-    raise UnknownLayer(type(mixer).__name__)
+    if type(mixer) not in _MIXERS:
+        raise UnknownLayer(type(mixer).__name__)
+    return _MIXERS[type(mixer)](step, tensor, mixer)

@@ -421,6 +421,7 @@ def _convolve(step: Step, state: Tensor, rows: Tensor, width: int, kernel: int, 
 
 def mix_delta_net(step: Step, tensor: Tensor, group: t.GatedDeltaNet) -> Tensor:
     """Gated DeltaNet with its fused kernel."""
+    step.graph.expand(tensor)
     n, each = step.shape.sequences, step.tokens // step.shape.sequences
     keys, values = group.k_heads * group.k_dim, group.v_heads * group.v_dim
     channels = 2 * keys + values
