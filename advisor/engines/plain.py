@@ -98,26 +98,15 @@ def memory(deployment: Deployment, entry: Engine, quantization: Quantization) ->
             refused = (f"{shortage}: {entry.name} raises it or refuses to start",)
     weights = hf_weights.rank_weights(deployment.model, quantization, 1, 1)
     devices = fitting.used_devices(deployment)
-    on_host = (
-        weights.stages[0]
-        if not devices
-        else _host_experts(deployment, constants, weights.experts[0])
-        if constants.experts_on_host
-        else 0
-    )
+    on_host = 0 if devices else weights.stages[0]
+    if devices and constants.experts_on_host:
+        on_host = _host_experts(deployment, constants, weights.experts[0])
     on_devices = weights.stages[0] - on_host
     worked_on = (on_devices if devices else weights.stages[0]) + cache
     work = tuple(int(share * worked_on) for share in constants.working_share)
     n = max(1, len(devices))
     each = PlaceBytes(on_devices // n, cache // n, state // n, work[1] // n)
-    rows = [
-        _bounded(
-            fitting.device_row(x, each, constants.overhead_mib),
-            work,
-            n,
-        )
-        for x in devices
-    ]
+    rows = [_bounded(fitting.device_row(x, each, constants.overhead_mib), work, n) for x in devices]
     if devices:
         host = fitting.host_row(deployment, PlaceBytes(on_host), HOST_MIB)
     else:

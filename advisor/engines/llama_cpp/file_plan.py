@@ -75,7 +75,7 @@ class AllocationPlan(Record, frozen=True, kw_only=True):
 
 def plan_file(model: Model, weights: gguf_weights.GgufWeights, question: FileQuestion) -> AllocationPlan:
     """What a file of these tensors takes where. Raises BadInput for settings that cannot be."""
-    settings, devices, cuda, only = question.settings, question.devices, question.cuda, question.only
+    settings, devices = question.settings, question.devices
     shares = settings.tensor_split[:devices] or question.shares
     layers = cache_layers(model)
     if not layers:
@@ -93,13 +93,13 @@ def plan_file(model: Model, weights: gguf_weights.GgufWeights, question: FileQue
     cells = ggml.count_cells(
         settings.ctx_size, settings.slots, settings.unified, window, settings.ubatch, settings.swa_full
     )
-    cache, state = _cache(model, where, cells, settings, cuda, windows)
+    cache, state = _cache(model, where, cells, settings, question.cuda, windows)
     basis: Basis = "modelled"
     compute: dict[int, int] = {}
     gives_logits = has_output_matrix(model)
     if question.scratch:
         borrowed = list_borrowed(weights, where, settings) if devices else ()
-        compute, basis = plan_scratch(model, where, cells, settings, rows.window, devices, borrowed, only)
+        compute, basis = plan_scratch(model, where, cells, question, borrowed)
         if question.all_logits and gives_logits:
             compute[where[-1]] = max(compute.get(where[-1], 0), count_logits(model, settings))
     notes = [weights.note] if weights.note else []
@@ -241,26 +241,23 @@ def plan_scratch(
     model: Model,
     where: tuple[int, ...],
     cells: ggml.CacheCells,
-    settings: LlamaSettings,
-    windowed: bool,
-    n_devices: int,
+    question: FileQuestion,
     borrowed: compute.Borrowed,
-    only: int | None = None,
 ) -> tuple[dict[int, int], Basis]:
     """Bytes of scratch per place, and how sure they are.
 
-    `where`: place of each layer, output last. `windowed`: some layers look back a limited number of tokens. `borrowed`:
-    matrices in host memory that a GPU borrows for long prompts, by layer. `only`: the one device that is looked at.
+    `where`: place of each layer, output last. `borrowed`: matrices in host memory that a GPU borrows for long prompts,
+    by layer.
     """
-    lay = model.known_layout
-    on_host = not n_devices or all(p == HOST for p in where)
+    lay, settings = model.known_layout, question.settings
+    on_host = not question.devices or all(p == HOST for p in where)
     tokens = ggml.round_up(min(settings.ctx_size, settings.ubatch), settings.slots)
     shape = StepShape(
         tokens=tokens,
         sequences=settings.slots,
         outputs=min(tokens, settings.slots),
         cells=cells.cells,
-        window_cells=cells.window_cells if windowed and uses_windows(model) else 0,
+        window_cells=cells.window_cells if _rows(model).window and uses_windows(model) else 0,
         streams=cells.streams,
         flash=settings.flash,
         gpu=not on_host,
@@ -274,9 +271,9 @@ def plan_scratch(
     logits = 4 * lay.vocab_size * settings.slots
     if on_host:
         return {HOST: single.device + logits}, basis
-    out = _split(model, shape, where, settings, n_devices, borrowed, only)
+    out = _split(model, shape, where, question, borrowed)
     out[HOST] = single.host + logits
-    whole = n_devices == 1 and not keeps_on_host(where[:-1], settings)
+    whole = question.devices == 1 and not keeps_on_host(where[:-1], settings)
     return out, basis if whole else "modelled"
 
 
@@ -284,23 +281,21 @@ def _split(
     model: Model,
     shape: StepShape,
     where: tuple[int, ...],
-    settings: LlamaSettings,
-    n_devices: int,
+    question: FileQuestion,
     borrowed: compute.Borrowed,
-    only: int | None,
 ) -> dict[int, int]:
     """Bytes of each device."""
-    layers = model.known_layout.n_layers
+    layers, settings, n_devices = model.known_layout.n_layers, question.settings, question.devices
+    asked = range(n_devices) if question.only is None else (question.only,)
     if n_devices == 1:
         return {0: compute.count_scratch(model, shape, borrowed=borrowed).device}
     own = {place: (begin, end) for place, begin, end in find_stretches(where[:-1]) if place != HOST}
     if not keeps_on_host(where[:-1], settings) and not settings.overrides and len(own) == n_devices:
-        asked = range(n_devices) if only is None else (only,)
         sizes = compute.split_scratch(model, shape, [own[i] for i in asked])
         return dict(zip(asked, sizes, strict=True))
     # one batch at a time, and what lies in host memory is borrowed by the first device
     out = {}
-    for device in range(n_devices) if only is None else (only,):
+    for device in asked:
         begin, end = own.get(device, (layers, layers))
         if device == 0:
             here = compute.count_scratch(model, shape, 0, max(1, end if 0 in own else 0), borrowed).device

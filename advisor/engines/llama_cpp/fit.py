@@ -104,11 +104,9 @@ def make_gauge(plan: PlanSettings, first: AllocationPlan, devices: int) -> Gauge
 
 def gauge_deployment(deployment: Deployment, constants: LlamaConstants, first: AllocationPlan, devices: int) -> Gauge:
     """A gauge for all that a deployment loads."""
-
-    def plan(tried: LlamaSettings, only: int | None, scratch: bool) -> AllocationPlan:
-        return plan_allocation(deployment, tried, constants, only, scratch)
-
-    return make_gauge(plan, first, devices)
+    return make_gauge(
+        lambda tried, only, scratch: plan_allocation(deployment, tried, constants, only, scratch), first, devices
+    )
 
 
 @memoize_by_identity

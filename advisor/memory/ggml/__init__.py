@@ -6,7 +6,6 @@ Source: ggml's type table (llama.cpp v0.5.0), measured in llamacpp_memory.csv (2
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
 from functools import lru_cache
 from itertools import groupby
 from math import prod
@@ -92,17 +91,13 @@ HOST = -1
 KEPT = 1024  # placements remembered: a search asks for the same ones again and again
 
 
-def layer_devices(n_layer: int, gpu_layers: int, shares: Sequence[float]) -> tuple[int, ...]:
+@lru_cache(KEPT)
+def layer_devices(n_layer: int, gpu_layers: int, shares: tuple[float, ...]) -> tuple[int, ...]:
     """Device index of each layer and, last, of the output matrix (n_layer + 1 entries); HOST for host memory.
 
     `gpu_layers` counts from the end, the output matrix included (n_layer + 1 = everything). `shares` weigh the devices:
     `--tensor-split` or free memory.
     """
-    return _layer_devices(n_layer, gpu_layers, tuple(shares))
-
-
-@lru_cache(KEPT)
-def _layer_devices(n_layer: int, gpu_layers: int, shares: tuple[float, ...]) -> tuple[int, ...]:
     n_devices = len(shares)
     units = n_layer + 1
     on_gpu = max(0, min(gpu_layers, units)) if n_devices else 0

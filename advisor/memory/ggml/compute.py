@@ -19,6 +19,7 @@ from advisor.memory.ggml.graph import (
     ALIGNMENT,
     F16,
     F32,
+    I32,
     NONE_BORROWED,
     BorrowedWeights,
     Step,
@@ -345,7 +346,8 @@ def _add_own_embedding(step: Step, tensor: Tensor, each: Tensor) -> Tensor:
 
 def _pick(step: Step, tensor: Tensor) -> Tensor:
     """The rows whose logits are needed."""
-    return compute((step.hidden, step.shape.outputs), tensor, step.get_output_rows())
+    rows = step.shape.outputs
+    return compute((step.hidden, rows), tensor, step.get_input("output rows", I32 * rows))
 
 
 def _sum(step: Step, tensor: Tensor, residual: Tensor) -> Tensor:

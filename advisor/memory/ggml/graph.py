@@ -269,10 +269,6 @@ class Step:
         cells = 0 if not shape.cells else shape.window_cells if window else shape.cells
         return self.get_input(f"mask {window}", (F16 if shape.flash else F32) * cells * self.tokens)
 
-    def get_output_rows(self) -> Tensor:
-        """The tokens whose logits are needed."""
-        return self.get_input("output rows", I32 * self.shape.outputs)
-
     def borrow_cache(self, key_width: int, value_width: int, cells: int) -> tuple[Tensor, ...]:
         """Copies of a layer's keys and values that lie in host memory; widths: elements of a row."""
         if not self.borrowed.whole:
