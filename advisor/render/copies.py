@@ -136,12 +136,12 @@ def render_side_by_side(
         return (LaunchFile(name=first.name, content=text, executable=True),)
     if target != "compose":
         raise BadInput(f"{len(models)} models side by side: take --target command or compose")
-    name, whole = _join_services(models, devices or [()] * len(models), rules, work)
+    name, whole = _join_services(models, devices or [()] * len(models), session, work)
     return (LaunchFile(name=name, content=_as_yaml(whole, title)),)
 
 
 def _join_services(
-    servers: Sequence[Deployment], devices: Sequence[Sequence[int]], rules: Catalog, work: Workload | None
+    servers: Sequence[Deployment], devices: Sequence[Sequence[int]], session: Session, work: Workload | None
 ) -> tuple[str, Json]:
     """The file's name and one project with a service for each server, those with cards of their own on these."""
     from advisor.files import parse_yaml
