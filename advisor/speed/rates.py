@@ -42,7 +42,7 @@ def compute_peak_rates(
             known.append((b, c))
         gbs, tflops = _share_of_ranks(known, plan)
     link, direct = _link(deployment, plan, rules)
-    host = host_bandwidth(deployment, rules)
+    host = machine_host_bandwidth(deployment.machine, rules) if deployment.machine is not None else None
     pcie = link_gbs(devices[0], rules, False)[0] if devices and not devices[0].unified else None
     host_gbs = host or UNKNOWN_HOST_GBS
     return PeakRates(
@@ -144,17 +144,12 @@ def _pcie(text: str | None) -> int:
 UNKNOWN_HOST_GBS = 40.0
 
 
-def host_bandwidth(deployment: Deployment, rules: Catalog) -> float | None:
-    """Bandwidth of the host's memory, GB/s over all sockets; None when the platform is not known.
+def machine_host_bandwidth(machine: Machine, rules: Catalog) -> float | None:
+    """Bandwidth of a machine's host memory, GB/s over all sockets; None when the platform is not known.
 
     Where the machine says how fast its memory is: channels x transfers x 8 bytes, with the platform's channels (else 2)
     where it does not say how many there are, and never more than the platform has.
     """
-    return None if deployment.machine is None else machine_host_bandwidth(deployment.machine, rules)
-
-
-def machine_host_bandwidth(machine: Machine, rules: Catalog) -> float | None:
-    """Bandwidth of a machine's host memory, GB/s, as `host_bandwidth` has it."""
     entry = rules.cpu_platforms().get(machine.cpu.platform or "")
     memory, sockets = machine.memory, machine.cpu.sockets or 1
     if memory.transfers_mts:

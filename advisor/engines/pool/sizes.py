@@ -72,11 +72,7 @@ def size_ranks(
         made = correct_sizes(made, deployment.correction)
     if settings.oldest_version is None or deployment.correction is not None:
         return made, made
-    return made, replace(
-        made,
-        activation=_whole(join_bounds(activation)),
-        overhead=open_overhead,
-    )
+    return made, replace(made, activation=_whole(join_bounds(activation)), overhead=open_overhead)
 
 
 def widest_mlp(model: Model) -> int:
