@@ -11,7 +11,8 @@ from advisor.catalog.types import Engine, Quantization
 from advisor.errors import BadInput
 from advisor.meanings import QuantizationName
 from advisor.memo import memoize_by_identity
-from advisor.models.types import Model, native_format
+from advisor.models.types import Model
+from advisor.models.types import native_format as native_format
 from advisor.near import simplify_name
 from advisor.record import Value
 

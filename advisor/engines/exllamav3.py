@@ -22,7 +22,7 @@ class Exllamav3Defaults(msgspec.Struct, frozen=True):
 def launch_settings(deployment: Deployment, entry: Engine, quantization: Quantization) -> tuple[DecidedSetting, ...]:
     """Keys of config.yml's `model`, decided, each with its reason."""
     kind = str(get_setting(deployment.settings, "cache_mode") or deployment.kv_cache_type.k)
-    rows: tuple[tuple[bool, str, Setting, str], ...] = (
+    rows = (
         (True, "cache_mode", MODES.get(kind.lower(), kind.upper()),
          "element type of the cache; written out, since it decides the memory"),
         (True, "max_batch_size", deployment.sequences, "requests that run at once"),

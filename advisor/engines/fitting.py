@@ -7,10 +7,10 @@ from itertools import zip_longest
 
 from msgspec.structs import replace
 
-from advisor.deployment import Basis, Deployment, DeviceMemory, KvCache, MemoryEstimate
+from advisor.deployment import Basis, Deployment, DeviceMemory, KvCache, MemoryEstimate, PlaceBytes
 from advisor.machines.types import Device, Machine
 from advisor.memo import memoize_by_identity
-from advisor.record import Record, Value
+from advisor.record import Record
 from advisor.units import MIB, format_gib
 from advisor.unknowns import all_hold, sum_known
 
@@ -64,20 +64,6 @@ def _kinds(machine: Machine) -> tuple[int, ...]:
     seen: dict[tuple[object, ...], int] = {}
     each = ((x.name, x.vendor, x.total_bytes, x.free_bytes, x.unified, x.mig_profile) for x in machine.usable_devices)
     return tuple(seen.setdefault(k, len(seen)) for k in each)
-
-
-class PlaceBytes(Value, frozen=True):
-    """Bytes of a deployment at one place."""
-
-    weights: int = 0
-    cache: int = 0
-    state: int = 0
-    compute: int = 0
-
-    @property
-    def total(self) -> int:
-        """All of them."""
-        return self.weights + self.cache + self.state + self.compute
 
 
 def device_row(device: Device, parts: PlaceBytes, overhead_mib: Bounds, slack: int = 0) -> DeviceMemory:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from advisor.catalog.types import Engine, Quantization
-from advisor.deployment import Deployment, Setting
+from advisor.deployment import Deployment
 from advisor.engines import plain
 from advisor.engines.base import DecidedSetting, get_integer, list_decided
 
@@ -16,7 +16,7 @@ def launch_settings(deployment: Deployment, entry: Engine, quantization: Quantiz
     cpu = deployment.machine.cpu if deployment.machine else None
     cores, sockets = (cpu.physical_cores or 0, cpu.sockets or 0) if cpu is not None else (0, 0)
     kept = get_integer(deployment.settings, "kt-num-gpu-experts", least=0)
-    rows: tuple[tuple[bool, str, Setting, str], ...] = (
+    rows = (
         (True, "kt-method", METHODS.get(quantization.id, "AMXINT4"),
          "format of the experts on the CPU; it must be the one they were converted to"),
         (cores > 0, "kt-cpuinfer", cores, "physical cores; SMT siblings do not help"),

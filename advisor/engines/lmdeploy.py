@@ -23,7 +23,7 @@ def launch_settings(deployment: Deployment, entry: Engine, quantization: Quantiz
     """The flags a launch should carry, decided, each with its reason."""
     settings = pool.resolve_pool_settings(deployment, entry, pool.read_constants(entry))
     weights, cache = FORMATS.get(quantization.id, ""), CACHE.get(settings.kv_type, "")
-    rows: tuple[tuple[bool, str, Setting, str], ...] = (
+    rows = (
         (True, "max-prefill-token-num", settings.batched_tokens, "prompt tokens of one step; working memory"),
         (weights != "", "model-format", weights, "the checkpoint's weight format"),
         (cache != "", "quant-policy", cache, "smaller KV cache than 16 bit"),

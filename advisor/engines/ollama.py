@@ -73,7 +73,7 @@ class OllamaModule(Value, frozen=True):
         ctx, slots = int(inner.settings["ctx-size"]), int(inner.settings["parallel"])
         kv = inner.kv_cache_type.k
         small = kv not in ("auto", "f16")
-        rows: tuple[tuple[bool, str, Setting, str], ...] = (
+        rows = (
             (True, "OLLAMA_CONTEXT_LENGTH", ctx // slots, "tokens of one request; the default depends on the VRAM"),
             (True, "OLLAMA_NUM_PARALLEL", slots,
              f"requests at once; the default is {self.own.default_slots}, others queue, and memory grows with it"),

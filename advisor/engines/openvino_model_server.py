@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from advisor.catalog.types import Engine, Quantization
-from advisor.deployment import Deployment, Setting
+from advisor.deployment import Deployment
 from advisor.engines import fitting, plain
 from advisor.engines.base import DecidedSetting, list_decided
 from advisor.units import GIB
@@ -21,7 +21,7 @@ def launch_settings(deployment: Deployment, entry: Engine, quantization: Quantiz
     cache = math.ceil(sum(r.kv_cache_bytes or 0 for r in places) / GIB)
     target = deployment.settings.get("target_device") or ("GPU" if fitting.used_devices(deployment) else "CPU")
     chats = deployment.model.kind == "chat"
-    rows: tuple[tuple[bool, str, Setting, str], ...] = (
+    rows = (
         (True, "task", TASKS.get(deployment.model.kind, "text_generation"), "what the model is for"),
         (True, "target_device", str(target), "the device of the graph; the default is the CPU"),
         (chats, "max_num_seqs", deployment.sequences, "requests that run at once"),

@@ -15,10 +15,9 @@ from msgspec.structs import replace
 from advisor.catalog.launch_types import Concept, Concepts
 from advisor.catalog.types import Engine, Quantization
 from advisor.decoding import convert
-from advisor.deployment import Deployment, DeviceMemory, KvCache, MemoryEstimate
+from advisor.deployment import Deployment, DeviceMemory, KvCache, MemoryEstimate, PlaceBytes
 from advisor.engines import fitting
 from advisor.engines.base import DecidedSetting, get_integer, get_setting
-from advisor.engines.fitting import PlaceBytes
 from advisor.errors import BadInput
 from advisor.meanings import ONE_AT_LEAST, PUT_IN, FlagName
 from advisor.memo import memoize_by_identity

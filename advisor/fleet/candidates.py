@@ -30,6 +30,7 @@ from advisor.decision.filters import hardware_support
 from advisor.deployment import SpeedEstimate
 from advisor.engines.flags import find_own_flag
 from advisor.fleet.demand import FleetRules, ModelDemand, load_fleet_rules
+from advisor.formats import native_format
 from advisor.machines.types import Machine
 from advisor.planning.arrange import finish_arrangement, place_on_nodes, size_units
 from advisor.planning.candidates import (

@@ -238,10 +238,9 @@ def widest_kv_heads(model: Model) -> int:
 
 def _count_index(model: Model) -> int:
     """Parameters of the sparse-attention indexes, of which every rank has all."""
-    lay = model.layout
-    total = 0
-    for mla in (g for g in (lay.attention if lay is not None else ()) if isinstance(g, Mla)):
-        if lay is not None and mla.indexer is not None and not mla.indexer.shared:
+    lay, total = model.known_layout, 0
+    for mla in (g for g in lay.attention if isinstance(g, Mla)):
+        if mla.indexer is not None and not mla.indexer.shared:
             query = (mla.q_lora_rank or lay.hidden_size) * mla.indexer.heads * mla.indexer.dim
             total += mla.n * (query + lay.hidden_size * (mla.indexer.dim + mla.indexer.heads))
     return total
@@ -308,9 +307,9 @@ def expert_growth(model: Model, tiles: ExpertTiles, tp: int, ep: int) -> float:
     Experts that more than `tp` ranks share are kept whole. Source: vLLM 0.33.0,
     `mxfp4_round_up_hidden_size_and_intermediate_size`.
     """
-    lay = model.layout
-    groups = [g for g in lay.ffn if isinstance(g, Moe)] if lay is not None else []
-    if lay is None or not groups:
+    lay = model.known_layout
+    groups = [g for g in lay.ffn if isinstance(g, Moe)]
+    if not groups:
         return 1.0
     size = padded = 0.0
     for moe in groups:

@@ -62,10 +62,9 @@ def size_forward_peak(model: Model, tokens: int, tp: int, expert_tp: int) -> flo
 
 
 def widest_experts(model: Model, tp: int) -> float:
-    """`expert_width` of the widest layer; 0 for a dense model, and for one whose layers are not known."""
-    lay = model.layout
-    groups = lay.ffn if lay is not None else ()
-    return max((expert_width(g, lay.hidden_size, tp) for g in groups if lay and isinstance(g, t.Moe)), default=0.0)
+    """`expert_width` of the widest layer; 0 for a dense model."""
+    lay = model.known_layout
+    return max((expert_width(g, lay.hidden_size, tp) for g in lay.ffn if isinstance(g, t.Moe)), default=0.0)
 
 
 def expert_width(moe: t.Moe, hidden: int, tp: int) -> float:

@@ -15,7 +15,6 @@ from advisor.decision.types import Reason
 from advisor.engines.additions import list_npu_formats
 from advisor.engines.flags import list_smaller_caches
 from advisor.errors import BadInput
-from advisor.models.types import native_format
 from advisor.planning.rules import WorkloadDefaults, load_workload_defaults
 from advisor.planning.types import SearchRequest
 from advisor.render.words import find_repository
@@ -111,7 +110,7 @@ def _easy(search: SearchRequest, defaults: WorkloadDefaults, rules: Catalog) -> 
 
 
 def _hf_names(entry: Engine, search: SearchRequest, defaults: WorkloadDefaults, rules: Catalog) -> list[str]:
-    native = native_format(search.model)
+    native = formats.native_format(search.model)
     further = [*dict.fromkeys(d.format for d in search.model.downloads if d.format in defaults.hf_further)]
     further.sort(key=defaults.hf_further.index)
     if native is not None:

@@ -12,7 +12,6 @@ from advisor.catalog.types import Engine
 from advisor.decision.filters import judge_engine
 from advisor.decision.types import Reason
 from advisor.errors import BadInput
-from advisor.models.types import native_format
 from advisor.planning import objective
 from advisor.planning.arrange import plan_attempt
 from advisor.planning.candidates import (
@@ -231,7 +230,7 @@ def _search_attempts(
 def _fastest(good: list[tuple[Attempt, Plan]], tools: EngineTools, search: SearchRequest) -> tuple[Attempt, Plan]:
     """The format that is clearly the fastest of those with a download: more output; for one user, and where latency is
     what matters, the shorter request."""
-    own = native_format(search.model)
+    own = formats.native_format(search.model)
     if own is not None and good[0][0].chosen.quantization.id == own:
         return good[0]  # published so: a conversion of it is another model
     known = [x for x in good if has_download(tools.entry, search, x[0].chosen.quantization)] or good

@@ -7,42 +7,31 @@ from collections.abc import Callable, Iterator
 from msgspec.structs import replace
 
 from advisor.catalog.types import Engine, Quantization
-from advisor.deployment import Basis, Correction, Deployment, DeviceMemory, EngineVerification, KvCache, MemoryEstimate
+from advisor.deployment import (
+    Basis,
+    Correction,
+    Deployment,
+    DeviceMemory,
+    EngineVerification,
+    KvCache,
+    MemoryEstimate,
+    PlaceBytes,
+)
 from advisor.engines import fitting
 from advisor.engines.base import DecidedSetting
-from advisor.engines.fitting import PlaceBytes
 from advisor.engines.llama_cpp.file_plan import AllocationPlan, keeps_on_host
-from advisor.engines.llama_cpp.fit import (
-    Placement,
-    apply_fit,
-    count_layers,
-    count_layers_on_cards,
-    fits_on_cards,
-    place_whole_layers,
-)
-from advisor.engines.llama_cpp.settings import (
-    LlamaConstants,
-    LlamaSettings,
-    RangeMib,
-    read_constants,
-    resolve_llama_settings,
-    write_overrides,
-)
+from advisor.engines.llama_cpp.fit import Placement, apply_fit, count_layers
+from advisor.engines.llama_cpp.fit import count_layers_on_cards as count_layers_on_cards
+from advisor.engines.llama_cpp.fit import fits_on_cards as fits_on_cards
+from advisor.engines.llama_cpp.fit import place_whole_layers as place_whole_layers
+from advisor.engines.llama_cpp.settings import LlamaConstants, LlamaSettings, RangeMib, write_overrides
+from advisor.engines.llama_cpp.settings import read_constants as read_constants
+from advisor.engines.llama_cpp.settings import resolve_llama_settings as resolve_llama_settings
 from advisor.machines.types import Device
 from advisor.memory.ggml import HOST
 from advisor.memory.layers import is_mla
 from advisor.units import MIB
 
-__all__ = [
-    "count_layers_on_cards",
-    "fits_on_cards",
-    "launch_settings",
-    "memory",
-    "place_whole_layers",
-    "read_constants",
-    "resolve_llama_settings",
-    "verify_estimate",
-]
 QUANTISED = ("q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl")
 ChoosePlacement = Callable[[Deployment, LlamaSettings, LlamaConstants], Placement]
 PROMPT_CACHE = "prompt cache in host memory (up to --cache-ram)"

@@ -11,8 +11,7 @@ from itertools import accumulate
 
 from msgspec.structs import replace
 
-from advisor.deployment import Basis
-from advisor.engines.fitting import PlaceBytes
+from advisor.deployment import Basis, PlaceBytes
 from advisor.engines.llama_cpp.settings import ALL_LAYERS, LlamaSettings, find_moved
 from advisor.errors import BadInput
 from advisor.memo import memoize_by_identity

@@ -12,13 +12,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from advisor.catalog.types import Engine, Quantization
-from advisor.deployment import Basis, Deployment, DeviceMemory, KvCache, MemoryEstimate
+from advisor.deployment import Basis, Deployment, DeviceMemory, KvCache, MemoryEstimate, PlaceBytes
 from advisor.engines import fitting, parallel
 from advisor.engines.base import DecidedSetting, get_integer, get_setting
-from advisor.engines.fitting import PlaceBytes
 from advisor.engines.flags import find_own_flag
 from advisor.engines.parallel import TensorParallelRefusal
-from advisor.engines.pool.settings import PoolConstants, PoolSettings, read_constants, resolve_pool_settings
+from advisor.engines.pool.settings import PoolConstants
+from advisor.engines.pool.settings import PoolSettings as PoolSettings
+from advisor.engines.pool.settings import read_constants as read_constants
+from advisor.engines.pool.settings import resolve_pool_settings as resolve_pool_settings
 from advisor.engines.pool.sizes import RankBytes, plan_caches, size_ranks
 from advisor.engines.versions import is_before
 from advisor.machines.types import Device
@@ -28,15 +30,6 @@ from advisor.memory.paged_cache import PagedCache
 from advisor.record import Record
 from advisor.units import MIB, format_gib
 
-__all__ = [
-    "PoolSettings",
-    "common_settings",
-    "keeps_nothing",
-    "launch_settings",
-    "memory",
-    "read_constants",
-    "resolve_pool_settings",
-]
 # host memory of an engine process next to the GPUs, and of one that runs on the processor: MiB, assumed
 HOST_NEXT_TO_GPUS_MIB = (1024, 3072, 8192)
 HOST_ALONE_MIB = (512, 2048, 6144)
@@ -65,12 +58,12 @@ def memory(
     """
     constants = read_constants(entry)
     settings = resolve_pool_settings(deployment, entry, constants, fraction)
-    sizes, widest = size_ranks(deployment, settings, constants, quantization)
     plans = (
         (PagedCache(groups=(), row=0, state_real=0),) * settings.pp
         if keeps_nothing(deployment)
         else plan_caches(deployment, settings, constants)
     )
+    sizes, widest = size_ranks(deployment, settings, constants, quantization)
     devices = fitting.used_devices(deployment)
     used = devices[: settings.ranks]
     requests = [p.request(settings.length, settings.batched_tokens) for p in plans]

@@ -25,7 +25,6 @@ from advisor.models.types import Dense, Full, Model, Moe, Sliding, native_format
 from advisor.record import Record, Value
 from advisor.units import MIB
 
-LAYERS_ASSUMED = 40  # of a model whose layers are not known
 LEFT_OPEN = GIB // 4  # how far a start may be from another of the same model on the same machine
 Bounds = tuple[float, float, float]  # low, value, high
 ByteBounds = tuple[int, int, int]
@@ -58,7 +57,7 @@ def size_ranks(
     """
     weights = _weights(deployment, settings, constants, quantization)
     weights = _with_extras(deployment, settings, constants, quantization, weights)
-    activation = _bound_activations(deployment.model, settings, constants, weights, quantization.id)
+    activation = _bound_activations(deployment.model, settings, constants, quantization.id)
     overhead, open_overhead = size_overheads(deployment, settings, constants)
     read = _from_files(deployment, quantization)
     low, usual, high = (1.0, 1.0, 1.0) if read else hf_weights.size_range(deployment.model, quantization)
@@ -179,20 +178,15 @@ def _whole(bounds: Bounds) -> ByteBounds:
 
 @memoize_by_identity
 def _bound_activations(
-    model: Model, settings: PoolSettings, constants: PoolConstants, weights: RankWeights, format: str
+    model: Model, settings: PoolSettings, constants: PoolConstants, format: str
 ) -> tuple[Bounds, ...]:
     """Of each release that may run, that of the version last."""
     peaks = list_open(constants.activation, settings.version, settings.oldest_version)
-    return tuple(_bound_activation(model, settings, peak, weights, format) for peak in peaks)
+    return tuple(_bound_activation(model, settings, peak, format) for peak in peaks)
 
 
-def _bound_activation(
-    model: Model, settings: PoolSettings, peak: ActivationPeak, weights: RankWeights, format: str
-) -> Bounds:
-    """Bytes of the peak; of a model whose widths are not known a share of its weights (assumed)."""
-    if model.layout is None:
-        value = 0.03 * weights.stages[0]
-        return value * peak.low, value, value * peak.high
+def _bound_activation(model: Model, settings: PoolSettings, peak: ActivationPeak, format: str) -> Bounds:
+    """Bytes of the peak."""
     if not peak.by_shapes or format in peak.not_by_shapes:
         value = activation_bytes(model, settings, peak, format)
         return value * peak.low, value, value * peak.high
@@ -286,11 +280,11 @@ def plan_caches(deployment: Deployment, settings: PoolSettings, constants: PoolC
 
 def _pick_block(deployment: Deployment, settings: PoolSettings, constants: PoolConstants) -> int:
     """Tokens of a block: the engine's, or what its kernel for wide heads wants on this card."""
-    wide, lay = constants.wide_heads, deployment.model.layout
+    wide = constants.wide_heads
     first = next(iter(fitting.used_devices(deployment)), None)
-    if wide is None or lay is None or first is None or settings.kv_type not in wide.kv_cache_types:
+    if wide is None or first is None or settings.kv_type not in wide.kv_cache_types:
         return constants.block
-    heads = {g.head_dim for g in lay.attention if isinstance(g, (Full, Sliding))}
+    heads = {g.head_dim for g in deployment.model.known_layout.attention if isinstance(g, (Full, Sliding))}
     generation = (first.compute_capability or "").split(".")[0]
     return wide.block if wide.head_dim in heads and generation == str(wide.generation) else constants.block
 
@@ -406,7 +400,6 @@ def _captured(
     model: Model, settings: PoolSettings, constants: PoolConstants, capability: float, asked: int | None
 ) -> tuple[Bounds, ...]:
     """GiB of the captured graphs of a rank."""
-    lay = model.layout
-    layers = -(-(lay.n_layers if lay is not None else LAYERS_ASSUMED) // settings.pp)
+    layers = -(-model.known_layout.n_layers // settings.pp)
     open_ = list_open(constants.captured_graphs, settings.version, settings.oldest_version)
     return tuple(size_graphs(graphs, layers, settings.sequences, capability, asked) for graphs in open_)
