@@ -22,7 +22,7 @@ class CompiledRules(BuildHookInterface):  # type: ignore[type-arg]  # generic in
         sys.path.insert(0, str(root))
         try:
             from advisor.catalog.compiled_rules import compile_rules
-            from advisor.cli.shell_files import make_shell_files
+            from tools.pages.shell_files import make_shell_files
 
             data = compile_rules([root / "rules"])
             shell_files = make_shell_files()

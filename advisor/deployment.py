@@ -13,7 +13,7 @@ from advisor.memo import MemoRecord
 from advisor.models.types import Model
 from advisor.questions.workload import Positive, WorkloadFields
 from advisor.questions.workload import UseCase as UseCase
-from advisor.record import SCHEMA_VERSION, Record
+from advisor.record import SCHEMA_VERSION, Record, Value
 
 Basis = Literal["exact", "measured", "modelled", "assumed"]
 Setting = str | int | float | bool
@@ -68,6 +68,20 @@ class Deployment(MemoRecord, frozen=True, kw_only=True):
     served_name: str | None = None
     host: str | None = None  # None = loopback
     port: int | None = None
+
+
+class PlaceBytes(Value, frozen=True):
+    """Bytes of a deployment at one place."""
+
+    weights: int = 0
+    cache: int = 0
+    state: int = 0
+    compute: int = 0
+
+    @property
+    def total(self) -> int:
+        """All of them."""
+        return self.weights + self.cache + self.state + self.compute
 
 
 class DeviceMemory(Record, frozen=True, kw_only=True):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
 
 import msgspec
 from msgspec import Meta
+from msgspec.structs import replace
 
 from advisor import engines, formats, residuals
 from advisor.catalog import Catalog
@@ -82,29 +83,26 @@ def estimate_memory(
     memory_estimate = module.memory(deployment, entry, quantization)
     found = residuals.find_residual(deployment, entry, len(memory_estimate.devices), session)
     if found is not None:
-        deployment = msgspec.structs.replace(
+        deployment = replace(
             deployment,
             engine_version=deployment.engine_version or found.engine_version,
             correction=residuals.make_correction(found, deployment),
         )
         memory_estimate = module.memory(deployment, entry, quantization)
     if deployment.largest_draft is not None:
-        most = msgspec.structs.replace(deployment, draft=deployment.largest_draft, largest_draft=None)
+        most = replace(deployment, draft=deployment.largest_draft, largest_draft=None)
         memory_estimate = bound_estimate(memory_estimate, module.memory(most, entry, quantization), "the draft model")
     rows = memory_estimate.devices if memory_estimate.host is None else (*memory_estimate.devices, memory_estimate.host)
     if any((r.high_bytes or 0) > MOST_BYTES for r in rows):
         raise BadInput("the request asks for more memory than any machine has: look at context length and sequences")
     if deployment.uncounted:
-        return msgspec.structs.replace(
+        named = memory_estimate.not_modelled
+        return replace(
             memory_estimate,
             fits=False if memory_estimate.fits is False else None,
-            not_modelled=_add_unmodelled(memory_estimate.not_modelled, deployment.uncounted),
+            not_modelled=(*named, *(x for x in deployment.uncounted if not any(x in n for n in named))),
         )
     return memory_estimate
-
-
-def _add_unmodelled(names: tuple[str, ...], more: tuple[str, ...]) -> tuple[str, ...]:
-    return (*names, *(x for x in more if not any(x in n for n in names)))
 
 
 def parse_kv_type(value: str | dict[str, str] | None) -> KvType:
@@ -198,17 +196,23 @@ def _choose_model(
     asked: EstimateRequest, entry: Engine, rules: Catalog, remembered: RememberedNames | None
 ) -> tuple[ResolvedModel, FormatChoice]:
     """The model that a request names, and the weight format on this engine."""
-    from advisor.catalog.resolve import choose_file_format, resolve_model
-
     key = (asked.model, entry.id, asked.quantization)
     known = None if remembered is None else remembered.models.get(key)
     if known is not None:
         return known
-    found = resolve_model(asked.model, rules)
-    chosen = formats.choose_format(choose_file_format(found, asked.quantization, rules), entry, found.model, rules)
+    resolved = _resolve_model(asked.model, asked.quantization, entry, rules)
     if remembered is not None:
-        _remember(remembered.models, key, (found, chosen))
-    return found, chosen
+        _remember(remembered.models, key, resolved)
+    return resolved
+
+
+def _resolve_model(
+    name: str, quantization: str | None, entry: Engine, rules: Catalog
+) -> tuple[ResolvedModel, FormatChoice]:
+    from advisor.catalog.resolve import choose_file_format, resolve_model
+
+    found = resolve_model(name, rules)
+    return found, formats.choose_format(choose_file_format(found, quantization, rules), entry, found.model, rules)
 
 
 def with_draft(deployment: Deployment, entry: Engine, rules: Catalog) -> tuple[Deployment, str | None]:
@@ -217,19 +221,16 @@ def with_draft(deployment: Deployment, entry: Engine, rules: Catalog) -> tuple[D
     if draft is None and note is None:
         return deployment, None
     open_ = ("the draft model",) if most is None and note else ()
-    return msgspec.structs.replace(deployment, draft=draft, largest_draft=most, uncounted=open_), note
+    return replace(deployment, draft=draft, largest_draft=most, uncounted=open_), note
 
 
 def _draft(deployment: Deployment, entry: Engine, rules: Catalog) -> tuple[Draft | None, Draft | None, str | None]:
     """The draft model that the settings name; else the largest that its method makes, and what is not known."""
-    from advisor.catalog.resolve import choose_file_format, resolve_model
-
     name = engines.find_draft_name(deployment.settings, entry)
     if name is None:
         return None, None, None
     try:
-        found = resolve_model(name, rules)
-        chosen = formats.choose_format(choose_file_format(found, None, rules), entry, found.model, rules)
+        found, chosen = _resolve_model(name, None, entry, rules)
     except AdvisorError as e:
         most = _largest_draft(deployment, name, entry, rules)
         if most is None:

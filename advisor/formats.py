@@ -11,7 +11,8 @@ from advisor.catalog.types import Engine, Quantization
 from advisor.errors import BadInput
 from advisor.meanings import QuantizationName
 from advisor.memo import memoize_by_identity
-from advisor.models.types import Model, native_format
+from advisor.models.types import Model
+from advisor.models.types import native_format as native_format
 from advisor.near import simplify_name
 from advisor.record import Value
 
@@ -118,40 +119,15 @@ def _describe_unpublished(quantization: Quantization, family: str, entry: Engine
 
 def _default(family: str, entry: Engine, model: Model, catalog: Catalog) -> FormatChoice:
     native = native_format(model)
+    name, why = {"float16": "F16", "float32": "F32"}.get(model.dtype, "BF16"), f"as {model.id} is published"
     if family == "gguf":
-        if native == "MXFP4":
-            return FormatChoice(
-                catalog.quantization("MXFP4_MOE"), f"no quantization given: MXFP4_MOE, as {model.id} is published"
-            )
-        return FormatChoice(
-            catalog.quantization("Q4_K_M"), f"no quantization given: Q4_K_M, the usual download for {entry.name}"
-        )
-    if family in ("mlx", "exl3", "mlc"):
-        quantization = catalog.quantization(_shorthands(catalog).names["q4"][family])
-        return FormatChoice(
-            quantization, f"no quantization given: {quantization.id}, the usual download for {entry.name}"
-        )
-    if native is not None:
-        return FormatChoice(
-            catalog.quantization(native), f"no quantization given: {native}, as {model.id} is published"
-        )
-    name = {"float16": "F16", "float32": "F32"}.get(model.dtype, "BF16")
-    if name == "F32" and entry.loads_float32_as is not None:
-        name = entry.loads_float32_as
-        return FormatChoice(
-            catalog.quantization(name),
-            f"no quantization given: {name}, as {entry.name} loads {model.id}, which is published in F32",
-        )
-    return FormatChoice(catalog.quantization(name), f"no quantization given: {name}, as {model.id} is published")
-
-
-__all__ = [
-    "FormatChoice",
-    "choose_format",
-    "engine_format",
-    "format_family",
-    "is_shorthand",
-    "native_format",
-    "own_family",
-    "usual_engine",
-]
+        name = "MXFP4_MOE" if native == "MXFP4" else "Q4_K_M"
+        why = why if native == "MXFP4" else f"the usual download for {entry.name}"
+    elif family in ("mlx", "exl3", "mlc"):
+        name = catalog.quantization(_shorthands(catalog).names["q4"][family]).id
+        why = f"the usual download for {entry.name}"
+    elif native is not None:
+        name = native
+    elif name == "F32" and entry.loads_float32_as is not None:
+        name, why = entry.loads_float32_as, f"as {entry.name} loads {model.id}, which is published in F32"
+    return FormatChoice(catalog.quantization(name), f"no quantization given: {name}, {why}")

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import wraps
+from importlib import import_module
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from advisor.advice.explain import Explanation
 from advisor.advice.hardware_types import HardwareAdvice
@@ -67,13 +69,16 @@ def _with_fields(kind: type[Record]) -> Callable[[Callable[P, T]], Callable[P, T
 
 
 def _ask(
-    answer: Callable[..., Any],
+    module: str,
     kind: type[Record],
     given: Mapping[str, Any],
     rules: Catalog | None,
     base: Workload | None = None,
 ) -> Any:
-    """The answer to a question that keywords make; a Machine stands for its words. Raises BadInput for the keywords."""
+    """The answer of a module to a question that keywords make; a Machine stands for its words.
+
+    Raises BadInput for the keywords.
+    """
     name = kind.__name__.removesuffix("Question").lower()
     fields = dict(given)
     machine = fields.pop("machine", None)
@@ -87,8 +92,8 @@ def _ask(
         import warnings
 
         warnings.warn(f"{name}: {note}", DeprecationWarning, stacklevel=3)
-    asking = msgspec.structs.replace(make_asking(kind, "library"), machine=machine, extra=base.extra if base else {})
-    return answer(question, Session(rules or catalog()), asking)
+    asking = replace(make_asking(kind, "library"), machine=machine, extra=base.extra if base else {})
+    return import_module(module).answer_question(question, Session(rules or catalog()), asking)
 
 
 def _state_workload(base: Workload) -> Json:
@@ -208,9 +213,7 @@ def recommend(
         given["workload"] = workload
     if isinstance(machine, Machine) or not (fields.get("hardware") or fields.get("snapshot")):
         given["machine"] = machine
-    from advisor.advice.recommend.answer import answer_question
-
-    advice: Advice = _ask(answer_question, RecommendQuestion, given, rules, base)
+    advice: Advice = _ask("advisor.advice.recommend.answer", RecommendQuestion, given, rules, base)
     return advice
 
 
@@ -231,9 +234,9 @@ def hardware(
     Raises UnknownName, BadFile, BadInput.
     """
     given = {"model": model, "budget": budget, "rent": rent, "machine": machine, **fields}
-    from advisor.advice.hardware_request import answer_question
-
-    advice: HardwareAdvice = _ask(answer_question, HardwareQuestion, {**given, "prices": _path(prices)}, rules)
+    advice: HardwareAdvice = _ask(
+        "advisor.advice.hardware_request", HardwareQuestion, {**given, "prices": _path(prices)}, rules
+    )
     return advice
 
 
@@ -249,9 +252,7 @@ def explain(
 ) -> Explanation:
     """Where every byte goes, what it fits on, what would change it. Raises UnknownName, BadFile, BadInput."""
     given = {"model": model, "quantization": quantization, "machine": machine, "engine": engine, **fields}
-    from advisor.advice.explain import answer_question
-
-    explanation: Explanation = _ask(answer_question, ExplainQuestion, given, rules)
+    explanation: Explanation = _ask("advisor.advice.explain", ExplainQuestion, given, rules)
     return explanation
 
 
@@ -271,9 +272,7 @@ def check(
     """
     files = [str(paths)] if isinstance(paths, (str, Path)) else [str(p) for p in paths]
     given = {"files": files, "hardware": on, "snapshot": _path(snapshot), **fields}
-    from advisor.checks.run import answer_question
-
-    report: CheckReport = _ask(answer_question, CheckQuestion, given, rules)
+    report: CheckReport = _ask("advisor.checks.run", CheckQuestion, given, rules)
     return report
 
 

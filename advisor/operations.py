@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +30,6 @@ from advisor.record import Record, Value
 from advisor.session import Session
 
 if TYPE_CHECKING:
-    from advisor.advice.compare import ComparisonAnswer, EngineSpeeds
     from advisor.advice.migrate_types import Migration
     from advisor.calibration.logged_deployment import CalibrationRequest
     from advisor.launch_values import LaunchValues
@@ -44,32 +44,20 @@ class Operation(Value, frozen=True):
     description: str
     kind: type[Record]  # the question
     answer: Callable[[Any, Session, Asking], Any]
-    shapes: tuple[str, ...]  # of the answer, in advisor/report/schemas.py
+    shapes: tuple[str, ...]  # of the answer, in advisor/schemas
     interfaces: tuple[Interface, ...] = ("http", "mcp")
 
 
 # answers
 
 
-def recommend(question: RecommendQuestion, session: Session, asking: Asking) -> Any:
-    """An Advice."""
-    from advisor.advice.recommend.answer import answer_question
+def _answer_by(module: str) -> Callable[[Any, Session, Asking], Any]:
+    """The `answer_question` of a module, which is imported when it is asked."""
 
-    return answer_question(question, session, asking)
+    def answer(question: Any, session: Session, asking: Asking) -> Any:
+        return import_module(module).answer_question(question, session, asking)
 
-
-def explain(question: ExplainQuestion, session: Session, asking: Asking) -> Any:
-    """An Explanation."""
-    from advisor.advice.explain import answer_question
-
-    return answer_question(question, session, asking)
-
-
-def hardware(question: HardwareQuestion, session: Session, asking: Asking) -> Any:
-    """A HardwareAdvice."""
-    from advisor.advice.hardware_request import answer_question
-
-    return answer_question(question, session, asking)
+    return answer
 
 
 def check(question: CheckQuestion, session: Session, asking: Asking) -> Any:
@@ -78,47 +66,6 @@ def check(question: CheckQuestion, session: Session, asking: Asking) -> Any:
     from advisor.checks.run import answer_question
 
     return as_json(answer_question(question, session, asking))
-
-
-def compare(question: CompareQuestion, session: Session, asking: Asking) -> Any:
-    """A ComparisonAnswer, or EngineSpeeds. Raises UnknownName, BadInput."""
-    if question.speed:
-        return compare_speeds(question, session, asking)
-    return compare_engines(question, session, asking)
-
-
-def compare_engines(question: CompareQuestion, session: Session, asking: Asking) -> ComparisonAnswer:
-    """What engines can do, side by side. Raises UnknownName, BadInput."""
-    rules = session.rules
-    from advisor.advice.compare import compare_engines
-
-    names = asking.names
-    if question.model or question.quantization:
-        raise BadInput(f"{names['model']} and {names['quantization']} go with {names['speed']}")
-    engines, machine = _list_engines(question, rules, names), find_stated_machine(question, rules, asking)
-    return compare_engines(engines, machine, rules, with_sources=question.all)
-
-
-def compare_speeds(question: CompareQuestion, session: Session, asking: Asking) -> EngineSpeeds:
-    """How fast engines are predicted to be. Raises UnknownName, BadInput."""
-    from advisor.advice.compare import compare_speeds
-    from advisor.speed.work import RequestLoad
-
-    names = asking.names
-    engines, machine = (
-        _list_engines(question, session.rules, names),
-        find_stated_machine(question, session.rules, asking),
-    )
-    if question.model is None:
-        raise BadInput(f"{names['speed']} compares engines with a model: say which with {names['model']}")
-    load = RequestLoad(concurrency=question.concurrency, prompt=question.prompt_tokens, output=question.output_tokens)
-    return compare_speeds(engines, question.model, question.quantization, machine, load, session)
-
-
-def _list_engines(question: CompareQuestion, rules: Catalog, names: Mapping[str, str]) -> list[str]:
-    if question.all and question.engines:
-        raise BadInput(f"{names['all']} compares every engine: leave the names out")
-    return list(rules.engines()) if question.all else list(question.engines)
 
 
 def migrate(question: MigrateQuestion, session: Session, asking: Asking) -> Migration:
@@ -220,16 +167,15 @@ def make_calibration_request(
 def plan_fleet(question: FleetPlanQuestion, session: Session, asking: Asking) -> Any:
     """A FleetPlan. Raises UnknownName, BadInput, BadFile."""
     from advisor.fleet.demand import read_demand
-    from advisor.fleet.inventory.pools import make_fleet
-    from advisor.fleet.inventory.source import read_inventory
-    from advisor.fleet.plan import FleetRequest, plan_fleet, read_plan
+    from advisor.fleet.inventory.source import read_fleet
+    from advisor.fleet.plan import FleetRequest, plan_fleet, read_running
 
     demand = read_demand(question.models, session.rules, asking.folder)
     for entry in demand:
         if asking.folder is not None:
             _place_model(entry.model, asking.folder)  # a path out of the folder is refused
-    fleet = make_fleet(read_inventory(question.nodes or "", session.rules, question.pods))
-    keep = None if question.keep is None else read_plan(question.keep)
+    fleet = read_fleet(question.nodes or "", session.rules, question.pods)
+    keep = None if question.keep is None else read_running(question.keep)
     return plan_fleet(FleetRequest(fleet, demand, question.confidence, question.prices, keep), session)
 
 
@@ -241,14 +187,14 @@ OPERATIONS: dict[str, Operation] = {
             "Which inference engine, model, weight format and settings to run on a machine, the exact command, how "
             "fast it will be, and why not the others.",
             RecommendQuestion,
-            recommend,
+            _answer_by("advisor.advice.recommend.answer"),
             ("recommend",),
         ),
         Operation(
             "explain",
             "Where the memory of a model goes, by part and context length, what it fits on, what would change it.",
             ExplainQuestion,
-            explain,
+            _answer_by("advisor.advice.explain"),
             ("explain",),
         ),
         Operation(
@@ -263,7 +209,7 @@ OPERATIONS: dict[str, Operation] = {
             "hardware",
             "What hardware to buy or rent for a model and a number of users, with prices and speed.",
             HardwareQuestion,
-            hardware,
+            _answer_by("advisor.advice.hardware_request"),
             ("hardware",),
         ),
         Operation(
@@ -278,7 +224,7 @@ OPERATIONS: dict[str, Operation] = {
             "What engines can do, side by side, on this or that hardware; with `speed`, how fast they are predicted "
             "to be with a model.",
             CompareQuestion,
-            compare,
+            _answer_by("advisor.advice.compare"),
             ("compare", "compare_speed"),
         ),
         Operation(

@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import Any, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from advisor.patterns import pattern_when_used
 from advisor.record import Value
@@ -114,7 +115,7 @@ def _make_safe(value: Any) -> Any:
             new = _make_safe(old)
             if new is not old:
                 changed[name] = new
-        return msgspec.structs.replace(value, **changed) if changed else value
+        return replace(value, **changed) if changed else value
     if isinstance(value, list | tuple):
         made = [_make_safe(x) for x in value]
         same = all(a is b for a, b in zip(made, value, strict=True))

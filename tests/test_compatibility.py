@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 import advisor
-from advisor.report.schemas import SHAPES, make_schema
+from tools.pages.schemas import SHAPES, make_schema
 
 FOLDER = Path(__file__).parent / "data" / "compatibility"
 ANSWERS = sorted((FOLDER / "answers").glob("*.json"))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from advisor.cli.shell_files import COMPLETIONS, MAN_PAGE, make_shell_files
+from tools.pages.shell_files import COMPLETIONS, MAN_PAGE, make_shell_files
 
 TOP = Path(__file__).resolve().parent.parent
 

@@ -8,18 +8,29 @@ from itertools import permutations
 from typing import Any, Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from advisor.catalog import Catalog
 from advisor.catalog.documents import decode_document
 from advisor.catalog.types import Engine, Support
 from advisor.decision.facts import compute_facts
 from advisor.decision.filters import hardware_support, judge_engine
+from advisor.decision.types import FactValues
 from advisor.deployment import Interval, Workload
 from advisor.errors import AdvisorError, BadInput
-from advisor.estimation import EstimateRequest, LoadSpec, RememberedNames, estimate, resolve_request
+from advisor.estimation import (
+    EstimateRequest,
+    LoadSpec,
+    RememberedNames,
+    estimate,
+    find_stated_machine,
+    resolve_request,
+)
 from advisor.machines.types import Machine
 from advisor.meanings import EngineId
-from advisor.record import SCHEMA_VERSION, Answer, Record, Value
+from advisor.questions import Asking
+from advisor.questions.files import CompareQuestion
+from advisor.record import SCHEMA_VERSION, Answer, Record
 from advisor.session import Session
 from advisor.speed.estimator import estimate_speed
 from advisor.speed.work import RequestLoad
@@ -27,10 +38,6 @@ from advisor.speed.work import RequestLoad
 FILE = "comparisons.yaml"
 FOUR_BIT = ("awq", "gptq", "int4_w4a16", "bitsandbytes_4bit", "nvfp4", "mxfp4")
 UNKNOWN = "unknown"
-_HARDWARE_KEYS = {
-    "nvidia": "nvidia", "amd": "amd", "intel": "intel_gpu", "apple": "apple_metal", "none": "cpu",
-    "google": "tpu", "habana": "intel_gaudi",
-}  # fmt: skip
 
 
 class _SourceRow(msgspec.Struct, frozen=True):
@@ -104,9 +111,21 @@ class ComparisonAnswer(Comparison, frozen=True, kw_only=True):
     schema_version: Literal[1] = SCHEMA_VERSION
 
 
-class _MachineVendor(Value, frozen=True):
-    vendor: str | None
-    machine: Machine | None
+def answer_question(question: CompareQuestion, session: Session, asking: Asking) -> ComparisonAnswer | EngineSpeeds:
+    """Engines side by side: what they can do, or how fast they are predicted to be. Raises UnknownName, BadInput."""
+    names, rules = asking.names, session.rules
+    if not question.speed and (question.model or question.quantization):
+        raise BadInput(f"{names['model']} and {names['quantization']} go with {names['speed']}")
+    if question.all and question.engines:
+        raise BadInput(f"{names['all']} compares every engine: leave the names out")
+    engines = list(rules.engines()) if question.all else question.engines
+    machine = find_stated_machine(question, rules, asking)
+    if not question.speed:
+        return compare_engines(engines, machine, rules, with_sources=question.all)
+    if question.model is None:
+        raise BadInput(f"{names['speed']} compares engines with a model: say which with {names['model']}")
+    load = RequestLoad(concurrency=question.concurrency, prompt=question.prompt_tokens, output=question.output_tokens)
+    return compare_speeds(engines, question.model, question.quantization, machine, load, session)
 
 
 def compare_engines(
@@ -114,31 +133,37 @@ def compare_engines(
 ) -> ComparisonAnswer:
     """The feature table of two or more engines, for a machine where one is given; `with_sources`: with the tables of
     the source documents. Raises UnknownName, BadInput."""
-    entries = list({e.id: e for e in (rules.engine(n) for n in names)}.values())
-    if len(entries) < 2:
-        raise BadInput("compare wants at least two engines (`advise list engines`)")
+    entries = _find_entries(names, rules)
     file = decode_document(rules, FILE, ComparisonsFile)
     seen = compute_facts(machine, None, Workload(), rules.accelerators(), rules.engines()) if machine else {}
     vendor = seen.get("gpu.vendor")
-    known = _MachineVendor(vendor if isinstance(vendor, str) else None, machine)
     lines = []
     for row in file.rows:
         if row.field == "{hardware}" and machine is None:
             continue
-        cells = tuple(_cell(e, row.field, known) for e in entries)
+        cells = tuple(_cell(e, row.field, vendor if isinstance(vendor, str) else None) for e in entries)
         lines.append(ComparisonLine(id=row.field, label=row.label, cells=cells))
-    refused = {}
-    if machine is not None:
-        for entry in entries:
-            reasons = judge_engine(entry, seen, None, None, Workload(cloud="allowed"), asked=[entry.id]).reasons
-            if reasons:
-                refused[entry.id] = tuple(dict.fromkeys(r.text for r in reasons))
+    refused = {e.id: why for e in entries if machine is not None and (why := _list_refusals(e, seen))}
     return ComparisonAnswer(
         id="engines", title="Engines side by side", engines=tuple(e.id for e in entries),
         names=tuple(e.name for e in entries), lines=tuple(lines),
         hardware=", ".join(dict.fromkeys(d.name for d in machine.usable_devices)) or "CPU" if machine else None,
         refused=refused, as_of=file.as_of, sources=source_tables(rules) if with_sources else (),
     )  # fmt: skip
+
+
+def _find_entries(names: Sequence[str], rules: Catalog) -> list[Engine]:
+    """The engines by these names, each once. Raises UnknownName, and BadInput for fewer than two."""
+    entries = list({e.id: e for e in (rules.engine(n) for n in names)}.values())
+    if len(entries) < 2:
+        raise BadInput("compare wants at least two engines (`advise list engines`)")
+    return entries
+
+
+def _list_refusals(entry: Engine, facts: FactValues) -> tuple[str, ...]:
+    """Why an engine cannot run where these facts hold; nothing where it can."""
+    reasons = judge_engine(entry, facts, None, None, Workload(cloud="allowed"), asked=[entry.id]).reasons
+    return tuple(dict.fromkeys(r.text for r in reasons))
 
 
 def source_tables(rules: Catalog) -> tuple[Comparison, ...]:
@@ -174,16 +199,16 @@ def _compare_with_source(row: _SourceRow, stated: str, entry: Engine) -> Compari
     """The author's cell and today's."""
     if row.field is None or stated == "n/a":
         return ComparisonCell(value=stated, said=stated)
-    now = _cell(entry, row.field, _MachineVendor(None, None))
+    now = _cell(entry, row.field, None)
     same = (
         now.value == UNKNOWN
         or stated.split(" ")[0].lower() == now.value
         or {stated, now.value} <= {"limited", "partial"}
     )
-    return msgspec.structs.replace(now, said=stated, changed=not same)
+    return replace(now, said=stated, changed=not same)
 
 
-def _cell(entry: Engine, field: str, known: _MachineVendor) -> ComparisonCell:
+def _cell(entry: Engine, field: str, vendor: str | None) -> ComparisonCell:
     """One field of an engine's entry. What the entry does not say is unknown."""
     if field == "status":
         return ComparisonCell(value=entry.health.status, note=entry.health.note)
@@ -199,12 +224,12 @@ def _cell(entry: Engine, field: str, known: _MachineVendor) -> ComparisonCell:
         sources = {s for x in entry.formats.values() for s in x.src}
         return ComparisonCell(value=_list_support(entry.formats), source=_source(entry, tuple(sorted(sources))))
     if field == "floor":
-        return ComparisonCell(value=_floor(entry, known.vendor))
+        return ComparisonCell(value=_floor(entry, vendor))
     if field == "{hardware}":
-        support = hardware_support(entry, known.vendor or "none")
-        return _support(entry, support)
+        return _support(entry, hardware_support(entry, vendor or "none"))
     if field == "quantization.4bit":
-        return _best(entry, [entry.quantization[k] for k in FOUR_BIT if k in entry.quantization] or _gguf(entry))
+        own = [entry.quantization[k] for k in FOUR_BIT if k in entry.quantization]
+        return _best(entry, own or [s for k, s in entry.formats.items() if k == "gguf"])
     part, _, key = field.partition(".")
     table: Any = getattr(entry, part)
     if not key:
@@ -212,10 +237,6 @@ def _cell(entry: Engine, field: str, known: _MachineVendor) -> ComparisonCell:
     if "|" in key:
         return _best(entry, [table[k] for k in key.split("|") if k in table])
     return _support(entry, table.get(key))
-
-
-def _gguf(entry: Engine) -> list[Support]:
-    return [entry.formats["gguf"]] if "gguf" in entry.formats else []
 
 
 def _best(entry: Engine, found: Sequence[Support]) -> ComparisonCell:
@@ -299,20 +320,16 @@ def compare_speeds(
 ) -> EngineSpeeds:  # fmt: skip
     """Predicted speeds of two or more engines. Raises UnknownName, BadInput."""
     rules = session.rules
-    entries = list({e.id: e for e in (rules.engine(n) for n in names)}.values())
-    if len(entries) < 2:
-        raise BadInput("compare wants at least two engines (`advise list engines`)")
+    entries = _find_entries(names, rules)
     if machine is None:
         raise BadInput("speeds are compared on a machine: say which with --on")
     seen = compute_facts(machine, None, Workload(), rules.accelerators(), rules.engines())
-    rows = []
-    for entry in entries:
-        reasons = judge_engine(entry, seen, None, None, Workload(cloud="allowed"), asked=[entry.id]).reasons
-        rows.append(
-            EngineSpeed(engine=entry.id, why="; ".join(dict.fromkeys(r.text for r in reasons)))
-            if reasons
-            else _predict(entry, model, quantization, machine, load, session)
-        )
+    rows = [
+        EngineSpeed(engine=e.id, why="; ".join(why))
+        if (why := _list_refusals(e, seen))
+        else _predict(e, model, quantization, machine, load, session)
+        for e in entries
+    ]
     return EngineSpeeds(
         model=rules.find_model(model).id,
         hardware=machine.text or ", ".join(dict.fromkeys(d.name for d in machine.usable_devices)) or "CPU",

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator, Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from advisor import engines, formats
 from advisor.advice.limits import DeploymentLimits, find_limits
 from advisor.advice.types import RankedDeployment
 from advisor.advice.workload import fetch_model, whole_context
 from advisor.catalog import Catalog
+from advisor.catalog.described_machine import find_vendor
 from advisor.catalog.documents import decode_document
 from advisor.catalog.match import usable_capacity_bytes
 from advisor.catalog.resolve import choose_file_format, resolve_model
 from advisor.catalog.types import Accelerator, Engine, Quantization
-from advisor.decoding import convert
 from advisor.deployment import (
     Deployment,
     DeploymentEstimate,
@@ -27,8 +28,8 @@ from advisor.deployment import (
 )
 from advisor.engines.flags import find_own_flag, list_smaller_caches, takes_share_of_device
 from advisor.errors import AdvisorError, BadInput
-from advisor.estimation import estimate_memory, find_stated_machine
-from advisor.machines.types import Device, Machine, Vendor
+from advisor.estimation import estimate, find_stated_machine
+from advisor.machines.types import Device, Machine
 from advisor.meanings import AcceleratorId
 from advisor.memory.layers import cache_layers
 from advisor.models.types import Model
@@ -94,110 +95,95 @@ class Explanation(Answer, frozen=True, kw_only=True):
         return self.estimates[self.explained.asked]
 
 
-class ExplainRequest(Value, frozen=True):
-    """What `explain` is asked."""
-
-    model: str
-    quantization: str | None = None
-    engine: str | None = None
-    machine: Machine | None = None
-    context: int | None = None
-    concurrency: int = 1
-    verify: bool = False  # ask the engine itself, on this machine
+ONE_GPU = Machine(source="text", devices=(Device(index=0, name="one GPU", vendor="nvidia"),))  # of no particular kind
 
 
 def answer_question(question: ExplainQuestion, session: Session, asking: Asking) -> Explanation:
     """The explanation that a question asks for. Raises UnknownName, BadFile, BadInput."""
-    return explain(resolve_question(question, session.rules, asking), session)
-
-
-def resolve_question(question: ExplainQuestion, rules: Catalog, asking: Asking) -> ExplainRequest:
-    """The request of a question, its machine found. Raises UnknownName, BadFile, BadInput."""
     if question.model is None:
         raise BadInput(f"{asking.names['model']} is missing")
-    model = fetch_model(question, asking).model or question.model
+    question = fetch_model(question, asking)
     if question.verify:
-        question = msgspec.structs.replace(question, hardware="this")
-    return ExplainRequest(
-        model=model,
-        quantization=question.quantization,
-        engine=question.engine,
-        machine=find_stated_machine(question, rules, asking),
-        context=question.context,
-        concurrency=question.concurrency or 1,
-        verify=question.verify,
-    )
+        question = replace(question, hardware="this")
+    return explain(question, find_stated_machine(question, session.rules, asking), session)
 
 
-def explain(request: ExplainRequest, session: Session) -> Explanation:
-    """The explanation. Raises UnknownName, BadFile, BadInput."""
+def explain(question: ExplainQuestion, machine: Machine | None, session: Session) -> Explanation:
+    """The explanation of a model on a machine, or on none. Raises UnknownName, BadFile, BadInput."""
     rules = session.rules
-    found = resolve_model(request.model, rules)
-    if request.engine:
-        entry = rules.engine(request.engine)
+    found = resolve_model(question.model or "", rules)
+    if question.engine:
+        entry = rules.engine(question.engine)
     elif found.quantization is not None:  # read from a GGUF file
         entry = formats.usual_engine("gguf", rules)
     else:
-        entry = _engine_for(request.quantization, rules)
-    chosen = formats.choose_format(choose_file_format(found, request.quantization, rules), entry, found.model, rules)
-    judged, lengths = _lengths(request, found.model.max_context, rules)
+        entry = _engine_for(question.quantization, rules)
+    chosen = formats.choose_format(choose_file_format(found, question.quantization, rules), entry, found.model, rules)
+    judged, lengths = _lengths(question.context, found.model.max_context, rules)
     base = Deployment(
         model=found.model,
         engine=entry.id,
         quantization=chosen.quantization.id,
-        machine=request.machine or _judge_device(1),
-        engine_version=request.machine.installed_version(entry.id) if request.machine else None,
-        sequences=request.concurrency,
+        machine=machine or ONE_GPU,
+        engine_version=machine.installed_version(entry.id) if machine else None,
+        sequences=question.concurrency or 1,
         model_path=found.path,
     )
     base = spread_over_cards(base, entry)
-    estimates = tuple(estimate_at(base, n, entry, chosen.quantization, session) for n in lengths)
+    estimates = tuple(estimate_at(base, n, session) for n in lengths)
     asked = lengths.index(judged)
     file_bytes, bits = _file_size(base, entry, chosen.quantization, estimates[asked], rules)
     notes = [n for n in (found.note, chosen.note) if n]
-    if request.engine is None:
+    if question.engine is None:
         notes.append(f"no engine given: {entry.name}, whose format this is; --engine takes another")
     notes += _windows(found.model)
     notes += _budgets(base, entry, rules)
-    if request.machine is not None:
-        notes += request.machine.notes
-    described = [
-        describe_estimate(DeploymentEstimate, e, base, _holding(base, e, session, request.machine is not None))
-        for e in estimates
-    ]
-    here = request.machine is not None
+    if machine is not None:
+        notes += machine.notes
+    here = machine is not None
+
+    def hold(estimate: MemoryEstimate) -> Holding:
+        """What is held at the length of an estimate; nothing is known without a machine."""
+        at_length = replace(base, context_length=estimate.context_length)
+        return hold_deployment(at_length, estimate, session) if here else Holding(None, None)
+
     answer = Explanation(
         model=base.model.id,
         quantization=chosen.quantization.id,
         engine=base.engine,
-        machine=request.machine,
+        machine=machine,
         fits=estimates[asked].fits if here else None,
         file_bytes=file_bytes,
         bits_per_weight=bits,
-        estimates=tuple(described),
-        fits_on=find_card_fits(base, judged, entry, chosen.quantization, estimates[asked], session),
+        estimates=tuple(describe_estimate(DeploymentEstimate, e, base, hold(e)) for e in estimates),
+        fits_on=find_card_fits(base, judged, entry, estimates[asked], session),
         changes=_changes(base, judged, entry, chosen.quantization, estimates[asked], session),
-        limits=_limits(base, judged, entry, chosen.quantization, session) if here else None,
-        speed=_speed(base, judged, entry, chosen.quantization, session) if here else (),
-        planned=_plan(request, base, judged, estimates[asked], session),
-        verified=_verified(base, judged, entry, estimates[asked], rules) if request.verify else None,
+        limits=_limits(base, judged, entry, chosen.quantization.family, session) if here else None,
+        speed=compute_load_curve(base, judged, session) if here else (),
+        planned=None if machine is None else _plan(question, machine, base, judged, estimates[asked], session),
+        verified=_verified(base, judged, entry, estimates[asked], rules) if question.verify else None,
         warnings=tuple(dict.fromkeys([*notes, *(estimates[asked].warnings if here else ())])),
     )
     return answer.keep(ExplainedDeployment(base, entry.name, asked))
 
 
 def _plan(
-    request: ExplainRequest, deployment: Deployment, length: int, estimate: MemoryEstimate, session: Session
+    question: ExplainQuestion,
+    machine: Machine,
+    deployment: Deployment,
+    length: int,
+    estimate: MemoryEstimate,
+    session: Session,
 ) -> RankedDeployment | None:
     """The plan of this engine in this format that is sure to start, where the explained deployment does not fit."""
-    if request.machine is None or estimate.fits is not False:
+    if estimate.fits is not False:
         return None
     from advisor.advice.recommend.answer import recommend
     from advisor.advice.recommend_request import RecommendRequest
 
-    work = Workload(use_case="chat", concurrency=request.concurrency, context=length)
+    work = Workload(use_case="chat", concurrency=question.concurrency or 1, context=length)
     asked = RecommendRequest(
-        request.machine, work, request.model, deployment.quantization, deployment.engine, every_command=False
+        machine, work, question.model, deployment.quantization, deployment.engine, every_command=False
     )
     try:
         chosen = recommend(asked, session).chosen
@@ -206,34 +192,14 @@ def _plan(
     return chosen if chosen is not None and chosen.memory is not None and chosen.starts else None
 
 
-def _holding(deployment: Deployment, estimate: MemoryEstimate, session: Session, has_machine: bool) -> Holding:
-    """What is held at the length of an estimate; nothing is known without a machine."""
-    if not has_machine:
-        return Holding(None, None)
-    return hold_deployment(
-        msgspec.structs.replace(deployment, context_length=estimate.context_length), estimate, session
-    )
+CURVE = 32  # parts of the length
 
 
-def memory_curve(explanation: Explanation, session: Session, points: int = 33) -> tuple[MemoryEstimate, ...]:
+def memory_curve(explanation: Explanation, session: Session) -> tuple[MemoryEstimate, ...]:
     """Estimates of an explained deployment at evenly spaced lengths up to the longest that it shows."""
-    deployment = explanation.deployment
-    entry, quantization = session.rules.engine(deployment.engine), session.rules.quantization(explanation.quantization)
     top = explanation.estimates[-1].context_length
-    lengths = sorted({max(1, top * k // (points - 1)) for k in range(points)} - {1})
-    return tuple(estimate_at(deployment, n, entry, quantization, session) for n in lengths)
-
-
-def _speed(
-    deployment: Deployment, length: int, entry: Engine, quantization: Quantization, session: Session
-) -> tuple[LoadPoint, ...]:
-    """Rates by requests at once, on the deployment as it is spread over the machine."""
-    try:
-        return compute_load_curve(
-            deployment, length, lambda x, n: estimate_at(x, n, entry, quantization, session), session
-        )
-    except AdvisorError:
-        return ()
+    lengths = sorted({max(1, top * k // CURVE) for k in range(CURVE + 1)} - {1})
+    return tuple(estimate_at(explanation.deployment, n, session) for n in lengths)
 
 
 def _budgets(deployment: Deployment, entry: Engine, rules: Catalog) -> list[str]:
@@ -269,10 +235,10 @@ def _engine_for(quantization: str | None, rules: Catalog) -> Engine:
     return formats.usual_engine(rules.quantization(quantization).family, rules)
 
 
-def _lengths(request: ExplainRequest, trained: int | None, rules: Catalog) -> tuple[int, list[int]]:
+def _lengths(asked: int | None, trained: int | None, rules: Catalog) -> tuple[int, list[int]]:
     """The length that is judged, and at least three to show (fewer only where the model was trained for less)."""
     top = trained or 131072
-    judged = whole_context(request.context, trained) or min(load_workload_defaults(rules).context["chat"], top)
+    judged = whole_context(asked, trained) or min(load_workload_defaults(rules).context["chat"], top)
     usual = [n for n in (4096, 8192, 32768, 131072) if n <= top]
     shown = {judged, *usual[:1], *usual[2:3], top if top <= 131072 else 131072}
     for n in (2048, 1024, 512, 16384, 65536):
@@ -281,14 +247,6 @@ def _lengths(request: ExplainRequest, trained: int | None, rules: Catalog) -> tu
         if n <= top:
             shown.add(n)
     return judged, sorted(shown)
-
-
-def _judge_device(n: int, total: int | None = None) -> Machine:
-    """A machine of `n` equal devices of no particular kind."""
-    one = tuple(
-        Device(index=i, name="one GPU" if n == 1 else f"GPU {i}", vendor="nvidia", total_bytes=total) for i in range(n)
-    )
-    return Machine(source="text", devices=one)
 
 
 def _file_size(
@@ -330,9 +288,9 @@ def _changes(
     total = _total(now)
     out = []
 
-    def add(what: str, other: Deployment, fmt: Quantization) -> None:
+    def add(what: str, other: Deployment) -> None:
         try:
-            t = _total(estimate_at(other, length, entry, fmt, session))
+            t = _total(estimate_at(other, length, session))
         except AdvisorError:
             return
         out.append(
@@ -340,13 +298,10 @@ def _changes(
         )
 
     for kind in list_smaller_caches(engines.find_engine_module(entry.id, rules.engines())[1]):
-        add(f"KV cache {kind}", msgspec.structs.replace(deployment, kv_cache_type=KvType(k=kind, v=kind)), quantization)
+        add(f"KV cache {kind}", replace(deployment, kv_cache_type=KvType(k=kind, v=kind)))
     for name in formats.format_ladder(quantization.family, rules):
-        if name == quantization.id:
-            continue
-        fmt = rules.quantization(name)
-        if deployment.model_path is None:
-            add(f"weights {name}", msgspec.structs.replace(deployment, quantization=name), fmt)
+        if name != deployment.quantization and deployment.model_path is None:
+            add(f"weights {name}", replace(deployment, quantization=name))
     return tuple(out)
 
 
@@ -358,27 +313,26 @@ def _verified(
     ask = getattr(module, "verify_estimate", None)
     if ask is None:
         raise BadInput(f"{entry.name} has no program that plans memory without a GPU; llama.cpp has")
-    found: EngineVerification = ask(msgspec.structs.replace(deployment, context_length=length), inner, estimate)
+    found: EngineVerification = ask(replace(deployment, context_length=length), inner, estimate)
     return found
 
 
-def _limits(
-    deployment: Deployment, length: int, entry: Engine, quantization: Quantization, session: Session
-) -> DeploymentLimits:
+def _limits(deployment: Deployment, length: int, entry: Engine, family: str, session: Session) -> DeploymentLimits:
     rules = session.rules
-    caches = ("auto", *list_smaller_caches(engines.find_engine_module(entry.id, rules.engines())[1]))
+    module, inner = engines.find_engine_module(entry.id, rules.engines())
 
     def fits(deployment: Deployment, n: int) -> bool | None:
-        return estimate_at(deployment, n, entry, rules.quantization(deployment.quantization), session).fits
+        return estimate_at(deployment, n, session).fits
 
-    steps = () if deployment.model_path else formats.format_ladder(quantization.family, rules)
-    found = find_limits(deployment, length, fits, lambda x: spread_over_cards(x, entry), steps, caches)
-    module, inner = engines.find_engine_module(entry.id, rules.engines())
+    steps, caches = formats.format_ladder(family, rules), ("auto", *list_smaller_caches(inner))
+    found = find_limits(
+        deployment, length, fits, lambda x: spread_over_cards(x, entry), () if deployment.model_path else steps, caches
+    )
     layers = getattr(module, "count_layers_on_cards", None)  # engines that can leave layers to the CPU have it
     if layers is None:
         return found
-    at_length = msgspec.structs.replace(deployment, context_length=length)
-    return msgspec.structs.replace(found, layers_on_cards=layers(at_length, inner))
+    at_length = replace(deployment, context_length=length)
+    return replace(found, layers_on_cards=layers(at_length, inner))
 
 
 def _total(estimate: MemoryEstimate) -> int | None:
@@ -404,22 +358,13 @@ class CardsFile(msgspec.Struct, frozen=True):
     accelerators: list[AcceleratorId]
 
 
-def estimate_at(
-    deployment: Deployment, length: int, entry: Engine, quantization: Quantization, session: Session
-) -> MemoryEstimate:
-    module, inner = engines.find_engine_module(entry.id, session.rules.engines())
-    return estimate_memory(
-        msgspec.structs.replace(deployment, context_length=length), module, inner, quantization, session
-    )
+def estimate_at(deployment: Deployment, length: int, session: Session) -> MemoryEstimate:
+    """The memory of a deployment at another context length. Raises BadInput as `estimate` does."""
+    return estimate(replace(deployment, context_length=length), session)
 
 
 def find_card_fits(
-    deployment: Deployment,
-    length: int,
-    entry: Engine,
-    quantization: Quantization,
-    now: MemoryEstimate,
-    session: Session,
+    deployment: Deployment, length: int, entry: Engine, now: MemoryEstimate, session: Session
 ) -> tuple[CardFit, ...]:
     """Common cards, one, two, four and eight of each: the smallest number that fits."""
     cards = decode_document(session.rules, "cards.yaml", CardsFile)
@@ -430,58 +375,47 @@ def find_card_fits(
         if card is None:
             raise BadInput(f"rules/cards.yaml: {name} is not in the catalogue")
         size, basis = usable_capacity_bytes(card)
-        if size is None:
-            continue
-        out.append(
-            _smallest_number(
-                deployment, length, entry, quantization, session, card, size, basis == "assumed", cards.counts, weights
+        if size is not None:
+            fit = _find_smallest_number(
+                deployment, length, entry, card, size, basis == "assumed", cards.counts, weights, session
             )
-        )
+            out.append(fit)
     return tuple(out)
 
 
-def _smallest_number(
+def _find_smallest_number(
     deployment: Deployment,
     length: int,
     entry: Engine,
-    quantization: Quantization,
-    session: Session,
     card: Accelerator,
     size: int,
     assumed: bool,
-    counts: list[int],
+    counts: Sequence[int],
     weights: int,
+    session: Session,
 ) -> CardFit:
+    device = Device(
+        index=0, name=card.name, vendor=find_vendor(card), accelerator=card.id, total_bytes=size,
+        compute_capability=card.compute_capability,
+    )  # fmt: skip
     best: CardFit | None = None
     for n in counts:
-        if n * size < weights:  # cannot hold even the weights
-            best = CardFit(hardware=f"{n}x {card.name}", memory_bytes=n * size, fits=False, assumed=assumed)
-            continue
-        device = Device(
-            index=0, name=card.name, vendor=_vendor(card), accelerator=card.id, total_bytes=size,
-            compute_capability=card.compute_capability,
-        )  # fmt: skip
-        machine = Machine(source="text", devices=tuple(msgspec.structs.replace(device, index=i) for i in range(n)))
-        placed = spread_over_cards(msgspec.structs.replace(deployment, machine=machine, settings={}), entry)
-        try:
-            fits = estimate_at(placed, length, entry, quantization, session).fits
-        except AdvisorError:
-            fits = None
+        fits: bool | None = False
+        small = n * size < weights  # cannot hold even the weights
+        if not small:
+            machine = Machine(source="text", devices=tuple(replace(device, index=i) for i in range(n)))
+            placed = spread_over_cards(replace(deployment, machine=machine, settings={}), entry)
+            try:
+                fits = estimate_at(placed, length, session).fits
+            except AdvisorError:
+                fits = None
         found = CardFit(hardware=f"{n}x {card.name}", memory_bytes=n * size, fits=fits, assumed=assumed)
         if fits:
             return found
-        if best is None or (fits is None and best.fits is False):
+        if best is None or small or (fits is None and best.fits is False):
             best = found
     assert best is not None
     return best
-
-
-def _vendor(card: Accelerator) -> Vendor:
-    try:
-        vendor: Vendor = convert(card.vendor, Vendor)
-        return vendor
-    except msgspec.ValidationError:
-        return "unknown"
 
 
 MOST = 256  # requests at once that are shown
@@ -496,27 +430,30 @@ class LoadPoint(Record, frozen=True, kw_only=True):
     speed: SpeedEstimate | None
 
 
-def compute_load_curve(
-    deployment: Deployment, length: int, estimate: Callable[[Deployment, int], MemoryEstimate], session: Session
-) -> tuple[LoadPoint, ...]:
+def compute_load_curve(deployment: Deployment, length: int, session: Session) -> tuple[LoadPoint, ...]:
     """1, 2, 4, ... requests at once and the asked number, up to the last whose memory may fit.
 
     Each request has a prompt of half of `length` and an answer of the other half. Empty where no rate can be modelled.
     """
+    try:
+        return tuple(_list_load_points(deployment, length, session))
+    except AdvisorError:
+        return ()
+
+
+def _list_load_points(deployment: Deployment, length: int, session: Session) -> Iterator[LoadPoint]:
     from advisor.speed.estimator import estimate_speed
     from advisor.speed.work import RequestLoad
 
-    out = []
     for n in sorted({deployment.sequences, *(2**k for k in range(DOUBLINGS))}):
-        here = msgspec.structs.replace(deployment, context_length=length, sequences=n)
-        memory_estimate = estimate(here, length)
+        here = replace(deployment, context_length=length, sequences=n)
+        memory_estimate = estimate(here, session)
         if memory_estimate.fits is False and n != deployment.sequences:
             if n > deployment.sequences:
-                break
+                return
             continue
         load = RequestLoad(concurrency=n, prompt=max(1, length // 2), output=max(1, length - length // 2))
         rates = estimate_speed(here, memory_estimate, session, load)
         if rates is None or (n > MOST and n != deployment.sequences):
-            break
-        out.append(LoadPoint(concurrency=n, fits=memory_estimate.fits, speed=rates))
-    return tuple(out)
+            return
+        yield LoadPoint(concurrency=n, fits=memory_estimate.fits, speed=rates)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import msgspec
+from msgspec.structs import replace
 
 from advisor.advice.types import Advice, GuideAnswer
 from advisor.catalog import Catalog
@@ -16,6 +16,11 @@ from advisor.deployment import Workload
 from advisor.errors import BadInput, UnknownName
 from advisor.machines.types import Machine
 from advisor.near import near_matches
+
+# fields of a decision that the answer shows under the same name
+SAME = (
+    "tree", "engines", "ranked", "says", "later", "overlay", "settings", "hardware", "quantizations", "notes",
+)  # fmt: skip
 
 
 def guide_names(rules: Catalog) -> list[str]:
@@ -47,12 +52,9 @@ def trace_named_guide(
             raise BadInput(
                 f"guide {name} asks no questions: it looks at the machine (--on), the model and the workload"
             )
-        here = machine or Machine(source="text")
-        seen = (
-            compute_facts(here, None, load_, rules.accelerators(), rules.engines())
-            if machine
-            else dict.fromkeys(FIELDS)
-        )
+        seen = dict.fromkeys(FIELDS)
+        if machine is not None:
+            seen = compute_facts(machine, None, load_, rules.accelerators(), rules.engines())
     else:
         seen = parse_answers(asked, answers)
     steps = evaluate_tree(guide, asked, seen).trace
@@ -71,19 +73,10 @@ def add_guide_answer(advice: Advice, name: str, tree: str | None, answers: Mappi
     refused = {r.engine: tuple(x.text for x in r.reasons) for r in advice.rejected}
     answer = GuideAnswer(
         name=name,
-        tree=decision.tree,
-        engines=decision.engines,
-        ranked=decision.ranked,
-        says=decision.says,
-        later=decision.later,
-        overlay=decision.overlay,
-        settings=decision.settings,
-        hardware=decision.hardware,
-        quantizations=decision.quantizations,
         path=decision.rules,
         verdict=decision.verdicts,
-        notes=decision.notes,
         unanswered=decision.unknown,
         refused_here={e: refused[e] for e in decision.engines if e in refused},
+        **{field: getattr(decision, field) for field in SAME},
     )
-    return msgspec.structs.replace(advice, guide=answer, trace=(*decision.trace, *advice.trace))
+    return replace(advice, guide=answer, trace=(*decision.trace, *advice.trace))

@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-import msgspec
 from msgspec.structs import replace
 
 from advisor import money
-from advisor.advice.hardware.budget import load_budget_rules
+from advisor.advice.hardware.budget import BudgetRules, load_budget_rules
 from advisor.advice.hardware.prices import PriceList, catalogue_prices, read_prices
-from advisor.advice.hardware_types import Ask, BudgetRules, HardwareAdvice
+from advisor.advice.hardware_types import Ask, HardwareAdvice
 from advisor.advice.workload import SPELLINGS, build_workload
 from advisor.catalog import Catalog
 from advisor.errors import BadInput
@@ -130,7 +129,7 @@ def exchange_rates(
     own: Mapping[str, float], budget_rules: BudgetRules, name: str = "exchange_rates"
 ) -> dict[str, float]:
     """Units of each currency for one US dollar: the rules' rates, and `own` before them. Raises BadInput."""
-    rates = dict(budget_rules.rates)
+    rates = dict(budget_rules.rates.per_usd)
     for currency, rate in own.items():
         if not 0 < rate < 1e6 or len(currency) != 3 or not currency.isalpha():
             raise BadInput(f"{name} {currency}={rate:g}: wants a currency and units for one US dollar, like EUR=0.86")
@@ -165,4 +164,4 @@ def _in(amount: money.Money | None, currency: str, rates: Mapping[str, float]) -
     if amount is None:
         return None
     converted = money.convert_currency(amount.amount, amount.currency, currency, rates)
-    return msgspec.structs.replace(amount, amount=converted, currency=currency)
+    return replace(amount, amount=converted, currency=currency)

@@ -7,79 +7,11 @@ from typing import Literal
 from advisor.advice.hardware.prices import PriceList
 from advisor.deployment import Holds, Setting, SpeedEstimate, Workload
 from advisor.machines.types import Machine
-from advisor.meanings import AcceleratorId, Currency
 from advisor.money import Money
 from advisor.questions.hardware import Sort
 from advisor.record import Answer, Record, Value
 
 Axis = Literal["buy", "rent"]
-
-
-class BudgetTier(Record, frozen=True, kw_only=True):
-    """One row of the source's budget chart, with our verdict."""
-
-    id: str
-    title: str
-    claim: str
-    axis: Literal["once", "per_month"]
-    currency: Currency
-    author: str
-    verdict: str
-    corrected: str
-    because: str
-    accelerators: tuple[AcceleratorId, ...]
-    up_to: float | None = None
-    from_: float | None = None
-
-
-class HostNeeds(Record, frozen=True, kw_only=True):
-    """What a form of card needs around it."""
-
-    most: int  # devices in one machine
-    psu_reserve_watts: float
-    words: str
-
-
-class Maturity(Record, frozen=True, kw_only=True):
-    """How far software is on a vendor's hardware: 1 = first."""
-
-    rank: int
-    words: str
-
-
-class RunningCosts(Record, frozen=True, kw_only=True):
-    """What running a bought machine costs; all can be overridden."""
-
-    eur_per_kwh: float
-    duty: float
-    load_share: float
-    idle_watts_per_card: float
-    host_watts: float
-    source: str
-
-
-class BudgetRules(Record, frozen=True, kw_only=True):
-    """rules/budgets.yaml, checked."""
-
-    rates: dict[str, float]  # units of a currency for one US dollar
-    rates_as_of: str
-    hours_per_month: float
-    power: RunningCosts
-    old_after_days: int
-    counts: tuple[int, ...]
-    slowest_share: float
-    slowest_decode_tps: dict[str, float]  # per use, where no rate is asked for: below it nobody is helped
-    formats: dict[Axis, tuple[str, ...]]
-    format_reasons: dict[Axis, str]
-    usual_formats: dict[str, tuple[str, ...]]  # family -> formats, whatever the axis
-    hosts: dict[str, HostNeeds]
-    not_bought_single: tuple[str, ...]
-    not_offered: tuple[str, ...]  # forms
-    not_sold_here: tuple[str, ...]  # accelerators
-    launched_from: str
-    maturity: dict[str, Maturity]
-    tiers: tuple[BudgetTier, ...]
-    tiers_source: str
 
 
 class Ask(Value, frozen=True):

@@ -6,8 +6,9 @@ Every limit is found by asking the estimator: it fits at the limit, and one step
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
-import msgspec
+from msgspec.structs import replace
 
 from advisor.deployment import Deployment, KvType
 from advisor.errors import AdvisorError
@@ -52,17 +53,15 @@ def find_limits(
     top = max(deployment.model.max_context or length, length)
 
     def reach(kind: str) -> int | None:
-        other = msgspec.structs.replace(deployment, kv_cache_type=KvType(k=kind, v=kind))
+        other = replace(deployment, kv_cache_type=KvType(k=kind, v=kind))
         return find_largest(lambda n: fits(other, n), top)
 
     by_cache = tuple(CacheTypeLimit(kv_cache_type=kind, largest_context=reach(kind)) for kind in caches)
     return DeploymentLimits(
         largest_context=find_largest(lambda n: fits(deployment, n), top),
-        most_sequences=find_largest(
-            lambda n: fits(msgspec.structs.replace(deployment, sequences=n), length), MOST_SEQUENCES
-        ),
+        most_sequences=find_largest(lambda n: fits(replace(deployment, sequences=n), length), MOST_SEQUENCES),
         largest_quantization=next(
-            (q for q in formats if _surely_fits(fits, msgspec.structs.replace(deployment, quantization=q), length)),
+            (q for q in formats if _is_sure(partial(fits, replace(deployment, quantization=q), length))),
             None,
         ),
         cards_needed=_count_cards_needed(deployment, length, fits, spread),
@@ -75,10 +74,7 @@ def find_largest(fits: Callable[[int], bool | None], at_most: int, near: int = 1
     near the answer: the search goes from there in growing steps, up where it fits and down where it does not."""
 
     def sure(n: int) -> bool:
-        try:
-            return fits(n) is True
-        except AdvisorError:
-            return False
+        return _is_sure(partial(fits, n))
 
     low, high, step = 0, at_most + 1, 1  # sure at low (of nothing: always), not at high
     probe = max(1, min(near, at_most))
@@ -97,9 +93,9 @@ def find_largest(fits: Callable[[int], bool | None], at_most: int, near: int = 1
     return low or None
 
 
-def _surely_fits(fits: FitTest, deployment: Deployment, length: int) -> bool:
+def _is_sure(fits: Callable[[], bool | None]) -> bool:
     try:
-        return fits(deployment, length) is True
+        return fits() is True
     except AdvisorError:
         return False
 
@@ -113,10 +109,8 @@ def _count_cards_needed(
         return None
     one = machine.usable_devices[0]
     for n in COUNTS:
-        devices = tuple(msgspec.structs.replace(one, index=i) for i in range(n))
-        other = msgspec.structs.replace(
-            deployment, machine=msgspec.structs.replace(machine, devices=devices), settings={}
-        )
-        if _surely_fits(fits, spread(other), length):
+        devices = tuple(replace(one, index=i) for i in range(n))
+        other = replace(deployment, machine=replace(machine, devices=devices), settings={})
+        if _is_sure(partial(fits, spread(other), length)):
             return n
     return None

@@ -19,10 +19,9 @@ from advisor.decision.types import Decision, FactValue, Guide
 from advisor.deployment import Workload
 from advisor.errors import BadInput
 from advisor.estimation import find_machine, find_stated_machine
-from advisor.formats import native_format
 from advisor.machines.types import Machine, Os
 from advisor.memo import memoize_by_identity
-from advisor.models.types import Model
+from advisor.models.types import Model, native_format
 from advisor.planning.rules import load_guide_memory
 from advisor.planning.traffic import expect_users, read_traffic
 from advisor.planning.types import SearchRequest
@@ -163,17 +162,13 @@ def _compare_with_memory(model: Model, machine: Machine, rules: Catalog) -> dict
     if machine.usable_devices:
         most = shares.weights_share_of_cards
         found["model.exceeds_vram_at_4bit"] = four_bit > most * cards * machine.nodes
-        found["model.fits_node"] = _published_bytes(model, rules) <= most * cards
+        native = native_format(model)  # about the bytes of the weights in the format that they are published in
+        published = model.params_total * (rules.quantization(native).bits_nominal if native else 16) / 8
+        found["model.fits_node"] = published <= most * cards
     ram = machine.memory.usable_bytes
     if ram is not None:
         found["model.ram_enough"] = four_bit - cards * machine.nodes < shares.weights_share_of_host * ram
     return found
-
-
-def _published_bytes(model: Model, rules: Catalog) -> float:
-    """About the bytes of the weights in the format that they are published in."""
-    native = native_format(model)
-    return model.params_total * (rules.quantization(native).bits_nominal if native else 16) / 8
 
 
 def settle_model(request: RecommendRequest, found: ResolvedModel) -> RecommendRequest:

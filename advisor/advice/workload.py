@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from advisor.decoding import Json, convert
 from advisor.deployment import Workload
@@ -95,13 +96,9 @@ def _read_traffic(question: WorkloadFields, trace: str) -> Json:
 _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 
 
-def _find_field(name: str) -> QuestionField:
-    return next(f for f in list_fields(WorkloadFields) if f.attribute == name)
-
-
 def _read_field(name: str, value: str) -> Any:
     """The value of a field that was given as text. Raises BadInput."""
-    field = _find_field(name)
+    field = next(f for f in list_fields(WorkloadFields) if f.attribute == name)
     if field.kind == "boolean":
         if value.lower() in (*_TRUE, *_FALSE):
             return value.lower() in _TRUE
@@ -144,8 +141,8 @@ def fetch_model(question: T, asking: Asking) -> T:
 
     path = str(fetch_headers(name, question.quantization, cache_dir(), progress or (lambda _: None)))
     if question.model is None:
-        return msgspec.structs.replace(question, models=(path, *models[1:]))
-    return msgspec.structs.replace(question, model=path)
+        return replace(question, models=(path, *models[1:]))
+    return replace(question, model=path)
 
 
 def find_unknown_fields(workload: Workload) -> list[str]:

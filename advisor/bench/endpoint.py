@@ -35,7 +35,7 @@ def ask_server(url: str, engines: Mapping[str, Engine], key: str | None = None, 
     Raises BadInput with one line that says what is wrong with the address.
     """
     base = _base(url)
-    data = _get(base, "/v1/models", key, timeout)
+    data = _ask(base, "/v1/models", key, timeout)
     rows = data.get("data") if isinstance(data, dict) else None
     if not isinstance(rows, list) or not rows:
         raise BadInput(
@@ -61,7 +61,7 @@ def _add_own_report(endpoint: Endpoint, report: ServerSelfReport, key: str | Non
     from msgspec.structs import replace
 
     try:
-        data = _get(endpoint.url, report.path, key, timeout)
+        data = _ask(endpoint.url, report.path, key, timeout)
     except BadInput:
         return endpoint
     version, path = _value_at(data, report.version), _value_at(data, report.model_path)
@@ -167,11 +167,7 @@ def _read(answer: Any, timeout: float) -> bytes:
     return bytes(out)
 
 
-def _get(base: str, path: str, key: str | None, timeout: float) -> Any:
-    return _ask(base, path, key, timeout, None)
-
-
-def _ask(base: str, path: str, key: str | None, timeout: float, body: Json | None) -> Any:
+def _ask(base: str, path: str, key: str | None, timeout: float, body: Json | None = None) -> Any:
     import http.client
     import urllib.error
     import urllib.request

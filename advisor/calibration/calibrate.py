@@ -6,13 +6,17 @@ import re
 from datetime import date
 
 from advisor import history, residuals
-from advisor.calibration.logged_deployment import CalibrationRequest, find_logged_deployment, read_file_format
+from advisor.calibration.logged_deployment import (
+    CalibrationRequest,
+    find_logged_deployment,
+    name_logged_model,
+    read_file_format,
+)
 from advisor.calibration.read_log import LoggedPart, StartupLog, read_startup_log
 from advisor.calibration.result_files import KINDS, ResultFile, read_result_file
 from advisor.catalog import Catalog
 from advisor.catalog.types import Engine
 from advisor.checks.knowledge import Knowledge
-from advisor.checks.resolve import launch_reader
 from advisor.deployment import Deployment, DeviceMemory, MemoryEstimate
 from advisor.errors import AdvisorError, BadInput
 from advisor.estimation import EstimateRequest, RememberedNames, estimate, find_machine, resolve_request
@@ -165,12 +169,7 @@ def _name_model(result: ResultFile, rules: Catalog) -> str:
     """The catalogue's model that the file names. Raises BadInput."""
     if not result.model:
         raise BadInput(f"the file of {result.tool} does not name its model: say it with --model, and --quant")
-    found = launch_reader.name_model(make_text(result.model), Knowledge(rules))
-    if found is None:
-        short = re.split(r"[\\/]", result.model.rstrip("/\\"))[-1][:80]
-        raise BadInput(f"{short}, as the file calls its model, is not in the catalogue: say what it is with --model "
-                       "(a name, a hub id, or the file or folder itself)")  # fmt: skip
-    return found.name
+    return name_logged_model([make_text(result.model)], "file", Knowledge(rules)).name
 
 
 def calibrate_memory(request: CalibrationRequest, session: Session) -> LogCalibration:
@@ -270,15 +269,16 @@ class _Comparison:
 
     def place_bytes(self, index: int | None, *parts: str) -> int | None:
         """Bytes of the parts at a device (None = the host); None where the log tells none of them."""
-        found = [p for p in self.log.parts if p.part in parts and p.place is not None and self._find_device(p) == index]
+        found = self._parts_at(index, *parts)
         return sum(sum(p.bytes) for p in found) if found else None
+
+    def _parts_at(self, index: int | None, *parts: str) -> list[LoggedPart]:
+        return [p for p in self.log.parts if p.part in parts and p.place is not None and self._find_device(p) == index]
 
     def weight_bytes(self, index: int | None, row: DeviceMemory) -> int | None:
         """Bytes of weights at a place. A mapped buffer reaches from the first to the last of its matrices in the file,
         with those of other places between them: what is predicted for it counts where that is less."""
-        found = [
-            p for p in self.log.parts if p.part == "weights" and p.place is not None and self._find_device(p) == index
-        ]
+        found = self._parts_at(index, "weights")
         spans = sum(sum(p.bytes) for p in found if (p.place or "").endswith("_Mapped"))
         own = sum(sum(p.bytes) for p in found) - spans
         predicted = row.mapped_bytes if index is None and row.mapped_bytes is not None else row.weights_bytes

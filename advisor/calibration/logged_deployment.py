@@ -84,14 +84,19 @@ def find_logged_deployment(
 def _named(log: StartupLog, model: Text | None, knowledge: Knowledge) -> NamedModel:
     """The catalogue's model that the log names, by its name, its file or what the file calls it. Raises BadInput."""
     candidates = [x for x in (model, make_text(log.title.replace(" ", "-")) if log.title else None) if x]
-    for name in candidates:
+    if not candidates:
+        raise BadInput("the log does not name its model: say it with --model, and its weight format with --quant")
+    return name_logged_model(candidates, "log", knowledge)
+
+
+def name_logged_model(names: Sequence[Text], where: str, knowledge: Knowledge) -> NamedModel:
+    """The catalogue's model that the first of these names means; `where` says what has them. Raises BadInput."""
+    for name in names:
         found = launch_reader.name_model(name, knowledge)
         if found is not None:
             return found
-    if not candidates:
-        raise BadInput("the log does not name its model: say it with --model, and its weight format with --quant")
-    short = re.split(r"[\\/]", str(candidates[0]).rstrip("/\\"))[-1][:80]
-    raise BadInput(f"{short}, as the log calls its model, is not in the catalogue: say what it is with --model "
+    short = re.split(r"[\\/]", str(names[0]).rstrip("/\\"))[-1][:80]
+    raise BadInput(f"{short}, as the {where} calls its model, is not in the catalogue: say what it is with --model "
                    "(a name, a hub id, or the file or folder itself)")  # fmt: skip
 
 

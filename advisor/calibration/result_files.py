@@ -63,15 +63,11 @@ def read_result_file(text: str, engines: Mapping[str, Engine]) -> ResultFile | N
     for fits, read in _READERS:
         if fits(documents[0]):
             try:
-                return _with_engine(read(documents), engines)
+                found = read(documents)
+                return replace(found, engine=find_tool_engine(found.engine or found.tool, engines))
             except (KeyError, TypeError, ValueError, IndexError, AttributeError, ArithmeticError) as e:
                 raise BadInput(f"the result file is not as known: {type(e).__name__} {e}"[:200]) from None
     return None
-
-
-def _with_engine(found: ResultFile, engines: Mapping[str, Engine]) -> ResultFile:
-    """The engine that the tool, or what it calls its backend, stands for."""
-    return replace(found, engine=find_tool_engine(found.engine or found.tool, engines))
 
 
 def _documents(text: str) -> list[Json] | None:
@@ -134,12 +130,15 @@ def _read_llama_bench(rows: Sequence[Json]) -> ResultFile:
         if rate is None or (prompt > 0) == (output > 0):
             continue  # a prompt and an answer timed together are neither
         loads.append(
-            MeasuredLoad(tool="llama-bench", concurrency=1, prompt_tokens=prompt, output_tokens=1, depth_tokens=depth,
-                         prefill_tps=rate)
-            if prompt else
-            MeasuredLoad(tool="llama-bench", concurrency=1, prompt_tokens=1, output_tokens=output, depth_tokens=depth,
-                         decode_tps=rate)
-        )  # fmt: skip
+            MeasuredLoad(
+                tool="llama-bench",
+                concurrency=1,
+                prompt_tokens=prompt or 1,
+                output_tokens=output or 1,
+                depth_tokens=depth,
+                **{"prefill_tps" if prompt else "decode_tps": rate},
+            )
+        )
     settings = {"n-gpu-layers": str(first["n_gpu_layers"]), "ubatch-size": str(first["n_ubatch"])}
     if first.get("type_k") and first.get("type_v"):
         settings |= {"cache-type-k": str(first["type_k"]), "cache-type-v": str(first["type_v"])}
@@ -358,11 +357,8 @@ def _timed(values: Mapping[str, str], tool: str) -> list[MeasuredLoad]:
     """One request; none where the answer is too short."""
 
     def seconds(name: str) -> float:
-        return (
-            float(values[f"{name}_ms"]) / 1000
-            if f"{name}_ms" in values
-            else read_duration(values.get(f"{name}_time", ""))
-        )
+        milliseconds = values.get(f"{name}_ms")
+        return read_duration(values.get(f"{name}_time", "")) if milliseconds is None else float(milliseconds) / 1000
 
     try:
         prompt, output = int(values.get("prompt_tokens", 0)), int(values.get("output_tokens", 0))

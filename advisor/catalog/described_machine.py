@@ -127,7 +127,7 @@ def _devices(details: HardwareDetails, cards: list[CardCount], notes: list[str])
                 Device(
                     index=len(out),
                     name=entry.name + (f" MIG {mig}" if mig else ""),
-                    vendor=_vendor(entry),
+                    vendor=find_vendor(entry),
                     accelerator=entry.id,
                     total_bytes=total,
                     total_basis=basis,
@@ -247,7 +247,8 @@ def _interconnect(details: HardwareDetails, cards: list[CardCount]) -> str | Non
     return None
 
 
-def _vendor(entry: Accelerator) -> Vendor:
+def find_vendor(entry: Accelerator) -> Vendor:
+    """The maker of a card, as probes name it."""
     return next((v for v in _VENDORS if v == entry.vendor), "unknown")
 
 

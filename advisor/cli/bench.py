@@ -92,12 +92,7 @@ def command(question: BenchQuestion, shown: options.Presentation, show: bool, ex
     )
     if live:
         click.echo("\r\033[K", nl=False, err=True)
-    if shown.as_json:
-        options.print_json(answer)
-    else:
-        from advisor.report.measurements import describe_bench
-
-        options.print_text(describe_bench(answer))
+    options.print_answer(answer, shown, "measurements:describe_bench")
     return _export(export) if export is not None else 0
 
 

@@ -67,12 +67,7 @@ def command(question: CalibrateQuestion, shown: options.Presentation, show: bool
     answer = calibrate(
         make_calibration_request(question, text, session.rules, options.ask_from(CalibrateQuestion, shown)), session
     )
-    if shown.as_json:
-        options.print_json(answer)
-    else:
-        from advisor.report.measurements import describe_calibrations
-
-        options.print_text(describe_calibrations(answer))
+    options.print_answer(answer, shown, "measurements:describe_calibrations")
     return 0
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import get_args
 
 import click
+from msgspec.structs import replace
 
 from advisor.cli import options
 from advisor.questions.files import ProbeQuestion
@@ -41,12 +42,8 @@ def probe(question: ProbeQuestion, shown: options.Presentation, save: str | None
         write(machine, save, shown.force)
         if not shown.quiet:
             click.echo(f"saved to {save}", err=True)
-    if shown.as_json:
-        options.print_json(machine.to_dict())
-    elif not save:
-        from advisor.report.lists import describe_machine
-
-        options.print_text(describe_machine(machine))
+    if shown.as_json or not save:
+        options.print_answer(machine, shown, "lists:describe_machine")
     return 0
 
 
@@ -73,16 +70,13 @@ def list_catalogue(
 ) -> int:
     """Print a catalogue; with --use, models in the order of their ability."""
     from advisor.catalog import catalog
-    from advisor.report.lists import describe_rule_entry, find_rule_entry, list_entries, tabulate_entries
+    from advisor.report.lists import find_rule_entry, list_entries, tabulate_entries
 
     if why is not None:
         if what != "rules":
             raise click.UsageError("--why explains a rule: advise list rules --why ID")
         found = find_rule_entry(why, catalog(options.list_rule_roots()))
-        if as_json:
-            options.print_json(found)
-        else:
-            options.print_text(describe_rule_entry(found))
+        options.print_answer(found, options.Presentation(as_json=as_json), "lists:describe_rule_entry")
         return 0
     if use is not None or on is not None:
         if what != "models":
@@ -132,8 +126,6 @@ Exit status: 0; with --stale 1 where any is too old.
 @options.as_json
 def facts(stale: bool, on_day: str | None, as_json: bool) -> int:
     """How old the facts are: every family with its date, source, shelf life and the way it is refreshed."""
-    import msgspec
-
     from advisor.freshness import tell_ages
     from advisor.session import parse_day
 
@@ -141,13 +133,8 @@ def facts(stale: bool, on_day: str | None, as_json: bool) -> int:
     ages = tell_ages(session.rules, parse_day(on_day, "--on-day") if on_day else session.today)
     old = any(f.stale for f in ages.families)
     if stale:
-        ages = msgspec.structs.replace(ages, families=tuple(f for f in ages.families if f.stale))
-    if as_json:
-        options.print_json(ages.to_dict())
-    else:
-        from advisor.report.lists import describe_ages
-
-        options.print_text(describe_ages(ages))
+        ages = replace(ages, families=tuple(f for f in ages.families if f.stale))
+    options.print_answer(ages, options.Presentation(as_json=as_json), "lists:describe_ages")
     return 1 if stale and old else 0
 
 
@@ -204,9 +191,9 @@ def lint_rules(paths: tuple[str, ...], as_json: bool, quiet: bool) -> int:
 @click.argument("kind", type=click.Choice(SCHEMAS))
 def schema(kind: str) -> int:
     """The JSON Schema of one kind of rule file."""
-    from advisor.report.rule_schemas import make_rule_schema
+    from advisor.report.schemas import read_schema
 
-    options.print_json(make_rule_schema(kind))
+    options.print_json(read_schema(f"rules/{kind}"))
     return 0
 
 

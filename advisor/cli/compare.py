@@ -22,28 +22,17 @@ Examples:
 @click.option("--markdown", "as_markdown", is_flag=True, help="Markdown, as the documentation has it.")
 def command(question: CompareQuestion, shown: options.Presentation, as_markdown: bool) -> int:
     """What engines can do, side by side, on this or that hardware: yes, partial, no or unknown, with sources."""
-    from advisor.operations import compare_engines, compare_speeds
+    from advisor.advice.compare import EngineSpeeds, answer_question
 
     session, asking = options.open_session(), options.ask_from(CompareQuestion, shown)
-    if question.speed:
-        made = compare_speeds(question, session, asking)
-        if shown.as_json:
-            options.print_json(made)
-        else:
-            from advisor.report.compare import describe_engine_speeds
-
-            options.print_text(describe_engine_speeds(made))
-        return 0
-    compared = compare_engines(question, session, asking)
-    if shown.as_json:
-        options.print_json(compared)
-    elif as_markdown:
+    answer = answer_question(question, session, asking)
+    if isinstance(answer, EngineSpeeds):
+        options.print_answer(answer, shown, "compare:describe_engine_speeds")
+    elif as_markdown and not shown.as_json:
         from advisor.report.compare import make_comparison_page, make_comparison_tables
 
-        tables = (*compared.sources, compared)
+        tables = (*answer.sources, answer)
         click.echo(make_comparison_page(tables) if question.all else make_comparison_tables(tables), nl=False)
     else:
-        from advisor.report.compare import describe_comparison
-
-        options.print_text(describe_comparison(compared, shown.verbose))
+        options.print_answer(answer, shown, "compare:describe_comparison", shown.verbose)
     return 0

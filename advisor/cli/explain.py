@@ -50,12 +50,7 @@ def command(question: ExplainQuestion, shown: options.Presentation) -> int:
         from advisor.report import plots
 
         plots.plot_explanation(explanation, memory_curve(explanation, session), figure)
-    if shown.as_json:
-        options.print_json(explanation)
-    else:
-        from advisor.report.explain import describe_explanation
-
-        options.print_text(describe_explanation(explanation, shown.verbose))
+    options.print_answer(explanation, shown, "explain:describe_explanation", shown.verbose)
     if explanation.verified is not None and not explanation.verified.agrees:
         return 1
     if explanation.machine is None:

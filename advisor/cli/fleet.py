@@ -212,7 +212,7 @@ def _make_request(question: FleetPlanQuestion | FleetCheckQuestion, jobs: int | 
     """The fleet of a file or of a cluster, and what it has to serve. Raises BadInput, BadFile, UnknownName."""
     from advisor.fleet.demand import read_demand
     from advisor.fleet.inventory.pools import make_fleet
-    from advisor.fleet.plan import FleetRequest, read_plan
+    from advisor.fleet.plan import FleetRequest, read_running
     from advisor.workers import count_cores
 
     kept = question.keep if isinstance(question, FleetPlanQuestion) else None
@@ -221,7 +221,7 @@ def _make_request(question: FleetPlanQuestion | FleetCheckQuestion, jobs: int | 
         read_demand(question.models, rules),
         question.confidence,
         question.prices,
-        None if kept is None else read_plan(kept),
+        None if kept is None else read_running(kept),
         jobs or count_cores(),
     )
 

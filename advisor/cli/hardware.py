@@ -54,12 +54,7 @@ def command(question: HardwareQuestion, shown: options.Presentation, tiers: bool
         from advisor.report import plots
 
         plots.plot_hardware_advice(shopping, figure)
-    if shown.as_json:
-        options.print_json(shopping)
-    else:
-        from advisor.report.hardware import describe_hardware_advice
-
-        options.print_text(describe_hardware_advice(shopping, shown.verbose))
+    options.print_answer(shopping, shown, "hardware:describe_hardware_advice", shown.verbose)
     if any(o.fits for o in shopping.options):
         return 0
     return 2 if shopping.options else 1
@@ -67,13 +62,12 @@ def command(question: HardwareQuestion, shown: options.Presentation, tiers: bool
 
 def _show_tiers(shown: options.Presentation, rules: Catalog) -> int:
     from advisor.advice.hardware.budget import load_budget_rules
-    from advisor.report.hardware import describe_tiers, tier_as_json
+    from advisor.report.hardware import describe_tiers
 
     budget_rules = load_budget_rules(rules)
     if shown.as_json:
-        options.print_json(
-            {"source": budget_rules.tiers_source, "tiers": [tier_as_json(t) for t in budget_rules.tiers]}
-        )
+        tiers = budget_rules.tiers
+        options.print_json({"source": tiers.source, "tiers": [t.to_dict() for t in tiers.rows]})
     else:
         click.echo(describe_tiers(budget_rules, rules))
     return 0

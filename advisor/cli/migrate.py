@@ -41,12 +41,7 @@ def command(question: MigrateQuestion, shown: options.Presentation, output: str 
     made = migrate_launch(source, launch, question, session, asking)
     if output:
         _write(made, output, shown)
-    if shown.as_json:
-        options.print_json(made)
-    else:
-        from advisor.report.compare import describe_migration
-
-        options.print_text(describe_migration(made))
+    options.print_answer(made, shown, "compare:describe_migration")
     if made.launch is None:  # of two engines the table is the answer, of a launch it is a launch
         return 0 if launch is None else 2
     return 1 if made.launch.fits is False or made.launch.findings else 0

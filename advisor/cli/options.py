@@ -117,7 +117,6 @@ def _describe_range(field: QuestionField) -> str:
     return f"from {field.least:g}" + (f" to {field.most:g}" if field.most is not None else " on")
 
 
-SHARE = click.FLOAT
 POSITIVE = _Number(QuestionField("", "", "number", "", FieldNotes(), False, None, above=0))
 
 
@@ -257,6 +256,20 @@ def print_text(text: str, end: bool = True) -> None:
     from advisor.report.text import make_shown
 
     click.echo(make_shown(text), nl=end)
+
+
+def print_answer(answer: object, shown: Presentation, describe: str, *more: object) -> None:
+    """An answer as JSON, or as the text that a function of `advisor.report` makes of it and of `more`.
+
+    `describe`: the function, as `recommend:describe_advice`; its module is imported for a text alone.
+    """
+    if shown.as_json:
+        print_json(answer)
+        return
+    from importlib import import_module
+
+    module, _, name = describe.partition(":")
+    print_text(getattr(import_module(f"advisor.report.{module}"), name)(answer, *more))
 
 
 def print_json(body: object) -> None:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import click
 
 from advisor.errors import AdvisorError
-from advisor.record import Value
 
-Check = Callable[[str], None]  # raises AdvisorError for an answer that cannot be used
-
+# text, option of `advise recommend`, and what Enter takes: then the option is left out of the command
+QUESTIONS = (
+    ("What for", "--use-case", "chat"),
+    ("Which model (a name, a size as 8B, or a file)", "--model", "the ablest that fits"),
+    ('Which machine (as "2x RTX 3090, 64GB RAM")', "--on", "this"),
+)
 # what each use is, in a few words
 USES = {
     "chat": "conversation",
@@ -26,35 +30,25 @@ USES = {
 }
 
 
-class AdviceQuestion(Value, frozen=True):
-    """One question. Enter takes `found`; `option` is left out of the command then."""
-
-    text: str
-    option: str
-    found: str
-    check: Check
-
-
-def ask(questions: Sequence[AdviceQuestion]) -> list[str]:
-    """The words of `advise recommend` that the answers amount to. Raises click.Abort on Ctrl-C and end of input."""
+def ask(checks: Sequence[Callable[[str], object]]) -> list[str]:
+    """The words of `advise recommend` that the answers amount to. `checks` raise AdvisorError for an answer that cannot
+    be used. Raises click.Abort on Ctrl-C and end of input.
+    """
     words = ["recommend"]
-    for question in questions:
-        while True:
-            answer = click.prompt(question.text, default=question.found, err=True).strip()
-            if answer == question.found:
-                break
+    for (text, option, found), check in zip(QUESTIONS, checks, strict=True):
+        while (answer := click.prompt(text, default=found, err=True).strip()) != found:
             try:
-                question.check(answer)
+                check(answer)
             except AdvisorError as fault:
                 click.echo(f"  {fault.line()}", err=True)
                 continue
-            words += [question.option, answer]
+            words += [option, answer]
             break
     return words
 
 
-def list_questions() -> list[AdviceQuestion]:
-    """What for, which model, which machine; each answer is checked as the command would."""
+def start_conversation(run: Callable[[list[str]], int]) -> int:
+    """Ask what for, which model and which machine, show the command, run it; returns its exit status."""
     from advisor.catalog import catalog
     from advisor.catalog.resolve import resolve_model
     from advisor.cli import options
@@ -72,25 +66,10 @@ def list_questions() -> list[AdviceQuestion]:
         if answer not in USES:
             raise UnknownName("use", answer, near_matches(answer, USES) or tuple(USES))
 
-    def check_model(answer: str) -> None:
-        resolve_model(answer, rules)
-
-    def check_machine(answer: str) -> None:
-        find_machine(answer, rules)
-
     click.echo("Three questions; Enter takes what stands in brackets. `advise --help` lists all commands.\n", err=True)
     for name, what in USES.items():
         click.echo(f"  {name:12}{what}", err=True)
     click.echo(wrap_text(f"Found here: {summarise_machine(here).removeprefix('Machine: ')}") + "\n", err=True)
-    return [
-        AdviceQuestion("What for", "--use-case", "chat", check_use),
-        AdviceQuestion("Which model (a name, a size as 8B, or a file)", "--model", "the ablest that fits", check_model),
-        AdviceQuestion('Which machine (as "2x RTX 3090, 64GB RAM")', "--on", "this", check_machine),
-    ]
-
-
-def start_conversation(run: Callable[[list[str]], int]) -> int:
-    """Ask, show the command, run it; returns its exit status."""
-    words = ask(list_questions())
+    words = ask((check_use, partial(resolve_model, rules=rules), partial(find_machine, rules=rules)))
     click.echo(f"\n$ advise {shlex.join(words)}\n", err=True)
     return run(words)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import click
+from msgspec.structs import replace
 
 from advisor.cli import options
 from advisor.questions.recommend import RenderQuestion
@@ -38,8 +39,6 @@ Exit status: 0 written, 1 nothing fits, 2 usage error or something would be over
 @click.option("--pin", is_flag=True, help="Images by digest: asks their registries which one a tag stands for.")
 def command(question: RenderQuestion, shown: options.Presentation, output: str, pin: bool) -> int:
     """Write ready-to-run launch files for what `recommend` would choose."""
-    from advisor.advice.recommend.answer import recommend
-    from advisor.advice.recommend_request import resolve_question
     from advisor.errors import BadInput
     from advisor.render.copies import refuse_single_node, render_nodes_script
     from advisor.render.files import list_target_names, render_client, render_every, render_files
@@ -57,13 +56,12 @@ def command(question: RenderQuestion, shown: options.Presentation, output: str, 
         return _out(made, to, {"engine": there, "model": question.model, "quantization": None})
     if question.models:
         return _several(question, to)
-    advice = recommend(resolve_question(question, session.rules, options.ask_from(RenderQuestion, shown)), session)
+    advice = _recommend(question, to)
     if advice.chosen is None or advice.chosen.deployment is None:
         click.echo("advise: nothing fits; `advise recommend` says why and what would", err=True)
         return 1
-    import msgspec
 
-    d = msgspec.structs.replace(advice.chosen.deployment, host=question.host, port=question.port)
+    d = replace(advice.chosen.deployment, host=question.host, port=question.port)
     nodes = advice.chosen.layout.nodes if advice.chosen.layout is not None else 1
     alike = nodes > 1 and advice.chosen.plan.servers > 1  # every node runs the same, and starts its own
     if alike and not shown.quiet:
@@ -81,6 +79,15 @@ def command(question: RenderQuestion, shown: options.Presentation, output: str, 
     if not shown.quiet:
         _warn(d, made, session.rules)
     return _out(made, to, {"engine": d.engine, "model": d.model.id, "quantization": d.quantization})
+
+
+def _recommend(question: RenderQuestion, to: _Output) -> Any:
+    """The Advice whose choice is rendered."""
+    from advisor.advice.recommend.answer import recommend
+    from advisor.advice.recommend_request import resolve_question
+
+    asking = options.ask_from(RenderQuestion, to.shown)
+    return recommend(resolve_question(question, to.session.rules, asking), to.session)
 
 
 def _copies(advice: Any, deployment: Any, question: RenderQuestion, session: Session) -> Any:
@@ -126,19 +133,13 @@ def _several(question: RenderQuestion, to: _Output) -> int:
 def _swapped(question: RenderQuestion, to: _Output) -> tuple[Any, Any, Any] | None:
     """(deployments of models of which one runs at a time, workload, no cards of their own); None, and reported, where
     one does not fit."""
-    from msgspec.structs import replace
-
     from advisor import formats
-    from advisor.advice.recommend.answer import recommend
-    from advisor.advice.recommend_request import resolve_question
 
     engine = question.engine or formats.usual_engine("gguf", to.session.rules).id
     out, workload = [], None
     for model in question.models:
         one = replace(question, model=model, models=(), engine=engine)
-        advice = recommend(
-            resolve_question(one, to.session.rules, options.ask_from(RenderQuestion, to.shown)), to.session
-        )
+        advice = _recommend(one, to)
         if advice.chosen is None or advice.chosen.deployment is None:
             click.echo(f"advise: {model} does not fit; `advise recommend --model {model}` says why", err=True)
             return None
@@ -150,16 +151,9 @@ def _swapped(question: RenderQuestion, to: _Output) -> tuple[Any, Any, Any] | No
 def _resident(question: RenderQuestion, to: _Output) -> tuple[Any, Any, Any] | None:
     """(deployments of models that stay loaded together, workload, cards of each where it has cards of its own); None,
     and reported, where one finds no room."""
-    from msgspec.structs import replace
-
-    from advisor.advice.recommend.answer import recommend
-    from advisor.advice.recommend_request import resolve_question
     from advisor.machines.device_visibility import VISIBLE
 
-    together = replace(question, workload={"swap": "resident", **question.workload})
-    advice = recommend(
-        resolve_question(together, to.session.rules, options.ask_from(RenderQuestion, to.shown)), to.session
-    )
+    advice = _recommend(replace(question, workload={"swap": "resident", **question.workload}), to)
     ranked: list[Any] = [advice.chosen, *advice.chosen.also] if advice.chosen is not None else []
     if len(ranked) < len(question.models) or any(
         x.deployment is None or x.plan.servers > 1 or x.copies > 1 for x in ranked

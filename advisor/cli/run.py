@@ -44,7 +44,6 @@ def command(
     """Start what `recommend` says, and show what it measures compared with the prediction."""
     from advisor.advice.recommend.local_plan import choose_installed
     from advisor.advice.recommend_request import resolve_question
-    from advisor.report.measurements import describe_run
     from advisor.running import parse_command, start_process, stop_on_sigterm, stop_process
 
     session = options.open_session()
@@ -65,10 +64,7 @@ def command(
     try:
         with stop_on_sigterm():
             answer = _watch(process, plan, shown, wait, log, said, session)
-            if shown.as_json:
-                options.print_json(answer)
-            else:
-                options.print_text(describe_run(answer))
+            options.print_answer(answer, shown, "measurements:describe_run")
             if once:
                 return 0
             said("advise: it runs until Ctrl-C")

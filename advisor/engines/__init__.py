@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import cast
 
-import msgspec
+from msgspec.structs import replace
 
 from advisor.catalog.roots import list_plugins
 from advisor.catalog.types import Engine, Quantization
@@ -37,7 +37,7 @@ def decide_settings(
         for k, why in deployment.because.items()
         if k in deployment.settings and k not in names
     )
-    return (*(msgspec.structs.replace(x, because=deployment.because.get(x.name) or x.because) for x in own), *more)
+    return (*(replace(x, because=deployment.because.get(x.name) or x.because) for x in own), *more)
 
 
 @lru_cache

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from advisor.catalog.types import AnswerParser, DraftSettings, Engine, NpuBuild, NpuDevice
 from advisor.deployment import Deployment, KvType, Setting
@@ -40,7 +41,7 @@ def _read_name(settings: dict[str, Setting], flags: tuple[str, ...], draft: Draf
     """What one of the flags names, else the JSON object that holds both; empty without it."""
     stated: object = get_setting(settings, *flags)
     if stated is None:
-        stated = _config(settings, draft).get(key)
+        stated = read_json_setting(settings, draft.json).get(key)
     return stated.strip() if isinstance(stated, str) else ""
 
 
@@ -49,10 +50,10 @@ def list_draft_settings(entry: Engine) -> tuple[str, ...]:
     return () if entry.draft is None else (*entry.draft.model, *entry.draft.json, *entry.draft.method)
 
 
-def _config(settings: dict[str, Setting], where: DraftSettings) -> dict[str, object]:
-    """The JSON object that holds both; empty where it is no such thing, which the engine's own reader says."""
+def read_json_setting(settings: dict[str, Setting], names: Sequence[str]) -> dict[str, object]:
+    """The JSON object of a setting; empty where it is no such thing, which the engine's own reader says."""
     try:
-        config = msgspec.json.decode(str(get_setting(settings, *where.json) or "null")) if where.json else None
+        config = msgspec.json.decode(str(get_setting(settings, *names) or "null"))
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return {}
     return config if isinstance(config, dict) else {}
@@ -76,7 +77,7 @@ def make_draft_deployment(deployment: Deployment, ctx_size: int, slots: int) -> 
         if value is not None:
             settings[name] = value
     settings |= {name: own[name] for name in _SHARED_FLAGS if name in own}
-    return msgspec.structs.replace(
+    return replace(
         deployment,
         model=deployment.draft.model,
         quantization=deployment.draft.quantization.id,

@@ -67,9 +67,8 @@ def _count_in_pool(
     known = [x for x in left if x is not None]
     if len(known) != len(rows) or not rows:
         return (None,) * len(requests)
-    one = fitting.merge_rows(deployment, estimate.devices, estimate.host)
-    if one is not None and one.budget_bytes is not None and one.high_bytes is not None:
-        together = one.budget_bytes - one.high_bytes + sum(_held_bytes(r, 1.0) for r in estimate.devices)
+    together = _left_together(deployment, estimate)
+    if together is not None:
         known = [min(x, together // len(rows)) for x in known]
 
     def bytes_of(tokens: int) -> list[int]:
@@ -96,10 +95,9 @@ def _count_growing(deployment: Deployment, estimate: MemoryEstimate, entry: Engi
     n = max(1, len(estimate.devices))
     each = int((cache[0] * (1 + constants.working_share[2]) + cache[1]) / n) + 1
     left = [_left(row, 1 + constants.working_share[2]) for row in (estimate.devices or (estimate.host,)) if row]
-    one = fitting.merge_rows(deployment, estimate.devices, estimate.host)
-    if one is not None and one.budget_bytes is not None and one.high_bytes is not None:
-        held = sum(_held_bytes(r, 1 + constants.working_share[2]) for r in estimate.devices)
-        left.append((one.budget_bytes - one.high_bytes + held) // n)
+    together = _left_together(deployment, estimate, 1 + constants.working_share[2])
+    if together is not None:
+        left.append(together // n)
     if any(x is None for x in left):
         return None
     known = [x for x in left if x is not None]
@@ -130,6 +128,13 @@ def has_fixed_slots(deployment: Deployment, entry: Engine) -> bool:
 
 def _held_bytes(row: DeviceMemory, factor: float) -> int:
     return int((row.kv_cache_bytes or 0) * factor) + (row.recurrent_state_bytes or 0)
+
+
+def _left_together(deployment: Deployment, estimate: MemoryEstimate, factor: float = 1.0) -> int | None:
+    """Bytes of memory that devices and host share that requests may surely take; None where they share none."""
+    one = fitting.merge_rows(deployment, estimate.devices, estimate.host)
+    left = _left(one) if one is not None else None
+    return None if left is None else left + sum(_held_bytes(r, factor) for r in estimate.devices)
 
 
 def _left(row: DeviceMemory, factor: float = 1.0) -> int | None:

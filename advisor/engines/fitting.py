@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import zip_longest
 
-import msgspec
+from msgspec.structs import replace
 
-from advisor.deployment import Basis, Deployment, DeviceMemory, KvCache, MemoryEstimate
+from advisor.deployment import Basis, Deployment, DeviceMemory, KvCache, MemoryEstimate, PlaceBytes
 from advisor.machines.types import Device, Machine
 from advisor.memo import memoize_by_identity
 from advisor.record import Record
-from advisor.units import format_gib
+from advisor.units import MIB, format_gib
 from advisor.unknowns import all_hold, sum_known
 
-MIB = 2**20
+Bounds = tuple[float, float, float]  # low, value, high
 PARTS = ("weights_bytes", "kv_cache_bytes", "recurrent_state_bytes", "compute_bytes", "overhead_bytes")
 
 
@@ -34,11 +34,6 @@ def has_several_devices(deployment: Deployment) -> bool:
 def explain_ranks(ranks: int) -> str:
     """Reason of a tensor-parallel setting."""
     return "splits every layer over the GPUs; divides the heads" if ranks > 1 else "one of the GPUs is enough"
-
-
-def bytes_at(parts: Mapping[int, int], i: int) -> int:
-    """Bytes at a place; nothing placed there is 0."""
-    return parts.get(i, 0)
 
 
 def budget_bytes(device: Device) -> int | None:
@@ -71,66 +66,37 @@ def _kinds(machine: Machine) -> tuple[int, ...]:
     return tuple(seen.setdefault(k, len(seen)) for k in each)
 
 
-def device_row(
-    device: Device,
-    weights: int | None,
-    cache: int | None,
-    state: int | None,
-    compute: int | None,
-    overhead_mib: tuple[float, float, float],
-    slack: int = 0,
-) -> DeviceMemory:
+def device_row(device: Device, parts: PlaceBytes, overhead_mib: Bounds, slack: int = 0) -> DeviceMemory:
     """One device's row; `overhead_mib` is (low, value, high) MiB, `slack` widens the interval both ways, in bytes."""
-    return _row(
-        device.name, device.total_bytes, budget_bytes(device), weights, cache, state, compute, overhead_mib, slack
-    )
+    return _row(device.name, device.total_bytes, budget_bytes(device), parts, overhead_mib, slack)
 
 
-def host_row(
-    deployment: Deployment,
-    weights: int | None,
-    cache: int | None,
-    state: int | None,
-    compute: int | None,
-    overhead_mib: tuple[float, float, float],
-    slack: int = 0,
-) -> DeviceMemory:
+def host_row(deployment: Deployment, parts: PlaceBytes, overhead_mib: Bounds, slack: int = 0) -> DeviceMemory:
     """The host's row. Its budget is what is available now, where a probe read it, else RAM or its limit."""
     host_memory = deployment.machine.memory if deployment.machine else None
     total = host_memory.usable_bytes if host_memory else None
     budget = total
     if host_memory is not None and host_memory.available_bytes is not None:
         budget = host_memory.available_bytes if total is None else min(host_memory.available_bytes, total)
-    return _row("host memory", total, budget, weights, cache, state, compute, overhead_mib, slack)
+    return _row("host memory", total, budget, parts, overhead_mib, slack)
 
 
 def _row(
-    name: str,
-    capacity: int | None,
-    budget: int | None,
-    weights: int | None,
-    cache: int | None,
-    state: int | None,
-    compute: int | None,
-    overhead_mib: tuple[float, float, float],
-    slack: int,
+    name: str, capacity: int | None, budget: int | None, parts: PlaceBytes, overhead_mib: Bounds, slack: int
 ) -> DeviceMemory:
-    low, value, high = int(overhead_mib[0] * MIB), int(overhead_mib[1] * MIB), int(overhead_mib[2] * MIB)
-    base = None
-    if weights is not None and cache is not None and state is not None and compute is not None:
-        base = weights + cache + state + compute
+    low, value, high = (int(x * MIB) for x in overhead_mib)
     return DeviceMemory(
         name=name,
         capacity_bytes=capacity,
         budget_bytes=budget,
-        weights_bytes=weights,
-        kv_cache_bytes=cache,
-        recurrent_state_bytes=state,
-        compute_bytes=compute,
+        weights_bytes=parts.weights,
+        kv_cache_bytes=parts.cache,
+        recurrent_state_bytes=parts.state,
+        compute_bytes=parts.compute,
         overhead_bytes=value,
-        total_bytes=None if base is None else base + value,
-        low_bytes=None if base is None else max(0, base + low - slack),
-        high_bytes=None if base is None else base + high + slack,
+        total_bytes=parts.total + value,
+        low_bytes=max(0, parts.total + low - slack),
+        high_bytes=parts.total + high + slack,
     )
 
 
@@ -142,33 +108,17 @@ class FitVerdict(Record, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
 
 
-def row_fits(row: DeviceMemory) -> bool | None:
-    """True when even the high bound fits, False when the low bound does not; None between or when unknown."""
-    if row.budget_bytes is None or row.low_bytes is None or row.high_bytes is None:
+def row_fits(row: DeviceMemory, sold: tuple[int, int] | None = None) -> bool | None:
+    """True when even the high bound fits, False when the low bound does not; None between or when unknown.
+
+    `sold`: the least and the most that a memory whose size was not stated comes with: what fits the least fits.
+    """
+    budgets = (row.budget_bytes, row.budget_bytes) if row.budget_bytes is not None else sold
+    if budgets is None or row.low_bytes is None or row.high_bytes is None:
         return None
-    if row.high_bytes <= row.budget_bytes:
+    if row.high_bytes <= budgets[0]:
         return True
-    return False if row.low_bytes > row.budget_bytes else None
-
-
-def fits_as_sold(row: DeviceMemory, device: Device) -> bool | None:
-    """The verdict where a chip's memory was not stated: what fits the smallest one sold fits."""
-    if row.budget_bytes is not None or device.sold_bytes is None or row.low_bytes is None or row.high_bytes is None:
-        return row_fits(row)
-    least, most = device.sold_bytes
-    if row.high_bytes <= least:
-        return True
-    return False if row.low_bytes > most else None
-
-
-def host_fits(row: DeviceMemory, deployment: Deployment) -> bool | None:
-    """The host's verdict: where its size was not stated but a superchip brings it, what fits the smallest sold fits."""
-    sold = deployment.machine.memory.sold_bytes if deployment.machine else None
-    if row.budget_bytes is not None or sold is None or row.low_bytes is None or row.high_bytes is None:
-        return row_fits(row)
-    if row.high_bytes <= sold[0]:
-        return True
-    return False if row.low_bytes > sold[1] else None
+    return False if row.low_bytes > budgets[1] else None
 
 
 def merge_rows(deployment: Deployment, rows: Sequence[DeviceMemory], host: DeviceMemory | None) -> DeviceMemory | None:
@@ -177,7 +127,6 @@ def merge_rows(deployment: Deployment, rows: Sequence[DeviceMemory], host: Devic
     if host is None or ram is None or not rows or not all(x.unified for x in used_devices(deployment)):
         return None
     parts = (*rows, host)
-
     return DeviceMemory(
         name="unified memory",
         capacity_bytes=ram,
@@ -198,19 +147,14 @@ def judge_fit(
     answers: list[bool | None] = []
     short: list[str] = []
     warnings: list[str] = []
-    last: tuple[DeviceMemory, bool | None, list[str], list[str]] | None = None
     for row, device in zip_longest(rows, used_devices(deployment)[: len(rows)]):
-        if last is None or row is not last[0] or (device is not None and device.sold_bytes is not None):
-            a = row_fits(row) if device is None else fits_as_sold(row, device)
-            last = (row, a, [], [])
-            _say(row, a, last[2], last[3])
-            if a is True and row.budget_bytes is None and device is not None and device.sold_bytes is not None:
-                last[3].append(f"{row.name}: its memory was not stated; this fits the smallest it is sold with")
-        answers.append(last[1])
-        short += last[2]  # equal devices may share a row, and each is reported
-        warnings += last[3]
+        sold = device.sold_bytes if device is not None else None
+        answers.append(row_fits(row, sold))
+        _say(row, answers[-1], short, warnings)
+        if answers[-1] and row.budget_bytes is None:
+            warnings.append(f"{row.name}: its memory was not stated; this fits the smallest it is sold with")
     if host is not None:
-        a = host_fits(host, deployment)
+        a = row_fits(host, deployment.machine.memory.sold_bytes if deployment.machine else None)
         one = merge_rows(deployment, rows, host)
         if one is not None:
             answers.append(row_fits(one))
@@ -274,7 +218,7 @@ def bound_estimate(least: MemoryEstimate, most: MemoryEstimate, what: str) -> Me
     fits = least.fits if least.fits == most.fits else False if least.fits is False else None
     basis: dict[str, Basis] = {**least.basis, "weights": "assumed", "kv_cache": "assumed"}
     warnings = (*least.warnings, *_open(rows, what)) if fits is None else least.warnings
-    return msgspec.structs.replace(
+    return replace(
         most,
         fits=fits,
         devices=rows,
@@ -300,14 +244,9 @@ def _open(rows: tuple[DeviceMemory, ...], what: str) -> list[str]:
 
 def _bound_row(least: DeviceMemory, most: DeviceMemory) -> DeviceMemory:
     parts = {p: _middle(getattr(least, p), getattr(most, p)) for p in PARTS}
-    whole = (
-        None
-        if least.total_bytes is None or most.total_bytes is None
-        else sum(x for x in parts.values() if x is not None)
-    )
-    return msgspec.structs.replace(
-        least, **parts, total_bytes=whole, low_bytes=least.low_bytes, high_bytes=most.high_bytes
-    )
+    known = least.total_bytes is not None and most.total_bytes is not None
+    whole = sum(x for x in parts.values() if x is not None) if known else None
+    return replace(least, **parts, total_bytes=whole, low_bytes=least.low_bytes, high_bytes=most.high_bytes)
 
 
 def _middle(least: int | None, most: int | None) -> int | None:
@@ -315,7 +254,7 @@ def _middle(least: int | None, most: int | None) -> int | None:
 
 
 def _cache(least: KvCache, most: KvCache) -> KvCache:
-    return msgspec.structs.replace(
+    return replace(
         most,
         available_bytes=_middle(least.available_bytes, most.available_bytes),
         available_high_bytes=least.available_high_bytes,

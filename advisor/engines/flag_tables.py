@@ -7,9 +7,10 @@ programs that stand before servers and hand requests on. Settings that none of t
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from advisor.catalog import Catalog
 from advisor.catalog.documents import decode_document
@@ -22,10 +23,6 @@ from advisor.meanings import EngineId, FlagName, Pattern, Version
 from advisor.memo import MemoRecord, memoize_by_identity
 from advisor.near import near_matches
 from advisor.record import Record, Value
-
-if TYPE_CHECKING:
-    from advisor.catalog import Catalog
-
 
 FOLDER = "flags/"
 HISTORY_FOLDER = "flag-history/"
@@ -128,11 +125,11 @@ class FlagTable(MemoRecord, frozen=True, kw_only=True):
 
     def left(self) -> frozenset[str]:
         """Flags that the newest release no longer has."""
-        return list_left(self.history) if self.history is not None else frozenset()
+        return _list_left(self.history, "flags") if self.history is not None else frozenset()
 
     def left_variables(self) -> frozenset[str]:
         """Environment variables that the newest release no longer reads."""
-        return list_left_variables(self.history) if self.history is not None else frozenset()
+        return _list_left(self.history, "variables") if self.history is not None else frozenset()
 
     def spellings(self) -> Mapping[str, str]:
         """Every spelling with its dashes -> name."""
@@ -184,19 +181,15 @@ def _load(rules: Catalog, engine_id: str) -> FlagTable | None:
 
 def add_history(table: FlagTable, history: FlagHistory | None) -> FlagTable:
     """A table with what other releases of its engine have."""
-    return table if history is None else msgspec.structs.replace(table, history=history)
+    return table if history is None else replace(table, history=history)
 
 
-def find_presence(history: FlagHistory, name: str, version: str | None) -> Presence | None:
-    """Whether a release has a flag (None: the newest that was read). None: no release was seen to lack it, or none to
-    have it."""
-    spans = _index_spans(history, "flags").get(name)
-    return None if spans is None else _presence(history, spans, version)
-
-
-def find_variable(history: FlagHistory, name: str, version: str | None) -> Presence | None:
-    """The same of an environment variable."""
-    spans = _index_spans(history, "variables").get(name)
+def find_presence(
+    history: FlagHistory, name: str, version: str | None, part: Literal["flags", "variables"] = "flags"
+) -> Presence | None:
+    """Whether a release has a flag, or an environment variable (None: the newest that was read). None: no release was
+    seen to lack it, or none to have it."""
+    spans = _index_spans(history, part).get(name)
     return None if spans is None else _presence(history, spans, version)
 
 
@@ -224,17 +217,8 @@ def list_values(history: FlagHistory, flag: str, version: str | None) -> tuple[s
 
 
 @memoize_by_identity
-def list_left(history: FlagHistory) -> frozenset[str]:
-    """Flags that some release had and the newest has not."""
-    return frozenset(
-        n for n, spans in _index_spans(history, "flags").items() if not _presence(history, spans, None).has
-    )
-
-
-@memoize_by_identity
-def list_left_variables(history: FlagHistory) -> frozenset[str]:
-    """Environment variables that some release read and the newest does not."""
-    names = _index_spans(history, "variables").items()
+def _list_left(history: FlagHistory, part: str) -> frozenset[str]:
+    names = _index_spans(history, part).items()
     return frozenset(n for n, spans in names if not _presence(history, spans, None).has)
 
 
@@ -333,14 +317,14 @@ def load_routers(rules: Catalog) -> dict[str, Router]:
 @memoize_by_identity
 def make_flag_table(router: Router) -> FlagTable:
     """What a router takes, in the terms in which engines' flags are known."""
-    history = FlagHistory(
-        engine=router.id, source=router.source, as_of=router.as_of, read=router.read, flags=router.spans,
-        values=router.values,
-    )  # fmt: skip
-    table = FlagTable(
-        engine=router.id, version=router.version, source=router.source, parser=router.parser, flags=router.flags
+    return FlagTable(
+        engine=router.id,
+        version=router.version,
+        source=router.source,
+        parser=router.parser,
+        flags=router.flags,
+        history=FlagHistory(engine=router.id, read=router.read, flags=router.spans, values=router.values),
     )
-    return msgspec.structs.replace(table, history=history)
 
 
 def describe_unknown_settings(settings: Collection[str], entry: Engine, rules: Catalog) -> tuple[str, ...]:
@@ -365,15 +349,11 @@ def describe_unknown_settings(settings: Collection[str], entry: Engine, rules: C
 
 def _list_names(entry: Engine, table: FlagTable, rules: Catalog) -> frozenset[str]:
     """Every name that a setting of this engine may have, without dashes before it."""
-    names = {x.lstrip("-") for x in table.spellings()} | table.left() | set(table.settings) | set(table.variables)
-    names |= set(table.modelfile_parameters)
-    names |= (
-        set(table.other_variables)
-        | set(table.deprecated_parameters)
-        | set(table.gone_before_reading)
-        | table.left_variables()
-    )
-    names |= {f.e for f in table.flags.values() if f.e}
+    names = {x.lstrip("-") for x in table.spellings()} | {f.e for f in table.flags.values() if f.e}
+    names |= {
+        *table.left(), *table.settings, *table.variables, *table.modelfile_parameters, *table.other_variables,
+        *table.deprecated_parameters, *table.gone_before_reading, *table.left_variables(),
+    }  # fmt: skip
     for one in (entry, *(rules.engine(x) for x in entry.runs)):
         names |= set(one.memory_settings)
         for concept in msgspec.structs.asdict(one.concepts).values():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import msgspec
+from msgspec.structs import replace
 
 from advisor.catalog.types import Engine, Quantization
 from advisor.deployment import Deployment
@@ -15,8 +15,6 @@ memory = pool.memory
 def launch_settings(deployment: Deployment, entry: Engine, quantization: Quantization) -> tuple[DecidedSetting, ...]:
     """The flags a launch should carry, decided, each with its reason. MAX names its devices, it does not count them."""
     common = pool.common_settings(deployment, entry)
-    return tuple(_named(x) if x.name == "devices" else x for x in common)
-
-
-def _named(setting: DecidedSetting) -> DecidedSetting:
-    return msgspec.structs.replace(setting, value="gpu:" + ",".join(str(i) for i in range(int(setting.value))))
+    return tuple(
+        replace(x, value=f"gpu:{','.join(map(str, range(int(x.value))))}") if x.name == "devices" else x for x in common
+    )

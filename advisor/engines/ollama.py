@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import msgspec
+from msgspec.structs import replace
 
 from advisor.catalog.types import Engine, Quantization
 from advisor.deployment import Deployment, KvType, MemoryEstimate, Setting
 from advisor.engines import fitting, llama_cpp
-from advisor.engines.base import DecidedSetting, get_flag, get_integer, get_setting, own_defaults
-from advisor.engines.flags import find_concept
+from advisor.engines.base import DecidedSetting, get_flag, get_integer, get_setting, list_decided, own_defaults
 from advisor.engines.versions import is_before
 from advisor.errors import BadInput
 from advisor.meanings import Version
 from advisor.record import Value
-
-GIB = 2**30
+from advisor.units import GIB
 
 
 class ContextTier(msgspec.Struct, frozen=True):
@@ -58,13 +57,12 @@ class OllamaModule(Value, frozen=True):
     def memory(self, deployment: Deployment, entry: Engine, quantization: Quantization) -> MemoryEstimate:
         """Same bytes as the llama-server that Ollama starts. `entry` is llama.cpp's (`runs` in the rules)."""
         inner, asked = _as_llama_server(deployment, self.own)
-        inner = _on_one_card(
-            inner, entry, bool(get_flag({**deployment.environment, **deployment.settings}, "OLLAMA_SCHED_SPREAD"))
-        )
+        spread = bool(get_flag({**deployment.environment, **deployment.settings}, "OLLAMA_SCHED_SPREAD"))
+        inner = _on_one_card(inner, entry, spread)
         estimate = llama_cpp.memory(inner, entry, quantization, llama_cpp.place_whole_layers)
         if not asked:
             note = f"no context length given: {estimate.context_length} tokens, Ollama's default for this much VRAM"
-            estimate = msgspec.structs.replace(estimate, warnings=(*estimate.warnings, note))
+            estimate = replace(estimate, warnings=(*estimate.warnings, note))
         return estimate
 
     def launch_settings(
@@ -72,36 +70,26 @@ class OllamaModule(Value, frozen=True):
     ) -> tuple[DecidedSetting, ...]:
         """Environment variables of the Ollama server, decided, each with its reason."""
         inner, _ = _as_llama_server(deployment, self.own)
-        ctx = int(inner.settings["ctx-size"])
-        slots = int(inner.settings["parallel"])
-        out = [
-            DecidedSetting(
-                "OLLAMA_CONTEXT_LENGTH",
-                ctx // slots,
-                "tokens of one request; the default depends on the VRAM",
-                environment=True,
-            ),
-            DecidedSetting(
-                "OLLAMA_NUM_PARALLEL",
-                slots,
-                f"requests at once; the default is {self.own.default_slots}, others queue, and memory grows with it",
-                environment=True,
-            ),
-        ]
+        ctx, slots = int(inner.settings["ctx-size"]), int(inner.settings["parallel"])
         kv = inner.kv_cache_type.k
-        if kv not in ("auto", "f16"):
-            out.append(DecidedSetting("OLLAMA_FLASH_ATTENTION", 1, "a quantised cache needs it", environment=True))
-            out.append(DecidedSetting("OLLAMA_KV_CACHE_TYPE", kv, "smaller KV cache than f16", environment=True))
-        return tuple(out)
+        small = kv not in ("auto", "f16")
+        rows = (
+            (True, "OLLAMA_CONTEXT_LENGTH", ctx // slots, "tokens of one request; the default depends on the VRAM"),
+            (True, "OLLAMA_NUM_PARALLEL", slots,
+             f"requests at once; the default is {self.own.default_slots}, others queue, and memory grows with it"),
+            (small, "OLLAMA_FLASH_ATTENTION", 1, "a quantised cache needs it"),
+            (small, "OLLAMA_KV_CACHE_TYPE", kv, "smaller KV cache than f16"),
+        )  # fmt: skip
+        return tuple(replace(x, environment=True) for x in list_decided(rows))
 
 
 def _as_llama_server(deployment: Deployment, own: Engine) -> tuple[Deployment, bool]:
     """The llama-server that Ollama would start, and whether the context was asked for."""
     s = {**deployment.environment, **deployment.settings}
     length, sequences, layers_on_device = (
-        find_concept(own, "context_length"),
-        find_concept(own, "sequences"),
-        find_concept(own, "layers_on_device"),
+        own.concepts.context_length,
+        own.concepts.sequences,
+        own.concepts.layers_on_device,
     )
     asked = get_integer(s, *length.flags, *length.environment, least=1) or deployment.context_length
     vram = sum(x.total_bytes or 0 for x in fitting.used_devices(deployment))
@@ -113,7 +101,7 @@ def _as_llama_server(deployment: Deployment, own: Engine) -> tuple[Deployment, b
             f"KV cache type {deployment.kv_cache_type.k}/{deployment.kv_cache_type.v}: Ollama has one type for keys "
             "and values"
         )
-    kinds = find_concept(own, "kv_cache_type")
+    kinds = own.concepts.kv_cache_type
     kv = str(get_setting(s, *kinds.environment) or deployment.kv_cache_type.k).lower()
     if kv not in (*kinds.accepts, "auto"):
         raise BadInput(f"KV cache type {kv!r} is not one Ollama has.", kinds.accepts)
@@ -126,7 +114,7 @@ def _as_llama_server(deployment: Deployment, own: Engine) -> tuple[Deployment, b
     layers = get_setting(s, *layers_on_device.flags)
     if layers is not None and str(layers) not in layers_on_device.unset:  # as many as fit
         made["n-gpu-layers"] = layers
-    return msgspec.structs.replace(
+    return replace(
         deployment,
         settings=made,
         kv_cache_type=KvType(k=kv, v=kv),
@@ -153,6 +141,6 @@ def _on_one_card(inner: Deployment, entry: Engine, spread: bool) -> Deployment:
     constants = llama_cpp.read_constants(entry)
     settings = llama_cpp.resolve_llama_settings(inner, constants.usual)
     card = max(cards, key=lambda x: fitting.budget_bytes(x) or 0)
-    machine = msgspec.structs.replace(inner.machine, devices=(card,))
-    alone = msgspec.structs.replace(inner, machine=machine, device_count=None)
+    machine = replace(inner.machine, devices=(card,))
+    alone = replace(inner, machine=machine, device_count=None)
     return alone if llama_cpp.fits_on_cards(alone, settings, constants) else inner

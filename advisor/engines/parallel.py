@@ -7,6 +7,7 @@ has no KV heads to divide, so only its attention heads count. Not looked at: tow
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import chain
 
 from advisor.catalog.downloads import list_repositories
 from advisor.catalog.types import Assertion, Divided, Engine
@@ -147,13 +148,9 @@ def count_quantities(model: t.Model) -> Mapping[Divided, tuple[int, ...]]:
         stub = model.stub
         return {"attention_heads": (stub.n_heads,)} if stub is not None and stub.n_heads else {}
     found: dict[Divided, set[int]] = {}
-    for group in model.layout.attention:
-        for part in group.parts if isinstance(group, t.Parallel) else (group,):
-            for what, n in _list_mixer_quantities(part, model.layout.hidden_size):
-                found.setdefault(what, set()).add(n)
-    for ffn in model.layout.ffn:
-        for what, n in _list_ffn_quantities(ffn):
-            found.setdefault(what, set()).add(n)
+    mixed = (_list_mixer_quantities(mixer, model.layout.hidden_size) for mixer in model.layout.mixers)
+    for what, n in chain(*mixed, *map(_list_ffn_quantities, model.layout.ffn)):
+        found.setdefault(what, set()).add(n)
     found["vocabulary"] = {model.layout.vocab_size}
     return {what: tuple(sorted(ns)) for what, ns in found.items()}
 
@@ -214,7 +211,6 @@ def _any_set(names: tuple[str, ...], settings: Mapping[str, Setting]) -> bool:
 
 
 def _refusal(assertion: Assertion, count: int, ranks: int, block: int | None) -> TensorParallelRefusal | None:
-    sure = not assertion.unless
     if assertion.whole_blocks:
         if block is None:
             return None
@@ -225,30 +221,25 @@ def _refusal(assertion: Assertion, count: int, ranks: int, block: int | None) ->
             f"{NAMES[assertion.divides]} ({count}) over tensor parallel size ({ranks}) is {count // ranks}, "
             f"which must be divisible by the {divisor} of the checkpoint's weight blocks"
         )
-        return TensorParallelRefusal(assertion.divides, count, ranks, text, sure, True)
-    if assertion.one_for_all and count == 1:
+    elif assertion.one_for_all and count == 1:
         return None
-    if assertion.repeated and count < ranks:
+    elif assertion.repeated and count < ranks:
         if ranks % count == 0:
             return None
         text = f"tensor parallel size ({ranks}) must be divisible by the {NAMES[assertion.divides]} ({count})"
-        return TensorParallelRefusal(assertion.divides, count, ranks, text, sure, False)
-    padded = -(-count // assertion.padded_to) * assertion.padded_to
-    if padded % ranks == 0:
-        return None
-    size = f"{count}, padded to {padded}" if padded != count else f"{count}"
-    text = f"{NAMES[assertion.divides]} ({size}) must be divisible by tensor parallel size ({ranks})"
-    return TensorParallelRefusal(assertion.divides, count, ranks, text, sure, False)
+    else:
+        padded = -(-count // assertion.padded_to) * assertion.padded_to
+        if padded % ranks == 0:
+            return None
+        size = f"{count}, padded to {padded}" if padded != count else f"{count}"
+        text = f"{NAMES[assertion.divides]} ({size}) must be divisible by tensor parallel size ({ranks})"
+    return TensorParallelRefusal(
+        assertion.divides, count, ranks, text, sure=not assertion.unless, whole_blocks=assertion.whole_blocks
+    )
 
 
 def query_heads(model: t.Model) -> int | None:
     """Query heads that tensor parallelism has to divide."""
     if model.layout is None:
         return model.stub.n_heads if model.stub else None
-    counts = [
-        p.n_heads
-        for g in model.layout.attention
-        for p in (g.parts if isinstance(g, t.Parallel) else (g,))
-        if isinstance(p, (t.Full, t.Sliding, t.Mla))
-    ]
-    return min(counts, default=None)
+    return min((p.n_heads for p in model.layout.mixers if isinstance(p, (t.Full, t.Sliding, t.Mla))), default=None)

@@ -10,11 +10,12 @@ from collections.abc import Sequence
 from typing import Annotated, Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from advisor.catalog.launch_types import Concept, Concepts
 from advisor.catalog.types import Engine, Quantization
 from advisor.decoding import convert
-from advisor.deployment import Deployment, DeviceMemory, KvCache, MemoryEstimate
+from advisor.deployment import Deployment, DeviceMemory, KvCache, MemoryEstimate, PlaceBytes
 from advisor.engines import fitting
 from advisor.engines.base import DecidedSetting, get_integer, get_setting
 from advisor.errors import BadInput
@@ -62,7 +63,7 @@ def read_constants(entry: Engine) -> PlainConstants:
         made = convert(entry.memory, PlainConstants)
     except msgspec.ValidationError as e:
         raise BadInput(f"rules/engines/{entry.id}.yaml, memory: {e}") from None
-    return msgspec.structs.replace(made, names=entry.concepts)
+    return replace(made, names=entry.concepts)
 
 
 def _count(deployment: Deployment, concept: Concept, least: int = 1) -> int | None:
@@ -96,29 +97,19 @@ def memory(deployment: Deployment, entry: Engine, quantization: Quantization) ->
             refused = (f"{shortage}: {entry.name} raises it or refuses to start",)
     weights = hf_weights.rank_weights(deployment.model, quantization, 1, 1)
     devices = fitting.used_devices(deployment)
-    on_host = (
-        weights.stages[0]
-        if not devices
-        else _host_experts(deployment, constants, weights.experts[0])
-        if constants.experts_on_host
-        else 0
-    )
+    on_host = 0 if devices else weights.stages[0]
+    if devices and constants.experts_on_host:
+        on_host = _host_experts(deployment, constants, weights.experts[0])
     on_devices = weights.stages[0] - on_host
     worked_on = (on_devices if devices else weights.stages[0]) + cache
     work = tuple(int(share * worked_on) for share in constants.working_share)
     n = max(1, len(devices))
-    rows = [
-        _bounded(
-            fitting.device_row(x, on_devices // n, cache // n, state // n, work[1] // n, constants.overhead_mib),
-            work,
-            n,
-        )
-        for x in devices
-    ]
+    each = PlaceBytes(on_devices // n, cache // n, state // n, work[1] // n)
+    rows = [_bounded(fitting.device_row(x, each, constants.overhead_mib), work, n) for x in devices]
     if devices:
-        host = fitting.host_row(deployment, on_host, 0, 0, 0, HOST_MIB)
+        host = fitting.host_row(deployment, PlaceBytes(on_host), HOST_MIB)
     else:
-        host = _bounded(fitting.host_row(deployment, on_host, cache, state, work[1], HOST_MIB), work, 1)
+        host = _bounded(fitting.host_row(deployment, PlaceBytes(on_host, cache, state, work[1]), HOST_MIB), work, 1)
     verdict = fitting.judge_fit(rows, host, needs_host=not devices or on_host > 0, deployment=deployment)
     grows = "" if constants.reserved else "; the cache grows with use"
     unsaid = () if given else (f"no context length given: sized for {length} tokens{grows}",)
@@ -196,14 +187,12 @@ def _bounded(row: DeviceMemory, work: Sequence[int], n: int) -> DeviceMemory:
     low, value, high = work
     assert row.low_bytes is not None
     assert row.high_bytes is not None
-    return msgspec.structs.replace(
-        row, low_bytes=row.low_bytes - (value - low) // n, high_bytes=row.high_bytes + (high - value) // n
-    )
+    return replace(row, low_bytes=row.low_bytes - (value - low) // n, high_bytes=row.high_bytes + (high - value) // n)
 
 
 def _drop_cache(row: DeviceMemory) -> DeviceMemory:
     assert row.low_bytes is not None
-    return msgspec.structs.replace(row, low_bytes=row.low_bytes - (row.kv_cache_bytes or 0))
+    return replace(row, low_bytes=row.low_bytes - (row.kv_cache_bytes or 0))
 
 
 def count_request_bytes(deployment: Deployment, entry: Engine, length: int) -> tuple[int, int]:

@@ -9,8 +9,7 @@ from advisor.deployment import Deployment, MemoryEstimate
 from advisor.engines import additions, fitting, pool
 from advisor.engines.base import DecidedSetting, get_flag, list_decided, own_defaults
 from advisor.memory.layers import is_mla
-
-MIB = 2**20
+from advisor.units import MIB
 
 
 class ReservedMib(msgspec.Struct, frozen=True):
@@ -60,14 +59,8 @@ def _fraction(deployment: Deployment, entry: Engine) -> float | None:
     if not totals:
         return None
     settings = pool.resolve_pool_settings(deployment, entry, pool.read_constants(entry))
-    return static_fraction(
-        entry,
-        min(totals),
-        settings.batched_tokens,
-        _tp_size(settings) * settings.pp,
-        _tp_size(settings),
-        is_mla(deployment.model),
-    )
+    tp = _tp_size(settings)
+    return static_fraction(entry, min(totals), settings.batched_tokens, tp * settings.pp, tp, is_mla(deployment.model))
 
 
 def _tp_size(settings: pool.PoolSettings) -> int:

@@ -7,7 +7,7 @@ and the demand alone, so more pools never take a way away.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from statistics import NormalDist
 from typing import Literal
@@ -32,7 +32,6 @@ from advisor.engines.flags import find_own_flag
 from advisor.fleet.demand import FleetRules, ModelDemand, load_fleet_rules
 from advisor.formats import native_format
 from advisor.machines.types import Machine
-from advisor.planning import objective
 from advisor.planning.arrange import finish_arrangement, place_on_nodes, size_units
 from advisor.planning.candidates import (
     Attempt,
@@ -46,7 +45,7 @@ from advisor.planning.candidates import (
     note_failure,
 )
 from advisor.planning.format_candidates import find_usable_formats, has_download
-from advisor.planning.objective import Arrangement, SizedUnit, Targets, is_within
+from advisor.planning.objective import Arrangement, SizedUnit, Targets, find_targets, is_within
 from advisor.planning.rules import load_plan_rules
 from advisor.planning.search import prepare_engine
 from advisor.planning.traffic import P95_OF_NORMAL, P99_OF_NORMAL, TokenSpread, Traffic
@@ -69,16 +68,19 @@ class LaunchParts(Value, frozen=True):
 
 
 class ReplicaCandidate(Value, frozen=True):
-    """One way to run a replica. `likely` and `safe` are None where the targets are not met at that confidence."""
+    """One way to run a replica. `serves`: what it does so at each confidence at which it keeps the targets."""
 
     engine: str
     quantization: str
     bits: float
     devices: int  # of one node
     nodes: int
-    likely: Capacity | None
-    safe: Capacity | None
+    serves: Mapping[Confidence, Capacity]
     made: LaunchParts | None  # None: another process found it
+
+    def amount(self, confidence: Confidence) -> float:
+        """What it serves at a confidence; 0 where it does not keep the targets."""
+        return self.serves[confidence].amount if confidence in self.serves else 0.0
 
 
 class Refusal(Value, frozen=True):
@@ -210,8 +212,7 @@ def _list_for_engine(
 
 def _worth(candidate: ReplicaCandidate) -> tuple[float, float]:
     """What is better of two layouts of as many devices."""
-    likely, safe = candidate.likely, candidate.safe
-    return likely.amount if likely else 0.0, safe.amount if safe else 0.0
+    return candidate.amount("likely"), candidate.amount("safe")
 
 
 def _list_tiers(
@@ -251,13 +252,18 @@ def _list_for_attempt(trial: Trial, defaults: FleetRules, late: list[MissedTarge
             note_failure(trial, *units.failed)
         full = False
         for sized in units.sure:
-            candidate = _make_candidate(sized_for, sized, machine, late)
+            nodes = sized.unit.layout.nodes
+            if machine.nodes > 1 and nodes != machine.nodes:
+                continue  # fits on fewer, which was looked at
+            rate = partial(estimate_rate, sized_for, sized.unit.deployment, sized.memory)
+            parts = LaunchParts(sized_for, sized)
+            candidate = _make_candidate(parts, sized.unit.cards // nodes, nodes, rate, sized.held, late)
             if candidate is None:
                 continue
             key = candidate.devices, candidate.nodes
             if key not in best or _worth(candidate) > _worth(best[key]):
                 best[key] = candidate
-            full |= max((c.users for c in (candidate.likely, candidate.safe) if c), default=0) >= 2 * users
+            full |= max(c.users for c in candidate.serves.values()) >= 2 * users
         if not full:
             break
     return list(best.values())
@@ -270,37 +276,22 @@ def _with_users(trial: Trial, users: int) -> Trial:
 
 
 def _make_candidate(
-    trial: Trial, sized: SizedUnit, machine: Machine, late: list[MissedTargets]
+    made: LaunchParts, devices: int, nodes: int, rate: SpeedOf, held: int, late: list[MissedTargets]
 ) -> ReplicaCandidate | None:
-    nodes = sized.unit.layout.nodes
-    cards = sized.unit.cards // nodes
-    if machine.nodes > 1 and nodes != machine.nodes:
-        return None  # fits on fewer, which was looked at
-    rate = partial(estimate_rate, trial, sized.unit.deployment, sized.memory)
-    likely, safe = _find_both(trial, rate, sized.held, late)
-    if likely is None and safe is None:
-        return None
-    weights = trial.attempt.chosen.quantization
-    return ReplicaCandidate(
-        trial.tools.entry.id, weights.id, weights.bits_nominal, cards, nodes, likely, safe, LaunchParts(trial, sized)
-    )
-
-
-def _find_both(
-    trial: Trial, rate: partial[SpeedEstimate | None], held: int, late: list[MissedTargets]
-) -> tuple[Capacity | None, Capacity | None]:
-    search, rules = trial.search, trial.tools.session.rules
-    targets = objective.find_targets(search.workload, search.machine, rules)
-    spare = load_plan_rules(rules).spare
-    out: list[Capacity | None] = []
+    """A replica that holds `held` requests at this speed; None where it serves nobody in time."""
+    search, tools, rules = made.trial.search, made.trial.tools, made.trial.tools.session.rules
+    targets, spare = find_targets(search.workload, search.machine, rules), load_plan_rules(rules).spare
+    serves: dict[Confidence, Capacity] = {}
     for confidence in CONFIDENCES:
         found = find_capacity(rate, held, search.traffic, targets, spare, confidence)
-        if isinstance(found, MissedTargets):
-            if confidence == "likely":
-                late.append(found)
-            found = None
-        out.append(found)
-    return out[0], out[1]
+        if isinstance(found, Capacity):
+            serves[confidence] = found
+        elif found is not None and confidence == "likely":
+            late.append(found)
+    weights = made.trial.attempt.chosen.quantization
+    if not serves:
+        return None
+    return ReplicaCandidate(tools.entry.id, weights.id, weights.bits_nominal, devices, nodes, serves, made)
 
 
 def _list_whole_nodes(trial: Trial, defaults: FleetRules, late: list[MissedTargets]) -> list[ReplicaCandidate]:
@@ -315,31 +306,16 @@ def _list_whole_nodes(trial: Trial, defaults: FleetRules, late: list[MissedTarge
         plan = place_on_nodes(asked, base, 1)
         if plan is None or not plan.starts or plan.memory.fits is not True or not plan.holds_all:
             break
-        rate = partial(_rate_plan, asked, plan)
-        likely, safe = _find_both(asked, rate, users, late)
-        if likely is None and safe is None:
-            break
-        weights = asked.attempt.chosen.quantization
+        rate = partial(estimate_rate, asked, plan.deployment, plan.memory)
         devices = max(1, len(asked.search.machine.usable_devices))
-        made = ReplicaCandidate(
-            asked.tools.entry.id,
-            weights.id,
-            weights.bits_nominal,
-            devices,
-            1,
-            likely,
-            safe,
-            LaunchParts(asked, None, plan),
-        )
+        made = _make_candidate(LaunchParts(asked, None, plan), devices, 1, rate, users, late)
+        if made is None:
+            break
         if best is not None and _worth(made) <= _worth(best):
             break
         best = made
         users *= 2
     return [best] if best is not None else []
-
-
-def _rate_plan(trial: Trial, plan: Plan, users: int, long: bool = False) -> SpeedEstimate | None:
-    return estimate_rate(trial, plan.deployment, plan.memory, users, long)
 
 
 def make_replica_plan(made: LaunchParts, users: int, load: float) -> Plan:

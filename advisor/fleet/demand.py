@@ -51,6 +51,10 @@ class DemandEntry(Record, frozen=True, kw_only=True):
     variants: Annotated[int, Meta(ge=1, le=20)] | None = None  # kinds of replicas, at most
 
 
+# fields of an entry that a workload has under the same name
+TRAFFIC = tuple(f for f in DemandEntry.__struct_fields__ if f in Workload.__struct_fields__ and f != "priority")
+
+
 class ModelDemand(Record, frozen=True, kw_only=True):
     """What one model has to serve, ready for the planner."""
 
@@ -156,20 +160,7 @@ def _complete(entry: DemandEntry, where: str, path: Path, rules: Catalog) -> Mod
     return ModelDemand(
         name=entry.name or entry.model,
         model=entry.model,
-        workload=Workload(
-            use_case=entry.use_case,
-            concurrency=entry.users or 1,
-            rate=entry.rate,
-            burst=entry.burst,
-            context=entry.context,
-            prompt_tokens=entry.prompt_tokens,
-            prompt_p95=entry.prompt_p95,
-            output_tokens=entry.output_tokens,
-            output_p95=entry.output_p95,
-            shared_prefix=entry.shared_prefix,
-            ttft_s=entry.ttft_s,
-            tpot_s=entry.tpot_s,
-        ),
+        workload=Workload(concurrency=entry.users or 1, **{f: getattr(entry, f) for f in TRAFFIC}),
         percentile=entry.percentile or defaults.percentile,
         priority=entry.priority,
         spread=entry.spread,

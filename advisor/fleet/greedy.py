@@ -13,7 +13,7 @@ from advisor.fleet.problem import (
     EPSILON,
     FleetProblem,
     Solution,
-    Variant,
+    count_shared,
     is_better,
     is_whole,
     make_solution,
@@ -38,20 +38,16 @@ def solve_greedily(problem: FleetProblem) -> Solution:
 
 def _list_orders(problem: FleetProblem) -> list[list[int]]:
     """Demands by priority; of one priority those with few variants first, or the large ones first."""
-    variants = [sum(v.demand == k for v in problem.variants) for k in range(len(problem.demands))]
-    least = [
-        min((_count_needed(problem, k, v) * v.devices * v.nodes for v in problem.variants if v.demand == k), default=0)
-        for k in range(len(problem.demands))
-    ]
+    sizes: list[list[int]] = [[] for _ in problem.demands]  # devices of as many replicas of a variant as are needed
+    for v in problem.variants:
+        needed = max(1, math.ceil(problem.demands[v.demand].amount / v.capacity - EPSILON))
+        sizes[v.demand].append(needed * v.devices * v.nodes)
+    least = [min(x, default=0) for x in sizes]
     every = range(len(problem.demands))
     return [
-        sorted(every, key=lambda k: (-problem.demands[k].priority, variants[k], -least[k])),
+        sorted(every, key=lambda k: (-problem.demands[k].priority, len(sizes[k]), -least[k])),
         sorted(every, key=lambda k: (-problem.demands[k].priority, -least[k])),
     ]
-
-
-def _count_needed(problem: FleetProblem, demand: int, variant: Variant) -> int:
-    return max(1, math.ceil(problem.demands[demand].amount / variant.capacity - EPSILON))
 
 
 class _State:
@@ -75,12 +71,7 @@ class _State:
 
     def count(self, pool: int) -> int:
         """Nodes that the replicas on a pool take (`problem.count_nodes` over its own variants)."""
-        devices, needed, units = self.problem.pools[pool].devices, 0, 0
-        larger = 0  # the size before, in whose units are counted
-        for size, n in sorted(self.shared[pool].items(), reverse=True):
-            units = n + (units * (larger // size) if larger else 0)
-            needed, larger = max(needed, -(-units // (devices // size))), size
-        return self.whole[pool] + needed
+        return self.whole[pool] + count_shared(self.problem.pools[pool].devices, self.shared[pool])
 
     def add(self, k: int, count: int) -> float | None:
         """Add so many replicas (or take them away); what that adds to the cost, None where there is no room."""

@@ -16,7 +16,6 @@ from advisor.catalog import Catalog, catalog
 from advisor.catalog.resolve import ResolvedModel, resolve_model
 from advisor.errors import BadInput
 from advisor.fleet.candidates import (
-    Capacity,
     Confidence,
     LaunchParts,
     Offer,
@@ -39,10 +38,10 @@ WIDER = 1.01  # times the capacity that a wider format may lack and still be tak
 
 
 class PlannedDemand(Value, frozen=True):
-    """A demand with its model, or the reason why it is not looked at."""
+    """A demand with its model, and the reason where it is not looked at."""
 
     demand: ModelDemand
-    found: ResolvedModel | None
+    found: ResolvedModel
     refusal: Refusal | None = None
 
 
@@ -148,7 +147,7 @@ def collect_offers(
     keys: dict[tuple[int, int], Hashable] = {}
     questions: dict[Hashable, Question] = {}
     for d, planned in enumerate(demands):
-        if planned.refusal is None and planned.found is not None:
+        if planned.refusal is None:
             asked = msgspec.json.encode(planned.demand)
             for p, (machine, count) in enumerate(machines):
                 keys[d, p] = (asked, *encoded[p])
@@ -186,7 +185,6 @@ def _answer_all(
 
 
 def _answer(planned: PlannedDemand, question: Question, session: Session) -> Offer:
-    assert planned.found is not None
     return list_candidates(planned.demand, planned.found, question.machine, question.node_count, session)
 
 
@@ -216,16 +214,15 @@ def pose_problem(
     prices: NodePrices,
     confidence: Confidence,
     likely_for: Sequence[tuple[int, str | None]] = (),
-    extra_nodes: Mapping[str, int] | None = None,
     left: Sequence[float] | None = None,
 ) -> PosedProblem:
     """The problem at one confidence.
 
-    `likely_for`: (demand, accelerator) whose speed counts as measured; `extra_nodes`: more nodes of a group; `left`:
-    what of each demand is still to be served.
+    `likely_for`: (demand, accelerator) whose speed counts as measured; `left`: what of each demand is still to be
+    served.
     """
     groups = tuple(dict.fromkeys(p.group for p in found.pools))
-    sizes = {p.group: len(p.node_names) + (extra_nodes or {}).get(p.group, 0) for p in found.pools}
+    sizes = {p.group: len(p.node_names) for p in found.pools}
     priced = [_fallback_price(g, found, prices) for g in groups]
     pools = tuple(DevicePool(groups.index(p.group), len(find_free_indices(p)) or 1) for p in found.pools)
     variants: list[Variant] = []
@@ -235,15 +232,12 @@ def pose_problem(
         mode: Confidence = "likely" if (d, accelerator) in likely_for else confidence
         best: dict[tuple[int, int], ReplicaCandidate] = {}
         for candidate in offer.candidates:
-            served = get_capacity(candidate, mode)
-            if served is None or served.amount <= 0:
-                continue
-            key = candidate.devices, candidate.nodes
-            if key not in best or served.amount > _amount(best[key], mode):
+            key, amount = (candidate.devices, candidate.nodes), candidate.amount(mode)
+            if amount > (best[key].amount(mode) if key in best else 0.0):
                 best[key] = candidate
         for candidate in best.values():
             variants.append(
-                Variant(d, p, candidate.devices, candidate.nodes, _amount(candidate, mode), float(candidate.nodes > 1))
+                Variant(d, p, candidate.devices, candidate.nodes, candidate.amount(mode), float(candidate.nodes > 1))
             )
             candidates.append(candidate)
     demands = tuple(
@@ -259,16 +253,6 @@ def pose_problem(
         tuple(NodeGroup(sizes[g], priced[k]) for k, g in enumerate(groups)), pools, tuple(variants), demands
     )
     return PosedProblem(problem, tuple(candidates), groups)
-
-
-def get_capacity(candidate: ReplicaCandidate, confidence: Confidence) -> Capacity | None:
-    """What a replica serves at a confidence; None = it does not keep the targets."""
-    return candidate.safe if confidence == "safe" else candidate.likely
-
-
-def _amount(candidate: ReplicaCandidate, confidence: Confidence) -> float:
-    served = get_capacity(candidate, confidence)
-    return served.amount if served is not None else 0.0
 
 
 def find_accelerator(pool: Pool) -> str | None:
@@ -305,10 +289,10 @@ def find_node_prices(fleet: Fleet, path: str | None, rules: Catalog) -> NodePric
     """The price of a node of each group. A price of the inventory comes first. Raises what `read_prices` raises."""
     budget = load_budget_rules(rules)
     if path is not None:
-        offers = read_prices(path, rules, budget.counts, budget.rates, budget.hours_per_month).prices
+        offers = read_prices(path, rules, budget.counts, budget.rates.per_usd, budget.hours_per_month).prices
         basis = f"prices of {path}"
     else:
-        offers = tuple(o for o in catalogue_prices(rules, budget.counts, budget.launched_from, ()).prices)
+        offers = catalogue_prices(rules, budget.counts, budget.launched_from, ()).prices
         basis = "prices of cards as clouds rent them (advise hardware)"
     own = any(p.price_per_hour is not None for p in fleet.pools)
     currency = fleet.currency or ("USD" if not own else None)
@@ -316,7 +300,7 @@ def find_node_prices(fleet: Fleet, path: str | None, rules: Catalog) -> NodePric
     for offer in offers:
         if offer.per_hour is None or offer.kind == "spot" or currency is None:
             continue
-        amount = convert_offer_price(offer, offer.per_hour, currency, budget.rates)
+        amount = convert_offer_price(offer, offer.per_hour, currency, budget.rates.per_usd)
         if amount is not None:
             hourly[offer.accelerator] = min(amount, hourly.get(offer.accelerator, amount))
     groups: dict[str, list[Pool]] = {}

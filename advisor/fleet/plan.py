@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import msgspec
 from msgspec.structs import replace
 
 from advisor.catalog import Catalog
-from advisor.decoding import convert
 from advisor.distribution import install_command
-from advisor.errors import BadFile
-from advisor.files import parse_json, read_bytes
-from advisor.fleet.candidates import Confidence, make_replica_plan
+from advisor.fleet.candidates import Confidence, ReplicaCandidate, make_replica_plan
 from advisor.fleet.demand import ModelDemand, load_fleet_rules
 from advisor.fleet.greedy import solve_greedily
 from advisor.fleet.highs import SolverLimits, has_solver, solve_exactly
@@ -30,18 +26,15 @@ from advisor.fleet.offers import (
     find_models,
     find_node_prices,
     find_wider,
-    get_capacity,
     pose_problem,
 )
-from advisor.fleet.plan_types import Changes, FleetCost, FleetPlan, Replica, SolverReport
+from advisor.fleet.plan_types import Changes, FleetCost, FleetPlan, Replica, SolverReport, read_plan
 from advisor.fleet.problem import Solution, is_better
 from advisor.fleet.replicas import make_replica, make_replicas
 from advisor.fleet.types import Fleet, Pool, describe_pool
 from advisor.fleet.unserved import explain_unserved, find_measurement
 from advisor.record import Value
 from advisor.session import Session
-
-MOST_BYTES = 64 * 2**20
 
 
 class FleetRequest(Value, frozen=True):
@@ -87,7 +80,7 @@ class KeptReplica(Value, frozen=True):
 
     demand: int
     pool: int
-    candidate: int  # in the offer's order
+    candidate: ReplicaCandidate
     node: int  # position in the pool
     devices: tuple[int, ...]  # positions among the free devices of the node
     capacity: float
@@ -111,10 +104,8 @@ def plan_fleet(request: FleetRequest, session: Session, progress: Progress | Non
     solutions = {request.confidence: chosen.solution, other: second.solution}
     if request.running is not None:
         kept = keep_plan(request, offers, demands, prices, session)
-        chosen, changes, money = kept if kept is not None else compare_plans(request.running, chosen, money)
-    unserved = explain_unserved(
-        chosen.posed, chosen.solution, offers, prices, request.confidence, request.advice, session
-    )
+        chosen, changes, money = kept or (*compare_plans(request.running, chosen), money)
+    unserved = explain_unserved(chosen.posed, chosen.solution, offers, prices, request.advice, session)
     costs = {request.confidence: money, other: second_money}
     return FleetPlan(
         confidence=request.confidence,
@@ -192,25 +183,15 @@ def _share_demands(
 def _keep_replica(
     kept: KeptReplica, offers: PoolOffers, ports: dict[str, int], share: float, confidence: Confidence, session: Session
 ) -> Replica:
-    candidate = offers.offers[kept.demand, kept.pool].candidates[kept.candidate]
-    served = get_capacity(candidate, confidence)
-    assert served is not None
-    pool = offers.pools[kept.pool]
-    names = (pool.node_names[kept.node],)
-    offset = ports.get(names[0], 0)
-    ports[names[0]] = offset + 1
+    candidate = kept.candidate
     made = complete(offers, kept.demand, kept.pool, candidate, session)
-    plan = make_replica_plan(made, served.users, kept.capacity * share)
-    replica = make_replica(
-        offers.demands[kept.demand].demand, plan, candidate, pool, names, kept.devices, offset, kept.capacity,
-        share, session,
-    )  # fmt: skip
+    plan = make_replica_plan(made, candidate.serves[confidence].users, kept.capacity * share)
+    place = (kept.node,), kept.devices
+    replica = make_replica(offers, kept.demand, kept.pool, candidate, plan, place, kept.capacity, share, ports, session)
     return replace(replica, changed=False)
 
 
-def compare_plans(
-    running: Sequence[RunningReplica], chosen: ChosenPlan, money: float | None
-) -> tuple[ChosenPlan, Changes, float | None]:
+def compare_plans(running: Sequence[RunningReplica], chosen: ChosenPlan) -> tuple[ChosenPlan, Changes]:
     """A plan that was made again, next to what runs."""
     left = [(r.model, r.engine, r.quantization, r.nodes, r.devices) for r in running]
     replicas = []
@@ -223,7 +204,7 @@ def compare_plans(
     started = sum(bool(r.changed) for r in replicas)
     stopped = tuple(f"{kind[0]} on {', '.join(kind[3])}" for kind in left)
     changes = Changes(kept=len(replicas) - started, started=started, stopped=stopped)
-    return replace(chosen, replicas=tuple(replicas)), changes, money
+    return replace(chosen, replicas=tuple(replicas)), changes
 
 
 def solve(posed: PosedProblem, rules: Catalog) -> Solution:
@@ -261,13 +242,11 @@ def widen_formats(posed: PosedProblem, solution: Solution, offers: PoolOffers, c
         total = sum(variants[k].capacity * solution.replicas[k] for k in mine)
         for k in mine:
             for wider in find_wider(offers, d, variants[k].pool, candidates[k]):
-                served = get_capacity(wider, confidence)
-                if served is None:
-                    continue
-                lost = (variants[k].capacity - served.amount) * solution.replicas[k]
-                if total - lost >= planned.demand.amount:
+                amount = wider.amount(confidence)
+                lost = (variants[k].capacity - amount) * solution.replicas[k]
+                if confidence in wider.serves and total - lost >= planned.demand.amount:
                     total -= lost
-                    candidates[k], variants[k] = wider, replace(variants[k], capacity=served.amount)
+                    candidates[k], variants[k] = wider, replace(variants[k], capacity=amount)
                     break
     return replace(posed, candidates=tuple(candidates), problem=replace(posed.problem, variants=tuple(variants)))
 
@@ -293,13 +272,9 @@ def list_notes(offers: PoolOffers, request: FleetRequest, replicas: Sequence[Rep
     return notes
 
 
-def read_plan(path: str) -> tuple[RunningReplica, ...]:
+def read_running(path: str) -> tuple[RunningReplica, ...]:
     """The replicas of a plan in JSON. Raises BadFile for what is none."""
-    data = parse_json(read_bytes(path, MOST_BYTES), Path(path))
-    try:
-        return convert(data, RunningPlan).replicas
-    except msgspec.ValidationError as e:
-        raise BadFile(path, f"is not a fleet plan (`advise fleet plan --json` writes one): {e}") from None
+    return read_plan(path, RunningPlan).replicas
 
 
 def find_kept(
@@ -331,19 +306,27 @@ def _list_matches(replica: RunningReplica, offers: PoolOffers, confidence: Confi
         return
     for (d, p), offer in offers.offers.items():
         planned, pool = offers.demands[d], offers.pools[p]
-        names = (planned.demand.model, planned.found.model.id if planned.found is not None else None)
-        if replica.model not in names or replica.name not in (None, planned.demand.name):
+        if replica.model not in (planned.demand.model, planned.found.model.id) or replica.name not in (
+            None,
+            planned.demand.name,
+        ):
             continue
         free = find_free_indices(pool) if pool.devices else (0,)
         positions = replica.device_indices or free[: max(1, replica.devices)]
         if replica.nodes[0] not in pool.node_names or not set(positions) <= set(free):
             continue
-        for c, candidate in enumerate(offer.candidates):
-            served = get_capacity(candidate, confidence)
+        for candidate in offer.candidates:
             kind = candidate.engine, candidate.quantization, candidate.devices, candidate.nodes
-            if served is not None and kind == (replica.engine, replica.quantization, max(1, replica.devices), 1):
+            if confidence in candidate.serves and kind == (
+                replica.engine,
+                replica.quantization,
+                max(1, replica.devices),
+                1,
+            ):
                 node = pool.node_names.index(replica.nodes[0])
-                yield KeptReplica(d, p, c, node, tuple(free.index(x) for x in positions), served.amount)
+                yield KeptReplica(
+                    d, p, candidate, node, tuple(free.index(x) for x in positions), candidate.amount(confidence)
+                )
 
 
 def without_kept(fleet: Fleet, offers: PoolOffers, kept: Sequence[KeptReplica]) -> Fleet:

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from advisor.decoding import convert
 from advisor.deployment import Holds, Setting, SpeedEstimate
+from advisor.errors import BadFile
+from advisor.files import parse_json, read_bytes
 from advisor.fleet.candidates import Confidence
 from advisor.fleet.types import PoolAnswer, SetAside
 from advisor.record import Answer, Record
+
+MOST_BYTES = 64 * 2**20
+T = TypeVar("T")
 
 
 class PlannedReplica(Record, frozen=True, kw_only=True, forbid_unknown_fields=False):
@@ -108,3 +119,12 @@ class FleetPlan(Answer, frozen=True, kw_only=True):
         if not self.unserved:
             return 0
         return 1 if any(u.code != "unknown" for u in self.unserved) else 2
+
+
+def read_plan(path: str, shape: type[T]) -> T:
+    """What a shape has of a plan in JSON. Raises BadFile for what is none."""
+    data = parse_json(read_bytes(path, MOST_BYTES), Path(path))
+    try:
+        return convert(data, shape)
+    except msgspec.ValidationError as e:
+        raise BadFile(path, f"is not a fleet plan (`advise fleet plan --json` writes one): {e}") from None

@@ -8,7 +8,7 @@ for every size s those of it and of larger sizes, counted in units of s, are at 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from advisor.record import Value
 
@@ -97,12 +97,21 @@ def count_nodes(problem: FleetProblem, pool: int, replicas: Sequence[int]) -> in
     here = problem.pools[pool]
     placed = [(v, n) for v, n in zip(problem.variants, replicas, strict=True) if n and v.pool == pool]
     whole = sum(n * v.nodes for v, n in placed if is_whole(v, here))
-    shared = [(round_size(v, here), n) for v, n in placed if not is_whole(v, here)]
-    needed = 0
-    for size in {s for s, _ in shared}:
-        units = sum(n * (s // size) for s, n in shared if s >= size)
-        needed = max(needed, -(-units // (here.devices // size)))
-    return whole + needed
+    shared: dict[int, int] = {}
+    for v, n in placed:
+        if not is_whole(v, here):
+            shared[round_size(v, here)] = shared.get(round_size(v, here), 0) + n
+    return whole + count_shared(here.devices, shared)
+
+
+def count_shared(devices: int, replicas: Mapping[int, int]) -> int:
+    """Nodes of so many devices that replicas share, which are given as numbers by size."""
+    needed, units = 0, 0
+    larger = 0  # the size before, in whose units are counted
+    for size, n in sorted(replicas.items(), reverse=True):
+        units = n + (units * (larger // size) if larger else 0)
+        needed, larger = max(needed, -(-units // (devices // size))), size
+    return needed
 
 
 def count_group_nodes(problem: FleetProblem, replicas: Sequence[int]) -> list[int]:

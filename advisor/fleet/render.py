@@ -8,21 +8,19 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import msgspec
 from msgspec.structs import replace
 
 from advisor.catalog import Catalog
 from advisor.catalog.resolve import resolve_model
-from advisor.decoding import Json, convert
+from advisor.decoding import Json
 from advisor.deployment import Deployment, KvType
 from advisor.distribution import WRITTEN_BY
-from advisor.errors import BadFile, BadInput
+from advisor.errors import BadInput
 from advisor.estimation import find_machine
-from advisor.files import parse_json, read_bytes
 from advisor.fleet.demand import load_fleet_rules
-from advisor.fleet.plan_types import PlannedReplica
+from advisor.fleet.plan_types import PlannedReplica, read_plan
 from advisor.planning.layouts import show_devices
 from advisor.record import Value
 from advisor.render.context import make_slug
@@ -31,18 +29,7 @@ from advisor.render.files import LaunchFile, render_files
 from advisor.session import Session
 
 EVERYWHERE = "0.0.0.0"  # noqa: S104 - a gateway or another node asks the servers, which start with a key only
-TARGETS = {
-    "command": "a script for each node",
-    "kubernetes": "a Deployment for each kind of replica, with its number and its nodes",
-    "keda": "the same, with a ScaledObject each, bounded by the plan",
-    "lws": "a LeaderWorkerSet for each kind of replica over several nodes",
-    "kserve": "an InferenceService for each kind of replica",
-    "llm-d": "values of its chart for each kind of replica",
-    "ray": "a RayService for each kind of replica",
-    "slurm": "a job for each kind of replica on each node; several replicas are an array",
-    "compose": "a project for each node",
-    "litellm": "one gateway in front of all replicas",
-}
+TARGETS = ("command", "kubernetes", "keda", "lws", "kserve", "llm-d", "ray", "slurm", "compose", "litellm")
 NUMBERS = ("replicas", "minReplicas", "maxReplicas", "min_replicas", "max_replicas")
 NAMED_BY_KIND = ("kubernetes", "keda")
 STAND_IN = 47_123  # a port that stands for the replica's own while the template writes the file
@@ -51,7 +38,6 @@ MOST_OF_NODE = 0.9  # of its memory: the system and Slurm have the rest
 MEMORY = re.compile(r"^#SBATCH --mem=(\d+)M$", re.MULTILINE)
 GPUS = re.compile(r"^#SBATCH --gpus-per-node=(\d+)$", re.MULTILINE)
 _PORT_WORD = re.compile(rf"'[^']*{STAND_IN}[^']*'|{STAND_IN}")
-MOST_BYTES = 64 * 2**20
 
 
 class PlannedPool(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,10 +92,6 @@ def render_fleet(plan: PlanFile, target: str, session: Session) -> tuple[LaunchF
     return tuple(make_resources(k, target, pools.get(k.replicas[0].pool), session) for k in kinds)
 
 
-def _rename(file: LaunchFile, name: str) -> LaunchFile:
-    return replace(file, name=f"{name}-{file.name}")
-
-
 def _list_node_files(kinds: Sequence[ReplicaKind], target: str, session: Session) -> list[LaunchFile]:
     """A file for each node with all servers that it runs."""
     from advisor.render.copies import render_side_by_side
@@ -128,7 +110,7 @@ def _list_node_files(kinds: Sequence[ReplicaKind], target: str, session: Session
         safe = re.sub(r"[^A-Za-z0-9_.-]", "_", node)
         cards = [replica.device_indices for _, replica in here]
         made = render_side_by_side(servers, target, session, devices=cards)[0]
-        out.append(replace(made, name=f"{safe}.sh") if target == "command" else _rename(made, safe))
+        out.append(replace(made, name=f"{safe}.sh" if target == "command" else f"{safe}-{made.name}"))
     return out
 
 
@@ -327,11 +309,7 @@ def _write_port(found: re.Match[str]) -> str:
 
 def read_plan_file(path: str) -> PlanFile:
     """A plan in JSON. Raises BadFile for what is none."""
-    data = parse_json(read_bytes(path, MOST_BYTES), Path(path))
-    try:
-        return convert(data, PlanFile)
-    except msgspec.ValidationError as e:
-        raise BadFile(path, f"is not a fleet plan (`advise fleet plan --json` writes one): {e}") from None
+    return read_plan(path, PlanFile)
 
 
 def group_replicas(plan: PlanFile, rules: Catalog) -> list[ReplicaKind]:

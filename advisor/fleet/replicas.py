@@ -8,18 +8,15 @@ from msgspec.structs import replace
 
 from advisor import engines
 from advisor.fleet.candidates import Confidence, ReplicaCandidate, make_replica_plan
-from advisor.fleet.demand import ModelDemand
 from advisor.fleet.offers import (
     PoolOffers,
     PosedProblem,
     complete,
     find_free_indices,
-    get_capacity,
     is_sliced,
 )
 from advisor.fleet.plan_types import Replica
 from advisor.fleet.problem import FleetProblem, Solution, count_group_nodes, is_whole, round_size
-from advisor.fleet.types import Pool
 from advisor.planning.layouts import show_devices
 from advisor.planning.types import Plan
 from advisor.record import Value
@@ -74,65 +71,62 @@ def make_replicas(
     out = []
     for p in sorted(places, key=lambda x: (posed.problem.variants[x.variant].demand, x.variant, x.nodes, x.devices)):
         variant, candidate = posed.problem.variants[p.variant], posed.candidates[p.variant]
-        capacity = get_capacity(candidate, confidence)
-        assert capacity is not None
         if p.variant not in plans:
             made = complete(offers, variant.demand, variant.pool, candidate, session)
-            plans[p.variant] = make_replica_plan(made, capacity.users, variant.capacity * shares[variant.demand])
-        pool = offers.pools[variant.pool]
-        names = tuple(pool.node_names[n] for n in p.nodes)
-        offset = ports.get(names[0], 0)
-        ports[names[0]] = offset + 1
-        demand = offers.demands[variant.demand].demand
+            users = candidate.serves[confidence].users
+            plans[p.variant] = make_replica_plan(made, users, variant.capacity * shares[variant.demand])
         replica = make_replica(
-            demand, plans[p.variant], candidate, pool, names, p.devices, offset, variant.capacity,
-            shares[variant.demand], session,
+            offers, variant.demand, variant.pool, candidate, plans[p.variant], (p.nodes, p.devices), variant.capacity,
+            shares[variant.demand], ports, session,
         )  # fmt: skip
         out.append(replica)
     return tuple(out)
 
 
 def make_replica(
-    demand: ModelDemand,
-    plan: Plan,
+    offers: PoolOffers,
+    demand: int,
+    pool: int,
     candidate: ReplicaCandidate,
-    pool: Pool,
-    nodes: tuple[str, ...],
-    devices: tuple[int, ...],
-    offset: int,
+    plan: Plan,
+    place: tuple[tuple[int, ...], tuple[int, ...]],
     capacity: float,
     share: float,
+    ports: dict[str, int],
     session: Session,
 ) -> Replica:
-    """One replica on its node. `share`: of its capacity that the demand takes."""
-    entry = session.rules.engine(candidate.engine)
-    free = find_free_indices(pool)
-    indices = tuple(free[k] for k in devices) if pool.devices else ()
+    """One replica at its place: nodes of the pool, and free devices of each. `share`: of its capacity that the demand
+    takes; `ports`: how many servers a node has already, which this one joins."""
+    here, entry = offers.pools[pool], session.rules.engine(candidate.engine)
+    names = tuple(here.node_names[n] for n in place[0])
+    offset = ports.get(names[0], 0)
+    ports[names[0]] = offset + 1
+    free = find_free_indices(here)
+    indices = tuple(free[k] for k in place[1]) if here.devices else ()
     deployment = replace(plan.deployment, port=(entry.port or 8000) + offset)
-    if pool.devices and len(indices) < pool.devices and not is_sliced(pool):
-        numbers = tuple(pool.machine.devices[k].index for k in indices)
+    if here.devices and len(indices) < here.devices and not is_sliced(here):
+        numbers = tuple(here.machine.devices[k].index for k in indices)
         deployment = show_devices(deployment, numbers)
     decided = engines.decide_settings(deployment, session.rules.engines(), plan.quantization)
-    load = capacity * share
     row = next(iter(plan.memory.devices), plan.memory.host)
     tight = row.high_bytes / row.budget_bytes if row is not None and row.high_bytes and row.budget_bytes else None
     return Replica(
-        name=demand.name,
+        name=offers.demands[demand].demand.name,
         model=deployment.model.id,
         engine=candidate.engine,
         engine_version=deployment.engine_version or entry.version,
         quantization=candidate.quantization,
         settings={d.name: d.value for d in decided},
-        pool=pool.id,
-        hardware=pool.machine.text,
-        nodes=nodes,
-        devices=len(indices) * len(nodes),
+        pool=here.id,
+        hardware=here.machine.text,
+        nodes=names,
+        devices=len(indices) * len(names),
         device_indices=indices,
         port=deployment.port or 8000,
         context_length=plan.memory.context_length,
         sequences=deployment.sequences,
-        command=render_commands([deployment], session, len(nodes)),
-        load=round(load, 6),
+        command=render_commands([deployment], session, len(names)),
+        load=round(capacity * share, 6),
         capacity=round(capacity, 6),
         headroom=round(1 / share - 1, 4),
         holds=plan.holds,
@@ -151,7 +145,10 @@ def place_replicas(problem: FleetProblem, replicas: Sequence[int]) -> list[Place
     def size(k: int) -> int:
         return round_size(problem.variants[k], problem.pools[problem.variants[k].pool])
 
-    order.sort(key=lambda k: (not _is_whole(problem, k), -size(k)))
+    def is_shared(k: int) -> bool:
+        return not is_whole(problem.variants[k], problem.pools[problem.variants[k].pool])
+
+    order.sort(key=lambda k: (is_shared(k), -size(k)))
     out: list[Place] = []
     for k in order:
         variant = problem.variants[k]
@@ -176,10 +173,6 @@ def place_replicas(problem: FleetProblem, replicas: Sequence[int]) -> list[Place
             stands.add((variant.demand, pool.group, n))
         out.append(Place(k, tuple(chosen), tuple(range(first, first + variant.devices))))
     return out
-
-
-def _is_whole(problem: FleetProblem, k: int) -> bool:
-    return is_whole(problem.variants[k], problem.pools[problem.variants[k].pool])
 
 
 def is_spread(problem: FleetProblem, places: Sequence[Place]) -> bool:

@@ -17,11 +17,10 @@ from advisor.fleet.offers import (
     PoolOffers,
     PosedProblem,
     find_accelerator,
-    get_capacity,
     pose_problem,
 )
 from advisor.fleet.plan_types import Measurement, Unserved
-from advisor.fleet.problem import Solution, count_group_nodes
+from advisor.fleet.problem import Solution, Variant, count_group_nodes
 from advisor.session import Session
 from advisor.units import format_gib
 
@@ -31,19 +30,15 @@ WORST_FIRST = ("too_slow", "does_not_fit", "unknown", "engine", "licence")
 
 
 def explain_unserved(
-    posed: PosedProblem,
-    solution: Solution,
-    offers: PoolOffers,
-    prices: NodePrices,
-    confidence: Confidence,
-    advice: bool,
-    session: Session,
+    posed: PosedProblem, solution: Solution, offers: PoolOffers, prices: NodePrices, advice: bool, session: Session
 ) -> tuple[Unserved, ...]:
     """Every demand that is not served, why, and what would serve it."""
     out = []
     for d, planned in enumerate(offers.demands):
         if not solution.served[d]:
-            out.append(_explain(d, planned, posed, solution, offers, prices, confidence, advice, session))
+            code, why, helps = _explain(d, planned, posed, solution, offers, prices, advice, session)
+            demand = planned.demand
+            out.append(Unserved(model=demand.model, name=demand.name, code=code, why=why, what_would_help=helps))
     return tuple(out)
 
 
@@ -54,43 +49,28 @@ def _explain(
     solution: Solution,
     offers: PoolOffers,
     prices: NodePrices,
-    confidence: Confidence,
     advice: bool,
     session: Session,
-) -> Unserved:
-    demand = planned.demand
+) -> tuple[str, str, str | None]:
+    """(code, why, what would help)."""
     if planned.refusal is not None:
-        return Unserved(
-            model=demand.model,
-            name=demand.name,
-            code=planned.refusal.code,
-            why=planned.refusal.text,
-            what_would_help="another model, or `licence` left out",
-        )
-    mine = [k for k, v in enumerate(posed.problem.variants) if v.demand == d]
+        return planned.refusal.code, planned.refusal.text, "another model, or `licence` left out"
+    mine = [v for v in posed.problem.variants if v.demand == d]
     if mine:
-        why = _describe_lack(d, mine, posed, solution, offers)
         more = _find_more_nodes(d, posed, solution, offers, prices) if advice else None
-        return Unserved(model=demand.model, name=demand.name, code="no_room", why=why, what_would_help=more)
-    refusals = [o.refusal for (k, _), o in offers.offers.items() if k == d and o.refusal is not None]
-    late = [c for (k, _), o in offers.offers.items() if k == d for c in o.candidates]
-    if late:  # in time as predicted, but not at the low end of the predictions
+        return "no_room", _describe_lack(d, mine, posed, offers), more
+    found = [o for (k, _), o in offers.offers.items() if k == d]
+    if any(o.candidates for o in found):  # in time as predicted, but not at the low end of the predictions
         why = "its targets are met by the likely speeds only, not by their low bounds"
         helps = "`--confidence likely`, looser targets, or `advise calibrate` with a measurement of this model here"
-        return Unserved(model=demand.model, name=demand.name, code="too_slow", why=why, what_would_help=helps)
+        return "too_slow", why, helps
+    refusals = [o.refusal for o in found if o.refusal is not None]
     if not refusals:
-        return Unserved(
-            model=demand.model,
-            name=demand.name,
-            code="unknown",
-            why="no pool can be planned for: it is not known which devices are free, or how much memory they have",
-            what_would_help="--pods (Kubernetes), `scontrol show node -o -d` (Slurm), `advise fleet show --probe`",
-        )
+        why = "no pool can be planned for: it is not known which devices are free, or how much memory they have"
+        helps = "--pods (Kubernetes), `scontrol show node -o -d` (Slurm), `advise fleet show --probe`"
+        return "unknown", why, helps
     worst = min(refusals, key=lambda r: (WORST_FIRST.index(r.code), r.needs_bytes or 0))
-    other = _find_other_help(planned, worst, session) if advice else None
-    return Unserved(
-        model=demand.model, name=demand.name, code=worst.code, why=_describe(worst, planned), what_would_help=other
-    )
+    return worst.code, _describe(worst, planned), _find_other_help(planned, worst, session) if advice else None
 
 
 def _describe(refusal: Refusal, planned: PlannedDemand) -> str:
@@ -107,13 +87,11 @@ def _describe(refusal: Refusal, planned: PlannedDemand) -> str:
     return f"the targets are not met by one request alone: {' and '.join(missed) or text} at best"
 
 
-def _describe_lack(d: int, mine: Sequence[int], posed: PosedProblem, solution: Solution, offers: PoolOffers) -> str:
+def _describe_lack(d: int, mine: Sequence[Variant], posed: PosedProblem, offers: PoolOffers) -> str:
     """How much of the demand the fleet could serve if it served nothing else."""
-    alone = [v for k, v in enumerate(posed.problem.variants) if k in set(mine)]
     unit = "requests a second" if offers.demands[d].demand.workload.rate is not None else "users"
-    most = 0.0
     by_pool: dict[int, float] = {}
-    for v in alone:
+    for v in mine:
         pool = posed.problem.pools[v.pool]
         nodes = posed.problem.groups[pool.group].nodes
         count = nodes // v.nodes if v.nodes > 1 else nodes * (pool.devices // v.devices)
@@ -130,9 +108,7 @@ def _find_more_nodes(
 ) -> str | None:
     """The cheapest addition of equal nodes of one pool that serves everything this plan serves and this demand."""
     demands = tuple(
-        replace(demand, amount=demand.amount if solution.served[k] or k == d else 1e-12, least_nodes=1)
-        if not (solution.served[k] or k == d)
-        else demand
+        demand if solution.served[k] or k == d else replace(demand, amount=1e-12, least_nodes=1)
         for k, demand in enumerate(posed.problem.demands)
     )
     best: tuple[float, int, str] | None = None
@@ -165,13 +141,14 @@ def _find_other_help(planned: PlannedDemand, refusal: Refusal, session: Session)
         return "other `engines`, or none named" if planned.demand.engines else None
     if refusal.code == "unknown":
         return "a measurement: `advise calibrate` with a benchmark of this model on this hardware"
-    assert planned.found is not None
     for words in load_fleet_rules(session.rules).would_help:
         try:
             machine = find_machine(words, session.rules)
         except AdvisorError:
             continue
-        if any(c.likely for c in list_candidates(planned.demand, planned.found, machine, 1, session).candidates):
+        if any(
+            "likely" in c.serves for c in list_candidates(planned.demand, planned.found, machine, 1, session).candidates
+        ):
             return f"a node with {words.partition(',')[0]}"
     if refusal.code == "too_slow":
         return "looser targets (`ttft_s`, `tpot_s`), or a smaller model"
@@ -213,9 +190,7 @@ def find_measurement(
         return None
     pool = next(p for p in offers.pools if find_accelerator(p) == accelerator)
     planned = offers.demands[d]
-    candidate = next(
-        (c for c in offers.offers[d, offers.pools.index(pool)].candidates if get_capacity(c, "likely")), None
-    )
+    candidate = next((c for c in offers.offers[d, offers.pools.index(pool)].candidates if "likely" in c.serves), None)
     engine = f" --engine {candidate.engine}" if candidate is not None else ""
     saves = round(start.cost - cost, 6) if missing == before == 0 and prices.by_group else None
     return Measurement(

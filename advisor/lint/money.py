@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from advisor.advice.hardware.budget import AXES, BudgetsFile
+from advisor.advice.hardware.budget import AXES, BudgetRules
 from advisor.lint.faults import Fault
 from advisor.lint.house import House, RuleDocument, TableItem
 from advisor.units import GIB
@@ -61,7 +61,7 @@ def _offer(house: House, item: TableItem) -> Iterator[Fault]:
 
 def _budgets(document: RuleDocument) -> Iterator[Fault]:
     place, b = document.place, document.value
-    assert isinstance(b, BudgetsFile)
+    assert isinstance(b, BudgetRules)
     for currency, rate in b.rates.per_usd.items():
         if rate <= 0 or (currency == "USD" and rate != 1):
             problem = f"{rate:g} is not a number of {currency} for one US dollar"

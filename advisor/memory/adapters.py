@@ -12,7 +12,7 @@ from typing import Literal
 from advisor.memo import memoize_by_identity
 from advisor.memory import gguf_tensors, hf_weights
 from advisor.memory.gguf_tensors import GgufTensor
-from advisor.models.types import AttentionGroup, Mamba2, Model, Parallel
+from advisor.models.types import Model
 from advisor.patterns import pattern_when_used
 
 Experts = Literal["none", "split", "fused"]  # no slots, or with A of gate and up apart or together
@@ -37,7 +37,7 @@ def lora_elements(
     total, heads = 0.0, hf_weights.widest_kv_heads(model)
     tensors = gguf_tensors.count_equal_tensors(model)
     routers = experts != "none" and any(x.name.endswith("ffn_gate_exps.weight") for x, _ in tensors)
-    mamba2 = lay is not None and any(isinstance(p, Mamba2) for g in lay.attention for p in _parts(g))
+    mamba2 = hf_weights.find_mamba2(model) is not None
     for tensor, count in tensors:
         if tensor.layer is None or _NO_LINEAR.search(tensor.name) or not tensor.name.endswith(".weight"):
             continue
@@ -53,10 +53,6 @@ def lora_elements(
     if outside and lay is not None:
         total += 2 * rank * (lay.vocab_size + lay.hidden_size)
     return round(total)
-
-
-def _parts(group: AttentionGroup) -> tuple[object, ...]:
-    return group.parts if isinstance(group, Parallel) else (group,)
 
 
 def _state_elements(tensor: GgufTensor, tp: int, mamba2: bool) -> float:

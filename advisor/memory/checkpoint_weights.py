@@ -12,7 +12,7 @@ from pathlib import Path
 from advisor.errors import BadFile
 from advisor.files import Stamp, stamp_files
 from advisor.memo import memoize_by_identity
-from advisor.memory.hf_weights import RankWeights, stage_of, widest_kv_heads
+from advisor.memory.hf_weights import RankWeights, list_stages, widest_kv_heads
 from advisor.models.hf_config import in_tower
 from advisor.models.safetensors import INDEX_NAME, read_safetensors
 from advisor.models.tensors import TensorInfo
@@ -83,7 +83,8 @@ def checkpoint_rank_weights(
         elif not _REPLICATED.search(tensor_info.name):
             size /= tp
         seen = seen or layer is not None
-        for stage in _stages(tensor_info.name, layer, n, pp, lay.tie_embeddings):
+        embeds = _EMBEDDING.search(tensor_info.name) is not None
+        for stage in (0,) if tower and not embeds else list_stages(layer, embeds, lay, pp):
             stages[stage] += size
             experts[stage] += size if expert else 0
             outside[stage] += size if layer is None else 0
@@ -102,11 +103,3 @@ def _loaded(tensor_info: TensorInfo) -> int:
         if tensor_info.type == "F32" and len(tensor_info.shape) > 1 and not _SCALE.search(tensor_info.name)
         else tensor_info.bytes
     )
-
-
-def _stages(name: str, layer: int | None, n: int, pp: int, tied: bool) -> tuple[int, ...]:
-    if layer is not None:
-        return (stage_of(layer, n, pp),)
-    if _EMBEDDING.search(name):
-        return (0, pp - 1) if tied and pp > 1 else (0,)
-    return (0,) if in_tower(name) else (pp - 1,)

@@ -4,7 +4,7 @@ itself is not known. Methods and their sources: rules/drafts.yaml.
 
 from typing import Literal
 
-import msgspec
+from msgspec.structs import replace
 
 from advisor.catalog import Catalog
 from advisor.catalog.documents import decode_document
@@ -77,7 +77,7 @@ def largest_draft_model(model: t.Model, method: DraftMethod, rules: Catalog) -> 
     mixer = t.Full(n=method.layers, n_heads=heads, n_kv_heads=kv_heads, head_dim=HEAD, gate="elementwise")
     # the first layer of EAGLE-3 reads embedding and state side by side, so its projections are twice as wide
     projected = method.hidden_states * lay.hidden_size**2 + (heads + 2 * kv_heads) * HEAD * lay.hidden_size
-    return msgspec.structs.replace(
+    return replace(
         model,
         id=f"the largest {method.names[0]} draft for {model.id}",
         aliases=(),
@@ -117,7 +117,7 @@ def _feed_forward(lay: t.Layout, method: DraftMethod, projected: int, width: int
     """The widest layer there may be; a dense one takes the projection in, spread over the layers."""
     own = max(lay.ffn, key=lambda g: ffn_params(g, lay.hidden_size))
     if method.feed_forward == "own" and isinstance(own, t.Moe):
-        return msgspec.structs.replace(own, n=method.layers)
+        return replace(own, n=method.layers)
     dense = max((g.intermediate for g in lay.ffn if isinstance(g, t.Dense)), default=0)
     more = -(-projected // (3 * lay.hidden_size * method.layers))
     return t.Dense(n=method.layers, intermediate=max(dense, width * lay.hidden_size) + more)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import msgspec
+from msgspec.structs import replace
 
 from advisor.memo import KEPT_LARGE, memoize_by_identity
 from advisor.models import types as t
@@ -47,6 +47,22 @@ def layer_order(
     return flat[:n] + [len(groups) - 1] * (n - len(flat))
 
 
+def order_mixers(lay: t.Layout) -> list[int]:
+    """Index of every layer's token mixer."""
+    return layer_order(lay.attention, lay.attention_order, lay.n_layers)
+
+
+def order_ffns(lay: t.Layout) -> list[int]:
+    """Index of every layer's feed-forward part."""
+    return layer_order(lay.ffn, lay.ffn_order, lay.n_layers)
+
+
+def order_blocks(lay: t.Layout) -> list[int]:
+    """Index of the token mixer of every block of attention; some models have two blocks a layer."""
+    n = lay.n_layers if lay.attention_order else max(lay.n_layers, sum(g.n for g in lay.attention))
+    return layer_order(lay.attention, lay.attention_order, n)
+
+
 def _count_equal_tensors(model: t.Model) -> tuple[tuple[GgufTensor, int], ...]:
     """The tensors without the prediction block; equal ones of several layers once, with their number."""
     first: dict[tuple[str, tuple[int, ...], bool, bool], GgufTensor] = {}
@@ -82,11 +98,8 @@ def _list_tensors(model: t.Model) -> tuple[GgufTensor, ...]:
     if model.weights.lm_head_bias:
         out.append(GgufTensor(name="output.bias", ne=(vocab,)))
     out += _rope_factors(model)
-    mixers = layer_order(lay.attention, lay.attention_order, lay.n_layers)
-    ffns = layer_order(lay.ffn, lay.ffn_order, lay.n_layers)
     kinds: dict[tuple[int, int], tuple[Shape, ...]] = {}
-    for i in range(lay.n_layers):
-        kind = (mixers[i], ffns[i])
+    for i, kind in enumerate(zip(order_mixers(lay), order_ffns(lay), strict=True)):
         if kind not in kinds:
             kinds[kind] = tuple(layer_shapes(model, lay.attention[kind[0]], lay.ffn[kind[1]]))
         out += [_make_layer_tensor(i, x) for x in kinds[kind]]
@@ -105,26 +118,23 @@ def as_gguf(model: t.Model) -> t.Model:
 
 @memoize_by_identity
 def _converted(model: t.Model) -> t.Model:
-    gguf_detail, lay = model.gguf, model.layout
+    gguf_detail, lay = model.gguf, model.known_layout
     assert gguf_detail is not None
-    assert lay is not None
     groups = (
         tuple(_gated(x, gguf_detail.gated_norm) for x in lay.attention)
         if gguf_detail.gated_norm is not None
         else lay.attention
     )
-    lay = msgspec.structs.replace(lay, vocab_size=gguf_detail.vocab_size or lay.vocab_size, attention=groups)
-    return msgspec.structs.replace(model, layout=lay)
+    lay = replace(lay, vocab_size=gguf_detail.vocab_size or lay.vocab_size, attention=groups)
+    return replace(model, layout=lay)
 
 
 def _gated(group: t.AttentionGroup, norm: bool) -> t.AttentionGroup:
     if isinstance(group, t.Mamba2):
-        return msgspec.structs.replace(group, gated_norm=norm)
+        return replace(group, gated_norm=norm)
     if isinstance(group, t.Parallel):
-        parts = tuple(
-            msgspec.structs.replace(p, gated_norm=norm) if isinstance(p, t.Mamba2) else p for p in group.parts
-        )
-        return msgspec.structs.replace(group, parts=parts)
+        parts = tuple(replace(p, gated_norm=norm) if isinstance(p, t.Mamba2) else p for p in group.parts)
+        return replace(group, parts=parts)
     return group
 
 
@@ -134,8 +144,7 @@ def _make_layer_tensor(i: int, shape: Shape, mtp: bool = False) -> GgufTensor:
 
 def _rope_factors(model: t.Model) -> Iterator[GgufTensor]:
     """Llama 3.1 and later keep their rotary scaling as one small tensor in the file."""
-    lay = model.layout
-    assert lay is not None
+    lay = model.known_layout
     first = lay.attention[0]
     if model.architecture == "LlamaForCausalLM" and model.family.startswith(("llama-3.1", "llama-3.2", "llama-3.3")):
         assert isinstance(first, t.Full)
@@ -217,8 +226,7 @@ def _per_layer(model: t.Model) -> Iterator[GgufTensor]:
 
 def layer_shapes(model: t.Model, mixer: t.AttentionGroup, ffn: t.FfnGroup) -> Iterator[Shape]:
     """The tensors of one layer. Raises NoLayout when a part of it is not known."""
-    lay = model.layout
-    assert lay is not None
+    lay = model.known_layout
     d = lay.hidden_size
     yield from _mixer(model, mixer, d)
     yield from _ffn(model, ffn, d)

@@ -12,8 +12,7 @@ from msgspec.structs import replace
 
 from advisor.files import Stamp, stamp_files
 from advisor.memo import MemoRecord, memoize_by_identity
-from advisor.memory import gguf_tensors
-from advisor.memory.ggml import both_sizes, device_bytes, tensor_bytes
+from advisor.memory.ggml import device_bytes, tensor_bytes
 from advisor.memory.ggml.graph import BorrowedWeights
 from advisor.memory.gguf_tensors import GgufTensor, list_file_tensors
 from advisor.models import types as t
@@ -87,32 +86,9 @@ class GgufWeights(MemoRecord, frozen=True, kw_only=True):
         return _tied(self)
 
 
-class LayerBytes(Record, frozen=True, kw_only=True):
-    """Tensors of one layer as placement sees them: routed experts apart. Bytes in the file and on a device."""
-
-    file: int = 0
-    device: int = 0
-    expert_file: int = 0
-    expert_device: int = 0
-
-
 @memoize_by_identity
 def _tied(weights: GgufWeights) -> bool:
     return not any(x.name == "output.weight" for x in weights.weights)
-
-
-@memoize_by_identity
-def sum_by_layer(weights: GgufWeights) -> tuple[LayerBytes, ...]:
-    """The loaded tensors of each layer, summed; next-token blocks count as empty layers."""
-    n = 1 + max((x.layer for x in weights.weights if x.layer is not None), default=-1)
-    sums = [[0] * 4 for _ in range(n)]
-    for tensor in weights.weights:
-        if tensor.layer is None or tensor.mtp:
-            continue
-        into, k = sums[tensor.layer], 2 if tensor.expert else 0
-        into[k] += tensor.file_bytes
-        into[k + 1] += tensor.device_bytes
-    return tuple(LayerBytes(file=a, device=b, expert_file=c, expert_device=d) for a, b, c, d in sums)
 
 
 class RunningTotals(Value, frozen=True):
@@ -123,17 +99,26 @@ class RunningTotals(Value, frozen=True):
     expert_file: tuple[int, ...]
     expert_device: tuple[int, ...]
 
+    @property
+    def layers(self) -> int:
+        """How many there are."""
+        return len(self.file) - 1
+
 
 @memoize_by_identity
 def sum_running(weights: GgufWeights) -> RunningTotals:
-    """What the first layers hold together: placement cuts the layers into few stretches."""
-    layers = sum_by_layer(weights)
-    return RunningTotals(
-        file=tuple(accumulate((x.file for x in layers), initial=0)),
-        device=tuple(accumulate((x.device for x in layers), initial=0)),
-        expert_file=tuple(accumulate((x.expert_file for x in layers), initial=0)),
-        expert_device=tuple(accumulate((x.expert_device for x in layers), initial=0)),
-    )
+    """What the first layers hold together, routed experts apart: placement cuts the layers into few stretches.
+
+    Next-token blocks, which are not loaded, count as empty layers.
+    """
+    n = 1 + max((x.layer for x in weights.weights if x.layer is not None), default=-1)
+    parts = [[0] * n for _ in range(4)]
+    for tensor in weights.weights:
+        if tensor.layer is not None and not tensor.mtp:
+            k = 2 if tensor.expert else 0
+            parts[k][tensor.layer] += tensor.file_bytes
+            parts[k + 1][tensor.layer] += tensor.device_bytes
+    return RunningTotals(*(tuple(accumulate(part, initial=0)) for part in parts))
 
 
 @memoize_by_identity
@@ -146,7 +131,7 @@ def list_borrowed(
 ) -> tuple[BorrowedWeights, ...]:
     """Feed-forward matrices in host memory, by layer: those of the first `layers` layers, routed experts of the first
     `expert_layers`, and the tensors named in `on_host`; none of those named in `moved_away`."""
-    found = [BorrowedWeights(whole=i < layers) for i in range(len(sum_by_layer(weights)))]
+    found = [BorrowedWeights(whole=i < layers) for i in range(sum_running(weights).layers)]
     last = -1
     for x in _list_feed_forward(weights):
         usual = x.layer < (expert_layers if x.expert else layers)
@@ -202,19 +187,23 @@ def _from_file(path: Path, seen: tuple[Stamp, ...]) -> GgufWeights:
     last = max((n for n in layers if n is not None), default=-1)
     first_mtp = last + 1 - int(nextn) if isinstance(nextn, int) else last + 1
     weights = tuple(
-        TensorWeight(
-            name=x.name,
-            kind=x.type,
-            ne=x.shape,
-            layer=n,
-            file_bytes=tensor_bytes(x.type, x.shape),
-            device_bytes=device_bytes(x.type, x.shape),
-            expert="_exps." in x.name,
-            mtp=n is not None and n >= first_mtp,
-        )
+        _weigh(GgufTensor(name=x.name, ne=x.shape, layer=n, mtp=n is not None and n >= first_mtp), x.type)
         for x, n in zip(file.tensors, layers, strict=True)
     )
     return GgufWeights(weights=weights, exact=True)
+
+
+def _weigh(tensor: GgufTensor, kind: str) -> TensorWeight:
+    return TensorWeight(
+        name=tensor.name,
+        kind=kind,
+        ne=tensor.ne,
+        layer=tensor.layer,
+        file_bytes=tensor_bytes(kind, tensor.ne),
+        device_bytes=device_bytes(kind, tensor.ne),
+        expert=tensor.expert,
+        mtp=tensor.mtp,
+    )
 
 
 def _layer(name: str) -> int | None:
@@ -231,30 +220,17 @@ def weights_from_model(model: Model, mix: str) -> GgufWeights:
         return plain
     growth = stated / plain.file_bytes
     note = f"{mix} is a vendor's own mix; sized by a published file of {stated / 2**30:.1f} GiB"
-    return GgufWeights(
-        weights=tuple(_grown(w, growth) for w in plain.weights), exact=False, spread=PUBLISHED_SPREAD, note=note
+    weights = tuple(
+        replace(w, file_bytes=round(w.file_bytes * growth), device_bytes=round(w.device_bytes * growth))
+        for w in plain.weights
     )
+    return GgufWeights(weights=weights, exact=False, spread=PUBLISHED_SPREAD, note=note)
 
 
 def _plain_weights(model: Model, mix: str) -> GgufWeights:
     """Weights that llama-quantize would write for `mix`, of a vendor's mix for the plain one that is nearest."""
     known = UD_BASE.get(mix, mix.removeprefix("UD-"))
-    all_tensors = gguf_tensors.list_file_tensors(model)
-    kinds = choose_types(model, known)
-    each = [both_sizes(kind, x.ne) for x, kind in zip(all_tensors, kinds, strict=True)]
-    weights = tuple(
-        TensorWeight(
-            name=x.name,
-            kind=kind,
-            ne=x.ne,
-            layer=x.layer,
-            file_bytes=sizes[0],
-            device_bytes=sizes[1],
-            expert=x.expert,
-            mtp=x.mtp,
-        )
-        for x, kind, sizes in zip(all_tensors, kinds, each, strict=True)
-    )
+    weights = tuple(map(_weigh, list_file_tensors(model), choose_types(model, known)))
     if not mix.startswith("UD-"):
         return GgufWeights(weights=weights, exact=True)
     note = f"{mix} is a vendor's own mix; sized as {known}: give the file for exact bytes"
@@ -272,12 +248,6 @@ def _published_bytes(model: Model, mix: str) -> float | None:
     return whole - (2 * model.vision.params if size.with_mmproj and model.vision else 0)
 
 
-def _grown(weight: TensorWeight, growth: float) -> TensorWeight:
-    return replace(
-        weight, file_bytes=round(weight.file_bytes * growth), device_bytes=round(weight.device_bytes * growth)
-    )
-
-
 _VALUE = pattern_when_used(r"attn_(v|qkv|kv_b)\.weight")
 
 
@@ -292,33 +262,43 @@ def choose_types(model: t.Model, mix: str) -> list[str]:
     Raises NoLayout for a model whose tensors are not known.
     """
     all_tensors = list_file_tensors(model)
-    looked = _looked(model)
-    facts = _MixInputs(model, mix, looked)
+    inputs = _read_mix_inputs(model, mix)
+    typed = [i for i, x in enumerate(all_tensors) if len(x.ne) > 1 and _role(x.part or x.name) != "f32"]
     out = ["F32"] * len(all_tensors)
     seen = {"value": 0, "down": 0}
-    for i in looked.order:
-        out[i] = _type(facts, all_tensors[i], seen)
+    for i in sorted(typed, key=lambda i: (_rank(all_tensors[i]), all_tensors[i].name)):  # as they are written
+        out[i] = _type(inputs, all_tensors[i], seen)
     return out
 
 
-class _TensorSummary(Value, frozen=True):
-    """What the names of the tensors say, whatever the mix."""
+class _MixInputs(Value, frozen=True):
+    """What the choice of types depends on."""
 
-    order: tuple[int, ...]  # in which they are written, those that stay F32 left out
+    mix: str
+    base: str  # type of the bulk
     has_output: bool
     n_layer: int
     n_value: int
+    stored_experts: str | None
+    n_expert: int
+    gqa: int
+    is_70b: bool
 
 
-@memoize_by_identity
-def _looked(model: t.Model) -> _TensorSummary:
-    all_tensors = list_file_tensors(model)
-    typed = [i for i, x in enumerate(all_tensors) if len(x.ne) > 1 and _role(x.part or x.name) != "f32"]
-    return _TensorSummary(
-        order=tuple(sorted(typed, key=lambda i: (_rank(all_tensors[i]), all_tensors[i].name))),
+def _read_mix_inputs(model: t.Model, mix: str) -> _MixInputs:
+    lay, architecture, all_tensors = model.known_layout, model.gguf_architecture, list_file_tensors(model)
+    gqa, sized = heads_per_kv_head(model), architecture.size_class if architecture is not None else None
+    return _MixInputs(
+        mix=mix,
+        base=BASE[mix],
         has_output=any(x.name == "output.weight" for x in all_tensors),
         n_layer=1 + max((x.layer or 0) for x in all_tensors),
         n_value=sum(_role(x.part or x.name) == "value" for x in all_tensors),
+        stored_experts=architecture.tensors.stored_experts if architecture is not None else None,
+        n_expert=next((g.n_experts for g in lay.ffn if isinstance(g, t.Moe)), 1),
+        gqa=gqa,
+        # llama.cpp calls models of 80 layers of these architectures type "70B"; Llama 1's, without groups, "65B"
+        is_70b=lay.n_layers == 80 and (sized == "70B" or (sized == "70B-grouped" and gqa > 1)),
     )
 
 
@@ -353,38 +333,10 @@ def _rank(tensor: GgufTensor) -> int:
     return -1 if tensor.layer is None else tensor.layer
 
 
-class _MixInputs:
-    """What the choice depends on."""
-
-    def __init__(self, model: t.Model, mix: str, looked: _TensorSummary) -> None:
-        lay = model.layout
-        assert lay is not None
-        self.mix, self.base = mix, BASE[mix]
-        self.has_output = looked.has_output
-        architecture = model.gguf_architecture
-        self.stored_experts = architecture.tensors.stored_experts if architecture is not None else None
-        self.n_layer = looked.n_layer
-        self.n_value = looked.n_value
-        self.n_down = self.n_layer
-        moe = [g for g in lay.ffn if isinstance(g, t.Moe)]
-        self.n_expert = moe[0].n_experts if moe else 1
-        self.gqa = heads_per_kv_head(model)
-        # llama.cpp calls models of 80 layers of these architectures type "70B"; Llama 1's, without groups, "65B"
-        sized = model.gguf_architecture.size_class if model.gguf_architecture is not None else None
-        self.is_70b = lay.n_layers == 80 and (
-            sized == "70B" or (sized == "70B-grouped" and heads_per_kv_head(model) > 1)
-        )
-
-
 def heads_per_kv_head(model: t.Model) -> int:
     """Query heads per KV head as llama.cpp counts it (MLA models count as one KV head per query head)."""
-    assert model.layout is not None
-    for full in model.layout.attention:
-        parts = full.parts if isinstance(full, t.Parallel) else (full,)
-        for p in parts:
-            if isinstance(p, (t.Full, t.Sliding, t.Chunked, t.Encoder)) and p.n_kv_heads:
-                return p.n_heads // p.n_kv_heads
-    return 1
+    counted = (p for p in model.known_layout.mixers if isinstance(p, (t.Full, t.Sliding, t.Chunked, t.Encoder)))
+    return next((p.n_heads // p.n_kv_heads for p in counted if p.n_kv_heads), 1)
 
 
 def _type(inputs: _MixInputs, tensor: GgufTensor, seen: dict[str, int]) -> str:
@@ -454,7 +406,7 @@ def _small_iq(inputs: _MixInputs, name: str, seen: dict[str, int]) -> str:
         return "Q4_K"
     if "ffn_down" in name:
         i, seen["down"] = seen["down"], seen["down"] + 1
-        return larger if i < inputs.n_down // 8 else inputs.base
+        return larger if i < inputs.n_layer // 8 else inputs.base
     if "attn_output.weight" in name:
         if inputs.n_expert == 8:
             return "Q5_K"
@@ -486,7 +438,7 @@ def _value(inputs: _MixInputs, i: int) -> str:
 
 
 def _down(inputs: _MixInputs, i: int) -> str:
-    mix, n = inputs.mix, inputs.n_down
+    mix, n = inputs.mix, inputs.n_layer
     if mix == "Q2_K":
         return "Q3_K"
     if mix == "Q2_K_S":

@@ -11,15 +11,15 @@ import re
 from functools import lru_cache
 from math import prod
 
-from msgspec import structs
+from msgspec.structs import replace
 
 from advisor.catalog.types import Quantization
 from advisor.memo import memoize_by_identity
 from advisor.memory import gguf_tensors
 from advisor.memory.gguf_tensors import GgufTensor, NoLayout
-from advisor.models.types import Dense, Encoder, Full, Kda, Mamba2, Mla, Model, Moe, Parallel, Sliding, native_format
+from advisor.models.types import Dense, Encoder, Full, Kda, Layout, Mamba2, Mla, Model, Moe, Sliding, native_format
 from advisor.patterns import pattern_when_used
-from advisor.record import Record
+from advisor.record import Record, Value
 
 
 class RankWeights(Record, frozen=True, kw_only=True, cache_hash=True):
@@ -86,11 +86,9 @@ def as_stored(model: Model, quantization: Quantization) -> Quantization:
     if quantization.id != native_format(model):
         return quantization
     if "(experts" in (model.native_quant or ""):
-        quantization = structs.replace(quantization, covers="experts")
+        quantization = replace(quantization, covers="experts")
     if model.scale_group is not None:
-        quantization = structs.replace(
-            quantization, bits_nominal=int(quantization.bits_nominal) + 16 / model.scale_group
-        )
+        quantization = replace(quantization, bits_nominal=int(quantization.bits_nominal) + 16 / model.scale_group)
     return quantization
 
 
@@ -108,15 +106,14 @@ def rank_weights(
         groups = _group_tensors(model, quantization, pp > 1 or quantization.id in model.kept_16bit)
     except NoLayout:
         return _spread_parameters(model, quantization, tp, pp, ep)
-    lay = model.layout
-    assert lay is not None
+    lay = model.known_layout
     heads, mamba2 = widest_kv_heads(model), find_mamba2(model)
     stages, experts, outside = [0.0] * pp, [0.0] * pp, [0.0] * pp
     for group in groups:
         routed = group.experts / max(tp, ep)
         size = routed + group.heads / min(tp, heads) + group.copied + group.divided / tp
         size += sum(x * _widen_groups(rows, mamba2, tp) / tp for rows, x in group.grouped)
-        for stage in _stages(group, lay.n_layers, pp, lay.tie_embeddings):
+        for stage in list_stages(group.layer, group.embeds, lay, pp):
             stages[stage] += size
             experts[stage] += routed
             outside[stage] += size if group.layer is None else 0
@@ -131,14 +128,14 @@ def rank_weights(
         stages[0] += extra_weights.params * (quantization.bits_nominal / 8 if wide else 2) / shared
     usual = size_range(model, quantization)[1]
     return RankWeights(
-        stages=_whole([x * usual for x in stages]),
-        experts=_whole([x * usual for x in experts]),
-        outside=_whole(outside),
+        stages=tuple(round(x * usual) for x in stages),
+        experts=tuple(round(x * usual) for x in experts),
+        outside=tuple(map(round, outside)),
         modelled=usual != 1,
     )
 
 
-class _SizedGroup(Record, frozen=True, kw_only=True):
+class _SizedGroup(Value, frozen=True):
     """Bytes of the tensors of a layer, or of what lies outside the layers, by how ranks share them."""
 
     layer: int | None
@@ -173,20 +170,10 @@ def _group_tensors(model: Model, quantization: Quantization, by_layer: bool) -> 
             sums.setdefault(key, [0.0] * 4)
             continue
         sums.setdefault(key, [0.0] * 4)[0 if tensor.expert else 1 if kind.kv else 2 if kind.replicated else 3] += size
-    out = []
-    for (layer, embeds), (experts, heads, copied, divided) in sums.items():
-        out.append(
-            _SizedGroup(
-                layer=layer,
-                embeds=embeds,
-                experts=experts,
-                heads=heads,
-                copied=copied,
-                divided=divided,
-                grouped=tuple(grouped.get((layer, embeds), ())),
-            )
-        )
-    return tuple(out)
+    return tuple(
+        _SizedGroup(layer, embeds, experts, heads, copied, divided, tuple(grouped.get((layer, embeds), ())))
+        for (layer, embeds), (experts, heads, copied, divided) in sums.items()
+    )
 
 
 def size_range(model: Model, quantization: Quantization) -> tuple[float, float, float]:
@@ -200,10 +187,6 @@ def size_range(model: Model, quantization: Quantization) -> tuple[float, float, 
         return quantization.size_range
     plain = all(isinstance(g, (Full, Sliding)) for g in lay.attention) and all(isinstance(g, Dense) for g in lay.ffn)
     return quantization.size_range_plain if plain else quantization.size_range
-
-
-def _whole(values: list[float]) -> tuple[int, ...]:
-    return tuple(round(v) for v in values)
 
 
 def _bits(model: Model, quantization: Quantization, expert: bool) -> float:
@@ -221,13 +204,13 @@ def _plain_bytes(model: Model, quantization: Quantization) -> float:
     return 2.0
 
 
-def _stages(group: _SizedGroup, n_layers: int, pp: int, tied: bool) -> tuple[int, ...]:
-    """Pipeline stages that hold a group: layers are dealt out in order, the embedding first, the output last."""
-    if group.layer is None:
-        if group.embeds:
-            return (0, pp - 1) if tied and pp > 1 else (0,)
-        return (pp - 1,)
-    return (stage_of(group.layer, n_layers, pp),)
+def list_stages(layer: int | None, embeds: bool, lay: Layout, pp: int) -> tuple[int, ...]:
+    """Pipeline stages that hold a tensor: layers are dealt out in order, the embedding first, the output last."""
+    if layer is not None:
+        return (stage_of(layer, lay.n_layers, pp),)
+    if embeds:
+        return (0, pp - 1) if lay.tie_embeddings and pp > 1 else (0,)
+    return (pp - 1,)
 
 
 @lru_cache(2048)
@@ -247,24 +230,17 @@ def stage_of(layer: int, n_layers: int, pp: int) -> int:
 
 def widest_kv_heads(model: Model) -> int:
     """KV heads of the widest attention layer; tensor parallelism shares K and V by at most so many ranks."""
-    lay = model.layout
-    assert lay is not None
-    heads = [
-        p.n_kv_heads
-        for g in lay.attention
-        for p in (g.parts if isinstance(g, Parallel) else (g,))
-        if isinstance(p, (Encoder, Full, Sliding))
-    ]
+    lay = model.known_layout
+    heads = [p.n_kv_heads for p in lay.mixers if isinstance(p, (Encoder, Full, Sliding))]
     heads += [g.n_heads for g in lay.attention if isinstance(g, Kda)]  # their K and V are divided like Q
     return max(heads, default=1) or 1
 
 
 def _count_index(model: Model) -> int:
     """Parameters of the sparse-attention indexes, of which every rank has all."""
-    lay = model.layout
-    total = 0
-    for mla in (g for g in (lay.attention if lay is not None else ()) if isinstance(g, Mla)):
-        if lay is not None and mla.indexer is not None and not mla.indexer.shared:
+    lay, total = model.known_layout, 0
+    for mla in (g for g in lay.attention if isinstance(g, Mla)):
+        if mla.indexer is not None and not mla.indexer.shared:
             query = (mla.q_lora_rank or lay.hidden_size) * mla.indexer.heads * mla.indexer.dim
             total += mla.n * (query + lay.hidden_size * (mla.indexer.dim + mla.indexer.heads))
     return total
@@ -272,12 +248,7 @@ def _count_index(model: Model) -> int:
 
 def find_mamba2(model: Model) -> Mamba2 | None:
     """The model's Mamba-2 layer; None without one."""
-    parts = (
-        p
-        for g in (model.layout.attention if model.layout else ())
-        for p in (g.parts if isinstance(g, Parallel) else (g,))
-    )
-    return next((p for p in parts if isinstance(p, Mamba2)), None)
+    return next((p for p in (model.layout.mixers if model.layout else ()) if isinstance(p, Mamba2)), None)
 
 
 def _widen_groups(rows: int, mamba2: Mamba2 | None, tp: int) -> float:
@@ -293,7 +264,7 @@ def _widen_groups(rows: int, mamba2: Mamba2 | None, tp: int) -> float:
 def _spread_parameters(model: Model, quantization: Quantization, tp: int, pp: int, ep: int) -> RankWeights:
     """Parameters x bytes, spread evenly: for layouts whose tensors are not known."""
     lay = model.layout
-    routed = min(_expert_params(model), model.params_total) if lay is not None else 0
+    routed = count_expert_params(model) if lay is not None else 0
     rest = model.params_total - routed
     whole = 0 if lay is None else lay.vocab_size * lay.hidden_size * (1 if lay.tie_embeddings else 2)
     if quantization.covers == "experts":
@@ -311,14 +282,15 @@ def _spread_parameters(model: Model, quantization: Quantization, tp: int, pp: in
     )
 
 
-def _expert_params(model: Model) -> int:
-    lay = model.layout
-    assert lay is not None
-    return sum(
+def count_expert_params(model: Model) -> int:
+    """Parameters of all routed experts, no more than the model has."""
+    lay = model.known_layout
+    routed = sum(
         g.n * g.n_experts * (3 if g.act == "gated" else 2) * (g.latent or lay.hidden_size) * g.moe_intermediate
         for g in lay.ffn
         if isinstance(g, Moe)
     )
+    return min(routed, model.params_total)
 
 
 def pick_tiles(rows: tuple[ExpertTiles, ...], format: str, vendor: str, capability: float | None) -> ExpertTiles | None:
@@ -335,9 +307,9 @@ def expert_growth(model: Model, tiles: ExpertTiles, tp: int, ep: int) -> float:
     Experts that more than `tp` ranks share are kept whole. Source: vLLM 0.33.0,
     `mxfp4_round_up_hidden_size_and_intermediate_size`.
     """
-    lay = model.layout
-    groups = [g for g in lay.ffn if isinstance(g, Moe)] if lay is not None else []
-    if lay is None or not groups:
+    lay = model.known_layout
+    groups = [g for g in lay.ffn if isinstance(g, Moe)]
+    if not groups:
         return 1.0
     size = padded = 0.0
     for moe in groups:

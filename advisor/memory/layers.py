@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Literal
 
 from advisor.memo import memoize_by_identity
-from advisor.memory.gguf_tensors import layer_order
+from advisor.memory.gguf_tensors import order_blocks
 from advisor.models import types as t
 from advisor.record import Record
 
@@ -53,10 +53,8 @@ def cache_layers(model: t.Model) -> tuple[LayerCache, ...]:
     lay = model.layout
     if lay is None:
         return ()
-    n = lay.n_layers if lay.attention_order else max(lay.n_layers, sum(g.n for g in lay.attention))
-    kinds = layer_order(lay.attention, lay.attention_order, n)
     made = [_cache(g, lay.hidden_size) for g in lay.attention]
-    return tuple(made[k] for k in kinds)
+    return tuple(made[k] for k in order_blocks(lay))
 
 
 def _cache(group: t.AttentionGroup, d: int) -> LayerCache:

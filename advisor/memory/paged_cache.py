@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import lcm
 
-from msgspec import structs
-
 from advisor.memory.layers import LayerCache, StateKind
 from advisor.record import Record
 
@@ -113,25 +111,35 @@ def make_layer_specs(
 
     `states`: how states of each kind of layer are kept; kinds that are not named hold STATE_BLOCKS.
     """
-    if packed is not None:
-        return _packed(layers, packed, tp, state_bytes, conv_bytes, states)
+    kept = 0 if packed is None or any(x.recurrent for x in layers) else min(packed.kept, len(layers) // 2)
+    element = element if packed is None else 2.0  # of what is not packed
     out = []
-    for layer in layers:
-        for layer_cache in (layer, *layer.extra):
-            if layer_cache.recurrent:
-                kept = next((x for x in states if x.mixer == layer_cache.mixer), None)
-                each = kept.state_bytes if kept is not None and kept.state_bytes is not None else state_bytes
-                size = (layer_cache.state * each + _widen_conv(layer_cache, tp) * conv_bytes) / tp
-                out.append(LayerSpec(kind="state", state=round(size), states=kept))
-            if layer_cache.attends and (layer_cache.k or layer_cache.v) and not layer_cache.image_only:
-                share = 1 if layer_cache.latent else min(tp, layer_cache.kv_heads or 1)
-                row = round(
-                    ((layer_cache.k + layer_cache.v) * element / share + _index_row(layer_cache.index))
-                    / layer_cache.per_tokens
-                )
-                kind = "full" if layer_cache.window is None else "chunk" if layer_cache.chunked else "window"
-                out.append(LayerSpec(kind=kind, row=row, window=layer_cache.window or 0, latent=layer_cache.latent))
+    for i, layer in enumerate(layers):
+        plain = i < kept or i >= len(layers) - kept or layer.latent or bool(layer.extra) or not layer.kv_heads
+        packs = None if plain else packed
+        for part in (layer, *layer.extra):
+            if part.recurrent:
+                held = next((x for x in states if x.mixer == part.mixer), None)
+                each = state_bytes if held is None or held.state_bytes is None else held.state_bytes
+                wider = (count_groups(part.groups, tp) - part.groups) * part.group_conv
+                size = (part.state * each + (part.conv + wider) * conv_bytes) / tp
+                out.append(LayerSpec(kind="state", state=round(size), states=held))
+            if (part.k or part.v) and not part.image_only:
+                kind = "full" if part.window is None else "chunk" if part.chunked else "window"
+                row = _plain_row(part, element, tp) if packs is None else _packed_row(part, packs, tp)
+                out.append(LayerSpec(kind=kind, row=row, window=part.window or 0, latent=part.latent))
     return out
+
+
+def _plain_row(layer: LayerCache, element: float, tp: int) -> int:
+    """Bytes of a token's row on one rank."""
+    share = 1 if layer.latent else min(tp, layer.kv_heads or 1)
+    return round(((layer.k + layer.v) * element / share + _index_row(layer.index)) / layer.per_tokens)
+
+
+def _packed_row(layer: LayerCache, packed: PackedCacheType, tp: int) -> int:
+    slot = packed.slot(layer.k // layer.kv_heads, layer.v // layer.kv_heads)
+    return slot * -(-layer.kv_heads // min(tp, layer.kv_heads))
 
 
 def _index_row(elements: int) -> int:
@@ -142,34 +150,6 @@ def _index_row(elements: int) -> int:
 def count_groups(groups: int, tp: int) -> int:
     """Groups of a Mamba-2 layer over `tp` ranks: each rank has whole ones (vLLM `extra_groups_for_head_shards`)."""
     return groups if groups % tp == 0 else max(groups, tp)
-
-
-def _widen_conv(layer: LayerCache, tp: int) -> int:
-    return layer.conv + (count_groups(layer.groups, tp) - layer.groups) * layer.group_conv
-
-
-def _packed(
-    layers: Sequence[LayerCache],
-    packed: PackedCacheType,
-    tp: int,
-    state_bytes: float,
-    conv_bytes: float,
-    states: Sequence[StateBlocks],
-) -> list[LayerSpec]:
-    """Specs with packed rows. Rows without heads (latent ones) are not packed."""
-    kept = 0 if any(x.recurrent for x in layers) else min(packed.kept, len(layers) // 2)
-    out = []
-    for i, layer in enumerate(layers):
-        plain = make_layer_specs([layer], 2.0, tp, state_bytes, conv_bytes, None, states)
-        end = i < kept or i >= len(layers) - kept
-        if end or layer.latent or layer.extra or not layer.kv_heads:
-            out += plain
-            continue
-        row = packed.slot(layer.k // layer.kv_heads, layer.v // layer.kv_heads) * -(
-            -layer.kv_heads // min(tp, layer.kv_heads)
-        )
-        out += [s if s.kind == "state" else structs.replace(s, row=row) for s in plain]
-    return out
 
 
 def plan_groups(all_specs: list[LayerSpec], block: int = BLOCK) -> PagedCache:

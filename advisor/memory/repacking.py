@@ -33,7 +33,7 @@ class RepackedBytes(Value, frozen=True):
 
 
 # tables of which rows are looked up, and what is read element by element
-_NO_PRODUCT = pattern_when_used(r"(?:token_embd|position_embd|token_types|ssm_conv1d|shortconv\.conv)\.")
+_PRODUCT = pattern_when_used(r"(?!.*(?:token_embd|position_embd|token_types|ssm_conv1d|shortconv\.conv)\.).*\.weight")
 OUTPUT_TWIN = "token_embd.weight"  # serves as output matrix too, where there is none
 
 
@@ -50,7 +50,7 @@ def sum_repacked(weights: GgufWeights, kernels: tuple[RepackingKernel, ...], giv
     for tensor_weight in weights.weights:
         if tensor_weight.mtp:
             continue
-        matrix = tensor_weight.kind in taken and len(tensor_weight.ne) > 1 and _is_product(tensor_weight.name)
+        matrix = tensor_weight.kind in taken and len(tensor_weight.ne) > 1 and _PRODUCT.fullmatch(tensor_weight.name)
         size = _repacked_bytes(tensor_weight, kernels) if matrix else None
         if size is None:
             mapped += tensor_weight.file_bytes
@@ -72,10 +72,6 @@ def most_repacked(weights: GgufWeights, kernels: Sequence[RepackingKernel], give
 @memoize_by_identity
 def _loaded_bytes(weights: GgufWeights) -> int:
     return sum(x.file_bytes for x in weights.weights if not x.mtp)
-
-
-def _is_product(name: str) -> bool:
-    return name.endswith(".weight") and _NO_PRODUCT.search(name) is None
 
 
 def _repacked_bytes(tensor_weight: TensorWeight, kernels: tuple[RepackingKernel, ...]) -> int | None:

@@ -8,24 +8,19 @@ piece was given stays until it ends.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TypeVar
-
 from msgspec.structs import astuple
 
 from advisor.meanings import Version
 from advisor.memo import memoize_by_identity
-from advisor.memory.gguf_tensors import layer_order
+from advisor.memory.gguf_tensors import order_ffns, order_mixers
 from advisor.models import types as t
-from advisor.models.types import Full, Mla, Model, Parallel, Sliding
+from advisor.models.types import Model
 from advisor.record import Record, Value
 
 EARLIER = 65_536  # tokens of earlier context that latent attention widens at once, at most
 INDEX_ROWS, INDEX_BYTES = 16, 132  # of the sparse index's workspace: rows, bytes a token of the longest context
 WIDTH = 2  # bytes of an element
-G = TypeVar("G")
 FINE, COARSE, TURN = 8, 16, 256
-ELEMENT = 2  # bytes
 
 
 class MixerWidths(Value, frozen=True):
@@ -43,11 +38,10 @@ def size_forward_peak(model: Model, tokens: int, tp: int, expert_tp: int) -> flo
 
     The model's layers have to be known.
     """
-    lay = model.layout
-    assert lay is not None
+    lay = model.known_layout
     hidden = lay.hidden_size
-    mixers = [_mixer(g, model, tp) for g in _order_groups(lay.attention, lay.attention_order, lay.n_layers)]
-    parts = _order_groups(lay.ffn, lay.ffn_order, lay.n_layers)
+    mixers = [_mixer(lay.attention[k], model, tp) for k in order_mixers(lay)]
+    parts = [lay.ffn[k] for k in order_ffns(lay)]
     experts = widest_experts(model, expert_tp)
     first = next((i for i, g in enumerate(parts) if isinstance(g, t.Moe)), len(parts))
     index = _index_bytes(model)
@@ -68,10 +62,9 @@ def size_forward_peak(model: Model, tokens: int, tp: int, expert_tp: int) -> flo
 
 
 def widest_experts(model: Model, tp: int) -> float:
-    """`expert_width` of the widest layer; 0 for a dense model, and for one whose layers are not known."""
-    lay = model.layout
-    groups = lay.ffn if lay is not None else ()
-    return max((expert_width(g, lay.hidden_size, tp) for g in groups if lay and isinstance(g, t.Moe)), default=0.0)
+    """`expert_width` of the widest layer; 0 for a dense model."""
+    lay = model.known_layout
+    return max((expert_width(g, lay.hidden_size, tp) for g in lay.ffn if isinstance(g, t.Moe)), default=0.0)
 
 
 def expert_width(moe: t.Moe, hidden: int, tp: int) -> float:
@@ -82,15 +75,9 @@ def expert_width(moe: t.Moe, hidden: int, tp: int) -> float:
     return moe.top_k * (max(inner, outer) + max(wide, outer))
 
 
-def _order_groups(groups: Sequence[G], order: tuple[int, ...], layers: int) -> list[G]:
-    """The group of every layer."""
-    return [groups[k] for k in layer_order(groups, order, layers)]  # type: ignore[arg-type]
-
-
 def _index_bytes(model: Model) -> float:
     """Workspace of the index of sparse attention; it shares its memory with the experts' one."""
-    lay = model.layout
-    assert lay is not None
+    lay = model.known_layout
     sparse = any(isinstance(g, t.Mla) and g.indexer is not None for g in lay.attention)
     return float(INDEX_ROWS * INDEX_BYTES * (model.max_context or 0)) if sparse else 0.0
 
@@ -138,19 +125,17 @@ def _latent(group: t.Mla, model: Model, tp: int) -> MixerWidths:
     queries, out, row = heads * wide, heads * group.v_head_dim, group.kv_lora_rank + group.qk_rope_head_dim
     if group.indexer is not None:  # queries in the latent width of every head
         return MixerWidths(out, 0.0, queries + heads * row + out)
-    assert model.layout is not None
     fixed = (
         WIDTH * min(8 * (model.max_context or EARLIER), EARLIER) * heads * (group.qk_nope_head_dim + group.v_head_dim)
     )
-    if any(isinstance(g, t.Kda) for g in model.layout.attention):  # Kimi Linear does not profile it
+    if any(isinstance(g, t.Kda) for g in model.known_layout.attention):  # Kimi Linear does not profile it
         fixed = 0.0
     return MixerWidths(out, 2 * queries + out + (group.q_lora_rank or 0) + 2 * row, queries + 2 * row + out, fixed)
 
 
 def _recurrent(group: t.AttentionGroup, model: Model, tp: int) -> MixerWidths:
     """Layers with a state: their wide input projection, and what it is split into."""
-    assert model.layout is not None
-    hidden = model.layout.hidden_size
+    hidden = model.known_layout.hidden_size
     if isinstance(group, t.GatedDeltaNet):
         keys, values = group.k_heads * group.k_dim / tp, group.v_heads * group.v_dim / tp
         return MixerWidths(2 * keys + 3 * values, 4 * keys + 4 * values)
@@ -210,10 +195,9 @@ def size_rotary_tables(model: Model) -> int:
     if model.layout is None or model.max_context is None:
         return 0
     widths: set[int] = set()
-    for group in model.layout.attention:
-        for part in group.parts if isinstance(group, Parallel) else (group,):
-            if isinstance(part, Mla):
-                widths.add(part.qk_rope_head_dim)
-            elif isinstance(part, (Full, Sliding)):
-                widths.add(part.head_dim)
-    return int(model.max_context * (model.rope_factor or 1.0) * sum(widths) * ELEMENT)
+    for mixer in model.layout.mixers:
+        if isinstance(mixer, t.Mla):
+            widths.add(mixer.qk_rope_head_dim)
+        elif isinstance(mixer, (t.Full, t.Sliding)):
+            widths.add(mixer.head_dim)
+    return int(model.max_context * (model.rope_factor or 1.0) * sum(widths) * WIDTH)

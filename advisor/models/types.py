@@ -421,6 +421,16 @@ class Layout(Record, frozen=True, kw_only=True):
     ffn_order: tuple[int, ...] = ()
     per_layer: PerLayerEmbedding | None = None
 
+    @property
+    def mixers(self) -> list[AttentionGroup]:
+        """The kinds of token mixers, parallel ones part by part."""
+        return [part for group in self.attention for part in list_parts(group)]
+
+
+def list_parts(group: AttentionGroup) -> tuple[AttentionGroup, ...]:
+    """The token mixers that work side by side in a layer: one, but for parallel ones."""
+    return group.parts if isinstance(group, Parallel) else (group,)
+
 
 class Model(MemoRecord, frozen=True, kw_only=True):
     """One checkpoint. `layout` is None for stubs."""
@@ -464,6 +474,12 @@ class Model(MemoRecord, frozen=True, kw_only=True):
     unverified_fields: tuple[str, ...] = ()
     notes: str | None = None
     source: tuple[str, ...] = ()
+
+    @property
+    def known_layout(self) -> Layout:
+        """The layout, where the caller knows that there is one: it must not be None."""
+        assert self.layout is not None
+        return self.layout
 
     @property
     def is_moe(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from advisor.advice.explain import Explanation
+from advisor.advice.explain import CardFit, Explanation, LoadPoint
 from advisor.advice.hardware_types import Axis, HardwareAdvice, HardwareOption
 from advisor.advice.types import Advice, RankedDeployment
 from advisor.page.blocks import (
@@ -12,27 +12,33 @@ from advisor.page.blocks import (
     Bars,
     Cell,
     Code,
+    Column,
     Page,
     Paragraph,
     Plot,
     Table,
-    find_best,
     list_memory_rows,
     make_first_bar,
     make_items,
     make_memory_bars,
     make_memory_table,
     make_page,
+    make_rate_plot,
     make_rate_point,
     make_section,
     make_settings,
     make_speed_table,
+    make_table,
     make_trace,
     read_figure,
     say_fit,
 )
 
-ALL_RATES = "tokens/s of all requests together"
+AGAINST_LATENCY = "Throughput against latency, with bounds"
+
+
+def _say_fits(entry: CardFit | LoadPoint | HardwareOption) -> str:
+    return say_fit(entry.fits)[0]
 
 
 def make_recommendation(advice: Advice) -> Page:
@@ -88,12 +94,9 @@ def _quality(chosen: RankedDeployment) -> Paragraph | None:
 
 def _ladder(advice: Advice, chosen: RankedDeployment) -> Table:
     """Requests that are held at once, by context length."""
-    rows: list[tuple[Cell, ...]] = [
-        (read_figure(advice, f"{at}/context_length", "tokens"), read_figure(advice, f"{at}/held", "count"))
-        for at in (f"/chosen/holds/ladder/{i}" for i in range(len(chosen.holds.ladder) if chosen.holds else 0))
-    ]
-    headers = ("tokens of one request", "requests")
-    return Table(caption="Requests held at once", headers=headers, rows=tuple(rows), numeric=(0, 1))
+    ladder = chosen.holds.ladder if chosen.holds else ()
+    columns = {"tokens of one request": ("context_length", "tokens"), "requests": ("held", "count")}
+    return make_table(advice, "Requests held at once", "/chosen/holds/ladder", ladder, columns)
 
 
 def _label(entry: RankedDeployment) -> str:
@@ -103,7 +106,7 @@ def _label(entry: RankedDeployment) -> str:
 def _compare_speed(advice: Advice, chosen: RankedDeployment) -> Plot:
     """One request's speed against all requests' together, for the choice and the alternatives."""
     listed = [("/chosen", chosen), *((f"/alternatives/{i}", x) for i, x in enumerate(advice.alternatives))]
-    points = tuple(
+    points = (
         make_rate_point(
             advice, f"{at}/speed", _label(entry), read_figure(advice, f"{at}/speed/ttft_s/value", "seconds"),
             at == "/chosen",
@@ -111,44 +114,31 @@ def _compare_speed(advice: Advice, chosen: RankedDeployment) -> Plot:
         for at, entry in listed
         if entry.speed and entry.speed.ttft_s and entry.speed.output_tps
     )  # fmt: skip
-    return Plot(
-        caption="Throughput against latency, with bounds", x_label="seconds to the first token", y_label=ALL_RATES,
-        points=points, best=find_best(points),
-    )  # fmt: skip
+    return make_rate_plot(AGAINST_LATENCY, "seconds to the first token", points)
 
 
 def _alternatives(advice: Advice) -> Table:
-    rows: list[tuple[Cell, ...]] = []
-    named = {i: name for name, i in advice.named.items() if i is not None}
-    for i, entry in enumerate(advice.alternatives):
-        at = f"/alternatives/{i}"
-        rows.append(
-            (
-                _label(entry),
-                read_figure(advice, f"{at}/speed/decode_tps/value", "rate"),
-                read_figure(advice, f"{at}/memory/devices/0/total_bytes", "gib"),
-                say_fit(entry.memory.fits)[0] if entry.memory else "runs elsewhere",
-                "; ".join([*([named[i]] if i in named else []), *entry.gains]),
-                next(iter(entry.reasons), ""),
-            )
-        )
-    headers = ("plan", "tokens/s", "GiB on the first device", "fits", "gains", "why")
-    return Table(caption="Alternatives", headers=headers, rows=tuple(rows), numeric=(1, 2))
+    named = [(advice.alternatives[i], name) for name, i in advice.named.items() if i is not None]
+    columns: dict[str, Column] = {
+        "plan": _label,
+        "tokens/s": ("speed/decode_tps/value", "rate"),
+        "GiB on the first device": ("memory/devices/0/total_bytes", "gib"),
+        "fits": lambda x: say_fit(x.memory.fits)[0] if x.memory else "runs elsewhere",
+        "gains": lambda x: "; ".join([*(name for entry, name in named if entry is x), *x.gains]),
+        "why": lambda x: next(iter(x.reasons), ""),
+    }
+    return make_table(advice, "Alternatives", "/alternatives", advice.alternatives, columns)
 
 
 def _models(advice: Advice) -> Table:
-    rows = tuple(
-        (
-            m.model,
-            m.quantization,
-            f"{m.ability:+.1f} ± {m.spread:.1f}",
-            read_figure(advice, f"/models/{i}/decode_tps", "rate"),
-            m.licence or "unknown",
-        )
-        for i, m in enumerate(advice.models)
-    )
-    headers = ("model", "format", "ability", "tokens/s", "licence")
-    return Table(caption="Other models that fit", headers=headers, rows=rows, numeric=(3,))
+    columns: dict[str, Column] = {
+        "model": "model",
+        "format": "quantization",
+        "ability": lambda m: f"{m.ability:+.1f} ± {m.spread:.1f}",
+        "tokens/s": ("decode_tps", "rate"),
+        "licence": lambda m: m.licence or "unknown",
+    }
+    return make_table(advice, "Other models that fit", "/models", advice.models, columns)
 
 
 def _near_misses(advice: Advice) -> Table:
@@ -201,20 +191,18 @@ def _context_table(explanation: Explanation) -> Table:
 
 
 def _fits_on(explanation: Explanation) -> Table:
-    rows = tuple((c.hardware, say_fit(c.fits)[0]) for c in explanation.fits_on)
-    return Table(caption="Hardware", headers=("hardware", "fits"), rows=rows)
+    return make_table(
+        explanation, "Hardware", "/fits_on", explanation.fits_on, {"hardware": "hardware", "fits": _say_fits}
+    )
 
 
 def _changes(explanation: Explanation) -> Table:
-    rows = tuple(
-        (
-            c.what,
-            read_figure(explanation, f"/changes/{i}/total_bytes", "gib"),
-            read_figure(explanation, f"/changes/{i}/saves_bytes", "gib"),
-        )
-        for i, c in enumerate(explanation.changes)
-    )
-    return Table(caption="Changes, GiB", headers=("change", "total", "saves"), rows=rows, numeric=(1, 2))
+    columns: dict[str, Column] = {
+        "change": "what",
+        "total": ("total_bytes", "gib"),
+        "saves": ("saves_bytes", "gib"),
+    }
+    return make_table(explanation, "Changes, GiB", "/changes", explanation.changes, columns)
 
 
 def _limits(explanation: Explanation) -> Table:
@@ -229,39 +217,29 @@ def _limits(explanation: Explanation) -> Table:
     return Table(caption="The largest that fits", headers=("what", "limit"), rows=rows)
 
 
-def _list_loads(explanation: Explanation) -> list[int]:
-    return [i for i, x in enumerate(explanation.speed) if x.speed and x.speed.output_tps]
+def _list_loads(explanation: Explanation) -> list[LoadPoint | None]:
+    """Loads whose rates are known, each at its place."""
+    return [x if x.speed and x.speed.output_tps else None for x in explanation.speed]
 
 
 def _load_curve(explanation: Explanation) -> Plot:
-    points = tuple(
+    points = (
         make_rate_point(
-            explanation, f"/speed/{i}/speed", f"{explanation.speed[i].concurrency} at once",
+            explanation, f"/speed/{i}/speed", f"{load.concurrency} at once",
             read_figure(explanation, f"/speed/{i}/speed/tpot_s/value", "seconds"),
         )
-        for i in _list_loads(explanation)
+        for i, load in enumerate(_list_loads(explanation)) if load is not None
     )  # fmt: skip
-    return Plot(
-        caption="Throughput against latency, with bounds", x_label="seconds for one more token of a request",
-        y_label=ALL_RATES, points=points, best=find_best(points),
-    )  # fmt: skip
+    return make_rate_plot(AGAINST_LATENCY, "seconds for one more token of a request", points)
 
 
 def _load_table(explanation: Explanation) -> Table:
-    rows: tuple[tuple[Cell, ...], ...] = tuple(
-        (
-            read_figure(explanation, f"/speed/{i}/concurrency", "count"),
-            *(read_figure(explanation, f"/speed/{i}/speed/{k}/value", f) for k, (_, f) in RATES.items()),
-            say_fit(explanation.speed[i].fits)[0],
-        )
-        for i in _list_loads(explanation)
-    )
-    headers = ("at once", *(what for what, _ in RATES.values()), "fits")
-    return Table(caption="Speed by requests at once", headers=headers, rows=rows, numeric=(0, 1, 2, 3, 4, 5))
+    rates: dict[str, Column] = {what: (f"speed/{key}/value", form) for key, (what, form) in RATES.items()}
+    columns: dict[str, Column] = {"at once": ("concurrency", "count"), **rates, "fits": _say_fits}
+    return make_table(explanation, "Speed by requests at once", "/speed", _list_loads(explanation), columns)
 
 
 COSTS: dict[Axis, tuple[str, str]] = {"buy": ("price", "price"), "rent": ("monthly_cost", "cost a month")}
-OPTION_HEADERS = ("hardware", "engine", "format", "price", "cost a month", "tokens/s", "fits")
 
 
 def make_hardware(advice: HardwareAdvice) -> Page:
@@ -290,7 +268,7 @@ def _find_cost(axis: Axis, option: HardwareOption) -> tuple[str, float | None]:
 
 
 def _costs(advice: HardwareAdvice, axis: Axis) -> Plot:
-    points = tuple(
+    points = (
         make_rate_point(
             advice, f"/options/{i}/speed", o.hardware,
             read_figure(advice, f"/options/{i}/{_find_cost(axis, o)[0]}", advice.currency),
@@ -299,33 +277,29 @@ def _costs(advice: HardwareAdvice, axis: Axis) -> Plot:
         if o.axis == axis and o.speed and o.speed.output_tps and _find_cost(axis, o)[1]
     )  # fmt: skip
     what = COSTS[axis][1]
-    return Plot(
-        caption=f"To {axis}: {what} against speed; the line joins what nothing beats in both",
-        x_label=f"{what}, {advice.currency}", y_label=ALL_RATES, points=points, best=find_best(points),
-    )  # fmt: skip
+    caption = f"To {axis}: {what} against speed; the line joins what nothing beats in both"
+    return make_rate_plot(caption, f"{what}, {advice.currency}", points)
 
 
 def _named_options(advice: HardwareAdvice, named: dict[str, int]) -> Table:
-    rows = tuple((name, *_option_row(advice, i)) for name, i in named.items())
-    return Table(caption="Named choices", headers=("choice", *OPTION_HEADERS), rows=rows, numeric=(4, 5, 6))
-
-
-def _option_row(advice: HardwareAdvice, i: int) -> tuple[Cell, ...]:
-    option, at = advice.options[i], f"/options/{i}"
-    return (
-        option.hardware,
-        option.engine,
-        option.quantization,
-        read_figure(advice, f"{at}/price", advice.currency),
-        read_figure(advice, f"{at}/monthly_cost", advice.currency),
-        read_figure(advice, f"{at}/speed/output_tps/value", "rate"),
-        say_fit(option.fits)[0],
-    )
+    every = _options(advice)
+    rows = tuple((name, *every.rows[i][:-1]) for name, i in named.items())
+    numeric = tuple(k + 1 for k in every.numeric)
+    return Table(caption="Named choices", headers=("choice", *every.headers[:-1]), rows=rows, numeric=numeric)
 
 
 def _options(advice: HardwareAdvice) -> Table:
-    rows = tuple((*_option_row(advice, i), "; ".join(o.why)) for i, o in enumerate(advice.options))
-    return Table(caption="Options", headers=(*OPTION_HEADERS, "why"), rows=rows, numeric=(3, 4, 5))
+    columns: dict[str, Column] = {
+        "hardware": "hardware",
+        "engine": "engine",
+        "format": "quantization",
+        "price": ("price", advice.currency),
+        "cost a month": ("monthly_cost", advice.currency),
+        "tokens/s": ("speed/output_tps/value", "rate"),
+        "fits": _say_fits,
+        "why": lambda o: "; ".join(o.why),
+    }
+    return make_table(advice, "Options", "/options", advice.options, columns)
 
 
 def _refused_hardware(advice: HardwareAdvice) -> Table:

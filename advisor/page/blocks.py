@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from advisor.decision.types import TraceStep
 from advisor.deployment import DeviceMemory, MemoryEstimate, Setting
@@ -158,11 +160,33 @@ def read_figure(answer: Record, pointer: str, form: str) -> Figure:
     return Figure(pointer=pointer, value=number, text=format_value(number, form))
 
 
-def find_best(points: Sequence[Point], least_x: bool = True) -> tuple[int, ...]:
-    """Indices of the points that no other beats in both: less (or more) of x, more of y; in order of x."""
+# what a table shows of each item: a text (a field, or what makes it), or a number (its pointer below it, and its form)
+Column = str | Callable[[Any], str] | tuple[str, str]
+
+
+def make_table(
+    answer: Record, caption: str, at: str, items: Sequence[object | None], columns: Mapping[str, Column]
+) -> Table:
+    """A row for each item of a list of the answer; None: it has none. `at`: the pointer of the list; columns by their
+    headers."""
+
+    def read_cell(i: int, item: object, column: Column) -> Cell:
+        if isinstance(column, tuple):
+            return read_figure(answer, f"{at}/{i}/{column[0]}", column[1])
+        return column(item) if callable(column) else str(getattr(item, column))
+
+    return Table(
+        caption=caption,
+        headers=tuple(columns),
+        rows=tuple(tuple(read_cell(i, x, c) for c in columns.values()) for i, x in enumerate(items) if x is not None),
+        numeric=tuple(k for k, c in enumerate(columns.values()) if isinstance(c, tuple)),
+    )
+
+
+def find_best(points: Sequence[Point]) -> tuple[int, ...]:
+    """Indices of the points that no other beats in both, less of x and more of y; in order of x."""
     known = [i for i, p in enumerate(points) if p.x.value is not None and p.y.value is not None]
-    sign = 1 if least_x else -1
-    known.sort(key=lambda i: (sign * (points[i].x.value or 0), -(points[i].y.value or 0)))
+    known.sort(key=lambda i: (points[i].x.value or 0, -(points[i].y.value or 0)))
     out: list[int] = []
     for i in known:
         if not out or (points[i].y.value or 0) > (points[out[-1]].y.value or 0):
@@ -240,7 +264,7 @@ def make_memory_bars(answer: Record, memory: MemoryEstimate, at: str) -> Bars:
 def make_first_bar(answer: Record, memory: MemoryEstimate, at: str, before: str = "", label: str = "") -> list[Bar]:
     """The bar of the first place that holds something: `before` stands in front of its name, `label` in its place."""
     bars = make_memory_bars(answer, memory, at).bars[:1]
-    return [msgspec.structs.replace(b, label=label or before + b.label) for b in bars]
+    return [replace(b, label=label or before + b.label) for b in bars]
 
 
 def list_memory_rows(answer: Record, memory: MemoryEstimate, at: str) -> list[tuple[Cell, ...]]:
@@ -273,6 +297,13 @@ def make_rate_point(answer: Record, at: str, label: str, horizontal: Figure, cho
     """A mark at the rate of all requests together. `at`: the pointer of the rates."""
     value, low, high = (read_figure(answer, f"{at}/output_tps/{k}", "rate") for k in ("value", "low", "high"))
     return Point(label=label, x=horizontal, y=value, y_low=low, y_high=high, chosen=chosen)
+
+
+def make_rate_plot(caption: str, x_label: str, points: Iterable[Point]) -> Plot:
+    """Marks of the rate of all requests together, with the line of those that nothing beats."""
+    marks = tuple(points)
+    y_label = "tokens/s of all requests together"
+    return Plot(caption=caption, x_label=x_label, y_label=y_label, points=marks, best=find_best(marks))
 
 
 def make_settings(settings: Mapping[str, Setting]) -> Table:

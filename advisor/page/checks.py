@@ -13,19 +13,20 @@ from advisor.page.blocks import (
     Bar,
     Bars,
     Cell,
+    Column,
     Page,
     Paragraph,
-    Plot,
     Table,
-    find_best,
     list_memory_rows,
     make_first_bar,
     make_items,
     make_memory_table,
     make_page,
+    make_rate_plot,
     make_rate_point,
     make_section,
     make_speed_table,
+    make_table,
     read_figure,
     say_fit,
 )
@@ -67,20 +68,16 @@ def _problems(answer: CheckAnswer) -> Table:
 
 
 def _deployments(answer: CheckAnswer) -> Table:
-    rows = tuple(
-        (
-            _place(d),
-            f"{d.engine} {d.engine_version}" if d.engine_version else d.engine,
-            d.model or "unknown",
-            d.quantization or "unknown",
-            d.hardware or "unknown",
-            say_fit(d.fits)[0],
-            "; ".join(d.why),
-        )
-        for d in answer.deployments
-    )
-    headers = ("where", "engine", "model", "format", "hardware", "fits", "why")
-    return Table(caption="Deployments", headers=headers, rows=rows)
+    columns: dict[str, Column] = {
+        "where": _place,
+        "engine": lambda d: f"{d.engine} {d.engine_version}" if d.engine_version else d.engine,
+        "model": lambda d: d.model or "unknown",
+        "format": lambda d: d.quantization or "unknown",
+        "hardware": lambda d: d.hardware or "unknown",
+        "fits": lambda d: say_fit(d.fits)[0],
+        "why": lambda d: "; ".join(d.why),
+    }
+    return make_table(answer, "Deployments", "/deployments", answer.deployments, columns)
 
 
 def _list_estimates(answer: CheckAnswer) -> Iterator[tuple[CheckedDeployment, DeploymentEstimate, str]]:
@@ -128,7 +125,7 @@ def _cell(cell: ComparisonCell) -> str:
 
 def make_engine_speeds(answer: EngineSpeeds) -> Page:
     """The page of `advise compare --speed`."""
-    points = tuple(
+    points = (
         make_rate_point(
             answer, f"/engines/{i}", f"{e.engine} {e.quantization or ''}".strip(),
             read_figure(answer, f"/engines/{i}/ttft_s/value", "seconds"),
@@ -136,29 +133,19 @@ def make_engine_speeds(answer: EngineSpeeds) -> Page:
         for i, e in enumerate(answer.engines)
         if e.ttft_s and e.output_tps
     )  # fmt: skip
-    rows: tuple[tuple[Cell, ...], ...] = tuple(
-        (
-            e.engine,
-            e.quantization or "",
-            *(read_figure(answer, f"/engines/{i}/{key}/{k}", form)
-              for key, form in (("decode_tps", "rate"), ("output_tps", "rate"), ("ttft_s", "seconds"))
-              for k in ("low", "value", "high")),
-            say_fit(e.fits)[0],
-            e.why or "",
-        )
-        for i, e in enumerate(answer.engines)
-    )  # fmt: skip
-    rates = [f"{what} {k}" for what in ("tokens/s", "in all", "first token") for k in ("low", "likely", "high")]
-    headers = ("engine", "format", *rates, "fits", "why")
+    columns: dict[str, Column] = {"engine": "engine", "format": lambda e: e.quantization or ""}
+    for what, key, form in (
+        ("tokens/s", "decode_tps", "rate"), ("in all", "output_tps", "rate"), ("first token", "ttft_s", "seconds")
+    ):  # fmt: skip
+        for word, bound in (("low", "low"), ("likely", "value"), ("high", "high")):
+            columns[f"{what} {word}"] = (f"{key}/{bound}", form)
+    columns |= {"fits": lambda e: say_fit(e.fits)[0], "why": lambda e: e.why or ""}
     faster = [f"{f.faster} is faster than {f.slower} ({f.quantity})" for f in answer.faster]
-    plot = Plot(
-        caption="Throughput against latency, with bounds", x_label="seconds to the first token",
-        y_label="tokens/s of all requests together", points=points, best=find_best(points),
-    )  # fmt: skip
+    plot = make_rate_plot("Throughput against latency, with bounds", "seconds to the first token", points)
     return make_page(
         "Comparison of speed", f"{answer.model} on {answer.hardware}, {answer.concurrency} at once", "",
         make_section("What can be ranked", make_items(faster or ["nothing: the bounds overlap"])),
-        make_section("Speed", plot, Table(caption="Speed", headers=headers, rows=rows, numeric=tuple(range(2, 11)))),
+        make_section("Speed", plot, make_table(answer, "Speed", "/engines", answer.engines, columns)),
     )  # fmt: skip
 
 

@@ -9,14 +9,15 @@ from advisor.fleet.plan_types import FleetPlan, Measurement, Unserved
 from advisor.fleet.types import FleetAnswer, SetAside
 from advisor.page.blocks import (
     Block,
-    Cell,
     Code,
+    Column,
     Page,
     Paragraph,
     Table,
     make_items,
     make_page,
     make_section,
+    make_table,
     read_figure,
 )
 
@@ -47,14 +48,14 @@ def make_check(checked: FleetCheck) -> Page:
     verdict = "still placeable" if checked.placeable else "no longer placeable"
     if checked.survives is not None:
         verdict += f", and {'survives' if checked.survives else 'does not survive'} the loss of {checked.lose}"
-    keys = ("model", "engine", "devices", "planned", "deployed")
-    rows = tuple(tuple(str(getattr(d, k)) for k in keys) for d in checked.differences or ())
+    keys = {k: k for k in ("model", "engine", "devices", "planned", "deployed")}
+    differences = make_table(checked, "Deployed against planned", "/differences", checked.differences or (), keys)
     return make_page(
         "Fleet check", f"The fleet is {verdict}", "good" if good else "bad",
         make_section("Cost", _costs(checked)),
         make_section("What is not served", _unserved(checked.unserved)),
         make_section("Losses", make_items(map(_say_loss, checked.losses))),
-        make_section("Differences", Table(caption="Deployed against planned", headers=keys, rows=rows)),
+        make_section("Differences", differences),
         make_section("Notes", make_items(checked.notes)),
     )  # fmt: skip
 
@@ -94,39 +95,31 @@ def _unserved(unserved: Sequence[Unserved]) -> Table:
 
 
 def _replicas(plan: FleetPlan) -> Table:
-    rows: tuple[tuple[Cell, ...], ...] = tuple(
-        (
-            r.name,
-            r.model,
-            r.engine,
-            r.quantization,
-            ", ".join(r.nodes),
-            read_figure(plan, f"/replicas/{i}/devices", "count"),
-            read_figure(plan, f"/replicas/{i}/load", "rate"),
-            read_figure(plan, f"/replicas/{i}/capacity", "rate"),
-        )
-        for i, r in enumerate(plan.replicas[:MOST_ROWS])
-    )
     more = len(plan.replicas) - MOST_ROWS
     caption = "Replicas" + (f"; {more:,} more are in the JSON" if more > 0 else "")
-    headers = ("name", "model", "engine", "format", "nodes", "devices", "load", "capacity")
-    return Table(caption=caption, headers=headers, rows=rows, numeric=(5, 6, 7))
+    columns: dict[str, Column] = {
+        "name": "name",
+        "model": "model",
+        "engine": "engine",
+        "format": "quantization",
+        "nodes": lambda r: ", ".join(r.nodes),
+        "devices": ("devices", "count"),
+        "load": ("load", "rate"),
+        "capacity": ("capacity", "rate"),
+    }
+    return make_table(plan, caption, "/replicas", plan.replicas[:MOST_ROWS], columns)
 
 
 def _pools(answer: FleetPlan | FleetAnswer, currency: str) -> Table:
-    rows: tuple[tuple[Cell, ...], ...] = tuple(
-        (
-            p.id,
-            p.hardware or "unknown",
-            read_figure(answer, f"/pools/{i}/nodes", "count"),
-            read_figure(answer, f"/pools/{i}/devices", "count"),
-            read_figure(answer, f"/pools/{i}/device_memory_bytes", "gib"),
-            read_figure(answer, f"/pools/{i}/price_per_hour", currency),
-        )
-        for i, p in enumerate(answer.pools[:MOST_ROWS])
-    )
-    headers = ("pool", "one node", "nodes", "devices", "GiB a device", "price per hour")
-    return Table(caption="Pools", headers=headers, rows=rows, numeric=(2, 3, 4, 5))
+    columns: dict[str, Column] = {
+        "pool": "id",
+        "one node": lambda p: p.hardware or "unknown",
+        "nodes": ("nodes", "count"),
+        "devices": ("devices", "count"),
+        "GiB a device": ("device_memory_bytes", "gib"),
+        "price per hour": ("price_per_hour", currency),
+    }
+    return make_table(answer, "Pools", "/pools", answer.pools[:MOST_ROWS], columns)
 
 
 def _set_aside(nodes: Sequence[SetAside]) -> Table:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Sequence
 from contextlib import suppress
 
-import msgspec
 from msgspec.structs import replace
 
 from advisor import formats
@@ -95,7 +94,7 @@ def make_base(tools: EngineTools, search: SearchRequest, attempt: Attempt, machi
     settings = with_longest_prompt(base.settings, entry, context)
     if settings != base.settings:
         new = dict.fromkeys(settings.keys() - base.settings.keys(), "the longest prompt is fixed at start")
-        base = msgspec.structs.replace(base, settings=settings, because={**base.because, **new})
+        base = replace(base, settings=settings, because={**base.because, **new})
     base = with_draft(base, entry, tools.session.rules)[0] if added.settings else base
     batch, step = find_own_flag(tools.named, "logical_batch"), find_own_flag(tools.named, "batched_tokens")
     if batch and step and search.model.kind != "chat":  # an input has to fit into one batch
@@ -105,7 +104,7 @@ def make_base(tools: EngineTools, search: SearchRequest, attempt: Attempt, machi
     if share is None or flag is None:
         return base
     why = {**base.because, flag: "a part of what is free: the system, or others, use the same memory"}
-    return with_settings(msgspec.structs.replace(base, because=why), {flag: share})
+    return with_settings(replace(base, because=why), {flag: share})
 
 
 def _memory_share(entry: Engine, machine: Machine, rules: Catalog) -> float | None:
@@ -164,12 +163,9 @@ class Bounds:
 
 def is_far(deployment: Deployment, estimate: MemoryEstimate) -> bool:
     """Whether a place wants far more than it has; memory that devices and host share is one place."""
-    places = [
-        x
-        for x in (*estimate.devices, estimate.host, fitting.merge_rows(deployment, estimate.devices, estimate.host))
-        if x is not None
-    ]
-    return any(r.budget_bytes is not None and (r.low_bytes or 0) > FAR * r.budget_bytes for r in places)
+    together = fitting.merge_rows(deployment, estimate.devices, estimate.host)
+    places = [r for r in (*estimate.devices, estimate.host, together) if r is not None and r.budget_bytes is not None]
+    return any((r.low_bytes or 0) > FAR * (r.budget_bytes or 0) for r in places)
 
 
 def find_smallest(attempts: Sequence[Attempt], offload: bool) -> Attempt | None:
@@ -196,13 +192,6 @@ def describe_failure(deployment: Deployment, estimate: MemoryEstimate, quantizat
         f"{quantization.id}{cards}{cache} does not fit: {format_gib(weights)} ({weights / 1e9:.1f} GB) of weights; "
         f"{what}"
     )
-
-
-def list_warnings(attempt: Attempt, warnings: Sequence[str]) -> Iterator[str]:
-    """Notes of a format, then those of the engine here."""
-    if attempt.chosen.note:
-        yield attempt.chosen.note
-    yield from warnings
 
 
 class SmallDraft(Value, frozen=True):
@@ -351,10 +340,8 @@ class PlannedCopy(Value, frozen=True):
 
 def make_plan(trial: Trial, copy: PlannedCopy) -> Plan:
     """A plan with what it holds and how fast it is as a whole."""
-    traffic, deployment = (
-        trial.search.traffic,
-        with_visible_devices(copy.deployment, trial.search.whole or trial.search.machine),
-    )
+    traffic, whole = trial.search.traffic, trial.search.whole or trial.search.machine
+    deployment = with_visible_devices(copy.deployment, whole)
     holding = find_holding(deployment, copy.memory, traffic, trial.tools.session, copy.servers)
     holds = holding.holds
     if holds is not None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from advisor import engines
 from advisor.catalog import Catalog
@@ -24,14 +25,7 @@ from advisor.deployment import (
 from advisor.engines import capacity
 from advisor.engines.additions import limit_requests
 from advisor.errors import AdvisorError, BadInput
-from advisor.estimation import (
-    EstimateRequest,
-    LoadSpec,
-    RememberedNames,
-    estimate,
-    estimate_load_speed,
-    resolve_request,
-)
+from advisor.estimation import EstimateRequest, LoadSpec, RememberedNames, estimate_load_speed, resolve_request
 from advisor.estimation import estimate as estimate_memory_of
 from advisor.memo import memoize_by_identity
 from advisor.planning.traffic import Traffic, read_traffic
@@ -89,18 +83,16 @@ def find_holding(
         lengths.append(lengths[-1] // 2)
     asked = [capacity.RequestTokens(typical, shared), *(capacity.RequestTokens(n) for n in lengths)]
     at_typical, *counts = _count_requests(deployment, smaller, smaller_estimate, entry, asked, session)
-    if at_typical is None:
-        return Holding(smaller_estimate.fits, None)
     ladder = [
         HeldRequests(context_length=n, held=copies * count)
         for n, count in zip(lengths, counts, strict=True)
         if count is not None
     ]
-    if not ladder:
+    if at_typical is None or not ladder:
         return Holding(smaller_estimate.fits, None)
     most = limit_requests(deployment, entry)
     if most is not None:
-        ladder = [msgspec.structs.replace(x, held=min(x.held, copies * most)) for x in ladder]
+        ladder = [replace(x, held=min(x.held, copies * most)) for x in ladder]
         at_typical = min(at_typical, most)
     full, at_once = ladder[0].held, copies * at_typical
     taken = full if traffic.full_length else at_once
@@ -124,7 +116,7 @@ def with_one_request(
     """The deployment with one longest request, and its memory; None where that cannot be determined."""
     if estimate.fits or deployment.sequences == 1 or capacity.has_fixed_slots(deployment, entry):
         return deployment, estimate
-    one = msgspec.structs.replace(deployment, sequences=1)
+    one = replace(deployment, sequences=1)
     try:
         return one, estimate_memory_of(one, session)
     except AdvisorError:
@@ -155,7 +147,7 @@ def _most_slots(deployment: Deployment, session: Session) -> int:
     while high - low > 1:
         middle = (low + high) // 2
         try:
-            fits = estimate_memory_of(msgspec.structs.replace(deployment, sequences=middle), session).fits
+            fits = estimate_memory_of(replace(deployment, sequences=middle), session).fits
         except AdvisorError:
             fits = False
         low, high = (middle, high) if fits else (low, middle)
@@ -184,7 +176,7 @@ def answer_request(
     if unknown and strict:
         raise BadInput("; ".join(unknown))
     if request.engine_version is None:  # the other commands mean the newest release, which they install or pull
-        deployment = msgspec.structs.replace(deployment, any_release=True)
+        deployment = replace(deployment, any_release=True)
     return _answer_resolved(deployment, session, request.workload, (*notes, *unknown), request_id)
 
 
@@ -195,7 +187,7 @@ def _answer_resolved(
     notes: tuple[str, ...] = (),
     request_id: object = None,
 ) -> Estimate:
-    memory = estimate(deployment, session)
+    memory = estimate_memory_of(deployment, session)
     holding = hold_deployment(deployment, memory, session, load)
     speed = estimate_load_speed(deployment, memory, session, load)
     return describe_estimate(Estimate, memory, deployment, holding, notes, request_id, speed)
@@ -238,4 +230,4 @@ def with_machine_notes(memory: MemoryEstimate, deployment: Deployment, notes: tu
     """An estimate whose warnings begin with notes, and with what is not known of a machine that was given in words."""
     machine = deployment.machine
     machine_notes = machine.notes if machine is not None and machine.source == "text" else ()
-    return msgspec.structs.replace(memory, warnings=(*notes, *machine_notes, *memory.warnings))
+    return replace(memory, warnings=(*notes, *machine_notes, *memory.warnings))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
-import msgspec
+from msgspec.structs import replace
 
 from advisor.catalog.types import Engine
 from advisor.deployment import Deployment, MemoryEstimate, Setting
@@ -49,8 +49,8 @@ def list_card_sets(machine: Machine) -> tuple[Machine, ...]:
 
 def _limit_devices(machine: Machine, chosen: set[int]) -> Machine:
     keep = {id(d) for i, d in enumerate(machine.usable_devices) if i in chosen}
-    devices = tuple(d if id(d) in keep else msgspec.structs.replace(d, visible=False) for d in machine.devices)
-    return msgspec.structs.replace(machine, devices=devices)
+    devices = tuple(d if id(d) in keep else replace(d, visible=False) for d in machine.devices)
+    return replace(machine, devices=devices)
 
 
 def list_units(base: Deployment, entry: Engine) -> Iterator[Unit]:
@@ -69,34 +69,37 @@ def list_units(base: Deployment, entry: Engine) -> Iterator[Unit]:
         yield Unit(base, max(1, n), CardLayout(devices=devices))
         return
     sizes = allowed_sizes(entry, base.model, n, make_parallel_launch(base, entry)) if n else (1,)
+
+    def split(tp: int) -> dict[str, Setting]:
+        return {tp_flag: tp} if tp > 1 else {}
+
     for tp in sizes:
-        settings: dict[str, Setting] = {tp_flag: tp} if tp > 1 else {}
         layout = CardLayout(tensor=tp, devices=_indices(machine, tp))
-        yield Unit(_place_on(base, settings, tp), tp, layout)
-        yield from _with_experts(base, entry, tp, settings, layout)
-    if machine.nodes > 1 and pp_flag:
+        yield Unit(_place_on(base, split(tp), tp), tp, layout)
+        yield from _with_experts(base, entry, tp, split(tp), layout)
+    if not pp_flag:
+        return
+    staged = _staged(base, entry)
+    if machine.nodes > 1:
         tp, stages = sizes[-1], machine.nodes
         layout = CardLayout(tensor=tp, pipeline=stages, nodes=stages, devices=_indices(machine, tp))
-        own: dict[str, Setting] = {tp_flag: tp} if tp > 1 else {}
-        yield Unit(_place_on(_staged(base, entry), {**own, pp_flag: stages}, tp), tp * stages, layout)
-    elif pp_flag:
-        layers = base.model.layout.n_layers if base.model.layout is not None else 1
-        for cards in range(2, n + 1):
-            tp = max((t for t in sizes if cards % t == 0), default=1)
-            if tp != cards and cards // tp <= layers:
-                stages = cards // tp
-                own = {tp_flag: tp} if tp > 1 else {}
-                layout = CardLayout(tensor=tp, pipeline=stages, devices=_indices(machine, cards))
-                yield Unit(
-                    _place_on(_staged(base, entry), {**own, pp_flag: stages}, cards), cards, layout, last_resort=True
-                )
+        yield Unit(_place_on(staged, {**split(tp), pp_flag: stages}, tp), tp * stages, layout)
+        return
+    layers = base.model.layout.n_layers if base.model.layout is not None else 1
+    for cards in range(2, n + 1):
+        tp = max((t for t in sizes if cards % t == 0), default=1)
+        stages = cards // tp
+        if 1 < stages <= layers:
+            layout = CardLayout(tensor=tp, pipeline=stages, devices=_indices(machine, cards))
+            made = _place_on(staged, {**split(tp), pp_flag: stages}, cards)
+            yield Unit(made, cards, layout, last_resort=True)
 
 
 def _staged(base: Deployment, entry: Engine) -> Deployment:
     """The deployment with what the engine wants next to stages."""
     needed = find_concept(entry, "pipeline_parallel").beside
     because = {**base.because, **dict.fromkeys(needed, "the engine wants it next to stages of layers")}
-    return msgspec.structs.replace(with_settings(base, dict.fromkeys(needed, True)), because=because)
+    return replace(with_settings(base, dict.fromkeys(needed, True)), because=because)
 
 
 def _with_experts(
@@ -110,20 +113,16 @@ def _with_experts(
     own: dict[str, Setting] = {switch: True} if switch else {size: ranks} if size else {}
     if not own:
         return
-    whole = msgspec.structs.replace(layout, expert=ranks)
+    whole = replace(layout, expert=ranks)
     yield Unit(_place_on(base, {**settings, **own}, ranks), ranks, whole)
     replicas, attention = find_own_flag(entry, "data_parallel"), find_own_flag(entry, "data_parallel_attention")
     if not replicas:
         return
-    attention_layout = msgspec.structs.replace(whole, data=ranks, dp_attention=True)
+    copied = replace(whole, data=ranks, dp_attention=True)
     if attention:
-        yield Unit(
-            _place_on(base, {**settings, **own, replicas: ranks, attention: True}, ranks), ranks, attention_layout
-        )
+        yield Unit(_place_on(base, {**settings, **own, replicas: ranks, attention: True}, ranks), ranks, copied)
     elif shares_experts(entry):
-        yield Unit(
-            _place_on(base, {**own, replicas: ranks}, ranks), ranks, msgspec.structs.replace(attention_layout, tensor=1)
-        )
+        yield Unit(_place_on(base, {**own, replicas: ranks}, ranks), ranks, replace(copied, tensor=1))
 
 
 def shares_experts(entry: Engine) -> bool:
@@ -147,12 +146,12 @@ def copy_unit(unit: Unit, copies: int, entry: Engine) -> tuple[Deployment, CardL
     devices = _indices(machine, unit.cards * copies) if machine is not None else ()
     if copies == 1:
         return unit.deployment, unit.layout, 1
-    layout = msgspec.structs.replace(unit.layout, devices=devices)
+    layout = replace(unit.layout, devices=devices)
     flag = find_own_flag(entry, "data_parallel")
     if flag is None or unit.layout.dp_attention or (count_experts(unit.deployment.model) and shares_experts(entry)):
         return unit.deployment, layout, copies
     made = _place_on(unit.deployment, {flag: copies}, unit.cards * copies)
-    return made, msgspec.structs.replace(layout, data=copies), 1
+    return made, replace(layout, data=copies), 1
 
 
 def count_copy_nodes(unit: Unit, copies: int) -> int:
@@ -164,7 +163,7 @@ def count_copy_nodes(unit: Unit, copies: int) -> int:
 
 def with_settings(deployment: Deployment, settings: dict[str, Setting]) -> Deployment:
     """The deployment with these settings over its own."""
-    return msgspec.structs.replace(deployment, settings={**deployment.settings, **settings})
+    return replace(deployment, settings={**deployment.settings, **settings})
 
 
 def with_visible_devices(deployment: Deployment, whole: Machine) -> Deployment:
@@ -182,7 +181,7 @@ def show_devices(deployment: Deployment, devices: tuple[int, ...]) -> Deployment
     if name is None:
         return deployment
     shown = {**deployment.environment, name: ",".join(map(str, devices))}
-    return msgspec.structs.replace(deployment, environment=shown)
+    return replace(deployment, environment=shown)
 
 
 def list_servers(deployment: Deployment, layout: CardLayout, servers: int, base_port: int) -> list[Deployment]:
@@ -191,7 +190,7 @@ def list_servers(deployment: Deployment, layout: CardLayout, servers: int, base_
     if len(shares) < 2:
         return [deployment]
     return [
-        msgspec.structs.replace(show_devices(deployment, cards), port=(deployment.port or base_port) + i)
+        replace(show_devices(deployment, cards), port=(deployment.port or base_port) + i)
         for i, cards in enumerate(shares)
     ]
 
@@ -213,12 +212,12 @@ def spread_over_cards(deployment: Deployment, entry: Engine) -> Deployment:
         return with_settings(deployment, {layers: "all"})
     units = [u for u in list_units(deployment, entry) if not u.last_resort and u.layout.expert == 1]
     largest = max(units, key=lambda u: u.cards)
-    return msgspec.structs.replace(largest.deployment, device_count=deployment.device_count)
+    return replace(largest.deployment, device_count=deployment.device_count)
 
 
 def _place_on(base: Deployment, settings: dict[str, Setting], cards: int) -> Deployment:
     """The deployment on the first so many cards."""
-    return msgspec.structs.replace(base, settings={**base.settings, **settings}, device_count=cards)
+    return replace(base, settings={**base.settings, **settings}, device_count=cards)
 
 
 def _indices(machine: Machine | None, count: int) -> tuple[int, ...]:
@@ -332,7 +331,7 @@ def _bring_part(placed: Deployment, some: str, places: str, split: str | None, a
     fewer: dict[str, Setting] = {some: staying - 1} if staying > 1 else {}
     for kept in ("", *PARTS):  # the whole layer was tried as it stands
         part: dict[str, Setting] = {places: rf"blk\.{staying - 1}\.{kept}=CPU"} if kept else {}
-        made = msgspec.structs.replace(placed, settings={**rest, **fewer, **part})
+        made = replace(placed, settings={**rest, **fewer, **part})
         estimate = ask(made)
         if estimate is not None and estimate.fits:
             return made
@@ -358,14 +357,12 @@ def _moved(counts: Sequence[int] | None, estimate: MemoryEstimate | None) -> lis
 
 def _list_budgets(sums: RunningTotals, least: MemoryEstimate, count: int) -> tuple[list[int], float]:
     """(bytes of each card that layers may take, bytes of cache and state of a layer)."""
-    held = sum((r.kv_cache_bytes or 0) + (r.recurrent_state_bytes or 0) for r in least.devices)
-    budgets = []
-    for row in least.devices:
-        mine = (row.weights_bytes or 0) + (row.kv_cache_bytes or 0) + (row.recurrent_state_bytes or 0)
-        budgets.append((row.budget_bytes or 0) - (row.high_bytes or 0) + mine)
-    outside = sum(r.weights_bytes or 0 for r in least.devices) - (sums.device[count] - sums.device[0])
-    budgets[-1] -= max(0, outside)  # the output matrix
-    return budgets, held / count
+    weights = [r.weights_bytes or 0 for r in least.devices]
+    held = [(r.kv_cache_bytes or 0) + (r.recurrent_state_bytes or 0) for r in least.devices]
+    left = [(r.budget_bytes or 0) - (r.high_bytes or 0) for r in least.devices]
+    budgets = [sum(parts) for parts in zip(left, weights, held, strict=True)]
+    budgets[-1] -= max(0, sum(weights) - (sums.device[count] - sums.device[0]))  # the output matrix
+    return budgets, sum(held) / count
 
 
 def _fewest_on_host(sums: RunningTotals, budgets: Sequence[int], each: float, count: int) -> int:

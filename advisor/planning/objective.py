@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from typing import Protocol
 
-import msgspec
+from msgspec.structs import replace
 
 from advisor.catalog import Catalog
 from advisor.deployment import Deployment, Holds, Interval, MemoryEstimate, SpeedEstimate, Workload
@@ -231,7 +231,7 @@ def scale_speed(speed: SpeedEstimate | None, servers: int) -> SpeedEstimate | No
         return speed
     out = speed.output_tps
     whole = Interval(value=out.value * servers, low=out.low * servers, high=out.high * servers)
-    return msgspec.structs.replace(speed, output_tps=whole)
+    return replace(speed, output_tps=whole)
 
 
 def estimate_traffic_speed(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import msgspec
+from msgspec.structs import replace
 
 from advisor.deployment import MemoryEstimate
-from advisor.machines.types import Device, Machine
+from advisor.machines.types import Machine
 from advisor.planning.traffic import Traffic
 
 LEFT = 0.97  # of what is free: the rest is for what servers take next to their share
@@ -71,24 +71,23 @@ def _on_cards(machine: Machine, room: dict[int, int]) -> Machine:
         if i is None:
             devices.append(device)
         elif i in room:
-            devices.append(msgspec.structs.replace(device, free_bytes=room[i]))
+            devices.append(replace(device, free_bytes=room[i]))
         else:
-            devices.append(msgspec.structs.replace(device, visible=False))
-    return msgspec.structs.replace(machine, devices=tuple(devices))
+            devices.append(replace(device, visible=False))
+    return replace(machine, devices=tuple(devices))
 
 
 def _share_of(machine: Machine, share: float) -> Machine:
     usable = {id(d) for d in machine.usable_devices}
     if usable:
-        devices = tuple(_smaller(d, share) if id(d) in usable else d for d in machine.devices)
-        return msgspec.structs.replace(machine, devices=devices)
+        rooms = [d.free_bytes if d.free_bytes is not None else d.total_bytes for d in machine.devices]
+        devices = tuple(
+            replace(d, free_bytes=int(share * room)) if id(d) in usable and room is not None else d
+            for d, room in zip(machine.devices, rooms, strict=True)
+        )
+        return replace(machine, devices=devices)
     memory = machine.memory
     room = memory.available_bytes if memory.available_bytes is not None else memory.usable_bytes
     if room is None:
         return machine
-    return msgspec.structs.replace(machine, memory=msgspec.structs.replace(memory, available_bytes=int(share * room)))
-
-
-def _smaller(device: Device, share: float) -> Device:
-    room = device.free_bytes if device.free_bytes is not None else device.total_bytes
-    return device if room is None else msgspec.structs.replace(device, free_bytes=int(share * room))
+    return replace(machine, memory=replace(memory, available_bytes=int(share * room)))

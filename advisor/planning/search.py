@@ -24,7 +24,6 @@ from advisor.planning.candidates import (
     find_smallest,
     find_too_large,
     list_attempts,
-    list_warnings,
     make_base,
     note_failure,
 )
@@ -130,8 +129,8 @@ def _find_for_users(entry: Engine, search: SearchRequest, session: Session) -> P
         others = tuple(
             _compare(t, plan, session.rules) for t in dict.fromkeys(tried) if t.quantization != plan.quantization.id
         )
-        notes = list_warnings(attempt, tools.warnings)
-        return replace(plan, notes=(*plan.notes, *notes), tried=others, added=tools.added.notes)
+        noted = (attempt.chosen.note,) if attempt.chosen.note else ()
+        return replace(plan, notes=(*plan.notes, *noted, *tools.warnings), tried=others, added=tools.added.notes)
     if not tried and not refused:
         text = f"{entry.name}: nothing could be estimated"
         return Rejection((Reason(code="does_not_fit", rule=f"{entry.id}/memory", text=text),))
@@ -248,15 +247,12 @@ def _best_kept(kept: list[tuple[Attempt, Plan]], factors: PlanRules) -> tuple[At
         return kept[0] if kept else None
     holding = [x for x in sure if x[1].holds_all]
     if holding:
-        times = [_seconds_between(p) for _, p in holding]
+        speeds = [p.speed.tpot_s if p.speed is not None else None for _, p in holding]
+        times = [0.0 if speed is None else speed.value for speed in speeds]
         least = factors.behind * min(times)
         return next(x for x, t in zip(holding, times, strict=True) if t <= least)
     most = max(_count_held(p) for _, p in sure)
     return next(x for x in sure if _count_held(x[1]) >= factors.enough_held * most)
-
-
-def _seconds_between(plan: Plan) -> float:
-    return plan.speed.tpot_s.value if plan.speed is not None and plan.speed.tpot_s is not None else 0.0
 
 
 def _count_held(plan: Plan) -> int:

@@ -6,9 +6,9 @@ typical ones find room.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
-import msgspec
+from msgspec.structs import replace
 
 from advisor.catalog.types import Engine
 from advisor.deployment import Deployment, MemoryEstimate, Setting, SpeedEstimate
@@ -36,7 +36,7 @@ def place_slots(base: Deployment, named: Engine, traffic: Traffic, offload: bool
     """The server that holds the most of the asked requests, sharing one cache where they do not all fit whole."""
     if traffic.users == 1:
         return _place_fastest(base, named, traffic, offload, ask, rate)
-    every = msgspec.structs.replace(base, sequences=traffic.users)
+    every = replace(base, sequences=traffic.users)
     if not offload:  # the usual case first
         whole = _place_fastest(every, named, traffic, offload, ask, rate)
         if whole.sure is not None:
@@ -92,14 +92,14 @@ def _share_cache(base: Deployment, named: Engine, traffic: Traffic) -> Deploymen
     if tokens >= users * context:
         return None
     settings: dict[str, Setting] = {slots: users, total: tokens, shared: True}
-    return msgspec.structs.replace(with_settings(base, settings), sequences=tokens // context)
+    return replace(with_settings(base, settings), sequences=tokens // context)
 
 
 def _list_fewer(base: Deployment, traffic: Traffic) -> Iterator[Deployment]:
     """Half as many whole slots as there are users, then half of these."""
     count = traffic.users // 2
     while count > 1:
-        yield msgspec.structs.replace(base, sequences=count)
+        yield replace(base, sequences=count)
         count //= 2
 
 
@@ -107,10 +107,9 @@ def _place_fastest(
     deployment: Deployment, named: Engine, traffic: Traffic, offload: bool, ask: Ask, rate: Rate
 ) -> PlacedSlots:
     """The fastest placement that fits."""
-    if not offload:
-        made = on_all_layers(deployment, named)
-        return _sort_by_fit([(made, e)] if (e := ask(made)) is not None else [], rate)
-    placed = list_host_placements(deployment, named, ask, traffic.prompt.mean)
+    placed: Iterable[Deployment] = [on_all_layers(deployment, named)]
+    if offload:
+        placed = list_host_placements(deployment, named, ask, traffic.prompt.mean)
     return _sort_by_fit([(d, e) for d in placed if (e := ask(d)) is not None], rate)
 
 

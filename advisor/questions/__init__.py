@@ -223,30 +223,27 @@ def read_names(value: Any, name: str) -> tuple[str, ...]:
     return texts
 
 
-def read_variables(value: Any, name: str) -> dict[str, str]:
-    """`NAME=VALUE` texts, or a mapping, with the names as they are written. Raises BadInput naming the field."""
+def _split_named(value: Any, name: str, strip: str, hint: str) -> dict[str, str]:
+    """`NAME=VALUE` texts, or a mapping. `strip`: characters that may stand before a name."""
     if isinstance(value, Mapping):
         return {str(k): _as_text(v, name) for k, v in value.items()}
     out = {}
     for text in read_names(value, name):
-        key, eq, one = text.partition("=")
+        key, eq, one = text.lstrip(strip).partition("=")
         if not eq or not key:
-            raise BadInput(f"{name} {text[:60]}: NAME=VALUE is expected")
+            raise BadInput(f"{name} {text[:60]}: NAME=VALUE is expected{hint}")
         out[key] = one
     return out
+
+
+def read_variables(value: Any, name: str) -> dict[str, str]:
+    """`NAME=VALUE` texts, or a mapping, with the names as they are written. Raises BadInput naming the field."""
+    return _split_named(value, name, "", "")
 
 
 def read_settings(value: Any, name: str) -> dict[str, str]:
     """`NAME=VALUE` texts, or a mapping, of settings of a server. Raises BadInput naming the field."""
-    if isinstance(value, Mapping):
-        return {str(k): _as_text(v, name) for k, v in value.items()}
-    out = {}
-    for text in read_names(value, name):
-        key, eq, one = text.lstrip("-").partition("=")
-        if not eq or not key:
-            raise BadInput(f"{name} {text[:60]}: NAME=VALUE is expected, e.g. {name} tensor-parallel-size=2")
-        out[key] = one
-    return out
+    return _split_named(value, name, "-", f", e.g. {name} tensor-parallel-size=2")
 
 
 def read_rates(value: Any, name: str) -> dict[str, float]:

@@ -85,18 +85,14 @@ class CheckQuestion(Record, frozen=True, kw_only=True):
         bool, describe("Warnings fail, too; a server open to others without a key is an error.", "--strict")
     ] = False
     speed: Annotated[
-        bool,
-        describe("Predicted rates of each deployment, too.", without={"cli": "`advise diff` compares rates"}),
+        bool, describe("Predicted rates of each deployment, too.", without={"cli": "`advise diff` compares rates"})
     ] = False
 
 
 class CompareQuestion(Record, frozen=True, kw_only=True):
     """What engines can do, side by side."""
 
-    engines: Annotated[
-        tuple[str, ...],
-        describe("Engines, two or more.", argument=True, spelling="list"),
-    ] = ()
+    engines: Annotated[tuple[str, ...], describe("Engines, two or more.", argument=True, spelling="list")] = ()
     hardware: HardwareText = None
     snapshot: SnapshotFile = None
     all: Annotated[bool, describe("Every engine, and the tables of the source documents.", "--all")] = False
@@ -111,16 +107,13 @@ class CompareQuestion(Record, frozen=True, kw_only=True):
         ),
     ] = None
     concurrency: Annotated[
-        Annotated[int, Meta(ge=1, le=4096)],
-        describe("With --speed: requests at once.", "--concurrency", "--users", metavar="N"),
+        int, Meta(ge=1, le=4096), describe("With --speed: requests at once.", "--concurrency", "--users", metavar="N")
     ] = 1
     prompt_tokens: Annotated[
-        Annotated[int, Meta(ge=1, le=1_000_000)],
-        describe("With --speed: tokens of each prompt.", "--prompt-tokens", metavar="N"),
+        int, Meta(ge=1, le=1_000_000), describe("With --speed: tokens of each prompt.", "--prompt-tokens", metavar="N")
     ] = 512
     output_tokens: Annotated[
-        Annotated[int, Meta(ge=1, le=100_000)],
-        describe("With --speed: tokens of each answer.", "--output-tokens", metavar="N"),
+        int, Meta(ge=1, le=100_000), describe("With --speed: tokens of each answer.", "--output-tokens", metavar="N")
     ] = 128
 
 
@@ -152,8 +145,7 @@ class MigrateQuestion(Record, frozen=True, kw_only=True):
     ] = None
     port: Port = None
     target: Annotated[
-        str | None,
-        describe("Kind of launch file (default: that of the old one).", "--target", metavar="T", empty=True),
+        str | None, describe("Kind of launch file (default: that of the old one).", "--target", metavar="T", empty=True)
     ] = None
 
 
@@ -178,8 +170,7 @@ class CalibrateQuestion(Record, frozen=True, kw_only=True):
         str | None, describe("The engine (default: as its lines tell).", "--engine", metavar="E", empty=True)
     ] = None
     engine_version: Annotated[
-        str | None,
-        describe("Its version, where the log does not say it.", "--engine-version", metavar="V", empty=True),
+        str | None, describe("Its version, where the log does not say it.", "--engine-version", metavar="V", empty=True)
     ] = None
     settings: Settings = {}
     hardware: HardwareText = None
@@ -231,22 +222,20 @@ class BenchQuestion(Record, frozen=True, kw_only=True):
     hardware: HardwareText = None
     snapshot: SnapshotFile = None
     concurrency: Annotated[
-        Annotated[int, Meta(ge=1, le=4096)],
-        describe("Requests at once.", "--concurrency", "--users", metavar="N"),
+        int, Meta(ge=1, le=4096), describe("Requests at once.", "--concurrency", "--users", metavar="N")
     ] = 1
     prompt_tokens: Annotated[
-        Annotated[int, Meta(ge=1, le=1_000_000)],
-        describe("Tokens of each prompt.", "--prompt-tokens", metavar="N"),
+        int, Meta(ge=1, le=1_000_000), describe("Tokens of each prompt.", "--prompt-tokens", metavar="N")
     ] = 512
     output_tokens: Annotated[
-        Annotated[int, Meta(ge=2, le=100_000)], describe("Tokens of each answer.", "--output-tokens", metavar="N")
+        int, Meta(ge=2, le=100_000), describe("Tokens of each answer.", "--output-tokens", metavar="N")
     ] = 128
     requests: Annotated[
         Annotated[int, Meta(ge=1, le=100_000)] | None,
         describe("How many (default: ten times those at once, at least 20).", "--requests", metavar="N"),
     ] = None
     seconds: Annotated[
-        Annotated[int, Meta(ge=1, le=86_400)], describe("No request begins after that.", "--seconds", metavar="N")
+        int, Meta(ge=1, le=86_400), describe("No request begins after that.", "--seconds", metavar="N")
     ] = 60
     keep: Annotated[
         bool,
@@ -339,9 +328,7 @@ class FleetCheckQuestion(FleetNodesQuestion, frozen=True, kw_only=True):
             path="file",
         ),
     ] = ()
-    lose: Annotated[
-        Annotated[int, Meta(ge=0, le=3)], describe("Nodes that may fail at once.", "--lose", metavar="N")
-    ] = 0
+    lose: Annotated[int, Meta(ge=0, le=3), describe("Nodes that may fail at once.", "--lose", metavar="N")] = 0
     confidence: PlanConfidence = "likely"
     prices: HourlyPrices = None
 
@@ -351,4 +338,4 @@ class DetailsQuestion(Record, frozen=True, kw_only=True):
 
     handle: Annotated[str, describe("The `handle` of an answer.")]
     pointer: Annotated[str, describe("JSON pointer; empty: the whole.")] = ""
-    start: Annotated[Annotated[int, Meta(ge=0)], describe("First item of a list, first character of a text.")] = 0
+    start: Annotated[int, Meta(ge=0), describe("First item of a list, first character of a text.")] = 0

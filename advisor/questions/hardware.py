@@ -35,27 +35,17 @@ class HardwareQuestion(TrafficFields, frozen=True, kw_only=True):
     engine: EngineName = None
     budget: Annotated[
         str | Money | None,
-        describe(
-            "To spend once: 3000EUR, 9000USD.",
-            "--budget",
-            metavar="AMOUNT",
-            examples=(
-                "3000EUR",
-                "2000 EUR",
-            ),
-        ),
+        describe("To spend once: 3000EUR, 9000USD.", "--budget", metavar="AMOUNT", examples=("3000EUR", "2000 EUR")),
     ] = None
     rent: Annotated[
         str | Money | None,
         describe("To spend a month: 1500EUR/month.", "--rent", metavar="AMOUNT", examples=("1500EUR/month",)),
     ] = None
     prices: Annotated[
-        str | None,
-        describe("Your own closed price list (JSON or YAML).", "--prices", metavar="FILE", path="file"),
+        str | None, describe("Your own closed price list (JSON or YAML).", "--prices", metavar="FILE", path="file")
     ] = None
     online: Annotated[
-        bool,
-        describe("Rentals as clouds offer them now, by gpuhunt (extra `prices`).", "--online", without=NO_NETWORK),
+        bool, describe("Rentals as clouds offer them now, by gpuhunt (extra `prices`).", "--online", without=NO_NETWORK)
     ] = False
     currency: Annotated[
         str | None,
@@ -76,16 +66,14 @@ class HardwareQuestion(TrafficFields, frozen=True, kw_only=True):
         Amount | None, describe("Hours a month that a rental runs (default 730).", "--hours", metavar="H")
     ] = None
     electricity_price: Annotated[
-        float | None,
-        describe("Price of one kWh in EUR.", "--electricity", metavar="EUR", old=("eur_per_kwh",)),
+        float | None, describe("Price of one kWh in EUR.", "--electricity", metavar="EUR", old=("eur_per_kwh",))
     ] = None
     duty: Annotated[
         Annotated[float, Meta(ge=0, le=1)] | None,
         describe("Share of the time at load, 0 to 1.", "--duty", metavar="SHARE", spelling="share"),
     ] = None
     api_price: Annotated[
-        Amount | None,
-        describe("Price of a hosted API for a million output tokens.", "--api-price", metavar="X"),
+        Amount | None, describe("Price of a hosted API for a million output tokens.", "--api-price", metavar="X")
     ] = None
     sort: Annotated[Sort, describe("Order of the options.", "--sort")] = "price"
     hardware: HardwareText = None
@@ -94,16 +82,13 @@ class HardwareQuestion(TrafficFields, frozen=True, kw_only=True):
         Positive | None, describe("Requests at once.", "--users", "--concurrency", metavar="N", old=("users",))
     ] = None
     rate: Annotated[
-        Rate | None,
-        describe("Requests a second, instead of users at once.", "--requests-per-second", metavar="R"),
+        Rate | None, describe("Requests a second, instead of users at once.", "--requests-per-second", metavar="R")
     ] = None
     ttft_s: Annotated[
-        Seconds | None,
-        describe("Required time to first token, seconds.", "--ttft", metavar="S", spelling="seconds"),
+        Seconds | None, describe("Required time to first token, seconds.", "--ttft", metavar="S", spelling="seconds")
     ] = None
     tpot_s: Annotated[
-        Seconds | None,
-        describe("Required time per output token, seconds.", "--tpot", metavar="S", spelling="seconds"),
+        Seconds | None, describe("Required time per output token, seconds.", "--tpot", metavar="S", spelling="seconds")
     ] = None
     target_tps: Annotated[
         Rate | None,

@@ -16,11 +16,7 @@ ModelName = Annotated[
         "--model",
         metavar="M",
         path="model",
-        examples=(
-            "70B",
-            "llama3.1:8b",
-            "Qwen/Qwen3-32B",
-        ),
+        examples=("70B", "llama3.1:8b", "Qwen/Qwen3-32B"),
     ),
 ]
 Quantization = Annotated[
@@ -29,38 +25,21 @@ Quantization = Annotated[
         "Weight format: q4, Q4_K_M, AWQ, FP8, ... (`advise list quantizations`).",
         "--quant",
         metavar="Q",
-        examples=(
-            "q4",
-            "Q4_K_M",
-            "AWQ",
-            "FP8",
-        ),
+        examples=("q4", "Q4_K_M", "AWQ", "FP8"),
     ),
 ]
-EngineName = Annotated[
-    str | None,
-    describe(
-        "Insist on this engine.",
-        "--engine",
-        metavar="E",
-    ),
-]
+EngineName = Annotated[str | None, describe("Insist on this engine.", "--engine", metavar="E")]
 HardwareText = Annotated[
     str | None,
     describe(
         'Hardware in words: "RTX 4090", "2x RTX 3090, 128GB RAM", "M3 Max 64GB", "cpu, 64GB RAM", "this".',
         "--on",
         metavar="HARDWARE",
-        examples=(
-            "2x RTX 4090, 128GB RAM",
-            "M3 Max 64GB",
-            "this",
-        ),
+        examples=("2x RTX 4090, 128GB RAM", "M3 Max 64GB", "this"),
     ),
 ]
 SnapshotFile = Annotated[
-    str | None,
-    describe("A snapshot written by `advise probe --save FILE`.", "--machine", metavar="FILE", path="file"),
+    str | None, describe("A snapshot written by `advise probe --save FILE`.", "--machine", metavar="FILE", path="file")
 ]
 Online = Annotated[
     bool,
@@ -122,8 +101,7 @@ class ChoiceFields(ModelFields, frozen=True, kw_only=True):
         ),
     ] = True
     min_ability: Annotated[
-        float | None,
-        describe("Choose no model below (`advise list models --use chat`).", "--min-ability", metavar="N"),
+        float | None, describe("Choose no model below (`advise list models --use chat`).", "--min-ability", metavar="N")
     ] = None
 
 
@@ -226,8 +204,7 @@ class ExplainQuestion(Record, frozen=True, kw_only=True):
         ),
     ] = None
     tree: Annotated[
-        str | None,
-        describe("Which tree of the guide.", "--tree", metavar="NAME", empty=True, without=ANOTHER_ANSWER),
+        str | None, describe("Which tree of the guide.", "--tree", metavar="NAME", empty=True, without=ANOTHER_ANSWER)
     ] = None
     answers: Annotated[
         dict[str, str],

@@ -24,10 +24,7 @@ ContextLength = Annotated[
         name="context_length",
         old=("context",),
         spelling="tokens",
-        examples=(
-            8192,
-            "32k",
-        ),
+        examples=(8192, "32k"),
     ),
 ]
 Concurrency = Annotated[Positive | None, describe("Requests at once.", "--users", "--concurrency", metavar="N")]
@@ -59,24 +56,15 @@ class WorkloadFields(Record, frozen=True, kw_only=True):
         Rate | None,
         describe("Requests a second, instead of users at once.", "--requests-per-second", "--rate", metavar="R"),
     ] = None
-    burst: Annotated[
-        Annotated[float, Meta(ge=1, le=1000)], describe("The rate in a busy moment over the mean rate.")
-    ] = 1.0
+    burst: Annotated[float, Meta(ge=1, le=1000), describe("The rate in a busy moment over the mean rate.")] = 1.0
     ttft_s: Annotated[
-        Seconds | None,
-        describe("Most seconds to the first token.", "--ttft", metavar="S", spelling="seconds"),
+        Seconds | None, describe("Most seconds to the first token.", "--ttft", metavar="S", spelling="seconds")
     ] = None
     tpot_s: Annotated[
-        Seconds | None,
-        describe("Most seconds between tokens.", "--tpot", metavar="S", spelling="seconds"),
+        Seconds | None, describe("Most seconds between tokens.", "--tpot", metavar="S", spelling="seconds")
     ] = None
     target_tps: Annotated[
-        Rate | None,
-        describe(
-            "Least tokens a second of one request.",
-            "--target-tps",
-            metavar="N",
-        ),
+        Rate | None, describe("Least tokens a second of one request.", "--target-tps", metavar="N")
     ] = None
     confidence: Annotated[
         Literal["likely", "safe"],
@@ -94,10 +82,7 @@ class WorkloadFields(Record, frozen=True, kw_only=True):
             "--shared-prefix",
             spelling="share",
             stands_for=SHARED,
-            examples=(
-                0.8,
-                "80%",
-            ),
+            examples=(0.8, "80%"),
         ),
     ] = None
     structured_output: Annotated[bool, describe("Answers must follow a schema or grammar.", "--structured-output")] = (

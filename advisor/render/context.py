@@ -6,7 +6,6 @@ import math
 import re
 import shlex
 from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 
@@ -23,11 +22,11 @@ from advisor.errors import BadInput
 from advisor.estimation import estimate as estimate_bytes
 from advisor.machines.types import Device
 from advisor.patterns import pattern_when_used
-from advisor.record import Record
 from advisor.render import matrix
 from advisor.render.environment import quote_comment
 from advisor.render.matrix import PodNeeds
 from advisor.render.words import (
+    ModelWords,
     fill_form,
     local_name,
     make_declaration,
@@ -38,36 +37,20 @@ from advisor.render.words import (
     plain_word,
 )
 from advisor.session import Session
+from advisor.units import GIB, MIB
 
-GIB = 2**30
 LOOPBACK = pattern_when_used(r"localhost|127(\.\d{1,3}){3}|::1")
 OWN_PLACE: tuple[ConceptName, ...] = ("model", "address", "port", "api_key")  # what the launch says in its own words
-MIB = 2**20
 
 
-class ProgramArgument(Record, frozen=True, kw_only=True):
-    """One flag of the program. `value` None = the flag alone."""
-
-    flag: str
-    value: str | None
-    because: str
-
-
-def make_program_arguments(decided: tuple[DecidedSetting, ...]) -> list[ProgramArgument]:
-    """Settings as flags. True is the bare flag, False its `no-` form."""
-    out = []
-    for setting in decided:
-        if setting.environment:
-            continue
-        if setting.value is True:
-            out.append(ProgramArgument(flag=f"--{setting.name}", value=None, because=setting.because))
-        elif setting.value is False:
-            out.append(ProgramArgument(flag=f"--no-{setting.name}", value=None, because=setting.because))
-        else:
-            out.append(
-                ProgramArgument(flag=f"--{setting.name}", value=setting_text(setting.value), because=setting.because)
-            )
-    return out
+def _make_argument(setting: DecidedSetting) -> Json:
+    """A setting as a flag of the program: True is the bare flag, False its `no-` form."""
+    alone = isinstance(setting.value, bool)
+    return {
+        "flag": f"--no-{setting.name}" if setting.value is False else f"--{setting.name}",
+        "value": None if alone else setting_text(setting.value),
+        "because": setting.because,
+    }
 
 
 def _joined(a: Json, known: matrix.FlagTable | None) -> Json:
@@ -210,7 +193,7 @@ def make_template_context(
     known = matrix.load_flag_table(entry.id, rules) if inner.id == entry.id else None  # wrappers pass flags on
     name_flag, named = _served(deployment, entry, decided, known)
     decided = (*decided, *name_flag, *_asked(deployment, entry, decided, known))
-    every = [a.to_dict() for a in make_program_arguments(decided)]
+    every = [_make_argument(x) for x in decided if not x.environment]
     left_out = [
         {"flag": a["flag"], "because": why}
         for a in every
@@ -364,34 +347,24 @@ def make_node_words(start: EngineStart, count: str, rank: str, head: str) -> dic
     return {"words": made, "worker": "".join(f" {shlex.quote(w)}" for w in start.nodes.worker)}
 
 
-def swap_lines(deployment: Deployment, entry: Engine, rules: Catalog, seen: Json, model_words: Any) -> Any:
+def swap_lines(entry: Engine, rules: Catalog, seen: Json, model_words: ModelWords) -> list[Json]:
     """The server's own command under llama-swap, on the port that llama-swap gives it."""
     inner = matrix.find_engine_start(matrix.find_serving_engine(entry), rules)
     place = {"host": plain_word("127.0.0.1"), "address": plain_word("127.0.0.1"), "port": plain_word("${PORT}")}
     values = {**model_words.values, **place}
-    return [
-        w.to_dict()
-        for line in make_lines(
-            inner,
-            inner.program,
-            model_words,
-            seen["model"]["online_quantization"],
-            seen["arguments"],
-            fill_form(inner.listen, values),
-            [],
-        )
-        for w in line
-    ]
+    online, listen = seen["model"]["online_quantization"], fill_form(inner.listen, values)
+    lines = make_lines(inner, inner.program, model_words, online, seen["arguments"], listen, [])
+    return [w.to_dict() for line in lines for w in line]
 
 
-def make_swap_entry(deployment: Deployment, entry: Engine, rules: Catalog, seen: Json, model_words: Any) -> Json:
+def make_swap_entry(deployment: Deployment, entry: Engine, rules: Catalog, seen: Json, model_words: ModelWords) -> Json:
     """One model of a llama-swap file."""
     name = f"{seen['engine']['name']} {seen['engine']['version'] or ''}".strip()
     return {
         "title": f"# {quote_comment(name)}: {quote_comment(deployment.model.id)}, "
         f"{quote_comment(deployment.quantization)}",
         "label": deployment.served_name or deployment.model.id,
-        "words": swap_lines(deployment, entry, rules, seen, model_words),
+        "words": swap_lines(entry, rules, seen, model_words),
         "health_path": seen["health_path"],
         "environment": seen["environment"],
         "start_seconds": seen["start_seconds"],
@@ -401,15 +374,13 @@ def make_swap_entry(deployment: Deployment, entry: Engine, rules: Catalog, seen:
 
 
 def make_target_names(
-    target: str, deployment: Deployment, entry: Engine, rules: Catalog, seen: Json, model_words: Any
+    target: str, deployment: Deployment, entry: Engine, rules: Catalog, seen: Json, model_words: ModelWords
 ) -> Json:
     """Names that only this target's template uses. Raises BadInput where the target cannot say the deployment."""
     doc = matrix.load_targets(rules)
     start = matrix.find_engine_start(entry.id, rules)
     nodes = int(seen["nodes"])
     if nodes > 1 and start.nodes and start.nodes.since:
-        from advisor.engines.versions import version_key
-
         version = version_key(seen["engine"]["version"] or "")
         if target in ("lws", "slurm", "skypilot") and version and version < version_key(start.nodes.since):
             raise BadInput(
@@ -438,8 +409,7 @@ def make_target_names(
     runtime_place = doc.places.get(target)
     if runtime_place is not None:
         inner = rules.engine(entry.runs[0]) if entry.kind == "orchestrator" else entry
-        lane = {"nvidia": ""}.get(str(seen["vendor"]))
-        if lane is None:
+        if seen["vendor"] != "nvidia":
             raise BadInput(f"{target}: its image is for NVIDIA devices, and here are {seen['vendor']} ones")
         return {
             "place_image": runtime_place.image.replace("{engine}", inner.id),

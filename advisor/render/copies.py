@@ -136,47 +136,41 @@ def render_side_by_side(
         return (LaunchFile(name=first.name, content=text, executable=True),)
     if target != "compose":
         raise BadInput(f"{len(models)} models side by side: take --target command or compose")
+    name, whole = _join_services(models, devices or [()] * len(models), session, work)
+    return (LaunchFile(name=name, content=_as_yaml(whole, title)),)
+
+
+def _join_services(
+    servers: Sequence[Deployment], devices: Sequence[Sequence[int]], session: Session, work: Workload | None
+) -> tuple[str, Json]:
+    """The file's name and one project with a service for each server, those with cards of their own on these."""
     from advisor.files import parse_yaml
 
     services: Json = {}
     volumes: Json = {}
     name = "compose.yaml"
-    for k, model in enumerate(models, 1):
-        own = devices[k - 1] if devices else ()
-        if own:  # a container has only its own cards, counted from 0
-            model = replace(model, environment={})
-        made = render_files(model, target, session, work)[0]
+    for k, (server, cards) in enumerate(zip(servers, devices, strict=True), 1):
+        if cards:  # a container has only its own cards, counted from 0
+            server = replace(server, environment={})
+        made = render_files(server, "compose", session, work)[0]
         body, name = parse_yaml(made.content, made.name), made.name
         ((service_name, service),) = body["services"].items()
-        if own:
-            _pin_devices(service, own)
+        if cards:
+            _pin_devices(service, cards)
         services[f"{service_name}-{k}"] = service
         volumes |= body.get("volumes") or {}
-    whole = {"services": services, **({"volumes": volumes} if volumes else {})}
-    return (LaunchFile(name=name, content=_as_yaml(whole, title)),)
+    return name, {"services": services, **({"volumes": volumes} if volumes else {})}
 
 
 def _compose(
     servers: Sequence[Deployment], devices: Sequence[Sequence[int]], session: Session, port: int, work: Workload | None
 ) -> LaunchFile:
     """One project: a service for each server, and nginx before them."""
-    from advisor.files import parse_yaml
-
-    services: Json = {}
-    volumes: Json = {}
-    inside = 8000
-    name = "compose.yaml"
-    for k, (server, cards) in enumerate(zip(servers, devices, strict=True), 1):
-        bare = replace(server, environment={}, port=None)
-        made = render_files(bare, "compose", session, work)[0]
-        body = parse_yaml(made.content, made.name)
-        name = made.name
-        ((service_name, service),) = body["services"].items()
-        inside = int(str(service["ports"][0]).rpartition(":")[2])
-        service.pop("ports")
-        _pin_devices(service, cards)
-        services[f"{service_name}-{k}"] = service
-        volumes |= body.get("volumes") or {}
+    name, whole = _join_services([replace(s, environment={}, port=None) for s in servers], devices, session, work)
+    services, inside = whole["services"], 8000
+    for service in services.values():
+        inside = int(str(service.pop("ports")[0]).rpartition(":")[2])
+    names = list(services)
     services["router"] = {
         "image": load_targets(session.rules).router_image,
         "restart": "unless-stopped",
@@ -185,13 +179,9 @@ def _compose(
         "security_opt": ["no-new-privileges:true"],
         "ports": [f"127.0.0.1:{port}:80"],
         "configs": [{"source": "router", "target": "/etc/nginx/conf.d/default.conf"}],
-        "depends_on": list(services),
+        "depends_on": names,
     }
-    whole: Json = {
-        "services": services,
-        **({"volumes": volumes} if volumes else {}),
-        "configs": {"router": {"content": make_router_config([s for s in services if s != "router"], inside)}},
-    }
+    whole["configs"] = {"router": {"content": make_router_config(names, inside)}}
     title = "Equal servers behind a router that gives each request to the least busy one."
     return LaunchFile(name=name, content=_as_yaml(whole, title))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from advisor.catalog import Catalog
 from advisor.catalog.launch_types import Installation, InstallLane
@@ -16,10 +15,6 @@ from advisor.render import matrix
 from advisor.render.context import make_template_context
 from advisor.render.environment import make_environment, quote_shell, shell_call, template_roots
 from advisor.session import Session
-
-if TYPE_CHECKING:
-    from jinja2 import Environment
-
 
 IN_IMAGES = ("docker", "compose", "kubernetes", "lws", "kserve", "skypilot")  # need the engine's own container image
 SHARED = "targets"  # folder of the templates that serve all engines
@@ -108,13 +103,12 @@ def _render(
         have = ", ".join(list_targets(entry.id, rules)) or "no target yet"
         why = matrix.find_target_support(entry.id, target, rules)[1]
         raise BadInput(f"{entry.name} has no {target} file: {why}. It has {have}")
-    env = make_environment(tuple(template_roots()))
     seen = make_template_context(deployment, entry, session, target, work)
     if target in IN_IMAGES and seen["image"] is None:
         raise BadInput(f"{entry.name}: no container image is known for {seen['vendor']} devices; take --target command")
     file = matrix.load_targets(rules).targets[target].file.replace("{name}", seen["name"])
     values = {**seen, "script": script, "verbose": verbose, "target": target}
-    return file, _filled(env, (f"{entry.id}/{target}.j2", f"{SHARED}/{target}.j2"), values)
+    return file, _fill((entry.id, SHARED), target, values)
 
 
 def make_readme(
@@ -140,8 +134,7 @@ def make_readme(
         "verbose": False,
         "target": "readme",
     }
-    text = _filled(make_environment(tuple(template_roots())), (f"{entry.id}/readme.j2", f"{SHARED}/readme.j2"), values)
-    return LaunchFile(name="README.md", content=text)
+    return LaunchFile(name="README.md", content=_fill((entry.id, SHARED), "readme", values))
 
 
 def render_client(url: str, model: str | None, target: str, rules: Catalog) -> tuple[LaunchFile, ...]:
@@ -160,10 +153,7 @@ def render_client(url: str, model: str | None, target: str, rules: Catalog) -> t
         "verbose": False, "script": True, "target": target,
     }  # fmt: skip
     name = matrix.load_targets(rules).targets[target].file
-    text = _filled(
-        make_environment(tuple(template_roots())), (f"{entry.id}/{target}.j2", f"{SHARED}/{target}.j2"), values
-    )
-    return (LaunchFile(name=name, content=text),)
+    return (LaunchFile(name=name, content=_fill((entry.id, SHARED), target, values)),)
 
 
 def _refuse_what_is_no_url(url: str) -> None:
@@ -202,17 +192,19 @@ def render_together(ds: tuple[Deployment, ...], session: Session) -> tuple[Launc
     if twice is not None:
         raise BadInput(f"{twice} is named twice; {target} tells its models apart by name")
     values = {**seen, "servers": servers, "script": True, "verbose": False, "target": target}
-    text = _filled(make_environment(tuple(template_roots())), (f"{SHARED}/{target}.j2",), values)
-    return (LaunchFile(name=matrix.load_targets(rules).targets[target].file, content=text),)
+    name = matrix.load_targets(rules).targets[target].file
+    return (LaunchFile(name=name, content=_fill((SHARED,), target, values)),)
 
 
-def _filled(env: Environment, candidates: tuple[str, ...], values: Json) -> str:
-    """The first template there is, with its values. Raises BadInput for one that is wrong (a user's own may be)."""
+def _fill(folders: tuple[str, ...], target: str, values: Json) -> str:
+    """The target's template of the first folder that has one, with its values. Raises BadInput for one that is wrong (a
+    user's own may be)."""
     from jinja2 import TemplateError, TemplateSyntaxError
 
+    candidates = [f"{folder}/{target}.j2" for folder in folders]
     name = candidates[0]
     try:
-        template = env.select_template(candidates)
+        template = make_environment(tuple(template_roots())).select_template(candidates)
         name = template.name or name
         text: str = template.render(**values)
     except TemplateSyntaxError as e:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Set
-from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -141,14 +140,13 @@ def make_start_words(seen: Json, start: EngineStart, ref: ModelRef, inside: bool
     maybe_key = key if seen["outside"] else []
 
     def words(
-        program: tuple[str, ...], model: ModelWords, place: Mapping[str, LaunchWord], with_key: list[LaunchWord]
-    ) -> Any:
+        program: tuple[str, ...], model: ModelWords, place: Mapping[str, LaunchWord], with_key: Line
+    ) -> list[list[Json]]:
         values = {**model.values, **place, **own}
         arguments_ = _renamed(seen["arguments"], start) if start.settings else ()
-        made = make_lines(
-            start, program, model, ref.online_quantization, arguments_, fill_form(start.listen, values), with_key
-        )
-        return _as_plain([*made[:1], *([fill_form(start.extra, values)] if start.extra else []), *made[1:]])
+        listen, extra = fill_form(start.listen, values), [fill_form(start.extra, values)] if start.extra else []
+        made = make_lines(start, program, model, ref.online_quantization, arguments_, listen, with_key)
+        return [_as_plain(line) for line in (*made[:1], *extra, *made[1:])]
 
     out: Json = {
         "key": start.key.to_dict() if start.key else None,
@@ -207,9 +205,8 @@ def _words_before(start: EngineStart, ref: ModelRef, seen: Json) -> list[Json]:
     name = (ref.file if ref.path is not None else None) or seen["name"]
     needed = LaunchWord(variable="MODEL", help=start.needs.get("MODEL") or ref.missing or "")
     model = needed if ref.path is None else plain_word(ref.path)
-    return _as_plain([fill_form(start.before, {"model": model, "name": plain_word(str(seen["served_name"] or name))})])[
-        0
-    ]
+    values = {"model": model, "name": plain_word(str(seen["served_name"] or name))}
+    return _as_plain(fill_form(start.before, values))
 
 
 def _words_after(start: EngineStart, ref: ModelRef, path: str | None) -> list[Json]:
@@ -217,13 +214,13 @@ def _words_after(start: EngineStart, ref: ModelRef, path: str | None) -> list[Js
     if not start.after:
         return []
     if ref.path is None:
-        return _as_plain([fill_form(start.after, {"tag": plain_word(ref.tag or "")})])[0]
+        return _as_plain(fill_form(start.after, {"tag": plain_word(ref.tag or "")}))
     make = 'printf "FROM %s\\n" "$1" > /tmp/Modelfile && exec ollama create "$2" -f /tmp/Modelfile'
-    return _as_plain([[plain_word(w) for w in ("sh", "-c", make, "sh", path or ref.path, ref.tag or "")]])[0]
+    return _as_plain([plain_word(w) for w in ("sh", "-c", make, "sh", path or ref.path, ref.tag or "")])
 
 
-def _as_plain(words: list[list[LaunchWord]]) -> list[list[Json]]:
-    return [[msgspec.structs.asdict(w) for w in line] for line in words]
+def _as_plain(line: Line) -> list[Json]:
+    return [msgspec.structs.asdict(w) for w in line]
 
 
 def make_model_reference(deployment: Deployment, rules: Catalog) -> ModelRef:

@@ -9,7 +9,7 @@ from advisor.advice.limits import MOST_SEQUENCES, DeploymentLimits
 from advisor.advice.types import RankedDeployment
 from advisor.deployment import DeviceMemory, EngineVerification, MemoryEstimate
 from advisor.report.plan_text import count_servers_of_node, describe_holding, list_command_lines
-from advisor.report.recommend import describe_memory
+from advisor.report.recommend import count_places, describe_memory, sum_cache
 from advisor.report.text import align_table, bullets, fits_word, format_bounds, paint, wrap_text
 from advisor.units import GIB, MIB, format_bytes, format_gib, format_tokens
 
@@ -53,11 +53,9 @@ def describe_explanation(explanation: Explanation, verbose: bool = False) -> str
         out += ["", "What would change it:"]
         rows = [[c.what, _short(c.total_bytes, unit), _saves(c.saves_bytes, unit)] for c in explanation.changes]
         out.append(align_table(rows, ("", f"total {_name(unit)}", "saves"), "lrr"))
-    notes = (
-        [*explanation.warnings, *(f"not counted: {n}" for n in estimate.not_modelled)]
-        if verbose
-        else list(explanation.warnings)
-    )
+    notes = list(explanation.warnings)
+    if verbose:
+        notes += (f"not counted: {n}" for n in estimate.not_modelled)
     if notes:
         out += ["", "Notes:"]
         out += bullets(notes)
@@ -67,7 +65,7 @@ def describe_explanation(explanation: Explanation, verbose: bool = False) -> str
 def _planned(ranked: RankedDeployment, verbose: bool) -> list[str]:
     """What starts instead, as the planner lays it out."""
     out = ["What starts here, as the planner lays it out:"]
-    out += [wrap_text(f"- {line}", "  ", "    ") for line in describe_holding(ranked)]
+    out += bullets(describe_holding(ranked))
     if ranked.command:
         lines = list_command_lines(ranked.command, count_servers_of_node(ranked), verbose)
         out += ["", *(f"  {line}" for line in lines), ""]
@@ -110,23 +108,16 @@ def _contexts(explanation: Explanation, verbose: bool, unit: int) -> str:
     """One line per length and place; equal devices are counted, not repeated."""
     rows = []
     for estimate in explanation.estimates:
-        places = [*estimate.devices]
-        if estimate.host is not None and (
-            not estimate.devices or verbose or (estimate.host.weights_bytes or 0) > 0.3 * GIB
-        ):
-            places.append(estimate.host)
-        first = True
-        for name, row in _merged(places):
-            state = (row.recurrent_state_bytes or 0) >= MIB
-            kv = _short(
-                None if row.kv_cache_bytes is None else row.kv_cache_bytes + (row.recurrent_state_bytes or 0), unit
-            )
+        length = format_tokens(estimate.context_length)
+        for row, n in count_places(estimate, -1 if verbose else 0.3 * GIB).items():
+            name = f"{n}x {row.name}" if n > 1 else row.name
+            state = "*" if (row.recurrent_state_bytes or 0) >= MIB else ""
             rows.append([
-                format_tokens(estimate.context_length) if first else "", name[:24], _short(row.weights_bytes, unit),
-                kv + ("*" if state else ""), _short(row.compute_bytes, unit), _short(row.overhead_bytes, unit),
-                _short(row.total_bytes, unit), _band(row, unit),
+                length, name[:24], _short(row.weights_bytes, unit), _short(sum_cache(row), unit) + state,
+                _short(row.compute_bytes, unit), _short(row.overhead_bytes, unit), _short(row.total_bytes, unit),
+                _band(row, unit),
             ])  # fmt: skip
-            first = False
+            length = ""
     heads = ("context", "place", "weights", "KV", "compute", "other", "total", "range")
     made = align_table(rows, heads, "rlrrrrrr")
     if any("*" in r[3] for r in rows):
@@ -205,56 +196,31 @@ def _verified(engine_verification: EngineVerification, unit: int) -> list[str]:
     return [head, align_table(rows, ("place", "part", "ours", "engine", "agrees"), "llrrl")]
 
 
-def _limits(deployment_limits: DeploymentLimits, estimate: MemoryEstimate) -> list[str]:
+def _limits(limits: DeploymentLimits, estimate: MemoryEstimate) -> list[str]:
     """The limits of the machine, a line each."""
 
     def shown(n: int | None) -> str:
         return "none" if n is None else f"{n:,}"
 
-    or_more = " or more" if deployment_limits.most_sequences == MOST_SEQUENCES else ""
-    kinds = [
-        (c.kv_cache_type, c.largest_context)
-        for c in deployment_limits.by_cache
-        if c.kv_cache_type != "auto" and c.largest_context
-    ]
-    if deployment_limits.largest_context is None and not kinds:
+    or_more = " or more" if limits.most_sequences == MOST_SEQUENCES else ""
+    kinds = [c for c in limits.by_cache if c.kv_cache_type != "auto" and c.largest_context]
+    if limits.largest_context is None and not kinds:
         out = ["longest context: not even the shortest fits"]
     else:
-        out = [f"longest context for {estimate.sequences} at once: {shown(deployment_limits.largest_context)} tokens"]
-        out[0] += "".join(f"; {kind} cache {shown(n)}" for kind, n in kinds)
+        out = [f"longest context for {estimate.sequences} at once: {shown(limits.largest_context)} tokens"]
+        out[0] += "".join(f"; {c.kv_cache_type} cache {shown(c.largest_context)}" for c in kinds)
         out.append(
             f"most requests of {format_tokens(estimate.context_length)} at once: "
-            f"{shown(deployment_limits.most_sequences)}{or_more}"
+            f"{shown(limits.most_sequences)}{or_more}"
         )
-    if (
-        deployment_limits.layers_on_cards is not None
-        and deployment_limits.layers_on_cards[0] < deployment_limits.layers_on_cards[1]
-    ):
-        out.append(
-            f"layers that fit: {deployment_limits.layers_on_cards[0]} of {deployment_limits.layers_on_cards[1]}; the "
-            "rest would run on the CPU"
-        )
-    if deployment_limits.largest_quantization:
-        out.append(f"widest weights, by memory alone: {deployment_limits.largest_quantization}")
-    if deployment_limits.cards_needed != len(estimate.devices) and estimate.devices:
-        out.append(
-            f"cards needed: {deployment_limits.cards_needed}"
-            if deployment_limits.cards_needed
-            else "cards needed: not even 16 of these are enough"
-        )
+    inside, layers = limits.layers_on_cards or (0, 0)
+    if inside < layers:
+        out.append(f"layers that fit: {inside} of {layers}; the rest would run on the CPU")
+    if limits.largest_quantization:
+        out.append(f"widest weights, by memory alone: {limits.largest_quantization}")
+    if limits.cards_needed != len(estimate.devices) and estimate.devices:
+        out.append(f"cards needed: {limits.cards_needed or 'not even 16 of these are enough'}")
     return [wrap_text(line, "  ", "    ") for line in out]
-
-
-def _merged(places: Sequence[DeviceMemory]) -> list[tuple[str, DeviceMemory]]:
-    out: list[tuple[str, DeviceMemory, int]] = []
-    for memory_row in places:
-        for k, (name, row, n) in enumerate(out):
-            if row == memory_row:
-                out[k] = (name, row, n + 1)
-                break
-        else:
-            out.append((memory_row.name, memory_row, 1))
-    return [(f"{n}x {name}" if n > 1 else name, row) for name, row, n in out]
 
 
 def _unit(explanation: Explanation) -> int:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from advisor.advice.hardware_types import BudgetRules, BudgetTier, HardwareAdvice, HardwareOption
+from advisor.advice.hardware.budget import BudgetRules
+from advisor.advice.hardware_types import HardwareAdvice, HardwareOption
 from advisor.catalog import Catalog
-from advisor.decoding import Json
 from advisor.report.text import align_table, bullets, paint, wrap_text
 from advisor.units import format_gib, format_tokens
 
@@ -151,19 +151,11 @@ def _first(option: HardwareOption, advice: HardwareAdvice) -> list[str]:
     return out
 
 
-def tier_as_json(tier: BudgetTier) -> Json:
-    """One tier as JSON."""
-    d = {f: getattr(tier, f) for f in tier.__struct_fields__ if f != "from_"}
-    d["accelerators"] = list(tier.accelerators)
-    d["from"] = tier.from_
-    return d
-
-
 def describe_tiers(budget_rules: BudgetRules, rules: Catalog) -> str:
     """The budget chart of the source: the author's answer and the corrected one, tier by tier."""
     table_ = rules.accelerators()
-    out = [wrap_text(f"Budget tiers of: {budget_rules.tiers_source}")]
-    for tier in budget_rules.tiers:
+    out = [wrap_text(f"Budget tiers of: {budget_rules.tiers.source}")]
+    for tier in budget_rules.tiers.rows:
         unit = f"{tier.currency} a month" if tier.axis == "per_month" else f"{tier.currency} once"
         limit = f"up to {tier.up_to:,.0f}" if tier.up_to else f"above {tier.from_:,.0f}"
         out += ["", paint(f"{tier.title}: {limit} {unit}", "bold")]

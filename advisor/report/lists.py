@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from advisor.decoding import Json
@@ -46,27 +46,21 @@ def _engines(rules: Catalog) -> list[ListRow]:
     ]  # fmt: skip
 
 
+def _pick(entry: object, *fields: str) -> ListRow:
+    return {f: getattr(entry, f) for f in fields}
+
+
 def _models(rules: Catalog) -> list[ListRow]:
-    return [
-        {
-            "id": m.id, "family": m.family, "kind": m.kind, "params_total": m.params_total,
-            "params_active": m.params_active,
-            "max_context": m.max_context, "aliases": list(m.aliases), "stub": m.stub,
-        }
-        for m in rules.model_index()
-    ]  # fmt: skip
+    fields = ("id", "family", "kind", "params_total", "params_active", "max_context", "aliases", "stub")
+    return [_pick(m, *fields) for m in rules.model_index()]
 
 
 def _accelerators(rules: Catalog) -> list[ListRow]:
-    return [
-        {
-            "id": a.id, "name": a.name, "aliases": list(a.aliases), "vendor": a.vendor, "memory_bytes": a.memory_bytes,
-            "usable_bytes": a.usable_bytes, "bandwidth_gbs": a.bandwidth_gbs,
-            "compute_capability": a.compute_capability,
-            "gfx": a.gfx, "tflops": a.tflops, "tdp_watts": a.tdp_watts, "source": a.source, "confidence": a.confidence,
-        }
-        for a in rules.accelerators().values()
-    ]  # fmt: skip
+    fields = (
+        "id", "name", "aliases", "vendor", "memory_bytes", "usable_bytes", "bandwidth_gbs", "compute_capability", "gfx",
+        "tflops", "tdp_watts", "source", "confidence",
+    )  # fmt: skip
+    return [_pick(a, *fields) for a in rules.accelerators().values()]
 
 
 def _quantizations(rules: Catalog) -> list[ListRow]:
@@ -98,68 +92,58 @@ def _guides(rules: Catalog) -> list[ListRow]:
     return out
 
 
-def _rules(rules: Catalog) -> list[ListRow]:
+def _walk_rules(rules: Catalog) -> Iterator[tuple[str, Guide, Tree, TreeNode]]:
+    """Every rule of every guide, with its full name."""
     from advisor.advice.guides import guide_names, load_named_guide
-    from advisor.decision.conditions import describe_condition
     from advisor.decision.evaluate import walk_nodes
 
-    out = []
     for name in guide_names(rules):
         guide = load_named_guide(name, rules)
         for tree in guide.trees:
-            for tree_node in walk_nodes(tree.nodes):
-                out.append(
-                    {
-                        "id": f"{guide.name}/{tree.name}/{tree_node.id}",
-                        "name": ", ".join(tree_node.engines) or tree_node.says or "",
-                        "condition": describe_condition(tree_node.condition) if tree_node.condition else "otherwise",
-                        "because": tree_node.because,
-                        "source": list(tree_node.source),
-                    }
-                )
-    return out
+            for node in walk_nodes(tree.nodes):
+                yield f"{guide.name}/{tree.name}/{node.id}", guide, tree, node
+
+
+def _describe_condition(node: TreeNode) -> str | None:
+    from advisor.decision.conditions import describe_condition
+
+    return describe_condition(node.condition) if node.condition else "otherwise"
+
+
+def _rules(rules: Catalog) -> list[ListRow]:
+    return [
+        {
+            "id": full, "name": ", ".join(node.engines) or node.says or "", "condition": _describe_condition(node),
+            "because": node.because, "source": list(node.source),
+        }
+        for full, _, _, node in _walk_rules(rules)
+    ]  # fmt: skip
 
 
 def find_rule_entry(rule: str, rules: Catalog) -> ListRow:
     """One rule of a guide in full. Raises UnknownName."""
-    from advisor.advice.guides import guide_names, load_named_guide
-    from advisor.decision.conditions import describe_condition
-    from advisor.decision.evaluate import walk_nodes
+    known: list[str] = []
+    for full, guide, tree, node in _walk_rules(rules):
+        known.append(full)
+        if rule in (full, node.id):
+            return {
+                "id": full,
+                "guide": guide.title,
+                "tree": tree.title or tree.name,
+                "role": tree.role,
+                "condition": _describe_condition(node),
+                **_pick(node, "engines", "says", "overlay", "settings", "requires", "quantizations", "avoid", "code"),
+                **_pick(node, "notes", "because"),
+                "verdict": node.verdict.to_dict() if node.verdict else None,
+                "sources": [
+                    ", ".join(x for x in (s.title, s.version, s.date) if x)
+                    for s in (guide.sources[k] for k in node.source)
+                ],
+                "file": f"{guide.where}:{node.line}" if node.line else guide.where,
+            }
     from advisor.errors import UnknownName
     from advisor.near import near_matches
 
-    known: list[str] = []
-    for name in guide_names(rules):
-        guide = load_named_guide(name, rules)
-        for tree in guide.trees:
-            for tree_node in walk_nodes(tree.nodes):
-                full = f"{guide.name}/{tree.name}/{tree_node.id}"
-                known.append(full)
-                if rule not in (full, tree_node.id):
-                    continue
-                return {
-                    "id": full,
-                    "guide": guide.title,
-                    "tree": tree.title or tree.name,
-                    "role": tree.role,
-                    "condition": describe_condition(tree_node.condition) if tree_node.condition else "otherwise",
-                    "engines": list(tree_node.engines),
-                    "says": tree_node.says,
-                    "overlay": list(tree_node.overlay),
-                    "settings": tree_node.settings,
-                    "requires": list(tree_node.requires),
-                    "quantizations": list(tree_node.quantizations),
-                    "avoid": list(tree_node.avoid),
-                    "code": tree_node.code,
-                    "notes": list(tree_node.notes),
-                    "because": tree_node.because,
-                    "verdict": tree_node.verdict.to_dict() if tree_node.verdict else None,
-                    "sources": [
-                        ", ".join(x for x in (s.title, s.version, s.date) if x)
-                        for s in (guide.sources[k] for k in tree_node.source)
-                    ],
-                    "file": f"{guide.where}:{tree_node.line}" if tree_node.line else guide.where,
-                }
     raise UnknownName("rule", rule, near_matches(rule, known), "`advise list rules` prints them.")
 
 
@@ -174,7 +158,7 @@ def describe_rule_entry(row: ListRow) -> str:
         value = row[key]
         if value:
             shown = ", ".join(f"{k}={v}" for k, v in value.items()) if isinstance(value, dict) else value
-            out.append(wrap_text(f"{key}: {', '.join(shown) if isinstance(shown, list) else shown}", "  "))
+            out.append(wrap_text(f"{key}: {', '.join(shown) if isinstance(shown, (list, tuple)) else shown}", "  "))
     if row["because"]:
         out.append(wrap_text(f"because {row['because']}", "  "))
     out += bullets(row["notes"])
@@ -364,26 +348,16 @@ def draw_tree(guide: Guide, tree: Tree, held: Mapping[str, bool | None]) -> str:
 
 
 def _nodes(nodes: Sequence[TreeNode], held: Mapping[str, bool | None], depth: int) -> list[str]:
-    from advisor.decision.conditions import describe_condition
-
     out = []
-    for tree_node in nodes:
-        mark = _MARKS[held[tree_node.id]] if tree_node.id in held else "   "
+    for node in nodes:
+        mark = _MARKS[held[node.id]] if node.id in held else "   "
         indent = "  " * depth
-        leaf = (
-            ", ".join(tree_node.engines)
-            or tree_node.says
-            or ", ".join((*tree_node.hardware, *tree_node.overlay, *tree_node.quantizations))
-        )
-        text = (
-            f"{mark} {tree_node.id}: {describe_condition(tree_node.condition) if tree_node.condition else 'otherwise'}"
-        )
-        out.append(wrap_text(text + (f" → {leaf}" if leaf and not tree_node.nodes else ""), indent, indent + "      "))
-        if tree_node.verdict:
-            out.append(
-                wrap_text(f"our verdict: {tree_node.verdict.word}. {tree_node.verdict.text or ''}", indent + "      ")
-            )
-        out += _nodes(tree_node.nodes, held, depth + 1)
+        leaf = ", ".join(node.engines) or node.says or ", ".join((*node.hardware, *node.overlay, *node.quantizations))
+        text = f"{mark} {node.id}: {_describe_condition(node)}"
+        out.append(wrap_text(text + (f" → {leaf}" if leaf and not node.nodes else ""), indent, indent + "      "))
+        if node.verdict:
+            out.append(wrap_text(f"our verdict: {node.verdict.word}. {node.verdict.text or ''}", indent + "      "))
+        out += _nodes(node.nodes, held, depth + 1)
     return out
 
 

@@ -85,7 +85,11 @@ def describe_bench(result: BenchResult) -> str:
         ]
     rows += [
         ["first token, s", *_spread(measured.ttft_s, 1), format_bounds(predicted.ttft_s, _digits)],
-        ["between tokens, ms", *_spread(measured.tpot_s, 1000), format_bounds(predicted.tpot_s, _milliseconds)],
+        [
+            "between tokens, ms",
+            *_spread(measured.tpot_s, 1000),
+            format_bounds(predicted.tpot_s, lambda seconds: _digits(1000 * seconds)),
+        ],
         ["tokens/s all", format_rate(measured.output_tps), "", "", "", format_bounds(predicted.output_tps, _digits)],
         ["requests/s", f"{measured.requests_per_second:.3g}", "", "", "", ""],
     ]
@@ -105,10 +109,6 @@ def describe_bench(result: BenchResult) -> str:
 
 def _digits(x: float) -> str:
     return f"{x:.3g}"
-
-
-def _milliseconds(seconds: float) -> str:
-    return f"{1000 * seconds:.3g}"
 
 
 def _spread(statistics: RequestStatistics | None, scale: float) -> list[str]:

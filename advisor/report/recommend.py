@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from advisor.advice.types import Advice, Licences, ModelOption, Quality, RankedDeployment, RejectedEngine
@@ -151,15 +152,22 @@ def _install(machine: Machine, chosen: RankedDeployment) -> tuple[str, ...]:
     return (chosen.install, *(("start it by `advise render --target docker`",) if image else ()))
 
 
+def count_places(estimate: MemoryEstimate, least: float = GIB) -> Counter[DeviceMemory]:
+    """Unlike places that hold something, and how many there are of each; host memory next to devices where more than
+    so many bytes of weights lie there."""
+    host = estimate.host
+    shown = host is not None and (not estimate.devices or (host.weights_bytes or 0) > least)
+    return Counter((*estimate.devices, *((host,) if host is not None and shown else ())))
+
+
+def sum_cache(row: DeviceMemory) -> int | None:
+    """Bytes of the KV cache and of recurrent states."""
+    return None if row.kv_cache_bytes is None else row.kv_cache_bytes + (row.recurrent_state_bytes or 0)
+
+
 def _memory(estimate: MemoryEstimate) -> str:
     """Each unlike place that holds something: what it needs of what is there, and the largest parts."""
-    rows = list(estimate.devices)
-    host = estimate.host
-    if host is not None and (not rows or (host.weights_bytes or 0) > GIB):
-        rows.append(host)
-    counted: dict[DeviceMemory, int] = {}
-    for row in rows:
-        counted[row] = counted.get(row, 0) + 1
+    counted = count_places(estimate)
     return "; ".join(_place(row, n, len(counted) == 1) for row, n in list(counted.items())[:SHOWN])
 
 
@@ -169,9 +177,9 @@ def _place(row: DeviceMemory, count: int, alone: bool) -> str:
 
     name = f"{count}x {row.name}, each " if count > 1 else ("" if alone else f"{row.name} ")
     total = f"{name}{gib(row.total_bytes)} of {gib(row.budget_bytes)} GiB"
-    kv = None if row.kv_cache_bytes is None else row.kv_cache_bytes + (row.recurrent_state_bytes or 0)
     rest = [x for x in (row.compute_bytes, row.overhead_bytes) if x is not None]
-    parts = f"weights {gib(row.weights_bytes)}, KV cache {gib(kv)}, rest {gib(sum(rest)) if rest else 'unknown'}"
+    more = gib(sum(rest)) if rest else "unknown"
+    parts = f"weights {gib(row.weights_bytes)}, KV cache {gib(sum_cache(row))}, rest {more}"
     return f"{total} ({parts})" if alone else total
 
 
@@ -319,7 +327,7 @@ def _chosen(ranked: RankedDeployment) -> list[str]:
         own = ranked.command is not None and ranked.model is not None and ranked.model in ranked.command
         out += bullets(describe_licences(ranked.licence, own))
     estimate = ranked.memory
-    out += [wrap_text(f"- {line}", "  ", "    ") for line in describe_holding(ranked)]
+    out += bullets(describe_holding(ranked))
     if ranked.command:
         lines = list_command_lines(ranked.command, count_servers_of_node(ranked), verbose=True)
         out += ["", *(f"  {line}" for line in lines), ""]
@@ -397,31 +405,15 @@ def _model_table(options: Sequence[ModelOption]) -> str:
 
 def describe_memory(estimate: MemoryEstimate, verbose: bool = False) -> str:
     """A table of the places that hold something; host memory next to devices where a part of the model lies there."""
-    rows, host = list(estimate.devices), estimate.host
-    if host is not None and (not rows or verbose or (host.weights_bytes or 0) > GIB):
-        rows.append(host)
 
     def f(n: int | None) -> str:
         return "unknown" if n is None else f"{n / GIB:.2f}"
 
     body: list[list[str]] = []
-    seen: dict[DeviceMemory, int] = {}
-    for row in rows:
-        seen[row] = seen.get(row, 0) + 1
-    for row, n in seen.items():
-        kv = None if row.kv_cache_bytes is None else row.kv_cache_bytes + (row.recurrent_state_bytes or 0)
+    for row, n in count_places(estimate, -1 if verbose else GIB).items():
         name = f"{n}x {row.name}" if n > 1 else row.name
-        body.append(
-            [
-                name[:26],
-                f(row.weights_bytes),
-                f(kv),
-                f(row.compute_bytes),
-                f(row.overhead_bytes),
-                f(row.total_bytes),
-                f(row.budget_bytes),
-            ]
-        )
+        parts = (row.weights_bytes, sum_cache(row), row.compute_bytes, row.overhead_bytes, row.total_bytes)
+        body.append([name[:26], *map(f, parts), f(row.budget_bytes)])
     return align_table(body, ("GiB on", "weights", "KV", "compute", "other", "total", "of"), "lrrrrrr")
 
 
@@ -465,10 +457,8 @@ def _named(advice: Advice) -> list[str]:
 
 def _rejected_by_reason(xs: Sequence[RejectedEngine]) -> list[str]:
     groups: dict[str, list[str]] = {}
-    for rejected_engine in xs:
-        groups.setdefault(rejected_engine.reasons[0].code if rejected_engine.reasons else "unknown", []).append(
-            rejected_engine.engine
-        )
+    for x in xs:
+        groups.setdefault(x.reasons[0].code if x.reasons else "unknown", []).append(x.engine)
     out = []
     if len(groups) > 1:
         groups.pop("not_asked_for", None)  # nobody asked

@@ -67,9 +67,9 @@ def wrap_text(text: str, indent: str = "", hanging: str | None = None) -> str:
     )
 
 
-def bullets(lines: Iterable[str], indent: str = "  ") -> list[str]:
+def bullets(lines: Iterable[str]) -> list[str]:
     """Each text as a wrapped `- ` item."""
-    return [wrap_text(x, f"{indent}- ", f"{indent}  ") for x in lines]
+    return [wrap_text(x, "  - ", "    ") for x in lines]
 
 
 def align_table(rows: Sequence[Sequence[object]], headers: Sequence[str], align: str, indent: str = "  ") -> str:

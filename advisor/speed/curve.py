@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import msgspec
+from msgspec.structs import replace
 
-from advisor.deployment import Deployment, Interval, MemoryEstimate, SpeedEstimate
+from advisor.deployment import Deployment, MemoryEstimate, SpeedEstimate
 from advisor.record import Record
 from advisor.session import Session
 from advisor.speed.estimator import estimate_speed
@@ -32,7 +32,7 @@ def compute_point(
     deployment: Deployment, memory: MemoryEstimator, session: Session, load: RequestLoad, concurrency: int
 ) -> CurvePoint:
     """The deployment with `concurrency` requests at once, sized for them. Raises BadInput as `memory` does."""
-    sized = msgspec.structs.replace(deployment, sequences=concurrency)
+    sized = replace(deployment, sequences=concurrency)
     estimate = memory(sized)
     at = RequestLoad(concurrency=concurrency, prompt=load.prompt, output=load.output, depth=load.depth)
     return CurvePoint(concurrency=concurrency, fits=estimate.fits, speed=estimate_speed(sized, estimate, session, at))
@@ -66,21 +66,16 @@ def find_most_concurrent(
     """
 
     def holds(n: int) -> bool | None:
-        curve_point = compute_point(deployment, memory, session, load, n)
-        if curve_point.speed is None or curve_point.fits is None:
-            return False if curve_point.fits is False else None
-        if not curve_point.fits or curve_point.speed.limited:
+        point = compute_point(deployment, memory, session, load, n)
+        if point.speed is None or not point.fits:
+            return False if point.fits is False else None
+        if point.speed.limited:
             return False
-        pairs: tuple[tuple[float | None, Interval | None], ...] = (
-            (ttft_s, curve_point.speed.ttft_s),
-            (tpot_s, curve_point.speed.tpot_s),
-        )
-        if any(target is not None and found is None for target, found in pairs):
+        pairs = ((ttft_s, point.speed.ttft_s), (tpot_s, point.speed.tpot_s))
+        named = [(most, time) for most, time in pairs if most is not None]
+        if any(time is None for _, time in named):
             return None
-        return all(
-            target is None or found is None or (found.high if sure else found.value) <= target
-            for target, found in pairs
-        )
+        return all((time.high if sure else time.value) <= most for most, time in named if time is not None)
 
     first = holds(1)
     if not first:

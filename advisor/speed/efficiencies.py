@@ -111,15 +111,11 @@ class Efficiencies(Value, frozen=True):
     waits: WaitFactors
 
 
-DECODE = (
-    "memory", "experts", "cache", "latent", "unpacking", "host", "products", "attention", "layer", "moe_layer",
-    "other_mixer", "exchange", "link", "scan", "vector",
-)  # fmt: skip
-PREFILL = (
-    "memory", "experts", "cache", "latent", "unpacking", "host", "prompt_products", "prompt_attention", "prompt_layer",
-    "prompt_moe_layer", "prompt_other_mixer", "exchange", "link", "scan", "vector",
-)  # fmt: skip
-WAITS = ("mixing", "queue", "together", "fixed", "sequence")
+# the coefficients of each law, in the order of its fields
+DECODE = Efficiency.__struct_fields__
+OWN_OF_PROMPTS = ("products", "attention", "layer", "moe_layer", "other_mixer")
+PREFILL = tuple(PROMPT + name if name in OWN_OF_PROMPTS else name for name in DECODE)
+WAITS = WaitFactors.__struct_fields__
 
 
 def engine_generation(entry: Engine, version: str | None) -> str:

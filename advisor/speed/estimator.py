@@ -9,13 +9,14 @@ from __future__ import annotations
 import math
 from typing import Literal
 
-import msgspec
+from msgspec.structs import replace
 
 from advisor import engines
 from advisor.catalog import Catalog
 from advisor.catalog.types import Engine, Quantization
-from advisor.deployment import Deployment, Interval, MemoryEstimate, Setting, SpeedEstimate
+from advisor.deployment import Deployment, Interval, MemoryEstimate, SpeedEstimate
 from advisor.engines import fitting
+from advisor.engines.additions import read_json_setting
 from advisor.engines.base import get_integer, get_setting
 from advisor.record import Value
 from advisor.session import Session
@@ -166,7 +167,7 @@ def _drafted(
     seconds = laws.pass_seconds(check, efficiencies.decode)
     draft = 0.0
     if asked.method == "draft" and deployment.draft is not None:
-        alone = msgspec.structs.replace(
+        alone = replace(
             deployment,
             model=deployment.draft.model,
             quantization=deployment.draft.quantization.id,
@@ -217,7 +218,7 @@ _COUNT = ("draft-max", "draft", "spec-draft-n-max", "num_speculative_tokens", "s
 
 def find_speculation(deployment: Deployment, entry: Engine, rules: Catalog) -> Speculation | None:
     """The speculation that the settings ask for; None without. Raises BadInput for a count that is none."""
-    config = _config(get_setting(deployment.settings, *_JSON))
+    config = read_json_setting(deployment.settings, _JSON)
     method = str(config.get("method", "")).lower()
     named = get_setting(deployment.settings, *entry.draft.model) if entry.draft and entry.draft.model else None
     kind: SpeculationMethod
@@ -237,14 +238,6 @@ def find_speculation(deployment: Deployment, entry: Engine, rules: Catalog) -> S
     return Speculation(kind, count or usual.tokens, usual)
 
 
-def _config(value: Setting | None) -> dict[str, object]:
-    try:
-        found = msgspec.json.decode(str(value)) if value is not None else {}
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
-        return {}  # the engine's own reader of this setting says what is wrong
-    return found if isinstance(found, dict) else {}
-
-
 def accepted_tokens(rate: float, tokens: int) -> float:
     """Tokens a round yields on average, the model's own included, where each of `tokens` is accepted with `rate`:
     (1 - a^(k+1)) / (1 - a), Leviathan et al. 2023, "Fast inference from transformers via speculative decoding",
@@ -255,13 +248,9 @@ def accepted_tokens(rate: float, tokens: int) -> float:
 def seconds_per_token(check: float, draft: float, speculation: Speculation) -> tuple[float, float, float]:
     """Seconds a token (low, value, high) when a check costs `check` and a drafted token `draft` seconds. The rate of
     acceptance depends on texts and models and is not known beforehand: it is an interval."""
-    draft_acceptance = speculation.accepts
-    cost = check + speculation.tokens * draft
-    return (
-        cost / accepted_tokens(draft_acceptance.high, speculation.tokens),
-        cost / accepted_tokens(draft_acceptance.value, speculation.tokens),
-        cost / accepted_tokens(draft_acceptance.low, speculation.tokens),
-    )
+    rates, cost = speculation.accepts, check + speculation.tokens * draft
+    low, value, high = (cost / accepted_tokens(x, speculation.tokens) for x in (rates.high, rates.value, rates.low))
+    return low, value, high
 
 
 def estimate_midway_speed(

@@ -65,29 +65,25 @@ class Evidence(Value, frozen=True):
         It is at most `bound`, and more only where the measurements are further off than is usual.
         """
         target = _Place(self.model, self.quantization, self.format, self.layout, kind, load, math.log(bound))
-        places = [_describe_place(m) for m in self.measurements]
-        order = sorted(range(len(places)), key=lambda i: -_shared(target, places[i], self.rules))[:USED]
-        chosen = [places[i] for i in order]
+        known = [(_describe_place(m), math.log(m.ratio)) for m in self.measurements]
+        nearest = sorted(known, key=lambda x: -_shared(target, x[0], self.rules))[:USED]
+        chosen, errors = [place for place, _ in nearest], [error for _, error in nearest]
         matrix = [
             [_shared(a, b, self.rules) + (self.rules.noise * a.width**2 if i == j else 0.0)
              for j, b in enumerate(chosen)]
             for i, a in enumerate(chosen)
         ]  # fmt: skip
         near = [_shared(target, p, self.rules) for p in chosen]
-        errors = [math.log(self.measurements[i].ratio) for i in order]
         weights, surprise = _solve(matrix, near), _solve(matrix, errors)
         whole = _shared(target, target, self.rules) + self.rules.noise * target.width**2
         left = max(0.0, whole - sum(w * n for w, n in zip(weights, near, strict=True)))
-        size = self._size_of_errors(sum(s * e for s, e in zip(surprise, errors, strict=True)), len(errors))
+        squares, usual = sum(s * e for s, e in zip(surprise, errors, strict=True)), self.rules.usual_count
+        # mean square of the errors on this machine, between what was measured and what is usual
+        size = (squares + usual * self.rules.usual) / (len(errors) + usual)
         widest = target.width * max(1.0, math.sqrt(size / self.rules.usual))
         wide = min(widest, self.rules.reach * math.sqrt(size * left))
         expected = sum(w * e for w, e in zip(weights, errors, strict=True))
         return Adjustment(math.exp(expected), math.exp(wide))
-
-    def _size_of_errors(self, squares: float, count: int) -> float:
-        """Mean square of the errors on this machine, between what was measured and what is usual."""
-        usual = self.rules.usual_count
-        return (squares + usual * self.rules.usual) / (count + usual)
 
 
 class _Place(Value, frozen=True):

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from datetime import date
 
-import msgspec
+from msgspec.structs import replace
 
 from advisor.catalog import Catalog
 from advisor.deployment import Deployment, Interval, MemoryEstimate, SpeedEstimate
@@ -89,15 +89,12 @@ def predict_after(
     """The same quantities with what a session that has the kept measurements predicts for them."""
     out = []
     for c in compared:
-        load = RequestLoad(
-            concurrency=c.concurrency, prompt=c.prompt_tokens, output=c.output_tokens, depth=c.depth_tokens
-        )
-        now: SpeedEstimate | None = estimate_speed(deployment, memory, session, load)
-        out.append(msgspec.structs.replace(c, after=getattr(now, FIELDS[c.kind]) if now else None))
+        now: SpeedEstimate | None = estimate_speed(deployment, memory, session, _request_load(c))
+        out.append(replace(c, after=getattr(now, FIELDS[c.kind]) if now else None))
     return tuple(out)
 
 
-def _request_load(measured: MeasuredLoad) -> RequestLoad:
+def _request_load(measured: MeasuredLoad | ComparedSpeed) -> RequestLoad:
     return RequestLoad(
         concurrency=measured.concurrency, prompt=measured.prompt_tokens, output=measured.output_tokens,
         depth=measured.depth_tokens,

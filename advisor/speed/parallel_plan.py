@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec.structs import replace
 
 from advisor.catalog import Catalog
 from advisor.catalog.types import Engine, Quantization
@@ -90,24 +91,18 @@ def plan_ranks(
 
     Raises BadInput as the memory estimate does.
     """
-    plan = _plan_by_memory(deployment, estimate, entry, work, rules)
-    return msgspec.structs.replace(
+    named = rules.engines()[deployment.engine].speed.family or entry.speed.family
+    if "fraction_of" in entry.memory:  # engines whose memory behaves alike share their work alike
+        plan = _server(deployment, estimate, entry, named or "server")
+    elif "device_overhead_mib" in entry.memory:
+        plan = _ggml(deployment, estimate, entry, work, named or "ggml")
+    else:
+        plan = _undivided(deployment, estimate, named or entry.id, load_engine_rules(rules))
+    return replace(
         plan,
         prompts_for_caches=entry.speed.prompts_for_caches,
         replicas_wait=entry.speed.replicas_wait and plan.experts_over_replicas and work.experts > 0,
     )
-
-
-def _plan_by_memory(
-    deployment: Deployment, estimate: MemoryEstimate, entry: Engine, work: ModelWork, rules: Catalog
-) -> ParallelPlan:
-    """Engines whose memory behaves alike share their work alike."""
-    named = rules.engines()[deployment.engine].speed.family or entry.speed.family
-    if "fraction_of" in entry.memory:
-        return _server(deployment, estimate, entry, named or "server")
-    if "device_overhead_mib" in entry.memory:
-        return _ggml(deployment, estimate, entry, work, named or "ggml")
-    return _undivided(deployment, estimate, named or entry.id, load_engine_rules(rules))
 
 
 def _server(deployment: Deployment, estimate: MemoryEstimate, entry: Engine, family: str) -> ParallelPlan:
@@ -115,17 +110,13 @@ def _server(deployment: Deployment, estimate: MemoryEstimate, entry: Engine, fam
 
     settings = pool.resolve_pool_settings(deployment, entry, pool.read_constants(entry))
     tp, dp, tokens = settings.tp, settings.dp, estimate.kv_cache.tokens
-    if settings.dp == 1 and get_flag(
-        deployment.settings, "enable_attention_dp"
-    ):  # TensorRT-LLM: every rank attends for its own requests
+    # TensorRT-LLM: every rank attends for its own requests
+    if settings.dp == 1 and get_flag(deployment.settings, "enable_attention_dp"):
         tp, dp = 1, settings.tp
         tokens = tokens * dp if tokens and layers.is_mla(deployment.model) else tokens
     kv_bytes = _cache_bytes(deployment, entry, settings)
     tokens = int(tokens * settings.kv_bytes / kv_bytes) if tokens else tokens
-    host = 0.0
-    if estimate.host and estimate.devices and settings.cpu_offload:
-        whole = sum(x.weights_bytes or 0 for x in estimate.devices) + (estimate.host.weights_bytes or 0)
-        host = (estimate.host.weights_bytes or 0) / whole if whole else 0.0
+    host = _share_on_host(estimate) if estimate.devices and settings.cpu_offload else 0.0
     if tokens == 0:  # in the middle of its bounds it does not start; where it does, it holds one request
         tokens = estimate.context_length
     generation = find_generation(entry, deployment.engine_version)
@@ -186,10 +177,8 @@ def _ggml(
     keys = str(get_setting(deployment.settings, "cache-type-k", "ctk") or deployment.kv_cache_type.k).upper()
     values = str(get_setting(deployment.settings, "cache-type-v", "ctv") or deployment.kv_cache_type.v).upper()
     k, v = (BLOCKS.get("F16" if x == "AUTO" else x, (1, 2)) for x in (keys, values))
-    ubatch = (
-        get_integer(deployment.settings, *entry.concepts.batched_tokens.flags, least=1)
-        or read_constants(entry).usual.ubatch_size
-    )
+    usual = read_constants(entry).usual
+    ubatch = get_integer(deployment.settings, *entry.concepts.batched_tokens.flags, least=1) or usual.ubatch_size
     rows = [x.weights_bytes or 0 for x in estimate.devices]
     on = sum(rows)
     alone = not rows or not on
@@ -207,7 +196,7 @@ def _ggml(
         elif missing > 0.02 * (work.dense_bytes + work.expert_bytes):
             dense = experts = missing / (work.dense_bytes + work.expert_bytes)
     both = host_kv + sum(cached)
-    settings = resolve_llama_settings(deployment, read_constants(entry).usual)
+    settings = resolve_llama_settings(deployment, usual)
     return ParallelPlan(
         family=family,
         pipelined=not (dense or experts or host_kv),
@@ -244,12 +233,17 @@ def _wide_products(deployment: Deployment, entry: Engine) -> bool:
     return generation is not None and generation.wide_products and any(d.vendor == "nvidia" for d in devices)
 
 
+def _share_on_host(estimate: MemoryEstimate) -> float:
+    """Part of the weights that lies in host memory."""
+    host = (estimate.host.weights_bytes or 0) if estimate.host else 0
+    whole = sum(x.weights_bytes or 0 for x in estimate.devices) + host
+    return host / whole if whole else 0.0
+
+
 def _undivided(deployment: Deployment, estimate: MemoryEstimate, family: str, known: EngineRules) -> ParallelPlan:
     n = max(1, len(estimate.devices))
-    on = sum(x.weights_bytes or 0 for x in estimate.devices)
-    host = (estimate.host.weights_bytes or 0) if estimate.host else 0
     alone = not estimate.devices
-    off = 1.0 if alone else host / (on + host) if on + host else 0.0
+    off = 1.0 if alone else _share_on_host(estimate)
     element = KV_BYTES.get(deployment.kv_cache_type.k, 2.0)
     split = family in known.tensor_split and n > 1
     return ParallelPlan(

@@ -6,7 +6,7 @@ From the device where a probe read them, else from the catalogue of accelerators
 from __future__ import annotations
 
 from advisor.catalog import Catalog
-from advisor.catalog.types import Accelerator, Quantization
+from advisor.catalog.types import Quantization
 from advisor.deployment import Deployment
 from advisor.engines import fitting
 from advisor.machines.types import Device, Machine
@@ -42,7 +42,7 @@ def compute_peak_rates(
             known.append((b, c))
         gbs, tflops = _share_of_ranks(known, plan)
     link, direct = _link(deployment, plan, rules)
-    host = host_bandwidth(deployment, rules)
+    host = machine_host_bandwidth(deployment.machine, rules) if deployment.machine is not None else None
     pcie = link_gbs(devices[0], rules, False)[0] if devices and not devices[0].unified else None
     host_gbs = host or UNKNOWN_HOST_GBS
     return PeakRates(
@@ -71,9 +71,8 @@ def _link(deployment: Deployment, plan: ParallelPlan, rules: Catalog) -> tuple[f
     interconnect = deployment.machine.interconnect if deployment.machine else None
     nvlink = None if interconnect is None else "nvlink" in interconnect or "xgmi" in interconnect
     link, direct = link_gbs(devices[0], rules, nvlink)
-    return (
-        (link, True) if direct else (link * 2 / max(2, plan.tensor), False)
-    )  # all ranks share the way through the host
+    # all ranks share the way through the host
+    return (link, True) if direct else (link * 2 / max(2, plan.tensor), False)
 
 
 def device_bandwidth(device: Device, rules: Catalog) -> float | None:
@@ -128,7 +127,7 @@ def link_gbs(device: Device, rules: Catalog, nvlink: bool | None) -> tuple[float
     """
     entry = rules.accelerators().get(device.accelerator or "")
     direct = entry.nvlink_gbs if entry else None
-    if direct and (nvlink or (nvlink is None and entry is not None and _module(entry))):
+    if direct and (nvlink or (nvlink is None and entry is not None and "card" not in (entry.form or ""))):
         return direct / 2, True
     generation = device.pcie_generation or _pcie(entry.pcie if entry else None)
     return PCIE_GBS.get(generation, 15.75) * (device.pcie_width or 16) / 16, False
@@ -142,24 +141,15 @@ def _pcie(text: str | None) -> int:
     return int(text[0]) if text and text[0].isdigit() else 3
 
 
-def _module(entry: Accelerator) -> bool:
-    return "card" not in (entry.form or "")
-
-
 UNKNOWN_HOST_GBS = 40.0
 
 
-def host_bandwidth(deployment: Deployment, rules: Catalog) -> float | None:
-    """Bandwidth of the host's memory, GB/s over all sockets; None when the platform is not known.
+def machine_host_bandwidth(machine: Machine, rules: Catalog) -> float | None:
+    """Bandwidth of a machine's host memory, GB/s over all sockets; None when the platform is not known.
 
     Where the machine says how fast its memory is: channels x transfers x 8 bytes, with the platform's channels (else 2)
     where it does not say how many there are, and never more than the platform has.
     """
-    return None if deployment.machine is None else machine_host_bandwidth(deployment.machine, rules)
-
-
-def machine_host_bandwidth(machine: Machine, rules: Catalog) -> float | None:
-    """Bandwidth of a machine's host memory, GB/s, as `host_bandwidth` has it."""
     entry = rules.cpu_platforms().get(machine.cpu.platform or "")
     memory, sockets = machine.memory, machine.cpu.sockets or 1
     if memory.transfers_mts:

@@ -99,6 +99,17 @@ def touched_share(share: float, tokens: float) -> float:
     return 1 - 1 / (1 + tokens * share / (1 - share)) if share < 1 else 1.0
 
 
+def _describe_ranks(
+    deployment: Deployment, estimate: MemoryEstimate, entry: Engine, quantization: Quantization, rules: Catalog
+) -> tuple[ModelWork, ParallelPlan, PeakRates] | None:
+    work = count_work(deployment, quantization)
+    if work is None:
+        return None
+    plan = plan_ranks(deployment, estimate, entry, work, rules)
+    rates = compute_peak_rates(deployment, plan, quantization, rules)
+    return None if rates is None else (work, plan, rates)
+
+
 def plan_passes(
     deployment: Deployment,
     estimate: MemoryEstimate,
@@ -108,13 +119,10 @@ def plan_passes(
     load: RequestLoad,
 ) -> tuple[LoadPasses, ParallelPlan] | None:
     """The passes of a load, None where the layout, a bandwidth or a compute peak is not known."""
-    work = count_work(deployment, quantization)
-    if work is None:
+    known = _describe_ranks(deployment, estimate, entry, quantization, rules)
+    if known is None:
         return None
-    plan = plan_ranks(deployment, estimate, entry, work, rules)
-    rates = compute_peak_rates(deployment, plan, quantization, rules)
-    if rates is None:
-        return None
+    work, plan, rates = known
     batch, limited = plan.running(load)
     per = max(1.0, batch / plan.replicas)
     # stages of a server work on shares of the batch at the same time
@@ -156,13 +164,10 @@ def plan_check_pass(
     drafted: int,
 ) -> Pass | None:
     """The pass that checks `drafted` tokens of each running sequence; None as for `plan_passes`."""
-    work = count_work(deployment, quantization)
-    if work is None:
+    known = _describe_ranks(deployment, estimate, entry, quantization, rules)
+    if known is None:
         return None
-    plan = plan_ranks(deployment, estimate, entry, work, rules)
-    rates = compute_peak_rates(deployment, plan, quantization, rules)
-    if rates is None:
-        return None
+    work, plan, rates = known
     per = max(1.0, plan.running(load)[0] / plan.replicas)
     depth = load.depth + load.prompt + load.output / 2
     return plan_pass(deployment, work, plan, rates, PassTokens(per, drafted + 1.0, depth), decode=True)

@@ -11,12 +11,13 @@ from math import prod
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from advisor.catalog.types import Quantization
 from advisor.deployment import Deployment
 from advisor.memo import memoize_by_identity
 from advisor.memory import gguf_tensors, gguf_weights, hf_weights
-from advisor.memory.gguf_tensors import NoLayout, layer_order, list_tensors
+from advisor.memory.gguf_tensors import NoLayout, list_tensors, order_blocks, order_ffns, order_mixers
 from advisor.memory.layers import cache_layers
 from advisor.models import types as t
 from advisor.record import Record, Value
@@ -71,8 +72,7 @@ def _summed(model: t.Model, weights: gguf_weights.GgufWeights) -> ModelWork:
 
 @memoize_by_identity
 def _count_of_model(model: t.Model, quantization: Quantization) -> ModelWork:
-    lay = model.layout
-    assert lay is not None
+    lay = model.known_layout
     try:
         if quantization.family == "gguf":
             return _summed(model, gguf_weights.weights_from_model(model, quantization.id))
@@ -83,28 +83,14 @@ def _count_of_model(model: t.Model, quantization: Quantization) -> ModelWork:
             if kept
             else gguf_tensors.count_equal_tensors(model)
         )
-        sizes = [
-            (
-                x,
-                n,
-                n
-                * prod(x.ne)
-                * (
-                    quantization.bits_nominal
-                    if hf_weights.is_quantized(x, quantization) and not _count_in(kept, x)
-                    else 16
-                )
-                / 8,
-            )
-            for x, n in tensors
-        ]
-        return _work(model, sizes, lay.tie_embeddings)
+
+        def size(tensor: gguf_tensors.GgufTensor, count: int) -> float:
+            plain = not hf_weights.is_quantized(tensor, quantization) or (kept and kept.search(tensor.name))
+            return count * prod(tensor.ne) * (16 if plain else quantization.bits_nominal) / 8
+
+        return _work(model, [(x, n, size(x, n)) for x, n in tensors], lay.tie_embeddings)
     except (NoLayout, KeyError):
         return _from_count(model, quantization)
-
-
-def _count_in(kept: re.Pattern[str] | None, tensor: gguf_tensors.GgufTensor) -> bool:
-    return kept is not None and kept.search(tensor.name) is not None
 
 
 def _work(model: t.Model, tensors: Iterable[tuple[gguf_tensors.GgufTensor, int, float]], tied: bool) -> ModelWork:
@@ -130,14 +116,8 @@ def _work(model: t.Model, tensors: Iterable[tuple[gguf_tensors.GgufTensor, int, 
 
 def _from_count(model: t.Model, quantization: Quantization) -> ModelWork:
     """Parameters x bits, for layouts whose tensors are not known."""
-    lay = model.layout
-    assert lay is not None
-    routed = sum(
-        g.n * g.n_experts * (3 if g.act == "gated" else 2) * (g.latent or lay.hidden_size) * g.moe_intermediate
-        for g in lay.ffn
-        if isinstance(g, t.Moe)
-    )
-    routed = min(routed, model.params_total)
+    lay = model.known_layout
+    routed = hf_weights.count_expert_params(model)
     head = lay.vocab_size * lay.hidden_size
     dense = max(0, (model.params_text or model.params_total) - routed - head * (1 if lay.tie_embeddings else 2))
     wide = 16 if quantization.covers in ("linear", "experts") else quantization.bits_nominal
@@ -155,11 +135,9 @@ def _from_count(model: t.Model, quantization: Quantization) -> ModelWork:
 def _with_counts(
     model: t.Model, dense_bytes: float, expert_bytes: float, dense: float, head: float, experts: float
 ) -> ModelWork:
-    lay = model.layout
-    assert lay is not None
+    lay = model.known_layout
     moe = [g for g in lay.ffn if isinstance(g, t.Moe)]
     widest = max(moe, key=lambda g: g.n, default=None)
-    kinds = layer_order(lay.ffn, lay.ffn_order, lay.n_layers)
     return ModelWork(
         dense_bytes=dense_bytes,
         expert_bytes=expert_bytes,
@@ -169,7 +147,7 @@ def _with_counts(
         experts=widest.n_experts if widest else 0,
         top_k=widest.top_k if widest else 0,
         layers=lay.n_layers,
-        moe_layers=sum(isinstance(lay.ffn[k], t.Moe) for k in kinds),
+        moe_layers=sum(isinstance(lay.ffn[k], t.Moe) for k in order_ffns(lay)),
         blocks=_count_blocks(lay),
         other_mixers=sum(_is_other(x) for x in _mixers(lay)),
         hidden=lay.hidden_size,
@@ -178,9 +156,7 @@ def _with_counts(
 
 def _mixers(lay: t.Layout) -> list[t.AttentionGroup]:
     """Every mixer of every layer; layers that have none are left out."""
-    n = lay.n_layers if lay.attention_order else max(lay.n_layers, sum(g.n for g in lay.attention))
-    groups = [lay.attention[k] for k in layer_order(lay.attention, lay.attention_order, n)]
-    parts = [x for g in groups for x in (g.parts if isinstance(g, t.Parallel) else (g,))]
+    parts = [part for k in order_blocks(lay) for part in t.list_parts(lay.attention[k])]
     return [x for x in parts if not isinstance(x, t.NoMixer)]
 
 
@@ -190,7 +166,7 @@ def _is_other(mixer: t.AttentionGroup) -> bool:
 
 def _count_blocks(lay: t.Layout) -> int:
     """Mixers, feed-forward parts, embeddings of layers, and two more for several streams (AltUp: predict, correct)."""
-    forward = [lay.ffn[k] for k in layer_order(lay.ffn, lay.ffn_order, lay.n_layers)]
+    forward = [lay.ffn[k] for k in order_ffns(lay)]
     more = lay.n_layers * (1 + 2 * (lay.per_layer.streams > 1)) if lay.per_layer else 0
     return len(_mixers(lay)) + sum(not isinstance(x, t.NoFfn) for x in forward) + more
 
@@ -203,13 +179,13 @@ class AttentionCost(Record, frozen=True, kw_only=True):
 
     n: int
     k: int
-    v: int
-    kv_heads: int
-    latent: bool
-    window: int | None
-    per_tokens: int
-    index: int
-    most: int | None  # tokens a sparse index lets through
+    v: int = 0
+    kv_heads: int = 1
+    latent: bool = False
+    window: int | None = None
+    per_tokens: int = 1
+    index: int = 0
+    most: int | None = None  # tokens a sparse index lets through
     products: float
     unfolded: float | None = None  # products where latent rows are made keys and values of heads; None: they are not
     heads: int = 0  # queries' heads, where their scores are laid out in memory without flash attention
@@ -221,13 +197,10 @@ def attention_costs(model: t.Model, first: int | None = None) -> tuple[Attention
     lay = model.layout
     if lay is None:
         return ()
-    n = lay.n_layers if lay.attention_order else max(lay.n_layers, sum(g.n for g in lay.attention))
-    kinds = layer_order(lay.attention, lay.attention_order, n)[:first]
-    out: list[AttentionCost] = []
-    for k, full in enumerate(lay.attention):
-        count = kinds.count(k)
-        for part in full.parts if isinstance(full, t.Parallel) else (full,):
-            out += _reads(part, count)
+    kinds = order_blocks(lay)[:first]
+    out = (
+        x for k, group in enumerate(lay.attention) for part in t.list_parts(group) for x in _reads(part, kinds.count(k))
+    )
     return tuple(x for x in out if x.n)
 
 
@@ -240,68 +213,49 @@ def _reads(group: t.AttentionGroup, n: int) -> list[AttentionCost]:
                 k=group.n_kv_heads * group.head_dim,
                 v=group.n_kv_heads * v,
                 kv_heads=group.n_kv_heads,
-                latent=False,
                 window=None if isinstance(group, t.Full) else group.window,
-                per_tokens=1,
                 index=group.index_key_dim or 0,
-                most=None,
                 products=float(group.n_heads * (group.head_dim + v)),
                 heads=group.n_heads,
             )
         ]
+    if not isinstance(group, (t.Mla, t.Compressed)):
+        return []
+    sparse, heads = group.indexer, group.n_heads
+    index, most = sparse.dim if sparse and not sparse.shared else 0, sparse.top_k if sparse else None
     if isinstance(group, t.Mla):
-        sparse = group.indexer
+        unfolded = heads * (group.qk_nope_head_dim + group.qk_rope_head_dim + group.v_head_dim)
         return [
             AttentionCost(
                 n=n,
                 k=group.kv_lora_rank + group.qk_rope_head_dim,
-                v=0,
-                kv_heads=1,
                 latent=True,
-                window=None,
-                per_tokens=1,
-                index=sparse.dim if sparse and not sparse.shared else 0,
-                most=sparse.top_k if sparse else None,
-                products=float(group.n_heads * (2 * group.kv_lora_rank + group.qk_rope_head_dim)),
-                unfolded=None
-                if sparse
-                else float(group.n_heads * (group.qk_nope_head_dim + group.qk_rope_head_dim + group.v_head_dim)),
-                heads=group.n_heads,
+                index=index,
+                most=most,
+                products=float(heads * (2 * group.kv_lora_rank + group.qk_rope_head_dim)),
+                unfolded=None if sparse else float(unfolded),
+                heads=heads,
             )
         ]
-    if isinstance(group, t.Compressed):
-        row = AttentionCost(
-            n=n, k=group.head_dim, v=0, kv_heads=1, latent=True, window=group.window, per_tokens=1, index=0, most=None,
-            products=float(2 * group.n_heads * group.head_dim),
-        )  # fmt: skip
-        if not group.compress_ratio:
-            return [row]
-        past = AttentionCost(
-            n=n, k=group.head_dim, v=0, kv_heads=1, latent=True, window=None, per_tokens=group.compress_ratio,
-            index=group.indexer.dim if group.indexer and not group.indexer.shared else 0,
-            most=group.indexer.top_k if group.indexer else None, products=float(2 * group.n_heads * group.head_dim),
-        )  # fmt: skip
-        return [row, past]
-    return []
+    width, products = group.head_dim, float(2 * heads * group.head_dim)
+    row = AttentionCost(n=n, k=width, latent=True, window=group.window, products=products)
+    if not group.compress_ratio:
+        return [row]
+    past = replace(row, window=None, per_tokens=group.compress_ratio, index=index, most=most)
+    return [row, past]
 
 
 @memoize_by_identity
-def cache_bytes(
-    model: t.Model, depth: float, keys: float, values: float, ranks: int = 1, windows: bool = True
-) -> float:
+def cache_bytes(model: t.Model, depth: float, keys: float, values: float, ranks: int = 1) -> float:
     """Bytes of the cache that one new token of one sequence at `depth` reads, on one of `ranks` tensor ranks.
 
     `keys`, `values` are bytes an element. Latent rows are not divided over ranks, heads are by at most their number.
     """
     total = 0.0
-    for attention_cost in attention_costs(model):
-        rows, seen = _count_rows(attention_cost, depth, windows)
-        share = 1 if attention_cost.latent else min(ranks, attention_cost.kv_heads)
-        total += (
-            attention_cost.n
-            * ((attention_cost.k * keys + attention_cost.v * values) * seen + attention_cost.index * keys * rows)
-            / share
-        )
+    for cost in attention_costs(model):
+        rows, seen = _count_rows(cost, depth)
+        share = 1 if cost.latent else min(ranks, cost.kv_heads)
+        total += cost.n * ((cost.k * keys + cost.v * values) * seen + cost.index * keys * rows) / share
     return total
 
 
@@ -312,9 +266,9 @@ def latent_bytes(model: t.Model, depth: float, width: float) -> float:
     return sum(x.n * x.k * width * _count_rows(x, depth)[1] for x in latent)
 
 
-def _count_rows(layers: AttentionCost, depth: float, windows: bool = True) -> tuple[float, float]:
+def _count_rows(layers: AttentionCost, depth: float) -> tuple[float, float]:
     """Cached rows at a depth, and how many of them a new token reads."""
-    rows = (min(depth, layers.window) if layers.window and windows else depth) / layers.per_tokens
+    rows = (min(depth, layers.window) if layers.window else depth) / layers.per_tokens
     return rows, min(rows, layers.most) if layers.most else rows
 
 
@@ -325,18 +279,18 @@ def state_bytes(model: t.Model) -> float:
 
 
 @memoize_by_identity
-def score_bytes(model: t.Model, tokens: float, before: float, windows: bool = True) -> float:
+def score_bytes(model: t.Model, tokens: float, before: float) -> float:
     """Bytes of attention scores that `tokens` new tokens after `before` cached ones write and read back.
 
     Without flash attention they lie in memory, 32 bit: written by the product with the keys, read and written by the
     softmax, read by the product with the values. Every cell of the cache up to the last token counts.
     """
     total = 0.0
-    for attention_cost in attention_costs(model):
+    for cost in attention_costs(model):
         cells = before + tokens
-        if attention_cost.window and windows:
-            cells = min(cells, attention_cost.window + tokens)
-        total += attention_cost.n * attention_cost.heads * cells * tokens
+        if cost.window:
+            cells = min(cells, cost.window + tokens)
+        total += cost.n * cost.heads * cells * tokens
     return SCORE_BYTES * total
 
 
@@ -345,7 +299,6 @@ def pair_products(
     model: t.Model,
     tokens: float,
     before: float,
-    windows: bool = True,
     unfolded: bool = False,
     first: int | None = None,
 ) -> float:
@@ -355,15 +308,15 @@ def pair_products(
     many layers, None = of all.
     """
     total = 0.0
-    for attention_cost in attention_costs(model, first):
+    for cost in attention_costs(model, first):
         mean = before + tokens / 2
-        if attention_cost.window and windows:
-            mean = min(mean, float(attention_cost.window))
-        mean /= attention_cost.per_tokens
-        if attention_cost.most:
-            mean = min(mean, float(attention_cost.most))
-        each = attention_cost.unfolded if unfolded and attention_cost.unfolded else attention_cost.products
-        total += attention_cost.n * each * mean * tokens
+        if cost.window:
+            mean = min(mean, float(cost.window))
+        mean /= cost.per_tokens
+        if cost.most:
+            mean = min(mean, float(cost.most))
+        each = cost.unfolded if unfolded and cost.unfolded else cost.products
+        total += cost.n * each * mean * tokens
     return total
 
 
@@ -384,8 +337,8 @@ def count_prompt_layers(model: t.Model) -> PromptLayers | None:
     lay = model.layout
     if lay is None or not any(isinstance(g, t.Softmax) and g.kv_shared for g in lay.attention):
         return None
-    order = layer_order(lay.attention, lay.attention_order, lay.n_layers)
-    kept = [i for i, k in enumerate(order) if not _is_shared(lay.attention[k])]
+    order = order_mixers(lay)
+    kept = [i for i, k in enumerate(order) if not getattr(lay.attention[k], "kv_shared", False)]
     if not kept or kept[-1] + 1 >= len(order):
         return None
     try:
@@ -395,10 +348,6 @@ def count_prompt_layers(model: t.Model) -> PromptLayers | None:
     whole = sum(n for _, n in sizes)
     part = sum(n for layer, n in sizes if layer <= kept[-1])
     return PromptLayers(kept[-1] + 1, part / whole) if whole else None
-
-
-def _is_shared(group: t.AttentionGroup) -> bool:
-    return isinstance(group, t.Softmax) and group.kv_shared
 
 
 class RequestLoad(msgspec.Struct, frozen=True, kw_only=True):

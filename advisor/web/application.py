@@ -24,7 +24,7 @@ from advisor.near import near_matches
 from advisor.web.guard import Application, guard
 from advisor.web.limits import ServerLimits
 from advisor.web.metrics import Metrics
-from advisor.web.page import make_file
+from advisor.web.page import list_names, make_file
 from advisor.web.questions import PATHS, answer_estimate, answer_estimates, answer_operation
 from advisor.web.workers import Workers
 
@@ -60,12 +60,10 @@ def make_application(rules: Catalog, limits: ServerLimits) -> Application:
         return Response(await asyncio.to_thread(_write_openapi), media_type=JSON)
 
     async def file(request: Request) -> Response:
-        text, kind = await asyncio.to_thread(make_file, request.url.path, rules)
+        text, kind = await asyncio.to_thread(make_file, request.url.path)
         return Response(text, media_type=kind)
 
     async def catalogue(request: Request) -> Response:
-        from advisor.web.page import list_names
-
         return Response(await asyncio.to_thread(list_names, rules), media_type=JSON)
 
     @asynccontextmanager

@@ -6,7 +6,7 @@ from typing import Any
 
 from advisor import __version__
 from advisor.decoding import Json
-from advisor.report.schemas import make_schema
+from advisor.report.schemas import read_schema
 from advisor.web.questions import PATHS, make_body_schema
 
 ERRORS = {
@@ -63,7 +63,7 @@ def _take_any(shapes: tuple[str, ...], schemas: Json) -> Json:
 
 def _take(shape: str, schemas: Json) -> Json:
     """A reference to a shape, whose parts join `schemas`."""
-    made = _move_references(make_schema(shape))
+    made = _move_references(read_schema(shape))
     schemas.update(made.pop("$defs", {}))
     return {"$ref": made["$ref"]}
 

@@ -8,34 +8,26 @@ import msgspec
 
 from advisor import __version__
 from advisor.catalog import Catalog
-from advisor.decoding import Json
 
 KINDS = {"/": "text/html", "/page.css": "text/css", "/page.js": "text/javascript"}
 FILES = {"/": "index.html", "/page.css": "page.css", "/page.js": "page.js"}
 
 
-def make_file(path: str, rules: Catalog) -> tuple[str, str]:
-    """(text, media type) of one of the page's files."""
-    return _render(FILES[path]), KINDS[path]
-
-
 @lru_cache(maxsize=len(FILES))
-def _render(name: str) -> str:
+def make_file(path: str) -> tuple[str, str]:
+    """(text, media type) of one of the page's files."""
     from advisor.page.build import make_environment
 
-    text: str = make_environment().get_template(f"web/{name}").render(version=__version__)
-    return text
+    text: str = make_environment().get_template(f"web/{FILES[path]}").render(version=__version__)
+    return text, KINDS[path]
 
 
 def list_names(rules: Catalog) -> bytes:
     """Names that the fields of the page offer, as JSON."""
-    return msgspec.json.encode(_find_names(rules))
-
-
-def _find_names(rules: Catalog) -> Json:
-    return {
+    names = {
         "models": rules.model_ids(),
         "engines": [e.id for e in rules.engines().values() if e.kind == "engine"],
         "hardware": [a.name for a in rules.accelerators().values()],
         "quantizations": list(rules.quantizations()),
     }
+    return msgspec.json.encode(names)

@@ -54,4 +54,4 @@ def judge(machine: str, use: str, rules: Catalog) -> ChoiceGap:
         if sized is not None and not choice._is_slow(sized, request, choosing):
             best, best_ability = name, ability.value
     taken = chosen.model.id if chosen else None
-    return ChoiceGap(machine, use, taken, chosen.ability.value if chosen else -9.0, best, best_ability)
+    return ChoiceGap(machine, use, taken, chosen.option.ability if chosen else -9.0, best, best_ability)

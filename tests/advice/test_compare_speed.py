@@ -8,7 +8,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from advisor.cli.main import run_command_line
-from advisor.report.schemas import make_schema
+from tools.pages.schemas import make_schema
 
 
 def answer(capsys: pytest.CaptureFixture[str], *words: str) -> dict:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from advisor.advice.explain import ExplainRequest, explain
+from advisor.advice.explain import explain
 from advisor.advice.recommend.answer import recommend
 from advisor.advice.recommend_request import RecommendRequest
 from advisor.catalog import catalog
 from advisor.deployment import Workload
 from advisor.estimation import estimate, find_machine
+from advisor.questions.recommend import ExplainQuestion
 from advisor.report.explain import describe_explanation
 from advisor.session import Session
 
@@ -28,7 +29,7 @@ def test_what_starts_with_layers_in_host_memory_is_what_recommend_says(
     model: str, hardware: str, engine: str | None
 ) -> None:
     machine = find_machine(hardware, RULES)
-    told = explain(ExplainRequest(model, engine=engine, machine=machine, context=8192), Session(RULES))
+    told = explain(ExplainQuestion(model=model, engine=engine, context=8192), machine, Session(RULES))
     assert told.planned is not None
     asked = RecommendRequest(
         machine, Workload(use_case="chat", context=8192), model, told.quantization, told.deployment.engine
@@ -51,8 +52,7 @@ def test_what_starts_with_layers_in_host_memory_is_what_recommend_says(
 
 
 def test_nothing_is_planned_where_it_fits_or_nothing_starts() -> None:
-    fits = ExplainRequest("Qwen/Qwen3-8B", machine=find_machine("RTX 4090, 64GB RAM", RULES))
-    assert explain(fits, Session(RULES)).planned is None
-    nothing = ExplainRequest("deepseek-ai/DeepSeek-V3", machine=find_machine("RTX 3060, 16GB RAM", RULES))
-    assert explain(nothing, Session(RULES)).planned is None
-    assert explain(ExplainRequest("Qwen/Qwen3-8B"), Session(RULES)).planned is None
+    small, large = ExplainQuestion(model="Qwen/Qwen3-8B"), ExplainQuestion(model="deepseek-ai/DeepSeek-V3")
+    assert explain(small, find_machine("RTX 4090, 64GB RAM", RULES), Session(RULES)).planned is None
+    assert explain(large, find_machine("RTX 3060, 16GB RAM", RULES), Session(RULES)).planned is None
+    assert explain(small, None, Session(RULES)).planned is None

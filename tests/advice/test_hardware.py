@@ -24,7 +24,7 @@ from advisor.errors import BadInput, UnknownName
 SCHEMA = Path(__file__).parents[2] / "advisor" / "schemas" / "hardware.json"
 RULES = catalog([shipped_root()])
 BUDGET = load_budget_rules(RULES)
-RATES = BUDGET.rates
+RATES = BUDGET.rates.per_usd
 
 
 def run(*words: str) -> Result:
@@ -181,7 +181,7 @@ def test_price_files_that_are_wrong(tmp_path: Path, offers: Any, said: str) -> N
     ],
 )
 def test_every_tier_has_the_authors_answer_and_ours(tier: str, author: str, corrected: str) -> None:
-    t = next(t for t in BUDGET.tiers if t.id == tier)
+    t = next(t for t in BUDGET.tiers.rows if t.id == tier)
     assert author in t.author
     assert corrected in t.corrected
     assert all(a in RULES.accelerators() for a in t.accelerators)

@@ -6,20 +6,21 @@ from typing import Any
 
 import pytest
 
-from advisor.advice.explain import ExplainRequest, explain
+from advisor.advice.explain import explain
 from advisor.advice.limits import DeploymentLimits, find_largest
 from advisor.catalog import catalog
 from advisor.catalog.hardware_names import parse_hardware
 from advisor.catalog.roots import shipped_root
 from advisor.estimation import EstimateRequest, estimate, resolve_request
+from advisor.questions.recommend import ExplainQuestion
 from advisor.session import Session
 
 RULES = catalog([shipped_root()])
 
 
 def found(model: str, engine: str, quant: str, hardware: str, context: int = 8192, n: int = 1) -> DeploymentLimits:
-    q = ExplainRequest(model, quant, engine, parse_hardware(hardware, RULES), context, n)
-    x = explain(q, Session(RULES)).limits
+    q = ExplainQuestion(model=model, quantization=quant, engine=engine, context=context, concurrency=n)
+    x = explain(q, parse_hardware(hardware, RULES), Session(RULES)).limits
     assert x is not None
     return x
 

@@ -14,7 +14,7 @@ from programs import program
 
 from advisor import __version__
 from advisor.cli.main import COMMANDS, root
-from advisor.cli.shell_files import COMPLETIONS, MAN_PAGE, make_completion, make_man_page, make_shell_files
+from tools.pages.shell_files import COMPLETIONS, MAN_PAGE, make_completion, make_man_page, make_shell_files
 
 
 def test_paths_are_those_that_systems_look_in() -> None:

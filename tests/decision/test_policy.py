@@ -18,8 +18,8 @@ from advisor.catalog import catalog
 from advisor.catalog.load import read_rule_document
 from advisor.catalog.roots import rule_files, shipped_root
 from advisor.deployment import Workload
-from advisor.report.rule_schemas import KINDS, find_rule_kind, make_schema_files
 from advisor.session import Session
+from tools.pages.rule_schemas import KINDS, find_rule_kind, make_rule_schemas
 
 SCHEMAS = Path(advisor.__file__).parent / "schemas/rules"
 pytestmark = pytest.mark.usefixtures("own_cache")
@@ -85,7 +85,7 @@ def test_shipped_files_hold_to_the_schema_of_their_kind(name: str, kind: str) ->
 
 
 def test_schema_files_are_what_the_types_say() -> None:
-    for name, text in make_schema_files().items():
+    for name, text in make_rule_schemas().items():
         assert (SCHEMAS / name).read_text() == text, "make pages"
         jsonschema.Draft202012Validator.check_schema(json.loads(text))
     assert {p.stem for p in SCHEMAS.glob("*.json")} == set(KINDS)

@@ -271,3 +271,10 @@ def test_ranks_end_where_no_deployment_is_larger(ranks: int, allowed: bool) -> N
     else:
         with pytest.raises(BadInput, match="above 4096"):
             resolve_pool_settings(d, entry, read_constants(entry))
+
+
+@pytest.mark.parametrize("settings", [{}, {"enable-lora": True, "max-loras": 4, "max-lora-rank": 32}])
+def test_a_model_whose_layers_are_not_known_has_no_cache_to_plan(settings: dict[str, object]) -> None:
+    stub = deployed("vllm", "upstage/Solar-Open2-250B", "8x H200", context=8192, **settings)  # type: ignore[arg-type]
+    with pytest.raises(BadInput, match="the layer layout is not in the catalogue"):
+        estimate(stub, Session(RULES))

@@ -27,7 +27,7 @@ from advisor.fleet.check import check_fleet
 from advisor.fleet.demand import read_demand
 from advisor.fleet.inventory.pools import make_fleet
 from advisor.fleet.inventory.source import read_inventory
-from advisor.fleet.plan import FleetRequest, read_plan
+from advisor.fleet.plan import FleetRequest, read_running
 from advisor.fleet.plan_types import FleetPlan, Replica
 from advisor.fleet.render import TARGETS, read_plan_file, render_fleet
 from advisor.session import Session
@@ -118,7 +118,7 @@ def test_a_plan_that_runs_is_kept(tmp_path: Path) -> None:
     models = [QWEN, {**QWEN, "model": "llama3.1:8b"}]
     first = ask(tmp_path, [H100, L40S], models)
     (tmp_path / "plan.json").write_text(json.dumps(first.to_dict()))
-    running = read_plan(str(tmp_path / "plan.json"))
+    running = read_running(str(tmp_path / "plan.json"))
     same = ask(tmp_path, [H100, L40S], models, running=running)
     assert same.changes is not None
     assert (same.changes.kept, same.changes.started, same.changes.stopped) == (len(first.replicas), 0, ())

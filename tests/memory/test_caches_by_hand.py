@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from test_graph_sizes_by_hand import MIXER, model
 
-from advisor.memory.ggml import CacheCells, count_cells, layer_bytes, padding_bytes, side_bytes, state_bytes
+from advisor.memory.ggml import CacheCells, count_cells, layer_bytes, padding_bytes, state_bytes
 from advisor.memory.gguf_tensors import layer_order
 from advisor.memory.layers import LayerCache, cache_layers
 from advisor.memory.paged_cache import (
@@ -230,8 +230,6 @@ def test_cells_of_the_cache(asked: tuple[Any, ...], cells: tuple[int, int, int])
 def test_bytes_of_a_layers_cache() -> None:
     """16 bit: 2 bytes an element; 8 bit: 34 bytes for 32."""
     cells = CacheCells(streams=2, cells=100, window_cells=30)
-    assert side_bytes("F16", 128, 100, 2) == 2 * 128 * 100 * 2
-    assert side_bytes("F16", 0, 100, 2) == 0
     plain, window = cached(), cached(window=8)
     assert layer_bytes(plain, cells, ("F16", "Q8_0"), True) == 200 * (256 + 128 // 32 * 34)
     assert layer_bytes(window, cells, ("F16", "F16"), True) == 60 * 512

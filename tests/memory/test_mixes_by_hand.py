@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
@@ -14,9 +15,9 @@ from advisor.memory.gguf_weights import (
     _attention_output,
     _down,
     _embedding,
-    _looked,
     _MixInputs,
     _output,
+    _read_mix_inputs,
     _small_iq,
     _value,
     _wanted,
@@ -33,11 +34,7 @@ LLAMA = RULES.find_model("llama3.1:8b")  # 32 layers, four query heads for each 
 
 def inputs(mix: str, **more: Any) -> _MixInputs:
     """What the choice depends on: a dense model of 32 layers, two query heads for each of keys, or what is given."""
-    found = _MixInputs(LLAMA, mix, _looked(LLAMA))
-    for name, value in ({"gqa": 2, "n_expert": 1, "is_70b": False} | more).items():
-        assert hasattr(found, name)
-        setattr(found, name, value)
-    return found
+    return replace(_read_mix_inputs(LLAMA, mix), **({"gqa": 2, "n_expert": 1, "is_70b": False} | more))
 
 
 def tensor(name: str, *ne: int, layer: int | None = None) -> GgufTensor:
@@ -201,13 +198,13 @@ def test_rows_that_are_no_whole_blocks() -> None:
 def test_what_is_read_from_a_model() -> None:
     """Mixtral has eight experts and four query heads for each of keys; the 70B is known by its 80 layers."""
     mixtral = RULES.find_model("mistralai/Mixtral-8x7B-Instruct-v0.1")
-    found = _MixInputs(mixtral, "Q4_K_M", _looked(mixtral))
-    assert (found.n_expert, found.gqa, found.n_layer, found.n_down, found.n_value) == (8, 4, 32, 32, 32)
+    found = _read_mix_inputs(mixtral, "Q4_K_M")
+    assert (found.n_expert, found.gqa, found.n_layer, found.n_value) == (8, 4, 32, 32)
     assert not found.is_70b
-    dense = _MixInputs(LLAMA, "Q4_K_M", _looked(LLAMA))
+    dense = _read_mix_inputs(LLAMA, "Q4_K_M")
     assert (dense.n_expert, dense.gqa, dense.has_output, dense.base) == (1, 4, True, "Q4_K")
     large = RULES.find_model("meta-llama/Llama-3.1-70B-Instruct")
-    assert _MixInputs(large, "Q4_K_M", _looked(large)).is_70b
+    assert _read_mix_inputs(large, "Q4_K_M").is_70b
     assert heads_per_kv_head(large) == 8
     latent = RULES.find_model("deepseek-ai/DeepSeek-V3")
     assert heads_per_kv_head(latent) == 1

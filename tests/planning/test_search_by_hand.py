@@ -31,7 +31,6 @@ from advisor.planning.candidates import (
     find_too_large,
     is_far,
     list_attempts,
-    list_warnings,
     make_base,
 )
 from advisor.planning.format_candidates import (
@@ -325,6 +324,3 @@ def test_why_a_deployment_does_not_fit() -> None:
     )
     assert describe_failure(d, memory(host=row(weights_bytes=GIB)), q).endswith("of weights; not enough memory")
     assert "1.00 GiB" in describe_failure(d, memory(host=row(weights_bytes=GIB)), q)
-    noted = Attempt(formats.FormatChoice(q, "a note"), "auto", False, False)
-    assert list(list_warnings(noted, ("w",))) == ["a note", "w"]
-    assert list(list_warnings(attempt("Q8_0"), ("w",))) == ["w"]

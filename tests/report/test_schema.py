@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 import advisor
 from advisor.cli.main import root
-from advisor.report.schemas import SHAPES, make_schema_files
+from tools.pages.schemas import SHAPES, make_schema_files
 
 FOLDER = Path(advisor.__file__).parent / "schemas"
 

@@ -195,7 +195,6 @@ def test_cache_that_a_token_reads() -> None:
     row = 16 * 128 * 4
     assert cache_bytes(gemma, 4096, 2.0, 2.0) == (10 * 4096 + 52 * 1024) * row
     assert cache_bytes(gemma, 1024, 2.0, 2.0) == 62 * 1024 * row
-    assert cache_bytes(gemma, 4096, 2.0, 2.0, windows=False) == 62 * 4096 * row
 
 
 def test_products_and_scores_of_attention() -> None:

@@ -21,12 +21,12 @@ def make_pages(rules: Catalog, top: Path) -> dict[str, str]:
     """All generated files that are kept, by their path from the top of the checkout."""
     from advisor.advice.compare import compare_engines, source_tables
     from advisor.report.compare import make_comparison_page
-    from advisor.report.rule_schemas import make_schema_files as make_rule_schemas
-    from advisor.report.schemas import make_schema_files
     from tools.accuracy.page import make_accuracy_page
     from tools.pages.check_rules import make_rule_pages
     from tools.pages.engines import make_overview_page
     from tools.pages.reference import make_reference_pages
+    from tools.pages.rule_schemas import make_rule_schemas
+    from tools.pages.schemas import make_schema_files
 
     made: dict[str, Mapping[str, str]] = {
         "docs/reference": make_reference_pages(rules),

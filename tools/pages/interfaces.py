@@ -9,8 +9,8 @@ from typing import Any
 
 import advisor
 from advisor.record import SCHEMA_VERSION
-from advisor.report.schemas import SHAPES, make_schema
 from tools.pages.markdown import escape_cell, make_markdown_table
+from tools.pages.schemas import SHAPES, make_schema
 
 COMMANDS = {
     "request": "a line of `advise estimate --jsonl`, and the body of `POST /v1/estimate`",

@@ -1,17 +1,62 @@
-"""rules/budgets.yaml as a checked value."""
+"""rules/budgets.yaml."""
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 
-from advisor.advice.hardware_types import BudgetRules, BudgetTier, HostNeeds, Maturity, RunningCosts
 from advisor.catalog import Catalog
 from advisor.catalog.documents import decode_document
 from advisor.errors import BadInput
-from advisor.meanings import AcceleratorId, Form, QuantizationName, UseCase
+from advisor.meanings import AcceleratorId, Currency, Form, QuantizationName, UseCase
+from advisor.record import Record
 
 FILE = "budgets.yaml"
 AXES = ("buy", "rent")
+
+
+class BudgetTier(Record, frozen=True, kw_only=True):
+    """One row of the source's budget chart, with our verdict."""
+
+    id: str
+    title: str
+    claim: str
+    axis: Literal["once", "per_month"]
+    currency: Currency
+    author: str
+    verdict: str
+    corrected: str
+    because: str
+    accelerators: tuple[AcceleratorId, ...]
+    up_to: float | None = None
+    from_: float | None = msgspec.field(default=None, name="from")
+
+
+class HostNeeds(Record, frozen=True, kw_only=True):
+    """What a form of card needs around it."""
+
+    most: int  # devices in one machine
+    psu_reserve_watts: float
+    words: str
+
+
+class Maturity(Record, frozen=True, kw_only=True):
+    """How far software is on a vendor's hardware: 1 = first."""
+
+    rank: int
+    words: str
+
+
+class RunningCosts(Record, frozen=True, kw_only=True):
+    """What running a bought machine costs; all can be overridden."""
+
+    eur_per_kwh: float
+    duty: float
+    load_share: float
+    idle_watts_per_card: float
+    host_watts: float
+    source: str
 
 
 class CurrencyRates(msgspec.Struct, frozen=True, kw_only=True):
@@ -22,20 +67,14 @@ class CurrencyRates(msgspec.Struct, frozen=True, kw_only=True):
     per_usd: dict[str, float]
 
 
-class BudgetTierRow(BudgetTier, frozen=True, kw_only=True):
-    """A tier as it stands in the file: its lower end is `from`."""
-
-    from_: float | None = msgspec.field(default=None, name="from")
-
-
 class TierRows(msgspec.Struct, frozen=True, kw_only=True):
     """The source's budget chart."""
 
     source: str
-    rows: tuple[BudgetTierRow, ...]
+    rows: tuple[BudgetTier, ...]
 
 
-class BudgetsFile(msgspec.Struct, frozen=True, kw_only=True):
+class BudgetRules(msgspec.Struct, frozen=True, kw_only=True):
     """rules/budgets.yaml. `formats`: lists for `buy`, `rent` and families, and the reasons `why_buy`, `why_rent`."""
 
     source: str | None = None
@@ -46,7 +85,7 @@ class BudgetsFile(msgspec.Struct, frozen=True, kw_only=True):
     old_after_days: int
     counts: tuple[int, ...]
     slowest_share: float
-    slowest_decode_tps: dict[UseCase, float]
+    slowest_decode_tps: dict[UseCase, float]  # where no rate is asked for: below it nobody is helped
     formats: dict[str, tuple[QuantizationName, ...] | str]
     hosts: dict[Form, HostNeeds]
     not_bought_single: tuple[Form, ...]
@@ -56,35 +95,17 @@ class BudgetsFile(msgspec.Struct, frozen=True, kw_only=True):
     maturity: dict[str, Maturity]
     tiers: TierRows
 
+    def list_formats(self, of: str) -> tuple[str, ...]:
+        """The formats of an axis or of a family; none where it has no list of its own."""
+        found = self.formats.get(of, ())
+        return () if isinstance(found, str) else found
+
 
 def load_budget_rules(rules: Catalog) -> BudgetRules:
     """Currencies, costs, formats, hosts and tiers. Raises BadInput naming the field that an overlay spoiled."""
-    file = decode_document(rules, FILE, BudgetsFile)
-    lists = {k: v for k, v in file.formats.items() if isinstance(v, tuple)}
-    reasons = {k: v for k, v in file.formats.items() if isinstance(v, str)}
-    missing = [k for k in (*AXES, "why_buy", "why_rent") if k not in (reasons if k.startswith("why") else lists)]
-    if missing:
-        raise BadInput(f"rules/{FILE}: formats: {missing[0]} is missing")
-    return BudgetRules(
-        rates=file.rates.per_usd,
-        rates_as_of=file.rates.as_of,
-        hours_per_month=file.hours_per_month,
-        power=file.power,
-        old_after_days=file.old_after_days,
-        counts=file.counts,
-        slowest_share=file.slowest_share,
-        slowest_decode_tps=file.slowest_decode_tps,
-        formats={"buy": lists["buy"], "rent": lists["rent"]},
-        format_reasons={"buy": reasons["why_buy"], "rent": reasons["why_rent"]},
-        usual_formats={k: v for k, v in lists.items() if k not in AXES},
-        hosts=file.hosts,
-        not_bought_single=file.not_bought_single,
-        not_offered=file.not_offered,
-        not_sold_here=file.not_sold_here,
-        launched_from=file.launched_from,
-        maturity=file.maturity,
-        tiers=tuple(
-            BudgetTier(**{f: getattr(row, f) for f in BudgetTier.__struct_fields__}) for row in file.tiers.rows
-        ),
-        tiers_source=file.tiers.source,
-    )
+    file = decode_document(rules, FILE, BudgetRules)
+    kinds: dict[str, type] = {**dict.fromkeys(AXES, tuple), "why_buy": str, "why_rent": str}
+    missing = next((k for k, kind in kinds.items() if not isinstance(file.formats.get(k), kind)), None)
+    if missing is not None:
+        raise BadInput(f"rules/{FILE}: formats: {missing} is missing")
+    return file

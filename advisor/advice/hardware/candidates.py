@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from advisor import estimation, formats
+from advisor.advice.hardware.budget import BudgetRules
 from advisor.advice.hardware.prices import DeviceOffer
-from advisor.advice.hardware_types import Ask, Axis, BudgetRules, ResidentModel
+from advisor.advice.hardware_types import Ask, Axis, ResidentModel
 from advisor.advice.recommend_request import load_main_guide
 from advisor.advice.workload import whole_context
 from advisor.catalog.resolve import ResolvedModel, resolve_model
@@ -140,11 +141,12 @@ class HardwareSearch:
         family = formats.format_family(entry, self.session.rules)
         if family == "gguf":
             native = formats.choose_format(None, entry, model, self.session.rules).quantization.id
-            return (native,) if native == "MXFP4_MOE" else self.budget.usual_formats.get("gguf", (native,))
-        if family in self.budget.usual_formats:
-            return self.budget.usual_formats[family]
+            return (native,) if native == "MXFP4_MOE" else self.budget.list_formats("gguf") or (native,)
+        own = self.budget.list_formats(family)
+        if own:
+            return own
         native_hf = native_format(model) if family == "hf" else None
-        return (native_hf,) if native_hf else self.budget.formats[axis]
+        return (native_hf,) if native_hf else self.budget.list_formats(axis)
 
     def place(self, offer: DeviceOffer, count: int, quantization: str) -> HardwareCandidate | HardwareRejection:
         """The deployment in one format, remembered: prices do not change it."""

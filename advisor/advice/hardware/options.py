@@ -5,10 +5,10 @@ from __future__ import annotations
 import datetime
 from collections.abc import Iterable, Iterator, Sequence
 
-import msgspec
+from msgspec.structs import replace
 
 from advisor import estimation, formats
-from advisor.advice.hardware.budget import load_budget_rules
+from advisor.advice.hardware.budget import BudgetRules, load_budget_rules
 from advisor.advice.hardware.candidates import (
     HardwareCandidate,
     HardwareRejection,
@@ -22,7 +22,6 @@ from advisor.advice.hardware.prices import DeviceOffer, convert_offer_price, cou
 from advisor.advice.hardware_types import (
     Ask,
     Axis,
-    BudgetRules,
     HardwareAdvice,
     HardwareOption,
     RejectedHardware,
@@ -56,7 +55,8 @@ def find_hardware(request: Ask, session: Session) -> HardwareAdvice:
         raise BadInput(f"{found.model.id}: its layers are not in the catalogue, so nothing can be sized")
     budget_rules = load_budget_rules(rules)
     if request.rates is not None:
-        budget_rules = msgspec.structs.replace(budget_rules, rates=request.rates)
+        stated = replace(budget_rules.rates, per_usd=request.rates)
+        budget_rules = replace(budget_rules, rates=stated)
     usual = min(load_workload_defaults(rules).context[request.workload.use_case], found.model.max_context or 2**31)
     context = whole_context(request.workload.context, found.model.max_context)
     search = HardwareSearch(request, found, context or usual, session, budget_rules)
@@ -145,7 +145,7 @@ def _formats(search: HardwareSearch, offer: DeviceOffer, n: int, axis: Axis) -> 
 
 def _candidates(search: HardwareSearch, axis: Axis) -> Iterator[tuple[DeviceOffer, int, float]]:
     """(price, count, cost in the asked currency): a price once to buy, a month's rent to rent."""
-    request, budget_rules = search.request, search.budget
+    request, budget_rules, rates = search.request, search.budget, search.budget.rates.per_usd
     table = search.session.rules.accelerators()
     for offer in request.prices.prices:
         entry = table[offer.accelerator]
@@ -159,7 +159,7 @@ def _candidates(search: HardwareSearch, axis: Axis) -> Iterator[tuple[DeviceOffe
                 continue  # several whole computers are several machines
             if not closed and axis == "buy" and entry.form in budget_rules.not_bought_single and n < 4:
                 continue
-            one = convert_offer_price(offer, amount, request.currency, budget_rules.rates) or 0.0
+            one = convert_offer_price(offer, amount, request.currency, rates) or 0.0
             yield offer, n, one * n * (1 if axis == "buy" else request.hours)
 
 
@@ -191,12 +191,10 @@ def _name_hardware(entry: Accelerator, n: int, offer: DeviceOffer) -> str:
 def _option(
     search: HardwareSearch, offer: DeviceOffer, n: int, axis: Axis, candidate: HardwareCandidate
 ) -> HardwareOption:
-    request, budget_rules = search.request, search.budget
+    request, budget_rules, rates = search.request, search.budget, search.budget.rates.per_usd
     entry = search.session.rules.accelerators()[offer.accelerator]
-    buy = convert_offer_price(offer, offer.buy, request.currency, budget_rules.rates) if axis == "buy" else None
-    hourly = (
-        convert_offer_price(offer, offer.per_hour, request.currency, budget_rules.rates) if axis == "rent" else None
-    )
+    buy = convert_offer_price(offer, offer.buy, request.currency, rates) if axis == "buy" else None
+    hourly = convert_offer_price(offer, offer.per_hour, request.currency, rates) if axis == "rent" else None
     price = None if buy is None else buy * n
     rent = None if hourly is None else hourly * n
     watts = entry.tdp_watts * n if entry.tdp_watts else None
@@ -341,7 +339,7 @@ def find_power_cost(search: HardwareSearch, entry: Accelerator, n: int) -> float
     host = 0.0 if whole else running_costs.host_watts
     kwh = (duty * load + (1 - duty) * idle + host) / 1000 * search.budget.hours_per_month
     cost = kwh * (running_costs.eur_per_kwh if request.electricity_price is None else request.electricity_price)
-    rates = search.budget.rates
+    rates = search.budget.rates.per_usd
     return cost if request.currency == "EUR" else cost / rates["EUR"] * rates[request.currency]
 
 
@@ -358,10 +356,13 @@ def find_break_even(
     near = same or [r for r in rents if _alike(table[r.accelerator], own)]
     if not near:
         return None, None
-    best = min(
-        near, key=lambda r: convert_offer_price(r, r.per_hour, search.request.currency, search.budget.rates) or 0.0
-    )
-    hourly = convert_offer_price(best, best.per_hour, search.request.currency, search.budget.rates) or 0.0
+
+    def convert(offer: DeviceOffer) -> float:
+        rates = search.budget.rates.per_usd
+        return convert_offer_price(offer, offer.per_hour, search.request.currency, rates) or 0.0
+
+    best = min(near, key=convert)
+    hourly = convert(best)
     where = f" ({best.provider}, {best.date})" if best.provider else f" ({best.date})"
     return round(
         price / (hourly * n), 1
@@ -388,8 +389,8 @@ def list_notes(search: HardwareSearch, options: Iterable[HardwareOption], today:
     kinds = {o.axis for o in shown}
     for axis in sorted(kinds):
         widths = {o.quantization for o in shown if o.axis == axis}
-        if request.quantization is None and widths & set(budget_rules.formats["buy"]):
-            yield f"to {axis}: {', '.join(sorted(widths))} ({budget_rules.format_reasons[axis]}; --quant decides)"
+        if request.quantization is None and widths & set(budget_rules.list_formats("buy")):
+            yield f"to {axis}: {', '.join(sorted(widths))} ({budget_rules.formats[f'why_{axis}']}; --quant decides)"
     if kinds == {"buy", "rent"} or (request.budget and request.rent):
         yield "a price once (buy) and a cost per month (rent) are different axes: break-even hours join them"
     if any(o.axis == "buy" for o in shown):
@@ -400,7 +401,7 @@ def list_notes(search: HardwareSearch, options: Iterable[HardwareOption], today:
         advice = "check them, or bring your own with --prices"
         yield f"prices older than {budget_rules.old_after_days} days decide this order ({dates}): {advice}"
     if any(o.currency != p.currency for o in shown for p in request.prices.prices if p.accelerator == o.accelerator):
-        yield f"exchange rates of {budget_rules.rates_as_of}, assumed (--exchange-rate)"
+        yield f"exchange rates of {budget_rules.rates.as_of}, assumed (--exchange-rate)"
     if any(o.fits is None for o in options):
         yield "options marked `?` are too close to call: the interval of their memory straddles the limit"
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from advisor.catalog import Catalog
 from advisor.catalog.documents import decode_document
@@ -303,4 +304,4 @@ def list_cloud_offers(items: Iterable[Any], clouds: Iterable[str], version: str,
 def replace_rentals(known: PriceList, found: LivePrices) -> PriceList:
     """The price list with its rentals replaced by live ones; what is bought stays."""
     kept = tuple(p for p in known.prices if p.per_hour is None)
-    return msgspec.structs.replace(known, prices=(*kept, *found.prices), notes=found.notes)
+    return replace(known, prices=(*kept, *found.prices), notes=found.notes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import msgspec
+from msgspec.structs import replace
 
 from advisor.advice.migrate.launch import Translation
 from advisor.advice.migrate.translate import MigrationRequest, translate_launch
@@ -48,24 +48,21 @@ def migrate(
     made = translate_launch(launch, entry, engine, file, session, request or MigrationRequest())
     stated = given is not None and bool(given.settings or given.model)
     settings = _settings(file, launch if stated else None, made, entry, engine, rules)
+    known = {*file.kept_variables, *(n for c in file.concepts for n in list_names(c, entry, rules))}
     formats = [k for k, s in entry.formats.items() if s.support == "yes"]
     taken = {k for k, s in engine.formats.items() if s.support in ("yes", "partial")} | ({"any"} & set(engine.formats))
-    warnings = (
-        [f"{engine.name} is archived: {engine.health.note or 'no further releases'}"]
-        if engine.health.status == "archived"
-        else []
-    )
+    archived = f"{engine.name} is archived: {engine.health.note or 'no further releases'}"
     return Migration(
         source=entry.id,
         target=engine.id,
         names=(entry.name, engine.name),
         settings=tuple(settings),
-        unknown=tuple(sorted(_untranslated(file, launch, entry, rules))),
+        unknown=tuple(sorted(n for n in launch.settings if n not in known)),
         says=tuple(_list_remarks(file, entry, engine)),
         formats_lost=tuple(f for f in formats if f not in taken and "any" not in taken),
         lost=tuple(_features(entry, engine)),
         gained=tuple(_features(engine, entry, gained=True)),
-        warnings=tuple(warnings),
+        warnings=(archived,) if engine.health.status == "archived" else (),
         sources=f"{file.source}; {file.as_of}",
         launch=made.launch if isinstance(made, Translation) else None,
         next=None if isinstance(made, Translation) else made,
@@ -74,26 +71,16 @@ def migrate(
 
 def _explain_refusal(said: str, engine: Engine, file: MigrationsFile, rules: Catalog) -> str:
     """Why an engine is none to move to, and which are."""
+    served = next(c for c in file.concepts if c.takes == "length").names  # those whose settings can be written
     offered = [
         e.id
         for e in rules.engines().values()
-        if e.default_for or (e.health.status == "active" and e.id in _served(file))
+        if e.default_for or (e.health.status == "active" and e.id in served and e.id not in file.not_targets)
     ]
     return (
         f"{said} is not something to migrate to: {engine.name} is {file.not_targets[engine.id]}. "
         f"Name an engine: {', '.join(offered)}"
     )
-
-
-def _served(file: MigrationsFile) -> set[str]:
-    """Engines whose settings can be written: those that have a name for the length of a request."""
-    length = next(c for c in file.concepts if c.takes == "length")
-    return set(length.names) - set(file.not_targets)
-
-
-def _untranslated(file: MigrationsFile, launch: LaunchValues, entry: Engine, rules: Catalog) -> set[str]:
-    known = {n for c in file.concepts for n in list_names(c, entry, rules)}
-    return {n for n in launch.settings if n not in known and n not in file.kept_variables}
 
 
 def _settings(
@@ -108,16 +95,15 @@ def _settings(
     written = made.written if isinstance(made, Translation) else {}
     notes: Mapping[str, str] = made.notes if isinstance(made, Translation) else {}
     for setting_concept in file.concepts:
-        before, after = _find_name(setting_concept, entry, rules), _find_name(setting_concept, engine, rules)
+        change = _setting(setting_concept, entry, engine)
         value = _find_value(setting_concept, launch, entry, rules)
         new = written.get(setting_concept.id)
-        if before is None and after is None:
+        if change.before is None and change.after is None:
             continue
         if launch is not None and value is None and new is None and setting_concept.takes != "model":
             continue
-        change = _setting(setting_concept, entry, engine, before, after, rules)
         note = "; ".join(n for n in (notes.get(setting_concept.id), change.note) if n) or None
-        out.append(msgspec.structs.replace(change, value=value, written=new, note=note))
+        out.append(replace(change, value=value, written=new, note=note))
     return out
 
 
@@ -136,33 +122,26 @@ def _find_value(
     return ", ".join(dict.fromkeys(found)) or None
 
 
-def _inner(entry: Engine, rules: Catalog) -> str:
+def _inner(entry: Engine) -> str:
     """The engine whose flags an entry takes: its own, else those of what it runs."""
     return entry.id if not entry.runs else entry.runs[0] if entry.kind != "engine" else entry.id
 
 
-def _find_name(setting_concept: SettingConcept, entry: Engine, rules: Catalog) -> str | None:
-    return setting_concept.names.get(entry.id) or setting_concept.names.get(_inner(entry, rules))
+def _find_name(setting_concept: SettingConcept, entry: Engine) -> str | None:
+    return setting_concept.names.get(entry.id) or setting_concept.names.get(_inner(entry))
 
 
-def _setting(
-    setting_concept: SettingConcept,
-    entry: Engine,
-    engine: Engine,
-    before: str | None,
-    after: str | None,
-    rules: Catalog,
-) -> SettingChange:
-    here, there = _inner(entry, rules), _inner(engine, rules)
+def _setting(setting_concept: SettingConcept, entry: Engine, engine: Engine) -> SettingChange:
+    here, there = _inner(entry), _inner(engine)
     notes = [
         setting_concept.notes.get(engine.id) or setting_concept.notes.get(there),
-        setting_concept.notes.get(entry.id) if entry.id != engine.id else None,
+        setting_concept.notes.get(entry.id),
     ]
     return SettingChange(
         id=setting_concept.id,
         label=setting_concept.label,
-        before=before,
-        after=after,
+        before=_find_name(setting_concept, entry),
+        after=_find_name(setting_concept, engine),
         default_before=setting_concept.defaults.get(entry.id) or setting_concept.defaults.get(here),
         default_after=setting_concept.defaults.get(engine.id) or setting_concept.defaults.get(there),
         note="; ".join(dict.fromkeys(n for n in notes if n)) or None,

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from advisor.advice.migrate.values import TranslatedValues, list_names
 from advisor.advice.migrate_types import MigrationsFile, NewLaunch
 from advisor.catalog import Catalog
+from advisor.decoding import Json
 from advisor.deployment import Deployment
 from advisor.launch_values import LaunchValues
 from advisor.machines.types import Machine
@@ -110,29 +111,20 @@ def _describe(
         yield "the old server asked its clients for a key: with --host 0.0.0.0 the new one does, too (API_KEY)"
 
 
-def _written(
-    deployment: Deployment, seen: dict[str, object], file: MigrationsFile, rules: Catalog
-) -> Iterator[tuple[str, str]]:
+def _written(deployment: Deployment, seen: Json, file: MigrationsFile, rules: Catalog) -> Iterator[tuple[str, str]]:
     """What the new launch sets for each concept: concept, value."""
     engine = rules.engine(deployment.engine)
-    environment, arguments = seen["environment"], seen["arguments"]
-    written_values: dict[str, str] = dict(environment) if isinstance(environment, dict) else {}
-    for argument in arguments if isinstance(arguments, list) else ():
+    values: dict[str, str] = dict(seen["environment"])
+    for argument in seen["arguments"]:
         name = str(argument["flag"]).lstrip("-")
         off = name.startswith("no-") and argument["value"] is None
-        written_values[name.removeprefix("no-") if off else name] = str(
-            argument["value"] or ("false" if off else "true")
-        )
-    reference = seen["model"]
-    origin = isinstance(reference, dict) and (
-        reference["path"] or reference["download"] or reference["tag"] or reference["repository"]
-    )
+        values[name.removeprefix("no-") if off else name] = str(argument["value"] or ("false" if off else "true"))
+    model = seen["model"]
+    origin = model["path"] or model["download"] or model["tag"] or model["repository"]
     own = {"model": str(origin) if origin else None, "address": str(seen["host"]), "port": str(seen["port"])}
-    for setting_concept in file.concepts:
-        value = own.get(setting_concept.takes)
-        if setting_concept.takes not in own:
-            value = next(
-                (written_values[n] for n in list_names(setting_concept, engine, rules) if n in written_values), None
-            )
+    for concept in file.concepts:
+        value = own.get(concept.takes)
+        if concept.takes not in own:
+            value = next((values[n] for n in list_names(concept, engine, rules) if n in values), None)
         if value is not None:
-            yield setting_concept.id, value
+            yield concept.id, value

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-import msgspec
+from msgspec.structs import replace
 
 from advisor import engines, formats
 from advisor.advice.limits import find_largest
@@ -50,7 +50,9 @@ class _Parts(Value, frozen=True):
     """What a deployment of the new engine is made of."""
 
     launch: LaunchValues
+    source: Engine
     engine: Engine
+    file: MigrationsFile
     values: TranslatedValues
     model: OldModel
     request: MigrationRequest
@@ -74,17 +76,17 @@ def translate_launch(
     model = find_old_model(launch, (source, target), rules, request.model, request.context or values.length)
     if isinstance(model, str):
         return model
-    parts = _Parts(launch, target, values, model, request, session)
-    deployment, format_note = _choose(parts, source, file)
+    parts = _Parts(launch, source, target, file, values, model, request, session)
+    deployment, format_note = _choose(parts)
     deployment, fits, notes = _fit(deployment, parts)
     return write_launch(
         deployment, fits, [n for n in (format_note, *notes) if n], launch, values, request.target, file, session
     )
 
 
-def _choose(parts: _Parts, source: Engine, file: MigrationsFile) -> tuple[Deployment, str | None]:
+def _choose(parts: _Parts) -> tuple[Deployment, str | None]:
     """The first deployment whose weights can be had and that fits, as far as is known; with a word on the format."""
-    tried = [(d, note) for d, note in _deployments(parts, source, file)]
+    tried = list(_deployments(parts))
     if not tried:
         raise BadInput(
             f"{parts.engine.name} loads {parts.model.found.model.id} in no format that is known: name one with --quant"
@@ -93,19 +95,19 @@ def _choose(parts: _Parts, source: Engine, file: MigrationsFile) -> tuple[Deploy
         usual = min(USUAL, tried[0][0].model.max_context or USUAL)
         for length, verdicts in ((usual, (True,)), (SHORTEST, (True, None))):
             for deployment, note in tried:
-                short = msgspec.structs.replace(deployment, context_length=deployment.context_length or length)
+                short = replace(deployment, context_length=deployment.context_length or length)
                 if _fits(short, parts.session) in verdicts:
                     passed_over = note is not None and deployment is not tried[0][0]
                     return deployment, f"{note} with room for {short.context_length:,} tokens" if passed_over else note
     return tried[0]
 
 
-def _deployments(parts: _Parts, source: Engine, file: MigrationsFile) -> Iterator[tuple[Deployment, str | None]]:
+def _deployments(parts: _Parts) -> Iterator[tuple[Deployment, str | None]]:
     seen: set[str] = set()
     for quantization, note in _candidates(parts):
         if quantization.id not in seen:
             seen.add(quantization.id)
-            yield _deployment(quantization, parts, source, file), note
+            yield _deployment(quantization, parts), note
 
 
 def _candidates(parts: _Parts) -> Iterator[tuple[Quantization, str | None]]:
@@ -125,16 +127,16 @@ def _candidates(parts: _Parts) -> Iterator[tuple[Quantization, str | None]]:
         yield found, None if found.id == model.quantization.id else why
 
 
-def _deployment(quantization: Quantization, parts: _Parts, source: Engine, file: MigrationsFile) -> Deployment:
+def _deployment(quantization: Quantization, parts: _Parts) -> Deployment:
     """The launch as a Deployment of the new engine, before anything is known of its fit."""
-    values, request, engine, rules = parts.values, parts.request, parts.engine, parts.session.rules
+    values, request, engine, rules, file = parts.values, parts.request, parts.engine, parts.session.rules, parts.file
     inner = engines.settings_entry(engine.id, rules.engines())
     settings: dict[str, Setting] = dict(values.settings)
     model = _same_repository(parts, quantization)
     ranks = values.ranks
     if ranks is None and values.all_devices:
         there = len(request.machine.usable_devices) if request.machine is not None else parts.launch.devices
-        ranks = _count_visible(parts.launch, file) or there
+        ranks = _count_visible(parts) or there
     flag = find_own_flag(inner, "tensor_parallel")
     if ranks is not None and ranks > 1 and flag is not None:
         settings[flag] = ranks
@@ -168,9 +170,9 @@ def _deployment(quantization: Quantization, parts: _Parts, source: Engine, file:
         host=request.host or parts.launch.host,
         port=request.port or parts.launch.port,
     )
-    deployment = _without_revision(deployment, parts, file)
-    named = _served_name(deployment, parts, source, file)
-    return _without_refused_cache(msgspec.structs.replace(deployment, served_name=named), parts, file)
+    deployment = _without_revision(deployment, parts)
+    named = _served_name(deployment, parts)
+    return _without_refused_cache(replace(deployment, served_name=named), parts)
 
 
 def _same_repository(parts: _Parts, quantization: Quantization) -> Model:
@@ -180,37 +182,37 @@ def _same_repository(parts: _Parts, quantization: Quantization) -> Model:
         return model
     repository = re.sub(r"^(hf\.co|huggingface\.co)/", "", written).partition(":")[0]
     if quantization.family == "gguf":
-        return msgspec.structs.replace(model, gguf_repos=(repository, *model.gguf_repos))
+        return replace(model, gguf_repos=(repository, *model.gguf_repos))
     if quantization.family == "none" or repository == model.id:
         return model
-    return msgspec.structs.replace(model, quantized_repos={quantization.id: repository}, downloads=())
+    return replace(model, quantized_repos={quantization.id: repository}, downloads=())
 
 
-def _without_revision(deployment: Deployment, parts: _Parts, file: MigrationsFile) -> Deployment:
+def _without_revision(deployment: Deployment, parts: _Parts) -> Deployment:
     """Without the old repository's revision, where the weights come from another one."""
     if make_model_reference(deployment, parts.session.rules).repository in (parts.model.written, None):
         return deployment
-    named = next(c for c in file.concepts if c.id == "revision")
+    named = next(c for c in parts.file.concepts if c.id == "revision")
     flags = [n for n in list_names(named, parts.engine, parts.session.rules) if n in deployment.settings]
     if flags:
         parts.values.notes[named.id] = f"{deployment.settings[flags[0]]} is one of the old repository; it is left out"
     kept = {k: v for k, v in deployment.settings.items() if k not in flags}
-    return msgspec.structs.replace(deployment, settings=kept)
+    return replace(deployment, settings=kept)
 
 
-def _served_name(deployment: Deployment, parts: _Parts, source: Engine, file: MigrationsFile) -> str | None:
+def _served_name(deployment: Deployment, parts: _Parts) -> str | None:
     """The name that clients use today, where the new server would have another."""
     if parts.values.served_name is not None:
         return parts.values.served_name
-    written, named = parts.model.written, next(c for c in file.concepts if c.takes == "name")
+    written, named = parts.model.written, next(c for c in parts.file.concepts if c.takes == "name")
     if (
         written is None
         or find_own_flag(engines.settings_entry(deployment.engine, parts.session.rules.engines()), "served_name")
         is None
     ):
         return None
-    by_tag = named.names.get(source.id, "").startswith("(")
-    if not by_tag and formats.format_family(source, parts.session.rules) != "hf":
+    by_tag = named.names.get(parts.source.id, "").startswith("(")
+    if not by_tag and formats.format_family(parts.source, parts.session.rules) != "hf":
         return None
     if make_model_reference(deployment, parts.session.rules).repository == written:
         return None
@@ -223,7 +225,7 @@ def _served_name(deployment: Deployment, parts: _Parts, source: Engine, file: Mi
     return taken
 
 
-def _without_refused_cache(deployment: Deployment, parts: _Parts, file: MigrationsFile) -> Deployment:
+def _without_refused_cache(deployment: Deployment, parts: _Parts) -> Deployment:
     """The deployment, without a type of the cache that the new engine refuses for it."""
     entries, quantization = parts.session.rules.engines(), parts.session.rules.quantization(deployment.quantization)
     try:
@@ -231,9 +233,9 @@ def _without_refused_cache(deployment: Deployment, parts: _Parts, file: Migratio
     except BadInput as refused:
         if deployment.kv_cache_type == KvType():
             raise
-        where = next(c.id for c in file.concepts if c.concept == "kv_cache_type")
+        where = next(c.id for c in parts.file.concepts if c.concept == "kv_cache_type")
         parts.values.notes[where] = f"{refused.message}; it is left to the engine"
-        return msgspec.structs.replace(deployment, kv_cache_type=KvType())
+        return replace(deployment, kv_cache_type=KvType())
     return deployment
 
 
@@ -256,7 +258,7 @@ def _fit(deployment: Deployment, parts: _Parts) -> tuple[Deployment, bool | None
             "the card is not known: --on HARDWARE says whether it fits, and the longest context that does",
         ]
         if deployment.context_length is None and parts.values.least_length is not None:
-            deployment = msgspec.structs.replace(deployment, context_length=parts.values.least_length)
+            deployment = replace(deployment, context_length=parts.values.least_length)
             notes.append(
                 f"{parts.values.least_length:,} tokens of one request: what the old engine takes on the smallest card; "
                 "--context N sets another"
@@ -266,11 +268,11 @@ def _fit(deployment: Deployment, parts: _Parts) -> tuple[Deployment, bool | None
     if deployment.context_length is None and trained is not None:
 
         def reaches(steps: int) -> bool | None:
-            return _fits(msgspec.structs.replace(deployment, context_length=steps * STEP), parts.session)
+            return _fits(replace(deployment, context_length=steps * STEP), parts.session)
 
         found = find_largest(reaches, max(1, trained // STEP))
         if found is not None:
-            deployment = msgspec.structs.replace(deployment, context_length=found * STEP)
+            deployment = replace(deployment, context_length=found * STEP)
             notes.append(f"{found * STEP:,} tokens of one request: the longest that fits; --context N sets another")
     fits = _fits(deployment, parts.session)
     if fits is False:
@@ -291,7 +293,7 @@ def _with_allowed_ranks(deployment: Deployment, parts: _Parts) -> tuple[Deployme
         if _divides(deployment, ranks, inner):
             settings = {**deployment.settings, flag: ranks}
             device_count = ranks if known else None
-            tried = msgspec.structs.replace(deployment, settings=settings, device_count=device_count)
+            tried = replace(deployment, settings=settings, device_count=device_count)
             note = f"{ranks} of {asked} cards: what the machine has, or the engine can share the model out to"
             return tried, [] if ranks == asked else [note]
     return deployment, []
@@ -304,9 +306,9 @@ def _divides(deployment: Deployment, ranks: int, entry: Engine) -> bool:
     return not find_size_refusals(entry, deployment.model, ranks, make_parallel_launch(deployment, entry))
 
 
-def _count_visible(launch: LaunchValues, file: MigrationsFile) -> int | None:
+def _count_visible(parts: _Parts) -> int | None:
     """Devices that the old launch's variables let it see; None where they say nothing, or not how many."""
-    named = [v for k, v in launch.environment.items() if k in file.kept_variables]
+    named = [v for k, v in parts.launch.environment.items() if k in parts.file.kept_variables]
     return next((v.count(",") + 1 for v in named if re.fullmatch(r"\d+(,\d+)*", v)), None)
 
 

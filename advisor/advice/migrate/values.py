@@ -37,6 +37,7 @@ class _Way(Value, frozen=True):
     target: Engine
     names: tuple[str, str]  # whose words are meant: wrappers have those of what they run
     table: FlagTable | None  # of the new engine
+    notes: dict[str, str]  # concept -> what became of its value
     rules: Catalog
 
 
@@ -58,33 +59,30 @@ def translate_values(
 ) -> TranslatedValues:
     """The settings of a launch for another engine, and what is reported about them."""
     names = tuple(e.runs[0] if e.runs and e.kind != "engine" else e.id for e in (source, target))
-    way = _Way(source, target, (names[0], names[1]), load_flag_table(names[1], rules), rules)
-    settings: dict[str, Setting] = {}
     notes: dict[str, str] = {}
+    way = _Way(source, target, (names[0], names[1]), load_flag_table(names[1], rules), notes, rules)
+    settings: dict[str, Setting] = {}
     sizes: dict[str, int | None] = {}
     cache = served = None
     for concept in file.concepts:
-        given = _find_stated(concept, launch, way)
-        if given is None:
+        value = _find_stated(concept, launch, way)
+        if value is None:
             continue
-        name, value = given
         if concept.takes in ("length", "requests", "ranks"):
-            sizes[concept.takes] = _read_size(value, notes, concept)
+            sizes[concept.takes] = _read_size(concept, value, way)
         elif concept.takes == "name":
             served = value.split()[0] if value.split() else None
         elif concept.takes == "type" and concept.concept == "kv_cache_type":
-            cache = _translate_word(concept, value, way, notes)
+            cache = _translate_word(concept, value, way)
         elif concept.takes not in ("model", "address", "port", "key", "format"):
-            for key, translated in _translate_flag(concept, name, value, way, notes):
+            for key, translated in _translate_flag(concept, value, way):
                 settings[key] = translated
-    length = sizes.get("length")
-    if length is not None and _is_total(file, launch, way):
+    length, first = sizes.get("length"), next(c for c in file.concepts if c.takes == "length")
+    if length is not None and _is_total(launch, way):
         slots = sizes.get("requests") or source.default_slots or 1
         length = max(1, length // slots)
-        where = next(c.id for c in file.concepts if c.takes == "length")
-        notes[where] = f"{length:,} tokens of each of {slots} slots: there the value is the total"
+        notes[first.id] = f"{length:,} tokens of each of {slots} slots: there the value is the total"
     ranks = next(c for c in file.concepts if c.takes == "ranks")
-    first = next(c for c in file.concepts if c.takes == "length")
     return TranslatedValues(
         settings=settings,
         notes=notes,
@@ -98,45 +96,43 @@ def translate_values(
     )
 
 
-def _find_stated(setting_concept: SettingConcept, launch: LaunchValues, way: _Way) -> tuple[str, str] | None:
-    """(name, value) of a concept in the launch; None where it is left to the engine."""
+def _find_stated(setting_concept: SettingConcept, launch: LaunchValues, way: _Way) -> str | None:
+    """The value of a concept in the launch; None where it is left to the engine."""
     unset = () if setting_concept.concept is None else find_concept(way.source, setting_concept.concept).unset
     for name in list_names(setting_concept, way.source, way.rules):
         value = launch.settings.get(name)
         if value is not None and value not in unset:
-            return name, value
+            return value
     return None
 
 
-def _read_size(value: str, notes: dict[str, str], setting_concept: SettingConcept) -> int | None:
+def _read_size(setting_concept: SettingConcept, value: str, way: _Way) -> int | None:
     try:
         size = int(value)
     except ValueError:
-        notes[setting_concept.id] = f"{value[:40]} is no whole number, so it is left to the engine"
+        way.notes[setting_concept.id] = f"{value[:40]} is no whole number, so it is left to the engine"
         return None
     return size if size > 0 else None
 
 
-def _is_total(file: MigrationsFile, launch: LaunchValues, way: _Way) -> bool:
+def _is_total(launch: LaunchValues, way: _Way) -> bool:
     """Whether the length that was given is that of all slots together."""
     total = find_concept(way.source, "total_context").flags
     shared = find_concept(way.source, "shared_cache").flags
     return any(n in launch.settings for n in total) and not any(launch.settings.get(n) == "true" for n in shared)
 
 
-def _translate_word(setting_concept: SettingConcept, value: str, way: _Way, notes: dict[str, str]) -> str | None:
+def _translate_word(setting_concept: SettingConcept, value: str, way: _Way) -> str | None:
     """The new engine's word for a value of a closed list; None where it has none."""
     row = next((r for r in setting_concept.values if value.lower() in r.get(way.names[0], ())), None)
     words = row.get(way.names[1]) if row is not None else None
     if not words:
-        notes[setting_concept.id] = f"{way.target.name} has nothing like {value[:40]}; it is left to the engine"
+        way.notes[setting_concept.id] = f"{way.target.name} has nothing like {value[:40]}; it is left to the engine"
         return None
     return words[0]
 
 
-def _translate_flag(
-    setting_concept: SettingConcept, name: str, value: str, way: _Way, notes: dict[str, str]
-) -> Iterator[tuple[str, Setting]]:
+def _translate_flag(setting_concept: SettingConcept, value: str, way: _Way) -> Iterator[tuple[str, Setting]]:
     """The settings of a concept that is written as a flag of its own; notes say why there is none."""
     after = [n for n in list_names(setting_concept, way.target, way.rules) if n and way.table is not None]
     found = next(((n, way.table.flags[n]) for n in after if way.table and n in way.table.flags), None)
@@ -144,14 +140,14 @@ def _translate_flag(
     if setting_concept.takes == "hand" and (value.lower() in FALSE or value == "0"):
         return
     if found is None or differs or setting_concept.takes == "hand":
-        notes[setting_concept.id] = f"{value[:60]} is not translated: {_explain_by_hand(after, bool(differs), way)}"
+        way.notes[setting_concept.id] = f"{value[:60]} is not translated: {_explain_by_hand(after, bool(differs), way)}"
         return
     flag, entry = found
-    translated = _translate(setting_concept, name, value, entry, way, notes)
+    translated = _translate(setting_concept, value, entry, way)
     if translated is None:
         return
     if entry.c and str(translated) not in entry.c and not isinstance(translated, bool):
-        notes[setting_concept.id] = f"{value[:60]} is no value of {flag}; it is left to the engine"
+        way.notes[setting_concept.id] = f"{value[:60]} is no value of {flag}; it is left to the engine"
         return
     yield flag, translated
 
@@ -162,25 +158,23 @@ def _explain_by_hand(after: list[str], differs: bool, way: _Way) -> str:
     return f"{', '.join(after[:2])} {'means something else' if differs else 'has to be set by hand'}"
 
 
-def _translate(
-    setting_concept: SettingConcept, name: str, value: str, entry: FlagEntry, way: _Way, notes: dict[str, str]
-) -> Setting | None:
+def _translate(setting_concept: SettingConcept, value: str, entry: FlagEntry, way: _Way) -> Setting | None:
     """A value under the new engine's flag; None, with a note, where there is none."""
     if setting_concept.takes == "type":
-        return _translate_word(setting_concept, value, way, notes)
+        return _translate_word(setting_concept, value, way)
     if setting_concept.takes == "share":
-        return _share(setting_concept, value, way, notes)
+        return _share(setting_concept, value, way)
     if setting_concept.takes == "switch":
-        return _switch(setting_concept, name, value, entry, way)
+        return _switch(setting_concept, value, entry, way)
     if setting_concept.takes == "number":
-        return _read_size(value, notes, setting_concept)
+        return _read_size(setting_concept, value, way)
     if value.startswith("-"):
-        notes[setting_concept.id] = f"{value[:60]} looks like an option; it is left out"
+        way.notes[setting_concept.id] = f"{value[:60]} looks like an option; it is left out"
         return None
     return value
 
 
-def _switch(setting_concept: SettingConcept, name: str, value: str, entry: FlagEntry, way: _Way) -> bool | None:
+def _switch(setting_concept: SettingConcept, value: str, entry: FlagEntry, way: _Way) -> bool | None:
     on = value.lower() in TRUE
     if not on and value.lower() not in FALSE:
         return None
@@ -191,7 +185,7 @@ def _switch(setting_concept: SettingConcept, name: str, value: str, entry: FlagE
     return on
 
 
-def _share(setting_concept: SettingConcept, value: str, way: _Way, notes: dict[str, str]) -> float | None:
+def _share(setting_concept: SettingConcept, value: str, way: _Way) -> float | None:
     """A share of the same thing, at most what the new engine takes by itself."""
     of = tuple(setting_concept.shares.get(n) for n in way.names)
     try:
@@ -199,7 +193,7 @@ def _share(setting_concept: SettingConcept, value: str, way: _Way, notes: dict[s
     except ValueError:
         share = 0.0
     if None in of or of[0] != of[1] or not 0 < share <= 1:
-        notes[setting_concept.id] = (
+        way.notes[setting_concept.id] = (
             f"{value[:20]} of {of[0] or 'what is not known'} there, a share of {of[1] or 'nothing'} here; "
             "it is left to the engine"
         )
@@ -207,6 +201,8 @@ def _share(setting_concept: SettingConcept, value: str, way: _Way, notes: dict[s
     usual = find_concept(way.target, setting_concept.concept).default if setting_concept.concept else ()
     most = pick_version(usual, way.target.version).number if usual else None
     if most is not None and share > most:
-        notes[setting_concept.id] = f"{share:g} leaves nothing for the engine's own working memory; {most:g} is its own"
+        way.notes[setting_concept.id] = (
+            f"{share:g} leaves nothing for the engine's own working memory; {most:g} is its own"
+        )
         return None
     return share

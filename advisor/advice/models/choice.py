@@ -74,14 +74,8 @@ class SizedModel(Value, frozen=True):
 
     model: Model
     plan: Plan
-    ability: Ability
-    loss: tuple[float, float] | None  # percent of a test's score that the format costs
-    decode_tps: float | None
-    answer_s: float | None  # a typical answer, thinking included
-    download: bool
-    licence: LicenceClass
+    option: ModelOption
     worth: float  # ability, cautiously, less what the format and the wait cost
-    stored: StoredCopy | None = None  # a copy in this format that lies here already
 
 
 class _Search:
@@ -140,7 +134,8 @@ def choose_model(
             sized = _size_model(model, ability, request, asked, guide, session, choosing)
             if sized is None:
                 continue
-            sized = replace(sized, stored=stored.find(sized.model.id, sized.plan.quantization.id))
+            copy = stored.find(sized.model.id, sized.plan.quantization.id)
+            sized = replace(sized, option=replace(sized.option, stored=copy))
             search.count += 1
             if not _is_slow(sized, request, choosing):
                 search.found.append(sized)
@@ -160,28 +155,6 @@ def choose_model(
 def load_choosing(rules: Catalog) -> ChoosingFile:
     """rules/choosing.yaml. Raises BadInput where an overlay spoiled it."""
     return decode_document(rules, "choosing.yaml", ChoosingFile)
-
-
-def describe_option(sized: SizedModel) -> ModelOption:
-    """A model that fits as a row of the answer."""
-    return ModelOption(
-        model=sized.model.id,
-        quantization=sized.plan.quantization.id,
-        engine=sized.plan.deployment.engine,
-        ability=round(sized.ability.value, 2),
-        spread=round(sized.ability.spread, 2),
-        boards=sized.ability.boards,
-        independent=sized.ability.independent,
-        thinks=sized.ability.thinks,
-        loss_percent=sized.loss,
-        decode_tps=sized.decode_tps,
-        answer_s=sized.answer_s,
-        context_length=sized.plan.deployment.context_length,
-        licence=sized.model.license,
-        licence_class=sized.licence,
-        download=sized.download,
-        stored=sized.stored,
-    )
 
 
 def _list_by_ability(
@@ -243,7 +216,7 @@ def _size_model(
             refused.add(engine_id)
             continue
         sized = _worth(model, ability, plan, request, session, choosing)
-        if sized.download:
+        if sized.option.download:
             return sized
         kept = kept or sized
     return kept
@@ -265,17 +238,24 @@ def _worth(
     loss = find_format_loss(plan.quantization.id, model, rules)
     cost = choosing.ability_per_percent * sum(loss or choosing.unknown_loss_percent) / 2
     wait = _wait_cost(answer, use, choosing) if answer else 0.0
-    return SizedModel(
-        model=model,
-        plan=plan,
-        ability=ability,
-        loss=loss,
+    option = ModelOption(
+        model=model.id,
+        quantization=plan.quantization.id,
+        engine=plan.deployment.engine,
+        ability=round(ability.value, 2),
+        spread=round(ability.spread, 2),
+        boards=ability.boards,
+        independent=ability.independent,
+        thinks=ability.thinks,
+        loss_percent=loss,
         decode_tps=rate,
         answer_s=answer,
+        context_length=plan.deployment.context_length,
+        licence=model.license,
+        licence_class=classify_licence(model.license, rules),
         download=make_model_reference(plan.deployment, rules).missing is None,
-        licence=classify_licence(model.license, rules),
-        worth=ability.value - choosing.caution * ability.spread - cost - wait,
     )
+    return SizedModel(model, plan, option, ability.value - choosing.caution * ability.spread - cost - wait)
 
 
 def _answer_tokens(ability: Ability, use: str, rules: Catalog, choosing: ChoosingFile) -> int:
@@ -295,7 +275,8 @@ def _answer_seconds(speed: SpeedEstimate | None, rate: float | None, tokens: int
 
 
 def _is_slow(sized: SizedModel, request: RecommendRequest, choosing: ChoosingFile) -> bool:
-    return sized.decode_tps is not None and sized.decode_tps < _slowest(request, choosing)
+    rate = sized.option.decode_tps
+    return rate is not None and rate < _slowest(request, choosing)
 
 
 def _slowest(request: RecommendRequest, choosing: ChoosingFile) -> float:
@@ -316,8 +297,9 @@ def _order_by_worth(found: Sequence[SizedModel], choosing: ChoosingFile) -> list
 
 def _preference(sized: SizedModel) -> tuple[bool, bool, bool, bool, float]:
     """Of models that are worth the same: what lies here, can be downloaded, was measured, is permissive, is fast."""
-    known = (sized.stored is not None, sized.download, sized.ability.boards > 0, sized.licence == "permissive")
-    return (*known, sized.decode_tps or 0.0)
+    option = sized.option
+    known = (option.stored is not None, option.download, option.boards > 0, option.licence_class == "permissive")
+    return (*known, option.decode_tps or 0.0)
 
 
 def _explain_choice(sized: SizedModel, request: RecommendRequest) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import msgspec
+from msgspec.structs import replace
 
 from advisor.ability.lookup import (
     classify_licence,
@@ -12,7 +12,7 @@ from advisor.ability.lookup import (
     thinking_mode,
     thinking_tokens,
 )
-from advisor.advice.models.choice import choose_model, describe_option, load_choosing
+from advisor.advice.models.choice import choose_model, load_choosing
 from advisor.advice.recommend_request import RecommendRequest, load_main_guide
 from advisor.advice.types import Licences, ModelOption, Quality
 from advisor.catalog import Catalog
@@ -98,7 +98,7 @@ def list_ranked_models(
     for one in sized[:MOST]:
         row = _row(one.model.id, use, rules)
         if row is not None:
-            out.append(msgspec.structs.replace(row, runs=describe_option(one)))
+            out.append(replace(row, runs=one.option))
     return out
 
 

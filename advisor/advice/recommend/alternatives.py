@@ -6,7 +6,6 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
-import msgspec
 from msgspec.structs import replace
 
 from advisor import estimation
@@ -26,7 +25,6 @@ from advisor.planning.rules import load_plan_rules
 from advisor.planning.search import find_best_plan
 from advisor.planning.slots import on_all_layers
 from advisor.planning.types import FormatLimits, Plan, Rejection, SearchRequest
-from advisor.record import Record
 from advisor.session import Session
 from advisor.units import GIB, format_gib, format_rate, format_tokens
 
@@ -75,7 +73,8 @@ def find_fastest(entry: Engine, chosen: Plan, search: SearchRequest, session: Se
         return None
     priority = "throughput" if search.traffic.users > 1 else "latency"
     limits = FormatLimits(chosen.quantization.bits_nominal, chosen.deployment.kv_cache_type.k)
-    found = find_best_plan(entry, replace(_with_priority(search, priority), limits=limits), session)
+    work: Workload = replace(search.workload, priority=priority)
+    found = find_best_plan(entry, replace(search, workload=work, limits=limits), session)
     if isinstance(found, Rejection) or not found.starts:
         return None
     now, then = _rate(chosen, search), _rate(found, search)
@@ -160,11 +159,6 @@ def describe_room(needs: int | None, machine: Machine) -> str | None:
     return f"{such}, or {larger}" if such else larger
 
 
-def _with_priority(search: SearchRequest, priority: str) -> SearchRequest:
-    workload: Workload = replace(search.workload, priority=priority)
-    return replace(search, workload=workload)
-
-
 def _rate(plan: Plan, search: SearchRequest) -> float:
     """Output tokens a second; of one user while they come."""
     if search.traffic.users == 1 and plan.speed is not None and plan.speed.tpot_s is not None:
@@ -191,23 +185,11 @@ ROUNDS = 4  # of looking for a limit where two answers point to
 _STEPS = (2, 4, 5, 8, 16, 32, 64, 128, 256)  # users at which the guide is asked again
 
 
-class GrowthStep(Record, frozen=True, kw_only=True):
-    """One way this choice is outgrown."""
-
-    what: str  # engine, users, context, model
-    limit: int | None  # the last value that is sure to work; None = not limited as far as it was followed
-    then: str  # what comes next
-
-
-def find_growth_steps(
-    deployment: Deployment,
-    facts: FactValues,
-    guide: Guide,
-    decision: Decision,
-    session: Session,
-    cards: int | None = None,
-) -> tuple[GrowthStep, ...]:
-    """Users, context and model size at which the deployment ends, and what follows it. `cards`: those of all copies.
+def describe_growth(
+    deployment: Deployment, facts: FactValues, guide: Guide, decision: Decision, session: Session, cards: int | None
+) -> tuple[str, ...]:
+    """Users, context and model size at which the deployment ends, and what follows it: a sentence each. `cards`: those
+    of all copies.
 
     Limits are asked of the estimator (it surely fits at the limit, and is not sure one step beyond); the next engine is
     the guide's answer for more users.
@@ -216,7 +198,8 @@ def find_growth_steps(
     trained = deployment.model.max_context or 64 * length
     held = on_all_layers(deployment, session.rules.engines()[deployment.engine])
     now = estimation.estimate(held, session)
-    offloaded = now.host is not None and (now.host.weights_bytes or 0) > OFFLOADED * _on_devices(now)
+    on_devices = sum(r.weights_bytes or 0 for r in now.devices)
+    offloaded = now.host is not None and (now.host.weights_bytes or 0) > OFFLOADED * on_devices
     movable = held is not deployment  # by the engine itself
     if now.devices and (offloaded or (movable and now.fits is not True)):  # more would only move layers to the host
         return _engine_steps(deployment, facts, guide, decision, None)
@@ -233,37 +216,38 @@ def find_growth_steps(
     context = None if steps is None else max(CONTEXT_STEP * steps, length)
     out = list(_engine_steps(deployment, facts, guide, decision, users))
     if users is not None and users < MOST_USERS:
-        out.append(GrowthStep(what="users", limit=users, then=_more_users(deployment, cards)))
-    if context is not None and context < (deployment.model.max_context or 2**31):
-        out.append(GrowthStep(what="context", limit=context, then=_more_context(deployment)))
-    elif deployment.model.max_context:
-        out.append(GrowthStep(what="context", limit=deployment.model.max_context, then="a model trained for more"))
+        requests = f"{users} {'request' if users == 1 else 'requests'} of {format_tokens(length)} tokens at once"
+        out.append(f"beyond {requests}: {_more_users(deployment, cards)}")
+    longest, then = deployment.model.max_context, "a model trained for more"
+    if context is not None and context < (longest or 2**31):
+        longest = context
+        then = "8-bit KV cache, another card" if deployment.kv_cache_type.k == "auto" else "another card"
+    if longest:
+        requests = f"{deployment.sequences} requests" if deployment.sequences > 1 else "one request"
+        out.append(f"beyond {format_tokens(longest)} tokens in {requests}: {then}")
     largest = _largest_model(deployment, now)
     if largest:
-        out.append(GrowthStep(what="model", limit=largest, then="more or larger cards, or a narrower weight format"))
+        size = f"{largest / 1e9:.0f}B parameters in {deployment.quantization}"
+        out.append(f"beyond about {size}: more or larger cards, or a narrower weight format")
     return tuple(out)
 
 
 OFFLOADED = 0.1  # of the weights on the cards: so much in host memory is offload, and no table that is looked up
 
 
-def _on_devices(estimate: MemoryEstimate) -> int:
-    return sum(r.weights_bytes or 0 for r in estimate.devices)
-
-
 def _engine_steps(
     deployment: Deployment, facts: FactValues, guide: Guide, decision: Decision, users: int | None
-) -> tuple[GrowthStep, ...]:
+) -> tuple[str, ...]:
     """From how many users on the guide takes another engine, where that is before memory ends."""
     engine_at, following = _next_engine(deployment, facts, guide, decision)
     if engine_at is None or (users is not None and engine_at > users):
         return ()
-    return (GrowthStep(what="engine", limit=engine_at - 1, then=following or ""),)
+    return (f"from {engine_at} users at once the guide recommends {following}",)
 
 
 def _estimate_changed(deployment: Deployment, session: Session, **change: int) -> MemoryEstimate | None:
     try:
-        return estimation.estimate(msgspec.structs.replace(deployment, **change), session)
+        return estimation.estimate(replace(deployment, **change), session)
     except AdvisorError:
         return None
 
@@ -343,10 +327,6 @@ def _more_users(deployment: Deployment, cards: int | None) -> str:
     return "a second machine behind a router"
 
 
-def _more_context(deployment: Deployment) -> str:
-    return "8-bit KV cache, another card" if deployment.kv_cache_type.k == "auto" else "another card"
-
-
 def _largest_model(deployment: Deployment, estimate: MemoryEstimate) -> int | None:
     """Parameters of the largest model of this kind that its cards would hold in this format: scaled weights."""
     shares = [
@@ -358,23 +338,3 @@ def _largest_model(deployment: Deployment, estimate: MemoryEstimate) -> int | No
         return None
     share = min(shares)
     return int(deployment.model.params_total * share) if share > 0 else None
-
-
-def describe_growth_steps(steps: tuple[GrowthStep, ...], deployment: Deployment) -> tuple[str, ...]:
-    """The steps as sentences."""
-    out = []
-    length = format_tokens(deployment.context_length or 4096)
-    for step in steps:
-        limit = step.limit or 0
-        if step.what == "engine":
-            out.append(f"from {limit + 1} users at once the guide recommends {step.then}")
-        elif step.what == "users":
-            out.append(
-                f"beyond {limit} {'request' if limit == 1 else 'requests'} of {length} tokens at once: {step.then}"
-            )
-        elif step.what == "context":
-            users = f"{deployment.sequences} requests" if deployment.sequences > 1 else "one request"
-            out.append(f"beyond {format_tokens(limit)} tokens in {users}: {step.then}")
-        else:
-            out.append(f"beyond about {limit / 1e9:.0f}B parameters in {deployment.quantization}: {step.then}")
-    return tuple(out)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import shlex
 
-import msgspec
+from msgspec.structs import replace
 
-from advisor.advice.models.choice import choose_model, describe_copy, describe_option, find_stored_models, load_choosing
+from advisor.advice.models.choice import choose_model, describe_copy, find_stored_models, load_choosing
 from advisor.advice.models.facts import describe_licences, describe_quality
-from advisor.advice.recommend.alternatives import add_named_plans, describe_growth_steps, find_growth_steps
+from advisor.advice.recommend.alternatives import add_named_plans, describe_growth
 from advisor.advice.recommend.engines import list_in_order, load_ranking, search_engines
 from advisor.advice.recommend_request import (
     GuideResult,
@@ -68,7 +68,7 @@ def recommend(request: RecommendRequest, session: Session) -> Advice:
     advice, note = _recommend(request, session), find_stale_note("recommend", session.rules, session.today)
     if note is None or note in advice.warnings:
         return advice
-    return msgspec.structs.replace(advice, warnings=(*advice.warnings, note))
+    return replace(advice, warnings=(*advice.warnings, note))
 
 
 def _recommend(request: RecommendRequest, session: Session) -> Advice:
@@ -115,8 +115,7 @@ def _choose(
     others, shown = chosen.others, load_choosing(rules).shown
     if chosen.look_for_others and not request.every_model:
         others = chosen.look_for_others(SHOWN_IN_TEXT) if len(advice.alternatives) < SHOWN_IN_TEXT else ()
-    options = tuple(describe_option(x) for x in others[:shown])
-    return msgspec.structs.replace(advice, models=options)
+    return replace(advice, models=tuple(x.option for x in others[:shown]))
 
 
 def _advice(
@@ -156,11 +155,14 @@ def _advice(
     chosen = offered[0] if offered and not (asked and offered[0].engine != asked.id) else None
     if chosen is not None:
         warnings += [t.text for t in chosen.tried if t.fits is False]
-        warnings += chosen.notes if chosen.memory is None else chosen.memory.warnings
-        warnings += chosen.notes if chosen.memory is not None else ()
+        warnings += (*(chosen.memory.warnings if chosen.memory is not None else ()), *chosen.notes)
     warnings += list_undone(request, chosen, asked)
     if chosen is not None and asked is None:
         warnings += find_ties(offered, order.tie)
+    growth: tuple[str, ...] = ()
+    if chosen is not None and chosen.deployment is not None:
+        cards = len(chosen.layout.devices) or None if chosen.layout is not None else None  # of all copies on one node
+        growth = describe_growth(chosen.deployment, guide_result.facts, guide, guide_result.decision, session, cards)
     advice = Advice(
         machine=request.machine,
         workload=request.workload,
@@ -172,14 +174,7 @@ def _advice(
         overlay=guide_result.decision.overlay,
         warnings=tuple(dict.fromkeys(warnings)),
         remedies=() if chosen else _remedies(request, found.model, rejected),
-        growth=()
-        if chosen is None or chosen.deployment is None
-        else describe_growth_steps(
-            find_growth_steps(
-                chosen.deployment, guide_result.facts, guide, guide_result.decision, session, _count_cards(chosen)
-            ),
-            chosen.deployment,
-        ),
+        growth=growth,
     )
     best = (offers[0][1], offers[0][2]) if offers and not clients and chosen is not None else None
 
@@ -223,7 +218,7 @@ def _ranked(
     prominent = position < 4 or entry.id in guide_result.decision.engines
     has_command = shown and prominent and "command" in list_targets(entry.id, rules)
     servers = list_plan_servers(plan, entry)
-    first = msgspec.structs.replace(servers[0], port=plan.deployment.port) if plan.layout.prefill else servers[0]
+    first = replace(servers[0], port=plan.deployment.port) if plan.layout.prefill else servers[0]
     quick = make_quick_start(first, session) if has_command else None
     ranked = RankedDeployment(
         engine=entry.id,
@@ -262,11 +257,6 @@ def _render_commands(servers: list[Deployment], plan: Plan, entry: Engine, sessi
     from advisor.render.copies import render_commands
 
     return render_commands(servers, session, plan.layout.nodes, alike=plan.servers > 1)
-
-
-def _count_cards(chosen: RankedDeployment) -> int | None:
-    """Cards of all copies on one node; None where they are not known."""
-    return len(chosen.layout.devices) or None if chosen.layout is not None else None
 
 
 def _targets(workload: Workload, plan: Plan) -> TargetAnswer | None:

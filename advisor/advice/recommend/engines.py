@@ -42,15 +42,10 @@ def search_engines(
     found, listed = EngineAnswers([], {}, {}), list(guide_result.decision.engines)
     offers, rejected, needs = found.offers, found.rejected, found.needs
     for entry in list_in_order(listed, asked, session.rules):
-        if entry.kind != "engine" and entry.id not in listed and (asked is None or entry.id != asked.id):
-            # wrappers, proxies and clients are offered when they are asked for, or by the guide
+        left_out = _explain_left_out(entry, guide_result, listed, asked)
+        if left_out is not None:
             reasons = judge_engine(entry, guide_result.facts, None, search.model, request.workload).reasons
-            rejected[entry.id] = reasons or (_not_asked(entry),)
-            continue
-        limited = _limited(entry, guide_result, listed, asked)
-        if limited is not None:
-            reasons = judge_engine(entry, guide_result.facts, None, search.model, request.workload).reasons
-            rejected[entry.id] = reasons or (limited,)
+            rejected[entry.id] = reasons or (left_out,)
             continue
         result = find_best_plan(entry, search, session)
         if isinstance(result, Rejection):
@@ -84,23 +79,23 @@ def list_in_order(listed: list[str], asked: Engine | None, rules: Catalog) -> li
     return [rules.engines()[n] for n in dict.fromkeys(names)]
 
 
-def _limited(entry: Engine, guide_result: GuideResult, listed: list[str], asked: Engine | None) -> Reason | None:
-    """Why an engine that the guide does not name is left out: its support for this hardware is partial or unknown."""
+def _explain_left_out(
+    entry: Engine, guide_result: GuideResult, listed: list[str], asked: Engine | None
+) -> Reason | None:
+    """Why an engine that neither the guide nor the user names is left out: it is a wrapper, a proxy or a client, or its
+    support for this hardware is partial or unknown."""
     if entry.id in listed or (asked is not None and entry.id == asked.id):
         return None
+    named = "named with --engine it is looked at"
+    if entry.kind != "engine":
+        runs = f"it runs {' or '.join(entry.runs)} underneath" if entry.runs else f"it is a {entry.kind}"
+        return Reason(code="not_asked_for", rule=f"{entry.id}/kind", text=f"{entry.name}: {runs}; {named}")
     support = hardware_support(entry, str(guide_result.facts.get("gpu.vendor")))
     if support is None or support.support in ("yes", "no"):
         return None
     note = f" ({support.note})" if support.note else ""
-    text = f"{entry.name}: support for this hardware is {support.support}{note}; named with --engine it is looked at"
+    text = f"{entry.name}: support for this hardware is {support.support}{note}; {named}"
     return Reason(code="not_asked_for", rule=f"{entry.id}/hardware", text=text, source=", ".join(support.src) or None)
-
-
-def _not_asked(entry: Engine) -> Reason:
-    runs = f"it runs {' or '.join(entry.runs)} underneath" if entry.runs else f"it is a {entry.kind}"
-    return Reason(
-        code="not_asked_for", rule=f"{entry.id}/kind", text=f"{entry.name}: {runs}; named with --engine it is looked at"
-    )
 
 
 FULL = 0.9  # of a budget: what is used above it counts as tight

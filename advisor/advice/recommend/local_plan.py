@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import msgspec
+from msgspec.structs import replace
 
 from advisor.advice.recommend.answer import recommend
 from advisor.advice.recommend_request import RecommendRequest
-from advisor.advice.types import RankedDeployment
 from advisor.deployment import SpeedEstimate
 from advisor.errors import BadInput
 from advisor.record import Value
@@ -44,15 +43,7 @@ def choose_installed(
         engine_name = offered[0].engine_name if offered else advice.chosen.engine_name
         there = f"; installed are {', '.join(sorted(installed))}" if installed else ""
         raise BadInput(f"{engine_name} is not installed here{there}; `advise render --target install` says how")
-    return _plan(ranked, request, download, port, session)
-
-
-def _plan(
-    ranked: RankedDeployment, request: RecommendRequest, download: bool, port: int | None, session: Session
-) -> InstalledPlan:
-    deployment = ranked.deployment
-    assert deployment is not None
-    entry = session.rules.engine(ranked.engine)
+    deployment, entry = ranked.plan.deployment, session.rules.engine(ranked.engine)
     path = deployment.model_path or (ranked.stored.path if ranked.stored is not None else None)
     if path is None and not download:
         raise BadInput(
@@ -60,7 +51,7 @@ def _plan(
             "give a file with --model, or let it be downloaded with --download"
         )
     number = port or entry.port or 8000
-    made = msgspec.structs.replace(deployment, port=number, model_path=path)
+    made = replace(deployment, port=number, model_path=path)
     return InstalledPlan(
         engine=ranked.engine,
         model=path or request.model or deployment.model.id,

@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 from msgspec.structs import replace
 
 from advisor.advice.recommend_request import RecommendRequest
-from advisor.advice.types import Advice, RankedDeployment
-from advisor.catalog import Catalog
+from advisor.advice.types import Advice
 from advisor.catalog.resolve import ResolvedModel
 from advisor.planning.resident import count_need, share_machine
 from advisor.planning.traffic import read_traffic
@@ -28,11 +27,14 @@ def recommend_side_by_side(
     names = [n for n in (request.model, *request.others) if n]
     asked = [replace(request, model=n, found=f, others=()) for n, f in zip(names, found, strict=True)]
     alone = [recommend(x, session) for x in asked]
+    needs = []
     for advice in alone:
-        if advice.chosen is None or advice.chosen.memory is None or advice.chosen.deployment is None:
+        chosen = advice.chosen
+        if chosen is None or chosen.memory is None or chosen.deployment is None:
             return advice
-    chosen = [a.chosen for a in alone if a.chosen is not None]
-    machines = share_machine(request.machine, [_need(c, request, session.rules) for c in chosen])
+        traffic = read_traffic(request.workload, chosen.deployment.model.max_context, session.rules)
+        needs.append(count_need(chosen.memory, traffic))
+    machines = share_machine(request.machine, needs)
     shared = [
         recommend(replace(x, machine=m, port_offset=i, whole=request.machine), session)
         for i, (m, x) in enumerate(zip(machines, asked, strict=True))
@@ -45,7 +47,7 @@ def recommend_side_by_side(
     first = shared[0]
     assert first.chosen is not None
     also = tuple(a.chosen for a in shared[1:] if a.chosen is not None)
-    taken = sum(_bytes(x) for x in also)
+    taken = sum(r.total_bytes or 0 for x in also if x.memory is not None for r in x.memory.devices)
     note = (
         "the models stay loaded side by side: each has its own share of the card, and all shares together are less "
         f"than it; about {format_gib(taken, 1)} are the others'"
@@ -56,14 +58,3 @@ def recommend_side_by_side(
         chosen=first.chosen.with_fields(also=also),
         warnings=(note, *first.warnings),
     )
-
-
-def _need(ranked: RankedDeployment, request: RecommendRequest, rules: Catalog) -> int:
-    assert ranked.memory is not None
-    assert ranked.deployment is not None
-    return count_need(ranked.memory, read_traffic(request.workload, ranked.deployment.model.max_context, rules))
-
-
-def _bytes(ranked: RankedDeployment) -> int:
-    rows = ranked.memory.devices if ranked.memory is not None else ()
-    return sum(r.total_bytes or 0 for r in rows)

@@ -16,8 +16,8 @@ from advisor.engines.flag_tables import (
     FlagHistory,
     FlagTable,
     Presence,
+    find_presence,
     find_value,
-    find_variable,
     list_accepted_values,
     list_values,
 )
@@ -54,7 +54,7 @@ def removed_variables(facts: LaunchFacts) -> Iterator[RuleMatch]:
     """VLLM_ variables that the launch's version no longer reads."""
     table, history = facts.flags, facts.flags.history
     for name, value in facts.env.items():
-        presence = find_variable(history, name, facts.version) if history is not None else None
+        presence = find_presence(history, name, facts.version, "variables") if history is not None else None
         if presence is not None and presence.has is False and presence.last is not None:
             instead = table.instead.get(name, "remove")
             fix = f"Remove {name}" if instead.startswith("remove") else f"Use {instead} in place of {name}"

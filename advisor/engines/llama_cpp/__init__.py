@@ -4,38 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-import msgspec
+from msgspec.structs import replace
 
 from advisor.catalog.types import Engine, Quantization
-from advisor.deployment import Basis, Correction, Deployment, DeviceMemory, EngineVerification, KvCache, MemoryEstimate
+from advisor.deployment import (
+    Basis,
+    Correction,
+    Deployment,
+    DeviceMemory,
+    EngineVerification,
+    KvCache,
+    MemoryEstimate,
+    PlaceBytes,
+)
 from advisor.engines import fitting
 from advisor.engines.base import DecidedSetting
 from advisor.engines.llama_cpp.file_plan import AllocationPlan, keeps_on_host
-from advisor.engines.llama_cpp.fit import Placement, apply_fit, count_layers_on_cards, fits_on_cards, place_whole_layers
-from advisor.engines.llama_cpp.settings import (
-    LlamaConstants,
-    LlamaSettings,
-    RangeMib,
-    read_constants,
-    resolve_llama_settings,
-    write_overrides,
-)
+from advisor.engines.llama_cpp.fit import Placement, apply_fit, count_layers
+from advisor.engines.llama_cpp.fit import count_layers_on_cards as count_layers_on_cards
+from advisor.engines.llama_cpp.fit import fits_on_cards as fits_on_cards
+from advisor.engines.llama_cpp.fit import place_whole_layers as place_whole_layers
+from advisor.engines.llama_cpp.settings import LlamaConstants, LlamaSettings, RangeMib, write_overrides
+from advisor.engines.llama_cpp.settings import read_constants as read_constants
+from advisor.engines.llama_cpp.settings import resolve_llama_settings as resolve_llama_settings
 from advisor.machines.types import Device
 from advisor.memory.ggml import HOST
-from advisor.memory.gguf_tensors import as_gguf
-from advisor.memory.layers import cache_layers, is_mla
+from advisor.memory.layers import is_mla
 from advisor.units import MIB
 
-__all__ = [
-    "count_layers_on_cards",
-    "fits_on_cards",
-    "launch_settings",
-    "memory",
-    "place_whole_layers",
-    "read_constants",
-    "resolve_llama_settings",
-    "verify_estimate",
-]
 QUANTISED = ("q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl")
 ChoosePlacement = Callable[[Deployment, LlamaSettings, LlamaConstants], Placement]
 PROMPT_CACHE = "prompt cache in host memory (up to --cache-ram)"
@@ -109,46 +105,35 @@ def _device_row(
     names = (f"{device.vendor} {device.compute_capability}", device.vendor, "other")
     overhead = next(measured[x] for x in names if x in measured)
     # the compute buffer moves by up to 12 % + 20 MiB between builds (llamacpp-memory facts, section 1)
-    more = correction.beside_bytes / MIB if correction else 0.0
     return fitting.device_row(
-        device,
-        fitting.bytes_at(plan.weights, i) + (correction.weights_bytes if correction else 0),
-        fitting.bytes_at(plan.cache, i),
-        fitting.bytes_at(plan.state, i),
-        fitting.bytes_at(plan.compute, i),
-        overhead_mib=_add_encoder(plan, i, (overhead.low + more, overhead.value + more, overhead.high + more)),
-        slack=_slack(plan, i, 0.12),
+        device, _parts(plan, i, correction), _overhead_mib(plan, i, overhead, correction), _slack(plan, i, 0.12)
     )
 
 
-def _add_encoder(plan: AllocationPlan, place: int, overhead: tuple[float, float, float]) -> tuple[float, float, float]:
+def _parts(plan: AllocationPlan, place: int, correction: Correction | None) -> PlaceBytes:
+    parts = plan.at(place)
+    return replace(parts, weights=parts.weights + correction.weights_bytes) if correction else parts
+
+
+def _overhead_mib(plan: AllocationPlan, place: int, usual: RangeMib, correction: Correction | None) -> fitting.Bounds:
     """(low, value, high) MiB of a place with the scratch of the image encoder, where it lies there."""
+    more = correction.beside_bytes / MIB if correction else 0.0
     low, value, high = (x / MIB for x in plan.encoder.get(place, (0, 0, 0)))
-    return overhead[0] + low, overhead[1] + value, overhead[2] + high
+    repacked = plan.repacked_more / MIB if place == HOST else 0.0
+    return usual.low + more + low, usual.value + more + value, usual.high + more + repacked + high
 
 
 def _slack(plan: AllocationPlan, place: int, compute: float) -> int:
     """Bytes by which scratch (its part `compute`) and weights of a mix that is only estimated may be off."""
-    off = compute * fitting.bytes_at(plan.compute, place) + plan.weights_spread * fitting.bytes_at(plan.weights, place)
-    return int(off) + 16 * MIB
+    parts = plan.at(place)
+    return int(compute * parts.compute + plan.weights_spread * parts.weights) + 16 * MIB
 
 
 def _host_row(deployment: Deployment, plan: AllocationPlan, overhead: RangeMib, mapped: bool) -> DeviceMemory:
     alone = deployment.correction if not fitting.used_devices(deployment) else None
-    more = alone.beside_bytes / MIB if alone else 0.0
-    weights = fitting.bytes_at(plan.weights, HOST) + (alone.weights_bytes if alone else 0)
-    row = fitting.host_row(
-        deployment,
-        weights,
-        fitting.bytes_at(plan.cache, HOST),
-        fitting.bytes_at(plan.state, HOST),
-        fitting.bytes_at(plan.compute, HOST),
-        overhead_mib=_add_encoder(
-            plan, HOST, (overhead.low + more, overhead.value + more, overhead.high + more + plan.repacked_more / MIB)
-        ),
-        slack=_slack(plan, HOST, 0.15),
-    )
-    return msgspec.structs.replace(row, mapped_bytes=weights - plan.repacked) if mapped else row
+    parts = _parts(plan, HOST, alone)
+    row = fitting.host_row(deployment, parts, _overhead_mib(plan, HOST, overhead, alone), _slack(plan, HOST, 0.15))
+    return replace(row, mapped_bytes=parts.weights - plan.repacked) if mapped else row
 
 
 def _kv_cache(plan: AllocationPlan, settings: LlamaSettings) -> KvCache:
@@ -180,16 +165,9 @@ def _notes(deployment: Deployment, asked: LlamaSettings, settings: LlamaSettings
     if asked.gpu_layers is None and fitting.used_devices(deployment):
         out += _describe_placement(settings, len(plan.where))
     trained = deployment.model.max_context
-    if (
-        trained
-        and settings.context_was_given
-        and settings.ctx_size // settings.slots > trained
-        and not settings.unified
-    ):
-        out.append(
-            f"{settings.ctx_size // settings.slots} tokens are more than {deployment.model.id} was trained for "
-            f"({trained}): quality falls"
-        )
+    each = settings.ctx_size // settings.slots
+    if trained and settings.context_was_given and each > trained and not settings.unified:
+        out.append(f"{each} tokens are more than {deployment.model.id} was trained for ({trained}): quality falls")
     if settings.ctx_size < asked.ctx_size:
         out.append(
             f"no context length given: --fit shortens the trained {asked.ctx_size} tokens to {settings.ctx_size}"
@@ -216,7 +194,7 @@ def launch_settings(deployment: Deployment, entry: Engine, quantization: Quantiz
     constants = read_constants(entry)
     settings = resolve_llama_settings(deployment, constants.usual)
     fitted = apply_fit(deployment, settings, constants).settings
-    layers = len(cache_layers(as_gguf(deployment.model))) + 1
+    layers = count_layers(deployment.model)
     return tuple(list_launch_settings(deployment, settings, fitted, constants, layers))
 
 

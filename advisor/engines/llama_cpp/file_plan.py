@@ -9,9 +9,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
 
-from msgspec import structs
+from msgspec.structs import replace
 
-from advisor.deployment import Basis
+from advisor.deployment import Basis, PlaceBytes
 from advisor.engines.llama_cpp.settings import ALL_LAYERS, LlamaSettings, find_moved
 from advisor.errors import BadInput
 from advisor.memo import memoize_by_identity
@@ -67,15 +67,20 @@ class AllocationPlan(Record, frozen=True, kw_only=True):
     repacked_more: int = 0  # what rearranging may add, where the processor's flags are not known
     encoder: dict[int, tuple[int, int, int]] = {}  # scratch of the image encoder: low, value, high
 
+    def at(self, place: int) -> PlaceBytes:
+        """What lies at one place."""
+        return PlaceBytes(*(part.get(place, 0) for part in (self.weights, self.cache, self.state, self.compute)))
+
 
 def plan_file(model: Model, weights: gguf_weights.GgufWeights, question: FileQuestion) -> AllocationPlan:
     """What a file of these tensors takes where. Raises BadInput for settings that cannot be."""
-    settings, devices, cuda, only = question.settings, question.devices, question.cuda, question.only
+    settings, devices = question.settings, question.devices
     shares = settings.tensor_split[:devices] or question.shares
     layers = cache_layers(model)
     if not layers:
         raise BadInput(f"{model.id}: the layer layout is not in the catalogue, so memory cannot be determined")
-    n_file = max(len(gguf_weights.sum_by_layer(weights)), len(layers))  # an MTP block counts when layers are shared out
+    # an MTP block counts when layers are shared out
+    n_file = max(gguf_weights.sum_running(weights).layers, len(layers))
     if devices and not any(shares):
         raise BadInput("setting tensor-split: the devices that are there get no share")
     where = layer_devices(n_file, ALL_LAYERS if settings.gpu_layers is None else settings.gpu_layers, shares)
@@ -87,13 +92,13 @@ def plan_file(model: Model, weights: gguf_weights.GgufWeights, question: FileQue
     cells = ggml.count_cells(
         settings.ctx_size, settings.slots, settings.unified, window, settings.ubatch, settings.swa_full
     )
-    cache, state = _cache(model, where, cells, settings, cuda, windows)
+    cache, state = _cache(model, where, cells, settings, question.cuda, windows)
     basis: Basis = "modelled"
     compute: dict[int, int] = {}
     gives_logits = has_output_matrix(model)
     if question.scratch:
         borrowed = list_borrowed(weights, where, settings) if devices else ()
-        compute, basis = plan_scratch(model, where, cells, settings, rows.window, devices, borrowed, only)
+        compute, basis = plan_scratch(model, where, cells, question, borrowed)
         if question.all_logits and gives_logits:
             compute[where[-1]] = max(compute.get(where[-1], 0), count_logits(model, settings))
     notes = [weights.note] if weights.note else []
@@ -132,8 +137,9 @@ def has_output_matrix(model: Model) -> bool:
 
 def count_logits(model: Model, settings: LlamaSettings) -> int:
     """Scratch of the logits, and their inputs, of every token of a batch; bytes."""
-    assert model.layout is not None
-    return 4 * min(settings.ubatch, settings.ctx_size) * (model.layout.vocab_size + model.layout.hidden_size)
+    return (
+        4 * min(settings.ubatch, settings.ctx_size) * (model.known_layout.vocab_size + model.known_layout.hidden_size)
+    )
 
 
 class _CacheRows(Value, frozen=True):
@@ -185,7 +191,7 @@ def _cache(
     for layer, before in _kinds(model):
         # V is stored transposed, with one width for all layers: those without attention among them, but for hybrids
         if not settings.flash and (layer.v or (bare and not layer.attends)):
-            layer = structs.replace(layer, v=widest)
+            layer = replace(layer, v=widest)
         held, padding = _layer_bytes(layer, cells, kinds, cuda, windows) if layer.attends else (0, 0)
         kept = ggml.state_bytes(layer, settings.slots) if layer.recurrent else 0
         for place, begin, end in places:
@@ -202,8 +208,7 @@ def _cache(
 def _find_widest(model: Model) -> tuple[int, bool]:
     """Elements of the widest row of values, and whether layers have no mixer at all."""
     layers = cache_layers(model)
-    assert model.layout is not None
-    bare = any(isinstance(x, NoMixer) for x in model.layout.attention) and not any(x.recurrent for x in layers)
+    bare = any(isinstance(x, NoMixer) for x in model.known_layout.attention) and not any(x.recurrent for x in layers)
     return max((x.v for x in layers), default=0), bare
 
 
@@ -235,27 +240,23 @@ def plan_scratch(
     model: Model,
     where: tuple[int, ...],
     cells: ggml.CacheCells,
-    settings: LlamaSettings,
-    windowed: bool,
-    n_devices: int,
+    question: FileQuestion,
     borrowed: compute.Borrowed,
-    only: int | None = None,
 ) -> tuple[dict[int, int], Basis]:
     """Bytes of scratch per place, and how sure they are.
 
-    `where`: place of each layer, output last. `windowed`: some layers look back a limited number of tokens. `borrowed`:
-    matrices in host memory that a GPU borrows for long prompts, by layer. `only`: the one device that is looked at.
+    `where`: place of each layer, output last. `borrowed`: matrices in host memory that a GPU borrows for long prompts,
+    by layer.
     """
-    lay = model.layout
-    assert lay is not None
-    on_host = not n_devices or all(p == HOST for p in where)
+    lay, settings = model.known_layout, question.settings
+    on_host = not question.devices or all(p == HOST for p in where)
     tokens = ggml.round_up(min(settings.ctx_size, settings.ubatch), settings.slots)
     shape = StepShape(
         tokens=tokens,
         sequences=settings.slots,
         outputs=min(tokens, settings.slots),
         cells=cells.cells,
-        window_cells=cells.window_cells if windowed and uses_windows(model) else 0,
+        window_cells=cells.window_cells if _rows(model).window and uses_windows(model) else 0,
         streams=cells.streams,
         flash=settings.flash,
         gpu=not on_host,
@@ -269,9 +270,9 @@ def plan_scratch(
     logits = 4 * lay.vocab_size * settings.slots
     if on_host:
         return {HOST: single.device + logits}, basis
-    out = _split(model, shape, where, settings, n_devices, borrowed, only)
+    out = _split(model, shape, where, question, borrowed)
     out[HOST] = single.host + logits
-    whole = n_devices == 1 and not keeps_on_host(where[:-1], settings)
+    whole = question.devices == 1 and not keeps_on_host(where[:-1], settings)
     return out, basis if whole else "modelled"
 
 
@@ -279,24 +280,21 @@ def _split(
     model: Model,
     shape: StepShape,
     where: tuple[int, ...],
-    settings: LlamaSettings,
-    n_devices: int,
+    question: FileQuestion,
     borrowed: compute.Borrowed,
-    only: int | None,
 ) -> dict[int, int]:
     """Bytes of each device."""
-    assert model.layout is not None
-    layers = model.layout.n_layers
+    layers, settings, n_devices = model.known_layout.n_layers, question.settings, question.devices
+    asked = range(n_devices) if question.only is None else (question.only,)
     if n_devices == 1:
         return {0: compute.count_scratch(model, shape, borrowed=borrowed).device}
     own = {place: (begin, end) for place, begin, end in find_stretches(where[:-1]) if place != HOST}
     if not keeps_on_host(where[:-1], settings) and not settings.overrides and len(own) == n_devices:
-        asked = range(n_devices) if only is None else (only,)
         sizes = compute.split_scratch(model, shape, [own[i] for i in asked])
         return dict(zip(asked, sizes, strict=True))
     # one batch at a time, and what lies in host memory is borrowed by the first device
     out = {}
-    for device in range(n_devices) if only is None else (only,):
+    for device in asked:
         begin, end = own.get(device, (layers, layers))
         if device == 0:
             here = compute.count_scratch(model, shape, 0, max(1, end if 0 in own else 0), borrowed).device
@@ -326,7 +324,8 @@ def place_weights(
             continue
         for place in _find_places(tensor.name, where, normed):
             out[place] += tensor.file_bytes if place == HOST else tensor.device_bytes
-    sums, n = gguf_weights.sum_running(weights), len(gguf_weights.sum_by_layer(weights))
+    sums = gguf_weights.sum_running(weights)
+    n = sums.layers
     staying = min(n, settings.cpu_moe_layers or 0)  # first layers, whose routed experts stay on the host
     for place, begin, end in find_stretches(where[:n]):
         whole = sums.file if place == HOST else sums.device
@@ -368,7 +367,7 @@ def list_borrowed(weights: gguf_weights.GgufWeights, where: Sequence[int], setti
     """What a GPU borrows from host memory for long prompts, by layer."""
     if not keeps_on_host(where, settings):
         return ()
-    n = len(gguf_weights.sum_by_layer(weights))
+    n = gguf_weights.sum_running(weights).layers
     there = min(n, where.count(HOST))  # the first layers: those on devices are counted from the end
     moved = find_moved(weights, settings.overrides) if settings.overrides else ()
     return gguf_weights.list_borrowed(

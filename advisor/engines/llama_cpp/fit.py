@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from msgspec import structs
 from msgspec.structs import replace
 
 from advisor.catalog.types import Engine
@@ -93,7 +92,7 @@ def make_gauge(plan: PlanSettings, first: AllocationPlan, devices: int) -> Gauge
 
     def measure_one(tried: LlamaSettings, at: int) -> int:
         made = plan(tried, at, True)
-        scratch[at] = fitting.bytes_at(made.compute, at)
+        scratch[at] = made.at(at).compute
         return count_bytes(made, devices)[at]
 
     def measure_roughly(tried: LlamaSettings) -> list[int]:
@@ -105,11 +104,9 @@ def make_gauge(plan: PlanSettings, first: AllocationPlan, devices: int) -> Gauge
 
 def gauge_deployment(deployment: Deployment, constants: LlamaConstants, first: AllocationPlan, devices: int) -> Gauge:
     """A gauge for all that a deployment loads."""
-
-    def plan(tried: LlamaSettings, only: int | None, scratch: bool) -> AllocationPlan:
-        return plan_allocation(deployment, tried, constants, only, scratch)
-
-    return make_gauge(plan, first, devices)
+    return make_gauge(
+        lambda tried, only, scratch: plan_allocation(deployment, tried, constants, only, scratch), first, devices
+    )
 
 
 @memoize_by_identity
@@ -125,8 +122,7 @@ def apply_fit(deployment: Deployment, settings: LlamaSettings, constants: LlamaC
     if not settings.fit or not known or len(known) < len(budgets) or (placed and settings.context_was_given):
         return first
     limits = tuple(x - constants.usual.fit_target_mib * MIB for x in known)
-    used = count_bytes(first.plan, len(limits))
-    if all(u <= limit for u, limit in zip(used, limits, strict=True)):
+    if _keeps_within(first.plan, limits):
         return first
     if loads_mix_alone(deployment):
         question = make_question(deployment, settings, constants)
@@ -169,8 +165,7 @@ def _fit(
             return settings
     if placed:
         return settings  # the engine leaves a placement that was given as it is
-    layers = len(cache_layers(as_gguf(model))) + 1
-    return _place_layers(settings, limits, layers, model.is_moe, gauge)
+    return _place_layers(settings, limits, count_layers(model), model.is_moe, gauge)
 
 
 def _is_placed(settings: LlamaSettings, devices: int) -> bool:
@@ -180,8 +175,17 @@ def _is_placed(settings: LlamaSettings, devices: int) -> bool:
 
 def count_bytes(plan: AllocationPlan, devices: int) -> list[int]:
     """What a plan takes of each device."""
-    weights, cache, state, compute = plan.weights.get, plan.cache.get, plan.state.get, plan.compute.get
-    return [weights(i, 0) + cache(i, 0) + state(i, 0) + compute(i, 0) for i in range(devices)]
+    return [plan.at(i).total for i in range(devices)]
+
+
+def _keeps_within(plan: AllocationPlan, limits: Sequence[int]) -> bool:
+    """Whether a plan takes no more of any device."""
+    return all(used <= limit for used, limit in zip(count_bytes(plan, len(limits)), limits, strict=True))
+
+
+def count_layers(model: Model) -> int:
+    """Layers of the model's file, the output counted as one."""
+    return len(cache_layers(as_gguf(model))) + 1
 
 
 def _shorten_context(
@@ -192,13 +196,13 @@ def _shorten_context(
     most, least = settings.ctx_size, usual.fit_ctx_min * streams
     if used <= limit or most <= least:
         return settings, False
-    shortest = structs.replace(settings, ctx_size=least)
+    shortest = replace(settings, ctx_size=least)
     at_least, target = sum(gauge.all(shortest)), limit - waste
     if at_least >= min(target, used):
         return shortest, False
     tokens = least + (most - least) * (target - at_least) // (used - at_least)
     tokens = max(tokens - tokens % (CELLS * streams), least)
-    return structs.replace(settings, ctx_size=tokens), True
+    return replace(settings, ctx_size=tokens), True
 
 
 def _place_layers(
@@ -228,7 +232,7 @@ def _place_layers(
     shares = _fill_from_behind(limits, layers, moe, find)
     if moe:
         every = Override(EXPERTS, HOST)
-        if sum(gauge.all(structs.replace(settings, overrides=(every,)))) < sum(limits):
+        if sum(gauge.all(replace(settings, overrides=(every,)))) < sum(limits):
             shares = _bring_experts(shares, len(limits), find, take, has_room)
     return apply(shares)
 
@@ -247,7 +251,7 @@ def write_shares(settings: LlamaSettings, shares: Shares, layers: int) -> LlamaS
             overrides.append(Override(EXPERTS, HOST, tuple(behind)))
         at += share.parts
     split = tuple(float(x.layers) for x in shares) if len(shares) > 1 and count else ()
-    return structs.replace(settings, gpu_layers=count, tensor_split=split, overrides=tuple(overrides))
+    return replace(settings, gpu_layers=count, tensor_split=split, overrides=tuple(overrides))
 
 
 def _fill_from_behind(limits: Sequence[int], layers: int, moe: bool, find: FindMost) -> Shares:
@@ -328,15 +332,14 @@ def place_whole_layers(deployment: Deployment, settings: LlamaSettings, constant
     if any(fitting.budget_bytes(x) is None for x in devices):
         return first
     limits = list_limits(deployment, constants)
-    used = count_bytes(first.plan, len(limits))
-    if all(u <= limit for u, limit in zip(used, limits, strict=True)):
+    if _keeps_within(first.plan, limits):
         return first
 
-    total = len(cache_layers(as_gguf(deployment.model))) + 1
+    total = count_layers(deployment.model)
     gauge = gauge_deployment(deployment, constants, first.plan, len(limits))
 
     def over(layers: int, measure: Callable[[LlamaSettings], list[int]] = gauge.all) -> int:
-        tried = measure(structs.replace(settings, gpu_layers=min(layers, total)))
+        tried = measure(replace(settings, gpu_layers=min(layers, total)))
         return max(u - limit for u, limit in zip(tried, limits, strict=True))
 
     # layers are shared out, so as many more as there are devices make the fullest one fuller
@@ -347,7 +350,7 @@ def place_whole_layers(deployment: Deployment, settings: LlamaSettings, constant
     most = min(total, each * unit)
     while unit > 1 and most + 1 < min(total, (each + 1) * unit) and over(most + 1) <= 0:
         most += 1
-    made = structs.replace(settings, gpu_layers=most)
+    made = replace(settings, gpu_layers=most)
     return Placement(made, plan_allocation(deployment, made, constants))
 
 
@@ -362,10 +365,10 @@ def count_layers_on_cards(deployment: Deployment, entry: Engine) -> tuple[int, i
     if not fitting.used_devices(deployment):
         return None
     free = {k: v for k, v in deployment.settings.items() if k not in ("n-gpu-layers", "fit")}
-    asked = structs.replace(deployment, settings=free)
+    asked = replace(deployment, settings=free)
     constants = read_constants(entry)
     n = place_whole_layers(asked, resolve_llama_settings(asked, constants.usual), constants).settings.gpu_layers
-    total = len(cache_layers(as_gguf(deployment.model))) + 1
+    total = count_layers(deployment.model)
     return (total if n is None else min(n, total), total)
 
 
@@ -375,9 +378,8 @@ def fits_on_cards(
     """Whether that many layers leave so much of each device free, as `--fit` wants it (`--fit-target`)."""
     if any(fitting.budget_bytes(x) is None for x in fitting.used_devices(deployment)):
         return False
-    plan = plan_allocation(deployment, structs.replace(settings, gpu_layers=layers), constants)
-    limits = list_limits(deployment, constants)
-    return all(used <= limit for used, limit in zip(count_bytes(plan, len(limits)), limits, strict=True))
+    plan = plan_allocation(deployment, replace(settings, gpu_layers=layers), constants)
+    return _keeps_within(plan, list_limits(deployment, constants))
 
 
 def find_most(over: Over, high: int, over_none: int, rough: Over | None = None, slack: int = 0) -> int:

@@ -101,13 +101,14 @@ def _add_places(first: dict[int, int], second: dict[int, int]) -> dict[int, int]
 
 def make_question(deployment: Deployment, settings: LlamaSettings, constants: LlamaConstants) -> FileQuestion:
     """What the plan of the model's own tensors depends on."""
-    devices = fitting.used_devices(deployment)
+    devices, version = fitting.used_devices(deployment), deployment.engine_version
+    changed = constants.whole_batch_logits
     return FileQuestion(
         settings,
         len(devices),
         _shares(devices),
-        bool(devices) and devices[0].vendor in ("nvidia", "amd"),
-        _reserves_all_logits(deployment, constants),
+        cuda=bool(devices) and devices[0].vendor in ("nvidia", "amd"),
+        all_logits=changed is not None and version is not None and is_before(version, changed.before),
     )
 
 
@@ -115,11 +116,6 @@ def loads_mix_alone(deployment: Deployment) -> bool:
     """Whether nothing is loaded but the tensors that a mix makes of the model: no file of its own, no draft model, no
     projector, no adapter."""
     return deployment.draft is None and not is_own_file(deployment) and not loads_extras(deployment)
-
-
-def _reserves_all_logits(deployment: Deployment, constants: LlamaConstants) -> bool:
-    changed, version = constants.whole_batch_logits, deployment.engine_version
-    return changed is not None and version is not None and is_before(version, changed.before)
 
 
 def _repacked(
@@ -185,7 +181,7 @@ def least_file_bytes(model: Model, quantization: str) -> float:
 
 def _shares(devices: Sequence[Device]) -> tuple[float, ...]:
     """llama.cpp shares layers out by free memory."""
-    free = [x.free_bytes if x.free_bytes is not None else x.total_bytes for x in devices]
+    free = [fitting.budget_bytes(x) for x in devices]
     known = [float(f) for f in free if f]
     if len(known) < len(free) or len(set(known)) == 1:
         return (1.0,) * len(free)

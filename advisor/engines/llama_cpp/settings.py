@@ -179,22 +179,21 @@ def _resolve(
             raise BadInput(f"context length: give --context, the trained context of {model.id} is not known")
     ub = get_integer(s, "ubatch-size", "ub", least=1) or usual.ubatch_size
     batch = get_integer(s, "batch-size", "b", least=1) or usual.batch_size
-    k = _cache_type(get_setting(s, "cache-type-k", "ctk"), kv_cache_type.k)
-    v = _cache_type(get_setting(s, "cache-type-v", "ctv"), kv_cache_type.v)
+    moved = get_setting(s, "override-tensor", "ot")
     return LlamaSettings(
+        cache_k=_cache_type(get_setting(s, "cache-type-k", "ctk"), kv_cache_type.k),
+        cache_v=_cache_type(get_setting(s, "cache-type-v", "ctv"), kv_cache_type.v),
         ctx_size=round_up(ctx, 256),
         slots=n_slots,
         unified=unified if unified is not None else auto,
         ubatch=min(ub, batch),
         batch=batch,
         flash=_flash(get_setting(s, "flash-attn", "fa")),
-        cache_k=k,
-        cache_v=v,
         swa_full=bool(get_flag(s, "swa-full")),
         gpu_layers=_gpu_layers(get_setting(s, "n-gpu-layers", "gpu-layers", "ngl")),
-        cpu_moe_layers=_cpu_moe(s),
+        cpu_moe_layers=ALL_LAYERS if get_flag(s, "cpu-moe", "cmoe") else get_integer(s, "n-cpu-moe", "ncmoe", least=0),
         tensor_split=_split(get_setting(s, "tensor-split", "ts")),
-        overrides=_overrides(get_setting(s, "override-tensor", "ot")),
+        overrides=() if moved is None else parse_overrides(moved),
         fit=get_flag(s, "fit") is not False,
         repack=get_flag(s, "repack") is not False and not get_flag(s, "no-repack", "nr"),
         mapped=_mapped(s),
@@ -239,16 +238,6 @@ def _gpu_layers(value: Setting | None) -> int | None:
     except ValueError:
         raise BadInput(f"setting n-gpu-layers: {str(value)[:40]!r} is neither a number, `auto` nor `all`") from None
     return n if n >= 0 else ALL_LAYERS
-
-
-def _cpu_moe(s: dict[str, Setting]) -> int | None:
-    if get_flag(s, "cpu-moe", "cmoe"):
-        return ALL_LAYERS
-    return get_integer(s, "n-cpu-moe", "ncmoe", least=0)
-
-
-def _overrides(value: Setting | None) -> tuple[Override, ...]:
-    return () if value is None else parse_overrides(value)
 
 
 def _split(value: Setting | None) -> tuple[float, ...]:

@@ -11,6 +11,7 @@ import re
 import shutil
 import sys
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 
 from advisor.catalog.types import Engine
@@ -60,27 +61,18 @@ def make_planner_command(path: str, deployment: Deployment, settings: LlamaSetti
     """The program's words for a deployment."""
     devices = fitting.used_devices(deployment)
     layers = (ALL_LAYERS if settings.gpu_layers is None else settings.gpu_layers) if devices else 0
-    words = [
-        path,
-        "--model",
-        str(deployment.model_path),
-        "--ctx-size",
-        str(settings.ctx_size),
-        "--parallel",
-        str(settings.slots),
-        "--ubatch-size",
-        str(settings.ubatch),
-        "--batch-size",
-        str(settings.batch),
-        "--flash-attn",
-        "on" if settings.flash else "off",
-        "--cache-type-k",
-        settings.cache_k,
-        "--cache-type-v",
-        settings.cache_v,
-        "--n-gpu-layers",
-        str(min(layers, 999)),
-    ]
+    flags = {
+        "--model": str(deployment.model_path),
+        "--ctx-size": str(settings.ctx_size),
+        "--parallel": str(settings.slots),
+        "--ubatch-size": str(settings.ubatch),
+        "--batch-size": str(settings.batch),
+        "--flash-attn": "on" if settings.flash else "off",
+        "--cache-type-k": settings.cache_k,
+        "--cache-type-v": settings.cache_v,
+        "--n-gpu-layers": str(min(layers, 999)),
+    }
+    words = [path, *chain.from_iterable(flags.items())]
     if settings.swa_full:
         words.append("--swa-full")
     if Path(path).name == PLANNER:
@@ -151,8 +143,9 @@ def verify_estimate(deployment: Deployment, entry: Engine, estimate: MemoryEstim
 def _parts(
     row: PlannerRow, ours: DeviceMemory, deployment: Deployment, settings: LlamaSettings, planner: bool
 ) -> list[VerifiedPart]:
-    lay, compute = deployment.model.layout, ours.compute_bytes or 0
-    if planner and lay is not None:  # a library caller reserves logits of a whole batch, a server one row a slot
+    compute = ours.compute_bytes or 0
+    # a library caller reserves logits of a whole batch, a server one row a slot
+    if planner and deployment.model.layout is not None:
         compute = max(compute, count_logits(deployment.model, settings))
     scratch = int(COMPUTE_SHARE * row.compute) + COMPUTE_SLACK
     weights = ours.weights_bytes or 0

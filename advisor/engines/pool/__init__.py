@@ -12,12 +12,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from advisor.catalog.types import Engine, Quantization
-from advisor.deployment import Basis, Deployment, DeviceMemory, KvCache, MemoryEstimate
-from advisor.engines import fitting, parallel, pool
+from advisor.deployment import Basis, Deployment, DeviceMemory, KvCache, MemoryEstimate, PlaceBytes
+from advisor.engines import fitting, parallel
 from advisor.engines.base import DecidedSetting, get_integer, get_setting
 from advisor.engines.flags import find_own_flag
 from advisor.engines.parallel import TensorParallelRefusal
-from advisor.engines.pool.settings import PoolConstants, PoolSettings, read_constants, resolve_pool_settings
+from advisor.engines.pool.settings import PoolConstants
+from advisor.engines.pool.settings import PoolSettings as PoolSettings
+from advisor.engines.pool.settings import read_constants as read_constants
+from advisor.engines.pool.settings import resolve_pool_settings as resolve_pool_settings
 from advisor.engines.pool.sizes import RankBytes, plan_caches, size_ranks
 from advisor.engines.versions import is_before
 from advisor.machines.types import Device
@@ -27,15 +30,6 @@ from advisor.memory.paged_cache import PagedCache
 from advisor.record import Record
 from advisor.units import MIB, format_gib
 
-__all__ = [
-    "PoolSettings",
-    "common_settings",
-    "keeps_nothing",
-    "launch_settings",
-    "memory",
-    "read_constants",
-    "resolve_pool_settings",
-]
 # host memory of an engine process next to the GPUs, and of one that runs on the processor: MiB, assumed
 HOST_NEXT_TO_GPUS_MIB = (1024, 3072, 8192)
 HOST_ALONE_MIB = (512, 2048, 6144)
@@ -64,8 +58,12 @@ def memory(
     """
     constants = read_constants(entry)
     settings = resolve_pool_settings(deployment, entry, constants, fraction)
+    plans = (
+        (PagedCache(groups=(), row=0, state_real=0),) * settings.pp
+        if keeps_nothing(deployment)
+        else plan_caches(deployment, settings, constants)
+    )
     sizes, widest = size_ranks(deployment, settings, constants, quantization)
-    plans = _no_cache(settings) if keeps_nothing(deployment) else plan_caches(deployment, settings, constants)
     devices = fitting.used_devices(deployment)
     used = devices[: settings.ranks]
     requests = [p.request(settings.length, settings.batched_tokens) for p in plans]
@@ -79,17 +77,14 @@ def memory(
     sizes_refused = parallel.find_size_refusals(
         entry, deployment.model, settings.tp, parallel.make_parallel_launch(deployment, entry)
     )
-    refusals = pool.find_refusals(deployment, settings, constants, devices, sizes_refused)
-    too_many = (
-        pool.find_state_shortage(settings, constants, plans, min(p.low for p in pools), min(p.high for p in pools))
-        if pools
-        else None
-    )
-    if too_many is not None:
-        refusals.append(too_many[1])
-    sure = [x for x in refusals if too_many is None or too_many[0] or x != too_many[1]]
-    reports = pool.list_reported_failures(deployment, constants, used)
-    fits = False if sure else None if (refusals or reports) and verdict.fits else verdict.fits
+    refusals = find_refusals(deployment, settings, constants, devices, sizes_refused)
+    doubts = list_reported_failures(deployment, constants, used)
+    low, high = (min((getattr(p, bound) for p in pools), default=None) for bound in ("low", "high"))
+    shortage = find_state_shortage(settings, constants, plans, low, high)
+    if shortage is not None:
+        sure, text = shortage
+        refusals, doubts = ([*refusals, text], doubts) if sure else (refusals, [text, *doubts])
+    fits = False if refusals else None if doubts and verdict.fits else verdict.fits
     return MemoryEstimate(
         fits=fits,
         devices=tuple(shown),
@@ -99,11 +94,9 @@ def memory(
         sequences=deployment.sequences,
         basis=_basis(entry, constants, sizes, quantization, settings.kv_packed is not None),
         not_modelled=_list_uncounted(deployment, settings, constants),
-        warnings=(*refusals, *reports, *verdict.warnings, *pool.list_notes(deployment, settings, used)),
+        warnings=(*refusals, *doubts, *verdict.warnings, *list_notes(deployment, settings, used)),
         short=verdict.short,
-        message=pool.find_length_refusal(settings, plans, requests, [p.value for p in pools])
-        if fits is False
-        else None,
+        message=None if fits is not False else find_length_refusal(settings, plans, requests, [p.value for p in pools]),
         calibration=deployment.correction.note if deployment.correction else None,
         refused=bool(sizes_refused),
     )
@@ -123,7 +116,7 @@ def _place_ranks(
     made: dict[tuple[int, int], tuple[DeviceMemory, PoolBytes | None]] = {}
     rows, pools = [], []
     for k, (device, like) in enumerate(zip(devices, fitting.number_device_kinds(deployment), strict=False)):
-        stage = _stage(k, settings)
+        stage = k // settings.tp % settings.pp  # stages follow one another, within each replica
         kind = (stage, like)
         if kind not in made:
             row = _row(constants, settings, sizes, stage, device, [each * b for b in requests[stage]])
@@ -157,15 +150,6 @@ def keeps_nothing(deployment: Deployment) -> bool:
     """Whether the model is an encoder (embeddings, reranking): no layer keeps anything between tokens."""
     layers = cache_layers(deployment.model)
     return deployment.model.kind != "chat" and bool(layers) and not any(x.attends or x.recurrent for x in layers)
-
-
-def _no_cache(settings: PoolSettings) -> tuple[PagedCache, ...]:
-    return (PagedCache(groups=(), row=0, state_real=0),) * settings.pp
-
-
-def _stage(rank: int, settings: PoolSettings) -> int:
-    """Pipeline stage of a device: stages follow one another, within each replica."""
-    return rank // settings.tp % settings.pp
 
 
 def weights_on_device(settings: PoolSettings, sizes: RankBytes, stage: int) -> int:
@@ -238,9 +222,10 @@ def _pool(
     weights = (int(w * sizes.weights_range[0]), w, int(w * sizes.weights_range[1]))
     free = _free(device)
     if constants.fraction_of != "total" and free is not None:
-        low, value, high = (int(settings.fraction * (free - weights[k] - sizes.overhead[k])) for k in (2, 1, 0))
-        return PoolBytes(low=low, value=value, high=high, request=request)
-    low, value, high = (row.budget_bytes - weights[k] - sizes.activation[k] - sizes.overhead[k] for k in (2, 1, 0))
+        pools = (int(settings.fraction * (free - weights[k] - sizes.overhead[k])) for k in (2, 1, 0))
+    else:
+        pools = (row.budget_bytes - weights[k] - sizes.activation[k] - sizes.overhead[k] for k in (2, 1, 0))
+    low, value, high = pools
     return PoolBytes(low=low, value=value, high=high, request=request)
 
 
@@ -255,14 +240,13 @@ def _host(
             * settings.dp
         )
         pinned = [x + share * offloaded / MIB for x, share in zip(HOST_NEXT_TO_GPUS_MIB, PINNED_MORE, strict=True)]
-        return fitting.host_row(deployment, offloaded, 0, 0, 0, overhead_mib=(pinned[0], pinned[1], pinned[2]))
+        return fitting.host_row(deployment, PlaceBytes(offloaded), (pinned[0], pinned[1], pinned[2]))
     every = settings.tp * settings.dp  # ranks of each stage
     each = -(-deployment.sequences // settings.dp)
     cache, state = (sum(b[k] for b in requests) * each * every for k in (0, 1))
     weights = sum(sizes.weights.stages) * every
-    return fitting.host_row(
-        deployment, weights, cache, state, sizes.activation[1] * settings.ranks, overhead_mib=HOST_ALONE_MIB
-    )
+    parts = PlaceBytes(weights, cache, state, sizes.activation[1] * settings.ranks)
+    return fitting.host_row(deployment, parts, HOST_ALONE_MIB)
 
 
 def _kv_cache(settings: PoolSettings, plans: tuple[PagedCache, ...], pools: list[PoolBytes]) -> KvCache:
@@ -327,11 +311,8 @@ def common_settings(deployment: Deployment, entry: Engine) -> tuple[DecidedSetti
 
 def admitted_requests(deployment: Deployment, constants: PoolConstants) -> int:
     """Requests the server should admit at once: as set, else those the deployment is sized for."""
-    return (
-        get_integer(deployment.settings, *constants.names.sequences.flags, least=1)
-        if constants.names.sequences.flags
-        else None
-    ) or deployment.sequences
+    flags = constants.names.sequences.flags
+    return (get_integer(deployment.settings, *flags, least=1) if flags else None) or deployment.sequences
 
 
 def find_refusals(
@@ -350,38 +331,30 @@ def find_refusals(
             if n > 1
         ]
         out.append(f"{' x '.join(parts)} parallel needs {settings.ranks} devices, {len(devices)} are there")
-    longest = deployment.model.max_context
-    if (
-        longest
-        and settings.length > longest
-        and settings.length_given
-        and get_setting(deployment.settings, *LONGER_MEANT) is None
-    ):
+    longest, meant = deployment.model.max_context, get_setting(deployment.settings, *LONGER_MEANT) is not None
+    if longest and settings.length > longest and settings.length_given and not meant:
         out.append(f"{settings.length} tokens are more than {deployment.model.id} was trained for ({longest})")
     if constants.wants_budget_free:
         for device in devices[: settings.ranks]:
-            total = fitting.allocatable_bytes(device)
-            if (
-                total is not None
-                and device.free_bytes is not None
-                and device.free_bytes < int(total * settings.fraction)
-            ):
+            total, free = fitting.allocatable_bytes(device), device.free_bytes
+            if total is not None and free is not None and free < int(total * settings.fraction):
                 out.append(
-                    f"{device.name}: {format_gib(device.free_bytes)} free at start is less than the desired share "
+                    f"{device.name}: {format_gib(free)} free at start is less than the desired share "
                     f"({settings.fraction:g} of {format_gib(total)}): stop what else runs there or lower "
-                    f"{constants.names.memory_share.flags[0]} to {_floor(device.free_bytes / total)}"
+                    f"{constants.names.memory_share.flags[0]} to {int(free / total * 100) / 100:g}"
                 )
     return list(dict.fromkeys(out))
 
 
 def find_state_shortage(
-    settings: PoolSettings, constants: PoolConstants, plans: Sequence[PagedCache], low: int, high: int
+    settings: PoolSettings, constants: PoolConstants, plans: Sequence[PagedCache], low: int | None, high: int | None
 ) -> tuple[bool, str] | None:
     """(whether it surely refuses, what it says) where the recurrent state of the admitted sequences has too few blocks.
 
-    vLLM captures its decode graphs with one state block a sequence; `low` and `high` bound the pool, bytes.
+    vLLM captures its decode graphs with one state block a sequence; `low` and `high` bound the pool, bytes. None = it
+    is not known.
     """
-    if constants.planner != "groups" or settings.eager:
+    if low is None or high is None or constants.planner != "groups" or settings.eager:
         return None
     for paged_cache in plans:
         least, most = paged_cache.state_blocks(max(0, low)), paged_cache.state_blocks(max(0, high))
@@ -412,10 +385,6 @@ def list_reported_failures(deployment: Deployment, constants: PoolConstants, use
     ]
 
 
-def _floor(share: float) -> str:
-    return f"{int(share * 100) / 100:g}"
-
-
 def list_notes(deployment: Deployment, settings: PoolSettings, used: Sequence[Device]) -> list[str]:
     """What a reader should know although the engine starts."""
     out = []
@@ -423,18 +392,15 @@ def list_notes(deployment: Deployment, settings: PoolSettings, used: Sequence[De
         out.append(f"no context length given: {settings.length} tokens, the model's trained context")
     if settings.oldest_version is not None:
         out.append(f"no engine version given: bounds cover releases {settings.oldest_version} to {settings.version}")
-    if deployment.sequences > settings.sequences * settings.dp:
-        limit = settings.sequences * settings.dp
+    limit = settings.sequences * settings.dp
+    if deployment.sequences > limit:
         out.append(
             f"{deployment.sequences} requests are asked, the engine runs at most {limit} at once: the rest waits in "
             "its queue"
         )
     if len({x.total_bytes for x in used}) > 1:
-        least = min((x for x in used if x.total_bytes is not None), key=lambda x: x.total_bytes or 0, default=None)
-        if least is not None:
-            out.append(
-                f"unlike devices: every rank holds the same share, so {least.name} decides how large the pool is"
-            )
+        least = min((x for x in used if x.total_bytes is not None), key=lambda x: x.total_bytes or 0)
+        out.append(f"unlike devices: every rank holds the same share, so {least.name} decides how large the pool is")
     if used and used[0].total_bytes is None:
         out.append(f"the memory of {used[0].name} is not known: batch defaults are those of the smallest devices")
     return out

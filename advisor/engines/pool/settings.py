@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from advisor.catalog.launch_types import Concept, Concepts
 from advisor.catalog.types import Engine
@@ -182,7 +183,7 @@ def read_constants(entry: Engine) -> PoolConstants:
         made = convert(entry.memory, PoolConstants)
     except msgspec.ValidationError as e:
         raise BadInput(f"rules/engines/{entry.id}.yaml, memory: {e}") from None
-    return msgspec.structs.replace(made, names=entry.concepts)
+    return replace(made, names=entry.concepts)
 
 
 @memoize_by_identity
@@ -213,7 +214,8 @@ def resolve_pool_settings(
         ep=ep,
         fraction=share,
         sequences=_count(deployment, names.sequences.flags) or tier.sequences,
-        batched_tokens=_count(deployment, names.batched_tokens.flags) or _batch(tier, length),
+        batched_tokens=_count(deployment, names.batched_tokens.flags)
+        or max(length if length <= tier.whole_prompts_to else 0, tier.batched_tokens),  # a whole prompt, if not chunked
         length=length,
         kv_type=kind,
         kv_bytes=constants.kv_bytes[kind] * (2 if fp32 and kind == "auto" else 1),
@@ -231,11 +233,6 @@ def resolve_pool_settings(
         version=version,
         oldest_version=constants.in_use_from if deployment.any_release and deployment.engine_version is None else None,
     )
-
-
-def _batch(tier: DeviceDefaults, length: int) -> int:
-    """Batched tokens by default; engines that do not chunk prompts take a whole one."""
-    return max(length, tier.batched_tokens) if length <= tier.whole_prompts_to else tier.batched_tokens
 
 
 def _prediction(deployment: Deployment, names: Concepts) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import msgspec
+from msgspec.structs import replace
 
 from advisor.catalog.types import Quantization
 from advisor.deployment import Correction, Deployment
@@ -25,7 +25,6 @@ from advisor.models.types import Dense, Full, Model, Moe, Sliding, native_format
 from advisor.record import Record, Value
 from advisor.units import MIB
 
-LAYERS_ASSUMED = 40  # of a model whose layers are not known
 LEFT_OPEN = GIB // 4  # how far a start may be from another of the same model on the same machine
 Bounds = tuple[float, float, float]  # low, value, high
 ByteBounds = tuple[int, int, int]
@@ -56,16 +55,12 @@ def size_ranks(
 
     Source of the activation peak: `activation.source` of the engine's constants.
     """
-    weights = _with_extras(
-        deployment, settings, constants, quantization, _weights(deployment, settings, constants, quantization)
-    )
-    activation = _bound_activations(deployment.model, settings, constants, weights, quantization.id)
+    weights = _weights(deployment, settings, constants, quantization)
+    weights = _with_extras(deployment, settings, constants, quantization, weights)
+    activation = _bound_activations(deployment.model, settings, constants, quantization.id)
     overhead, open_overhead = size_overheads(deployment, settings, constants)
-    low, usual, high = (
-        (1.0, 1.0, 1.0)
-        if _from_files(deployment, quantization)
-        else hf_weights.size_range(deployment.model, quantization)
-    )
+    read = _from_files(deployment, quantization)
+    low, usual, high = (1.0, 1.0, 1.0) if read else hf_weights.size_range(deployment.model, quantization)
     made = RankBytes(
         weights=weights,
         weights_range=(low / usual, high / usual),
@@ -76,23 +71,15 @@ def size_ranks(
         made = correct_sizes(made, deployment.correction)
     if settings.oldest_version is None or deployment.correction is not None:
         return made, made
-    return made, msgspec.structs.replace(
-        made,
-        activation=_whole(join_bounds(activation)),
-        overhead=open_overhead,
-    )
+    return made, replace(made, activation=_whole(join_bounds(activation)), overhead=open_overhead)
 
 
 def widest_mlp(model: Model) -> int:
     """Widest intermediate of one token's feed-forward pass: dense width, or active experts."""
-    assert model.layout is not None
-    best = 0
-    for dense in model.layout.ffn:
-        if isinstance(dense, Dense):
-            best = max(best, dense.intermediate)
-        elif isinstance(dense, Moe):
-            best = max(best, dense.top_k * dense.moe_intermediate + dense.shared_intermediate)
-    return best
+    groups = model.known_layout.ffn
+    widths = [g.intermediate for g in groups if isinstance(g, Dense)]
+    widths += [g.top_k * g.moe_intermediate + g.shared_intermediate for g in groups if isinstance(g, Moe)]
+    return max(widths, default=0)
 
 
 def _from_files(deployment: Deployment, quantization: Quantization) -> Path | None:
@@ -125,7 +112,7 @@ def _weights(
     growth = expert_growth(deployment.model, tiles, settings.tp, settings.ep)
     experts = tuple(round(x * growth) for x in stored.experts)
     stages = tuple(a - b + c for a, b, c in zip(stored.stages, stored.experts, experts, strict=True))
-    return msgspec.structs.replace(stored, stages=stages, experts=experts)
+    return replace(stored, stages=stages, experts=experts)
 
 
 def _stored_weights(deployment: Deployment, settings: PoolSettings, quantization: Quantization) -> RankWeights:
@@ -143,7 +130,7 @@ def _stored_weights(deployment: Deployment, settings: PoolSettings, quantization
     if not settings.fp32 or quantization.family != "none":
         return found
     sizes = {f: tuple(2 * x for x in getattr(found, f)) for f in ("stages", "outside", "experts")}
-    return msgspec.structs.replace(found, **sizes)
+    return replace(found, **sizes)
 
 
 def _with_extras(
@@ -174,41 +161,32 @@ def _with_extras(
     if deployment.draft is not None:
         draft = hf_weights.rank_weights(deployment.draft.model, deployment.draft.quantization, settings.tp, 1, 1, False)
         stages[-1] += draft.stages[0]
-    return (
-        weights
-        if stages == list(weights.stages)
-        else msgspec.structs.replace(weights, stages=tuple(stages), modelled=True)
-    )
+    return weights if stages == list(weights.stages) else replace(weights, stages=tuple(stages), modelled=True)
 
 
 def widest_dense(model: Model) -> int:
     """Widest intermediate outside the routed experts: dense layers, shared experts."""
-    assert model.layout is not None
-    widths = [g.intermediate for g in model.layout.ffn if isinstance(g, Dense)]
-    widths += [max(g.shared_intermediate, g.parallel_dense) for g in model.layout.ffn if isinstance(g, Moe)]
+    widths = [g.intermediate for g in model.known_layout.ffn if isinstance(g, Dense)]
+    widths += [max(g.shared_intermediate, g.parallel_dense) for g in model.known_layout.ffn if isinstance(g, Moe)]
     return max(widths, default=0)
 
 
-def _whole(bounds: Bounds) -> tuple[int, int, int]:
-    return int(bounds[0]), int(bounds[1]), int(bounds[2])
+def _whole(bounds: Bounds) -> ByteBounds:
+    low, value, high = map(int, bounds)
+    return low, value, high
 
 
 @memoize_by_identity
 def _bound_activations(
-    model: Model, settings: PoolSettings, constants: PoolConstants, weights: RankWeights, format: str
+    model: Model, settings: PoolSettings, constants: PoolConstants, format: str
 ) -> tuple[Bounds, ...]:
     """Of each release that may run, that of the version last."""
     peaks = list_open(constants.activation, settings.version, settings.oldest_version)
-    return tuple(_bound_activation(model, settings, peak, weights, format) for peak in peaks)
+    return tuple(_bound_activation(model, settings, peak, format) for peak in peaks)
 
 
-def _bound_activation(
-    model: Model, settings: PoolSettings, peak: ActivationPeak, weights: RankWeights, format: str
-) -> Bounds:
-    """Bytes of the peak; of a model whose widths are not known a share of its weights (assumed)."""
-    if model.layout is None:
-        value = 0.03 * weights.stages[0]
-        return value * peak.low, value, value * peak.high
+def _bound_activation(model: Model, settings: PoolSettings, peak: ActivationPeak, format: str) -> Bounds:
+    """Bytes of the peak."""
     if not peak.by_shapes or format in peak.not_by_shapes:
         value = activation_bytes(model, settings, peak, format)
         return value * peak.low, value, value * peak.high
@@ -224,11 +202,11 @@ def correct_sizes(sizes: RankBytes, correction: Correction) -> RankBytes:
     """
     if not correction.same_model:
         low, value, high = (x + correction.beside_bytes for x in sizes.overhead)
-        return msgspec.structs.replace(sizes, overhead=(low, value, high))
+        return replace(sizes, overhead=(low, value, high))
     stages = tuple(x + correction.weights_bytes for x in sizes.weights.stages)
     value = sizes.overhead[1] + correction.beside_bytes
     return RankBytes(
-        weights=msgspec.structs.replace(sizes.weights, stages=stages),
+        weights=replace(sizes.weights, stages=stages),
         weights_range=(1.0, 1.0),
         activation=(sizes.activation[1],) * 3,
         overhead=(value - LEFT_OPEN, value, value + LEFT_OPEN),
@@ -237,8 +215,7 @@ def correct_sizes(sizes: RankBytes, correction: Correction) -> RankBytes:
 
 def activation_bytes(model: Model, settings: PoolSettings, peak: ActivationPeak, format: str | None = None) -> float:
     """Bytes of the profiling run's peak on one rank (ActivationPeak says the formula); `format`: of the weights."""
-    lay = model.layout
-    assert lay is not None
+    lay = model.known_layout
     tokens, hidden = settings.batched_tokens, lay.hidden_size
     sampler = _sampler_bytes(model, settings, peak)
     if peak.by_shapes and format not in peak.not_by_shapes:
@@ -253,8 +230,7 @@ def activation_bytes(model: Model, settings: PoolSettings, peak: ActivationPeak,
 
 
 def _sampler_bytes(model: Model, settings: PoolSettings, peak: ActivationPeak) -> float:
-    lay = model.layout
-    assert lay is not None
+    lay = model.known_layout
     rows = settings.sequences if model.kind == "chat" else 0  # encoders and embedding models sample nothing
     return (
         peak.sampler_bytes * rows * lay.vocab_size + 2 * settings.batched_tokens * peak.sampler_hidden * lay.hidden_size
@@ -263,8 +239,7 @@ def _sampler_bytes(model: Model, settings: PoolSettings, peak: ActivationPeak) -
 
 def size_peaks_by_shapes(model: Model, settings: PoolSettings, peak: ActivationPeak) -> tuple[float, float]:
     """Bytes of (the forward pass, the sampler next to the experts' workspace) on one rank."""
-    lay = model.layout
-    assert lay is not None
+    lay = model.known_layout
     tokens = settings.batched_tokens
     cut = 1 if settings.experts_whole else settings.tp
     forward = size_forward_peak(model, tokens, settings.tp, cut) + 2 * tokens * lay.hidden_size + peak.beside_mib * MIB
@@ -305,11 +280,11 @@ def plan_caches(deployment: Deployment, settings: PoolSettings, constants: PoolC
 
 def _pick_block(deployment: Deployment, settings: PoolSettings, constants: PoolConstants) -> int:
     """Tokens of a block: the engine's, or what its kernel for wide heads wants on this card."""
-    wide, lay = constants.wide_heads, deployment.model.layout
+    wide = constants.wide_heads
     first = next(iter(fitting.used_devices(deployment)), None)
-    if wide is None or lay is None or first is None or settings.kv_type not in wide.kv_cache_types:
+    if wide is None or first is None or settings.kv_type not in wide.kv_cache_types:
         return constants.block
-    heads = {g.head_dim for g in lay.attention if isinstance(g, (Full, Sliding))}
+    heads = {g.head_dim for g in deployment.model.known_layout.attention if isinstance(g, (Full, Sliding))}
     generation = (first.compute_capability or "").split(".")[0]
     return wide.block if wide.head_dim in heads and generation == str(wide.generation) else constants.block
 
@@ -337,10 +312,10 @@ def _plans(
         if stage == pp - 1:  # a draft's layers share the block tables of the last stage
             mine += draft
         if planner == "groups":  # every layer keeps an index, its own or another's
-            mine = [msgspec.structs.replace(x, index=x.index or x.index_of_another) for x in mine]
+            mine = [replace(x, index=x.index or x.index_of_another) for x in mine]
         specs = paged_cache.make_layer_specs(mine, element, tp, state_bytes, 2.0, packed, states)
         if planner == "plain":  # windowed layers keep everything
-            specs = [msgspec.structs.replace(s, kind="full") if s.kind in ("window", "chunk") else s for s in specs]
+            specs = [replace(s, kind="full") if s.kind in ("window", "chunk") else s for s in specs]
         out.append(paged_cache.plan_groups(specs, block))
     return tuple(out)
 
@@ -425,7 +400,6 @@ def _captured(
     model: Model, settings: PoolSettings, constants: PoolConstants, capability: float, asked: int | None
 ) -> tuple[Bounds, ...]:
     """GiB of the captured graphs of a rank."""
-    lay = model.layout
-    layers = -(-(lay.n_layers if lay is not None else LAYERS_ASSUMED) // settings.pp)
+    layers = -(-model.known_layout.n_layers // settings.pp)
     open_ = list_open(constants.captured_graphs, settings.version, settings.oldest_version)
     return tuple(size_graphs(graphs, layers, settings.sequences, capability, asked) for graphs in open_)

@@ -13,7 +13,7 @@ from typing import Literal
 from msgspec.structs import replace
 
 from advisor.catalog import Catalog
-from advisor.catalog.described_machine import MIG, mig_bytes
+from advisor.catalog.described_machine import MIG, find_vendor, mig_bytes
 from advisor.catalog.match import MEMORY_TOLERANCE, find_accelerators, usable_capacity_bytes
 from advisor.catalog.name_words import choose_accelerator, split_name
 from advisor.catalog.types import Accelerator
@@ -231,7 +231,7 @@ def _undecided(text: str, candidates: Sequence[Accelerator]) -> CardKind:
     names = ", ".join(a.name for a in candidates[:4])
     return CardKind(
         text,
-        _vendor(candidates[0]) if len({a.vendor for a in candidates}) == 1 else "unknown",
+        find_vendor(candidates[0]) if len({a.vendor for a in candidates}) == 1 else "unknown",
         sold=(usable[0], usable[-1]) if usable else None,
         notes=(f"{text}: sold with {listed} GB ({names}); which it is, a probe tells (--probe)",),
         may_be=tuple(a.id for a in candidates),
@@ -248,19 +248,12 @@ def _make_card_kind(entry: Accelerator, vendor: Vendor, mig: str | None, notes: 
     if total is None:
         notes = (*notes, f"{entry.name}: how much memory it may use is not stated; a probe tells (--probe)")
     name = f"{entry.name} MIG {mig}" if mig else entry.name
-    return CardKind(name, _vendor(entry, vendor), entry.id, total, basis, mig, notes=notes)
+    own = find_vendor(entry)
+    return CardKind(name, own if own != "unknown" else vendor, entry.id, total, basis, mig, notes=notes)
 
 
 def _slice_bytes(mig: str | None) -> tuple[int | None, Basis | None]:
     return (mig_bytes(mig), "assumed") if mig and MIG.fullmatch(mig) else (None, None)
-
-
-def _vendor(entry: Accelerator, otherwise: Vendor = "unknown") -> Vendor:
-    known: dict[str, Vendor] = {
-        "nvidia": "nvidia", "amd": "amd", "intel": "intel", "apple": "apple", "google": "google", "aws": "aws",
-        "habana": "habana", "qualcomm": "qualcomm",
-    }  # fmt: skip
-    return known.get(entry.vendor, otherwise)
 
 
 def _agrees(total: int, entry: Accelerator) -> bool:

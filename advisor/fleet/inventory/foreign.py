@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -78,3 +79,14 @@ def as_words(value: object) -> tuple[str, ...]:
     if not isinstance(value, list):
         return ()
     return tuple(x.strip() for x in value if isinstance(x, str) and x.strip() and x.strip() != "(null)")
+
+
+def check_names(names: Sequence[str], where: object) -> None:
+    """Raises BadFile for more nodes than are read, and for a name that two nodes have."""
+    if len(names) > MAX_NODES:
+        raise BadFile(where, f"has more than {MAX_NODES:,} nodes")
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise BadFile(where, f"has node {name[:80]!r} twice")
+        seen.add(name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -13,12 +14,12 @@ from advisor.decoding import Json
 from advisor.errors import BadFile
 from advisor.files import parse_json
 from advisor.fleet.inventory.cards import CardLookup
-from advisor.fleet.inventory.foreign import MAX_NODES, ForeignShape, as_shape, positive
+from advisor.fleet.inventory.foreign import ForeignShape, as_shape, check_names, positive
 from advisor.fleet.inventory.labels import INSTANCE_TYPES, NodeLabels, find_devices
-from advisor.fleet.inventory.parts import NodeHost, make_part, make_processor_part
+from advisor.fleet.inventory.parts import make_part
 from advisor.fleet.types import Inventory, Node
 from advisor.machines.host import normalise_arch
-from advisor.machines.types import Cpu, HostMemory, Os
+from advisor.machines.types import Cpu, HostMemory, Machine, Os
 from advisor.record import Value
 
 MAX_PODS = 1_000_000
@@ -102,9 +103,9 @@ class PodList(Value, frozen=True):
 
 def read_kubernetes(data: bytes, where: object, lookup: CardLookup, pods: PodList | None = None) -> Inventory:
     """The nodes of a list in JSON; pods in it, or in a list of their own, tell what is taken. Raises BadFile."""
-    nodes, taken = _split(_items(data, where), where)
+    nodes, taken = _split(_items(data, where))
     if pods is not None:
-        others, taken = _split(_items(pods.data, pods.where), pods.where)
+        others, taken = _split(_items(pods.data, pods.where))
         if taken is None and (others or parse_json(pods.data, pods.where, _List).items != []):
             raise BadFile(pods.where, "describes no pods: kubectl get pods -A -o json")
         taken = taken or {}
@@ -130,39 +131,33 @@ def _items(data: bytes, where: object) -> Iterator[_Item]:
         yield made if made.kind or not kind else replace(made, kind=kind)
 
 
-def _split(items: Iterable[_Item], where: object) -> tuple[list[_Item], dict[str, dict[str, int]] | None]:
+def _split(items: Iterable[_Item]) -> tuple[list[_Item], dict[str, Counter[str]] | None]:
     """Nodes, and what pods have taken; None without pods."""
     nodes: list[_Item] = []
-    taken: dict[str, dict[str, int]] | None = None
+    taken: dict[str, Counter[str]] | None = None
     for item in items:
         if item.kind == "Pod":
             taken = {} if taken is None else taken
             _count_pod(item, taken)
         elif item.kind == "Node" or (item.kind is None and item.status is not None and item.status.allocatable):
             nodes.append(item)
-    if len(nodes) > MAX_NODES:
-        raise BadFile(where, f"has more than {MAX_NODES:,} nodes")
     return nodes, taken
 
 
-def _count_pod(pod: _Item, taken: dict[str, dict[str, int]]) -> None:
+def _count_pod(pod: _Item, taken: dict[str, Counter[str]]) -> None:
     """Add the devices that a pod holds on its node: those of its containers, or more for one before them."""
     spec, phase = pod.spec, pod.status.phase if pod.status is not None else None
     if spec is None or not spec.nodeName or phase in ("Succeeded", "Failed"):
         return
-    total: dict[str, int] = {}
+    total: Counter[str] = Counter()
     for container in spec.containers or ():
-        for resource, count in _asked(container).items():
-            total[resource] = total.get(resource, 0) + count
+        total.update(_asked(container))
     for container in spec.initContainers or ():
-        for resource, count in _asked(container).items():
-            if container.restartPolicy == "Always":  # runs next to the others until the end
-                total[resource] = total.get(resource, 0) + count
-            else:
-                total[resource] = max(total.get(resource, 0), count)
-    on_node = taken.setdefault(spec.nodeName, {})
-    for resource, count in total.items():
-        on_node[resource] = on_node.get(resource, 0) + count
+        if container.restartPolicy == "Always":  # runs next to the others until the end
+            total.update(_asked(container))
+        else:
+            total |= Counter(_asked(container))
+    taken.setdefault(spec.nodeName, Counter()).update(total)
 
 
 def _asked(container: _Container) -> dict[str, int]:
@@ -175,15 +170,11 @@ def _asked(container: _Container) -> dict[str, int]:
 def _make_inventory(items: list[_Item], where: object, lookup: CardLookup, taken: Taken | None) -> Inventory:
     if not items:
         raise BadFile(where, "has no nodes: kubectl get nodes -o json")
-    nodes, seen = [], set()
-    for item in items:
-        name = item.metadata.name
-        if not name:
-            raise BadFile(where, "has a node without a name")
-        if name in seen:
-            raise BadFile(where, f"has node {name[:80]!r} twice")
-        seen.add(name)
-        nodes.append(_make_node(name, item, lookup, taken))
+    names = [item.metadata.name or "" for item in items]
+    if not all(names):
+        raise BadFile(where, "has a node without a name")
+    check_names(names, where)
+    nodes = [_make_node(name, item, lookup, taken) for name, item in zip(names, items, strict=True)]
     notes = (PODS_HINT,) if taken is None and any(p.devices for n in nodes for p in n.parts) else ()
     return Inventory(kind="kubernetes", nodes=tuple(nodes), notes=notes)
 
@@ -201,7 +192,7 @@ def _make_node(name: str, item: _Item, lookup: CardLookup, taken: Taken | None) 
     if not found.groups:
         if found.problems:
             return Node(name=name, reason="; ".join(found.problems), labels=selecting)
-        return Node(name=name, parts=(make_processor_part(lookup, host),), labels=selecting)
+        return Node(name=name, parts=(make_part(lookup, host),), labels=selecting)
     notes = [*found.notes, *(f"not used: {p}" for p in found.problems)]
     if not any(c.type == "Ready" for c in status.conditions or ()):
         notes.append("whether the node is ready is not stated")
@@ -242,13 +233,14 @@ def _counts(resources: Mapping[str, str | int | float] | None) -> dict[str, int]
     return made
 
 
-def _make_host(labels: Mapping[str, str], status: _Status) -> NodeHost:
+def _make_host(labels: Mapping[str, str], status: _Status) -> Machine:
     capacity, allocatable = status.capacity or {}, status.allocatable or {}
     cores = parse_quantity(capacity.get("cpu"))
     usable = parse_quantity(allocatable.get("cpu"))
     system = labels.get("kubernetes.io/os") or labels.get("beta.kubernetes.io/os") or "linux"
     known: dict[str, Os] = {"linux": "linux", "windows": "windows"}
-    return NodeHost(
+    return Machine(
+        source="text",
         cpu=Cpu(logical_cores=int(cores) if cores and cores >= 1 else None, usable_cores=usable or None),
         memory=HostMemory(total_bytes=_bytes(capacity.get("memory")), limit_bytes=_bytes(allocatable.get("memory"))),
         os=known.get(system),

@@ -67,13 +67,13 @@ def ask_kubernetes(rules: Catalog) -> Inventory:
     except AdvisorError as e:  # who may see nodes need not see pods
         pods, failed = None, (f"pods could not be read: {e.line()}",)
     made = kubernetes.read_kubernetes(nodes, "kubectl get nodes", make_lookup(rules), pods)
-    return Inventory(kind=made.kind, nodes=made.nodes, notes=(*made.notes, *failed))
+    return replace(made, notes=(*made.notes, *failed))
 
 
 def ask_slurm(rules: Catalog, probe: bool = False) -> Inventory:
     """The nodes that scontrol describes; with `probe`, what a job on each of them finds. Raises BadInput, BadFile."""
     made = slurm.read_scontrol(ask_program(SCONTROL), "scontrol show node", make_lookup(rules))
-    return use_probes(made, probe_slurm(made.nodes, rules), rules) if probe else made
+    return use_probes(made, probe_slurm(made.nodes), rules) if probe else made
 
 
 def ask_ray(address: str, rules: Catalog, probe: bool = False) -> Inventory:
@@ -91,7 +91,6 @@ def ask_ray(address: str, rules: Catalog, probe: bool = False) -> Inventory:
 
 
 def _answer(answer: Json) -> ProbeAnswer:
-
     if isinstance(answer.get("machine"), str):
         return read_answer(answer["machine"].encode())
     return str(answer.get("error") or "no answer")[:300]
@@ -159,7 +158,7 @@ def _last_line(output: bytes, status: int) -> str:
     return lines[-1][:300] if lines else f"exit status {status}"
 
 
-def probe_slurm(nodes: Sequence[Node], rules: Catalog) -> dict[str, ProbeAnswer]:
+def probe_slurm(nodes: Sequence[Node]) -> dict[str, ProbeAnswer]:
     """A short job on each node that is not set aside; some at a time."""
     probed = [n for n in nodes if n.parts]
     with ThreadPoolExecutor(AT_ONCE) as workers:

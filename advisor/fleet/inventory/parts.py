@@ -10,58 +10,31 @@ from msgspec.structs import replace
 from advisor.catalog import Catalog
 from advisor.fleet.inventory.cards import CardKind, CardLookup, make_devices
 from advisor.fleet.types import NodePart
-from advisor.machines.types import Cpu, Device, HostMemory, Machine, Os
-from advisor.record import Value
+from advisor.machines.types import Device, Machine
 from advisor.units import GIB
-
-
-class NodeHost(Value, frozen=True):
-    """A node without its devices."""
-
-    cpu: Cpu = Cpu()
-    memory: HostMemory = HostMemory()
-    os: Os | None = None
-    arch: str | None = None
-    orchestrator: str | None = None
-    links: tuple[str, ...] = ()  # between nodes or devices, where the source describes them
 
 
 def make_part(
     lookup: CardLookup,
-    host: NodeHost,
-    kind: CardKind | None,
-    count: int,
-    devices_free: int | None,
+    host: Machine,
+    kind: CardKind | None = None,
+    count: int = 0,
+    devices_free: int | None = 0,
     free_indices: tuple[int, ...] | None = None,
     first: int = 0,
     resource: str | None = None,
 ) -> NodePart:
-    """`count` devices of a kind on a host, with indices from `first`; without a kind, its processors."""
+    """`count` devices of a kind on a host that has none yet, with indices from `first`; without a kind, its
+    processors."""
     seen = free_indices[0] if free_indices else 0
     devices = make_devices(lookup, kind, count, first, seen) if kind is not None else ()
-    machine = Machine(
-        source="text",
-        os=host.os,
-        arch=host.arch,
-        orchestrator=host.orchestrator,
-        cpu=host.cpu,
-        memory=host.memory,
-        devices=devices,
-        interconnect=_interconnect(lookup.rules, devices, host.links),
-    )
-    machine = replace(machine, text=describe_hardware(machine, lookup.rules))
     return NodePart(
-        machine=machine,
+        machine=_with_devices(host, devices, lookup.rules),
         devices=len(devices),
         devices_free=devices_free,
         free_indices=free_indices,
         resource=resource,
     )
-
-
-def make_processor_part(lookup: CardLookup, host: NodeHost) -> NodePart:
-    """A node without devices."""
-    return make_part(lookup, host, None, 0, 0)
 
 
 def split_machine(machine: Machine, rules: Catalog, busy_known: bool) -> tuple[NodePart, ...]:
@@ -85,7 +58,8 @@ def split_machine(machine: Machine, rules: Catalog, busy_known: bool) -> tuple[N
             seen = some[0] if some else 0
             devices = [replace(d, visible=i == seen) for i, d in enumerate(devices)]
         whole = len(groups) == 1 and devices == list(machine.devices)
-        part = machine if whole else _keep_devices(machine, devices, rules)
+        host = machine if len(devices) > 1 else replace(machine, interconnect=None)
+        part = machine if whole else _with_devices(host, devices, rules)
         made.append(NodePart(machine=part, devices=len(devices), devices_free=count, free_indices=some))
     return tuple(made)
 
@@ -96,12 +70,10 @@ def _identity(device: Device) -> tuple[object, ...]:
     return (device.vendor, device.accelerator, device.name, device.mig_profile, size)
 
 
-def _keep_devices(machine: Machine, devices: Sequence[Device], rules: Catalog) -> Machine:
+def _with_devices(machine: Machine, devices: Sequence[Device], rules: Catalog) -> Machine:
     """The machine as if it had these devices only."""
-    links = tuple((machine.interconnect or "").split("+")) if machine.interconnect else ()
-    made = replace(machine, devices=tuple(devices))
-    between = _interconnect(rules, devices, links) if len(devices) > 1 else None
-    made = replace(made, interconnect=between)
+    links = machine.interconnect.split("+") if machine.interconnect else ()
+    made = replace(machine, devices=tuple(devices), interconnect=_interconnect(rules, devices, links))
     return replace(made, text=describe_hardware(made, rules))
 
 

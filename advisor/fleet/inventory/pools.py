@@ -104,24 +104,22 @@ def _near(least: Sizes, other: Sizes) -> bool:
 def _make_pools(group: _Kind, ids: Sequence[str]) -> list[Pool]:
     first = group.nodes[0]
     names = tuple(n.name for n in group.nodes)
-    out = []
-    for k, part in enumerate(first.parts):
-        out.append(
-            Pool(
-                id=ids[k],
-                group=ids[0],
-                node_names=names,
-                machine=_least([n.parts[k] for n in group.nodes]),
-                devices=part.devices,
-                devices_free=part.devices_free,
-                free_indices=part.free_indices,
-                resource=part.resource,
-                price_per_hour=first.price_per_hour,
-                labels=first.labels,
-                notes=first.notes,
-            )
+    return [
+        Pool(
+            id=ids[k],
+            group=ids[0],
+            node_names=names,
+            machine=_least([n.parts[k] for n in group.nodes]),
+            devices=part.devices,
+            devices_free=part.devices_free,
+            free_indices=part.free_indices,
+            resource=part.resource,
+            price_per_hour=first.price_per_hour,
+            labels=first.labels,
+            notes=first.notes,
         )
-    return out
+        for k, part in enumerate(first.parts)
+    ]
 
 
 def _least(parts: Sequence[NodePart]) -> Machine:
@@ -140,21 +138,18 @@ def _least(parts: Sequence[NodePart]) -> Machine:
 
 def _make_ids(groups: Sequence[_Kind]) -> list[list[str]]:
     """An id for each pool of each group: its devices and their number, what is free where some are taken; unique."""
-    out: list[list[str]] = []
-    seen: dict[str, int] = {}
-    for group in groups:
-        ids = []
-        for part in group.nodes[0].parts:
-            base = _describe(part)
-            seen[base] = seen.get(base, 0) + 1
-            name = base if seen[base] == 1 else f"{base}-{seen[base]}"
-            while name != base and name in seen:
-                seen[base] += 1
-                name = f"{base}-{seen[base]}"
-            seen.setdefault(name, 1)
-            ids.append(name)
-        out.append(ids)
-    return out
+    taken: set[str] = set()
+    last: dict[str, int] = {}  # the number of the last pool of a name
+
+    def make_id(part: NodePart) -> str:
+        name = base = _describe(part)
+        while name in taken:
+            last[base] = last.get(base, 1) + 1
+            name = f"{base}-{last[base]}"
+        taken.add(name)
+        return name
+
+    return [[make_id(part) for part in group.nodes[0].parts] for group in groups]
 
 
 def _describe(part: NodePart) -> str:

@@ -15,9 +15,9 @@ from advisor.errors import BadFile
 from advisor.files import parse_json
 from advisor.fleet.inventory.cards import CardKind, CardLookup, find_by_words
 from advisor.fleet.inventory.foreign import MAX_NAME, MAX_NODES, ForeignShape, as_number
-from advisor.fleet.inventory.parts import NodeHost, make_part, make_processor_part
+from advisor.fleet.inventory.parts import make_part
 from advisor.fleet.types import Inventory, Node, NodePart
-from advisor.machines.types import Cpu, HostMemory, Vendor
+from advisor.machines.types import Cpu, HostMemory, Machine, Vendor
 
 MEMORY_NOTE = "RAM is what Ray may use of it, not all that the machines have"
 TAKEN_NOTE = "what tasks and actors have taken is not in ray.nodes(): how many devices are free is not known"
@@ -137,7 +137,7 @@ def _make_node(name: str, entry: _RayNode, lookup: CardLookup) -> Node:
     if not parts and problems:
         return Node(name=name, reason="; ".join(problems))
     notes += [f"not used: {p}" for p in problems]
-    made = tuple(parts) or (make_processor_part(lookup, host),)
+    made = tuple(parts) or (make_part(lookup, host),)
     return Node(name=name, parts=made, notes=tuple(dict.fromkeys(notes)))
 
 
@@ -169,9 +169,10 @@ def _free(entry: _RayNode, resource: str, count: int) -> int | None:
     return None if left is None else max(0, min(count, int(left)))
 
 
-def _make_host(resources: Json) -> NodeHost:
+def _make_host(resources: Json) -> Machine:
     cores, memory = as_number(resources.get("CPU")), as_number(resources.get("memory"))
-    return NodeHost(
+    return Machine(
+        source="text",
         cpu=Cpu(usable_cores=cores if cores else None),
         memory=HostMemory(limit_bytes=int(memory) if memory is not None and memory >= 1 else None),
     )

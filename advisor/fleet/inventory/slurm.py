@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 from msgspec.structs import replace
@@ -17,13 +18,14 @@ from advisor.fleet.inventory.foreign import (
     MAX_NODES,
     ForeignShape,
     as_words,
+    check_names,
     positive,
 )
-from advisor.fleet.inventory.parts import NodeHost, make_part, make_processor_part
+from advisor.fleet.inventory.parts import make_part
 from advisor.fleet.types import Inventory, Node, NodePart
 from advisor.machines.device_visibility import MIG_NOTE
 from advisor.machines.host import normalise_arch
-from advisor.machines.types import Cpu, HostMemory
+from advisor.machines.types import Cpu, HostMemory, Machine
 from advisor.record import Value
 from advisor.units import MIB
 
@@ -136,7 +138,7 @@ def make_node(seen: SlurmNode, lookup: CardLookup) -> Node:
     if strange:
         return Node(name=seen.name, labels=labels, reason=f"its GPUs cannot be read: {strange[0][:120]}")
     if not gpus:
-        return Node(name=seen.name, parts=(make_processor_part(lookup, host),), labels=labels)
+        return Node(name=seen.name, parts=(make_part(lookup, host),), labels=labels)
     if sum(g.number for g in gpus) > MOST_DEVICES:
         return Node(name=seen.name, labels=labels, reason=f"more than {MOST_DEVICES} GPUs, which no node has")
     notes: list[str] = []
@@ -149,7 +151,7 @@ def make_node(seen: SlurmNode, lookup: CardLookup) -> Node:
 
 
 def _make_parts(
-    seen: SlurmNode, gpus: Sequence[Gres], host: NodeHost, lookup: CardLookup, notes: list[str]
+    seen: SlurmNode, gpus: Sequence[Gres], host: Machine, lookup: CardLookup, notes: list[str]
 ) -> Iterator[NodePart]:
     used = _used(seen, gpus)
     first = 0
@@ -203,7 +205,11 @@ def _find_kind(name: str | None, features: Sequence[str], lookup: CardLookup) ->
         size = re.fullmatch(r"(?:gpu_?mem|gpu|vram|gmem)?_?(\d{2,3})gb?", feature, re.I)
         words = f"{name} {size[1]}GB" if size and name else feature
         hint = find_by_words(lookup, words) if len(feature) <= MAX_FEATURE else kind
-        if hint.accelerator is not None and hint.total_bytes is not None and _is_one_of(hint, kind, name):
+        if (
+            hint.accelerator is not None
+            and hint.total_bytes is not None
+            and (not name or hint.accelerator in kind.may_be)
+        ):
             hints.append(hint)
     if len({(h.accelerator, h.mig) for h in hints}) != 1:
         return kind
@@ -212,15 +218,11 @@ def _find_kind(name: str | None, features: Sequence[str], lookup: CardLookup) ->
     return replace(chosen, notes=(note, *chosen.notes))
 
 
-def _is_one_of(hint: CardKind, kind: CardKind, name: str | None) -> bool:
-    """Whether a feature's card is one that the type may mean."""
-    return not name or hint.accelerator in kind.may_be
-
-
-def _make_host(seen: SlurmNode) -> NodeHost:
+def _make_host(seen: SlurmNode) -> Machine:
     total = seen.memory_mib * MIB if seen.memory_mib else None
     limit = (seen.memory_mib - seen.reserved_mib) * MIB if seen.memory_mib and seen.reserved_mib else None
-    return NodeHost(
+    return Machine(
+        source="text",
         cpu=Cpu(
             sockets=seen.sockets,
             physical_cores=seen.sockets * seen.cores if seen.sockets and seen.cores else None,
@@ -229,7 +231,7 @@ def _make_host(seen: SlurmNode) -> NodeHost:
         memory=HostMemory(total_bytes=total, limit_bytes=limit if limit is not None and limit > 0 else None),
         os="linux",
         arch=normalise_arch(seen.arch),
-        links=tuple(dict.fromkeys(LINKS[f.lower()] for f in seen.features if f.lower() in LINKS)),
+        interconnect="+".join(dict.fromkeys(LINKS[f.lower()] for f in seen.features if f.lower() in LINKS)) or None,
     )
 
 
@@ -242,13 +244,11 @@ def read_slurm_json(data: bytes, where: object, lookup: CardLookup) -> Inventory
         seen = _join_partitions(node for entry in answer.sinfo or () for node in _read_group(entry, where))
     if not seen:
         raise BadFile(where, "has no nodes: scontrol show node -o -d, or sinfo --json")
-    if len(seen) > MAX_NODES:
-        raise BadFile(where, f"has more than {MAX_NODES:,} nodes")
-    names: set[str] = set()
-    for node in seen:
-        if node.name in names:
-            raise BadFile(where, f"has node {node.name[:80]!r} twice")
-        names.add(node.name)
+    return _make_inventory(seen, where, lookup)
+
+
+def _make_inventory(seen: Sequence[SlurmNode], where: object, lookup: CardLookup) -> Inventory:
+    check_names([node.name for node in seen], where)
     return Inventory(kind="slurm", nodes=tuple(make_node(node, lookup) for node in seen))
 
 
@@ -299,11 +299,8 @@ def _join_partitions(nodes: Iterator[SlurmNode]) -> list[SlurmNode]:
     """Each node once, with all its partitions."""
     found: dict[str, SlurmNode] = {}
     for node in nodes:
-        there = found.get(node.name)
-        if there is None:
-            found[node.name] = node
-        else:
-            found[node.name] = replace(there, partitions=tuple(dict.fromkeys((*there.partitions, *node.partitions))))
+        there = found.get(node.name, node)
+        found[node.name] = replace(there, partitions=tuple(dict.fromkeys((*there.partitions, *node.partitions))))
     return list(found.values())
 
 
@@ -354,18 +351,8 @@ def expand_names(text: str, where: object) -> list[str]:
 
 def read_scontrol(data: bytes, where: object, lookup: CardLookup) -> Inventory:
     """The nodes of the text. Raises BadFile."""
-    text = decode_text(data, where)
-    nodes = []
-    names: set[str] = set()
-    for record in _records(text, where):
-        seen = _read_record(record, where)
-        if seen.name in names:
-            raise BadFile(where, f"has node {seen.name[:80]!r} twice")
-        names.add(seen.name)
-        nodes.append(make_node(seen, lookup))
-        if len(nodes) > MAX_NODES:
-            raise BadFile(where, f"has more than {MAX_NODES:,} nodes")
-    return Inventory(kind="slurm", nodes=tuple(nodes))
+    records = islice(_records(decode_text(data, where), where), MAX_NODES + 1)
+    return _make_inventory([_read_record(record, where) for record in records], where, lookup)
 
 
 def _records(text: str, where: object) -> Iterator[str]:
@@ -382,11 +369,8 @@ def _read_record(record: str, where: object) -> SlurmNode:
     """One node. What a person wrote as the reason is no field, whatever stands in it."""
     reason = _REASON.search(record)
     fields = _fields(record[: reason.start()] if reason else record)
-    name = fields.get("NodeName", "")
-    if not name or len(name) > MAX_NAME:
-        raise BadFile(where, "has a node without a name, or with one of more than 253 characters")
     return SlurmNode(
-        name=name,
+        name=_name(fields.get("NodeName"), where),
         states=read_states(fields.get("State", "")),
         reason=reason[1].strip() if reason else None,
         gres=_text_or_none(fields.get("Gres")) or "",

@@ -22,7 +22,7 @@ from advisor.fleet.inventory.foreign import MAX_NAME, MAX_NODES, STDIN, ForeignS
 from advisor.fleet.inventory.kubernetes import PodList
 from advisor.fleet.inventory.parts import describe_hardware, split_machine
 from advisor.fleet.inventory.pools import make_fleet
-from advisor.fleet.types import Fleet, Inventory, Node, NodePart, SourceKind
+from advisor.fleet.types import Fleet, Inventory, Node, SourceKind
 from advisor.machines.snapshot import load_snapshot
 from advisor.machines.types import Machine
 from advisor.near import unknown_options
@@ -106,7 +106,7 @@ def parse_inventory(data: bytes, where: object, rules: Catalog, pods: PodList | 
         if kind == "slurm":
             return slurm.read_slurm_json(data, where, lookup)
         if kind == "snapshots":
-            return _read_one_snapshot(where, rules)
+            return _read_snapshot(where, rules)
         return read_own_file(parse_json(data, where, Json), where, rules)
     if re.search(rb"(?m)^NodeName=", data):
         return slurm.read_scontrol(data, where, lookup)
@@ -138,12 +138,13 @@ def _looks_like_slurm(nodes: msgspec.Raw, where: object) -> bool:
     return isinstance(first, dict) and "hardware" not in first and ("gres" in first or "state" in first)
 
 
-def _read_one_snapshot(where: object, rules: Catalog) -> Inventory:
+def _read_snapshot(where: object, rules: Catalog) -> Inventory:
+    """One node, which is called as its file is. Raises BadFile."""
     if not isinstance(where, Path):
         raise BadFile(
             where, "is a snapshot, whose file name is the name of the node: give the file, or a folder of them"
         )
-    return read_snapshot(where, rules)
+    return Inventory(kind="snapshots", nodes=(make_snapshot_node(where.stem, load_snapshot(where), rules),))
 
 
 def _read_yaml(data: bytes, where: object, rules: Catalog, pods: PodList | None) -> Inventory:
@@ -180,20 +181,19 @@ def read_own_file(value: object, where: object, rules: Catalog) -> Inventory:
         machine, count = _read_hardware(entry, place, rules, machines)
         if len(nodes) + count > MAX_NODES:
             raise BadFile(where, f"has more than {MAX_NODES:,} nodes")
-        parts = split_machine(machine, rules, busy_known=False)
+        if machine.devices and not machine.usable_devices:
+            reason = "no usable device: " + "; ".join(machine.notes)[:200]
+            node = Node(name="", reason=reason, labels=entry.labels)
+        else:
+            parts, price = split_machine(machine, rules, busy_known=False), entry.price_per_hour
+            node = Node(name="", parts=parts, price_per_hour=price, labels=entry.labels, notes=machine.notes)
         for k in range(1, count + 1):
             name = f"{entry.name}-{k}"
             if name in names:
                 raise BadFile(place, f"a node named {name[:80]!r} is there already")
             names.add(name)
-            nodes.append(_make_node(name, entry, machine, parts))
+            nodes.append(replace(node, name=name))
     return Inventory(kind="file", nodes=tuple(nodes), currency=body.currency)
-
-
-def _make_node(name: str, entry: FleetEntry, machine: Machine, parts: tuple[NodePart, ...]) -> Node:
-    if machine.devices and not machine.usable_devices:
-        return Node(name=name, reason="no usable device: " + "; ".join(machine.notes)[:200], labels=entry.labels)
-    return Node(name=name, parts=parts, price_per_hour=entry.price_per_hour, labels=entry.labels, notes=machine.notes)
 
 
 def _read_hardware(entry: FleetEntry, place: str, rules: Catalog, machines: dict[str, Machine]) -> tuple[Machine, int]:
@@ -236,11 +236,6 @@ def read_snapshots(folder: Path, rules: Catalog) -> Inventory:
         except BadFile as e:
             nodes.append(Node(name=file.stem, reason=e.problem[:300]))
     return Inventory(kind="snapshots", nodes=tuple(nodes))
-
-
-def read_snapshot(file: Path, rules: Catalog) -> Inventory:
-    """One node. Raises BadFile."""
-    return Inventory(kind="snapshots", nodes=(make_snapshot_node(file.stem, load_snapshot(file), rules),))
 
 
 def make_snapshot_node(name: str, machine: Machine, rules: Catalog) -> Node:

@@ -6,7 +6,6 @@ Source: ggml's type table (llama.cpp v0.5.0), measured in llamacpp_memory.csv (2
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
 from functools import lru_cache
 from itertools import groupby
 from math import prod
@@ -32,13 +31,7 @@ def device_bytes(kind: str, ne: tuple[int, ...], pad_rows: bool = True) -> int:
     n = tensor_bytes(kind, ne)
     if pad_rows and BLOCKS[kind][0] > 1 and ne[0] % 512:
         n += row_bytes(kind, 512 - ne[0] % 512)
-    return -(-n // 128) * 128
-
-
-@lru_cache(maxsize=8192)
-def both_sizes(kind: str, ne: tuple[int, ...]) -> tuple[int, int]:
-    """Bytes of a tensor in a file, and in a device buffer."""
-    return tensor_bytes(kind, ne), device_bytes(kind, ne)
+    return round_up(n, 128)
 
 
 def round_up(n: int, step: int) -> int:
@@ -70,15 +63,11 @@ def count_cells(n_ctx: int, slots: int, unified: bool, window: int | None, ubatc
     return CacheCells(streams=streams, cells=per, window_cells=small)
 
 
-def side_bytes(kind: str, width: int, n_cells: int, streams: int) -> int:
-    """Bytes of the cells of the K or the V tensor of one layer; `width` elements per cell."""
-    return row_bytes(kind, width) * n_cells * streams if width else 0
-
-
 def layer_bytes(layer: LayerCache, cache_cells: CacheCells, kinds: tuple[str, str], windows: bool) -> int:
     """KV bytes of one layer. `windows` False: the engine ignores this architecture's sliding window."""
     n = cache_cells.window_cells if layer.window and windows else cache_cells.cells
-    return side_bytes(kinds[0], layer.k, n, cache_cells.streams) + side_bytes(kinds[1], layer.v, n, cache_cells.streams)
+    sides = zip(kinds, (layer.k, layer.v), strict=True)
+    return sum(row_bytes(kind, width) * n * cache_cells.streams for kind, width in sides if width)
 
 
 def padding_bytes(layer: LayerCache, kinds: tuple[str, str]) -> int:
@@ -102,17 +91,13 @@ HOST = -1
 KEPT = 1024  # placements remembered: a search asks for the same ones again and again
 
 
-def layer_devices(n_layer: int, gpu_layers: int, shares: Sequence[float]) -> tuple[int, ...]:
+@lru_cache(KEPT)
+def layer_devices(n_layer: int, gpu_layers: int, shares: tuple[float, ...]) -> tuple[int, ...]:
     """Device index of each layer and, last, of the output matrix (n_layer + 1 entries); HOST for host memory.
 
     `gpu_layers` counts from the end, the output matrix included (n_layer + 1 = everything). `shares` weigh the devices:
     `--tensor-split` or free memory.
     """
-    return _layer_devices(n_layer, gpu_layers, tuple(shares))
-
-
-@lru_cache(KEPT)
-def _layer_devices(n_layer: int, gpu_layers: int, shares: tuple[float, ...]) -> tuple[int, ...]:
     n_devices = len(shares)
     units = n_layer + 1
     on_gpu = max(0, min(gpu_layers, units)) if n_devices else 0

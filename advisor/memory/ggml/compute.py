@@ -7,16 +7,19 @@ see `layers` and `graph`. Equal to the byte with the planner of v0.5.0 (CUDA) fo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from msgspec.structs import replace
 
 from advisor.decoding import Json
 from advisor.memo import memoize_by_identity
+from advisor.memory.ggml import round_up
 from advisor.memory.ggml.graph import (
     ALIGNMENT,
     F16,
     F32,
+    I32,
     NONE_BORROWED,
     BorrowedWeights,
     Step,
@@ -43,21 +46,26 @@ from advisor.memory.ggml.layers import (
     shape_expanded,
     shape_heads,
 )
-from advisor.memory.gguf_tensors import layer_order
+from advisor.memory.gguf_tensors import order_ffns, order_mixers
 from advisor.models import types as t
 from advisor.record import Record, Value
 
-MIB = 2**20
 COPIES = 4  # of a step's inputs where several devices work on batches in turn
 HOST_ALIGNMENT = 32
 MOST_LAYERS = 24  # with borrowed weights: where more would be laid out, matrices of a kind are taken as equally large
 Borrowed = tuple[BorrowedWeights, ...]  # of each layer; empty: none
-Kind = tuple[
-    int, int, BorrowedWeights
-]  # of a layer: which of the model's mixers, which feed-forward part, what it borrows
+# of a layer: which of the model's mixers, which feed-forward part, what it borrows
+Kind = tuple[int, int, BorrowedWeights]
 _MATRICES = BorrowedWeights.__struct_fields__[:-1]
 _PLAIN = (t.Softmax, t.Mla, t.GatedDeltaNet, t.ShortConv)
 Layer = tuple[t.AttentionGroup, t.FfnGroup, BorrowedWeights]
+_MIXERS: dict[type, Callable[[Step, Tensor, Any], Tensor]] = {
+    t.Mla: attend_latent,
+    t.GatedDeltaNet: mix_delta_net,
+    t.Mamba1: mix_mamba1,
+    t.Mamba2: mix_mamba2,
+    t.ShortConv: mix_short_convolution,
+}
 
 
 class Share(Value, frozen=True):
@@ -96,7 +104,7 @@ def count_scratch(
     # the mask lies next to everything else for as long as the step lasts: count it separately, and keep the rest
     rest = _count(model, shape.without_cells(), begin, end, borrowed, copies)
     masks = [
-        (_round_up(F16 * shape.tokens * cells, ALIGNMENT), there) for cells, there in _masks(model, shape, begin, end)
+        (round_up(F16 * shape.tokens * cells, ALIGNMENT), there) for cells, there in _masks(model, shape, begin, end)
     ]
     host, device = sum(size for size, _ in masks), copies * sum(size for size, there in masks if there)
     return Scratch(device=rest.device + device, host=rest.host + host, known=rest.known)
@@ -107,10 +115,8 @@ def _masks(model: t.Model, shape: StepShape, begin: int, end: int | None) -> lis
     if model.layout is None or (model.gguf_architecture is not None and model.gguf_architecture.encoder):
         return []
     lay = model.layout
-    here = set(layer_order(lay.attention, lay.attention_order, lay.n_layers)[begin:end])
-    parts = [
-        (p, i in here) for i, g in enumerate(lay.attention) for p in (g.parts if isinstance(g, t.Parallel) else (g,))
-    ]
+    here = set(order_mixers(lay)[begin:end])
+    parts = [(part, i in here) for i, group in enumerate(lay.attention) for part in t.list_parts(group)]
     there: dict[bool, bool] = {}  # of windowed layers or not -> whether a layer on the device reads this mask
     for part, held in parts:
         if isinstance(part, t.Softmax):
@@ -132,18 +138,17 @@ def _count(model: t.Model, shape: StepShape, begin: int, end: int | None, borrow
 
 @memoize_by_identity
 def _place(model: t.Model, shape: StepShape, kinds: tuple[Kind, ...], share: Share) -> Scratch:
-    lay = model.layout
-    assert lay is not None
+    lay = model.known_layout
     mixers = [lay.attention[i] for i, _, _ in kinds]
     laid_out = [_replace_unknown(mixer) for mixer in mixers]
     layers = [(mixer, lay.ffn[j], borrowed) for mixer, (_, j, borrowed) in zip(laid_out, kinds, strict=True)]
     known = all(a is b for a, b in zip(mixers, laid_out, strict=True))
     tensors, inputs = build_step(model, shape, layers, share)
-    sizes = sum(_round_up(x.size, HOST_ALIGNMENT) for x in inputs)
+    sizes = sum(round_up(x.size, HOST_ALIGNMENT) for x in inputs)
     # next to them the tokens, and room for embeddings that come instead of tokens, with further rows for images
     deep = model.gguf_architecture.graph.deepstack if model.gguf_architecture is not None else 0
     row = F32 * shape.tokens * lay.hidden_size
-    host = sizes + _round_up(row * (1 + deep), HOST_ALIGNMENT) + _round_up(F32 * shape.tokens, HOST_ALIGNMENT)
+    host = sizes + round_up(row * (1 + deep), HOST_ALIGNMENT) + round_up(F32 * shape.tokens, HOST_ALIGNMENT)
     peak = count_peak(tensors, ALIGNMENT if shape.gpu else HOST_ALIGNMENT)
     return Scratch(device=peak, host=host, known=known)
 
@@ -155,10 +160,9 @@ def choose_layers(model: t.Model, begin: int = 0, end: int | None = None, borrow
     Three where layers are of at most two kinds, none of them of a Mamba, and with borrowed weights: over the catalogue
     more changed nothing. Eight for others.
     """
-    lay = model.layout
-    assert lay is not None
+    lay = model.known_layout
     n, reach = lay.n_layers, 3 if borrowed or _is_plain(model) else 8
-    mixers, ffns = layer_order(lay.attention, lay.attention_order, n), layer_order(lay.ffn, lay.ffn_order, n)
+    mixers, ffns = order_mixers(lay), order_ffns(lay)
 
     def choose(own: Borrowed) -> list[Kind]:
         weights = (*own, *(NONE_BORROWED,) * (n - len(own)))
@@ -197,10 +201,8 @@ def _level(borrowed: Borrowed, ffns: Sequence[int]) -> Borrowed:
 
 @memoize_by_identity
 def _is_plain(model: t.Model) -> bool:
-    lay = model.layout
-    assert lay is not None
-    mixers = layer_order(lay.attention, lay.attention_order, lay.n_layers)
-    kinds = set(zip(mixers, layer_order(lay.ffn, lay.ffn_order, lay.n_layers), strict=True))
+    lay = model.known_layout
+    kinds = set(zip(order_mixers(lay), order_ffns(lay), strict=True))
     return len(kinds) <= 2 and all(isinstance(x, _PLAIN) for x in lay.attention)
 
 
@@ -216,23 +218,18 @@ def split_scratch(model: t.Model, shape: StepShape, places: Sequence[tuple[int, 
 def count_borrowed(model: t.Model, shape: StepShape, borrowed: Borrowed) -> int:
     """Scratch of the first device for matrices in host memory that belong to layers of other devices: a matrix is
     fetched while the one before it is in use. Learned from the planner's rows (tests/data/llamacpp_fit.csv)."""
-    assert model.layout is not None
     most = max((max(x.gate + x.up, x.up + x.down) for x in borrowed), default=0)
-    return most + F32 * shape.tokens * model.layout.hidden_size if most else 0
+    return most + F32 * shape.tokens * model.known_layout.hidden_size if most else 0
 
 
 def _replace_unknown(mixer: t.AttentionGroup) -> t.AttentionGroup:
     """A token mixer of a kind that is laid out, about as wide as one that is not."""
-    if isinstance(mixer, (t.Softmax, t.Mla, t.GatedDeltaNet, t.Mamba1, t.Mamba2, t.ShortConv, t.NoMixer, t.Parallel)):
+    if isinstance(mixer, (*_PLAIN, t.Mamba1, t.Mamba2, t.NoMixer, t.Parallel)):
         return mixer
     if isinstance(mixer, (t.Kda, t.Lightning)):
         heads, width, kernel = mixer.n_heads, mixer.head_dim, mixer.conv_kernel if isinstance(mixer, t.Kda) else 1
         return t.GatedDeltaNet(n=1, k_heads=heads, v_heads=heads, k_dim=width, v_dim=width, conv_kernel=kernel)
     return t.Full(n=1, n_heads=mixer.n_heads, n_kv_heads=mixer.n_kv_heads, head_dim=mixer.head_dim)
-
-
-def _round_up(n: int, step: int) -> int:
-    return -(-n // step) * step
 
 
 def build_step(
@@ -349,7 +346,8 @@ def _add_own_embedding(step: Step, tensor: Tensor, each: Tensor) -> Tensor:
 
 def _pick(step: Step, tensor: Tensor) -> Tensor:
     """The rows whose logits are needed."""
-    return compute((step.hidden, step.shape.outputs), tensor, step.get_output_rows())
+    rows = step.shape.outputs
+    return compute((step.hidden, rows), tensor, step.get_input("output rows", I32 * rows))
 
 
 def _sum(step: Step, tensor: Tensor, residual: Tensor) -> Tensor:
@@ -393,15 +391,6 @@ def _mix(step: Step, tensor: Tensor, mixer: t.AttentionGroup, number: int, resid
         return mixed
     if isinstance(mixer, t.Softmax):
         return attend(step, tensor, mixer, number)
-    if isinstance(mixer, t.Mla):
-        return attend_latent(step, tensor, mixer)
-    if isinstance(mixer, t.GatedDeltaNet):
-        step.graph.expand(tensor)
-        return mix_delta_net(step, tensor, mixer)
-    if isinstance(mixer, t.Mamba1):
-        return mix_mamba1(step, tensor, mixer)
-    if isinstance(mixer, t.Mamba2):
-        return mix_mamba2(step, tensor, mixer)
-    if isinstance(mixer, t.ShortConv):
-        return mix_short_convolution(step, tensor, mixer)
-    raise UnknownLayer(type(mixer).__name__)
+    if type(mixer) not in _MIXERS:
+        raise UnknownLayer(type(mixer).__name__)
+    return _MIXERS[type(mixer)](step, tensor, mixer)

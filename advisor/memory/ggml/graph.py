@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from math import inf, prod
 
-from msgspec import structs
+from msgspec.structs import replace
 
 from advisor.models import types as t
 from advisor.models.tensors import BLOCKS, row_bytes
@@ -204,7 +204,7 @@ class StepShape(Record, frozen=True, kw_only=True, cache_hash=True):
 
     def without_cells(self) -> StepShape:
         """The same step over an empty cache."""
-        return structs.replace(self, cells=0, window_cells=min(self.window_cells, 1))
+        return replace(self, cells=0, window_cells=min(self.window_cells, 1))
 
 
 class BorrowedWeights(Record, frozen=True, kw_only=True, cache_hash=True):
@@ -233,14 +233,13 @@ class Step:
     """The graph of one step, being built."""
 
     def __init__(self, model: t.Model, shape: StepShape) -> None:
-        lay, architecture = model.layout, model.gguf_architecture or GgufArchitecture()
-        assert lay is not None
+        lay, architecture = model.known_layout, model.gguf_architecture or GgufArchitecture()
         self.graph, self.model, self.layout, self.shape = Graph(), model, lay, shape
         self.traits, self.names, self.encodes = architecture.graph, architecture.tensors, architecture.encoder
         self.hidden, self.tokens = lay.hidden_size, shape.tokens
         self.inputs: dict[str, Tensor] = {}
         self.borrowed = NONE_BORROWED  # of the layer that is being built
-        widths = [x.n_kv_heads * (x.v_head_dim or x.head_dim) for g in lay.attention for x in softmax_parts(g)]
+        widths = [x.n_kv_heads * (x.v_head_dim or x.head_dim) for x in lay.mixers if isinstance(x, t.Softmax)]
         widths += [g.n_heads * g.v_head_dim for g in lay.attention if isinstance(g, t.Mla) and not g.absorbed]
         self.widest_values = max(widths, default=0)  # elements of the widest row of values
 
@@ -270,10 +269,6 @@ class Step:
         cells = 0 if not shape.cells else shape.window_cells if window else shape.cells
         return self.get_input(f"mask {window}", (F16 if shape.flash else F32) * cells * self.tokens)
 
-    def get_output_rows(self) -> Tensor:
-        """The tokens whose logits are needed."""
-        return self.get_input("output rows", I32 * self.shape.outputs)
-
     def borrow_cache(self, key_width: int, value_width: int, cells: int) -> tuple[Tensor, ...]:
         """Copies of a layer's keys and values that lie in host memory; widths: elements of a row."""
         if not self.borrowed.whole:
@@ -299,12 +294,6 @@ def is_borrowed(tensor: Tensor) -> bool:
 
 
 _BORROWED = ("borrowed weights",)
-
-
-def softmax_parts(group: t.AttentionGroup) -> list[t.Softmax]:
-    """The parts of a token mixer that keep keys and values."""
-    parts = group.parts if isinstance(group, t.Parallel) else (group,)
-    return [p for p in parts if isinstance(p, t.Softmax)]
 
 
 def read_shape(tensor: Tensor) -> tuple[int, ...]:

@@ -404,17 +404,24 @@ def _read_state(step: Step, width: int) -> Tensor:
     return states
 
 
-def _convolve(step: Step, state: Tensor, rows: Tensor, width: int, kernel: int, bias: bool) -> Tensor:
-    """A short convolution over the step's rows and those that the state kept; its activation."""
+def _join(step: Step, state: Tensor, rows: Tensor, width: int, kernel: int) -> Tensor:
+    """The step's rows behind those that the state of a convolution kept; the last of them are kept."""
     n, each = step.shape.sequences, step.tokens // step.shape.sequences
     joined = compute((kernel - 1 + each, width, n), view(state, (kernel - 1, width, n)), rows)
     step.graph.expand(store(view(joined, (kernel - 1, width, n), "last")))
-    out = compute((width, each, n), joined)
+    return joined
+
+
+def _convolve(step: Step, state: Tensor, rows: Tensor, width: int, kernel: int, bias: bool) -> Tensor:
+    """A short convolution over the step's rows and those that the state kept; its activation."""
+    n, each = step.shape.sequences, step.tokens // step.shape.sequences
+    out = compute((width, each, n), _join(step, state, rows, width, kernel))
     return change(change(out) if bias else out)
 
 
 def mix_delta_net(step: Step, tensor: Tensor, group: t.GatedDeltaNet) -> Tensor:
     """Gated DeltaNet with its fused kernel."""
+    step.graph.expand(tensor)
     n, each = step.shape.sequences, step.tokens // step.shape.sequences
     keys, values = group.k_heads * group.k_dim, group.v_heads * group.v_dim
     channels = 2 * keys + values
@@ -424,12 +431,7 @@ def mix_delta_net(step: Step, tensor: Tensor, group: t.GatedDeltaNet) -> Tensor:
     alpha = change(change(change(view(multiply(tensor, group.v_heads), (group.v_heads, each, n)))))
     decay = view(alpha, (1, group.v_heads, each, n))
     kept = _read_state(step, channels * (group.conv_kernel - 1))
-    joined = compute(
-        (group.conv_kernel - 1 + each, channels, n),
-        view(kept, (group.conv_kernel - 1, channels, n)),
-        view(mixed, (each, channels, n), "transposed"),
-    )
-    step.graph.expand(store(view(joined, (group.conv_kernel - 1, channels, n), "last")))
+    joined = _join(step, kept, view(mixed, (each, channels, n), "transposed"), channels, group.conv_kernel)
     state = view(_read_state(step, values * group.k_dim), (group.v_dim, group.v_dim, group.v_heads, n))
     convolved = change(compute((channels, each, n), joined))
     query, key = (
@@ -519,8 +521,6 @@ def mix_short_convolution(step: Step, tensor: Tensor, group: t.ShortConv) -> Ten
     whole = view(whole, (each, 3 * d, n), "transposed")
     gated = change(view(whole, (each, d, n), "b"), view(whole, (each, d, n), "x"))
     kept = _read_state(step, d * (group.conv_kernel - 1))
-    joined = compute((group.conv_kernel - 1 + each, d, n), view(kept, (group.conv_kernel - 1, d, n)), gated)
-    step.graph.expand(store(view(joined, (group.conv_kernel - 1, d, n), "last")))
-    out = compute((d, each, n), joined)
+    out = compute((d, each, n), _join(step, kept, gated, d, group.conv_kernel))
     out = change(compute((d, each, n), view(whole, (d, each, n), "c"), out))
     return view(multiply(out, d), (d, step.tokens))

@@ -1,11 +1,6 @@
-"""JSON Schemas of the rule files, for editors and `advise rules schema`.
-
-`python -m tools.pages` writes them.
-"""
+"""JSON Schemas of the rule files (advisor/schemas/rules), for editors and `advise rules schema`."""
 
 from __future__ import annotations
-
-from typing import Any, Literal
 
 import msgspec
 
@@ -13,15 +8,13 @@ from advisor.catalog.types import Accelerator, CloudOffer, CpuPlatform, Engine, 
 from advisor.checks.rules.load import CheckRulesFile
 from advisor.decision.nodes import REASON_CODES
 from advisor.decision.policy import PolicyFile
-from advisor.decision.types import GuideSource, LeafVerdict, Role
 from advisor.decoding import Json
 from advisor.engines.flag_tables import FlagTable
 from advisor.engines.plain import PlainConstants
 from advisor.engines.pool.settings import PoolConstants
-from advisor.meanings import FeatureKey, QuantizationName
+from advisor.lint.kinds import GuideFile
 from advisor.models.types import Model
-
-Names = str | list[str]
+from tools.pages.schemas import write_schema
 
 
 class Hardware(msgspec.Struct, forbid_unknown_fields=True):
@@ -53,60 +46,6 @@ class Prices(msgspec.Struct, forbid_unknown_fields=True):
 
     as_of: str | None = None
     cloud_offers: list[CloudOffer] = []
-
-
-class GuideNode(msgspec.Struct, forbid_unknown_fields=True, rename={"condition": "if", "otherwise": "else"}):
-    """A branch or leaf of a guide."""
-
-    id: str
-    condition: Any = None
-    otherwise: Literal[True] | None = None
-    then: Names | None = None
-    nodes: list[GuideNode] | None = None
-    order: Literal["first_match", "none"] = "first_match"
-    refine: list[GuideNode] | None = None
-    later: Names | None = None
-    overlay: Names | None = None
-    hardware: Names | None = None
-    quantizations: QuantizationName | list[QuantizationName] | None = None
-    avoid: QuantizationName | list[QuantizationName] | None = None
-    requires: FeatureKey | list[FeatureKey] | None = None
-    prefers: FeatureKey | list[FeatureKey] | None = None
-    notes: Names | None = None
-    settings: dict[str, bool | int | float | str] = {}
-    code: str | None = None
-    says: str | None = None
-    because: str | None = None
-    source: Names | None = None
-    verdict: Json | None = None
-
-
-class GuideTree(msgspec.Struct, forbid_unknown_fields=True):
-    """One tree of a guide."""
-
-    name: str
-    order: Literal["first_match", "none"]
-    nodes: list[GuideNode]
-    role: Role = "engine"
-    title: str | None = None
-    remark: str | None = None
-    gaps: str | None = None
-    questions: dict[str, Json] = {}
-
-
-class GuideFile(msgspec.Struct, forbid_unknown_fields=True):
-    """guides/*.yaml."""
-
-    name: str
-    title: str
-    kind: Literal["advice", "source"]
-    as_of: str
-    sources: dict[str, GuideSource]
-    trees: list[GuideTree]
-    about: str | None = None
-    settings: dict[str, Json] = {}
-    terms: Json = {}
-    modes: dict[str, str] = {}
 
 
 # kind -> (type of the file, entries that inherit a heading: list -> their type)
@@ -163,15 +102,9 @@ def _memory_schema(parts: Json) -> Json:
     return {"type": "object", "default": {}, "properties": keys, "allOf": by_family}
 
 
-def make_schema_files() -> dict[str, str]:
+def make_rule_schemas() -> dict[str, str]:
     """File name -> content of every schema of rule files."""
-    return {
-        f"{kind}.json": msgspec.json.format(
-            msgspec.json.encode(make_rule_schema(kind), order="sorted"), indent=1
-        ).decode()
-        + "\n"
-        for kind in KINDS
-    }
+    return {f"{kind}.json": write_schema(make_rule_schema(kind)) for kind in KINDS}
 
 
 def find_rule_kind(file: str) -> str | None:
@@ -183,6 +116,3 @@ def find_rule_kind(file: str) -> str | None:
     if file.startswith("checks/rules/"):
         return "checks"
     return folders.get(file.split("/")[0]) if "/" in file else None
-
-
-__all__ = ["KINDS", "LeafVerdict", "find_rule_kind", "make_rule_schema", "make_schema_files"]
