@@ -103,7 +103,7 @@ def test_the_clock_can_be_set(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("model", ["llama3.1:8b", None])
 def test_an_old_fact_adds_one_note_to_a_recommendation_and_changes_nothing_else(model: str | None) -> None:
     request = RecommendRequest(find_machine("RTX 4090, 64GB RAM, linux", RULES), Workload(), model)
-    now, later = (recommend(request, Session(RULES), day).to_dict() for day in (TODAY, LATER))
+    now, later = (recommend(request, Session(RULES, day)).to_dict() for day in (TODAY, LATER))
     note = find_stale_note("recommend", RULES, LATER)
     assert note is not None
     assert "\n" not in note
@@ -118,7 +118,7 @@ def test_an_old_fact_adds_one_note_to_hardware_and_changes_nothing_else() -> Non
     from advisor.questions.hardware import HardwareQuestion
 
     question = resolve_question(HardwareQuestion(model="llama3.1:8b"), RULES, make_asking(HardwareQuestion, "library"))
-    now, later = (find_hardware(question, Session(RULES), day).to_dict() for day in (TODAY, LATER))
+    now, later = (find_hardware(question, Session(RULES, day)).to_dict() for day in (TODAY, LATER))
     note = find_stale_note("hardware", RULES, LATER)
     more = [n for n in later.pop("notes") if n not in now["notes"]]
     now.pop("notes")
