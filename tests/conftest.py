@@ -5,6 +5,7 @@ Tests must not depend on their order, the home folder, the network, or on how bu
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import sys
@@ -22,9 +23,10 @@ HERE = Path(__file__).parent
 SLOW_SECONDS = 3600  # against a hang of a slow test; pyproject.toml has that of the others
 MOST_WORKERS = 8  # each one collects all tests, some seconds: more of them would cost more than they save
 
-# --- Hypothesis: what it measures with a clock is off. In CI the examples are the same ones every time.
+# --- Hypothesis: what it measures with a clock is off. In CI the examples are the same ones every time, and twice as
+# many as here, where every run has others.
 OFF = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]}
-settings.register_profile("here", **OFF)
+settings.register_profile("here", max_examples=50, **OFF)
 settings.register_profile("ci", derandomize=True, database=None, print_blob=True, **OFF)
 settings.load_profile("ci" if CI else "here")
 
@@ -91,6 +93,28 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     return int(asked) if asked else min(cores, MOST_WORKERS)
 
 
+def pytest_collection_finish() -> None:
+    """What was imported and collected stays to the end: the garbage collector passes over it from here on."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000)
+
+
+def _from_another_end(rooms: list[Any], config: pytest.Config) -> list[Any]:
+    """The rooms of tests in another order for each worker: a module that one has imported and compiled, with asserts
+    rewritten, is read by the others. All would else do the same work at the same time."""
+    if not hasattr(config, "workerinput"):
+        return rooms
+    worker = int(config.workerinput["workerid"].removeprefix("gw"))
+    begin = len(rooms) * worker // int(config.workerinput["workercount"])
+    return rooms[begin:] + rooms[:begin]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """One order for all workers."""
+    items.sort(key=lambda item: item.path)
+
+
 def pytest_itemcollected(item: pytest.Item) -> None:
     place = item.path.relative_to(HERE).as_posix() if item.path.is_relative_to(HERE) else ""
     for marker, places in MARKED.items():
@@ -139,8 +163,11 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_make_collect_report() -> Generator[None, Any, Any]:
-    return _judged((yield))
+def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, Any, Any]:
+    report = _judged((yield))
+    if collector.path == HERE and isinstance(collector, pytest.Dir):
+        report.result = _from_another_end(report.result, collector.config)
+    return report
 
 
 def _judged(report: Any) -> Any:

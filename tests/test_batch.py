@@ -60,13 +60,13 @@ def test_chunks_end_where_the_model_changes() -> None:
 
 
 def test_no_more_is_read_than_can_be_worked_on() -> None:
-    taken = 0
+    taken, line = 0, lines()[0]
 
     def endless() -> Iterator[bytes]:
         nonlocal taken
         while True:
             taken += 1
-            yield lines()[0]
+            yield line
 
     out = answer_lines(endless(), jobs=2)
     for _ in range(3):
@@ -133,13 +133,13 @@ def test_a_shard_of_an_endless_sweep_takes_no_more_than_it_answers() -> None:
     numbers = count()
     assert list(islice(take_shard(numbers, Shard(3, 16)), 5)) == [3, 19, 35, 51, 67]
     assert next(numbers) == 68
-    taken = 0
+    taken, line = 0, lines()[0]
 
     def endless() -> Iterator[bytes]:
         nonlocal taken
         while True:
             taken += 1
-            yield lines()[0]
+            yield line
 
     out = answer_lines(take_shard(endless(), Shard(1, 4)), jobs=2)
     for _ in range(3):

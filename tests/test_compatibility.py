@@ -117,7 +117,8 @@ def test_an_overlay_of_rules_is_in_force(tmp_path: Path) -> None:
     explained = json.loads(commands.advise(*words).stdout)
     assert explained["model"] == "our-org/assistant-8b"
     assert explained["machine"]["devices"][0]["accelerator"] == "lab-card"
-    advice = json.loads(commands.advise("recommend", "--rules", rules, "--on", "RTX 4090", "--json").stdout)
+    words = ("recommend", "--model", "8B", "--rules", rules, "--on", "RTX 4090", "--json")
+    advice = json.loads(commands.advise(*words).stdout)
     assert {r["engine"]: r["reasons"][0]["text"] for r in advice["rejected"]}["ollama"].startswith("no daemon")
     shutil.copy(FOLDER / "serve.sh", tmp_path / "serve.sh")
     checked = commands.advise("check", "serve.sh", "--rules", rules, "--on", "RTX 4090", "--json", folder=tmp_path)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
-from difflib import SequenceMatcher
+from difflib import get_close_matches
 
 import msgspec
 from msgspec.structs import replace
@@ -160,12 +160,13 @@ def find_slips(house: House, entry: RuleEntry) -> Iterator[FlagSlip]:
         for name in re.findall(r"(?<!\$)\{([a-zA-Z_][\w.-]*)\}", getattr(entry, field)):
             yield from _fact(entry, tables, (field,), name)
     known = {n for t in tables for n in list_setting_names(t)}
+    plain = {k.replace("_", "-") for k in known}
     places = _places(house)
     for i, name in enumerate(entry.at):  # a variable, a key of the file, or a flag: only slips can be found
         if name.isupper() or places[name] > 1 or any(is_known_setting(name, t) for t in tables):
             continue
-        plain = name.replace("_", "-")
-        alike = [k for k in known if SequenceMatcher(None, k.replace("_", "-"), plain).ratio() >= MISSPELT]
+        close = get_close_matches(name.replace("_", "-"), plain, n=max(len(plain), 1), cutoff=MISSPELT)
+        alike = [k for k in known if k.replace("_", "-") in close]
         if alike:
             near = nearest_names(name, alike)
             yield FlagSlip(("at", i), f"unknown flag {name!r} of {_whose(entry)}", near)

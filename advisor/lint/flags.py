@@ -9,6 +9,7 @@ from advisor.lint.faults import Fault, nearest_names
 from advisor.lint.house import House, RuleDocument, TypedPart
 from advisor.lint.reading import EntryPlace
 from advisor.lint.shape import At
+from advisor.memo import memoize_by_identity
 
 RESOURCES = "checks/resources.yaml"
 TYPES = ("int", "float", "json", "str", "flag")
@@ -32,9 +33,14 @@ def find_flag_table(engine: str, house: House) -> FlagTable | None:
 
 def _joined(table: FlagTable, house: House) -> FlagTable:
     history = _in_force(f"flag-history/{table.engine}.yaml", house)
-    if history is None or not all(is_span(t, history.value) for _, spans in list_spans(history.value) for t in spans):
+    if history is None or not _is_sound(history.value):
         return table
     return add_history(table, history.value)
+
+
+@memoize_by_identity
+def _is_sound(history: FlagHistory) -> bool:
+    return all(is_span(text, history) for _, spans in list_spans(history) for text in spans)
 
 
 def _in_force(path: str, house: House) -> RuleDocument | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Container, Iterable, Iterator
-from difflib import SequenceMatcher
+from difflib import get_close_matches
 from typing import cast
 
 from msgspec import inspect
@@ -62,8 +62,10 @@ def _hub_id(house: House, part: TypedPart, at: At, name: str) -> Iterator[Fault]
 def _model_type(house: House, part: TypedPart, at: At, name: str) -> Iterator[Fault]:
     """An engine may know models that the catalogue lacks: only what is nearly a known type is taken for a slip."""
     known = {m.model_type for m in house.models.values() if m.model_type}
-    close = [k for k in known if k != name and SequenceMatcher(None, k, name).ratio() >= MISSPELT]
-    if name not in known and close:
+    if name in known:
+        return
+    close = get_close_matches(name, known, n=max(len(known), 1), cutoff=MISSPELT)
+    if close:
         yield part.place.field(
             "unknown_name", at, f"no model of the catalogue has the type {name!r}", sorted(close)[:2]
         )

@@ -6,6 +6,7 @@ import asyncio
 import json
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from advisor.agents.short_answers import LIMIT
 from advisor.agents.tools import TOOLS
 from advisor.distribution import install_command
 
-mcp = pytest.importorskip("mcp", reason="the extra mcp is not installed")
+pytestmark = pytest.mark.skipif(find_spec("mcp") is None, reason="the extra mcp is not installed")
 ADVISE = Path(sys.executable).parent / "advise"
 CALLS: list[tuple[str, dict[str, Any]]] = [
     ("explain", {"model": "8B", "quantization": "q4"}),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import json
 import re
-import shutil
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -13,12 +12,14 @@ import jsonschema
 import pytest
 import yaml
 from click.testing import CliRunner
+from msgspec.structs import replace
 
 import advisor
 from advisor.advice.hardware.options import find_hardware
 from advisor.advice.recommend.answer import recommend
 from advisor.advice.recommend_request import RecommendRequest
-from advisor.catalog import catalog
+from advisor.catalog import Catalog, catalog
+from advisor.catalog.compiled_rules import load_compiled_rules
 from advisor.catalog.roots import shipped_root
 from advisor.cli.main import root
 from advisor.deployment import Workload
@@ -102,7 +103,7 @@ def test_the_clock_can_be_set(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("model", ["llama3.1:8b", None])
 def test_an_old_fact_adds_one_note_to_a_recommendation_and_changes_nothing_else(model: str | None) -> None:
     request = RecommendRequest(find_machine("RTX 4090, 64GB RAM, linux", RULES), Workload(), model)
-    now, later = (recommend(request, Session(RULES), day).to_dict() for day in (TODAY, LATER))
+    now, later = (recommend(request, Session(RULES, day)).to_dict() for day in (TODAY, LATER))
     note = find_stale_note("recommend", RULES, LATER)
     assert note is not None
     assert "\n" not in note
@@ -117,7 +118,7 @@ def test_an_old_fact_adds_one_note_to_hardware_and_changes_nothing_else() -> Non
     from advisor.questions.hardware import HardwareQuestion
 
     question = resolve_question(HardwareQuestion(model="llama3.1:8b"), RULES, make_asking(HardwareQuestion, "library"))
-    now, later = (find_hardware(question, Session(RULES), day).to_dict() for day in (TODAY, LATER))
+    now, later = (find_hardware(question, Session(RULES, day)).to_dict() for day in (TODAY, LATER))
     note = find_stale_note("hardware", RULES, LATER)
     more = [n for n in later.pop("notes") if n not in now["notes"]]
     now.pop("notes")
@@ -126,10 +127,11 @@ def test_an_old_fact_adds_one_note_to_hardware_and_changes_nothing_else() -> Non
     assert later == now
 
 
-def test_rules_without_the_file_have_no_note(tmp_path: Path) -> None:
-    shutil.copytree(TOP / "rules", tmp_path / "rules")
-    (tmp_path / "rules" / FILE).unlink()
-    assert find_stale_note("recommend", catalog([tmp_path / "rules"]), LATER) is None
+def test_rules_without_the_file_have_no_note() -> None:
+    compiled = load_compiled_rules([shipped_root()])
+    without = {name: part for name, part in compiled.documents.items() if name != FILE}
+    assert len(without) == len(compiled.documents) - 1
+    assert find_stale_note("recommend", Catalog(replace(compiled, documents=without)), LATER) is None
 
 
 def test_a_newer_release_is_named(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from advisor.fleet.problem import (
 )
 from advisor.fleet.replicas import place_replicas
 
-LIMITS = SolverLimits(gap=0.001, seconds=20)
+LIMITS = SolverLimits(gap=0.001, seconds=600)  # by the clock: a busy machine must not reach it
 
 
 def draw_problem(seed: int) -> FleetProblem:
@@ -87,9 +87,12 @@ def try_all(problem: FleetProblem) -> tuple[tuple[int, ...], float]:
         pool = problem.pools[v.pool]
         room = problem.groups[pool.group].nodes * pool.devices // (v.devices * v.nodes)
         most.append(min(room, max(math.ceil(need.amount / v.capacity), need.least_nodes)))
-    for replicas in itertools.product(*(range(m + 1) for m in most)):
+    levels = len({d.priority for d in problem.demands})
+    for replicas in itertools.product(*(range(m, -1, -1) for m in most)):
         used = pack(problem, replicas)
         if used is None:
+            continue
+        if best <= ((0,) * levels, add_prices(problem, used)):  # further nodes cost more, and all may be served already
             continue
         for more in itertools.product(*(range(3) for _ in problem.groups)):  # further nodes, to stand apart on
             paid = [u + m for u, m in zip(used, more, strict=True)]
@@ -117,7 +120,11 @@ def judge(problem: FleetProblem, replicas: tuple[int, ...], paid: list[int]) -> 
     missing = tuple(
         sum(d.priority == level and not s for d, s in zip(problem.demands, served, strict=True)) for level in levels
     )
-    return missing, sum(n * g.price for n, g in zip(paid, problem.groups, strict=True))
+    return missing, add_prices(problem, paid)
+
+
+def add_prices(problem: FleetProblem, paid: list[int]) -> float:
+    return sum(n * g.price for n, g in zip(paid, problem.groups, strict=True))
 
 
 def rank(problem: FleetProblem, solution: Solution) -> tuple[tuple[int, ...], float]:

@@ -10,33 +10,37 @@ from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
 from tools.accuracy import startup
 
-ROWS = startup.read_startup_rows(Path(__file__).parent.parent / "data", catalog([shipped_root()]))
-WITHOUT = startup.predict_without_source(ROWS)
-VLLM = [r.engine == "vllm" for r in ROWS]
+Rows = tuple[list[startup.StartupRow], list[float]]
 
 
-def test_vllms_pools_by_the_constants_of_the_other_sources() -> None:
-    found = startup.summarise(ROWS, WITHOUT, VLLM)
+@pytest.fixture(scope="module")
+def logged() -> Rows:
+    """The rows, and the error of each by what the other sources say."""
+    rows = startup.read_startup_rows(Path(__file__).parent.parent / "data", catalog([shipped_root()]))
+    return rows, startup.predict_without_source(rows)
+
+
+def test_vllms_pools_by_the_constants_of_the_other_sources(logged: Rows) -> None:
+    found = startup.summarise(*logged, [r.engine == "vllm" for r in logged[0]])
     assert found.rows >= 100
     assert found.sources >= 30
     assert found.median_without <= 0.5
     assert found.inside >= 85
 
 
-def test_vllms_pools_on_devices_with_memory_of_their_own() -> None:
-    own = [v and not r.unified for r, v in zip(ROWS, VLLM, strict=True)]
-    found = startup.summarise(ROWS, WITHOUT, own)
+def test_vllms_pools_on_devices_with_memory_of_their_own(logged: Rows) -> None:
+    found = startup.summarise(*logged, [r.engine == "vllm" and not r.unified for r in logged[0]])
     assert found.rows >= 100
     assert found.median_without <= 0.4
     assert found.median <= 0.2
 
 
-def test_a_source_teaches_itself_nothing() -> None:
+def test_a_source_teaches_itself_nothing(logged: Rows) -> None:
     """The only source of a kind is predicted by the constant of a wider kind."""
     alone = [
         (r, e)
-        for r, e in zip(ROWS, WITHOUT, strict=True)
-        if not any(x.group != r.group and x.overheads[0] is r.overheads[0] for x in ROWS) and not r.samples
+        for r, e in zip(*logged, strict=True)
+        if not any(x.group != r.group and x.overheads[0] is r.overheads[0] for x in logged[0]) and not r.samples
     ]
     assert len(alone) >= 5
     for row, error in alone:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,15 @@ from tools.pages.schemas import SHAPES, make_schema_files
 FOLDER = Path(advisor.__file__).parent / "schemas"
 
 
-def validate(name: str, body: Any) -> None:
+@cache
+def load_validator(name: str) -> jsonschema.Draft202012Validator:
     schema = json.loads((FOLDER / f"{name}.json").read_text())
     jsonschema.Draft202012Validator.check_schema(schema)
-    jsonschema.Draft202012Validator(schema).validate(body)
+    return jsonschema.Draft202012Validator(schema)
+
+
+def validate(name: str, body: Any) -> None:
+    load_validator(name).validate(body)
 
 
 def run(*words: str, stdin: str | None = None) -> Any:

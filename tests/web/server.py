@@ -59,7 +59,7 @@ def ask(server: Server, path: str, body: Any = None, headers: Mapping[str, str] 
         return status, text.decode()
 
 
-def send_raw(server: Server, *pieces: bytes, wait: float = 5.0) -> bytes:
+def send_raw(server: Server, *pieces: bytes, wait: float = 120.0) -> bytes:
     """What comes back for bytes that are sent as they are."""
     with socket.create_connection(("127.0.0.1", server.port), timeout=wait) as connection:
         out = b""

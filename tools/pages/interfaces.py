@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 import sys
+from functools import cache
 from typing import Any
 
 import advisor
@@ -108,9 +109,13 @@ def _read_comments() -> dict[str, dict[str, str]]:
                 continue
             for base in reversed(kind.__mro__):
                 if base.__module__.startswith("advisor.") and hasattr(base, "__struct_fields__"):
-                    found = re.findall(r"(?m)^    (\w+): [^#\n]*#\s*(.+?)\s*$", inspect.getsource(base))
-                    out.setdefault(name, {}).update(found)
+                    out.setdefault(name, {}).update(_read_comments_of(base))
     return out
+
+
+@cache  # to find the source of a class takes a reading of its whole module, and many records have the same base
+def _read_comments_of(kind: type) -> list[tuple[str, str]]:
+    return re.findall(r"(?m)^    (\w+): [^#\n]*#\s*(.+?)\s*$", inspect.getsource(kind))
 
 
 LIBRARY_HEAD = """# Library reference

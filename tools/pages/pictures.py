@@ -11,8 +11,10 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
+from advisor.catalog.roots import cache_dir
 from advisor.page.blocks import Bars, Block, Plot
 from advisor.page.build import find_kind, make_environment, make_page, read_answer
 from advisor.page.draw import COLOURS
@@ -55,12 +57,14 @@ def draw_picture(picture: Picture) -> str:
     return text
 
 
+@cache
 def ask(command: str) -> Record:
     """The answer of a command line, as somebody gets it who has no rules and measurements of their own."""
     words = [sys.executable, "-m", "advisor", *shlex.split(command)[1:], "--json"]
     with tempfile.TemporaryDirectory() as home:
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("ADVISOR_", "XDG_"))}
-        done = subprocess.run(words, stdout=subprocess.PIPE, env={**kept, "HOME": home}, check=True)  # noqa: S603
+        own = {"HOME": home, "ADVISOR_CACHE_DIR": str(cache_dir())}  # the compiled rules are those of anybody
+        done = subprocess.run(words, stdout=subprocess.PIPE, env={**kept, **own}, check=True)  # noqa: S603
     return read_answer(find_kind(words[3:]), done.stdout.decode())
 
 

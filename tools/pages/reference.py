@@ -73,7 +73,7 @@ def _help(*words: str) -> str:
         capture_output=True,
         text=True,
         encoding="utf-8",
-        timeout=60,
+        timeout=600,  # against a hang
         check=True,
     )
     return done.stdout
