@@ -149,15 +149,15 @@ class Wait(Record, frozen=True, kw_only=True):
 class SpeedEstimate(Record, frozen=True, kw_only=True):
     """Rates of one deployment under a load."""
 
-    decode_tps: Interval | None = None
-    prefill_tps: Interval | None = None
-    ttft_s: Interval | None = None
-    tpot_s: Interval | None = None
-    output_tps: Interval | None = None
+    decode_tps: Interval | None = None  # tokens a second of one request while only decoding goes on
+    prefill_tps: Interval | None = None  # tokens a second of one prompt, alone
+    ttft_s: Interval | None = None  # to the first token: own prompt, the others' prompts, the wait until it is held
+    tpot_s: Interval | None = None  # mean time between tokens of a request, the other requests' prompts in between
+    output_tps: Interval | None = None  # output tokens a second of the whole deployment
     basis: Basis = "modelled"
     limited: bool = False  # the cache or the engine admits fewer requests than asked: the rest waits
     calibration: str | None = None  # what was measured on this machine and is in these figures
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # rows that the bounds rest on, requests that run at once, what was assumed
 
     @property
     def rate_of_each(self) -> Interval | None:
@@ -165,6 +165,33 @@ class SpeedEstimate(Record, frozen=True, kw_only=True):
         if self.tpot_s is None:
             return None
         return Interval(value=1 / self.tpot_s.value, low=1 / self.tpot_s.high, high=1 / self.tpot_s.low)
+
+
+class SpeedFigure(Value, frozen=True):
+    """How a figure of a SpeedEstimate is shown wherever figures are: page, tables, sentences, answers for agents."""
+
+    field: str
+    label: str  # before its value, which has its unit
+    quantity: str  # before a plain number
+    form: Literal["rate", "seconds"] = "rate"
+    column: str | None = None  # its head in the table of speed by load; None: it has none there
+    phrase: str | None = None  # of a sentence, `{}` for the likely value; None: the sentence has words of its own
+
+
+SPEED_FIGURES = (
+    SpeedFigure("decode_tps", "tokens/s of one request", "tokens/s of one request"),
+    SpeedFigure("prefill_tps", "prompt tokens/s", "prompt tokens/s"),
+    SpeedFigure(
+        "ttft_s",
+        "first token after",
+        "seconds to the first token",
+        "seconds",
+        "first token, s",
+        "first token after {} s",
+    ),
+    SpeedFigure("tpot_s", "one more token after", "seconds for one more token", "seconds", "tokens/s each"),
+    SpeedFigure("output_tps", "tokens/s in all", "tokens/s in all", column="tokens/s all"),
+)
 
 
 class HeldRequests(Record, frozen=True, kw_only=True):

@@ -8,6 +8,7 @@ from msgspec import UNSET, UnsetType
 from advisor.decision.types import LeafVerdict, Reason, Scalar, TraceStep
 from advisor.deployment import Deployment, Holds, MemoryEstimate, Setting, SpeedEstimate, Workload
 from advisor.machines.types import Machine
+from advisor.planning.objective import TargetAnswer
 from advisor.planning.types import CardLayout, Plan, TriedFormat
 from advisor.record import Answer, Record, RecordWithInner, Value
 
@@ -66,15 +67,6 @@ class ModelOption(Record, frozen=True, kw_only=True):
     licence_class: str
     download: bool  # whether a download of the format is known
     stored: StoredCopy | None = None  # a copy in this format that lies on this machine
-
-
-class TargetAnswer(Record, frozen=True, kw_only=True):
-    """The targets that were named, and whether the plan is predicted to meet them; None = it cannot be determined."""
-
-    ttft_s: float | None
-    tpot_s: float | None
-    met: bool | None
-    confidence: str
 
 
 class NearMiss(Record, frozen=True, kw_only=True):

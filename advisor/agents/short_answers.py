@@ -13,7 +13,7 @@ from advisor.advice.types import Advice, RankedDeployment
 from advisor.checks.findings import ORDER
 from advisor.checks.report.answer import CheckAnswer
 from advisor.decoding import Json, convert
-from advisor.deployment import Interval, MemoryEstimate, SpeedEstimate
+from advisor.deployment import SPEED_FIGURES, Interval, MemoryEstimate, SpeedEstimate
 from advisor.fleet.plan_types import FleetPlan
 from advisor.record import Record
 from advisor.units import GIB
@@ -97,9 +97,8 @@ def shorten_memory(memory: MemoryEstimate | None) -> list[Json]:
 
 
 def shorten_speed(speed: SpeedEstimate | None) -> Json:
-    """Rates in tokens a second and seconds: low, likely, high."""
-    names = ("decode_tps", "prefill_tps", "ttft_s", "tpot_s", "output_tps")
-    found = {name: getattr(speed, name) for name in names} if speed is not None else {}
+    """Figures in the units of their names: low, likely, high."""
+    found = {f.field: getattr(speed, f.field) for f in SPEED_FIGURES} if speed is not None else {}
     return {name: _bounds(interval) for name, interval in found.items() if interval is not None}
 
 

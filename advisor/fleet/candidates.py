@@ -45,7 +45,7 @@ from advisor.planning.candidates import (
     note_failure,
 )
 from advisor.planning.format_candidates import find_usable_formats, has_download
-from advisor.planning.objective import Arrangement, SizedUnit, Targets, find_targets, is_within
+from advisor.planning.objective import TARGETS, Arrangement, SizedUnit, Targets, find_targets, meets_target
 from advisor.planning.rules import load_plan_rules
 from advisor.planning.search import prepare_engine
 from advisor.planning.traffic import P95_OF_NORMAL, P99_OF_NORMAL, TokenSpread, Traffic
@@ -358,16 +358,18 @@ def find_capacity(
     Times are looked at as they are predicted (`likely`), or at the slow end of their intervals (`safe`).
     """
     safe = confidence == "safe"
+    targets = replace(targets, safe=safe)
 
     def on_time(users: int) -> bool:
-        return _meets(speed_of, users, targets, safe)
+        asked = (t for t in reversed(TARGETS) if t.figure in targets.most)
+        return all(meets_target(t, speed_of(users, t.long_prompts), targets) is True for t in asked)
 
     first = speed_of(1, False)
     if first is None or first.output_tps is None:
         return None
     if held < 1 or not on_time(1):
-        long = speed_of(1, True) if targets.ttft_s else None
-        ttft, tpot = (long.ttft_s if long else None), (first.tpot_s if targets.tpot_s else None)
+        long = speed_of(1, True) if "ttft_s" in targets.most else None
+        ttft, tpot = (long.ttft_s if long else None), (first.tpot_s if "tpot_s" in targets.most else None)
         return MissedTargets(*(None if t is None else (t.high if safe else t.value) for t in (ttft, tpot)))
     users = _find_largest(on_time, held)
     if traffic.rate is None:
@@ -378,17 +380,6 @@ def find_capacity(
         return None
     output = speed.output_tps.low if safe else speed.output_tps.value
     return Capacity(users, output * min(1.0, mean) / max(1, traffic.output.mean) / spare)
-
-
-def _meets(speed_of: SpeedOf, users: int, targets: Targets, safe: bool) -> bool:
-    if targets.tpot_s is not None:
-        speed = speed_of(users, False)
-        if speed is None or not is_within(speed.tpot_s, targets.tpot_s, safe):
-            return False
-    if targets.ttft_s is not None:
-        long = speed_of(users, True)
-        return long is not None and is_within(long.ttft_s, targets.ttft_s, safe) is True
-    return True
 
 
 def _find_largest(holds: Callable[[int], bool], most: int) -> int:

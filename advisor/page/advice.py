@@ -5,9 +5,9 @@ from __future__ import annotations
 from advisor.advice.explain import CardFit, Explanation, LoadPoint
 from advisor.advice.hardware_types import Axis, HardwareAdvice, HardwareOption
 from advisor.advice.types import Advice, RankedDeployment
+from advisor.deployment import SPEED_FIGURES
 from advisor.page.blocks import (
     PARTS,
-    RATES,
     SUMS,
     Bars,
     Cell,
@@ -234,7 +234,7 @@ def _load_curve(explanation: Explanation) -> Plot:
 
 
 def _load_table(explanation: Explanation) -> Table:
-    rates: dict[str, Column] = {what: (f"speed/{key}/value", form) for key, (what, form) in RATES.items()}
+    rates: dict[str, Column] = {f.label: (f"speed/{f.field}/value", f.form) for f in SPEED_FIGURES}
     columns: dict[str, Column] = {"at once": ("concurrency", "count"), **rates, "fits": _say_fits}
     return make_table(explanation, "Speed by requests at once", "/speed", _list_loads(explanation), columns)
 

@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from advisor.decision.types import TraceStep
-from advisor.deployment import DeviceMemory, MemoryEstimate, Setting
+from advisor.deployment import SPEED_FIGURES, DeviceMemory, MemoryEstimate, Setting
 from advisor.record import Record
 from advisor.units import GIB, format_rate, format_tokens
 
@@ -228,13 +228,6 @@ PARTS = {
     "other": "overhead_bytes",
 }
 SUMS = {"total": "total_bytes", "at least": "low_bytes", "at most": "high_bytes", "there is": "budget_bytes"}
-RATES = {
-    "decode_tps": ("tokens/s of one request", "rate"),
-    "output_tps": ("tokens/s in all", "rate"),
-    "prefill_tps": ("prompt tokens/s", "rate"),
-    "ttft_s": ("first token after", "seconds"),
-    "tpot_s": ("one more token after", "seconds"),
-}
 
 
 def list_places(memory: MemoryEstimate, at: str) -> list[tuple[str, DeviceMemory]]:
@@ -285,9 +278,9 @@ def make_memory_table(rows: Iterable[tuple[Cell, ...]], *headers: str) -> Table:
 def make_speed_table(answer: Record, at: str) -> Table:
     """Each rate with its bounds."""
     rows: list[tuple[Cell, ...]] = [
-        (what, *(read_figure(answer, f"{at}/{key}/{k}", form) for k in ("low", "value", "high")))
-        for key, (what, form) in RATES.items()
-        if read_pointer(answer, f"{at}/{key}")
+        (f.label, *(read_figure(answer, f"{at}/{f.field}/{k}", f.form) for k in ("low", "value", "high")))
+        for f in SPEED_FIGURES
+        if read_pointer(answer, f"{at}/{f.field}")
     ]
     headers = ("", "at least", "likely", "at most")
     return Table(caption="Speed", headers=headers, rows=tuple(rows), numeric=(1, 2, 3))

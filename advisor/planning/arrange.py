@@ -202,7 +202,7 @@ def place_on_nodes(trial: Trial, base: Deployment, nodes: int) -> Plan | None:
         deployment, memory = placed.sure
         targets = objective.find_targets(search.workload, machine, tools.session.rules)
         speed = rate(deployment, memory)
-        late = estimate_rate(trial, deployment, memory, users, True) if targets.ttft_s else None
+        late = estimate_rate(trial, deployment, memory, users, True) if targets.about_long_prompts else None
         on_time = objective.meets_targets(speed, late, targets)
         return make_plan(trial, PlannedCopy(deployment, memory, layout, speed, on_time, nodes, nodes))
     if placed.unsure is not None:

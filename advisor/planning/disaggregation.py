@@ -64,11 +64,12 @@ def choose_split(
     where no split meets them. `link_gbs`: what caches are handed over with; `same`: the factor below which rates are
     the same."""
     units = [s for s in sized if s.held and _is_plain(s)]
+    between = replace(targets, most={k: v for k, v in targets.most.items() if k == "tpot_s"})  # what writers decide
     found: list[Split] = []
     for writer in units:
         for decode in range(1, min(node_cards // writer.unit.cards, traffic.users) + 1):
             writes = _write(writer, decode, traffic, rate)
-            if writes is None or meets_targets(writes, None, replace(targets, ttft_s=None)) is False:
+            if writes is None or meets_targets(writes, None, between) is False:
                 continue
             for reader in units:
                 if writer.unit.layout.tensor % reader.unit.layout.tensor:
@@ -141,11 +142,15 @@ def time_split(
 
     ttft, late_ttft = first_token(mean, reading), first_token(long, late.prefill_tps)
     out = Interval(value=likely.rate * output, low=slow.rate * output, high=fast.rate * output)
-    speed = replace(
-        writes,
+    speed = SpeedEstimate(  # figures that are not among these are not known of such a pair
+        decode_tps=writes.decode_tps,
         prefill_tps=reading,
         ttft_s=ttft,
+        tpot_s=between,
         output_tps=out,
+        basis=writes.basis,
+        limited=writes.limited,
+        calibration=writes.calibration,
         notes=(*writes.notes, "servers for prompts and for answers: no measurement of such a pair is behind this"),
     )
     on_time = meets_targets(speed, replace(speed, ttft_s=late_ttft), targets)

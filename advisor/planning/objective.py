@@ -7,7 +7,8 @@ the arrangement with the most output tokens a second. One user: the lowest time 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
 from typing import Protocol
 
 from msgspec.structs import replace
@@ -18,20 +19,57 @@ from advisor.machines.types import Machine
 from advisor.planning.layouts import Unit
 from advisor.planning.rules import PlanRules, load_workload_defaults
 from advisor.planning.traffic import Traffic, find_longest_gap
-from advisor.record import Value
+from advisor.record import Record, Value
 from advisor.session import Session
 from advisor.speed.estimator import estimate_speed
 from advisor.speed.work import RequestLoad
 from advisor.unknowns import all_hold
 
 
-class Targets(Value, frozen=True):
-    """Most seconds that may pass. None = nothing is asked."""
+class Target(Value, frozen=True):
+    """Something that users may ask of a plan: at most so much of one figure of its speed."""
+
+    figure: str  # of SpeedEstimate; what TargetAnswer calls it
+    find: Callable[[Workload], float | None]  # the limit that a workload names
+    describe: Callable[[float], str]  # the limit in words
+    long_prompts: bool = False  # it holds for prompts of the 95th percentile, not for those of the mean
+    missed: str | None = None  # what a figure of `value` misses of `most`, for hardware that is refused
+    includes_wait: bool = False  # for others, so that it says nothing of which plan is the faster one
+
+
+TARGETS = (
+    Target(
+        "ttft_s",
+        attrgetter("ttft_s"),
+        "first token within {:g} s".format,
+        long_prompts=True,
+        missed="first token after {value:.1f} s where {most:g} s are required",
+        includes_wait=True,
+    ),
+    Target("tpot_s", find_longest_gap, lambda most: f"{1 / most:.3g} tokens/s a request"),
+)
+
+
+class TargetAnswer(Record, frozen=True, kw_only=True):
+    """The targets that were named, and whether the plan is predicted to meet them; None = it cannot be determined."""
 
     ttft_s: float | None
     tpot_s: float | None
+    met: bool | None
+    confidence: str
+
+
+class Targets(Value, frozen=True):
+    """Limits of a speed, by the names of its figures. What is not among them is not asked."""
+
+    most: Mapping[str, float]
     safe: bool = False  # by the bounds of the estimate, not by its value
     named: bool = False  # by the user
+
+    @property
+    def about_long_prompts(self) -> bool:
+        """Whether one of them needs the speed of prompts of the 95th percentile."""
+        return any(t.long_prompts and t.figure in self.most for t in TARGETS)
 
 
 class SizedUnit(Value, frozen=True):
@@ -71,23 +109,50 @@ class Arrangement(Value, frozen=True):
 
 def find_targets(workload: Workload, machine: Machine, rules: Catalog) -> Targets:
     """The targets of a workload: those that were named, else the use's own limit between tokens."""
-    safe, between = workload.confidence == "safe", find_longest_gap(workload)
-    if workload.ttft_s is not None or between is not None:
-        return Targets(workload.ttft_s, between, safe, True)
+    safe, named = workload.confidence == "safe", _find_named_limits(workload)
+    if named:
+        return Targets(named, safe, True)
     defaults = load_workload_defaults(rules)
     if workload.use_case in defaults.unhurried:
-        return Targets(None, None, safe)
+        return Targets({}, safe)
     on_cards = bool(machine.usable_devices)
-    return Targets(
-        None, defaults.slowest_between_tokens_s if on_cards else defaults.slowest_between_tokens_on_cpu_s, safe
-    )
+    between = defaults.slowest_between_tokens_s if on_cards else defaults.slowest_between_tokens_on_cpu_s
+    return Targets({"tpot_s": between}, safe)
+
+
+def _find_named_limits(workload: Workload) -> dict[str, float]:
+    found = ((t.figure, t.find(workload)) for t in TARGETS)
+    return {figure: most for figure, most in found if most is not None}
+
+
+def answer_targets(workload: Workload, met: bool | None) -> TargetAnswer | None:
+    """The targets that were named, with the verdict on them; None where none was named."""
+    named = {t.figure: t.find(workload) for t in TARGETS}
+    if not any(most is not None for most in named.values()):
+        return None
+    return TargetAnswer(**named, met=met, confidence=workload.confidence)
 
 
 def meets_targets(speed: SpeedEstimate | None, long: SpeedEstimate | None, targets: Targets) -> bool | None:
-    """Whether the times are within the targets; None where they are not known. `long`: the speed with prompts of the
+    """Whether the figures are within the targets; None where they are not known. `long`: the speed with prompts of the
     95th percentile, whose first token the target is about."""
-    times = ((long.ttft_s if long else None, targets.ttft_s), (speed.tpot_s if speed else None, targets.tpot_s))
-    return all_hold(is_within(time, most, targets.safe) for time, most in times if most is not None)
+    return all_hold(
+        meets_target(t, long if t.long_prompts else speed, targets) for t in TARGETS if t.figure in targets.most
+    )
+
+
+def meets_target(target: Target, speed: SpeedEstimate | None, targets: Targets) -> bool | None:
+    """Whether the figure of one of the targets is within its limit; None where it is not known."""
+    interval = getattr(speed, target.figure) if speed is not None else None
+    return is_within(interval, targets.most[target.figure], targets.safe)
+
+
+def measure_distance(speed: SpeedEstimate | None, targets: Targets) -> float | None:
+    """What orders plans that all miss a target: the largest ratio of a figure to its limit; where no target is asked of
+    the plan's own speed, seconds between tokens. None where nothing of it is known."""
+    limits = {t.figure: targets.most[t.figure] for t in TARGETS if not t.includes_wait and t.figure in targets.most}
+    found = ((getattr(speed, figure, None), most) for figure, most in (limits or {"tpot_s": 1.0}).items())
+    return max((interval.value / most for interval, most in found if interval is not None), default=None)
 
 
 def is_within(time: Interval | None, most: float, safe: bool) -> bool | None:
@@ -143,7 +208,7 @@ def choose_arrangement(
             if cards > node_cards and s.unit.layout.nodes == 1 and (cards % node_cards or node_cards % s.unit.cards):
                 continue  # copies over nodes fill each of them alike
             each = -(-users // copies)
-            speed, late = rate(s, each), rate(s, each, True) if targets.ttft_s else None
+            speed, late = rate(s, each), rate(s, each, True) if targets.about_long_prompts else None
             here.append(Arrangement(s, copies, speed, s.held >= each, meets_targets(speed, late, targets)))
         if here:
             found[cards] = here
@@ -159,7 +224,7 @@ def choose_arrangement(
             good = [a for a in good if a.cards == max(x.cards for x in good)]
         return _best(good, traffic, priority, factors)
     on_time = [a for a in every if a.on_time is not False]
-    return _most_output(on_time, factors) if on_time else _fastest(every, factors)
+    return _most_output(on_time, factors) if on_time else _nearest(every, targets, factors)
 
 
 def _take_if_faster(
@@ -177,14 +242,13 @@ def _take_if_faster(
     return most if most.rate > factors.worth_waiting * best.rate else best
 
 
-def _fastest(found: Sequence[Arrangement], factors: PlanRules) -> Arrangement:
-    """Where no arrangement meets the limits: the most output of those near the shortest time between tokens."""
-    times = [a.speed.tpot_s.value for a in found if a.speed is not None and a.speed.tpot_s is not None]
-    if not times:
+def _nearest(found: Sequence[Arrangement], targets: Targets, factors: PlanRules) -> Arrangement:
+    """Where no arrangement meets the limits: the most output of those near the least distance from them."""
+    known = [(distance, a) for a in found if (distance := measure_distance(a.speed, targets)) is not None]
+    if not known:
         return min(found, key=lambda a: a.cards)
-    limit = factors.behind * min(times)
-    near = [a for a in found if a.speed is not None and a.speed.tpot_s is not None and a.speed.tpot_s.value <= limit]
-    return _most_output(near, factors)
+    limit = factors.behind * min(distance for distance, _ in known)
+    return _most_output([a for distance, a in known if distance <= limit], factors)
 
 
 def _best(good: Sequence[Arrangement], traffic: Traffic, priority: str | None, factors: PlanRules) -> Arrangement:

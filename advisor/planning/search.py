@@ -224,7 +224,8 @@ def _search_attempts(
             return _fastest(good, tools, search)
         if any(p.starts for _, p in kept):
             break
-    return _best_kept(kept, factors)
+    targets = objective.find_targets(search.workload, search.machine, tools.session.rules)
+    return _best_kept(kept, targets, factors)
 
 
 def _fastest(good: list[tuple[Attempt, Plan]], tools: EngineTools, search: SearchRequest) -> tuple[Attempt, Plan]:
@@ -239,18 +240,19 @@ def _fastest(good: list[tuple[Attempt, Plan]], tools: EngineTools, search: Searc
     return next(x for x, rate in zip(known, rates, strict=True) if rate >= enough)
 
 
-def _best_kept(kept: list[tuple[Attempt, Plan]], factors: PlanRules) -> tuple[Attempt, Plan] | None:
-    """Of plans that miss something: those that hold everybody, near the shortest time between tokens; then those that
-    hold most; then what may start."""
+def _best_kept(
+    kept: list[tuple[Attempt, Plan]], targets: objective.Targets, factors: PlanRules
+) -> tuple[Attempt, Plan] | None:
+    """Of plans that miss something: those that hold everybody, near the least distance from the targets; then those
+    that hold most; then what may start."""
     sure = [x for x in kept if x[1].starts]
     if not sure:
         return kept[0] if kept else None
     holding = [x for x in sure if x[1].holds_all]
     if holding:
-        speeds = [p.speed.tpot_s if p.speed is not None else None for _, p in holding]
-        times = [0.0 if speed is None else speed.value for speed in speeds]
-        least = factors.behind * min(times)
-        return next(x for x, t in zip(holding, times, strict=True) if t <= least)
+        distances = [objective.measure_distance(p.speed, targets) or 0.0 for _, p in holding]
+        least = factors.behind * min(distances)
+        return next(x for x, distance in zip(holding, distances, strict=True) if distance <= least)
     most = max(_count_held(p) for _, p in sure)
     return next(x for x in sure if _count_held(x[1]) >= factors.enough_held * most)
 

@@ -7,7 +7,14 @@ from collections.abc import Sequence
 from advisor.advice.explain import CardFit, Explanation
 from advisor.advice.limits import MOST_SEQUENCES, DeploymentLimits
 from advisor.advice.types import RankedDeployment
-from advisor.deployment import DeviceMemory, EngineVerification, MemoryEstimate
+from advisor.deployment import (
+    SPEED_FIGURES,
+    DeviceMemory,
+    EngineVerification,
+    MemoryEstimate,
+    SpeedEstimate,
+    SpeedFigure,
+)
 from advisor.report.plan_text import count_servers_of_node, describe_holding, list_command_lines
 from advisor.report.recommend import count_places, describe_memory, sum_cache
 from advisor.report.text import align_table, bullets, fits_word, format_bounds, paint, wrap_text
@@ -153,7 +160,7 @@ def _chart(explanation: Explanation) -> str:
 
 def _speed(explanation: Explanation, length: str) -> list[str]:
     """Rates by requests at once, each with its bounds."""
-    rows = []
+    rows, shown = [], [f for f in SPEED_FIGURES if f.column]
     for load_point in explanation.speed:
         speed = load_point.speed
         if speed is None:
@@ -162,24 +169,30 @@ def _speed(explanation: Explanation, length: str) -> list[str]:
         rows.append(
             [
                 f"{load_point.concurrency}{waits}",
-                format_bounds(speed.ttft_s, _digits, "?"),
-                format_bounds(speed.rate_of_each, missing="?"),
-                format_bounds(speed.output_tps, missing="?"),
+                *(_describe_figure(speed, f) for f in shown),
                 fits_word(load_point.fits),
             ]
         )
-    heads = ("at once", "first token, s", "tokens/s each", "tokens/s all", "fits")
+    heads = ("at once", *(f.column or "" for f in shown), "fits")
     out = [
         f"Speed ({explanation.speed[0].speed.basis if explanation.speed[0].speed else 'modelled'}; half of {length} "
         "prompt, half output):"
     ]
-    out.append(align_table(rows, heads, "rrrrl"))
+    out.append(align_table(rows, heads, "r" * (len(heads) - 1) + "l"))
     calibration = next((p.speed.calibration for p in explanation.speed if p.speed and p.speed.calibration), None)
     if calibration:
         out.append(wrap_text(calibration, "  "))
     if any(r[0].endswith("*") for r in rows):
         out.append("  * not all at once: the cache or the engine lets the rest wait")
     return out
+
+
+def _describe_figure(speed: SpeedEstimate, figure: SpeedFigure) -> str:
+    """A figure with its bounds; of the time between tokens its inverse."""
+    if figure.field == "tpot_s":
+        return format_bounds(speed.rate_of_each, missing="?")
+    interval = getattr(speed, figure.field)
+    return format_bounds(interval, _digits, "?") if figure.form == "seconds" else format_bounds(interval, missing="?")
 
 
 def _digits(x: float) -> str:

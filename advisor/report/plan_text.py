@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from advisor.advice.types import RankedDeployment
+from advisor.deployment import SPEED_FIGURES, SpeedEstimate
 from advisor.patterns import pattern_when_used
+from advisor.planning.objective import TARGETS
 from advisor.report.text import fits_word, format_bounds
 from advisor.units import format_rate, format_tokens
 
@@ -95,10 +97,16 @@ def describe_targets(ranked: RankedDeployment) -> Iterator[str]:
     targets = ranked.targets
     if targets is None:
         return
-    named = [f"first token within {targets.ttft_s:g} s"] if targets.ttft_s else []
-    named += [f"{1 / targets.tpot_s:.3g} tokens/s a request"] if targets.tpot_s else []
+    limits = ((t, getattr(targets, t.figure)) for t in TARGETS)
+    named = [t.describe(most) for t, most in limits if most is not None]
     met = {True: "met", False: "not met", None: "cannot tell"}[targets.met]
     yield f"targets ({', '.join(named)}; {targets.confidence}): {met}"
+
+
+def list_phrases(speed: SpeedEstimate) -> list[str]:
+    """Figures that follow the rates in a sentence, as far as they are known."""
+    found = ((f.phrase, getattr(speed, f.field)) for f in SPEED_FIGURES if f.phrase)
+    return [phrase.format(format_rate(interval.value)) for phrase, interval in found if interval]
 
 
 def _speed(ranked: RankedDeployment) -> str:
@@ -111,6 +119,5 @@ def _speed(ranked: RankedDeployment) -> str:
     out = [f"about {format_bounds(between)} tokens/s{each}"]
     if many and speed.output_tps:
         out.append(f"{format_bounds(speed.output_tps)} in all")
-    if speed.ttft_s:
-        out.append(f"first token after {format_rate(speed.ttft_s.value)} s")
+    out += list_phrases(speed)
     return f"{', '.join(out)} ({speed.calibration or 'modelled from memory traffic'})"

@@ -17,6 +17,7 @@ from advisor.report.plan_text import (
     describe_targets,
     format_seconds,
     list_command_lines,
+    list_phrases,
 )
 from advisor.report.text import align_table, bullets, format_bounds, paint, wrap_text
 from advisor.units import GIB, format_gib, format_rate, format_tokens
@@ -221,11 +222,10 @@ def _speed(chosen: RankedDeployment) -> Iterable[str]:
     many = chosen.holds is not None and chosen.holds.asked > 1
     basis = "calibrated here" if speed.calibration else "predicted, not measured"
     yield f"about {format_bounds(each, between=' to ')} tokens/s{' for each' if many else ''}, {basis}"
+    yield from describe_targets(chosen)
     if many and speed.output_tps:
         yield f"{format_bounds(speed.output_tps, between=' to ')} in all"
-    if speed.ttft_s:
-        yield f"first token after {format_rate(speed.ttft_s.value)} s"
-    yield from describe_targets(chosen)
+    yield from list_phrases(speed)
 
 
 def _others(advice: Advice) -> Iterable[str]:

@@ -8,6 +8,7 @@ import msgspec
 
 from advisor import __version__
 from advisor.catalog import Catalog
+from advisor.deployment import SPEED_FIGURES
 
 KINDS = {"/": "text/html", "/page.css": "text/css", "/page.js": "text/javascript"}
 FILES = {"/": "index.html", "/page.css": "page.css", "/page.js": "page.js"}
@@ -18,7 +19,8 @@ def make_file(path: str) -> tuple[str, str]:
     """(text, media type) of one of the page's files."""
     from advisor.page.build import make_environment
 
-    text: str = make_environment().get_template(f"web/{FILES[path]}").render(version=__version__)
+    rates = [(f.field, f.quantity) for f in SPEED_FIGURES]
+    text: str = make_environment().get_template(f"web/{FILES[path]}").render(version=__version__, rates=rates)
     return text, KINDS[path]
 
 

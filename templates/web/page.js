@@ -3,8 +3,7 @@ const GIB = 2 ** 30;
 const USERS = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 512];
 const PARTS = [["weights", "weights_bytes"], ["KV cache", "kv_cache_bytes"], ["recurrent state", "recurrent_state_bytes"],
   ["compute", "compute_bytes"], ["other", "overhead_bytes"]];
-const RATES = [["decode_tps", "tokens/s of one request"], ["output_tps", "tokens/s in all"], ["prefill_tps", "prompt tokens/s"],
-  ["ttft_s", "seconds to the first token"], ["tpot_s", "seconds for one more token"]];
+const RATES = {{ rates | tojson }};
 const DEFAULTS = {model: "llama3.1:8b", quantization: "", engine: "llama.cpp", hardware: "RTX 4090", tp: "", kv: "",
   context: "8192", users: "1"};
 const form = document.getElementById("question");

@@ -24,6 +24,7 @@ def make_pages(rules: Catalog, top: Path) -> dict[str, str]:
     from tools.accuracy.page import make_accuracy_page
     from tools.pages.check_rules import make_rule_pages
     from tools.pages.engines import make_overview_page
+    from tools.pages.readme import fill_outputs
     from tools.pages.reference import make_reference_pages
     from tools.pages.rule_schemas import make_rule_schemas
     from tools.pages.schemas import make_schema_files
@@ -39,12 +40,13 @@ def make_pages(rules: Catalog, top: Path) -> dict[str, str]:
     out = {f"{folder}/{name}": text for folder, files in made.items() for name, text in files.items()}
     out["docs/accuracy.md"] = make_accuracy_page(top / "tests" / "data", rules)
     out["docs/comparison.md"] = make_comparison_page((*source_tables(rules), compared))
+    out["README.md"] = fill_outputs((top / "README.md").read_text(encoding="utf-8"))
     return out
 
 
 def find_stale_pages(pages: Mapping[str, str], top: Path) -> list[str]:
     """Files in folders of generated ones that none of these pages is."""
-    folders = {str(Path(name).parent) for name in pages} - {"docs"}
+    folders = {str(Path(name).parent) for name in pages} - {"docs", "."}
     there = {p.relative_to(top).as_posix() for f in folders for p in (top / f).glob("*.*")}
     return sorted(there - set(pages))
 

@@ -22,6 +22,7 @@ from advisor.deployment import Deployment, MemoryEstimate, SpeedEstimate
 from advisor.errors import BadInput
 from advisor.machines.types import Machine
 from advisor.models.types import native_format
+from advisor.planning.objective import TARGETS
 from advisor.planning.resident import count_need, share_machine
 from advisor.planning.rules import load_workload_defaults
 from advisor.planning.search import find_best_plan
@@ -245,10 +246,11 @@ class HardwareSearch:
             return HardwareRejection(
                 "too_slow", f"{rate} tokens/s where {slowest:g} {why}: {self._bandwidth(deployment, estimate)}"
             )
-        if request.ttft_s is not None and speed.ttft_s is not None and speed.ttft_s.value > request.ttft_s / share:
-            return HardwareRejection(
-                "too_slow", f"first token after {speed.ttft_s.value:.1f} s where {request.ttft_s:g} s are required"
-            )
+        limits = {t.figure: t.find(request.workload) for t in TARGETS} | {"ttft_s": request.ttft_s}
+        for target in TARGETS:
+            interval, most = getattr(speed, target.figure), limits[target.figure]
+            if target.missed and interval is not None and most is not None and interval.value > most / share:
+                return HardwareRejection("too_slow", target.missed.format(value=interval.value, most=most))
         return None
 
     def _bandwidth(self, deployment: Deployment, estimate: MemoryEstimate) -> str:

@@ -19,7 +19,7 @@ from advisor.advice.recommend_request import (
     resolve_question,
     settle_model,
 )
-from advisor.advice.types import Advice, OfferedLaunch, RankedDeployment, RejectedEngine, TargetAnswer
+from advisor.advice.types import Advice, OfferedLaunch, RankedDeployment, RejectedEngine
 from advisor.advice.workload import find_unknown_fields
 from advisor.catalog import Catalog
 from advisor.catalog.resolve import AmbiguousModel, ResolvedModel, resolve_model
@@ -27,7 +27,7 @@ from advisor.catalog.types import Engine
 from advisor.decision.evaluate import find_engine_hints
 from advisor.decision.filters import judge_engine
 from advisor.decision.types import FactValue, Guide, Reason
-from advisor.deployment import Deployment, Workload
+from advisor.deployment import Deployment
 from advisor.engines.flags import find_own_flag
 from advisor.errors import BadInput
 from advisor.freshness import find_stale_note
@@ -35,7 +35,7 @@ from advisor.machines.types import Machine
 from advisor.models.types import Model
 from advisor.planning.disaggregation import list_plan_servers
 from advisor.planning.holding import with_machine_notes
-from advisor.planning.traffic import find_longest_gap
+from advisor.planning.objective import answer_targets
 from advisor.planning.types import Plan, SearchRequest
 from advisor.questions import Asking
 from advisor.questions.recommend import RecommendQuestion
@@ -244,7 +244,7 @@ def _ranked(
         layout=plan.layout,
         starts=plan.starts,
         holds=plan.holds,
-        targets=_targets(search.workload, plan),
+        targets=answer_targets(search.workload, plan.on_time),
     )
     return ranked.keep(OfferedLaunch(entry.name, plan, {d.name: d.because for d in decided}))
 
@@ -257,13 +257,6 @@ def _render_commands(servers: list[Deployment], plan: Plan, entry: Engine, sessi
     from advisor.render.copies import render_commands
 
     return render_commands(servers, session, plan.layout.nodes, alike=plan.servers > 1)
-
-
-def _targets(workload: Workload, plan: Plan) -> TargetAnswer | None:
-    ttft, tpot = workload.ttft_s, find_longest_gap(workload)
-    if ttft is None and tpot is None:
-        return None
-    return TargetAnswer(ttft_s=ttft, tpot_s=tpot, met=plan.on_time, confidence=workload.confidence)
 
 
 def _remedies(request: RecommendRequest, model: Model, rejected: dict[str, tuple[Reason, ...]]) -> tuple[str, ...]:
