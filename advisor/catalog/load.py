@@ -7,22 +7,22 @@ any other file replaces the file of the same relative path. A fault names file, 
 from __future__ import annotations
 
 import datetime
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, NoReturn
 
 import msgspec
 
+from advisor.catalog.flaws import At, find_flaws
 from advisor.catalog.roots import rule_files
 from advisor.catalog.types import Accelerator, CloudOffer, CpuPlatform, Engine, Quantization
 from advisor.decoding import convert
 from advisor.errors import BadFile
-from advisor.files import compose_yaml, construct_yaml, read_text
+from advisor.files import MAX_NODES, compose_yaml, construct_yaml, read_text
 from advisor.models.types import Model
 from advisor.near import near_matches, simplify_name
 from advisor.record import Value
+from advisor.yaml_places import line_at, locate_node
 
 TYPES: dict[str, type] = {
     "accelerators": Accelerator,
@@ -40,7 +40,6 @@ _LISTS: tuple[tuple[str, tuple[str, ...], str | None], ...] = (
     ("quantizations.", ("quantizations",), None),
     ("models/", ("models",), "family"),
 )
-At = tuple["str | int", ...]
 
 
 class TableEntry(Value, frozen=True):
@@ -50,13 +49,13 @@ class TableEntry(Value, frozen=True):
     id: str
     data: dict[str, object]
     file: str  # relative to its root
-    at: tuple[str | int, ...]
+    at: At
 
 
 class MisplacedDocument(Exception):
     """The document is not what a file of this name holds; `at` is where."""
 
-    def __init__(self, problem: str, at: tuple[str | int, ...] = (), known: tuple[str, ...] = ()) -> None:
+    def __init__(self, problem: str, at: At = (), known: tuple[str, ...] = ()) -> None:
         super().__init__(problem)
         self.problem = problem
         self.at = at
@@ -212,10 +211,10 @@ def validate_entry(data: object, kind: type, path: Path, at: At) -> None:
     """Raise BadFile with the line when `data`, found at `at` in the file, is no valid `kind`."""
     try:
         convert(data, kind)
-    except msgspec.ValidationError as e:
-        problem, inner = _split(str(e), data, kind)
+    except msgspec.ValidationError:
+        flaw = find_flaws(data, kind)[0]
         name = str(data.get("id") or data.get("name") or "") if isinstance(data, dict) and at else ""
-        raise make_fault(path, at + inner, _reworded(problem), _wrong_word(problem, kind), name) from None
+        raise make_fault(path, at + flaw.at, flaw.problem, flaw.near[:1], name) from None
 
 
 def make_fault(path: Path, at: At, problem: str, near: Iterable[str] = (), name: str = "") -> BadFile:
@@ -237,32 +236,10 @@ def format_place(at: At) -> str:
 
 def find_line(path: Path, at: At) -> int | None:
     """The line of the value at `at`, or of the nearest thing around it; None when the file cannot be read."""
-    from advisor.files import compose_yaml, read_text
-
     try:
-        node = compose_yaml(read_text(path), path)
+        return line_at(locate_node(compose_yaml(read_text(path), path), path, MAX_NODES), at)
     except BadFile:
         return None
-    if node is None:
-        return None
-    line: int = node.start_mark.line + 1
-    for part in at:
-        child = None
-        if isinstance(part, int) and isinstance(node.value, list) and part < len(node.value):
-            child = node.value[part]
-            if isinstance(child, tuple):  # a mapping node holds pairs
-                return line
-        elif isinstance(part, str) and isinstance(node.value, list):
-            for pair in node.value:
-                if isinstance(pair, tuple) and str(pair[0].value) == part:
-                    line = pair[0].start_mark.line + 1
-                    child = pair[1]
-        if child is None:
-            return line
-        node = child
-        if isinstance(part, int):
-            line = node.start_mark.line + 1
-    return line
 
 
 def find_duplicate_key(path: Path, root: Any) -> BadFile | None:
@@ -284,100 +261,6 @@ def find_duplicate_key(path: Path, root: Any) -> BadFile | None:
             seen.add(key)
             stack.append(child[1])
     return None
-
-
-def _split(message: str, data: object, kind: type) -> tuple[str, At]:
-    """msgspec's message as problem and path; a key it hides (`[...]`) is found by trying each one."""
-    m = re.match(r"(?s)(.*) - at `(.*)`$", message)
-    problem, place = (m[1], m[2]) if m else (message, "$")
-    if place.startswith("key in"):
-        return problem, ()
-    at: list[str | int] = []
-    value: Any = data
-    for name, index in re.findall(r"\.([^.\[\]]+)|\[(\d+|\.\.\.)\]", place):
-        if name:
-            part: str | int = name
-        elif index == "...":
-            part = _guilty(data, kind, at, value)
-        else:
-            part = int(index)
-        at.append(part)
-        try:
-            value = value[part]
-        except (KeyError, IndexError, TypeError):
-            break
-    unknown = re.search(r"unknown field `([^`]+)`", problem)
-    if unknown:
-        at.append(unknown[1])
-    return problem, tuple(at)
-
-
-def _guilty(data: object, kind: type, at: list[str | int], mapping: dict[str, object]) -> str:
-    """The key of `mapping` (at `at` in `data`) whose value makes the conversion fail."""
-    for key, value in mapping.items():
-        try:
-            convert(_replaced(data, at, {key: value}), kind)
-        except msgspec.ValidationError:
-            return key
-    return next(iter(mapping))
-
-
-def _replaced(data: Any, at: list[str | int], value: object) -> Any:
-    if not at:
-        return value
-    copy = data.copy()
-    copy[at[0]] = _replaced(data[at[0]], at[1:], value)
-    return copy
-
-
-def _reworded(problem: str) -> str:
-    missing = re.fullmatch(r"Object missing required field `(.+)`", problem)
-    text = f"`{missing[1]}` is missing" if missing else problem[0].lower() + problem[1:]
-    if "got `bool`" in problem and "`str`" in problem:
-        text += " (YAML reads a bare yes or no as true or false: quote it)"
-    return text
-
-
-def _wrong_word(problem: str, kind: type) -> tuple[str, ...]:
-    """Near matches for an unknown field, tag or word of a closed list."""
-    m = re.search(r"unknown field `([^`]+)`|[Ii]nvalid (?:enum )?value '([^']+)'", problem)
-    if not m:
-        return ()
-    from advisor.near import near_matches
-
-    fields, words = _vocabulary(kind)
-    return near_matches(m[1] or m[2], sorted(fields if m[1] else words), n=1)
-
-
-@lru_cache(maxsize=16)
-def _vocabulary(kind: type) -> tuple[frozenset[str], frozenset[str]]:
-    """Field names, and tags and literal words, of a type and all types inside it."""
-    import msgspec.inspect as inspect
-
-    fields: set[str] = set()
-    words: set[str] = set()
-    stack: list[Any] = [inspect.type_info(kind)]
-    seen: set[type] = set()
-    while stack:
-        t = stack.pop()
-        if isinstance(t, inspect.StructType):
-            if t.cls in seen:
-                continue
-            seen.add(t.cls)
-            fields.update(f.encode_name for f in t.fields)
-            stack.extend(f.type for f in t.fields)
-            if isinstance(t.tag, str):
-                words.add(t.tag)
-                fields.add(t.tag_field or "type")
-        elif isinstance(t, inspect.LiteralType):
-            words.update(str(v) for v in t.values)
-        elif isinstance(t, inspect.UnionType):
-            stack.extend(t.types)
-        elif isinstance(t, inspect.DictType):
-            stack.append(t.value_type)
-        elif isinstance(t, inspect.VarTupleType):
-            stack.append(t.item_type)
-    return frozenset(fields), frozenset(words)
 
 
 def is_table(file: str) -> bool:
@@ -424,7 +307,7 @@ def read_entries(
                 yield TableEntry(table, name, data, file, (table, i))
 
 
-def _id(row: dict[str, object], at: tuple[str | int, ...], report: Callable[[MisplacedDocument], None]) -> str | None:
+def _id(row: dict[str, object], at: At, report: Callable[[MisplacedDocument], None]) -> str | None:
     value = row.get("id")
     if isinstance(value, str) and value:
         return value

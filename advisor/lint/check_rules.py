@@ -10,6 +10,7 @@ from difflib import get_close_matches
 import msgspec
 from msgspec.structs import replace
 
+from advisor.catalog.flaws import At
 from advisor.checks.facts.launch_facts import FACTS, LaunchFields
 from advisor.checks.knowledge import Knowledge
 from advisor.checks.one_file import CheckOptions, FileResult, check_source, make_checker
@@ -22,8 +23,8 @@ from advisor.errors import AdvisorError
 from advisor.lint.faults import Fault, nearest_names, one_line, without_hint
 from advisor.lint.flags import find_flag_table, is_known_setting, list_setting_names
 from advisor.lint.house import House
+from advisor.lint.pruning import find_original_place
 from advisor.lint.reading import EntryPlace
-from advisor.lint.shape import At, find_original_place
 from advisor.record import Value
 
 FOLDER = "checks/rules/"

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from advisor.advice.compare import ComparisonsFile
 from advisor.advice.migrate_types import MigrationsFile
 from advisor.advice.models.choice import ChoosingFile
+from advisor.catalog.flaws import At
 from advisor.catalog.types import Engine, MachinesFile
 from advisor.decision.guides import guide_problems
 from advisor.decision.policy import PolicyRule, read_policy_rules
@@ -18,7 +19,6 @@ from advisor.lint.faults import Code, Fault, nearest_names, one_line, without_hi
 from advisor.lint.flags import find_flag_table, unknown_setting
 from advisor.lint.house import House, RuleDocument
 from advisor.lint.reading import EntryPlace
-from advisor.lint.shape import At
 from advisor.near import simplify_name
 
 ANY = "any"  # a pair of migrations that holds for every engine

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from difflib import SequenceMatcher
 
 from advisor import engines
+from advisor.catalog.flaws import At, find_flaws
 from advisor.catalog.launch_types import Concept, Concepts
 from advisor.catalog.types import Accelerator, Engine, Floor
 from advisor.decision.types import SYSTEMS
@@ -20,7 +21,6 @@ from advisor.lint.faults import Fault, nearest_names, one_line
 from advisor.lint.flags import find_flag_table, list_setting_names
 from advisor.lint.house import House, TableItem, memory_type
 from advisor.lint.reading import EntryPlace
-from advisor.lint.shape import At, find_flaws
 from advisor.models.types import Dense, Model
 from advisor.session import Session
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from advisor.catalog.flaws import At
 from advisor.engines.flag_tables import FlagHistory, FlagTable, add_history, is_span, list_spans, release_key
 from advisor.lint.faults import Fault, nearest_names
 from advisor.lint.house import House, RuleDocument, TypedPart
 from advisor.lint.reading import EntryPlace
-from advisor.lint.shape import At
 from advisor.memo import memoize_by_identity
 
 RESOURCES = "checks/resources.yaml"

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
+from advisor.catalog.flaws import At
 from advisor.catalog.types import Quantization
 from advisor.errors import UnknownName
 from advisor.lint.faults import Fault, nearest_names
 from advisor.lint.house import House, RuleDocument, TableItem
-from advisor.lint.shape import At
 from advisor.models.tensors import BLOCKS
 
 PLAIN = "none"  # the family of 16- and 32-bit weights, which every checkpoint format carries

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import cast
 
+from advisor.catalog.flaws import At
 from advisor.catalog.match import find_accelerators
 from advisor.catalog.types import Accelerator, CpuPlatform
 from advisor.decision.floors import amd_generation, nvidia_generation, vendor_of_generation
@@ -13,7 +14,6 @@ from advisor.decision.types import GENERATIONS, VENDORS
 from advisor.lint.faults import Fault, nearest_names
 from advisor.lint.house import House, TableItem
 from advisor.lint.reading import EntryPlace
-from advisor.lint.shape import At
 from advisor.machines.pci import VENDORS as PCI_VENDORS
 from advisor.machines.types import Device, Vendor
 from advisor.units import GIB

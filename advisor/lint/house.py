@@ -13,6 +13,7 @@ from typing import Any, get_type_hints
 from msgspec.structs import replace
 
 from advisor.catalog.compiled_rules import CompiledRules, encode_rules, load_compiled_rules, restore_rule_set
+from advisor.catalog.flaws import At, Visit, find_flaws, list_visits
 from advisor.catalog.load import TYPES, MisplacedDocument, RuleSet, TableEntry, read_entries, read_rules
 from advisor.catalog.roots import shipped_root
 from advisor.catalog.store import Catalog
@@ -22,8 +23,8 @@ from advisor.engines import FAMILIES, find_own_module, module_name
 from advisor.errors import BadFile
 from advisor.lint.faults import Fault, nearest_names
 from advisor.lint.kinds import FILES, find_kind
+from advisor.lint.pruning import CompletedEntry, prune_flaws, value_at, with_key
 from advisor.lint.reading import EntryPlace, RuleFile, read_folder
-from advisor.lint.shape import At, CompletedEntry, Visit, find_flaws, list_visits, prune_flaws, value_at, with_key
 from advisor.models.types import Model
 from advisor.record import Value
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator
 
+from advisor.catalog.flaws import At
 from advisor.catalog.launch_types import EngineStart
 from advisor.catalog.types import Engine
 from advisor.lint.faults import Fault, nearest_names
 from advisor.lint.flags import find_flag_table, unknown_setting
 from advisor.lint.house import House, RuleDocument, TableItem
-from advisor.lint.shape import At
 from advisor.render.environment import template_roots
 from advisor.render.files import IN_IMAGES, SHARED
 from advisor.render.matrix import OTHERS

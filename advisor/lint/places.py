@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from advisor.catalog.flaws import At
 from advisor.catalog.launch_types import EngineStart
 from advisor.catalog.types import Engine
 from advisor.engines import find_own_module, module_name
@@ -15,7 +16,6 @@ from advisor.lint.faults import Fault
 from advisor.lint.house import House, TableItem
 from advisor.lint.launches import FILE as TARGETS
 from advisor.lint.reading import EntryPlace
-from advisor.lint.shape import At
 from advisor.render.environment import template_roots
 from advisor.render.files import IN_IMAGES
 

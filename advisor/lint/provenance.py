@@ -8,13 +8,13 @@ from collections.abc import Iterator
 
 from msgspec import inspect
 
+from advisor.catalog.flaws import At, strip_annotations
 from advisor.checks.rules.load import RuleEntry
 from advisor.decoding import Json
 from advisor.engines.versions import version_key
 from advisor.lint.faults import Fault
 from advisor.lint.house import House, TypedPart
 from advisor.lint.reading import EntryPlace
-from advisor.lint.shape import At, strip_annotations
 
 DATES = ("date", "as_of", "launch_date", "release_date")
 NO_DATE = "unknown"

@@ -11,13 +11,14 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from advisor.catalog.flaws import At
 from advisor.catalog.load import format_place
 from advisor.catalog.roots import cache_dir, rule_files
 from advisor.decoding import decode_json
 from advisor.errors import BadFile, BadInput
 from advisor.files import MAX_NODES, compose_yaml, construct_yaml, read_cache, read_text, replace_file
 from advisor.lint.faults import NO_FAULT, Code, Fault, one_line
-from advisor.lint.shape import At, find_original_place, is_stand_in, value_at
+from advisor.lint.pruning import find_original_place, is_stand_in, value_at
 from advisor.record import Value
 from advisor.yaml_places import Located, find_doubled_keys, line_at, lines_by_path, locate_node
 

@@ -9,6 +9,7 @@ from typing import cast
 
 from msgspec import inspect
 
+from advisor.catalog.flaws import At
 from advisor.decision.floors import listed_names, vendor_of_generation
 from advisor.decision.types import GENERATIONS, USE_CASES
 from advisor.engines.versions import version_key
@@ -17,7 +18,6 @@ from advisor.lint.faults import Fault, one_line
 from advisor.lint.flags import flag_faults
 from advisor.lint.house import House, TableItem, TypedPart
 from advisor.lint.reading import EntryPlace
-from advisor.lint.shape import At
 from advisor.near import simplify_name
 
 NO_ENGINE = "none"  # an image that looks like an engine's and is not

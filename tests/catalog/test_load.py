@@ -90,13 +90,13 @@ def test_a_named_folder_that_is_not_there_is_an_error(tmp_path: Path, monkeypatc
         (
             "hardware/cards.yaml",
             CARDS.replace("bandwidth_gbs", "bandwith_gbs"),
-            "hardware/cards.yaml:6: accelerators[0].bandwith_gbs (card-a): object contains unknown field `bandwith_gbs`"
-            ". Did you mean: bandwidth_gbs?",
+            "hardware/cards.yaml:6: accelerators[0].bandwith_gbs (card-a): `bandwith_gbs` is not a key here. "
+            "Did you mean: bandwidth_gbs?",
         ),
         (
             "hardware/cards.yaml",
             CARDS.replace("gbs: 100", "gbs: fast"),
-            "hardware/cards.yaml:6: accelerators[0].bandwidth_gbs (card-a): expected `float | null`, got `str`",
+            "hardware/cards.yaml:6: accelerators[0].bandwidth_gbs (card-a): 'fast' is text; a number is expected",
         ),
         (
             "hardware/cards.yaml",
@@ -132,19 +132,20 @@ def test_a_named_folder_that_is_not_there_is_an_error(tmp_path: Path, monkeypatc
         (
             "models/tiny.yaml",
             MODELS.replace("stub: {n_layers: 2}", "stub: {n_layers: 2}\n  mtp: {layers: many}"),
-            "models/tiny.yaml:8: models[0].mtp.layers (org/Tiny-1B): expected `int`, got `str`",
+            "models/tiny.yaml:8: models[0].mtp.layers (org/Tiny-1B): 'many' is text; a whole number is expected",
         ),
         (
             "engines/e.yaml",
             "id: e\nname: E\nkind: engine\nhealth: {status: actve}\n",
-            "engines/e.yaml:4: health.status: invalid enum value 'actve'. Did you mean: active?",
+            "engines/e.yaml:4: health.status: 'actve' is not one of active, archived, maintenance, unknown. "
+            "Did you mean: active?",
         ),
         (
             "engines/e.yaml",
             "id: e\nname: E\nkind: engine\nhealth: {status: active}\nos:\n  linux: {support: 'yes'}\n"
             "  windows: {support: no}\n",
-            "engines/e.yaml:7: os.windows.support: expected `str`, got `bool` (YAML reads a bare yes or no as true or"
-            " false: quote it)",
+            "engines/e.yaml:7: os.windows.support: false is not one of n/a, no, partial, unknown, yes (YAML reads a "
+            "bare yes, no, on or off as true or false: quote it)",
         ),
     ],
 )

@@ -9,12 +9,12 @@ import pytest
 from mini import mini
 from shipped import files
 
+from advisor.catalog.flaws import find_flaws
 from advisor.catalog.load import AS_OF, TYPES, read_entries
 from advisor.catalog.roots import rule_files, shipped_root
 from advisor.lint.house import memory_type
 from advisor.lint.kinds import FILES, find_kind
 from advisor.lint.run import lint
-from advisor.lint.shape import find_flaws
 
 NOT_SHIPPED = ("policy/*.yaml", "targets/*.yaml")  # what only overlays have
 UNKNOWN = {"no_such_block": 1}
