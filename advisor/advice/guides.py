@@ -34,7 +34,7 @@ def load_named_guide(name: str, rules: Catalog) -> Guide:
     if name not in known:
         raise UnknownName("guide", name, near_matches(name, known) or known)
     path = f"guides/{name}.yaml"
-    return load_guide(rules.document(path), path, None, rules.engines(), check=len(rules.roots) > 1)
+    return load_guide(rules.document(path), path, rules.engines(), check=len(rules.roots) > 1)
 
 
 def trace_named_guide(

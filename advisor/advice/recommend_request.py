@@ -136,7 +136,7 @@ class GuideResult(Value, frozen=True):
 def load_main_guide(rules: Catalog) -> Guide:
     """The guide that decides. The shipped one is checked by the tests, one that an overlay may have changed here."""
     raw = rules.document("guides/advisor.yaml")
-    return load_guide(raw, "guides/advisor.yaml", None, rules.engines(), check=len(rules.roots) > 1)
+    return load_guide(raw, "guides/advisor.yaml", rules.engines(), check=len(rules.roots) > 1)
 
 
 def ask_guide(request: RecommendRequest, model: Model | None, guide: Guide, rules: Catalog) -> GuideResult:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from advisor.decision.types import (
     OPERATORS,
@@ -27,20 +27,19 @@ Path = tuple[str | int, ...]
 
 
 class GuideFault(Exception):
-    """Something wrong in a guide, at a path inside its document."""
+    """Something wrong in a guide, at a path inside its document; `all` is the same with what else was found next to
+    it."""
 
-    def __init__(self, path: Path, text: str) -> None:
+    def __init__(self, path: Path, text: str, more: Sequence[GuideFault] = ()) -> None:
         super().__init__(text)
         self.path = path
         self.text = text
+        self.all = (self, *more)
 
 
-Report = Callable[[GuideFault], None]  # what takes a problem and lets reading go on
-
-
-def suggest_names(name: str, known: object) -> str:
+def suggest_names(name: str, known: Iterable[str]) -> str:
     """` Did you mean: ...?` with near matches, or nothing."""
-    near = near_matches(name, list(known)) if isinstance(known, (Mapping, set, frozenset, tuple, list)) else ()
+    near = near_matches(name, known)
     return f" Did you mean: {', '.join(near)}?" if near else ""
 
 
@@ -50,11 +49,10 @@ def parse_condition(
     fields: Mapping[str, Field],
     terms: Mapping[str, Condition],
     settings: Mapping[str, Scalar],
-    report: Report | None = None,
 ) -> Condition:
     """A condition from plain data: `{field: F, OP: V}`, `{all: [...]}`, `{any: [...]}`, `{not: C}` or a term's name.
 
-    A value may be `{setting: NAME}`. Raises Problem; with `report` that gets all problems but the last.
+    A value may be `{setting: NAME}`. Raises GuideFault.
     """
     if isinstance(raw, str):
         if raw not in terms:
@@ -70,24 +68,20 @@ def parse_condition(
     ((word, body),) = raw.items()
     here = (*path, str(word))
     if word == "not":
-        return Not(part=parse_condition(body, here, fields, terms, settings, report))
+        return Not(part=parse_condition(body, here, fields, terms, settings))
     if word not in ("all", "any"):
         raise GuideFault(path, f"unknown condition {word!r}.{suggest_names(str(word), ('all', 'any', 'not', 'field'))}")
     if not isinstance(body, list) or not body:
         raise GuideFault(here, f"{word} needs a list of conditions")
-    parts, problems = [], []
+    parts: list[Condition] = []
+    faults: list[GuideFault] = []
     for i, c in enumerate(body):
         try:
-            parts.append(parse_condition(c, (*here, i), fields, terms, settings, report))
+            parts.append(parse_condition(c, (*here, i), fields, terms, settings))
         except GuideFault as e:
-            if report is None:
-                raise
-            problems.append(e)
-    for problem in problems[:-1]:
-        assert report is not None
-        report(problem)
-    if problems:
-        raise problems[-1]
+            faults += e.all
+    if faults:
+        raise GuideFault(faults[0].path, faults[0].text, faults[1:])
     return AllOf(parts=tuple(parts)) if word == "all" else AnyOf(parts=tuple(parts))
 
 

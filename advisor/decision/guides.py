@@ -3,56 +3,51 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path as FilePath
-from typing import Any, get_args
+from types import MappingProxyType
 
 import msgspec
 
 from advisor.decision.conditions import (
     GuideFault,
     Path,
-    Report,
     describe_condition,
     evaluate_condition,
     list_tests,
     parse_condition,
-    suggest_names,
 )
-from advisor.decision.nodes import NodeContext, parse_nodes, read_text_or_none, read_words
+from advisor.decision.nodes import NodeContext, cite_sources, fold, list_names, parse_nodes
 from advisor.decision.types import (
     FIELDS,
     AllOf,
     Condition,
     Field,
     FieldTest,
-    FieldType,
     Guide,
-    GuideSource,
+    GuideFile,
+    GuideQuestion,
+    GuideTree,
     Order,
-    Role,
     Scalar,
     Tree,
     TreeNode,
     find_value_problem,
     parse_version,
 )
-from advisor.decoding import Json, convert
+from advisor.decoding import convert
 from advisor.errors import BadFile, BadInput, UnknownName
 from advisor.near import near_matches
 
 Lines = Mapping[Path, int]
-_GUIDE_KEYS = ("name", "title", "kind", "as_of", "about", "sources", "settings", "terms", "modes", "trees")
-_TREE_KEYS = ("name", "role", "order", "title", "remark", "gaps", "questions", "nodes")
 
 
 def load_guide(
     raw: object,
     where: object,
-    lines: Lines | None = None,
     engine_ids: Collection[str] | None = None,
     *,
+    lines: Lines = MappingProxyType({}),
     check: bool = True,
 ) -> Guide:
     """A guide from a plain document; `lines` gives the line of each path in it, where known.
@@ -60,38 +55,33 @@ def load_guide(
     `engine_ids` are the ids that leaves may name (not checked when None). With `check`, branches that nothing can reach
     are looked for too. Raises BadFile with one line that says what is wrong.
     """
-    try:
-        guide = _guide(raw, str(where), lines or {}, engine_ids)
-    except GuideFault as e:
-        raise BadFile(where, f"{_format_path(e.path)}{e.text}", _line(lines or {}, e.path)) from None
-    if check:
-        for line, text in find_unreachable(guide):
-            raise BadFile(where, text, line)
+    found: list[GuideFault] = []
+    guide = _build(_decode(raw, where, lines), str(where), lines, engine_ids, found)
+    for line, text in _describe(found, lines) or (find_unreachable(guide) if guide is not None and check else ()):
+        raise BadFile(where, text, line)
+    assert guide is not None
     return guide
 
 
 def guide_problems(
-    raw: object, lines: Lines, engine_ids: Collection[str] | None = None
+    file: GuideFile, lines: Lines, engine_ids: Collection[str] | None = None
 ) -> list[tuple[int | None, str]]:
     """Everything that is wrong with a guide, each with its line; empty when all is well."""
     found: list[GuideFault] = []
-    try:
-        guide = _guide(raw, "", lines, engine_ids, found.append)
-    except GuideFault as e:
-        found.append(e)
-    if found:
-        return [(_line(lines, e.path), f"{_format_path(e.path)}{e.text}") for e in found]
-    return list(find_unreachable(guide))
+    guide = _build(file, "", lines, engine_ids, found)
+    return _describe(found, lines) or (list(find_unreachable(guide)) if guide is not None else [])
 
 
 def load_guide_file(path: FilePath | str, engine_ids: Collection[str] | None = None) -> Guide:
     """A guide from a YAML file. Raises BadFile with file and line."""
-    from advisor.files import compose_yaml, parse_yaml, read_text
+    from advisor.files import MAX_NODES, compose_yaml, construct_yaml, read_text
+    from advisor.yaml_places import find_doubled_keys, lines_by_path, locate_node
 
-    text = read_text(path)
-    lines: dict[Path, int] = {}
-    _mark(compose_yaml(text, path), (), lines, path)
-    return load_guide(parse_yaml(text, path), path, lines, engine_ids)
+    node = compose_yaml(read_text(path), path)
+    places = locate_node(node, path, MAX_NODES)
+    for key in find_doubled_keys(places):
+        raise BadFile(path, f"key {str(key)!r} stands twice", key.line)
+    return load_guide(construct_yaml(node, path), path, engine_ids, lines=lines_by_path(places))
 
 
 def find_tree(guide: Guide, name: str | None = None) -> Tree:
@@ -103,29 +93,6 @@ def find_tree(guide: Guide, name: str | None = None) -> Tree:
             return tree
     known = [t.name for t in guide.trees]
     raise UnknownName("tree", name, near_matches(name, known), f"Guide {guide.name} has: {', '.join(known)}.")
-
-
-def _mark(node: Any, path: Path, lines: dict[Path, int], where: object) -> None:
-    """Note the line of every value, and refuse a key that stands twice in one mapping (YAML would drop the first)."""
-    import yaml
-
-    if node is None:
-        return
-    lines[path] = node.start_mark.line + 1
-    if isinstance(node, yaml.SequenceNode):
-        for i, item in enumerate(node.value):
-            _mark(item, (*path, i), lines, where)
-    elif isinstance(node, yaml.MappingNode):
-        seen: set[str] = set()
-        for key, value in node.value:
-            if not isinstance(key, yaml.ScalarNode):
-                raise BadFile(where, "a key is a plain word here", key.start_mark.line + 1)
-            if key.value in seen:
-                raise BadFile(where, f"key {key.value!r} stands twice", key.start_mark.line + 1)
-            seen.add(key.value)
-            here = (*path, key.value)
-            _mark(value, here, lines, where)
-            lines[here] = key.start_mark.line + 1
 
 
 def _line(lines: Lines, path: Path) -> int | None:
@@ -141,170 +108,102 @@ def _format_path(path: Path) -> str:
     return f"{text}: " if text else ""
 
 
-def _mapping(raw: object, path: Path, what: str) -> Json:
-    if not isinstance(raw, dict):
-        raise GuideFault(path, f"{what} is a mapping, not {type(raw).__name__}")
-    for key in raw:
-        if not isinstance(key, str):
-            raise GuideFault(path, f"key {key!r} is not text (quote it)")
-    return raw
+def _decode(raw: object, where: object, lines: Lines) -> GuideFile:
+    try:
+        return convert(raw, GuideFile)
+    except msgspec.ValidationError:
+        from advisor.catalog.flaws import find_flaws
+
+        flaw = find_flaws(raw, GuideFile)[0]
+        near = f". Did you mean: {', '.join(flaw.near)}?" if flaw.near else ""
+        raise BadFile(where, f"{_format_path(flaw.at)}{flaw.problem}{near}", _line(lines, flaw.at)) from None
 
 
-def _refuse_other_keys(data: Mapping[str, object], known: tuple[str, ...], path: Path) -> None:
-    for key in data:
-        if key not in known:
-            raise GuideFault((*path, key), f"unknown key {key!r}.{suggest_names(key, known)}")
+def _describe(found: Iterable[GuideFault], lines: Lines) -> list[tuple[int | None, str]]:
+    return [(_line(lines, e.path), f"{_format_path(e.path)}{e.text}") for e in found]
 
 
-def _text(data: Mapping[str, object], key: str, path: Path) -> str:
-    value = read_text_or_none(data, key, path)
-    if value is None:
-        raise GuideFault(path, f"{key} is missing")
-    return value
+def _build(
+    file: GuideFile, where: str, lines: Lines, engine_ids: Collection[str] | None, found: list[GuideFault]
+) -> Guide | None:
+    """The guide without what is wrong in it, which goes to `found`; None where nothing can be made of it."""
+    try:
+        return _guide(file, where, lines, engine_ids, found)
+    except GuideFault as e:
+        found += e.all
+        return None
 
 
 def _guide(
-    raw: object, where: str, lines: Lines, engine_ids: Collection[str] | None, report: Report | None = None
+    file: GuideFile, where: str, lines: Lines, engine_ids: Collection[str] | None, found: list[GuideFault]
 ) -> Guide:
-    data = _mapping(raw, (), "a guide")
-    _refuse_other_keys(data, _GUIDE_KEYS, ())
-    kind = data.get("kind")
-    if kind not in ("advice", "source"):
-        raise GuideFault(("kind",), f"kind is advice or source, not {kind!r}")
-    sources = {
-        key: _convert(entry, GuideSource, ("sources", key)) for key, entry in _entries(data, "sources", required=True)
-    }
-    if not sources:
+    if not file.sources:
         raise GuideFault(("sources",), "a guide needs at least one source")
-    settings = {key: _setting(entry, ("settings", key), sources) for key, entry in _entries(data, "settings")}
+    for key, setting in file.settings.items():
+        if not cite_sources(setting.source, ("settings", key), file.sources):
+            raise GuideFault(("settings", key), "a setting needs a source")
+    settings = {key: setting.value for key, setting in file.settings.items()}
     terms: dict[str, Condition] = {}
-    for key, entry in _entries(data, "terms"):
-        with _going_on(report):
+    for key, entry in file.terms.items():
+        try:
             terms[key] = AllOf(parts=())  # what stands for a term that is wrong
-            terms[key] = parse_condition(entry, ("terms", key), FIELDS, terms, settings, report)
-    trees = data.get("trees")
-    if not isinstance(trees, list) or not trees:
+            terms[key] = parse_condition(entry, ("terms", key), FIELDS, terms, settings)
+        except GuideFault as e:
+            found += e.all
+    if not file.trees:
         raise GuideFault(("trees",), "trees is a list with at least one tree")
-    context = NodeContext(
-        kind=kind,
-        sources=frozenset(sources),
-        modes=frozenset(key for key, _ in _entries(data, "modes")),
-        engine_ids=None if engine_ids is None else frozenset(engine_ids),
-        terms=terms,
-        settings=settings,
-        lines=lines,
-        ids=set(),
-        report=report,
-    )
+    context = NodeContext(file.kind, file.sources, file.modes, engine_ids, terms, settings, lines, set(), found)
     built: list[Tree] = []
-    for i, t in enumerate(trees):
-        with _going_on(report):
-            built.append(_tree(t, ("trees", i), context))
+    for i, tree in enumerate(file.trees):
+        try:
+            built.append(_tree(tree, ("trees", i), context))
+        except GuideFault as e:
+            found += e.all
     seen: set[str] = set()
-    for i, tree in enumerate(built):
-        if tree.name in seen:
-            raise GuideFault(("trees", i, "name"), f"two trees are named {tree.name!r}")
-        seen.add(tree.name)
+    for i, made in enumerate(built):
+        if made.name in seen:
+            raise GuideFault(("trees", i, "name"), f"two trees are named {made.name!r}")
+        seen.add(made.name)
     return Guide(
-        name=_text(data, "name", ()),
-        title=_text(data, "title", ()),
-        kind=kind,
-        as_of=_text(data, "as_of", ()),
-        about=read_text_or_none(data, "about", ()),
-        sources=sources,
+        name=fold(file.name) or "",
+        title=fold(file.title) or "",
+        kind=file.kind,
+        as_of=fold(file.as_of) or "",
+        about=fold(file.about),
+        sources=file.sources,
         trees=tuple(built),
         where=where,
     )
 
 
-@contextmanager
-def _going_on(report: Report | None) -> Iterator[None]:
-    """A problem inside goes to `report`; without one it is raised."""
-    try:
-        yield
-    except GuideFault as e:
-        if report is None:
-            raise
-        report(e)
-
-
-def _entries(data: Mapping[str, object], key: str, required: bool = False) -> list[tuple[str, Any]]:
-    if key not in data:
-        if required:
-            raise GuideFault((), f"{key} is missing")
-        return []
-    return list(_mapping(data[key], (key,), key).items())
-
-
-def _convert(raw: object, kind: type[GuideSource], path: Path) -> GuideSource:
-    try:
-        return convert(raw, kind)
-    except msgspec.ValidationError as e:
-        raise GuideFault(path, str(e)) from None
-
-
-def _setting(raw: object, path: Path, sources: Mapping[str, GuideSource]) -> Scalar:
-    data = _mapping(raw, path, "a setting")
-    _refuse_other_keys(data, ("value", "source", "why"), path)
-    value = data.get("value")
-    if not isinstance(value, (bool, int, float, str)):
-        raise GuideFault(path, "a setting needs a value")
-    cited = read_words(data, "source", path)
-    if not cited:
-        raise GuideFault(path, "a setting needs a source")
-    for key in cited:
-        if key not in sources:
-            raise GuideFault((*path, "source"), f"unknown source {key!r}.{suggest_names(key, sources)}")
-    return value
-
-
-def _question(name: str, raw: object, path: Path) -> Field:
-    data = _mapping(raw, path, "a question")
-    _refuse_other_keys(data, ("type", "values", "ask"), path)
-    kind: FieldType = data.get("type", "bool")
-    if kind not in ("bool", "int", "float", "enum"):
-        raise GuideFault((*path, "type"), f"a question is bool, int, float or enum, not {kind!r}")
-    values = read_words(data, "values", path)
-    if (kind == "enum") != bool(values):
+def _question(name: str, question: GuideQuestion, path: Path) -> Field:
+    values = list_names(question.values, (*path, "values"))
+    if (question.type == "enum") != bool(values):
         raise GuideFault(path, "an enum question lists its values, and no other does")
-    return Field(name=name, type=kind, doc=_text(data, "ask", path), values=values)
+    return Field(name=name, type=question.type, doc=fold(question.ask) or "", values=values)
 
 
-def _tree(raw: object, path: Path, context: NodeContext) -> Tree:
-    data = _mapping(raw, path, "a tree")
-    _refuse_other_keys(data, _TREE_KEYS, path)
-    order: Order = data.get("order", "")
-    if order not in get_args(Order):
-        raise GuideFault((*path, "order"), f"order is first_match or none, not {order!r}")
-    role: Role = data.get("role", "engine")
-    if role not in get_args(Role):
-        raise GuideFault((*path, "role"), f"role is one of {', '.join(get_args(Role))}, not {role!r}")
-    name = _text(data, "name", path)
-    if not re.fullmatch(r"[a-z0-9][a-z0-9-]*", name):
-        raise GuideFault((*path, "name"), f"a tree's name is lower-case words joined by -, not {name!r}")
-    questions = {
-        str(key): _question(str(key), q, (*path, "questions", str(key)))
-        for key, q in _mapping(data.get("questions", {}), (*path, "questions"), "questions").items()
-    }
+def _tree(tree: GuideTree, path: Path, context: NodeContext) -> Tree:
+    if not re.fullmatch(r"[a-z0-9][a-z0-9-]*", tree.name):
+        raise GuideFault((*path, "name"), f"a tree's name is lower-case words joined by -, not {tree.name!r}")
+    questions = {key: _question(key, q, (*path, "questions", key)) for key, q in tree.questions.items()}
     if context.kind == "source" and not questions:
         raise GuideFault(path, "a tree of a source document lists its questions")
-    gaps = read_text_or_none(data, "gaps", path)
-    nodes = parse_nodes(data.get("nodes"), (*path, "nodes"), context, questions or FIELDS, role, order, ())
-    whole = len(nodes) == len(data["nodes"])
-    open_end = whole and order == "first_match" and nodes[-1].condition is not None
-    no_default = open_end or (whole and order == "none" and all(n.condition for n in nodes))
-    if role == "engine" and gaps is None and no_default:
-        raise GuideFault(path, f"tree {name} has no default: end it with `else: true`, or say in `gaps` why not")
+    nodes = parse_nodes(tree.nodes, (*path, "nodes"), context, questions or FIELDS, tree.role, tree.order, ())
+    whole = len(nodes) == len(tree.nodes)
+    open_end = whole and tree.order == "first_match" and nodes[-1].condition is not None
+    no_default = open_end or (whole and tree.order == "none" and all(n.condition for n in nodes))
+    if tree.role == "engine" and tree.gaps is None and no_default:
+        raise GuideFault(path, f"tree {tree.name} has no default: end it with `else: true`, or say in `gaps` why not")
     return Tree(
-        name=name,
-        role=role,
-        order=order,
-        title=read_text_or_none(data, "title", path),
-        remark=read_text_or_none(data, "remark", path),
-        gaps=gaps,
+        name=tree.name,
+        role=tree.role,
+        order=tree.order,
+        title=fold(tree.title),
+        remark=fold(tree.remark),
+        gaps=fold(tree.gaps),
         questions=questions,
         nodes=nodes,
-        line=context.lines.get(path),
     )
 
 

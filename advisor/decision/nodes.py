@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Literal, get_args
+from collections.abc import Collection, Mapping, Sequence
+from typing import Literal
 
-from advisor.decision.conditions import GuideFault, Path, Report, describe_condition, parse_condition, suggest_names
+from advisor.decision.conditions import GuideFault, Path, describe_condition, parse_condition, suggest_names
 from advisor.decision.types import (
     FIELDS,
     Condition,
     Field,
+    GuideNode,
     LeafVerdict,
+    Names,
     Order,
     Role,
     Scalar,
+    StatedVerdict,
     TreeNode,
-    VerdictWord,
     find_fields,
 )
-from advisor.decoding import Json
 from advisor.record import Value
 
 REASON_CODES = (
@@ -28,54 +29,41 @@ REASON_CODES = (
     *("needs_accelerator", "does_not_fit", "concurrency", "not_for_production", "not_asked_for", "data_policy"),
 )
 _LISTS = ("later", "overlay", "hardware", "quantizations", "avoid", "requires", "prefers", "notes")
-_KEYS = (
-    *("id", "if", "else", "then", "nodes", "order", "refine", *_LISTS),
-    *("settings", "code", "says", "because", "source", "verdict"),
-)
 
 
 class NodeContext(Value, frozen=True):
-    """What the nodes of one guide may refer to."""
+    """What the nodes of one guide may refer to, and where what is wrong with them goes."""
 
     kind: Literal["advice", "source"]
-    sources: frozenset[str]
-    modes: frozenset[str]
-    engine_ids: frozenset[str] | None
+    sources: Collection[str]
+    modes: Collection[str]
+    engine_ids: Collection[str] | None
     terms: Mapping[str, Condition]
     settings: Mapping[str, Scalar]
     lines: Mapping[Path, int]
     ids: set[str]
-    report: Report | None = None  # None: the first problem is raised
+    found: list[GuideFault]
 
 
-def read_words(data: Mapping[str, object], key: str, path: Path) -> tuple[str, ...]:
-    """A list of words (a single word counts as one); empty when absent. Raises Problem."""
-    value = data.get(key)
-    if value is None:
-        return ()
-    items = [value] if isinstance(value, str) else value
-    if not isinstance(items, list):
-        raise GuideFault((*path, key), f"{key} is a list of words")
-    for i, item in enumerate(items):
-        if not isinstance(item, str) or not item:
-            raise GuideFault((*path, key, i), f"{key} holds {item!r}, which is not text (quote it)")
-        if item in items[:i]:
-            raise GuideFault((*path, key, i), f"{key} lists {item!r} twice")
-    return tuple(items)
+def list_names(given: Names, path: Path) -> tuple[str, ...]:
+    """The words of a list (a single word counts as one). Raises GuideFault for an empty word and one that stands
+    twice."""
+    names = (given,) if isinstance(given, str) else given
+    for i, name in enumerate(names):
+        if not name:
+            raise GuideFault((*path, i), f"{path[-1]} holds {name!r}, which is not text (quote it)")
+        if name in names[:i]:
+            raise GuideFault((*path, i), f"{path[-1]} lists {name!r} twice")
+    return names
 
 
-def read_text_or_none(data: Mapping[str, object], key: str, path: Path) -> str | None:
-    """A text, white space folded; None when absent. Raises Problem."""
-    value = data.get(key)
-    if value is None:
-        return None
-    if not isinstance(value, str) or not value.strip():
-        raise GuideFault((*path, key), f"{key} is text, not {value!r} (quote it)")
-    return " ".join(value.split())
+def fold(text: str | None) -> str | None:
+    """A text with its white space folded; None where there is none."""
+    return " ".join(text.split()) or None if text else None
 
 
 def parse_nodes(
-    raw: object,
+    entries: Sequence[GuideNode],
     path: Path,
     context: NodeContext,
     fields: Mapping[str, Field],
@@ -83,22 +71,22 @@ def parse_nodes(
     order: Order,
     source: tuple[str, ...],
 ) -> tuple[TreeNode, ...]:
-    """The siblings of one block. `source` is what the branch above cites, for leaves that cite nothing themselves."""
-    if not isinstance(raw, list) or not raw:
+    """The siblings of one block without those that are wrong, which go to the context's list. `source` is what the
+    branch above cites, for leaves that cite nothing themselves. Raises GuideFault for what is wrong with all of them.
+    """
+    if not entries:
         raise GuideFault(path, "nodes is a list with at least one node")
     nodes: list[TreeNode] = []
-    for i, item in enumerate(raw):
+    for i, entry in enumerate(entries):
         here = (*path, i)
         try:
-            node = _node(item, here, context, fields, role, source)
+            node = _node(entry, here, context, fields, role, source)
             _check_sibling(node, nodes, here, order)
         except GuideFault as e:
-            if context.report is None:
-                raise
-            context.report(e)
+            context.found.extend(e.all)
             continue
         nodes.append(node)
-    whole = len(nodes) == len(raw)
+    whole = len(nodes) == len(entries)
     ends = context.kind == "advice" and role == "engine" and order == "first_match"
     if whole and ends and nodes[-1].condition is not None:
         raise GuideFault(path, f"the block of {nodes[0].id} has no default: end it with `else: true`")
@@ -116,7 +104,7 @@ def _check_sibling(node: TreeNode, earlier: list[TreeNode], path: Path, order: O
 
 
 def _node(
-    raw: object,
+    entry: GuideNode,
     path: Path,
     context: NodeContext,
     fields: Mapping[str, Field],
@@ -124,58 +112,40 @@ def _node(
     inherited: tuple[str, ...],
     refines: bool = False,
 ) -> TreeNode:
-    if not isinstance(raw, dict):
-        raise GuideFault(path, f"a node is a mapping, not {type(raw).__name__}")
-    data: Json = raw
-    for key in data:
-        if key not in _KEYS:
-            raise GuideFault((*path, str(key)), f"unknown key {key!r}.{suggest_names(str(key), _KEYS)}")
-    node_id = read_text_or_none(data, "id", path)
-    if node_id is None or not re.fullmatch(r"[a-z0-9][a-z0-9.-]*", node_id):
-        raise GuideFault(path, f"a node needs an id of lower-case words joined by - or ., not {data.get('id')!r}")
-    if node_id in context.ids:
-        raise GuideFault((*path, "id"), f"id {node_id!r} is used twice")
-    context.ids.add(node_id)
-    if ("if" in data) == ("else" in data):
-        raise GuideFault(path, f"{node_id} needs either `if` or `else: true`")
-    if data.get("else", True) is not True:
-        raise GuideFault((*path, "else"), "else takes only true")
+    if not re.fullmatch(r"[a-z0-9][a-z0-9.-]*", entry.id):
+        raise GuideFault(path, f"a node needs an id of lower-case words joined by - or ., not {entry.id!r}")
+    if entry.id in context.ids:
+        raise GuideFault((*path, "id"), f"id {entry.id!r} is used twice")
+    context.ids.add(entry.id)
+    if (entry.condition is None) == (entry.otherwise is None):
+        raise GuideFault(path, f"{entry.id} needs either `if` or `else: true`")
     condition = None
-    if "if" in data:
-        condition = parse_condition(data["if"], (*path, "if"), fields, context.terms, context.settings, context.report)
-    source = _cited(data, path, context) or inherited
-    order: Order = data.get("order", "first_match")
-    if order not in get_args(Order):
-        raise GuideFault((*path, "order"), f"order is first_match or none, not {order!r}")
+    if entry.condition is not None:
+        condition = parse_condition(entry.condition, (*path, "if"), fields, context.terms, context.settings)
+    source = cite_sources(entry.source, path, context.sources) or inherited
     children: tuple[TreeNode, ...] = ()
-    refine: tuple[TreeNode, ...] = ()
-    if "nodes" in data:
-        children = parse_nodes(data["nodes"], (*path, "nodes"), context, fields, role, order, source)
-    if "refine" in data:
-        if not isinstance(data["refine"], list):
-            raise GuideFault((*path, "refine"), "refine is a list of nodes")
-        refine = tuple(
-            _node(r, (*path, "refine", i), context, fields, role, source, refines=True)
-            for i, r in enumerate(data["refine"])
-        )
-    lists = {key: read_words(data, key, path) for key in _LISTS}
+    if entry.nodes is not None:
+        children = parse_nodes(entry.nodes, (*path, "nodes"), context, fields, role, entry.order, source)
     node = TreeNode(
-        id=node_id,
+        id=entry.id,
         condition=condition,
-        engines=read_words(data, "then", path),
+        engines=list_names(entry.then, (*path, "then")),
         nodes=children,
-        order=order,
-        refine=refine,
-        settings=_settings(data, path),
-        code=read_text_or_none(data, "code", path),
-        says=read_text_or_none(data, "says", path),
-        because=read_text_or_none(data, "because", path),
+        order=entry.order,
+        refine=tuple(
+            _node(r, (*path, "refine", i), context, fields, role, source, refines=True)
+            for i, r in enumerate(entry.refine)
+        ),
+        settings=entry.settings,
+        code=fold(entry.code),
+        says=fold(entry.says),
+        because=fold(entry.because),
         source=source,
-        verdict=_verdict(data, path),
+        verdict=_verdict(entry.verdict, (*path, "verdict")),
         line=context.lines.get(path),
-        **lists,
+        **{name: list_names(getattr(entry, name), (*path, name)) for name in _LISTS},
     )
-    if children or "nodes" not in data:  # else every one of them is wrong, and was reported
+    if children or entry.nodes is None:  # else every one of them is wrong, and was reported
         _check_leaf(node, path, context, role, refines)
     return node
 
@@ -209,20 +179,17 @@ def _check_leaf(node: TreeNode, path: Path, context: NodeContext, role: Role, re
         _check_engines(node, path, context, context.engine_ids)
 
 
-def _check_engines(node: TreeNode, path: Path, context: NodeContext, known: frozenset[str]) -> None:
+def _check_engines(node: TreeNode, path: Path, context: NodeContext, known: Collection[str]) -> None:
     """Engines that a leaf names are engines, or ways of serving where it names an overlay."""
     for key, given, extra in (
-        ("then", node.engines, frozenset[str]()),
-        ("later", node.later, frozenset[str]()),
+        ("then", node.engines, ()),
+        ("later", node.later, ()),
         ("overlay", node.overlay, context.modes),
     ):
         for i, engine in enumerate(given):
-            if engine not in known | extra:
-                hint = suggest_names(engine, known | extra)
-                problem = GuideFault((*path, key, i), f"unknown engine {engine!r}.{hint}")
-                if context.report is None:
-                    raise problem
-                context.report(problem)
+            if engine not in known and engine not in extra:
+                hint = suggest_names(engine, {*known, *extra})
+                context.found.append(GuideFault((*path, key, i), f"unknown engine {engine!r}.{hint}"))
 
 
 def _check_texts(node: TreeNode, path: Path, context: NodeContext) -> None:
@@ -237,37 +204,20 @@ def _check_texts(node: TreeNode, path: Path, context: NodeContext) -> None:
                 raise GuideFault(where, f"unknown field {{{field}}}.{suggest_names(field, FIELDS)}")
 
 
-def _cited(data: Mapping[str, object], path: Path, context: NodeContext) -> tuple[str, ...]:
-    cited = read_words(data, "source", path)
+def cite_sources(given: Names, path: Path, sources: Collection[str]) -> tuple[str, ...]:
+    """The sources that something in a guide names. Raises GuideFault for one that the guide does not have."""
+    here = (*path, "source")
+    cited = list_names(given, here)
     for i, key in enumerate(cited):
-        if key not in context.sources:
-            raise GuideFault((*path, "source", i), f"unknown source {key!r}.{suggest_names(key, context.sources)}")
+        if key not in sources:
+            raise GuideFault((*here, i), f"unknown source {key!r}.{suggest_names(key, sources)}")
     return cited
 
 
-def _settings(data: Mapping[str, object], path: Path) -> dict[str, Scalar]:
-    raw = data.get("settings", {})
-    if not isinstance(raw, dict):
-        raise GuideFault((*path, "settings"), "settings is a mapping of flags to values")
-    for key, value in raw.items():
-        if not isinstance(key, str) or not isinstance(value, (bool, int, float, str)):
-            raise GuideFault((*path, "settings", str(key)), f"setting {key!r} has no plain value")
-    return dict(raw)
-
-
-def _verdict(data: Mapping[str, object], path: Path) -> LeafVerdict | None:
-    raw = data.get("verdict")
-    if raw is None:
+def _verdict(stated: StatedVerdict | None, path: Path) -> LeafVerdict | None:
+    if stated is None:
         return None
-    here = (*path, "verdict")
-    if not isinstance(raw, dict) or set(raw) - {"claims", "word", "text"}:
-        raise GuideFault(here, "a verdict has claims, word and text")
-    claims = read_words(raw, "claims", here)
-    word: VerdictWord = raw.get("word", "")
-    if word not in get_args(VerdictWord):
-        raise GuideFault(
-            (*here, "word"), f"a verdict is one of {', '.join(get_args(VerdictWord))} (quoted), not {word!r}"
-        )
+    claims = list_names(stated.claims, (*path, "claims"))
     if not claims:
-        raise GuideFault(here, "a verdict names the claims it judges")
-    return LeafVerdict(claims=claims, word=word, text=read_text_or_none(raw, "text", here))
+        raise GuideFault(path, "a verdict names the claims it judges")
+    return LeafVerdict(claims=claims, word=stated.word, text=fold(stated.text))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
+from advisor.meanings import FeatureKey, QuantizationName
 from advisor.memo import MemoRecord
 from advisor.near import near_matches
 from advisor.patterns import pattern_when_used
@@ -264,6 +265,87 @@ class LeafVerdict(Record, frozen=True, kw_only=True):
     text: str | None = None
 
 
+Names = str | tuple[str, ...]  # in a file a single word stands for a list of one
+
+
+class GuideSetting(Record, frozen=True, kw_only=True):
+    """A number or word that conditions of a guide refer to, as it stands in the file."""
+
+    value: Scalar
+    source: Names
+    why: str | None = None
+
+
+class GuideQuestion(Record, frozen=True, kw_only=True):
+    """A question of a source document, as it stands in the file."""
+
+    ask: str
+    type: Literal["bool", "int", "float", "enum"] = "bool"
+    values: Names = ()
+
+
+class StatedVerdict(Record, frozen=True, kw_only=True):
+    """Our judgement of a source's leaf, as it stands in the file."""
+
+    claims: Names
+    word: VerdictWord
+    text: str | None = None
+
+
+class GuideNode(Record, frozen=True, kw_only=True, rename={"condition": "if", "otherwise": "else"}):
+    """A branch or leaf of a guide, as it stands in the file."""
+
+    id: str
+    condition: Any = None
+    otherwise: Literal[True] | None = None
+    then: Names = ()
+    nodes: tuple[GuideNode, ...] | None = None
+    order: Order = "first_match"
+    refine: tuple[GuideNode, ...] = ()
+    later: Names = ()
+    overlay: Names = ()
+    hardware: Names = ()
+    quantizations: QuantizationName | tuple[QuantizationName, ...] = ()
+    avoid: QuantizationName | tuple[QuantizationName, ...] = ()
+    requires: FeatureKey | tuple[FeatureKey, ...] = ()
+    prefers: FeatureKey | tuple[FeatureKey, ...] = ()
+    notes: Names = ()
+    settings: dict[str, Scalar] = {}
+    code: str | None = None
+    says: str | None = None
+    because: str | None = None
+    source: Names = ()
+    verdict: StatedVerdict | None = None
+
+
+class GuideTree(Record, frozen=True, kw_only=True):
+    """One tree of a guide, as it stands in the file."""
+
+    name: str
+    order: Order
+    nodes: tuple[GuideNode, ...]
+    role: Role = "engine"
+    title: str | None = None
+    remark: str | None = None
+    gaps: str | None = None
+    questions: dict[str, GuideQuestion] = {}
+
+
+class GuideFile(Record, frozen=True, kw_only=True):
+    """guides/*.yaml."""
+
+    name: str
+    title: str
+    kind: Literal["advice", "source"]
+    as_of: str
+    sources: dict[str, GuideSource]
+    trees: tuple[GuideTree, ...]
+    about: str | None = None
+    settings: dict[str, GuideSetting] = {}
+    terms: dict[str, Any] = {}
+    modes: dict[str, str] = {}
+
+
 class TreeNode(MemoRecord, frozen=True, kw_only=True):
     """One branch or leaf. Without `condition` it always holds. A branch has `nodes`; anything else is a leaf."""
 
@@ -301,7 +383,6 @@ class Tree(Record, frozen=True, kw_only=True):
     gaps: str | None = None  # why not every path has an answer
     questions: dict[str, Field] = msgspec.field(default_factory=dict)
     nodes: tuple[TreeNode, ...]
-    line: int | None = None
 
 
 class Guide(MemoRecord, frozen=True, kw_only=True):

@@ -91,11 +91,9 @@ def read_condition(entry: RuleEntry, knowledge: Knowledge, found: list[GuideFaul
     if entry.when is None:
         return CheckRule(entry, None)
     try:
-        return CheckRule(
-            entry, parse_condition(entry.when, ("when",), LaunchFields(knowledge, entry.engines), {}, {}, found.append)
-        )
+        return CheckRule(entry, parse_condition(entry.when, ("when",), LaunchFields(knowledge, entry.engines), {}, {}))
     except GuideFault as e:
-        found.append(e)
+        found += e.all
         return None
 
 

@@ -183,7 +183,7 @@ def find_guides_faults(house: House) -> Iterator[Fault]:
     """Problems of guides and policies beyond the shape of their files."""
     for document in house.under("guides/").values():
         ids = house.ids["engines"]
-        for line, text in guide_problems(document.data, document.file.lines(), ids):
+        for line, text in guide_problems(document.value, document.file.lines(), ids):
             if not _hidden(text, house):
                 problem, hint = without_hint(text)
                 file = document.file.shown

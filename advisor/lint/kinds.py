@@ -4,16 +4,9 @@ from __future__ import annotations
 
 from fnmatch import fnmatchcase
 from importlib import import_module
-from typing import Any, Literal
+from typing import Any
 
-import msgspec
-
-from advisor.decision.types import GuideSource, Role
-from advisor.decoding import Json
-from advisor.meanings import FeatureKey, QuantizationName
 from advisor.record import Value
-
-Names = str | list[str]
 
 # pattern of the file's path -> where its type stands, imported when it is asked for; None: entries of tables
 # (advisor/catalog/load.py), which may be called .yml, too
@@ -25,7 +18,7 @@ FILES: dict[str, str | None] = {
     "downloads/*.yaml": "advisor.catalog.downloads:DownloadsFile",
     "machines/*.yaml": "advisor.catalog.types:MachinesFile",
     "quantizations.*": None,
-    "guides/*.yaml": "advisor.lint.kinds:GuideFile",
+    "guides/*.yaml": "advisor.decision.types:GuideFile",
     "policy/*.yaml": "advisor.decision.policy:PolicyFile",
     "flags/*.yaml": "advisor.engines.flag_tables:FlagTable",
     "flag-history/*.yaml": "advisor.engines.flag_tables:FlagHistory",
@@ -86,57 +79,3 @@ def find_kind(file: str) -> RuleFileKind | None:
         if fnmatchcase(name, pattern) and (pattern not in WITHOUT_SUBFOLDERS or file.count("/") == pattern.count("/")):
             return RuleFileKind(pattern, place)
     return None
-
-
-class GuideNode(msgspec.Struct, forbid_unknown_fields=True, rename={"condition": "if", "otherwise": "else"}):
-    """A branch or leaf of a guide."""
-
-    id: str
-    condition: Any = None
-    otherwise: Literal[True] | None = None
-    then: Names | None = None
-    nodes: list[GuideNode] | None = None
-    order: Literal["first_match", "none"] = "first_match"
-    refine: list[GuideNode] | None = None
-    later: Names | None = None
-    overlay: Names | None = None
-    hardware: Names | None = None
-    quantizations: QuantizationName | list[QuantizationName] | None = None
-    avoid: QuantizationName | list[QuantizationName] | None = None
-    requires: FeatureKey | list[FeatureKey] | None = None
-    prefers: FeatureKey | list[FeatureKey] | None = None
-    notes: Names | None = None
-    settings: dict[str, bool | int | float | str] = {}
-    code: str | None = None
-    says: str | None = None
-    because: str | None = None
-    source: Names | None = None
-    verdict: Json | None = None
-
-
-class GuideTree(msgspec.Struct, forbid_unknown_fields=True):
-    """One tree of a guide."""
-
-    name: str
-    order: Literal["first_match", "none"]
-    nodes: list[GuideNode]
-    role: Role = "engine"
-    title: str | None = None
-    remark: str | None = None
-    gaps: str | None = None
-    questions: dict[str, Json] = {}
-
-
-class GuideFile(msgspec.Struct, forbid_unknown_fields=True):
-    """guides/*.yaml."""
-
-    name: str
-    title: str
-    kind: Literal["advice", "source"]
-    as_of: str
-    sources: dict[str, GuideSource]
-    trees: list[GuideTree]
-    about: str | None = None
-    settings: dict[str, Json] = {}
-    terms: Json = {}
-    modes: dict[str, str] = {}

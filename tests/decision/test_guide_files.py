@@ -83,7 +83,7 @@ MISTAKES: list[tuple[str, str, str, int, str]] = [
         27,
         "unknown engine 'llama-cpp'. Did you mean: llama.cpp",
     ),
-    ("unknown key", "because: many users", "becuse: many users", 18, "unknown key 'becuse'. Did you mean: because"),
+    ("unknown key", "because: many users", "becuse: many users", 18, "not a key here. Did you mean: because"),
     (
         "unknown source",
         "    because: a new driver\n    source: me",
@@ -98,9 +98,9 @@ MISTAKES: list[tuple[str, str, str, int, str]] = [
     ("same id twice", "id: rest", "id: team", 25, "used twice"),
     ("after else", "if: {field: driver.cuda, at_least: '13.0'}", "else: true", 25, "new-cuda before it always holds"),
     ("says nothing", "    then: [llama.cpp]\n", "", 25, "says nothing"),
-    ("bad kind", "kind: advice", "kind: advise", 3, "kind is advice or source"),
-    ("bad order", "order: first_match", "order: random", 13, "first_match or none"),
-    ("setting without source", "{value: 4, source: me}", "{value: 4}", 8, "needs a source"),
+    ("bad kind", "kind: advice", "kind: advise", 3, "is not one of advice, source"),
+    ("bad order", "order: first_match", "order: random", 13, "is not one of first_match, none"),
+    ("setting without source", "{value: 4, source: me}", "{value: 4}", 8, "`source` is missing"),
     (
         "key twice",
         "    then: [vllm]\n    because: many",
@@ -196,7 +196,7 @@ trees:
     assert evaluate_guide(guide, {"gpu": "amd"}).notes == ("It says no more.",)
     with pytest.raises(BadFile, match="has no verdict"):
         load(tmp_path, text.replace("    verdict: {claims: D-1, word: 'true'}\n", ""))
-    with pytest.raises(BadFile, match=r"quoted"):
+    with pytest.raises(BadFile, match=r"quote it"):
         load(tmp_path, text.replace("'true'", "true"))
 
 

@@ -8,11 +8,11 @@ from advisor.catalog.types import Accelerator, CloudOffer, CpuPlatform, Engine, 
 from advisor.checks.rules.load import CheckRulesFile
 from advisor.decision.nodes import REASON_CODES
 from advisor.decision.policy import PolicyFile
+from advisor.decision.types import GuideFile
 from advisor.decoding import Json
 from advisor.engines.flag_tables import FlagTable
 from advisor.engines.plain import PlainConstants
 from advisor.engines.pool.settings import PoolConstants
-from advisor.lint.kinds import GuideFile
 from advisor.models.types import Model
 from tools.pages.schemas import write_schema
 
