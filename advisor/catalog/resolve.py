@@ -211,7 +211,7 @@ def _from_directory(path: Path, rules: Catalog) -> ResolvedModel:
         raise BadFile(path, f"holds {found}")
     from advisor.models.hf_config import read_model_dir
 
-    return _named(ResolvedModel(rules.name_gguf(read_model_dir(path)), str(path)), path)
+    return _named(ResolvedModel(rules.name_gguf(read_model_dir(path, rules.config_classes)), str(path)), path)
 
 
 def _named(found: ResolvedModel, path: Path) -> ResolvedModel:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import msgspec
 
@@ -26,6 +26,9 @@ from advisor.decoding import Json, convert, decode_json
 from advisor.errors import BadInput, UnknownName
 from advisor.models.types import GgufArchitectures, Model, find_architecture
 from advisor.near import near_matches, simplify_name
+
+if TYPE_CHECKING:
+    from advisor.models.hf_keys import ModelTraits
 
 T = TypeVar("T")
 
@@ -139,12 +142,23 @@ class Catalog:
     @cached_property
     def gguf_architectures(self) -> GgufArchitectures:
         """Architectures of GGUF files by name (rules/gguf.yaml)."""
-        if not self.has_document("gguf.yaml"):  # an overlay alone
-            return GgufArchitectures(source="none", architectures={})
+        found = self._read_table("gguf.yaml", GgufArchitectures)
+        return found or GgufArchitectures(source="none", architectures={})
+
+    @cached_property
+    def config_classes(self) -> dict[str, ModelTraits]:
+        """What the classes of a `model_type` add to a config.json (rules/hf.yaml)."""
+        from advisor.models.hf_keys import ConfigClasses
+
+        found = self._read_table("hf.yaml", ConfigClasses)
+        return {name: traits for traits in found.classes for name in traits.model_types} if found else {}
+
+    def _read_table(self, path: str, kind: type[T]) -> T | None:
+        """A file of rules as a value of a type; None where there is none, as in an overlay alone."""
         try:
-            return convert(self.document("gguf.yaml"), GgufArchitectures)
+            return convert(self.document(path), kind) if self.has_document(path) else None
         except msgspec.ValidationError as e:
-            raise BadInput(f"rules/gguf.yaml: {e}") from None
+            raise BadInput(f"rules/{path}: {e}") from None
 
     def document(self, path: str) -> Any:
         """The plain data of any other rule file, by its path relative to the rules folder. Raises UnknownName."""

@@ -1,7 +1,7 @@
 """A Model from a Hugging Face config.json, and from a checkpoint directory.
 
-What a config does not say (biases, norms, class defaults) comes from `hf_keys`; layer by layer parts from `hf_layers`.
-An architecture that would be read wrongly is refused.
+What a config does not say (biases, norms, class defaults) comes from rules/hf.yaml; layer by layer parts from
+`hf_layers`. An architecture that would be read wrongly is refused.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import msgspec
 
 from advisor.errors import BadFile, BadInput
 from advisor.files import read_json
-from advisor.models.hf_keys import TRAITS, ConfigSection, ModelTraits, unknown_architecture
+from advisor.models.hf_keys import ConfigSection, ModelTraits, unknown_architecture
 from advisor.models.hf_layers import FFNS, MIXERS, read_switch
 from advisor.models.layers import group_layers
 from advisor.models.tensors import TensorInfo
-from advisor.models.types import ExtraWeights, Layout, Model, ModelKind, Mtp, PublishedSize, Vision, Weights
+from advisor.models.types import ExtraWeights, Layout, Model, Mtp, PublishedSize, Vision, Weights
 from advisor.units import MIB
 
 MAX_CONFIG = 4 * MIB
@@ -35,8 +35,9 @@ TOWER_NAMES = (
 )  # fmt: skip
 
 
-def model_from_config(config: dict[str, object], id: str) -> Model:
-    """The Model that a config.json describes; `id` is the hub id or path it came from.
+def model_from_config(config: dict[str, object], id: str, classes: Mapping[str, ModelTraits]) -> Model:
+    """The Model that a config.json describes; `id` is the hub id or path it came from, `classes` what the rules know of
+    types of models (`Catalog.config_classes`).
 
     Parameter counts are computed from the dims. Raises BadInput (a key is missing or ill-typed, it is named) and
     AdvisorError `unknown_architecture` (the layers cannot be modelled).
@@ -52,7 +53,7 @@ def model_from_config(config: dict[str, object], id: str) -> Model:
     model_type = outer_type if text is outer else text.text("model_type") or _WRAPPED.get(outer_type, outer_type)
     if outer_type == "deepseek_v3" and outer.has("index_n_heads"):
         model_type = "deepseek_v32"
-    traits, note = _traits(text, model_type)
+    traits, note = _traits(text, model_type, classes)
     section = ConfigSection(
         {"model_type": model_type, **traits.defaults, **{k: v for k, v in text.data.items() if v is not None}},
         text.where,
@@ -75,8 +76,10 @@ def _text_section(outer: ConfigSection) -> ConfigSection:
     return section
 
 
-def _traits(config: ConfigSection, model_type: str) -> tuple[ModelTraits, str | None]:
-    known = TRAITS.get(model_type)
+def _traits(
+    config: ConfigSection, model_type: str, classes: Mapping[str, ModelTraits]
+) -> tuple[ModelTraits, str | None]:
+    known = classes.get(model_type)
     if known is not None:
         return known, known.note
     missing = [k for k in _STANDARD if not config.has(k)]
@@ -127,7 +130,7 @@ def _model(
     model = Model(
         id=id,
         family=outer_type,
-        kind=_kind(traits, architectures[0], outer_type),
+        kind="reranker" if (architectures[0] or "").endswith("ForSequenceClassification") else traits.kind,
         architecture=architectures[0],
         model_type=outer_type,
         own_code=note is not None and bool(outer.data.get("auto_map")),
@@ -158,12 +161,6 @@ def _model(
         params_active=active_params(model),
         params_total=counted + (vision.params if vision else 0),
     )
-
-
-def _kind(traits: ModelTraits, architecture: str | None, model_type: str) -> ModelKind:
-    if architecture and architecture.endswith("ForSequenceClassification"):
-        return "reranker"
-    return "embedding" if model_type in {"llama_bidirec", "llama_embed"} else traits.kind
 
 
 def _context(config: ConfigSection) -> int | None:
@@ -220,7 +217,7 @@ def _extras(config: ConfigSection, n: int, d: int, architecture: str) -> tuple[E
     return tuple(out)
 
 
-def read_model_dir(path: Path | str) -> Model:
+def read_model_dir(path: Path | str, classes: Mapping[str, ModelTraits]) -> Model:
     """The Model of a checkpoint directory (or of a config.json).
 
     Dims come from config.json, stored sizes from the safetensors headers when there are any. Raises BadFile,
@@ -232,7 +229,7 @@ def read_model_dir(path: Path | str) -> Model:
     if not isinstance(config, dict):
         raise BadFile(config_path, "must hold a JSON object")
     directory = config_path.parent
-    model = model_from_config(config, str(path))
+    model = model_from_config(config, str(path), classes)
     if not path.is_dir() or not any(
         p.name.endswith((".safetensors", ".safetensors.index.json")) for p in directory.iterdir()
     ):

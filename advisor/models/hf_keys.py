@@ -1,4 +1,4 @@
-"""Keys of a config.json with their types, and what the classes of each model type add that no key says.
+"""Keys of a config.json with their types, and the form of what the classes of a model type add that no key says.
 
 A missing or ill-typed key is named, never guessed.
 """
@@ -8,9 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal, TypeVar
 
-import msgspec
-
-from advisor.decoding import Json
 from advisor.errors import AdvisorError, BadInput
 from advisor.record import Record
 
@@ -129,8 +126,9 @@ Switch = bool | str  # a constant, or the config key that switches it
 
 
 class ModelTraits(Record, frozen=True, kw_only=True):
-    """Fixed properties of one `model_type`."""
+    """What the classes of some types of models add to what their configs say."""
 
+    model_types: tuple[str, ...] = ()
     mixer: str = "softmax"
     ffn: str = "standard"
     qkv_bias: Switch = False
@@ -150,154 +148,12 @@ class ModelTraits(Record, frozen=True, kw_only=True):
     lm_head_bias: Switch = False
     tie: bool = False  # when `tie_word_embeddings` is absent
     kind: Literal["chat", "embedding"] = "chat"
-    defaults: Mapping[str, object] = msgspec.field(
-        default_factory=dict
-    )  # class defaults that published configs leave out
+    defaults: dict[str, object] = {}  # class defaults that published configs leave out
     note: str | None = None
 
 
-def _for_types(names: str, traits: ModelTraits) -> dict[str, ModelTraits]:
-    return dict.fromkeys(names.split(), traits)
+class ConfigClasses(Record, frozen=True, kw_only=True):
+    """rules/hf.yaml."""
 
-
-_ATTENTION_BIAS: Json = {"qkv_bias": "attention_bias", "o_bias": "attention_bias"}
-_DELTA = ModelTraits(
-    mixer="delta", qk_norm="head", gate="elementwise", pattern=4, shared_gate=True, defaults={"attn_output_gate": True}
-)
-_GEMMA3_DEFAULTS = {
-    "vocab_size": 262208, "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256,
-    "max_position_embeddings": 131072, "sliding_window": 4096,
-}  # fmt: skip
-_PHI_WINDOW = "sliding window of the config not counted (llama.cpp ignores it too)"
-TRAITS: dict[str, ModelTraits] = {
-    **_for_types("llama llama_bidirec llama_embed", ModelTraits(**_ATTENTION_BIAS, mlp_bias="mlp_bias")),
-    "mistral": ModelTraits(window="all", defaults={"sliding_window": 4096}),
-    "ministral": ModelTraits(window="all"),
-    **_for_types("ministral3 smollm3", ModelTraits(window="none")),
-    "mixtral": ModelTraits(window="all"),
-    "qwen2": ModelTraits(qkv_bias=True),
-    "mimo": ModelTraits(qkv_bias=True),
-    **_for_types("qwen2_vl qwen2_5_vl qwen2_vl_text qwen2_5_vl_text", ModelTraits(qkv_bias=True)),
-    "qwen3": ModelTraits(**_ATTENTION_BIAS, qk_norm="head"),
-    "qwen3_vl_text": ModelTraits(**_ATTENTION_BIAS, qk_norm="head", tie=True),
-    **_for_types("qwen3_moe qwen3_vl_moe_text", ModelTraits(**_ATTENTION_BIAS, qk_norm="head")),
-    "qwen2_moe": ModelTraits(qkv_bias=True, shared_gate=True),
-    **_for_types("qwen3_next qwen3_5_text qwen3_5_moe_text qwen3_5 qwen3_5_moe", _DELTA),
-    "gemma": ModelTraits(tie=True),
-    "gemma2": ModelTraits(tie=True, norms=4, window="pattern", pattern=2),
-    "gemma3_text": ModelTraits(
-        tie=True, norms=4, qk_norm="head", window="pattern", pattern=6, defaults=_GEMMA3_DEFAULTS
-    ),
-    "gemma3n_text": ModelTraits(mixer="gemma_shared", tie=True, norms=4, qk_norm="head", window="pattern", pattern=5),
-    "gemma4_text": ModelTraits(
-        mixer="gemma_shared", ffn="gemma4", tie=True, norms=4, qk_norm="head", window="pattern", pattern=6
-    ),
-    "phi": ModelTraits(
-        qkv_bias=True, o_bias=True, act="plain", mlp_bias=True, norms=1, norm_bias=True, lm_head_bias=True
-    ),
-    "phi3": ModelTraits(note=_PHI_WINDOW),
-    "phimoe": ModelTraits(**_ATTENTION_BIAS, norm_bias=True, lm_head_bias="lm_head_bias", note=_PHI_WINDOW),
-    **_for_types("granite granitemoe granitemoeshared", ModelTraits(**_ATTENTION_BIAS, mlp_bias="mlp_bias")),
-    "granitemoehybrid": ModelTraits(mixer="hybrid", **_ATTENTION_BIAS),
-    "olmo2": ModelTraits(qk_norm="full"),
-    "olmo3": ModelTraits(qk_norm="full", window="pattern", pattern=4),
-    "olmoe": ModelTraits(qk_norm="full"),
-    "starcoder2": ModelTraits(
-        qkv_bias="use_bias",
-        o_bias="use_bias",
-        mlp_bias="use_bias",
-        act="plain",
-        norm_bias=True,
-        window="all",
-        tie=True,
-        defaults={"use_bias": True},
-    ),
-    "cohere": ModelTraits(norms=1, tie=True, qk_norm="per_head", qk_norm_key="use_qk_norm"),
-    "cohere2": ModelTraits(norms=1, tie=True, window="pattern", pattern=4),
-    "seed_oss": ModelTraits(qkv_bias="attention_bias", o_bias="attention_out_bias", defaults={"attention_bias": True}),
-    "internlm2": ModelTraits(qkv_bias="bias", o_bias="bias"),
-    "internlm3": ModelTraits(qkv_bias="qkv_bias", o_bias="bias", mlp_bias="bias"),
-    "exaone": ModelTraits(),
-    "exaone4": ModelTraits(qk_norm="head", window="pattern", pattern=4),
-    "exaone_moe": ModelTraits(qk_norm="head", window="pattern", pattern=4, router_bias=True),
-    **_for_types(
-        "hunyuan_v1_dense hunyuan_v1_moe", ModelTraits(**_ATTENTION_BIAS, qk_norm="head", qk_norm_key="use_qk_norm")
-    ),
-    "ernie4_5": ModelTraits(qkv_bias="use_bias", o_bias="use_bias", mlp_bias="use_bias", tie=True),
-    "ernie4_5_moe": ModelTraits(
-        qkv_bias="use_bias", o_bias="use_bias", mlp_bias="use_bias", router_bias=True, tie=True
-    ),
-    "glm": ModelTraits(qkv_bias="attention_bias", defaults={"attention_bias": True}),
-    **_for_types(
-        "glm4 glm4v glm4v_text", ModelTraits(qkv_bias="attention_bias", norms=4, defaults={"attention_bias": True})
-    ),
-    **_for_types(
-        "glm4_moe glm4v_moe glm4v_moe_text",
-        ModelTraits(qkv_bias="attention_bias", qk_norm="head", qk_norm_key="use_qk_norm", router_bias=True),
-    ),
-    "apertus": ModelTraits(**_ATTENTION_BIAS, qk_norm="head", act="plain", mlp_bias="mlp_bias"),
-    "arcee": ModelTraits(**_ATTENTION_BIAS, act="plain", mlp_bias="mlp_bias"),
-    "gpt_oss": ModelTraits(
-        **_ATTENTION_BIAS, sinks=True, window="pattern", pattern=2, router_bias=True, defaults={"attention_bias": True}
-    ),
-    "deepseek_v2": ModelTraits(mixer="mla"),
-    **_for_types(
-        "deepseek_v3 kimi_k2 deepseek_v32 glm4_moe_lite glm_moe_dsa", ModelTraits(mixer="mla", router_bias=True)
-    ),
-    "mistral4": ModelTraits(mixer="mla"),
-    "minimax_m2": ModelTraits(qk_norm="full", qk_norm_key="use_qk_norm", router_bias="use_routing_bias"),
-    "minimax_m1": ModelTraits(mixer="lightning"),
-    "llama4_text": ModelTraits(**_ATTENTION_BIAS, ffn="llama4", window="pattern", pattern=4),
-    "mllama_text_model": ModelTraits(mixer="mllama"),
-    "dots1": ModelTraits(**_ATTENTION_BIAS, qk_norm="head", router_bias=True),
-    **_for_types(
-        "bailing_moe bailing_moe_v2",
-        ModelTraits(
-            qkv_bias="use_qkv_bias",
-            o_bias="use_bias",
-            qk_norm="head",
-            qk_norm_key="use_qk_norm",
-            router_bias="moe_router_enable_expert_bias",
-        ),
-    ),
-    "nemotron_h": ModelTraits(
-        mixer="nemotron_h", ffn="nemotron_h", **_ATTENTION_BIAS, act="plain", norms=1, router_bias=True
-    ),
-    "falcon_h1": ModelTraits(mixer="parallel", **_ATTENTION_BIAS, mlp_bias="mlp_bias"),
-    "lfm2": ModelTraits(mixer="hybrid", ffn="lfm2", qk_norm="head", tie=True),
-    "lfm2_moe": ModelTraits(mixer="hybrid", qk_norm="head", tie=True, router_bias="use_expert_bias"),
-    "jamba": ModelTraits(mixer="jamba", ffn="jamba"),
-    **_for_types("mamba falcon_mamba", ModelTraits(mixer="mamba1", ffn="none", norms=1, tie=True)),
-    "kimi_linear": ModelTraits(mixer="kimi_linear", router_bias=True),
-    "afmoe": ModelTraits(qk_norm="head", gate="elementwise", norms=4, window="pattern", pattern=4, router_bias=True),
-    "hy_v3": ModelTraits(qk_norm="head", router_bias=True),
-    "solar_open": ModelTraits(router_bias=True),
-    "mellum": ModelTraits(qk_norm="head"),
-    "bert": ModelTraits(
-        mixer="encoder",
-        qkv_bias=True,
-        o_bias=True,
-        act="plain",
-        mlp_bias=True,
-        norm_bias=True,
-        tie=True,
-        kind="embedding",
-    ),
-    **_for_types(
-        "roberta xlm-roberta",
-        ModelTraits(
-            mixer="encoder",
-            qkv_bias=True,
-            o_bias=True,
-            act="plain",
-            mlp_bias=True,
-            norm_bias=True,
-            tie=True,
-            kind="embedding",
-        ),
-    ),
-    "modernbert": ModelTraits(mixer="encoder", tie=True, kind="embedding"),
-    "nomic_bert": ModelTraits(
-        mixer="encoder", qkv_bias="qkv_proj_bias", o_bias="qkv_proj_bias", norm_bias=True, tie=True, kind="embedding"
-    ),
-}
+    source: str
+    classes: tuple[ModelTraits, ...]

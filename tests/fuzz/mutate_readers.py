@@ -151,7 +151,7 @@ def read_one_gguf(path: Path) -> None:
 
 def read_config(rules: object) -> Callable[[Path], None]:
     def read(path: Path) -> None:
-        read_model_dir(path)
+        read_model_dir(path, catalog().config_classes)
         d, _ = resolve_request(
             EstimateRequest(model=str(path), engine="vllm", hardware="H100 80GB SXM", context_length=4096),
             rules,  # type: ignore[arg-type]

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from programs import ELSEWHERE
 
+from advisor.catalog import catalog
 from advisor.errors import AdvisorError
 from advisor.models.hf_config import read_model_dir
 
@@ -65,7 +66,7 @@ def test_found_before(change: tuple[bytes, bytes], tmp_path: Path) -> None:
     data = (CONFIGS / "BAAI--bge-reranker-v2-m3.json").read_bytes()
     (tmp_path / "config.json").write_bytes(data.replace(*change))
     try:
-        model = read_model_dir(tmp_path)
+        model = read_model_dir(tmp_path, catalog().config_classes)
     except AdvisorError:
         return
     assert model.kind in ("embedding", "reranker")

@@ -10,6 +10,7 @@ import json
 import pytest
 from asking import GIB, RULES, asked, deployed
 
+from advisor.catalog import catalog
 from advisor.cli.main import run_command_line
 from advisor.estimation import estimate
 from advisor.models.hf_config import model_from_config
@@ -83,7 +84,7 @@ def test_t6_nested_text_config() -> None:
             "vocab_size": 262208, "max_position_embeddings": 131072, "sliding_window_pattern": 6,
         },
     }  # fmt: skip
-    model = model_from_config(config, "x")
+    model = model_from_config(config, "x", catalog().config_classes)
     assert model.layout is not None
     kinds = {type(g).__name__: g.n for g in model.layout.attention}
     assert kinds == {"Sliding": 40, "Full": 8}

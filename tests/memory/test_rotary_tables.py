@@ -45,4 +45,4 @@ def test_the_factor_of_a_config(said: dict[str, object], factor: float | None) -
         "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 128, "vocab_size": 256,
         "max_position_embeddings": 4096, "torch_dtype": "bfloat16", **json.loads(json.dumps(said)),
     }  # fmt: skip
-    assert model_from_config(config, "x").rope_factor == factor
+    assert model_from_config(config, "x", catalog().config_classes).rope_factor == factor

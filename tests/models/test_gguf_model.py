@@ -264,7 +264,7 @@ def test_gguf_agrees_with_config_and_published_count(
     tmp_path: Path, config: str, make: Callable[[], Spec], published: int
 ) -> None:
     model = read(tmp_path, make())
-    other = model_from_config(json.loads((CONFIGS / f"{config}.json").read_text()), config)
+    other = model_from_config(json.loads((CONFIGS / f"{config}.json").read_text()), config, catalog().config_classes)
     assert model.params_total == published
     assert text_params(model) == published
     assert model.layout == other.layout

@@ -15,10 +15,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from advisor.catalog import catalog
 from advisor.errors import AdvisorError, BadFile, BadInput
 from advisor.models import types as t
 from advisor.models.hf_config import model_from_config, read_model_dir
 
+CLASSES = catalog().config_classes
 CONFIGS = sorted((Path(__file__).parent / "configs").glob("*.json"))
 WITHOUT_ROW = {"microsoft--phi-2"}
 
@@ -76,7 +78,7 @@ def kv(layout: t.Layout) -> dict[str, int]:
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda p: p.stem)
 def test_counts_and_kv(path: Path) -> None:
     id, config = load(path)
-    model = model_from_config(config, id)
+    model = model_from_config(config, id, CLASSES)
     assert model.layout is not None
     if path.stem in WITHOUT_ROW:
         assert model.params_total == 2779683840  # element count of microsoft/phi-2
@@ -107,7 +109,7 @@ def test_counts_and_kv(path: Path) -> None:
 )
 def test_vision_towers(name: str, kind: str, params: int) -> None:
     id, config = load(Path(__file__).parent / "configs" / f"{name}.json")
-    model = model_from_config(config, id)
+    model = model_from_config(config, id, CLASSES)
     assert model.vision is not None
     assert (model.vision.kind, model.params_total) == (kind, (model.params_text or 0) + model.vision.params)
     assert model.vision.params == pytest.approx(params, rel=1e-6)
@@ -115,7 +117,7 @@ def test_vision_towers(name: str, kind: str, params: int) -> None:
 
 def test_layer_order() -> None:
     def order(name: str) -> list[type]:
-        layout = model_from_config(*reversed(load(Path(__file__).parent / "configs" / f"{name}.json"))).layout
+        layout = model_from_config(*reversed(load(Path(__file__).parent / "configs" / f"{name}.json")), CLASSES).layout
         assert layout is not None
         o = layout.attention_order
         return [type(layout.attention[o[i % len(o)]]) for i in range(layout.n_layers)]
@@ -143,7 +145,7 @@ PLAIN = {
 
 
 def test_unknown_type_of_standard_shape_is_read_and_said() -> None:
-    model = model_from_config({**PLAIN, "tie_word_embeddings": False}, "org/new")
+    model = model_from_config({**PLAIN, "tie_word_embeddings": False}, "org/new", CLASSES)
     assert not model.verified
     assert "'newthing' is not known" in (model.notes or "")
     attention = 512 * 512 * 2 + 2 * 512 * 128
@@ -162,7 +164,7 @@ def test_unknown_type_of_standard_shape_is_read_and_said() -> None:
 )
 def test_unknown_type_with_unmodelled_parts_is_refused(hint: dict[str, Any]) -> None:
     with pytest.raises(AdvisorError) as e:
-        model_from_config({**PLAIN, **hint}, "org/new")
+        model_from_config({**PLAIN, **hint}, "org/new", CLASSES)
     assert e.value.code == "unknown_architecture"
     assert "\n" not in e.value.message
 
@@ -185,7 +187,9 @@ def test_unknown_type_with_unmodelled_parts_is_refused(hint: dict[str, Any]) -> 
 )
 def test_bad_keys_are_named(change: dict[str, Any], says: str) -> None:
     with pytest.raises(BadInput) as e:
-        model_from_config({**PLAIN, "model_type": "llama", "layer_types": ["full_attention"] * 4, **change}, "org/new")
+        model_from_config(
+            {**PLAIN, "model_type": "llama", "layer_types": ["full_attention"] * 4, **change}, "org/new", CLASSES
+        )
     assert says in e.value.line()
 
 
@@ -216,7 +220,7 @@ def test_bad_keys_are_named(change: dict[str, Any], says: str) -> None:
     ],
 )
 def test_native_quantization(config: dict[str, Any], text: str) -> None:
-    model = model_from_config({**PLAIN, "model_type": "llama", "quantization_config": config}, "org/new")
+    model = model_from_config({**PLAIN, "model_type": "llama", "quantization_config": config}, "org/new", CLASSES)
     assert model.native_quant == text
 
 
@@ -227,7 +231,7 @@ def test_native_quantization(config: dict[str, Any], text: str) -> None:
 def test_weight_blocks(sides: object, block: int | None) -> None:
     """Only square blocks are known to be divided like that; whatever else stands there is not known."""
     config = {"quant_method": "fp8", **({} if sides is None else {"weight_block_size": sides})}
-    model = model_from_config({**PLAIN, "model_type": "llama", "quantization_config": config}, "org/new")
+    model = model_from_config({**PLAIN, "model_type": "llama", "quantization_config": config}, "org/new", CLASSES)
     assert model.weight_blocks == ({"org/new": block} if block else {})
 
 
@@ -235,15 +239,15 @@ def test_braces_end_quickly(tmp_path: Path) -> None:
     deep = tmp_path / "deep.json"
     deep.write_text("[" * 1_000_000)
     with pytest.raises(BadFile, match="nested too deeply"):
-        read_model_dir(deep)
+        read_model_dir(deep, CLASSES)
     huge = tmp_path / "huge.json"
     with huge.open("wb") as f:
         f.write(b"{" * 1000)
         f.truncate(2**30)
     with pytest.raises(BadFile, match="larger than 4 MiB"):
-        read_model_dir(huge)
+        read_model_dir(huge, CLASSES)
     with pytest.raises(BadFile, match="no such file"):
-        read_model_dir(tmp_path)
+        read_model_dir(tmp_path, CLASSES)
 
 
 JSON = st.recursive(
@@ -263,7 +267,7 @@ def test_any_value_in_any_key_is_read_or_refused(data: st.DataObject) -> None:
     for _ in range(data.draw(st.integers(1, 3))):
         target[data.draw(st.sampled_from(sorted(target)))] = data.draw(JSON)
     try:
-        model = model_from_config(config, "fuzz/model")
+        model = model_from_config(config, "fuzz/model", CLASSES)
     except AdvisorError as e:
         problem = e.message
     else:

@@ -12,6 +12,7 @@ from effort import calls, peak_bytes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from advisor.catalog import catalog
 from advisor.errors import AdvisorError, BadFile
 from advisor.models.hf_config import read_model_dir
 from advisor.models.safetensors import read_safetensors
@@ -161,11 +162,11 @@ CONFIG = {
 
 def test_model_directory(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps(CONFIG))
-    bare = read_model_dir(tmp_path)
+    bare = read_model_dir(tmp_path, catalog().config_classes)
     assert (bare.params_total, bare.params_stored) == (2 * 80 + 8 + 4 * 64 + 3 * 128 + 16, None)
     text: Spec = {"model.all": ("BF16", [bare.params_total], 2 * bare.params_total)}
     write(tmp_path / "model.safetensors", {**text, "visual.proj": ("BF16", [50], 100)})
-    model = read_model_dir(tmp_path)
+    model = read_model_dir(tmp_path, catalog().config_classes)
     assert model.params_stored == bare.params_total + 50
     assert model.published["safetensors"].bytes == 2 * model.params_stored
     assert model.vision is not None
@@ -177,7 +178,7 @@ def test_packed_weights_are_not_counted_as_parameters(tmp_path: Path) -> None:
     config = {**CONFIG, "quantization_config": {"quant_method": "awq", "bits": 4}}
     (tmp_path / "config.json").write_text(json.dumps(config))
     write(tmp_path / "model.safetensors", {"model.layers.0.mlp.up_proj.qweight": ("I32", [8, 2], 64)})
-    model = read_model_dir(tmp_path)
+    model = read_model_dir(tmp_path, catalog().config_classes)
     assert (model.params_stored, model.native_quant) == (None, "awq int4")
     assert model.published["safetensors"].bytes == 64
 

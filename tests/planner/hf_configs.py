@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from msgspec import structs
 
+from advisor.catalog import catalog
 from advisor.errors import AdvisorError
 from advisor.memory.gguf_tensors import layer_order
 from advisor.models import types as t
@@ -57,7 +58,7 @@ def make_config(model: t.Model, siblings: dict[str, list[dict[str, Any]]]) -> di
             continue
         config = _fill(copy.deepcopy(sibling), model.layout)
         try:
-            back = model_from_config(config, model.id).layout
+            back = model_from_config(config, model.id, catalog().config_classes).layout
         except AdvisorError:
             continue
         if back is not None and _describe(back) == _describe(model.layout):

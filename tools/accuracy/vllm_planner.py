@@ -14,7 +14,7 @@ from pathlib import Path
 
 from msgspec import structs
 
-from advisor.catalog import Catalog
+from advisor.catalog import Catalog, catalog
 from advisor.deployment import Deployment
 from advisor.errors import AdvisorError
 from advisor.estimation import estimate, find_machine
@@ -56,7 +56,7 @@ class VllmComparison(Value, frozen=True):
 
 @lru_cache(maxsize=256)
 def _read_config(path: Path) -> Model:
-    return model_from_config(json.loads(path.read_text(encoding="utf-8")), path.stem)
+    return model_from_config(json.loads(path.read_text(encoding="utf-8")), path.stem, catalog().config_classes)
 
 
 def compare_row(row: TableRow, rules: Catalog, configs: Path) -> VllmComparison | None:
