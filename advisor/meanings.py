@@ -14,6 +14,16 @@ def one_of(*words: str) -> Any:
     return msgspec.Meta(extra={"words": words}, extra_json_schema={"enum": list(words)})
 
 
+def like(pattern: str, otherwise: str, code: str = "wrong_value") -> Any:
+    """What a type says of a text that has one form: any other the linter reports under `code` as what it is then."""
+    return msgspec.Meta(extra={"form": (pattern, otherwise, code)})
+
+
+def within(low: float, high: float, otherwise: str) -> Any:
+    """What a type says of a number with bounds; the linter reports one outside of them as what it is then."""
+    return msgspec.Meta(extra={"bounds": (low, high, otherwise)})
+
+
 ONE_AT_LEAST = msgspec.Meta(min_length=1)  # of a list or mapping that means nothing without a row
 
 EngineKind = Annotated[str, one_of("engine", "wrapper", "proxy", "orchestrator", "client", "desktop-app")]
@@ -36,4 +46,10 @@ SourceKey = Annotated[str, msgspec.Meta(extra={"is": "source"})]  # of the same 
 FlagName = Annotated[str, msgspec.Meta(extra={"is": "flag"})]  # of the engine that the entry is about, without dashes
 Version = Annotated[str, msgspec.Meta(extra={"is": "version"})]
 PUT_IN = msgspec.Meta(extra={"is": "put in"})  # of a field that the program fills in: no rule file has it
+Port = Annotated[int, within(1, 65535, "is not a port")]
+GfxName = Annotated[str, like(r"gfx[0-9a-f]{3,4}", "is not a gfx name (as gfx1100)")]
+ComputeCapability = Annotated[str, like(r"\d+\.\d", "is not a compute capability (as '8.9')")]
+NumberedVersion = Annotated[str, like(r"\D*\d[\s\S]*", "is not a version", "version")]
+HubRepository = Annotated[str, like(r"[\w.-]+/[\w.-]+", "is not a hub repository (org/name)")]
+PriceOfDevice = Annotated[float, within(20, 500_000, "is not a price of one device")]  # in any of the currencies here
 Pattern = Annotated[str, msgspec.Meta(extra={"is": "pattern"})]  # a regular expression

@@ -4,9 +4,9 @@ Parts of an engine's entry in `rules/engines/<id>.yaml`. Everything that asks "w
 reads `Concepts`; everything that recognises an engine from outside reads `Recognition`.
 """
 
-from typing import Literal, get_args
+from typing import Annotated, Literal, get_args
 
-from advisor.meanings import EngineId, FlagName, Pattern, QuantizationName, Version
+from advisor.meanings import EngineId, FlagName, Pattern, Port, QuantizationName, Version, like
 from advisor.record import Record
 
 LogPart = Literal[
@@ -138,11 +138,11 @@ class ImagePattern(Record, frozen=True, kw_only=True):
 class ServerDefaults(Record, frozen=True, kw_only=True):
     """What a server does without being told, in its own image where `image_*` says otherwise."""
 
-    port: int
+    port: Port
     host: str
-    image_port: int | None = None
+    image_port: Port | None = None
     image_host: str | None = None
-    health: tuple[str, ...] = ()
+    health: tuple[Annotated[str, like("/.*", "is not a path")], ...] = ()
     cache: tuple[str, ...] = ()
     taken_service_name: str | None = None  # a Kubernetes service of this name sets a variable that the server misreads
     service_users: tuple[str, ...] = ()  # its packages make these users, who may use the devices

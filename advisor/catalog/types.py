@@ -5,7 +5,7 @@ prices in the stated currency.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -23,6 +23,7 @@ from advisor.decoding import convert
 from advisor.errors import BadInput
 from advisor.meanings import (
     AcceleratorId,
+    ComputeCapability,
     Confidence,
     Currency,
     EngineId,
@@ -30,18 +31,38 @@ from advisor.meanings import (
     FlagName,
     Form,
     Generation,
+    GfxName,
     HardwareWords,
     ModelId,
+    NumberedVersion,
     Pattern,
+    Port,
+    PriceOfDevice,
     QuantizationKey,
     QuantizationName,
     SourceKey,
     Version,
+    like,
+    within,
 )
 from advisor.memo import MemoRecord
 from advisor.near import simplify_name
 from advisor.record import Record
 
+
+def possible(low: float, high: float, unit: str) -> Any:
+    """What one device can have, in the unit of the field: wide enough for ten years, too narrow for a wrong unit."""
+    return within(low, high, f"{unit} cannot be; {low:g} to {high:g} are possible")
+
+
+PythonSpecifier = Annotated[
+    str,
+    like(
+        r"((^|,)\s*(>=|<=|==|<|>|!=)\s*\d+(\.[\d*]+)*\s*)+", "is not a version specifier (as '>=3.11,<3.15')", "version"
+    ),
+]
+Tflops = Annotated[float, within(0.02, 100_000, "TFLOPS are outside of what a device has")]
+UsdPerHour = Annotated[float, within(0.01, 200, "US dollars an hour are not a price of one device")]
 SupportLevel = Literal["yes", "partial", "no", "unknown", "n/a"]
 
 
@@ -67,8 +88,8 @@ class Source(Record, frozen=True, kw_only=True):
 class Price(Record, frozen=True, kw_only=True):
     """A dated price of one device."""
 
-    low: float
-    high: float | None = None
+    low: PriceOfDevice
+    high: PriceOfDevice | None = None
     currency: Currency
     date: str
     kind: str  # "retail", "used", "launch", ...
@@ -91,8 +112,8 @@ class Accelerator(Record, frozen=True, kw_only=True):
     name_pattern: Pattern | None = None  # case-insensitive regular expression over driver names
     pci_ids: tuple[str, ...] = ()
     architecture: str | None = None
-    compute_capability: str | None = None
-    gfx: str | None = None
+    compute_capability: Annotated[str, like(r"\d+\.\d", "is none (as '8.9')", "probe")] | None = None
+    gfx: Annotated[str, like(r"gfx[0-9a-f]{3,4}", "is not a gfx name (as gfx1100)", "probe")] | None = None
     memory_bytes: int | None = None  # nominal: marketing GB x 2**30; None for unified memory of varying size
     devices_per_card: int = 1  # devices the runtime shows for one card; memory and rates here are of the whole card
     memory_options_gb: tuple[float, ...] = ()  # sizes the product is sold with, where one name has several
@@ -102,17 +123,17 @@ class Accelerator(Record, frozen=True, kw_only=True):
     usable_share: float | None = None  # of memory_bytes (of RAM for an APU), assumed where no total was seen
     usable_like: AcceleratorId | None = None  # a card with the same memory and ECC, whose share holds here too
     memory_type: str | None = None
-    bandwidth_gbs: float | None = None
-    tflops: dict[str, float] = {}  # fp32 fp16 bf16 fp8 int8 fp4
+    bandwidth_gbs: Annotated[float, possible(20, 40_000, "GB/s")] | None = None
+    tflops: dict[str, Tflops] = {}  # fp32 fp16 bf16 fp8 int8 fp4
     tflops_basis: str | None = None
     interconnect: str | None = None
-    nvlink_gbs: float | None = None  # both directions, per device
+    nvlink_gbs: Annotated[float, possible(10, 20_000, "GB/s")] | None = None  # both directions, per device
     pcie: str | None = None
-    tdp_watts: float | None = None
+    tdp_watts: Annotated[float, possible(5, 5_000, "watts")] | None = None
     mig_max_instances: int | None = None
     mig_profiles: dict[str, int] = {}  # profile -> bytes
     launch_date: str | None = None
-    msrp: dict[Currency, float] = {}  # currency -> launch price
+    msrp: dict[Currency, PriceOfDevice] = {}  # currency -> launch price
     price: Price | None = None
     unknown: tuple[Literal["tflops", "bandwidth_gbs", "price"], ...] = ()  # looked for, and in no source
     source: str
@@ -129,9 +150,9 @@ class CpuPlatform(Record, frozen=True, kw_only=True):
     socket: str | None = None
     cpu_examples: str | None = None
     memory_type: str | None = None
-    channels_per_socket: int | None = None
-    max_mts: int | None = None
-    bandwidth_gbs_per_socket: float | None = None
+    channels_per_socket: Annotated[int, possible(1, 64, "channels")] | None = None
+    max_mts: Annotated[int, possible(800, 20_000, "MT/s")] | None = None
+    bandwidth_gbs_per_socket: Annotated[float, possible(5, 3_000, "GB/s")] | None = None
     sockets_max: int | None = None
     isa: tuple[str, ...] = ()
     probe_pattern: Pattern | None = None  # over the CPU's model name
@@ -146,9 +167,9 @@ class CloudOffer(Record, frozen=True, kw_only=True):
     provider: str
     accelerator: AcceleratorId | None
     name: str
-    devices: int | None = None
-    usd_per_hour: float | None = None
-    usd_per_hour_spot: float | None = None
+    devices: Annotated[int, within(1, 1024, "is not a number of devices")] | None = None
+    usd_per_hour: UsdPerHour | None = None
+    usd_per_hour_spot: UsdPerHour | None = None
     tier: str | None = None
     region: str | None = None
     date: str
@@ -165,7 +186,9 @@ class Quantization(Record, frozen=True, kw_only=True, cache_hash=True):
     family: Literal["none", "gguf", "hf", "mlx", "exl3", "mlc", "litert", "openvino"]
     format: str  # checkpoint format that carries it: hf_safetensors, gguf, mlx, exl3, ...
     base: str | None = None  # GGML base type of a mix
-    bits_nominal: float  # bits of the bulk of the weights, scales included
+    bits_nominal: Annotated[
+        float, within(1, 32, "bits are not the width of a weight")
+    ]  # bits of the bulk of the weights, scales included
     block_elements: int = 1
     block_bytes: int | None = None  # bytes of one block of block_elements
     covers: str  # which tensors it covers
@@ -200,13 +223,13 @@ class SeenVersion(Record, frozen=True, kw_only=True):
 class Floor(Record, frozen=True, kw_only=True):
     """A hard floor: what the engine needs at least, on the given lane."""
 
-    nvidia_compute_capability: str | None = None
-    nvidia_safe_compute_capability: str | None = None  # below it the engine may run with limits
-    cuda: str | None = None  # CUDA runtime the wheel or image needs (driver must support it)
-    driver: str | None = None
-    amd_gfx: tuple[str, ...] = ()  # listed gfx names (linux)
-    amd_gfx_windows: tuple[str, ...] = ()
-    python: str | None = None  # version specifier
+    nvidia_compute_capability: ComputeCapability | None = None
+    nvidia_safe_compute_capability: ComputeCapability | None = None  # below it the engine may run with limits
+    cuda: NumberedVersion | None = None  # CUDA runtime the wheel or image needs (driver must support it)
+    driver: NumberedVersion | None = None
+    amd_gfx: tuple[GfxName, ...] = ()  # listed gfx names (linux)
+    amd_gfx_windows: tuple[GfxName, ...] = ()
+    python: PythonSpecifier | None = None
     os_version: dict[str, str] = {}  # operating system -> oldest version
     arch: dict[str, tuple[str, ...]] = {}  # operating system -> processor architectures
     generations: tuple[Generation, ...] = ()  # where set: those of their vendor's accelerators that are supported
@@ -228,7 +251,7 @@ class ContainerImage(Record, frozen=True, kw_only=True):
     """A container image: repository and the tag that pins `version` (`{version}` is filled in)."""
 
     lane: str  # cuda, cuda13, rocm, cpu, vulkan, intel, ...
-    repository: str
+    repository: Annotated[str, like(r"[a-z0-9][\w.-]*(:\d+)?(/[\w.-]+)*", "is not an image repository")]
     tag: str
     src: tuple[SourceKey, ...] = ()
     note: str | None = None
@@ -391,8 +414,8 @@ class Engine(MemoRecord, frozen=True, kw_only=True, eq=False):
     features: dict[str, Support] = {}
     floors: dict[str, Floor] = {}  # lane -> floor; "default" applies to all lanes
     images: tuple[ContainerImage, ...] = ()
-    port: int | None = None
-    health_path: str | None = None
+    port: Port | None = None
+    health_path: Annotated[str, like("/.*", "does not begin with /")] | None = None
     owned_by: str | None = None  # what its server writes into `owned_by` at /v1/models
     told: ServerSelfReport | None = None  # what else its server reports about itself
     draft: DraftSettings | None = None  # None = the engine takes no draft model, or how is not known

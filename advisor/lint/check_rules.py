@@ -116,8 +116,6 @@ def _problem(place: EntryPlace, guide_fault: GuideFault) -> Fault:
 
 
 def _entry(entry: RuleEntry, place: EntryPlace) -> Iterator[Fault]:
-    if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9.]+)*", entry.id):
-        yield place.field("wrong_value", ("id",), f"{entry.id!r} is not lower-case words joined by -")
     if entry.each is not None and entry.each not in value_matches.EACH:
         problem = f"{entry.each!r} is not one of {', '.join(value_matches.EACH)}"
         yield place.field("wrong_value", ("each",), problem, nearest_names(entry.each, value_matches.EACH))

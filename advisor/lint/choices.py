@@ -22,7 +22,6 @@ from advisor.lint.reading import EntryPlace
 from advisor.near import simplify_name
 
 ANY = "any"  # a pair of migrations that holds for every engine
-CONTEXT = (512, 10_000_000)  # tokens of one request
 PLACEHOLDER = "{hardware}"  # a row of comparisons that depends on the machine
 # fields of a comparison that are no table or value of an entry
 OF_COMPARISONS = ("status", "version", "license", "os", "formats", "floor", PLACEHOLDER, "quantization.4bit")
@@ -89,9 +88,6 @@ def _workloads(house: House, document: RuleDocument) -> Iterator[Fault]:
     for use in USE_CASES:
         if use not in document.value.context:
             yield document.place.field("missing_place", ("context",), f"{use} has no context length")
-    for use, tokens in document.value.context.items():
-        if not CONTEXT[0] <= tokens <= CONTEXT[1]:
-            yield document.place.field("unit", ("context", use), f"{tokens} is not a context length in tokens")
 
 
 def _ranking(house: House, document: RuleDocument) -> Iterator[Fault]:

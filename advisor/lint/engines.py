@@ -10,7 +10,7 @@ from difflib import SequenceMatcher
 from advisor import engines
 from advisor.catalog.flaws import At, find_flaws
 from advisor.catalog.launch_types import Concept, Concepts
-from advisor.catalog.types import Accelerator, Engine, Floor
+from advisor.catalog.types import Accelerator, Engine
 from advisor.decision.types import SYSTEMS
 from advisor.decoding import Json
 from advisor.engines import module_name
@@ -30,7 +30,6 @@ KV_BYTES = (0.1, 8.0)  # of one value in a cache
 # names by which engines are recognised: each leads to one engine
 CLAIMS = ("programs", "modules", "packages", "installed_programs", "image_words")
 SHARES = ("memory_share",)  # concepts whose number is a part of a whole
-PORTS = range(1, 65536)
 MISSPELT_VALUE = 0.85  # likeness from which a value is taken for another
 LEAST_MEMORY = 16 * 2**30
 BLOCKS = ("defaults", "memory")
@@ -58,10 +57,6 @@ def _entry(house: House, item: TableItem) -> Iterator[Fault]:
     if entry.version and re.fullmatch(r"v?\d+(\.\d+)+\S*", newest) and version_key(entry.version) > version_key(newest):
         problem = f"{entry.version} is newer than latest_seen.version {newest}"
         yield item.place.field("contradiction", ("version",), problem)
-    if entry.port is not None and not 0 < entry.port < 65536:
-        yield item.place.field("unit", ("port",), f"{entry.port} is not a port")
-    if entry.health_path is not None and not entry.health_path.startswith("/"):
-        yield item.place.field("wrong_value", ("health_path",), f"{entry.health_path!r} does not begin with /")
     if _runs_itself(entry.id, house):
         yield item.place.field("contradiction", ("runs",), "runs itself in the end")
 
@@ -108,31 +103,12 @@ def _keys(item: TableItem, used: dict[str, Counter[str]]) -> Iterator[Fault]:
 
 def _floors(item: TableItem) -> Iterator[Fault]:
     for target, floor in item.entry.floors.items():
-        yield from _floor(floor, ("floors", target), item.place)
-
-
-def _floor(floor: Floor, at: At, place: EntryPlace) -> Iterator[Fault]:
-    for field in ("nvidia_compute_capability", "nvidia_safe_compute_capability"):
-        value = getattr(floor, field)
-        if value is not None and not re.fullmatch(r"\d+\.\d", value):
-            yield place.field("wrong_value", (*at, field), f"{value!r} is not a compute capability (as '8.9')")
-    for field in ("cuda", "driver"):
-        value = getattr(floor, field)
-        if value is not None and not version_key(value):
-            yield place.field("version", (*at, field), f"{value!r} is not a version")
-    for field in ("amd_gfx", "amd_gfx_windows"):
-        for i, gfx in enumerate(getattr(floor, field)):
-            if not re.fullmatch(r"gfx[0-9a-f]{3,4}", gfx):
-                yield place.field("wrong_value", (*at, field, i), f"{gfx!r} is not a gfx name (as gfx1100)")
-    if floor.python is not None and not re.fullmatch(r"((^|,)\s*(>=|<=|==|<|>|!=)\s*\d+(\.[\d*]+)*\s*)+", floor.python):
-        yield place.field(
-            "version", (*at, "python"), f"{floor.python!r} is not a version specifier (as '>=3.11,<3.15')"
-        )
-    for field in ("os_version", "arch"):
-        for system in getattr(floor, field):
-            if system not in SYSTEMS:
-                problem = f"unknown operating system {system!r}"
-                yield place.field("unknown_name", (*at, field, system), problem, nearest_names(system, SYSTEMS))
+        for field in ("os_version", "arch"):
+            for system in getattr(floor, field):
+                if system not in SYSTEMS:
+                    problem = f"unknown operating system {system!r}"
+                    at = ("floors", target, field, system)
+                    yield item.place.field("unknown_name", at, problem, nearest_names(system, SYSTEMS))
 
 
 def _lists(item: TableItem) -> Iterator[Fault]:
@@ -147,9 +123,6 @@ def _lists(item: TableItem) -> Iterator[Fault]:
         if "{version}" in image.tag and entry.version is None:
             problem = f"{image.repository} pins a version and the entry has no `version`"
             yield item.place.field("missing_key", ("images", i), problem)
-        if not re.fullmatch(r"[a-z0-9][\w.-]*(:\d+)?(/[\w.-]+)*", image.repository):
-            problem = f"{image.repository!r} is not an image repository"
-            yield item.place.field("wrong_value", ("images", i, "repository"), problem)
 
 
 def _parsers(house: House, item: TableItem) -> Iterator[Fault]:
@@ -266,13 +239,6 @@ def _concept(house: House, item: TableItem, name: str, concept: Concept) -> Iter
 
 def _server(item: TableItem) -> Iterator[Fault]:
     server = item.entry.recognition.server
-    for field in ("port", "image_port") if server is not None else ():
-        port = getattr(server, field)
-        if port is not None and port not in PORTS:
-            yield item.place.field("unit", ("recognition", "server", field), f"{port} is not a port")
-    for i, path in enumerate(server.health if server is not None else ()):
-        if not path.startswith("/"):
-            yield item.place.field("wrong_value", ("recognition", "server", "health", i), f"{path!r} is not a path")
     recognised = item.entry.recognition
     recognisable = any(getattr(recognised, c) for c in (*CLAIMS, "images")) or server is not None
     if recognisable and not recognised.source:

@@ -13,7 +13,6 @@ from advisor.lint.house import House, RuleDocument, TableItem
 from advisor.models.tensors import BLOCKS
 
 PLAIN = "none"  # the family of 16- and 32-bit weights, which every checkpoint format carries
-BITS = (1.0, 32.0)
 SIZE_RANGE = (0.5, 2.5)  # of a real checkpoint over its definition
 BORROWED = {"openvino": "hf", "litert": "hf"}  # families that name their widths by formats of another
 
@@ -47,10 +46,6 @@ def _format(item: TableItem) -> Iterator[Fault]:
                 f"{quantization.block_elements} weights are {derived:g} bits"
             )
             yield item.place.field("total", ("bits_nominal",), problem)
-    if not BITS[0] <= quantization.bits_nominal <= BITS[1]:
-        yield item.place.field(
-            "unit", ("bits_nominal",), f"{quantization.bits_nominal:g} bits are not the width of a weight"
-        )
     if quantization.base is not None and quantization.base not in BLOCKS:
         yield item.place.field(
             "unknown_name",

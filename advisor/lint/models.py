@@ -173,11 +173,6 @@ def _stub(model: Model, place: EntryPlace) -> Iterator[Fault]:
 
 
 def _downloads(house: House, model: Model, place: EntryPlace) -> Iterator[Fault]:
-    repos: list[tuple[At, str]] = [(("gguf_repos", i), r) for i, r in enumerate(model.gguf_repos)]
-    repos += [(("quantized_repos", k), r) for k, r in model.quantized_repos.items()]
-    for where, repo in repos:
-        if not re.fullmatch(r"[\w.-]+/[\w.-]+", repo):
-            yield place.field("wrong_value", where, f"{repo!r} is not a hub repository (org/name)")
     for key, size in model.published.items():
         given = [x for x in (size.bytes, size.gb, size.gib) if x is not None]
         at: At = ("published", key)
@@ -217,8 +212,6 @@ def _copies(house: House, document: RuleDocument, id: str) -> Iterator[Fault]:
         at: At = ("downloads", id, i)
         if (copy.format is None) is not copy.gguf:
             yield document.place.field("wrong_value", at, "needs either `format` or `gguf: true`")
-        if not re.fullmatch(r"[\w.-]+/[\w.-]+", copy.repository):
-            yield document.place.field("wrong_value", at, f"{copy.repository!r} is not a hub repository (org/name)")
         if copy.repository in seen:
             yield document.place.field("duplicate_name", at, f"{copy.repository} is listed twice")
         seen.add(copy.repository)

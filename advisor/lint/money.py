@@ -10,10 +10,7 @@ from advisor.lint.faults import Fault
 from advisor.lint.house import House, RuleDocument, TableItem
 from advisor.units import GIB
 
-PER_HOUR = (0.01, 200.0)  # US dollars of one device
-DEVICE = (20.0, 500_000.0)  # of one device, any of the currencies here
 NAMED_TOLERANCE = 0.15  # live offers round sizes, and announce others than are sold (MI325X: 288 for 256)
-WATTS = (0, 20_000)
 
 
 def find_money_faults(house: House) -> Iterator[Fault]:
@@ -27,14 +24,6 @@ def find_money_faults(house: House) -> Iterator[Fault]:
         if first is not item:
             there = f"{first.place.file.shown}:{first.place.file.line(first.place.at)}"
             yield item.place.fault("duplicate_name", f"the same offer is in {there}")
-    for item in house.tables["accelerators"].values():
-        price = item.entry.price
-        for field, amount in (("low", price.low), ("high", price.high)) if price else ():
-            if amount is not None and not DEVICE[0] <= amount <= DEVICE[1]:
-                yield item.place.field("unit", ("price", field), f"{amount:g} is not a price of one device")
-        for currency, amount in item.entry.msrp.items():
-            if not DEVICE[0] <= amount <= DEVICE[1]:
-                yield item.place.field("unit", ("msrp", currency), f"{amount:g} is not a price of one device")
     if "budgets.yaml" in house.documents:
         yield from _budgets(house.documents["budgets.yaml"])
     if "live-prices.yaml" in house.documents:
@@ -43,14 +32,8 @@ def find_money_faults(house: House) -> Iterator[Fault]:
 
 def _offer(house: House, item: TableItem) -> Iterator[Fault]:
     o = item.entry
-    for field in ("usd_per_hour", "usd_per_hour_spot"):
-        amount = getattr(o, field)
-        if amount is not None and not PER_HOUR[0] <= amount <= PER_HOUR[1]:
-            yield item.place.field("unit", (field,), f"{amount:g} US dollars an hour are not a price of one device")
     if o.usd_per_hour is not None and o.usd_per_hour_spot is not None and o.usd_per_hour_spot > o.usd_per_hour:
         yield item.place.field("range", ("usd_per_hour_spot",), f"{o.usd_per_hour_spot:g} is above the price on demand")
-    if o.devices is not None and not 1 <= o.devices <= 1024:
-        yield item.place.field("unit", ("devices",), f"{o.devices} is not a number of devices")
     card = house.accelerators.get(o.accelerator or "")
     size = re.search(r"(\d+)\s?GB\b", o.name)
     whole = card.memory_bytes if card is not None and (card.memory_bytes or 1) % GIB == 0 else None
@@ -75,14 +58,6 @@ def _budgets(document: RuleDocument) -> Iterator[Fault]:
             yield place.field("range", ("tiers", "rows", i), f"from {row.from_:g} is not below up_to {row.up_to:g}")
     if list(b.counts) != sorted(set(b.counts)) or any(n < 1 for n in b.counts):
         yield place.field("range", ("counts",), f"{list(b.counts)} do not rise from 1")
-    if not 600 <= b.hours_per_month <= 744:
-        yield place.field("unit", ("hours_per_month",), f"{b.hours_per_month:g} hours are not a month")
-    if not 0.01 <= b.power.eur_per_kwh <= 3:
-        yield place.field("unit", ("power", "eur_per_kwh"), f"{b.power.eur_per_kwh:g} EUR are not a price of a kWh")
-    for field in ("idle_watts_per_card", "host_watts"):
-        watts = getattr(b.power, field)
-        if not WATTS[0] <= watts <= WATTS[1]:
-            yield place.field("unit", ("power", field), f"{watts:g} watts cannot be")
 
 
 def _live(house: House, document: RuleDocument) -> Iterator[Fault]:

@@ -12,6 +12,7 @@ from msgspec import inspect
 from advisor.catalog.flaws import At
 from advisor.decision.floors import listed_names, vendor_of_generation
 from advisor.decision.types import GENERATIONS, USE_CASES
+from advisor.decoding import Json
 from advisor.engines.versions import version_key
 from advisor.errors import AdvisorError, UnknownName
 from advisor.lint.faults import Fault, one_line
@@ -36,11 +37,27 @@ def find_references_faults(house: House) -> Iterator[Fault]:
     """References to what is not there, patterns that do not compile, versions that are none."""
     for part, found in house.visits():
         for at, kind, value in found:
-            if isinstance(kind, inspect.Metadata) and isinstance(value, str):
-                yield from _text(house, part, (*part.at, *at), (kind.extra or {}).get("is", ""), value)
+            if isinstance(kind, inspect.Metadata):
+                here, extra = (*part.at, *at), kind.extra or {}
+                yield from _stated(part, here, extra, value)
+                if isinstance(value, str):
+                    yield from _text(house, part, here, extra.get("is", ""), value)
     for path, document in house.documents.items():
         if path.startswith(("guides/", "policy/", "checks/rules/")):
             yield from _conditions(house, document.place, document.data, ())
+
+
+def _stated(part: TypedPart, at: At, extra: Json, value: object) -> Iterator[Fault]:
+    """A text that has not the form, or a number outside the bounds, that its type states."""
+    if isinstance(value, str) and "form" in extra:
+        pattern, otherwise, code = extra["form"]
+        if not re.fullmatch(pattern, value):
+            yield part.place.field(code, at, f"{value!r} {otherwise}")
+    elif isinstance(value, (int, float)) and "bounds" in extra:
+        low, high, otherwise = extra["bounds"]
+        if not low <= value <= high:
+            shown = f"{value:g}" if isinstance(value, float) else str(value)
+            yield part.place.field("unit", at, f"{shown} {otherwise}")
 
 
 def _text(house: House, part: TypedPart, at: At, meaning: str, text: str) -> Iterator[Fault]:

@@ -19,7 +19,6 @@ from advisor.speed.efficiencies import (
 
 FILE, ENGINES = "speed.yaml", "speed-engines.yaml"
 UNITS = {"share": (0.0, 2.0), "seconds": (0.0, 10.0)}  # of a base
-FACTOR = (0.05, 20.0)
 BOUND = (1.0, 20.0)
 FAMILIES = ("server", "ggml")  # of engines that speed-engines.yaml does not list
 LINKS = ("alone", "stages", "direct", "pcie")  # how ranks are joined (advisor/speed/estimator.py)
@@ -75,10 +74,8 @@ def _speed(house: House, document: RuleDocument) -> Iterator[Fault]:
             yield place.field(
                 "unit", (*at, "base"), f"{coefficient.base:g} is no {coefficient.unit}: above {low:g}, at most {high:g}"
             )
-        for factor, value in coefficient.factors.items():
+        for factor in coefficient.factors:
             yield from _names(document, (*at, "factors", factor), factor, known)
-            if not FACTOR[0] <= value <= FACTOR[1]:
-                yield place.field("unit", (*at, "factors", factor), f"{value:g} is not a factor")
     for kind, rows in file.spread.items():
         if kind not in QUANTITIES:
             yield place.field(

@@ -6,7 +6,7 @@ Counts are elements (parameters), widths are elements per token. `None` is unkno
 from collections.abc import Collection
 from typing import Annotated, Literal
 
-from advisor.meanings import PUT_IN, ModelType, Pattern, QuantizationName, SourceKey
+from advisor.meanings import PUT_IN, HubRepository, ModelType, Pattern, QuantizationName, SourceKey
 from advisor.memo import MemoRecord
 from advisor.record import Record
 
@@ -367,7 +367,7 @@ class Download(Record, frozen=True, kw_only=True):
 
     format: QuantizationName | None = None
     gguf: bool = False  # GGUF files of several types, in place of one format
-    repository: str
+    repository: HubRepository
     src: SourceKey
     bytes: int | None = None  # of the weight files, where a source states them
     block: int | None = None  # side of the square blocks with one scale each
@@ -463,11 +463,11 @@ class Model(MemoRecord, frozen=True, kw_only=True):
     gguf: GgufDetail | None = None
     gguf_name: str | None = None  # architecture of its GGUF file, and what rules/gguf.yaml says of it
     gguf_architecture: GgufArchitecture | None = None
-    gguf_repos: tuple[str, ...] = ()
+    gguf_repos: tuple[HubRepository, ...] = ()
     kept_16bit: dict[
         QuantizationName, Pattern
     ] = {}  # format -> pattern over GGUF tensor names that its checkpoint leaves at 16 bit
-    quantized_repos: dict[QuantizationName, str] = {}  # "AWQ": repo, ... where one is known
+    quantized_repos: dict[QuantizationName, HubRepository] = {}  # "AWQ": repo, ... where one is known
     weight_blocks: dict[str, int] = {}  # repository -> side of the square blocks with one scale each; others: not known
     downloads: Annotated[tuple[Download, ...], PUT_IN] = ()  # of rules/downloads, the preferred first
     verified: bool = True

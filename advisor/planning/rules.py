@@ -1,10 +1,12 @@
 """rules/workloads.yaml, guide-memory.yaml and ranking.yaml: what a workload means by default, when a plan is better."""
 
+from typing import Annotated
+
 import msgspec
 
 from advisor.catalog import Catalog
 from advisor.catalog.documents import decode_document
-from advisor.meanings import QuantizationName, UseCase
+from advisor.meanings import QuantizationName, UseCase, within
 
 
 class GuideMemory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -47,7 +49,7 @@ class WorkloadDefaults(msgspec.Struct, frozen=True):
 
     source: str
     as_of: str
-    context: dict[UseCase, int]
+    context: dict[UseCase, Annotated[int, within(512, 10_000_000, "is not a context length in tokens")]]
     typical: dict[UseCase, TypicalTokens]
     p95_over_mean: float
     slowest_between_tokens_s: float

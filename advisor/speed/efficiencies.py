@@ -5,7 +5,7 @@ A factor may stand for an engine family, an engine, a vendor, a hardware class, 
 """
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import msgspec
 
@@ -16,6 +16,7 @@ from advisor.catalog.types import Engine, Quantization
 from advisor.engines.versions import is_before
 from advisor.errors import BadInput
 from advisor.machines.types import Device
+from advisor.meanings import within
 from advisor.memo import memoize_by_identity
 from advisor.record import Value
 from advisor.speed.laws import Efficiency, Number, WaitFactors
@@ -36,7 +37,7 @@ class Coefficient(msgspec.Struct, frozen=True):
     unit: str
     means: str
     base: float
-    factors: dict[str, float]
+    factors: dict[str, Annotated[float, within(0.05, 20, "is not a factor")]]
 
 
 class HeldOutSpread(msgspec.Struct, frozen=True):

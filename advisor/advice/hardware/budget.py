@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
 from advisor.catalog import Catalog
 from advisor.catalog.documents import decode_document
 from advisor.errors import BadInput
-from advisor.meanings import AcceleratorId, Currency, Form, QuantizationName, UseCase
+from advisor.meanings import AcceleratorId, Currency, Form, QuantizationName, UseCase, within
 from advisor.record import Record
 
 FILE = "budgets.yaml"
@@ -51,11 +51,11 @@ class Maturity(Record, frozen=True, kw_only=True):
 class RunningCosts(Record, frozen=True, kw_only=True):
     """What running a bought machine costs; all can be overridden."""
 
-    eur_per_kwh: float
+    eur_per_kwh: Annotated[float, within(0.01, 3, "EUR are not a price of a kWh")]
     duty: float
     load_share: float
-    idle_watts_per_card: float
-    host_watts: float
+    idle_watts_per_card: Annotated[float, within(0, 20_000, "watts cannot be")]
+    host_watts: Annotated[float, within(0, 20_000, "watts cannot be")]
     source: str
 
 
@@ -80,7 +80,7 @@ class BudgetRules(msgspec.Struct, frozen=True, kw_only=True):
     source: str | None = None
     as_of: str | None = None
     rates: CurrencyRates
-    hours_per_month: float
+    hours_per_month: Annotated[float, within(600, 744, "hours are not a month")]
     power: RunningCosts
     old_after_days: int
     counts: tuple[int, ...]

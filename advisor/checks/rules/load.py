@@ -15,7 +15,7 @@ from advisor.decision.conditions import GuideFault, parse_condition
 from advisor.decision.types import Condition
 from advisor.decoding import convert
 from advisor.errors import BadInput
-from advisor.meanings import EngineId, Version, one_of
+from advisor.meanings import EngineId, Version, like, one_of
 from advisor.memo import memoize_by_identity
 from advisor.near import near_matches
 from advisor.record import Value
@@ -34,7 +34,7 @@ class VersionRange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class RuleEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One rule as it stands in the rules."""
 
-    id: str
+    id: Annotated[str, like(r"[a-z0-9]+(-[a-z0-9.]+)*", "is not lower-case words joined by -")]
     engines: tuple[EngineId, ...] = ()  # empty = all that the facts are known of
     except_engines: tuple[EngineId, ...] = ()  # where `engines` is empty: those it is not for
     except_because: str | None = None  # and why
