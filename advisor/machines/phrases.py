@@ -63,10 +63,12 @@ class HardwareDetails(msgspec.Struct):
                 setattr(self, name, getattr(other, name))
 
 
+_Taker = Callable[[HardwareDetails, re.Match[str]], None]
 SIZE = r"(\d{1,7}(?:\.\d{1,3})?)\s*(GB|GiB|(?<!\d{4})G|TB|TiB|T|MB|MiB|gigs?|gigabytes?|terabytes?)"
 _SCALE = {"g": GIB, "gb": GIB, "gib": GIB, "t": TIB, "tb": TIB, "tib": TIB, "mb": MIB, "mib": MIB}
 _SCALE |= {"gig": GIB, "gigs": GIB, "gigabyte": GIB, "gigabytes": GIB, "terabyte": TIB, "terabytes": TIB}
-_V = r"(\d+(?:\.\d+)*)"
+_V = r"\d+(?:\.\d+)*"
+_OS = rf"(?P<os_version>{_V})"
 _LINKS = {
     "nvlink": "nvlink", "nvlink domain": "nvlink", "nvswitch": "nvlink", "pcie": "pcie", "infiniband": "infiniband",
     "roce": "roce", "thunderbolt": "thunderbolt", "ethernet": "ethernet", "infinity fabric": "infinity fabric",
@@ -152,36 +154,27 @@ def _count(text: str, what: str, most: int = 100_000) -> int:
     return n
 
 
-def _set(name: str, value: Any = None, group: int | None = None) -> Callable[[HardwareDetails, re.Match[str]], None]:
+def _take(_size: str | None = None, **fixed: Any) -> _Taker:
+    """What a phrase says: fixed values of fields, and groups of its pattern by the field that they are named after.
+    `_size` is the field that a size in the pattern (its first two groups) is of."""
+
     def take(details: HardwareDetails, m: re.Match[str]) -> None:
-        setattr(details, name, value if group is None else m[group])
+        for name, value in fixed.items():
+            setattr(details, name, value)
+        if _size is not None:
+            setattr(details, _size, parse_memory_size(m[1], m[2]))
+        for name, text in m.groupdict().items():
+            if text:
+                setattr(details, name, _count(text, name) if name in _COUNTED else text)
 
     return take
 
 
-def _bytes(name: str) -> Callable[[HardwareDetails, re.Match[str]], None]:
-    def take(details: HardwareDetails, m: re.Match[str]) -> None:
-        setattr(details, name, parse_memory_size(m[1], m[2]))
-
-    return take
+_COUNTED = ("cores", "threads", "sockets")
 
 
-def _driver(name: str) -> Callable[[HardwareDetails, re.Match[str]], None]:
-    def take(details: HardwareDetails, m: re.Match[str]) -> None:
-        details.drivers[name] = m[1]
-
-    return take
-
-
-def _nvidia(details: HardwareDetails, m: re.Match[str]) -> None:
-    details.drivers["nvidia"] = m[1]
-    if m[2]:
-        details.drivers["cuda"] = m[2]
-
-
-def _ram(details: HardwareDetails, m: re.Match[str]) -> None:
-    details.ram_bytes = parse_memory_size(m[1], m[2])
-    details.host_only = True
+def _drivers(details: HardwareDetails, m: re.Match[str]) -> None:
+    details.drivers |= {name: version for name, version in m.groupdict().items() if version}
 
 
 _CHANNELS = {"dual": 2, "quad": 4, "octa": 8}
@@ -200,11 +193,6 @@ def _memory_modules(details: HardwareDetails, m: re.Match[str]) -> None:
         details.memory_mts = _count(rate, "million transfers a second", 20_000)
 
 
-def _unified(details: HardwareDetails, m: re.Match[str]) -> None:
-    details.ram_bytes = parse_memory_size(m[1], m[2])
-    details.unified = True
-
-
 def _container(details: HardwareDetails, m: re.Match[str]) -> None:
     details.container = "container"
     details.limit_bytes = parse_memory_size(m[1], m[2])
@@ -214,14 +202,11 @@ def _container(details: HardwareDetails, m: re.Match[str]) -> None:
         details.ram_bytes = parse_memory_size(m[4], m[5])
 
 
-def _system(name: str) -> Callable[[HardwareDetails, re.Match[str]], None]:
-    def take(details: HardwareDetails, m: re.Match[str]) -> None:
-        if not (name == "windows" and details.wsl):
-            details.os = name
-        if m.lastindex and m[1]:
-            details.os_version = m[1].strip()
-
-    return take
+def _windows(details: HardwareDetails, m: re.Match[str]) -> None:
+    if not details.wsl:
+        details.os = "windows"
+    if m[1]:
+        details.os_version = m[1]
 
 
 def _distribution(details: HardwareDetails, m: re.Match[str]) -> None:
@@ -229,24 +214,9 @@ def _distribution(details: HardwareDetails, m: re.Match[str]) -> None:
     details.os_version = m[0].lower()
 
 
-def _wsl(details: HardwareDetails, m: re.Match[str]) -> None:
-    details.os, details.wsl = "linux", True
-
-
 def _phone(details: HardwareDetails, m: re.Match[str]) -> None:
     details.os = "ios" if m[0].lower().startswith(("iphone", "ipad")) else "android"
     details.arch = "arm64"
-    details.host_only = True
-
-
-def _browser(details: HardwareDetails, m: re.Match[str]) -> None:
-    details.os = "browser"
-    details.host_only = True
-
-
-def _computer(details: HardwareDetails, m: re.Match[str]) -> None:
-    if m[1]:
-        details.cores = _count(m[1], "cores")
     details.host_only = True
 
 
@@ -268,13 +238,6 @@ def _nodes(details: HardwareDetails, m: re.Match[str]) -> None:
 def _spread(details: HardwareDetails, m: re.Match[str]) -> None:
     _nodes(details, m)
     details.cards_of_all_nodes = True
-
-
-def _number(name: str) -> Callable[[HardwareDetails, re.Match[str]], None]:
-    def take(details: HardwareDetails, m: re.Match[str]) -> None:
-        setattr(details, name, _count(m[1], name))
-
-    return take
 
 
 def _cpu_limit(details: HardwareDetails, m: re.Match[str]) -> None:
@@ -301,66 +264,75 @@ _DDR = r"(?:LP)?DDR\dX?"
 _RATE = r"[- ]?(?P<rate>\d{4,5})(?: ?(?:MT/s|MHz))?"
 _SIZED = SIZE.replace("(", "(?P<size>", 1).replace("(GB|", "(?P<unit>GB|")
 _END = r"(?: (?:of )?(?:RAM|memory))?(?: each)?"
-_TABLE: tuple[tuple[str, Callable[[HardwareDetails, re.Match[str]], None]], ...] = (
+_TABLE: tuple[tuple[str, _Taker], ...] = (
     (
         r"cpu(?:[ -]only)?|gpu: none|"
         r"(?:no|without)(?: an?| any| dedicated| discrete)? (?:gpus?|accelerators?|graphics(?: card)?)|"
         r"(?:integrated graphics|igpu)(?: only)?",
-        _set("no_gpu", True),
+        _take(no_gpu=True),
     ),
-    (rf"{SIZE} (?:of )?(?:(?:system |host )?(?:RAM|memory)|(?:LP)?DDR\dX?)(?: (?:laptop|desktop|pc|server))?", _ram),
-    (rf"(?:RAM|memory):? {SIZE}", _ram),
-    (rf"{SIZE} (?:of )?unified(?: memory)?", _unified),
+    (
+        rf"{SIZE} (?:of )?(?:(?:system |host )?(?:RAM|memory)|(?:LP)?DDR\dX?)(?: (?:laptop|desktop|pc|server))?",
+        _take("ram_bytes", host_only=True),
+    ),
+    (rf"(?:RAM|memory):? {SIZE}", _take("ram_bytes", host_only=True)),
+    (rf"{SIZE} (?:of )?unified(?: memory)?", _take("ram_bytes", unified=True)),
     (
         rf"(?:\d{{1,2}}\s*[x×]\s*)?{SIZE} (?:of )?"
         r"(?:VRAM|video (?:memory|ram)|gpu memory|gpus?|(?:graphics|video )?cards?)",
-        _bytes("vram_bytes"),
+        _take("vram_bytes"),
     ),
-    (rf"VRAM:? {SIZE}", _bytes("vram_bytes")),
+    (rf"VRAM:? {SIZE}", _take("vram_bytes")),
     (
         rf"(?P<n>\d{{1,2}})\s*(?P<x>[x×])\s*{_SIZED}(?: (?:of )?{_DDR}(?:{_RATE})?{_END}| (?:of )?(?:RAM|memory))",
         _memory_modules,
     ),
     (rf"(?P<n>\d{{1,2}}|dual|quad|octa)(?:\s*[x×]\s*|[- ]channels?(?: of)? ){_DDR}(?:{_RATE})?{_END}", _memory_modules),
     (rf"(?:{_SIZED} (?:of )?)?{_DDR}{_RATE}{_END}", _memory_modules),
-    (SIZE, _bytes("bare_bytes")),
-    (rf"{SIZE} free(?: VRAM)?", _bytes("free_bytes")),
-    (rf"(?:container )?memory limit(?:ed to)? {SIZE}", _bytes("limit_bytes")),
+    (SIZE, _take("bare_bytes")),
+    (rf"{SIZE} free(?: VRAM)?", _take("free_bytes")),
+    (rf"(?:container )?memory limit(?:ed to)? {SIZE}", _take("limit_bytes")),
     (r"cpu limit(?:ed to)? (\d+(?:\.\d+)?)(?: (?:cpus?|cores?))?", _cpu_limit),
     (rf"container limited to {SIZE}(?: and (\d+(?:\.\d+)?) CPUs?)?(?: on an? {SIZE} host)?", _container),
-    (rf"(?:VRAM )?carve-?out {SIZE}", _bytes("carve_bytes")),
-    (rf"GTT {SIZE}", _bytes("gtt_bytes")),
-    (r"(?:iogpu\.)?wired_limit_mb ?= ?(\d{1,9})", _wired),
-    (r"linux", _system("linux")),
+    (rf"(?:VRAM )?carve-?out {SIZE}", _take("carve_bytes")),
+    (rf"GTT {SIZE}", _take("gtt_bytes")),
+    (
+        r"(?:iogpu\.)?wired_limit_mb ?= ?(\d{1,9})",
+        lambda details, m: setattr(details, "wired_bytes", int(m[1]) * MIB or None),
+    ),
+    (r"linux", _take(os="linux")),
     (r"(?:ubuntu|debian|fedora|rhel|centos|rocky|arch linux|opensuse|nixos|alpine)(?: [\w.]+)?", _distribution),
-    (rf"windows(?: {_V})?", _system("windows")),
-    (rf"mac ?os(?: x)?(?: {_V})?(?: \w+)?", _system("macos")),
-    (rf"android(?: {_V})?", _system("android")),
-    (rf"i(?:pad)?os(?: {_V})?", _system("ios")),
-    (rf"OS {_V}", _set("os_version", group=1)),
-    (r"WSL ?2?", _wsl),
+    (rf"windows(?: ({_V}))?", _windows),
+    (rf"mac ?os(?: x)?(?: {_OS})?(?: \w+)?", _take(os="macos")),
+    (rf"android(?: {_OS})?", _take(os="android")),
+    (rf"i(?:pad)?os(?: {_OS})?", _take(os="ios")),
+    (rf"OS {_OS}", _take()),
+    (r"WSL ?2?", _take(os="linux", wsl=True)),
     (r"(?:iphone|ipad|pixel \d|galaxy s?\d|android (?:phone|tablet)|phone)(?: [\w ]{1,20})?", _phone),
-    (r"(?:web )?browser(?: on .{1,40})?|webgpu", _browser),
-    (r"(?:(\d{1,3})-core )?(?:laptop|desktop|pc|mini pc|server|workstation|vm|notebook)", _computer),
-    (rf"(?:nvidia )?driver (?:version )?{_V}(?:\s*\(CUDA {_V}\))?", _nvidia),
-    (rf"CUDA (?:version )?{_V}", _driver("cuda")),
-    (rf"ROCm {_V}", _driver("rocm")),
-    (rf"python {_V}", _set("python", group=1)),
-    (r"NVML error (\w{1,60})", _set("driver_problem", group=1)),
-    (r"(?:no|without|missing)(?: nvidia| gpu)? driver|driver missing", _set("driver_problem", "missing")),
+    (r"(?:web )?browser(?: on .{1,40})?|webgpu", _take(os="browser", host_only=True)),
+    (
+        r"(?:(?P<cores>\d{1,3})-core )?(?:laptop|desktop|pc|mini pc|server|workstation|vm|notebook)",
+        _take(host_only=True),
+    ),
+    (rf"(?:nvidia )?driver (?:version )?(?P<nvidia>{_V})(?:\s*\(CUDA (?P<cuda>{_V})\))?", _drivers),
+    (rf"CUDA (?:version )?(?P<cuda>{_V})", _drivers),
+    (rf"ROCm (?P<rocm>{_V})", _drivers),
+    (rf"python (?P<python>{_V})", _take()),
+    (r"NVML error (?P<driver_problem>\w{1,60})", _take()),
+    (r"(?:no|without|missing)(?: nvidia| gpu)? driver|driver missing", _take(driver_problem="missing")),
     (rf"{_LINK}(?:\s*\+\s*{_LINK})*", _links),
     (r"(?:spread )?(?:across|over) (\d{1,6}) (?:nodes?|machines|servers)", _spread),
     (r"(\d{1,6}) nodes?", _nodes),
     (r"(\d{1,6}) clusters?", _nodes),
-    (r"(\d{1,6})(?: physical| cpu)?[ -]cores?", _number("cores")),
-    (r"(\d{1,6}) (?:threads|vcpus?|logical cores)", _number("threads")),
-    (r"(\d{1,3}) sockets?", _number("sockets")),
-    (r"kubernetes|k8s|openshift", _set("orchestrator", "kubernetes")),
-    (r"slurm", _set("orchestrator", "slurm")),
-    (r"(?:in a )?docker(?: container)?", _set("container", "docker")),
-    (r"(?:in a )?container", _set("container", "container")),
+    (r"(?P<cores>\d{1,6})(?: physical| cpu)?[ -]cores?", _take()),
+    (r"(?P<threads>\d{1,6}) (?:threads|vcpus?|logical cores)", _take()),
+    (r"(?P<sockets>\d{1,3}) sockets?", _take()),
+    (r"kubernetes|k8s|openshift", _take(orchestrator="kubernetes")),
+    (r"slurm", _take(orchestrator="slurm")),
+    (r"(?:in a )?docker(?: container)?", _take(container="docker")),
+    (r"(?:in a )?container", _take(container="container")),
     (r"(?:CUDA_|HIP_|ROCR_)?visible[ _]devices[ =](\S+)", _visible),
-    (r"(.{2,40}) NPU", _set("npu", group=1)),
+    (r"(?P<npu>.{2,40}) NPU", _take()),
     (r"power limit (\d{1,5}) ?W", lambda details, m: setattr(details, "power_watts", float(m[1]))),
     (r"arm64|aarch64|x86_64|x86-64|amd64|x64|riscv64|s390x|ppc64le", _arch),
     ("|".join(re.escape(f) for f in sorted(_FLAGS, key=len, reverse=True)), _cpu_flag),
@@ -368,6 +340,6 @@ _TABLE: tuple[tuple[str, Callable[[HardwareDetails, re.Match[str]], None]], ...]
 
 
 @cache
-def _phrases() -> tuple[tuple[re.Pattern[str], Callable[[HardwareDetails, re.Match[str]], None]], ...]:
+def _phrases() -> tuple[tuple[re.Pattern[str], _Taker], ...]:
     """The table with its patterns compiled, when first needed."""
     return tuple((re.compile(p, re.I), take) for p, take in _TABLE)
