@@ -210,17 +210,6 @@ def line_at(root: Located, path: Sequence[str | int]) -> int | None:
     return line
 
 
-def lines_by_path(root: Located) -> dict[tuple[str | int, ...], int]:
-    """The line of every value, by its path."""
-    out: dict[tuple[str | int, ...], int] = {}
-    stack: list[tuple[tuple[str | int, ...], int, Located]] = [((), line_of(root), root)] if root is not None else []
-    while stack:
-        path, line, here = stack.pop()
-        out[path] = line
-        stack.extend(((*path, part), at, child) for part, at, child in _children(here))
-    return out
-
-
 def _children(value: Located) -> Iterator[tuple[str | int, int, Located]]:
     """(key or index, line, value) of what a mapping or list holds."""
     if isinstance(value, Map):

@@ -97,12 +97,7 @@ def restore_rule_set(compiled: CompiledRules) -> RuleSet:
     for offer in msgspec.json.decode(compiled.cloud_offers):
         rules.offers.setdefault(offer["provider"], []).append(offer)
     rules.documents = _decode_parts(compiled.documents)
-    for kind, names in (
-        ("models", compiled.model_names),
-        ("engines", compiled.engine_names),
-        ("quantizations", compiled.quantization_names),
-    ):
-        rules.names[kind] = msgspec.json.decode(names)
+    rules.names = {t: msgspec.json.decode(getattr(compiled, f"{t.removesuffix('s')}_names")) for t in rules.names}
     return rules
 
 

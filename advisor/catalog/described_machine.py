@@ -32,6 +32,8 @@ class CardCount(Value, frozen=True):
     entry: Accelerator
     mig: str | None
     note: str | None
+    name: str = ""
+    sizes: frozenset[float] = frozenset()  # in GB, as they stand in the name
 
 
 def takes_ram(entry: Accelerator) -> bool:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from typing import Protocol
 
 from msgspec.structs import replace
 
@@ -18,7 +17,7 @@ from advisor.catalog.described_machine import HOST_USABLE, MIG, CardCount, descr
 from advisor.catalog.match import join_catalogue
 from advisor.catalog.name_words import choose_accelerator, split_name
 from advisor.catalog.store import Catalog
-from advisor.catalog.types import Accelerator, CpuPlatform, NamedMachine
+from advisor.catalog.types import Accelerator, NamedMachine
 from advisor.errors import AdvisorError, AmbiguousName, BadInput, UnknownName
 from advisor.machines import phrases
 from advisor.machines.phrases import HardwareDetails
@@ -67,19 +66,6 @@ _IDLE = frozenset((
 ))  # fmt: skip
 
 
-class HardwareCatalogue(Protocol):
-    """The part of the catalogue that names need."""
-
-    def accelerators(self) -> Mapping[str, Accelerator]:
-        """Accelerators by id."""
-
-    def cpu_platforms(self) -> Mapping[str, CpuPlatform]:
-        """Processor platforms by id."""
-
-    def named_machines(self) -> Mapping[str, NamedMachine]:
-        """Whole machines by simplified name."""
-
-
 class _Reading(Value, frozen=True):
     """What was read so far. `sizes`: (cards before it, bytes) of bare sizes; `lines`: products without a chip."""
 
@@ -87,22 +73,11 @@ class _Reading(Value, frozen=True):
     cards: list[CardCount]
     sizes: list[tuple[int, int]]
     lines: list[tuple[int, NamedMachine]]
-    catalogue: HardwareCatalogue
+    catalogue: Catalog
     machines: Mapping[str, NamedMachine]
 
 
-class _Named(Value, frozen=True):
-    """A part that is a number of cards."""
-
-    number: int
-    name: str
-    mig: str | None
-    sizes: frozenset[float]
-    entry: Accelerator
-    note: str | None
-
-
-def parse_hardware(text: str, catalogue: HardwareCatalogue) -> Machine:
+def parse_hardware(text: str, catalogue: Catalog) -> Machine:
     """The machine that a hardware string describes. What it does not say stays None.
 
     Raises UnknownName (with near matches), AdvisorError `ambiguous_accelerator` (listing the choices) and BadInput.
@@ -206,7 +181,7 @@ def _digits_first(part: str) -> str:
     return part
 
 
-def _find_cards(part: str, known: Mapping[str, Accelerator]) -> _Named | None:
+def _find_cards(part: str, known: Mapping[str, Accelerator]) -> CardCount | None:
     """The cards that a part means in one of the ways its count can be read; None when no name has these words.
 
     Raises AdvisorError `ambiguous_accelerator` when several are meant or no size fits, BadInput for too many.
@@ -225,24 +200,23 @@ def _find_cards(part: str, known: Mapping[str, Accelerator]) -> _Named | None:
         if chosen is not None:
             if not 1 <= count <= MAX_CARDS:
                 raise BadInput(f"{count} cards: between 1 and {MAX_CARDS} on one node are possible")
-            return _Named(count, name, mig[0].lower() if mig else None, asked.sizes, *chosen)
+            entry, note = chosen
+            return CardCount(count, entry, mig[0].lower() if mig else None, note, name, asked.sizes)
     if refused is not None:
         raise refused
     return None
 
 
-def _add_cards(named: _Named, reading: _Reading) -> None:
-    entry, details = named.entry, reading.details
-    if entry.kind == "apu" and re.match(r"(AMD )?Ryzen", named.name, re.I):
-        details.cpu_model = named.name
-    reading.cards.append(CardCount(named.number, entry, named.mig, named.note))
-    for gb in named.sizes:
+def _add_cards(card: CardCount, reading: _Reading) -> None:
+    entry, details = card.entry, reading.details
+    if entry.kind == "apu" and re.match(r"(AMD )?Ryzen", card.name, re.I):
+        details.cpu_model = card.name
+    reading.cards.append(card)
+    for gb in card.sizes:
         if takes_ram(entry):
             details.ram_bytes = int(gb * GIB)
-        elif (
-            gb in entry.host_memory_options_gb and details.ram_bytes is None
-        ):  # `NVIDIA GH200 480GB`, as the driver says
-            details.ram_bytes = int(named.number * gb * HOST_USABLE * 10**9)
+        elif gb in entry.host_memory_options_gb and details.ram_bytes is None:
+            details.ram_bytes = int(card.number * gb * HOST_USABLE * 10**9)  # `NVIDIA GH200 480GB`, as the driver says
 
 
 def _find_machine(part: str, reading: _Reading) -> tuple[int, NamedMachine] | None:
@@ -331,16 +305,8 @@ def _place_sizes(reading: _Reading) -> None:
 def _near(name: str, reading: _Reading) -> tuple[str, ...]:
     known = reading.catalogue.accelerators()
     names = {n: a.name for a in known.values() for n in (a.name, *a.aliases, re.sub("GeForce |Radeon ", "", a.name))}
-    names.update({n: m.names[0] for m in _distinct(reading.catalogue.named_machines()) for n in m.names})
+    names.update({n: m.names[0] for m in reading.catalogue.named_machines().values() for n in m.names})
     return tuple(dict.fromkeys(names[n] for n in near_matches(name, names)))
-
-
-def _distinct(machines: Mapping[str, NamedMachine]) -> Iterator[NamedMachine]:
-    seen: set[int] = set()
-    for machine in machines.values():
-        if id(machine) not in seen:
-            seen.add(id(machine))
-            yield machine
 
 
 def _place(size: int, card: CardCount | None, details: HardwareDetails) -> None:

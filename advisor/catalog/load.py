@@ -186,25 +186,32 @@ def read_rule_document(path: Path) -> object:
     twice = find_duplicate_key(path, root)
     if twice is not None:
         raise twice
-    return _plain(construct_yaml(root, path), path)
+
+    def stop(problem: str, at: At) -> NoReturn:
+        raise BadFile(path, problem)
+
+    return make_plain(construct_yaml(root, path), stop)
 
 
-def _plain(value: object, path: Path) -> object:
+def make_plain(value: object, report: Callable[[str, At], None], at: At = ()) -> Any:
+    """The value as JSON has it (dates become text). What rules do not use goes to `report` and is left out."""
     if isinstance(value, dict):
-        return {_key(k, path): _plain(v, path) for k, v in value.items()}
+        out = {}
+        for key, inner in value.items():
+            if isinstance(key, bool):  # `on:` and `no:` are words here
+                report(f"a key reads as {str(key).lower()}: quote it", (*at, "on" if key else "off"))
+                continue
+            word = key if isinstance(key, str) else str(key)
+            out[word] = make_plain(inner, report, (*at, word))
+        return out
     if isinstance(value, list):
-        return [_plain(v, path) for v in value]
+        return [make_plain(inner, report, (*at, i)) for i, inner in enumerate(value)]
     if isinstance(value, (datetime.date, datetime.datetime)):
         return value.isoformat()
     if value is None or isinstance(value, (str, int, float, bool)):
         return value
-    raise BadFile(path, f"holds a value of a kind that rules do not use ({type(value).__name__})")
-
-
-def _key(key: object, path: Path) -> str:
-    if isinstance(key, bool):  # `on:` and `no:` are words here
-        raise BadFile(path, f"a key reads as {str(key).lower()}: quote it")
-    return key if isinstance(key, str) else str(key)
+    report(f"{format_place(at)}: a value of a kind that rules do not use ({type(value).__name__})", at)
+    return None
 
 
 def validate_entry(data: object, kind: type, path: Path, at: At) -> None:

@@ -66,14 +66,8 @@ def evaluate_guide(guide: Guide, facts: FactValues, tree: str | None = None) -> 
         engines=engines,
         ranked=len(engines) < 2 or (guide.kind == "advice" and len(answer.leaves) < 2),
         says=tuple(n.says for n in answer.leaves if n.says),
-        later=_union(n.later for n in leaves),
-        overlay=_union(n.overlay for n in leaves),
+        **{name: _union(getattr(n, name) for n in leaves) for name in _ADDED_UP},
         settings={k: v for n in leaves for k, v in n.settings.items()},
-        hardware=_union(n.hardware for n in leaves),
-        quantizations=_union(n.quantizations for n in leaves),
-        avoid=_union(n.avoid for n in leaves),
-        requires=_union(n.requires for n in leaves),
-        prefers=_union(n.prefers for n in leaves),
         held_back={k: tuple(v) for k, v in held_back.items()},
         notes=(*_order_notes(guide, main, answer), *fill_notes(_union(n.notes for n in leaves), facts)),
         verdicts=tuple(n.verdict for n in answer.leaves if n.verdict),
@@ -82,6 +76,7 @@ def evaluate_guide(guide: Guide, facts: FactValues, tree: str | None = None) -> 
     )
 
 
+_ADDED_UP = ("later", "overlay", "hardware", "quantizations", "avoid", "requires", "prefers")
 KeptSteps = Literal["all", "held", "none"]  # of the steps that were looked at
 
 

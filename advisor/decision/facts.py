@@ -19,6 +19,11 @@ from advisor.units import GIB
 
 _PHONES = {"android": "phone", "ios": "phone", "browser": "browser"}
 _INTEGRATED = ("integrated", "apu")
+# facts that are fields of the workload as they were asked
+_AS_ASKED = (
+    *("use_case", "concurrency", "context", "shared_prefix", "structured_output", "tool_calling", "vision", "api"),
+    *("lora_adapters", "priority", "stage", "willing_to_tune", "cloud", "checkpoint_format"),
+)
 _ASKED_LISTS = tuple(m[1] for name in FIELDS if (m := re.fullmatch(r"gpu\.(.+)_gfx", name)))
 
 
@@ -269,35 +274,25 @@ def _layout(model: Model) -> dict[str, FactValue]:
     }
 
 
+def _agrees(extra: Mapping[str, str], name: str) -> bool:
+    return extra.get(name, "").lower() in ("true", "yes", "1")
+
+
 def _workload(workload: Workload, machine: Machine) -> dict[str, FactValue]:
     extra = workload.extra
-    distributed = extra.get("distributed", "").lower()
     return {
-        "workload.use_case": workload.use_case,
-        "workload.concurrency": workload.concurrency,
-        "workload.context": workload.context,
-        "workload.shared_prefix": workload.shared_prefix,
-        "workload.structured_output": workload.structured_output,
-        "workload.tool_calling": workload.tool_calling,
-        "workload.vision": workload.vision,
-        "workload.api": workload.api,
-        "workload.lora_adapters": workload.lora_adapters,
-        "workload.priority": workload.priority,
-        "workload.stage": workload.stage,
-        "workload.willing_to_tune": workload.willing_to_tune,
+        **{f"workload.{name}": getattr(workload, name) for name in _AS_ASKED},
         "workload.endpoint": workload.endpoint is not None,
-        "workload.cloud": workload.cloud,
         "workload.form_factor": workload.form_factor or _PHONES.get(machine.os or ""),
-        "workload.checkpoint_format": workload.checkpoint_format,
-        "workload.distributed": distributed in ("true", "yes", "1") if distributed else None,
-        "workload.speculative": extra.get("speculative", "false").lower() in ("true", "yes", "1"),
+        "workload.distributed": _agrees(extra, "distributed") if extra.get("distributed") else None,
+        "workload.speculative": _agrees(extra, "speculative"),
         "workload.accelerator": extra.get("accelerator"),
         "workload.migrate_from": extra.get("migrate_from"),
-        "workload.benchmark": extra.get("benchmark", "false").lower() in ("true", "yes", "1"),
+        "workload.benchmark": _agrees(extra, "benchmark"),
         "workload.compare": bool(extra.get("compare")),
         "workload.swap": extra.get("swap"),
         "workload.lora_format": extra.get("lora_format"),
-        "workload.lock_memory": extra.get("lock_memory", "false").lower() in ("true", "yes", "1"),
+        "workload.lock_memory": _agrees(extra, "lock_memory"),
         **_adapters(workload),
     }
 

@@ -246,21 +246,29 @@ def _format(engine: Engine, quantization: Quantization | None, workload: Workloa
     for name in needed:
         listed = engine.formats.get(name) or engine.formats.get("any")
         place = f"formats.{name}"
-        if listed is None:
-            if engine.formats:
-                text = f"whether {engine.name} loads {name} files is not known"
-                yield False, _reason(engine, "unknown_support", place, text, ())
-        elif listed.convertible:
+        if listed is not None and listed.convertible:
             text = f"{engine.name} does not load {name} files as they are{_because(listed)}"
             yield False, _reason(engine, "convert_first", place, text, listed.src)
-        elif listed.support == "no":
-            takes = ", ".join(k for k, v in engine.formats.items() if v.support in ("yes", "partial"))
-            text = f"{engine.name} does not load {name} files{_because(listed)}; it takes {takes or 'other formats'}"
-            if takes == "gguf":
-                text += " (convert to GGUF)"
-            yield True, _reason(engine, "format_not_loadable", place, text, listed.src)
-        else:
-            yield from _soft(engine, listed, place, f"loads {name} files")
+            continue
+        takes = ", ".join(k for k, v in engine.formats.items() if v.support in ("yes", "partial"))
+        instead = f"; it takes {takes or 'other formats'}" + (" (convert to GGUF)" if takes == "gguf" else "")
+        refusal = f"does not load {name} files", instead
+        yield from _listed(engine, "formats", name, listed, f"loads {name} files", "format_not_loadable", refusal)
+
+
+def _listed(
+    engine: Engine, table: str, key: str, listed: Support | None, what: str, code: str, refusal: tuple[str, str]
+) -> Iterator[_Concern]:
+    """What a table of the entry says of one thing; `refusal` stands around the entry's note."""
+    place = f"{table}.{key}"
+    if listed is None:
+        if getattr(engine, table):
+            yield False, _reason(engine, "unknown_support", place, f"whether {engine.name} {what} is not known", ())
+    elif listed.support == "no":
+        text = f"{engine.name} {refusal[0]}{_because(listed)}{refusal[1]}"
+        yield True, _reason(engine, code, place, text, listed.src)
+    else:
+        yield from _soft(engine, listed, place, what)
 
 
 def _quantization(engine: Engine, facts: FactValues, quantization: Quantization | None) -> Iterator[_Concern]:
@@ -268,16 +276,11 @@ def _quantization(engine: Engine, facts: FactValues, quantization: Quantization 
         return
     key = quantization.capability
     listed = engine.quantization.get(key) or engine.quantization.get("any")
-    if listed is None:
-        if engine.quantization:
-            text = f"whether {engine.name} runs {quantization.id} is not known"
-            yield False, _reason(engine, "unknown_support", f"quantization.{key}", text, ())
+    refusal = f"does not run {quantization.id} ({key})", ""
+    what = f"runs {quantization.id}"
+    yield from _listed(engine, "quantization", key, listed, what, "quantization_not_supported", refusal)
+    if listed is None or listed.support == "no":
         return
-    if listed.support == "no":
-        text = f"{engine.name} does not run {quantization.id} ({key}){_because(listed)}"
-        yield True, _reason(engine, "quantization_not_supported", f"quantization.{key}", text, listed.src)
-        return
-    yield from _soft(engine, listed, f"quantization.{key}", f"runs {quantization.id}")
     generation = facts.get("gpu.generation")
     if not isinstance(generation, str) or generation == "mixed":
         return
@@ -316,18 +319,9 @@ def _features(engine: Engine, model: Model | None, workload: Workload, requires:
     needed = list_needed_features(workload, model)
     needed.update(dict.fromkeys(requires))
     for name in needed:
-        listed = engine.features.get(name)
         words = FEATURE_WORDS.get(name, name)
-        place = f"features.{name}"
-        if listed is None:
-            if engine.features:
-                text = f"whether {engine.name} has {words} is not known"
-                yield False, _reason(engine, "unknown_support", place, text, ())
-        elif listed.support == "no":
-            text = f"{engine.name} lacks {words}{_because(listed)}"
-            yield True, _reason(engine, "feature_missing", place, text, listed.src)
-        else:
-            yield from _soft(engine, listed, place, f"has {words}")
+        listed = engine.features.get(name)
+        yield from _listed(engine, "features", name, listed, f"has {words}", "feature_missing", (f"lacks {words}", ""))
 
 
 def list_needed_features(workload: Workload, model: Model | None = None) -> dict[str, None]:

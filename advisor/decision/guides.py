@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path as FilePath
-from types import MappingProxyType
 
 import msgspec
 
@@ -39,7 +38,7 @@ from advisor.decoding import convert
 from advisor.errors import BadFile, BadInput, UnknownName
 from advisor.near import near_matches
 
-Lines = Mapping[Path, int]
+FindLine = Callable[[Path], "int | None"]  # the line of what stands at a path
 
 
 def load_guide(
@@ -47,41 +46,41 @@ def load_guide(
     where: object,
     engine_ids: Collection[str] | None = None,
     *,
-    lines: Lines = MappingProxyType({}),
+    find_line: FindLine = lambda _: None,
     check: bool = True,
 ) -> Guide:
-    """A guide from a plain document; `lines` gives the line of each path in it, where known.
+    """A guide from a plain document; `find_line` gives the line of a path in it, where known.
 
     `engine_ids` are the ids that leaves may name (not checked when None). With `check`, branches that nothing can reach
     are looked for too. Raises BadFile with one line that says what is wrong.
     """
     found: list[GuideFault] = []
-    guide = _build(_decode(raw, where, lines), str(where), lines, engine_ids, found)
-    for line, text in _describe(found, lines) or (find_unreachable(guide) if guide is not None and check else ()):
+    guide = _build(_decode(raw, where, find_line), str(where), find_line, engine_ids, found)
+    for line, text in _describe(found, find_line) or (find_unreachable(guide) if guide is not None and check else ()):
         raise BadFile(where, text, line)
     assert guide is not None
     return guide
 
 
 def guide_problems(
-    file: GuideFile, lines: Lines, engine_ids: Collection[str] | None = None
+    file: GuideFile, find_line: FindLine, engine_ids: Collection[str] | None = None
 ) -> list[tuple[int | None, str]]:
     """Everything that is wrong with a guide, each with its line; empty when all is well."""
     found: list[GuideFault] = []
-    guide = _build(file, "", lines, engine_ids, found)
-    return _describe(found, lines) or (list(find_unreachable(guide)) if guide is not None else [])
+    guide = _build(file, "", find_line, engine_ids, found)
+    return _describe(found, find_line) or (list(find_unreachable(guide)) if guide is not None else [])
 
 
 def load_guide_file(path: FilePath | str, engine_ids: Collection[str] | None = None) -> Guide:
     """A guide from a YAML file. Raises BadFile with file and line."""
     from advisor.files import MAX_NODES, compose_yaml, construct_yaml, read_text
-    from advisor.yaml_places import find_doubled_keys, lines_by_path, locate_node
+    from advisor.yaml_places import find_doubled_keys, line_at, locate_node
 
     node = compose_yaml(read_text(path), path)
     places = locate_node(node, path, MAX_NODES)
     for key in find_doubled_keys(places):
         raise BadFile(path, f"key {str(key)!r} stands twice", key.line)
-    return load_guide(construct_yaml(node, path), path, engine_ids, lines=lines_by_path(places))
+    return load_guide(construct_yaml(node, path), path, engine_ids, find_line=lambda at: line_at(places, at))
 
 
 def find_tree(guide: Guide, name: str | None = None) -> Tree:
@@ -95,20 +94,12 @@ def find_tree(guide: Guide, name: str | None = None) -> Tree:
     raise UnknownName("tree", name, near_matches(name, known), f"Guide {guide.name} has: {', '.join(known)}.")
 
 
-def _line(lines: Lines, path: Path) -> int | None:
-    """The line of a path, or of the nearest thing around it."""
-    for n in range(len(path), 0, -1):
-        if path[:n] in lines:
-            return lines[path[:n]]
-    return lines.get(())
-
-
 def _format_path(path: Path) -> str:
     text = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in path).lstrip(".")
     return f"{text}: " if text else ""
 
 
-def _decode(raw: object, where: object, lines: Lines) -> GuideFile:
+def _decode(raw: object, where: object, find_line: FindLine) -> GuideFile:
     try:
         return convert(raw, GuideFile)
     except msgspec.ValidationError:
@@ -116,26 +107,26 @@ def _decode(raw: object, where: object, lines: Lines) -> GuideFile:
 
         flaw = find_flaws(raw, GuideFile)[0]
         near = f". Did you mean: {', '.join(flaw.near)}?" if flaw.near else ""
-        raise BadFile(where, f"{_format_path(flaw.at)}{flaw.problem}{near}", _line(lines, flaw.at)) from None
+        raise BadFile(where, f"{_format_path(flaw.at)}{flaw.problem}{near}", find_line(flaw.at)) from None
 
 
-def _describe(found: Iterable[GuideFault], lines: Lines) -> list[tuple[int | None, str]]:
-    return [(_line(lines, e.path), f"{_format_path(e.path)}{e.text}") for e in found]
+def _describe(found: Iterable[GuideFault], find_line: FindLine) -> list[tuple[int | None, str]]:
+    return [(find_line(e.path), f"{_format_path(e.path)}{e.text}") for e in found]
 
 
 def _build(
-    file: GuideFile, where: str, lines: Lines, engine_ids: Collection[str] | None, found: list[GuideFault]
+    file: GuideFile, where: str, find_line: FindLine, engine_ids: Collection[str] | None, found: list[GuideFault]
 ) -> Guide | None:
     """The guide without what is wrong in it, which goes to `found`; None where nothing can be made of it."""
     try:
-        return _guide(file, where, lines, engine_ids, found)
+        return _guide(file, where, find_line, engine_ids, found)
     except GuideFault as e:
         found += e.all
         return None
 
 
 def _guide(
-    file: GuideFile, where: str, lines: Lines, engine_ids: Collection[str] | None, found: list[GuideFault]
+    file: GuideFile, where: str, find_line: FindLine, engine_ids: Collection[str] | None, found: list[GuideFault]
 ) -> Guide:
     if not file.sources:
         raise GuideFault(("sources",), "a guide needs at least one source")
@@ -152,7 +143,7 @@ def _guide(
             found += e.all
     if not file.trees:
         raise GuideFault(("trees",), "trees is a list with at least one tree")
-    context = NodeContext(file.kind, file.sources, file.modes, engine_ids, terms, settings, lines, set(), found)
+    context = NodeContext(file.kind, file.sources, file.modes, engine_ids, terms, settings, find_line, set(), found)
     built: list[Tree] = []
     for i, tree in enumerate(file.trees):
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Literal
 
 from advisor.decision.conditions import GuideFault, Path, describe_condition, parse_condition, suggest_names
@@ -40,7 +40,7 @@ class NodeContext(Value, frozen=True):
     engine_ids: Collection[str] | None
     terms: Mapping[str, Condition]
     settings: Mapping[str, Scalar]
-    lines: Mapping[Path, int]
+    find_line: Callable[[Path], int | None]
     ids: set[str]
     found: list[GuideFault]
 
@@ -142,7 +142,7 @@ def _node(
         because=fold(entry.because),
         source=source,
         verdict=_verdict(entry.verdict, (*path, "verdict")),
-        line=context.lines.get(path),
+        line=context.find_line(path),
         **{name: list_names(getattr(entry, name), (*path, name)) for name in _LISTS},
     )
     if children or entry.nodes is None:  # else every one of them is wrong, and was reported

@@ -79,9 +79,7 @@ def _cards(house: House, document: RuleDocument) -> Iterator[Fault]:
     counts = document.value.counts
     if counts != sorted(set(counts)) or any(n < 1 for n in counts):
         yield document.place.field("range", ("counts",), f"{counts} do not rise from 1")
-    for i, name in enumerate(document.value.accelerators):
-        if name in document.value.accelerators[:i]:
-            yield document.place.field("duplicate_name", ("accelerators", i), f"{name} is listed twice")
+    yield from document.place.twice((("accelerators", i), n) for i, n in enumerate(document.value.accelerators))
 
 
 def _workloads(house: House, document: RuleDocument) -> Iterator[Fault]:
@@ -100,13 +98,11 @@ def _ranking(house: House, document: RuleDocument) -> Iterator[Fault]:
 
 def _comparisons(house: House, document: RuleDocument) -> Iterator[Fault]:
     file: ComparisonsFile = document.value
-    seen: set[str] = set()
+    rows = [(("tables", t, "rows", r, "id"), row.id) for t, x in enumerate(file.tables) for r, row in enumerate(x.rows)]
+    yield from document.place.twice(rows)
     for t, table in enumerate(file.tables):
         for r, row in enumerate(table.rows):
             at: At = ("tables", t, "rows", r)
-            if row.id in seen:
-                yield document.place.field("duplicate_name", (*at, "id"), f"{row.id} is listed twice")
-            seen.add(row.id)
             if len(row.said) != len(table.engines):
                 problem = f"{row.id} has {len(row.said)} cells for {len(table.engines)} engines"
                 yield document.place.field("total", (*at, "said"), problem)
@@ -142,17 +138,13 @@ def _table(entry: Engine, part: str) -> Json:
 
 def _migrations(house: House, document: RuleDocument) -> Iterator[Fault]:
     file: MigrationsFile = document.value
-    seen: set[str] = set()
+    yield from document.place.twice((("concepts", i, "id"), concept.id) for i, concept in enumerate(file.concepts))
     for i, concept in enumerate(file.concepts):
-        at: At = ("concepts", i)
-        if concept.id in seen:
-            yield document.place.field("duplicate_name", (*at, "id"), f"{concept.id} is listed twice")
-        seen.add(concept.id)
         for engine, names in concept.names.items():
             table = find_flag_table(engine, house)
             for name in names.split(", ") if table is not None and "(" not in names else ():
                 assert table is not None
-                yield from unknown_setting(document.place, (*at, "names", engine), name, table, "setting")
+                yield from unknown_setting(document.place, ("concepts", i, "names", engine), name, table, "setting")
     for i, pair in enumerate(file.pairs):
         for field, name in (("from", pair.source), ("to", pair.target)):
             if name != ANY:
@@ -162,15 +154,13 @@ def _migrations(house: House, document: RuleDocument) -> Iterator[Fault]:
 
 
 def _drafts(house: House, document: RuleDocument) -> Iterator[Fault]:
-    seen: set[str] = set()
-    for i, method in enumerate(document.value.methods):
+    methods = list(enumerate(document.value.methods))
+    yield from document.place.twice((("methods", i, "names", k), n) for i, m in methods for k, n in enumerate(m.names))
+    for i, method in methods:
         for k, name in enumerate(method.names):
-            at: At = ("methods", i, "names", k)
-            if name in seen:
-                yield document.place.field("duplicate_name", at, f"{name} is listed twice")
             if name != name.lower() or re.search(r"\s", name):
-                yield document.place.field("wrong_value", at, f"{name!r} is not in lower case, as it is looked up")
-            seen.add(name)
+                problem = f"{name!r} is not in lower case, as it is looked up"
+                yield document.place.field("wrong_value", ("methods", i, "names", k), problem)
         if method.layers < 1 or method.hidden_states < 0:
             yield document.place.field("unit", ("methods", i), "layers are one at least, hidden_states none at least")
 
@@ -178,8 +168,8 @@ def _drafts(house: House, document: RuleDocument) -> Iterator[Fault]:
 def find_guides_faults(house: House) -> Iterator[Fault]:
     """Problems of guides and policies beyond the shape of their files."""
     for document in house.under("guides/").values():
-        ids = house.ids["engines"]
-        for line, text in guide_problems(document.value, document.file.lines(), ids):
+        asked = house.is_asked(document.place)
+        for line, text in guide_problems(document.value, document.file.line, house.ids["engines"]) if asked else ():
             if not _hidden(text, house):
                 problem, hint = without_hint(text)
                 file = document.file.shown

@@ -113,12 +113,8 @@ def _floors(item: TableItem) -> Iterator[Fault]:
 
 def _lists(item: TableItem) -> Iterator[Fault]:
     entry: Engine = item.entry
-    seen: set[tuple[str, str]] = set()
-    for i, row in enumerate(entry.quantization_on):
-        if (row.quantization, row.generation) in seen:
-            problem = f"{row.quantization} on {row.generation} is listed twice"
-            yield item.place.field("duplicate_name", ("quantization_on", i), problem)
-        seen.add((row.quantization, row.generation))
+    rows = enumerate(entry.quantization_on)
+    yield from item.place.twice((("quantization_on", i), f"{r.quantization} on {r.generation}") for i, r in rows)
     for i, image in enumerate(entry.images):
         if "{version}" in image.tag and entry.version is None:
             problem = f"{image.repository} pins a version and the entry has no `version`"

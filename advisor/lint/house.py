@@ -23,10 +23,11 @@ from advisor.engines import FAMILIES, find_own_module, module_name
 from advisor.errors import BadFile
 from advisor.lint.faults import Fault, nearest_names
 from advisor.lint.kinds import FILES, find_kind
-from advisor.lint.pruning import CompletedEntry, prune_flaws, value_at, with_key
+from advisor.lint.pruning import CompletedEntry, prune_flaws, with_key
 from advisor.lint.reading import EntryPlace, RuleFile, read_folder
 from advisor.models.types import Model
 from advisor.record import Value
+from advisor.yaml_places import value_at
 
 
 class TableItem(Value, frozen=True):
@@ -298,9 +299,9 @@ def _name_at(data: object, at: At) -> str:
     """The id of the innermost entry that a path leads through; nothing where none has one."""
     name = ""
     for i in range(1, len(at) + 1):
-        entry = value_at(data, at[:i])
-        if isinstance(entry, dict) and isinstance(entry.get("id"), str):
-            name = entry["id"]
+        entry = value_at(data, *at[:i])
+        own = entry.get("id") if isinstance(entry, dict) else None
+        name = own if isinstance(own, str) else name
     return name
 
 
@@ -330,9 +331,8 @@ def catalogue(roots: Sequence[Path], sound: Mapping[Path, Any], whole: bool) -> 
             raise BadFile(path, "is left out")
         return sound[path]
 
-    rules = read_rules(roots, lambda _: None, read)
-    if not whole and shipped_root() not in roots:
-        rules = _layer(_load_shipped(), rules)
+    stand_in = not whole and shipped_root() not in roots
+    rules = read_rules(roots, lambda _: None, read, below=_load_shipped() if stand_in else None)
     return Catalog(decode_json(encode_rules(rules), CompiledRules), tuple(roots))
 
 
@@ -342,15 +342,3 @@ def _load_shipped() -> RuleSet:
         return restore_rule_set(load_compiled_rules((shipped_root(),)))
     except BadFile:
         return RuleSet()
-
-
-def _layer(base: RuleSet, top: RuleSet) -> RuleSet:
-    """Rules layered over others, entry by entry."""
-    out = RuleSet()
-    for table, rows in top.tables.items():
-        out.tables[table] = base.tables[table] | rows
-    out.offers = base.offers | top.offers
-    out.documents = base.documents | top.documents
-    out.names = {table: base.names[table] | names for table, names in top.names.items()}
-    out.origin = top.origin
-    return out

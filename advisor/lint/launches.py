@@ -87,19 +87,10 @@ def _start(house: House, item: TableItem, start: EngineStart) -> Iterator[Fault]
             yield place.field("missing_place", (*at, "like"), problem)
         return
     allowed = FILLED_IN | set(start.needs)
-    words: list[tuple[At, tuple[str, ...]]] = [
-        (("program",), start.program),
-        (("model",), start.model),
-        (("repository",), start.repository or ()),
-        (("path",), start.path or ()),
-        (("listen",), start.listen),
-        (("before",), start.before),
-        (("after",), start.after),
-        (("extra",), start.extra),
-        (("image", "repository"), (start.image.repository or ()) if start.image else ()),
-    ]
-    for where, listed in words:
-        yield from _placeholders(item, (*at, *where), listed, allowed)
+    for field in ("program", "model", "repository", "path", "listen", "before", "after", "extra"):
+        yield from _placeholders(item, (*at, field), getattr(start, field) or (), allowed)
+    if start.image is not None:
+        yield from _placeholders(item, (*at, "image", "repository"), start.image.repository or (), allowed)
     if start.nodes is not None:
         for field in ("words", "worker"):
             yield from _placeholders(item, (*at, "nodes", field), getattr(start.nodes, field), OF_NODES)

@@ -207,14 +207,12 @@ def find_downloads_faults(house: House) -> Iterator[Fault]:
 
 
 def _copies(house: House, document: RuleDocument, id: str) -> Iterator[Fault]:
-    model, seen = house.models.get(id), set[str]()
-    for i, copy in enumerate(document.value.downloads[id]):
+    model, copies = house.models.get(id), document.value.downloads[id]
+    yield from document.place.twice((("downloads", id, i), copy.repository) for i, copy in enumerate(copies))
+    for i, copy in enumerate(copies):
         at: At = ("downloads", id, i)
         if (copy.format is None) is not copy.gguf:
             yield document.place.field("wrong_value", at, "needs either `format` or `gguf: true`")
-        if copy.repository in seen:
-            yield document.place.field("duplicate_name", at, f"{copy.repository} is listed twice")
-        seen.add(copy.repository)
         if copy.bytes and copy.format and model is not None:
             bits = 8 * copy.bytes / model.params_total
             low, high = (x * house.catalog.quantization(copy.format).bits_nominal for x in COPY_RANGE)

@@ -8,6 +8,7 @@ from msgspec import inspect
 
 from advisor.catalog.flaws import ID, At, Flaw, find_flaws, list_words, strip_annotations
 from advisor.decoding import Json
+from advisor.yaml_places import value_at
 
 NUMBER = 1  # for a number that is not there
 
@@ -65,7 +66,7 @@ def _filled_up(value: object, found: list[Flaw]) -> tuple[object, list[Flaw]]:
     """The value with entries filled up that lack keys, and the flaws that are left."""
     left: list[Flaw] = []
     for flaw in found:
-        entry, missing = value_at(value, flaw.at), flaw.missing
+        entry, missing = value_at(value, *flaw.at), flaw.missing
         if missing is None or not missing.of_entry or not isinstance(entry, dict) or missing.name == ID:
             left.append(flaw)
             continue
@@ -93,16 +94,6 @@ def _any_value(t: inspect.Type, name: str) -> object:
     if isinstance(t, (inspect.IntType, inspect.FloatType)):
         return NUMBER
     return {} if isinstance(t, inspect.DictType) else []
-
-
-def value_at(value: Any, at: At) -> Any:
-    """What stands at a path; None where nothing does."""
-    for part in at:
-        try:
-            value = value[part]
-        except (KeyError, IndexError, TypeError):
-            return None
-    return value
 
 
 def _replaced(value: Any, at: At, new: object) -> Any:

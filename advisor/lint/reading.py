@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import datetime
 from collections.abc import Container, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,15 +11,15 @@ import msgspec
 from msgspec.structs import replace
 
 from advisor.catalog.flaws import At
-from advisor.catalog.load import format_place
+from advisor.catalog.load import find_line, format_place, make_plain
 from advisor.catalog.roots import cache_dir, rule_files
 from advisor.decoding import decode_json
 from advisor.errors import BadFile, BadInput
 from advisor.files import MAX_NODES, compose_yaml, construct_yaml, read_cache, read_text, replace_file
 from advisor.lint.faults import NO_FAULT, Code, Fault, one_line
-from advisor.lint.pruning import find_original_place, is_stand_in, value_at
+from advisor.lint.pruning import find_original_place, is_stand_in
 from advisor.record import Value
-from advisor.yaml_places import Located, find_doubled_keys, line_at, lines_by_path, locate_node
+from advisor.yaml_places import Located, find_doubled_keys, line_at, locate_node, value_at
 
 CACHE_LIMIT = 64 * 2**20  # bytes of the data of all rule files
 
@@ -39,13 +38,8 @@ class RuleFile(Value, frozen=True):
     def line(self, at: At) -> int | None:
         """The line of the value at `at`, or of the nearest thing around it."""
         if self.places is None and self.data:  # only the data was kept
-            path = self.root / self.name
-            return line_at(locate_node(compose_yaml(read_text(path), path), path, MAX_NODES), at)
+            return find_line(self.root / self.name, at)
         return line_at(self.places, at)
-
-    def lines(self) -> dict[At, int]:
-        """The line of every value, by its path."""
-        return lines_by_path(self.places)
 
     def fault(self, code: Code, problem: str, at: At = (), near: Iterable[str] = ()) -> Fault:
         """A fault of the value at `at`."""
@@ -72,7 +66,15 @@ class EntryPlace(Value, frozen=True):
 
     def written(self, at: At) -> Any:
         """What stands in the file at `at` in the entry, faulty or not; None where nothing does."""
-        return value_at(self.file.data, (*self.at, *at))
+        return value_at(self.file.data, *self.at, *at)
+
+    def twice(self, names: Iterable[tuple[At, str]]) -> Iterator[Fault]:
+        """A fault for each of these names, which stand at these places, that stood before."""
+        seen: set[str] = set()
+        for at, name in names:
+            if name in seen:
+                yield self.field("duplicate_name", at, f"{name} is listed twice")
+            seen.add(name)
 
     def field(self, code: Code, at: At, problem: str, near: Iterable[str] = ()) -> Fault:
         """A fault of the value at `at` in the entry, with its place in words before the problem."""
@@ -143,7 +145,8 @@ def _read(root: Path, name: str) -> tuple[RuleFile, list[Fault]]:
     for key in find_doubled_keys(file.places):
         message = f"`{key}` appears twice in one mapping; YAML keeps the last without a word"
         faults.append(Fault(file=where, line=key.line, code="duplicate_key", message=message))
-    return replace(file, data=_plain(data, (), file, faults)), faults
+    plain = make_plain(data, lambda problem, at: faults.append(file.fault("wrong_value", problem, at)))
+    return replace(file, data=plain), faults
 
 
 def shorten_path(path: Path) -> str:
@@ -152,26 +155,3 @@ def shorten_path(path: Path) -> str:
         return path.resolve().relative_to(Path.cwd()).as_posix()
     except ValueError:
         return str(path)
-
-
-def _plain(value: Any, at: At, file: RuleFile, faults: list[Fault]) -> Any:
-    """The value as JSON has it (dates become text), as the catalogue reads it; what it does not take is a fault."""
-    if isinstance(value, dict):
-        out = {}
-        for key, inner in value.items():
-            if isinstance(key, bool):
-                message = f"a key reads as {str(key).lower()}: quote it"
-                faults.append(file.fault("wrong_value", message, (*at, "on" if key else "off")))
-                continue
-            word = key if isinstance(key, str) else str(key)
-            out[word] = _plain(inner, (*at, word), file, faults)
-        return out
-    if isinstance(value, list):
-        return [_plain(inner, (*at, i), file, faults) for i, inner in enumerate(value)]
-    if isinstance(value, (datetime.date, datetime.datetime)):
-        return value.isoformat()
-    if value is None or isinstance(value, (str, int, float, bool)):
-        return value
-    message = f"{format_place(at)}: a value of a kind that rules do not use ({type(value).__name__})"
-    faults.append(file.fault("wrong_value", message, at))
-    return None

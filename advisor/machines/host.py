@@ -15,8 +15,7 @@ from advisor.machines.system_access import (
     path_exists,
     read_system_text,
 )
-from advisor.machines.types import Cpu, HostMemory, Os
-from advisor.record import Value
+from advisor.machines.types import Cpu, HostMemory, Machine
 
 # Flags that decide kernels or floors in the engines; the rest of /proc/cpuinfo is noise here.
 FLAGS = (
@@ -39,32 +38,21 @@ _APPLE = {"FEAT_DotProd": "asimddp", "FEAT_I8MM": "i8mm", "FEAT_BF16": "bf16", "
           "FEAT_FP16": "asimdhp"}  # fmt: skip
 
 
-class HostSystem(Value, frozen=True):
-    """What is known about the host itself."""
-
-    os: Os | None = None
-    os_version: str | None = None
-    arch: str | None = None
-    wsl: bool | None = None
-    container: str | None = None
-    orchestrator: str | None = None
-
-
-def read_host(root: Path, env: Mapping[str, str], system: str, arch: str | None) -> HostSystem:
-    """The host as `system` (sys.platform's word) and the files under `root` describe it."""
+def read_host(root: Path, env: Mapping[str, str], system: str, arch: str | None) -> Machine:
+    """The machine with its system alone, as `system` (sys.platform's word) and files under `root` describe it."""
     if system == "darwin":
         import platform
 
-        return HostSystem("macos", platform.mac_ver()[0] or None, normalise_arch(arch))
+        return Machine(os="macos", os_version=platform.mac_ver()[0] or None, arch=normalise_arch(arch))
     if system in ("win32", "cygwin"):
         import platform
 
-        return HostSystem("windows", platform.release() or None, normalise_arch(arch), wsl=False)
+        return Machine(os="windows", os_version=platform.release() or None, arch=normalise_arch(arch), wsl=False)
     if "ANDROID_ROOT" in env and "ANDROID_DATA" in env:
-        return HostSystem("android", None, normalise_arch(arch))
+        return Machine(os="android", arch=normalise_arch(arch))
     release = parse_fields(read_system_text(root / "etc/os-release"), "=")
     version = " ".join(release[k].strip("\"'") for k in ("ID", "VERSION_ID") if release.get(k))
-    return HostSystem(
+    return Machine(
         os="linux",
         os_version=version or None,
         arch=normalise_arch(arch),

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Literal
+from typing import Any
 
 from advisor.machines.system_access import ProbeResult, path_exists, read_system_text
 from advisor.machines.types import Device, HostMemory
@@ -161,7 +161,7 @@ def _device(nvml: ModuleType, index: int, mig_slice: _MigSlice, root: Path, memo
         pci_subsystem=_id(getattr(pci, "pciSubSystemId", None)),
         pci_bus=normalise_bus(getattr(pci, "busId", None)),
         total_bytes=total,
-        total_basis=_reported(total),
+        total_basis=None if total is None else "reported",
         free_bytes=free,
         unified=integrated,
         compute_capability=f"{capability[0]}.{capability[1]}" if capability else None,
@@ -266,7 +266,3 @@ def normalise_bus(value: object) -> str | None:
 
 def _watts(milliwatts: int | None) -> float | None:
     return milliwatts / 1000 if milliwatts else None
-
-
-def _reported(total: int | None) -> Literal["reported"] | None:
-    return None if total is None else "reported"

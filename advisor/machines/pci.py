@@ -109,7 +109,7 @@ def read_link(folder: Path) -> tuple[int | None, int | None]:
     return _GENERATIONS.get(speed), width or None
 
 
-def find_unclaimed_devices(root: Path, claimed: Collection[str], first_index: int = 0) -> ProbeResult:
+def find_unclaimed_devices(root: Path, claimed: Collection[str]) -> ProbeResult:
     """Devices on the bus that no vendor probe answered for (`claimed` are bus addresses), with the reason."""
     devices: list[Device] = []
     notes: list[str] = []
@@ -123,7 +123,7 @@ def find_unclaimed_devices(root: Path, claimed: Collection[str], first_index: in
         devices.append(
             describe_device(
                 card,
-                first_index + len(devices),
+                len(devices),
                 name,
                 unified=card.vendor == "intel" and card.bus == "0000:00:02.0",
                 driver_missing=missing,

@@ -101,7 +101,7 @@ def probe_machine(
     if readers is None:
         readers = live_readers(root, env) if live else recorded_readers()
     notes: list[str] = []
-    here = _try("host", lambda: host.read_host(root, env, readers.system, readers.arch), host.HostSystem(), notes)
+    here = _try("host", lambda: host.read_host(root, env, readers.system, readers.arch), Machine(), notes)
     memory = _try("memory", lambda: _memory(root, readers.system), HostMemory(), notes)
     processor = _try("processor", lambda: _cpu(root, readers), Cpu(), notes)
     caps = _try("limits", lambda: read_limits(root), ProcessLimits(), notes)
@@ -113,14 +113,8 @@ def probe_machine(
         (),
         notes,
     )
-    return Machine(
-        source="probe",
-        os=here.os,
-        os_version=here.os_version,
-        arch=here.arch,
-        wsl=here.wsl,
-        container=here.container,
-        orchestrator=here.orchestrator,
+    return msgspec.structs.replace(
+        here,
         cpu=msgspec.structs.replace(processor, usable_cores=_usable(processor, caps)),
         memory=msgspec.structs.replace(memory, limit_bytes=caps.memory_bytes),
         devices=devices,

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from advisor.errors import BadFile
-from advisor.models.headers import full_size
+from advisor.models.headers import open_header
 from advisor.models.tensors import BLOCKS, REMOVED_TYPES, TYPE_NAMES, TensorInfo
 from advisor.record import Record
 from advisor.units import MIB
@@ -109,19 +109,8 @@ def _alignment(cursor: Cursor, metadata: dict[str, Value]) -> int:
 
 
 def _read_one(path: Path, limit: int) -> GgufFile:
-    try:
-        if path.is_dir():
-            raise BadFile(path, "is a directory, a .gguf file is expected")
-        if path.exists() and not path.is_file():  # a FIFO would block
-            raise BadFile(path, "is not a regular file")
-        size = full_size(path)
-        with path.open("rb") as stream:
-            return _read_header(Cursor(path, stream, limit), size)
-    except FileNotFoundError:
-        raise BadFile(path, "no such file") from None
-    except (OSError, ValueError) as e:
-        reason = e.strerror if isinstance(e, OSError) and e.strerror else e
-        raise BadFile(path, f"cannot be read: {reason}") from None
+    with open_header(path, "is a directory, a .gguf file is expected") as (stream, size):
+        return _read_header(Cursor(path, stream, limit), size)
 
 
 def read_header(path: Path, stream: BinaryIO, file_bytes: int, limit: int = MAX_HEADER) -> int:

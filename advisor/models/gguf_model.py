@@ -14,7 +14,7 @@ from msgspec import structs
 from advisor.errors import AdvisorError, BadFile
 from advisor.models.gguf import GgufFile
 from advisor.models.gguf_layers import Block, GgufMetadata, read_feed_forward, read_mixer
-from advisor.models.layers import group_layers
+from advisor.models.layers import as_kind, group_layers
 from advisor.models.tensors import FILE_TYPES, TensorInfo
 from advisor.models.types import (
     AttentionGroup,
@@ -258,8 +258,7 @@ def _windows(
             if windowed[i] or encoder:
                 chunked = rule is not None and rule.kind == "chunked"
                 kind = Encoder if encoder else Chunked if chunked else Sliding
-                fields = {f: getattr(full, f) for f in full.__struct_fields__ if f != "window"}
-                full = kind(**fields, window=window if windowed[i] else None)
+                full = as_kind(full, kind, window if windowed[i] else None)
         out.append(full)
     return out
 

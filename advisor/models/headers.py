@@ -6,8 +6,11 @@ readers serve them; everything else about them is checked as in a full file.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
+from typing import BinaryIO
 
 import msgspec
 
@@ -50,3 +53,22 @@ def full_size(path: Path) -> int:
     """Bytes of a file, or of the whole file of which only the header is kept here. Raises OSError, BadFile."""
     found = read_origin(path)
     return found.sizes.get(path.name, path.stat().st_size) if found else path.stat().st_size
+
+
+@contextmanager
+def open_header(path: Path, of_folder: str = "is not a regular file") -> Iterator[tuple[BinaryIO, int]]:
+    """A file to read a header from, and the bytes of the whole file; `of_folder` is what is wrong with a folder.
+
+    Raises BadFile, also for what the body reads.
+    """
+    try:
+        if path.exists() and not path.is_file():  # a FIFO would block
+            raise BadFile(path, of_folder if path.is_dir() else "is not a regular file")
+        size = full_size(path)
+        with path.open("rb") as stream:
+            yield stream, size
+    except FileNotFoundError:
+        raise BadFile(path, "no such file") from None
+    except (OSError, ValueError) as e:
+        reason = e.strerror if isinstance(e, OSError) and e.strerror else e
+        raise BadFile(path, f"cannot be read: {reason}") from None

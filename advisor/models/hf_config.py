@@ -6,11 +6,12 @@ What a config does not say (biases, norms, class defaults) comes from rules/hf.y
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import msgspec
 
+from advisor.decoding import Json
 from advisor.errors import BadFile, BadInput
 from advisor.files import read_json
 from advisor.models.hf_keys import ConfigSection, ModelTraits, unknown_architecture
@@ -33,6 +34,13 @@ TOWER_NAMES = (
     "vision", "visual", "audio", "embed_vision", "embed_audio", "multi_modal_projector", "mm_projector", "vit.",
     "mlp1.", "sound_",
 )  # fmt: skip
+
+
+_TOWERS = {
+    "qwen2_vl": "qwen2_vl", "qwen2_5_vl": "qwen2_5_vl", "gemma3": "siglip", "mistral3": "pixtral", "llama4": "llama4",
+    **dict.fromkeys(("qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe"), "qwen3_vl"),
+    **dict.fromkeys(("kimi_vl", "kimi_k25"), "moonvit"),
+}  # fmt: skip
 
 
 def model_from_config(config: dict[str, object], id: str, classes: Mapping[str, ModelTraits]) -> Model:
@@ -291,13 +299,20 @@ def read_weight_block(config: ConfigSection) -> int | None:
 def read_scale_group(config: ConfigSection) -> int | None:
     """Weights that share one 16-bit scale in a checkpoint of integers; None where none is stated."""
     section = config.section("quantization_config")
-    groups = section.section("config_groups") if section is not None else None
-    for group in groups.data.values() if groups else ():
-        weights = group.get("weights") if isinstance(group, dict) else None
-        size = weights.get("group_size") if isinstance(weights, dict) and weights.get("type") == "int" else None
+    for weights in _list_groups(section) if section is not None else ():
+        size = weights.get("group_size") if weights.get("type") == "int" else None
         if isinstance(size, int) and not isinstance(size, bool) and 1 < size <= 4096:
             return size
     return None
+
+
+def _list_groups(config: ConfigSection) -> Iterator[Json]:
+    """What the groups of a compressed checkpoint say of their weights."""
+    groups = config.section("config_groups")
+    for group in groups.data.values() if groups else ():
+        weights = group.get("weights") if isinstance(group, dict) else None
+        if isinstance(weights, dict):
+            yield weights
 
 
 def _name(config: ConfigSection, method: str) -> str:
@@ -316,15 +331,12 @@ def _name(config: ConfigSection, method: str) -> str:
 
 
 def _compressed(config: ConfigSection) -> str:
-    groups = config.section("config_groups")
-    for group in groups.data.values() if groups else ():
-        weights = group.get("weights") if isinstance(group, dict) else None
-        if isinstance(weights, dict):
-            bits, kind = weights.get("num_bits"), weights.get("type")
-            if isinstance(bits, int) and kind in {"int", "float"}:
-                if kind == "float" and bits == 4:
-                    return "nvfp4" if weights.get("group_size") == 16 else "mxfp4"
-                return f"{'fp' if kind == 'float' else 'int'}{bits}"
+    for weights in _list_groups(config):
+        bits, kind = weights.get("num_bits"), weights.get("type")
+        if isinstance(bits, int) and kind in {"int", "float"}:
+            if kind == "float" and bits == 4:
+                return "nvfp4" if weights.get("group_size") == 16 else "mxfp4"
+            return f"{'fp' if kind == 'float' else 'int'}{bits}"
     return "compressed-tensors"
 
 
@@ -340,50 +352,26 @@ def read_vision(config: ConfigSection, model_type: str, hidden: int) -> Vision |
     from advisor.models.parameters import vision_params
 
     section = config.section("vision_config")
-    if section is None:
-        return None
-    made = _dims(section, model_type, hidden)
-    if made is None:
-        return None
-    from msgspec.structs import replace
-
-    params = vision_params(made)
-    return None if params is None else replace(made, params=params)
+    made = _dims(section, model_type, hidden) if section is not None else None
+    params = vision_params(made) if made is not None else None
+    return None if made is None or params is None else msgspec.structs.replace(made, params=params)
 
 
 def _dims(config: ConfigSection, model_type: str, out: int) -> Vision | None:
-    if model_type == "qwen2_vl":
-        width = config.whole("embed_dim")
-        ratio = config.maybe("mlp_ratio", least=1) or 4
-        out = config.whole("hidden_size")
-        return Vision(
-            kind="qwen2_vl",
-            params=0,
-            hidden=width,
-            layers=config.layers_of("depth"),
-            intermediate=width * ratio,
-            out=out,
-        )
-    if model_type == "qwen2_5_vl":
-        return _tower(config, "qwen2_5_vl", config.whole("out_hidden_size"))
-    if model_type in {"qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe"}:
-        deep = len(config.items("deepstack_visual_indexes", int) or [])
-        return _tower(config, "qwen3_vl", config.whole("out_hidden_size"), deepstack=deep)
-    if model_type == "gemma3":
-        return _tower(config, "siglip", out, positions=(config.whole("image_size") // config.whole("patch_size")) ** 2)
-    if model_type == "mistral3":
-        return _tower(config, "pixtral", out)
-    if model_type == "llama4":
-        positions = (config.whole("image_size") // config.whole("patch_size")) ** 2 + 1
-        return _tower(config, "llama4", out, positions=positions)
-    if model_type in {"kimi_vl", "kimi_k25"}:
-        return _tower(config, "moonvit", out)
-    return None
-
-
-def _tower(
-    config: ConfigSection, kind: str, out: int, positions: int | None = None, deepstack: int | None = None
-) -> Vision:
+    kind = _TOWERS.get(model_type)
+    if kind is None:
+        return None
+    deepstack = positions = None
+    if kind == "qwen2_vl":
+        hidden, ratio = config.whole("embed_dim"), config.maybe("mlp_ratio", least=1) or 4
+        out, wide = config.whole("hidden_size"), hidden * ratio
+        return Vision(kind=kind, params=0, hidden=hidden, layers=config.layers_of("depth"), intermediate=wide, out=out)
+    if kind == "qwen3_vl":
+        deepstack = len(config.items("deepstack_visual_indexes", int) or [])
+    if kind in {"qwen2_5_vl", "qwen3_vl"}:
+        out = config.whole("out_hidden_size")
+    if kind in {"siglip", "llama4"}:
+        positions = (config.whole("image_size") // config.whole("patch_size")) ** 2 + (kind == "llama4")
     return Vision(
         kind=kind,
         params=0,

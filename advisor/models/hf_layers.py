@@ -8,6 +8,7 @@ import msgspec
 
 from advisor.errors import BadInput
 from advisor.models.hf_keys import ConfigSection, ModelTraits, Switch, unknown_architecture
+from advisor.models.layers import as_kind
 from advisor.models.types import (
     AttentionGroup,
     Chunked,
@@ -103,10 +104,7 @@ def read_full_attention(config: ConfigSection, traits: ModelTraits) -> Full:
 
 def add_window(full: Full, window: int | None, kind: str = "sliding") -> AttentionGroup:
     """The same layer with a window; without one it stays full."""
-    if window is None:
-        return full
-    fields = {f: getattr(full, f) for f in full.__struct_fields__ if f != "window"}
-    return (Chunked if kind == "chunked" else Sliding)(**fields, window=window)
+    return full if window is None else as_kind(full, Chunked if kind == "chunked" else Sliding, window)
 
 
 def read_window(config: ConfigSection) -> int | None:
@@ -262,8 +260,8 @@ def _mllama(config: ConfigSection, traits: ModelTraits, n: int) -> list[Attentio
 
 def _encoder(config: ConfigSection, traits: ModelTraits, n: int) -> list[AttentionGroup]:
     full = read_full_attention(config, traits)
-    fields = {f: getattr(full, f) for f in full.__struct_fields__ if f != "window"}
-    whole, local = Encoder(**fields), Encoder(**fields, window=config.maybe("local_attention", least=1))
+    whole = as_kind(full, Encoder, None)
+    local = as_kind(full, Encoder, config.maybe("local_attention", least=1))
     every = config.maybe("global_attn_every_n_layers", least=1)
     return [whole if every is None or i % every == 0 else local for i in range(n)]
 

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import msgspec
 
-from advisor.models.types import AttentionGroup, FfnGroup
+from advisor.models.types import AttentionGroup, FfnGroup, Softmax
 
 Group = TypeVar("Group", bound=AttentionGroup | FfnGroup)
+
+
+def as_kind(layer: Softmax, kind: Callable[..., AttentionGroup], window: int | None) -> AttentionGroup:
+    """The same attention as another kind of layer, which looks back `window` tokens."""
+    fields = {f: getattr(layer, f) for f in layer.__struct_fields__ if f != "window"}
+    return kind(**fields, window=window)
 
 
 def group_layers(layers: Sequence[Group]) -> tuple[tuple[Group, ...], tuple[int, ...]]:

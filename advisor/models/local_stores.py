@@ -24,8 +24,11 @@ from advisor.units import MIB
 MODEL_LAYER = "application/vnd.ollama.image.model"
 DEFAULT_HOST, DEFAULT_NAMESPACE, DEFAULT_TAG = "registry.ollama.ai", "library", "latest"
 SERVICE_STORE = Path("/usr/share/ollama/.ollama/models")  # where the Linux service keeps its models
-_PART = pattern_when_used(r"[A-Za-z0-9_][A-Za-z0-9_.\-]{0,127}")
-_HOST = pattern_when_used(r"[A-Za-z0-9][A-Za-z0-9.\-]{0,252}(:\d{1,5})?")
+_PART = r"[A-Za-z0-9_][A-Za-z0-9_.\-]{0,127}"
+_NAME = pattern_when_used(
+    r"(?:(?:(?P<host>[A-Za-z0-9][A-Za-z0-9.\-]{0,252}(?::\d{1,5})?)/)?"
+    rf"(?P<space>{_PART})/)?(?P<model>{_PART})(?::(?P<tag>{_PART}))?"
+)
 _DIGEST = pattern_when_used(r"sha256[:-]([0-9a-f]{64})")
 _REPO = pattern_when_used(r"\w[\w.-]*/\w[\w.-]*")
 _COMMIT = pattern_when_used(r"[0-9a-zA-Z]{7,64}")
@@ -195,23 +198,10 @@ def list_stores(root: Path | str | None = None) -> list[Path]:
 
 def _split(name: str) -> tuple[str, str, str, str]:
     """Host, namespace, model and tag with Ollama's defaults."""
-    host, namespace, tag = DEFAULT_HOST, DEFAULT_NAMESPACE, DEFAULT_TAG
-    rest = name.strip()
-    head, _, last = rest.rpartition("/")
-    last, colon, given = last.partition(":")
-    if colon:
-        tag = given
-    parts = [*head.split("/"), last] if head else [last]
-    if len(parts) == 3:
-        host, namespace, model = parts
-    elif len(parts) == 2:
-        namespace, model = parts
-    else:
-        model = parts[-1]
-    plain = all(_PART.fullmatch(p) and ".." not in p for p in (namespace, model, tag))
-    if len(parts) > 3 or not plain or not _HOST.fullmatch(host) or ".." in host:
+    m = _NAME.fullmatch(name.strip())
+    if m is None or ".." in name:
         raise BadInput(f"{name[:80]!r} is not an Ollama model name; one looks like `llama3.1:8b` or `user/model:tag`")
-    return host, namespace, model, tag
+    return m["host"] or DEFAULT_HOST, m["space"] or DEFAULT_NAMESPACE, m["model"], m["tag"] or DEFAULT_TAG
 
 
 def _blob(store: Path, manifest: Path) -> Path:

@@ -14,7 +14,7 @@ import msgspec
 from advisor.decoding import decode_json
 from advisor.errors import BadFile
 from advisor.files import parse_json, read_bytes
-from advisor.models.headers import full_size
+from advisor.models.headers import open_header
 from advisor.models.tensors import TensorInfo
 from advisor.units import MIB
 
@@ -104,23 +104,14 @@ def _read_index(index: Path) -> tuple[TensorInfo, ...]:
 
 
 def _read_file(path: Path) -> tuple[TensorInfo, ...]:
-    try:
-        if path.exists() and not path.is_file():  # a FIFO would block
-            raise BadFile(path, "is not a regular file")
-        size = full_size(path)
-        with path.open("rb") as stream:
-            head = stream.read(8)
-            length = int.from_bytes(head, "little")
-            if len(head) < 8 or length > MAX_HEADER:
-                raise BadFile(path, "is not a safetensors file (no plausible header length in its first 8 bytes)")
-            if 8 + length > size:
-                raise BadFile(path, f"is cut off: the header needs {length} bytes at byte 8, the file has {size} bytes")
-            data = stream.read(length)
-    except FileNotFoundError:
-        raise BadFile(path, "no such file") from None
-    except (OSError, ValueError) as e:
-        reason = e.strerror if isinstance(e, OSError) and e.strerror else e
-        raise BadFile(path, f"cannot be read: {reason}") from None
+    with open_header(path) as (stream, size):
+        head = stream.read(8)
+        length = int.from_bytes(head, "little")
+        if len(head) < 8 or length > MAX_HEADER:
+            raise BadFile(path, "is not a safetensors file (no plausible header length in its first 8 bytes)")
+        if 8 + length > size:
+            raise BadFile(path, f"is cut off: the header needs {length} bytes at byte 8, the file has {size} bytes")
+        data = stream.read(length)
     return _tensors(path, data, size - 8 - len(data))
 
 
