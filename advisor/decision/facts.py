@@ -129,13 +129,13 @@ def _accelerator(machine: Machine, accelerators: Mapping[str, Accelerator]) -> d
             "gpu.generation": "cpu",
             "gpu.driver_missing": missing,
         }
-    entries = [accelerators.get(d.accelerator or "") for d in devices]
-    vendors = {_vendor(d, a) for d, a in _pairs(devices, entries)}
+    pairs = [(d, accelerators.get(d.accelerator or "")) for d in devices]
+    vendors = {_vendor(d, a) for d, a in pairs}
     kinds = {d.accelerator or d.name for d in devices}
-    capabilities = [_capability(d, a) for d, a in _pairs(devices, entries)]
-    gfx = [_gfx(d, a) for d, a in _pairs(devices, entries)]
-    sizes = [d.total_bytes or (a and (a.usable_bytes or a.memory_bytes)) for d, a in _pairs(devices, entries)]
-    generations = {find_generation(d, a) for d, a in _pairs(devices, entries)}
+    capabilities = [_capability(d, a) for d, a in pairs]
+    gfx = [_gfx(d, a) for d, a in pairs]
+    sizes = [d.total_bytes or (a and (a.usable_bytes or a.memory_bytes)) for d, a in pairs]
+    generations = {find_generation(d, a) for d, a in pairs}
     known_sizes = [s for s in sizes if s]
     all_sizes = len(known_sizes) == len(sizes)
     vendor: str | None = next(iter(vendors)) if len(vendors) == 1 else "mixed"
@@ -147,17 +147,13 @@ def _accelerator(machine: Machine, accelerators: Mapping[str, Accelerator]) -> d
         "gpu.compute_capability": None if None in capabilities else min(c for c in capabilities if c is not None),
         "gpu.gfx": ",".join(sorted({g for g in gfx if g})) if all(gfx) else None,
         "gpu.generation": next(iter(generations)) if len(generations) == 1 else "mixed",
-        "gpu.unified": all(d.unified or (a is not None and a.unified) for d, a in _pairs(devices, entries)),
+        "gpu.unified": all(d.unified or (a is not None and a.unified) for d, a in pairs),
         "gpu.total_gib": sum(known_sizes) / GIB if all_sizes else None,
         "gpu.smallest_gib": min(known_sizes) / GIB if all_sizes else None,
         "gpu.mig": any(d.mig_profile for d in devices),
         "gpu.driver_missing": missing,
         "gpu.interconnect": machine.interconnect,
     }
-
-
-def _pairs(devices: tuple[Device, ...], entries: list[Accelerator | None]) -> list[tuple[Device, Accelerator | None]]:
-    return list(zip(devices, entries, strict=True))
 
 
 def _vendor(device: Device, entry: Accelerator | None) -> str:

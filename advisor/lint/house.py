@@ -17,7 +17,7 @@ from advisor.catalog.flaws import At, Visit, find_flaws, list_visits
 from advisor.catalog.load import TYPES, MisplacedDocument, RuleSet, TableEntry, read_entries, read_rules
 from advisor.catalog.roots import shipped_root
 from advisor.catalog.store import Catalog
-from advisor.catalog.types import Accelerator, CloudOffer, CpuPlatform, Engine, Quantization
+from advisor.catalog.types import Accelerator, CloudOffer, Engine, Quantization
 from advisor.decoding import Json, convert, decode_json
 from advisor.engines import FAMILIES, find_own_module, module_name
 from advisor.errors import BadFile
@@ -118,11 +118,6 @@ class House:
     def accelerators(self) -> dict[str, Accelerator]:
         """Accelerators that decode, by id."""
         return {i: x.entry for i, x in self.tables["accelerators"].items()}
-
-    @property
-    def processors(self) -> dict[str, CpuPlatform]:
-        """Processor platforms that decode, by id."""
-        return {i: x.entry for i, x in self.tables["cpu_platforms"].items()}
 
     @property
     def formats(self) -> dict[str, Quantization]:

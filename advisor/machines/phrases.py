@@ -296,10 +296,7 @@ _TABLE: tuple[tuple[str, _Taker], ...] = (
     (rf"container limited to {SIZE}(?: and (\d+(?:\.\d+)?) CPUs?)?(?: on an? {SIZE} host)?", _container),
     (rf"(?:VRAM )?carve-?out {SIZE}", _take("carve_bytes")),
     (rf"GTT {SIZE}", _take("gtt_bytes")),
-    (
-        r"(?:iogpu\.)?wired_limit_mb ?= ?(\d{1,9})",
-        lambda details, m: setattr(details, "wired_bytes", int(m[1]) * MIB or None),
-    ),
+    (r"(?:iogpu\.)?wired_limit_mb ?= ?(\d{1,9})", _wired),
     (r"linux", _take(os="linux")),
     (r"(?:ubuntu|debian|fedora|rhel|centos|rocky|arch linux|opensuse|nixos|alpine)(?: [\w.]+)?", _distribution),
     (rf"windows(?: ({_V}))?", _windows),
