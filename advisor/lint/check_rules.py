@@ -23,8 +23,7 @@ from advisor.errors import AdvisorError
 from advisor.lint.faults import Fault, nearest_names, one_line, without_hint
 from advisor.lint.flags import find_flag_table, is_known_setting, list_setting_names
 from advisor.lint.house import House
-from advisor.lint.pruning import find_original_place
-from advisor.lint.reading import EntryPlace
+from advisor.lint.reading import EntryPlace, find_original_place
 from advisor.record import Value
 
 FOLDER = "checks/rules/"

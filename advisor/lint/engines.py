@@ -80,10 +80,7 @@ def _keys_inside(entry: Engine, place: EntryPlace, value: object, at: At) -> Ite
         return
     cited = value.get("src")
     for i, name in enumerate(cited if isinstance(cited, list) else ()):
-        if name not in entry.sources:
-            yield place.field(
-                "unknown_name", (*at, "src", i), f"unknown source {name!r}", nearest_names(str(name), entry.sources)
-            )
+        yield from place.unknown((*at, "src", i), "source", name, entry.sources)
     for name, inner in value.items():
         yield from _keys_inside(entry, place, inner, (*at, name))
 
@@ -105,10 +102,7 @@ def _floors(item: TableItem) -> Iterator[Fault]:
     for target, floor in item.entry.floors.items():
         for field in ("os_version", "arch"):
             for system in getattr(floor, field):
-                if system not in SYSTEMS:
-                    problem = f"unknown operating system {system!r}"
-                    at = ("floors", target, field, system)
-                    yield item.place.field("unknown_name", at, problem, nearest_names(system, SYSTEMS))
+                yield from item.place.unknown(("floors", target, field, system), "operating system", system, SYSTEMS)
 
 
 def _lists(item: TableItem) -> Iterator[Fault]:
@@ -166,14 +160,10 @@ def _constants(item: TableItem) -> Iterator[Fault]:
             yield item.place.field(
                 "unit", ("memory", "kv_bytes", name), f"{size:g} bytes are not the size of one value"
             )
-    for i, name in enumerate(memory.get("smaller_kv", ())):
-        if sizes and name not in sizes:
-            at: At = ("memory", "smaller_kv", i)
-            yield item.place.field("unknown_name", at, f"unknown cache type {name!r}", nearest_names(name, sizes))
+    for i, name in enumerate(memory.get("smaller_kv", ()) if sizes else ()):
+        yield from item.place.unknown(("memory", "smaller_kv", i), "cache type", name, sizes)
     for name in memory.get("packed_kv", {}):
-        if name not in sizes:
-            problem = f"unknown cache type {name!r}"
-            yield item.place.field("unknown_name", ("memory", "packed_kv", name), problem, nearest_names(name, sizes))
+        yield from item.place.unknown(("memory", "packed_kv", name), "cache type", name, sizes)
     tiers = memory.get("tiers")
     if tiers and not any("before" not in r and not r.get("accelerators") for r in tiers):
         problem = "one row must hold for any card and the newest version: without `before` and `accelerators`"

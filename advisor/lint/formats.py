@@ -8,7 +8,7 @@ from itertools import pairwise
 from advisor.catalog.flaws import At
 from advisor.catalog.types import Quantization
 from advisor.errors import UnknownName
-from advisor.lint.faults import Fault, nearest_names
+from advisor.lint.faults import Fault
 from advisor.lint.house import House, RuleDocument, TableItem
 from advisor.models.tensors import BLOCKS
 
@@ -46,19 +46,15 @@ def _format(item: TableItem) -> Iterator[Fault]:
                 f"{quantization.block_elements} weights are {derived:g} bits"
             )
             yield item.place.field("total", ("bits_nominal",), problem)
-    if quantization.base is not None and quantization.base not in BLOCKS:
-        yield item.place.field(
-            "unknown_name",
-            ("base",),
-            f"unknown GGML type {quantization.base!r}",
-            nearest_names(quantization.base, BLOCKS),
-        )
-    elif (
-        quantization.base is not None
+    if quantization.base is not None:
+        yield from item.place.unknown(("base",), "GGML type", quantization.base, BLOCKS)
+    block = BLOCKS.get(quantization.base or "")
+    if (
+        block
         and quantization.block_bytes is not None
-        and (quantization.block_elements, quantization.block_bytes) != BLOCKS[quantization.base]
+        and block != (quantization.block_elements, quantization.block_bytes)
     ):
-        elements, size = BLOCKS[quantization.base]
+        elements, size = block
         problem = (
             f"a block of {quantization.base} is {size} bytes for {elements} weights, not "
             f"{quantization.block_bytes} for {quantization.block_elements}"

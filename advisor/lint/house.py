@@ -23,8 +23,7 @@ from advisor.engines import FAMILIES, find_own_module, module_name
 from advisor.errors import BadFile
 from advisor.lint.faults import Fault, nearest_names
 from advisor.lint.kinds import FILES, find_kind
-from advisor.lint.pruning import CompletedEntry, prune_flaws, with_key
-from advisor.lint.reading import EntryPlace, RuleFile, read_folder
+from advisor.lint.reading import CompletedEntry, EntryPlace, RuleFile, prune_flaws, read_folder, with_key
 from advisor.models.types import Model
 from advisor.record import Value
 from advisor.yaml_places import value_at

@@ -10,8 +10,7 @@ from advisor.catalog.flaws import At
 from advisor.errors import UnknownName
 from advisor.lint.faults import Fault
 from advisor.lint.house import House, RuleDocument
-from advisor.lint.pruning import is_stand_in
-from advisor.lint.reading import EntryPlace
+from advisor.lint.reading import EntryPlace, is_stand_in
 from advisor.models.parameters import active_params, stored_params, text_params, vision_params
 from advisor.models.types import (
     Chunked,

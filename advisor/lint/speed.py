@@ -98,17 +98,14 @@ def _speed(house: House, document: RuleDocument) -> Iterator[Fault]:
 
 def _names(document: RuleDocument, at: tuple[str, ...], name: str, known: set[str]) -> Iterator[Fault]:
     for part in name.split("/"):
-        if part not in known:
-            yield document.place.field("unknown_name", at, f"unknown class {part!r}", nearest_names(part, known))
+        yield from document.place.unknown(at, "class", part, known)
 
 
 def _engines(house: House, document: RuleDocument) -> Iterator[Fault]:
     file = document.value
     families = {e.speed.family for e in house.engines.values() if e.speed.family}
     for i, family in enumerate(file.tensor_split):
-        if family not in {*families, *FAMILIES}:
-            problem = f"unknown family {family!r}"
-            yield document.place.field("unknown_name", ("tensor_split", i), problem, nearest_names(family, families))
+        yield from document.place.unknown(("tensor_split", i), "family", family, {*families, *FAMILIES}, families)
     for name, x in file.speculation.items():
         if x.tokens < 1 or not 0 <= x.low <= x.high <= 1:
             problem = "shares of accepted tokens lie between 0 and 1, of one token at least"

@@ -17,7 +17,7 @@ from advisor.catalog.flaws import find_flaws
 from advisor.catalog.load import TYPES, read_entries
 from advisor.catalog.roots import shipped_root
 from advisor.lint.kinds import find_kind
-from advisor.lint.pruning import find_original_place, prune_flaws
+from advisor.lint.reading import find_original_place, prune_flaws
 from advisor.lint.run import lint
 
 VALUES: tuple[Any, ...] = (None, True, 7, -1, 1e30, "", "text", "2026-99-99", "(", [], [1], {}, {"a": 1}, "\x00")
