@@ -250,6 +250,7 @@ def test_threads_answer_as_one_does() -> None:
     assert all(together(work))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quick_switches")
 def test_all_functions_answer_in_threads_as_alone(tmp_path: Path) -> None:
     script = tmp_path / "serve.sh"

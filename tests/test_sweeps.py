@@ -69,6 +69,7 @@ def test_what_is_shown_is_printed(tmp_path: Path) -> None:
         assert done.stdout + done.stderr == shown
 
 
+@pytest.mark.slow
 def test_xargs_answers_all_and_the_join_is_the_whole(sweep: Sweep) -> None:
     done = run_shell(recipe("xargs"), sweep.folder)
     assert (done.returncode, done.stderr) == (0, "")

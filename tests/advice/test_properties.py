@@ -53,6 +53,7 @@ def ask(hw: str, model: str, load: Workload, **more: object):
     return recommend(RecommendRequest(find_machine(hw, RULES), load, model, **more), Session(RULES))
 
 
+@pytest.mark.slow
 @settings(max_examples=120)
 @given(questions)
 def test_advice_is_sound(q: tuple[str, str, Workload]) -> None:
@@ -111,6 +112,7 @@ def test_unknown_names_raise() -> None:
         ask("RTX 4090", "9Bee", Workload())
 
 
+@pytest.mark.slow
 def test_a_model_is_chosen_for_every_use_everywhere() -> None:
     for turn, use in enumerate(("chat", "code", "embeddings", "edge", "voice", "batch", "rag", "agent", "develop")):
         for place, hw in enumerate(

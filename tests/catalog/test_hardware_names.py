@@ -337,6 +337,7 @@ def test_the_order_of_the_parts_does_not_matter(parts: list[str]) -> None:
     assert m.to_dict() | {"text": None} == want.to_dict() | {"text": None}
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(st.text(max_size=40) | st.lists(st.sampled_from(PIECES)).map(" ".join))
 def test_any_text_is_a_machine_or_one_clear_error(text: str) -> None:

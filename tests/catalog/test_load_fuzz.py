@@ -49,6 +49,7 @@ def put(value: Any, at: tuple[Any, ...], new: Any) -> Any:
     return copy
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", FILES)
 @settings(max_examples=60)
 @given(data=st.data())

@@ -18,6 +18,7 @@ LAUNCHES = ("command", "docker", "compose", "systemd", "kubernetes", "kserve", "
 ENGINES = ("vllm", "sglang", "llama.cpp", "ollama", "tgi", "lmdeploy", "tensorrt-llm", "max")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ENGINES)
 @settings(max_examples=12)
 @given(data=st.data())

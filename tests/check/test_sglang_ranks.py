@@ -55,6 +55,7 @@ def test_an_abbreviation_is_a_warning(tmp_path: Path) -> None:
     assert said == {("warning", "--tp is short for --tp-size"), ("warning", "--dp is short for --dp-size")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["sglang", "vllm", "lmdeploy"])
 def test_prefixes_are_those_that_argparse_takes(engine: str, tmp_path: Path) -> None:
     """Python's own parser with the engine's flags as the witness, for every prefix of four characters and more."""

@@ -223,6 +223,7 @@ VALUES = st.one_of(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=400)
 @given(ENGINES, MODELS, st.dictionaries(NAMES, VALUES, max_size=5))
 def test_settings_give_an_estimate_or_one_clear_error(engine: str, model: str, made_up: dict[str, Setting]) -> None:

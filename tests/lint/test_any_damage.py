@@ -52,6 +52,7 @@ def typed() -> list[tuple[Any, Any]]:
     return out
 
 
+@pytest.mark.slow
 def test_what_has_no_flaw_decodes_and_what_decodes_has_none() -> None:
     """Against msgspec: the decoder of the program itself."""
     chance = random.Random(14)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from seeds import NEW, SEEDS, line_of, planted
 
 from advisor.catalog.roots import shipped_root
@@ -19,6 +20,7 @@ def test_there_are_many_of_many_kinds() -> None:
     assert len({s.file.split("/")[0] for s in SEEDS}) >= 15
 
 
+@pytest.mark.slow
 def test_all_are_found_in_one_run_and_nothing_else(tmp_path: Path) -> None:
     folder = planted(shipped_root(), tmp_path / "rules")
     found = lint([folder])

@@ -112,6 +112,7 @@ def full_length_fits(ranked: RankedDeployment, count: int) -> bool | None:
     return answer_deployment(made, Session(RULES)).fits
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [11])
 def test_what_is_held_is_what_fits(seed: int) -> None:
     """So many of full length as `holds` says fit, one more is not sure to: pools and caches that grow, one server."""

@@ -135,6 +135,7 @@ def test_the_simulation_serves_what_arrives() -> None:
     assert max(s.ttft_s for s in two) >= 0.11 > min(s.ttft_s for s in two)
 
 
+@pytest.mark.slow
 def test_plans_keep_what_they_promise() -> None:
     """Two plans whose steps take longer than predicted, by what nine of ten measured rows stay below."""
     off = sorted(spread_of_rows())[int(0.9 * len(spread_of_rows()))]

@@ -48,6 +48,7 @@ def _server(engine: str, target: str) -> str:
     return "llama.cpp" if (engine, target) == ("llama-swap", "llama-swap") else engine
 
 
+@pytest.mark.slow
 def test_a_thousand_files_hold_only_flags_of_the_engine() -> None:
     seen = check(every=97)
     assert sum(seen.values()) >= 900, seen

@@ -88,6 +88,7 @@ def validate_kubernetes(document: Any, version: str = "1.33") -> None:
     kubernetes_validate.validate(document, version, strict=True)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_kubernetes_files_hold_by_the_published_schemas() -> None:
     import kubernetes_validate
@@ -124,6 +125,7 @@ def test_probes_wait_longer_for_larger_weights() -> None:
     assert waits[2] > 141e9 / 50e6  # at least the download of 141 GB at 50 MB/s
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ["command", "docker", "install", "benchmark", "slurm"])
 def test_shell_scripts_hold_by_shellcheck(target: str) -> None:
     """A case for each kind of script: all of them in one took minutes on a busy machine."""
@@ -168,6 +170,7 @@ def test_units_hold_by_systemd(tmp_path: Path) -> None:
     assert "NoSuchKey" in done.stderr, "systemd-analyze refuses nothing here"
 
 
+@pytest.mark.slow
 def test_python_and_json_files_are_python_and_json() -> None:
     for target in ("openai-client", "oumi"):
         for _, content in samples(target):
@@ -184,6 +187,7 @@ FIELDS = read_yaml((Path(__file__).parent.parent / "data" / "resource_fields.yam
 KINDS = {"string": str, "integer": int, "boolean": bool, "object": dict, "array": list, "number": (int, float)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", list(FIELDS))
 def test_fields_of_custom_resources_are_known(target: str) -> None:
     known = FIELDS[target]

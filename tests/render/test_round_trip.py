@@ -128,6 +128,7 @@ def check(d: Deployment, target: str) -> None:
     assert again is None or msgspec.structs.replace(again, machine=back.machine) == back
 
 
+@pytest.mark.slow
 @settings(max_examples=120, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
 @given(rendered())
 def test_what_a_file_starts_is_what_it_was_rendered_from(case: tuple[Deployment, str]) -> None:

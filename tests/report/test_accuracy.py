@@ -20,6 +20,7 @@ ROWS = [c for r in rows.read_rows(DATA / "vram_logs.csv") if (c := rows.compare_
 HOW = "run: python -m tools.accuracy.page tests/data docs/accuracy.md"
 
 
+@pytest.mark.slow
 def test_the_page_is_made_from_the_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """All of it but the planner's rows over the catalogue, which take longest."""
     monkeypatch.setattr(page, "_over_catalogue", lambda data, rules: ["LEFT OUT"])

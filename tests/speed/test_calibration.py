@@ -94,6 +94,7 @@ def test_nearly_every_row_can_be_asked(rows: list[FitSample]) -> None:
     assert len(lost) - len(refused) < 0.01 * len(certain)
 
 
+@pytest.mark.slow
 def test_known_efficiencies_are_found_again(rows: list[FitSample]) -> None:
     """Rows made by the laws with other efficiencies: a fit from the same priors must predict them."""
     table = changed(memory=0.8, prompt_products=0.6, layer=1.5, products=0.7)

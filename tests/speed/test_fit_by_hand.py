@@ -230,6 +230,7 @@ def few_rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_rules_are_made_from_rows(few_rows: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     target = tmp_path / "speed.yaml"
     assert calibrate.main([str(few_rows), str(target)]) == 0
