@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
+from advisor.errors import BadInput
 from advisor.memo import KEPT_LARGE, memoize_by_identity
 from advisor.models import types as t
 from advisor.models.types import TensorTraits
@@ -18,8 +19,8 @@ from advisor.record import Record
 Shape = tuple[str, tuple[int, ...]]  # name without the layer, elements per dimension (row first)
 
 
-class NoLayout(ValueError):
-    """The architecture has parts whose GGUF tensors are not known."""
+class NoLayout(BadInput):
+    """The architecture has parts whose tensors are not known."""
 
 
 class GgufTensor(Record, frozen=True, kw_only=True):

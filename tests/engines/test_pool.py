@@ -278,3 +278,9 @@ def test_a_model_whose_layers_are_not_known_has_no_cache_to_plan(settings: dict[
     stub = deployed("vllm", "upstage/Solar-Open2-250B", "8x H200", context=8192, **settings)  # type: ignore[arg-type]
     with pytest.raises(BadInput, match="the layer layout is not in the catalogue"):
         estimate(stub, Session(RULES))
+
+
+def test_adapters_of_a_model_whose_tensors_are_not_known_are_refused_in_words() -> None:
+    lightning = deployed("vllm", "MiniMaxAI/MiniMax-M1-40k", "8x H200", context=8192, **{"enable-lora": True})  # type: ignore[arg-type]
+    with pytest.raises(BadInput, match="tensors of Lightning attention"):
+        estimate(lightning, Session(RULES))

@@ -52,7 +52,7 @@ class LaunchFields(dict[str, Field]):
         self._know = knowledge
         self._engines = engines
 
-    def get(self, name: str, default: Field | None = None) -> Field | None:  # type: ignore[override]
+    def get(self, name: str, default: Field | None = None) -> Field | None:  # type: ignore[override]  # as of a dict of fields
         try:
             return self[name]
         except KeyError:

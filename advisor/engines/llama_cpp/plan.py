@@ -149,8 +149,6 @@ def read_file_weights(deployment: Deployment) -> gguf_weights.GgufWeights:
         return gguf_weights.weights_from_file(Path(deployment.model_path or ""))
     try:
         return gguf_weights.weights_from_model(deployment.model, deployment.quantization)
-    except NoLayout as e:
-        raise BadInput(str(e)) from None
     except KeyError:
         raise BadInput(f"{deployment.quantization!r} is not a GGUF format llama.cpp can load") from None
 
