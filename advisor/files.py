@@ -62,6 +62,22 @@ def replace_file(path: Path, data: bytes) -> None:
         raise BadInput(f"{path}: cannot be written: {e.strerror or e}") from None
 
 
+def write_cache(path: Path, data: bytes) -> None:
+    """Writes a file of a cache whole, for this user alone. One that cannot be written is no error."""
+    import contextlib
+    import tempfile
+
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        fd, temporary = tempfile.mkstemp(dir=path.parent, prefix=".part-")
+        try:
+            with os.fdopen(fd, "wb") as f:
+                f.write(data)
+            Path(temporary).replace(path)
+        except OSError:
+            Path(temporary).unlink(missing_ok=True)
+
+
 def write_report(path: Path | str, text: str) -> None:
     """Writes a file that the user asked for. Raises BadFile where it cannot be written, or where a link would put it
     outside of the tree."""

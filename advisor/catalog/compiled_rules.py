@@ -22,7 +22,7 @@ import msgspec
 from advisor.catalog.roots import cache_dir, rule_files, shipped_compiled, shipped_root
 from advisor.decoding import Json, decode_json
 from advisor.errors import AdvisorError
-from advisor.files import read_bytes, read_cache
+from advisor.files import read_bytes, read_cache, write_cache
 from advisor.record import Record
 
 if TYPE_CHECKING:
@@ -148,47 +148,27 @@ def _settled(roots: Sequence[Path], began: int) -> bool:
     return newest + _FRESH_NS < began
 
 
-def _decoded(data: bytes) -> CompiledRules | None:
-    try:
-        found = decode_json(data, CompiledRules)
-    except (msgspec.MsgspecError, ValueError):
-        return None
-    return found if found.format == FORMAT else None
-
-
 def _shipped(roots: Sequence[Path]) -> CompiledRules | None:
     """The copy in the package, when only the shipped rules are used and they are what it was built from."""
     path = shipped_compiled()
     if tuple(roots) != (shipped_root(),) or not path.is_file():
         return None
     try:
-        found = _decoded(path.read_bytes())
-    except OSError:
+        found = decode_json(path.read_bytes(), CompiledRules)
+    except (OSError, msgspec.MsgspecError, ValueError):
         return None
-    return found if found is not None and found.content == hash_content(roots) else None
+    return found if found.format == FORMAT and found.content == hash_content(roots) else None
 
 
 def _keep(path: Path, data: bytes) -> None:
-    """Write the cache file in one step and drop the oldest; a cache that cannot be written is no error."""
+    """Write the cache file and drop the oldest."""
     import contextlib
-    import tempfile
 
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        fd, name = tempfile.mkstemp(dir=path.parent, prefix=".rules-")
-        try:
-            with os.fdopen(fd, "wb") as f:
-                f.write(data)
-            Path(name).replace(path)
-        except OSError:
-            with contextlib.suppress(OSError):
-                Path(name).unlink()
-            return
+    write_cache(path, data)
+    with contextlib.suppress(OSError):
         kept = sorted(path.parent.glob("rules-*"), key=lambda p: p.stat().st_mtime_ns, reverse=True)
         for old in kept[_KEEP:]:
             old.unlink(missing_ok=True)
-    except OSError:
-        return
 
 
 FORMAT = 2

@@ -61,11 +61,9 @@ def describe_machine(text: str, details: HardwareDetails, cards: list[CardCount]
     if details.driver_problem:
         notes.append(_driver_note(details.driver_problem))
     devices = _devices(details, cards, notes)
-    if details.visible is not None:
-        masks = dict.fromkeys(("CUDA_VISIBLE_DEVICES", "ZE_AFFINITY_MASK"), details.visible)
-        devices, hidden = device_visibility.apply_visibility(devices, masks)
-    else:
-        devices, hidden = device_visibility.apply_visibility(devices, {})
+    visible = details.visible
+    masks = {} if visible is None else dict.fromkeys(("CUDA_VISIBLE_DEVICES", "ZE_AFFINITY_MASK"), visible)
+    devices, hidden = device_visibility.apply_visibility(devices, masks)
     apple = any(c.entry.vendor == "apple" for c in cards)
     system: Os | None = details.os or ("macos" if apple else None)
     ram = _ram(details, cards, notes)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
@@ -106,7 +106,7 @@ def _meaning(visit: Visit) -> Iterator[Flaw]:
     words = (visit.type.extra or {}).get("words", ())
     if words and visit.value not in words:
         problem = f"{_plain(visit.value)} is not one of {', '.join(words)}"
-        yield Flaw(visit.at, "wrong_value", problem, _nearest(visit.value, words))
+        yield Flaw(visit.at, "wrong_value", problem, near_matches(visit.value, words, n=2))
 
 
 @lru_cache(maxsize=256)
@@ -173,7 +173,7 @@ def _literal(value: object, t: inspect.LiteralType, at: At) -> Iterator[Flaw]:
         problem = f"{_plain(value)} is not one of {', '.join(words)}"
         if isinstance(value, bool) and all(isinstance(v, str) for v in t.values):
             problem += f" ({_YAML_WORDS})"
-        yield Flaw(at, "wrong_value", problem, _nearest(str(value), words))
+        yield Flaw(at, "wrong_value", problem, near_matches(str(value), words, n=2))
 
 
 def _keys(value: dict[str, object], t: inspect.StructType, at: At) -> Iterator[Flaw]:
@@ -183,7 +183,7 @@ def _keys(value: dict[str, object], t: inspect.StructType, at: At) -> Iterator[F
     meant: set[str] = set()  # what misspelt keys stand for: they are not missing as well
     for key in value:
         if key not in known:
-            hint = _nearest(str(key), known)
+            hint = near_matches(str(key), known, n=2)
             meant |= set(hint[:1])
             yield Flaw((*at, key), "unknown_key", f"`{key}` is not a key here", hint)
     for name, field in fields.items():
@@ -219,7 +219,7 @@ def _union(value: object, t: inspect.UnionType, at: At) -> Iterator[Flaw]:
             yield from _flaws(value, chosen, at)
         elif field in value:
             problem = f"{_plain(value[field])} is not one of {', '.join(words)}"
-            yield Flaw((*at, field), "wrong_value", problem, _nearest(str(value[field]), words))
+            yield Flaw((*at, field), "wrong_value", problem, near_matches(str(value[field]), words, n=2))
         else:
             yield Flaw(at, "missing_key", f"`{field}` is missing: one of {', '.join(words)}")
         return
@@ -353,7 +353,3 @@ def accepts(t: inspect.Type, value: object) -> bool:
         return value in t.values
     # Any, and what rules do not use: the decoder itself has the last word
     return type(t) not in _KINDS or _KINDS[type(t)][1](value)
-
-
-def _nearest(name: str, known: Iterable[str]) -> tuple[str, ...]:
-    return near_matches(name, known, n=2)

@@ -62,37 +62,6 @@ class MisplacedDocument(Exception):
         self.known = known
 
 
-class NameClash(Exception):
-    """Two entries claim one name."""
-
-    def __init__(self, name: str, first: str, second: str) -> None:
-        super().__init__(name)
-        self.name = name
-        self.first = first
-        self.second = second
-
-
-def index_names(rows: Mapping[str, Mapping[str, Any]], orgs: bool = False) -> dict[str, str]:
-    """Plain spelling -> id, over ids and aliases; with `orgs` also the id without its `org/` where that is unique.
-
-    Raises NameClash when two entries share an id or alias in any spelling.
-    """
-    index: dict[str, str] = {}
-    for entry, row in rows.items():
-        for name in (entry, *row.get("aliases", ())):
-            other = index.setdefault(simplify_name(name), entry)
-            if other != entry:
-                raise NameClash(name, other, entry)
-    if orgs:
-        short: dict[str, list[str]] = {}
-        for entry in rows:
-            short.setdefault(simplify_name(entry.rpartition("/")[2]), []).append(entry)
-        for name, ids in short.items():
-            if len(ids) == 1:
-                index.setdefault(name, ids[0])
-    return index
-
-
 class RuleSet:
     """What the rule folders say together, as plain data that has been checked against the types."""
 
@@ -104,7 +73,7 @@ class RuleSet:
         self.origin: dict[tuple[str, str], Path] = {}  # table and id -> file
 
 
-def _stop(error: BadFile) -> NoReturn:
+def _stop(error: Exception) -> NoReturn:
     raise error
 
 
@@ -133,7 +102,7 @@ def _read_root(root: Path, rules: RuleSet, report: Callable[[BadFile], None], re
         except BadFile as e:
             report(e)
             continue
-        if not is_table(file):
+        if not file.startswith(("engines/", *(prefix for prefix, _, _ in _LISTS))):  # a free document
             rules.documents[file] = document
             continue
 
@@ -158,16 +127,28 @@ def _read_root(root: Path, rules: RuleSet, report: Callable[[BadFile], None], re
 
 
 def _index(
-    own: dict[str, dict[str, object]], table: str, mine: dict[tuple[str, str], Path], report: Callable[[BadFile], None]
+    own: Mapping[str, Mapping[str, Any]],
+    table: str,
+    mine: dict[tuple[str, str], Path],
+    report: Callable[[BadFile], None],
 ) -> dict[str, str]:
-    """Names of one folder's entries; the second of two entries that claim one name is left out of them."""
-    own = dict(own)
-    while True:
-        try:
-            return index_names(own, orgs=table == "models")
-        except NameClash as e:
-            report(BadFile(mine[(table, e.second)], f"the name {e.name!r} of {e.second} is also a name of {e.first}"))
-            own.pop(e.second)
+    """Plain spelling -> id, over ids and aliases of one folder's entries; of models also the id without its `org/`
+    where that is unique. The second of two entries that claim one name is left out."""
+    index: dict[str, str] = {}
+    short: dict[str, list[str]] = {}
+    for entry, row in own.items():
+        names = (entry, *row.get("aliases", ()))
+        taken = next((name for name in names if simplify_name(name) in index), None)
+        if taken is not None:
+            first = index[simplify_name(taken)]
+            report(BadFile(mine[(table, entry)], f"the name {taken!r} of {entry} is also a name of {first}"))
+            continue
+        index |= dict.fromkeys(map(simplify_name, names), entry)
+        short.setdefault(simplify_name(entry.rpartition("/")[2]), []).append(entry)
+    for name, ids in short.items() if table == "models" else ():
+        if len(ids) == 1:
+            index.setdefault(name, ids[0])
+    return index
 
 
 def _add(entry: TableEntry, path: Path, mine: dict[tuple[str, str], Path], rules: RuleSet) -> None:
@@ -270,17 +251,8 @@ def find_duplicate_key(path: Path, root: Any) -> BadFile | None:
     return None
 
 
-def is_table(file: str) -> bool:
-    """Whether a rule file of this relative path holds typed entries (others are free documents)."""
-    return file.startswith("engines/") or any(file.startswith(prefix) for prefix, _, _ in _LISTS)
-
-
-def _stop_misplaced(problem: MisplacedDocument) -> NoReturn:
-    raise problem
-
-
 def read_entries(
-    file: str, document: object, report: Callable[[MisplacedDocument], None] = _stop_misplaced
+    file: str, document: object, report: Callable[[MisplacedDocument], None] = _stop
 ) -> Iterator[TableEntry]:
     """The entries of one table file. What is wrong with its outline goes to `report` (by default it is raised)."""
     if document is None:

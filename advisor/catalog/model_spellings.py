@@ -7,7 +7,6 @@ digits, sizes and versions never.
 """
 
 import re
-from collections.abc import Iterator
 
 from msgspec.structs import replace
 
@@ -58,13 +57,9 @@ class NamedModel(Value, frozen=True):
     gguf: bool = False  # the name is one of a repository of GGUF files
 
 
-def strip_address(name: str, rules: Catalog) -> str:
-    """The name in an address that was copied: `https://huggingface.co/org/name/tree/main` is `org/name`."""
-    return _strip_address(rules, name)
-
-
 @memoize_by_identity
-def _strip_address(rules: Catalog, name: str) -> str:
+def strip_address(rules: Catalog, name: str) -> str:
+    """The name in an address that was copied: `https://huggingface.co/org/name/tree/main` is `org/name`."""
     conventions = _conventions(rules)
     bare = re.sub(r"^https?://", "", name.strip())
     for host in conventions.ollama_hosts:
@@ -81,7 +76,7 @@ def _strip_address(rules: Catalog, name: str) -> str:
 
 def is_address(name: str, rules: Catalog) -> bool:
     """Whether the name was copied with the address it stands at."""
-    return strip_address(name, rules) != name.strip() and "/" in name
+    return strip_address(rules, name) != name.strip() and "/" in name
 
 
 def find_named_model(name: str, rules: Catalog) -> NamedModel | None:
@@ -236,11 +231,8 @@ def _vocabulary(rules: Catalog) -> frozenset[str]:
 
 
 def _split_words(name: str) -> frozenset[str]:
-    return frozenset(_pieces(name.lower()))
-
-
-def _pieces(low: str) -> Iterator[str]:
-    yield from re.findall(r"[a-z]?\d+(?:\.\d+)?[bm](?![a-z0-9])|e\d+b\b|\d+x\d+b|[a-z]+|\d+(?:\.\d+)*", low)
+    pieces = r"[a-z]?\d+(?:\.\d+)?[bm](?![a-z0-9])|e\d+b\b|\d+x\d+b|[a-z]+|\d+(?:\.\d+)*"
+    return frozenset(re.findall(pieces, name.lower()))
 
 
 def _is_slip(word: str, right: str) -> bool:

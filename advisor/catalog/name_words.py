@@ -98,7 +98,7 @@ def _narrow(
     if mig is not None:
         plain = [a for a in plain if _slices(a, mig)] or _refuse_mig(asked, plain, mig)
     sizes = asked.sizes
-    if sizes and not any(_memory_is_ram(a) for a in plain):
+    if sizes and all(a.memory_bytes is not None for a in plain):
         plain = [a for a in plain if any(_has_size(a, s) for s in sizes)] or _refuse_size(asked, plain)
     elif mig is not None and len({a.memory_bytes for a in plain}) == 1 and plain[0].memory_bytes:
         sizes = frozenset((plain[0].memory_bytes / GIB,))
@@ -161,10 +161,6 @@ def _count_further_words(words: frozenset[str], entry: Accelerator) -> int | Non
 def _slices(entry: Accelerator, mig: str | None) -> bool:
     """Whether the card can be cut so; where the catalogue has no profiles of a card with MIG, any is believed."""
     return mig is None or mig in entry.mig_profiles or (not entry.mig_profiles and entry.mig_max_instances is not None)
-
-
-def _memory_is_ram(entry: Accelerator) -> bool:
-    return entry.memory_bytes is None
 
 
 def _has_size(entry: Accelerator, gb: float) -> bool:

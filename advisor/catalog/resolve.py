@@ -66,7 +66,7 @@ def resolve_model(name: str, rules: Catalog) -> ResolvedModel:
         except (RuntimeError, ValueError):  # `~somebody` that there is not, or a zero byte
             path = Path(name)
         return _from_path(name, path, rules)
-    bare = strip_address(name, rules)
+    bare = strip_address(rules, name)
     try:
         return ResolvedModel(rules.find_model(bare))
     except UnknownName as unknown:

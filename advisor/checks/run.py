@@ -19,14 +19,14 @@ from msgspec.structs import replace
 
 from advisor.catalog import Catalog, catalog
 from advisor.catalog.roots import cache_dir
-from advisor.checks.findings import ORDER, CheckReport, Finding
+from advisor.checks.findings import ORDER, CheckReport
 from advisor.checks.knowledge import Knowledge
 from advisor.checks.one_file import Checker, CheckOptions, FileResult, check_file, check_source, make_checker
 from advisor.checks.read.detect import reads_others
 from advisor.checks.rules.evaluate import Rulebook
 from advisor.decoding import convert, decode_json
 from advisor.errors import BadInput
-from advisor.files import read_cache
+from advisor.files import read_cache, write_cache
 from advisor.memo import memoize_by_identity
 from advisor.questions import Asking
 from advisor.questions.files import CheckQuestion
@@ -157,11 +157,6 @@ def find_errors(source: str, name: str, on: str | None, session: Session) -> lis
     return [f"{f.rule}: {f.message}" for f in found.findings if f.severity == "error"]
 
 
-def add_findings(report: CheckReport, more: Sequence[Finding]) -> CheckReport:
-    """The report with findings that no deployment has: on the lock file, on the configuration."""
-    return replace(report, findings=(*more, *report.findings)) if more else report
-
-
 def collect_report(results: Sequence[FileResult], checker: Checker, files: int) -> CheckReport:
     """One report from the results of all files, in a stable order."""
     options = checker.options
@@ -240,19 +235,8 @@ class ResultCache:
         """Write what this run saw, and of older results as many as there is room for. No cache is no error."""
         if not self.usable or not self.new or self.reused == len(self.new):
             return
-        import contextlib
-        import tempfile
-
         kept = dict(list({**self.old, **self.new}.items())[-MOST_KEPT:])
-        with contextlib.suppress(OSError):
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            fd, temporary = tempfile.mkstemp(dir=self.path.parent, prefix=".check-")
-            try:
-                with os.fdopen(fd, "wb") as f:
-                    f.write(msgspec.json.encode(kept))
-                Path(temporary).replace(self.path)
-            except OSError:
-                Path(temporary).unlink(missing_ok=True)
+        write_cache(self.path, msgspec.json.encode(kept))
 
 
 def _salt(rules: Catalog, options: CheckOptions) -> bytes:

@@ -6,6 +6,7 @@ import sys
 from typing import Any
 
 import click
+from msgspec.structs import replace
 
 from advisor.cli import options
 from advisor.questions.files import CheckQuestion
@@ -88,7 +89,7 @@ def command(question: CheckQuestion, shown: options.Presentation, **given: Any) 
     stdin = sys.stdin.buffer.read(4 * 2**20 + 1) if "-" in files else None
     keep = not given["no_cache"] and len(files) > 1
     found = run.check_files(files, asked, Session(rules), stdin, _progress(files, shown.quiet), given["jobs"], keep)
-    found = run.add_findings(found, (*describe_left_out(configuration), *refused))
+    found = replace(found, findings=(*describe_left_out(configuration), *refused, *found.findings))
     if given["create_baseline"]:
         from advisor.checks.report.formats import write_baseline
 

@@ -69,7 +69,7 @@ def evaluate_guide(guide: Guide, facts: FactValues, tree: str | None = None) -> 
         **{name: _union(getattr(n, name) for n in leaves) for name in _ADDED_UP},
         settings={k: v for n in leaves for k, v in n.settings.items()},
         held_back={k: tuple(v) for k, v in held_back.items()},
-        notes=(*_order_notes(guide, main, answer), *fill_notes(_union(n.notes for n in leaves), facts)),
+        notes=(*_order_notes(main, answer), *fill_notes(_union(n.notes for n in leaves), facts)),
         verdicts=tuple(n.verdict for n in answer.leaves if n.verdict),
         unknown=_union(s.unknown for s in trace),
         trace=tuple(trace),
@@ -207,7 +207,7 @@ def _reason(guide: Guide, tree: Tree, leaf: TreeNode) -> Reason:
     )
 
 
-def _order_notes(guide: Guide, tree: Tree, answer: TreeAnswer) -> Iterator[str]:
+def _order_notes(tree: Tree, answer: TreeAnswer) -> Iterator[str]:
     if tree.remark:
         yield tree.remark
     if not answer.leaves and tree.gaps:

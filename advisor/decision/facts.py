@@ -100,10 +100,8 @@ def cuda_version(drivers: Mapping[str, str]) -> str | None:
     head = drivers.get("nvidia", "").split(".")[0]
     if not head.isdecimal():
         return None
-    for driver, cuda in ((580, "13.0"), (525, "12.0"), (450, "11.0")):
-        if int(head) >= driver:
-            return cuda
-    return None
+    newest = ((580, "13.0"), (525, "12.0"), (450, "11.0"))
+    return next((cuda for driver, cuda in newest if int(head) >= driver), None)
 
 
 def main_devices(machine: Machine, accelerators: Mapping[str, Accelerator]) -> tuple[Device, ...]:

@@ -155,17 +155,17 @@ def _asked_for(engine: Engine, facts: FactValues, workload: Workload, asked: fro
         return
     if engine.remote == "endpoint" and workload.endpoint is None:
         yield refusal("not_asked_for", "no endpoint of a running server was given (--endpoint URL)")
-    elif engine.kind == "orchestrator" and not (facts.get("orchestrator") or _above(facts, "nodes", 1)):
+    elif engine.kind == "orchestrator" and not (facts.get("orchestrator") or _are_several(facts, "nodes")):
         yield refusal("not_asked_for", f"{engine.name} orchestrates engines over several nodes; this is one machine")
-    elif engine.kind == "proxy" and not _above(facts, "workload.models", 1):
+    elif engine.kind == "proxy" and not _are_several(facts, "workload.models"):
         yield refusal("not_asked_for", f"{engine.name} is a proxy that swaps models; one model needs none")
     elif engine.kind == "desktop-app":
         yield refusal("not_asked_for", f"{engine.name} is a desktop application; ask for it by name (--engine)")
 
 
-def _above(facts: FactValues, field: str, n: int) -> bool:
+def _are_several(facts: FactValues, field: str) -> bool:
     value = facts.get(field)
-    return isinstance(value, int) and value > n
+    return isinstance(value, int) and value > 1
 
 
 def _system(engine: Engine, facts: FactValues) -> Iterator[_Concern]:
@@ -326,17 +326,12 @@ def _features(engine: Engine, model: Model | None, workload: Workload, requires:
 
 def list_needed_features(workload: Workload, model: Model | None = None) -> dict[str, None]:
     """Features that the workload cannot do without, in order."""
-    needed: dict[str, None] = {}
-    if workload.structured_output:
-        needed["structured_output"] = None
-    if workload.tool_calling:
-        needed["tool_calling"] = None
-    if workload.vision:
-        needed["multimodal"] = None
-    if workload.lora_adapters > 1:
-        needed["lora_multi"] = None
-    if workload.api in ("openai", "anthropic"):
-        needed[f"{workload.api}_api"] = None
-    if workload.use_case == "embeddings" or (model is not None and model.kind != "chat"):
-        needed["embeddings"] = None
-    return needed
+    asked = {
+        "structured_output": workload.structured_output,
+        "tool_calling": workload.tool_calling,
+        "multimodal": workload.vision,
+        "lora_multi": workload.lora_adapters > 1,
+        f"{workload.api}_api": workload.api in ("openai", "anthropic"),
+        "embeddings": workload.use_case == "embeddings" or (model is not None and model.kind != "chat"),
+    }
+    return {name: None for name, needed in asked.items() if needed}

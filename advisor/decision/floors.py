@@ -223,46 +223,42 @@ def python_matches(specifier: str, version: str) -> bool | None:
     return True
 
 
+_NVIDIA_GENERATIONS = (
+    (12.0, "blackwell_rtx"),
+    (10.0, "blackwell_dc"),  # 11.0 (Jetson Thor) shares its tensor cores
+    (9.0, "hopper"),
+    (8.9, "ada"),
+    (8.0, "ampere"),
+    (7.5, "turing"),
+    (7.0, "volta"),
+    (6.0, "pascal"),
+    (5.0, "maxwell"),
+)
+
+
 def nvidia_generation(capability: float | None) -> str | None:
     """Generation of a compute capability (NVIDIA's list of CUDA GPUs); None when unknown."""
-    if capability is None:
-        return None
-    for floor, name in (
-        (12.0, "blackwell_rtx"),
-        (10.0, "blackwell_dc"),  # 11.0 (Jetson Thor) shares its tensor cores
-        (9.0, "hopper"),
-        (8.9, "ada"),
-        (8.0, "ampere"),
-        (7.5, "turing"),
-        (7.0, "volta"),
-        (6.0, "pascal"),
-        (5.0, "maxwell"),
-    ):
-        if capability >= floor:
-            return name
-    return None
+    return next((name for floor, name in _NVIDIA_GENERATIONS if capability is not None and capability >= floor), None)
+
+
+_AMD_GENERATIONS = (
+    ("gfx908", "cdna1"),
+    ("gfx90a", "cdna2"),
+    ("gfx94", "cdna3"),
+    ("gfx950", "cdna4"),
+    ("gfx90", "gcn"),
+    ("gfx80", "gcn"),
+    ("gfx101", "rdna1"),
+    ("gfx103", "rdna2"),
+    ("gfx110", "rdna3"),
+    ("gfx115", "rdna3_5"),
+    ("gfx120", "rdna4"),
+)
 
 
 def amd_generation(gfx: str | None) -> str | None:
     """Generation of a gfx name (LLVM AMDGPU processor table); None when unknown."""
-    if not gfx:
-        return None
-    for start, name in (
-        ("gfx908", "cdna1"),
-        ("gfx90a", "cdna2"),
-        ("gfx94", "cdna3"),
-        ("gfx950", "cdna4"),
-        ("gfx90", "gcn"),
-        ("gfx80", "gcn"),
-        ("gfx101", "rdna1"),
-        ("gfx103", "rdna2"),
-        ("gfx110", "rdna3"),
-        ("gfx115", "rdna3_5"),
-        ("gfx120", "rdna4"),
-    ):
-        if gfx.startswith(start):
-            return name
-    return None
+    return next((name for start, name in _AMD_GENERATIONS if gfx and gfx.startswith(start)), None)
 
 
 def intel_generation(architecture: str | None) -> str | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path as FilePath
 
 import msgspec
 
@@ -69,18 +68,6 @@ def guide_problems(
     found: list[GuideFault] = []
     guide = _build(file, "", find_line, engine_ids, found)
     return _describe(found, find_line) or (list(find_unreachable(guide)) if guide is not None else [])
-
-
-def load_guide_file(path: FilePath | str, engine_ids: Collection[str] | None = None) -> Guide:
-    """A guide from a YAML file. Raises BadFile with file and line."""
-    from advisor.files import MAX_NODES, compose_yaml, construct_yaml, read_text
-    from advisor.yaml_places import find_doubled_keys, line_at, locate_node
-
-    node = compose_yaml(read_text(path), path)
-    places = locate_node(node, path, MAX_NODES)
-    for key in find_doubled_keys(places):
-        raise BadFile(path, f"key {str(key)!r} stands twice", key.line)
-    return load_guide(construct_yaml(node, path), path, engine_ids, find_line=lambda at: line_at(places, at))
 
 
 def find_tree(guide: Guide, name: str | None = None) -> Tree:
@@ -252,13 +239,6 @@ def find_unreachable(guide: Guide) -> Iterator[tuple[int | None, str]]:
         for node, example in _block(tree.nodes, tree.order, (), (), tree.questions or FIELDS):
             if example is None:
                 yield node.line, f"{node.id} can never be reached ({describe_condition(node.condition) or 'otherwise'})"
-
-
-def find_examples(guide: Guide, tree: Tree) -> Iterator[tuple[str, Example]]:
-    """For every node of a tree its rule id and facts that reach it (fields that do not matter are absent)."""
-    for node, example in _block(tree.nodes, tree.order, (), (), tree.questions or FIELDS):
-        if example is not None:
-            yield f"{guide.name}/{tree.name}/{node.id}", example
 
 
 def _block(

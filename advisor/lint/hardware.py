@@ -74,14 +74,9 @@ def _card(accelerator: Accelerator, place: EntryPlace) -> Iterator[Fault]:
                 f"{second} {other:g} is {other / one:.3g} times {first} {one:g}; {low:.2g} to {high:.2g} are possible"
             )
             yield place.field("unit", ("tflops", second), problem)
-    if (
-        accelerator.price is not None
-        and accelerator.price.high is not None
-        and accelerator.price.low > accelerator.price.high
-    ):
-        yield place.field(
-            "range", ("price",), f"low {accelerator.price.low:g} is above high {accelerator.price.high:g}"
-        )
+    price = accelerator.price
+    if price is not None and price.high is not None and price.low > price.high:
+        yield place.field("range", ("price",), f"low {price.low:g} is above high {price.high:g}")
 
 
 def _memory(accelerator: Accelerator, place: EntryPlace) -> Iterator[Fault]:

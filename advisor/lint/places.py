@@ -90,20 +90,16 @@ def _flags(house: House, item: TableItem) -> Iterator[Fault]:
     entry: Engine = item.entry
     if entry.kind != ENGINE:
         return
-    table = house.documents.get(f"flags/{entry.id}.yaml")
+    table, known = house.documents.get(f"flags/{entry.id}.yaml"), entry.recognition
     if table is None:
         if f"engine: {entry.id}\n" not in house.hidden:
             problem = (
                 f"rules/flags/{entry.id}.yaml is missing: what its server takes (or `unread:` with the reason why not)"
             )
             yield item.place.fault("missing_place", problem, ("id",))
-    elif not (table.value.same_as or table.value.unread or _recognised(entry)):
+    elif not any((table.value.same_as, table.value.unread, known.programs, known.modules, known.images)):
         problem = "`recognition` names no program, module or image of it, so `advise check` does not see it"
         yield item.place.fault("missing_place", problem, ("id",))
-
-
-def _recognised(entry: Engine) -> bool:
-    return bool(entry.recognition.programs or entry.recognition.modules or entry.recognition.images)
 
 
 def _named_in_guide(raw: object) -> set[str]:

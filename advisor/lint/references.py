@@ -105,10 +105,6 @@ def _quantization(house: House, part: TypedPart, at: At, name: str) -> Iterator[
             yield part.place.field("unknown_name", at, f"unknown weight format {name!r}", e.near[:2])
 
 
-def _list_generations(house: House, part: TypedPart) -> set[str]:
-    return {n for g in GENERATIONS for n in listed_names(vendor_of_generation(g), g)}
-
-
 def _list_forms(house: House, part: TypedPart) -> set[str] | None:
     """Forms are those that budgets.yaml speaks of and those of several entries."""
     budgets = house.documents.get("budgets.yaml")
@@ -139,7 +135,10 @@ _NAMES: dict[str, tuple[str, Callable[[House, TypedPart], Container[str] | None]
         lambda house, _: {k for e in house.engines.values() for k in e.quantization} or None,
     ),
     "feature": ("key of engines' `features`", lambda house, _: {k for e in house.engines.values() for k in e.features}),
-    "generation": ("generation", _list_generations),
+    "generation": (
+        "generation",
+        lambda house, _: {n for g in GENERATIONS for n in listed_names(vendor_of_generation(g), g)},
+    ),
     "form": ("form", _list_forms),
     "currency": ("currency (rates in budgets.yaml)", _list_currencies),
     "use case": ("use case", lambda house, part: USE_CASES),

@@ -13,6 +13,8 @@ from math import prod
 from pathlib import Path
 from typing import BinaryIO
 
+from msgspec.structs import replace
+
 from advisor.errors import BadFile
 from advisor.models.headers import open_header
 from advisor.models.tensors import BLOCKS, REMOVED_TYPES, TYPE_NAMES, TensorInfo
@@ -210,10 +212,8 @@ def read_gguf(path: Path | str, max_header: int = MAX_HEADER) -> GgufFile:
     announced = first.metadata.get("split.tensors.count", len(tensors))
     if len({t.name for t in tensors}) != len(tensors) or announced != len(tensors):
         raise BadFile(path, f"the parts do not belong together: {len(tensors)} tensors found, {announced} announced")
-    return GgufFile(
-        version=first.version,
-        metadata=first.metadata,
-        lengths=first.lengths,
+    return replace(
+        first,
         tensors=tensors,
         parts=tuple(str(p) for p in parts),
         file_bytes=sum(f.file_bytes for f in files),

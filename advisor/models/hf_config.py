@@ -74,14 +74,13 @@ def model_from_config(config: dict[str, object], id: str, classes: Mapping[str, 
 
 def _text_section(outer: ConfigSection) -> ConfigSection:
     """The section with the text dims: the config itself, or the nested one of a wrapper."""
-    section = outer
     thinker = outer.section("thinker_config")
     for holder in (thinker, outer) if thinker else (outer,):
         for name in _TEXT_SECTIONS:
             nested = holder.section(name)
             if nested is not None and nested.has("hidden_size", "num_hidden_layers", "num_attention_heads"):
                 return nested
-    return section
+    return outer
 
 
 def _traits(

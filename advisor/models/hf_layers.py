@@ -213,19 +213,11 @@ def _nemotron_h(config: ConfigSection, traits: ModelTraits, n: int) -> list[Atte
     return [made[p] for p in pattern]
 
 
-def _parallel(config: ConfigSection, traits: ModelTraits, n: int) -> list[AttentionGroup]:
-    return [Parallel(n=1, parts=(read_full_attention(config, traits), read_mamba2(config)))] * n
-
-
 def _jamba(config: ConfigSection, traits: ModelTraits, n: int) -> list[AttentionGroup]:
     period = config.whole("attn_layer_period")
     offset = config.whole("attn_layer_offset", least=0)
     full, other = read_full_attention(config, traits), read_mamba1(config, bcdt_norm=True)
     return [full if i % period == offset else other for i in range(n)]
-
-
-def _mamba1(config: ConfigSection, traits: ModelTraits, n: int) -> list[AttentionGroup]:
-    return [read_mamba1(config)] * n
 
 
 def _lightning(config: ConfigSection, traits: ModelTraits, n: int) -> list[AttentionGroup]:
@@ -273,9 +265,11 @@ MIXERS: dict[str, Callable[[ConfigSection, ModelTraits, int], list[AttentionGrou
     "delta": _delta,
     "hybrid": _hybrid,
     "nemotron_h": _nemotron_h,
-    "parallel": _parallel,
+    "parallel": lambda config, traits, n: (
+        [Parallel(n=1, parts=(read_full_attention(config, traits), read_mamba2(config)))] * n
+    ),
     "jamba": _jamba,
-    "mamba1": _mamba1,
+    "mamba1": lambda config, _, n: [read_mamba1(config)] * n,
     "lightning": _lightning,
     "kimi_linear": _kimi_linear,
     "mllama": _mllama,
@@ -420,10 +414,6 @@ def _lfm2(config: ConfigSection, traits: ModelTraits, n: int) -> list[FfnGroup]:
     return [Dense(n=1, intermediate=width)] * n
 
 
-def _without_ffn(config: ConfigSection, traits: ModelTraits, n: int) -> list[FfnGroup]:
-    return [NoFfn(n=1)] * n
-
-
 FFNS: dict[str, Callable[[ConfigSection, ModelTraits, int], list[FfnGroup]]] = {
     "standard": _standard,
     "gemma4": _gemma4,
@@ -431,7 +421,7 @@ FFNS: dict[str, Callable[[ConfigSection, ModelTraits, int], list[FfnGroup]]] = {
     "nemotron_h": _nemotron_h_ffn,
     "jamba": _jamba_ffn,
     "lfm2": _lfm2,
-    "none": _without_ffn,
+    "none": lambda _config, _traits, n: [NoFfn(n=1)] * n,
 }
 
 

@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from guide_files import load_guide_file
 from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.decision.evaluate import evaluate_guide
-from advisor.decision.guides import find_tree, find_unreachable, load_guide, load_guide_file, parse_answers
+from advisor.decision.guides import find_tree, find_unreachable, load_guide, parse_answers
 from advisor.errors import AdvisorError, BadFile, BadInput, UnknownName
 
 ENGINE_IDS = {"vllm", "llama.cpp", "ollama"}

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 from guide_coverage import count_held_nodes
+from guide_files import load_guide_file
 
 from advisor.decision.evaluate import evaluate_guide
-from advisor.decision.guides import find_tree, find_unreachable, load_guide_file, parse_answers
+from advisor.decision.guides import find_tree, find_unreachable, parse_answers
 from advisor.decision.types import Guide
 
 ROOT = Path(__file__).parents[2] / "rules"

@@ -13,7 +13,6 @@ from typing import get_args
 
 from advisor.catalog import Catalog
 from advisor.catalog.launch_types import Concept, EngineProgram, PythonPackage, Recognition
-from advisor.catalog.roots import shipped_root
 from advisor.catalog.types import Engine, Floor, Quantization, Support
 from advisor.checks.facts.launch_facts import FACTS
 from advisor.checks.knowledge import Knowledge
@@ -248,9 +247,9 @@ def make_fields_page() -> str:
 
 def make_guides_page(rules: Catalog) -> str:
     """Decision guides: their trees, the questions they ask, their sources."""
-    from advisor.decision.guides import load_guide_file
+    from advisor.advice.guides import guide_names, load_named_guide
 
-    found = [load_guide_file(p, rules.engines()) for p in sorted((shipped_root() / "guides").glob("*.yaml"))]
+    found = [load_named_guide(name, rules) for name in guide_names(rules)]
     out = [
         "# Decision guides\n",
         "`advise recommend --guide NAME [--tree NAME] [--answer KEY=VALUE]` answers with one.\n",

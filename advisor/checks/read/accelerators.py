@@ -45,24 +45,20 @@ def find_labelled_accelerator(labels: Mapping[str, str], knowledge: Knowledge) -
     kinds = ((names.labels, find_accelerator_words), (names.instance_labels, find_instance_words))
     for key, find in ((key, find) for keys, find in kinds for key in keys):
         value = labels.get(key)
-        words = find(value, knowledge) if value else None
+        words = find(knowledge, value) if value else None
         if words:
             return name_hardware(words, f"{key}: {value}")
     return name_hardware(None, "")
 
 
-def find_instance_words(value: str, knowledge: Knowledge) -> str | None:
+def find_instance_words(knowledge: Knowledge, value: str) -> str | None:
     """`8x H100 80GB SXM` for an instance type; None for one that is not in the table."""
     return _names(knowledge).instances.get(value.strip().lower().removeprefix("ml."))
 
 
-def find_accelerator_words(value: str, knowledge: Knowledge) -> str | None:
-    """The catalogue's words for a name as labels write it; None for what no catalogue entry is called."""
-    return _accelerator(knowledge, value)
-
-
 @memoize_by_identity
-def _accelerator(knowledge: Knowledge, value: str) -> str | None:
+def find_accelerator_words(knowledge: Knowledge, value: str) -> str | None:
+    """The catalogue's words for a name as labels write it; None for what no catalogue entry is called."""
     names = _names(knowledge)
     plain = value.strip().lower()
     found = names.accelerators.get(plain) or names.accelerators.get(re.sub(r"^nvidia[-_ ]", "", plain))

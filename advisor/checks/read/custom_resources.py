@@ -75,7 +75,7 @@ def _kubeai(resource: dict[str, Located], ctx: ReaderContext) -> list[Launch]:
         setup = replace(setup, gpu_granted=False, **accelerators.name_hardware("cpu", source))
     elif words:
         card = re.sub(r"^(nvidia|amd|google)-gpu-|^(nvidia|amd)-", "", words)
-        named = accelerators.name_hardware(accelerators.find_accelerator_words(card, ctx.know), source)
+        named = accelerators.name_hardware(accelerators.find_accelerator_words(ctx.know, card), source)
         setup = replace(setup, gpu_granted=True, gpu_count=int(count) if count.isdigit() else 1, **named)
     env, _ = read_environment(spec.get("env"))
     return [
@@ -93,7 +93,7 @@ def _kaito(resource: dict[str, Located], ctx: ReaderContext) -> list[Launch]:
     if name is None:
         return read_pod(body.get("inference"), ctx, find_name(resource))
     instance = as_string(body, "resource", "instanceType")
-    words = accelerators.find_instance_words(instance, ctx.know) if instance else None
+    words = accelerators.find_instance_words(ctx.know, instance) if instance else None
     profile = as_string(body, "resource", "partition", "profile")
     count = as_whole_number(body, "resource", "count")
     setup = LaunchSetup(
@@ -149,7 +149,7 @@ def _nim(resource: dict[str, Located], ctx: ReaderContext) -> list[Launch]:
     limits, requests = pods.read_resources(as_mapping(resource, "spec"))
     setup = pods.add_accelerators(LaunchSetup(container=True, cluster=True, image=image), limits, requests, ctx)
     product = as_string(resource, "spec", "source", "ngc", "model", "gpus", 0, "product")
-    words = accelerators.find_accelerator_words(product, ctx.know) if product else None
+    words = accelerators.find_accelerator_words(ctx.know, product) if product else None
     setup = replace(setup, **accelerators.name_hardware(words, f"gpus: {product}"))
     return [make_launch(ctx, resource, image, engine, model=nim_model(image), setup=setup)]
 
@@ -342,7 +342,7 @@ def read_serve_config(
                 continue
             loading = as_mapping(llm, "model_loading_config")
             settings = {k.replace("_", "-"): v for k, v in read_texts(llm, "engine_kwargs").items()}
-            words = accelerators.find_accelerator_words(str(value_at(llm, "accelerator_type") or ""), ctx.know)
+            words = accelerators.find_accelerator_words(ctx.know, str(value_at(llm, "accelerator_type") or ""))
             own = {ENGINE_KEYS: line_of(value_at(llm, "engine_kwargs"))} if settings else {}
             deployment = as_mapping(llm, "deployment_config")
             fewest = value_at(deployment, "autoscaling_config", "min_replicas") or deployment.get("num_replicas")

@@ -428,10 +428,6 @@ def _printf(form: object, *values: object) -> object:
     return UNKNOWN if "%" in known else re.sub(r"%([sdvq%])", fill, str(form))
 
 
-def _number(value: object) -> float:
-    return float(str(value))
-
-
 def _whole(value: object) -> int:
     return int(float(str(value)))
 
@@ -458,10 +454,6 @@ def _default(fallback: object, *given: object) -> object:
     if value is UNKNOWN:
         return UNKNOWN
     return fallback if is_empty(value) or not is_true(value) else value
-
-
-def _dict(*pairs: object) -> dict[str, object]:
-    return {str(k): v for k, v in zip(pairs[::2], pairs[1::2], strict=False)}
 
 
 def _least_known(values: tuple[object, ...]) -> object:
@@ -530,7 +522,7 @@ _OF_INTEGERS: dict[str, Callable[..., int]] = {
 }
 _KNOWN_ONLY: dict[str, Callable[..., object]] = {
     **{name: _converted(f, _show) for name, f in _OF_TEXTS.items()},
-    **{name: _converted(f, _number) for name, f in _OF_NUMBERS.items()},
+    **{name: _converted(f, lambda v: float(str(v))) for name, f in _OF_NUMBERS.items()},
     **{name: _converted(f, _whole, str) for name, f in _OF_INTEGERS.items()},
     "quote": _quote,
     "toYaml": _to_yaml,
@@ -568,7 +560,7 @@ FUNCTIONS: dict[str, Callable[..., object]] = {
     **{name: _guarded(f) for name, f in _KNOWN_ONLY.items()},
     "default": _default,
     "coalesce": _fill,
-    "dict": _dict,
+    "dict": lambda *pairs: {str(k): v for k, v in zip(pairs[::2], pairs[1::2], strict=False)},
     "and": lambda *v: _decide(v, False),
     "or": lambda *v: _decide(v, True),
     "not": _not,

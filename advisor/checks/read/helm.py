@@ -240,7 +240,7 @@ def read_subcharts(doc: object, ctx: ReaderContext) -> list[Launch]:
         if not limits:
             setup = replace(setup, gpu_granted=None)
         gpu = as_string(doc, "gpu")
-        card = accelerators.find_accelerator_words(gpu, ctx.know) if gpu else None
+        card = accelerators.find_accelerator_words(ctx.know, gpu) if gpu else None
         if card:
             named = accelerators.name_hardware(card, f"gpu: {gpu}")
             setup = replace(setup, **named, gpu_granted=True, gpu_count=as_whole_number(doc, "num_gpus"))

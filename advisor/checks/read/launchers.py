@@ -67,7 +67,7 @@ def read_skypilot(doc: Mapping[str, Located], ctx: ReaderContext) -> list[Launch
         first = next(iter(kinds))
         spec = make_text(f"{first}:{kinds[first]}", line_of(first))
     name, _, count = (spec or "").partition(":")
-    words = accelerators.find_accelerator_words(name, ctx.know) if name else None
+    words = accelerators.find_accelerator_words(ctx.know, name) if name else None
     setup = LaunchSetup(
         **accelerators.name_hardware(words, f"accelerators: {spec}"),
         gpu_count=int(count) if count.isdigit() else 1 if name else None,
@@ -123,7 +123,7 @@ def read_srt_slurm(doc: Mapping[str, Located], ctx: ReaderContext) -> list[Launc
     model = as_string(doc, "identity", "model", "repo") or as_string(doc, "model", "path")
     config = as_mapping(doc, "backend", f"{kind}_config")
     card = str(value_at(doc, "resources", "gpu_type") or "")
-    words = accelerators.find_accelerator_words(card, ctx.know)
+    words = accelerators.find_accelerator_words(ctx.know, card)
     around = LaunchSetup(hardware=words, gpu_granted=True, container=True, image=container)
     out: list[Launch] = []
     for role in ("aggregated", "prefill", "decode", "agg"):

@@ -64,10 +64,7 @@ def _read_task(task: HclBlock, group: HclBlock, ctx: ReaderContext) -> list[Laun
     command = as_string(settings, "command")
     args = list_texts(settings.get("args"))
 
-    def read_template(path: str) -> str | None:
-        return texts.get(_IN_TASK.sub("", path.removeprefix("/")))
-
-    finder = make_finder(ctx, read_template)
+    finder = make_finder(ctx, lambda path: texts.get(_IN_TASK.sub("", path.removeprefix("/"))))
     words = [command, *args] if command is not None else [*args]
     if driver in CONTAINERS:
         entry = list_texts(settings.get("entrypoint")) or None
@@ -160,5 +157,5 @@ def _add_devices(setup: LaunchSetup, task: HclBlock, ctx: ReaderContext) -> Laun
             if "model" in str(as_string(constraint.attributes, "attribute")):
                 model = str(as_string(constraint.attributes, "value") or "") or model
         if model:
-            named = accelerators.name_hardware(accelerators.find_accelerator_words(model, ctx.know), f"device: {model}")
+            named = accelerators.name_hardware(accelerators.find_accelerator_words(ctx.know, model), f"device: {model}")
     return replace(setup, gpu_granted=True, gpu_count=count or None, **named)

@@ -189,7 +189,7 @@ def add_accelerators(
     maker, _, plain = (named or "").partition("/")
     if setup.hardware is not None or maker != "nvidia.com" or plain.startswith(("gpu", "mig-")):
         return setup
-    words = accelerators.find_accelerator_words(plain, ctx.know)
+    words = accelerators.find_accelerator_words(ctx.know, plain)
     return replace(setup, **accelerators.name_hardware(words, named or ""))
 
 

@@ -90,7 +90,7 @@ def _slurm(source: str, ctx: ReaderContext) -> LaunchSetup | None:
     words = " ".join(rows)
     nodes = re.search(r"(?:--nodes[= ]|-N ?)(\d{1,5})", words)
     gres = re.search(r"(?:--gres[= ]gpu|--gpus-per-node[= ]|--gpus[= ]|-G ?)(?::?([A-Za-z][\w-]*))?:?(\d{1,4})?", words)
-    name = accelerators.find_accelerator_words(gres[1], ctx.know) if gres and gres[1] else None
+    name = accelerators.find_accelerator_words(ctx.know, gres[1]) if gres and gres[1] else None
     return LaunchSetup(
         **accelerators.name_hardware(name, "#SBATCH"),
         gpu_count=int(gres[2]) if gres and gres[2] else None,

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 
-from advisor.checks.read.launch import Launch, map_words
 from advisor.yaml_places import Text, make_text
 
 _TEMPLATE = re.compile(r"\$?\{\{.*?\}\}|\{%.*?%\}", re.S)
@@ -80,11 +79,7 @@ def end_of_template(source: str, begin: int) -> int | None:
     return m.end() if m and "\n" not in m[0] else None
 
 
-def mark_placeholders(launch: Launch) -> Launch:
-    """The launch with the placeholders in its words known as such."""
-    return map_words(launch, _mark_placeholders)
-
-
-def _mark_placeholders(word: Text) -> Text:
+def mark_placeholders(word: Text) -> Text:
+    """The word with the placeholders in it known as such."""
     left = () if word.unknown else find_placeholders(word)
     return make_text(word, word.line, word.column, left, word.block) if left else word

@@ -34,7 +34,7 @@ def _table(report: CheckReport) -> list[str]:
     rows = [("deployment", "hardware", "needs", "of", "seqs", "verdict")]
     rows += [describe_deployment(d, (d.model or "?").rpartition("/")[2], report) for d in report.deployments]
     limits = (28, 20, 7, 7, 6, 12)
-    cut = [[_cut(c, limits[i]) for i, c in enumerate(row)] for row in rows]
+    cut = [[c if len(c) <= n else c[: n - 1] + "…" for c, n in zip(row, limits, strict=True)] for row in rows]
     widths = [max(len(row[i]) for row in cut) for i in range(6)]
     return ["  ".join(c.ljust(widths[i]) for i, c in enumerate(row)).rstrip() for row in cut]
 
@@ -63,10 +63,6 @@ def _describe_memory(deployment: CheckedDeployment) -> tuple[str, str, str]:
         f"{budget / GIB:.1f}G" if budget else "-",
         str(held) if held is not None else "-",
     )
-
-
-def _cut(value: str, width: int) -> str:
-    return value if len(value) <= width else value[: width - 1] + "…"
 
 
 def fits_word(fits: bool | None, asked: bool) -> str:

@@ -239,30 +239,21 @@ def list_concept_flags(engine: str, names: tuple[ConceptName, ...], knowledge: K
     return tuple(f for n in names for f in find_launch_concept(engine, n, knowledge).flags)
 
 
-def find_concept_argument(
-    arguments: LaunchArguments, engine: str, knowledge: Knowledge, *names: ConceptName
-) -> LaunchArgument | None:
-    """The last argument that sets one of these concepts; None where none does."""
-    flags = list_concept_flags(engine, names, knowledge)
-    return arguments.last(*flags) if flags else None
-
-
 def find_concept_value(
     arguments: LaunchArguments, engine: str, knowledge: Knowledge, *names: ConceptName
 ) -> Text | None:
     """The value that one of these concepts is given; None where none is, or it takes none."""
-    found = find_concept_argument(arguments, engine, knowledge, *names)
-    return found.value if found is not None else None
+    return arguments.value(*list_concept_flags(engine, names, knowledge))
 
 
 def is_length_given(arguments: LaunchArguments, engine: str, knowledge: Knowledge) -> bool:
     """Whether the longest request is set by hand, or may be in what cannot be read."""
-    return bool(arguments.open) or find_concept_argument(arguments, engine, knowledge, *LENGTHS) is not None
+    return bool(arguments.open) or arguments.last(*list_concept_flags(engine, LENGTHS, knowledge)) is not None
 
 
 def count_ranks(arguments: LaunchArguments, engine: str, knowledge: Knowledge) -> int | None:
     """Devices the launch asks for (tensor x pipeline x data ranks); None where a size is not known."""
-    within = find_concept_argument(arguments, engine, knowledge, "data_parallel_attention")
+    within = arguments.last(*list_concept_flags(engine, ("data_parallel_attention",), knowledge))
     total = 1
     for name in RANKS:
         if name == "data_parallel" and within is not None and not within.off:

@@ -6,8 +6,8 @@ from msgspec.structs import replace
 
 from advisor.checks.findings import CheckedDeployment, ConcurrentSpeed
 from advisor.checks.knowledge import Knowledge
-from advisor.checks.read import unknown_words
-from advisor.checks.read.launch import Launch
+from advisor.checks.read.launch import Launch, map_words
+from advisor.checks.read.unknown_words import mark_placeholders
 from advisor.checks.resolve import arguments
 from advisor.checks.resolve import launch_reader as reading
 from advisor.checks.resolve.arguments import LaunchArguments, count_ranks, is_length_given
@@ -51,7 +51,7 @@ def check_launch(
     """The verdict on a launch. Never raises for what a file says; what cannot be determined is named in `why`."""
     if asked.engine_version is not None and launch.version is None and launch.engine not in knowledge.routers:
         launch = replace(launch, version=asked.engine_version, version_from="--engine-version")
-    launch = unknown_words.mark_placeholders(launch)
+    launch = map_words(launch, mark_placeholders)
     launch_arguments = arguments.read_arguments(launch, knowledge)
     hardware, hardware_from = (
         (asked.on, asked.on_from)
