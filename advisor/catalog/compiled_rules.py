@@ -119,15 +119,9 @@ def encode_rules(rules: RuleSet, content: str = "") -> bytes:
     whole = {
         "format": FORMAT,
         "content": content,
-        "model_names": rules.names["models"],
-        "models": rules.tables["models"],
+        **{f"{table.removesuffix('s')}_names": names for table, names in rules.names.items()},
+        **rules.tables,
         "model_index": index,
-        "engine_names": rules.names["engines"],
-        "engines": rules.tables["engines"],
-        "accelerators": rules.tables["accelerators"],
-        "cpu_platforms": rules.tables["cpu_platforms"],
-        "quantization_names": rules.names["quantizations"],
-        "quantizations": rules.tables["quantizations"],
         "cloud_offers": [o for offers in rules.offers.values() for o in offers],
         "documents": rules.documents,
     }

@@ -28,9 +28,9 @@ def find_accelerators(device: Device, accelerators: Mapping[str, Accelerator]) -
     found = _filter_by_pci(device, everything)
     exact = _keep(found or everything, lambda a: device.name in a.reported_names)
     if found:
-        found = exact or _keep(found, lambda a: _fits_pattern(device.name, a)) or found
+        found = exact or _keep(found, lambda a: fits_pattern(device.name, a)) or found
     else:
-        found = exact or _keep(everything, lambda a: _fits_pattern(device.name, a))
+        found = exact or _keep(everything, lambda a: fits_pattern(device.name, a))
     if len(found) > 1 and device.gfx is not None:
         found = _keep(found, lambda a: a.gfx == device.gfx) or found
     if len(found) > 1 and device.gpu_cores is not None:
@@ -134,7 +134,8 @@ def _keep(entries: Sequence[Accelerator], test: Callable[[Accelerator], bool]) -
     return [a for a in entries if test(a)]
 
 
-def _fits_pattern(name: str, entry: Accelerator) -> bool:
+def fits_pattern(name: str, entry: Accelerator) -> bool:
+    """Whether an entry's pattern matches a driver's name."""
     return entry.name_pattern is not None and re.search(entry.name_pattern, name[:200], re.I) is not None
 
 

@@ -125,11 +125,7 @@ def _parsers(house: House, item: TableItem) -> Iterator[Fault]:
             if parser and choices and parser not in choices:
                 problem = f"--{flag} has no {parser!r}"
                 yield item.place.field("unknown_name", ("parsers", i, field), problem, nearest_names(parser, choices))
-        try:
-            matched = any(re.search(p.models, m) for m in house.ids["models"])
-        except re.error:
-            continue  # reported for the pattern itself
-        if not matched and not house.hidden:
+        if not house.hidden and not any(re.search(p.models, m) for m in house.ids["models"]):
             parser = f"{p.models!r} matches no model of the catalogue"
             yield item.place.field("unknown_name", ("parsers", i, "models"), parser)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import cast
 
 from advisor.catalog.flaws import At
-from advisor.catalog.match import find_accelerators
+from advisor.catalog.match import find_accelerators, fits_pattern
 from advisor.catalog.types import Accelerator, CpuPlatform
 from advisor.decision.floors import amd_generation, nvidia_generation, vendor_of_generation
 from advisor.decision.types import GENERATIONS, VENDORS
@@ -124,8 +124,6 @@ def _recognised(accelerator: Accelerator, place: EntryPlace, cards: Mapping[str,
     if not (accelerator.pci_ids or accelerator.reported_names or accelerator.name_pattern):
         yield place.fault("probe", "no `name_pattern`, `reported_names` or `pci_ids`: a probe cannot recognise it")
         return
-    if accelerator.name_pattern is not None and not _compiles(accelerator.name_pattern):
-        return
     if accelerator.name_pattern is not None:
         for name in accelerator.reported_names or (accelerator.name,):
             if not re.search(accelerator.name_pattern, name, re.IGNORECASE):
@@ -133,8 +131,7 @@ def _recognised(accelerator: Accelerator, place: EntryPlace, cards: Mapping[str,
                     "driver name" if accelerator.reported_names else "name"
                 )
                 yield place.field("probe", ("name_pattern",), problem)
-    if all(b.name_pattern is None or _compiles(b.name_pattern) for b in cards.values()):
-        yield from _found_again(accelerator, place, cards)
+    yield from _found_again(accelerator, place, cards)
 
 
 def _found_again(accelerator: Accelerator, place: EntryPlace, cards: Mapping[str, Accelerator]) -> Iterator[Fault]:
@@ -241,14 +238,6 @@ def _check_same_chip(cpu_platform: CpuPlatform, place: EntryPlace, cards: Mappin
         yield place.field("contradiction", ("bandwidth_gbs_per_socket",), problem)
 
 
-def _compiles(pattern: str) -> bool:
-    try:
-        re.compile(pattern)
-    except re.error:
-        return False
-    return True
-
-
 def find_card_use_faults(house: House) -> Iterator[Fault]:
     """Accelerators that parts of the advice would pass over, and names that are taken for those of others."""
     cards = house.accelerators
@@ -307,16 +296,11 @@ def _own_pattern(accelerator: Accelerator, place: EntryPlace, cards: Mapping[str
         theirs = other.reported_names or (other.name,)
         if other.id == accelerator.id or other.vendor != accelerator.vendor or set(mine) & set(theirs):
             continue
-        taken_name = next((n for n in theirs if _matches(accelerator, n)), None)
-        if taken_name is not None and not any(_matches(other, n) for n in mine):
+        taken_name = next((n for n in theirs if fits_pattern(n, accelerator)), None)
+        if taken_name is not None and not any(fits_pattern(n, other) for n in mine):
             taken[other.id] = taken_name
     if taken:
         first, name = next(iter(taken.items()))
         more = f", and names of {len(taken) - 1} others" if len(taken) > 1 else ""
         problem = f"also matches {name!r}, a name of {first}{more}"
         yield place.field("probe", ("name_pattern",), problem)
-
-
-def _matches(accelerator: Accelerator, name: str) -> bool:
-    """Whether an entry's pattern matches a driver's name."""
-    return accelerator.name_pattern is not None and re.search(accelerator.name_pattern, name, re.IGNORECASE) is not None

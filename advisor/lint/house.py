@@ -6,6 +6,7 @@ import datetime
 import importlib
 import importlib.util
 from collections.abc import Container, Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from types import ModuleType
 from typing import Any, get_type_hints
@@ -92,16 +93,13 @@ class House:
         self.tables: dict[str, dict[str, TableItem]] = {t: {} for t in TYPES if t != "cloud_offers"}
         self.offers: list[TableItem] = []
         self.documents: dict[str, RuleDocument] = {}
-        self.flawless: dict[
-            str, RuleDocument
-        ] = {}  # the last of each name that has no fault: what others are compared with
+        # the last of each name that has no fault: what others are compared with
+        self.flawless: dict[str, RuleDocument] = {}
         self.ids: dict[str, set[str]] = {t: set() for t in TYPES}  # those of faulty entries too
         self.hidden = ""  # text of files that cannot be read: what it names may well be there
         self.twice: list[Fault] = []  # ids that one folder holds twice
         self.hopeless: set[tuple[str, str]] = set()  # entries (table, id) and files that do not decode
         self._sound: dict[Path, Any] = {}
-        self._catalog: Catalog | None = None
-        self._visits: list[tuple[TypedPart, list[Visit]]] | None = None
 
     @property
     def engines(self) -> dict[str, Engine]:
@@ -140,23 +138,19 @@ class House:
         """Documents of a folder, by path."""
         return {p: d for p, d in self.documents.items() if p.startswith(folder)}
 
-    @property
+    @cached_property
     def catalog(self) -> Catalog:
         """The catalogue of everything that decodes; the shipped rules stand in for what does not."""
-        if self._catalog is None:
-            self._catalog = catalogue(self.roots, self._sound, not self.hopeless)
-        return self._catalog
+        return catalogue(self.roots, self._sound, not self.hopeless)
 
     def unsure(self, engine: str) -> bool:
         """Whether nothing can stand in for an engine that does not decode."""
         return ("engines", engine) in self.hopeless and shipped_root() in self.roots[:1]
 
+    @cached_property
     def visits(self) -> list[tuple[TypedPart, list[Visit]]]:
-        """Every part of the rules that is judged, with its structs and meaningful texts, found once."""
-        if self._visits is None:
-            asked = (part for part in self.sound() if self.is_asked(part.place))
-            self._visits = [(part, list_visits(part.data, part.kind)) for part in asked]
-        return self._visits
+        """Every part of the rules that is judged, with its structs and meaningful texts."""
+        return [(part, list_visits(part.data, part.kind)) for part in self.sound() if self.is_asked(part.place)]
 
     def sound(self) -> Iterator[TypedPart]:
         """Every part of the rules that has a type and keeps to it: entries, memory constants of engines, documents."""
@@ -201,7 +195,8 @@ def read_house(
             house.files.append(file)
             kind = find_kind(file.name)
             if kind is None:
-                faults.append(_unread(file))
+                problem = "no part of the program reads a file of this name"
+                faults.append(file.fault("unknown_file", problem, near=nearest_names(file.name, FILES)))
             elif not file.readable:
                 house.hidden += file.text
                 house.hopeless.add(("files", file.name))
@@ -213,11 +208,6 @@ def read_house(
         house.offers = [x for x in house.offers if x.entry.provider not in replaced]
         house.offers += [x for rows in offers.values() for x in rows]
     return house, faults + house.twice
-
-
-def _unread(file: RuleFile) -> Fault:
-    problem = "no part of the program reads a file of this name"
-    return file.fault("unknown_file", problem, near=nearest_names(file.name, FILES))
 
 
 def _entries(

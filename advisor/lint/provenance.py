@@ -32,7 +32,7 @@ VERSIONS = (("at_least", "before"), ("last_seen", "first_absent"), ("first_absen
 
 def find_provenance_faults(house: House) -> Iterator[Fault]:
     """Facts without a source, sources without version or date, dates that are none."""
-    for part, found in house.visits():
+    for part, found in house.visits:
         dated = part.place.file.data.get("as_of") if isinstance(part.place.file.data, dict) else None
         for at, kind, value in found:
             if isinstance(kind, inspect.StructType):
@@ -110,7 +110,7 @@ def _day(house: House, place: EntryPlace, at: At, text: str, year: int, month: i
 
 def find_bounds_faults(house: House) -> Iterator[Fault]:
     """Bounds that are out of order."""
-    for part, found in house.visits():
+    for part, found in house.visits:
         for at, kind, value in found:
             if isinstance(kind, inspect.StructType):
                 yield from _numbers(part, (*part.at, *at), kind, value)

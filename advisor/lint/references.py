@@ -35,7 +35,7 @@ _WORDS = {"accelerators": "accelerator", "engines": "engine"}
 
 def find_references_faults(house: House) -> Iterator[Fault]:
     """References to what is not there, patterns that do not compile, versions that are none."""
-    for part, found in house.visits():
+    for part, found in house.visits:
         for at, kind, value in found:
             if isinstance(kind, inspect.Metadata):
                 here, extra = (*part.at, *at), kind.extra or {}

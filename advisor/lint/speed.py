@@ -7,15 +7,7 @@ from collections.abc import Iterator
 from advisor.lint.faults import Fault, nearest_names
 from advisor.lint.house import House, RuleDocument
 from advisor.machines.types import Device
-from advisor.speed.efficiencies import (
-    DECODE,
-    PREFILL,
-    QUANTITIES,
-    WAITS,
-    SpeedRules,
-    format_class,
-    hardware_class,
-)
+from advisor.speed.efficiencies import DECODE, PREFILL, QUANTITIES, WAITS, SpeedRules, format_class, hardware_class
 
 FILE, ENGINES = "speed.yaml", "speed-engines.yaml"
 UNITS = {"share": (0.0, 2.0), "seconds": (0.0, 10.0)}  # of a base

@@ -188,7 +188,7 @@ def _hybrid(config: ConfigSection, traits: ModelTraits, n: int) -> list[Attentio
     makers: dict[str, Callable[[], AttentionGroup]] = {
         "full": lambda: read_full_attention(config, traits),
         "mamba": lambda: read_mamba2(config),
-        "conv": lambda: read_short_conv(config),
+        "conv": lambda: ShortConv(n=1, conv_kernel=config.whole("conv_L_cache")),
     }
     for kind in set(kinds):
         if kind not in makers:
@@ -485,8 +485,3 @@ def read_kda(config: ConfigSection) -> Kda:
         head_dim=config.whole("head_dim"),
         conv_kernel=config.whole("short_conv_kernel_size"),
     )
-
-
-def read_short_conv(config: ConfigSection) -> ShortConv:
-    """Gated short convolution (LFM2)."""
-    return ShortConv(n=1, conv_kernel=config.whole("conv_L_cache"))

@@ -7,11 +7,7 @@ from collections.abc import Callable
 from operator import ge, gt, lt
 
 from advisor.checks.facts.launch_facts import LaunchFacts, define, fact
-from advisor.checks.resolve.arguments import (
-    LENGTHS,
-    find_launch_concept,
-    parse_number,
-)
+from advisor.checks.resolve.arguments import LENGTHS, find_launch_concept, parse_number
 from advisor.engines.flag_tables import list_accepted_values
 from advisor.engines.flags import ConceptName
 from advisor.engines.versions import pick_version

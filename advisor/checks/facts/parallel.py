@@ -9,10 +9,7 @@ from typing import Literal
 from advisor.catalog.types import Divided
 from advisor.checks.facts.arguments import compare_flag_pair, concept_number, define_pair, flag_number
 from advisor.checks.facts.launch_facts import LaunchFacts, define, fact
-from advisor.checks.resolve.arguments import (
-    LENGTHS,
-    convert_argument,
-)
+from advisor.checks.resolve.arguments import LENGTHS, convert_argument
 from advisor.deployment import Setting
 from advisor.engines import parallel
 from advisor.engines.additions import find_draft_name, find_method_name, list_draft_settings

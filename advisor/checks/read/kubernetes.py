@@ -10,16 +10,7 @@ from advisor.checks.read import custom_resources
 from advisor.checks.read.context import ReaderContext, find_name, read_nested
 from advisor.checks.read.launch import Launch
 from advisor.checks.read.pods import PodSurroundings, find_pod_specs, read_containers, read_pod_setup
-from advisor.yaml_places import (
-    Located,
-    Text,
-    as_mapping,
-    as_string,
-    as_whole_number,
-    find_all,
-    line_of,
-    value_at,
-)
+from advisor.yaml_places import Located, Text, as_mapping, as_string, as_whole_number, find_all, line_of, value_at
 
 IGNORE = "advise.check/ignore-"
 _SKIP = frozenset(("CustomResourceDefinition", "ClusterRole", "Role", "ClusterRoleBinding", "RoleBinding"))

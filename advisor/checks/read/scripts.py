@@ -8,14 +8,7 @@ from collections.abc import Callable, Sequence
 from msgspec.structs import replace
 
 from advisor.checks.read import accelerators
-from advisor.checks.read.context import (
-    ReaderContext,
-    make_finder,
-    make_launch,
-    make_launches,
-    read_inside,
-    read_nested,
-)
+from advisor.checks.read.context import ReaderContext, make_finder, make_launch, make_launches, read_inside, read_nested
 from advisor.checks.read.launch import Launch, LaunchSetup, Mount, find_holding_mount
 from advisor.checks.read.shell.commands import split_commands
 from advisor.yaml_places import Text, lines_of, make_text

@@ -13,11 +13,7 @@ from advisor.checks.read.context import ReaderContext
 from advisor.checks.read.detect import read_launches
 from advisor.checks.read.launch import SWAP_FILE, Launch
 from advisor.checks.resolve import arguments, launch_reader
-from advisor.checks.resolve.arguments import (
-    LaunchArguments,
-    find_launch_concept,
-    list_concept_flags,
-)
+from advisor.checks.resolve.arguments import LaunchArguments, find_launch_concept, list_concept_flags
 from advisor.checks.resolve.launch_reader import is_path
 from advisor.engines.flags import ConceptName
 from advisor.errors import BadInput
