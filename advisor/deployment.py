@@ -167,7 +167,7 @@ class SpeedEstimate(Record, frozen=True, kw_only=True):
         return Interval(value=1 / self.tpot_s.value, low=1 / self.tpot_s.high, high=1 / self.tpot_s.low)
 
 
-class SpeedFigure(Value, frozen=True):
+class SpeedFigure(Value, frozen=True, kw_only=True):
     """How a figure of a SpeedEstimate is shown wherever figures are: page, tables, sentences, answers for agents."""
 
     field: str
@@ -179,18 +179,24 @@ class SpeedFigure(Value, frozen=True):
 
 
 SPEED_FIGURES = (
-    SpeedFigure("decode_tps", "tokens/s of one request", "tokens/s of one request"),
-    SpeedFigure("prefill_tps", "prompt tokens/s", "prompt tokens/s"),
+    SpeedFigure(field="decode_tps", label="tokens/s of one request", quantity="tokens/s of one request"),
+    SpeedFigure(field="prefill_tps", label="prompt tokens/s", quantity="prompt tokens/s"),
     SpeedFigure(
-        "ttft_s",
-        "first token after",
-        "seconds to the first token",
-        "seconds",
-        "first token, s",
-        "first token after {} s",
+        field="ttft_s",
+        label="first token after",
+        quantity="seconds to the first token",
+        form="seconds",
+        column="first token, s",
+        phrase="first token after {} s",
     ),
-    SpeedFigure("tpot_s", "one more token after", "seconds for one more token", "seconds", "tokens/s each"),
-    SpeedFigure("output_tps", "tokens/s in all", "tokens/s in all", column="tokens/s all"),
+    SpeedFigure(
+        field="tpot_s",
+        label="one more token after",
+        quantity="seconds for one more token",
+        form="seconds",
+        column="tokens/s each",
+    ),
+    SpeedFigure(field="output_tps", label="tokens/s in all", quantity="tokens/s in all", column="tokens/s all"),
 )
 
 

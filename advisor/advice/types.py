@@ -8,7 +8,7 @@ from msgspec import UNSET, UnsetType
 from advisor.decision.types import LeafVerdict, Reason, Scalar, TraceStep
 from advisor.deployment import Deployment, Holds, MemoryEstimate, Setting, SpeedEstimate, Workload
 from advisor.machines.types import Machine
-from advisor.planning.objective import TargetAnswer
+from advisor.planning.targets import TargetAnswer
 from advisor.planning.types import CardLayout, Plan, TriedFormat
 from advisor.record import Answer, Record, RecordWithInner, Value
 

@@ -110,12 +110,20 @@ def _rate(speed: SpeedEstimate | None) -> list[float] | None:
     return _bounds(speed.decode_tps) if speed is not None and speed.decode_tps is not None else None
 
 
+def _rate_and_phrases(speed: SpeedEstimate | None) -> Json:
+    """The rate of one request, and the figures that follow rates in a sentence."""
+    every = shorten_speed(speed)
+    return {"speed": _rate(speed)} | {f.field: every[f.field] for f in SPEED_FIGURES if f.phrase and f.field in every}
+
+
 def _deployment(ranked: RankedDeployment) -> Json:
     out = pick(ranked, "model", "quantization", "engine", "engine_version", "command", "copies", "starts")
     out["memory"] = shorten_memory(ranked.memory)
     out["speed"] = shorten_speed(ranked.speed)
     holds = ranked.holds
     out["holds"] = pick(holds, "asked", "typical", "full_length", "waiting", "wait_s") if holds is not None else {}
+    if ranked.targets is not None:
+        out["targets"] = ranked.targets
     out["why"] = ranked.reasons[:4]
     return out
 
@@ -181,7 +189,7 @@ def shorten_hardware(answer: Json) -> Json:
     return {
         **pick(advice, "model", "context_length", "users", "currency"),
         "named": {k: options[i].hardware for k, i in named.items()},
-        "options": [pick(options[i], *names) | {"speed": _rate(options[i].speed)} for i in first],
+        "options": [pick(options[i], *names) | _rate_and_phrases(options[i].speed) for i in first],
         "notes": advice.notes[:3],
     }
 

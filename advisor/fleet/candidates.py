@@ -45,9 +45,10 @@ from advisor.planning.candidates import (
     note_failure,
 )
 from advisor.planning.format_candidates import find_usable_formats, has_download
-from advisor.planning.objective import TARGETS, Arrangement, SizedUnit, Targets, find_targets, meets_target
+from advisor.planning.objective import Arrangement, SizedUnit
 from advisor.planning.rules import load_plan_rules
 from advisor.planning.search import prepare_engine
+from advisor.planning.targets import TARGETS, Targets, find_targets, meets_target
 from advisor.planning.traffic import P95_OF_NORMAL, P99_OF_NORMAL, TokenSpread, Traffic
 from advisor.planning.types import Plan, SearchRequest, TriedFormat
 from advisor.record import Value

@@ -33,6 +33,7 @@ from advisor.page.blocks import (
     read_figure,
     say_fit,
 )
+from advisor.report.plan_text import describe_targets
 
 AGAINST_LATENCY = "Throughput against latency, with bounds"
 
@@ -70,7 +71,12 @@ def make_recommendation(advice: Advice) -> Page:
             make_memory_table(list_memory_rows(advice, memory, at), "place") if memory else None,
         ),
         make_section("What it holds", _ladder(advice, chosen)),
-        make_section("Speed", make_speed_table(advice, "/chosen/speed"), _compare_speed(advice, chosen)),
+        make_section(
+            "Speed",
+            make_items(describe_targets(chosen)),
+            make_speed_table(advice, "/chosen/speed"),
+            _compare_speed(advice, chosen),
+        ),
         make_section("Alternatives", _alternatives(advice)),
         make_section("Other models", _models(advice)),
         make_section("As it grows", make_items(advice.growth)),
@@ -296,6 +302,7 @@ def _options(advice: HardwareAdvice) -> Table:
         "price": ("price", advice.currency),
         "cost a month": ("monthly_cost", advice.currency),
         "tokens/s": ("speed/output_tps/value", "rate"),
+        **{f.label: (f"speed/{f.field}/value", f.form) for f in SPEED_FIGURES if f.phrase},
         "fits": _say_fits,
         "why": lambda o: "; ".join(o.why),
     }

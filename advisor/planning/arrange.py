@@ -29,6 +29,7 @@ from advisor.planning.layouts import copy_unit, count_copy_nodes, list_card_sets
 from advisor.planning.objective import SizedUnit
 from advisor.planning.rules import load_plan_rules
 from advisor.planning.slots import place_slots
+from advisor.planning.targets import Targets, find_targets, meets_targets
 from advisor.planning.types import CardLayout, Plan
 from advisor.record import Value
 from advisor.speed.estimator import estimate_speed
@@ -95,7 +96,7 @@ def _arrange_copies(trial: Trial, base: Deployment) -> Plan | None:
     def rate(sized: SizedUnit, users: int, long: bool = False) -> SpeedEstimate | None:
         return estimate_rate(trial, sized.unit.deployment, sized.memory, users, long)
 
-    targets = objective.find_targets(search.workload, machine, tools.session.rules)
+    targets = find_targets(search.workload, machine, tools.session.rules)
     cards, priority = len(machine.usable_devices), search.workload.priority
     best = objective.choose_arrangement(
         found.sure, cards, machine.nodes, search.traffic, targets, priority, factors, rate
@@ -114,7 +115,7 @@ def _arrange_copies(trial: Trial, base: Deployment) -> Plan | None:
 
 
 def _split_roles(
-    trial: Trial, machine: Machine, sized: Sequence[SizedUnit], targets: objective.Targets
+    trial: Trial, machine: Machine, sized: Sequence[SizedUnit], targets: Targets
 ) -> disaggregation.Split | None:
     """Servers for prompts and servers for answers that meet named targets, where the engine has them and one node."""
     cards = machine.usable_devices
@@ -200,10 +201,10 @@ def place_on_nodes(trial: Trial, base: Deployment, nodes: int) -> Plan | None:
     layout = CardLayout(devices=tuple(d.index for d in machine.usable_devices), nodes=nodes)
     if placed.sure is not None:
         deployment, memory = placed.sure
-        targets = objective.find_targets(search.workload, machine, tools.session.rules)
+        targets = find_targets(search.workload, machine, tools.session.rules)
         speed = rate(deployment, memory)
         late = estimate_rate(trial, deployment, memory, users, True) if targets.about_long_prompts else None
-        on_time = objective.meets_targets(speed, late, targets)
+        on_time = meets_targets(speed, late, targets)
         return make_plan(trial, PlannedCopy(deployment, memory, layout, speed, on_time, nodes, nodes))
     if placed.unsure is not None:
         return make_unsure_plan(trial, *placed.unsure, replace(layout, nodes=1))

@@ -15,7 +15,8 @@ from msgspec.structs import replace
 from advisor.catalog.types import Engine
 from advisor.deployment import Deployment, Interval, Setting, SpeedEstimate
 from advisor.planning.layouts import list_servers, show_devices, with_settings
-from advisor.planning.objective import SizedUnit, Targets, meets_targets
+from advisor.planning.objective import SizedUnit
+from advisor.planning.targets import Targets, meets_targets
 from advisor.planning.traffic import P95_OF_NORMAL, TokenSpread, Traffic, erlang_c
 from advisor.planning.types import CardLayout, Plan
 from advisor.record import Value

@@ -7,69 +7,20 @@ the arrangement with the most output tokens a second. One user: the lowest time 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from operator import attrgetter
+from collections.abc import Sequence
 from typing import Protocol
 
 from msgspec.structs import replace
 
-from advisor.catalog import Catalog
-from advisor.deployment import Deployment, Holds, Interval, MemoryEstimate, SpeedEstimate, Workload
-from advisor.machines.types import Machine
+from advisor.deployment import Deployment, Holds, Interval, MemoryEstimate, SpeedEstimate
 from advisor.planning.layouts import Unit
-from advisor.planning.rules import PlanRules, load_workload_defaults
-from advisor.planning.traffic import Traffic, find_longest_gap
-from advisor.record import Record, Value
+from advisor.planning.rules import PlanRules
+from advisor.planning.targets import Targets, measure_distance, meets_targets
+from advisor.planning.traffic import Traffic
+from advisor.record import Value
 from advisor.session import Session
 from advisor.speed.estimator import estimate_speed
 from advisor.speed.work import RequestLoad
-from advisor.unknowns import all_hold
-
-
-class Target(Value, frozen=True):
-    """Something that users may ask of a plan: at most so much of one figure of its speed."""
-
-    figure: str  # of SpeedEstimate; what TargetAnswer calls it
-    find: Callable[[Workload], float | None]  # the limit that a workload names
-    describe: Callable[[float], str]  # the limit in words
-    long_prompts: bool = False  # it holds for prompts of the 95th percentile, not for those of the mean
-    missed: str | None = None  # what a figure of `value` misses of `most`, for hardware that is refused
-    includes_wait: bool = False  # for others, so that it says nothing of which plan is the faster one
-
-
-TARGETS = (
-    Target(
-        "ttft_s",
-        attrgetter("ttft_s"),
-        "first token within {:g} s".format,
-        long_prompts=True,
-        missed="first token after {value:.1f} s where {most:g} s are required",
-        includes_wait=True,
-    ),
-    Target("tpot_s", find_longest_gap, lambda most: f"{1 / most:.3g} tokens/s a request"),
-)
-
-
-class TargetAnswer(Record, frozen=True, kw_only=True):
-    """The targets that were named, and whether the plan is predicted to meet them; None = it cannot be determined."""
-
-    ttft_s: float | None
-    tpot_s: float | None
-    met: bool | None
-    confidence: str
-
-
-class Targets(Value, frozen=True):
-    """Limits of a speed, by the names of its figures. What is not among them is not asked."""
-
-    most: Mapping[str, float]
-    safe: bool = False  # by the bounds of the estimate, not by its value
-    named: bool = False  # by the user
-
-    @property
-    def about_long_prompts(self) -> bool:
-        """Whether one of them needs the speed of prompts of the 95th percentile."""
-        return any(t.long_prompts and t.figure in self.most for t in TARGETS)
 
 
 class SizedUnit(Value, frozen=True):
@@ -105,59 +56,6 @@ class Arrangement(Value, frozen=True):
     def rate(self) -> float:
         """Output tokens a second of all copies; 0 where it is not known."""
         return self.copies * output_rate(self.speed)
-
-
-def find_targets(workload: Workload, machine: Machine, rules: Catalog) -> Targets:
-    """The targets of a workload: those that were named, else the use's own limit between tokens."""
-    safe, named = workload.confidence == "safe", _find_named_limits(workload)
-    if named:
-        return Targets(named, safe, True)
-    defaults = load_workload_defaults(rules)
-    if workload.use_case in defaults.unhurried:
-        return Targets({}, safe)
-    on_cards = bool(machine.usable_devices)
-    between = defaults.slowest_between_tokens_s if on_cards else defaults.slowest_between_tokens_on_cpu_s
-    return Targets({"tpot_s": between}, safe)
-
-
-def _find_named_limits(workload: Workload) -> dict[str, float]:
-    found = ((t.figure, t.find(workload)) for t in TARGETS)
-    return {figure: most for figure, most in found if most is not None}
-
-
-def answer_targets(workload: Workload, met: bool | None) -> TargetAnswer | None:
-    """The targets that were named, with the verdict on them; None where none was named."""
-    named = {t.figure: t.find(workload) for t in TARGETS}
-    if not any(most is not None for most in named.values()):
-        return None
-    return TargetAnswer(**named, met=met, confidence=workload.confidence)
-
-
-def meets_targets(speed: SpeedEstimate | None, long: SpeedEstimate | None, targets: Targets) -> bool | None:
-    """Whether the figures are within the targets; None where they are not known. `long`: the speed with prompts of the
-    95th percentile, whose first token the target is about."""
-    return all_hold(
-        meets_target(t, long if t.long_prompts else speed, targets) for t in TARGETS if t.figure in targets.most
-    )
-
-
-def meets_target(target: Target, speed: SpeedEstimate | None, targets: Targets) -> bool | None:
-    """Whether the figure of one of the targets is within its limit; None where it is not known."""
-    interval = getattr(speed, target.figure) if speed is not None else None
-    return is_within(interval, targets.most[target.figure], targets.safe)
-
-
-def measure_distance(speed: SpeedEstimate | None, targets: Targets) -> float | None:
-    """What orders plans that all miss a target: the largest ratio of a figure to its limit; where no target is asked of
-    the plan's own speed, seconds between tokens. None where nothing of it is known."""
-    limits = {t.figure: targets.most[t.figure] for t in TARGETS if not t.includes_wait and t.figure in targets.most}
-    found = ((getattr(speed, figure, None), most) for figure, most in (limits or {"tpot_s": 1.0}).items())
-    return max((interval.value / most for interval, most in found if interval is not None), default=None)
-
-
-def is_within(time: Interval | None, most: float, safe: bool) -> bool | None:
-    """Whether a time is within a target, by the slow end of its interval where that is asked; None where unknown."""
-    return None if time is None else (time.high if safe else time.value) <= most
 
 
 def make_load(traffic: Traffic, users: int, shared: bool, long: bool = False) -> RequestLoad:

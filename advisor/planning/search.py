@@ -31,6 +31,7 @@ from advisor.planning.format_candidates import find_usable_formats, has_download
 from advisor.planning.layouts import list_units
 from advisor.planning.rules import PlanRules, load_plan_rules
 from advisor.planning.slots import on_all_layers
+from advisor.planning.targets import Targets, find_targets, measure_distance
 from advisor.planning.traffic import P99_OF_NORMAL
 from advisor.planning.types import Plan, Rejection, SearchRequest, TriedFormat
 from advisor.session import Session
@@ -224,7 +225,7 @@ def _search_attempts(
             return _fastest(good, tools, search)
         if any(p.starts for _, p in kept):
             break
-    targets = objective.find_targets(search.workload, search.machine, tools.session.rules)
+    targets = find_targets(search.workload, search.machine, tools.session.rules)
     return _best_kept(kept, targets, factors)
 
 
@@ -240,9 +241,7 @@ def _fastest(good: list[tuple[Attempt, Plan]], tools: EngineTools, search: Searc
     return next(x for x, rate in zip(known, rates, strict=True) if rate >= enough)
 
 
-def _best_kept(
-    kept: list[tuple[Attempt, Plan]], targets: objective.Targets, factors: PlanRules
-) -> tuple[Attempt, Plan] | None:
+def _best_kept(kept: list[tuple[Attempt, Plan]], targets: Targets, factors: PlanRules) -> tuple[Attempt, Plan] | None:
     """Of plans that miss something: those that hold everybody, near the least distance from the targets; then those
     that hold most; then what may start."""
     sure = [x for x in kept if x[1].starts]
@@ -250,7 +249,7 @@ def _best_kept(
         return kept[0] if kept else None
     holding = [x for x in sure if x[1].holds_all]
     if holding:
-        distances = [objective.measure_distance(p.speed, targets) or 0.0 for _, p in holding]
+        distances = [measure_distance(p.speed, targets) or 0.0 for _, p in holding]
         least = factors.behind * min(distances)
         return next(x for x, distance in zip(holding, distances, strict=True) if distance <= least)
     most = max(_count_held(p) for _, p in sure)

@@ -18,7 +18,7 @@ from advisor.deployment import (
 from advisor.report.plan_text import count_servers_of_node, describe_holding, list_command_lines
 from advisor.report.recommend import count_places, describe_memory, sum_cache
 from advisor.report.text import align_table, bullets, fits_word, format_bounds, paint, wrap_text
-from advisor.units import GIB, MIB, format_bytes, format_gib, format_tokens
+from advisor.units import GIB, MIB, format_bytes, format_gib, format_rate, format_tokens
 
 
 def describe_explanation(explanation: Explanation, verbose: bool = False) -> str:
@@ -133,6 +133,7 @@ def _contexts(explanation: Explanation, verbose: bool, unit: int) -> str:
 
 
 CHART = 48  # columns of the widest bar
+TABLE_WIDTH = 80
 
 
 def _chart(explanation: Explanation) -> str:
@@ -159,40 +160,39 @@ def _chart(explanation: Explanation) -> str:
 
 
 def _speed(explanation: Explanation, length: str) -> list[str]:
-    """Rates by requests at once, each with its bounds."""
-    rows, shown = [], [f for f in SPEED_FIGURES if f.column]
-    for load_point in explanation.speed:
-        speed = load_point.speed
-        if speed is None:
-            continue
-        waits = "*" if speed.limited else ""
-        rows.append(
+    """Rates by requests at once, each with its bounds as far as a line has space for them."""
+    shown = [f for f in SPEED_FIGURES if f.column]
+    points = [(p, p.speed) for p in explanation.speed if p.speed is not None]
+    table = ""
+    for bounded in range(len(shown), -1, -1):
+        rows = [
             [
-                f"{load_point.concurrency}{waits}",
-                *(_describe_figure(speed, f) for f in shown),
-                fits_word(load_point.fits),
+                f"{point.concurrency}{'*' if speed.limited else ''}",
+                *(_describe_figure(speed, f, k < bounded) for k, f in enumerate(shown)),
+                fits_word(point.fits),
             ]
-        )
-    heads = ("at once", *(f.column or "" for f in shown), "fits")
-    out = [
-        f"Speed ({explanation.speed[0].speed.basis if explanation.speed[0].speed else 'modelled'}; half of {length} "
-        "prompt, half output):"
-    ]
-    out.append(align_table(rows, heads, "r" * (len(heads) - 1) + "l"))
-    calibration = next((p.speed.calibration for p in explanation.speed if p.speed and p.speed.calibration), None)
+            for point, speed in points
+        ]
+        table = align_table(rows, ("at once", *(f.column or "" for f in shown), "fits"), "r" * (len(shown) + 1) + "l")
+        if max(map(len, table.splitlines())) <= TABLE_WIDTH:
+            break
+    basis = explanation.speed[0].speed.basis if explanation.speed[0].speed else "modelled"
+    out = [f"Speed ({basis}; half of {length} prompt, half output):", table]
+    calibration = next((speed.calibration for _, speed in points if speed.calibration), None)
     if calibration:
         out.append(wrap_text(calibration, "  "))
-    if any(r[0].endswith("*") for r in rows):
+    if any(speed.limited for _, speed in points):
         out.append("  * not all at once: the cache or the engine lets the rest wait")
     return out
 
 
-def _describe_figure(speed: SpeedEstimate, figure: SpeedFigure) -> str:
-    """A figure with its bounds; of the time between tokens its inverse."""
-    if figure.field == "tpot_s":
-        return format_bounds(speed.rate_of_each, missing="?")
-    interval = getattr(speed, figure.field)
-    return format_bounds(interval, _digits, "?") if figure.form == "seconds" else format_bounds(interval, missing="?")
+def _describe_figure(speed: SpeedEstimate, figure: SpeedFigure, bounded: bool) -> str:
+    """A figure, with its bounds where there is space for them; of the time between tokens its inverse."""
+    interval = speed.rate_of_each if figure.field == "tpot_s" else getattr(speed, figure.field)
+    form = _digits if figure.form == "seconds" and figure.field != "tpot_s" else format_rate
+    if interval is not None and not bounded:
+        return form(interval.value)
+    return format_bounds(interval, form, "?")
 
 
 def _digits(x: float) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from advisor.advice.hardware.budget import BudgetRules
 from advisor.advice.hardware_types import HardwareAdvice, HardwareOption
 from advisor.catalog import Catalog
+from advisor.report.plan_text import list_phrases
 from advisor.report.text import align_table, bullets, paint, wrap_text
 from advisor.units import format_gib, format_tokens
 
@@ -124,9 +125,8 @@ def _first(option: HardwareOption, advice: HardwareAdvice) -> list[str]:
         )
     if option.speed and option.speed.decode_tps:
         interval = option.speed.decode_tps
-        lines.append(
-            f"about {interval.value:.0f} ({interval.low:.0f}-{interval.high:.0f}) tokens/s for one request, modelled"
-        )
+        rate = f"about {interval.value:.0f} ({interval.low:.0f}-{interval.high:.0f}) tokens/s for one request"
+        lines.append(", ".join((rate, *list_phrases(option.speed), "modelled")))
     if option.break_even_hours is not None:
         lines.append(
             f"costs as much as {option.break_even_hours:,.0f} hours of {option.break_even_source} (power and host not "

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from advisor.advice.types import RankedDeployment
 from advisor.deployment import SPEED_FIGURES, SpeedEstimate
 from advisor.patterns import pattern_when_used
-from advisor.planning.objective import TARGETS
+from advisor.planning.targets import TARGETS
 from advisor.report.text import fits_word, format_bounds
 from advisor.units import format_rate, format_tokens
 

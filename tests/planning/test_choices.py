@@ -27,22 +27,17 @@ from advisor.memory.gguf_weights import RunningTotals
 from advisor.planning import layouts, search
 from advisor.planning.layouts import Unit
 from advisor.planning.objective import (
-    TARGETS,
     Arrangement,
     SizedUnit,
-    TargetAnswer,
-    Targets,
     choose_arrangement,
-    find_targets,
     make_load,
-    measure_distance,
-    meets_targets,
     output_rate,
     rate_speed,
     request_seconds,
     scale_speed,
 )
 from advisor.planning.rules import PlanRules, load_plan_rules
+from advisor.planning.targets import TARGETS, TargetAnswer, Targets, find_targets, measure_distance, meets_targets
 from advisor.planning.types import CardLayout
 
 RULES = catalog([shipped_root()])

@@ -22,10 +22,10 @@ from advisor.deployment import Deployment, MemoryEstimate, SpeedEstimate
 from advisor.errors import BadInput
 from advisor.machines.types import Machine
 from advisor.models.types import native_format
-from advisor.planning.objective import TARGETS
 from advisor.planning.resident import count_need, share_machine
 from advisor.planning.rules import load_workload_defaults
 from advisor.planning.search import find_best_plan
+from advisor.planning.targets import TARGETS
 from advisor.planning.traffic import read_traffic
 from advisor.planning.types import Plan, Rejection, SearchRequest
 from advisor.record import Value

@@ -35,7 +35,7 @@ from advisor.machines.types import Machine
 from advisor.models.types import Model
 from advisor.planning.disaggregation import list_plan_servers
 from advisor.planning.holding import with_machine_notes
-from advisor.planning.objective import answer_targets
+from advisor.planning.targets import answer_targets
 from advisor.planning.types import Plan, SearchRequest
 from advisor.questions import Asking
 from advisor.questions.recommend import RecommendQuestion
