@@ -185,7 +185,10 @@ def resolve_request(
         context_length=context,
         sequences=estimate_request.sequences or 1,
         kv_cache_type=parse_kv_type(estimate_request.kv_cache_type),
-        settings={k: _flat(v) for k, v in estimate_request.settings.items()},
+        settings={  # as the engine's command line takes them: nested values are JSON text there
+            k: msgspec.json.encode(v).decode() if isinstance(v, (dict, list)) else v
+            for k, v in estimate_request.settings.items()
+        },
         model_path=found.path,
     )
     made, note = with_draft(made, entry, rules)
@@ -260,11 +263,6 @@ def _format_of_file_name(name: str, rules: Catalog) -> Quantization | None:
     except AdvisorError:
         return None
     return found if found.family == "gguf" else None
-
-
-def _flat(value: Setting | Json | list[Any]) -> Setting:
-    """A setting as the engine's command line takes it: nested values are JSON text there."""
-    return msgspec.json.encode(value).decode() if isinstance(value, (dict, list)) else value
 
 
 def estimate_load_speed(

@@ -122,7 +122,8 @@ def find_stale_note(answer: DatedAnswer, rules: Catalog, day: datetime.date) -> 
 
 
 def _age(family: FactFamily, facts: int, rules: Catalog, day: datetime.date) -> FamilyAge:
-    oldest = family.as_of or _oldest_day(family, rules)
+    days = (_day(rules, p) for p in rules.document_paths() if _holds(family, p))
+    oldest = family.as_of or min((d for d in days if d is not None), default=None)
     age = None if oldest is None else (day - parse_day(oldest, f"rules/{FILE}, {family.id}")).days
     return FamilyAge(
         id=family.id,
@@ -144,12 +145,6 @@ class _Dated(msgspec.Struct, frozen=True):
 
     as_of: str = ""
     source: str | list[str] | dict[str, str] = ""
-
-
-def _oldest_day(family: FactFamily, rules: Catalog) -> str | None:
-    """The oldest day of the family's files, where these tell theirs."""
-    days = [d for p in rules.document_paths() if _holds(family, p) and (d := _day(rules, p)) is not None]
-    return min(days, default=None)
 
 
 def _holds(family: FactFamily, path: str) -> bool:

@@ -26,7 +26,7 @@ from advisor.questions.files import (
 from advisor.questions.hardware import HardwareQuestion
 from advisor.questions.reading import read_question
 from advisor.questions.recommend import ExplainQuestion, RecommendQuestion
-from advisor.record import Record, Value
+from advisor.record import Record, Value, pick_fields
 from advisor.session import Session
 
 if TYPE_CHECKING:
@@ -118,13 +118,8 @@ def migrate_launch(
     if launch is not None and words is None and question.snapshot is None:
         words = launch.hardware
     request = MigrationRequest(
-        model=question.model,
-        quantization=question.quantization,
         machine=find_stated_machine(replace(question, hardware=words), session.rules, asking),
-        context=question.context,
-        host=question.host,
-        port=question.port,
-        target=question.target,
+        **pick_fields(question, "model", "quantization", "context", "host", "port", "target"),
     )
     made = migrate(source, question.to, session, launch, request)
     if made.launch is None:
@@ -152,16 +147,12 @@ def make_calibration_request(
     """The request of a question whose log has this text. Raises UnknownName, BadInput, BadFile."""
     from advisor.calibration.logged_deployment import CalibrationRequest
 
-    return CalibrationRequest(
-        text=text,
-        model=question.model,
-        quantization=question.quantization,
-        engine=rules.engine(question.engine).id if question.engine else None,
-        engine_version=question.engine_version,
-        machine=find_stated_machine(question, rules, asking),
-        settings=question.settings,
-        keep=question.keep and asking.folder is None,  # nothing is written for a client
-    )
+    own = {
+        "engine": rules.engine(question.engine).id if question.engine else None,
+        "keep": question.keep and asking.folder is None,  # nothing is written for a client
+    }
+    machine = find_stated_machine(question, rules, asking)
+    return CalibrationRequest(text=text, machine=machine, **{**msgspec.structs.asdict(question), **own})
 
 
 def plan_fleet(question: FleetPlanQuestion, session: Session, asking: Asking) -> Any:

@@ -11,6 +11,11 @@ T = TypeVar("T")
 M = TypeVar("M", bound="RecordWithInner")
 
 
+def pick_fields(source: object, *names: str) -> dict[str, Any]:
+    """Some attributes of a value by name: fields that another kind of value has, too."""
+    return {name: getattr(source, name) for name in names}
+
+
 class Value(msgspec.Struct, frozen=True):
     """An immutable value that one part of the program hands another; fields by position or by name.
 

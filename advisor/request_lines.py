@@ -14,12 +14,6 @@ from advisor.planning.holding import answer_request
 from advisor.session import Session
 
 
-def answer_line(line: bytes, session: Session, remembered: RememberedNames) -> Json:
-    """One line of `--jsonl` in, its answer as plain data out; whatever is wrong is answered on its own line."""
-    found = estimate_or_fault(line, session, remembered)
-    return found.to_dict() if isinstance(found, Estimate) else found
-
-
 def estimate_or_fault(
     line: bytes, session: Session, remembered: RememberedNames, strict: bool = False
 ) -> Estimate | Json:

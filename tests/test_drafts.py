@@ -11,7 +11,7 @@ from advisor.estimation import RememberedNames
 from advisor.memory import draft_bound
 from advisor.memory.layers import cache_layers
 from advisor.models.parameters import text_params
-from advisor.request_lines import answer_line
+from advisor.request_lines import estimate_or_fault
 from advisor.session import Session
 
 DRAFT = "meta-llama/Llama-3.2-1B-Instruct"
@@ -21,7 +21,8 @@ BASE = {"model": "meta-llama/Llama-3.1-8B-Instruct", "hardware": "RTX 4090", "co
 def ask(**fields: Any) -> dict[str, Any]:
     import msgspec
 
-    out = answer_line(msgspec.json.encode(fields), Session(catalog()), RememberedNames())
+    found = estimate_or_fault(msgspec.json.encode(fields), Session(catalog()), RememberedNames())
+    out: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(found))
     assert "error" not in out, out
     return out
 

@@ -16,7 +16,7 @@ from advisor.catalog.roots import shipped_root
 from advisor.errors import BadInput
 from advisor.estimation import EstimateRequest, RememberedNames, find_machine, parse_kv_type, resolve_request
 from advisor.machines.types import Machine
-from advisor.request_lines import answer_line
+from advisor.request_lines import estimate_or_fault
 from advisor.session import Session
 
 RULES = catalog([shipped_root()])
@@ -31,7 +31,7 @@ GOOD = {
 
 def answered(line: bytes) -> dict[str, Any]:
     """The answer after a trip through JSON, as a caller sees it."""
-    data: dict[str, Any] = json.loads(msgspec.json.encode(answer_line(line, Session(RULES), RememberedNames())))
+    data: dict[str, Any] = json.loads(msgspec.json.encode(estimate_or_fault(line, Session(RULES), RememberedNames())))
     return data
 
 
@@ -182,8 +182,8 @@ def test_order_is_kept_and_neighbours_do_not_matter() -> None:
     names = RememberedNames()
     mixed = []
     for line in lines:
-        answer_line(b"not json", Session(RULES), names)
-        mixed.append(json.loads(msgspec.json.encode(answer_line(line, Session(RULES), names))))
+        estimate_or_fault(b"not json", Session(RULES), names)
+        mixed.append(json.loads(msgspec.json.encode(estimate_or_fault(line, Session(RULES), names))))
     assert mixed == alone
 
 

@@ -169,7 +169,7 @@ def test_no_answer_keeps_its_model_alive() -> None:
     rules = fresh_catalogue()
     names = RememberedNames()
     for line in lines(rules, 30):
-        request_lines.answer_line(line, Session(rules), names)
+        request_lines.estimate_or_fault(line, Session(rules), names)
     left = [weakref.ref(x) for x in (*rules._decoded.values(), *rules.engines().values(), *names.machines.values())]
     assert len(left) > 50
     del names
@@ -235,7 +235,8 @@ def test_threads_answer_as_one_does() -> None:
     asked = lines(fresh_catalogue(), 24)
     rules = fresh_catalogue()
     alone = {
-        line: msgspec.json.encode(request_lines.answer_line(line, Session(rules), RememberedNames())) for line in asked
+        line: msgspec.json.encode(request_lines.estimate_or_fault(line, Session(rules), RememberedNames()))
+        for line in asked
     }
     assert sum(b'"error"' in a for a in alone.values()) < len(alone) * 0.7
     shared = fresh_catalogue()
@@ -243,7 +244,7 @@ def test_threads_answer_as_one_does() -> None:
     def work(seed: int) -> bool:
         mine = random.Random(seed).sample(asked, 8)
         return all(
-            msgspec.json.encode(request_lines.answer_line(x, Session(shared), RememberedNames())) == alone[x]
+            msgspec.json.encode(request_lines.estimate_or_fault(x, Session(shared), RememberedNames())) == alone[x]
             for x in mine
         )
 

@@ -30,7 +30,7 @@ from advisor.machines.types import Machine
 from advisor.meanings import EngineId
 from advisor.questions import Asking
 from advisor.questions.files import CompareQuestion
-from advisor.record import SCHEMA_VERSION, Answer, Record
+from advisor.record import SCHEMA_VERSION, Answer, Record, pick_fields
 from advisor.session import Session
 from advisor.speed.estimator import estimate_speed
 from advisor.speed.work import RequestLoad
@@ -176,22 +176,17 @@ def source_tables(rules: Catalog) -> tuple[Comparison, ...]:
         for row in source_table.rows:
             if len(row.said) != len(entries):
                 raise BadInput(f"rules/{FILE}: {row.id} has {len(row.said)} cells for {len(entries)} engines")
-            cells = [_compare_with_source(row, s, e) for s, e in zip(row.said, entries, strict=True)]
-            lines.append(
-                ComparisonLine(
-                    id=row.id, label=row.label, cells=tuple(cells), verdict=row.verdict, remark=row.remark or row.now
-                )
-            )
-        out.append(
-            Comparison(
-                id=source_table.id,
-                title=source_table.title,
-                engines=tuple(source_table.engines),
-                names=tuple(source_table.names or [e.name for e in entries]),
-                lines=tuple(lines),
-                as_of=file.as_of,
-            )
+            cells = tuple(_compare_with_source(row, s, e) for s, e in zip(row.said, entries, strict=True))
+            same = pick_fields(row, "id", "label", "verdict")
+            lines.append(ComparisonLine(cells=cells, remark=row.remark or row.now, **same))
+        comparison = Comparison(
+            engines=tuple(source_table.engines),
+            names=tuple(source_table.names or [e.name for e in entries]),
+            lines=tuple(lines),
+            as_of=file.as_of,
+            **pick_fields(source_table, "id", "title"),
         )
+        out.append(comparison)
     return tuple(out)
 
 
@@ -361,16 +356,12 @@ def _predict(
         speed = estimate_speed(deployment, memory, session, load)
     except AdvisorError as e:
         return EngineSpeed(engine=entry.id, why=e.line().rstrip("."))
+    sized = EngineSpeed(engine=entry.id, quantization=deployment.quantization, fits=memory.fits)
     if speed is None:
-        why = memory.message if memory.refused else "its speed is not modelled"
-        return EngineSpeed(engine=entry.id, quantization=deployment.quantization, fits=memory.fits, why=why)
-    return EngineSpeed(
-        engine=entry.id,
-        quantization=deployment.quantization,
-        fits=memory.fits,
-        decode_tps=speed.decode_tps,
-        output_tps=speed.output_tps,
-        ttft_s=speed.ttft_s,
+        return replace(sized, why=memory.message if memory.refused else "its speed is not modelled")
+    return replace(
+        sized,
+        **pick_fields(speed, "decode_tps", "output_tps", "ttft_s"),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import msgspec
 from msgspec.structs import replace
@@ -369,6 +369,32 @@ def find_card_fits(
     """Common cards, one, two, four and eight of each: the smallest number that fits."""
     cards = decode_document(session.rules, "cards.yaml", CardsFile)
     weights = sum(r.weights_bytes or 0 for r in now.devices)
+
+    def fits(card: Accelerator, size: int, n: int) -> bool | None:
+        device = Device(
+            index=0, name=card.name, vendor=find_vendor(card), accelerator=card.id, total_bytes=size,
+            compute_capability=card.compute_capability,
+        )  # fmt: skip
+        machine = Machine(source="text", devices=tuple(replace(device, index=i) for i in range(n)))
+        placed = spread_over_cards(replace(deployment, machine=machine, settings={}), entry)
+        try:
+            return estimate_at(placed, length, session).fits
+        except AdvisorError:
+            return None
+
+    def find_smallest_number(card: Accelerator, size: int, assumed: bool) -> CardFit:
+        best: CardFit | None = None
+        for n in cards.counts:
+            small = n * size < weights  # cannot hold even the weights
+            held = False if small else fits(card, size, n)
+            found = CardFit(hardware=f"{n}x {card.name}", memory_bytes=n * size, fits=held, assumed=assumed)
+            if held:
+                return found
+            if best is None or small or (held is None and best.fits is False):
+                best = found
+        assert best is not None
+        return best
+
     out = []
     for name in cards.accelerators:
         card = session.rules.accelerators().get(name)
@@ -376,46 +402,8 @@ def find_card_fits(
             raise BadInput(f"rules/cards.yaml: {name} is not in the catalogue")
         size, basis = usable_capacity_bytes(card)
         if size is not None:
-            fit = _find_smallest_number(
-                deployment, length, entry, card, size, basis == "assumed", cards.counts, weights, session
-            )
-            out.append(fit)
+            out.append(find_smallest_number(card, size, basis == "assumed"))
     return tuple(out)
-
-
-def _find_smallest_number(
-    deployment: Deployment,
-    length: int,
-    entry: Engine,
-    card: Accelerator,
-    size: int,
-    assumed: bool,
-    counts: Sequence[int],
-    weights: int,
-    session: Session,
-) -> CardFit:
-    device = Device(
-        index=0, name=card.name, vendor=find_vendor(card), accelerator=card.id, total_bytes=size,
-        compute_capability=card.compute_capability,
-    )  # fmt: skip
-    best: CardFit | None = None
-    for n in counts:
-        fits: bool | None = False
-        small = n * size < weights  # cannot hold even the weights
-        if not small:
-            machine = Machine(source="text", devices=tuple(replace(device, index=i) for i in range(n)))
-            placed = spread_over_cards(replace(deployment, machine=machine, settings={}), entry)
-            try:
-                fits = estimate_at(placed, length, session).fits
-            except AdvisorError:
-                fits = None
-        found = CardFit(hardware=f"{n}x {card.name}", memory_bytes=n * size, fits=fits, assumed=assumed)
-        if fits:
-            return found
-        if best is None or small or (fits is None and best.fits is False):
-            best = found
-    assert best is not None
-    return best
 
 
 MOST = 256  # requests at once that are shown

@@ -16,6 +16,7 @@ from advisor.deployment import Workload
 from advisor.errors import BadInput, UnknownName
 from advisor.machines.types import Machine
 from advisor.near import near_matches
+from advisor.record import pick_fields
 
 # fields of a decision that the answer shows under the same name
 SAME = (
@@ -77,6 +78,6 @@ def add_guide_answer(advice: Advice, name: str, tree: str | None, answers: Mappi
         verdict=decision.verdicts,
         unanswered=decision.unknown,
         refused_here={e: refused[e] for e in decision.engines if e in refused},
-        **{field: getattr(decision, field) for field in SAME},
+        **pick_fields(decision, *SAME),
     )
     return replace(advice, guide=answer, trace=(*decision.trace, *advice.trace))

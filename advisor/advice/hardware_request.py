@@ -17,6 +17,7 @@ from advisor.errors import BadInput
 from advisor.estimation import find_stated_machine
 from advisor.questions import Asking, read_number
 from advisor.questions.hardware import HardwareQuestion
+from advisor.record import pick_fields
 from advisor.session import Session
 
 MOST_HOURS = 744  # of a month
@@ -58,21 +59,14 @@ def resolve_question(question: HardwareQuestion, rules: Catalog, asking: Asking)
         others=question.models[1:],
         workload=build_workload(load, asking, question.trace, more),
         prices=_prices(question, rules, budget_rules, rates, hours, names),
-        quantization=question.quantization,
         engine=rules.engine(question.engine).id if question.engine else None,
         budget=_in(budget, currency, rates),
         rent=_in(rent, currency, rates),
         currency=currency,
         hours=hours,
-        target_tps=question.target_tps,
-        ttft_s=question.ttft_s,
-        tpot_s=question.tpot_s,
-        electricity_price=question.electricity_price,
-        duty=question.duty,
-        api_price=question.api_price,
         machine=find_stated_machine(question, rules, asking),
-        sort=question.sort,
         rates=rates,
+        **pick_fields(question, "quantization", "electricity_price", "duty", "sort", *ABOVE_ZERO),
     )
 
 
@@ -117,7 +111,7 @@ def _check_numbers(question: HardwareQuestion, names: Mapping[str, str]) -> None
             raise BadInput(f"{names[field]}: {value:g} is not a number from 0" + (" to 1" if most == 1 else " on"))
 
 
-def hours_of_month(asked: float | None, budget_rules: BudgetRules, name: str = "hours_per_month") -> float:
+def hours_of_month(asked: float | None, budget_rules: BudgetRules, name: str) -> float:
     """Hours a month that a rental runs: as asked, else as the rules have it. Raises BadInput."""
     hours = asked or budget_rules.hours_per_month
     if not 0 < hours <= MOST_HOURS:
@@ -125,9 +119,7 @@ def hours_of_month(asked: float | None, budget_rules: BudgetRules, name: str = "
     return hours
 
 
-def exchange_rates(
-    own: Mapping[str, float], budget_rules: BudgetRules, name: str = "exchange_rates"
-) -> dict[str, float]:
+def exchange_rates(own: Mapping[str, float], budget_rules: BudgetRules, name: str) -> dict[str, float]:
     """Units of each currency for one US dollar: the rules' rates, and `own` before them. Raises BadInput."""
     rates = dict(budget_rules.rates.per_usd)
     for currency, rate in own.items():

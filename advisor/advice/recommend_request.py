@@ -27,7 +27,7 @@ from advisor.planning.traffic import expect_users, read_traffic
 from advisor.planning.types import SearchRequest
 from advisor.questions import Asking
 from advisor.questions.recommend import ChoiceFields
-from advisor.record import Value
+from advisor.record import Value, pick_fields
 from advisor.unknowns import sum_known
 
 
@@ -200,14 +200,11 @@ def build_search_request(
         path=found.path,
         quantization=choose_file_format(found, request.quantization, rules),
         traffic=read_traffic(request.workload, found.model.max_context, rules),
-        machine=request.machine,
-        workload=request.workload,
         facts=guide_result.facts,
         guide=guide,
         requires=guide_result.decision.requires,
         asked=frozenset([asked.id] if asked else []),
         policy=load_policy(rules),
-        port_offset=request.port_offset,
-        whole=request.whole,
         known={},
+        **pick_fields(request, "machine", "workload", "port_offset", "whole"),
     )

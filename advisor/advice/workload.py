@@ -147,15 +147,12 @@ def fetch_model(question: T, asking: Asking) -> T:
 
 def find_unknown_fields(workload: Workload) -> list[str]:
     """Texts about fields that nothing reads."""
-    known = (*FIELDS, *FURTHER)
     out = []
     for key in workload.extra:
         if key not in FURTHER:
-            near = near_matches(key, known)
-            out.append(
-                f"workload field {key!r} is not known and was not used"
-                + (f" (near: {', '.join(near)})" if near else "")
-            )
+            near = near_matches(key, (*FIELDS, *FURTHER))
+            shown = f" (near: {', '.join(near)})" if near else ""
+            out.append(f"workload field {key!r} is not known and was not used{shown}")
     return out
 
 

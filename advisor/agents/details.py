@@ -22,16 +22,22 @@ def read_details(kept: KeptAnswers, handle: str, pointer: str = "", start: int =
         value = _step(value, step, pointer)
     if start < 0:
         raise BadInput(f"start: {start} is below 0")
+    found: Json = {"handle": handle, "pointer": pointer}
     if measure(value) <= ROOM and not start:
-        return {"handle": handle, "pointer": pointer, "value": value}
+        return {**found, "value": value}
     if isinstance(value, dict):
-        return {"handle": handle, "pointer": pointer, "keys": {k: measure(v) for k, v in list(value.items())[:80]}}
+        return {**found, "keys": _list_keys(value)}
     if isinstance(value, list):
-        return _items(value, handle, pointer, start)
+        return found | _items(value, pointer, start)
     text = str(value)
     piece = text[start : start + ROOM // 4]
     end = start + len(piece)
-    return {"handle": handle, "pointer": pointer, "value": piece, "next": end if end < len(text) else None}
+    return {**found, "value": piece, "next": end if end < len(text) else None}
+
+
+def _list_keys(value: Json) -> dict[str, int]:
+    """The first keys of an object, each with its size."""
+    return {k: measure(v) for k, v in list(value.items())[:80]}
 
 
 def _steps(pointer: str) -> list[str]:
@@ -52,7 +58,7 @@ def _step(value: Any, step: str, pointer: str) -> Any:
     raise BadInput(f"pointer: {pointer[:80]}: there is nothing below a single value")
 
 
-def _items(value: list[Any], handle: str, pointer: str, start: int) -> Json:
+def _items(value: list[Any], pointer: str, start: int) -> Json:
     out: list[Any] = []
     size = 0
     for item in value[start:]:
@@ -63,8 +69,6 @@ def _items(value: list[Any], handle: str, pointer: str, start: int) -> Json:
     end = start + len(out)
     if not out and start < len(value):  # one item is too long for a piece: what it has
         item = value[start]
-        keys = {k: measure(v) for k, v in list(item.items())[:80]} if isinstance(item, dict) else measure(item)
-        return {"handle": handle, "pointer": f"{pointer}/{start}", "keys": keys, "of": len(value)}
-    return {
-        "handle": handle, "pointer": pointer, "items": out, "of": len(value), "next": end if end < len(value) else None,
-    }  # fmt: skip
+        keys = _list_keys(item) if isinstance(item, dict) else measure(item)
+        return {"pointer": f"{pointer}/{start}", "keys": keys, "of": len(value)}
+    return {"items": out, "of": len(value), "next": end if end < len(value) else None}

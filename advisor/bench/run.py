@@ -16,35 +16,15 @@ from advisor.deployment import Deployment, MemoryEstimate, SpeedEstimate
 from advisor.errors import AdvisorError, BadInput
 from advisor.estimation import EstimateRequest, RememberedNames, estimate, resolve_request
 from advisor.machines.types import Machine
-from advisor.record import Answer, Value
+from advisor.questions.files import BenchQuestion
+from advisor.record import Answer
 from advisor.session import Session
 from advisor.speed.estimator import estimate_speed
-from advisor.speed.measured_load import ComparedSpeed, MeasuredLoad, compare_loads, predict_after
-from advisor.speed.work import RequestLoad
+from advisor.speed.measured_load import ComparedSpeed, MeasuredLoad, compare_loads, predict_after, request_load
 
 ALONE = 8  # requests one after the other, before several at once
 FAILED = 0.05  # share of failed requests above which a run is no calibration
 SAMPLE = " ".join(guidellm.WORDS)
-
-
-class BenchRequest(Value, frozen=True):
-    """What is asked for. None = the server says, or the usual."""
-
-    url: str
-    key: str | None = None
-    model: str | None = None  # the catalogue's name, where the server's own does not say
-    served_name: str | None = None  # as requests name it; the server's first model
-    quantization: str | None = None
-    engine: str | None = None
-    machine: Machine | None = None  # None: no prediction
-    settings: dict[str, str] = {}
-    concurrency: int = 1
-    prompt_tokens: int = 512
-    output_tokens: int = 128
-    requests: int | None = None
-    seconds: int = 60
-    keep: bool = True
-    seed: int | None = None
 
 
 class BenchResult(Answer, frozen=True, kw_only=True):
@@ -64,38 +44,41 @@ class BenchResult(Answer, frozen=True, kw_only=True):
 
 
 def measure_server(
-    request: BenchRequest, session: Session, progress: Callable[[str], None] | None = None
+    question: BenchQuestion,
+    machine: Machine | None,
+    key: str | None,
+    session: Session,
+    progress: Callable[[str], None] | None,
 ) -> BenchResult:
     """Asks the server what it is, puts the load on it, compares, and keeps the factors where they are for this machine.
 
+    `machine`: what it runs on; None = not known, and nothing is predicted. `key`: what it asks its clients for.
     Raises BadInput (address, load generator), UnknownName.
     """
     say = progress or (lambda line: None)
     if guidellm.find_guidellm() is None:
         raise BadInput(f"advise bench runs guidellm, which is not here: {guidellm.INSTALL}")
-    found = endpoint.ask_server(request.url, session.rules.engines(), request.key)
-    served = request.served_name or found.models[0]
+    found = endpoint.ask_server(question.url or "", session.rules.engines(), key)
+    served = question.served_model or found.models[0]
     if served not in found.models:
         from advisor.errors import UnknownName
         from advisor.near import near_matches
 
         raise UnknownName("model of this server", served, near_matches(served, found.models) or found.models)
-    deployment, memory_estimate, why = _deployment(request, found, session)
+    deployment, memory_estimate, why = _deployment(question, machine, found, session)
     say("one request first, so that everything is loaded")
-    endpoint.warm_up(found, served, request.key)
-    n = endpoint.count_tokens(
-        found, SAMPLE, request.key, session.rules.engines()[found.engine].told if found.engine else None
-    )
+    endpoint.warm_up(found, served, key)
+    n = endpoint.count_tokens(found, SAMPLE, key, session.rules.engines()[found.engine].told if found.engine else None)
     load_test = LoadTest(
         url=found.url,
         model=served,
-        concurrency=request.concurrency,
-        prompt_tokens=request.prompt_tokens,
-        output_tokens=request.output_tokens,
-        requests=request.requests or max(10 * request.concurrency, 20),
-        seconds=request.seconds,
+        concurrency=question.concurrency,
+        prompt_tokens=question.prompt_tokens,
+        output_tokens=question.output_tokens,
+        requests=question.requests or max(10 * question.concurrency, 20),
+        seconds=question.seconds,
         tokens_per_word=n / len(guidellm.WORDS) if n else 1.1,
-        seed=request.seed if request.seed is not None else int.from_bytes(os.urandom(4), "big"),
+        seed=int.from_bytes(os.urandom(4), "big"),
     )
 
     def counted(done: int, failed: int) -> None:
@@ -103,91 +86,79 @@ def measure_server(
         say(f"{done} of {load_test.requests} requests answered{lost} (at most {load_test.seconds} s)")
 
     alone = None
-    if request.concurrency > 1:
-        say(f"{ALONE} requests one after the other (at most {max(1, request.seconds // 2)} s)")
+    if question.concurrency > 1:
+        say(f"{ALONE} requests one after the other (at most {max(1, question.seconds // 2)} s)")
         first = replace(
-            load_test, concurrency=1, requests=ALONE, seconds=max(1, request.seconds // 2), seed=load_test.seed + 1
+            load_test, concurrency=1, requests=ALONE, seconds=max(1, question.seconds // 2), seed=load_test.seed + 1
         )
-        alone = guidellm.run_load_test(first, request.key)
+        alone = guidellm.run_load_test(first, key)
     say(f"{load_test.requests} requests, {load_test.concurrency} at once (at most {load_test.seconds} s)")
-    measured = guidellm.run_load_test(load_test, request.key, counted)
+    measured = guidellm.run_load_test(load_test, key, counted)
     predicted, unkept, kept = None, None, None
     compared: tuple[ComparedSpeed, ...] = ()
     if deployment is not None and memory_estimate is not None:
-        predicted = estimate_speed(deployment, memory_estimate, session.without_history(), _load(measured))
+        predicted = estimate_speed(
+            deployment, memory_estimate, session.without_history(), request_load(_measured(measured))
+        )
         why = None if predicted else "the speed of this deployment is not modelled"
         loads = compare_loads(
             deployment, memory_estimate, session, [_measured(x) for x in (alone, measured) if x is not None]
         )
         compared, unkept = loads.compared, _unfit(alone or measured) or loads.unkept
-        if predicted is not None and unkept is None and request.keep:
+        if predicted is not None and unkept is None and question.keep:
             kept = history.store_measurements(loads.measurements)
             compared = predict_after(deployment, memory_estimate, Session(session.rules), compared)
     return BenchResult(
         endpoint=found,
-        model=deployment.model.id if deployment else request.model,
-        engine=deployment.engine if deployment else request.engine or found.engine,
-        quantization=deployment.quantization if deployment else request.quantization,
+        model=deployment.model.id if deployment else question.model,
+        engine=deployment.engine if deployment else question.engine or found.engine,
+        quantization=deployment.quantization if deployment else question.quantization,
         measured=measured,
         alone=alone,
         predicted=predicted,
         unpredicted=why,
         compared=compared,
         kept=str(kept) if kept else None,
-        unkept=(unkept or (None if request.keep else "--no-keep")) if predicted else None,
+        unkept=(unkept or (None if question.keep else "--no-keep")) if predicted else None,
     )
 
 
 def _deployment(
-    bench_request: BenchRequest, endpoint: Endpoint, session: Session
+    question: BenchQuestion, machine: Machine | None, endpoint: Endpoint, session: Session
 ) -> tuple[Deployment | None, MemoryEstimate | None, str | None]:
     """The deployment that the server is, as far as it and the question tell; else why it is not known."""
-    if bench_request.machine is None:
+    if machine is None:
         return None, None, "the server's hardware is not known: say it with --on (`--on this` for this machine)"
-    engine = bench_request.engine or endpoint.engine
+    engine = question.engine or endpoint.engine
     if engine is None:
         return None, None, "which engine the server runs is not known: say it with --engine"
-    here = (
-        bench_request.machine.source == "probe"
-        and endpoint.model_path is not None
-        and Path(endpoint.model_path).is_file()
-    )
-    name = bench_request.model or (endpoint.model_path if here else None) or endpoint.models[0]
+    here = machine.source == "probe" and endpoint.model_path is not None and Path(endpoint.model_path).is_file()
+    name = question.model or (endpoint.model_path if here else None) or endpoint.models[0]
     request = EstimateRequest(
         model=name,
         engine=engine,
         engine_version=endpoint.engine_version,
-        quantization=bench_request.quantization,
+        quantization=question.quantization,
         hardware="this",
         context_length=endpoint.context_length,
-        sequences=endpoint.slots or bench_request.concurrency,
-        settings=dict(bench_request.settings),
+        sequences=endpoint.slots or question.concurrency,
     )
     try:
-        deployment, _ = resolve_request(request, session.rules, RememberedNames({"this": bench_request.machine}))
+        deployment, _ = resolve_request(request, session.rules, RememberedNames({"this": machine}))
         return deployment, estimate(deployment, session), None
     except AdvisorError as x:
-        if bench_request.model is not None or bench_request.engine is not None:
+        if question.model is not None or question.engine is not None:
             raise
         hint = "" if "--" in x.line() else "; say what it serves with --model and --quant"
         return None, None, x.line().rstrip(".") + hint
 
 
-def _load(measured: LoadTestResult) -> RequestLoad:
-    return RequestLoad(
-        concurrency=measured.concurrency,
-        prompt=max(1, round(measured.prompt_tokens)),
-        output=max(1, round(measured.output_tokens)),
-    )
-
-
 def _measured(measured: LoadTestResult) -> MeasuredLoad:
-    load = _load(measured)
     return MeasuredLoad(
         tool=measured.tool,
-        concurrency=load.concurrency,
-        prompt_tokens=load.prompt,
-        output_tokens=load.output,
+        concurrency=measured.concurrency,
+        prompt_tokens=max(1, round(measured.prompt_tokens)),
+        output_tokens=max(1, round(measured.output_tokens)),
         ttft_s=measured.ttft_s.p50,
         tpot_s=measured.tpot_s.p50 if measured.tpot_s else None,
         output_tps=measured.output_tps,

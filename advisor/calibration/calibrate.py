@@ -214,10 +214,7 @@ class _Comparison:
                                        if entry.startup_log and entry.startup_log.also else [])]  # fmt: skip
         self.host = next((t.host for t in tables if t is not None and t.host is not None), None)
 
-    @property
-    def pooled(self) -> bool:
-        """Whether the engine reserves a pool."""
-        return self.predicted.kv_cache.available_bytes is not None
+        self.pooled = predicted.kv_cache.available_bytes is not None  # the engine reserves a pool
 
     def parts(self) -> tuple[ComparedPart, ...]:
         """All figures that the log tells and the estimate has a part for."""

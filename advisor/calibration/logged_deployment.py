@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from msgspec.structs import replace
 
@@ -18,23 +18,17 @@ from advisor.deployment import Deployment
 from advisor.errors import BadInput
 from advisor.estimation import EstimateRequest, RememberedNames, find_machine, resolve_request
 from advisor.machines.types import Machine
-from advisor.record import Value
+from advisor.questions.files import CalibrateQuestion
 from advisor.yaml_places import Text, make_text
 
 PLAIN_VALUE = re.compile(r"[A-Za-z0-9_.+-]{1,40}")  # neither a path nor a secret
 
 
-class CalibrationRequest(Value, frozen=True):
-    """A log and what it does not say. None = the log says, or this machine."""
+class CalibrationRequest(CalibrateQuestion, frozen=True, kw_only=True):
+    """A question with what its file and its words for hardware stand for. None = this machine."""
 
     text: str
-    model: str | None = None
-    quantization: str | None = None
-    engine: str | None = None
-    engine_version: str | None = None
     machine: Machine | None = None
-    settings: Mapping[str, str] = {}  # of the server, where a result file does not tell them
-    keep: bool = True
 
 
 def find_logged_deployment(
@@ -136,7 +130,9 @@ def _machine(request: CalibrationRequest, log: StartupLog, rules: Catalog) -> Ma
     table = rules.engine(log.engine).startup_log
     host = table.host if table else None
     on_cards = any(p.place is None or not log.on_host(host, p) for p in log.parts if p.part == "weights")
-    if request.machine is None and on_cards and not _has_all(machine, log.devices):
+    there = [d.name for d in machine.usable_devices]
+    all_there = bool(there) and all(there.count(n) >= log.devices.count(n) for n in set(log.devices))
+    if request.machine is None and on_cards and not all_there:
         if not log.devices:
             raise BadInput("the log is of a machine with accelerators, and this one has none: say which with --on")
         names = list(dict.fromkeys(log.devices))
@@ -146,9 +142,3 @@ def _machine(request: CalibrationRequest, log: StartupLog, rules: Catalog) -> Ma
         devices=tuple(replace(d, free_bytes=None) for d in machine.devices),
         memory=replace(machine.memory, available_bytes=None),
     )
-
-
-def _has_all(machine: Machine, names: Sequence[str]) -> bool:
-    """Whether the machine has accelerators, those of the log among them."""
-    there = [d.name for d in machine.usable_devices]
-    return bool(there) and all(there.count(n) >= names.count(n) for n in set(names))

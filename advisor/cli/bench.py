@@ -59,12 +59,11 @@ def command(question: BenchQuestion, shown: options.Presentation, show: bool, ex
         return _export(export)
     if question.url is None:
         raise BadInput("an address is expected: advise bench http://127.0.0.1:8000")
-    from advisor.bench.run import BenchRequest, measure_server
+    from advisor.bench.run import measure_server
     from advisor.estimation import find_stated_machine
 
     session = options.open_session()
-    url: str = question.url
-    if question.hardware is None and question.snapshot is None and _HERE.match(url):
+    if question.hardware is None and question.snapshot is None and _HERE.match(question.url):
         question = replace(question, hardware="this")
     live = not shown.quiet and sys.stderr.isatty()
 
@@ -72,21 +71,9 @@ def command(question: BenchQuestion, shown: options.Presentation, show: bool, ex
         click.echo(f"\r\033[K{line}" if live else f"advise: {line}", nl=not live, err=True)
 
     answer = measure_server(
-        BenchRequest(
-            url=url,
-            key=os.environ.get("OPENAI_API_KEY") or None,
-            model=question.model,
-            served_name=question.served_model,
-            quantization=question.quantization,
-            engine=question.engine,
-            machine=find_stated_machine(question, session.rules, options.ask_from(BenchQuestion, shown)),
-            concurrency=question.concurrency,
-            prompt_tokens=question.prompt_tokens,
-            output_tokens=question.output_tokens,
-            requests=question.requests,
-            seconds=question.seconds,
-            keep=question.keep,
-        ),
+        question,
+        find_stated_machine(question, session.rules, options.ask_from(BenchQuestion, shown)),
+        os.environ.get("OPENAI_API_KEY") or None,
         session,
         None if shown.quiet else progress,
     )

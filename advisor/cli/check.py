@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from advisor.cli import options
 from advisor.questions.files import CheckQuestion
+from advisor.record import pick_fields
 from advisor.session import Session
 
 FORMATS = ("text", "json", "sarif", "junit", "github", "gitlab", "markdown")
@@ -73,17 +74,11 @@ def command(question: CheckQuestion, shown: options.Presentation, **given: Any) 
     settings = configuration.settings
     asked = one_file.CheckOptions(
         on=_find_hardware(question, settings),
-        snapshot=question.snapshot,
         on_from="--on" if question.hardware else "--machine" if question.snapshot else "the configuration",
-        fit=question.fit,
-        engine_version=question.engine_version,
-        variables=question.variables,
         select=question.select or tuple(settings.get("select", ())),
         ignore=(*question.ignore, *settings.get("ignore", ())),
-        suppressions=question.suppressions,
-        fail_on=question.fail_on,
-        strict=question.strict,
         named=frozenset(question.files),
+        **pick_fields(question, "snapshot", "fit", "engine_version", "variables", "suppressions", "fail_on", "strict"),
     )
     files = list(run.find_files(question.files))
     stdin = sys.stdin.buffer.read(4 * 2**20 + 1) if "-" in files else None

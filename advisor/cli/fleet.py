@@ -81,14 +81,18 @@ def show(question: FleetNodesQuestion, shown: options.Presentation, probe: bool)
     fleet = make_fleet(inventory)
     if shown.as_json:
         from advisor.fleet.types import show_fleet
-        from advisor.safe_text import make_safe
 
-        options.print_json(make_safe(show_fleet(fleet)))
+        _print_safe_json(show_fleet(fleet))
     else:
-        from advisor.report.fleet import describe_fleet
-
-        options.print_text(describe_fleet(fleet))
+        options.print_answer(fleet, shown, "fleet:describe_fleet")
     return 0
+
+
+def _print_safe_json(answer: object) -> None:
+    """An answer as JSON, with names from files and clusters made safe to show."""
+    from advisor.safe_text import make_safe
+
+    options.print_json(make_safe(answer))
 
 
 @click.command(
@@ -131,9 +135,7 @@ def plan(question: FleetPlanQuestion, shown: options.Presentation, jobs: int | N
             row["command"] = replica.command  # shell text of several lines, quoted already
         options.print_json(body)
     else:
-        from advisor.report.fleet import describe_fleet_plan
-
-        options.print_text(describe_fleet_plan(made, shown.verbose))
+        options.print_answer(made, shown, "fleet:describe_fleet_plan", shown.verbose)
     return made.exit_status
 
 
@@ -160,13 +162,9 @@ def check(question: FleetCheckQuestion, shown: options.Presentation, jobs: int |
     session = options.open_session()
     checked = check_fleet(_make_request(question, jobs, session.rules), question.lose, question.deployed, session)
     if shown.as_json:
-        from advisor.safe_text import make_safe
-
-        options.print_json(make_safe(checked))
+        _print_safe_json(checked)
     else:
-        from advisor.report.fleet import describe_fleet_check
-
-        options.print_text(describe_fleet_check(checked))
+        options.print_answer(checked, shown, "fleet:describe_fleet_check")
     return checked.exit_status
 
 

@@ -44,7 +44,7 @@ def command(file: str, force: bool, words: tuple[str, ...]) -> int:
     if target.exists() and not force:
         raise BadInput(f"{file} exists; --force overwrites it")
     asked = [w for w in words if w != "--json"]
-    status, text = _run([*asked, "--json"], quiet=True)
+    status, text = _run([*asked, "--json"])
     _raise_error(text, asked)
     answer = read_answer(kind, text)
     made = f"{datetime.now(timezone.utc):%Y-%m-%d %H:%M} UTC, advise {__version__}"
@@ -59,17 +59,16 @@ def command(file: str, force: bool, words: tuple[str, ...]) -> int:
     return status
 
 
-def _run(words: list[str], quiet: bool = False) -> tuple[int, str]:
-    """(exit status, standard output) of a command line of ours."""
+def _run(words: list[str]) -> tuple[int, str]:
+    """(exit status, standard output) of a command line of ours. Of an error the JSON is read; the line for a terminal
+    is stated once, by the caller."""
     import contextlib
     import io
 
     from advisor.cli.main import run_command_line
 
     out = io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.ExitStack() as stack:
-        # of an error the JSON is read; the line for a terminal is stated once, by the caller
-        stack.enter_context(contextlib.redirect_stderr(io.StringIO())) if quiet else None
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()):
         status = run_command_line(words)
     return status, out.getvalue()
 
@@ -95,7 +94,7 @@ def _render_files(words: list[str]) -> list[tuple[str, str]]:
     """The launch files of the same question, those that its engine has."""
     out = []
     for target in LAUNCH_TARGETS:
-        status, text = _run(["render", "--target", target, "--output", "-", *words[1:]], quiet=True)
+        status, text = _run(["render", "--target", target, "--output", "-", *words[1:]])
         if status == 0 and text:
             out.append((target, text))
     return out

@@ -83,9 +83,15 @@ def _own_module(entry: Engine, engine_id: str) -> EngineModule | None:
 
 
 def find_own_module(engine_id: str) -> EngineModule | None:
-    """The module of an engine's own: that of a plugin, else the one in this package; None without one."""
-    found = find_plugin_module(list_plugins(), engine_id)
-    return cast("EngineModule | None", found) or _module(module_name(engine_id))
+    """The module of an engine's own: that of a plugin, else the one in this package, or its family's with settings of
+    its own; None without one."""
+    found = cast("EngineModule | None", find_plugin_module(list_plugins(), engine_id))
+    found = found or _module(module_name(engine_id))
+    if found is None:
+        from advisor.engines.own_settings import OWN_SETTINGS
+
+        found = OWN_SETTINGS.get(engine_id)
+    return found
 
 
 def _family(entry: Engine) -> EngineModule | None:

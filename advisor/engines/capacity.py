@@ -91,9 +91,9 @@ def _count_growing(deployment: Deployment, estimate: MemoryEstimate, entry: Engi
     from advisor.engines import plain
 
     constants = plain.read_constants(entry)
-    cache = plain.count_request_bytes(deployment, entry, length)
+    _, cache, state = plain.count_request_bytes(deployment, entry, length)
     n = max(1, len(estimate.devices))
-    each = int((cache[0] * (1 + constants.working_share[2]) + cache[1]) / n) + 1
+    each = int((cache * (1 + constants.working_share[2]) + state) / n) + 1
     left = [_left(row, 1 + constants.working_share[2]) for row in (estimate.devices or (estimate.host,)) if row]
     together = _left_together(deployment, estimate, 1 + constants.working_share[2])
     if together is not None:

@@ -86,7 +86,7 @@ def memory(deployment: Deployment, entry: Engine, quantization: Quantization) ->
     constants = read_constants(entry)
     length, given = _length(deployment, constants)
     sequences = _count(deployment, constants.names.sequences) or deployment.sequences
-    per_token, cache, state = _cache(deployment, entry, constants, length)
+    per_token, cache, state = count_request_bytes(deployment, entry, length)
     cache, state = cache * sequences, state * sequences
     refused: tuple[str, ...] = ()
     if constants.reserved is not None:
@@ -195,13 +195,9 @@ def _drop_cache(row: DeviceMemory) -> DeviceMemory:
     return replace(row, low_bytes=row.low_bytes - (row.kv_cache_bytes or 0))
 
 
-def count_request_bytes(deployment: Deployment, entry: Engine, length: int) -> tuple[int, int]:
-    """(cache bytes, state bytes) that one request of `length` tokens takes, all devices together."""
-    return _cache(deployment, entry, read_constants(entry), length)[1:]
-
-
-def _cache(deployment: Deployment, entry: Engine, constants: PlainConstants, length: int) -> tuple[float, int, int]:
-    """(bytes per further token, cache bytes, state bytes) of one request of `length` tokens."""
+def count_request_bytes(deployment: Deployment, entry: Engine, length: int) -> tuple[float, int, int]:
+    """(bytes per further token, cache bytes, state bytes) of one request of `length` tokens, all devices together."""
+    constants = read_constants(entry)
     keys, values = _kv_bytes(deployment, entry, constants)
     layers = cache_layers(deployment.model)
     if not layers:

@@ -17,7 +17,7 @@ from advisor.deployment import UseCase, Workload
 from advisor.errors import BadFile, BadInput, UnknownName
 from advisor.files import read_yaml
 from advisor.near import near_matches
-from advisor.record import Record
+from advisor.record import Record, pick_fields
 
 MOST_MODELS = 1000
 Seconds = Annotated[float, Meta(gt=0, le=86_400)]
@@ -159,15 +159,12 @@ def _complete(entry: DemandEntry, where: str, path: Path, rules: Catalog) -> Mod
     defaults = load_fleet_rules(rules)
     return ModelDemand(
         name=entry.name or entry.model,
-        model=entry.model,
-        workload=Workload(concurrency=entry.users or 1, **{f: getattr(entry, f) for f in TRAFFIC}),
+        workload=Workload(concurrency=entry.users or 1, **pick_fields(entry, *TRAFFIC)),
         percentile=entry.percentile or defaults.percentile,
-        priority=entry.priority,
-        spread=entry.spread,
         engines=engines,
         quantizations=quantizations,
-        licence=entry.licence,
         variants=entry.variants or defaults.most_variants,
+        **pick_fields(entry, "model", "priority", "spread", "licence"),
     )
 
 

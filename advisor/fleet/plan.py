@@ -306,27 +306,19 @@ def _list_matches(replica: RunningReplica, offers: PoolOffers, confidence: Confi
         return
     for (d, p), offer in offers.offers.items():
         planned, pool = offers.demands[d], offers.pools[p]
-        if replica.model not in (planned.demand.model, planned.found.model.id) or replica.name not in (
-            None,
-            planned.demand.name,
-        ):
+        demand = planned.demand
+        if replica.model not in (demand.model, planned.found.model.id) or replica.name not in (None, demand.name):
             continue
         free = find_free_indices(pool) if pool.devices else (0,)
         positions = replica.device_indices or free[: max(1, replica.devices)]
         if replica.nodes[0] not in pool.node_names or not set(positions) <= set(free):
             continue
+        node, devices = pool.node_names.index(replica.nodes[0]), tuple(free.index(x) for x in positions)
+        asked = replica.engine, replica.quantization, max(1, replica.devices), 1
         for candidate in offer.candidates:
             kind = candidate.engine, candidate.quantization, candidate.devices, candidate.nodes
-            if confidence in candidate.serves and kind == (
-                replica.engine,
-                replica.quantization,
-                max(1, replica.devices),
-                1,
-            ):
-                node = pool.node_names.index(replica.nodes[0])
-                yield KeptReplica(
-                    d, p, candidate, node, tuple(free.index(x) for x in positions), candidate.amount(confidence)
-                )
+            if confidence in candidate.serves and kind == asked:
+                yield KeptReplica(d, p, candidate, node, devices, candidate.amount(confidence))
 
 
 def without_kept(fleet: Fleet, offers: PoolOffers, kept: Sequence[KeptReplica]) -> Fleet:

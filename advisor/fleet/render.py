@@ -22,7 +22,7 @@ from advisor.estimation import find_machine
 from advisor.fleet.demand import load_fleet_rules
 from advisor.fleet.plan_types import PlannedReplica, read_plan
 from advisor.planning.layouts import show_devices
-from advisor.record import Value
+from advisor.record import Value, pick_fields
 from advisor.render.context import make_slug
 from advisor.render.copies import dump_yaml
 from advisor.render.files import LaunchFile, render_files
@@ -84,25 +84,26 @@ def render_fleet(plan: PlanFile, target: str, session: Session) -> tuple[LaunchF
         return tuple(_list_node_files(kinds, target, session))
     if target == "slurm":
         return tuple(job for k in kinds for job in list_jobs(k, pools.get(k.replicas[0].pool), session))
-    if target in ("kubernetes", "keda"):
-        for kind in kinds:
-            if kind.nodes > 1:
-                raise BadInput(f"{kind.name} takes {kind.nodes} nodes: --target lws or ray starts such a replica")
-
+    if target in NAMED_BY_KIND:
+        _refuse_several_nodes(kinds, "lws or ray")
     return tuple(make_resources(k, target, pools.get(k.replicas[0].pool), session) for k in kinds)
+
+
+def _refuse_several_nodes(kinds: Sequence[ReplicaKind], targets: str) -> None:
+    """Raises BadInput for replicas over several nodes, which `targets` start."""
+    for kind in kinds:
+        if kind.nodes > 1:
+            raise BadInput(f"{kind.name} takes {kind.nodes} nodes: --target {targets} starts such a replica")
 
 
 def _list_node_files(kinds: Sequence[ReplicaKind], target: str, session: Session) -> list[LaunchFile]:
     """A file for each node with all servers that it runs."""
     from advisor.render.copies import render_side_by_side
 
+    _refuse_several_nodes(kinds, "slurm, lws or ray")
     nodes: dict[str, list[tuple[ReplicaKind, PlannedReplica]]] = {}
     for kind in kinds:
         for replica in kind.replicas:
-            if kind.nodes > 1:
-                raise BadInput(
-                    f"{kind.name} takes {kind.nodes} nodes: --target slurm, lws or ray starts such a replica"
-                )
             nodes.setdefault(replica.nodes[0], []).append((kind, replica))
     out = []
     for node, here in sorted(nodes.items()):
@@ -314,9 +315,9 @@ def read_plan_file(path: str) -> PlanFile:
 
 def group_replicas(plan: PlanFile, rules: Catalog) -> list[ReplicaKind]:
     """Replicas by kind, each as the deployment that starts it. Raises UnknownName, BadInput."""
-    kinds: dict[tuple[str, ...], list[PlannedReplica]] = {}
+    kinds: dict[tuple[object, ...], list[PlannedReplica]] = {}
     for r in plan.replicas:
-        key = (r.name, r.engine, r.quantization, r.pool, str(r.devices), str(len(r.nodes)))
+        key = (r.name, r.engine, r.quantization, r.pool, r.devices, len(r.nodes))
         kinds.setdefault(key, []).append(r)
     names: set[str] = set()
     out = []
@@ -342,15 +343,12 @@ def _make_deployment_of(replica: PlannedReplica, rules: Catalog) -> Deployment:
     return Deployment(
         model=found.model,
         engine=entry.id,
-        engine_version=replica.engine_version,
-        quantization=replica.quantization,
         machine=machine,
         device_count=replica.devices // max(1, len(replica.nodes)) or None,
-        context_length=replica.context_length,
-        sequences=replica.sequences,
         kv_cache_type=KvType(k=str(cache), v=str(cache)) if cache else KvType(),
         model_path=found.path,
         settings=own,
+        **pick_fields(replica, "engine_version", "quantization", "context_length", "sequences"),
         served_name=replica.name,  # one name for all replicas of a model, whatever repository they load
     )
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Literal
 
 from advisor.machines.types import Machine
-from advisor.record import Answer, Record
+from advisor.record import Answer, Record, pick_fields
 
 SourceKind = Literal["kubernetes", "slurm", "ray", "file", "snapshots"]
 
@@ -43,7 +43,7 @@ class Inventory(Record, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
 
-class Pool(Record, frozen=True, kw_only=True):
+class Pool(NodePart, frozen=True, kw_only=True):
     """Nodes that are equal: the same hardware, the same number of free devices, the same price.
 
     Nodes with several kinds of devices stand in one pool for each kind; these pools have the same `group`.
@@ -52,11 +52,6 @@ class Pool(Record, frozen=True, kw_only=True):
     id: str
     group: str  # pools of one group have the same nodes, in the same order
     node_names: tuple[str, ...]
-    machine: Machine  # of one node, with the devices of this pool
-    devices: int  # of one node
-    devices_free: int | None
-    free_indices: tuple[int, ...] | None = None
-    resource: str | None = None  # what pods and jobs ask for to get a device
     price_per_hour: float | None = None  # of one node, with all that is in it
     labels: dict[str, str] = {}
     notes: tuple[str, ...] = ()
@@ -120,23 +115,16 @@ def describe_pool(pool: Pool) -> PoolAnswer:
     """A pool as answers show it."""
     first = next(iter(pool.machine.usable_devices), None)
     return PoolAnswer(
-        id=pool.id,
-        group=pool.group,
         nodes=len(pool.node_names),
-        node_names=pool.node_names,
         hardware=pool.machine.text,
         accelerator=first.accelerator if first is not None else None,
         vendor=first.vendor if first is not None else None,
         device_memory_bytes=first.total_bytes if first is not None else None,
         mig_profile=first.mig_profile if first is not None else None,
         host_memory_bytes=pool.machine.memory.usable_bytes,
-        devices=pool.devices,
-        devices_free=pool.devices_free,
-        resource=pool.resource,
         needs_probe=not pool.memory_known,
-        price_per_hour=pool.price_per_hour,
-        labels=pool.labels,
-        notes=pool.notes,
+        **pick_fields(pool, "id", "group", "node_names", "devices", "devices_free", "resource", "price_per_hour"),
+        **pick_fields(pool, "labels", "notes"),
     )
 
 

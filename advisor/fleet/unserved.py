@@ -36,7 +36,7 @@ def explain_unserved(
     out = []
     for d, planned in enumerate(offers.demands):
         if not solution.served[d]:
-            code, why, helps = _explain(d, planned, posed, solution, offers, prices, advice, session)
+            code, why, helps = _explain(d, posed, solution, offers, prices, advice, session)
             demand = planned.demand
             out.append(Unserved(model=demand.model, name=demand.name, code=code, why=why, what_would_help=helps))
     return tuple(out)
@@ -44,7 +44,6 @@ def explain_unserved(
 
 def _explain(
     d: int,
-    planned: PlannedDemand,
     posed: PosedProblem,
     solution: Solution,
     offers: PoolOffers,
@@ -53,6 +52,7 @@ def _explain(
     session: Session,
 ) -> tuple[str, str, str | None]:
     """(code, why, what would help)."""
+    planned = offers.demands[d]
     if planned.refusal is not None:
         return planned.refusal.code, planned.refusal.text, "another model, or `licence` left out"
     mine = [v for v in posed.problem.variants if v.demand == d]

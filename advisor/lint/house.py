@@ -69,6 +69,7 @@ def memory_type(engine: Engine) -> Any:
     """
     family = str(engine.memory.get("family") or "")
     module: Any = find_own_module(engine.id)
+    module = getattr(module, "family", module)  # settings of its own alone
     if module is None and family in FAMILIES:
         module = importlib.import_module(f"advisor.engines.{module_name(family)}")
     if module is None:

@@ -163,7 +163,8 @@ def read_linux(root: Path) -> Cpu:
     sockets, cores, logical = _topology(root)
     return Cpu(
         model=model,
-        vendor=first.get("vendor_id") or {"0x41": "ARM", "0xc0": "Ampere", "0x61": "Apple"}.get(_implementer(first)),
+        vendor=first.get("vendor_id")
+        or {"0x41": "ARM", "0xc0": "Ampere", "0x61": "Apple"}.get(first.get("CPU implementer", "").lower()),
         sockets=sockets or _count(body, "physical id"),
         physical_cores=cores or _cores(body),
         logical_cores=logical or len(re.findall(r"(?m)^processor\s*:", body)) or None,
@@ -228,10 +229,6 @@ def _windows(flag: str) -> str:
     return re.sub(r"^avx512_?(vnni|bf16|fp16|vbmi)$", r"avx512_\1", flag.lower())
 
 
-def _implementer(first: dict[str, str]) -> str:
-    return first.get("CPU implementer", "").lower()
-
-
 def _arm_model(body: str) -> str | None:
     """Core names of an Arm processor that does not say its model (big.LITTLE parts name both)."""
     implementers = re.findall(r"(?m)^CPU implementer\s*:\s*(\S+)", body)
@@ -266,9 +263,5 @@ def _count(body: str, key: str) -> int | None:
 
 def _cores(body: str) -> int | None:
     """Distinct (socket, core) pairs of /proc/cpuinfo."""
-    pairs: set[tuple[str, str]] = set()
-    for block in body.split("\n\n"):
-        f = parse_fields(block, ":")
-        if "core id" in f:
-            pairs.add((f.get("physical id", "0"), f["core id"]))
-    return len(pairs) or None
+    blocks = (parse_fields(block, ":") for block in body.split("\n\n"))
+    return len({(f.get("physical id", "0"), f["core id"]) for f in blocks if "core id" in f}) or None

@@ -76,16 +76,12 @@ def probe_nvidia(nvml: ModuleType, root: Path, memory: HostMemory, mig_uuids: tu
     try:
         nvml.nvmlInit()
     except Exception as e:
-        return ProbeResult(notes=(_init_note(e),))
+        kind = type(e).__name__.removeprefix("NVMLError_")
+        return ProbeResult(notes=(_INIT_NOTES.get(kind, f"NVML does not start ({kind}): {e}"),))
     try:
         return _devices(nvml, root, memory, mig_uuids)
     finally:
         _ask(nvml.nvmlShutdown)
-
-
-def _init_note(e: Exception) -> str:
-    kind = type(e).__name__.removeprefix("NVMLError_")
-    return _INIT_NOTES.get(kind, f"NVML does not start ({kind}): {e}")
 
 
 def _devices(nvml: ModuleType, root: Path, memory: HostMemory, mig_uuids: tuple[str, ...]) -> ProbeResult:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path, PurePosixPath
 from types import ModuleType
 from typing import TypeVar
@@ -113,9 +113,10 @@ def probe_machine(
         (),
         notes,
     )
+    cores = [float(x) for x in (processor.logical_cores, caps.affinity, caps.cpus) if x is not None]
     return msgspec.structs.replace(
         here,
-        cpu=msgspec.structs.replace(processor, usable_cores=_usable(processor, caps)),
+        cpu=msgspec.structs.replace(processor, usable_cores=min(cores, default=None)),
         memory=msgspec.structs.replace(memory, limit_bytes=caps.memory_bytes),
         devices=devices,
         interconnect=_interconnect(devices),
@@ -176,19 +177,15 @@ def _devices(
     if readers.system == "linux" and not (nvml is None and host.is_wsl(root)):
         rest = _try("pci", lambda: pci.find_unclaimed_devices(root, claimed), ProbeResult(), notes)
         why = next((n for n in source_notes if n.startswith("NVIDIA driver")), None)
-        devices += [_with_reason(d, why) if d.vendor == "nvidia" and why else d for d in rest.devices]
+        devices += [
+            msgspec.structs.replace(d, driver_missing=True, visible=True, notes=(why,))
+            if d.vendor == "nvidia" and why
+            else d
+            for d in rest.devices
+        ]
         source_notes += rest.notes
     numbered = tuple(msgspec.structs.replace(d, index=i) for i, d in enumerate(devices))
     return ProbeResult(numbered, drivers, tuple(source_notes))
-
-
-def _with_reason(device: Device, why: str) -> Device:
-    return msgspec.structs.replace(device, driver_missing=True, visible=True, notes=(why,))
-
-
-def _usable(processor: Cpu, caps: ProcessLimits) -> float | None:
-    known = [float(x) for x in (processor.logical_cores, caps.affinity, caps.cpus) if x is not None]
-    return min(known, default=None)
 
 
 def _interconnect(devices: tuple[Device, ...]) -> str | None:
@@ -238,20 +235,15 @@ def count_listed_cpus(text: str) -> int | None:
 def _read_levels(base: Path, path: str, read: Callable[[Path], N | None]) -> list[N]:
     """The limit at every level from the mount down to `path`. A path of another namespace (`/../x`, or one that is
     not mounted here) leaves the mount itself, which then is the container's own group."""
-    found = (read(folder) for folder in _levels(base, path))
-    return [x for x in found if x is not None]
-
-
-def _levels(base: Path, path: str) -> Iterator[Path]:
-    yield base
-    folder = base
+    folder, found = base, [read(base)]
     for part in PurePosixPath(path).parts:
         if part in ("/", ".."):
             continue
         folder = folder / part
         if not path_exists(folder):
-            return
-        yield folder
+            break
+        found.append(read(folder))
+    return [x for x in found if x is not None]
 
 
 def _memory_v2(folder: Path) -> int | None:

@@ -17,7 +17,7 @@ from advisor.deployment import Deployment, Interval, Setting, SpeedEstimate
 from advisor.planning.layouts import list_servers, show_devices, with_settings
 from advisor.planning.objective import SizedUnit
 from advisor.planning.targets import Targets, meets_targets
-from advisor.planning.traffic import P95_OF_NORMAL, TokenSpread, Traffic, erlang_c
+from advisor.planning.traffic import Traffic, wait_in_line
 from advisor.planning.types import CardLayout, Plan
 from advisor.record import Value
 from advisor.speed.work import RequestLoad
@@ -172,27 +172,20 @@ def solve_closed(traffic: Traffic, servers: int, times: StageTimes) -> ClosedAns
     The wait rises and the rate falls with it, so halving the interval of the rate finds the only solution.
     """
     alone = times.prompt + times.handover + max(1, traffic.output.mean) * times.between  # the first by a writer, too
-    spread = squared_variation(traffic.prompt)
     low, high = 0.0, min(traffic.users / alone, servers / times.prompt)
     for _ in range(TURNS):
         rate = (low + high) / 2
-        wait = _wait(rate * times.prompt, servers, times.prompt, spread)
+        wait = _wait(rate, traffic, servers, times)
         if rate * (alone + wait) > traffic.users:
             high = rate
         else:
             low = rate
-    return ClosedAnswer(low, _wait(low * times.prompt, servers, times.prompt, spread))
+    return ClosedAnswer(low, _wait(low, traffic, servers, times))
 
 
-def _wait(load: float, servers: int, seconds: float, squared: float) -> float:
-    if load >= servers:
-        return math.inf
-    return erlang_c(servers, load) * seconds / (servers - load) * (1 + squared) / 2
-
-
-def squared_variation(tokens: TokenSpread) -> float:
-    """Square of the coefficient of variation, by the mean and the 95th percentile."""
-    return float(((tokens.p95 - tokens.mean) / P95_OF_NORMAL / max(1, tokens.mean)) ** 2)
+def _wait(rate: float, traffic: Traffic, servers: int, times: StageTimes) -> float:
+    load = rate * times.prompt
+    return math.inf if load >= servers else wait_in_line(load, servers, times.prompt, traffic.prompt)
 
 
 def _rate(split: Split) -> float:

@@ -154,11 +154,6 @@ def _most_slots(deployment: Deployment, session: Session) -> int:
     return low
 
 
-def answer_deployment(deployment: Deployment, session: Session) -> Estimate:
-    """Memory and speed of a deployment whose names are resolved. Raises BadInput as `estimate` does."""
-    return _answer_resolved(deployment, session, None)
-
-
 def answer_request(
     request: EstimateRequest,
     session: Session,
@@ -177,16 +172,17 @@ def answer_request(
         raise BadInput("; ".join(unknown))
     if request.engine_version is None:  # the other commands mean the newest release, which they install or pull
         deployment = replace(deployment, any_release=True)
-    return _answer_resolved(deployment, session, request.workload, (*notes, *unknown), request_id)
+    return answer_deployment(deployment, session, request.workload, (*notes, *unknown), request_id)
 
 
-def _answer_resolved(
+def answer_deployment(
     deployment: Deployment,
     session: Session,
-    load: LoadSpec | None,
+    load: LoadSpec | None = None,
     notes: tuple[str, ...] = (),
     request_id: object = None,
 ) -> Estimate:
+    """Memory and speed of a deployment whose names are resolved. Raises BadInput as `estimate` does."""
     memory = estimate_memory_of(deployment, session)
     holding = hold_deployment(deployment, memory, session, load)
     speed = estimate_load_speed(deployment, memory, session, load)

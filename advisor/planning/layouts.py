@@ -79,7 +79,9 @@ def list_units(base: Deployment, entry: Engine) -> Iterator[Unit]:
         yield from _with_experts(base, entry, tp, split(tp), layout)
     if not pp_flag:
         return
-    staged = _staged(base, entry)
+    beside = find_concept(entry, "pipeline_parallel").beside
+    because = {**base.because, **dict.fromkeys(beside, "the engine wants it next to stages of layers")}
+    staged = replace(with_settings(base, dict.fromkeys(beside, True)), because=because)
     if machine.nodes > 1:
         tp, stages = sizes[-1], machine.nodes
         layout = CardLayout(tensor=tp, pipeline=stages, nodes=stages, devices=_indices(machine, tp))
@@ -93,13 +95,6 @@ def list_units(base: Deployment, entry: Engine) -> Iterator[Unit]:
             layout = CardLayout(tensor=tp, pipeline=stages, devices=_indices(machine, cards))
             made = _place_on(staged, {**split(tp), pp_flag: stages}, cards)
             yield Unit(made, cards, layout, last_resort=True)
-
-
-def _staged(base: Deployment, entry: Engine) -> Deployment:
-    """The deployment with what the engine wants next to stages."""
-    needed = find_concept(entry, "pipeline_parallel").beside
-    because = {**base.because, **dict.fromkeys(needed, "the engine wants it next to stages of layers")}
-    return replace(with_settings(base, dict.fromkeys(needed, True)), because=because)
 
 
 def _with_experts(

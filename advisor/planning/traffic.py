@@ -141,11 +141,19 @@ def _wait_of_arrivals(traffic: Traffic, servers: int, request_s: float) -> float
     load = (traffic.rate or 0) * request_s
     if servers < 1 or load >= servers:
         return None
+    return wait_in_line(load, servers, request_s, traffic.output if traffic.output.mean else traffic.prompt)
+
+
+def wait_in_line(load: float, servers: int, seconds: float, tokens: TokenSpread) -> float:
+    """Mean seconds in the queue before `servers` that a load keeps busy, each for `seconds`, by Erlang's C with Allen
+    and Cunneen's correction for services that vary as `tokens` do."""
     waits = erlang_c(min(servers, MOST_SERVERS), load if servers <= MOST_SERVERS else load / servers * MOST_SERVERS)
-    mean = traffic.output.mean or traffic.prompt.mean
-    spread = (traffic.output if traffic.output.mean else traffic.prompt).p95 - mean
-    squared = (spread / 1.645 / mean) ** 2
-    return waits * request_s / (servers - load) * (1 + squared) / 2
+    return waits * seconds / (servers - load) * (1 + squared_variation(tokens)) / 2
+
+
+def squared_variation(tokens: TokenSpread) -> float:
+    """Square of the coefficient of variation, by the mean and the 95th percentile."""
+    return float(((tokens.p95 - tokens.mean) / P95_OF_NORMAL / max(1, tokens.mean)) ** 2)
 
 
 def erlang_c(servers: int, load: float) -> float:

@@ -6,7 +6,7 @@ JSON Schemas of HTTP and of agents' tools. A field that an interface cannot take
 
 import types
 from collections.abc import Callable, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from inspect import get_annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin
@@ -223,27 +223,19 @@ def read_names(value: Any, name: str) -> tuple[str, ...]:
     return texts
 
 
-def _split_named(value: Any, name: str, strip: str, hint: str) -> dict[str, str]:
-    """`NAME=VALUE` texts, or a mapping. `strip`: characters that may stand before a name."""
+def read_variables(value: Any, name: str, before: str = "", example: str = "") -> dict[str, str]:
+    """`NAME=VALUE` texts, or a mapping, with the names as they are written; `before`: characters that may stand before
+    a name. Raises BadInput naming the field, with the example."""
     if isinstance(value, Mapping):
         return {str(k): _as_text(v, name) for k, v in value.items()}
     out = {}
     for text in read_names(value, name):
-        key, eq, one = text.lstrip(strip).partition("=")
+        key, eq, one = text.lstrip(before).partition("=")
         if not eq or not key:
+            hint = f", e.g. {name} {example}" if example else ""
             raise BadInput(f"{name} {text[:60]}: NAME=VALUE is expected{hint}")
         out[key] = one
     return out
-
-
-def read_variables(value: Any, name: str) -> dict[str, str]:
-    """`NAME=VALUE` texts, or a mapping, with the names as they are written. Raises BadInput naming the field."""
-    return _split_named(value, name, "", "")
-
-
-def read_settings(value: Any, name: str) -> dict[str, str]:
-    """`NAME=VALUE` texts, or a mapping, of settings of a server. Raises BadInput naming the field."""
-    return _split_named(value, name, "-", f", e.g. {name} tensor-parallel-size=2")
 
 
 def read_rates(value: Any, name: str) -> dict[str, float]:
@@ -262,7 +254,7 @@ SPELLINGS: dict[str, Callable[[Any, str], Any]] = {
     "rates": read_rates,
     "names": read_names,
     "variables": read_variables,
-    "settings": read_settings,
+    "settings": partial(read_variables, before="-", example="tensor-parallel-size=2"),
 }
 
 

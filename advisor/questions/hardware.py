@@ -7,7 +7,15 @@ from msgspec import Meta
 
 from advisor.money import Money
 from advisor.questions import NO_NETWORK, describe
-from advisor.questions.recommend import EngineName, HardwareText, ModelName, Quantization, SnapshotFile
+from advisor.questions.recommend import (
+    EngineName,
+    HardwareText,
+    ModelName,
+    Models,
+    Quantization,
+    SnapshotFile,
+    describe_models,
+)
 from advisor.questions.workload import Positive, Rate, Seconds, TrafficFields
 
 Amount = Annotated[float, Meta(gt=0)]
@@ -21,15 +29,7 @@ class HardwareQuestion(TrafficFields, frozen=True, kw_only=True):
 
     model: ModelName = None
     models: Annotated[
-        tuple[str, ...],
-        describe(
-            "Several models that stay loaded side by side; users ask each of them.",
-            "--models",
-            metavar="M1,M2",
-            spelling="list",
-            empty=True,
-            path="model",
-        ),
+        Models, describe_models("Several models that stay loaded side by side; users ask each of them.")
     ] = ()
     quantization: Quantization = None
     engine: EngineName = None

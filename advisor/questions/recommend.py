@@ -49,17 +49,14 @@ Online = Annotated[
         without=NO_NETWORK,
     ),
 ]
-Models = Annotated[
-    tuple[str, ...],
-    describe(
-        "Several models on this machine; the first is sized.",
-        "--models",
-        metavar="M1,M2",
-        spelling="list",
-        empty=True,
-        path="model",
-    ),
-]
+
+
+def describe_models(meaning: str) -> Meta:
+    """What the annotation of several models says."""
+    return describe(meaning, "--models", metavar="M1,M2", spelling="list", empty=True, path="model")
+
+
+Models = tuple[str, ...]
 
 
 class ModelFields(TrafficFields, frozen=True, kw_only=True):
@@ -76,7 +73,7 @@ class ChoiceFields(ModelFields, frozen=True, kw_only=True):
 
     hardware: HardwareText = None
     snapshot: SnapshotFile = None
-    models: Models = ()
+    models: Annotated[Models, describe_models("Several models on this machine; the first is sized.")] = ()
     os: Annotated[
         Literal["linux", "windows", "macos", "android", "ios", "browser"] | None,
         describe(
@@ -135,15 +132,7 @@ class RenderQuestion(ChoiceFields, frozen=True, kw_only=True):
     host: Host = None
     port: Port = None
     models: Annotated[
-        tuple[str, ...],
-        describe(
-            "Several models: side by side (command, compose), or one at a time (llama-swap).",
-            "--models",
-            metavar="M1,M2",
-            spelling="list",
-            empty=True,
-            path="model",
-        ),
+        Models, describe_models("Several models: side by side (command, compose), or one at a time (llama-swap).")
     ] = ()
     endpoint: Annotated[
         str | None,

@@ -107,13 +107,20 @@ def render_copies(
     Raises BadInput for targets that start one server only.
     """
     if target == "command":
-        first = render_files(servers[0], target, session, work)[0]
-        text = "#!/bin/sh\n# Equal servers side by side; put a router (nginx, LiteLLM) before their ports.\n"
-        text += f"# {WRITTEN_BY}.\n{ask_for_keys(servers, session.rules)}"
-        return (LaunchFile(name=first.name, content=text + render_commands(servers, session) + "\n", executable=True),)
+        title = "Equal servers side by side; put a router (nginx, LiteLLM) before their ports."
+        return _make_script(servers, title, render_commands(servers, session), session, work)
     if target != "compose":
         raise BadInput(f"{len(servers)} equal servers: take --target command or compose, which writes a router, too")
     return (_compose(servers, devices, session, port, work),)
+
+
+def _make_script(
+    servers: Sequence[Deployment], title: str, commands: str, session: Session, work: Workload | None
+) -> tuple[LaunchFile, ...]:
+    """The script of commands that start several servers, under the name that the first one's file has."""
+    name = render_files(servers[0], "command", session, work)[0].name
+    text = f"#!/bin/sh\n# {title}\n# {WRITTEN_BY}.\n{ask_for_keys(servers, session.rules)}{commands}\n"
+    return (LaunchFile(name=name, content=text, executable=True),)
 
 
 def render_side_by_side(
@@ -130,10 +137,7 @@ def render_side_by_side(
     """
     title = "Models side by side, each with its own share of the memory and its own port."
     if target == "command":
-        first = render_files(models[0], target, session, work)[0]
-        body = f"{ask_for_keys(models, session.rules)}{render_commands(models, session)}"
-        text = f"#!/bin/sh\n# {title}\n# {WRITTEN_BY}.\n{body}\n"
-        return (LaunchFile(name=first.name, content=text, executable=True),)
+        return _make_script(models, title, render_commands(models, session), session, work)
     if target != "compose":
         raise BadInput(f"{len(models)} models side by side: take --target command or compose")
     name, whole = _join_services(models, devices or [()] * len(models), session, work)
@@ -156,7 +160,10 @@ def _join_services(
         body, name = parse_yaml(made.content, made.name), made.name
         ((service_name, service),) = body["services"].items()
         if cards:
-            _pin_devices(service, cards)
+            reserved = service.get("deploy", {}).get("resources", {}).get("reservations", {}).get("devices", [])
+            for device in reserved:  # these instead of so many of them
+                device.pop("count", None)
+                device["device_ids"] = [str(c) for c in cards]
         services[f"{service_name}-{k}"] = service
         volumes |= body.get("volumes") or {}
     return name, {"services": services, **({"volumes": volumes} if volumes else {})}
@@ -198,14 +205,6 @@ def make_router_config(names: Sequence[str], port: int) -> str:
         f'    proxy_set_header Connection "";\n    proxy_buffering off;\n    proxy_read_timeout {SECONDS}s;\n'
         "    client_max_body_size 64m;\n  }\n}\n"
     )
-
-
-def _pin_devices(service: Json, cards: Sequence[int]) -> None:
-    """The service with its own cards instead of so many of them."""
-    reserved = service.get("deploy", {}).get("resources", {}).get("reservations", {}).get("devices", [])
-    for device in reserved:
-        device.pop("count", None)
-        device["device_ids"] = [str(c) for c in cards]
 
 
 def _as_yaml(body: Json, title: str) -> str:
@@ -258,10 +257,6 @@ def render_roles(
     entry = session.rules.engine(servers[0].engine)
     assert entry.disaggregation is not None
     needs = " ".join(entry.disaggregation.router.pip)
-    first = render_files(servers[0], target, session, work)[0]
-    text = "#!/bin/sh\n# Servers that read prompts, servers that write answers, and the router before them.\n"
-    text += (
-        f"# Next to the engine it takes: pip install {needs}\n# {WRITTEN_BY}.\n{ask_for_keys(servers, session.rules)}"
-    )
-    commands = render_role_commands(servers, prefill, port, session)
-    return (LaunchFile(name=first.name, content=f"{text}{commands}\n", executable=True),)
+    title = "Servers that read prompts, servers that write answers, and the router before them.\n"
+    title += f"# Next to the engine it takes: pip install {needs}"
+    return _make_script(servers, title, render_role_commands(servers, prefill, port, session), session, work)

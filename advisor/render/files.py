@@ -122,13 +122,15 @@ def make_readme(
     rules = session.rules
     entry = rules.engine(deployment.engine)
     known = matrix.load_targets(rules).targets
+    how = entry.installation
     seen = make_template_context(deployment, entry, session, "readme", work)
     rows = [{"name": name, "what": known[t].what, "run": _run(known[t], name, seen["name"])} for t, name in files]
     values: Json = {
         **seen,
         "files": rows,
         "listed": [name for _, name in files],
-        "as_image": _comes_as_image(entry.id, seen["os"], rules),
+        # install.sh pulls a container image on this system: then docker-run.sh starts it, not run.sh
+        "as_image": how is not None and how.image and seen["os"] not in how.systems,
         "absent": [{"target": t, "because": why} for t, why in absent],
         "script": True,
         "verbose": False,
@@ -142,7 +144,8 @@ def render_client(url: str, model: str | None, target: str, rules: Catalog) -> t
     entry = next(e for e in rules.engines().values() if e.remote == "endpoint")
     if not matrix.find_target_support(entry.id, target, rules)[0]:
         raise BadInput(f"an endpoint that is there already has no {target} file; take openai-client or litellm")
-    _refuse_what_is_no_url(url)
+    if not re.fullmatch(r"https?://[^\s\x00-\x20\"'<>\\]{1,500}", url):
+        raise BadInput(f"endpoint {url[:80]!r}: an address like http://host:8000/v1 is expected")
     values: Json = {
         "engine": {"id": entry.id, "name": entry.name, "version": None},
         "model": {"id": model or "MODEL", "quantization": "as served", "repository": model, "missing": None,
@@ -154,17 +157,6 @@ def render_client(url: str, model: str | None, target: str, rules: Catalog) -> t
     }  # fmt: skip
     name = matrix.load_targets(rules).targets[target].file
     return (LaunchFile(name=name, content=_fill((entry.id, SHARED), target, values)),)
-
-
-def _refuse_what_is_no_url(url: str) -> None:
-    if not re.fullmatch(r"https?://[^\s\x00-\x20\"'<>\\]{1,500}", url):
-        raise BadInput(f"endpoint {url[:80]!r}: an address like http://host:8000/v1 is expected")
-
-
-def _comes_as_image(engine_id: str, system: str | None, rules: Catalog) -> bool:
-    """Whether install.sh pulls a container image on this system: then docker-run.sh starts it, not run.sh."""
-    how = rules.engines()[engine_id].installation
-    return how is not None and how.image and system not in how.systems
 
 
 def _run(target: matrix.LaunchTarget, file: str, name: str) -> str:

@@ -6,38 +6,28 @@ from collections.abc import Iterator, Sequence
 
 from advisor.advice.compare import Comparison, ComparisonCell, ComparisonLine, EngineSpeeds
 from advisor.advice.migrate_types import Migration, NewLaunch, SettingChange
-from advisor.report.text import align_table, bullets, cut_text, format_bounds, paint, wrap_text
+from advisor.report.text import align_table, bullets, cut_text, format_bounds, list_section, paint, wrap_text
 
 WIDTH = 78
 
 
 def describe_comparison(comparison: Comparison, verbose: bool = False) -> str:
     """Tables that fit 80 columns: so many engines next to each other as go, then the next block."""
-    out = [
-        paint(
-            f"{comparison.title}{f' on {comparison.hardware}' if comparison.hardware else ''} (as of "
-            f"{comparison.as_of})",
-            "bold",
-        )
-    ]
+    on = f" on {comparison.hardware}" if comparison.hardware else ""
+    out = [paint(f"{comparison.title}{on} (as of {comparison.as_of})", "bold")]
     per = 4
     for start in range(0, len(comparison.engines), per):
         part = range(start, min(start + per, len(comparison.engines)))
         width = max(8, (WIDTH - 26) // len(part) - 2)
         rows = [[line.label, *(cut_text(line.cells[k].value, width) for k in part)] for line in comparison.lines]
-        out += [
-            "",
-            align_table(rows, ("", *(cut_text(comparison.engines[k], width) for k in part)), "l" * (len(part) + 1)),
-        ]
-    if comparison.refused:
-        out += ["", "Not on this hardware:"]
-        out += bullets(f"{e}: {'; '.join(r)}" for e, r in comparison.refused.items())
+        heads = ("", *(cut_text(comparison.engines[k], width) for k in part))
+        out += ["", align_table(rows, heads, "l" * len(heads))]
+    out += list_section("Not on this hardware", (f"{e}: {'; '.join(r)}" for e, r in comparison.refused.items()))
     notes = list(_notes(comparison, comparison.lines))
-    if notes:
-        shown = notes if verbose else notes[:10]
-        out += ["", "Notes:", *bullets(shown)]
-        if len(notes) > len(shown):
-            out.append(f"  and {len(notes) - len(shown)} more, with sources (-v)")
+    shown = notes if verbose else notes[:10]
+    out += list_section("Notes", shown)
+    if len(notes) > len(shown):
+        out.append(f"  and {len(notes) - len(shown)} more, with sources (-v)")
     return "\n".join(out)
 
 
@@ -111,18 +101,13 @@ def describe_engine_speeds(speeds: EngineSpeeds) -> str:
         "",
         align_table(rows, ("engine", "format", "fits", "tokens/s, one", "tokens/s, all", "first, ms"), "lllrrr"),
     ]
-    missing = [f"{e.engine}: {e.why}" for e in speeds.engines if e.why]
-    if missing:
-        out += ["", "Without a figure:", *bullets(missing)]
-    if speeds.faster:
-        said = [f"{p.faster} is faster than {p.slower} ({_LOADS[p.quantity]})" for p in speeds.faster]
-        out += ["", "Beyond the bounds of both:", *bullets(said)]
+    out += list_section("Without a figure", (f"{e.engine}: {e.why}" for e in speeds.engines if e.why))
+    said = (f"{p.faster} is faster than {p.slower} ({_LOADS[p.quantity]})" for p in speeds.faster)
+    out += list_section("Beyond the bounds of both", said)
     known = sum(e.decode_tps is not None for e in speeds.engines)
     if known > 1 and not speeds.faster:
-        out += [
-            "",
-            wrap_text("No order: the bounds overlap. `advise bench` measures your own server and narrows them.", "  "),
-        ]
+        unsure = "No order: the bounds overlap. `advise bench` measures your own server and narrows them."
+        out += ["", wrap_text(unsure, "  ")]
     return "\n".join(out)
 
 
@@ -139,7 +124,8 @@ def describe_migration(migration: Migration) -> str:
     out += bullets(migration.warnings)
     rows, notes = [], []
     for change in migration.settings:
-        rows.append([change.label, _setting_cell(change.before or "-", change.value), _setting_cell(*_new(change))])
+        new = ("(none)", None) if change.after is None else (change.after, change.written)
+        rows.append([change.label, _setting_cell(change.before or "-", change.value), _setting_cell(*new)])
         notes += _setting_notes(change)
     out += ["", align_table(rows, ("", migration.source, migration.target), "lll")]
     for title, lines in (
@@ -150,20 +136,12 @@ def describe_migration(migration: Migration) -> str:
         ("Lost", migration.lost),
         ("Gained", migration.gained),
     ):
-        if lines:
-            out += ["", f"{title}:", *bullets(lines)]
+        out += list_section(title, lines)
     if migration.launch is not None:
         out += ["", *_launch(migration.launch)]
     elif migration.next is not None:
         out += ["", "Next:", *bullets((migration.next,))]
     return "\n".join(out)
-
-
-def _new(change: SettingChange) -> tuple[str, str | None]:
-    """The new engine's name and the value that is written, if any."""
-    if change.after is None:
-        return "(none)", None
-    return change.after, change.written
 
 
 def _setting_notes(change: SettingChange) -> list[str]:

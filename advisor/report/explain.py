@@ -15,9 +15,9 @@ from advisor.deployment import (
     SpeedEstimate,
     SpeedFigure,
 )
-from advisor.report.plan_text import count_servers_of_node, describe_holding, list_command_lines
+from advisor.report.plan_text import describe_holding, show_command
 from advisor.report.recommend import count_places, describe_memory, sum_cache
-from advisor.report.text import align_table, bullets, fits_word, format_bounds, paint, wrap_text
+from advisor.report.text import align_table, bullets, fits_word, format_bounds, list_section, paint, wrap_text
 from advisor.units import GIB, MIB, format_bytes, format_gib, format_rate, format_tokens
 
 
@@ -60,12 +60,8 @@ def describe_explanation(explanation: Explanation, verbose: bool = False) -> str
         out += ["", "What would change it:"]
         rows = [[c.what, _short(c.total_bytes, unit), _saves(c.saves_bytes, unit)] for c in explanation.changes]
         out.append(align_table(rows, ("", f"total {_name(unit)}", "saves"), "lrr"))
-    notes = list(explanation.warnings)
-    if verbose:
-        notes += (f"not counted: {n}" for n in estimate.not_modelled)
-    if notes:
-        out += ["", "Notes:"]
-        out += bullets(notes)
+    left_out = (f"not counted: {n}" for n in estimate.not_modelled) if verbose else ()
+    out += list_section("Notes", (*explanation.warnings, *left_out))
     return "\n".join(out)
 
 
@@ -73,9 +69,7 @@ def _planned(ranked: RankedDeployment, verbose: bool) -> list[str]:
     """What starts instead, as the planner lays it out."""
     out = ["What starts here, as the planner lays it out:"]
     out += bullets(describe_holding(ranked))
-    if ranked.command:
-        lines = list_command_lines(ranked.command, count_servers_of_node(ranked), verbose)
-        out += ["", *(f"  {line}" for line in lines), ""]
+    out += show_command(ranked, verbose)
     return [*out, describe_memory(ranked.memory)] if ranked.memory is not None else out
 
 
@@ -94,12 +88,8 @@ def _size(explanation: Explanation) -> str:
     if model.is_moe and model.params_active:
         parts.append(f"{_count(model.params_active)} active")
     if explanation.file_bytes:
-        big = explanation.file_bytes >= GIB
-        parts.append(
-            f"file {explanation.file_bytes / 1e9:.1f} GB ({format_gib(explanation.file_bytes, 1)})"
-            if big
-            else f"file {format_bytes(explanation.file_bytes)}"
-        )
+        n = explanation.file_bytes
+        parts.append(f"file {n / 1e9:.1f} GB ({format_gib(n, 1)})" if n >= GIB else f"file {format_bytes(n)}")
     if explanation.bits_per_weight:
         parts.append(f"{explanation.bits_per_weight:.2f} bits per weight")
     if model.max_context:
@@ -263,9 +253,9 @@ def _saves(n: int | None, unit: int) -> str:
 
 def _kv(estimate: MemoryEstimate) -> str:
     per = estimate.kv_cache.bytes_per_token
-    growth = (
-        "unknown growth" if per is None else "does not grow" if per == 0 else f"{per / 1024:.1f} KiB per further token"
-    )
+    growth = "does not grow" if per == 0 else "unknown growth"
+    if per:
+        growth = f"{per / 1024:.1f} KiB per further token"
     if estimate.kv_cache.available_bytes is not None:
         growth += f"; pool {format_gib(estimate.kv_cache.available_bytes)} per device"
         if estimate.kv_cache.max_sequences is not None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from advisor.fleet.check import FleetCheck
 from advisor.fleet.plan_types import FleetPlan, Replica
 from advisor.fleet.types import Fleet, Pool, SetAside
-from advisor.report.text import align_table, bullets, paint, text_width, wrap_text
+from advisor.report.text import align_table, bullets, list_section, paint, text_width, wrap_text
 from advisor.units import GIB
 
 
@@ -144,10 +144,8 @@ def describe_fleet(fleet: Fleet) -> str:
         out += _pool_notes(fleet.pools)
     else:
         out.append("  No node can be used.")
-    if fleet.set_aside:
-        out += ["", f"Set aside ({len(fleet.set_aside)}):", *bullets(_reasons(fleet.set_aside))]
-    if fleet.notes:
-        out += ["", "Notes:", *bullets(fleet.notes)]
+    out += list_section(f"Set aside ({len(fleet.set_aside)})", _reasons(fleet.set_aside))
+    out += list_section("Notes", fleet.notes)
     return "\n".join(out)
 
 
@@ -209,8 +207,8 @@ def _pool_notes(pools: Sequence[Pool]) -> list[str]:
     for pool in pools:
         for note in pool.notes:
             about.setdefault(note, []).append(pool.id)
-    lines = [f"{_some(ids)}: {note}" for note, ids in about.items()] + _differences(pools)
-    return ["", "About pools:", *bullets(lines)] if lines else []
+    odd = [f"{_some(ids)}: {note}" for note, ids in about.items()]
+    return list_section("About pools", odd + _differences(pools))
 
 
 def _differences(pools: Sequence[Pool]) -> list[str]:

@@ -8,7 +8,7 @@ from advisor.advice.hardware.budget import BudgetRules
 from advisor.advice.hardware_types import HardwareAdvice, HardwareOption
 from advisor.catalog import Catalog
 from advisor.report.plan_text import list_phrases
-from advisor.report.text import align_table, bullets, paint, wrap_text
+from advisor.report.text import align_table, bullets, list_section, paint, wrap_text
 from advisor.units import format_gib, format_tokens
 
 SHOWN = 12
@@ -39,15 +39,11 @@ def describe_hardware_advice(advice: HardwareAdvice, verbose: bool = False) -> s
         out += ["", "Nothing that is offered holds it for this money."]
         out += bullets(advice.beyond)
     refused = advice.rejected if verbose else [r for r in advice.rejected if r.code != "over_budget"][:6]
-    if refused:
-        out += ["", "Not these:"]
-        out += bullets(f"{r.hardware}: {r.text}" for r in refused)
-        left = len(advice.rejected) - len(refused)
-        if left > 0:
-            out.append(f"  and {left} more, over budget among them (-v)")
-    if advice.notes:
-        out += ["", "Notes:"]
-        out += bullets(advice.notes)
+    out += list_section("Not these", (f"{r.hardware}: {r.text}" for r in refused))
+    left = len(advice.rejected) - len(refused)
+    if refused and left > 0:
+        out.append(f"  and {left} more, over budget among them (-v)")
+    out += list_section("Notes", advice.notes)
     return "\n".join(out)
 
 
@@ -80,9 +76,8 @@ def _picks(advice: HardwareAdvice) -> list[str]:
     words = {"cheapest": "cheapest that is good", "value": "best value", "fastest": "fastest"}
     by_option: dict[int, list[str]] = {}
     for name, i in advice.named.items():
-        if i is None:
-            continue
-        by_option.setdefault(i, []).append(words[name])
+        if i is not None:
+            by_option.setdefault(i, []).append(words[name])
     if len(by_option) < 2:
         return []
     return bullets(f"{', '.join(names)}: {advice.options[i].hardware}" for i, names in by_option.items())
@@ -115,27 +110,22 @@ def _first(option: HardwareOption, advice: HardwareAdvice) -> list[str]:
             "cards at load"
         )
     if option.needed_bytes and option.available_bytes:
-        at_once = ""
+        used = f"{format_gib(option.needed_bytes)} of {format_gib(option.available_bytes)} on the tightest card"
         if option.holds is not None:
-            at_once = (
+            used += (
                 f"; holds {option.holds.typical} typical requests at once, {option.holds.full_length} of full length"
             )
-        lines.append(
-            f"{format_gib(option.needed_bytes)} of {format_gib(option.available_bytes)} on the tightest card{at_once}"
-        )
+        lines.append(used)
     if option.speed and option.speed.decode_tps:
         interval = option.speed.decode_tps
         rate = f"about {interval.value:.0f} ({interval.low:.0f}-{interval.high:.0f}) tokens/s for one request"
         lines.append(", ".join((rate, *list_phrases(option.speed), "modelled")))
     if option.break_even_hours is not None:
-        lines.append(
-            f"costs as much as {option.break_even_hours:,.0f} hours of {option.break_even_source} (power and host not "
-            "included)"
-        )
+        rented = f"{option.break_even_hours:,.0f} hours of {option.break_even_source}"
+        lines.append(f"costs as much as {rented} (power and host not included)")
     if option.api_break_even_tokens is not None:
-        lines.append(
-            f"costs as much as {option.api_break_even_tokens / 1e6:,.0f} million output tokens of the hosted API"
-        )
+        tokens = f"{option.api_break_even_tokens / 1e6:,.0f} million output tokens"
+        lines.append(f"costs as much as {tokens} of the hosted API")
     if option.axis == "buy":
         psu = f"; power supply from {option.psu_watts:.0f} W" if option.psu_watts else ""
         lines.append(f"needs {option.needs}{psu}")

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from advisor.decoding import Json
 from advisor.near import simplify_name
-from advisor.report.text import align_table, bullets, cut_text, paint, wrap_text
+from advisor.record import Value, pick_fields
+from advisor.report.text import align_table, bullets, cut_text, list_section, paint, wrap_text
 from advisor.units import format_gib, format_rate, format_tokens
 
 if TYPE_CHECKING:  # a probe needs none of it
@@ -23,7 +24,7 @@ ListRow = Json
 
 def list_entries(what: str, rules: Catalog, match: str | None = None) -> list[ListRow]:
     """Rows of one catalogue, JSON-ready; `match` keeps those whose id, name or aliases contain it."""
-    rows = MAKERS[what](rules)
+    rows = CATALOGUES[what].list_rows(rules)
     if not match:
         return rows
     wanted = simplify_name(match)
@@ -46,13 +47,9 @@ def _engines(rules: Catalog) -> list[ListRow]:
     ]  # fmt: skip
 
 
-def _pick(entry: object, *fields: str) -> ListRow:
-    return {f: getattr(entry, f) for f in fields}
-
-
 def _models(rules: Catalog) -> list[ListRow]:
     fields = ("id", "family", "kind", "params_total", "params_active", "max_context", "aliases", "stub")
-    return [_pick(m, *fields) for m in rules.model_index()]
+    return [pick_fields(m, *fields) for m in rules.model_index()]
 
 
 def _accelerators(rules: Catalog) -> list[ListRow]:
@@ -60,7 +57,7 @@ def _accelerators(rules: Catalog) -> list[ListRow]:
         "id", "name", "aliases", "vendor", "memory_bytes", "usable_bytes", "bandwidth_gbs", "compute_capability", "gfx",
         "tflops", "tdp_watts", "source", "confidence",
     )  # fmt: skip
-    return [_pick(a, *fields) for a in rules.accelerators().values()]
+    return [pick_fields(a, *fields) for a in rules.accelerators().values()]
 
 
 def _quantizations(rules: Catalog) -> list[ListRow]:
@@ -120,6 +117,9 @@ def _rules(rules: Catalog) -> list[ListRow]:
     ]  # fmt: skip
 
 
+PARTS = ("engines", "says", "overlay", "settings", "requires", "quantizations", "avoid", "code")  # of what a rule says
+
+
 def find_rule_entry(rule: str, rules: Catalog) -> ListRow:
     """One rule of a guide in full. Raises UnknownName."""
     known: list[str] = []
@@ -132,8 +132,7 @@ def find_rule_entry(rule: str, rules: Catalog) -> ListRow:
                 "tree": tree.title or tree.name,
                 "role": tree.role,
                 "condition": _describe_condition(node),
-                **_pick(node, "engines", "says", "overlay", "settings", "requires", "quantizations", "avoid", "code"),
-                **_pick(node, "notes", "because"),
+                **pick_fields(node, *PARTS, "notes", "because"),
                 "verdict": node.verdict.to_dict() if node.verdict else None,
                 "sources": [
                     ", ".join(x for x in (s.title, s.version, s.date) if x)
@@ -154,7 +153,7 @@ def describe_rule_entry(row: ListRow) -> str:
         wrap_text(f"{row['guide']}, {row['tree']}", "  "),
         wrap_text(f"when {row['condition']}", "  "),
     ]
-    for key in ("engines", "says", "overlay", "settings", "requires", "quantizations", "avoid", "code"):
+    for key in PARTS:
         value = row[key]
         if value:
             shown = ", ".join(f"{k}={v}" for k, v in value.items()) if isinstance(value, dict) else value
@@ -168,22 +167,13 @@ def describe_rule_entry(row: ListRow) -> str:
     return "\n".join(out)
 
 
-MAKERS: dict[str, Callable[[Catalog], list[ListRow]]] = {
-    "engines": _engines,
-    "models": _models,
-    "accelerators": _accelerators,
-    "quantizations": _quantizations,
-    "guides": _guides,
-    "rules": _rules,
-}
-
-
 def tabulate_entries(what: str, rows: list[ListRow]) -> str:
     """Rows as a table that fits a terminal."""
     from tabulate import tabulate
 
-    body = [PRINTERS[what](r) for r in rows]
-    return tabulate(body, headers=HEADERS[what], tablefmt="plain", disable_numparse=True)
+    shown = CATALOGUES[what]
+    body = [shown.print_row(r) for r in rows]
+    return tabulate(body, headers=shown.headers, tablefmt="plain", disable_numparse=True)
 
 
 def _gb(n: int | None) -> str:
@@ -194,32 +184,36 @@ def _billions(n: int | None) -> str:
     return "" if n is None else f"{n / 1e9:.3g}B"
 
 
-HEADERS: dict[str, list[str]] = {
-    "engines": ["id", "version", "status", "runs on", "loads"],
-    "models": ["id", "params", "active", "context", "short names"],
-    "accelerators": ["id", "name", "memory", "GB/s", "capability"],
-    "quantizations": ["id", "bits", "format", "covers"],
-    "guides": ["name", "trees", "title"],
-    "rules": ["rule", "answer", "condition"],
-}
+class Catalogue(Value, frozen=True):
+    """What is listed: its rows, and how a table shows them."""
+
+    list_rows: Callable[[Catalog], list[ListRow]]
+    headers: tuple[str, ...]
+    print_row: Callable[[ListRow], list[str]]
 
 
-PRINTERS: dict[str, Callable[[ListRow], list[str]]] = {
-    "engines": lambda r: [
+CATALOGUES = {
+    "engines": Catalogue(_engines, ("id", "version", "status", "runs on", "loads"), lambda r: [
         r["id"], r["version"] or "", r["status"], cut_text(" ".join(r["runs_on"]), 30),
         cut_text(" ".join(r["loads"]), 20),
-    ],
-    "models": lambda r: [
+    ]),
+    "models": Catalogue(_models, ("id", "params", "active", "context", "short names"), lambda r: [
         cut_text(r["id"], 44), _billions(r["params_total"]), _billions(r["params_active"]),
         "" if r["max_context"] is None else format_tokens(r["max_context"]), cut_text(" ".join(r["aliases"][:2]), 26),
-    ],
-    "accelerators": lambda r: [
+    ]),
+    "accelerators": Catalogue(_accelerators, ("id", "name", "memory", "GB/s", "capability"), lambda r: [
         r["id"], cut_text(r["name"], 34), _gb(r["memory_bytes"]), f"{r['bandwidth_gbs'] or ''}",
         r["compute_capability"] or r["gfx"] or "",
-    ],
-    "quantizations": lambda r: [r["id"], f"{r['bits']:g}", r["format"], r["covers"]],
-    "guides": lambda r: [r["id"], cut_text(" ".join(t["name"] for t in r["trees"]), 36), cut_text(r["name"], 44)],
-    "rules": lambda r: [cut_text(r["id"], 52), cut_text(r["name"], 28), cut_text(r["condition"], 60)],
+    ]),
+    "quantizations": Catalogue(_quantizations, ("id", "bits", "format", "covers"), lambda r: [
+        r["id"], f"{r['bits']:g}", r["format"], r["covers"],
+    ]),
+    "guides": Catalogue(_guides, ("name", "trees", "title"), lambda r: [
+        r["id"], cut_text(" ".join(t["name"] for t in r["trees"]), 36), cut_text(r["name"], 44),
+    ]),
+    "rules": Catalogue(_rules, ("rule", "answer", "condition"), lambda r: [
+        cut_text(r["id"], 52), cut_text(r["name"], 28), cut_text(r["condition"], 60),
+    ]),
 }  # fmt: skip
 
 
@@ -249,11 +243,9 @@ def describe_ages(ages: FactAges) -> str:
         for f in ordered
     ]
     out += ["", align_table(rows, ("", "facts", "of", "age", "shelf life", ""), "lrlrrl")]
-    out += ["", "From, and how refreshed:"]
-    out += bullets([f"{f.label}: {f.source}; {f.refresh}" for f in ordered])
-    if ages.behind:
-        out += ["", "Newer releases than the facts are of:"]
-        out += bullets([f"{b.engine}: facts of {b.facts_of}, {b.package} {b.newest} ({b.seen})" for b in ages.behind])
+    out += list_section("From, and how refreshed", (f"{f.label}: {f.source}; {f.refresh}" for f in ordered))
+    newer = (f"{b.engine}: facts of {b.facts_of}, {b.package} {b.newest} ({b.seen})" for b in ages.behind)
+    out += list_section("Newer releases than the facts are of", newer)
     return "\n".join(out)
 
 
@@ -301,8 +293,7 @@ def describe_machine(machine: Machine) -> str:
     line("engines", ", ".join(engines) or "none found")
     line("docker", {True: "yes", False: "no", None: None}[machine.docker])
     notes = [*machine.notes, *(f"GPU {d.index}: {n}" for d in machine.devices for n in d.notes)]
-    if notes:
-        out += ["", "Notes:", *bullets(notes)]
+    out += list_section("Notes", notes)
     return "\n".join(out)
 
 

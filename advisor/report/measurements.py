@@ -10,7 +10,7 @@ from advisor.calibration.calibrate import ComparedPart, FileCalibration, LogCali
 from advisor.decoding import Json
 from advisor.deployment import SpeedEstimate
 from advisor.history import MemoryResidual, SpeedMeasurement
-from advisor.report.text import align_table, bullets, format_bounds, paint, wrap_text
+from advisor.report.text import align_table, bullets, format_bounds, list_section, paint, wrap_text
 from advisor.speed.evidence import TIMES
 from advisor.speed.measured_load import ComparedSpeed
 from advisor.units import GIB, MIB, format_rate
@@ -68,15 +68,9 @@ def describe_bench(result: BenchResult) -> str:
     named = f"{result.model} {result.quantization or ''}".strip() if result.model else result.endpoint.models[0]
     out = [paint(f"{named} on {engine} at {result.endpoint.url}", "bold")]
     failed = f", {measured.failed} failed" if measured.failed else ""
-    out.append(
-        wrap_text(
-            f"{measured.requests} requests{failed}, {measured.concurrency} at once, {measured.prompt_tokens:.0f} "
-            "tokens "
-            "of prompt and "
-            f"{measured.output_tokens:.0f} of answer each, in {measured.seconds:.0f} s ({measured.tool})",
-            "  ",
-        )
-    )
+    load = f"{measured.prompt_tokens:.0f} tokens of prompt and {measured.output_tokens:.0f} of answer each"
+    asked = f"{measured.requests} requests{failed}, {measured.concurrency} at once, {load}"
+    out.append(wrap_text(f"{asked}, in {measured.seconds:.0f} s ({measured.tool})", "  "))
     rows = []
     if result.alone is not None:
         rows = [
@@ -121,12 +115,9 @@ def _spread(statistics: RequestStatistics | None, scale: float) -> list[str]:
 
 def describe_calibrations(found: FileCalibration) -> str:
     """What a file reports about memory and speed."""
-    parts = []
-    if found.memory is not None:
-        parts.append(describe_calibration(found.memory))
-    if found.speed is not None:
-        parts.append(describe_speed_calibration(found.speed))
-    return "\n\n".join(parts)
+    memory = describe_calibration(found.memory) if found.memory is not None else ""
+    speed = describe_speed_calibration(found.speed) if found.speed is not None else ""
+    return "\n\n".join(x for x in (memory, speed) if x)
 
 
 def describe_speed_calibration(calibration: SpeedCalibration) -> str:
@@ -166,9 +157,7 @@ def _after(calibration: LogCalibration | SpeedCalibration, of: str) -> list[str]
         out += ["", wrap_text(said, "  ")]
     if calibration.unkept:
         out += ["", wrap_text(f"Not kept: {calibration.unkept.rstrip('.?')}.", "  ")]
-    if calibration.notes:
-        out += ["", "Notes:", *bullets(calibration.notes)]
-    return out
+    return out + list_section("Notes", calibration.notes)
 
 
 def _row(part: ComparedPart, unit: int) -> list[str]:

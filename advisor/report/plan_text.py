@@ -17,6 +17,14 @@ def format_seconds(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
 
 
+def show_command(ranked: RankedDeployment, verbose: bool) -> list[str]:
+    """The command, indented, between empty lines; nothing where there is none."""
+    if not ranked.command:
+        return []
+    lines = list_command_lines(ranked.command, count_servers_of_node(ranked), verbose)
+    return ["", *(f"  {line}" for line in lines), ""]
+
+
 def list_command_lines(command: str, servers: int, verbose: bool) -> list[str]:
     """The lines of a command; of equal servers the first, unless all are asked for. Variables before a program have a
     line of their own where it would be long."""

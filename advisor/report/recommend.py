@@ -11,15 +11,14 @@ from advisor.deployment import DeviceMemory, MemoryEstimate
 from advisor.machines.types import Machine
 from advisor.record import Value
 from advisor.report.plan_text import (
-    count_servers_of_node,
     describe_holding,
     describe_split,
     describe_targets,
     format_seconds,
-    list_command_lines,
     list_phrases,
+    show_command,
 )
-from advisor.report.text import align_table, bullets, format_bounds, paint, wrap_text
+from advisor.report.text import align_table, bullets, format_bounds, list_section, paint, wrap_text
 from advisor.units import GIB, format_gib, format_rate, format_tokens
 
 MOST_LINES = 18  # around the command, empty lines included
@@ -53,9 +52,7 @@ def describe_advice(advice: Advice, verbose: bool = False) -> str:
     after = [r for r in rows if r not in before]
     limits = _limit(rows, MOST_LINES - 3)  # two empty lines, and where the rest is
     out = [line for r in before for line in _show(r, limits[r.label])]
-    if chosen.command:
-        lines = list_command_lines(chosen.command, count_servers_of_node(chosen), verbose)
-        out += ["", *(f"  {line}" for line in lines), ""]
+    out += show_command(chosen, verbose)
     for other in chosen.also:
         out += [f"  Also: {other.engine_name} with {other.model}, {other.quantization}", ""]
         out += [*(f"  {line}" for line in (other.command or "").splitlines()), ""]
@@ -262,13 +259,10 @@ def describe_all(advice: Advice) -> str:
         out += ["", "Alternatives:", _alternatives(advice.alternatives), *_named(advice)]
     if advice.overlay:
         out.append(wrap_text(f"With it: {', '.join(advice.overlay)}", "  ", "    "))
-    if advice.rejected:
-        out += ["", "Not these:"]
-        out += bullets(f"{r.engine}: " + "; ".join(x.text for x in r.reasons) for r in advice.rejected)
-    if advice.warnings:
-        out += ["", "Notes:", *bullets(advice.warnings)]
-    if advice.growth:
-        out += ["", "As it grows:", *bullets(advice.growth)]
+    refusals = (f"{r.engine}: " + "; ".join(x.text for x in r.reasons) for r in advice.rejected)
+    out += list_section("Not these", refusals)
+    out += list_section("Notes", advice.warnings)
+    out += list_section("As it grows", advice.growth)
     ranked = [x for x in (advice.chosen, *advice.alternatives) if x is not None and x.memory is not None]
     if ranked:
         out += ["", "Order (points, least first; rules/ranking.yaml):"]
@@ -281,9 +275,8 @@ def describe_no_fit(advice: Advice) -> str:
     out = [wrap_text(summarise_machine(advice.machine)), "", *_no_fit(advice)]
     if advice.rejected:
         out += ["", "Not these:", *_rejected_by_reason(advice.rejected)]
-    notes = [w for w in advice.warnings if not ("does not fit" in w or w.startswith("no model given"))]
-    if notes:
-        out += ["", "Notes:", *bullets(notes)]
+    notes = (w for w in advice.warnings if not ("does not fit" in w or w.startswith("no model given")))
+    out += list_section("Notes", notes)
     return "\n".join([*out, "", paint("All reasons and the trace: -v.", "dim")])
 
 
@@ -329,14 +322,10 @@ def _chosen(ranked: RankedDeployment) -> list[str]:
     estimate = ranked.memory
     out += bullets(describe_holding(ranked))
     if ranked.command:
-        lines = list_command_lines(ranked.command, count_servers_of_node(ranked), verbose=True)
-        out += ["", *(f"  {line}" for line in lines), ""]
+        out += show_command(ranked, verbose=True)
     else:
-        out += [
-            "",
-            wrap_text(f"no command template for {ranked.engine_name} yet; settings: {ranked.settings}", "  "),
-            "",
-        ]
+        missing = f"no command template for {ranked.engine_name} yet; settings: {ranked.settings}"
+        out += ["", wrap_text(missing, "  "), ""]
     for other in ranked.also:
         out += [f"  With it: {other.engine_name} with {other.model}, {other.quantization}", ""]
         out += [*(f"  {line}" for line in (other.command or "").splitlines()), ""]
@@ -390,16 +379,10 @@ def describe_licences(licences: Licences, own_download: bool) -> list[str]:
 
 def _model_table(options: Sequence[ModelOption]) -> str:
     rows = [
-        [
-            x.model.rpartition("/")[2][:32],
-            x.quantization[:10],
-            f"{x.ability:+.1f} ± {x.spread:.1f}",
-            str(x.boards),
-            format_rate(x.decode_tps),
-            (x.licence or "unknown")[:12],
-        ]
+        [x.model.rpartition("/")[2][:32], x.quantization[:10], f"{x.ability:+.1f} ± {x.spread:.1f}", x.boards,
+         format_rate(x.decode_tps), (x.licence or "unknown")[:12]]
         for x in options
-    ]
+    ]  # fmt: skip
     return align_table(rows, ("model", "format", "ability", "tests", "tokens/s", "licence"), "lllrrl")
 
 

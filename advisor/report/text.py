@@ -72,6 +72,12 @@ def bullets(lines: Iterable[str]) -> list[str]:
     return [wrap_text(x, "  - ", "    ") for x in lines]
 
 
+def list_section(title: str, lines: Iterable[str]) -> list[str]:
+    """The lines as items below a title, behind an empty line; nothing where there are none."""
+    items = bullets(lines)
+    return ["", f"{title}:", *items] if items else []
+
+
 def align_table(rows: Sequence[Sequence[object]], headers: Sequence[str], align: str, indent: str = "  ") -> str:
     """Aligned columns; `align` has `l` or `r` per column. (tabulate does the long tables; its import costs 45 ms.)"""
     cells = [list(headers), *[["" if c is None else str(c) for c in r] for r in rows]]

@@ -73,12 +73,18 @@ def compare_loads(
     compared, measurements = [], []
     layout = find_layout(deployment, memory, session.rules)
     for measured in loads:
-        predicted = estimate_speed(deployment, memory, session.without_history(), _request_load(measured))
+        predicted = estimate_speed(deployment, memory, session.without_history(), request_load(measured))
         for kind, field in FIELDS.items():
             value, before = getattr(measured, field), getattr(predicted, field) if predicted else None
             if value is None or before is None:
                 continue
-            compared.append(_compared(kind, measured, value, before))
+            compared.append(
+                ComparedSpeed(
+                    kind=kind, concurrency=measured.concurrency, prompt_tokens=measured.prompt_tokens,
+                    output_tokens=measured.output_tokens, depth_tokens=measured.depth_tokens, measured=value,
+                    before=before,
+                )
+            )  # fmt: skip
             measurements.append(_measurement(deployment, session.rules, layout, kind, measured, value, before))
     return ComparedLoads(tuple(compared), tuple(measurements), _why_not(deployment, measurements))
 
@@ -89,22 +95,16 @@ def predict_after(
     """The same quantities with what a session that has the kept measurements predicts for them."""
     out = []
     for c in compared:
-        now: SpeedEstimate | None = estimate_speed(deployment, memory, session, _request_load(c))
+        now: SpeedEstimate | None = estimate_speed(deployment, memory, session, request_load(c))
         out.append(replace(c, after=getattr(now, FIELDS[c.kind]) if now else None))
     return tuple(out)
 
 
-def _request_load(measured: MeasuredLoad | ComparedSpeed) -> RequestLoad:
+def request_load(measured: MeasuredLoad | ComparedSpeed) -> RequestLoad:
+    """The load that was measured, as the speed model takes it."""
     return RequestLoad(
         concurrency=measured.concurrency, prompt=measured.prompt_tokens, output=measured.output_tokens,
         depth=measured.depth_tokens,
-    )  # fmt: skip
-
-
-def _compared(kind: str, load: MeasuredLoad, value: float, before: Interval) -> ComparedSpeed:
-    return ComparedSpeed(
-        kind=kind, concurrency=load.concurrency, prompt_tokens=load.prompt_tokens, output_tokens=load.output_tokens,
-        depth_tokens=load.depth_tokens, measured=value, before=before,
     )  # fmt: skip
 
 

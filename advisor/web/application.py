@@ -30,7 +30,13 @@ from advisor.web.workers import Workers
 
 JSON = "application/json"
 LINES = "application/x-ndjson"
-STATUS = {"busy": 503, "too_long": 504, "method": 405, "not_found": 404}  # of an error's code; 400 for all others
+STATUS = {
+    "busy": 503,
+    "too_long": 504,
+    "method": 405,
+    "not_found": 404,
+    "internal": 500,
+}  # of an error's code; 400 for all others
 ESTIMATES = 2  # threads for estimates: one works, one reads its request at the same time
 
 
@@ -120,8 +126,7 @@ def _make_refusal(known: list[str]) -> Callable[[Request, Any], Response]:
 
 
 def _fail(request: Request, error: Exception) -> Response:
-    body = {"code": "internal", "message": "this should not happen: the server's log has more", "near": []}
-    return Response(msgspec.json.encode({"error": body}), 500, media_type=JSON)
+    return _refuse(request, AdvisorError("internal", "this should not happen: the server's log has more"))
 
 
 def _measure(inner: Application, metrics: Metrics, known: frozenset[str]) -> Application:

@@ -20,6 +20,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from advisor.session import Session
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -30,7 +32,7 @@ from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
 from advisor.errors import AdvisorError
 from advisor.estimation import RememberedNames
-from advisor.request_lines import answer_line
+from advisor.request_lines import estimate_or_fault
 
 THREADS = 32
 MOST_GROWTH = 48 * 2**20  # bytes, from the first third of the run to its end; memos are bounded, allocators keep some
@@ -54,7 +56,8 @@ def make_work(folder: Path, seed: int) -> list[Callable[[], str]]:
         files.append(file)
     lines = [json.dumps(r).encode() for r in requests(RULES, 150, seed)]
     work: list[Callable[[], str]] = [
-        lambda x=line: json.dumps(answer_line(x, Session(RULES), RememberedNames())) for line in lines
+        lambda x=line: msgspec.json.encode(estimate_or_fault(x, Session(RULES), RememberedNames())).decode()
+        for line in lines
     ]
     for machine in MACHINES:
         work.append(lambda m=machine: _asked(advisor.recommend, m, users=4, rules=RULES))

@@ -102,12 +102,13 @@ def test_routed_experts_are_spread_over_data_parallel_ranks() -> None:
 
 
 def test_expert_parallel_switch_is_rendered_and_numbers_are_refused() -> None:
-    from advisor.engines import vllm
+    from advisor.engines import find_engine_module
 
     d = deployed("vllm", "Qwen/Qwen3-30B-A3B", "4x H100 80GB SXM", quant="BF16", context=8192,
                  tensor_parallel_size=4, enable_expert_parallel=True)  # fmt: skip
     entry = RULES.engine("vllm")
-    decided = {x.name: x.value for x in vllm.launch_settings(d, entry, RULES.quantization("BF16"))}
+    module, _ = find_engine_module("vllm", RULES.engines())
+    decided = {x.name: x.value for x in module.launch_settings(d, entry, RULES.quantization("BF16"))}
     assert decided["enable-expert-parallel"] is True
     assert decided["tensor-parallel-size"] == 4
 

@@ -26,7 +26,7 @@ from advisor.errors import AdvisorError
 from advisor.estimation import EstimateRequest, RememberedNames, estimate, find_machine, resolve_request
 from advisor.machines.snapshot import load_snapshot
 from advisor.planning.trace import read_trace
-from advisor.request_lines import answer_line
+from advisor.request_lines import estimate_or_fault
 from advisor.session import Session
 
 TESTS = Path(__file__).parent.parent
@@ -125,8 +125,8 @@ def line_seeds(_: Path) -> list[bytes]:
 
 
 def answered(path: Path) -> None:
-    answer = answer_line(path.read_bytes(), Session(RULES), RememberedNames())
-    json.dumps(answer)
+    found = estimate_or_fault(path.read_bytes(), Session(RULES), RememberedNames())
+    answer = json.loads(msgspec.json.encode(found))
     if "error" in answer:
         raise AdvisorError("refused", str(answer["error"]))
 

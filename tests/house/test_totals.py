@@ -17,7 +17,7 @@ TOP = Path(__file__).resolve().parents[2]
 # modules of advisor that one `recommend` loads, and distinct pairs of importer and imported that it runs through
 LOADED = {"modules": 147, "pairs": 932}
 # of advisor/**/*.py; the aim: 70,000 lines, 430 modules, 530,000 tokens
-TOTALS = {"lines": 74_300, "modules": 380, "tokens": 564_000}
+TOTALS = {"lines": 71_600, "modules": 380, "tokens": 564_000}
 TOOLS_LINES = 6_000
 SLACK = 1.05  # how far a limit may stand above the truth
 LAYOUT = {

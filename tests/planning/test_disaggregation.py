@@ -18,8 +18,8 @@ from advisor.advice.types import RankedDeployment
 from advisor.catalog import catalog
 from advisor.deployment import Interval, SpeedEstimate, Workload
 from advisor.estimation import find_machine
-from advisor.planning.disaggregation import StageTimes, Traffic, list_plan_servers, solve_closed, squared_variation
-from advisor.planning.traffic import TokenSpread
+from advisor.planning.disaggregation import StageTimes, list_plan_servers, solve_closed
+from advisor.planning.traffic import TokenSpread, Traffic, squared_variation
 from advisor.render.copies import make_router_words
 from advisor.session import Session
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 from effort import calls
 from speed_asking import ROWS, RULES, ask, made
@@ -14,7 +15,7 @@ from speed_asking import ROWS, RULES, ask, made
 from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
 from advisor.estimation import RememberedNames, estimate
-from advisor.request_lines import answer_line
+from advisor.request_lines import estimate_or_fault
 from advisor.session import Session
 from advisor.speed.efficiencies import format_class, hardware_class
 from advisor.speed.estimator import estimate_speed
@@ -25,7 +26,9 @@ FIELDS = ("decode_tps", "prefill_tps", "ttft_s", "tpot_s", "output_tps")
 
 def line(rules: object = RULES, **fields: object) -> dict[str, object]:
     request = {"id": 1, "model": "8B", "quantization": "Q4_K_M", "hardware": "RTX 4090"} | fields
-    return answer_line(json.dumps(request).encode(), Session(rules), RememberedNames())
+    found = estimate_or_fault(json.dumps(request).encode(), Session(rules), RememberedNames())
+    answer: dict[str, object] = json.loads(msgspec.json.encode(found))
+    return answer
 
 
 def test_every_figure_has_bounds_and_says_what_it_rests_on() -> None:

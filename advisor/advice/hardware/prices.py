@@ -20,7 +20,7 @@ from advisor.errors import BadFile, BadInput, UnknownName
 from advisor.meanings import AcceleratorId
 from advisor.money import check_currency, convert_currency
 from advisor.near import near_matches, simplify_name
-from advisor.record import Record, Value
+from advisor.record import Record, Value, pick_fields
 
 _KEYS = ("unit", "counts", "prices", "rent_per_hour", "date", "source")
 MOST_PRICES, MOST_COUNT = 2000, 1024
@@ -155,11 +155,8 @@ def _bought(rules: Catalog, launched_from: str, skip: tuple[str, ...]) -> Iterat
             yield DeviceOffer(
                 accelerator=accelerator.id,
                 buy=amount,
-                currency=price.currency,
-                date=price.date,
-                kind=price.kind,
-                source=price.source,
                 memory_gb=memory,
+                **pick_fields(price, "currency", "date", "kind", "source"),
             )
         elif (
             accelerator.msrp and (accelerator.launch_date or "") >= launched_from and not accelerator.memory_options_gb

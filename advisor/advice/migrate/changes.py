@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from advisor.advice.migrate.launch import Translation
 from advisor.advice.migrate.translate import MigrationRequest, translate_launch
-from advisor.advice.migrate.values import list_names
+from advisor.advice.migrate.values import find_flag_owner, list_names
 from advisor.advice.migrate_types import (
     FILE,
     Migration,
@@ -122,28 +122,21 @@ def _find_value(
     return ", ".join(dict.fromkeys(found)) or None
 
 
-def _inner(entry: Engine) -> str:
-    """The engine whose flags an entry takes: its own, else those of what it runs."""
-    return entry.id if not entry.runs else entry.runs[0] if entry.kind != "engine" else entry.id
-
-
-def _find_name(setting_concept: SettingConcept, entry: Engine) -> str | None:
-    return setting_concept.names.get(entry.id) or setting_concept.names.get(_inner(entry))
+def _find_own(by_engine: Mapping[str, str], entry: Engine) -> str | None:
+    """What is stated of an engine, else of the one whose flags it takes."""
+    return by_engine.get(entry.id) or by_engine.get(find_flag_owner(entry))
 
 
 def _setting(setting_concept: SettingConcept, entry: Engine, engine: Engine) -> SettingChange:
-    here, there = _inner(entry), _inner(engine)
-    notes = [
-        setting_concept.notes.get(engine.id) or setting_concept.notes.get(there),
-        setting_concept.notes.get(entry.id),
-    ]
+    names, defaults, said = setting_concept.names, setting_concept.defaults, setting_concept.notes
+    notes = [_find_own(said, engine), said.get(entry.id)]
     return SettingChange(
         id=setting_concept.id,
         label=setting_concept.label,
-        before=_find_name(setting_concept, entry),
-        after=_find_name(setting_concept, engine),
-        default_before=setting_concept.defaults.get(entry.id) or setting_concept.defaults.get(here),
-        default_after=setting_concept.defaults.get(engine.id) or setting_concept.defaults.get(there),
+        before=_find_own(names, entry),
+        after=_find_own(names, engine),
+        default_before=_find_own(defaults, entry),
+        default_after=_find_own(defaults, engine),
         note="; ".join(dict.fromkeys(n for n in notes if n)) or None,
     )
 

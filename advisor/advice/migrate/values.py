@@ -41,6 +41,11 @@ class _Way(Value, frozen=True):
     rules: Catalog
 
 
+def find_flag_owner(entry: Engine) -> str:
+    """The engine whose flags an entry takes: a wrapper those of what it runs."""
+    return entry.runs[0] if entry.runs and entry.kind != "engine" else entry.id
+
+
 def list_names(setting_concept: SettingConcept, entry: Engine, rules: Catalog) -> tuple[str, ...]:
     """Every name under which an engine may be given a concept."""
     ids = (entry.id, *entry.runs[:1])
@@ -58,9 +63,9 @@ def translate_values(
     launch: LaunchValues, source: Engine, target: Engine, file: MigrationsFile, rules: Catalog
 ) -> TranslatedValues:
     """The settings of a launch for another engine, and what is reported about them."""
-    names = tuple(e.runs[0] if e.runs and e.kind != "engine" else e.id for e in (source, target))
+    names = find_flag_owner(source), find_flag_owner(target)
     notes: dict[str, str] = {}
-    way = _Way(source, target, (names[0], names[1]), load_flag_table(names[1], rules), notes, rules)
+    way = _Way(source, target, names, load_flag_table(names[1], rules), notes, rules)
     settings: dict[str, Setting] = {}
     sizes: dict[str, int | None] = {}
     cache = served = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -35,7 +36,7 @@ from advisor.planning.format_candidates import FOUR_BIT_QUALITY
 from advisor.planning.rules import load_workload_defaults
 from advisor.planning.search import find_best_plan
 from advisor.planning.types import Plan, Rejection
-from advisor.record import Value
+from advisor.record import Value, pick_fields
 from advisor.render.words import make_model_reference
 from advisor.session import Session
 from advisor.speed.estimator import estimate_midway_speed
@@ -242,11 +243,7 @@ def _worth(
         model=model.id,
         quantization=plan.quantization.id,
         engine=plan.deployment.engine,
-        ability=round(ability.value, 2),
-        spread=round(ability.spread, 2),
-        boards=ability.boards,
-        independent=ability.independent,
-        thinks=ability.thinks,
+        **show_ability(ability),
         loss_percent=loss,
         decode_tps=rate,
         answer_s=answer,
@@ -256,6 +253,15 @@ def _worth(
         download=make_model_reference(plan.deployment, rules).missing is None,
     )
     return SizedModel(model, plan, option, ability.value - choosing.caution * ability.spread - cost - wait)
+
+
+def show_ability(ability: Ability) -> dict[str, Any]:
+    """The fields of an answer that say how able a model is, and what that rests on."""
+    return {
+        "ability": round(ability.value, 2),
+        "spread": round(ability.spread, 2),
+        **pick_fields(ability, "boards", "independent", "thinks"),
+    }
 
 
 def _answer_tokens(ability: Ability, use: str, rules: Catalog, choosing: ChoosingFile) -> int:
@@ -360,11 +366,8 @@ def find_stored_models(machine: Machine, rules: Catalog) -> StoredModels:
             continue
         model = rules.find_model(named.name)
         copy = StoredCopy(
-            store=stored.store,
-            name=stored.name,
-            path=stored.path,
-            bytes=stored.bytes,
             quantization=_format(named.quantization, stored.store, model.dtype, rules),
+            **pick_fields(stored, "store", "name", "path", "bytes"),
         )
         found.setdefault(model.id, []).append(copy)
     return StoredModels({model: tuple(copies) for model, copies in found.items()})

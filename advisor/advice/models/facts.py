@@ -12,7 +12,7 @@ from advisor.ability.lookup import (
     thinking_mode,
     thinking_tokens,
 )
-from advisor.advice.models.choice import choose_model, load_choosing
+from advisor.advice.models.choice import choose_model, load_choosing, show_ability
 from advisor.advice.recommend_request import RecommendRequest, load_main_guide
 from advisor.advice.types import Licences, ModelOption, Quality
 from advisor.catalog import Catalog
@@ -40,11 +40,7 @@ def describe_quality(
     first = speed.ttft_s.value if speed is not None and speed.ttft_s else 0.0
     return Quality(
         use=use,
-        ability=round(ability.value, 2),
-        spread=round(ability.spread, 2),
-        boards=ability.boards,
-        independent=ability.independent,
-        thinks=ability.thinks,
+        **show_ability(ability),
         loss_percent=find_format_loss(format, model, rules),
         answer_s=round(first + tokens / rate, 1) if rate else None,
         plain_answer_s=round(first + plain / rate, 1) if rate and optional else None,
@@ -109,11 +105,7 @@ def _row(name: str, use: str, rules: Catalog) -> RankedModel | None:
         return None
     return RankedModel(
         model=name,
-        ability=round(ability.value, 2),
-        spread=round(ability.spread, 2),
-        boards=ability.boards,
-        independent=ability.independent,
-        thinks=ability.thinks,
+        **show_ability(ability),
         params_total=model.params_total,
         licence=model.license,
         licence_class=classify_licence(model.license, rules),

@@ -230,16 +230,13 @@ def _ranked(
         install=quick.install if quick else None,
         test=quick.test if quick else None,
         memory=with_machine_notes(plan.memory, plan.deployment),
-        speed=plan.speed,
         reasons=reasons,
-        notes=(
-            *plan.notes,
-            *(_worth_knowing(entry, plan, search) if prominent else ()),
-        ),
-        tried=plan.tried,
+        notes=(*plan.notes, *(_worth_knowing(entry, plan, search) if prominent else ())),
         quality=describe_quality(plan.deployment.model, plan.quantization.id, use, plan.speed, rules),
         licence=describe_licences(plan.deployment.model, entry, rules),
         points=points,
+        speed=plan.speed,
+        tried=plan.tried,
         copies=plan.copies,
         layout=plan.layout,
         starts=plan.starts,
@@ -278,11 +275,9 @@ def _remedies(request: RecommendRequest, model: Model, rejected: dict[str, tuple
 
 def _nothing(request: RecommendRequest, guide_result: GuideResult, asked: Engine | None, rules: Catalog) -> Advice:
     """No model of the list fits, or the engine asked for cannot run here at all."""
-    rejected = []
+    rejected, named = [], [asked.id] if asked else []
     for entry in list_in_order(list(guide_result.decision.engines), asked, rules):
-        reasons = judge_engine(
-            entry, guide_result.facts, None, None, request.workload, asked=[asked.id] if asked else ()
-        ).reasons
+        reasons = judge_engine(entry, guide_result.facts, None, None, request.workload, asked=named).reasons
         if reasons:
             rejected.append(RejectedEngine(engine=entry.id, reasons=reasons))
     refused = asked is not None and any(r.engine == asked.id for r in rejected)
@@ -307,15 +302,10 @@ def list_clients(
     request: RecommendRequest, guide_result: GuideResult, asked: Engine | None, rules: Catalog, model: Model | None
 ) -> list[RankedDeployment]:
     """Answers that run elsewhere: an endpoint that is there already, a hosted API."""
-    out = []
-    for name in (asked.id,) if asked else guide_result.decision.engines:
+    out, facts, named = [], guide_result.facts, [asked.id] if asked else []
+    for name in named or guide_result.decision.engines:
         entry = rules.engine(name)
-        if (
-            entry.kind != "client"
-            or judge_engine(
-                entry, guide_result.facts, None, model, request.workload, asked=[name] if asked else ()
-            ).reasons
-        ):
+        if entry.kind != "client" or judge_engine(entry, facts, None, model, request.workload, asked=named).reasons:
             continue
         endpoint = request.workload.endpoint
         note = "runs elsewhere: nothing on this machine is sized for it, and prompts leave the machine"
@@ -354,15 +344,8 @@ def list_hosted(
 
 def describe_leaf(guide_result: GuideResult) -> tuple[str, ...]:
     """Why the guide's leaf was taken."""
-    reason = next(
-        (
-            t.because
-            for t in reversed(guide_result.decision.trace)
-            if t.held and t.because and t.rule in guide_result.decision.rules
-        ),
-        None,
-    )
-    return (reason,) if reason else ()
+    decision = guide_result.decision
+    return tuple(t.because for t in decision.trace if t.held and t.because and t.rule in decision.rules)[-1:]
 
 
 def advise_elsewhere(request: RecommendRequest, guide_result: GuideResult, remote: list[RankedDeployment]) -> Advice:

@@ -118,7 +118,8 @@ def apply_fit(deployment: Deployment, settings: LlamaSettings, constants: LlamaC
     first = Placement(settings, plan_allocation(deployment, settings, constants))
     budgets = [fitting.budget_bytes(x) for x in fitting.used_devices(deployment)]
     known = [x for x in budgets if x is not None]
-    placed = _is_placed(settings, len(budgets))
+    split = len(budgets) > 1 and bool(settings.tensor_split)
+    placed = settings.gpu_layers is not None or settings.cpu_moe_layers is not None or bool(settings.overrides) or split
     if not settings.fit or not known or len(known) < len(budgets) or (placed and settings.context_was_given):
         return first
     limits = tuple(x - constants.usual.fit_target_mib * MIB for x in known)
@@ -166,11 +167,6 @@ def _fit(
     if placed:
         return settings  # the engine leaves a placement that was given as it is
     return _place_layers(settings, limits, count_layers(model), model.is_moe, gauge)
-
-
-def _is_placed(settings: LlamaSettings, devices: int) -> bool:
-    split = devices > 1 and bool(settings.tensor_split)
-    return settings.gpu_layers is not None or settings.cpu_moe_layers is not None or bool(settings.overrides) or split
 
 
 def count_bytes(plan: AllocationPlan, devices: int) -> list[int]:

@@ -283,11 +283,6 @@ def _basis(
 
 
 def launch_settings(deployment: Deployment, entry: Engine, quantization: Quantization) -> tuple[DecidedSetting, ...]:
-    """The settings a launch should carry, of engines without a module of their own."""
-    return common_settings(deployment, entry)
-
-
-def common_settings(deployment: Deployment, entry: Engine) -> tuple[DecidedSetting, ...]:
     """The settings every pool engine should be given, under the names that its launches write."""
     settings, concepts = resolve_pool_settings(deployment, entry, read_constants(entry)), entry.concepts
     written = "written out, so that a later default cannot break the estimate"

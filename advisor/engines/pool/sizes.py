@@ -58,7 +58,9 @@ def size_ranks(
     weights = _weights(deployment, settings, constants, quantization)
     weights = _with_extras(deployment, settings, constants, quantization, weights)
     activation = _bound_activations(deployment.model, settings, constants, quantization.id)
-    overhead, open_overhead = size_overheads(deployment, settings, constants)
+    largest_capture = get_integer(deployment.settings, "max-cudagraph-capture-size", least=0)
+    devices = _describe_devices(fitting.used_devices(deployment))
+    overhead, open_overhead = _size_overheads(deployment.model, settings, constants, devices, largest_capture)
     read = _from_files(deployment, quantization)
     low, usual, high = (1.0, 1.0, 1.0) if read else hf_weights.size_range(deployment.model, quantization)
     made = RankBytes(
@@ -320,22 +322,14 @@ def _plans(
     return tuple(out)
 
 
-def size_overheads(
-    deployment: Deployment, settings: PoolSettings, constants: PoolConstants
+@memoize_by_identity
+def _size_overheads(
+    model: Model, settings: PoolSettings, constants: PoolConstants, devices: _DeviceTraits, largest_capture: int | None
 ) -> tuple[ByteBounds, ByteBounds]:
     """Bytes of all parts of one rank: of the version, and with the bounds of all releases that may run.
 
     Source: the engine's constants, each with its own.
     """
-    asked = get_integer(deployment.settings, "max-cudagraph-capture-size", least=0)
-    devices = _describe_devices(fitting.used_devices(deployment))
-    return _size(deployment.model, settings, constants, devices, asked)
-
-
-@memoize_by_identity
-def _size(
-    model: Model, settings: PoolSettings, constants: PoolConstants, devices: _DeviceTraits, largest_capture: int | None
-) -> tuple[ByteBounds, ByteBounds]:
     parts = _list_parts(model, settings, constants, devices, largest_capture)
     return _add([x[-1] for x in parts]), _add([join_bounds(x) for x in parts])
 
@@ -364,7 +358,10 @@ def _list_parts(
         most = max(x.from_sequences for x in graphs)
         parts.append(_list_rows([x for x in graphs if x.from_sequences == most], settings))
     if constants.captured_graphs and not settings.eager:
-        parts.append(_captured(model, settings, constants, devices.first_capability, largest_capture))
+        layers = -(-model.known_layout.n_layers // settings.pp)
+        open_ = list_open(constants.captured_graphs, settings.version, settings.oldest_version)
+        capability = devices.first_capability
+        parts.append(tuple(size_graphs(x, layers, settings.sequences, capability, largest_capture) for x in open_))
     if constants.images_gib is not None and model.vision is not None and not settings.text_only:
         images = constants.images_gib
         parts.append(((images.low, images.value, images.high),))
@@ -394,12 +391,3 @@ def _list_kinds(constants: PoolConstants, settings: PoolSettings, devices: _Devi
         if holds and settings.tp >= row.from_ranks:
             kinds.setdefault((row.unified, row.from_ranks, row.from_capability), []).append(row)
     return tuple(kinds[k] for k in sorted(kinds, reverse=True))
-
-
-def _captured(
-    model: Model, settings: PoolSettings, constants: PoolConstants, capability: float, asked: int | None
-) -> tuple[Bounds, ...]:
-    """GiB of the captured graphs of a rank."""
-    layers = -(-model.known_layout.n_layers // settings.pp)
-    open_ = list_open(constants.captured_graphs, settings.version, settings.oldest_version)
-    return tuple(size_graphs(graphs, layers, settings.sequences, capability, asked) for graphs in open_)

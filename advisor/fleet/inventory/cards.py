@@ -20,7 +20,7 @@ from advisor.catalog.types import Accelerator
 from advisor.errors import AdvisorError
 from advisor.machines.types import Device, Vendor
 from advisor.near import simplify_name
-from advisor.record import Value
+from advisor.record import Value, pick_fields
 from advisor.units import GIB, MIB, format_gib
 
 MAX_WORDS = 80  # characters of a name that is looked up; longer ones are no names of cards
@@ -63,6 +63,7 @@ def make_devices(lookup: CardLookup, kind: CardKind, count: int, first: int = 0,
     key = (kind, count, first, seen if kind.mig else 0)
     if key not in lookup.devices:
         entry = lookup.rules.accelerators().get(kind.accelerator or "")
+        known = pick_fields(entry, "unified", "compute_capability", "gfx") if entry is not None else {}
         rate = entry.bandwidth_gbs if entry is not None and entry.devices_per_card > 1 and not kind.mig else None
         lookup.devices[key] = tuple(
             Device(
@@ -73,9 +74,7 @@ def make_devices(lookup: CardLookup, kind: CardKind, count: int, first: int = 0,
                 total_bytes=kind.total_bytes,
                 total_basis=kind.basis if kind.total_bytes is not None else None,
                 sold_bytes=kind.sold,
-                unified=entry.unified if entry is not None else False,
-                compute_capability=entry.compute_capability if entry is not None else None,
-                gfx=entry.gfx if entry is not None else None,
+                **known,
                 mig_profile=kind.mig,
                 mig_enabled=True if kind.mig else None,
                 visible=kind.mig is None or i == first + seen,

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from advisor.fleet.types import Fleet, Inventory, Node, NodePart, Pool, SetAside
 from advisor.machines.types import Machine
-from advisor.record import Value
+from advisor.record import Value, pick_fields
 
 TOLERANCE = 0.01
 Sizes = tuple[int | None, ...]
@@ -110,13 +110,8 @@ def _make_pools(group: _Kind, ids: Sequence[str]) -> list[Pool]:
             group=ids[0],
             node_names=names,
             machine=_least([n.parts[k] for n in group.nodes]),
-            devices=part.devices,
-            devices_free=part.devices_free,
-            free_indices=part.free_indices,
-            resource=part.resource,
-            price_per_hour=first.price_per_hour,
-            labels=first.labels,
-            notes=first.notes,
+            **pick_fields(part, "devices", "devices_free", "free_indices", "resource"),
+            **pick_fields(first, "price_per_hour", "labels", "notes"),
         )
         for k, part in enumerate(first.parts)
     ]

@@ -43,6 +43,14 @@ _ENTRY = re.compile(
     r"(?P<rest>\(.*\))?"
 )
 MAX_RECORD = 100_000  # characters of one node
+_NOT_REPORTED = ("", "(null)", "N/A", "n/a")
+# keys of the text of scontrol -> those of its JSON
+_RECORD_KEYS = {
+    "NodeName": "name", "State": "state", "Gres": "gres", "GresUsed": "gres_used", "AllocTRES": "tres_used",
+    "ActiveFeatures": "active_features", "AvailableFeatures": "features", "Partitions": "partitions",
+    "CPUTot": "cpus", "Sockets": "sockets", "CoresPerSocket": "cores", "RealMemory": "real_memory",
+    "MemSpecLimit": "specialized_memory", "Arch": "architecture",
+}  # fmt: skip
 _START = re.compile(r"^NodeName=", re.M)
 _KEY = re.compile(r"(?:^|\s)([A-Z][A-Za-z_]{1,30})=")
 _REASON = re.compile(
@@ -330,7 +338,7 @@ def _name(value: object, where: object) -> str:
 
 
 def _text(value: object) -> str | None:
-    return value[:10_000] if isinstance(value, str) and value not in ("", "(null)", "N/A") else None
+    return value[:10_000] if isinstance(value, str) and value not in _NOT_REPORTED else None
 
 
 def expand_names(text: str, where: object) -> list[str]:
@@ -369,22 +377,8 @@ def _read_record(record: str, where: object) -> SlurmNode:
     """One node. What a person wrote as the reason is no field, whatever stands in it."""
     reason = _REASON.search(record)
     fields = _fields(record[: reason.start()] if reason else record)
-    return SlurmNode(
-        name=_name(fields.get("NodeName"), where),
-        states=read_states(fields.get("State", "")),
-        reason=reason[1].strip() if reason else None,
-        gres=_text_or_none(fields.get("Gres")) or "",
-        gres_used=_text_or_none(fields.get("GresUsed")),
-        tres_used=_text_or_none(fields.get("AllocTRES")),
-        features=as_words(fields.get("ActiveFeatures")) or as_words(fields.get("AvailableFeatures")),
-        partitions=as_words(fields.get("Partitions")),
-        cpus=positive(fields.get("CPUTot")),
-        sockets=positive(fields.get("Sockets")),
-        cores=positive(fields.get("CoresPerSocket")),
-        memory_mib=positive(fields.get("RealMemory")),
-        reserved_mib=positive(fields.get("MemSpecLimit")),
-        arch=_text_or_none(fields.get("Arch")),
-    )
+    entry: Json = {ours: fields[theirs] for theirs, ours in _RECORD_KEYS.items() if theirs in fields}
+    return replace(_read_node(entry, where), reason=reason[1].strip() if reason else None)
 
 
 def _fields(record: str) -> dict[str, str]:
@@ -395,7 +389,3 @@ def _fields(record: str) -> dict[str, str]:
         end = found[i + 1].start() if i + 1 < len(found) else len(record)
         out.setdefault(m[1], record[m.end() : end].strip())
     return out
-
-
-def _text_or_none(value: str | None) -> str | None:
-    return None if value is None or value in ("", "(null)", "N/A", "n/a") else value
