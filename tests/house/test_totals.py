@@ -15,9 +15,9 @@ import pytest
 
 TOP = Path(__file__).resolve().parents[2]
 # modules of advisor that one `recommend` loads, and distinct pairs of importer and imported that it runs through
-LOADED = {"modules": 147, "pairs": 932}
+LOADED = {"modules": 145, "pairs": 926}
 # of advisor/**/*.py; the aim: 70,000 lines, 430 modules, 530,000 tokens
-TOTALS = {"lines": 71_600, "modules": 380, "tokens": 564_000}
+TOTALS = {"lines": 70_500, "modules": 371, "tokens": 541_800}
 TOOLS_LINES = 6_000
 SLACK = 1.05  # how far a limit may stand above the truth
 LAYOUT = {
@@ -57,7 +57,8 @@ def faults(found: dict[str, int], limits: dict[str, int]) -> list[str]:
 
 
 def test_what_a_recommendation_loads() -> None:
-    done = subprocess.run([sys.executable, "-c", ASK], cwd=TOP, capture_output=True, text=True, check=True)
+    for _ in range(2):  # the first may find the rules not compiled yet
+        done = subprocess.run([sys.executable, "-c", ASK], cwd=TOP, capture_output=True, text=True, check=True)
     found = json.loads(done.stderr.splitlines()[-1])
     assert found["status"] == 0
     assert faults(found, LOADED) == []
