@@ -40,7 +40,8 @@ def make_pages(rules: Catalog, top: Path) -> dict[str, str]:
     out = {f"{folder}/{name}": text for folder, files in made.items() for name, text in files.items()}
     out["docs/accuracy.md"] = make_accuracy_page(top / "tests" / "data", rules)
     out["docs/comparison.md"] = make_comparison_page((*source_tables(rules), compared))
-    out["README.md"] = fill_outputs((top / "README.md").read_text(encoding="utf-8"))
+    if (readme := top / "README.md").exists():  # the one page that is filled in, not made
+        out["README.md"] = fill_outputs(readme.read_text(encoding="utf-8"))
     return out
 
 
