@@ -114,7 +114,7 @@ def _list_rows(advice: Advice, chosen: RankedDeployment) -> list[Row]:
         Row("Install", _install(advice.machine, chosen)),
         Row("Test", (chosen.test or "",), 1),
         Row("Holds", (*_holds(chosen), *_split(chosen), _memory(chosen.memory), *_copies(chosen)), 3),
-        Row("Speed", tuple(_speed(chosen)), 2),
+        Row("Speed", tuple(_speed(chosen)), 4 if chosen.targets else 2),  # a verdict that was asked for is not cut off
         Row("Change", advice.growth, 3),
         Row("Else", tuple(_others(advice)), 3),
         Row("Note", tuple(_notes(advice, chosen)), 2),

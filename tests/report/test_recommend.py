@@ -123,3 +123,16 @@ def test_other_engines_rates_are_those_of_the_same_load() -> None:
             if x["quantization"] == quantization and x["engine"] == engine.lower()
         ]
         assert any(abs(float(rate) - x) <= 0.02 * x for x in mine), (engine, quantization, rate, mine)
+
+
+def test_the_verdict_on_a_named_target_is_not_cut_off(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from advisor.cli.main import run_command_line
+
+    monkeypatch.setenv("COLUMNS", "60")
+    for most, verdict in (("10", "met"), ("0.001", "not met")):
+        asked = ["--on", "RTX 4090, 64GB RAM, linux", "--model", "qwen3:8b", "--concurrency", "4", "--ttft", most]
+        run_command_line(["recommend", *asked])
+        text = " ".join(capsys.readouterr().out.split())
+        assert f"(first token within {most} s; likely): {verdict}" in text
