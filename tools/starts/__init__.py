@@ -1,0 +1,1 @@
+"""What engines start, read from their own packages without importing them."""

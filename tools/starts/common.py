@@ -1,0 +1,128 @@
+"""What the readers of all engines share: answers by device, sites that raise, classes with what they derive from."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from advisor.engines.registries import Refusal
+from tools.starts.evaluate import ABOUT_DEVICE, DEVICES, UNKNOWN, Device, Evaluator, Stop, say
+from tools.starts.package import ClassOf, Module, Package
+
+LONGEST = 600  # characters of an expression that is written down
+Answers = tuple[tuple[str, ...], tuple[str, ...]]  # devices: yes, unknown
+
+
+def fold(names: Iterable[str]) -> tuple[str, ...]:
+    """Names of devices with `cuda` and `rocm` in place of all of their kind."""
+    left = list(names)
+    out = []
+    for kind in ("cuda", "rocm"):
+        whole = [d.name for d in DEVICES if d.platform == kind]
+        if set(whole) <= set(left):
+            out.append(kind)
+            left = [n for n in left if n not in whole]
+    return (*out, *left)
+
+
+def ask_all(ask: Callable[[Device], Any], devices: Iterable[Device] = DEVICES) -> Answers:
+    """The devices to which a question is answered with yes, and those where it cannot be said."""
+    answers = {d.name: ask(d) for d in devices}
+    yes = [n for n, a in answers.items() if a is True or (isinstance(a, tuple) and a[:1] == (True,))]
+    no = [n for n, a in answers.items() if not a or isinstance(a, Stop) or (isinstance(a, tuple) and a[:1] == (False,))]
+    return fold(yes), fold(n for n in answers if n not in yes and n not in no)
+
+
+def body_text(node: ast.FunctionDef) -> str:
+    """A function's statements as one text, without docstrings; long ones end in an ellipsis."""
+    body = [s for s in node.body if not (isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant))]
+    return shorten(ast.Module(body, []))
+
+
+def shorten(node: ast.AST) -> str:
+    """The text of a piece of code in one line."""
+    text = "; ".join(" ".join(line.split()) for line in ast.unparse(node).splitlines()).replace(":;", ":")
+    text = text.removeprefix("return ")
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]} …"
+
+
+def evaluators(package: Package, known: Mapping[str, Any] | None = None) -> dict[str, Evaluator]:
+    """An evaluator a device."""
+    return {d.name: Evaluator(package, d, known) for d in DEVICES}
+
+
+def base_names(cls: ClassOf, evaluator: Evaluator, seen: set[str]) -> set[str]:
+    """Names of everything that a class derives from."""
+    for base in evaluator.bases(cls):
+        name = base.node.name if isinstance(base, ClassOf) else ""
+        if name and name not in seen:
+            seen.add(name)
+            base_names(base, evaluator, seen)
+    return seen
+
+
+def dict_at(module: Module, name: str) -> ast.Dict | None:
+    """The dict that a name of a module, or of a class in it, is set to."""
+    for node in ast.walk(module.tree):
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        if any(isinstance(t, ast.Name) and t.id == name for t in targets):
+            value = getattr(node, "value", None)
+            if isinstance(value, ast.Dict):
+                return value
+    return None
+
+
+def rows(table: ast.Dict | None) -> dict[str, ast.expr]:
+    """The rows of a dict whose keys are text."""
+    pairs = zip(table.keys, table.values, strict=True) if table is not None else ()
+    return {k.value: v for k, v in pairs if isinstance(k, ast.Constant) and isinstance(k.value, str)}
+
+
+def last_word(node: ast.expr) -> str:
+    """The last text, or the last name, of a value: the class of a pair of module and class."""
+    words = [str(x.value) if isinstance(x, ast.Constant) else getattr(x, "attr", getattr(x, "id", ""))
+             for x in ast.walk(node) if isinstance(x, (ast.Constant, ast.Name, ast.Attribute))]  # fmt: skip
+    return words[-1] if words else ""
+
+
+def find_refusals(package: Package, paths: Iterable[str], known: Mapping[str, Any] | None = None) -> dict[str, Refusal]:
+    """Places below these paths where a condition about the device or the cache ends a start."""
+    asked = evaluators(package, known)
+    out: dict[str, Refusal] = {}
+    for path in paths:
+        module = package.module(path)
+        for function in ast.walk(module.tree):
+            if isinstance(function, ast.FunctionDef):
+                for test, text in _raises(function.body, []):
+                    where = f"{path.partition('/')[2]} {function.name}"
+                    when = shorten(test)
+                    if not text or not ABOUT_DEVICE.search(when) or re.match(r"\w+$", text):
+                        continue
+                    number = sum(k.startswith(f"{where}#") for k in out)
+                    yes, unknown = ask_all(lambda d, t=test: asked[d.name].expression(t, {}, module))
+                    out[f"{where}#{number + 1}"] = Refusal(
+                        file=path, when=when, says=text[:LONGEST], yes=yes, unknown=() if not yes and len(unknown) == 4 else unknown
+                    )
+    return out
+
+
+def _raises(body: list[ast.stmt], tests: list[ast.expr]) -> Iterable[tuple[ast.expr, str]]:
+    for node in body:
+        if isinstance(node, ast.If):
+            yield from _raises(node.body, [*tests, node.test])
+            yield from _raises(node.orelse, [*tests, ast.UnaryOp(ast.Not(), node.test)])
+        elif isinstance(node, (ast.For, ast.While, ast.With, ast.Try)):
+            yield from _raises(node.body, tests)
+        elif isinstance(node, ast.Assert) and node.msg is not None:
+            yield _all([*tests, ast.UnaryOp(ast.Not(), node.test)]), say(ast.Raise(ast.Call(node.test, [node.msg], [])))
+        elif isinstance(node, ast.Raise) and tests and isinstance(node.exc, ast.Call):
+            yield _all(tests), say(node)
+
+
+def _all(tests: list[ast.expr]) -> ast.expr:
+    return tests[0] if len(tests) == 1 else ast.BoolOp(ast.And(), tests)
+
+
+__all__ = ["UNKNOWN", "Answers", "ask_all", "body_text", "fold", "last_word", "rows"]

@@ -1,0 +1,133 @@
+"""The Python sources of an engine's wheel, read inside the zip: nothing is imported, run or unpacked."""
+
+from __future__ import annotations
+
+import ast
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+
+LARGEST_FILE = 4 << 20  # bytes of one source; the largest there is has 0.7 MB
+MOST_FILES = 20_000
+BLOCKS = (ast.If, ast.Try, ast.With)
+
+
+class Definition(NamedTuple):
+    """One statement that gives a name of a module its value, and the tests it stands under."""
+
+    node: ast.stmt
+    guards: tuple[tuple[ast.expr, bool], ...]
+
+
+class Module(NamedTuple):
+    """One source file: its dotted name, its path in the package, what it holds, and its names."""
+
+    name: str
+    path: str
+    tree: ast.Module
+    names: dict[str, list[Definition]]
+
+
+class ClassOf(NamedTuple):
+    """A class of the package."""
+
+    module: Module
+    node: ast.ClassDef
+
+
+class Package:
+    """A wheel: modules by dotted name, parsed when they are asked for."""
+
+    def __init__(self, wheel: Path) -> None:
+        """Raises ValueError for a wheel with more files than any engine has."""
+        self.wheel = wheel
+        self._zip = zipfile.ZipFile(wheel)
+        infos = self._zip.infolist()
+        if len(infos) > MOST_FILES:
+            raise ValueError(f"{wheel.name}: {len(infos)} files")
+        self._sources = {i.filename: i for i in infos if _is_source(i)}
+        self._modules: dict[str, Module] = {}
+
+    def metadata(self, field: str) -> list[str]:
+        """The values of a field of the wheel's METADATA, as `Version` or `Requires-Dist`."""
+        name = next(n for n in self._zip.namelist() if n.endswith(".dist-info/METADATA"))
+        head = self._zip.read(name)[:LARGEST_FILE].decode().partition("\n\n")[0]
+        return [line.partition(": ")[2] for line in head.splitlines() if line.startswith(f"{field}: ")]
+
+    def paths(self, folder: str) -> list[str]:
+        """Sources below a folder of the package, sorted."""
+        return sorted(n for n in self._sources if n.startswith(folder))
+
+    def has(self, path: str) -> bool:
+        """Whether there is a source of this path."""
+        return path in self._sources
+
+    def module(self, path: str) -> Module:
+        """A source by its path. Raises KeyError where there is none, ValueError where it is none that can be read."""
+        if path not in self._modules:
+            info = self._sources[path]
+            if info.file_size > LARGEST_FILE:
+                raise ValueError(f"{path}: {info.file_size} bytes")
+            tree = ast.parse(self._zip.read(info), path)
+            name = path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+            self._modules[path] = Module(name, path, tree, _index(tree))
+        return self._modules[path]
+
+    def find(self, name: str) -> Module | None:
+        """A module by its dotted name; None for what is not in the package."""
+        base = name.replace(".", "/")
+        path = next((p for p in (f"{base}.py", f"{base}/__init__.py") if p in self._sources), None)
+        return self.module(path) if path else None
+
+    def classes(self, folder: str) -> Iterator[ClassOf]:
+        """All classes that stand at the top of the modules below a folder, or under its tests."""
+        for path in self.paths(folder):
+            module = self.module(path)
+            for found in module.names.values():
+                for definition in found:
+                    if isinstance(definition.node, ast.ClassDef):
+                        yield ClassOf(module, definition.node)
+
+    def resolve_import(self, module: Module, node: ast.ImportFrom) -> str:
+        """The dotted name of the module that a `from … import` names."""
+        if not node.level:
+            return node.module or ""
+        parts = module.name.split(".")
+        drop = node.level - module.path.endswith("__init__.py")
+        return ".".join([*parts[: len(parts) - drop], *([node.module] if node.module else [])])
+
+
+def _is_source(info: zipfile.ZipInfo) -> bool:
+    path = PurePosixPath(info.filename)
+    return path.suffix == ".py" and not path.is_absolute() and ".." not in path.parts
+
+
+def _index(tree: ast.Module) -> dict[str, list[Definition]]:
+    """Names of a module, with those that are set under `if`, `try` and `with`; what `except` does instead is left out."""
+    found: dict[str, list[Definition]] = {}
+
+    def visit(body: list[ast.stmt], guards: tuple[tuple[ast.expr, bool], ...]) -> None:
+        for node in body:
+            if isinstance(node, ast.If):
+                visit(node.body, (*guards, (node.test, True)))
+                visit(node.orelse, (*guards, (node.test, False)))
+            elif isinstance(node, BLOCKS):
+                visit(node.body, guards)
+            for name in _names(node):
+                found.setdefault(name, []).append(Definition(node, guards))
+
+    visit(tree.body, ())
+    return found
+
+
+def _names(node: ast.stmt) -> list[str]:
+    if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+        return [node.name]
+    if isinstance(node, ast.Assign):
+        return [t.id for t in node.targets if isinstance(t, ast.Name)]
+    if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value is not None:
+        return [node.target.id]
+    if isinstance(node, (ast.Import, ast.ImportFrom)):
+        return [(a.asname or a.name.partition(".")[0]) for a in node.names]
+    return []
