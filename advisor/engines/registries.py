@@ -85,6 +85,7 @@ class OlderFacts(Record, frozen=True, kw_only=True):
     """A release against the next newer one of the file: what it has in addition or otherwise, and what it lacks."""
 
     version: Version
+    as_of: str
     has: Facts = Facts()
     lacks: dict[str, Names] = {}  # part of the facts -> names
 

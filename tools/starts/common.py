@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from advisor.engines.registries import Refusal
-from tools.starts.evaluate import ABOUT_DEVICE, DEVICES, UNKNOWN, Device, Evaluator, Stop, say
+from tools.starts.evaluate import ABOUT_DEVICE, DEVICES, Device, Evaluator, Stop, say
 from tools.starts.package import ClassOf, Module, Package
 
 LONGEST = 600  # characters of an expression that is written down
@@ -87,8 +87,10 @@ def last_word(node: ast.expr) -> str:
     return words[-1] if words else ""
 
 
-def find_refusals(package: Package, paths: Iterable[str], known: Mapping[str, Any] | None = None) -> dict[str, Refusal]:
-    """Places below these paths where a condition about the device or the cache ends a start."""
+def find_refusals(
+    package: Package, paths: Iterable[str], known: Mapping[str, Any] | None = None, about: str = ABOUT_DEVICE.pattern
+) -> dict[str, Refusal]:
+    """Places in these sources where a condition about the device or the cache ends a start."""
     asked = evaluators(package, known)
     out: dict[str, Refusal] = {}
     for path in paths:
@@ -98,13 +100,11 @@ def find_refusals(package: Package, paths: Iterable[str], known: Mapping[str, An
                 for test, text in _raises(function.body, []):
                     where = f"{path.partition('/')[2]} {function.name}"
                     when = shorten(test)
-                    if not text or not ABOUT_DEVICE.search(when) or re.match(r"\w+$", text):
+                    if not text or not re.search(about, when) or re.match(r"\w+$", text):
                         continue
                     number = sum(k.startswith(f"{where}#") for k in out)
                     yes, unknown = ask_all(lambda d, t=test: asked[d.name].expression(t, {}, module))
-                    out[f"{where}#{number + 1}"] = Refusal(
-                        file=path, when=when, says=text[:LONGEST], yes=yes, unknown=() if not yes and len(unknown) == 4 else unknown
-                    )
+                    out[f"{where}#{number + 1}"] = Refusal(file=path, when=when, says=text[:LONGEST], yes=yes, unknown=unknown)
     return out
 
 
@@ -125,4 +125,11 @@ def _all(tests: list[ast.expr]) -> ast.expr:
     return tests[0] if len(tests) == 1 else ast.BoolOp(ast.And(), tests)
 
 
-__all__ = ["UNKNOWN", "Answers", "ask_all", "body_text", "fold", "last_word", "rows"]
+
+def merge(rows: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+    """Rows of `device kind` with the same value under one key, `devices kind`."""
+    same: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    for key, value in rows.items():
+        device, _, kind = key.partition(" ")
+        same.setdefault((kind, value), []).append(device)
+    return {f"{' '.join(fold(devices))}: {kind}": value for (kind, value), devices in same.items()}

@@ -114,11 +114,11 @@ BUILTINS: dict[str, Callable[..., Any]] = {
     "any": any, "all": all, "len": len, "int": int, "bool": bool, "str": str, "min": min, "max": max, "list": list,
     "tuple": tuple, "set": set, "frozenset": frozenset, "sorted": sorted, "dict": dict,
 }  # fmt: skip
-METHODS = ("startswith", "endswith", "lower", "upper", "keys", "values", "get", "append", "insert", "extend", "update")
+METHODS = ("startswith", "endswith", "lower", "upper", "keys", "values", "get", "append", "insert", "extend", "update", "pop")
 FALSE = {"is_npu", "is_musa", "is_mps", "is_tpu", "is_hpu", "is_out_of_tree", "is_unspecified", "is_rdna_aiter_enabled"}
 # what the makers' own images install beside the engine
-INSTALLED = re.compile(r"has_flashinfer\w*|has_nvidia_artifactory|has_triton_kernels|has_deep_gemm|"
-                       r"is_flash_attn_varlen_func_available|is_flashinfer_available")  # fmt: skip
+INSTALLED = re.compile(r"has_flashinfer\w*|has_nvidia_artifactory|has_triton_kernels|has_deep_gemm|has_humming|"
+                       r"is_flash_attn_varlen_func_available|is_flashinfer_available|is_aiter_found")  # fmt: skip
 
 
 def ask_device(name: str, args: Sequence[Any], device: Device) -> Any:
@@ -230,6 +230,8 @@ class Evaluator:
         if isinstance(node, (ast.Import, ast.ImportFrom)):
             return self._import(node, name, module)
         assert isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None
+        if isinstance(node.value, ast.Constant) and node.value.value is None:
+            return UNKNOWN  # filled in while the engine runs
         return self.expression(node.value, {}, module)
 
     def _import(self, node: ast.Import | ast.ImportFrom, name: str, module: Module) -> Any:
@@ -262,6 +264,8 @@ class Evaluator:
         for kw, own in zip(spec.kwonlyargs, spec.kw_defaults, strict=True):
             if own is not None:
                 scope[kw.arg] = self.expression(own, {}, function.module)
+        if spec.kwarg is not None:
+            scope[spec.kwarg.arg] = {}
         kind = _decorator(function.node)
         if function.owner is not None and kind != "staticmethod" and names:
             scope[names[0]] = function.first
@@ -272,6 +276,8 @@ class Evaluator:
         finally:
             self.depth -= 1
         if isinstance(result, Stop):
+            if str(result) == "NotImplementedError":  # of an abstract method: what is there in its place is not known
+                return UNKNOWN
             raise result
         return None if result is NOTHING else result
 
@@ -471,7 +477,8 @@ class Evaluator:
             for base in self.bases(owner):
                 found = self._attribute_of_class(base, name, bind=False) if isinstance(base, ClassOf) else UNKNOWN
                 if isinstance(found, Function):
-                    return self._run(found, self._arguments(node, found, scope, module))
+                    bound = found._replace(first=next(iter(scope.values()), None))
+                    return self._run(bound, self._arguments(node, found, scope, module))
             return UNKNOWN
         if name == "DeviceCapability":
             return Capability(*args)
@@ -493,6 +500,8 @@ class Evaluator:
         callee = self.expression(node.func, scope, module, owner)
         if isinstance(callee, Function):
             return self._run(callee, self._arguments(node, callee, scope, module))
+        if isinstance(callee, Symbol) and callee.name.endswith(".get_path"):  # of a member of an enumeration
+            return Symbol(callee.name.removesuffix(".get_path"))
         if isinstance(callee, (Native, Symbol)):
             answer = ask_device(callee.name.rpartition(".")[2], args, self.device)
             return UNKNOWN if answer is NOTHING else answer

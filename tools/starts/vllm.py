@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from typing import Any
 
 from advisor.engines.registries import Accepted, Backend, Facts, Kernel, Method
@@ -36,6 +37,7 @@ SHAPES: dict[str, dict[str, int | bool]] = {
                           "index_topk": 512},
 }  # fmt: skip
 CACHES = ("auto", "fp8")
+DECODER = Symbol("DECODER")  # of the enumeration of attention types
 ASKED = ("supports_compute_capability", "supports_head_size", "get_supported_head_sizes", "supports_kv_cache_dtype",
          "supports_sink", "supports_combination")  # fmt: skip
 REFUSING = ("vllm/config/", "vllm/platforms/", "vllm/v1/attention/backends/", "vllm/models/",
@@ -48,13 +50,14 @@ def read(package: Package) -> Facts:
     tools, reasoning = (package.module(f"vllm/{x}/__init__.py") for x in ("tool_parsers", "reasoning"))
     asked = {d.name: make_evaluator(package, d) for d in DEVICES}
     paths = [p for folder in REFUSING for p in package.paths(folder)]
+    order = read_order(package)
     return Facts(
         architectures=read_architectures(package, registry),
         removed={n: common.last_word(v) for n, v in _table(registry, "_PREVIOUSLY_SUPPORTED_MODELS")},
         plugins={n: common.last_word(v) for n, v in _table(registry, "_OOT_SUPPORTED_MODELS")},
         methods=read_methods(package, asked),
-        backends=read_backends(package),
-        order=read_order(package),
+        backends=read_backends(package, order),
+        order=order,
         kernels=read_kernels(package, asked) | read_experts(package, asked),
         refusals=common.find_refusals(package, paths, {"current_platform": Thing({"device": "ask"})}),
         tool_parsers={n: common.last_word(v) for n, v in _table(tools, "_TOOL_PARSERS_TO_REGISTER")},
@@ -108,7 +111,7 @@ def read_methods(package: Package, asked: dict[str, Evaluator]) -> dict[str, Met
     names = next(iter(home.names["QuantizationMethods"])).node.value.slice.elts  # type: ignore[union-attr]
     table = common.rows(common.dict_at(home, "method_to_config"))
     configs = {c.node.name: c for c in package.classes(f"{LAYERS}/quantization/")}
-    configs |= {c.node.name: c for c in package.classes("vllm/models/") if c.node.name.endswith("Config")}
+    configs |= {c.node.name: c for p in package.paths("vllm/models/") if "quant" in p for c in package.classes(p)}
     lists = {}
     for kind, cls in PLATFORMS.items():
         device = next(d.name for d in DEVICES if d.platform == kind)
@@ -116,9 +119,12 @@ def read_methods(package: Package, asked: dict[str, Evaluator]) -> dict[str, Met
         assert module is not None
         found = asked[device].name(module, cls)
         lists[kind] = asked[device].attribute(found, "supported_quantization") if isinstance(found, ClassOf) else UNKNOWN
+    own_names = {asked["sm90"].call(m, {}): c for c in configs.values() if (m := asked["sm90"].method(c, "get_name"))}
+    online = common.rows(common.dict_at(package.module("vllm/config/quantization.py"), "_ONLINE_SHORTHANDS"))
+    own_names |= {name: configs.get("OnlineQuantizationConfig") for name in online if name not in own_names}
     out = {}
     for name in sorted(n.value for n in names):
-        config = configs.get(getattr(table.get(name), "id", ""))
+        config = configs.get(getattr(table.get(name), "id", "")) or own_names.get(name)
         least = asked["sm90"].method(config, "get_min_capability") if config else None
         number = asked["sm90"].call(least, {}) if least else None
         out[name] = Method(
@@ -130,8 +136,8 @@ def read_methods(package: Package, asked: dict[str, Evaluator]) -> dict[str, Met
     return out
 
 
-def read_backends(package: Package) -> dict[str, Backend]:
-    """Attention backends with the shapes they accept."""
+def read_backends(package: Package, order: dict[str, tuple[str, ...]]) -> dict[str, Backend]:
+    """Attention backends with the shapes they accept on the devices that try them."""
     module = package.module("vllm/v1/attention/backends/registry.py")
     registry = next(d.node for d in module.names["AttentionBackendEnum"])
     out: dict[str, Backend] = {}
@@ -142,11 +148,22 @@ def read_backends(package: Package) -> dict[str, Backend]:
         found = package.find(path) if path else None
         cls = plain["sm90"].name(found, cls_name) if found else None
         if isinstance(cls, ClassOf):
-            out[name] = _backend(package, cls, plain)
+            out[name] = _backend(package, cls, plain, _tried_on(name, path, order))
     return out
 
 
-def _backend(package: Package, cls: ClassOf, plain: dict[str, Evaluator]) -> Backend:
+def _tried_on(name: str, path: str, order: dict[str, tuple[str, ...]]) -> list[Device]:
+    """Devices that try a backend; those that a model brings along are for the platform of their folder or name."""
+    listed = {key.partition(":")[0] for key, tried in order.items() if name in tried}
+    if listed:
+        names = {n for key in listed for n in key.split()}
+        return [d for d in DEVICES if {d.name, d.platform} & names]
+    folders = {"nvidia": "cuda", "amd": "rocm", "rocm": "rocm", "xpu": "xpu", "cpu": "cpu", "amx": "cpu"}
+    own = next((p for word, p in folders.items() if word in re.split(r"[._]", f"{path}.{name.lower()}")), "cuda")
+    return [d for d in DEVICES if d.platform == own]
+
+
+def _backend(package: Package, cls: ClassOf, plain: dict[str, Evaluator], devices: list[Device]) -> Backend:
     own = plain["sm90"]
     flags = {f: own.call(m, {}) if (m := own.method(cls, f)) else UNKNOWN for f in ("is_mla", "is_sparse")}
     asks = {n: common.body_text(m.node) for n in ASKED if (m := own.method(cls, n)) and m.owner and m.owner.node.name != "AttentionBackend"}
@@ -157,7 +174,7 @@ def _backend(package: Package, cls: ClassOf, plain: dict[str, Evaluator]) -> Bac
         dtypes=tuple(x.name.removeprefix("torch.") for x in lists["supported_dtypes"] if isinstance(x, Symbol))
         if isinstance(lists["supported_dtypes"], list) else ("unknown",),
         cache=tuple(map(str, lists["supported_kv_cache_dtypes"])) if isinstance(lists["supported_kv_cache_dtypes"], list) else ("unknown",),
-        asks=asks, accepts=_accepted(package, cls, flags),
+        asks=asks, accepts=_accepted(package, cls, flags, devices),
     )  # fmt: skip
 
 
@@ -165,13 +182,13 @@ def _bool(value: Any) -> bool | None:
     return value if isinstance(value, bool) else None
 
 
-def _accepted(package: Package, cls: ClassOf, flags: dict[str, Any]) -> tuple[Accepted, ...]:
+def _accepted(package: Package, cls: ClassOf, flags: dict[str, Any], devices: list[Device]) -> tuple[Accepted, ...]:
     found: dict[common.Answers, dict[str, list[str]]] = {}
     for name, shape in SHAPES.items():
         if flags != {"is_mla": shape.get("mla", False), "is_sparse": shape.get("sparse", False)}:
             continue
         for cache in CACHES:
-            answers = common.ask_all(lambda d, s=shape, c=cache: accepts(package, cls, d, s, c))
+            answers = common.ask_all(lambda d, s=shape, c=cache: accepts(package, cls, d, s, c), devices)
             if any(answers):
                 found.setdefault(answers, {}).setdefault(name, []).append(cache)
     rows = []
@@ -191,7 +208,7 @@ def accepts(package: Package, cls: ClassOf, device: Device, shape: dict[str, int
         "head_size": shape["head_size"], "dtype": Symbol("torch.bfloat16"), "kv_cache_dtype": cache,
         "block_size": None, "use_mla": shape.get("mla", False), "has_sink": shape.get("sinks", False),
         "use_sparse": shape.get("sparse", False), "use_mm_prefix": False, "device_capability": capability,
-        "capability": capability, "attn_type": "decoder",
+        "capability": capability, "attn_type": DECODER,
     }  # fmt: skip
     answers = [_ask(evaluator, cls, n, args) for n in ("supports_compute_capability", "supports_head_size", "supports_kv_cache_dtype")]
     if shape.get("sinks"):
@@ -216,10 +233,18 @@ def _builds(evaluator: Evaluator, cls: ClassOf, args: dict[str, Any]) -> Any:
     init = evaluator.method(impl, "__init__") if isinstance(impl, ClassOf) else None
     if init is None:
         return True
-    self = Thing({"class": impl, "kv_cache_dtype": args["kv_cache_dtype"]})
-    given = {"kv_cache_dtype": args["kv_cache_dtype"], "head_size": args["head_size"], "alibi_slopes": None,
-             "sliding_window": None, "logits_soft_cap": None, "attn_type": "decoder", "use_mla": args["use_mla"],
-             "kv_sharing_target_layer_name": None}  # fmt: skip
+    cache = args["kv_cache_dtype"]
+    layer = evaluator.package.find("vllm.model_executor.layers.attention.mla_attention")
+    rename = evaluator.name(layer, "_canonicalize_sparse_mla_kv_cache_dtype") if layer and args["use_sparse"] else None
+    if isinstance(rename, Function):
+        cache = evaluator.call(rename, {"attn_backend": cls, "kv_cache_dtype": cache})
+    sinks = Thing({"dtype": Symbol("torch.float32"), "shape": (64,)}) if args["has_sink"] else None
+    self = Thing({"class": impl, "kv_cache_dtype": cache, "dcp_world_size": 1, "pcp_world_size": 1,
+                  "need_to_return_lse_for_decode": False})  # fmt: skip
+    given = {"kv_cache_dtype": cache, "head_size": args["head_size"], "alibi_slopes": None, "sliding_window": None,
+             "logits_soft_cap": None, "attn_type": DECODER, "use_mla": args["use_mla"], "sinks": sinks,
+             "kv_sharing_target_layer_name": None, "mla_args": {"sinks": sinks}, "num_heads": 64,
+             "num_kv_heads": 8}  # fmt: skip
     result = evaluator.call(init._replace(first=self), given)
     return UNKNOWN if result is UNKNOWN else not isinstance(result, Stop)
 
@@ -232,24 +257,26 @@ def read_order(package: Package) -> dict[str, tuple[str, ...]]:
         for kind, mla, sparse in (("dense", False, False), ("mla", True, False), ("sparse-mla", True, True)):
             evaluator = make_evaluator(package, device)
             function = evaluator.name(module, "_get_backend_priorities") if module else None
-            if not isinstance(function, Function):
-                continue
             base = {"use_mla": mla, "use_sparse": sparse, "device_capability": device.capability}
+            if not isinstance(function, Function):
+                out[f"{device.name} {kind}"] = _single(evaluator, base)
+                continue
             tried: list[str] = []
             for more in ({}, {"num_heads": 8}, {"kv_cache_dtype": "fp8"}):
                 result = evaluator.call(function, base | more)
                 tried += [x.name if isinstance(x, Symbol) else "unknown" for x in result] if isinstance(result, list) else ["unknown"]
             out[f"{device.name} {kind}"] = tuple(dict.fromkeys(tried))
-    return _merge(out)
+    return common.merge(out)
 
 
-def _merge(rows: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
-    """Rows of `device kind` with the same value under one key, `devices kind`."""
-    same: dict[tuple[str, tuple[str, ...]], list[str]] = {}
-    for key, value in rows.items():
-        device, _, kind = key.partition(" ")
-        same.setdefault((kind, value), []).append(device)
-    return {f"{' '.join(common.fold(devices))}: {kind}": value for (kind, value), devices in same.items()}
+def _single(evaluator: Evaluator, wanted: dict[str, Any]) -> tuple[str, ...]:
+    """The backend that a platform without a list of them takes."""
+    cls = evaluator.known["current_platform"].values["class"]
+    method = evaluator.method(cls, "get_attn_backend_cls") if isinstance(cls, ClassOf) else None
+    config = Thing(wanted | {"kv_cache_dtype": "auto", "dtype": Symbol("torch.bfloat16"), "use_mm_prefix": False,
+                             "use_batch_invariant": False, "has_sink": False})  # fmt: skip
+    result = evaluator.call(method, {"selected_backend": None, "attn_selector_config": config}) if method else UNKNOWN
+    return (result.name,) if isinstance(result, Symbol) else ("unknown",)
 
 
 def read_kernels(package: Package, asked: dict[str, Evaluator]) -> dict[str, Kernel]:

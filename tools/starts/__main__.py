@@ -1,0 +1,188 @@
+"""rules/starts: what a release of an engine registers and asks of a device, read out of its package.
+
+    python -m tools.starts ENGINE VERSION [--wheel FILE] [--write]
+
+The wheel comes from the package index (vLLM's has 330 MB) into a folder that is thrown away, or is FILE. The difference
+to what is committed is shown; with --write the file is written, and a second time there is nothing to write.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import yaml
+
+from advisor.engines.flag_tables import release_key
+from advisor.engines.registries import Facts, OlderFacts, StartsFile, read_facts
+from tools.starts import others, sglang, vllm
+from tools.starts.evaluate import DEVICES
+from tools.starts.package import Package
+
+RULES = Path(__file__).resolve().parents[2] / "rules/starts"
+TAGS = ("2_39", "2_35", "2_34", "2_31", "2_28", "2_17")  # of manylinux: what wheels for servers have
+MARK = "# What {engine} starts, by release. Written by `python -m tools.starts {engine} VERSION --write`: change it there.\n"
+
+
+class Engine(NamedTuple):
+    """The name of an engine's package, its reader, and the shapes of attention that it asks with."""
+
+    package: str
+    read: Callable[[Package], Facts]
+    shapes: dict[str, dict[str, int | bool]] = {}
+
+
+ENGINES = {
+    "vllm": Engine("vllm", vllm.read, vllm.SHAPES),
+    "sglang": Engine("sglang", sglang.read, sglang.SHAPES),
+    "lmdeploy": Engine("lmdeploy", others.read_lmdeploy),
+    "exllamav3": Engine("exllamav3", others.read_exllamav3),
+    "mlx-lm": Engine("mlx-lm", others.read_mlx_lm),
+    "max": Engine("max", others.read_max),
+}
+
+
+def fetch(package: str, version: str, folder: Path) -> Path:
+    """The wheel of a release, from the package index. Raises CalledProcessError where there is none."""
+    words = ["--no-deps", "--only-binary", ":all:", "--python-version", "3.12", "-q", "-d", str(folder)]
+    words += [w for tag in TAGS for w in ("--platform", f"manylinux_{tag}_x86_64")]
+    command = [sys.executable, "-m", "pip", "download", *words, f"{package}=={version}"]
+    if subprocess.run([*command[:3], "--version"], capture_output=True).returncode:
+        command[:3] = ["pip"]  # an environment without a pip of its own
+    subprocess.run(command, check=True)
+    return next(folder.glob("*.whl"))
+
+
+def read_wheel(engine: str, version: str, wheel: Path) -> Facts:
+    """The facts of a wheel. Raises ValueError where it is another release's."""
+    package = Package(wheel)
+    if package.metadata("Version") != [version]:
+        raise ValueError(f"{wheel.name} is not {engine} {version}")
+    return ENGINES[engine].read(package)
+
+
+def put(old: StartsFile | None, engine: str, version: str, facts: Facts, day: str) -> StartsFile:
+    """The file with a release put in, or read again."""
+    known: dict[str, tuple[str, Facts]] = {}
+    for release, as_of in [(old.version, old.as_of), *((o.version, o.as_of) for o in old.older)] if old else ():
+        has = read_facts(old, release) if old else None
+        assert has is not None
+        known[release] = as_of, has
+    if version not in known or known[version][1] != facts:
+        known[version] = day, facts
+    newest, *rest = sorted(known, key=release_key, reverse=True)
+    older, last = [], known[newest][1]
+    for release in rest:
+        as_of, own = known[release]
+        has, lacks = subtract(own, last)
+        older.append(OlderFacts(version=release, as_of=as_of, has=has, lacks=lacks))
+        last = own
+    return StartsFile(
+        engine=engine, package=ENGINES[engine].package, version=newest, as_of=known[newest][0],
+        source=f"the wheels of {ENGINES[engine].package} of the package index, read without importing them",
+        devices=tuple(d.name for d in DEVICES), shapes=ENGINES[engine].shapes, facts=known[newest][1], older=tuple(older),
+    )  # fmt: skip
+
+
+def subtract(own: Facts, newer: Facts) -> tuple[Facts, dict[str, tuple[str, ...]]]:
+    """What `own` has in addition to `newer` or otherwise, and what it lacks, by part."""
+    has, lacks = {}, {}
+    for part in Facts.__struct_fields__:
+        mine, theirs = getattr(own, part), getattr(newer, part)
+        has[part] = {name: x for name, x in mine.items() if theirs.get(name) != x}
+        lacks[part] = tuple(name for name in theirs if name not in mine)
+    return Facts(**has), {part: names for part, names in lacks.items() if names}
+
+
+def describe(own: Facts, before: Facts) -> Iterable[str]:
+    """The difference of two readings, one line a part and kind."""
+    has, lacks = subtract(own, before)
+    for part in Facts.__struct_fields__:
+        names = getattr(has, part)
+        kinds = {
+            "added": [n for n in names if n not in getattr(before, part)],
+            "changed": [n for n in names if n in getattr(before, part)],
+            "removed": lacks.get(part, ()),
+        }
+        yield from (f"  {part}, {kind}: {', '.join(found)}" for kind, found in kinds.items() if found)
+
+
+def dump(file: StartsFile) -> str:
+    """The file as YAML: one entry a paragraph."""
+    lines = [MARK.format(engine=file.engine).rstrip()]
+    head = ("engine", "package", "version", "as_of", "source", "devices")
+    lines += (f"{name}: {_flow(_plain(getattr(file, name)), '  ')}" for name in head)
+    lines += _section("shapes", file.shapes, "")
+    lines += ["facts:", *_facts(file.facts, "  ")]
+    lines += ["older:"] if file.older else []
+    for release in file.older:
+        lines += [f"- version: {_flow(release.version, '')}", f"  as_of: {_flow(release.as_of, '')}"]
+        has = _facts(release.has, "    ")
+        lines += ["  has:", *has] if has else []
+        lines += _section("lacks", release.lacks, "  ")
+    return "\n".join(lines) + "\n"
+
+
+def _facts(facts: Facts, indent: str) -> list[str]:
+    return [line for part in Facts.__struct_fields__ for line in _section(part, getattr(facts, part), indent)]
+
+
+def _section(name: str, entries: dict[str, Any], indent: str) -> list[str]:
+    if not entries:
+        return []
+    deeper = f"{indent}  "
+    rows = (f"{deeper}{_flow(key, '')}: {_flow(_plain(value), f'{deeper}  ')}" for key, value in entries.items())
+    return [f"{indent}{name}:", *rows]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, msgspec.Struct):
+        fields = {f.name: (getattr(value, f.name), f.default) for f in msgspec.structs.fields(value)}
+        return {n: _plain(x) for n, (x, default) in fields.items() if x != default and x not in ((), {})}
+    if isinstance(value, tuple):
+        return [_plain(x) for x in value]
+    return value
+
+
+def _flow(value: Any, indent: str) -> str:
+    text = yaml.safe_dump(value, default_flow_style=True, width=112, sort_keys=False, allow_unicode=True)
+    return text.removesuffix("...\n").strip().replace("\n", f"\n{indent}")
+
+
+def main(words: list[str] | None = None) -> int:
+    """Reads one release; 1 where the committed file differs and is not written."""
+    parser = argparse.ArgumentParser(prog="python -m tools.starts", description=__doc__)
+    parser.add_argument("engine", choices=ENGINES)
+    parser.add_argument("version")
+    parser.add_argument("--wheel", type=Path)
+    parser.add_argument("--write", action="store_true")
+    asked = parser.parse_args(words)
+    path = RULES / f"{asked.engine}.yaml"
+    old = msgspec.convert(yaml.safe_load(path.read_text()), StartsFile) if path.exists() else None
+    with tempfile.TemporaryDirectory() as folder:
+        wheel = asked.wheel or fetch(ENGINES[asked.engine].package, asked.version, Path(folder))
+        facts = read_wheel(asked.engine, asked.version, wheel)
+    before = read_facts(old, asked.version) if old else None
+    new = put(old, asked.engine, asked.version, facts, datetime.date.today().isoformat())
+    text = dump(new)
+    if path.exists() and path.read_text() == text:
+        print(f"{asked.engine} {asked.version}: nothing changed")
+        return 0
+    against = before if before is not None else old.facts if old else Facts()
+    print(f"{asked.engine} {asked.version}, against {'what is committed' if before is not None else old and old.version}:")
+    print(*describe(facts, against), sep="\n")
+    if asked.write:
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    return int(not asked.write)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
