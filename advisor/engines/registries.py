@@ -1,7 +1,7 @@
 """What an engine registers and what it asks of a device, by release: rules/starts/<engine>.yaml.
 
 `python -m tools.starts` writes these files out of the engines' own packages. Devices have the names of their code:
-sm90 (compute capability 9.0), gfx942, xpu, cpu; `cuda` and `rocm` stand for all of `devices` that are of this kind.
+sm90 (compute capability 9.0), gfx942, xpu, cpu; `cuda`, `rocm` and `all` stand for all of `devices` that are of the kind.
 A device that stands neither under `yes` nor under `unknown` is refused.
 """
 
@@ -56,7 +56,10 @@ class Kernel(Record, frozen=True, kw_only=True):
 
 
 class Refusal(Record, frozen=True, kw_only=True):
-    """A place where a start ends: the condition, and the engine's own words. `yes`: devices on which it holds."""
+    """A place where a start ends: the condition, and the engine's own words.
+
+    `yes`: devices on which the condition holds where the place is reached; whether a launch reaches it, it does not say.
+    """
 
     file: str
     when: str

@@ -6,18 +6,22 @@ import ast
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
+from zlib import crc32
 
 from advisor.engines.registries import Refusal
 from tools.starts.evaluate import ABOUT_DEVICE, DEVICES, Device, Evaluator, Stop, say
 from tools.starts.package import ClassOf, Module, Package
 
-LONGEST = 600  # characters of an expression that is written down
+LONGEST = 300  # characters of an expression that is written down; of longer ones a hash shows a change
+AT_WORK = re.compile(r"forward(?!_hip)|^_?(build|run|execute|apply(?!_\w+_defaults)|process)|kernel|warmup|plan|create_weights")
 Answers = tuple[tuple[str, ...], tuple[str, ...]]  # devices: yes, unknown
 
 
 def fold(names: Iterable[str]) -> tuple[str, ...]:
-    """Names of devices with `cuda` and `rocm` in place of all of their kind."""
+    """Names of devices with `all`, `cuda` and `rocm` in place of all of their kind."""
     left = list(names)
+    if len(left) == len(DEVICES):
+        return ("all",)
     out = []
     for kind in ("cuda", "rocm"):
         whole = [d.name for d in DEVICES if d.platform == kind]
@@ -45,7 +49,7 @@ def shorten(node: ast.AST) -> str:
     """The text of a piece of code in one line."""
     text = "; ".join(" ".join(line.split()) for line in ast.unparse(node).splitlines()).replace(":;", ":")
     text = text.removeprefix("return ")
-    return text if len(text) <= LONGEST else f"{text[:LONGEST]} …"
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]} … {crc32(text.encode()):08x}"
 
 
 def evaluators(package: Package, known: Mapping[str, Any] | None = None) -> dict[str, Evaluator]:
@@ -96,15 +100,16 @@ def find_refusals(
     for path in paths:
         module = package.module(path)
         for function in ast.walk(module.tree):
-            if isinstance(function, ast.FunctionDef):
+            if isinstance(function, ast.FunctionDef) and not AT_WORK.search(function.name):
                 for test, text in _raises(function.body, []):
-                    where = f"{path.partition('/')[2]} {function.name}"
                     when = shorten(test)
                     if not text or not re.search(about, when) or re.match(r"\w+$", text):
                         continue
-                    number = sum(k.startswith(f"{where}#") for k in out)
                     yes, unknown = ask_all(lambda d, t=test: asked[d.name].expression(t, {}, module))
-                    out[f"{where}#{number + 1}"] = Refusal(file=path, when=when, says=text[:LONGEST], yes=yes, unknown=unknown)
+                    if (yes, unknown) == ((), ()):
+                        continue
+                    key = f"{function.name} {crc32(f'{path} {when} {text}'.encode()):08x}"
+                    out[key] = Refusal(file=path, when=when, says=text[:600], yes=yes, unknown=unknown)
     return out
 
 
@@ -113,6 +118,8 @@ def _raises(body: list[ast.stmt], tests: list[ast.expr]) -> Iterable[tuple[ast.e
         if isinstance(node, ast.If):
             yield from _raises(node.body, [*tests, node.test])
             yield from _raises(node.orelse, [*tests, ast.UnaryOp(ast.Not(), node.test)])
+            if isinstance(node.body[-1], (ast.Return, ast.Continue)):  # what follows is reached where the test fails
+                tests = [*tests, ast.UnaryOp(ast.Not(), node.test)]
         elif isinstance(node, (ast.For, ast.While, ast.With, ast.Try)):
             yield from _raises(node.body, tests)
         elif isinstance(node, ast.Assert) and node.msg is not None:

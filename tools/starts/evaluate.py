@@ -490,10 +490,10 @@ class Evaluator:
         if own == "isinstance" and args[0] is not UNKNOWN and isinstance(args[1], Symbol):
             return isinstance(args[0], {"tuple": tuple, "int": int, "str": str}[args[1].name])
         if isinstance(node.func, ast.Name) and name in BUILTINS and name not in scope and name not in module.names:
-            if name in ("any", "all") and args and isinstance(args[0], (list, tuple)) and UNKNOWN in args[0]:
+            if name in ("any", "all") and unsure(args[0]):
                 decisive = name == "any"
-                return decisive if any(_true(x) is decisive for x in args[0]) else UNKNOWN
-            return UNKNOWN if UNKNOWN in args else BUILTINS[name](*args)
+                return decisive if args[0] is not UNKNOWN and decisive in map(_true, args[0]) else UNKNOWN
+            return UNKNOWN if unsure(args) else BUILTINS[name](*args)
         callee = self.known.get(name, None)
         if callee is not None or name in self.known:
             return callee
@@ -546,18 +546,21 @@ def _bool(node: ast.BoolOp, value: Callable[[ast.expr], Any]) -> Any:
     return UNKNOWN if unsure else last
 
 
+def unsure(value: Any) -> bool:
+    """Whether a value is unknown, or holds something that is."""
+    return value is UNKNOWN or (isinstance(value, (list, tuple, set, frozenset)) and any(map(unsure, value)))
+
+
 def _compare(node: ast.Compare, value: Callable[[ast.expr], Any]) -> Any:
-    left = value(node.left)
-    unsure = False
-    for op, right_node in zip(node.ops, node.comparators, strict=True):
-        right = value(right_node)
-        parts = right if isinstance(right, (list, tuple)) and isinstance(op, (ast.In, ast.NotIn)) else (right,)
-        if left is UNKNOWN or UNKNOWN in parts or (isinstance(left, tuple) and UNKNOWN in left):
-            unsure = True
+    left, doubt = value(node.left), False
+    for op, right in zip(node.ops, map(value, node.comparators), strict=True):
+        found = isinstance(op, ast.In) and not unsure(left) and isinstance(right, (list, tuple)) and left in right
+        if (unsure(left) or unsure(right)) and not found:
+            doubt = True
         elif not COMPARE[type(op)](left, right):
             return False
         left = right
-    return UNKNOWN if unsure else True
+    return UNKNOWN if doubt else True
 
 
 def _join(first: Any, second: Any, test: str) -> Any:

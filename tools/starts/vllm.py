@@ -36,11 +36,12 @@ SHAPES: dict[str, dict[str, int | bool]] = {
     "compressed-sparse": {"mla": True, "sparse": True, "sinks": True, "head_size": 512, "qk_rope_head_dim": 64,
                           "index_topk": 512},
 }  # fmt: skip
+ROCM = "vllm/platforms/rocm.py"  # names of the cards that it knows stand in it
 CACHES = ("auto", "fp8")
 DECODER = Symbol("DECODER")  # of the enumeration of attention types
 ASKED = ("supports_compute_capability", "supports_head_size", "get_supported_head_sizes", "supports_kv_cache_dtype",
          "supports_sink", "supports_combination")  # fmt: skip
-REFUSING = ("vllm/config/", "vllm/platforms/", "vllm/v1/attention/backends/", "vllm/models/",
+REFUSING = (*(f"vllm/config/{x}.py" for x in ("vllm", "model", "cache", "parallel", "attention")), "vllm/platforms/", "vllm/v1/attention/backends/", "vllm/models/",
             f"{LAYERS}/sparse_attn_indexer.py", f"{LAYERS}/attention/")  # fmt: skip
 
 
@@ -52,6 +53,7 @@ def read(package: Package) -> Facts:
     paths = [p for folder in REFUSING for p in package.paths(folder)]
     order = read_order(package)
     return Facts(
+        needs={"rocm": " ".join(sorted(set(re.findall(r"gfx\w+", ast.unparse(package.module(ROCM).tree)))))},
         architectures=read_architectures(package, registry),
         removed={n: common.last_word(v) for n, v in _table(registry, "_PREVIOUSLY_SUPPORTED_MODELS")},
         plugins={n: common.last_word(v) for n, v in _table(registry, "_OOT_SUPPORTED_MODELS")},
