@@ -75,6 +75,7 @@ class Facts(Record, frozen=True, kw_only=True):
     architectures: dict[str, Names] = {}  # -> backends or kinds it is registered for, then what its class can do
     removed: dict[str, str] = {}  # -> the last release that had it, or what it was
     plugins: dict[str, str] = {}  # -> where the plugin is that has it
+    adjustments: dict[str, str] = {}  # architecture -> what its configuration is changed to before anything is loaded
     methods: dict[str, Method] = {}  # of another backend of the engine: `backend/method`
     backends: dict[str, Backend] = {}
     order: dict[str, Names] = {}  # device and kind of attention -> backends as they are tried

@@ -101,11 +101,12 @@ def find_refusals(
         module = package.module(path)
         for function in ast.walk(module.tree):
             if isinstance(function, ast.FunctionDef) and not AT_WORK.search(function.name):
+                local = {n: e.local_imports(function, module) for n, e in asked.items()}
                 for test, text in _raises(function.body, []):
                     when = shorten(test)
                     if not text or not re.search(about, when) or re.match(r"\w+$", text):
                         continue
-                    yes, unknown = ask_all(lambda d, t=test: asked[d.name].expression(t, {}, module))
+                    yes, unknown = ask_all(lambda d, t=test: asked[d.name].expression(t, dict(local[d.name]), module))
                     if (yes, unknown) == ((), ()):
                         continue
                     key = f"{function.name} {crc32(f'{path} {when} {text}'.encode()):08x}"

@@ -201,6 +201,12 @@ class Evaluator:
             self._names[key] = self._find_name(module, name)
         return self._names[key]
 
+    def local_imports(self, function: ast.FunctionDef, module: Module) -> dict[str, Any]:
+        """What a function imports by itself."""
+        nodes = [n for n in ast.walk(function) if isinstance(n, (ast.Import, ast.ImportFrom))]
+        names = ((n, a.asname or a.name.partition(".")[0]) for n in nodes for a in n.names)
+        return {name: self._import(node, name, module) for node, name in names}
+
     def run_module(self, module: Module) -> dict[str, Any]:
         """The names of a module after its statements have run."""
         scope: dict[str, Any] = {}
@@ -219,8 +225,11 @@ class Evaluator:
                 chosen = UNKNOWN
         if name in module.names:
             return chosen
-        inner = self.package.find(f"{module.name}.{name}")
-        return inner if inner is not None else UNKNOWN
+        for definition in module.names.get("*", ()):
+            source = self.package.find(self.package.resolve_import(module, definition.node))  # type: ignore[arg-type]
+            if source is not None and source is not module and name in source.names:
+                return self.name(source, name)
+        return self.package.find(f"{module.name}.{name}") or UNKNOWN
 
     def _define(self, node: ast.stmt, name: str, module: Module) -> Any:
         if isinstance(node, ast.FunctionDef):
@@ -303,6 +312,7 @@ class Evaluator:
                 other = {k: v.copy() if isinstance(v, (list, dict)) else v for k, v in scope.items()}
                 first = self._block([*node.body, *rest], scope, module, owner)
                 second = self._block([*node.orelse, *rest], other, module, owner)
+                scope.update({k: UNKNOWN for k, v in scope.items() if k not in other or other[k] != v})
                 return _join(first, second, ast.unparse(node.test))
             try:
                 result = self._statement(node, scope, module, owner)
@@ -502,8 +512,8 @@ class Evaluator:
             return self._run(callee, self._arguments(node, callee, scope, module))
         if isinstance(callee, Symbol) and callee.name.endswith(".get_path"):  # of a member of an enumeration
             return Symbol(callee.name.removesuffix(".get_path"))
-        if isinstance(callee, (Native, Symbol)):
-            answer = ask_device(callee.name.rpartition(".")[2], args, self.device)
+        if isinstance(callee, (Native, Symbol)) or (callee is UNKNOWN and isinstance(node.func, ast.Name)):
+            answer = ask_device(name if callee is UNKNOWN else callee.name.rpartition(".")[2], args, self.device)
             return UNKNOWN if answer is NOTHING else answer
         if isinstance(node.func, ast.Attribute) and name in METHODS:
             base = self.expression(node.func.value, scope, module, owner)

@@ -68,6 +68,8 @@ def read_methods(package: Package, asked: dict[str, Evaluator]) -> dict[str, Met
         table = scope.get("BASE_QUANTIZATION_METHODS", {})
         if device.platform == "cpu":
             table = scope.get("CPU_QUANTIZATION_METHODS", table)
+        if not isinstance(table, dict):
+            raise ValueError(f"{home.path}: the methods on {device.name} cannot be worked out")
         for name, cls in table.items():
             if device.platform != "rocm" or name in allowed:
                 has.setdefault(name, {})[device.name] = cls

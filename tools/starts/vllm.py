@@ -53,7 +53,8 @@ def read(package: Package) -> Facts:
     paths = [p for folder in REFUSING for p in package.paths(folder)]
     order = read_order(package)
     return Facts(
-        needs={"rocm": " ".join(sorted(set(re.findall(r"gfx\w+", ast.unparse(package.module(ROCM).tree)))))},
+        needs={"rocm": " ".join(_named_cards(package.module(ROCM), asked))},
+        adjustments=_adjustments(package.module("vllm/model_executor/models/config.py")),
         architectures=read_architectures(package, registry),
         removed={n: common.last_word(v) for n, v in _table(registry, "_PREVIOUSLY_SUPPORTED_MODELS")},
         plugins={n: common.last_word(v) for n, v in _table(registry, "_OOT_SUPPORTED_MODELS")},
@@ -65,6 +66,21 @@ def read(package: Package) -> Facts:
         tool_parsers={n: common.last_word(v) for n, v in _table(tools, "_TOOL_PARSERS_TO_REGISTER")},
         reasoning_parsers={n: common.last_word(v) for n, v in _table(reasoning, "_REASONING_PARSERS_TO_REGISTER")},
     )
+
+
+def _named_cards(module: Module, asked: dict[str, Evaluator]) -> list[str]:
+    """AMD cards for which the platform has a switch of their own family."""
+    names = [n for n in module.names if n.startswith("on_gfx")]
+    switches = {d.name: [asked[d.name].name(module, n) for n in names] for d in DEVICES if d.platform == "rocm"}
+    return [d for d, found in switches.items() if any(asked[d].call(f, {}) is True for f in found)]
+
+
+def _adjustments(module: Module) -> dict[str, str]:
+    """Architectures whose configuration is changed or refused before anything is loaded, with the statements."""
+    bodies = {c.name: s for d in module.names.values() for c in (d[-1].node,) if isinstance(c, ast.ClassDef)
+              for s in c.body if isinstance(s, ast.FunctionDef) and s.name == "verify_and_update_config"}  # fmt: skip
+    named = [(n, common.last_word(v)) for n, v in _table(module, "MODELS_CONFIG_MAP")]
+    return {n: f"{c}: {common.body_text(bodies[c])}" for n, c in named if c in bodies}
 
 
 def _table(module: Module, name: str) -> list[tuple[str, ast.expr]]:
@@ -212,7 +228,9 @@ def accepts(package: Package, cls: ClassOf, device: Device, shape: dict[str, int
         "use_sparse": shape.get("sparse", False), "use_mm_prefix": False, "device_capability": capability,
         "capability": capability, "attn_type": DECODER,
     }  # fmt: skip
-    answers = [_ask(evaluator, cls, n, args) for n in ("supports_compute_capability", "supports_head_size", "supports_kv_cache_dtype")]
+    answers = [_ask(evaluator, cls, n, args) for n in ("supports_head_size", "supports_kv_cache_dtype")]
+    if device.capability:  # without one the platform chooses by itself
+        answers.append(_ask(evaluator, cls, "supports_compute_capability", args))
     if shape.get("sinks"):
         answers.append(_ask(evaluator, cls, "supports_sink", args))
     reason = _ask(evaluator, cls, "supports_combination", args)
