@@ -36,7 +36,8 @@ class Row(NamedTuple):
 ROWS = (
     Row(("rules/models", "rules/downloads", "rules/hardware", "rules/prices", "rules/quantizations.yaml"),
         ("catalog", "memory", "golden", "advice")),
-    Row(("rules/engines", "rules/flags", "rules/flag-history", "rules/routers", "rules/targets.yaml", "templates"),
+    Row(("rules/engines", "rules/flags", "rules/flag-history", "rules/routers", "rules/starts",
+         "rules/targets.yaml", "templates"),
         ("render", "engines", "e2e", "advice", "decision"), slow=("render", "e2e")),
     Row(("rules/guides", "rules/policy", "advisor/decision"), ("decision", "advice", "golden")),
     Row(("advisor/planning", "rules/workloads.yaml", "rules/ranking.yaml"),

@@ -23,6 +23,7 @@ FILES: dict[str, str | None] = {
     "flags/*.yaml": "advisor.engines.flag_tables:FlagTable",
     "flag-history/*.yaml": "advisor.engines.flag_tables:FlagHistory",
     "routers/*.yaml": "advisor.engines.flag_tables:Router",
+    "starts/*.yaml": "advisor.engines.registries:StartsFile",
     "checks/rules/*.yaml": "advisor.checks.rules.load:CheckRulesFile",
     "checks/recognition.yaml": "advisor.checks.knowledge:RecognitionTables",
     "checks/charts.yaml": "advisor.checks.knowledge:Charts",
@@ -57,7 +58,7 @@ FILES: dict[str, str | None] = {
     "speed.yaml": "advisor.speed.efficiencies:SpeedRules",
     "speed-engines.yaml": "advisor.speed.efficiencies:EngineRules",
 }
-WITHOUT_SUBFOLDERS = ("flags/*.yaml", "flag-history/*.yaml", "routers/*.yaml")
+WITHOUT_SUBFOLDERS = ("flags/*.yaml", "flag-history/*.yaml", "routers/*.yaml", "starts/*.yaml")
 
 
 class RuleFileKind(Value, frozen=True):

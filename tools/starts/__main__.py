@@ -176,7 +176,9 @@ def main(words: list[str] | None = None) -> int:
         print(f"{asked.engine} {asked.version}: nothing changed")
         return 0
     against = before if before is not None else old.facts if old else Facts()
-    print(f"{asked.engine} {asked.version}, against {'what is committed' if before is not None else old and old.version}:")
+    print(
+        f"{asked.engine} {asked.version}, against {'what is committed' if before is not None else old and old.version}:"
+    )
     print(*describe(facts, against), sep="\n")
     if asked.write:
         path.parent.mkdir(exist_ok=True)

@@ -13,7 +13,9 @@ from tools.starts.evaluate import ABOUT_DEVICE, DEVICES, Device, Evaluator, Stop
 from tools.starts.package import ClassOf, Module, Package
 
 LONGEST = 300  # characters of an expression that is written down; of longer ones a hash shows a change
-AT_WORK = re.compile(r"forward(?!_hip)|^_?(build|run|execute|apply(?!_\w+_defaults)|process)|kernel|warmup|plan|create_weights")
+AT_WORK = re.compile(
+    r"forward(?!_hip)|^_?(build|run|execute|apply(?!_\w+_defaults)|process)|kernel|warmup|plan|create_weights"
+)
 Answers = tuple[tuple[str, ...], tuple[str, ...]]  # devices: yes, unknown
 
 
@@ -131,7 +133,6 @@ def _raises(body: list[ast.stmt], tests: list[ast.expr]) -> Iterable[tuple[ast.e
 
 def _all(tests: list[ast.expr]) -> ast.expr:
     return tests[0] if len(tests) == 1 else ast.BoolOp(ast.And(), tests)
-
 
 
 def merge(rows: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:

@@ -114,7 +114,20 @@ BUILTINS: dict[str, Callable[..., Any]] = {
     "any": any, "all": all, "len": len, "int": int, "bool": bool, "str": str, "min": min, "max": max, "list": list,
     "tuple": tuple, "set": set, "frozenset": frozenset, "sorted": sorted, "dict": dict,
 }  # fmt: skip
-METHODS = ("startswith", "endswith", "lower", "upper", "keys", "values", "get", "append", "insert", "extend", "update", "pop")
+METHODS = (
+    "startswith",
+    "endswith",
+    "lower",
+    "upper",
+    "keys",
+    "values",
+    "get",
+    "append",
+    "insert",
+    "extend",
+    "update",
+    "pop",
+)
 FALSE = {"is_npu", "is_musa", "is_mps", "is_tpu", "is_hpu", "is_out_of_tree", "is_unspecified", "is_rdna_aiter_enabled"}
 # what the makers' own images install beside the engine
 INSTALLED = re.compile(r"has_flashinfer\w*|has_nvidia_artifactory|has_triton_kernels|has_deep_gemm|has_humming|"

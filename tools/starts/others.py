@@ -29,7 +29,9 @@ def read_lmdeploy(package: Package) -> Facts:
     groups = {n: _constants(v) for n, v in common.rows(common.dict_at(converter, "_SUPPORTED_GROUP_SIZES")).items()}
     config = package.module("lmdeploy/pytorch/config.py")
     methods = {
-        f"turbomind/{n}": Method(config=f"groups of {', '.join(map(str, sorted(g)))}", file=converter.path, yes=("cuda",))
+        f"turbomind/{n}": Method(
+            config=f"groups of {', '.join(map(str, sorted(g)))}", file=converter.path, yes=("cuda",)
+        )
         for n, g in groups.items()
     }
     devices = _device_types(package.module("lmdeploy/messages.py"))
@@ -42,7 +44,9 @@ def read_lmdeploy(package: Package) -> Facts:
         architectures={n: tuple(dict.fromkeys(k)) for n, k in sorted(found.items())},
         removed={n: common.last_word(v) for n, v in removed.items()},
         methods=methods,
-        refusals=common.find_refusals(package, ["lmdeploy/turbomind/converter.py", "lmdeploy/messages.py", config.path]),
+        refusals=common.find_refusals(
+            package, ["lmdeploy/turbomind/converter.py", "lmdeploy/messages.py", config.path]
+        ),
         tool_parsers=tools,
         reasoning_parsers=reasoning,
     )
@@ -100,7 +104,10 @@ def read_exllamav3(package: Package) -> Facts:
         name = evaluator.attribute(config, "arch_string") if isinstance(config, ClassOf) else None
         if isinstance(name, str):
             found[name] = ("text",)
-    methods = {n: Method(config="quantized or unquantized tensors", file=home.path, yes=("cuda", *_rdna())) for n in ("exl3", "none")}
+    methods = {
+        n: Method(config="quantized or unquantized tensors", file=home.path, yes=("cuda", *_rdna()))
+        for n in ("exl3", "none")
+    }
     paths = package.paths("exllamav3/util/arch_list.py")
     refusals = common.find_refusals(package, paths, about="warp")
     return Facts(architectures=dict(sorted(found.items())), methods=methods, refusals=refusals)
@@ -120,7 +127,9 @@ def read_mlx_lm(package: Package) -> Facts:
     for name, value in common.rows(common.dict_at(utils, "MODEL_REMAPPING")).items():
         found[name] = ("model_type", f"as {common.last_word(value)}")
     methods = {n: Method(config="load_model", file=utils.path, yes=("metal",)) for n in _compared(utils, "load_model")}
-    tools = {p.rpartition("/")[2].removesuffix(".py"): p for p in package.paths("mlx_lm/tool_parsers/") if "__" not in p}
+    tools = {
+        p.rpartition("/")[2].removesuffix(".py"): p for p in package.paths("mlx_lm/tool_parsers/") if "__" not in p
+    }
     return Facts(architectures=dict(sorted(found.items())), methods=methods, tool_parsers=tools)
 
 
@@ -129,7 +138,9 @@ def read_max(package: Package) -> Facts:
     enums = package.module("max/pipelines/modeling/config_enums.py")
     evaluator = Evaluator(package, DEVICES[0])
     methods = {
-        n: Method(config="SupportedEncoding", file=enums.path, yes=tuple(d for k in _constants(v) for d in MAX_DEVICES[k]))
+        n: Method(
+            config="SupportedEncoding", file=enums.path, yes=tuple(d for k in _constants(v) for d in MAX_DEVICES[k])
+        )
         for n, v in common.rows(common.dict_at(enums, "_SUPPORTED_DEVICES")).items()
     }
     found: dict[str, tuple[str, ...]] = {}
@@ -143,6 +154,7 @@ def read_max(package: Package) -> Facts:
                 encodings = words.get("supported_encodings")
                 known = sorted(map(str, encodings)) if isinstance(encodings, (list, tuple, dict)) else ["unknown"]
                 many = ("multi-gpu",) if words.get("multi_gpu_supported") is True else ()
-                found[str(words["name"])] = (*known, *many)
+                name = str(words["name"])
+                found[name] = tuple(dict.fromkeys((*found.get(name, ()), *known, *many)))
     return Facts(architectures=dict(sorted(found.items())), methods=methods,
                  refusals=common.find_refusals(package, package.paths("max/nn/quant_ops.py")))  # fmt: skip

@@ -49,7 +49,9 @@ def read_architectures(package: Package, evaluator: Evaluator) -> dict[str, tupl
     """Names of the classes that modules of models give as their `EntryClass`."""
     found: dict[str, tuple[str, ...]] = {}
     for path in package.paths("sglang/srt/models/"):
-        entries = evaluator.name(package.module(path), "EntryClass") if "EntryClass" in package.module(path).names else []
+        entries = (
+            evaluator.name(package.module(path), "EntryClass") if "EntryClass" in package.module(path).names else []
+        )
         for cls in entries if isinstance(entries, list) else [entries]:
             if isinstance(cls, ClassOf):
                 methods = {s.name for s in cls.node.body if isinstance(s, ast.FunctionDef)}
@@ -77,12 +79,21 @@ def read_methods(package: Package, asked: dict[str, Evaluator]) -> dict[str, Met
     for name, classes in sorted(has.items()):
         cls = classes.get("sm90") or next(iter(classes.values()))
         method = asked["sm90"].method(cls, "get_min_capability") if isinstance(cls, ClassOf) else None
-        least = asked["sm90"].call(method, {}) if method else None
+        least = asked["sm90"].call(method._replace(first=_instance(cls, name)), {}) if method else None
         out[name] = Method(
             config=cls.node.name if isinstance(cls, ClassOf) else "", file=method.module.path if method else "",
             least=least if isinstance(least, int) else None, yes=common.fold(classes),
         )  # fmt: skip
     return out
+
+
+def _instance(cls: ClassOf, method: str) -> Thing:
+    """A configuration as its constructor makes it by default, for this method."""
+    made = next((s for s in cls.node.body if isinstance(s, ast.FunctionDef) and s.name == "__init__"), None)
+    given = made.args.defaults if made else []
+    names = [a.arg for a in made.args.args[-len(given) :]] if made and given else []
+    values = {n: v.value for n, v in zip(names, given, strict=True) if isinstance(v, ast.Constant)}
+    return Thing({**values, f"use_{method}": True, "class": cls})
 
 
 def _rocm_list(module: Module) -> list[str]:
@@ -103,7 +114,9 @@ def read_schemes(package: Package, evaluator: Evaluator) -> dict[str, Kernel]:
                      and d.capability.major * 10 + d.capability.minor >= least]  # fmt: skip
             if isinstance(least, int):
                 asks = common.body_text(method.node)
-                out[cls.node.name] = Kernel(file=cls.module.path, formats=("scheme",), yes=common.fold(reach), asks=asks)
+                out[cls.node.name] = Kernel(
+                    file=cls.module.path, formats=("scheme",), yes=common.fold(reach), asks=asks
+                )
     return out
 
 

@@ -87,7 +87,9 @@ def _table(module: Module, name: str) -> list[tuple[str, ast.expr]]:
     return sorted(common.rows(common.dict_at(module, name)).items())
 
 
-def make_evaluator(package: Package, device: Device, shape: dict[str, Any] | None = None, cache: str = "auto") -> Evaluator:
+def make_evaluator(
+    package: Package, device: Device, shape: dict[str, Any] | None = None, cache: str = "auto"
+) -> Evaluator:
     """An evaluator that knows the platform's class, and the configuration of a model with this attention."""
     values = {k: v for k, v in (shape or {}).items() if k not in ("mla", "sparse", "sinks", "head_size")}
     model = Thing({"hf_text_config": Thing(values, closed=True), "is_mm_prefix_lm": False, "is_diffusion": False,
@@ -136,7 +138,9 @@ def read_methods(package: Package, asked: dict[str, Evaluator]) -> dict[str, Met
         module = package.find(f"vllm.platforms.{kind}")
         assert module is not None
         found = asked[device].name(module, cls)
-        lists[kind] = asked[device].attribute(found, "supported_quantization") if isinstance(found, ClassOf) else UNKNOWN
+        lists[kind] = (
+            asked[device].attribute(found, "supported_quantization") if isinstance(found, ClassOf) else UNKNOWN
+        )
     own_names = {asked["sm90"].call(m, {}): c for c in configs.values() if (m := asked["sm90"].method(c, "get_name"))}
     online = common.rows(common.dict_at(package.module("vllm/config/quantization.py"), "_ONLINE_SHORTHANDS"))
     own_names |= {name: configs.get("OnlineQuantizationConfig") for name in online if name not in own_names}
@@ -184,7 +188,11 @@ def _tried_on(name: str, path: str, order: dict[str, tuple[str, ...]]) -> list[D
 def _backend(package: Package, cls: ClassOf, plain: dict[str, Evaluator], devices: list[Device]) -> Backend:
     own = plain["sm90"]
     flags = {f: own.call(m, {}) if (m := own.method(cls, f)) else UNKNOWN for f in ("is_mla", "is_sparse")}
-    asks = {n: common.body_text(m.node) for n in ASKED if (m := own.method(cls, n)) and m.owner and m.owner.node.name != "AttentionBackend"}
+    asks = {
+        n: common.body_text(m.node)
+        for n in ASKED
+        if (m := own.method(cls, n)) and m.owner and m.owner.node.name != "AttentionBackend"
+    }
     lists = {n: own.attribute(cls, n) for n in ("supported_dtypes", "supported_kv_cache_dtypes")}
     return Backend(
         file=cls.module.path, config=cls.node.name,
@@ -284,7 +292,11 @@ def read_order(package: Package) -> dict[str, tuple[str, ...]]:
             tried: list[str] = []
             for more in ({}, {"num_heads": 8}, {"kv_cache_dtype": "fp8"}):
                 result = evaluator.call(function, base | more)
-                tried += [x.name if isinstance(x, Symbol) else "unknown" for x in result] if isinstance(result, list) else ["unknown"]
+                tried += (
+                    [x.name if isinstance(x, Symbol) else "unknown" for x in result]
+                    if isinstance(result, list)
+                    else ["unknown"]
+                )
             out[f"{device.name} {kind}"] = tuple(dict.fromkeys(tried))
     return common.merge(out)
 
@@ -310,7 +322,9 @@ def read_kernels(package: Package, asked: dict[str, Evaluator]) -> dict[str, Ker
             for key, classes in _pairs(common.dict_at(home, name)):
                 for cls in getattr(classes, "elts", ()):
                     formats = lists.setdefault(common.last_word(cls), {}).setdefault(key, [])
-                    formats.append(name.removeprefix("_POSSIBLE_").removesuffix("KERNELS").strip("_").lower() or "mixed")
+                    formats.append(
+                        name.removeprefix("_POSSIBLE_").removesuffix("KERNELS").strip("_").lower() or "mixed"
+                    )
     out = {}
     for name, by_platform in sorted(lists.items()):
         cls = asked["sm90"].name(home, name)
@@ -348,7 +362,11 @@ def read_experts(package: Package, asked: dict[str, Evaluator]) -> dict[str, Ker
         if scheme is None or device is None:
             continue
         keys = [x.id for x in ast.walk(scheme.node) if isinstance(x, ast.Name) and x.id.startswith("k")]
-        yes, unknown = common.ask_all(lambda d, c=cls: asked[d.name].call(asked[d.name].method(c, "_supports_current_device"), {}))  # type: ignore[arg-type]
+        yes, unknown = common.ask_all(
+            lambda d, c=cls: asked[d.name].call(asked[d.name].method(c, "_supports_current_device"), {})
+        )  # type: ignore[arg-type]
         asks = f"{common.body_text(device.node)} | {common.body_text(scheme.node)}"
-        out[cls.node.name] = Kernel(file=cls.module.path, formats=tuple(dict.fromkeys(keys)), yes=yes, unknown=unknown, asks=asks)
+        out[cls.node.name] = Kernel(
+            file=cls.module.path, formats=tuple(dict.fromkeys(keys)), yes=yes, unknown=unknown, asks=asks
+        )
     return out
