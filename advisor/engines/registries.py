@@ -1,7 +1,7 @@
 """What an engine registers and what it asks of a device, by release: rules/starts/<engine>.yaml.
 
 `python -m tools.starts` writes these files out of the engines' own packages. Devices have the names of their code:
-sm90 (compute capability 9.0), gfx942, xpu, cpu; `cuda`, `rocm` and `all` stand for all of `devices` that are of the kind.
+sm90 (compute capability 9.0), gfx942, xpu, cpu; `cuda`, `rocm` and `all` stand for all of `devices` that are of a kind.
 A device that stands neither under `yes` nor under `unknown` is refused.
 """
 
@@ -58,7 +58,7 @@ class Kernel(Record, frozen=True, kw_only=True):
 class Refusal(Record, frozen=True, kw_only=True):
     """A place where a start ends: the condition, and the engine's own words.
 
-    `yes`: devices on which the condition holds where the place is reached; whether a launch reaches it, it does not say.
+    `yes`: devices on which the condition holds where the place is reached. Whether a launch reaches it is not said.
     """
 
     file: str

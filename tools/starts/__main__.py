@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,7 +29,7 @@ from tools.starts.package import Package
 
 RULES = Path(__file__).resolve().parents[2] / "rules/starts"
 TAGS = ("2_39", "2_35", "2_34", "2_31", "2_28", "2_17")  # of manylinux: what wheels for servers have
-MARK = "# What {engine} starts, by release. Written by `python -m tools.starts {engine} VERSION --write`: change it there.\n"
+MARK = "# What {engine} starts, by release. Written by `python -m tools.starts {engine} VERSION --write`.\n"
 
 
 class Engine(NamedTuple):
@@ -54,9 +55,9 @@ def fetch(package: str, version: str, folder: Path) -> Path:
     words = ["--no-deps", "--only-binary", ":all:", "--python-version", "3.12", "-q", "-d", str(folder)]
     words += [w for tag in TAGS for w in ("--platform", f"manylinux_{tag}_x86_64")]
     command = [sys.executable, "-m", "pip", "download", *words, f"{package}=={version}"]
-    if subprocess.run([*command[:3], "--version"], capture_output=True).returncode:
-        command[:3] = ["pip"]  # an environment without a pip of its own
-    subprocess.run(command, check=True)
+    if find_spec("pip") is None:
+        command[:3] = ["pip"]  # an environment without one of its own
+    subprocess.run(command, check=True)  # noqa: S603
     return next(folder.glob("*.whl"))
 
 
@@ -87,7 +88,8 @@ def put(old: StartsFile | None, engine: str, version: str, facts: Facts, day: st
     return StartsFile(
         engine=engine, package=ENGINES[engine].package, version=newest, as_of=known[newest][0],
         source=f"the wheels of {ENGINES[engine].package} of the package index, read without importing them",
-        devices=tuple(d.name for d in DEVICES), shapes=ENGINES[engine].shapes, facts=known[newest][1], older=tuple(older),
+        devices=tuple(d.name for d in DEVICES), shapes=ENGINES[engine].shapes, facts=known[newest][1],
+        older=tuple(older),
     )  # fmt: skip
 
 
@@ -114,46 +116,42 @@ def describe(own: Facts, before: Facts) -> Iterable[str]:
         yield from (f"  {part}, {kind}: {', '.join(found)}" for kind, found in kinds.items() if found)
 
 
+class Flow(dict[str, Any]):
+    """A mapping that is written in braces."""
+
+
+class Dumper(yaml.SafeDumper):
+    """Entries of parts stand in braces, one a paragraph."""
+
+
+Dumper.add_representer(
+    Flow, lambda dumper, value: dumper.represent_mapping("tag:yaml.org,2002:map", value, flow_style=True)
+)
+
+
 def dump(file: StartsFile) -> str:
-    """The file as YAML: one entry a paragraph."""
-    lines = [MARK.format(engine=file.engine).rstrip()]
-    head = ("engine", "package", "version", "as_of", "source", "devices")
-    lines += (f"{name}: {_flow(_plain(getattr(file, name)), '  ')}" for name in head)
-    lines += _section("shapes", file.shapes, "")
-    lines += ["facts:", *_facts(file.facts, "  ")]
-    lines += ["older:"] if file.older else []
-    for release in file.older:
-        lines += [f"- version: {_flow(release.version, '')}", f"  as_of: {_flow(release.as_of, '')}"]
-        has = _facts(release.has, "    ")
-        lines += ["  has:", *has] if has else []
-        lines += _section("lacks", release.lacks, "  ")
-    return "\n".join(lines) + "\n"
+    """The file as YAML."""
+    data = _plain(file) | {"facts": _parts(file.facts)}
+    for release, row in zip(file.older, data.get("older", ()), strict=True):
+        row |= {"has": _parts(release.has)}
+    text = yaml.dump(data, Dumper=Dumper, sort_keys=False, width=118, allow_unicode=True, default_flow_style=None)
+    return MARK.format(engine=file.engine) + text
 
 
-def _facts(facts: Facts, indent: str) -> list[str]:
-    return [line for part in Facts.__struct_fields__ for line in _section(part, getattr(facts, part), indent)]
-
-
-def _section(name: str, entries: dict[str, Any], indent: str) -> list[str]:
-    if not entries:
-        return []
-    deeper = f"{indent}  "
-    rows = (f"{deeper}{_flow(key, '')}: {_flow(_plain(value), f'{deeper}  ')}" for key, value in entries.items())
-    return [f"{indent}{name}:", *rows]
+def _parts(facts: Facts) -> dict[str, Any]:
+    parts = ((part, getattr(facts, part)) for part in Facts.__struct_fields__)
+    return {part: {n: _plain(x) for n, x in entries.items()} for part, entries in parts if entries}
 
 
 def _plain(value: Any) -> Any:
+    """A value without what is as by default; records are mappings in braces, but for files and releases."""
     if isinstance(value, msgspec.Struct):
-        fields = {f.name: (getattr(value, f.name), f.default) for f in msgspec.structs.fields(value)}
-        return {n: _plain(x) for n, (x, default) in fields.items() if x != default and x not in ((), {})}
-    if isinstance(value, tuple):
-        return [_plain(x) for x in value]
-    return value
-
-
-def _flow(value: Any, indent: str) -> str:
-    text = yaml.safe_dump(value, default_flow_style=True, width=112, sort_keys=False, allow_unicode=True)
-    return text.removesuffix("...\n").strip().replace("\n", f"\n{indent}")
+        fields = ((f.name, getattr(value, f.name), f.default) for f in msgspec.structs.fields(value))
+        plain = {name: _plain(x) for name, x, default in fields if x != default and x not in ((), {})}
+        return plain if isinstance(value, (StartsFile, OlderFacts)) else Flow(plain)
+    if isinstance(value, dict):
+        return {name: _plain(x) for name, x in value.items()}
+    return [_plain(x) for x in value] if isinstance(value, tuple) else value
 
 
 def main(words: list[str] | None = None) -> int:

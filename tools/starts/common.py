@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 from zlib import crc32
 
@@ -54,66 +55,74 @@ def shorten(node: ast.AST) -> str:
     return text if len(text) <= LONGEST else f"{text[:LONGEST]} … {crc32(text.encode()):08x}"
 
 
-def evaluators(package: Package, known: Mapping[str, Any] | None = None) -> dict[str, Evaluator]:
-    """An evaluator a device."""
-    return {d.name: Evaluator(package, d, known) for d in DEVICES}
-
-
-def base_names(cls: ClassOf, evaluator: Evaluator, seen: set[str]) -> set[str]:
+def base_names(cls: Any, evaluator: Evaluator, seen: set[str]) -> set[str]:
     """Names of everything that a class derives from."""
-    for base in evaluator.bases(cls):
-        name = base.node.name if isinstance(base, ClassOf) else ""
-        if name and name not in seen:
-            seen.add(name)
+    for base in evaluator.bases(cls) if isinstance(cls, ClassOf) else ():
+        if isinstance(base, ClassOf) and base.node.name not in seen:
+            seen.add(base.node.name)
             base_names(base, evaluator, seen)
     return seen
 
 
-def dict_at(module: Module, name: str) -> ast.Dict | None:
-    """The dict that a name of a module, or of a class in it, is set to."""
+def rows(module: Module, name: str) -> dict[str, ast.expr]:
+    """The rows of a dict, whose keys are text, that a name anywhere in a module is set to, sorted."""
     for node in ast.walk(module.tree):
-        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
-        if any(isinstance(t, ast.Name) and t.id == name for t in targets):
-            value = getattr(node, "value", None)
-            if isinstance(value, ast.Dict):
-                return value
-    return None
+        if isinstance(node, (ast.Assign, ast.AnnAssign)) and isinstance(node.value, ast.Dict):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            if any(isinstance(t, ast.Name) and t.id == name for t in targets):
+                return text_rows(node.value)
+    return {}
 
 
-def rows(table: ast.Dict | None) -> dict[str, ast.expr]:
-    """The rows of a dict whose keys are text."""
-    pairs = zip(table.keys, table.values, strict=True) if table is not None else ()
-    return {k.value: v for k, v in pairs if isinstance(k, ast.Constant) and isinstance(k.value, str)}
+def text_rows(table: ast.Dict) -> dict[str, ast.expr]:
+    """The rows of a dict whose keys are text, sorted."""
+    pairs = zip(table.keys, table.values, strict=True)
+    found = {k.value: v for k, v in pairs if isinstance(k, ast.Constant) and isinstance(k.value, str)}
+    return dict(sorted(found.items()))
+
+
+def names_at(module: Module, name: str) -> dict[str, str]:
+    """The rows of a dict with the last word of each: the class of a pair of module and class."""
+    return {n: last_word(v) for n, v in rows(module, name).items()}
+
+
+def texts(node: ast.AST) -> list[str]:
+    """All texts in a piece of code, in order."""
+    return [x.value for x in ast.walk(node) if isinstance(x, ast.Constant) and isinstance(x.value, str)]
 
 
 def last_word(node: ast.expr) -> str:
-    """The last text, or the last name, of a value: the class of a pair of module and class."""
-    words = [str(x.value) if isinstance(x, ast.Constant) else getattr(x, "attr", getattr(x, "id", ""))
-             for x in ast.walk(node) if isinstance(x, (ast.Constant, ast.Name, ast.Attribute))]  # fmt: skip
-    return words[-1] if words else ""
+    """The last text, or the last name, of a value."""
+    found = (x.value if isinstance(x, ast.Constant) else getattr(x, "attr", getattr(x, "id", None))
+             for x in ast.walk(node))  # fmt: skip
+    return next((str(x) for x in reversed([*found]) if x is not None), "")
 
 
 def find_refusals(
     package: Package, paths: Iterable[str], known: Mapping[str, Any] | None = None, about: str = ABOUT_DEVICE.pattern
 ) -> dict[str, Refusal]:
     """Places in these sources where a condition about the device or the cache ends a start."""
-    asked = evaluators(package, known)
+    asked = {d.name: Evaluator(package, d, known) for d in DEVICES}
     out: dict[str, Refusal] = {}
     for path in paths:
         module = package.module(path)
         for function in ast.walk(module.tree):
             if isinstance(function, ast.FunctionDef) and not AT_WORK.search(function.name):
-                local = {n: e.local_imports(function, module) for n, e in asked.items()}
+                local = {n: e.imports(function, module) for n, e in asked.items()}
                 for test, text in _raises(function.body, []):
                     when = shorten(test)
                     if not text or not re.search(about, when) or re.match(r"\w+$", text):
                         continue
-                    yes, unknown = ask_all(lambda d, t=test: asked[d.name].expression(t, dict(local[d.name]), module))
+                    yes, unknown = ask_all(partial(_holds, asked, local, module, test))
                     if (yes, unknown) == ((), ()):
                         continue
                     key = f"{function.name} {crc32(f'{path} {when} {text}'.encode()):08x}"
                     out[key] = Refusal(file=path, when=when, says=text[:600], yes=yes, unknown=unknown)
     return out
+
+
+def _holds(asked: dict[str, Evaluator], scopes: dict[str, Any], module: Module, test: ast.expr, device: Device) -> Any:
+    return asked[device.name].expression(test, module, scopes[device.name])
 
 
 def _raises(body: list[ast.stmt], tests: list[ast.expr]) -> Iterable[tuple[ast.expr, str]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
@@ -59,10 +58,6 @@ class Package:
         """Sources below a folder of the package, sorted."""
         return sorted(n for n in self._sources if n.startswith(folder))
 
-    def has(self, path: str) -> bool:
-        """Whether there is a source of this path."""
-        return path in self._sources
-
     def module(self, path: str) -> Module:
         """A source by its path. Raises KeyError where there is none, ValueError where it is none that can be read."""
         if path not in self._modules:
@@ -80,14 +75,11 @@ class Package:
         path = next((p for p in (f"{base}.py", f"{base}/__init__.py") if p in self._sources), None)
         return self.module(path) if path else None
 
-    def classes(self, folder: str) -> Iterator[ClassOf]:
-        """All classes that stand at the top of the modules below a folder, or under its tests."""
-        for path in self.paths(folder):
-            module = self.module(path)
-            for found in module.names.values():
-                for definition in found:
-                    if isinstance(definition.node, ast.ClassDef):
-                        yield ClassOf(module, definition.node)
+    def classes(self, path: str) -> list[ClassOf]:
+        """All classes that stand at the top of a source, or under a test there."""
+        module = self.module(path)
+        nodes = (d.node for found in module.names.values() for d in found)
+        return [ClassOf(module, n) for n in nodes if isinstance(n, ast.ClassDef)]
 
     def resolve_import(self, module: Module, node: ast.ImportFrom) -> str:
         """The dotted name of the module that a `from … import` names."""
@@ -104,7 +96,7 @@ def _is_source(info: zipfile.ZipInfo) -> bool:
 
 
 def _index(tree: ast.Module) -> dict[str, list[Definition]]:
-    """Names of a module, with those that are set under `if`, `try` and `with`; what `except` does instead is left out."""
+    """Names of a module, with those set under `if`, `try` and `with`; what `except` does instead is left out."""
     found: dict[str, list[Definition]] = {}
 
     def visit(body: list[ast.stmt], guards: tuple[tuple[ast.expr, bool], ...]) -> None:
