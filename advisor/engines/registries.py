@@ -23,7 +23,7 @@ class Method(Record, frozen=True, kw_only=True):
     unknown: Names = ()
 
 
-class Accepted(Record, frozen=True, kw_only=True):
+class ShapeSupport(Record, frozen=True, kw_only=True):
     """Shapes of attention with cache types, and the devices on which a backend takes them."""
 
     shapes: Names
@@ -42,7 +42,7 @@ class Backend(Record, frozen=True, kw_only=True):
     dtypes: Names = ()
     cache: Names = ()
     asks: dict[str, str] = {}
-    accepts: tuple[Accepted, ...] = ()
+    accepts: tuple[ShapeSupport, ...] = ()
 
 
 class Kernel(Record, frozen=True, kw_only=True):
@@ -55,8 +55,8 @@ class Kernel(Record, frozen=True, kw_only=True):
     asks: str = ""
 
 
-class Refusal(Record, frozen=True, kw_only=True):
-    """A place where a start ends: the condition, and the engine's own words.
+class StartRefusal(Record, frozen=True, kw_only=True):
+    `yes`: devices on which the condition holds where the place is reached. It is not known whether a launch reaches it.
 
     `yes`: devices on which the condition holds where the place is reached. Whether a launch reaches it is not said.
     """
@@ -80,7 +80,7 @@ class Facts(Record, frozen=True, kw_only=True):
     backends: dict[str, Backend] = {}
     order: dict[str, Names] = {}  # device and kind of attention -> backends as they are tried
     kernels: dict[str, Kernel] = {}
-    refusals: dict[str, Refusal] = {}
+    refusals: dict[str, StartRefusal] = {}
     tool_parsers: dict[str, str] = {}
     reasoning_parsers: dict[str, str] = {}
 

@@ -24,7 +24,7 @@ import yaml
 from advisor.engines.flag_tables import release_key
 from advisor.engines.registries import Facts, OlderFacts, StartsFile, read_facts
 from tools.starts import others, sglang, vllm
-from tools.starts.evaluate import DEVICES
+from tools.starts.devices import DEVICES
 from tools.starts.package import Package
 
 RULES = Path(__file__).resolve().parents[2] / "rules/starts"

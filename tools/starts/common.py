@@ -9,8 +9,9 @@ from functools import partial
 from typing import Any
 from zlib import crc32
 
-from advisor.engines.registries import Refusal
-from tools.starts.evaluate import ABOUT_DEVICE, DEVICES, Device, Evaluator, Stop, say
+from advisor.engines.registries import StartRefusal
+from tools.starts.devices import DEVICES, Device
+from tools.starts.evaluate import ABOUT_DEVICE, Evaluator, Stop, say
 from tools.starts.package import ClassOf, Module, Package
 
 LONGEST = 300  # characters of an expression that is written down; of longer ones a hash shows a change
@@ -35,7 +36,7 @@ def fold(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def ask_all(ask: Callable[[Device], Any], devices: Iterable[Device] = DEVICES) -> Answers:
-    """The devices to which a question is answered with yes, and those where it cannot be said."""
+    """The devices to which a question is answered with yes, and those where it is not known."""
     answers = {d.name: ask(d) for d in devices}
     yes = [n for n, a in answers.items() if a is True or (isinstance(a, tuple) and a[:1] == (True,))]
     no = [n for n, a in answers.items() if not a or isinstance(a, Stop) or (isinstance(a, tuple) and a[:1] == (False,))]
@@ -100,10 +101,10 @@ def last_word(node: ast.expr) -> str:
 
 def find_refusals(
     package: Package, paths: Iterable[str], known: Mapping[str, Any] | None = None, about: str = ABOUT_DEVICE.pattern
-) -> dict[str, Refusal]:
+) -> dict[str, StartRefusal]:
     """Places in these sources where a condition about the device or the cache ends a start."""
     asked = {d.name: Evaluator(package, d, known) for d in DEVICES}
-    out: dict[str, Refusal] = {}
+    out: dict[str, StartRefusal] = {}
     for path in paths:
         module = package.module(path)
         for function in ast.walk(module.tree):
@@ -117,7 +118,7 @@ def find_refusals(
                     if (yes, unknown) == ((), ()):
                         continue
                     key = f"{function.name} {crc32(f'{path} {when} {text}'.encode()):08x}"
-                    out[key] = Refusal(file=path, when=when, says=text[:600], yes=yes, unknown=unknown)
+                    out[key] = StartRefusal(file=path, when=when, says=text[:600], yes=yes, unknown=unknown)
     return out
 
 

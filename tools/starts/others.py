@@ -6,7 +6,8 @@ import ast
 
 from advisor.engines.registries import Facts, Method
 from tools.starts import common
-from tools.starts.evaluate import DEVICES, Evaluator
+from tools.starts.devices import DEVICES
+from tools.starts.evaluate import Evaluator
 from tools.starts.package import Module, Package
 
 MAX_DEVICES = {"gpu": ("cuda", "rocm", "metal"), "cpu": ("cpu",)}

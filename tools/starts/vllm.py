@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from advisor.engines.registries import Accepted, Backend, Facts, Kernel, Method
+from advisor.engines.registries import Backend, Facts, Kernel, Method, ShapeSupport
 from tools.starts import common
-from tools.starts.evaluate import DEVICES, UNKNOWN, Device, Evaluator, Stop, Symbol, Thing
+from tools.starts.devices import DEVICES, UNKNOWN, Device
+from tools.starts.evaluate import Evaluator, Stop, Symbol, Thing
 from tools.starts.package import ClassOf, Module, Package
 
 LAYERS = "vllm/model_executor/layers"
@@ -180,7 +181,7 @@ def _backend(package: Package, cls: ClassOf, own: Evaluator, devices: list[Devic
         file=cls.module.path, config=cls.node.name, mla=mla if mla is not UNKNOWN else None,
         sparse=sparse if sparse is not UNKNOWN else None, dtypes=_listed(dtypes),
         cache=_listed(caches), asks={n: common.body_text(m.node) for n, m in methods.items()},
-        accepts=tuple(Accepted(shapes=tuple(s), cache=c, yes=y, unknown=u) for (c, (y, u)), s in rows.items()),
+        accepts=tuple(ShapeSupport(shapes=tuple(s), cache=c, yes=y, unknown=u) for (c, (y, u)), s in rows.items()),
     )  # fmt: skip
 
 
@@ -242,9 +243,8 @@ def read_order(package: Package, asked: dict[str, Evaluator]) -> dict[str, tuple
                 evaluator.call(function, wanted | more) for more in ({}, {"num_heads": 8}, {"kv_cache_dtype": "fp8"})
             ]
             if function is UNKNOWN:  # a platform that chooses by itself
-                config = Thing(
-                    {**wanted, "kv_cache_dtype": "auto", "use_mm_prefix": False, "use_batch_invariant": False}
-                )
+                plain = dict.fromkeys(("use_mm_prefix", "use_batch_invariant", "has_sink"), False)
+                config = Thing({**wanted, **plain, "kv_cache_dtype": "auto", "dtype": Symbol("torch.bfloat16")})
                 cls = evaluator.known["current_platform"].values["class"]
                 args = {"selected_backend": None, "attn_selector_config": config}
                 found = [[evaluator.ask(cls, "get_attn_backend_cls", args)]]
