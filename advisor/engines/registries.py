@@ -56,9 +56,9 @@ class Kernel(Record, frozen=True, kw_only=True):
 
 
 class StartRefusal(Record, frozen=True, kw_only=True):
-    `yes`: devices on which the condition holds where the place is reached. It is not known whether a launch reaches it.
+    """A place where a start ends: the condition, and the engine's own words.
 
-    `yes`: devices on which the condition holds where the place is reached. Whether a launch reaches it is not said.
+    `yes`: devices on which the condition holds where the place is reached. Whether a launch reaches it is not known.
     """
 
     file: str
