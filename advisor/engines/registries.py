@@ -5,9 +5,12 @@ sm90 (compute capability 9.0), gfx942, xpu, cpu; `cuda`, `rocm` and `all` stand 
 A device that stands neither under `yes` nor under `unknown` is refused.
 """
 
+from typing import Literal
+
 from msgspec.structs import replace
 
-from advisor.meanings import EngineId, Version
+from advisor.engines.versions import version_key
+from advisor.meanings import EngineId, Pattern, QuantizationName, Version
 from advisor.record import Record
 
 Names = tuple[str, ...]
@@ -123,3 +126,70 @@ def read_facts(file: StartsFile, version: str) -> Facts | None:
         if release.version == version:
             return facts
     return None
+
+
+class StartLimit(Record, frozen=True, kw_only=True):
+    """Something about starting that was read by hand: whom it meets, and what it means there. Empty: all of them."""
+
+    engine: EngineId
+    since: Version | None = None  # the first release that has it
+    until: Version | None = None  # the first release that has it no more
+    devices: Names = ()
+    formats: Names = ()
+    architectures: Pattern | None = None
+    shapes: Pattern | None = None  # of attention, any of the model's
+    backends: Names = ()  # of attention: no other is taken there
+    starts: Literal["no", "unknown", "condition"] | None = None
+    unless: dict[str, str] = {}  # a setting or variable with which the limit does not hold
+    says: str
+    source: str
+
+
+class EngineRegistry(Record, frozen=True, kw_only=True):
+    """How what an engine registers is to be read."""
+
+    closed: bool = False  # what is not registered does not load: no other way in
+    names: Literal["architecture", "model_type", "gguf"] = "architecture"
+    platforms: Names = ()  # that it has a build for; empty: its facts say it by release
+    source: str = ""
+    methods: dict[str, Names] = {}  # weight format or family -> methods, where they have other names than checkpoints
+    least: dict[str, int] = {}  # `method format` -> ten times the least compute capability of its scheme
+    plugins: dict[str, str] = {}  # weight format or family, or architecture -> what has to be added for it
+    by_architecture: bool = False  # its methods stand beside each architecture that has them
+
+
+class StartRules(Record, frozen=True, kw_only=True):
+    """rules/start-limits.yaml."""
+
+    as_of: str
+    methods: dict[QuantizationName, Names]  # weight format -> what `quant_method` of its copies says, the usual first
+    engines: dict[EngineId, EngineRegistry]
+    limits: tuple[StartLimit, ...]
+
+
+def holds_for(device: str, yes: Names, unknown: Names, asked: Names) -> bool | None:
+    """Whether a device stands in a list of yes; None where it is not known or was not asked for.
+
+    `asked` are the devices of the file. Devices of a kind stand for one another: `cuda`, `rocm`.
+    """
+    names = {"all", name_platform(device), device}
+    if names & set(yes):
+        return True
+    return None if names & set(unknown) or device not in asked else False
+
+
+def name_platform(device: str) -> str:
+    """`sm90` -> `cuda`, `gfx942` -> `rocm`; others are their own."""
+    return "cuda" if device.startswith("sm") else "rocm" if device.startswith("gfx") else device
+
+
+def read_nearest(file: StartsFile, version: str | None) -> tuple[Facts, bool]:
+    """What the release registers that was read and is nearest, not above where there is one; and whether it is that
+    release. Without a version, the newest."""
+    known = [file.version, *(o.version for o in file.older)]
+    if version is None:
+        version = file.version
+    nearest = next((v for v in known if version_key(v) <= version_key(version)), known[-1])
+    facts = read_facts(file, nearest)
+    assert facts is not None
+    return facts, version_key(nearest) == version_key(version)

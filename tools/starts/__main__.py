@@ -47,6 +47,9 @@ ENGINES = {
     "exllamav3": Engine("exllamav3", others.read_exllamav3),
     "mlx-lm": Engine("mlx-lm", others.read_mlx_lm),
     "max": Engine("max", others.read_max),
+    # no wheels of these on the index: FILE is a zip of the sources
+    "tensorrt-llm": Engine("", others.read_tensorrt_llm),
+    "llama.cpp": Engine("", others.read_llama_cpp),
 }
 
 
@@ -64,7 +67,7 @@ def fetch(package: str, version: str, folder: Path) -> Path:
 def read_wheel(engine: str, version: str, wheel: Path) -> Facts:
     """The facts of a wheel. Raises ValueError where it is another release's."""
     package = Package(wheel)
-    if package.metadata("Version") != [version]:
+    if ENGINES[engine].package and package.metadata("Version") != [version]:
         raise ValueError(f"{wheel.name} is not {engine} {version}")
     return ENGINES[engine].read(package)
 
@@ -87,7 +90,8 @@ def put(old: StartsFile | None, engine: str, version: str, facts: Facts, day: st
         last = own
     return StartsFile(
         engine=engine, package=ENGINES[engine].package, version=newest, as_of=known[newest][0],
-        source=f"the wheels of {ENGINES[engine].package} of the package index, read without importing them",
+        source=f"the wheels of {engine} of the package index, read without importing them"
+        if ENGINES[engine].package else f"the sources of {engine}, read without importing them",
         devices=tuple(d.name for d in DEVICES), shapes=ENGINES[engine].shapes, facts=known[newest][1],
         older=tuple(older),
     )  # fmt: skip

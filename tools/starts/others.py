@@ -1,4 +1,4 @@
-"""What releases of LMDeploy, ExLlamaV3, mlx-lm and MAX register."""
+"""What releases of LMDeploy, ExLlamaV3, mlx-lm, MAX, TensorRT-LLM and llama.cpp register."""
 
 from __future__ import annotations
 
@@ -119,3 +119,16 @@ def read_max(package: Package) -> Facts:
             found[name] = tuple(dict.fromkeys((*found.get(name, ()), *known, *many)))
     refusals = common.find_refusals(package, package.paths("max/nn/quant_ops.py"))
     return Facts(architectures=dict(sorted(found.items())), methods=methods, refusals=refusals)
+
+
+def read_tensorrt_llm(package: Package) -> Facts:
+    """TensorRT-LLM: the index that it keeps of the architectures of its PyTorch backend."""
+    index = package.module("tensorrt_llm/_torch/models/_arch_index.py")
+    found = common.names_at(index, "MODEL_ARCH_TO_MODULE")
+    return Facts(architectures={n: ("draft" if m == "modeling_speculative" else "text",) for n, m in found.items()})
+
+
+def read_llama_cpp(package: Package) -> Facts:
+    """llama.cpp: the architectures of checkpoints that its converter makes a GGUF file of."""
+    found = common.names_at(package.module("conversion/__init__.py"), "TEXT_MODEL_MAP")
+    return Facts(architectures={n.rpartition(".")[2]: (f"conversion/{module}.py",) for n, module in found.items()})

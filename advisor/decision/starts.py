@@ -1,0 +1,311 @@
+"""Whether a deployment starts, memory aside: a consequence of what the engines themselves register.
+
+Asked in the order in which an engine finds out: is there a build for this device, is the architecture registered, is
+the weight format a method there and does the device reach its least capability, does an attention backend accept the
+shapes and the cache; then what was read by hand (rules/start-limits.yaml). The first no is the reason.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+from advisor.catalog import Catalog
+from advisor.catalog.documents import decode_document
+from advisor.catalog.types import Engine, Quantization
+from advisor.engines.registries import (
+    EngineRegistry,
+    Facts,
+    StartLimit,
+    StartRules,
+    StartsFile,
+    holds_for,
+    name_platform,
+    read_nearest,
+)
+from advisor.engines.versions import version_key
+from advisor.models.types import Compressed, Mla, Model, Parallel, Softmax
+from advisor.record import Record, Value
+from advisor.unknowns import all_hold, any_holds
+
+LIMITS = "start-limits.yaml"
+FOREIGN = ("metal", "gaudi", "tpu", "neuron", "npu")  # devices that no registry was asked about
+
+
+class StartFact(Record, frozen=True, kw_only=True):
+    """One thing that a start depends on. `holds` None: not known."""
+
+    asked: str  # build, architecture, format, attention, limit
+    holds: bool | None
+    text: str
+    source: str = ""
+    condition: str | None = None  # it starts with this alone
+
+
+class StartVerdict(Record, frozen=True, kw_only=True):
+    """Whether the engine itself takes a deployment. Without facts nothing is known of the engine's registries."""
+
+    starts: bool | None
+    facts: tuple[StartFact, ...] = ()
+
+    @property
+    def deciding(self) -> tuple[StartFact, ...]:
+        """What refuses it; else what is not known and what it takes."""
+        refused = [f for f in self.facts if f.holds is False]
+        return tuple(refused[:1] or (f for f in self.facts if f.holds is None or f.condition))
+
+
+class StartQuestion(Value, frozen=True):
+    """What is to be started. `version` None: the newest release. `given` are settings and variables of the launch."""
+
+    engine: Engine
+    version: str | None
+    model: Model
+    quantization: Quantization
+    devices: tuple[str, ...]  # sm90, gfx942, xpu, metal, cpu
+    cache: str = "auto"
+    given: Mapping[str, object] = {}
+
+
+def judge_start(question: StartQuestion, rules: Catalog) -> StartVerdict | None:
+    """The verdict of the engine's registries; None where none of this engine was read."""
+    known = decode_document(rules, LIMITS, StartRules)
+    inner = _find_registered(question.engine, question.quantization, rules, known)
+    if inner is None or not question.devices:
+        return None
+    facts = [f for d in dict.fromkeys(question.devices) for f in _list_facts(inner, question, d, rules, known)]
+    return StartVerdict(starts=all_hold(f.holds for f in facts), facts=tuple(dict.fromkeys(facts)))
+
+
+def _find_registered(engine: Engine, quantization: Quantization, rules: Catalog, known: StartRules) -> Engine | None:
+    """The engine whose registries decide: the engine's own, or those of the first inside that loads the format."""
+    if engine.id in known.engines:
+        return engine
+    if engine.kind == "engine":  # one of its own making, whatever it builds on
+        return None
+    inside = [rules.engines()[x] for x in engine.runs]
+    takes = (e for e in inside if quantization.family == "none" or _loads(e, quantization.format))
+    return next((e for e in takes if e.id in known.engines), None)
+
+
+def _loads(engine: Engine, file_format: str) -> bool:
+    support = engine.formats.get(file_format)
+    return support is not None and support.support == "yes"
+
+
+def _list_facts(
+    engine: Engine, question: StartQuestion, device: str, rules: Catalog, known: StartRules
+) -> Iterator[StartFact]:
+    registry = known.engines[engine.id]
+    name = f"{engine.name} {question.version}" if question.version else engine.name
+    platform = name_platform(device)
+    if registry.platforms and platform not in registry.platforms:
+        yield StartFact(asked="build", holds=False, text=f"{engine.name} has no build for {_word(device)}",
+                        source=registry.source)  # fmt: skip
+        return
+    path = f"starts/{engine.id}.yaml"
+    file = decode_document(rules, path, StartsFile) if rules.has_document(path) else None
+    facts, read = read_nearest(file, question.version if engine is question.engine else None) if file else (None, True)
+    limits = [x for x in known.limits if _meets(x, engine, question, device, file)]
+    if file is not None and facts is not None:
+        found = (
+            *_build_facts(name, facts, device, file),
+            *_architecture_facts(name, registry, facts, question, file.source),
+            *_format_facts(name, registry, facts, question, device, file, known),
+            *_attention_facts(name, facts, question, device, file, limits),
+        )
+        yield from found if read else map(_soften, found)
+    for limit in limits:
+        if limit.starts is not None and not any(question.given.get(k) == v for k, v in limit.unless.items()):
+            with_ = " or ".join(f"{k}={v}" for k, v in limit.unless.items())
+            holds = False if limit.starts == "no" else None
+            yield StartFact(asked="limit", holds=holds, text=f"{engine.name}: {limit.says}", source=limit.source,
+                            condition=(with_ or limit.says) if limit.starts == "condition" else None)  # fmt: skip
+
+
+def _soften(fact: StartFact) -> StartFact:
+    """A fact of another release: a refusal there is none that is known here."""
+    return StartFact(asked=fact.asked, holds=fact.holds or None, text=fact.text, source=fact.source,
+                     condition=fact.condition) if fact.holds is False else fact  # fmt: skip
+
+
+def _word(device: str) -> str:
+    words = {"xpu": "Intel GPUs", "metal": "Apple silicon", "cpu": "CPUs alone", "cuda": "NVIDIA GPUs"}
+    if device.startswith("sm"):
+        return f"compute capability {device[2:-1]}.{device[-1]}"
+    return words.get(device, device)
+
+
+def _meets(limit: StartLimit, engine: Engine, question: StartQuestion, device: str, file: StartsFile | None) -> bool:
+    """Whether a limit is about this question."""
+    version = version_key(question.version or (file.version if file else engine.version or "0"))
+    kinds = [kind for kind, _ in _list_shapes(question.model, file)] if limit.shapes is not None else []
+    return (
+        limit.engine == engine.id
+        and (limit.since is None or version >= version_key(limit.since))
+        and (limit.until is None or version < version_key(limit.until))
+        and (not limit.devices or bool({device, name_platform(device), "all"} & set(limit.devices)))
+        and (not limit.formats or question.quantization.id in limit.formats)
+        and (limit.architectures is None or bool(re.search(limit.architectures, question.model.architecture or "")))
+        and (limit.shapes is None or any(re.search(limit.shapes, kind) for kind in kinds))
+    )
+
+
+def _build_facts(name: str, facts: Facts, device: str, file: StartsFile) -> Iterator[StartFact]:
+    """Cards that a platform of the engine names."""
+    platform = name_platform(device)
+    if platform in facts.needs and platform == "rocm":
+        named = facts.needs[platform].split()
+        yield StartFact(asked="build", holds=device in named or (None if device not in file.devices else False),
+                        text=f"{name} names {', '.join(named)}; this is {device}", source=file.source)  # fmt: skip
+
+
+def _architecture_facts(
+    name: str, registry: EngineRegistry, facts: Facts, question: StartQuestion, source: str
+) -> Iterator[StartFact]:
+    model = question.model
+    own = model.model_type if registry.names == "model_type" else model.architecture
+    if registry.names == "gguf" and model.gguf_architecture is not None:  # a file's own word, or rules/gguf.yaml
+        yield StartFact(
+            asked="architecture", holds=True, text=f"{name} loads {model.gguf_name}", source="rules/gguf.yaml"
+        )
+        return
+    if own is None:
+        yield StartFact(asked="architecture", holds=None, text="the architecture of the model is not known")
+        return
+    listed = facts.architectures.get(own)
+    if listed is not None and set(listed) - {"draft"}:
+        yield StartFact(asked="architecture", holds=True, text=f"{name} registers {own}", source=source)
+    elif (where := registry.plugins.get(own) or facts.plugins.get(own)) is not None:
+        yield StartFact(asked="architecture", holds=None, text=f"{name} has {own} only with {where}", source=source,
+                        condition=where)  # fmt: skip
+    else:
+        gone = f", which left after {facts.removed[own]}" if own in facts.removed else ""
+        text = f"{name} does not register {own}{gone}"
+        text += "" if registry.closed else "; whether Transformers' own class runs in it is not known"
+        yield StartFact(asked="architecture", holds=False if registry.closed else None, text=text, source=source)
+
+
+def _format_facts(
+    name: str, registry: EngineRegistry, facts: Facts, question: StartQuestion, device: str, file: StartsFile,
+    known: StartRules,
+) -> Iterator[StartFact]:  # fmt: skip
+    quantization = question.quantization
+    keys = quantization.id, quantization.family
+    added = next((registry.plugins[k] for k in keys if k in registry.plugins), None)
+    if added is not None:
+        yield StartFact(asked="format", holds=None, text=f"{name} loads {quantization.id} only with {added}",
+                        source=registry.source, condition=added)  # fmt: skip
+        return
+    named = next((registry.methods[k] for k in keys if k in registry.methods), None)
+    names = named if named is not None else known.methods.get(quantization.id, ())
+    if not facts.methods or (not names and not registry.by_architecture and quantization.family != "hf"):
+        return  # what a file's own format asks stands in the entry of the engine
+    own = tuple(facts.architectures.get(question.model.architecture or "", ()))
+    answers = [(m, _takes(m, facts, registry, quantization.id, device, file, own)) for m in names]
+    if not answers:
+        text = f"{name} knows no method for {quantization.id}"
+        yield StartFact(asked="format", holds=False if registry.closed else None, text=text, source=file.source)
+        return
+    usual, (holds, why) = answers[0]
+    rest = [m for m, (x, _) in answers[1:] if x]
+    if holds:
+        yield StartFact(asked="format", holds=True, text=f"{name} has {usual} on {_word(device)}", source=file.source)
+    elif rest:
+        text = f"{name} starts copies of {quantization.id} made as {' or '.join(rest)}, not {usual}: {why}"
+        yield StartFact(asked="format", holds=None, text=text, source=file.source)
+    else:
+        none = any_holds(x for _, (x, _) in answers)
+        yield StartFact(asked="format", holds=none, text=f"{name}, {quantization.id}: {why}", source=file.source)
+
+
+def _takes(
+    method: str, facts: Facts, registry: EngineRegistry, weights: str, device: str, file: StartsFile,
+    kinds: Sequence[str],
+) -> tuple[bool | None, str]:  # fmt: skip
+    """Whether a method of quantization is there for a device, and why not. An engine of several backends has methods
+    of each: that of a backend that registers the architecture counts."""
+    if registry.by_architecture and kinds and method not in kinds:
+        return False, f"{method} is not among the encodings of this architecture ({', '.join(kinds)})"
+    found = {n: m for n, m in facts.methods.items() if n == method or n.partition("/")[2] == method}
+    backends = {n.partition("/")[0] for n in found if "/" in n}
+    if backends and kinds:
+        found = {n: m for n, m in found.items() if n.partition("/")[0] in kinds}
+        if not found:
+            return False, f"{method} exists in {', '.join(sorted(backends))} only, this architecture in {kinds[0]} only"
+    if not found:
+        return False, f"{method} is no method of it"
+    answers, why = [], f"{method} is not in its list for {_word(device)}"
+    for entry in found.values():
+        there = holds_for(device, entry.yes, entry.unknown, file.devices)
+        least = max((x for x in (entry.least, registry.least.get(f"{method} {weights}")) if x), default=0)
+        low = device.startswith("sm") and int(device[2:]) < least
+        if there is not False and low:
+            why = f"the least compute capability of {method} is {least / 10:.1f}; this is {_word(device)}"
+        answers.append(False if low else there)
+    return any_holds(answers), why
+
+
+def _list_shapes(model: Model, file: StartsFile | None) -> list[tuple[str, tuple[str, ...]]]:
+    """(kind, shapes of the file) of each kind of attention in a model: the one of its size, else all of the kind."""
+    if file is None or not file.shapes or model.layout is None:
+        return []
+    out: dict[tuple[str, tuple[str, ...]], None] = {}
+    groups = [p for g in model.layout.attention for p in (g.parts if isinstance(g, Parallel) else (g,))]
+    for group in groups:
+        if isinstance(group, Mla):
+            kind, key, size = ("sparse-mla" if group.indexer else "mla"), "qk_nope_head_dim", group.qk_nope_head_dim
+        elif isinstance(group, Compressed):
+            kind, key, size = "compressed-sparse", "head_size", group.head_dim
+        elif isinstance(group, Softmax) and type(group).__name__ != "Encoder" and group.index_key_dim is None:
+            kind, key, size = ("sinks" if group.sinks else "dense"), "head_size", group.head_dim
+        else:
+            continue
+        same = [n for n in file.shapes if n == kind or re.fullmatch(rf"{kind}-\d+", n)]
+        exact = [n for n in same if file.shapes[n].get(key, size) == size]
+        out[kind, tuple(exact or same)] = None
+    return list(out)
+
+
+def _attention_facts(
+    name: str, facts: Facts, question: StartQuestion, device: str, file: StartsFile, limits: Collection[StartLimit]
+) -> Iterator[StartFact]:
+    cache = "fp8" if question.cache.startswith("fp8") else "auto" if question.cache in ("auto", "bf16") else None
+    forced = {b for x in limits for b in x.backends}
+    for kind, shapes in _list_shapes(question.model, file):
+        order = _find_order(facts, device, kind)
+        if not shapes or cache is None or (order is not None and "unknown" in order):
+            continue
+        names = [n for n in (order or facts.backends) if n in facts.backends and (not forced or n in forced)]
+        tried = {n: _agree(_accepts(facts, n, s, cache, device, file) for s in shapes) for n in names}
+        if not any(b.accepts for b in facts.backends.values()):
+            continue  # the engine's backends were not asked
+        cached = f" with a {question.cache} cache" if cache != "auto" else ""
+        what = f"{kind} attention{cached} on {_word(device)}"
+        holds = any_holds(tried.values())
+        if holds:
+            text = f"{name}: {next(n for n, x in tried.items() if x)} takes {what}"
+        else:
+            text = f"{name}: no attention backend takes {what} ({', '.join(names) or 'none'} asked)"
+        yield StartFact(asked="attention", holds=holds, text=text, source=file.source)
+
+
+def _find_order(facts: Facts, device: str, kind: str) -> tuple[str, ...] | None:
+    """The backends that are tried on a device for a kind of attention; None where no order is written down."""
+    for wanted in (kind, "dense") if kind == "sinks" else (kind,):
+        for key, names in facts.order.items():
+            devices, _, of = key.partition(": ")
+            if of == wanted and {device, name_platform(device), "all"} & set(devices.split()):
+                return names
+    return None
+
+
+def _accepts(facts: Facts, backend: str, shape: str, cache: str, device: str, file: StartsFile) -> bool | None:
+    accepts = [a for a in facts.backends[backend].accepts if shape in a.shapes and cache in a.cache]
+    return any_holds(holds_for(device, a.yes, a.unknown, file.devices) for a in accepts)
+
+
+def _agree(answers: Iterable[bool | None]) -> bool | None:
+    """The one answer that all give; None where they differ."""
+    found = set(answers)
+    return found.pop() if len(found) == 1 else None
