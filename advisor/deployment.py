@@ -228,12 +228,36 @@ class NamedEstimate(MemoryEstimate, frozen=True, kw_only=False):
     quantization: str
 
 
+class StartFact(Record, frozen=True, kw_only=True):
+    """One thing that a start depends on. `holds` None: not known."""
+
+    asked: Literal["build", "architecture", "format", "attention", "limit"]
+    holds: bool | None
+    text: str
+    source: str = ""
+    condition: str | None = None  # it starts with this alone
+
+
+class StartVerdict(Record, frozen=True, kw_only=True):
+    """Whether the engine itself takes a deployment, memory aside. Without facts none of its registries was read."""
+
+    starts: bool | None
+    facts: tuple[StartFact, ...] = ()
+
+    @property
+    def deciding(self) -> tuple[StartFact, ...]:
+        """What refuses it; else what is not known, and what it takes."""
+        refused = tuple(f for f in self.facts if f.holds is False)
+        return refused[:1] or tuple(f for f in self.facts if f.holds is None)
+
+
 class DeploymentEstimate(NamedEstimate, frozen=True, kw_only=True):
     """Memory and speed of one deployment. Its `warnings` also hold what names were taken to mean, and what is not known
     of the machine."""
 
     speed: SpeedEstimate | None = None  # None where no rate can be modelled
-    starts: bool | None = None  # weights, scratch and one longest request find room
+    starts: bool | None = None  # the engine takes it, and weights, scratch and one longest request find room
+    start: StartVerdict | None = None  # what the engine itself says, memory aside; None where it was not read
     holds: Holds | None = None  # None where it cannot be determined
 
 

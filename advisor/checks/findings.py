@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from advisor.deployment import DeploymentEstimate, Holds, SpeedEstimate
+from advisor.deployment import DeploymentEstimate, Holds, SpeedEstimate, StartVerdict
 from advisor.record import Record
 
 Severity = Literal["error", "warning", "info"]
@@ -89,9 +89,15 @@ class CheckedDeployment(Record, frozen=True, kw_only=True):
     ranks: int | None = None
     replicas: int | None = None  # equal ones, where the file says how many
     memory: DeploymentEstimate | None = None
-    starts: bool | None = None  # weights, scratch and one longest request find room
+    starts: bool | None = None  # the engine takes it, and weights, scratch and one longest request find room
+    start: StartVerdict | None = None  # what the engine itself says, memory aside; None where it was not read
     holds: Holds | None = None
     speed: tuple[ConcurrentSpeed, ...] = ()  # where it was asked for (`advise diff`)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is not known if the engine takes it."""
+        return self.start is not None and self.start.starts is None
 
 
 class FileProblem(Record, frozen=True, kw_only=True):
@@ -126,7 +132,7 @@ class CheckReport(Record, frozen=True, kw_only=True):
         if self.asked_fit and any(d.fits is False for d in self.deployments):
             return 1
         if any(self.strict or not p.passed_over for p in self.problems) or (
-            self.asked_fit and any(d.fits is None for d in self.deployments)
+            self.asked_fit and any(d.fits is None or d.is_open for d in self.deployments)
         ):
             return 2
         return 0

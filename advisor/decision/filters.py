@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator
 from advisor.catalog.types import Engine, Quantization, Support
 from advisor.decision.floors import floor_findings, listed_names
 from advisor.decision.types import FactValues, Reason
-from advisor.deployment import Workload
+from advisor.deployment import StartVerdict, Workload
 from advisor.models.types import Model
 from advisor.record import Value
 
@@ -78,13 +78,16 @@ def judge_engine(
     *,
     asked: Collection[str] = (),
     requires: Collection[str] = (),
+    start: StartVerdict | None = None,
 ) -> EngineJudgement:
     """Refusals and warnings for one engine.
 
     `asked` are engine ids the user insists on (an archived one is then a warning); `requires` are features that a guide
-    asks for on top of what the workload does.
+    asks for on top of what the workload does; `start` is what the engine's own registries say of model and format.
     """
-    concerns = list(_list_concerns(engine, facts, quantization, model, workload, frozenset(asked), tuple(requires)))
+    concerns = list(
+        _list_concerns(engine, facts, quantization, model, workload, frozenset(asked), tuple(requires), start)
+    )
     return EngineJudgement(
         tuple(dict.fromkeys(reason for hard, reason in concerns if hard)),
         tuple(dict.fromkeys(reason for hard, reason in concerns if not hard)),
@@ -102,6 +105,7 @@ def _list_concerns(
     workload: Workload,
     asked: frozenset[str],
     requires: tuple[str, ...],
+    start: StartVerdict | None,
 ) -> Iterator[_Concern]:
     yield from _health(engine, asked)
     yield from _asked_for(engine, facts, workload, asked)
@@ -111,7 +115,9 @@ def _list_concerns(
         for f in floor_findings(engine, facts):
             yield f.hard, _reason(engine, f.code, f"floors.{f.variant}.{f.field}", f.text, f.src)
         yield from _format(engine, quantization, workload)
-        yield from _quantization(engine, facts, quantization)
+        known = start is not None and any(f.asked == "format" and f.holds is not None for f in start.facts)
+        yield from _quantization(engine, facts, quantization, known)
+        yield from _registered(engine, start)
         yield from _architecture(engine, facts)
     yield from _features(engine, model, workload, requires)
 
@@ -271,15 +277,30 @@ def _listed(
         yield from _soft(engine, listed, place, what)
 
 
-def _quantization(engine: Engine, facts: FactValues, quantization: Quantization | None) -> Iterator[_Concern]:
+_START_CODES = {"build": "vendor_not_supported", "architecture": "format_not_loadable"}
+
+
+def _registered(engine: Engine, start: StartVerdict | None) -> Iterator[_Concern]:
+    """What the engine's own registries say of the model, the format and the devices."""
+    for fact in start.deciding if start is not None else ():
+        code = _START_CODES.get(fact.asked, "quantization_not_supported") if fact.holds is False else "unknown_support"
+        rule = f"{engine.id}/starts.{fact.asked}"
+        yield fact.holds is False, Reason(code=code, rule=rule, text=fact.text, source=fact.source or None)
+
+
+def _quantization(
+    engine: Engine, facts: FactValues, quantization: Quantization | None, known: bool
+) -> Iterator[_Concern]:
+    """What the entry says of a format; `known`: the engine's own registries say whether it loads there."""
     if quantization is None or quantization.capability is None:
         return
     key = quantization.capability
     listed = engine.quantization.get(key) or engine.quantization.get("any")
     refusal = f"does not run {quantization.id} ({key})", ""
     what = f"runs {quantization.id}"
-    yield from _listed(engine, "quantization", key, listed, what, "quantization_not_supported", refusal)
-    if listed is None or listed.support == "no":
+    if not known:
+        yield from _listed(engine, "quantization", key, listed, what, "quantization_not_supported", refusal)
+    if listed is None or (listed.support == "no" and not known):
         return
     generation = facts.get("gpu.generation")
     if not isinstance(generation, str) or generation == "mixed":
@@ -290,14 +311,14 @@ def _quantization(engine: Engine, facts: FactValues, quantization: Quantization 
     row = next((r for n in names for r in rows if r.generation == n), None)
     place = f"quantization_on.{key}.{generation}"
     if row is None:
-        if rows:
-            known = ", ".join(dict.fromkeys(r.generation for r in rows))
-            text = f"{engine.name} documents {quantization.id} on {known}, not on {generation}"
+        if rows and not known:
+            names_of = ", ".join(dict.fromkeys(r.generation for r in rows))
+            text = f"{engine.name} documents {quantization.id} on {names_of}, not on {generation}"
             # A partial entry that lists its generations says where it works; a full one leaves the rest open.
             refused = listed.support == "partial" and vendor == "nvidia"
             code = "quantization_not_supported" if refused else "unknown_support"
             yield refused, _reason(engine, code, place, text, rows[0].src)
-    elif row.level == "no":
+    elif row.level == "no" and not known:
         note = f": {row.note}" if row.note else ""
         text = f"{engine.name} does not run {quantization.id} ({key}) on {generation}{note}"
         yield True, _reason(engine, "quantization_not_supported", place, text, row.src)

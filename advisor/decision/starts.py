@@ -13,6 +13,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from advisor.catalog import Catalog
 from advisor.catalog.documents import decode_document
 from advisor.catalog.types import Engine, Quantization
+from advisor.decision.facts import compute_facts
+from advisor.decision.types import FactValues
+from advisor.deployment import Deployment, StartFact, StartVerdict, Workload
 from advisor.engines.registries import (
     EngineRegistry,
     Facts,
@@ -24,35 +27,14 @@ from advisor.engines.registries import (
     read_nearest,
 )
 from advisor.engines.versions import version_key
+from advisor.machines.types import Machine
+from advisor.memo import memoize_by_identity
 from advisor.models.types import Compressed, Mla, Model, Parallel, Softmax
-from advisor.record import Record, Value
+from advisor.record import Value
 from advisor.unknowns import all_hold, any_holds
 
 LIMITS = "start-limits.yaml"
 FOREIGN = ("metal", "gaudi", "tpu", "neuron", "npu")  # devices that no registry was asked about
-
-
-class StartFact(Record, frozen=True, kw_only=True):
-    """One thing that a start depends on. `holds` None: not known."""
-
-    asked: str  # build, architecture, format, attention, limit
-    holds: bool | None
-    text: str
-    source: str = ""
-    condition: str | None = None  # it starts with this alone
-
-
-class StartVerdict(Record, frozen=True, kw_only=True):
-    """Whether the engine itself takes a deployment. Without facts nothing is known of the engine's registries."""
-
-    starts: bool | None
-    facts: tuple[StartFact, ...] = ()
-
-    @property
-    def deciding(self) -> tuple[StartFact, ...]:
-        """What refuses it; else what is not known and what it takes."""
-        refused = [f for f in self.facts if f.holds is False]
-        return tuple(refused[:1] or (f for f in self.facts if f.holds is None or f.condition))
 
 
 class StartQuestion(Value, frozen=True):
@@ -65,6 +47,48 @@ class StartQuestion(Value, frozen=True):
     devices: tuple[str, ...]  # sm90, gfx942, xpu, metal, cpu
     cache: str = "auto"
     given: Mapping[str, object] = {}
+
+
+def name_devices(facts: FactValues) -> tuple[str, ...]:
+    """The devices of a machine as registries name them; none where they are not known."""
+    vendor, capability, gfx = facts.get("gpu.vendor"), facts.get("gpu.compute_capability"), facts.get("gpu.gfx")
+    if vendor == "nvidia":
+        return (f"sm{round(10 * capability)}",) if isinstance(capability, float) else ()
+    if vendor == "amd":
+        return tuple(gfx.split(",")) if isinstance(gfx, str) else ()
+    known = {"intel": "xpu", "apple": "metal", "none": "cpu", "habana": "gaudi", "google": "tpu", "aws": "neuron"}
+    return (known[vendor],) if isinstance(vendor, str) and vendor in known else ()
+
+
+@memoize_by_identity
+def _machine_facts(machine: Machine, rules: Catalog) -> FactValues:
+    return compute_facts(machine, None, Workload(), rules.accelerators())
+
+
+def judge_deployment(deployment: Deployment, rules: Catalog) -> StartVerdict | None:
+    """The verdict on a deployment whose names are resolved; None where its engine or its machine is not known."""
+    if deployment.machine is None:
+        return None
+    cache = deployment.settings.get("kv-cache-dtype", deployment.kv_cache_type.k)
+    question = StartQuestion(
+        engine=rules.engine(deployment.engine),
+        version=None if deployment.any_release else deployment.engine_version,
+        model=deployment.model,
+        quantization=rules.quantization(deployment.quantization),
+        devices=name_devices(_machine_facts(deployment.machine, rules)),
+        cache=str(cache),
+        given={**deployment.settings, **deployment.environment},
+    )
+    return judge_start(question, rules)
+
+
+def judge_start_on(
+    engine: Engine, facts: FactValues, quantization: Quantization | None, model: Model | None, rules: Catalog
+) -> StartVerdict | None:
+    """The verdict on the newest release of an engine with a machine's facts; None where a part is left open."""
+    if quantization is None or model is None:
+        return None
+    return judge_start(StartQuestion(engine, None, model, quantization, name_devices(facts)), rules)
 
 
 def judge_start(question: StartQuestion, rules: Catalog) -> StartVerdict | None:

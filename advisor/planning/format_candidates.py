@@ -11,6 +11,7 @@ from advisor.catalog import Catalog
 from advisor.catalog.types import Engine, Quantization
 from advisor.decision.evaluate import find_engine_hints
 from advisor.decision.filters import judge_engine
+from advisor.decision.starts import judge_start_on
 from advisor.decision.types import Reason
 from advisor.engines.additions import list_npu_formats
 from advisor.engines.flags import list_smaller_caches
@@ -20,6 +21,8 @@ from advisor.planning.types import SearchRequest
 from advisor.render.words import find_repository
 
 FOUR_BIT_QUALITY = 52  # quality of the plainest 4-bit format in rules/quantizations.yaml
+
+REFUSED = ("format_not_loadable", "quantization_not_supported", "vendor_not_supported")  # codes that depend on a format
 
 
 def order_formats(found: list[formats.FormatChoice], caches: list[str]) -> Iterator[tuple[str, formats.FormatChoice]]:
@@ -50,8 +53,9 @@ def find_usable_formats(
             search.workload,
             asked=search.asked,
             requires=search.requires,
+            start=judge_start_on(entry, search.facts, chosen.quantization, search.model, rules),
         )
-        hard = [r for r in verdict.reasons if r.code in ("format_not_loadable", "quantization_not_supported")]
+        hard = [r for r in verdict.reasons if r.code in REFUSED]
         if hard:
             refused += hard
             continue

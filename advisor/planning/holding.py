@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from advisor import engines
 from advisor.catalog import Catalog
 from advisor.catalog.types import Engine
+from advisor.decision.starts import judge_deployment
 from advisor.deployment import (
     Deployment,
     DeploymentEstimate,
@@ -19,6 +20,7 @@ from advisor.deployment import (
     Holds,
     MemoryEstimate,
     SpeedEstimate,
+    StartVerdict,
     UseCase,
     Workload,
 )
@@ -31,6 +33,7 @@ from advisor.memo import memoize_by_identity
 from advisor.planning.traffic import Traffic, read_traffic
 from advisor.record import Value
 from advisor.session import Session
+from advisor.unknowns import all_hold
 
 RUNGS = 4  # of the ladder: the context length and its halves
 SHORTEST = 512
@@ -41,6 +44,7 @@ class Holding(Value, frozen=True):
 
     starts: bool | None
     holds: Holds | None
+    start: StartVerdict | None = None  # what the engine itself says, memory aside
 
 
 def make_traffic(
@@ -70,6 +74,15 @@ def find_holding(
 
     The lengths are those of the estimate where the traffic's are longer.
     """
+    start = judge_deployment(deployment, session.rules)
+    if start is not None and start.starts is False:
+        return Holding(False, None, start)
+    found = _hold(deployment, estimate, traffic, session, copies)
+    return replace(found, starts=all_hold((found.starts, start is None or start.starts)), start=start)
+
+
+def _hold(deployment: Deployment, estimate: MemoryEstimate, traffic: Traffic, session: Session, copies: int) -> Holding:
+    """What memory has room for."""
     entry = engines.find_engine_module(deployment.engine, session.rules.engines())[1]
     one = with_one_request(deployment, estimate, entry, session)
     if one is None or one[1].fits is False:
@@ -218,6 +231,7 @@ def describe_estimate(
         **msgspec.structs.asdict(with_machine_notes(memory, deployment, notes)),
         speed=speed,
         starts=holding.starts,
+        start=holding.start,
         holds=holding.holds,
     )
 

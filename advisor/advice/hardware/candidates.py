@@ -17,6 +17,7 @@ from advisor.catalog.types import Accelerator, Engine, Quantization
 from advisor.decision.evaluate import evaluate_guide
 from advisor.decision.facts import compute_facts
 from advisor.decision.filters import judge_engine
+from advisor.decision.starts import judge_start_on
 from advisor.decision.types import FactValue
 from advisor.deployment import Deployment, MemoryEstimate, SpeedEstimate
 from advisor.errors import BadInput
@@ -172,6 +173,7 @@ class HardwareSearch:
             self.found.model,
             self.request.workload,
             asked=[entry.id] if self.engine_asked else (),
+            start=judge_start_on(entry, self.facts(offer, count), weight_format, self.found.model, self.session.rules),
         )
         if verdict.reasons:
             return HardwareRejection(verdict.reasons[0].code, verdict.reasons[0].text)

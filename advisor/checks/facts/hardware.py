@@ -168,3 +168,17 @@ def _below_floor(facts: LaunchFacts) -> bool | None:
         return False
     have = facts["gpu.compute_capability"]
     return None if have is None else have < floors[method]
+
+
+@fact("start.refused", "the engine itself refuses model, weight format or cache on this GPU, as no other rule says")
+def _refused(facts: LaunchFacts) -> bool:
+    start = facts.checked.judged.start
+    if start is None or start.starts is not False:
+        return False
+    return facts["quant.floor_missed"] is not True and facts["gpu.listed"] is not False
+
+
+@fact("start.reason", "what the engine's own registries say against a start, or leave open", "str")
+def _reason(facts: LaunchFacts) -> str | None:
+    start = facts.checked.judged.start
+    return "; ".join(f.text for f in start.deciding) or None if start is not None else None

@@ -93,6 +93,7 @@ def check_launch(
     speed: tuple[ConcurrentSpeed, ...] = ()
     if memory_estimate is not None and deployment is not None:
         holding = hold_deployment(deployment, memory_estimate, session)
+        why += [f.text for f in holding.start.deciding] if holding.start is not None else []
         memory = describe_estimate(DeploymentEstimate, memory_estimate, deployment, holding, notes)
         speed = _speeds(deployment, memory_estimate, session) if asked.speed else ()
     entry = knowledge.rules.engines().get(launch.engine)
@@ -117,6 +118,7 @@ def check_launch(
         ranks=count_ranks(launch_arguments, launch.engine, knowledge),
         replicas=launch.setup.replicas,
         starts=holding.starts,
+        start=holding.start,
         holds=holding.holds,
         memory=memory,
         speed=speed,
