@@ -93,9 +93,11 @@ def judge_start_on(
 
 def judge_start(question: StartQuestion, rules: Catalog) -> StartVerdict | None:
     """The verdict of the engine's registries; None where none of this engine was read."""
+    if not rules.has_document(LIMITS) or not question.devices:
+        return None
     known = decode_document(rules, LIMITS, StartRules)
     inner = _find_registered(question.engine, question.quantization, rules, known)
-    if inner is None or not question.devices:
+    if inner is None:
         return None
     facts = [f for d in dict.fromkeys(question.devices) for f in _list_facts(inner, question, d, rules, known)]
     return StartVerdict(starts=all_hold(f.holds for f in facts), facts=tuple(dict.fromkeys(facts)))

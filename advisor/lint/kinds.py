@@ -24,6 +24,7 @@ FILES: dict[str, str | None] = {
     "flag-history/*.yaml": "advisor.engines.flag_tables:FlagHistory",
     "routers/*.yaml": "advisor.engines.flag_tables:Router",
     "starts/*.yaml": "advisor.engines.registries:StartsFile",
+    "start-limits.yaml": "advisor.engines.registries:StartRules",
     "checks/rules/*.yaml": "advisor.checks.rules.load:CheckRulesFile",
     "checks/recognition.yaml": "advisor.checks.knowledge:RecognitionTables",
     "checks/charts.yaml": "advisor.checks.knowledge:Charts",
