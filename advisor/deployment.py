@@ -126,6 +126,8 @@ class MemoryEstimate(Record, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
     short: tuple[str, ...] = ()  # what is short and by how much, one line a place
     message: str | None = None  # what the engine itself would say
+    most_sequences: int | None = None  # of them the recurrent state has blocks for sure, where the asked ones have none
+    longest_served: int | None = None  # tokens: it starts with a cache that is shorter than the asked length
     refused: bool = False  # the engine refuses these sizes of tensor parallelism: there is no such launch
     calibration: str | None = None  # the start-up log of this machine that is in these figures
 

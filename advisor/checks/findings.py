@@ -70,7 +70,8 @@ class ConcurrentSpeed(Record, frozen=True, kw_only=True):
 
 
 class CheckedDeployment(Record, frozen=True, kw_only=True):
-    """One deployment of a file with its verdict; `fits` None = cannot be determined, `why` says why."""
+    """One deployment of a file with its verdict: `fits` is whether it starts and has room for its requests, None where
+    that cannot be determined; `why` says why."""
 
     source: str
     line: int
@@ -93,11 +94,6 @@ class CheckedDeployment(Record, frozen=True, kw_only=True):
     start: StartVerdict | None = None  # what the engine itself says, memory aside; None where it was not read
     holds: Holds | None = None
     speed: tuple[ConcurrentSpeed, ...] = ()  # where it was asked for (`advise diff`)
-
-    @property
-    def is_open(self) -> bool:
-        """Whether it is not known if the engine takes it."""
-        return self.start is not None and self.start.starts is None
 
 
 class FileProblem(Record, frozen=True, kw_only=True):
@@ -132,7 +128,7 @@ class CheckReport(Record, frozen=True, kw_only=True):
         if self.asked_fit and any(d.fits is False for d in self.deployments):
             return 1
         if any(self.strict or not p.passed_over for p in self.problems) or (
-            self.asked_fit and any(d.fits is None or d.is_open for d in self.deployments)
+            self.asked_fit and any(d.fits is None for d in self.deployments)
         ):
             return 2
         return 0

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import chain
+from typing import Literal
 
 from advisor.catalog.downloads import list_repositories
 from advisor.catalog.types import Assertion, Divided, Engine
@@ -59,7 +60,7 @@ class TensorParallelRefusal(Value, frozen=True):
     ranks: int
     text: str
     sure: bool  # no setting could lift it
-    whole_blocks: bool
+    of: Literal["parts", "blocks", "groups"]
 
 
 class ParallelLaunch(Value, frozen=True):
@@ -69,7 +70,7 @@ class ParallelLaunch(Value, frozen=True):
     version: str | None = None  # the engine's; None = the newest
     vendor: str | None = None  # of the devices
     block: int | None = None  # side of the checkpoint's weight blocks
-    grouped: bool = False  # whether groups of its weights share a scale (AWQ, GPTQ)
+    group: int | None = None  # rows of its weights that share a scale (AWQ, GPTQ)
 
 
 UNSAID = ParallelLaunch()
@@ -89,7 +90,7 @@ def find_size_refusals(
             out += [
                 refusal
                 for n in counts.get(assertion.divides, ())
-                if (refusal := _refusal(assertion, n, ranks, launch.block)) is not None
+                if (refusal := _refusal(assertion, n, ranks, launch)) is not None
             ]
     return tuple(dict.fromkeys(out))
 
@@ -102,25 +103,7 @@ def refuses_stages(entry: Engine, model: t.Model) -> bool:
 
 def allowed_sizes(entry: Engine, model: t.Model, most: int, launch: ParallelLaunch = UNSAID) -> tuple[int, ...]:
     """The tensor-parallel sizes up to `most` that the engine is not known to refuse, smallest first, 1 among them."""
-    known = entry.tensor_parallel is not None
-    return tuple(
-        n
-        for n in range(1, most + 1)
-        if not find_size_refusals(entry, model, n, launch)
-        and not (known and launch.grouped and has_uneven_groups(model, n))
-    )
-
-
-GROUPED = ("AWQ", "GPTQ")  # formats of 4-bit groups that Marlin's kernels multiply
-LEAST_SHARE = 64  # rows of a rank must be a multiple: min_thread_k of vLLM 0.33.0's marlin_utils.py
-
-
-def has_uneven_groups(model: t.Model, ranks: int) -> bool:
-    """Whether feed-forward rows of a group-quantized checkpoint do not divide over so many ranks."""
-    lay = model.layout
-    groups = lay.ffn if lay is not None and ranks > 1 else ()
-    widths = [w for g in groups for w in (getattr(g, "intermediate", None), getattr(g, "moe_intermediate", None)) if w]
-    return any(w % ranks or (w // ranks) % LEAST_SHARE for w in widths)
+    return tuple(n for n in range(1, most + 1) if not find_size_refusals(entry, model, n, launch))
 
 
 def make_parallel_launch(deployment: Deployment, entry: Engine) -> ParallelLaunch:
@@ -131,8 +114,13 @@ def make_parallel_launch(deployment: Deployment, entry: Engine) -> ParallelLaunc
         version=deployment.engine_version or entry.version,
         vendor=vendors.pop() if len(vendors) == 1 else None,
         block=find_weight_block(deployment.model, deployment.quantization),
-        grouped=deployment.quantization in GROUPED,
+        group=find_scale_group(deployment.quantization),
     )
+
+
+def find_scale_group(quantization: str | None) -> int | None:
+    """Rows that share a scale in the usual copies of a weight format: 128 of AWQ's and GPTQ's; None for others."""
+    return 128 if quantization in ("AWQ", "GPTQ") else None
 
 
 def find_weight_block(model: t.Model, quantization: str) -> int | None:
@@ -210,8 +198,20 @@ def _any_set(names: tuple[str, ...], settings: Mapping[str, Setting]) -> bool:
     return any(v is True or (v is not None and str(v).lower() not in _OFF) for v in given)
 
 
-def _refusal(assertion: Assertion, count: int, ranks: int, block: int | None) -> TensorParallelRefusal | None:
-    if assertion.whole_blocks:
+def _refusal(assertion: Assertion, count: int, ranks: int, launch: ParallelLaunch) -> TensorParallelRefusal | None:
+    block, group = launch.block, launch.group
+    of: Literal["parts", "blocks", "groups"] = "parts"
+    if assertion.group_rows is not None:
+        share, of = count // ranks, "groups"
+        divisor = max(assertion.group_rows, (group or 0) if assertion.whole_groups else 0)
+        if group is None or count % ranks or share % divisor == 0:
+            return None
+        text = (
+            f"{NAMES[assertion.divides]} ({count}) over tensor parallel size ({ranks}) is {share} rows, "
+            f"which must be a multiple of {divisor} (groups of {group} share a scale)"
+        )
+    elif assertion.whole_blocks:
+        of = "blocks"
         if block is None:
             return None
         divisor = min(block, assertion.finest_block or block)
@@ -233,9 +233,7 @@ def _refusal(assertion: Assertion, count: int, ranks: int, block: int | None) ->
             return None
         size = f"{count}, padded to {padded}" if padded != count else f"{count}"
         text = f"{NAMES[assertion.divides]} ({size}) must be divisible by tensor parallel size ({ranks})"
-    return TensorParallelRefusal(
-        assertion.divides, count, ranks, text, sure=not assertion.unless, whole_blocks=assertion.whole_blocks
-    )
+    return TensorParallelRefusal(assertion.divides, count, ranks, text, sure=not assertion.unless, of=of)
 
 
 def query_heads(model: t.Model) -> int | None:

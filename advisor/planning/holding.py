@@ -85,6 +85,8 @@ def _hold(deployment: Deployment, estimate: MemoryEstimate, traffic: Traffic, se
     """What memory has room for."""
     entry = engines.find_engine_module(deployment.engine, session.rules.engines())[1]
     one = with_one_request(deployment, estimate, entry, session)
+    if one is not None and one[1].longest_served is not None:
+        return Holding(True, None)  # it serves shorter requests
     if one is None or one[1].fits is False:
         return Holding(None if one is None else False, None)
     smaller, smaller_estimate = one

@@ -120,8 +120,8 @@ def test_checkpoints_in_blocks(
     assert block == 128
     entry = rules.engine(engine)
     launch = ParallelLaunch(version=version, vendor=vendor, block=block)
-    assert bool([r for r in find_size_refusals(entry, found, size, launch) if r.whole_blocks]) is refused
-    assert not [r for r in find_size_refusals(entry, found, size, replace(launch, block=None)) if r.whole_blocks]
+    assert bool([r for r in find_size_refusals(entry, found, size, launch) if r.of == "blocks"]) is refused
+    assert not [r for r in find_size_refusals(entry, found, size, replace(launch, block=None)) if r.of == "blocks"]
 
 
 def test_blocks_are_facts_of_a_repository(rules: Catalog) -> None:
@@ -168,11 +168,26 @@ def test_an_overlay_states_its_own(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("width", "ranks", "uneven"),
-    [(256, 2, False), (256, 4, False), (256, 8, True), (192, 2, True), (130, 4, True), (100, 1, False)],
+    [(256, 2, False), (256, 4, False), (256, 8, True), (192, 2, True), (130, 4, False), (100, 1, False)],
 )
 def test_rows_of_grouped_weights_come_in_multiples_of_64(width: int, ranks: int, uneven: bool, rules: Catalog) -> None:
+    """min_thread_k of marlin_utils.py; what does not divide at all is another assertion's."""
     model = rules.find_model("llama3.1:8b")
     assert model.layout is not None
     ffn = tuple(replace(g, intermediate=width) for g in model.layout.ffn)
     narrow = replace(model, layout=replace(model.layout, ffn=ffn))
-    assert parallel.has_uneven_groups(narrow, ranks) is uneven
+    launch = ParallelLaunch(vendor="nvidia", group=128)
+    found = find_size_refusals(rules.engine("vllm"), narrow, ranks, launch)
+    assert bool([r for r in found if r.of == "groups"]) is uneven
+
+
+def test_groups_of_experts_are_whole_on_each_rank(rules: Catalog) -> None:
+    """vLLM issue 17604: experts of 1,536 rows on 8 ranks are 192 each, in groups of 128; whole experts are a way out."""
+    model = rules.find_model("Qwen/Qwen3-235B-A22B")
+    launch = ParallelLaunch(vendor="nvidia", group=128)
+    (found,) = [r for r in find_size_refusals(rules.engine("vllm"), model, 8, launch) if r.of == "groups"]
+    assert "192 rows" in found.text
+    assert "groups of 128" in found.text
+    assert not find_size_refusals(rules.engine("vllm"), model, 4, launch)
+    whole = replace(launch, settings={"enable-expert-parallel": True})
+    assert not find_size_refusals(rules.engine("vllm"), model, 8, whole)

@@ -17,7 +17,7 @@ from advisor.catalog.resolve import ResolvedModel, resolve_model
 from advisor.catalog.types import Engine, Quantization
 from advisor.deployment import Deployment, KvType, Setting
 from advisor.engines.flags import find_own_flag
-from advisor.engines.parallel import GROUPED, find_size_refusals, has_uneven_groups, make_parallel_launch
+from advisor.engines.parallel import find_size_refusals, make_parallel_launch
 from advisor.engines.pool.settings import find_default_sequences
 from advisor.errors import AdvisorError, BadInput
 from advisor.estimation import estimate
@@ -301,8 +301,6 @@ def _with_allowed_ranks(deployment: Deployment, parts: _Parts) -> tuple[Deployme
 
 def _divides(deployment: Deployment, ranks: int, entry: Engine) -> bool:
     """Whether nothing is known against so many tensor-parallel ranks."""
-    if deployment.quantization in GROUPED and has_uneven_groups(deployment.model, ranks):
-        return False
     return not find_size_refusals(entry, deployment.model, ranks, make_parallel_launch(deployment, entry))
 
 

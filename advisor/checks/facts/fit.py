@@ -13,7 +13,6 @@ from advisor.checks.resolve.arguments import is_length_given
 from advisor.checks.resolve.judge import pool_tokens
 from advisor.deployment import MemoryEstimate, Setting
 from advisor.engines.additions import list_draft_settings
-from advisor.engines.parallel import GROUPED, has_uneven_groups
 from advisor.memory import draft_bound
 from advisor.units import GIB
 
@@ -24,16 +23,6 @@ def _above_kv_heads(facts: LaunchFacts) -> bool | None:
     if tp == 1:
         return False
     return None if tp is None or n is None else tp > n
-
-
-@fact("tp.group_uneven", "a group-quantized checkpoint's groups of 128 do not divide over the ranks")
-def _group(facts: LaunchFacts) -> bool | None:
-    model, tp = facts.model, facts["tp"]
-    if tp == 1 or facts.arguments.on("enable-expert-parallel"):
-        return False
-    if model is None or model.layout is None or tp is None:
-        return None
-    return facts["model.quantization"] in GROUPED and has_uneven_groups(model, int(tp))
 
 
 @fact("length.above_model", "the asked length is above what the model was trained for")
@@ -83,7 +72,7 @@ def _request_exceeds(facts: LaunchFacts) -> bool | None:
     estimate = facts.estimate
     if estimate is None or facts.checked.judged.fits is None:
         return None
-    if estimate.fits is not False or facts["fit.weights_exceed"]:
+    if estimate.fits is not False or estimate.longest_served is not None or facts["fit.weights_exceed"]:
         return False
     return bool(_exceeds_budget(estimate, "total_bytes"))
 
@@ -124,6 +113,28 @@ define(
 )
 
 
+define(
+    "fit.longest_served",
+    "tokens of the longest request that is served, where the engine starts with a cache shorter than its length",
+    lambda c: c.estimate.longest_served if c.estimate is not None else None,
+    "int",
+)
+define(
+    "fit.most_sequences",
+    "sequences that surely have blocks of recurrent state, where those that are admitted have none",
+    lambda c: c.estimate.most_sequences if c.estimate is not None else None,
+    "int",
+)
+define(
+    "fit.state_short",
+    "the recurrent state of the admitted sequences has too few blocks for sure",
+    lambda c: c.estimate is not None and c.estimate.most_sequences is not None and c.estimate.fits is False,
+)
+define(
+    "fit.shortened",
+    "the engine starts with a cache shorter than its length",
+    lambda c: c.estimate is not None and c.estimate.longest_served is not None,
+)
 define(
     "fit.length_defaulted",
     "no length is given, so the model's own is taken",
@@ -195,6 +206,7 @@ def _too_long(facts: LaunchFacts) -> bool | None:
         return None
     return (
         estimate.fits is False
+        and estimate.longest_served is None
         and facts["fit.weights_exceed"] is False
         and (held := pool_tokens(estimate)) is not None
         and held < estimate.context_length

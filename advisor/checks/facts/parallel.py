@@ -26,7 +26,8 @@ def _launch(facts: LaunchFacts) -> parallel.ParallelLaunch:
     for argument in facts.arguments.given:
         value = convert_argument(argument, facts.flags.flags.get(argument.name))
         settings[argument.name] = str(argument.value) if value is None else value
-    return parallel.ParallelLaunch(settings, facts.version, _vendor(facts), _block(facts))
+    group = parallel.find_scale_group(facts["model.quantization"])
+    return parallel.ParallelLaunch(settings, facts.version, _vendor(facts), _block(facts), group)
 
 
 def _vendor(facts: LaunchFacts) -> str | None:
@@ -62,17 +63,19 @@ def _ranks(facts: LaunchFacts) -> int | None:
     return None if tp is None or within is None or tp % within else int(tp // within)
 
 
-def _list_refused(facts: LaunchFacts, part: Divided | Literal["parts", "blocks"]) -> list[TensorParallelRefusal] | None:
+def _list_refused(
+    facts: LaunchFacts, part: Divided | Literal["parts", "blocks", "groups"]
+) -> list[TensorParallelRefusal] | None:
     """What is refused because of heads of a kind, of other parts, or of weight blocks that are not whole."""
     found = _refusals(facts)
     return None if found is None else [r for r in found if part == _name_part(r)]
 
 
 def _name_part(refusal: TensorParallelRefusal) -> str:
-    return "blocks" if refusal.whole_blocks else refusal.divides if refusal.divides in _HEADS else "parts"
+    return refusal.of if refusal.of != "parts" or refusal.divides not in _HEADS else refusal.divides
 
 
-def _is_refused(facts: LaunchFacts, part: Divided | Literal["parts", "blocks"]) -> bool | None:
+def _is_refused(facts: LaunchFacts, part: Divided | Literal["parts", "blocks", "groups"]) -> bool | None:
     found = _list_refused(facts, part)
     return None if found is None else bool(found)
 
@@ -137,6 +140,19 @@ def _blocks(facts: LaunchFacts) -> bool | None:
     return _is_refused(facts, "blocks")
 
 
+@fact("tp.group_uneven", "a rank's share of a checkpoint in groups with one scale each is not a whole number of groups")
+def _groups(facts: LaunchFacts) -> bool | None:
+    if facts["model.quantization"] is None:
+        return False if facts["tp"] == 1 else None
+    return _is_refused(facts, "groups")
+
+
+define(
+    "tp.groups_refused",
+    "what a rank's share of the groups lacks",
+    lambda c: next((r.text for r in _list_refused(c, "groups") or ()), None),
+    "str",
+)
 define(
     "tp.heads_refused",
     "attention heads that do not divide",

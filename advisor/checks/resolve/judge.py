@@ -18,6 +18,7 @@ from advisor.machines.types import Machine
 from advisor.planning.holding import Holding, describe_estimate, hold_deployment
 from advisor.record import Value
 from advisor.session import Session
+from advisor.unknowns import all_hold
 
 AT_ONCE = (1, 16)  # requests, in `advise diff`
 SHORTEST = 2048  # tokens; a server that holds less serves nobody
@@ -78,7 +79,9 @@ def check_launch(
         why += memory_estimate.warnings or ["a figure it depends on is not known"]
     if memory_estimate is not None and fits is False:
         why += memory_estimate.short or memory_estimate.warnings
-        if not is_length_given(launch_arguments, launch.engine, knowledge) and _shorter_fits(memory_estimate):
+        if memory_estimate.longest_served is not None:
+            fits = True  # it starts, and serves shorter requests
+        elif not is_length_given(launch_arguments, launch.engine, knowledge) and _shorter_fits(memory_estimate):
             fits = None  # the engine refuses to start like this, as a finding says; the length that is meant is open
             tokens = pool_tokens(memory_estimate) or 0
             shorter = f"about {tokens:,} do" if tokens >= SHORTEST else "whether fewer do is too close to call"
@@ -93,7 +96,9 @@ def check_launch(
     speed: tuple[ConcurrentSpeed, ...] = ()
     if memory_estimate is not None and deployment is not None:
         holding = hold_deployment(deployment, memory_estimate, session)
-        why += [f.text for f in holding.start.deciding] if holding.start is not None else []
+        if holding.start is not None:
+            fits = all_hold((fits, holding.start.starts))
+            why += [f.text for f in holding.start.deciding]
         memory = describe_estimate(DeploymentEstimate, memory_estimate, deployment, holding, notes)
         speed = _speeds(deployment, memory_estimate, session) if asked.speed else ()
     entry = knowledge.rules.engines().get(launch.engine)

@@ -1,4 +1,4 @@
-"""Safe changes of a file: rename a flag, remove one.
+"""Safe changes of a file: rename a flag, remove one, give it another value.
 
 Comments and layout stay; a place that is not plain is left alone.
 """
@@ -48,6 +48,17 @@ def rename_argument(argument: LaunchArgument, new: str, source: str) -> tuple[Fi
     return (make_edit(line, found, re.sub(pattern, lambda _: new, found)),)
 
 
+def set_argument(argument: LaunchArgument, new: str, source: str) -> tuple[FileEdit, ...]:
+    """The flag with another value; only where the value stands once on its line."""
+    if argument.value is None or not new:
+        return ()
+    found = _line(source, argument.value.line)
+    pattern = rf"(?<![\w.-]){re.escape(argument.value)}(?![\w.-])"
+    if found is None or len(re.findall(pattern, found)) != 1:
+        return ()
+    return (make_edit(argument.value.line, found, re.sub(pattern, lambda _: new, found)),)
+
+
 def remove_argument(argument: LaunchArgument, source: str) -> tuple[FileEdit, ...]:
     """The flag and its value taken out; only where both stand plainly on one line, or each alone on its own."""
     line = argument.place.line
@@ -85,7 +96,8 @@ def _from_flow_list(argument: LaunchArgument, found: str, value: str | None) -> 
 
 
 def make_edits(kind: str, at: Sequence[str], checked: CheckedLaunch, source: str) -> tuple[FileEdit, ...]:
-    """The safe change of a rule without `each`: `remove`, `rename NEW` or `remove-variable`, for the first in `at`."""
+    """The safe change of a rule without `each`, for the first in `at`: `remove`, `rename NEW`, `set VALUE`,
+    `remove-variable`."""
     word, _, rest = kind.partition(" ")
     for name in at:
         argument = checked.arguments.last(name)
@@ -94,6 +106,8 @@ def make_edits(kind: str, at: Sequence[str], checked: CheckedLaunch, source: str
                 return remove_argument(argument, source)
             if word == "rename":
                 return rename_argument(argument, rest, source)
+            if word == "set":
+                return set_argument(argument, rest, source)
             return ()
         value = checked.launch.env.get(name)
         if word == "remove-variable" and value is not None and value.line:

@@ -114,7 +114,9 @@ class Rulebook:
             resource=plain_text(facts.launch.resource),
             engine=facts.launch.engine,
             error=entry.error,
-            edits=make_edits(entry.edit, entry.at, facts.checked, facts.source) if entry.edit else (),
+            edits=make_edits(fill_message(entry.edit, facts, words), entry.at, facts.checked, facts.source)
+            if entry.edit
+            else (),
             certain=certain,
         )
 

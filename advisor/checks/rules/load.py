@@ -49,7 +49,7 @@ class RuleEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     error: str | None = None
     fix: str
     at: tuple[str, ...] = ()
-    edit: str | None = None  # remove, rename, ... : a safe change
+    edit: str | None = None  # remove, rename NEW, set VALUE, ... : a safe change
     strict: Severity | None = None  # with --strict, and in files which say that `advise render` wrote them
     default: bool = True  # False: only when selected
     bad: str | None = None

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from advisor.catalog.types import Engine, Quantization
 from advisor.deployment import Basis, Deployment, DeviceMemory, KvCache, MemoryEstimate, PlaceBytes
 from advisor.engines import fitting, parallel
-from advisor.engines.base import DecidedSetting, get_integer, get_setting
+from advisor.engines.base import FALSE, DecidedSetting, get_integer, get_setting
 from advisor.engines.flags import find_own_flag
 from advisor.engines.parallel import TensorParallelRefusal
 from advisor.engines.pool.settings import PoolConstants
@@ -35,8 +35,6 @@ HOST_NEXT_TO_GPUS_MIB = (1024, 3072, 8192)
 HOST_ALONE_MIB = (512, 2048, 6144)
 # of offloaded weights: torch pins blocks of the next power of two (1.78x, 1.9x measured: vLLM issues 56410 and 58178)
 PINNED_MORE = (0.0, 0.9, 1.0)
-# with one of these a length above the trained one is meant, and the engines accept it
-LONGER_MEANT = ("hf-overrides", "rope-scaling", "json-model-override-args")
 
 
 class PoolBytes(Record, frozen=True, kw_only=True):
@@ -80,11 +78,16 @@ def memory(
     refusals = find_refusals(deployment, settings, constants, devices, sizes_refused)
     doubts = list_reported_failures(deployment, constants, used)
     low, high = (min((getattr(p, bound) for p in pools), default=None) for bound in ("low", "high"))
+    notes = list_notes(deployment, settings, used)
     shortage = find_state_shortage(settings, constants, plans, low, high)
+    most_sequences = None
     if shortage is not None:
-        sure, text = shortage
+        sure, most_sequences, text = shortage
         refusals, doubts = ([*refusals, text], doubts) if sure else (refusals, [text, *doubts])
     fits = False if refusals else None if doubts and verdict.fits else verdict.fits
+    served = None if fits or refusals else find_longest_served(settings, plans, pools)
+    if served is not None and settings.short_pool is not None:
+        notes = [describe_served(settings, served), *notes]
     return MemoryEstimate(
         fits=fits,
         devices=tuple(shown),
@@ -94,9 +97,13 @@ def memory(
         sequences=deployment.sequences,
         basis=_basis(entry, constants, sizes, quantization, settings.kv_packed is not None),
         not_modelled=_list_uncounted(deployment, settings, constants),
-        warnings=(*refusals, *doubts, *verdict.warnings, *list_notes(deployment, settings, used)),
+        warnings=(*refusals, *doubts, *verdict.warnings, *notes),
         short=verdict.short,
-        message=None if fits is not False else find_length_refusal(settings, plans, requests, [p.value for p in pools]),
+        message=None
+        if fits is not False or served is not None
+        else find_length_refusal(settings, plans, requests, [p.value for p in pools]),
+        longest_served=served,
+        most_sequences=most_sequences,
         calibration=deployment.correction.note if deployment.correction else None,
         refused=bool(sizes_refused),
     )
@@ -326,8 +333,8 @@ def find_refusals(
             if n > 1
         ]
         out.append(f"{' x '.join(parts)} parallel needs {settings.ranks} devices, {len(devices)} are there")
-    longest, meant = deployment.model.max_context, get_setting(deployment.settings, *LONGER_MEANT) is not None
-    if longest and settings.length > longest and settings.length_given and not meant:
+    longest = deployment.model.max_context
+    if longest and settings.length > longest and settings.length_given and refuses_longer(deployment, constants):
         out.append(f"{settings.length} tokens are more than {deployment.model.id} was trained for ({longest})")
     if constants.wants_budget_free:
         for device in devices[: settings.ranks]:
@@ -341,10 +348,19 @@ def find_refusals(
     return list(dict.fromkeys(out))
 
 
+def refuses_longer(deployment: Deployment, constants: PoolConstants) -> bool:
+    """Whether the engine checks lengths against the model's trained one, and nothing in the launch allows more."""
+    given = {**deployment.settings, **deployment.environment}
+    allowed = (get_setting(given, name) for name in constants.lengths.allowed_by)
+    meant = any(x is not None and str(x).lower() not in FALSE for x in allowed)
+    return constants.lengths.above_training == "refuses" and not meant
+
+
 def find_state_shortage(
     settings: PoolSettings, constants: PoolConstants, plans: Sequence[PagedCache], low: int | None, high: int | None
-) -> tuple[bool, str] | None:
-    """(whether it surely refuses, what it says) where the recurrent state of the admitted sequences has too few blocks.
+) -> tuple[bool, int, str] | None:
+    """(whether it surely refuses, sequences that surely have blocks, what it says) where the recurrent state of the
+    admitted sequences has too few blocks.
 
     vLLM captures its decode graphs with one state block a sequence; `low` and `high` bound the pool, bytes. None = it
     is not known.
@@ -355,11 +371,16 @@ def find_state_shortage(
         least, most = paged_cache.state_blocks(max(0, low)), paged_cache.state_blocks(max(0, high))
         if least is None or most is None or settings.sequences <= least:
             continue
-        sure = settings.sequences > most and settings.sequences_given  # versions differ in the default and in the check
+        known = settings.sequences_given or settings.oldest_version is None  # versions differ in the default
+        sure = settings.sequences > most and known
         there = f"{least}" if least == most else f"{least} to {most}"
-        return sure, (
-            f"max_num_seqs ({settings.sequences}) exceeds available Mamba cache blocks ({there}): "
-            f"lower {constants.names.sequences.flags[0]} to {least}, or raise the memory fraction"
+        return (
+            sure,
+            least,
+            (
+                f"max_num_seqs ({settings.sequences}) exceeds available Mamba cache blocks ({there}): "
+                f"lower {constants.names.sequences.flags[0]} to {least}, or raise the memory fraction"
+            ),
         )
     return None
 
@@ -417,6 +438,21 @@ def find_length_refusal(
         f"is needed, which is larger than the available KV cache memory ({format_gib(available)}). "
         f"Estimated maximum model length: {fits}."
     )
+
+
+def find_longest_served(settings: PoolSettings, plans: Sequence[PagedCache], pools: Sequence[PoolBytes]) -> int | None:
+    """The longest request, tokens, that an engine serves which starts with a pool shorter than the length; None where
+    it refuses such a pool, where that is not known, or where the weights may leave none."""
+    if settings.short_pool in (None, "refuses") or not pools or min(p.low for p in pools) <= 0:
+        return None
+    value = min(p.value for p in pools)
+    return min(largest_length(p, value, settings.batched_tokens, settings.length) for p in plans) or None
+
+
+def describe_served(settings: PoolSettings, served: int) -> str:
+    """What a launch serves whose pool is shorter than its length."""
+    what = "longer requests are rejected" if settings.short_pool == "rejects" else "the length is cut to that"
+    return f"the cache holds about {served} tokens of the {settings.length} that a request may have: {what}"
 
 
 def largest_length(cache: PagedCache, available: int, batched_tokens: int, at_most: int) -> int:

@@ -113,6 +113,23 @@ class LoraSlots(Record, frozen=True, kw_only=True):
     source: str
 
 
+ShortPool = Literal["refuses", "shortens", "rejects"]
+
+
+class LengthRules(Record, frozen=True, kw_only=True):
+    """What an engine does with a length that the pool does not hold, or that the model was not trained for.
+
+    It refuses to start, shortens the length to what the pool holds, or starts and rejects requests above that.
+    """
+
+    short_pool: ShortPool | None = None  # None: not known
+    short_pool_unset: ShortPool | None = None  # where no length is given, if that is another answer
+    fitted: tuple[str, ...] = ()  # values of the length for which it is shortened
+    above_training: Literal["refuses", "takes"] = "refuses"
+    allowed_by: tuple[str, ...] = ()  # settings and variables with which a longer one is meant, and taken
+    source: str = ""
+
+
 class PoolConstants(Record, frozen=True, kw_only=True, eq=False):
     """`memory:` of a pool engine."""  # read once for an entry, so that its identity is its key
 
@@ -128,6 +145,7 @@ class PoolConstants(Record, frozen=True, kw_only=True, eq=False):
     captured_graphs: tuple[CapturedGraphs, ...] = ()  # those inside the budget, where they follow from what is captured
     outside_gib: Annotated[tuple[RangeGib, ...], ONE_AT_LEAST]  # CUDA context, NCCL, libraries; by ranks
     lora: LoraSlots | None = None
+    lengths: LengthRules = LengthRules()
     reported_failures: tuple[ReportedFailure, ...] = ()
     images_gib: RangeGib | None = None  # profiling of image inputs, models with a vision tower
     in_use_from: Version | None = None  # oldest release that people still run; None = constants of one release only
@@ -162,6 +180,7 @@ class PoolSettings(Record, frozen=True, kw_only=True, cache_hash=True):
     cpu_offload: int  # bytes of each rank's layers kept in host memory
     text_only: bool
     length_given: bool
+    short_pool: ShortPool | None  # what it does with a pool shorter than this length; None: not known
     sequences_given: bool
     prediction: bool  # speculates with the model's own prediction block
     lora_slots: int  # adapters held on the device; 0 = none
@@ -225,6 +244,7 @@ def resolve_pool_settings(
         cpu_offload=_offload(deployment, names),
         text_only=bool(get_flag(s, *names.text_only.flags)),
         length_given=deployment.context_length is not None or get_setting(s, *names.context_length.flags) is not None,
+        short_pool=_short_pool(deployment, names, constants.lengths),
         sequences_given=bool(_count(deployment, names.sequences.flags)),
         prediction=_prediction(deployment, names),
         lora_slots=slots,
@@ -233,6 +253,15 @@ def resolve_pool_settings(
         version=version,
         oldest_version=constants.in_use_from if deployment.any_release and deployment.engine_version is None else None,
     )
+
+
+def _short_pool(deployment: Deployment, names: Concepts, lengths: LengthRules) -> ShortPool | None:
+    """What the engine does with a pool shorter than the length of this launch."""
+    asked = get_setting(deployment.settings, *names.context_length.flags)
+    if asked is not None and str(asked) in lengths.fitted:
+        return "shortens"
+    given = asked is not None or deployment.context_length is not None
+    return lengths.short_pool if given else lengths.short_pool_unset or lengths.short_pool
 
 
 def _prediction(deployment: Deployment, names: Concepts) -> bool:
