@@ -74,6 +74,7 @@ class Concepts(Record, frozen=True, kw_only=True):
     tensor_parallel: Concept = Concept()
     pipeline_parallel: Concept = Concept()
     data_parallel: Concept = Concept()
+    stage_layers: Concept = Concept()  # layers of each pipeline stage, as `14,34`
     shared_cache: Concept = Concept()  # switch: all slots share one cache, so that a long request may take others' part
     prefix_caching: Concept = Concept()  # switch, on by default: what requests have in common is kept once
     no_prefix_caching: Concept = Concept()  # switch: nothing that requests have in common is kept

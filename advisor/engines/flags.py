@@ -10,7 +10,7 @@ from advisor.catalog.types import Engine
 ConceptName = Literal[
     "model", "model_repository", "model_file", "model_address", "served_name",
     "context_length", "total_context", "prompt_length", "sequences", "batched_tokens",
-    "logical_batch", "tensor_parallel", "pipeline_parallel", "data_parallel", "data_parallel_attention",
+    "logical_batch", "tensor_parallel", "pipeline_parallel", "data_parallel", "data_parallel_attention", "stage_layers",
     "shared_cache", "device_shares", "prefix_caching", "no_prefix_caching",
     "expert_parallel", "expert_parallel_switch", "nodes", "memory_share", "kv_cache_type", "kv_cache_key_type",
     "kv_cache_value_type", "layers_on_device", "experts_on_device", "experts_on_host", "experts_on_host_layers",

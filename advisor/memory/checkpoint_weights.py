@@ -53,7 +53,13 @@ def _tensors(directory: Path, seen: Stamp) -> tuple[TensorInfo, ...]:
 
 @memoize_by_identity
 def checkpoint_rank_weights(
-    model: Model, directory: Path, tp: int, pp: int = 1, ep: int = 1, vision: bool = True
+    model: Model,
+    directory: Path,
+    tp: int,
+    pp: int = 1,
+    ep: int = 1,
+    vision: bool = True,
+    partition: tuple[int, ...] = (),
 ) -> RankWeights:
     """Bytes per rank of `tp` x `pp` ranks. Raises BadFile, also for a folder whose layers are not the model's.
 
@@ -84,7 +90,7 @@ def checkpoint_rank_weights(
             size /= tp
         seen = seen or layer is not None
         embeds = _EMBEDDING.search(tensor_info.name) is not None
-        for stage in (0,) if tower and not embeds else list_stages(layer, embeds, lay, pp):
+        for stage in (0,) if tower and not embeds else list_stages(layer, embeds, lay, pp, partition):
             stages[stage] += size
             experts[stage] += size if expert else 0
             outside[stage] += size if layer is None else 0

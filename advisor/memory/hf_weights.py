@@ -94,9 +94,15 @@ def as_stored(model: Model, quantization: Quantization) -> Quantization:
 
 @memoize_by_identity
 def rank_weights(
-    model: Model, quantization: Quantization, tp: int, pp: int = 1, ep: int = 1, vision: bool = True
+    model: Model,
+    quantization: Quantization,
+    tp: int,
+    pp: int = 1,
+    ep: int = 1,
+    vision: bool = True,
+    partition: tuple[int, ...] = (),
 ) -> RankWeights:
-    """Bytes per rank of `tp` x `pp` ranks.
+    """Bytes per rank of `tp` x `pp` ranks; `partition`: layers of each stage, empty for the engines' equal shares.
 
     Routed experts are shared by `ep` ranks where these are more than `tp`; `vision` False leaves the tower out.
     """
@@ -113,7 +119,7 @@ def rank_weights(
         routed = group.experts / max(tp, ep)
         size = routed + group.heads / min(tp, heads) + group.copied + group.divided / tp
         size += sum(x * _widen_groups(rows, mamba2, tp) / tp for rows, x in group.grouped)
-        for stage in list_stages(group.layer, group.embeds, lay, pp):
+        for stage in list_stages(group.layer, group.embeds, lay, pp, partition):
             stages[stage] += size
             experts[stage] += routed
             outside[stage] += size if group.layer is None else 0
@@ -204,21 +210,24 @@ def _plain_bytes(model: Model, quantization: Quantization) -> float:
     return 2.0
 
 
-def list_stages(layer: int | None, embeds: bool, lay: Layout, pp: int) -> tuple[int, ...]:
+def list_stages(
+    layer: int | None, embeds: bool, lay: Layout, pp: int, partition: tuple[int, ...] = ()
+) -> tuple[int, ...]:
     """Pipeline stages that hold a tensor: layers are dealt out in order, the embedding first, the output last."""
     if layer is not None:
-        return (stage_of(layer, lay.n_layers, pp),)
+        return (stage_of(layer, lay.n_layers, pp, partition),)
     if embeds:
         return (0, pp - 1) if lay.tie_embeddings and pp > 1 else (0,)
     return (pp - 1,)
 
 
 @lru_cache(2048)
-def stage_of(layer: int, n_layers: int, pp: int) -> int:
-    """Pipeline stage of a layer: equal shares, a remainder goes to the stages before the last (vLLM's partitioning)."""
+def stage_of(layer: int, n_layers: int, pp: int, partition: tuple[int, ...] = ()) -> int:
+    """Pipeline stage of a layer: as `partition` has them, else equal shares, whose remainder goes to the stages before
+    the last (vLLM's partitioning)."""
     base, rest = divmod(n_layers, pp)
-    sizes = [base] * pp
-    for k in range(rest):
+    sizes = list(partition) or [base] * pp
+    for k in range(0 if partition else rest):
         sizes[max(0, pp - 2 - k)] += 1
     edge = 0
     for i, size in enumerate(sizes):

@@ -134,7 +134,7 @@ def _server(deployment: Deployment, estimate: MemoryEstimate, entry: Engine, fam
         expert_ranks=max(settings.ep, settings.tp),
         experts_over_replicas=max(settings.ep, settings.tp) > tp,
         whole_experts=_whole_experts(deployment, entry, settings),
-        shares=(1 / settings.pp,) * settings.pp,
+        shares=tuple(n / sum(settings.partition) for n in settings.partition) or (1 / settings.pp,) * settings.pp,
         host_dense=1.0 if alone else host,
         host_experts=1.0 if alone else host,
         host_cache=1.0 if alone else 0.0,

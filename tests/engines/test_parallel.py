@@ -182,7 +182,7 @@ def test_rows_of_grouped_weights_come_in_multiples_of_64(width: int, ranks: int,
 
 
 def test_groups_of_experts_are_whole_on_each_rank(rules: Catalog) -> None:
-    """vLLM issue 17604: experts of 1,536 rows on 8 ranks are 192 each, in groups of 128; whole experts are a way out."""
+    """vLLM issue 17604: experts of 1,536 rows on 8 ranks are 192 each, in groups of 128; whole experts help."""
     model = rules.find_model("Qwen/Qwen3-235B-A22B")
     launch = ParallelLaunch(vendor="nvidia", group=128)
     (found,) = [r for r in find_size_refusals(rules.engine("vllm"), model, 8, launch) if r.of == "groups"]

@@ -17,7 +17,7 @@ from advisor.engines import fitting, parallel
 from advisor.engines.base import FALSE, DecidedSetting, get_integer, get_setting
 from advisor.engines.flags import find_own_flag
 from advisor.engines.parallel import TensorParallelRefusal
-from advisor.engines.pool.settings import PoolConstants
+from advisor.engines.pool.settings import PoolConstants, read_partition
 from advisor.engines.pool.settings import PoolSettings as PoolSettings
 from advisor.engines.pool.settings import read_constants as read_constants
 from advisor.engines.pool.settings import resolve_pool_settings as resolve_pool_settings
@@ -333,6 +333,9 @@ def find_refusals(
             if n > 1
         ]
         out.append(f"{' x '.join(parts)} parallel needs {settings.ranks} devices, {len(devices)} are there")
+    if read_partition(deployment, constants.names, settings.pp) is None:
+        variable, layers = constants.names.stage_layers.environment[0], len(cache_layers(deployment.model))
+        out.append(f"{variable} has to be {settings.pp} whole numbers, one a stage, that are {layers} layers together")
     longest = deployment.model.max_context
     if longest and settings.length > longest and settings.length_given and refuses_longer(deployment, constants):
         out.append(f"{settings.length} tokens are more than {deployment.model.id} was trained for ({longest})")

@@ -166,6 +166,7 @@ class PoolSettings(Record, frozen=True, kw_only=True, cache_hash=True):
 
     tp: int  # ranks that share attention and dense layers
     pp: int
+    partition: tuple[int, ...]  # layers of each stage, where the launch deals them out; empty: equal shares
     dp: int  # replicas of the attention part, each with a cache of its own
     ep: int  # ranks that share the routed experts
     fraction: float
@@ -229,6 +230,7 @@ def resolve_pool_settings(
     return PoolSettings(
         tp=tp,
         pp=pp,
+        partition=read_partition(deployment, names, pp) or (),
         dp=dp,
         ep=ep,
         fraction=share,
@@ -253,6 +255,19 @@ def resolve_pool_settings(
         version=version,
         oldest_version=constants.in_use_from if deployment.any_release and deployment.engine_version is None else None,
     )
+
+
+def read_partition(deployment: Deployment, names: Concepts, pp: int) -> tuple[int, ...] | None:
+    """Layers of each pipeline stage as the launch deals them out; empty where it does not, None where the engine
+    refuses them: one whole number a stage, all layers together (vLLM 0.33.0 distributed/utils.py, get_pp_indices)."""
+    given = {**deployment.settings, **deployment.environment}
+    text = get_setting(given, *names.stage_layers.environment)
+    if text is None:
+        return ()
+    words = str(text).split(",")
+    found = tuple(int(w) for w in words if w.strip().isdecimal() and len(w) < 6)
+    layers = len(cache_layers(deployment.model))
+    return found if len(found) == len(words) == pp and layers in (0, sum(found)) else None
 
 
 def _short_pool(deployment: Deployment, names: Concepts, lengths: LengthRules) -> ShortPool | None:

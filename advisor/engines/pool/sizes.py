@@ -124,10 +124,16 @@ def _stored_weights(deployment: Deployment, settings: PoolSettings, quantization
         from advisor.memory.checkpoint_weights import checkpoint_rank_weights
 
         return checkpoint_rank_weights(
-            deployment.model, folder, settings.tp, settings.pp, settings.ep, not settings.text_only
+            deployment.model, folder, settings.tp, settings.pp, settings.ep, not settings.text_only, settings.partition
         )
     found = hf_weights.rank_weights(
-        deployment.model, quantization, settings.tp, settings.pp, settings.ep, not settings.text_only
+        deployment.model,
+        quantization,
+        settings.tp,
+        settings.pp,
+        settings.ep,
+        not settings.text_only,
+        settings.partition,
     )
     if not settings.fp32 or quantization.family != "none":
         return found
@@ -271,6 +277,7 @@ def plan_caches(deployment: Deployment, settings: PoolSettings, constants: PoolC
         settings.kv_packed,
         settings.tp,
         settings.pp,
+        settings.partition,
         state,
         constants.planner,
         _pick_block(deployment, settings, constants),
@@ -298,6 +305,7 @@ def _plans(
     packed: paged_cache.PackedCacheType | None,
     tp: int,
     pp: int,
+    partition: tuple[int, ...],
     state_bytes: float,
     planner: str,
     block: int,
@@ -308,7 +316,9 @@ def _plans(
     layers = cache_layers(model)
     out = []
     for stage in range(pp):
-        mine = [x for i, x in enumerate(layers) if pp == 1 or hf_weights.stage_of(i, len(layers), pp) == stage]
+        mine = [
+            x for i, x in enumerate(layers) if pp == 1 or hf_weights.stage_of(i, len(layers), pp, partition) == stage
+        ]
         if stage == pp - 1 and extra:  # a prediction block attends like the last growing layer
             mine += [x for x in layers if x.attends and x.window is None][-1:] * extra
         if stage == pp - 1:  # a draft's layers share the block tables of the last stage
@@ -358,7 +368,7 @@ def _list_parts(
         most = max(x.from_sequences for x in graphs)
         parts.append(_list_rows([x for x in graphs if x.from_sequences == most], settings))
     if constants.captured_graphs and not settings.eager:
-        layers = -(-model.known_layout.n_layers // settings.pp)
+        layers = max(settings.partition, default=-(-model.known_layout.n_layers // settings.pp))
         open_ = list_open(constants.captured_graphs, settings.version, settings.oldest_version)
         capability = devices.first_capability
         parts.append(tuple(size_graphs(x, layers, settings.sequences, capability, largest_capture) for x in open_))
