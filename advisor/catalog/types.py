@@ -363,7 +363,7 @@ class Assertion(Record, frozen=True, kw_only=True):
     padded_to: int = 1  # it is padded to a multiple of this first
     whole_blocks: bool = False  # holds for checkpoints in blocks: a rank's share has to be a multiple of the block
     finest_block: int | None = None  # of whole_blocks: blocks are taken apart down to this size where need be
-    group_rows: int | None = None  # holds for groups with one scale (AWQ, GPTQ): a share is a multiple of so many rows
+    group_rows: int | None = None  # holds for groups with one scale (AWQ, GPTQ): shares are multiples of so many rows
     whole_groups: bool = False  # of group_rows: and of the checkpoint's group
     since: str | None = None  # first version that has it
     before: str | None = None  # first version that no longer has it

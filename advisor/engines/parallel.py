@@ -119,8 +119,9 @@ def make_parallel_launch(deployment: Deployment, entry: Engine) -> ParallelLaunc
 
 
 def find_scale_group(quantization: str | None) -> int | None:
-    """Rows that share a scale in the usual copies of a weight format: 128 of AWQ's and GPTQ's; None for others."""
-    return 128 if quantization in ("AWQ", "GPTQ") else None
+    """Rows that share a scale in every copy of a weight format, at least: 128 of GPTQ's, 32 of AWQ's, which are made
+    with both; None for others."""
+    return {"GPTQ": 128, "AWQ": 32}.get(quantization or "")
 
 
 def find_weight_block(model: t.Model, quantization: str) -> int | None:

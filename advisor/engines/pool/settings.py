@@ -258,8 +258,11 @@ def resolve_pool_settings(
 
 
 def read_partition(deployment: Deployment, names: Concepts, pp: int) -> tuple[int, ...] | None:
-    """Layers of each pipeline stage as the launch deals them out; empty where it does not, None where the engine
-    refuses them: one whole number a stage, all layers together (vLLM 0.33.0 distributed/utils.py, get_pp_indices)."""
+    """Layers of each pipeline stage as the launch deals them out; empty where it does not, None where it is refused.
+
+    The engine wants one whole number a stage, and all layers together. Source: vLLM 0.33.0 distributed/utils.py,
+    get_pp_indices.
+    """
     given = {**deployment.settings, **deployment.environment}
     text = get_setting(given, *names.stage_layers.environment)
     if text is None:
