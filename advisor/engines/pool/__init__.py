@@ -65,10 +65,10 @@ def memory(
     devices = fitting.used_devices(deployment)
     used = devices[: settings.ranks]
     requests = [p.request(settings.length, settings.batched_tokens) for p in plans]
-    rows, pools = _place_ranks(deployment, constants, settings, sizes, requests)
+    rows, pools = _place_ranks(deployment, constants, settings, sizes, plans, requests)
     # the verdict is that of the version, the bounds that are shown are those of all releases that may run
     shown, open_pools = (
-        (rows, pools) if widest is sizes else _place_ranks(deployment, constants, settings, widest, requests)
+        (rows, pools) if widest is sizes else _place_ranks(deployment, constants, settings, widest, plans, requests)
     )
     host = _host(deployment, settings, sizes, requests, alone=not devices)
     verdict = fitting.judge_fit(rows, host, needs_host=not devices or settings.cpu_offload > 0, deployment=deployment)
@@ -84,6 +84,9 @@ def memory(
     if shortage is not None:
         sure, most_sequences, text = shortage
         refusals, doubts = ([*refusals, text], doubts) if sure else (refusals, [text, *doubts])
+    each = -(-deployment.sequences // settings.dp)
+    if settings.switches.sets_pool and any(each * p.request > p.value for p in pools):
+        refusals = [*refusals, f"the pool that is set holds fewer than {each} requests of {settings.length} tokens"]
     fits = False if refusals else None if doubts and verdict.fits else verdict.fits
     served = None if fits or refusals else find_longest_served(settings, plans, pools)
     if served is not None and settings.short_pool is not None:
@@ -114,6 +117,7 @@ def _place_ranks(
     constants: PoolConstants,
     settings: PoolSettings,
     sizes: RankBytes,
+    plans: Sequence[PagedCache],
     requests: list[tuple[int, int]],
 ) -> tuple[list[DeviceMemory], list[PoolBytes]]:
     """The row of each rank's device, and the pools that are known; `requests`: bytes of one in each stage."""
@@ -126,8 +130,10 @@ def _place_ranks(
         stage = k // settings.tp % settings.pp  # stages follow one another, within each replica
         kind = (stage, like)
         if kind not in made:
-            row = _row(constants, settings, sizes, stage, device, [each * b for b in requests[stage]])
-            made[kind] = row, _pool(constants, settings, sizes, device, row, sum(requests[stage]))
+            request = [each * b for b in requests[stage]]
+            row = _row(constants, settings, sizes, stage, device, request, plans[stage])
+            pool = _pool(constants, settings, sizes, device, row, sum(requests[stage]))
+            made[kind] = row, None if pool is None else _limit(pool, settings, plans[stage])
         rows.append(made[kind][0])
         pool = made[kind][1]
         if pool is not None:
@@ -166,15 +172,27 @@ def weights_on_device(settings: PoolSettings, sizes: RankBytes, stage: int) -> i
 
 
 def _row(
-    constants: PoolConstants, settings: PoolSettings, sizes: RankBytes, stage: int, device: Device, request: list[int]
+    constants: PoolConstants,
+    settings: PoolSettings,
+    sizes: RankBytes,
+    stage: int,
+    device: Device,
+    request: list[int],
+    plan: PagedCache,
 ) -> DeviceMemory:
     weights = weights_on_device(settings, sizes, stage)
     base = weights + sum(request)
+    budget, free = _budget(constants, settings, sizes, device, weights, sum(request)), _free(device)
+    switches, others = settings.switches, weights + sizes.activation[1] + sizes.overhead[1]
+    if switches.limits and budget is not None and free is not None:
+        pool = switches.limit_pool(max(0, budget - others), plan, settings.batched_tokens)
+        # a pool that is set is taken whole, whatever the requests need of it
+        budget = free - max(0, pool - sum(request)) if switches.sets_pool else min(free, others + pool)
     least = base - int((1 - sizes.weights_range[0]) * weights)  # what is there whatever the system gives back
     return DeviceMemory(
         name=device.name,
         capacity_bytes=device.total_bytes,
-        budget_bytes=_budget(constants, settings, sizes, device, weights, sum(request)),
+        budget_bytes=budget,
         weights_bytes=weights,
         kv_cache_bytes=request[0],
         recurrent_state_bytes=request[1],
@@ -236,6 +254,15 @@ def _pool(
     return PoolBytes(low=low, value=value, high=high, request=request)
 
 
+def _limit(pool: PoolBytes, settings: PoolSettings, plan: PagedCache) -> PoolBytes:
+    """The pool as the launch sets or limits it."""
+    switches = settings.switches
+    low, value, high = (
+        switches.limit_pool(x, plan, settings.batched_tokens) for x in (pool.low, pool.value, pool.high)
+    )
+    return PoolBytes(low=low, value=value, high=high, request=pool.request)
+
+
 def _host(
     deployment: Deployment, settings: PoolSettings, sizes: RankBytes, requests: list[tuple[int, int]], alone: bool
 ) -> DeviceMemory:
@@ -252,6 +279,8 @@ def _host(
     each = -(-deployment.sequences // settings.dp)
     cache, state = (sum(b[k] for b in requests) * each * every for k in (0, 1))
     weights = sum(sizes.weights.stages) * every
+    if settings.switches.host_cache is not None:  # taken whole, whatever the requests need of it
+        cache = settings.switches.host_cache * every
     parts = PlaceBytes(weights, cache, state, sizes.activation[1] * settings.ranks)
     return fitting.host_row(deployment, parts, HOST_ALONE_MIB)
 

@@ -13,6 +13,7 @@ from advisor.decoding import convert
 from advisor.deployment import Deployment
 from advisor.engines import fitting
 from advisor.engines.base import LARGEST_LENGTH, get_flag, get_integer, get_number, get_setting
+from advisor.engines.pool.switches import Switches, SwitchNames, read_switches
 from advisor.engines.versions import pick_version, version_key
 from advisor.errors import BadInput
 from advisor.meanings import ONE_AT_LEAST, PUT_IN, AcceleratorId, FlagName, ModelType, QuantizationName, Version
@@ -146,6 +147,7 @@ class PoolConstants(Record, frozen=True, kw_only=True, eq=False):
     outside_gib: Annotated[tuple[RangeGib, ...], ONE_AT_LEAST]  # CUDA context, NCCL, libraries; by ranks
     lora: LoraSlots | None = None
     lengths: LengthRules = LengthRules()
+    switches: SwitchNames = SwitchNames()
     reported_failures: tuple[ReportedFailure, ...] = ()
     images_gib: RangeGib | None = None  # profiling of image inputs, models with a vision tower
     in_use_from: Version | None = None  # oldest release that people still run; None = constants of one release only
@@ -187,6 +189,7 @@ class PoolSettings(Record, frozen=True, kw_only=True, cache_hash=True):
     lora_slots: int  # adapters held on the device; 0 = none
     lora_rank: int | None  # None = not known
     experts_whole: bool  # routed experts are shared out whole
+    switches: Switches  # what the launch sets in place of what the engine works out
     version: str | None  # the engine's, as given, or the one the rules assume
     oldest_version: str | None  # where it is not known: bounds are those of all releases from this one on
 
@@ -227,6 +230,7 @@ def resolve_pool_settings(
     kind = _kv_type(deployment, entry, constants)
     fp32 = bool(names.dtype.flags) and str(get_setting(s, *names.dtype.flags)).lower() in ("float32", "float")
     slots, rank = _lora(deployment, names, constants, version)
+    switches = read_switches(deployment, constants.switches)
     return PoolSettings(
         tp=tp,
         pp=pp,
@@ -242,9 +246,9 @@ def resolve_pool_settings(
         kv_bytes=constants.kv_bytes[kind] * (2 if fp32 and kind == "auto" else 1),
         kv_packed=constants.packed_kv.get(kind),
         fp32=fp32,
-        eager=bool(get_flag(s, *names.eager.flags)),
+        eager=bool(get_flag(s, *names.eager.flags)) or not switches.captures,
         cpu_offload=_offload(deployment, names),
-        text_only=bool(get_flag(s, *names.text_only.flags)),
+        text_only=bool(get_flag(s, *names.text_only.flags)) or not switches.towers,
         length_given=deployment.context_length is not None or get_setting(s, *names.context_length.flags) is not None,
         short_pool=_short_pool(deployment, names, constants.lengths),
         sequences_given=bool(_count(deployment, names.sequences.flags)),
@@ -252,6 +256,7 @@ def resolve_pool_settings(
         lora_slots=slots,
         lora_rank=rank,
         experts_whole=bool(get_flag(s, *names.expert_parallel_switch.flags)),
+        switches=switches,
         version=version,
         oldest_version=constants.in_use_from if deployment.any_release and deployment.engine_version is None else None,
     )

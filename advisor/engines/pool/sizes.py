@@ -10,7 +10,6 @@ from msgspec.structs import replace
 from advisor.catalog.types import Quantization
 from advisor.deployment import Correction, Deployment
 from advisor.engines import fitting
-from advisor.engines.base import get_integer
 from advisor.engines.pool.settings import GIB, ActivationPeak, PoolConstants, PoolSettings, RangeGib
 from advisor.engines.versions import list_open, pick_version
 from advisor.errors import BadInput
@@ -21,7 +20,7 @@ from advisor.memory.hf_weights import RankWeights, expert_growth, pick_tiles
 from advisor.memory.layers import LayerCache, cache_layers
 from advisor.memory.paged_cache import PagedCache, StateBlocks
 from advisor.memory.working_memory import size_forward_peak, size_graphs, size_rotary_tables, widest_experts
-from advisor.models.types import Dense, Full, Model, Moe, Sliding, native_format
+from advisor.models.types import Dense, Full, Mla, Model, Moe, Sliding, native_format
 from advisor.record import Record, Value
 from advisor.units import MIB
 
@@ -58,9 +57,8 @@ def size_ranks(
     weights = _weights(deployment, settings, constants, quantization)
     weights = _with_extras(deployment, settings, constants, quantization, weights)
     activation = _bound_activations(deployment.model, settings, constants, quantization.id)
-    largest_capture = get_integer(deployment.settings, "max-cudagraph-capture-size", least=0)
     devices = _describe_devices(fitting.used_devices(deployment))
-    overhead, open_overhead = _size_overheads(deployment.model, settings, constants, devices, largest_capture)
+    overhead, open_overhead = _size_overheads(deployment.model, settings, constants, devices)
     read = _from_files(deployment, quantization)
     low, usual, high = (1.0, 1.0, 1.0) if read else hf_weights.size_range(deployment.model, quantization)
     made = RankBytes(
@@ -279,11 +277,12 @@ def plan_caches(deployment: Deployment, settings: PoolSettings, constants: PoolC
         settings.pp,
         settings.partition,
         state,
-        constants.planner,
+        "plain" if settings.switches.full_windows else constants.planner,
         _pick_block(deployment, settings, constants),
         constants.states,
         extra,
         cache_layers(deployment.draft.model) if deployment.draft else (),
+        settings.switches.no_latent,
     )
 
 
@@ -296,6 +295,13 @@ def _pick_block(deployment: Deployment, settings: PoolSettings, constants: PoolC
     heads = {g.head_dim for g in deployment.model.known_layout.attention if isinstance(g, (Full, Sliding))}
     generation = (first.compute_capability or "").split(".")[0]
     return wide.block if wide.head_dim in heads and generation == str(wide.generation) else constants.block
+
+
+def unfold_latent(model: Model) -> Model:
+    """The model with keys and values of every head cached in place of latent rows (as a GGUF file from before MLA)."""
+    lay = model.known_layout
+    groups = (replace(g, absorbed=False) if isinstance(g, Mla) and not g.indexer else g for g in lay.attention)
+    return replace(model, layout=replace(lay, attention=tuple(groups)))
 
 
 @memoize_by_identity
@@ -312,8 +318,9 @@ def _plans(
     states: tuple[StateBlocks, ...],
     extra: int,
     draft: tuple[LayerCache, ...],
+    no_latent: bool,
 ) -> tuple[PagedCache, ...]:
-    layers = cache_layers(model)
+    layers = cache_layers(unfold_latent(model) if no_latent else model)
     out = []
     for stage in range(pp):
         mine = [
@@ -334,13 +341,13 @@ def _plans(
 
 @memoize_by_identity
 def _size_overheads(
-    model: Model, settings: PoolSettings, constants: PoolConstants, devices: _DeviceTraits, largest_capture: int | None
+    model: Model, settings: PoolSettings, constants: PoolConstants, devices: _DeviceTraits
 ) -> tuple[ByteBounds, ByteBounds]:
     """Bytes of all parts of one rank: of the version, and with the bounds of all releases that may run.
 
     Source: the engine's constants, each with its own.
     """
-    parts = _list_parts(model, settings, constants, devices, largest_capture)
+    parts = _list_parts(model, settings, constants, devices)
     return _add([x[-1] for x in parts]), _add([join_bounds(x) for x in parts])
 
 
@@ -356,7 +363,7 @@ def _describe_devices(devices: Sequence[Device]) -> _DeviceTraits:
 
 
 def _list_parts(
-    model: Model, settings: PoolSettings, constants: PoolConstants, devices: _DeviceTraits, largest_capture: int | None
+    model: Model, settings: PoolSettings, constants: PoolConstants, devices: _DeviceTraits
 ) -> tuple[tuple[Bounds, ...], ...]:
     """The parts in GiB: of each the bounds of every release that may run, those of the version last."""
     parts: list[tuple[Bounds, ...]] = [
@@ -364,15 +371,21 @@ def _list_parts(
         ((size_rotary_tables(model) / GIB,) * 3,),
     ]
     graphs = [x for x in constants.graphs_gib if settings.sequences >= x.from_sequences]
-    if graphs and not settings.eager:
+    captures = not settings.eager and settings.switches.graphs_counted
+    if graphs and captures:
         most = max(x.from_sequences for x in graphs)
         parts.append(_list_rows([x for x in graphs if x.from_sequences == most], settings))
-    if constants.captured_graphs and not settings.eager:
+    if constants.captured_graphs and captures:
         layers = max(settings.partition, default=-(-model.known_layout.n_layers // settings.pp))
         open_ = list_open(constants.captured_graphs, settings.version, settings.oldest_version)
-        capability = devices.first_capability
-        parts.append(tuple(size_graphs(x, layers, settings.sequences, capability, largest_capture) for x in open_))
-    if constants.images_gib is not None and model.vision is not None and not settings.text_only:
+        capability, largest = devices.first_capability, settings.switches.largest_capture
+        parts.append(tuple(size_graphs(x, layers, settings.sequences, capability, largest) for x in open_))
+    if (
+        constants.images_gib is not None
+        and model.vision is not None
+        and not settings.text_only
+        and settings.switches.images
+    ):
         images = constants.images_gib
         parts.append(((images.low, images.value, images.high),))
     return tuple(parts)
