@@ -288,13 +288,13 @@ def read_or_refuse(data: bytes) -> None:
     assert len(problem) < 1000
 
 
-@settings(max_examples=500)
+@settings(max_examples=150)
 @given(edits=EDITS, cut=st.none() | st.integers(0, 2**20))
 def test_damaged_files(sample: bytes, edits: list[tuple[int, bytes]], cut: int | None) -> None:
     read_or_refuse(damaged(sample, edits, cut))
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(st.binary(max_size=300))
 def test_random_bytes_after_the_magic(data: bytes) -> None:
     read_or_refuse(b"GGUF\x03\0\0\0" + data)
