@@ -216,14 +216,10 @@ def _entries(
 ) -> Iterator[Fault]:
     outline: list[Fault] = []
 
-    def misplaced(misplaced_document: MisplacedDocument) -> None:
-        unknown = bool(misplaced_document.known and misplaced_document.at)
-        hint = nearest_names(str(misplaced_document.at[-1]), misplaced_document.known) if unknown else ()
-        outline.append(
-            file.fault(
-                "unknown_key" if unknown else "wrong_value", misplaced_document.problem, misplaced_document.at, hint
-            )
-        )
+    def misplaced(wrong: MisplacedDocument) -> None:
+        unknown = bool(wrong.known and wrong.at)
+        hint = nearest_names(str(wrong.at[-1]), wrong.known) if unknown else ()
+        outline.append(file.fault("unknown_key" if unknown else "wrong_value", wrong.problem, wrong.at, hint))
 
     sound: Json = {}
     for entry in read_entries(file.name, file.data, misplaced):

@@ -61,7 +61,7 @@ def test_the_lint_tells_what_the_templates_have(own: Path, house: House) -> None
     path = own / "targets/compose.j2"
     spoil(path, "context_length: 8192", "context_length: 9000000")
     faults = lint([shipped_root()], asked=[path])
-    assert [f.message for f in faults] == told(path, house)
+    assert sorted(f.message for f in faults) == sorted(told(path, house))
     assert {f.code for f in faults} == {"template"}
 
 
@@ -82,9 +82,7 @@ def test_the_lint_tells_what_the_templates_have(own: Path, house: House) -> None
         ("targets/compose.j2", "services:", "{% endif %}services:", "does not compile"),
     ],
 )
-def test_what_is_wrong_with_it_is_told(
-    own: Path, house: House, file: str, old: str, new: str, message: str
-) -> None:
+def test_what_is_wrong_with_it_is_told(own: Path, house: House, file: str, old: str, new: str, message: str) -> None:
     spoil(own / file, old, new)
     found = told(own / "targets/compose.j2", house)
     assert found
