@@ -117,7 +117,9 @@ def test_an_old_fact_adds_one_note_to_hardware_and_changes_nothing_else() -> Non
     from advisor.questions import make_asking
     from advisor.questions.hardware import HardwareQuestion
 
-    question = resolve_question(HardwareQuestion(model="llama3.1:8b"), RULES, make_asking(HardwareQuestion, "library"))
+    question = resolve_question(
+        HardwareQuestion(model="llama3.1:8b", budget="2000EUR"), RULES, make_asking(HardwareQuestion, "library")
+    )
     now, later = (find_hardware(question, Session(RULES, day)).to_dict() for day in (TODAY, LATER))
     note = find_stale_note("hardware", RULES, LATER)
     more = [n for n in later.pop("notes") if n not in now["notes"]]
