@@ -11,7 +11,7 @@ import random
 from pathlib import Path
 
 import pytest
-import yaml
+from reading import read_yaml
 
 from advisor.catalog import catalog
 from advisor.catalog.hardware_names import parse_hardware
@@ -156,7 +156,7 @@ def test_thousands_of_spellings(seed: int, count: int) -> None:
 def machine_files() -> list[tuple[str, dict[str, object]]]:
     out = []
     for path in sorted((RULES / "machines").glob("*.yaml")):
-        file = yaml.safe_load(path.read_text(encoding="utf-8"))
+        file = read_yaml(path.read_text(encoding="utf-8"))
         out += [(str(file.get("provider") or ""), m) for m in file["machines"]]
     return out
 

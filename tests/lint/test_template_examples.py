@@ -53,8 +53,8 @@ def test_every_template_of_a_launch_has_an_example() -> None:
     assert len(having) >= 15
 
 
-def test_a_good_template_has_no_fault(own: Path) -> None:
-    assert lint([shipped_root()], asked=[own / "targets/compose.j2"]) == ()
+def test_a_good_template_has_no_fault(own: Path, house: House) -> None:
+    assert told(own / "targets/compose.j2", house) == []
 
 
 def test_the_lint_tells_what_the_templates_have(own: Path, house: House) -> None:
