@@ -226,8 +226,7 @@ def _entries(
         whole = EntryPlace(file, entry.at, _label(entry))
         kind = TYPES[entry.table]
         found = find_flaws(entry.data, kind)
-        if house.is_asked(whole):
-            yield from (whole.field(f.code, f.at, f.problem, f.near) for f in found)
+        yield from (whole.field(f.code, f.at, f.problem, f.near) for f in found if house.is_asked(whole))
         house.ids[entry.table].add(entry.id)
         first = mine.setdefault((entry.table, entry.id), whole) if entry.table != "cloud_offers" else whole
         if first is not whole:
