@@ -23,10 +23,10 @@ HERE = Path(__file__).parent
 SLOW_SECONDS = 3600  # against a hang of a slow test; pyproject.toml has that of the others
 MOST_WORKERS = 8  # each one collects all tests, some seconds: more of them would cost more than they save
 
-# --- Hypothesis: what it measures with a clock is off. In CI the examples are the same ones every time, and twice as
-# many as here, where every run has others.
+# --- Hypothesis: what it measures with a clock is off. In CI the examples are the same ones every time, and four times
+# as many as here, where every run has others.
 OFF = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]}
-settings.register_profile("here", max_examples=50, **OFF)
+settings.register_profile("here", max_examples=25, **OFF)
 settings.register_profile("ci", derandomize=True, database=None, print_blob=True, **OFF)
 settings.load_profile("ci" if CI else "here")
 

@@ -60,7 +60,7 @@ def test_chunks_end_where_the_model_changes() -> None:
 
 
 def test_no_more_is_read_than_can_be_worked_on() -> None:
-    taken, line = 0, lines()[0]
+    taken, line = 0, msgspec.json.encode({**REQUESTS[0], "concurrency": "no number"})  # refused at once
 
     def endless() -> Iterator[bytes]:
         nonlocal taken
@@ -133,7 +133,7 @@ def test_a_shard_of_an_endless_sweep_takes_no_more_than_it_answers() -> None:
     numbers = count()
     assert list(islice(take_shard(numbers, Shard(3, 16)), 5)) == [3, 19, 35, 51, 67]
     assert next(numbers) == 68
-    taken, line = 0, lines()[0]
+    taken, line = 0, msgspec.json.encode({**REQUESTS[0], "concurrency": "no number"})  # refused at once
 
     def endless() -> Iterator[bytes]:
         nonlocal taken

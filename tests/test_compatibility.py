@@ -125,9 +125,13 @@ def test_a_lock_pins_a_model(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout
 
 
+@pytest.mark.slow
+def test_an_overlay_of_rules_has_no_fault() -> None:
+    assert commands.advise("rules", "lint", str(FOLDER / "rules")).returncode == 0
+
+
 def test_an_overlay_of_rules_is_in_force(tmp_path: Path) -> None:
     rules = str(FOLDER / "rules")
-    assert commands.advise("rules", "lint", rules).returncode == 0
     words = ("explain", "--rules", rules, "--model", "assistant", "--on", "LabCard", "--json")
     explained = json.loads(commands.advise(*words).stdout)
     assert explained["model"] == "our-org/assistant-8b"

@@ -30,10 +30,11 @@ IGNORED = (".git", ".venv", "__pycache__", "dist", "build")
 
 INSTALLER = r"\b(?:pip3?|pipx|uvx?|poetry|pdm|conda|mamba|easy_install)\b[^\n;&|#`]*"
 # ways to have an index, which anybody may write to, answer for this package
+SECOND_INDEX = "a second index"
 WRONG = {
     "an installer with the bare name": INSTALLER + r"[\s'\"]advisor(?=['\"`\s.,;)]|$)",
-    "an extra of the bare name": r"(?<![\w./-])advisor\[[a-z]",
-    "a version of the bare name": r"(?<![\w./-])advisor ?(?:==|~=|>=|<=|!=) ?['\"]?\d",
+    "an extra of the bare name": r"advisor\[(?<![\w./-]advisor\[)[a-z]",
+    "a version of the bare name": r"advisor(?<![\w./-]advisor) ?(?:==|~=|>=|<=|!=) ?['\"]?\d",
     "the bare name's metadata": r"\b(?:version|metadata|distribution|requires|files)\(['\"]advisor['\"]\)",
     "the bare name's page": r"/(?:project|simple|pypi)/advisor\b",
     "the bare name as a project": r"(?m)^name = ['\"]advisor['\"]",
@@ -42,10 +43,10 @@ WRONG = {
         INSTALLER
         + r"(?<!--exclude)[\s'\"=]inference[-_.]advisor(?=['\"`\s.,;)\[=<>~!@]|$)(?!-\d)(?![\w.-]*\.(?:whl|tar))"
     ),
-    "a version of our name": r"(?<![\w./-])inference[-_.]advisor ?(?:==|~=|>=|<=|!=|<|>) ?['\"]?[\dX]",
+    "a version of our name": r"inference(?<![\w./-]inference)[-_.]advisor ?(?:==|~=|>=|<=|!=|<|>) ?['\"]?[\dX]",
     "our name's page": r"/(?:project|simple|pypi)/inference[-_.]advisor\b",
     "our name as what is installed": r"(?:default|additional_dependencies): ?\[?['\"]?inference[-_.]advisor\b",
-    "a second index": r"--extra-index-url|extra_index_url|PIP_EXTRA_INDEX_URL",
+    SECOND_INDEX: r"--extra-index-url|extra_index_url|PIP_EXTRA_INDEX_URL",
 }
 SAMPLES = {
     "pip install advisor": "an installer with the bare name",
@@ -95,7 +96,8 @@ RIGHT = (
 
 
 def wrong(text: str) -> set[str]:
-    return {what for what, pattern in WRONG.items() if re.search(pattern, text)}
+    named = "advisor" in text  # as all patterns have it but one
+    return {what for what, pattern in WRONG.items() if (named or what == SECOND_INDEX) and re.search(pattern, text)}
 
 
 def files() -> Iterator[Path]:

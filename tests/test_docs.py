@@ -12,7 +12,7 @@ from pathlib import Path
 
 import click
 import pytest
-import yaml
+from reading import read_yaml
 
 from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
@@ -70,7 +70,7 @@ def test_reference_shows_the_support_that_the_rules_state(generated: dict[str, s
     seen = 0
     for line in rows:
         cells = [c.strip() for c in line.strip("|").split("|")]
-        entry = yaml.safe_load((TOP / f"rules/engines/{cells[0]}.yaml").read_text(encoding="utf-8"))
+        entry = read_yaml((TOP / f"rules/engines/{cells[0]}.yaml").read_text(encoding="utf-8"))
         for column, cell in zip(columns[1:], cells[1:], strict=True):
             stated = entry["hardware"].get(column)
             assert cell == ("" if stated is None else marks[stated["support"]]), (cells[0], column)

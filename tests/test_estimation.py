@@ -157,7 +157,7 @@ FIELDS = st.sampled_from(
 )
 
 
-@settings(max_examples=250)
+@settings(max_examples=100)
 @given(st.dictionaries(FIELDS, ANY, max_size=6), st.booleans())
 def test_any_json_gets_one_answer_with_its_id(fields: dict[str, Any], good: bool) -> None:
     request = {**GOOD, **fields} if good else {"hardware": "RTX 4090", **fields}

@@ -145,15 +145,18 @@ def _is_same_name(asked: NameWords, name: str) -> bool:
 
 def _count_further_words(words: frozenset[str], entry: Accelerator) -> int | None:
     """How many telling words an entry's best name has beyond `words`; None when it lacks one of them."""
+    names = (entry.name, entry.id.replace("-", " "), *entry.aliases)
+    sharing = [own for name in names if words & (own := _words(name.lower()))]
+    if not sharing:
+        return None
     aside = FORMS | _words(f"{entry.memory_type or ''} {entry.form or ''}".lower())
     if entry.vendor in ("nvidia", "amd"):
         aside |= _words((entry.architecture or "").lower())
     gaps = []
-    for name in (entry.name, entry.id.replace("-", " "), *entry.aliases):
-        own = _words(name.lower())
+    for own in sharing:
         lacking = words - own - aside
         form = (words & FORMS) - own - _words((entry.form or "").lower())
-        if not lacking and not form and words & own:
+        if not lacking and not form:
             gaps.append(len(own - words - FORMS))
     return min(gaps, default=None)
 

@@ -216,28 +216,24 @@ def _entries(
 ) -> Iterator[Fault]:
     outline: list[Fault] = []
 
-    def misplaced(misplaced_document: MisplacedDocument) -> None:
-        unknown = bool(misplaced_document.known and misplaced_document.at)
-        hint = nearest_names(str(misplaced_document.at[-1]), misplaced_document.known) if unknown else ()
-        outline.append(
-            file.fault(
-                "unknown_key" if unknown else "wrong_value", misplaced_document.problem, misplaced_document.at, hint
-            )
-        )
+    def misplaced(wrong: MisplacedDocument) -> None:
+        unknown = bool(wrong.known and wrong.at)
+        hint = nearest_names(str(wrong.at[-1]), wrong.known) if unknown else ()
+        outline.append(file.fault("unknown_key" if unknown else "wrong_value", wrong.problem, wrong.at, hint))
 
     sound: Json = {}
     for entry in read_entries(file.name, file.data, misplaced):
         whole = EntryPlace(file, entry.at, _label(entry))
         kind = TYPES[entry.table]
-        if house.is_asked(whole):
-            yield from (whole.field(f.code, f.at, f.problem, f.near) for f in find_flaws(entry.data, kind))
+        found = find_flaws(entry.data, kind)
+        yield from (whole.field(f.code, f.at, f.problem, f.near) for f in found if house.is_asked(whole))
         house.ids[entry.table].add(entry.id)
         first = mine.setdefault((entry.table, entry.id), whole) if entry.table != "cloud_offers" else whole
         if first is not whole:
             there = f"{first.file.shown}:{first.file.line(first.at)}"
             house.twice.append(whole.fault("duplicate_name", f"is already in {there}"))
             continue
-        data = prune_flaws(entry.data, kind)
+        data = prune_flaws(entry.data, kind, found)
         if data is None:
             house.hopeless.add((entry.table, entry.id))
             continue
@@ -293,9 +289,10 @@ def _name_at(data: object, at: At) -> str:
 def _document(file: RuleFile, kind: type, house: House) -> Iterator[Fault]:
     data = {} if file.data is None else file.data
     place = EntryPlace(file, ())  # faults of shape are reported from the file as it is
-    found = find_flaws(data, kind) if house.is_asked(place) else []
+    flaws = find_flaws(data, kind)
+    found = flaws if house.is_asked(place) else []
     yield from (replace(place, label=_name_at(data, f.at)).field(f.code, f.at, f.problem, f.near) for f in found)
-    sound = prune_flaws(data, kind)
+    sound = prune_flaws(data, kind, flaws)
     if sound is None:
         house.hidden += file.text
         house.hopeless.add(("files", file.name))

@@ -182,17 +182,17 @@ class CompletedEntry(Json):
         return any(isinstance(self[k], (int, float)) for k in self.stand_ins)
 
 
-def prune_flaws(value: object, kind: type) -> Any:
-    """`value` without its faulty parts, so that it decodes; None when nothing of it does."""
+def prune_flaws(value: object, kind: type, found: list[Flaw] | None = None) -> Any:
+    """`value` without its faulty parts, so that it decodes; None when nothing of it does. `found`: its flaws."""
     for _ in range(20):
-        found = find_flaws(value, kind)
+        found = find_flaws(value, kind) if found is None else found
         if not found:
             return value
         value, found = _filled_up(value, found)
         places = {f.at for f in found}
         if () in places or value is None:
             return None
-        value = _remove(value, places, ())
+        value, found = _remove(value, places, ()), None
     return None
 
 

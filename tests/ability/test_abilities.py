@@ -7,7 +7,7 @@ import random
 from pathlib import Path
 
 import pytest
-import yaml
+from reading import read_yaml
 
 from advisor.ability.lookup import (
     classify_licence,
@@ -87,7 +87,7 @@ def test_opinions_about_scores_are_no_scores() -> None:
 @pytest.mark.slow
 def test_rules_are_what_the_command_writes() -> None:
     body = calibrate.make_rules(read_rows(DATA), CATALOG)
-    shipped = yaml.safe_load((shipped_root() / "abilities.yaml").read_text(encoding="utf-8"))
+    shipped = read_yaml((shipped_root() / "abilities.yaml").read_text(encoding="utf-8"))
     for use, figures in body["uses"].items():
         for name in ("models", "runs"):
             assert shipped["uses"][use][name] == figures[name], "python -m tools.ability.calibrate, see docs"
@@ -98,7 +98,7 @@ def test_rules_are_what_the_command_writes() -> None:
 
 
 def test_left_out_tests_are_ordered_better_than_by_size_and_age() -> None:
-    shipped = yaml.safe_load((shipped_root() / "abilities.yaml").read_text(encoding="utf-8"))
+    shipped = read_yaml((shipped_root() / "abilities.yaml").read_text(encoding="utf-8"))
     for use in ("chat", "code", "agent"):
         agreement = shipped["uses"][use]["agreement"]
         assert agreement["fit"] > agreement["prior"] > agreement["size"]

@@ -197,8 +197,11 @@ def test_every_tier_has_the_authors_answer_and_ours(tier: str, author: str, corr
         ("--model", "70B", "--users", "20", "--budget", "10000EUR"),
         ("--model", "qwen3:30b-a3b", "--users", "10", "--context", "8k", "--budget", "3000EUR"),
         ("--model", "70B", "--users", "8", "--rent", "1500USD/month"),
-        ("--model", "gpt-oss:120b", "--budget", "9000USD", "--rent", "1300USD/month"),
-        ("--model", "deepseek-r1", "--users", "32"),
+        # a second and more each
+        pytest.param(
+            ("--model", "gpt-oss:120b", "--budget", "9000USD", "--rent", "1300USD/month"), marks=pytest.mark.slow
+        ),
+        pytest.param(("--model", "deepseek-r1", "--users", "32"), marks=pytest.mark.slow),
         ("--on", "RTX 3060, 64GB RAM", "--model", "qwen3:32b", "--budget", "1500EUR"),
     ],
 )

@@ -85,7 +85,7 @@ def test_advice_is_deterministic(q: tuple[str, str, Workload]) -> None:
     assert msgspec.json.encode(ask(*q).to_dict()) == msgspec.json.encode(ask(*q).to_dict())
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(st.sampled_from(MODELS), loads, st.sampled_from([8, 12, 16, 24, 32, 48, 64, 96, 128, 256]))
 def test_more_memory_never_turns_a_fit_into_none(model: str, load: Workload, ram: int) -> None:
     small = ask(f"cpu, {ram}GB RAM, linux", model, load).chosen

@@ -150,13 +150,13 @@ def refusal(text: str) -> str | None:
     return None
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(st.text() | JSON.map(json.dumps))
 def test_anything_else_is_no_result_or_one_line(text: str) -> None:
     assert "\n" not in (refusal(text) or "")
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(st.sampled_from([RATES[0], AIPERF, SERVE]), st.data())
 def test_a_field_that_is_spoiled_is_refused_or_left_out(row: dict[str, Any], data: st.DataObject) -> None:
     name = data.draw(st.sampled_from(sorted(row)))

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+from reading import read_yaml
 
 from advisor.advice.recommend.answer import recommend
 from advisor.advice.recommend_request import RecommendRequest
@@ -26,7 +26,7 @@ FILES = sorted((Path(__file__).parents[2] / "rules/downloads").glob("*.yaml"))
 def entries() -> list[tuple[str, dict[str, Any], dict[str, str]]]:
     out = []
     for path in FILES:
-        file = yaml.safe_load(path.read_text(encoding="utf-8"))
+        file = read_yaml(path.read_text(encoding="utf-8"))
         out += [(m, e, file["sources"]) for m, rows in file["downloads"].items() for e in rows]
     return out
 

@@ -11,6 +11,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mini import DENSE, ENGINE, OFFER
+from reading import read_yaml
 from rule_folder import CARDS, MODELS
 
 from advisor.catalog.load import read_rules
@@ -54,7 +55,7 @@ def put(value: Any, at: tuple[Any, ...], new: Any) -> Any:
 @settings(max_examples=60)
 @given(data=st.data())
 def test_one_changed_value(tmp_path: Path, file: str, data: st.DataObject) -> None:
-    document = yaml.safe_load(FILES[file])
+    document = read_yaml(FILES[file])
     at = data.draw(st.sampled_from(places(document)))
     changed = put(document, at, data.draw(_values))
     path = tmp_path / file

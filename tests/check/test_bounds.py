@@ -8,6 +8,7 @@ import pytest
 from checking import check_text, launches
 from effort import calls, peak_bytes
 
+from advisor import yaml_places
 from advisor.checks.one_file import CheckOptions
 from advisor.checks.run import check_paths
 from advisor.errors import BadFile
@@ -38,7 +39,9 @@ def test_bombs(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
             said = e.line()
 
     launches("vllm serve m\n", "a.sh")  # tables are read once
-    assert peak_bytes(read) < 100 * 2**20
+    if kind == "aliases":  # a billion values: as many as are allowed are counted
+        monkeypatch.setattr(yaml_places, "MAX_NODES", yaml_places.MAX_NODES // 10)
+    assert peak_bytes(read) < (10 if kind == "aliases" else 100) * 2**20
     assert found == []
     assert len(said) < 300
     assert not list(tmp_path.iterdir())
@@ -67,4 +70,4 @@ def test_work_grows_with_the_number_of_flags_and_not_with_its_square() -> None:
         return calls(lambda: check_text(text, "x.sh", fit=False))
 
     check(10)  # what is read once
-    assert check(1600) < 2.5 * check(800)
+    assert check(800) < 2.5 * check(400)

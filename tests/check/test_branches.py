@@ -79,7 +79,7 @@ BEFORE = FUNCTIONS + "A=one; E=''; N=2; L=(--first); S='-s 1'\n"
 AFTER = '\ncmd "${L[@]}" "$S" "$A" "$N" "$E" "${M:-none}"\n'
 
 
-@settings(max_examples=120)
+@settings(max_examples=50)
 @given(SCRIPT)
 def test_what_a_file_decides_is_what_bash_does(script: str) -> None:
     whole = BEFORE + script + AFTER

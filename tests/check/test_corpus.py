@@ -27,6 +27,7 @@ def rows() -> list[dict[str, str]]:
         return list(csv.DictReader(f))
 
 
+@pytest.mark.slow
 def test_each_is_read() -> None:
     rules = catalog()
     know = Knowledge(rules)
@@ -84,6 +85,7 @@ def in_catalogue(model: str | None) -> bool:
     return model is not None and model_spellings.find_named_model(model, catalog()) is not None
 
 
+@pytest.mark.slow
 def test_declared_hardware_is_not_refused() -> None:
     refused, untold, told, known = [], set(), 0, 0
     for r in rows():

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import yaml
 from checking import check_text, knowledge, launches, rules_of
+from reading import read_yaml
 
 from advisor.checks.resolve import arguments
 
@@ -25,7 +25,7 @@ PROGRAMS = {
 
 @pytest.mark.parametrize("engine", PROGRAMS)
 def test_every_flag_of_the_parser_is_known(engine: str) -> None:
-    table = yaml.safe_load((FOLDER / f"{engine}.yaml").read_text())
+    table = read_yaml((FOLDER / f"{engine}.yaml").read_text())
     flags = [f"--{name}" for name in table["flags"]]
     assert len(flags) > 20
     unknown = []

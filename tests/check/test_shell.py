@@ -27,7 +27,7 @@ WORD = st.lists(PIECE, min_size=1, max_size=4).map("".join)
 PREFIX = "A='one two'; E=''; L=(p 'q r' \"\"s)\n"
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(st.lists(WORD, min_size=1, max_size=5))
 def test_words_are_bashs(parts: list[str]) -> None:
     line = "cmd " + " ".join(parts)

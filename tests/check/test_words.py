@@ -43,6 +43,7 @@ def test_every_text_with_a_launch_holds_a_word() -> None:
 
 
 @pytest.mark.skipif(not (BESIDE / "corpus").exists(), reason=f"{SHARED}the corpus is not there")
+@pytest.mark.slow
 def test_every_file_of_other_projects_with_a_launch_does() -> None:
     know = knowledge()
     for path in sorted(p for folder in ("corpus", "gate") for p in (BESIDE / folder).rglob("*") if p.is_file()):

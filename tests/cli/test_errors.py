@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import resource
 import subprocess
+import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -18,15 +21,35 @@ LIMIT = 1 << 30  # address space of the child: a reader that takes a 1 GB file i
 CPU_SECONDS = 30  # processor time of the child, not of the clock: some hundred times what a bad file takes
 
 
+MANY = """
+import json, sys
+import commands
+for path, content, words in json.load(sys.stdin):
+    open(path, "wb").write(content.encode("latin-1"))
+    print(json.dumps(commands.advise(*words)))
+"""
+
+
+def bound() -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (LIMIT, LIMIT))
+    resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
+
+
 def bounded(*words: str) -> Finished:
     """The command in a process with little memory and processor time."""
-
-    def bound() -> None:
-        resource.setrlimit(resource.RLIMIT_AS, (LIMIT, LIMIT))
-        resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
-
     p = subprocess.run([ADVISE, *words], capture_output=True, text=True, preexec_fn=bound, check=False)
     return Finished(p.returncode, p.stdout, p.stderr)
+
+
+def bounded_for_each(path: Path, contents: Iterable[bytes], *words: str) -> list[Finished]:
+    """The command for each of these contents of a file, one after another in such a process."""
+    given = json.dumps([(str(path), content.decode("latin-1"), words) for content in contents])
+    p = subprocess.run(
+        [sys.executable, "-c", MANY], input=given, capture_output=True, text=True, preexec_fn=bound, check=False,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
+    )  # fmt: skip
+    assert p.returncode == 0, p.stderr
+    return [Finished(*json.loads(line)) for line in p.stdout.splitlines()]
 
 
 def refused(p: Finished, *words: str) -> str:
@@ -133,15 +156,18 @@ def test_overlay_that_is_not_there() -> None:
 
 def test_truncated_gguf(tmp_path: Path) -> None:
     path = tmp_path / "cut.gguf"
-    for content in (
+    contents = (
         b"",
         b"GGUF",
         b"GGUF\x03\x00\x00\x00" + b"\xff" * 16,
         b"GGUF\x03\x00\x00\x00" + b"\x00" * 8 + b"\xff" * 100,
         b"not a gguf" * 10,
-    ):
-        path.write_bytes(content)
-        refused(bounded("explain", "--model", str(path)), "cut.gguf")
+    )
+    refused(bounded("explain", "--model", str(path)), "cut.gguf", "no such file")
+    found = bounded_for_each(path, contents, "explain", "--model", str(path))
+    assert len(found) == len(contents)
+    for p in found:
+        refused(p, "cut.gguf")
 
 
 def test_config_of_a_gigabyte_of_braces(tmp_path: Path) -> None:
@@ -161,7 +187,7 @@ def test_a_file_holds_what_it_holds(tmp_path: Path) -> None:
 
 
 def test_config_nested_deeply(tmp_path: Path) -> None:
-    for text in (
+    texts = (
         '{"a":' * 50_000,
         "[" * 100_000,
         '{"model_type": "llama"}',
@@ -170,16 +196,20 @@ def test_config_nested_deeply(tmp_path: Path) -> None:
         '{"model_type": 7}',
         "\ufeff",
         "{",
-    ):
-        (tmp_path / "config.json").write_text(text)
-        refused(bounded("explain", "--model", str(tmp_path)), "config.json")
+    )
+    found = bounded_for_each(tmp_path / "config.json", (t.encode() for t in texts), "explain", "--model", str(tmp_path))
+    assert len(found) == len(texts)
+    for p in found:
+        refused(p, "config.json")
 
 
 def test_unreadable_snapshots(tmp_path: Path) -> None:
     path = tmp_path / "machine.json"
-    for text in ("", "{", "[]", '{"schema": 99}', '{"devices": 5}', "{" * 10_000, '{"devices": [{"index": "x"}]}'):
-        path.write_text(text)
-        refused(bounded("recommend", "--machine", str(path)), "machine.json")
+    texts = ("", "{", "[]", '{"schema": 99}', '{"devices": 5}', "{" * 10_000, '{"devices": [{"index": "x"}]}')
+    found = bounded_for_each(path, (t.encode() for t in texts), "recommend", "--machine", str(path))
+    assert len(found) == len(texts)
+    for p in found:
+        refused(p, "machine.json")
     refused(bounded("recommend", "--machine", str(tmp_path / "absent.json")), "absent.json", "no such file")
     refused(bounded("recommend", "--machine", str(tmp_path)), "directory")
 

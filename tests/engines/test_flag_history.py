@@ -6,9 +6,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
+from reading import read_yaml
 
 from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
@@ -129,7 +129,7 @@ def test_spans_say_of_every_release_whether_it_has_a_name(rows: list[list[bool]]
     names = {f"n{i}": [*row, *[False] * len(versions)][: len(versions)] for i, row in enumerate(rows)}
     sets = {v: {n for n, has in names.items() if has[i]} for i, v in enumerate(versions)}
     text = "\n".join(write._groups(write.group_by_spans(versions, sets, always=True), 2))
-    flags = yaml.safe_load("flags:\n" + text)["flags"] or {}
+    flags = read_yaml("flags:\n" + text)["flags"] or {}
     history = FlagHistory(engine="vllm", read=tuple(versions), flags={s: tuple(n) for s, n in flags.items()})
     for name, has in names.items():
         if not any(has):

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-import yaml
 from click.testing import CliRunner
 from msgspec.structs import replace
+from reading import read_yaml
 
 import advisor
 from advisor.advice.hardware.options import find_hardware
@@ -32,8 +32,8 @@ TOP = Path(__file__).resolve().parents[2]
 import refresh  # noqa: E402
 
 RULES = catalog([shipped_root()])
-FAMILIES = yaml.safe_load((TOP / "rules" / FILE).read_text())["families"]
-RELEASES = yaml.safe_load((TOP / "rules" / "releases.yaml").read_text())["releases"]
+FAMILIES = read_yaml((TOP / "rules" / FILE).read_text())["families"]
+RELEASES = read_yaml((TOP / "rules" / "releases.yaml").read_text())["releases"]
 TODAY = parse_day("2026-11-26", "the test")
 LATER = parse_day("2036-01-01", "the test")
 # what holds no facts about the world: preferences, texts of launch files, shorthands
@@ -117,7 +117,9 @@ def test_an_old_fact_adds_one_note_to_hardware_and_changes_nothing_else() -> Non
     from advisor.questions import make_asking
     from advisor.questions.hardware import HardwareQuestion
 
-    question = resolve_question(HardwareQuestion(model="llama3.1:8b"), RULES, make_asking(HardwareQuestion, "library"))
+    question = resolve_question(
+        HardwareQuestion(model="llama3.1:8b", budget="2000EUR"), RULES, make_asking(HardwareQuestion, "library")
+    )
     now, later = (find_hardware(question, Session(RULES, day)).to_dict() for day in (TODAY, LATER))
     note = find_stale_note("hardware", RULES, LATER)
     more = [n for n in later.pop("notes") if n not in now["notes"]]
@@ -167,7 +169,7 @@ def test_command_width_schema_and_status() -> None:
 def test_the_index_is_asked_for_the_package_whose_version_is_the_engines() -> None:
     from versions import choose_package
 
-    for engine, release in yaml.safe_load((TOP / "rules/releases.yaml").read_text())["releases"].items():
+    for engine, release in read_yaml((TOP / "rules/releases.yaml").read_text())["releases"].items():
         assert choose_package(RULES.engine(engine)) == release["package"]
 
 

@@ -172,7 +172,7 @@ def cluster(tmp_path: Path) -> Iterator[dict[str, str]]:
     }
     RecordedApi.others = []
     server = ThreadingHTTPServer(("127.0.0.1", 0), RecordedApi)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     configuration = {
         "apiVersion": "v1",

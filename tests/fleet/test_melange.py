@@ -10,6 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 from fleets import ask
 
 CARDS = {  # with the price per hour in the paper's setting
@@ -33,6 +34,7 @@ def find_cost(cards: tuple[str, ...], mix: dict[str, Any], rate: int, folder: Pa
     return ask(folder, nodes, [demand], advice=False).cost_per_hour.likely
 
 
+@pytest.mark.slow
 def test_savings_have_the_published_order(tmp_path: Path) -> None:
     saved = {}
     for name, (mix, singles) in MIXES.items():

@@ -32,7 +32,7 @@ def findings(kind: str, count: int, seed: int, folder: Path) -> tuple[list[str],
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason=f"{ELSEWHERE}the memory bound is set the Linux way")
 @pytest.mark.parametrize("kind", ["gguf", "safetensors", "index", "config", "log", "line"])
 def test_a_few(kind: str, tmp_path: Path) -> None:
-    errors, totals = findings(kind, 300 if kind != "log" else 50, 11, tmp_path)
+    errors, totals = findings(kind, 150 if kind != "log" else 25, 11, tmp_path)
     assert not errors
     assert 0 < totals["refused"] < totals["inputs"]
 

@@ -21,34 +21,41 @@ def read_tree(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
+@cache
+def list_nodes(tree: ast.Module) -> tuple[ast.AST, ...]:
+    """All nodes of a module, which many tests look through: walked once for all of them."""
+    return tuple(ast.walk(tree))
+
+
 def modules() -> Iterator[tuple[str, ast.Module]]:
     """Every module of the package by its path from the top."""
     for path in sorted(PACKAGE.rglob("*.py")):
         yield path.relative_to(TOP).as_posix(), read_tree(path)
 
 
-def texts(tree: ast.AST) -> Iterator[ast.Constant]:
+def texts(tree: ast.Module) -> Iterator[ast.Constant]:
     """String constants that are no docstrings."""
     documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    bodies = [n.body for n in ast.walk(tree) if isinstance(n, documented)]
+    bodies = [n.body for n in list_nodes(tree) if isinstance(n, documented)]
     docstrings = {id(b[0].value) for b in bodies if b and isinstance(b[0], ast.Expr)}
-    for node in ast.walk(tree):
+    for node in list_nodes(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
             yield node
 
 
-def cut_offs(tree: ast.AST) -> list[str]:
+def cut_offs(tree: ast.Module) -> list[str]:
     """Versions that code decides by: texts that read as one, and numbers that something of a version is compared with.
 
     Numbers are tuples of whole numbers in an ordered comparison, or in a statement that calls a function on versions.
     """
     found = {(n.lineno, n.value) for n in texts(tree) if VERSION.fullmatch(n.value)}
-    for node in ast.walk(tree):
+    compares = any(isinstance(n, ast.Name) and n.id in COMPARERS for n in list_nodes(tree))
+    for node in list_nodes(tree):
         if isinstance(node, ast.Compare) and any(isinstance(o, (ast.Lt, ast.LtE, ast.Gt, ast.GtE)) for o in node.ops):
             sides = [node.left, *node.comparators]
             if not any(isinstance(s, ast.Attribute) and s.attr == "version_info" for s in sides):  # Python's own
                 found |= {(s.lineno, ast.unparse(s)) for s in sides if _numbers(s)}
-        elif isinstance(node, ast.stmt) and not hasattr(node, "body") and _calls(node) & COMPARERS:
+        elif compares and isinstance(node, ast.stmt) and not hasattr(node, "body") and _calls(node) & COMPARERS:
             found |= {(n.lineno, ast.unparse(n)) for n in ast.walk(node) if _numbers(n)}
     return [f"{line}: {what}" for line, what in sorted(found)]
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from code_facts import read_tree
+from code_facts import list_nodes, read_tree
 
 PACKAGE = Path(__file__).resolve().parents[2] / "advisor"
 
@@ -36,7 +36,7 @@ def import_graph(package: Path = PACKAGE) -> Graph:
 
 
 def _imported(name: str, tree: ast.Module, known: dict[str, Path]) -> Iterator[str]:
-    for node in ast.walk(tree):
+    for node in list_nodes(tree):
         if isinstance(node, ast.Import):
             yield from (a.name for a in node.names if a.name in known)
         elif isinstance(node, ast.ImportFrom):

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+from code_facts import list_nodes
 from import_graph import PACKAGE, trees
 
 CACHES = ("cache", "lru_cache")
@@ -63,7 +64,7 @@ def test_no_module_keeps_a_container_that_is_filled_later() -> None:
 
 
 def test_no_function_sets_a_global() -> None:
-    found = [name for name, tree in trees(PACKAGE).items() for node in ast.walk(tree) if isinstance(node, ast.Global)]
+    found = [name for name, tree in trees(PACKAGE).items() for node in list_nodes(tree) if isinstance(node, ast.Global)]
     assert found == []
 
 

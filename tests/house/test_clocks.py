@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 
+from code_facts import list_nodes, read_tree
 from hypothesis import HealthCheck, settings
 
 TESTS = Path(__file__).resolve().parents[1]
@@ -27,14 +27,13 @@ LEAST_SECONDS = 120  # that a program which a test starts is given, where it is 
 FILES = sorted(p.relative_to(TESTS).as_posix() for p in TESTS.rglob("*.py"))
 
 
-@cache
-def parsed(file: str) -> ast.AST:
-    return ast.parse((TESTS / file).read_text(encoding="utf-8"))
+def parsed(file: str) -> ast.Module:
+    return read_tree(TESTS / file)
 
 
-def names(tree: ast.AST) -> Iterator[str]:
+def names(tree: ast.Module) -> Iterator[str]:
     """Names and attributes that a file uses or imports."""
-    for node in ast.walk(tree):
+    for node in list_nodes(tree):
         if isinstance(node, ast.Name):
             yield node.id
         elif isinstance(node, ast.Attribute):
@@ -43,9 +42,9 @@ def names(tree: ast.AST) -> Iterator[str]:
             yield from (a.name for a in node.names)
 
 
-def arguments(tree: ast.AST, function: str) -> Iterator[dict[str, ast.expr]]:
+def arguments(tree: ast.Module, function: str) -> Iterator[dict[str, ast.expr]]:
     """Named arguments of every call of a function or method of this name."""
-    for node in ast.walk(tree):
+    for node in list_nodes(tree):
         if isinstance(node, ast.Call):
             called = node.func
             name = (

@@ -9,7 +9,7 @@ import ast
 from collections import Counter
 
 import pytest
-from code_facts import TOP, cut_offs, modules, texts
+from code_facts import TOP, cut_offs, list_nodes, modules, texts
 
 from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
@@ -77,7 +77,7 @@ def test_no_default_of_an_engine_is_written_out() -> None:
     found = Counter(
         path
         for path, tree in modules()
-        for n in ast.walk(tree)
+        for n in list_nodes(tree)
         if isinstance(n, ast.Constant) and isinstance(n.value, float) and n.value in telling
     )
     assert not found

@@ -9,8 +9,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-import yaml
 from code_facts import TOP, modules, texts
+from reading import read_yaml
 
 from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
@@ -48,7 +48,7 @@ def test_constants_of_memory_name_no_model() -> None:
         TOP / "rules/gguf.yaml",
         TOP / "rules/quantizations.yaml",
     ]:
-        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+        data = read_yaml(path.read_text(encoding="utf-8"))
         block = data.get("memory", {}) if path.parent.name == "engines" else data
         found += [(path.name, text) for text in texts_of(block) if text.lower() in names]
     assert not found

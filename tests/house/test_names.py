@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from code_facts import read_tree
+from code_facts import list_nodes, read_tree
 
 PACKAGE = Path(__file__).resolve().parents[2] / "advisor"
 
@@ -56,7 +56,7 @@ def classes(trees: dict[str, ast.Module]) -> dict[str, list[str]]:
     """Class name -> where it is defined; private and nested classes too."""
     out: dict[str, list[str]] = defaultdict(list)
     for file, tree in trees.items():
-        for node in ast.walk(tree):
+        for node in list_nodes(tree):
             if isinstance(node, ast.ClassDef):
                 out[node.name].append(f"{file}:{node.lineno}")
     return out
@@ -71,14 +71,13 @@ def single_letters(trees: dict[str, ast.Module]) -> set[str]:
     ours = set(classes(trees))
     out = set()
     for file, tree in trees.items():
-        for node in ast.walk(tree):
+        for node in list_nodes(tree):
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 every = (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)
                 for parameter in every:
-                    words = (
-                        set(re.findall(r"\w+", ast.unparse(parameter.annotation))) if parameter.annotation else set()
-                    )
-                    if len(parameter.arg) == 1 and parameter.arg != "_" and words & ours:
+                    if len(parameter.arg) > 1 or parameter.arg == "_" or parameter.annotation is None:
+                        continue
+                    if set(re.findall(r"\w+", ast.unparse(parameter.annotation))) & ours:
                         out.add(f"{file}: {node.name}({parameter.arg})")
     return out
 

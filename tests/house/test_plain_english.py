@@ -20,8 +20,15 @@ def read_words() -> list[str]:
     return [word.strip() for row in rows if row not in ("not", "---") for word in row.split(",")]
 
 
-def list_texts() -> Iterator[tuple[str, str]]:
-    """(place, text) of everything that people read."""
+def find_words(pattern: re.Pattern[str]) -> Iterator[str]:
+    """Place and word of everything that people read; what has no such word as it stands is not taken apart."""
+    for path in list_files():
+        if pattern.search(path.read_text(encoding="utf-8")):
+            for place, text in list_texts(path):
+                yield from (f"{place}: {m[0]}" for m in pattern.finditer(NAMES.sub(" ", text)))
+
+
+def list_files() -> list[Path]:
     documents = [
         *(TOP / "docs").glob("*.md"),
         *(TOP / "docs/contributing").glob("*.md"),
@@ -29,16 +36,22 @@ def list_texts() -> Iterator[tuple[str, str]]:
         TOP / "CONTRIBUTING.md",
     ]
     others = [*(TOP / "rules").rglob("*.yaml"), *(p for p in (TOP / "templates").rglob("*") if p.is_file())]
-    for path in sorted({*documents, *others} - {STYLE}):
+    code = [*(TOP / "advisor").rglob("*.py"), *(TOP / "tools").rglob("*.py")]
+    return sorted({*documents, *others, *code} - {STYLE})
+
+
+def list_texts(path: Path) -> Iterator[tuple[str, str]]:
+    """(place, text) of what people read in a file: of code its texts and comments."""
+    if path.suffix != ".py":
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
             yield f"{path.relative_to(TOP)}:{number}", line
-    for path in sorted([*(TOP / "advisor").rglob("*.py"), *(TOP / "tools").rglob("*.py")]):
-        with path.open("rb") as file:
-            for token in tokenize.tokenize(file.readline):
-                text = token.string
-                of_words = token.type == tokenize.COMMENT or (token.type in STRINGS and " " in text)
-                if of_words and VOCABULARY not in text:
-                    yield f"{path.relative_to(TOP)}:{token.start[0]}", text
+        return
+    with path.open("rb") as file:
+        for token in tokenize.tokenize(file.readline):
+            text = token.string
+            of_words = token.type == tokenize.COMMENT or (token.type in STRINGS and " " in text)
+            if of_words and VOCABULARY not in text:
+                yield f"{path.relative_to(TOP)}:{token.start[0]}", text
 
 
 STRINGS = {tokenize.STRING, getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING)}  # f-strings in parts from 3.12 on
@@ -48,7 +61,7 @@ def test_words_of_the_list_are_not_used() -> None:
     words = read_words()
     assert len(words) >= 15
     pattern = re.compile(rf"(?i)\b(?:{'|'.join(map(re.escape, words))})\b")
-    found = [f"{place}: {m[0]}" for place, text in list_texts() for m in pattern.finditer(NAMES.sub(" ", text))]
+    found = list(find_words(pattern))
     assert found == [], f"docs/style.md has better words: {len(found)}"
 
 
@@ -57,4 +70,6 @@ def test_the_search_finds_them() -> None:
     pattern = re.compile(rf"(?i)\b(?:{'|'.join(map(re.escape, read_words()))})\b")
     assert pattern.search("the fit is put forward beside it")
     assert not pattern.search(NAMES.sub(" ", "f'{said}' said: x"))
-    assert any(place.startswith("advisor/cli/") for place, _ in list_texts())
+    assert any(p.parent == TOP / "advisor/cli" for p in list_files())
+    assert list(list_texts(TOP / "advisor/cli/main.py"))
+    assert next(find_words(re.compile("Apache-2.0"))).startswith("README.md:")

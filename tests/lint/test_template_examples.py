@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from advisor.catalog.roots import shipped_root
+from advisor.lint.house import House, read_house
 from advisor.lint.run import lint
-from advisor.lint.templates import EXAMPLE
+from advisor.lint.templates import EXAMPLE, find_templates_faults
 
 TOP = Path(__file__).parents[2]
 # whose launches the check does not read, or which leave to their place what it needs (the number of nodes)
@@ -29,8 +30,14 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return Path(shutil.copytree(TOP / "templates", tmp_path / "own"))
 
 
-def told(path: Path) -> list[str]:
-    return [f.message for f in lint([shipped_root()], asked=[path])]
+@pytest.fixture(scope="module")
+def house() -> House:
+    return read_house([shipped_root()], asked=())[0]
+
+
+def told(path: Path, house: House) -> list[str]:
+    house.asked = {path}
+    return [f.message for f in find_templates_faults(house)]
 
 
 def spoil(path: Path, old: str, new: str) -> None:
@@ -46,8 +53,16 @@ def test_every_template_of_a_launch_has_an_example() -> None:
     assert len(having) >= 15
 
 
-def test_a_good_template_has_no_fault(own: Path) -> None:
-    assert told(own / "targets/compose.j2") == []
+def test_a_good_template_has_no_fault(own: Path, house: House) -> None:
+    assert told(own / "targets/compose.j2", house) == []
+
+
+def test_the_lint_tells_what_the_templates_have(own: Path, house: House) -> None:
+    path = own / "targets/compose.j2"
+    spoil(path, "context_length: 8192", "context_length: 9000000")
+    faults = lint([shipped_root()], asked=[path])
+    assert sorted(f.message for f in faults) == sorted(told(path, house))
+    assert {f.code for f in faults} == {"template"}
 
 
 @pytest.mark.parametrize(
@@ -67,13 +82,13 @@ def test_a_good_template_has_no_fault(own: Path) -> None:
         ("targets/compose.j2", "services:", "{% endif %}services:", "does not compile"),
     ],
 )
-def test_what_is_wrong_with_it_is_told(own: Path, file: str, old: str, new: str, message: str) -> None:
+def test_what_is_wrong_with_it_is_told(own: Path, house: House, file: str, old: str, new: str, message: str) -> None:
     spoil(own / file, old, new)
-    found = told(own / "targets/compose.j2")
+    found = told(own / "targets/compose.j2", house)
     assert found
     assert found[0].startswith(message), found
 
 
-def test_a_shadowed_template_is_not_judged_by_the_one_in_its_place(own: Path) -> None:
+def test_a_shadowed_template_is_not_judged_by_the_one_in_its_place(own: Path, house: House) -> None:
     spoil(own / "targets/compose.j2", "image: {{ image.name | compose }}", "image: python")
-    assert told(TOP / "templates/targets/compose.j2") == []
+    assert told(TOP / "templates/targets/compose.j2", house) == []

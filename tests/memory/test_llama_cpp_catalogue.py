@@ -12,10 +12,16 @@ import pytest
 
 from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
+from advisor.deployment import MemoryEstimate
 from advisor.estimation import estimate, resolve_request
 from advisor.models.types import Model
 from advisor.session import Session
-from tools.accuracy.llama_planner import PlannerComparison, compare_planner_row, make_planner_request
+from tools.accuracy.llama_planner import (
+    PlannerComparison,
+    compare_planner_estimate,
+    compare_planner_row,
+    make_planner_request,
+)
 from tools.accuracy.rows import TableRow, read_rows
 
 RULES = catalog([shipped_root()])
@@ -26,10 +32,13 @@ SAMPLE = [r for i, r in enumerate(ROWS) if i % 9 == 0 or FIRST[r["architecture"]
 
 
 @pytest.fixture(scope="module")
-def found() -> list[tuple[TableRow, PlannerComparison]]:
-    made = [(r, compare_planner_row(r, RULES)) for r in SAMPLE]
-    assert all(c is not None for _, c in made)
-    return [(r, c) for r, c in made if c is not None]
+def estimates() -> list[MemoryEstimate]:
+    return [estimate(resolve_request(make_planner_request(r), RULES)[0], Session(RULES)) for r in SAMPLE]
+
+
+@pytest.fixture(scope="module")
+def found(estimates: list[MemoryEstimate]) -> list[tuple[TableRow, PlannerComparison]]:
+    return [(r, compare_planner_estimate(r, ours)) for r, ours in zip(SAMPLE, estimates, strict=True)]
 
 
 Found = list[tuple[TableRow, PlannerComparison]]
@@ -66,11 +75,10 @@ def test_scratch_on_one_gpu_is_equal_wherever_it_is_called_exact(found: Found) -
 EXACT_ON_DEVICES, EXACT_ON_HOST = 0.83, 0.76
 
 
-def test_scratch_is_the_engines_own_bytes() -> None:
+def test_scratch_is_the_engines_own_bytes(estimates: list[MemoryEstimate]) -> None:
     """Most rows to the byte. The planner counts the logits of its slots as output, not as scratch of the host."""
     devices, hosts = 0, 0
-    for row in SAMPLE:
-        ours = estimate(resolve_request(make_planner_request(row), RULES)[0], Session(RULES))
+    for row, ours in zip(SAMPLE, estimates, strict=True):
         theirs = [int(piece.split("/")[2]) for piece in row["devices"].split(";")]
         devices += [d.compute_bytes for d in ours.devices] == theirs
         layout = RULES.find_model(row["model"]).layout

@@ -221,10 +221,11 @@ def test_nested_and_many_arrays_cost_little(tmp_path: Path) -> None:
     strings = struct.pack("<IQ", STRING, 255) + bytes(8 * 255)
     nested = struct.pack("<IIQ", ARRAY, ARRAY, 4000) + strings * 4000
     path = tmp_path / "n.gguf"
+    few = struct.pack("<IIQ", ARRAY, ARRAY, 1000) + strings * 1000
     for keys, says in (
-        ([string("a") + nested], None),
+        ([string("a") + few], None),
         ([string(f"k{i}") + nested for i in range(2)], "nests more"),
-        ([string(f"k{i}") + struct.pack("<I", ARRAY) + strings for i in range(5000)], None),
+        ([string(f"k{i}") + struct.pack("<I", ARRAY) + strings for i in range(2500)], None),
     ):
         path.write_bytes(by_hand(keys, []))
         if says:
@@ -234,7 +235,7 @@ def test_nested_and_many_arrays_cost_little(tmp_path: Path) -> None:
         file = read_gguf(path)
         assert len(file.lengths) == len(keys)
         assert sum(len(v) for v in file.metadata.values() if isinstance(v, tuple)) <= MAX_KEPT
-        assert calls(lambda: read_gguf(path)) < 1_000_000  # up to 1,275,000 strings, two calls each: too many
+        assert calls(lambda: read_gguf(path)) < 500_000  # at least 255,000 strings, two calls each: too many
 
 
 def test_long_names_do_not_make_long_messages(tmp_path: Path) -> None:
@@ -288,13 +289,13 @@ def read_or_refuse(data: bytes) -> None:
     assert len(problem) < 1000
 
 
-@settings(max_examples=500)
+@settings(max_examples=150)
 @given(edits=EDITS, cut=st.none() | st.integers(0, 2**20))
 def test_damaged_files(sample: bytes, edits: list[tuple[int, bytes]], cut: int | None) -> None:
     read_or_refuse(damaged(sample, edits, cut))
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(st.binary(max_size=300))
 def test_random_bytes_after_the_magic(data: bytes) -> None:
     read_or_refuse(b"GGUF\x03\0\0\0" + data)

@@ -14,9 +14,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import commands
 import gguf_files as g
 import pytest
-from commands import started
 from test_safetensors import Spec, write
 
 from advisor.catalog.roots import cache_dir
@@ -85,7 +85,7 @@ class Handler(BaseHTTPRequestHandler):
 def hub(tmp_path: Path) -> Iterator[Hub]:
     root = tmp_path / "hub"
     server = Hub(root)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     yield server
     server.shutdown()
     server.server_close()
@@ -126,10 +126,10 @@ def advise(hub: Hub, cache: Path, *words: str, **env: str) -> subprocess.Complet
     own = {"HF_ENDPOINT": hub.url, "ADVISOR_CACHE_DIR": str(cache), "HF_HUB_DISABLE_TELEMETRY": "1"}
     if not cache.exists():  # with the compiled rules in it
         shutil.copytree(cache_dir(), cache)
-    return started(*words, env={**own, **env})
+    return commands.started(*words, env={**own, **env})
 
 
-def explained(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+def explained(done: subprocess.CompletedProcess[str] | commands.Finished) -> dict[str, Any]:
     assert done.returncode in (0, 1, 2), done.stderr  # whether it fits is not what is asked here
     return dict(json.loads(done.stdout))
 
@@ -138,7 +138,7 @@ def test_checkpoint_headers_answer_like_the_checkpoint_itself(hub: Hub, tmp_path
     folder = checkpoint(hub.root / "org" / "big")
     words = ("--engine", "vllm", "--on", "RTX 4090", "--json")
     there = explained(advise(hub, tmp_path / "c", "explain", "--model", "org/big", "--online", *words, HF_TOKEN="hf_x"))
-    here = explained(advise(hub, tmp_path / "c", "explain", "--model", str(folder), *words))
+    here = explained(commands.advise("explain", "--model", str(folder), *words))
     assert there["estimates"][0]["devices"] == here["estimates"][0]["devices"]
     assert there["estimates"][0]["devices"][0]["weights_bytes"] > 8e9
     assert there["model"] == "org/big"
@@ -160,9 +160,8 @@ def test_gguf_by_quantization_and_the_command_names_the_hub(hub: Hub, tmp_path: 
     there = explained(
         advise(hub, cache, "explain", "--model", "org/tiny-GGUF:Q8_0", "--online", "--json", "--on", "RTX 4090")
     )
-    here = explained(
-        advise(hub, cache, "explain", "--model", str(folder / "tiny-Q8_0.gguf"), "--json", "--on", "RTX 4090")
-    )
+    words = ("explain", "--model", str(folder / "tiny-Q8_0.gguf"), "--json", "--on", "RTX 4090")
+    here = explained(commands.advise(*words))
     assert there["estimates"][0]["devices"] == here["estimates"][0]["devices"]
     unsaid = advise(hub, cache, "explain", "--model", "org/tiny-GGUF", "--online")
     assert unsaid.returncode == 2

@@ -88,7 +88,7 @@ def test_damaged_stores(tmp_path: Path) -> None:
             find_ollama_model("m", tmp_path)
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(st.text(alphabet="ab./:\\-_~\0 ", max_size=20))
 def test_no_name_leaves_the_store(tmp_path: Path, name: str) -> None:
     outside = tmp_path / "manifests"

@@ -213,7 +213,7 @@ def damaged(edits: list[tuple[int, bytes]], cut: int | None) -> bytes:
     return bytes(out if cut is None else out[:cut])
 
 
-@settings(max_examples=400)
+@settings(max_examples=120)
 @given(edits=EDITS, cut=st.none() | st.integers(0, len(SAMPLE)))
 def test_damaged_files(tmp_path: Path, edits: list[tuple[int, bytes]], cut: int | None) -> None:
     read_or_refuse(tmp_path / "m.safetensors", damaged(edits, cut))

@@ -243,14 +243,15 @@ def test_every_field_changes_what_is_worked_on(kind: Any, resolve: Any, files: d
 # one answer
 
 ON = "2x RTX 3090, 64GB RAM, linux"
+SMALL = "RTX 4090, 64GB RAM, linux"  # what is asked for without a model sizes them all
 SAME: list[tuple[str, dict[str, Any], list[str]]] = [
     ("recommend", {"hardware": ON, "model": "8B", "ttft_s": "500ms", "licence": "permissive", "context_length": "16k",
                    "stage": "production", "priority": "throughput"},
      ["--on", ON, "--model", "8B", "--ttft", "0.5", "--licence", "permissive", "--context", "16k", "--workload",
       "stage=production", "--priority", "throughput"]),
-    ("recommend", {"hardware": ON, "engine": "vllm", "thinking": False, "shared_prefix": True, "rate": 2,
+    ("recommend", {"hardware": SMALL, "engine": "vllm", "thinking": False, "shared_prefix": True, "rate": 2,
                    "workload": "tool_calling=true", "guide": "choosing-a-backend", "answers": {"gpu": "nvidia"}},
-     ["--on", ON, "--engine", "vllm", "--no-thinking", "--shared-prefix", "--requests-per-second", "2",
+     ["--on", SMALL, "--engine", "vllm", "--no-thinking", "--shared-prefix", "--requests-per-second", "2",
       "--workload", "tool_calling=true", "--guide", "choosing-a-backend", "--answer", "gpu=nvidia"]),
     ("explain", {"hardware": ON, "model": "70B", "quantization": "q4", "context_length": "8k", "concurrency": 3},
      ["--on", ON, "--model", "70B", "--quant", "q4", "--context", "8192", "--users", "3"]),
@@ -287,18 +288,18 @@ def test_all_doors_give_one_answer(
 
 
 def test_earlier_names_are_understood_and_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    now = ask(
-        OPERATIONS["hardware"], {"model": "8B", "concurrency": 2, "target_tps": 9}, Session(RULES), "http", tmp_path
-    )
-    old = ask(
-        OPERATIONS["hardware"], {"model": "8B", "users": 2, "min_decode_tps": 9}, Session(RULES), "http", tmp_path
+    few = {"model": "8B", "budget": "2000 EUR"}
+    now, old = (
+        ask(OPERATIONS["hardware"], {**few, **asked}, Session(RULES), "http", tmp_path)
+        for asked in ({"concurrency": 2, "target_tps": 9}, {"users": 2, "min_decode_tps": 9})
     )
     notes = ["users is called concurrency now", "min_decode_tps is called target_tps now"]
     assert old.pop("notes") == [*now.pop("notes"), *notes]
     assert old == now
     with pytest.warns(DeprecationWarning, match="context is called context_length now"):
         advisor.explain("8B", context=4096)
-    run_command_line(["hardware", "--model", "8B", "--tokens-per-second", "9", "--rate", "CHF=0.8", "--json"])
+    words = ["--model", "8B", "--budget", "2000EUR", "--tokens-per-second", "9", "--rate", "CHF=0.8", "--json"]
+    run_command_line(["hardware", *words])
     told = capsys.readouterr().err.splitlines()
     assert told == [
         "advise: --rate is called --exchange-rate now",

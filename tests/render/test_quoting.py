@@ -126,7 +126,7 @@ def test_docker_mounts_exactly_the_path(engine: str, file: str) -> None:
         assert "readonly" in fields
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(NAMES, TEXT, TEXT)
 @pytest.mark.parametrize("engine", ENGINES)
 def test_compose_files_read_back(engine: str, file: str, served: str, value: str) -> None:

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-import yaml
+from reading import read_yaml
 
 from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
@@ -37,9 +37,9 @@ def test_the_site_gets_a_page_for_each_engine(made: dict[str, str], tmp_path: Pa
 
 def test_every_engine_has_a_page_with_its_targets(made: dict[str, str]) -> None:
     """Against the YAML as it stands in the files, read without the catalogue."""
-    targets = yaml.safe_load((TOP / "rules/targets.yaml").read_text())["targets"]
+    targets = read_yaml((TOP / "rules/targets.yaml").read_text())["targets"]
     for path in (TOP / "rules/engines").glob("*.yaml"):
-        entry = yaml.safe_load(path.read_text())
+        entry = read_yaml(path.read_text())
         text = made[f"{entry['id']}.md"]
         assert text.startswith("<!--")
         assert f"# {entry['name']}\n" in text

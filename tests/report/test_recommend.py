@@ -39,8 +39,15 @@ def _around(text: str) -> list[str]:
     return [line for line in lines if not line.startswith("  ") or line.startswith(" " * 9)]
 
 
-@pytest.mark.parametrize("use", USES)
-@pytest.mark.parametrize("machine", MACHINES)
+# each machine with one use; every machine with every use is slow
+PAIRS = [
+    pytest.param(machine, use, marks=() if i % len(USES) == k else pytest.mark.slow)
+    for i, machine in enumerate(MACHINES)
+    for k, use in enumerate(USES)
+]
+
+
+@pytest.mark.parametrize(("machine", "use"), PAIRS)
 def test_short(machine: str, use: tuple[str, ...]) -> None:
     done = commands.advise("recommend", "--on", machine, *use)
     if done.returncode != 1:  # where nothing fits the answer says what would change that

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from advisor.catalog import Catalog
+from advisor.deployment import MemoryEstimate
 from advisor.errors import BadInput
 from advisor.estimation import EstimateRequest, estimate, resolve_request
 from advisor.record import Value
@@ -76,6 +77,11 @@ def compare_planner_row(row: TableRow, rules: Catalog, model: str | None = None)
         ours = estimate(resolve_request(make_planner_request(row, model), rules)[0], Session(rules))
     except BadInput:
         return None
+    return compare_planner_estimate(row, ours)
+
+
+def compare_planner_estimate(row: TableRow, ours: MemoryEstimate) -> PlannerComparison:
+    """An estimate compared with the row's."""
     devices = [[int(x) for x in piece.split("/")] for piece in row["devices"].split(";")]
     theirs = [sum(x) for x in zip(*devices, strict=True)]
     weights = sum(x.weights_bytes or 0 for x in ours.devices)

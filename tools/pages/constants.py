@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -11,6 +10,7 @@ from msgspec import inspect as types
 
 from advisor.engines.plain import PlainConstants
 from advisor.engines.pool.settings import PoolConstants
+from tools.pages.interfaces import list_class_sources
 from tools.pages.markdown import make_markdown_table
 
 PUT_IN = "put in"
@@ -131,6 +131,6 @@ def _comments(kind: type) -> dict[str, str]:
     out: dict[str, str] = {}
     for base in reversed(kind.__mro__):
         if base.__module__.startswith("advisor."):
-            found = re.findall(r"(?m)^    (\w+): [^#\n]*# (.+)$", inspect.getsource(base))
+            found = re.findall(r"(?m)^    (\w+): [^#\n]*# (.+)$", list_class_sources(base.__module__)[base.__name__])
             out |= dict(found)
     return out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
 import sys
@@ -113,9 +114,18 @@ def _read_comments() -> dict[str, dict[str, str]]:
     return out
 
 
-@cache  # to find the source of a class takes a reading of its whole module, and many records have the same base
+@cache  # many records have the same base
 def _read_comments_of(kind: type) -> list[tuple[str, str]]:
-    return re.findall(r"(?m)^    (\w+): [^#\n]*#\s*(.+?)\s*$", inspect.getsource(kind))
+    return re.findall(r"(?m)^    (\w+): [^#\n]*#\s*(.+?)\s*$", list_class_sources(kind.__module__)[kind.__name__])
+
+
+@cache
+def list_class_sources(module: str) -> dict[str, str]:
+    """The source of each class of a module; `inspect` takes the whole module apart for each of them."""
+    source = inspect.getsource(sys.modules[module])
+    lines = source.splitlines(keepends=True)
+    classes = [n for n in ast.walk(ast.parse(source)) if isinstance(n, ast.ClassDef)]
+    return {n.name: "".join(lines[n.lineno - 1 : n.end_lineno]) for n in classes}
 
 
 LIBRARY_HEAD = """# Library reference

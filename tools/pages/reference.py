@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
+import os
 import re
-import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from typing import get_args
@@ -17,6 +19,7 @@ from advisor.catalog.types import Engine, Floor, Quantization, Support
 from advisor.checks.facts.launch_facts import FACTS
 from advisor.checks.knowledge import Knowledge
 from advisor.checks.rules.load import CheckRule, list_rules
+from advisor.cli.main import run_command_line
 from advisor.decision.conditions import list_tests
 from advisor.decision.types import OPERATORS
 from advisor.engines.flag_tables import list_accepted_values
@@ -61,21 +64,18 @@ def make_cli_page() -> str:
 
 def _help(*words: str) -> str:
     """What `advise WORDS --help` prints at a width of 100 columns."""
-    import os
-    import subprocess
-
-    environment = {**os.environ, "COLUMNS": "102", "NO_COLOR": "1", "PYTHONIOENCODING": "utf-8"}
-    done = subprocess.run(  # noqa: S603  the program itself, no shell
-        [sys.executable, "-m", "advisor.cli.main", *words, "--help"],
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        timeout=600,  # against a hang
-        check=True,
-    )
-    return done.stdout
+    out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
+    kept = {name: os.environ.get(name) for name in ("COLUMNS", "NO_COLOR")}
+    os.environ.update({"COLUMNS": "102", "NO_COLOR": "1"})
+    try:
+        with contextlib.redirect_stdout(out):
+            status = run_command_line([*words, "--help"])
+    finally:
+        for name, value in kept.items():
+            os.environ.pop(name) if value is None else os.environ.update({name: value})
+    if status:
+        raise ValueError(f"advise {' '.join(words)} --help ends with {status}")
+    return out.buffer.getvalue().decode()
 
 
 def make_engines_page(entries: Mapping[str, Engine]) -> str:
