@@ -112,12 +112,8 @@ def explain(question: ExplainQuestion, machine: Machine | None, session: Session
     """The explanation of a model on a machine, or on none. Raises UnknownName, BadFile, BadInput."""
     rules = session.rules
     found = resolve_model(question.model or "", rules)
-    if question.engine:
-        entry = rules.engine(question.engine)
-    elif found.quantization is not None:  # read from a GGUF file
-        entry = formats.usual_engine("gguf", rules)
-    else:
-        entry = _engine_for(question.quantization, rules)
+    named = question.quantization or found.quantization  # the latter of a file, or in the name of a repository
+    entry = rules.engine(question.engine) if question.engine else _engine_for(named, rules)
     chosen = formats.choose_format(choose_file_format(found, question.quantization, rules), entry, found.model, rules)
     judged, lengths = _lengths(question.context, found.model.max_context, rules)
     base = Deployment(

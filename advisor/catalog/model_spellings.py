@@ -100,6 +100,9 @@ def find_named_model(name: str, rules: Catalog) -> NamedModel | None:
         bare, quant = m[1], m[2]
     if is_in_catalogue(bare, rules):
         return NamedModel(bare, quant)
+    listed = rules.find_copy(bare) if "/" in bare else None
+    if listed is not None:
+        return NamedModel(listed[0], quant or listed[1], gguf=listed[1] is None)
     if quant is None and ":" in bare and (tag := _ollama_tag(bare, rules)) is not None:
         return tag
     short = bare.rpartition("/")[2]

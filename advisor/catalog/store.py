@@ -130,6 +130,22 @@ class Catalog:
     def _downloads(self) -> dict[str, list[msgspec.Raw]]:
         return index_downloads(raw for path, raw in self._source.documents.items() if path.startswith("downloads/"))
 
+    def find_copy(self, repository: str) -> tuple[str, str | None] | None:
+        """(model id, weight format) of a repository that the rules list under exactly this name, the format None for
+        GGUF files of several types; None for others."""
+        written = msgspec.json.encode(repository)
+        listed = ((model, raw) for model, entries in self._downloads.items() for raw in entries)
+        for id, raw in (*listed, *self._source.models.items()):
+            if written in bytes(raw):
+                model = self.find_model(id)
+                if repository in model.gguf_repos:
+                    return id, None
+                own = ((d.repository, d.format) for d in model.downloads)
+                formats = {**dict(own), **{name: format for format, name in model.quantized_repos.items()}}
+                if repository in formats:
+                    return id, formats[repository]
+        return None
+
     def name_gguf(self, model: Model) -> Model:
         """The model with the architecture that its GGUF file has, where rules/gguf.yaml knows it."""
         lay = model.layout
