@@ -230,27 +230,13 @@ class NamedEstimate(MemoryEstimate, frozen=True, kw_only=False):
     quantization: str
 
 
-class StartFact(Record, frozen=True, kw_only=True):
-    """One thing that a start depends on. `holds` None: not known."""
+class WhyNot(Record, frozen=True, kw_only=True):
+    """Something that keeps a deployment from starting, or may."""
 
-    asked: Literal["build", "architecture", "format", "attention", "limit"]
-    holds: bool | None
+    code: str  # build, architecture, format, attention, limit, memory
     text: str
     source: str = ""
-    condition: str | None = None  # it starts with this alone
-
-
-class StartVerdict(Record, frozen=True, kw_only=True):
-    """Whether the engine itself takes a deployment, memory aside. Without facts none of its registries was read."""
-
-    starts: bool | None
-    facts: tuple[StartFact, ...] = ()
-
-    @property
-    def deciding(self) -> tuple[StartFact, ...]:
-        """What refuses it; else what is not known, and what it takes."""
-        refused = tuple(f for f in self.facts if f.holds is False)
-        return refused[:1] or tuple(f for f in self.facts if f.holds is None)
+    certain: bool = True
 
 
 class DeploymentEstimate(NamedEstimate, frozen=True, kw_only=True):
@@ -259,7 +245,8 @@ class DeploymentEstimate(NamedEstimate, frozen=True, kw_only=True):
 
     speed: SpeedEstimate | None = None  # None where no rate can be modelled
     starts: bool | None = None  # the engine takes it, and weights, scratch and one longest request find room
-    start: StartVerdict | None = None  # what the engine itself says, memory aside; None where it was not read
+    why_not: tuple[WhyNot, ...] = ()  # where `starts` is not true
+    conditions: tuple[str, ...] = ()  # a plugin, a source build, a switch, with which it starts
     holds: Holds | None = None  # None where it cannot be determined
 
 

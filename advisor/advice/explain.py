@@ -41,7 +41,7 @@ from advisor.questions.recommend import ExplainQuestion
 from advisor.record import Answer, Record, Value
 from advisor.session import Session
 from advisor.units import format_gib
-from advisor.unknowns import sum_known
+from advisor.unknowns import all_hold, sum_known
 
 
 class MemoryChange(Record, frozen=True, kw_only=True):
@@ -83,6 +83,12 @@ class Explanation(Answer, frozen=True, kw_only=True):
     def explained(self) -> ExplainedDeployment:
         """What was explained. Raises LookupError for an answer that was read from JSON."""
         return self.read_inner(ExplainedDeployment)
+
+    @property
+    def starts(self) -> bool | None:
+        """Whether it starts and serves the asked length, as it stands or as the planner lays it out."""
+        served = self.judged.longest_served is None
+        return True if self.planned is not None else all_hold((self.judged.starts, served))
 
     @property
     def deployment(self) -> Deployment:
@@ -143,6 +149,7 @@ def explain(question: ExplainQuestion, machine: Machine | None, session: Session
         at_length = replace(base, context_length=estimate.context_length)
         return hold_deployment(at_length, estimate, session) if here else Holding(None, None)
 
+    held = [hold(e) for e in estimates]
     answer = Explanation(
         model=base.model.id,
         quantization=chosen.quantization.id,
@@ -151,12 +158,18 @@ def explain(question: ExplainQuestion, machine: Machine | None, session: Session
         fits=estimates[asked].fits if here else None,
         file_bytes=file_bytes,
         bits_per_weight=bits,
-        estimates=tuple(describe_estimate(DeploymentEstimate, e, base, hold(e)) for e in estimates),
+        estimates=tuple(
+            describe_estimate(DeploymentEstimate, e, base, h) for e, h in zip(estimates, held, strict=True)
+        ),
         fits_on=find_card_fits(base, judged, entry, estimates[asked], session),
         changes=_changes(base, judged, entry, chosen.quantization, estimates[asked], session),
         limits=_limits(base, judged, entry, chosen.quantization.family, session) if here else None,
         speed=compute_load_curve(base, judged, session) if here else (),
-        planned=None if machine is None else _plan(question, machine, base, judged, estimates[asked], session),
+        planned=None
+        if machine is None
+        else _plan(
+            question, machine, base, judged, held[asked].starts and estimates[asked].longest_served is None, session
+        ),
         verified=_verified(base, judged, entry, estimates[asked], rules) if question.verify else None,
         warnings=tuple(dict.fromkeys([*notes, *(estimates[asked].warnings if here else ())])),
     )
@@ -168,11 +181,11 @@ def _plan(
     machine: Machine,
     deployment: Deployment,
     length: int,
-    estimate: MemoryEstimate,
+    starts: bool | None,
     session: Session,
 ) -> RankedDeployment | None:
-    """The plan of this engine in this format that is sure to start, where the explained deployment does not fit."""
-    if estimate.fits is not False:
+    """The plan of this engine in this format that is sure to start, where the explained deployment does not."""
+    if starts is True:
         return None
     from advisor.advice.recommend.answer import recommend
     from advisor.advice.recommend_request import RecommendRequest

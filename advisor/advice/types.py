@@ -6,11 +6,12 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from advisor.decision.types import LeafVerdict, Reason, Scalar, TraceStep
-from advisor.deployment import Deployment, Holds, MemoryEstimate, Setting, SpeedEstimate, Workload
+from advisor.deployment import Deployment, Holds, MemoryEstimate, Setting, SpeedEstimate, WhyNot, Workload
 from advisor.machines.types import Machine
 from advisor.planning.targets import TargetAnswer
 from advisor.planning.types import CardLayout, Plan, TriedFormat
 from advisor.record import Answer, Record, RecordWithInner, Value
+from advisor.unknowns import all_hold
 
 
 class Quality(Record, frozen=True, kw_only=True):
@@ -101,6 +102,8 @@ class RankedDeployment(RecordWithInner, frozen=True, kw_only=True):
     copies: int = 1  # equal copies, the engine's own data parallel included; `speed` is the whole plan's
     layout: CardLayout | None = None
     starts: bool | None = None
+    why_not: tuple[WhyNot, ...] = ()  # where `starts` is not true
+    conditions: tuple[str, ...] = ()  # a plugin, a source build, a switch, with which it starts
     holds: Holds | None = None
     targets: TargetAnswer | None = None  # None: none was named
     also: tuple[RankedDeployment, ...] = ()  # of the other models that stay loaded next to it
@@ -112,6 +115,15 @@ class RankedDeployment(RecordWithInner, frozen=True, kw_only=True):
     quality: Quality | None = None
     licence: Licences | None = None
     stored: StoredCopy | None = None
+
+    @property
+    def exit_status(self) -> int:
+        """0 it starts and meets the targets that are named, 1 it does not, 2 that cannot be determined. What runs
+        elsewhere starts."""
+        if self.memory is None:
+            return 0
+        met = self.targets.met if self.targets is not None else True
+        return {True: 0, False: 1, None: 2}[all_hold((self.starts, met))]
 
     @property
     def launch(self) -> OfferedLaunch:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from advisor.deployment import DeploymentEstimate, Holds, SpeedEstimate, StartVerdict
+from advisor.deployment import DeploymentEstimate, Holds, SpeedEstimate, WhyNot
 from advisor.record import Record
 
 Severity = Literal["error", "warning", "info"]
@@ -91,7 +91,8 @@ class CheckedDeployment(Record, frozen=True, kw_only=True):
     replicas: int | None = None  # equal ones, where the file says how many
     memory: DeploymentEstimate | None = None
     starts: bool | None = None  # the engine takes it, and weights, scratch and one longest request find room
-    start: StartVerdict | None = None  # what the engine itself says, memory aside; None where it was not read
+    why_not: tuple[WhyNot, ...] = ()  # where `starts` is not true
+    conditions: tuple[str, ...] = ()  # a plugin, a source build, a switch, with which it starts
     holds: Holds | None = None
     speed: tuple[ConcurrentSpeed, ...] = ()  # where it was asked for (`advise diff`)
 

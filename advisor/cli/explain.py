@@ -26,7 +26,8 @@ Examples:
   advise explain --guide choosing-a-backend --answer gpu=nvidia
   advise explain --model llama3.1:8b --engine vllm --on "2x RTX 3090" --json
 
-Exit status: 0 fits (or no hardware was given), 1 does not fit, 2 cannot tell or usage error.
+Exit status: 0 it starts, as it stands or as the planner lays it out (or no hardware was given), 1 it does not,
+2 cannot tell or usage error.
 """,
 )
 @options.ask(ExplainQuestion, "plot", "rules", "json", "verbose", "quiet")
@@ -55,7 +56,7 @@ def command(question: ExplainQuestion, shown: options.Presentation) -> int:
         return 1
     if explanation.machine is None:
         return 0
-    return {True: 0, False: 1, None: 2}[explanation.fits]
+    return {True: 0, False: 1, None: 2}[explanation.starts]
 
 
 def _show_guide(question: ExplainQuestion, shown: options.Presentation, rules: Catalog, asking: Asking) -> int:

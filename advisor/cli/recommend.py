@@ -19,7 +19,7 @@ Examples:
   advise recommend --model ./model.gguf --context 16k -v
   advise recommend --guide choosing-a-backend --answer gpu=nvidia --answer want=max_throughput
 
-Exit status: 0 there is an answer, 1 nothing fits, 2 cannot tell or usage error.
+Exit status: 0 it starts and meets the named targets, 1 nothing does, 2 cannot tell or usage error.
 """,
 )
 @options.ask(RecommendQuestion, "rules", "json", "verbose", "quiet")
@@ -46,4 +46,4 @@ def command(question: RecommendQuestion, shown: options.Presentation) -> int:
         options.print_text(text)
     if advice.chosen is None:
         return 0 if advice.guide else 1
-    return 2 if advice.chosen.memory is not None and advice.chosen.memory.fits is None else 0
+    return advice.chosen.exit_status

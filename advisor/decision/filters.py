@@ -9,8 +9,9 @@ from collections.abc import Collection, Iterator
 
 from advisor.catalog.types import Engine, Quantization, Support
 from advisor.decision.floors import floor_findings, listed_names
+from advisor.decision.starts import StartVerdict
 from advisor.decision.types import FactValues, Reason
-from advisor.deployment import StartVerdict, Workload
+from advisor.deployment import Workload
 from advisor.models.types import Model
 from advisor.record import Value
 
@@ -282,10 +283,10 @@ _START_CODES = {"build": "vendor_not_supported", "architecture": "format_not_loa
 
 def _registered(engine: Engine, start: StartVerdict | None) -> Iterator[_Concern]:
     """What the engine's own registries say of the model, the format and the devices."""
-    for fact in start.deciding if start is not None else ():
-        code = _START_CODES.get(fact.asked, "quantization_not_supported") if fact.holds is False else "unknown_support"
-        rule = f"{engine.id}/starts.{fact.asked}"
-        yield fact.holds is False, Reason(code=code, rule=rule, text=fact.text, source=fact.source or None)
+    for why in start.list_why_not() if start is not None else ():
+        code = _START_CODES.get(why.code, "quantization_not_supported") if why.certain else "unknown_support"
+        rule = f"{engine.id}/starts.{why.code}"
+        yield why.certain, Reason(code=code, rule=rule, text=why.text, source=why.source or None)
 
 
 def _quantization(

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Literal
 
 from advisor.catalog import Catalog
 from advisor.catalog.documents import decode_document
 from advisor.catalog.types import Engine, Quantization
 from advisor.decision.facts import compute_facts
 from advisor.decision.types import FactValues
-from advisor.deployment import Deployment, StartFact, StartVerdict, Workload
+from advisor.deployment import Deployment, WhyNot, Workload
 from advisor.engines.registries import (
     EngineRegistry,
     Facts,
@@ -35,6 +36,33 @@ from advisor.unknowns import all_hold, any_holds
 
 LIMITS = "start-limits.yaml"
 FOREIGN = ("metal", "gaudi", "tpu", "neuron", "npu")  # devices that no registry was asked about
+
+
+class StartFact(Value, frozen=True, kw_only=True):
+    """One thing that a start depends on. `holds` None: not known."""
+
+    asked: Literal["build", "architecture", "format", "attention", "limit"]
+    holds: bool | None
+    text: str
+    source: str = ""
+    condition: str | None = None  # it starts with this alone
+
+
+class StartVerdict(Value, frozen=True, kw_only=True):
+    """Whether the engine itself takes a deployment, memory aside, and the facts that this rests on."""
+
+    starts: bool | None
+    facts: tuple[StartFact, ...]
+
+    def list_why_not(self) -> tuple[WhyNot, ...]:
+        """What refuses it first; else all that is not known."""
+        refused = [f for f in self.facts if f.holds is False]
+        found = refused[:1] or [f for f in self.facts if f.holds is None]
+        return tuple(WhyNot(code=f.asked, text=f.text, source=f.source, certain=f.holds is False) for f in found)
+
+    def list_conditions(self) -> tuple[str, ...]:
+        """With what it starts, where nothing else refuses it."""
+        return tuple(f.condition for f in self.facts if f.condition) if self.starts is not False else ()
 
 
 class StartQuestion(Value, frozen=True):

@@ -26,7 +26,7 @@ from advisor.memory.draft_bound import load_draft_rules
 from advisor.models.types import Model
 from advisor.planning import objective
 from advisor.planning.format_candidates import FOUR_BIT_QUALITY, list_cache_types, order_formats
-from advisor.planning.holding import find_holding
+from advisor.planning.holding import find_holding, list_why_not
 from advisor.planning.layouts import left_to_engine, with_settings, with_visible_devices
 from advisor.planning.rules import load_workload_defaults
 from advisor.planning.traffic import estimate_wait
@@ -357,6 +357,8 @@ def make_plan(trial: Trial, copy: PlannedCopy) -> Plan:
         layout=copy.layout,
         servers=copy.servers,
         starts=holding.starts,
+        why_not=list_why_not(holding, copy.memory),
+        conditions=holding.start.list_conditions() if holding.start is not None else (),
         holds=holds,
         speed=objective.scale_speed(copy.speed, copy.copies),
         on_time=copy.on_time,

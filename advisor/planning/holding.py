@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from advisor import engines
 from advisor.catalog import Catalog
 from advisor.catalog.types import Engine
-from advisor.decision.starts import judge_deployment
+from advisor.decision.starts import StartVerdict, judge_deployment
 from advisor.deployment import (
     Deployment,
     DeploymentEstimate,
@@ -20,8 +20,8 @@ from advisor.deployment import (
     Holds,
     MemoryEstimate,
     SpeedEstimate,
-    StartVerdict,
     UseCase,
+    WhyNot,
     Workload,
 )
 from advisor.engines import capacity
@@ -233,9 +233,20 @@ def describe_estimate(
         **msgspec.structs.asdict(with_machine_notes(memory, deployment, notes)),
         speed=speed,
         starts=holding.starts,
-        start=holding.start,
+        why_not=list_why_not(holding, memory),
+        conditions=holding.start.list_conditions() if holding.start is not None else (),
         holds=holding.holds,
     )
+
+
+def list_why_not(holding: Holding, memory: MemoryEstimate) -> tuple[WhyNot, ...]:
+    """Why a deployment does not start, or may not: what the engine itself says, then memory."""
+    if holding.starts is True:
+        return ()
+    own = holding.start.list_why_not() if holding.start is not None else ()
+    refused = bool(own) and own[0].certain
+    short = () if refused else memory.short or ((memory.message,) if memory.message else ())
+    return (*own, *(WhyNot(code="memory", text=x, certain=holding.starts is False) for x in short))
 
 
 def with_machine_notes(memory: MemoryEstimate, deployment: Deployment, notes: tuple[str, ...] = ()) -> MemoryEstimate:

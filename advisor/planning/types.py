@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from advisor.catalog.types import Quantization
 from advisor.decision.policy import Policy
 from advisor.decision.types import FactValues, Guide
-from advisor.deployment import Deployment, Holds, MemoryEstimate, SpeedEstimate, Workload
+from advisor.deployment import Deployment, Holds, MemoryEstimate, SpeedEstimate, WhyNot, Workload
 from advisor.machines.types import Machine
 from advisor.models.types import Model
 from advisor.planning.traffic import Traffic
@@ -58,6 +58,8 @@ class Plan(Value, frozen=True):
     servers: int = 1  # servers behind a router, equal but for the roles of a split
     prefill: Deployment | None = None  # one that reads prompts only, where `deployment` writes the answers
     starts: bool | None = True
+    why_not: tuple[WhyNot, ...] = ()  # where `starts` is not true
+    conditions: tuple[str, ...] = ()  # with which it starts
     holds: Holds | None = None
     speed: SpeedEstimate | None = None  # of the whole plan under its traffic
     on_time: bool | None = None  # whether the targets are met; None where no speed is known

@@ -194,6 +194,7 @@ def _holds(chosen: RankedDeployment) -> Iterable[str]:
         yield f"{holds.typical:,} typical requests at once, {holds.full_length:,} of {length} tokens"
     if chosen.starts is not True:
         yield "does not start" if chosen.starts is False else "whether it starts cannot be determined"
+        yield from (x.text for x in chosen.why_not)
     if holds is not None and holds.waiting:
         wait = f", about {format_seconds(holds.wait_s.value)} each" if holds.wait_s is not None else ""
         yield f"{holds.waiting:,} of {holds.asked:,} wait{wait}"

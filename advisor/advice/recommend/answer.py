@@ -240,6 +240,8 @@ def _ranked(
         copies=plan.copies,
         layout=plan.layout,
         starts=plan.starts,
+        why_not=plan.why_not,
+        conditions=plan.conditions,
         holds=plan.holds,
         targets=answer_targets(search.workload, plan.on_time),
     )

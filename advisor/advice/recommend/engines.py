@@ -65,6 +65,7 @@ def search_engines(
             result = replace(result, notes=(*result.notes, f"pinned to {pinned[0]} by policy: {pinned[1]}"))
         points = score_deployment(
             entry, result.memory, listed, guide_result.facts, list_needed_features(request.workload), order,
+            sure=result.starts is True,
             asked=asked is not None and entry.id == asked.id, liked=liked is not None, held=bool(held),
             offload=result.offload, queues=not result.holds_all, late=result.on_time is False,
             no_download=brings_something(entry, result, session.rules),
@@ -142,6 +143,7 @@ def score_deployment(
     features: Collection[str],
     ranking: Ranking,
     *,
+    sure: bool,
     asked: bool,
     liked: bool,
     held: bool,
@@ -157,7 +159,7 @@ def score_deployment(
     all_points = {
         "asked": ranking_points.asked * asked,
         "policy": ranking_points.policy * liked,
-        "unsure": ranking_points.unsure * (memory.fits is not True),
+        "unsure": ranking_points.unsure * (not sure),
         "held_back": ranking_points.held_back * held,
         "offload": ranking_points.offload * offload,
         "queues": ranking_points.queues * queues,

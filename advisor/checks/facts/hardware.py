@@ -7,7 +7,7 @@ import re
 import msgspec
 
 from advisor.catalog.documents import decode_document
-from advisor.checks.facts.launch_facts import LaunchFacts, fact
+from advisor.checks.facts.launch_facts import LaunchFacts, define, fact
 from advisor.checks.knowledge import Knowledge, MinimumVersions
 from advisor.checks.resolve.arguments import find_concept_value
 from advisor.checks.resolve.judge import CheckedLaunch
@@ -172,13 +172,13 @@ def _below_floor(facts: LaunchFacts) -> bool | None:
 
 @fact("start.refused", "the engine itself refuses model, weight format or cache on this GPU, as no other rule says")
 def _refused(facts: LaunchFacts) -> bool:
-    start = facts.checked.judged.start
-    if start is None or start.starts is not False:
-        return False
-    return facts["quant.floor_missed"] is not True and facts["gpu.listed"] is not False
+    refused = any(x.certain and x.code != "memory" for x in facts.checked.judged.why_not)
+    return refused and facts["quant.floor_missed"] is not True and facts["gpu.listed"] is not False
 
 
-@fact("start.reason", "what the engine's own registries say against a start, or leave open", "str")
-def _reason(facts: LaunchFacts) -> str | None:
-    start = facts.checked.judged.start
-    return "; ".join(f.text for f in start.deciding) or None if start is not None else None
+define(
+    "start.reason",
+    "what the engine's own registries say against a start, or leave open",
+    lambda c: "; ".join(x.text for x in c.checked.judged.why_not if x.code != "memory") or None,
+    "str",
+)

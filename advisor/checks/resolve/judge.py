@@ -98,7 +98,7 @@ def check_launch(
         holding = hold_deployment(deployment, memory_estimate, session)
         if holding.start is not None:
             fits = all_hold((fits, holding.start.starts))
-            why += [f.text for f in holding.start.deciding]
+            why += [x.text for x in holding.start.list_why_not()]
         memory = describe_estimate(DeploymentEstimate, memory_estimate, deployment, holding, notes)
         speed = _speeds(deployment, memory_estimate, session) if asked.speed else ()
     entry = knowledge.rules.engines().get(launch.engine)
@@ -123,7 +123,8 @@ def check_launch(
         ranks=count_ranks(launch_arguments, launch.engine, knowledge),
         replicas=launch.setup.replicas,
         starts=holding.starts,
-        start=holding.start,
+        why_not=memory.why_not if memory is not None else (),
+        conditions=memory.conditions if memory is not None else (),
         holds=holding.holds,
         memory=memory,
         speed=speed,
