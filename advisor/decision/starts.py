@@ -35,7 +35,6 @@ from advisor.record import Value
 from advisor.unknowns import all_hold, any_holds
 
 LIMITS = "start-limits.yaml"
-FOREIGN = ("metal", "gaudi", "tpu", "neuron", "npu")  # devices that no registry was asked about
 
 
 class StartFact(Value, frozen=True, kw_only=True):
@@ -157,6 +156,10 @@ def _list_facts(
         yield StartFact(asked="build", holds=False, text=f"{engine.name} has no build for {_word(device)}",
                         source=registry.source)  # fmt: skip
         return
+    if (added := registry.plugins.get(platform)) is not None:  # whose own lists nobody here has read
+        yield StartFact(asked="build", holds=None, text=f"{engine.name} runs on {_word(device)} only with {added}",
+                        source=registry.source, condition=added)  # fmt: skip
+        return
     path = f"starts/{engine.id}.yaml"
     file = decode_document(rules, path, StartsFile) if rules.has_document(path) else None
     facts, read = read_nearest(file, question.version if engine is question.engine else None) if file else (None, True)
@@ -184,7 +187,14 @@ def _soften(fact: StartFact) -> StartFact:
 
 
 def _word(device: str) -> str:
-    words = {"xpu": "Intel GPUs", "metal": "Apple silicon", "cpu": "CPUs alone", "cuda": "NVIDIA GPUs"}
+    words = {
+        "xpu": "Intel GPUs",
+        "metal": "Apple silicon",
+        "cpu": "CPUs alone",
+        "gaudi": "Gaudi",
+        "tpu": "TPUs",
+        "neuron": "Neuron",
+    }
     if device.startswith("sm"):
         return f"compute capability {device[2:-1]}.{device[-1]}"
     return words.get(device, device)

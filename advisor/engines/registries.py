@@ -154,7 +154,7 @@ class EngineRegistry(Record, frozen=True, kw_only=True):
     source: str = ""
     methods: dict[str, Names] = {}  # weight format or family -> methods, where they have other names than checkpoints
     least: dict[str, int] = {}  # `method format` -> ten times the least compute capability of its scheme
-    plugins: dict[str, str] = {}  # weight format or family, or architecture -> what has to be added for it
+    plugins: dict[str, str] = {}  # weight format or family, architecture, platform -> what it takes
     by_architecture: bool = False  # its methods stand with each architecture that has them
 
 
