@@ -282,3 +282,8 @@ class Workload(WorkloadFields, frozen=True, kw_only=True):
 
     concurrency: Positive = 1
     extra: dict[str, str] = {}  # further fields given by name; unused ones are reported
+
+    @property
+    def calls_tools(self) -> bool:
+        """Whether requests call tools: stated, or what an agent does."""
+        return self.tool_calling or self.use_case == "agent"

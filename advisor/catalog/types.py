@@ -286,16 +286,6 @@ class DraftSettings(Record, frozen=True, kw_only=True):
     needs_model: tuple[str, ...] = ()  # methods, in lower case, that draft with a model of their own
 
 
-class AnswerParser(Record, frozen=True, kw_only=True):
-    """Which of an engine's parsers take a model's answers apart. `models` is a regular expression over ids."""
-
-    models: Pattern
-    tool_calls: str | None = None
-    reasoning: str | None = None
-    since: Version  # first version that is known to have them
-    src: tuple[SourceKey, ...] = ()
-
-
 class RoleRouter(Record, frozen=True, kw_only=True):
     """The program before servers that read prompts and servers that write answers. `{host}`, `{port}` are its own."""
 
@@ -421,7 +411,6 @@ class Engine(MemoRecord, frozen=True, kw_only=True, eq=False):
     owned_by: str | None = None  # what its server writes into `owned_by` at /v1/models
     told: ServerSelfReport | None = None  # what else its server reports about itself
     draft: DraftSettings | None = None  # None = the engine takes no draft model, or how is not known
-    parsers: tuple[AnswerParser, ...] = ()  # the first that matches counts
     default_slots: int | None = None  # requests at once without any setting
     concepts: Concepts = Concepts()
     recognition: Recognition = Recognition()

@@ -92,6 +92,11 @@ def _machine_facts(machine: Machine, rules: Catalog) -> FactValues:
     return compute_facts(machine, None, Workload(), rules.accelerators())
 
 
+def list_devices(machine: Machine, rules: Catalog) -> tuple[str, ...]:
+    """The devices of a machine as registries name them; none where they are not known."""
+    return name_devices(_machine_facts(machine, rules))
+
+
 def judge_deployment(deployment: Deployment, rules: Catalog) -> StartVerdict | None:
     """The verdict on a deployment whose names are resolved; None where its engine or its machine is not known."""
     if deployment.machine is None:
@@ -102,7 +107,7 @@ def judge_deployment(deployment: Deployment, rules: Catalog) -> StartVerdict | N
         version=None if deployment.any_release else deployment.engine_version,
         model=deployment.model,
         quantization=rules.quantization(deployment.quantization),
-        devices=name_devices(_machine_facts(deployment.machine, rules)),
+        devices=list_devices(deployment.machine, rules),
         cache=str(cache),
         given={**deployment.settings, **deployment.environment},
     )

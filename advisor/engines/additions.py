@@ -1,17 +1,15 @@
-"""What a launch brings with it by the engine's entry: a draft model, parsers of answers, a neural processing unit."""
+"""What a launch brings with it by the engine's entry: a draft model, a neural processing unit."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 
 import msgspec
 from msgspec.structs import replace
 
-from advisor.catalog.types import AnswerParser, DraftSettings, Engine, NpuBuild, NpuDevice
+from advisor.catalog.types import DraftSettings, Engine, NpuBuild, NpuDevice
 from advisor.deployment import Deployment, KvType, Setting
-from advisor.engines.base import DecidedSetting, get_setting
-from advisor.engines.versions import version_key
+from advisor.engines.base import get_setting
 from advisor.models.types import Model
 
 _NO_MODEL = ("", "ngram", "[ngram]")  # values that name a method without weights
@@ -117,34 +115,3 @@ def find_npu_build(model: Model, entry: Engine, npu: object) -> NpuBuild | None:
 def list_npu_formats(entry: Engine, npu: object) -> tuple[str, ...]:
     """Weight formats for a unit of this kind; empty = those of the engine."""
     return next((x.formats for x in entry.npu if x.npu == npu), ())
-
-
-def find_parser(deployment: Deployment, entry: Engine) -> AnswerParser | None:
-    """The first entry that the model's id matches and the engine's version has; None where none is known."""
-    version = version_key(deployment.engine_version or entry.version or "")
-    for answer_parser in entry.parsers:
-        if re.search(answer_parser.models, deployment.model.id) and not (
-            version and version < version_key(answer_parser.since)
-        ):
-            return answer_parser
-    return None
-
-
-def find_tool_parser(model: Model, entry: Engine) -> str | None:
-    """The parser of tool calls for a model, whatever the version; None where none is known."""
-    return next((p.tool_calls for p in entry.parsers if re.search(p.models, model.id)), None)
-
-
-def parser_settings(deployment: Deployment, entry: Engine, *, enable: str | None = None) -> list[DecidedSetting]:
-    """The parsers as settings. `enable` is the engine's switch for tool calls, where it has one."""
-    found = find_parser(deployment, entry) if deployment.model.kind == "chat" else None
-    tool = get_setting(deployment.settings, "tool-call-parser") or (found.tool_calls if found else None)
-    reasoning = get_setting(deployment.settings, "reasoning-parser") or (found.reasoning if found else None)
-    out = []
-    if tool:
-        if enable:
-            out.append(DecidedSetting(enable, True, "tools that a client sends are refused otherwise"))
-        out.append(DecidedSetting("tool-call-parser", tool, "the form of this model's tool calls"))
-    if reasoning:
-        out.append(DecidedSetting("reasoning-parser", reasoning, "keeps this model's reasoning out of its answer"))
-    return out

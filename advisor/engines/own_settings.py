@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from advisor.catalog.types import Engine, Quantization
 from advisor.deployment import Deployment, MemoryEstimate, Setting
-from advisor.engines import additions, fitting, plain, pool
+from advisor.engines import fitting, plain, pool
 from advisor.engines.base import DecidedSetting, get_flag, get_integer, get_setting, list_decided, own_defaults
 from advisor.record import Value
 from advisor.units import GIB
@@ -78,7 +78,7 @@ def _vllm(deployment: Deployment, entry: Engine, quantization: Quantization) -> 
         (bool(deployment.served_name), "served-model-name", deployment.served_name or "", "as asked"),
         (min(capabilities, default=8.0) < 8.0, "dtype", "float16", "no bfloat16 below compute capability 8.0"),
     )  # fmt: skip
-    return (*list_decided(rows), *additions.parser_settings(deployment, entry, enable="enable-auto-tool-choice"))
+    return tuple(list_decided(rows))
 
 
 def _lmdeploy(deployment: Deployment, entry: Engine, quantization: Quantization) -> tuple[DecidedSetting, ...]:

@@ -6,7 +6,7 @@ import msgspec
 
 from advisor.catalog.types import Engine, Quantization
 from advisor.deployment import Deployment, MemoryEstimate
-from advisor.engines import additions, fitting, pool
+from advisor.engines import fitting, pool
 from advisor.engines.base import DecidedSetting, get_flag, list_decided, own_defaults
 from advisor.memory.layers import is_mla
 from advisor.units import MIB
@@ -93,4 +93,4 @@ def launch_settings(deployment: Deployment, entry: Engine, quantization: Quantiz
         (bool(deployment.served_name), "served-model-name", deployment.served_name or "", "as asked"),
         (settings.kv_bytes < 2, "kv-cache-dtype", settings.kv_type, "halves the KV cache"),
     )  # fmt: skip
-    return (*list_decided(rows), *additions.parser_settings(deployment, entry))
+    return tuple(list_decided(rows))

@@ -1,4 +1,4 @@
-"""Engines: what an entry says of itself, its memory constants, and its names for parsers and cache types."""
+"""Engines: what an entry says of itself, its memory constants, its names for cache types, and recipes."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from advisor.engines.versions import version_key
 from advisor.errors import AdvisorError
 from advisor.estimation import EstimateRequest, estimate, resolve_request
 from advisor.lint.faults import Fault, nearest_names, one_line
-from advisor.lint.flags import find_flag_table, list_setting_names
-from advisor.lint.house import House, TableItem, memory_type
+from advisor.lint.flags import find_flag_table, is_known_setting, list_setting_names
+from advisor.lint.house import House, RuleDocument, TableItem, memory_type
 from advisor.lint.reading import EntryPlace
 from advisor.models.types import Dense, Model
 from advisor.session import Session
@@ -43,8 +43,9 @@ def find_engines_faults(house: House) -> Iterator[Fault]:
         yield from _keys(item, used)
         yield from _floors(item)
         yield from _lists(item)
-        yield from _parsers(house, item)
         yield from _memory(item)
+    for document in house.under("recipes/").values():
+        yield from _recipes(house, document)
 
 
 def _entry(house: House, item: TableItem) -> Iterator[Fault]:
@@ -115,19 +116,25 @@ def _lists(item: TableItem) -> Iterator[Fault]:
             yield item.place.field("missing_key", ("images", i), problem)
 
 
-def _parsers(house: House, item: TableItem) -> Iterator[Fault]:
-    """Parsers of answers: names that the engine's flag takes, patterns that some model matches."""
-    table = find_flag_table(item.entry.id, house)
-    for i, p in enumerate(item.entry.parsers):
+def _recipes(house: House, document: RuleDocument) -> Iterator[Fault]:
+    """Recipes: parsers that the engine's flag takes, settings that its server has, patterns that some model matches."""
+    table, recipes = find_flag_table(document.value.engine, house), document.value
+    for part in ("parsers", "launches"):
+        for i, entry in enumerate(getattr(recipes, part)):
+            if not house.hidden and not any(re.search(entry.models, m) for m in house.ids["models"]):
+                problem = f"{entry.models!r} matches no model of the catalogue"
+                yield document.place.field("unknown_name", (part, i, "models"), problem)
+            for name in getattr(entry, "settings", ()):
+                if table is not None and not name.isupper() and not is_known_setting(name, table, whole=True):
+                    problem = f"{name!r} is no setting of {recipes.engine}"
+                    yield document.place.field("unknown_name", (part, i, "settings", name), problem)
+    for i, entry in enumerate(recipes.parsers):
         for flag, field in (("tool-call-parser", "tool_calls"), ("reasoning-parser", "reasoning")):
-            parser, entry = getattr(p, field), table.flags.get(flag) if table else None
-            choices = (*entry.c, *entry.v) if entry else ()
+            parser, listed = getattr(entry, field), table.flags.get(flag) if table else None
+            choices = (*listed.c, *listed.v) if listed else ()
             if parser and choices and parser not in choices:
-                problem = f"--{flag} has no {parser!r}"
-                yield item.place.field("unknown_name", ("parsers", i, field), problem, nearest_names(parser, choices))
-        if not house.hidden and not any(re.search(p.models, m) for m in house.ids["models"]):
-            parser = f"{p.models!r} matches no model of the catalogue"
-            yield item.place.field("unknown_name", ("parsers", i, "models"), parser)
+                near = nearest_names(parser, choices)
+                yield document.place.field("unknown_name", ("parsers", i, field), f"--{flag} has no {parser!r}", near)
 
 
 def _memory(item: TableItem) -> Iterator[Fault]:

@@ -24,6 +24,7 @@ FILES: dict[str, str | None] = {
     "flag-history/*.yaml": "advisor.engines.flag_tables:FlagHistory",
     "routers/*.yaml": "advisor.engines.flag_tables:Router",
     "starts/*.yaml": "advisor.engines.registries:StartsFile",
+    "recipes/*.yaml": "advisor.planning.recipes:RecipesFile",
     "start-limits.yaml": "advisor.engines.registries:StartRules",
     "checks/rules/*.yaml": "advisor.checks.rules.load:CheckRulesFile",
     "checks/recognition.yaml": "advisor.checks.knowledge:RecognitionTables",
@@ -59,7 +60,7 @@ FILES: dict[str, str | None] = {
     "speed.yaml": "advisor.speed.efficiencies:SpeedRules",
     "speed-engines.yaml": "advisor.speed.efficiencies:EngineRules",
 }
-WITHOUT_SUBFOLDERS = ("flags/*.yaml", "flag-history/*.yaml", "routers/*.yaml", "starts/*.yaml")
+WITHOUT_SUBFOLDERS = ("flags/*.yaml", "flag-history/*.yaml", "routers/*.yaml", "starts/*.yaml", "recipes/*.yaml")
 
 
 class RuleFileKind(Value, frozen=True):

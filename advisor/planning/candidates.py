@@ -14,7 +14,7 @@ from advisor.catalog.types import Engine, Quantization
 from advisor.decision.evaluate import Additions, find_additions
 from advisor.deployment import Deployment, KvType, MemoryEstimate, SpeedEstimate
 from advisor.engines import capacity, fitting
-from advisor.engines.additions import find_npu_build, find_tool_parser, with_longest_prompt
+from advisor.engines.additions import find_npu_build, with_longest_prompt
 from advisor.engines.base import EngineModule
 from advisor.engines.flag_tables import list_accepted_values
 from advisor.engines.flags import find_own_flag, takes_share_of_device
@@ -28,6 +28,7 @@ from advisor.planning import objective
 from advisor.planning.format_candidates import FOUR_BIT_QUALITY, list_cache_types, order_formats
 from advisor.planning.holding import find_holding, list_why_not
 from advisor.planning.layouts import left_to_engine, with_settings, with_visible_devices
+from advisor.planning.recipes import find_tool_parser, with_recipe
 from advisor.planning.rules import load_workload_defaults
 from advisor.planning.traffic import estimate_wait
 from advisor.planning.types import CardLayout, Plan, SearchRequest, TriedFormat
@@ -96,6 +97,7 @@ def make_base(tools: EngineTools, search: SearchRequest, attempt: Attempt, machi
         new = dict.fromkeys(settings.keys() - base.settings.keys(), "the longest prompt is fixed at start")
         base = replace(base, settings=settings, because={**base.because, **new})
     base = with_draft(base, entry, tools.session.rules)[0] if added.settings else base
+    base = with_recipe(base, tools.session.rules, search.workload.calls_tools)
     batch, step = find_own_flag(tools.named, "logical_batch"), find_own_flag(tools.named, "batched_tokens")
     if batch and step and search.model.kind != "chat":  # an input has to fit into one batch
         base = with_settings(base, {batch: context, step: context})
@@ -230,7 +232,7 @@ def find_small_draft(model: Model, entry: Engine, rules: Catalog) -> SmallDraft 
 
 def find_engine_additions(entry: Engine, search: SearchRequest, rules: Catalog) -> Additions:
     """What the guide adds to this engine's launch, with the fields that depend on the engine filled in."""
-    known = {**search.facts, "model.tool_parser": find_tool_parser(search.model, entry)}
+    known = {**search.facts, "model.tool_parser": find_tool_parser(entry.id, search.model, rules)}
     if search.facts.get("workload.accelerator") == "npu":
         build = find_npu_build(search.model, entry, search.facts.get("npu"))
         known |= {"model.npu_build": build.name, "model.npu_gb": f"{build.gb:g}"} if build is not None else {}

@@ -29,6 +29,7 @@ from advisor.planning.candidates import (
 )
 from advisor.planning.format_candidates import find_usable_formats, has_download
 from advisor.planning.layouts import list_units
+from advisor.planning.recipes import list_recipe_notes
 from advisor.planning.rules import PlanRules, load_plan_rules
 from advisor.planning.slots import on_all_layers
 from advisor.planning.targets import Targets, find_targets, measure_distance
@@ -131,7 +132,8 @@ def _find_for_users(entry: Engine, search: SearchRequest, session: Session) -> P
             _compare(t, plan, session.rules) for t in dict.fromkeys(tried) if t.quantization != plan.quantization.id
         )
         noted = (attempt.chosen.note,) if attempt.chosen.note else ()
-        return replace(plan, notes=(*plan.notes, *noted, *tools.warnings), tried=others, added=tools.added.notes)
+        added = (*tools.added.notes, *list_recipe_notes(plan.deployment, session.rules))
+        return replace(plan, notes=(*plan.notes, *noted, *tools.warnings), tried=others, added=added)
     if not tried and not refused:
         text = f"{entry.name}: nothing could be estimated"
         return Rejection((Reason(code="does_not_fit", rule=f"{entry.id}/memory", text=text),))

@@ -110,18 +110,6 @@ def test_between_releases_that_disagree_and_before_all_nothing_is_known() -> Non
     assert after.has is False
 
 
-def test_parsers_of_engine_entries_are_there_from_the_release_that_they_name_on() -> None:
-    wrong = []
-    for engine in ("vllm", "sglang"):
-        _, history = table_of(engine)
-        for entry in RULES.engine(engine).parsers:
-            for flag, value in (("tool-call-parser", entry.tool_calls), ("reasoning-parser", entry.reasoning)):
-                presence = find_value(history, flag, value, entry.since) if value else None
-                if presence is not None and presence.has is False:
-                    wrong.append(f"{engine} {flag} {value} since {entry.since}")
-    assert wrong == []
-
-
 @given(st.lists(st.lists(st.booleans(), min_size=1, max_size=9), min_size=1, max_size=5))
 def test_spans_say_of_every_release_whether_it_has_a_name(rows: list[list[bool]]) -> None:
     """Written as spans, read back from the YAML, asked for each release: the same as the sets they were made of."""

@@ -149,6 +149,15 @@ flags:
   max-len: {t: int}
   port: {t: int}
 """
+RECIPES = """\
+engine: e
+as_of: '2026-11-21'
+source: a test of 1.0
+parsers:
+- {models: Dense, tool_calls: x, source: a test}
+launches:
+- {models: ^org/, settings: {max-len: 5}, source: a test}
+"""
 OFFER = """\
 as_of: '2026-11-21'
 cloud_offers:
@@ -164,6 +173,7 @@ FILES = {
     "engines/e.yaml": ENGINE,
     "flags/e.yaml": FLAGS,
     "flag-history/e.yaml": HISTORY,
+    "recipes/e.yaml": RECIPES,
     "prices/p.yaml": OFFER,
 }
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from mini import CARDS, COUNT, CPUS, DENSE, ENGINE, FLAGS, HISTORY, MOE, MOE_ACTIVE, OFFER, QUANTIZATIONS, mini, write
+from mini import CARDS, COUNT, CPUS, DENSE, ENGINE, FLAGS, HISTORY, MOE, MOE_ACTIVE, OFFER, QUANTIZATIONS, RECIPES, mini, write
 
 from advisor.cli.main import run_command_line
 from advisor.errors import BadInput
@@ -106,8 +106,9 @@ FAULTS: list[tuple[str, str, str, str]] = [  # file, its text, code, what is sai
     ("engines__e", ENGINE + "port: 0\n", "unit", "not a port"),
     ("engines__e", ENGINE + "floors: {default: {cuda: new, src: [s]}}\n", "version", "not a version"),
     ("engines__e", ENGINE + "floors: {default: {arch: {linx: [arm64]}, src: [s]}}\n", "unknown_name", "'linx'"),
-    ("engines__e", ENGINE + "parsers:\n- {models: '^nobody/', tool_calls: x, since: '1', src: [s]}\n", "unknown_name", "matches no model"),
-    ("engines__e", ENGINE + "parsers:\n- {models: Dense, tool_calls: x, since: new, src: [s]}\n", "version", "'new' is not a version"),
+    ("recipes__e", RECIPES.replace("Dense", "^nobody/"), "unknown_name", "matches no model"),
+    ("recipes__e", RECIPES.replace("max-len", "max-lenn"), "unknown_name", "'max-lenn' is no setting of e"),
+    ("recipes__e", RECIPES.replace("Dense", "x("), "pattern", "not a regular expression"),
     ("engines__e", ENGINE + "recognition: {programs: {e: {}}}\n", "source", "recognition: names no source"),
     ("engines__e", ENGINE.replace("{flags: [max-len]}", "{flags: [max-len], default: [{number: 1, before: '2', source: s}]}"), "range", "without `before`"),
     # flags

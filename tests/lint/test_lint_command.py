@@ -48,7 +48,7 @@ def test_all_faults_together_one_line_each(shipped: Path, tmp_path: Path, capsys
         "mine/policy/mine.yaml:2: forbid[0].engine: unknown engine 'ee'. Did you mean: e?",
         "mine/prices/mine.yaml:3: p X 24GB: accelerator: unknown accelerator 'card-x'. Did you mean: card-c, card-b?",
         "mine/prizes.yaml:1: no part of the program reads a file of this name. "
-        "Did you mean: prices/*.yaml, live-prices.yaml?",
+        "Did you mean: prices/*.yaml, recipes/*.yaml?",
     ]
     assert err == "mine: 4 faults\n"
 

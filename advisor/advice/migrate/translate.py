@@ -24,6 +24,7 @@ from advisor.estimation import estimate
 from advisor.launch_values import LaunchValues
 from advisor.machines.types import Machine
 from advisor.models.types import Model
+from advisor.planning.recipes import with_recipe
 from advisor.record import Value
 from advisor.render import matrix
 from advisor.render.words import make_model_reference
@@ -171,8 +172,8 @@ def _deployment(quantization: Quantization, parts: _Parts) -> Deployment:
         port=request.port or parts.launch.port,
     )
     deployment = _without_revision(deployment, parts)
-    named = _served_name(deployment, parts)
-    return _without_refused_cache(replace(deployment, served_name=named), parts)
+    named = replace(deployment, served_name=_served_name(deployment, parts))
+    return with_recipe(_without_refused_cache(named, parts), parts.session.rules, tools=False)
 
 
 def _same_repository(parts: _Parts, quantization: Quantization) -> Model:
