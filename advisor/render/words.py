@@ -199,7 +199,14 @@ def _renamed(arguments_: list[Json], start: EngineStart) -> list[Json]:
 
 
 def _words_before(start: EngineStart, ref: ModelRef, seen: Json) -> list[Json]:
-    """What is run before the server, as words: LiteRT-LM imports the model under the name that requests give."""
+    """What is run before the server, as words: LiteRT-LM imports the model under the name that requests give; a file of
+    the engine's repository that a recipe names is fetched."""
+    for a in seen["arguments"]:
+        for folder, address in start.files.items():
+            if str(a["value"]).startswith(folder) and a["because"] != "as asked":
+                url = address.replace("{version}", seen["engine"]["version"] or "") + a["value"].removeprefix(folder)
+                words = ("curl", "-fsSL", "--create-dirs", "-o", a["value"], url)
+                return _as_plain([plain_word(w) for w in words])
     if not start.before:
         return []
     name = (ref.file if ref.path is not None else None) or seen["name"]
