@@ -264,9 +264,7 @@ class EngineStart(Record, frozen=True, kw_only=True):
     key_hint: str | None = None  # what to do where there is none and others reach the server
     image: ImageStart | None = None
     before: tuple[str, ...] = ()  # a command that is run first; {model} and {name} are filled in
-    files: dict[
-        str, str
-    ] = {}  # folder of the engine's images that its packages lack -> address; {version} is filled in
+    files: dict[str, str] = {}  # folder that its images have and its packages lack -> address; {version} is filled in
     after: tuple[str, ...] = ()  # run once the server answers
     tags: ModelTags | None = None  # None = models are given by path or repository
     extra: tuple[str, ...] = ()  # words behind the model

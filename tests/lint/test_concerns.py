@@ -8,7 +8,22 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from mini import CARDS, COUNT, CPUS, DENSE, ENGINE, FLAGS, HISTORY, MOE, MOE_ACTIVE, OFFER, QUANTIZATIONS, RECIPES, mini, write
+from mini import (
+    CARDS,
+    COUNT,
+    CPUS,
+    DENSE,
+    ENGINE,
+    FLAGS,
+    HISTORY,
+    MOE,
+    MOE_ACTIVE,
+    OFFER,
+    QUANTIZATIONS,
+    RECIPES,
+    mini,
+    write,
+)
 
 from advisor.cli.main import run_command_line
 from advisor.errors import BadInput
