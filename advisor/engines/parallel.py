@@ -70,6 +70,7 @@ class ParallelLaunch(Value, frozen=True):
     version: str | None = None  # the engine's; None = the newest
     vendor: str | None = None  # of the devices
     block: int | None = None  # side of the checkpoint's weight blocks
+    padded: int | None = None  # width of the feed-forward layers in the copy, where it is padded
     group: int | None = None  # rows of its weights that share a scale (AWQ, GPTQ)
 
 
@@ -83,7 +84,9 @@ def find_size_refusals(
     known = entry.tensor_parallel
     if ranks < 2 or known is None or _any_set(known.unless, launch.settings):
         return ()
-    counts = count_quantities(model)
+    counts = {**count_quantities(model)}
+    if launch.padded is not None:
+        counts["intermediate_size"] = (launch.padded,)
     out = []
     for assertion in known.asserts:
         if _holds(assertion, launch):
@@ -114,6 +117,7 @@ def make_parallel_launch(deployment: Deployment, entry: Engine) -> ParallelLaunc
         version=deployment.engine_version or entry.version,
         vendor=vendors.pop() if len(vendors) == 1 else None,
         block=find_weight_block(deployment.model, deployment.quantization),
+        padded=deployment.model.padded_ffn.get(deployment.quantization),
         group=find_scale_group(deployment.quantization),
     )
 

@@ -468,6 +468,7 @@ class Model(MemoRecord, frozen=True, kw_only=True):
         QuantizationName, Pattern
     ] = {}  # format -> pattern over GGUF tensor names that its checkpoint leaves at 16 bit
     quantized_repos: dict[QuantizationName, HubRepository] = {}  # "AWQ": repo, ... where one is known
+    padded_ffn: dict[QuantizationName, int] = {}  # width of the feed-forward layers in copies of a format, where wider
     weight_blocks: dict[str, int] = {}  # repository -> side of the square blocks with one scale each; others: not known
     downloads: Annotated[tuple[Download, ...], PUT_IN] = ()  # of rules/downloads, the preferred first
     verified: bool = True

@@ -26,8 +26,10 @@ def _launch(facts: LaunchFacts) -> parallel.ParallelLaunch:
     for argument in facts.arguments.given:
         value = convert_argument(argument, facts.flags.flags.get(argument.name))
         settings[argument.name] = str(argument.value) if value is None else value
-    group = parallel.find_scale_group(facts["model.quantization"])
-    return parallel.ParallelLaunch(settings, facts.version, _vendor(facts), _block(facts), group)
+    format = facts["model.quantization"]
+    padded = facts.model.padded_ffn.get(format or "") if facts.model is not None else None
+    group = parallel.find_scale_group(format)
+    return parallel.ParallelLaunch(settings, facts.version, _vendor(facts), _block(facts), padded, group)
 
 
 def _vendor(facts: LaunchFacts) -> str | None:
