@@ -277,6 +277,13 @@ class CapabilityRange(Record, frozen=True, kw_only=True):
         return cards and (early or late or (self.since is None and self.until is None))
 
 
+class LongerSettings(Record, frozen=True, kw_only=True):
+    """How an engine is told of a length above the trained one: settings with {factor}, {original}, {theta} in them."""
+
+    settings: dict[FlagName, str]
+    source: str
+
+
 class DraftSettings(Record, frozen=True, kw_only=True):
     """Where an engine is given the draft model of speculative decoding."""
 
@@ -418,6 +425,7 @@ class Engine(MemoRecord, frozen=True, kw_only=True, eq=False):
     installation: Installation | None = None
     targets: tuple[str, ...] = ()  # launch files it has (rules/targets.yaml)
     no_target: dict[str, str] = {}  # others -> why it has none
+    longer: LongerSettings | None = None
     memory_settings: tuple[FlagName, ...] = ()  # other settings on which its memory depends
     loads_on_request: bool = False  # its server is given the model by requests, not when it starts
     compute_capabilities: tuple[CapabilityRange, ...] = ()  # cards that its releases have kernels for, by version

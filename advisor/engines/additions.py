@@ -115,3 +115,13 @@ def find_npu_build(model: Model, entry: Engine, npu: object) -> NpuBuild | None:
 def list_npu_formats(entry: Engine, npu: object) -> tuple[str, ...]:
     """Weight formats for a unit of this kind; empty = those of the engine."""
     return next((x.formats for x in entry.npu if x.npu == npu), ())
+
+
+def find_longer_settings(model: Model, context: int, entry: Engine) -> dict[str, str]:
+    """Settings for a length above the trained one, where the publisher documents a factor that reaches it and the
+    engine is told of it by settings; empty for others."""
+    longer = model.longer
+    if longer is None or entry.longer is None or not (model.max_context or context) < context <= longer.tokens:
+        return {}
+    words = {"factor": f"{longer.factor:g}", "original": longer.original, "theta": longer.theta}
+    return {name: text.format(**words) for name, text in entry.longer.settings.items()}

@@ -432,6 +432,20 @@ def list_parts(group: AttentionGroup) -> tuple[AttentionGroup, ...]:
     return group.parts if isinstance(group, Parallel) else (group,)
 
 
+class LongerContext(Record, frozen=True, kw_only=True):
+    """What a publisher documents for lengths above the trained one: a factor of YaRN over the original length."""
+
+    factor: float
+    original: int  # tokens that the rotations were trained for
+    theta: int  # base of the rotations
+    source: str
+
+    @property
+    def tokens(self) -> int:
+        """The longest context with it."""
+        return int(self.factor * self.original)
+
+
 class Model(MemoRecord, frozen=True, kw_only=True):
     """One checkpoint. `layout` is None for stubs."""
 
@@ -448,6 +462,7 @@ class Model(MemoRecord, frozen=True, kw_only=True):
     params_stored: int | None = None
     max_context: int | None = None
     rope_factor: float | None = None  # of linear scaling: tables of rotations reach so many times farther
+    longer: LongerContext | None = None  # what the publisher documents for more
     dtype: str = "bfloat16"
     native_quant: str | None = None
     scale_group: int | None = None  # weights that share a 16-bit scale in its own integer format

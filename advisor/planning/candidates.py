@@ -14,7 +14,7 @@ from advisor.catalog.types import Engine, Quantization
 from advisor.decision.evaluate import Additions, find_additions
 from advisor.deployment import Deployment, KvType, MemoryEstimate, SpeedEstimate
 from advisor.engines import capacity, fitting
-from advisor.engines.additions import find_npu_build, with_longest_prompt
+from advisor.engines.additions import find_longer_settings, find_npu_build, with_longest_prompt
 from advisor.engines.base import EngineModule
 from advisor.engines.flag_tables import list_accepted_values
 from advisor.engines.flags import find_own_flag, takes_share_of_device
@@ -242,7 +242,14 @@ def find_engine_additions(entry: Engine, search: SearchRequest, rules: Catalog) 
     rank = search.facts.get("workload.lora_rank")
     if isinstance(rank, int):
         known["workload.lora_rank_step"] = _rank_step(entry, rank, rules)
-    return find_additions(search.guide, known, entry.id)
+    found = find_additions(search.guide, known, entry.id)
+    longer = find_longer_settings(search.model, search.traffic.context_length, entry)
+    if not longer or search.model.longer is None:
+        return found
+    why = f"{search.model.longer.factor:g} times its trained length, as {search.model.longer.source} says"
+    return replace(
+        found, settings={**longer, **found.settings}, because={**dict.fromkeys(longer, why), **found.because}
+    )
 
 
 def _rank_step(entry: Engine, rank: int, rules: Catalog) -> int | None:
