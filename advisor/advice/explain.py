@@ -75,7 +75,7 @@ class Explanation(Answer, frozen=True, kw_only=True):
     changes: tuple[MemoryChange, ...]
     limits: DeploymentLimits | None  # None without a machine
     speed: tuple[LoadPoint, ...]  # by requests at once; empty without a machine, or where no rate can be modelled
-    planned: RankedDeployment | None  # what starts, where the deployment does not fit as it stands
+    planned: RankedDeployment | None  # what starts, or may, where the deployment does not as it stands
     verified: EngineVerification | None  # the engine's own answer, where it was asked for
     warnings: tuple[str, ...]
 
@@ -88,7 +88,7 @@ class Explanation(Answer, frozen=True, kw_only=True):
     def starts(self) -> bool | None:
         """Whether it starts and serves the asked length, as it stands or as the planner lays it out."""
         served = self.judged.longest_served is None
-        return True if self.planned is not None else all_hold((self.judged.starts, served))
+        return self.planned.starts if self.planned is not None else all_hold((self.judged.starts, served))
 
     @property
     def deployment(self) -> Deployment:
@@ -184,7 +184,7 @@ def _plan(
     starts: bool | None,
     session: Session,
 ) -> RankedDeployment | None:
-    """The plan of this engine in this format that is sure to start, where the explained deployment does not."""
+    """The plan of this engine in this format that starts, or may, where the explained deployment does not."""
     if starts is True:
         return None
     from advisor.advice.recommend.answer import recommend
@@ -198,7 +198,9 @@ def _plan(
         chosen = recommend(asked, session).chosen
     except AdvisorError:
         return None
-    return chosen if chosen is not None and chosen.memory is not None and chosen.starts else None
+    if chosen is None or chosen.memory is None:
+        return None
+    return chosen if chosen.starts or starts is False else None
 
 
 CURVE = 32  # parts of the length

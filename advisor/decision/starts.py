@@ -137,8 +137,8 @@ def judge_start(question: StartQuestion, rules: Catalog) -> StartVerdict | None:
 
 def _find_registered(engine: Engine, quantization: Quantization, rules: Catalog, known: StartRules) -> Engine | None:
     """The engine whose registries decide: the engine's own, or those of the first inside that loads the format."""
-    if engine.id in known.engines:
-        return engine
+    if (registry := known.engines.get(engine.id)) is not None:
+        return rules.engines()[registry.same_as] if registry.same_as else engine
     if engine.kind == "engine":  # one of its own making, whatever it builds on
         return None
     inside = [rules.engines()[x] for x in engine.runs]
@@ -176,7 +176,8 @@ def _list_facts(
             *_format_facts(name, registry, facts, question, device, file, known),
             *_attention_facts(name, facts, question, device, file, limits),
         )
-        yield from found if read else map(_soften, found)
+        own_runners = engine is not question.engine and question.engine.id in known.engines
+        yield from found if read and not own_runners else map(_soften, found)
     for limit in limits:
         if limit.starts is not None and not any(question.given.get(k) == v for k, v in limit.unless.items()):
             with_ = " or ".join(f"{k}={v}" for k, v in limit.unless.items())

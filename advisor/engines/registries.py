@@ -148,6 +148,7 @@ class StartLimit(Record, frozen=True, kw_only=True):
 class EngineRegistry(Record, frozen=True, kw_only=True):
     """How what an engine registers is to be read."""
 
+    same_as: EngineId | None = None  # whose it has inside, next to runners of its own: what that refuses is not known
     closed: bool = False  # what is not registered does not load: no other way in
     names: Literal["architecture", "model_type", "gguf"] = "architecture"
     platforms: Names = ()  # that it has a build for; empty: its facts say it by release

@@ -163,3 +163,58 @@ def test_recommended_commands_pass_the_gate_over_a_grid(tmp_path: Any) -> None:
                 wrong += [(hardware, model, load.concurrency, ranked.engine, found)] if found else []
     assert looked >= 300
     assert wrong == []
+
+
+ASKED = {
+    None: (None, "q4", "fp8"),
+    "vllm": (None, "FP8", "AWQ"),
+    "llama.cpp": (None, "Q4_K_M"),
+    "sglang": (None, "AWQ"),
+}
+
+
+def statuses(rng: random.Random, folder: Any) -> tuple[Any, ...] | None:
+    """Exit statuses of one question as `explain` and `recommend` give them, and as `check` does for the command;
+    None where the question cannot be asked."""
+    model = rng.choice([r.id for r in RULES.model_index() if not r.stub and r.kind == "chat"])
+    engine = rng.choice(list(ASKED))
+    weights, hardware = rng.choice(ASKED[engine]), rng.choice(MACHINES)
+    length = rng.choice((4096, 8192, 32768))
+    try:
+        explained = advisor.explain(model, weights, machine=hardware, engine=engine, context_length=length, rules=RULES)
+        named = {"engine": explained.engine, "quantization": explained.quantization}
+        advice = advisor.recommend(hardware, model=model, context_length=length, rules=RULES, **named)
+    except AdvisorError:
+        return None
+    status = {True: 0, False: 1, None: 2}[explained.starts]
+    chosen = advice.chosen
+    if chosen is None:
+        return (model, hardware, engine, weights, length), status, 1, None
+    command = chosen.command or ""
+    checked = None
+    if chosen.starts and command and "${" not in command:
+        (folder / "serve.sh").write_text(command + "\n")
+        checked = advisor.check(folder / "serve.sh", on=hardware, rules=RULES).status()
+    return (model, hardware, engine, weights, length), status, chosen.exit_status, checked
+
+
+def differ(seed: int, count: int, folder: Any) -> tuple[int, list[tuple[Any, ...]]]:
+    rng = random.Random(seed)
+    found = [x for x in (statuses(rng, folder) for _ in range(count)) if x is not None]
+    # what is too close to call with the engine's own share of memory that is shared with the host (explain) is refused
+    # with the share that the planner leaves to the host
+    close = [x for x in found if x[1:3] == (2, 1) and "GB10" in x[0][1]]
+    return len(found), [x for x in found if x not in close and (x[1] != x[2] or x[3] not in (None, x[2]))]
+
+
+def test_explain_recommend_and_check_have_one_exit_status(tmp_path: Any) -> None:
+    looked, wrong = differ(3, 12, tmp_path)
+    assert looked >= 8
+    assert wrong == []
+
+
+@pytest.mark.slow
+def test_exit_statuses_agree_over_500_questions(tmp_path: Any) -> None:
+    looked, wrong = differ(4, 500, tmp_path)
+    assert looked >= 450
+    assert wrong == []

@@ -1,0 +1,141 @@
+"""What engines' own registries say of a start. Each row was read in the source that it names, by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from advisor.catalog import catalog
+from advisor.decision.starts import StartQuestion, StartVerdict, judge_start
+from advisor.engines.registries import StartsFile, holds_for, name_platform, read_nearest
+
+RULES = catalog()
+OLDEST = "0.29.0"  # of vLLM's releases that were read
+
+# engine, release, model, format, device, cache -> starts, what decides, where that stands
+READ = [
+    ("vllm", "0.33.0", "deepseek-ai/DeepSeek-V3.2", "FP8", "sm90", "auto", True, "", "platforms/cuda.py"),
+    ("vllm", "0.33.0", "deepseek-ai/DeepSeek-V3.2", "AWQ", "sm80", "auto", False, "attention", "backends/mla"),
+    ("vllm", "0.33.0", "deepseek-ai/DeepSeek-V4-Flash", "FP8", "sm86", "auto", False, "attention", "deepseek_v4"),
+    ("vllm", "0.33.0", "Qwen/Qwen3-8B", "BF16", "sm86", "fp8", True, "", "flashinfer.py, head size 128"),
+    ("vllm", "0.33.0", "Qwen/Qwen3-8B", "BF16", "sm75", "fp8", False, "attention", "triton_attn.py below 8.9"),
+    ("vllm", "0.33.0", "openai/gpt-oss-20b", "MXFP4", "sm86", "fp8", False, "attention", "sinks leave Triton"),
+    ("vllm", "0.33.0", "openai/gpt-oss-20b", "MXFP4", "sm75", "auto", False, "format", "mxfp4.py get_min_capability"),
+    ("vllm", "0.33.0", "Qwen/Qwen3-8B", "NVFP4", "sm75", "auto", True, "", "modelopt.py, Marlin from 7.5"),
+    ("vllm", "0.33.0", "Qwen/Qwen3-8B", "NVFP4", "xpu", "auto", False, "limit", "platforms/xpu.py"),
+    ("vllm", "0.33.0", "Qwen/Qwen3-8B", "BF16", "gfx906", "auto", False, "build", "platforms/rocm.py"),
+    ("vllm", "0.33.0", "deepseek-ai/DeepSeek-V3.2", "FP8", "gfx942", "auto", None, "limit", "sparse_attn_indexer.py"),
+    ("vllm", "0.33.0", "Qwen/Qwen3-8B", "Q4_K_M", "sm89", "auto", None, "format", "gguf left the core"),
+    ("vllm", "0.33.0", "Qwen/Qwen3-8B", "bitsandbytes-4bit", "sm89", "auto", None, "format", "bitsandbytes left it"),
+    ("sglang", "0.5.23", "Qwen/Qwen3-8B", "FP8", "sm75", "auto", False, "format", "fp8.py get_min_capability"),
+    ("sglang", "0.5.23", "Qwen/Qwen3-8B", "GPTQ", "gfx942", "auto", False, "format", "rocm_supported_quantization"),
+    ("sglang", "0.5.23", "Qwen/Qwen3-8B", "NVFP4", "gfx950", "auto", False, "limit", "FP4 Marlin is CUDA's"),
+    ("sglang", "0.5.23", "Qwen/Qwen3-8B", "BF16", "xpu", "auto", None, "limit", "METADATA of the wheel"),
+    ("sglang", "0.5.23", "Qwen/Qwen3-8B", "AWQ", "sm90", "auto", True, "", "BASE_QUANTIZATION_METHODS"),
+    ("lmdeploy", None, "Qwen/Qwen3-8B", "BF16", "gfx942", "auto", False, "build", "messages.py device_type"),
+    ("lmdeploy", None, "zai-org/GLM-4.7", "MXFP4", "sm90", "auto", False, "format", "TurboMind lacks Glm4Moe"),
+    ("lmdeploy", None, "Qwen/Qwen3-8B", "AWQ", "sm80", "auto", True, "", "turbomind/converter.py"),
+    ("exllamav3", None, "Qwen/Qwen3-8B", "EXL3-4.0bpw", "gfx942", "auto", False, "format", "util/arch_list.py, wave64"),
+    ("exllamav3", None, "Qwen/Qwen3-8B", "EXL3-4.0bpw", "gfx1100", "auto", True, "", "util/arch_list.py"),
+    ("max", None, "Qwen/Qwen3-8B", "NVFP4", "xpu", "auto", False, "build", "no Intel target"),
+    ("tensorrt-llm", None, "Qwen/Qwen3-8B", "NVFP4", "sm90", "auto", False, "limit", "features/quantization.md"),
+    ("tensorrt-llm", None, "Qwen/Qwen3-8B", "FP8", "sm90", "auto", True, "", "_arch_index.py"),
+    ("mlx-lm", None, "Qwen/Qwen3-8B", "MLX-4bit", "metal", "auto", True, "", "models/qwen3.py"),
+    ("mlx-lm", None, "skt/A.X-K1", "MLX-4bit", "metal", "auto", False, "architecture", "no models/axk1.py"),
+    ("llama.cpp", None, "skt/A.X-K1", "Q4_K_M", "sm90", "auto", False, "architecture", "conversion/__init__.py"),
+    ("lm-studio", None, "skt/A.X-K1", "Q4_K_M", "sm90", "auto", False, "architecture", "as the llama.cpp inside"),
+    ("ollama", None, "skt/A.X-K1", "Q4_K_M", "sm90", "auto", None, "architecture", "runners of its own, too"),
+]  # fmt: skip
+
+
+def judge(engine: str, version: str | None, model: str, weights: str, device: str, cache: str = "auto") -> StartVerdict:
+    entry, quantization = RULES.engine(engine), RULES.quantization(weights)
+    found = judge_start(StartQuestion(entry, version, RULES.find_model(model), quantization, (device,), cache), RULES)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("row", READ, ids=lambda r: f"{r[0]} {r[2].rpartition('/')[2]} {r[3]} {r[4]} {r[5]}")
+def test_what_was_read_by_hand(row: tuple[str, str | None, str, str, str, str, bool | None, str, str]) -> None:
+    *asked, starts, decides, _ = row
+    found = judge(*asked)
+    assert found.starts is starts, found.list_why_not()
+    assert {x.code for x in found.list_why_not()} <= ({decides} if decides else set())
+    assert all(x.source for x in found.list_why_not())
+
+
+def test_a_switch_of_the_launch_meets_its_condition() -> None:
+    model, quantization = RULES.find_model("deepseek-ai/DeepSeek-V3.2"), RULES.quantization("FP8")
+    asked = StartQuestion(RULES.engine("vllm"), None, model, quantization, ("gfx942",))
+    without = judge_start(asked, RULES)
+    assert without is not None
+    assert without.list_conditions() == ("VLLM_ROCM_USE_AITER=1",)
+    given = StartQuestion(asked.engine, None, model, quantization, ("gfx942",), given={"VLLM_ROCM_USE_AITER": "1"})
+    switched = judge_start(given, RULES)
+    assert switched is not None
+    assert switched.starts is True
+
+
+def test_a_release_that_was_not_read_refuses_nothing() -> None:
+    """What the nearest release refuses is not known of another; what it takes is taken."""
+    assert judge("vllm", "0.12.0", "Qwen/Qwen3-8B", "BF16", "sm75", "fp8").starts is None
+    assert judge("vllm", OLDEST, "Qwen/Qwen3-8B", "BF16", "sm75", "fp8").starts is False
+    assert judge("vllm", "0.12.0", "Qwen/Qwen3-8B", "BF16", "sm90").starts is True
+
+
+def test_one_card_that_refuses_decides_for_all() -> None:
+    entry, quantization = RULES.engine("vllm"), RULES.quantization("MXFP4")
+    model = RULES.find_model("openai/gpt-oss-20b")
+    found = judge_start(StartQuestion(entry, None, model, quantization, ("sm90", "sm75")), RULES)
+    assert found is not None
+    assert found.starts is False
+
+
+def test_an_engine_of_its_own_making_inherits_nothing() -> None:
+    """KTransformers builds on SGLang and loads what SGLang does not."""
+    entry, model = RULES.engine("ktransformers"), RULES.find_model("Qwen/Qwen3-8B")
+    assert judge_start(StartQuestion(entry, None, model, RULES.quantization("BF16"), ("sm61",)), RULES) is None
+
+
+@pytest.mark.parametrize(
+    ("device", "yes", "unknown", "holds"),
+    [
+        ("sm90", ("cuda",), (), True),
+        ("gfx942", ("cuda",), (), False),
+        ("gfx942", (), ("rocm",), None),
+        ("sm87", ("sm80", "sm86"), (), None),  # never asked for
+        ("sm87", ("cuda",), (), True),
+        ("xpu", ("all",), (), True),
+    ],
+)
+def test_lists_of_devices(device: str, yes: tuple[str, ...], unknown: tuple[str, ...], holds: bool | None) -> None:
+    assert holds_for(device, yes, unknown, ("sm80", "sm86", "sm90", "gfx942", "xpu")) is holds
+
+
+def test_platforms_of_devices() -> None:
+    assert [name_platform(d) for d in ("sm90", "gfx942", "xpu", "metal")] == ["cuda", "rocm", "xpu", "metal"]
+
+
+def test_the_nearest_release_is_not_above() -> None:
+    file = RULES.read_document("starts/vllm.yaml", StartsFile)
+    newest, read = read_nearest(file, "0.33.0")
+    assert read
+    assert newest is file.facts
+    between, read = read_nearest(file, "0.32.1")
+    assert not read
+    assert between == read_nearest(file, "0.32.0")[0]
+    assert read_nearest(file, "0.5.0") == (read_nearest(file, OLDEST)[0], False)
+
+
+def test_every_engine_answers_for_every_architecture_of_the_catalogue() -> None:
+    """An answer is yes, no or unknown; none fails, and a no says where it was read."""
+    engines = [
+        RULES.engine(e)
+        for e in ("vllm", "sglang", "lmdeploy", "max", "tensorrt-llm", "exllamav3", "mlx-lm", "llama.cpp")
+    ]
+    models = {m.architecture: m for m in map(RULES.find_model, RULES.model_ids())}.values()
+    for entry in engines:
+        known = {"exllamav3": "EXL3-4.0bpw", "mlx-lm": "MLX-4bit", "llama.cpp": "Q4_K_M"}
+        quantization = RULES.quantization(known.get(entry.id, "BF16"))
+        found = [judge_start(StartQuestion(entry, None, m, quantization, ("sm90",)), RULES) for m in models]
+        assert all(v is not None and (v.starts is not False or v.list_why_not()[0].source) for v in found)
+        assert any(v is not None and v.starts for v in found) or entry.id == "mlx-lm"
