@@ -240,8 +240,7 @@ def _architecture_facts(
             asked="architecture", holds=True, text=f"{name} loads {model.gguf_name}", source="rules/gguf.yaml"
         )
         return
-    if own is None:
-        yield StartFact(asked="architecture", holds=None, text="the architecture of the model is not known")
+    if own is None:  # a model of the user's own
         return
     listed = facts.architectures.get(own)
     if listed is not None and set(listed) - {"draft"}:
