@@ -15,6 +15,7 @@ from advisor.catalog.types import Engine, Quantization
 from advisor.decoding import Json
 from advisor.deployment import Deployment, Draft, KvType, MemoryEstimate, Setting, SpeedEstimate
 from advisor.engines.base import LARGEST_LENGTH, EngineModule
+from advisor.engines.device_choice import choose_devices
 from advisor.engines.fitting import bound_estimate
 from advisor.errors import AdvisorError, BadInput
 from advisor.machines.types import Machine
@@ -176,23 +177,26 @@ def resolve_request(
     for name, count in (("context_length", context), ("sequences", estimate_request.sequences)):
         if count is not None and not 1 <= count <= LARGEST_LENGTH:
             raise BadInput(f"{name}: a number from 1 to {LARGEST_LENGTH:,} is expected")
+    whole = find_machine(estimate_request.hardware, rules, None if remembered is None else remembered.machines)
+    settings: dict[str, Setting] = {  # as the engine's command line takes them: nested values are JSON text there
+        k: msgspec.json.encode(v).decode() if isinstance(v, (dict, list)) else v
+        for k, v in estimate_request.settings.items()
+    }
+    machine, left_out = choose_devices(whole, settings, entry)
     made = Deployment(
         model=found.model,
         engine=entry.id,
         engine_version=estimate_request.engine_version,
         quantization=chosen.quantization.id,
-        machine=find_machine(estimate_request.hardware, rules, None if remembered is None else remembered.machines),
+        machine=machine,
         context_length=context,
         sequences=estimate_request.sequences or 1,
         kv_cache_type=parse_kv_type(estimate_request.kv_cache_type),
-        settings={  # as the engine's command line takes them: nested values are JSON text there
-            k: msgspec.json.encode(v).decode() if isinstance(v, (dict, list)) else v
-            for k, v in estimate_request.settings.items()
-        },
+        settings=settings,
         model_path=found.path,
     )
     made, note = with_draft(made, entry, rules)
-    return made, tuple(n for n in (found.note, chosen.note, note) if n)
+    return made, tuple(n for n in (found.note, chosen.note, note, *left_out) if n)
 
 
 def _choose_model(

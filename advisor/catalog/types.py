@@ -21,6 +21,7 @@ from advisor.catalog.launch_types import (
 )
 from advisor.decoding import convert
 from advisor.errors import BadInput
+from advisor.machines.types import Vendor
 from advisor.meanings import (
     AcceleratorId,
     ComputeCapability,
@@ -383,6 +384,22 @@ class TensorParallel(Record, frozen=True, kw_only=True):
     unless: tuple[str, ...] = ()  # settings that replace model dimensions or classes: nothing of it is known then
 
 
+class DeviceChoice(Record, frozen=True, kw_only=True):
+    """Settings by which a server takes only some of the devices that it sees."""
+
+    processor: dict[str, tuple[str, ...]] = {}  # setting -> values with which it takes none
+    listed: FlagName | None = None  # names the devices: a backend and a number among its devices each
+    backends: dict[str, Vendor | Literal["any"]] = {}  # name of a backend there -> whose devices it has
+    single: dict[FlagName, tuple[str, ...]] = {}  # setting -> values with which it takes one of them
+    single_index: FlagName | None = None  # which one; the first where it is not set, none where it is negative
+    source: str
+
+    @property
+    def names(self) -> frozenset[str]:
+        """All of these settings."""
+        return frozenset(n for n in (*self.processor, self.listed, *self.single, self.single_index) if n is not None)
+
+
 class Engine(MemoRecord, frozen=True, kw_only=True, eq=False):
     """What one engine is, runs on, loads and supports."""
 
@@ -427,6 +444,7 @@ class Engine(MemoRecord, frozen=True, kw_only=True, eq=False):
     no_target: dict[str, str] = {}  # others -> why it has none
     longer: LongerSettings | None = None
     memory_settings: tuple[FlagName, ...] = ()  # other settings on which its memory depends
+    device_choice: DeviceChoice | None = None  # None = it takes all it sees, or how it is told is not known
     loads_on_request: bool = False  # its server is given the model by requests, not when it starts
     compute_capabilities: tuple[CapabilityRange, ...] = ()  # cards that its releases have kernels for, by version
     defaults: dict[str, object] = {}  # the engine's own defaults that decide memory use

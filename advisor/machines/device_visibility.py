@@ -1,19 +1,24 @@
-"""Which devices a new process would see: CUDA_, HIP_, ROCR_, NVIDIA_VISIBLE_DEVICES and ZE_AFFINITY_MASK.
+"""Which devices a new process would see: CUDA_, HIP_, ROCR_, NVIDIA_VISIBLE_DEVICES, ZE_AFFINITY_MASK,
+ONEAPI_DEVICE_SELECTOR.
 
 The management libraries (NVML, sysfs) ignore these variables, so the probe applies them. Nothing here reads anything.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from advisor.machines.types import Device
+from advisor.machines.types import Device, Machine
 
 NO_NVIDIA = ("void", "none")  # NVIDIA_VISIBLE_DEVICES of the container runtime
 # variables that show a process only some devices, by the vendor of these
 VISIBLE = {"nvidia": "CUDA_VISIBLE_DEVICES", "amd": "HIP_VISIBLE_DEVICES", "intel": "ZE_AFFINITY_MASK"}
+NOTHING_VISIBLE = ("", "-1", "nodevfiles", *NO_NVIDIA)  # values that are meant to hide everything
+# an ONEAPI_DEVICE_SELECTOR of one term by number (intel/llvm, sycl/doc/EnvironmentVariables.md)
+_ONE_TERM = r"(?:level_zero|opencl|\*):(\d+(?:,\d+)*)"
 MIG_NOTE = "MIG: a process sees one slice only, so a model must fit one slice"
 
 
@@ -37,7 +42,30 @@ def apply_visibility(devices: Sequence[Device], env: Mapping[str, str]) -> tuple
         _mask(out, "amd", env, second, notes)
     if "intel" in vendors:
         _mask(out, "intel", env, "ZE_AFFINITY_MASK", notes)
+        selector = re.fullmatch(_ONE_TERM, env.get("ONEAPI_DEVICE_SELECTOR", "").strip())
+        if selector is not None:
+            _mask(out, "intel", {"ONEAPI_DEVICE_SELECTOR": selector[1]}, "ONEAPI_DEVICE_SELECTOR", notes)
     return tuple(out), tuple(notes)
+
+
+def keep_devices(machine: Machine, kept: Sequence[Device]) -> Machine:
+    """The machine as a process sees it that is given only these devices of it."""
+    chosen = {id(d) for d in kept}
+    devices = (d if id(d) in chosen else msgspec.structs.replace(d, visible=False) for d in machine.devices)
+    return msgspec.structs.replace(machine, devices=tuple(devices))
+
+
+def names_unknown_devices(value: str, devices: Sequence[Device]) -> bool:
+    """Whether what a visible-devices value hides cannot be told: it names an id, and that of some device is not known,
+    or it begins with what none of these has."""
+    if re.fullmatch(r"(level_zero|opencl|\*):(gpu|\*)", value.strip()):
+        return False
+    selector = re.fullmatch(_ONE_TERM, value.strip())
+    items = [item.strip() for item in (selector[1] if selector else value).split(",")]
+    by_id = any(_position(x, devices) is None and x.startswith(("GPU-", "MIG-")) for x in items)
+    if by_id and any(d.uuid is None for d in devices):
+        return True
+    return _position(items[0], devices) is None and items[0].lower() not in NOTHING_VISIBLE
 
 
 def list_mig_uuids(env: Mapping[str, str]) -> tuple[str, ...]:

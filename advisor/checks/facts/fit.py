@@ -160,20 +160,21 @@ def _ranks_above(facts: LaunchFacts) -> bool | None:
     several = (flag_number(facts, "nnodes") or 1) > 1 or (setup.nodes or 1) > 1
     if several or facts.arguments.value("distributed-executor-backend") == "ray":
         return False
-    masks = [facts.env.get(k) for k in ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")]
-    seen = [len([x for x in m.split(",") if x.strip()]) for m in masks if m and not m.unknown]
-    if setup.gpu_count is not None:
-        seen.append(setup.gpu_count)
-    have = min(seen) if seen else facts["gpu.count"] or None
+    have = _count_given(facts)
     return None if have is None else n > have
 
 
-define(
-    "devices.given",
-    "devices the process is given, by the file or the hardware",
-    lambda c: c["gpu.count"] if c.setup.gpu_count is None else c.setup.gpu_count,
-    "int",
-)
+def _count_given(facts: LaunchFacts) -> int | None:
+    """Devices that the process is given: what the file says, and what the machine has of it; None where neither is
+    known, and where it is given none."""
+    masks = [facts.env.get(k) for k in ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")]
+    given = [len([x for x in m.split(",") if x.strip()]) for m in masks if m and not m.unknown]
+    if facts.setup.gpu_count is not None:
+        given.append(facts.setup.gpu_count)
+    return min(given) if given else facts["gpu.count"] or None
+
+
+define("devices.given", "devices the process is given, by the file or the hardware", _count_given, "int")
 
 
 @fact("devices.unused", "more devices are handed over than the launch uses")

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 import msgspec
 
 from advisor.catalog.documents import decode_document
 from advisor.checks.facts.launch_facts import LaunchFacts, define, fact
 from advisor.checks.knowledge import Knowledge, MinimumVersions
+from advisor.checks.read.launch import MAYBE_APART
 from advisor.checks.resolve.arguments import find_concept_value
 from advisor.checks.resolve.judge import CheckedLaunch
+from advisor.checks.resolve.seen_machine import MASKS
 from advisor.engines.flags import takes_share_of_device
 from advisor.engines.versions import is_before, pick_version, version_key
 from advisor.meanings import EngineId, Version
@@ -120,13 +123,29 @@ def _arch(facts: LaunchFacts) -> bool | None:
     return any(x.refuses(have, version_key(version), version_key) for x in entry.compute_capabilities)
 
 
-@fact("gpu.shared_overcommit", "launches of this file on the same GPU ask for more than it has")
-def _shared(facts: LaunchFacts) -> bool | None:
-    mine = set(facts.setup.gpu_ids)
-    if not mine or _share_of(facts.checked, facts.knowledge) is None:
-        return False
-    sharing = (v for v in facts.siblings if mine & set(v.launch.setup.gpu_ids))
-    return sum(_share_of(v, facts.knowledge) or 0.0 for v in sharing) > 1.0
+@fact("gpu.shared_overcommit", "services of this file, or copies of one, ask for more of a GPU than it has")
+def _shared(facts: LaunchFacts) -> bool:
+    share = _share_of(facts.checked, facts.knowledge)
+    mine = _list_taken(facts.checked) if share else ()
+    others = [(_list_taken(v), _share_of(v, facts.knowledge) or 0.0, v.judged.replicas) for v in facts.siblings]
+    return any(sum(s * (1 if n is None else n) for ids, s, n in others if device in ids) > 1.0 for device in mine)
+
+
+def _list_taken(checked: CheckedLaunch) -> Sequence[str]:
+    """The devices that a service of a compose file takes whenever the others run, by their numbers or ids: the first
+    of those that it sees. Empty where that is not certain."""
+    launch, ranks = checked.launch, checked.judged.ranks
+    setup = launch.setup
+    runs = launch.kind == "compose" and launch.resource == launch.name and MAYBE_APART not in setup.places
+    if not runs or ranks is None or launch.unresolved or checked.arguments.open:
+        return ()
+    if checked.machine is not None and checked.sees_surely:
+        seen = [str(d.index) for d in checked.machine.usable_devices if not d.mig_enabled]
+    elif not set(MASKS) & set(launch.env):
+        seen = list(setup.gpu_ids) or [*map(str, range(setup.gpu_count or (ranks if setup.gpu_all else 0)))]
+    else:
+        return ()
+    return seen[:ranks] if len(seen) >= ranks else ()
 
 
 def _share_of(checked: CheckedLaunch, knowledge: Knowledge) -> float | None:

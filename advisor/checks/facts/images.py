@@ -6,6 +6,7 @@ import re
 
 from advisor.checks.facts.launch_facts import LaunchFacts, define, define_place, fact
 from advisor.checks.facts.setup import find_mount
+from advisor.checks.read.recognise import is_for_processors
 
 _FLOATING = re.compile(
     r"^(latest|nightly|main|dev|master|edge|stable|cuda\d*|server|server-[a-z]+\d*|full|light|rocm|vulkan|cpu|gpu|v?\d+|.*-latest|latest-.*|nightly-.*|.*nightly)$"
@@ -47,14 +48,9 @@ define(
 )
 
 
-@fact("image.cpu_only", "an image without any GPU support")
-def _cpu_only(facts: LaunchFacts) -> bool:
-    image, known = facts.image, facts.known_image
-    if image is None:
-        return False
-    if known is not None and known.official and known.entry == "llama":
-        return re.fullmatch(r"(server|full|light)(-b\d+)?", image.tag or "") is not None
-    return re.search(r"(^|[-_/])cpu([-_]|$)", f"{image.name}:{image.tag}".replace(":", "-")) is not None
+define(
+    "image.cpu_only", "an image without any GPU support", lambda c: c.image is not None and is_for_processors(c.image)
+)
 
 
 @fact("image.vendor", "the vendor whose accelerators the image is for", "str")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from pathlib import PurePath
 
 from msgspec.structs import replace
 
@@ -23,13 +24,15 @@ from advisor.checks.read.docker_run import (
     make_mount,
     parse_container_size,
     parse_published_port,
+    read_cdi_device,
     read_gpus,
 )
 from advisor.checks.read.dockerfile import DockerStage, make_stage_finder, read_stage
-from advisor.checks.read.launch import HealthProbe, Launch, LaunchSetup, Mount
+from advisor.checks.read.launch import MAYBE_APART, HealthProbe, Launch, LaunchSetup, Mount
 from advisor.checks.read.recognise import parse_image
 from advisor.checks.read.scripts import make_script_reader, read_variables
 from advisor.checks.read.shell.commands import split_commands, split_words
+from advisor.errors import BadFile
 from advisor.yaml_places import (
     Located,
     Map,
@@ -44,10 +47,12 @@ from advisor.yaml_places import (
     line_of,
     lines_of,
     make_text,
+    parse_documents,
     value_at,
 )
 
 MAX_EXTENDS = 8
+BY_ITSELF = ("compose.yaml", "compose.yml", "docker-compose.yml", "docker-compose.yaml")  # the first that is there
 _PLACES = (  # keys whose lines findings name
     "ports", "privileged", "shm_size", "volumes", "restart", "healthcheck", "image", "deploy", "network_mode",
     "environment",
@@ -61,13 +66,45 @@ def read_document(doc: object, ctx: ReaderContext) -> list[Launch]:
     services = value_at(doc, "services")
     if not isinstance(services, dict):
         return []
+    override, over = _find_override(ctx)
+    services = _merged(services, as_mapping(_stand_at(over, line_of(services)))) if over else services
     known = {**read_variables(read_inside(ctx.folder, ".env") or ""), **ctx.variables}
     out: list[Launch] = []
     for name, raw in services.items():
         if isinstance(raw, dict):
             service = as_mapping(_expanded(_extended(raw, services, ctx, 0), known))
-            out += _read_service(str(name), service, ctx, line_of(name))
+            found = _read_service(str(name), service, ctx, line_of(name))
+            merged = (f"{override} is merged into the service, as docker compose does",) if name in over else ()
+            out += [replace(x, assumed=(*x.assumed, *merged)) for x in found]
     return _merge_pullers(out, ctx)
+
+
+def _find_override(ctx: ReaderContext) -> tuple[str, dict[str, Located]]:
+    """(name, services) of the file that docker compose merges into the one that it takes by itself; empty for a file
+    that it does not take by itself. Source: compose-go, cli/options.go."""
+    folder, own = ctx.folder, PurePath(ctx.file).name
+    if folder is None or ctx.depth or own != next((n for n in BY_ITSELF if (folder / n).is_file()), None):
+        return "", {}
+    for name in (f"{stem}.override.{end}" for stem in ("compose", "docker-compose") for end in ("yml", "yaml")):
+        text = read_inside(folder, name)
+        if text is None:
+            continue
+        try:
+            return name, as_mapping(parse_documents(text, name), 0, "services")
+        except BadFile as e:
+            if ctx.problems is not None:
+                ctx.problems.append(e)
+            break
+    return "", {}
+
+
+def _stand_at(value: Located, line: int) -> Located:
+    """A value of another file, at a line of this one."""
+    if isinstance(value, Text):
+        return make_text(value, line, 0, value.unknown, value.block)
+    if isinstance(value, dict):
+        return at_line(Map((k, _stand_at(v, line)) for k, v in value.items()), line)
+    return [_stand_at(v, line) for v in value] if isinstance(value, list) else value
 
 
 def _merge_pullers(found: list[Launch], ctx: ReaderContext) -> list[Launch]:
@@ -187,7 +224,10 @@ def _read_setup(service: Mapping[str, Located]) -> LaunchSetup:
     probe = as_mapping(service, "healthcheck")
     checked = isinstance(service.get("healthcheck"), dict) and as_boolean(probe, "disable") is not True
     shm = as_string(service, "shm_size")
+    copies = service.get("scale") or value_at(service, "deploy", "replicas")
     places = {k: line_of(v) or line_of(service) for k, v in service.items() if k in _PLACES}
+    if service.get("profiles") is not None or value_at(service, "deploy", "placement") is not None:
+        places[MAYBE_APART] = line_of(service)
     return replace(
         setup,
         ports=tuple(ports),
@@ -203,6 +243,7 @@ def _read_setup(service: Mapping[str, Located]) -> LaunchSetup:
         locks_memory=any(str(x) in MEMORY_LOCKS for x in as_sequence(service, "cap_add"))
         or value_at(service, "ulimits", "memlock") is not None,
         restart=as_string(service, "restart"),
+        replicas=as_whole_number(copies),
         probes=(_read_health_check(probe),) if checked else (),
         places=places,
     )
@@ -345,11 +386,10 @@ def read_service_gpus(setup: LaunchSetup, service: Mapping[str, Located]) -> Lau
     else:
         setup = _reserved(setup, as_sequence(gpus), wrong)
     if str(service.get("runtime")) in ("nvidia", "habana"):
-        ids = as_string(service, "environment", "NVIDIA_VISIBLE_DEVICES") or "all"
-        setup = replace(setup, gpu_granted=True, gpu_all=ids == "all")
+        setup = replace(setup, gpu_granted=True)
     for d in list_texts(service.get("devices")):
         if any(word in d for word in _GPU_DEVICES):
-            setup = replace(setup, gpu_granted=True, gpu_all=setup.gpu_all or "=all" in d)
+            setup = replace(setup, gpu_granted=True, **read_cdi_device(setup, d))
     if as_boolean(service, "privileged") is True:
         setup = replace(setup, gpu_granted=True)
     setup = _reserved(setup, as_sequence(service, "deploy", "resources", "reservations", "devices"), wrong)
@@ -372,9 +412,9 @@ def _reserved(setup: LaunchSetup, devices: list[Located], wrong: list[str]) -> L
             continue
         setup = replace(setup, gpu_granted=True)
         if isinstance(ids, list):
-            named = tuple(str(i) for i in ids if not getattr(i, "unknown", ()))
-            flat = tuple(p for i in named for p in i.split(",") if p)
-            setup = replace(setup, gpu_ids=flat, gpu_count=len(flat) if len(named) == len(ids) else None)
+            flat = tuple(p for i in ids for p in str(i).split(",") if p)
+            known = not any(getattr(i, "unknown", ()) for i in ids)
+            setup = replace(setup, gpu_ids=flat, gpu_count=len(flat) if known else None)
         elif count is None or str(count) in ("all", "-1"):
             setup = replace(setup, gpu_all=True)
         else:

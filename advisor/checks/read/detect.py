@@ -298,6 +298,6 @@ _READERS: dict[str, Callable[[str, ReaderContext], list[Launch]]] = {
 
 def reads_others(source: bytes, name: str) -> bool:
     """Whether a text names other files that are read with it."""
-    if PurePath(name).stem.lower() == "kustomization":
+    if PurePath(name).stem.lower() == "kustomization" or PurePath(name).name in compose.BY_ITSELF:
         return True
     return any(word in source for word in _WORDS) and _OTHERS.search(source) is not None

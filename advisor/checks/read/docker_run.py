@@ -136,8 +136,17 @@ def make_mount(parts: Sequence[str]) -> Mount:
 
 def _read_device(setup: LaunchSetup, value: str) -> dict[str, object]:
     if _GPU_DEVICE.search(value):
-        return {"gpu_granted": True, "gpu_all": setup.gpu_all or "nvidia.com/gpu=all" in value}
+        return {"gpu_granted": True, **read_cdi_device(setup, value)}
     return {"fabric": (*setup.fabric, str(value))} if "/dev/infiniband" in value else {}
+
+
+def read_cdi_device(setup: LaunchSetup, value: str) -> dict[str, object]:
+    """The fields of a LaunchSetup that a device of the Container Device Interface sets (`nvidia.com/gpu=0`)."""
+    m = re.search(r"(?:nvidia|amd)\.com/gpu=([\w-]+)", value)
+    if m is None or m[1] == "all":
+        return {"gpu_all": setup.gpu_all or m is not None}
+    ids = (*setup.gpu_ids, m[1])
+    return {"gpu_ids": ids, "gpu_count": len(ids)}
 
 
 # option -> the fields that its value sets
@@ -171,11 +180,11 @@ def _comma_separated(value: str) -> list[str]:
 def read_gpus(value: str) -> dict[str, object]:
     """The fields of a LaunchSetup that `--gpus VALUE` sets."""
     plain = value.strip("\"'")
-    if plain == "all" or "${" in plain:
+    if plain == "all":
         return {"gpu_granted": True, "gpu_all": True}
-    if m := re.search(r'device=([^"\']+)', plain):
-        ids = tuple(x for x in m[1].split(",") if x and "=" not in x)
-        return {"gpu_granted": True, "gpu_ids": ids, "gpu_count": len(ids)}
+    if (m := re.search(r'device=([^"\']+)', plain)) or "${" in plain:
+        ids = tuple(x for x in (m[1] if m else plain).split(",") if x and "=" not in x)
+        return {"gpu_granted": True, "gpu_ids": ids, "gpu_count": None if "${" in plain else len(ids)}
     m = re.search(r"(?:count=)?(\d{1,4})\b", plain)
     return {"gpu_granted": True, "gpu_count": int(m[1]) if m else None}
 

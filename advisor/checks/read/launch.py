@@ -12,6 +12,7 @@ from advisor.yaml_places import Text
 ENGINE_KEYS = "engine-kwargs"  # a place: settings that a framework hands to the engine's class as keyword arguments
 SWAP_FILE = "llama-swap"  # kind of a file in which several servers stand behind one address
 PULL = "pull"  # place: a model is pulled where no server runs
+MAYBE_APART = "apart"  # place: a service that the others may run without, or on another node
 TAKEN_SERVICE_NAME = "service:taken"  # place: a service whose name sets a variable that the server misreads
 
 
@@ -53,7 +54,7 @@ class LaunchSetup(Record, frozen=True, kw_only=True):
     cluster: bool = False  # Kubernetes: services inside a cluster reach it, nothing else does by itself
     image: str | None = None
     gpu_count: int | None = None  # devices handed to the process
-    gpu_all: bool = False
+    gpu_all: bool = False  # all of them, by the container's own option, whatever its variables say
     gpu_ids: tuple[str, ...] = ()
     gpu_granted: bool | None = None  # any device of any vendor
     gpu_requests: int | None = None  # Kubernetes: under requests

@@ -145,7 +145,7 @@ def _add_devices(setup: LaunchSetup, task: HclBlock, ctx: ReaderContext) -> Laun
     runtime = str(as_string(config.attributes, "runtime") or "") if config is not None else ""
     if not devices:
         granted = runtime == "nvidia" or not setup.container
-        return replace(setup, gpu_granted=True if granted else None, gpu_all=runtime == "nvidia")
+        return replace(setup, gpu_granted=True if granted else None)
     count, named = 0, accelerators.name_hardware(None, "")
     for device in devices:
         label = str(device.labels[0]) if device.labels else ""

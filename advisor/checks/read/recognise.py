@@ -347,6 +347,13 @@ def parse_image(reference: str, knowledge: Knowledge) -> ImageReference:
     return ImageReference(name, tag or None, digest or None, knowledge.image(name))
 
 
+def is_for_processors(image: ImageReference) -> bool:
+    """Whether an image has no support for any accelerator."""
+    if image.entry is not None and image.entry.official and image.entry.entry == "llama":
+        return re.fullmatch(r"(server|full|light)(-b\d+)?", image.tag or "") is not None
+    return re.search(r"(^|[-_/])cpu([-_]|$)", f"{image.name}-{image.tag}") is not None
+
+
 def image_version(image: ImageReference) -> str | None:
     """The engine's version where the tag states it."""
     if image.tag is None or image.entry is None or not image.entry.official:

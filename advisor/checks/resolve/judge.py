@@ -11,6 +11,7 @@ from advisor.checks.read.unknown_words import mark_placeholders
 from advisor.checks.resolve import arguments
 from advisor.checks.resolve import launch_reader as reading
 from advisor.checks.resolve.arguments import LaunchArguments, count_ranks, is_length_given
+from advisor.checks.resolve.seen_machine import find_seen_machine
 from advisor.deployment import Deployment, DeploymentEstimate, MemoryEstimate
 from advisor.errors import AdvisorError
 from advisor.estimation import LoadSpec, RememberedNames, estimate, estimate_load_speed, resolve_request
@@ -41,7 +42,8 @@ class CheckedLaunch(Value, frozen=True):
     arguments: LaunchArguments
     judged: CheckedDeployment
     reading: reading.LaunchReading
-    machine: Machine | None
+    machine: Machine | None  # as the launch sees it
+    sees_surely: bool  # which of the whole machine's devices these are is known
     deployment: Deployment | None
     estimate: MemoryEstimate | None
 
@@ -65,9 +67,14 @@ def check_launch(
     memory_estimate: MemoryEstimate | None = None
     notes: tuple[str, ...] = ()
     machine = _machine(hardware, knowledge, machines) if hardware is not None else None
+    seen = None
+    if machine is not None:
+        seen = find_seen_machine(launch, launch_arguments, machine, knowledge, counted=asked.on is None)
+        machine = seen.machine
     if launch_reading.request is not None:
         try:
             deployment, notes = resolve_request(launch_reading.request, knowledge.rules, RememberedNames(machines))
+            deployment = replace(deployment, machine=machine)
             if asked.fit:
                 memory_estimate = estimate(deployment, session)
         except AdvisorError as x:
@@ -119,7 +126,7 @@ def check_launch(
         hardware_from=plain_text(hardware_from),
         fits=fits,
         why=tuple(dict.fromkeys(str(w) for w in why)),
-        assumed=tuple(map(str, launch_reading.assumed)),
+        assumed=(*map(str, launch_reading.assumed), *(seen.notes if seen is not None else ())),
         ranks=count_ranks(launch_arguments, launch.engine, knowledge),
         replicas=launch.setup.replicas,
         starts=holding.starts,
@@ -129,7 +136,8 @@ def check_launch(
         memory=memory,
         speed=speed,
     )
-    return CheckedLaunch(launch, launch_arguments, judged, launch_reading, machine, deployment, memory_estimate)
+    sure = seen is not None and seen.sure
+    return CheckedLaunch(launch, launch_arguments, judged, launch_reading, machine, sure, deployment, memory_estimate)
 
 
 def _speeds(deployment: Deployment, memory_estimate: MemoryEstimate, session: Session) -> tuple[ConcurrentSpeed, ...]:
