@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 
 class AdvisorError(Exception):
@@ -58,6 +59,15 @@ class NotText(BadFile):
 
 class LinkOut(BadFile):
     """A file that is reached by a link out of its tree."""
+
+
+class Unread(BadFile):
+    """A text that its reader gave up: what stands behind a line was not read. `found` is what stands before it."""
+
+    def __init__(self, why: str, line: int | None = None, found: Sequence[Any] = ()) -> None:
+        upto = f"read no further than line {line}" if line else "not all of it was read"
+        super().__init__("", f"{upto}: {why}", line)
+        self.found = found
 
 
 class BadInput(AdvisorError):

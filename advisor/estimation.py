@@ -15,7 +15,6 @@ from advisor.catalog.types import Engine, Quantization
 from advisor.decoding import Json
 from advisor.deployment import Deployment, Draft, KvType, MemoryEstimate, Setting, SpeedEstimate
 from advisor.engines.base import LARGEST_LENGTH, EngineModule
-from advisor.engines.device_choice import choose_devices
 from advisor.engines.fitting import bound_estimate
 from advisor.errors import AdvisorError, BadInput
 from advisor.machines.types import Machine
@@ -182,7 +181,11 @@ def resolve_request(
         k: msgspec.json.encode(v).decode() if isinstance(v, (dict, list)) else v
         for k, v in estimate_request.settings.items()
     }
-    machine, left_out = choose_devices(whole, settings, entry)
+    machine, left_out = whole, tuple[str, ...]()
+    if settings and entry.device_choice is not None:
+        from advisor.engines.device_choice import choose_devices
+
+        machine, left_out = choose_devices(whole, settings, entry)
     made = Deployment(
         model=found.model,
         engine=entry.id,

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias, TypeVar
 
-from advisor.errors import BadFile
+from advisor.errors import BadFile, Unread
 from advisor.files import MAX_DEPTH, check_yaml_depth, make_yaml_error, yaml_loader
 
 MAX_BYTES = 4 * 2**20
@@ -184,7 +184,7 @@ def _documents(source: str, where: object, first_line: int) -> list[Located]:
         for node in yaml.compose_all(source, Loader=yaml_loader()):
             roots.append(node)
             if len(roots) > MAX_DOCUMENTS:
-                raise BadFile(where, f"holds more than {MAX_DOCUMENTS:,} documents")
+                raise Unread(f"it holds more than {MAX_DOCUMENTS:,} documents")
         budget = [MAX_NODES]
         return [_locate(n, where, first_line - 1, budget) for n in roots]
     except yaml.YAMLError as e:
@@ -224,7 +224,7 @@ def _locate(node: Any, where: object, shift: int, budget: list[int], depth: int 
 
     budget[0] -= 1
     if budget[0] < 0:
-        raise BadFile(where, f"expands to more than {MAX_NODES:,} values")
+        raise Unread(f"it expands to more than {MAX_NODES:,} values")
     if depth > MAX_DEPTH:
         raise BadFile(where, "is nested too deeply (or refers to itself)", node.start_mark.line + 1)
     if node is None:

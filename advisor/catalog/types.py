@@ -444,7 +444,7 @@ class Engine(MemoRecord, frozen=True, kw_only=True, eq=False):
     no_target: dict[str, str] = {}  # others -> why it has none
     longer: LongerSettings | None = None
     memory_settings: tuple[FlagName, ...] = ()  # other settings on which its memory depends
-    device_choice: DeviceChoice | None = None  # None = it takes all it sees, or how it is told is not known
+    device_choice: DeviceChoice | None = None  # None = it takes all it sees, or what decides that is not known
     loads_on_request: bool = False  # its server is given the model by requests, not when it starts
     compute_capabilities: tuple[CapabilityRange, ...] = ()  # cards that its releases have kernels for, by version
     defaults: dict[str, object] = {}  # the engine's own defaults that decide memory use

@@ -17,7 +17,7 @@ from advisor.checks.read.detect import read_launches, reads_others
 from advisor.checks.read.launch import Launch
 from advisor.checks.resolve.judge import LaunchCheckOptions, check_launch
 from advisor.checks.rules.evaluate import Rulebook
-from advisor.errors import AdvisorError, BadFile, LinkOut, NotText
+from advisor.errors import AdvisorError, BadFile, LinkOut, NotText, Unread
 from advisor.machines.types import Machine
 from advisor.record import Record, Value
 from advisor.session import Session
@@ -148,9 +148,16 @@ def _name_doubled(keys: Sequence[Text], launches: Sequence[Launch], name: str) -
 
 
 def _describe_problem(name: str, fault: BadFile, passed_over: bool = False) -> FileProblem:
+    if isinstance(fault, Unread):
+        return FileProblem(file=name, line=fault.at_line, message=fault.problem, passed_over=passed_over)
     m = re.match(r"^.*?:(\d+): ", fault.message)
     message = re.sub(rf"^{re.escape(name)}(:\d+)?: ", "", fault.message)  # the report has the place on its own
     return FileProblem(file=name, line=int(m[1]) if m else None, message=message, passed_over=passed_over)
+
+
+def _is_passed_over(name: str, source: str, checker: Checker) -> bool:
+    """Whether what of a file cannot be read matters little: it was found in a folder and speaks of no engine."""
+    return name not in {"-", *checker.options.named} and not checker.book.know.may_hold_launch(source)
 
 
 def relocate(launches: Sequence[Launch], source: str) -> None:
@@ -208,5 +215,5 @@ def check_source(source: str, name: str, folder: Path | None, checker: Checker) 
         findings=tuple(kept),
         suppressed=tuple(gone),
         skipped=tuple(skipped),
-        problem=_describe_problem(name, faults[0]) if faults else None,
+        problem=_describe_problem(name, faults[0], _is_passed_over(name, source, checker)) if faults else None,
     )

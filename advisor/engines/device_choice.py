@@ -12,7 +12,7 @@ from advisor.machines.types import Device, Machine
 
 
 def choose_devices(machine: Machine, settings: Mapping[str, Setting], entry: Engine) -> tuple[Machine, tuple[str, ...]]:
-    """The machine with the devices that these settings leave, and what was left out or cannot be told: then the machine
+    """The machine with the devices that these settings leave, and what was left out or is not known: then the machine
     is as it was."""
     choice = entry.device_choice
     given = {k: str(v).strip() for k, v in settings.items() if choice is not None and k in choice.names}

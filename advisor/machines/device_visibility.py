@@ -56,7 +56,7 @@ def keep_devices(machine: Machine, kept: Sequence[Device]) -> Machine:
 
 
 def names_unknown_devices(value: str, devices: Sequence[Device]) -> bool:
-    """Whether what a visible-devices value hides cannot be told: it names an id, and that of some device is not known,
+    """Whether what a visible-devices value hides is not known: it names an id, and that of some device is not known,
     or it begins with what none of these has."""
     if re.fullmatch(r"(level_zero|opencl|\*):(gpu|\*)", value.strip()):
         return False

@@ -174,7 +174,7 @@ def test_every_task_of_an_array_is_a_launch() -> None:
 @pytest.mark.parametrize(
     ("said", "tasks"),
     [("--array=0-3", (0, 1, 2, 3)), ("-a 1,5,7", (1, 5, 7)), ("--array=0-9:4%2", (0, 4, 8)), ("--array 2", (2,)),
-     ("--array=0-99999", tuple(range(32))), ("--time=1:00", ())],
+     ("--array=0-99999", tuple(range(33))), ("--time=1:00", ())],
 )  # fmt: skip
 def test_array_tasks(said: str, tasks: tuple[int, ...]) -> None:
     assert list_array_tasks(f"#!/bin/bash\n#SBATCH {said}\n") == tasks

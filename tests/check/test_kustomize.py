@@ -38,7 +38,7 @@ def build(folder: Path, root: Path) -> dict[str, Any]:
     file = folder / "kustomization.yaml"
     (doc,) = parse_documents(file.read_text(), file)
     context = ReaderContext(str(file), knowledge(), {}, folder)
-    built = kustomize._build(as_mapping(doc), folder, context, kustomize._Build(root.resolve(), []), 0)
+    built = kustomize._build(as_mapping(doc), folder, context, kustomize._Build(root.resolve(), [], []), 0)
     return {str(b.made["kind"]): plain(b.made) for b in built}
 
 

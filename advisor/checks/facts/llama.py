@@ -111,6 +111,6 @@ define(
 @fact("text.systemctl_export", "server variables of Ollama are exported in a shell that uses its systemd unit")
 def _export(facts: LaunchFacts) -> bool:
     return (
-        re.search(r"^\s*export\s+OLLAMA_", facts.source, re.M) is not None
+        re.search(r"^[ \t]*export\s+OLLAMA_", facts.source, re.M) is not None
         and re.search(r"systemctl\s+\S*\s*ollama", facts.source) is not None
     )

@@ -17,9 +17,9 @@ from advisor.record import Value
 from advisor.yaml_places import lines_of
 
 T = TypeVar("T")
-_ON = re.compile(r"^\s*(?:#|//|;)\s*advise:\s*on\s*=\s*(.+?)\s*$", re.M)
-_MODEL = re.compile(r"^\s*(?:#|//|;)\s*advise:\s*((?:model|quant)\s*=.*?)\s*$", re.M)
-_VERSION = re.compile(r"^\s*(?:#|//|;)\s*advise:\s*version\s*=\s*(.*?)\s*$", re.M)
+_ON = re.compile(r"^[ \t]*(?:#|//|;)\s*advise:\s*on\s*=\s*(.+?)\s*$", re.M)
+_MODEL = re.compile(r"^[ \t]*(?:#|//|;)\s*advise:\s*((?:model|quant)\s*=.*?)\s*$", re.M)
+_VERSION = re.compile(r"^[ \t]*(?:#|//|;)\s*advise:\s*version\s*=\s*(.*?)\s*$", re.M)
 _PAIR = re.compile(r"(model|quant)\s*=\s*([^\s=]+)\s*")
 _COMMENT = re.compile(r"(?:#|//|;)\s*advise:\s*(ignore|file-ignore)\s*\[([^\]]*)\]")
 

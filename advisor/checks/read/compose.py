@@ -32,7 +32,7 @@ from advisor.checks.read.launch import MAYBE_APART, HealthProbe, Launch, LaunchS
 from advisor.checks.read.recognise import parse_image
 from advisor.checks.read.scripts import make_script_reader, read_variables
 from advisor.checks.read.shell.commands import split_commands, split_words
-from advisor.errors import BadFile
+from advisor.errors import BadFile, Unread
 from advisor.yaml_places import (
     Located,
     Map,
@@ -124,8 +124,10 @@ def _extended(
 ) -> dict[str, Located]:
     """A service with what it extends merged below it."""
     e = raw.get("extends")
-    if e is None or depth >= MAX_EXTENDS:
+    if e is None:
         return raw
+    if depth >= MAX_EXTENDS:
+        raise Unread(f"services extend each other more than {MAX_EXTENDS} times", line_of(raw))
     name, source = as_string(e) or as_string(e, "service"), as_string(e, "file")
     if source is not None:
         services = as_mapping(parse_inside(ctx.folder, source), "services")

@@ -13,7 +13,8 @@ from advisor.checks.knowledge import Knowledge
 from advisor.checks.read.launch import Launch, LaunchSetup
 from advisor.checks.read.recognise import LaunchFinder
 from advisor.checks.read.shell.commands import split_words
-from advisor.errors import BadFile
+from advisor.checks.read.unknown_words import make_bounded
+from advisor.errors import BadFile, Unread
 from advisor.files import read_text
 from advisor.record import Value
 from advisor.yaml_places import (
@@ -82,7 +83,7 @@ def expand_variables(value: Text, variables: Mapping[str, str], depth: int = 0) 
         return m[0]
 
     made = _VARIABLE.sub(one, value)
-    return make_text(made[:65_536], value.line, value.column, tuple(dict.fromkeys(unknown)), value.block)
+    return make_bounded(made, value, unknown)
 
 
 def find_root(ctx: ReaderContext) -> Path:
@@ -102,7 +103,11 @@ def read_inside(folder: Path | None, name: str) -> str | None:
     try:
         path = (folder / name).resolve()
         inside = path.is_relative_to(folder.resolve()) and path.is_file()
+        if inside and path.stat().st_size > LARGEST:
+            raise Unread(f"{name} is larger than {LARGEST // 2**20} MiB")
         return read_text(path, LARGEST) if inside else None
+    except Unread:
+        raise
     except (OSError, ValueError, RuntimeError, BadFile):
         return None
 
@@ -112,14 +117,26 @@ def parse_inside(folder: Path | None, name: str) -> dict[str, Located]:
     text = read_inside(folder, name)
     try:
         return as_mapping(parse_documents(text, name), 0) if text is not None else {}
+    except Unread:
+        raise
     except BadFile:
         return {}
+
+
+def note_unread(ctx: ReaderContext, why: str, line: int | None) -> None:
+    """Says that a text was not read to its end. Raises Unread where nobody gathers what could not be read."""
+    fault = Unread(why, line)
+    if ctx.problems is None:
+        raise fault
+    ctx.problems.append(fault)
 
 
 def make_launches(
     ctx: ReaderContext, kind: str, started: list[Launch], name: str | None, setup: LaunchSetup | None = None
 ) -> list[Launch]:
     """The launches of what was found to be started, as parts of this file; `setup` is for those without one."""
+    if len(started) > MAX_LAUNCHES:
+        note_unread(ctx, f"it starts more than {MAX_LAUNCHES} servers", started[MAX_LAUNCHES].line)
     return [
         replace(
             x,
@@ -149,14 +166,18 @@ def read_commands(
 
 def make_finder(ctx: ReaderContext, read_script: Callable[[str], str | None] = lambda path: None) -> LaunchFinder:
     """A finder for one file; `read_script`: what scripts next to it hold, by path."""
-    return LaunchFinder(ctx.know, read_script)
+    return LaunchFinder(ctx.know, read_script, ctx.problems)
 
 
 def read_nested(ctx: ReaderContext, value: Text, hint: str = "") -> list[Launch]:
     """The launches of a text inside this file (a ConfigMap's script, a heredoc)."""
-    if ctx.read_text is None or ctx.depth >= MAX_NESTED or "\n" not in value:
+    if ctx.read_text is None or "\n" not in value:
         return []
     first = first_line(value)
+    if ctx.depth >= MAX_NESTED:
+        if ctx.know.may_start_engine(value):
+            note_unread(ctx, "files stand in files there, too deep", first)
+        return []
     return ctx.read_text(value, hint, first, replace(ctx, depth=ctx.depth + 1))
 
 

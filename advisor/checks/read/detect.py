@@ -35,7 +35,7 @@ from advisor.checks.read.context import (
 )
 from advisor.checks.read.launch import Launch, LaunchSetup
 from advisor.checks.read.recognise import parse_image
-from advisor.errors import BadFile
+from advisor.errors import BadFile, Unread
 from advisor.plugins import read_by_plugins
 from advisor.yaml_places import (
     Located,
@@ -56,6 +56,7 @@ from advisor.yaml_places import (
 
 _DOCKER_WORD = re.compile(r"^(RUN|CMD|ENTRYPOINT|COPY|WORKDIR|ENV|EXPOSE)\s", re.M)
 _MODELFILE_WORD = re.compile(r"^(PARAMETER|TEMPLATE|SYSTEM|ADAPTER|MESSAGE|LICENSE|RENDERER|PARSER)\s", re.M | re.I)
+_LEADING = re.compile(r"\A(?:[ \t]*(?:#[^\n]*)?\n)+")  # comments and empty lines
 _HAS_TEMPLATE = re.compile(r"\{[{%]")  # whose branches may each have a key
 _ENV_LINE = re.compile(r"^(export )?[A-Za-z_][A-Za-z0-9_]*=")
 _COMMENT = re.compile(r"^\s*(#|$)")
@@ -90,7 +91,7 @@ def read_launches(source: str, name: str, line: int, ctx: ReaderContext) -> list
             here.problems.append(e)
             return _documents(docs, here)
         found = scripts.read_script(source, here)
-        if not found and not ctx.depth:  # neither: what cannot be read is never well
+        if not found and (not ctx.depth or isinstance(e, Unread)):  # neither: what cannot be read is never well
             raise
         return found
     if here.doubled is not None and not here.depth and not _HAS_TEMPLATE.search(source):
@@ -108,6 +109,8 @@ def _read_filled(source: str, ctx: ReaderContext) -> list[Launch] | None:
         return None
     try:
         docs = parse_documents(filled.text, ctx.file)
+    except Unread:
+        raise
     except BadFile:
         return None
     return [helm.put_back(x, filled) for x in _documents(docs, ctx)]
@@ -116,18 +119,18 @@ def _read_filled(source: str, ctx: ReaderContext) -> list[Launch] | None:
 def detect_kind(source: str, name: str) -> str:
     """shell, systemd, dockerfile, modelfile, env, markdown, nomad or yaml."""
     base = name.rpartition("/")[2].lower()
-    head = source[:20_000]
+    head = _LEADING.sub("", source, count=1)[:20_000]
     if base.endswith((".yaml", ".yml", ".json")):
         return "yaml"
     if base.endswith((".hcl", ".nomad")) or (not base.endswith(".sh") and nomad.is_job(head)):
         return "nomad"
-    if re.search(r"^\s*\[(Unit|Service)\]\s*$", head, re.M):
+    if re.search(r"^[ \t]*\[(Unit|Service)\]\s*$", head, re.M):
         return "systemd"
-    if head.startswith("#!") or base.endswith((".sh", ".bash", ".sbatch", ".slurm", ".zsh")):
+    if source.startswith("#!") or base.endswith((".sh", ".bash", ".sbatch", ".slurm", ".zsh")):
         return "shell"
     if base.endswith((".md", ".mdx", ".rst")):
         return "markdown"
-    if re.search(r"^\s*FROM\s+\S", head, re.M | re.I):
+    if re.search(r"^[ \t]*FROM\s+\S", head, re.M | re.I):
         docker, model = bool(_DOCKER_WORD.search(head)), bool(_MODELFILE_WORD.search(head))
         if "dockerfile" in base or "containerfile" in base or (docker and not model):
             return "dockerfile"
@@ -241,7 +244,7 @@ def read_generic(doc: object, ctx: ReaderContext) -> list[Launch]:
 
 def _templated(value: Text, ctx: ReaderContext) -> list[Launch]:
     """A command inside a template's quotes: `{{ 'python3 -m vllm.entrypoints...' if ... }}`."""
-    quoted = re.findall(r"'([^']*)'", value[:5000]) if "{{" in value else ()
+    quoted = re.findall(r"'([^']*)'", value) if "{{" in value else ()
     line = first_line(value)
     found = [x for q in quoted if len(q) > 2 for x in read_commands(ctx, "template", make_text(q, line))]
     return [replace(x, unresolved=("a template around the command",)) for x in found]

@@ -26,6 +26,7 @@ _TOKEN = re.compile(
 UNKNOWN: object = type("Unknown", (), {"__repr__": lambda self: "UNKNOWN"})()
 OPEN: object = type("Open", (), {"__repr__": lambda self: "OPEN"})()
 MAX_TEXT = 100_000
+MAX_RANGE = 1_000
 
 
 class FilledTemplate(Value, frozen=True):
@@ -566,7 +567,7 @@ FUNCTIONS: dict[str, Callable[..., object]] = {
     "not": _not,
     "empty": _not,
     "ternary": lambda yes, no, test: UNKNOWN if test is UNKNOWN else no if is_empty(test) or not is_true(test) else yes,
-    "until": lambda n: [str(i) for i in range(min(_whole(n), 1000))],
+    "until": lambda n: [str(i) for i in range(_whole(n))] if _whole(n) <= MAX_RANGE else UNKNOWN,
     "append": lambda v, item: [*v, item],
     "concat": lambda *v: [x for part in v for x in part],
 }

@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from advisor.errors import BadFile
+from advisor.checks.read.unknown_words import make_bounded
+from advisor.errors import BadFile, Unread
 from advisor.record import Value
 from advisor.yaml_places import Located, Map, Seq, Text, as_string, at_line, make_text
 
@@ -65,7 +66,7 @@ def _list_tokens(source: str, where: object, first_line: int) -> list[_Token]:
     while i < len(source):
         m = _TOKEN.match(source, i)
         if m is None or len(out) > MAX_TOKENS:
-            raise BadFile(where, "is too large for a file of this kind", line=line)
+            raise Unread(f"it has more than {MAX_TOKENS:,} words", line)
         kind, value, column = str(m.lastgroup), m[0], i - start + 1
         end = m.end()
         if kind == "string":
@@ -245,4 +246,4 @@ class _Parser:
         if "${" not in text:
             return text
         made = _REFERENCE.sub(one, text) if not text.block else str(text)
-        return make_text(made[:65_536], text.line, text.column, tuple(dict.fromkeys(unknown)), text.block)
+        return make_bounded(made, text, unknown)

@@ -12,9 +12,9 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from advisor.checks.read import kubernetes
-from advisor.checks.read.context import ReaderContext, find_root, list_texts
+from advisor.checks.read.context import ReaderContext, find_root, list_texts, note_unread
 from advisor.checks.read.launch import Launch, move_launch
-from advisor.errors import BadFile
+from advisor.errors import BadFile, Unread
 from advisor.files import read_text
 from advisor.record import Value
 from advisor.yaml_places import (
@@ -38,6 +38,7 @@ from advisor.yaml_places import (
 NAMES = ("kustomization.yaml", "kustomization.yml", "kustomization")
 MAX_DEPTH = 8  # of kustomizations that name others
 MAX_FILES = 200
+MAX_OPERATIONS = 500  # of a patch
 LARGEST = 2**20
 SCALED = ("Deployment", "StatefulSet", "ReplicaSet", "ReplicationController")
 _GROUP = "kustomize.config.k8s.io/"
@@ -67,6 +68,7 @@ class _Build(Value, frozen=True):
 
     root: Path  # nothing outside of it is read
     files: list[Path]  # that were read
+    elsewhere: list[Text]  # resources that are not in this tree: on the network, or missing
 
 
 class _BuiltObject(Value, frozen=True):
@@ -80,8 +82,11 @@ def read_kustomization(doc: Object, ctx: ReaderContext) -> list[Launch]:
     """The launches that a kustomization changes. Those of other files stand where this one names them."""
     if ctx.folder is None:
         return []
-    build = _Build(find_root(ctx), [])
+    build = _Build(find_root(ctx), [], [])
     built = _build(doc, ctx.folder, ctx, build, 0)
+    if build.elsewhere and not built:
+        first = build.elsewhere[0]
+        note_unread(ctx, f"{first[:80]} is not in this tree, and what it holds is not known", line_of(first))
     changed = {id(b.made) for b in built if b.made != b.original}
     if not changed:
         return []
@@ -115,7 +120,10 @@ def _build(doc: Object, folder: Path, ctx: ReaderContext, build: _Build, depth: 
 
 def _read_resource(name: Text, folder: Path, ctx: ReaderContext, build: _Build, depth: int) -> list[_BuiltObject]:
     path = _find(name, folder, build)
-    if path is None or depth > MAX_DEPTH:
+    if depth > MAX_DEPTH:
+        raise Unread(f"kustomizations name each other more than {MAX_DEPTH} times")
+    if path is None:
+        build.elsewhere.append(name)
         return []
     if path.is_dir():
         files = (path / n for n in ("kustomization.yaml", "kustomization.yml", "Kustomization"))
@@ -144,10 +152,12 @@ def _find(name: str, folder: Path, build: _Build) -> Path | None:
 
 def _parse(path: Path, build: _Build) -> list[Located]:
     if len(build.files) >= MAX_FILES:
-        return []
+        raise Unread(f"it names more than {MAX_FILES} files")
     build.files.append(path)
     try:
         return parse_documents(read_text(path, LARGEST), path)
+    except Unread:
+        raise
     except BadFile:
         return []
 
@@ -277,7 +287,9 @@ def _without_directive(value: Located) -> Located:
 
 def apply_operations(body: Located, operations: list[Located]) -> Located:
     """`body` with the operations of a JSON 6902 patch; one whose path does not lead anywhere changes nothing."""
-    for operation in operations[:500]:
+    if len(operations) > MAX_OPERATIONS:
+        raise Unread(f"a patch has more than {MAX_OPERATIONS} operations")
+    for operation in operations:
         step = as_mapping(operation)
         kind, path = str(step.get("op")), as_string(step, "path")
         if path is None or kind not in ("add", "replace", "remove"):

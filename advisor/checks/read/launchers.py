@@ -15,6 +15,7 @@ from advisor.checks.read.context import (
     make_finder,
     make_launch,
     make_launches,
+    note_unread,
     read_commands,
     read_environment,
 )
@@ -170,4 +171,6 @@ def read_model_list(doc: Mapping[str, Located], ctx: ReaderContext) -> list[Laun
                 ctx, f"{name}/{engine}", given, engine, "yaml", model=called, argv=tuple(argv), setup=setup
             )
             out.append(made)
+    if len(out) > MAX_LAUNCHES:
+        note_unread(ctx, f"it starts more than {MAX_LAUNCHES} servers", out[MAX_LAUNCHES].line)
     return out[:MAX_LAUNCHES]

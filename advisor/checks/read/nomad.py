@@ -34,7 +34,7 @@ _IN_TASK = re.compile(r"^(\$\{NOMAD_TASK_DIR\}/|\./)?(local/)?")  # the folder o
 
 def is_job(source: str) -> bool:
     """Whether a text is a Nomad job."""
-    return re.search(r'^\s*job\s+"[^"\n]*"\s*\{', source, re.M) is not None
+    return re.search(r'^[ \t]*job\s+"[^"\n]*"\s*\{', source, re.M) is not None
 
 
 def read_job(source: str, ctx: ReaderContext) -> list[Launch]:

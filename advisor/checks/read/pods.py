@@ -19,6 +19,7 @@ from advisor.checks.read.context import (
 )
 from advisor.checks.read.docker_run import MEMORY_LOCKS, parse_container_size
 from advisor.checks.read.launch import TAKEN_SERVICE_NAME, HealthProbe, Launch, LaunchSetup, Mount
+from advisor.checks.read.unknown_words import make_bounded
 from advisor.yaml_places import (
     Located,
     Text,
@@ -126,7 +127,7 @@ def _filled(word: Text, env: Mapping[str, Text]) -> Text:
         return value
 
     made_ = re.sub(r"\$\$|\$\(([A-Za-z_][A-Za-z0-9_]*)\)", one, word)
-    return make_text(made_[:65_536], word.line, word.column, tuple(dict.fromkeys(unknown)), word.block)
+    return make_bounded(made_, word, unknown)
 
 
 def read_pod_setup(spec: Mapping[str, Located], ctx: ReaderContext) -> LaunchSetup:

@@ -11,11 +11,14 @@ from advisor.catalog.launch_types import EngineProgram, Recognition
 from advisor.checks.knowledge import Knowledge, KnownImage
 from advisor.checks.read import docker_run
 from advisor.checks.read.launch import Launch, LaunchSetup
-from advisor.checks.read.shell.commands import split_commands
+from advisor.checks.read.shell.commands import ShellCommand, split_commands
+from advisor.checks.read.unknown_words import TOO_LONG
+from advisor.errors import BadFile, Unread
 from advisor.record import Value
 from advisor.yaml_places import Text, first_line, line_of, make_text
 
 MAX_NESTED = 6  # shells inside shells inside containers
+MOST_SCANNED = 60  # words of a command among which another one may begin
 _PIN = re.compile(r"^([A-Za-z0-9_.-]+?)(?:\[[^\]]*\])?==v?(\d[\w.]*)$")
 _FEEDS = frozenset(["bash", "sh", "zsh", "ssh", "srun", "sbatch", "cat", "tee", "sudo"])
 
@@ -23,11 +26,36 @@ _FEEDS = frozenset(["bash", "sh", "zsh", "ssh", "srun", "sbatch", "cat", "tee", 
 class LaunchFinder:
     """Finds launches in commands. Carries the pins (`pip install vllm==0.10`) seen so far in one script."""
 
-    def __init__(self, knowledge: Knowledge, read_script: Callable[[str], str | None] = lambda path: None) -> None:
-        """`read_script` gives what a script holds that lies next to the file, by its path; None for any other."""
+    def __init__(
+        self,
+        knowledge: Knowledge,
+        read_script: Callable[[str], str | None] = lambda path: None,
+        problems: list[BadFile] | None = None,
+    ) -> None:
+        """`read_script` gives what a script holds that lies next to the file, by its path; None for any other.
+        `problems` gathers what could not be read to its end; without it that is raised."""
         self.know = knowledge
         self.read_script = read_script
         self.pins: dict[str, str] = {}
+        self.problems = problems
+        self.opened: list[str] = []  # texts of scripts next to the file that are being read
+
+    def _give_up(self, fault: Unread) -> None:
+        if self.problems is None:
+            raise fault
+        self.problems.append(fault)
+
+    def _split(
+        self, source: str, line: int, env: Mapping[str, str] | None, positional: Sequence[Text] | None
+    ) -> Sequence[ShellCommand]:
+        """The commands of a text; those before the place where reading ends, which is noted."""
+        if TOO_LONG in getattr(source, "unknown", ()):
+            self._give_up(Unread("a text is too long", line))
+        try:
+            return split_commands(source, line, 0, env, positional)
+        except Unread as e:
+            self._give_up(e)
+            return e.found
 
     def script(
         self,
@@ -39,10 +67,11 @@ class LaunchFinder:
     ) -> list[Launch]:
         """Every launch in a shell text; one that two branches make alike counts once."""
         if depth > MAX_NESTED:
+            self._give_up(Unread("shells stand in shells there, too deep", line))
             return []
         unique: dict[tuple[str, tuple[str, ...]], Launch] = {}
         given = {k: v if isinstance(v, Text) else make_text(v) for k, v in (env or {}).items()}
-        for step in split_commands(source, line, 0, env, positional):
+        for step in self._split(source, line, env, positional):
             if not step.words:
                 continue
             around = {**given, **step.exported, **step.env}
@@ -63,6 +92,8 @@ class LaunchFinder:
 
     def command(self, words: list[Text], env: Mapping[str, Text], line: int, depth: int = 0) -> list[Launch]:
         """The launches that one command makes (none, one, or several inside `bash -c`)."""
+        if depth > MAX_NESTED:
+            self._give_up(Unread("commands stand in commands there, too deep", line))
         if depth > MAX_NESTED or not words:
             return []
         wrappers = self.know.recognition.wrappers
@@ -87,7 +118,8 @@ class LaunchFinder:
         if found is not None:
             return found
         if base == "eval" and len(words) > 1:
-            return self.script(" ".join(words[1:]), line, own, depth + 1)
+            unknown = tuple(u for w in words[1:] for u in w.unknown if u == TOO_LONG)
+            return self.script(make_text(" ".join(words[1:]), unknown=unknown), line, own, depth + 1)
         if base in wrappers["scan"]:
             return self._scan(words, own, line, depth)
         return self._script_next_to_file(words, own, depth)
@@ -116,10 +148,13 @@ class LaunchFinder:
 
     def _script_next_to_file(self, words: list[Text], env: Mapping[str, Text], depth: int) -> list[Launch]:
         """The launches of a script that lies next to the file. They stand where the script is started."""
-        text = None if words[0].unknown or depth > MAX_NESTED else self.read_script(words[0])
-        if text is None:
+        text = None if words[0].unknown else self.read_script(words[0])
+        if text is None or text in self.opened:
             return []
         at = words[0]
+        self.opened.append(text)
+        found = self.script(text, 1, env, depth + 1, words[1:])
+        self.opened.pop()
         return [
             replace(
                 s,
@@ -127,15 +162,17 @@ class LaunchFinder:
                 env={k: v if k in env else make_text(v, at.line, at.column, v.unknown) for k, v in s.env.items()},
                 line=line_of(at),
             )
-            for s in self.script(text, 1, env, depth + 1, words[1:])
+            for s in found
         ]
 
     def _scan(self, words: list[Text], env: dict[str, Text], line: int, depth: int) -> list[Launch]:
         self._note_pins(words)
-        for i in range(1, min(len(words), 60)):
+        for i in range(1, min(len(words), MOST_SCANNED)):
             found = None if _assign(words[i], env) else self._start(words[i:], env, line, depth)
             if found is not None:
                 return found
+        if self.know.may_start_engine(" ".join(words[MOST_SCANNED:])):
+            self._give_up(Unread(f"a command has more than {MOST_SCANNED} words", line))
         return []
 
     def _started(self, words: list[Text], env: Mapping[str, Text], line: int) -> Launch | None:

@@ -8,9 +8,18 @@ from collections.abc import Callable, Sequence
 from msgspec.structs import replace
 
 from advisor.checks.read import accelerators
-from advisor.checks.read.context import ReaderContext, make_finder, make_launch, make_launches, read_inside, read_nested
+from advisor.checks.read.context import (
+    ReaderContext,
+    make_finder,
+    make_launch,
+    make_launches,
+    note_unread,
+    read_inside,
+    read_nested,
+)
 from advisor.checks.read.launch import Launch, LaunchSetup, Mount, find_holding_mount
-from advisor.checks.read.shell.commands import split_commands
+from advisor.checks.read.shell.commands import ShellCommand, split_commands
+from advisor.errors import Unread
 from advisor.yaml_places import Text, lines_of, make_text
 
 MOST_TASKS = 32  # of a job array that are read
@@ -30,6 +39,9 @@ def read_script(source: str, ctx: ReaderContext) -> list[Launch]:
     known = {**read_sourced_variables(source, ctx), **ctx.variables}
     kind = "slurm" if setup else "shell"
     tasks = list_array_tasks(source) if setup and TASK in source and TASK not in known else ()
+    if len(tasks) > MOST_TASKS:
+        note_unread(ctx, f"the first {MOST_TASKS} tasks of its job array are read", ctx.line)
+        tasks = tasks[:MOST_TASKS]
     out: list[Launch] = []
     for task in tasks or (None,):
         given = known if task is None else {**known, TASK: str(task)}
@@ -40,10 +52,18 @@ def read_script(source: str, ctx: ReaderContext) -> list[Launch]:
         out += make_launches(ctx, kind, found, None, setup)
     if tasks and len(out) > 1:
         out = [replace(x, resource=f"{x.resource or x.engine}/{i}") for i, x in enumerate(out)]
-    for step in split_commands(source, ctx.line):
+    for step in _list_steps(source, ctx):
         if step.heredoc is not None and _MANIFEST.search(step.heredoc):
             out += read_nested(ctx, step.heredoc)
     return out
+
+
+def _list_steps(source: str, ctx: ReaderContext) -> Sequence[ShellCommand]:
+    """The commands of a script; those before the place where reading ends, which its finder has noted."""
+    try:
+        return split_commands(source, ctx.line)
+    except Unread as e:
+        return e.found
 
 
 def join_lines(source: str, first: int, between: str, comments: str) -> list[tuple[int, str]]:
@@ -65,19 +85,20 @@ def join_lines(source: str, first: int, between: str, comments: str) -> list[tup
 
 
 def list_array_tasks(source: str) -> tuple[int, ...]:
-    """The first tasks of a Slurm job array (`--array=0-7`, `1,3,5`, `0-30:2%4`); empty where there is none."""
-    m = _ARRAY.search(source[:20_000])
+    """The first tasks of a Slurm job array (`--array=0-7`, `1,3,5`, `0-30:2%4`), one more than are read; empty where
+    there is none."""
+    m = _ARRAY.search(source)
     out: dict[int, None] = {}
     for part in m[1].partition("%")[0].split(",") if m else ():
         span = re.fullmatch(r"(\d{1,6})(?:-(\d{1,6})(?::(\d{1,6}))?)?", part)
         if span:
             first, last, step = int(span[1]), int(span[2] or span[1]), max(1, int(span[3] or 1))
             out |= dict.fromkeys(range(first, min(last, first + step * MOST_TASKS) + 1, step))
-    return tuple(out)[:MOST_TASKS]
+    return tuple(out)[: MOST_TASKS + 1]
 
 
 def _slurm(source: str, ctx: ReaderContext) -> LaunchSetup | None:
-    rows = re.findall(r"^#SBATCH\s+(.*)$", source[:20_000], re.M)
+    rows = re.findall(r"^#SBATCH\s+(.*)$", source, re.M)
     if not rows:
         return None
     words = " ".join(rows)

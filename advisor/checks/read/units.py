@@ -13,6 +13,7 @@ from advisor.checks.read.docker_run import parse_container_size
 from advisor.checks.read.launch import Launch, LaunchSetup
 from advisor.checks.read.scripts import join_lines, make_script_reader
 from advisor.checks.read.unknown_words import end_of_template
+from advisor.errors import Unread
 from advisor.yaml_places import Text, line_of, make_text
 
 _UNIT_WORDS = frozenset((
@@ -81,7 +82,7 @@ def split_exec_words(source: str, line: int = 1, column: int = 0, known: Mapping
     """Words of an `ExecStart=`. `known` None: no variables are expanded (`Environment=`). `%%` is a percent sign; other
     specifiers stay as they are written."""
     out: list[Text] = []
-    for w in (w.replace("%%", "%") for w in _split(source)):
+    for w in (w.replace("%%", "%") for w in _split(source, line)):
         alone = re.fullmatch(r"\$([A-Za-z_]\w*)", w)
         if known is None:
             out.append(make_text(w, line, column))
@@ -96,12 +97,14 @@ def split_exec_words(source: str, line: int = 1, column: int = 0, known: Mapping
     return out
 
 
-def _split(source: str) -> list[str]:
+def _split(source: str, line: int) -> list[str]:
     """The words without their quotes and escapes."""
     out: list[str] = []
     now: list[str] = []
     inside, begun, i = "", False, 0
-    while i < len(source) and len(out) < MAX_WORDS:
+    while i < len(source):
+        if len(out) >= MAX_WORDS:
+            raise Unread(f"a command has more than {MAX_WORDS:,} words", line)
         c = source[i]
         end = end_of_template(source, i) if c in "{$" else None
         if end is not None:  # blanks inside belong to it

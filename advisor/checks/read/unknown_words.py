@@ -8,9 +8,12 @@ file, since any text may pass through such a program.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from advisor.yaml_places import Text, make_text
 
+TOO_LONG = "the rest of a word that is too long"  # unknown: what was cut off
+LONGEST = 65_536  # characters of a word that variables were put into
 _TEMPLATE = re.compile(r"\$?\{\{.*?\}\}|\{%.*?%\}", re.S)
 _ANYWHERE = re.compile(
     r"\$?\{\{(?P<template>.*?)\}\}|\{%.*?%\}"  # {{ name }}, ${{ name }}, {% if name %}
@@ -77,6 +80,13 @@ def end_of_template(source: str, begin: int) -> int | None:
     """The index behind a template (`{{ name }}`, `<NAME>`) that begins here and ends on its line; None for none."""
     m = _TEMPLATE.match(source, begin) or _ANGLE.match(source, begin)
     return m.end() if m and "\n" not in m[0] else None
+
+
+def make_bounded(value: str, like: Text, unknown: Iterable[str], most: int | None = None) -> Text:
+    """A text that was made of another, at its place. What goes beyond `most` characters is cut off, and not known."""
+    most = LONGEST if most is None else most
+    left = (*unknown, TOO_LONG) if len(value) > most else tuple(unknown)
+    return make_text(value[:most], like.line, like.column, tuple(dict.fromkeys(left)), like.block)
 
 
 def mark_placeholders(word: Text) -> Text:

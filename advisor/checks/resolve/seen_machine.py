@@ -1,6 +1,6 @@
 """The machine that a launch sees: the whole one, less what its container, its environment and its own settings hide.
 
-Memory, speed and rules are asked about this machine. What cannot be told hides nothing, and is named.
+Memory, speed and rules are asked about this machine. What is not known hides nothing, and is named.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def _hand_over(launch: Launch, whole: Machine, knowledge: Knowledge) -> SeenMach
 def _name_out(
     whole: Machine, mine: Sequence[Device], value: Text, before: str, notes: tuple[str, ...] = ()
 ) -> SeenMachine:
-    """The machine with the devices that a container runtime is told by number or id."""
+    """The machine with the devices that a container runtime is given by number or id."""
     shown = f"{before}{value[:60]}"
     if value.unknown or find_placeholders(value) or names_unknown_devices(value, mine):
         return SeenMachine(

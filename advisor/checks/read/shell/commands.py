@@ -24,10 +24,12 @@ from advisor.checks.read.shell.words import (
     split_fields,
 )
 from advisor.checks.read.unknown_words import end_of_template
+from advisor.errors import Unread
 from advisor.record import Value
 from advisor.yaml_places import Text, line_of, make_text
 
 MAX_WORDS = 60_000
+COPIED_ITEMS = 1_000  # items of an array that are appended to count as one word
 MAX_ARITHMETIC = 300  # characters of `(( ))`
 _KEYWORDS = frozenset((
     "if", "then", "else", "elif", "fi", "do", "done", "while", "until", "case", "esac", "{", "}", "!", "time",
@@ -39,7 +41,7 @@ _DESCRIPTOR = re.compile(r"(?:^|[\s;|&()])([0-9]+)\Z")  # digits that touch a re
 _OPERATORS = (
     "&&", "||", ";;", "|&", ">>", "<<<", "<<-", "<<", "2>&1", ">&", "<&", "&>", ";", "|", "&", "(", ")", ">", "<",
 )  # fmt: skip
-MAX_CALLS = 300  # of a script's own functions
+MAX_CALLS = 2_000  # of a script's own functions
 MAX_CALLS_DEEP = 8
 MAX_CALLED = 2**20  # characters that calls read, in all
 ASSIGN = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?)=")
@@ -72,12 +74,16 @@ def split_commands(
     positional: Sequence[Text] | None = None,
 ) -> list[ShellCommand]:
     """The simple commands of a shell text, in order. `known` are variables that are set before it, `positional` what
-    `$1` and `$@` stand for (None = not known)."""
+    `$1` and `$@` stand for (None = not known). Raises Unread, with what was found, for a text that is too long."""
     variables: dict[str, ShellValue] = {k: v if isinstance(v, Text) else Text(v) for k, v in (known or {}).items()}
     reader = _ShellReader(source, line, column, variables)
     if positional is not None:
         reader.vars["@"] = tuple(positional)
-    return reader.read()
+    found = reader.read()
+    if reader.gave_up is not None:
+        reader.gave_up.found = found
+        raise reader.gave_up
+    return found
 
 
 def split_words(source: str, line: int = 1, column: int = 0, known: Mapping[str, str] | None = None) -> list[Text]:
@@ -103,10 +109,23 @@ class _ShellReader(BranchReader):
         self.locals: set[str] = set()
         self.calls = self.called_characters = 0
         self.heredocs: list[tuple[str, bool]] = []
+        self.gave_up: Unread | None = None  # why nothing more is read
+        self.inside: tuple[str, ...] = ()  # functions that are carried out
 
     def read(self) -> list[ShellCommand]:
-        while self.i < len(self.s) and self.total < MAX_WORDS:
+        try:
+            self._read_all()
+            self._end()
+        except Unread as e:
+            self.gave_up = e
+        unread = [f.read for name, f in self.functions.items() if name in self.called]
+        return [c for i, c in enumerate(self.out) if not any(first <= i < last for first, last in unread)]
+
+    def _read_all(self) -> None:
+        while self.i < len(self.s):
             c = self.s[self.i]
+            if self.total >= MAX_WORDS:
+                raise Unread(f"it has more than {MAX_WORDS:,} words", self.line)
             if c == "\n":
                 self._newline()
             elif c in " \t\r":
@@ -117,9 +136,6 @@ class _ShellReader(BranchReader):
                 self._comment()
             elif not self._operator():
                 self._word()
-        self._end()
-        unread = [f.read for name, f in self.functions.items() if name in self.called]
-        return [c for i, c in enumerate(self.out) if not any(first <= i < last for first, last in unread)]
 
     def _newline(self) -> None:
         self.i += 1
@@ -287,6 +303,7 @@ class _ShellReader(BranchReader):
         self.i += 1
         before = self.vars.get(name)
         head = before if isinstance(before, tuple) else (before,) if before else ()
+        self.total += len(head) // COPIED_ITEMS if more else 0
         self.vars[name] = (*(head if more else ()), *self.now)[:MAX_WORDS]
         self.now = kept
         self.filled_array = True
@@ -297,9 +314,12 @@ class _ShellReader(BranchReader):
 
     def _may_call(self, name: str) -> bool:
         function = self.functions.get(name)
-        if function is None or self.depth >= MAX_CALLS_DEEP or self.calls >= MAX_CALLS:
+        if function is None or (self.depth >= MAX_CALLS_DEEP and name in self.inside):
             return False
-        return self.called_characters + len(function.body) <= MAX_CALLED
+        longest = self.called_characters + len(function.body) > MAX_CALLED
+        if longest or self.depth >= MAX_CALLS_DEEP or self.calls >= MAX_CALLS:
+            raise Unread("its functions call each other too often", self.line)
+        return True
 
     def _call(self, found: list[Text]) -> None:
         """A function of the script is called: its body, with its own words."""
@@ -311,8 +331,10 @@ class _ShellReader(BranchReader):
         inner.depth, inner.calls, inner.copied, inner.total = self.depth + 1, self.calls, self.copied, self.total
         inner.called_characters = self.called_characters + len(function.body)
         inner.functions = {k: replace(f, read=(0, 0)) for k, f in self.functions.items()}
-        inner.exported, inner.called = set(self.exported), self.called
+        inner.exported, inner.called, inner.inside = set(self.exported), self.called, (*self.inside, str(found[0]))
         self.out += inner.read()
+        if inner.gave_up is not None:
+            raise inner.gave_up
         self.calls, self.copied, self.total = inner.calls, inner.copied, inner.total
         self.called_characters = inner.called_characters
         self.exported |= inner.exported

@@ -7,11 +7,12 @@ What a text does not say (an unset variable, a command substitution) stays in th
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
-from advisor.checks.read.unknown_words import end_of_template, find_placeholders
+from advisor.checks.read.unknown_words import TOO_LONG, end_of_template, find_placeholders, make_bounded
+from advisor.errors import Unread
 from advisor.record import Value
 from advisor.yaml_places import Text, make_text
 
@@ -140,7 +141,7 @@ class WordReader:
             self._moved((end if end >= 0 else len(s)) + 1)
             return [make_unknown("$(" + inside.strip()[:60] + ")")]
         if s.startswith("$((", i) or s.startswith("$(", i):
-            end = closing(s, i + 1)
+            end = self._find_end(closing, i + 1)
             inside = s[i + 2 : end].strip()
             self._moved(end + 1)
             path = self._resolved(inside, quoted)
@@ -148,7 +149,7 @@ class WordReader:
                 return [path]
             return [make_unknown("$(" + " ".join(inside.split())[:60].rstrip(")") + ")")]
         if s.startswith("${", i):
-            end = closing_brace(s, i + 1)
+            end = self._find_end(closing_brace, i + 1)
             inside = s[i + 2 : end]
             self._moved(end + 1)
             return self._braced(inside, quoted)
@@ -163,6 +164,13 @@ class WordReader:
         if name.isdigit() and name != "0" and (given := self._positional(int(name))) is not None:
             return [WordPiece(given, quoted, given.unknown)]
         return [make_unknown("$" + name)] if name and name in "0123456789@*#?$!-" else [WordPiece("$", True, ())]
+
+    def _find_end(self, find: Callable[[str, int], int | None], begin: int) -> int:
+        """Where what begins at `begin` is closed. Raises Unread where that is too far away."""
+        end = find(self.s, begin)
+        if end is None:
+            raise Unread(f"what begins there is not closed within {MAX_VALUE:,} characters", self.line)
+        return end
 
     def _positional(self, number: int) -> Text | None:
         """`$1`, where it is known what the script is called with."""
@@ -278,7 +286,8 @@ class WordReader:
             return [WordPiece(have[0], quoted, have[0].unknown) if have else WordPiece("", quoted, ())]
         if isinstance(have, JoinedText) and len(have) <= MAX_VALUE:
             return [WordPiece(part, quoted, part.unknown, split=not quoted) for part in have.parts]
-        return [WordPiece(have[:MAX_VALUE], quoted, have.unknown, split=not quoted)]
+        have = make_bounded(have, have, have.unknown, MAX_VALUE)
+        return [WordPiece(have, quoted, have.unknown, split=not quoted)]
 
 
 class WordPiece(Value, frozen=True):
@@ -322,8 +331,10 @@ def join_pieces(pieces: list[WordPiece]) -> Text:
 
 def join_parts(parts: Sequence[Text]) -> Text:
     """One text of several; where they are not known alike, each part keeps its own `unknown`."""
-    whole = "".join(parts)[:MAX_VALUE]
+    whole = "".join(parts)
     unknown = tuple(dict.fromkeys(n for p in parts for n in p.unknown))
+    if len(whole) > MAX_VALUE:
+        whole, unknown = whole[:MAX_VALUE], (*unknown, TOO_LONG)
     if not unknown or len(parts) < 2 or len(parts) > MAX_PARTS or all(p.unknown == unknown for p in parts):
         return make_text(whole, unknown=unknown)
     made = JoinedText(whole)
@@ -393,8 +404,9 @@ def _placed(pieces: list[WordPiece], line: int, column: int) -> Text:
     return made
 
 
-def closing(s: str, begin: int) -> int:
-    """Index of the parenthesis that closes the one at `begin`. Those in quotes do not count."""
+def closing(s: str, begin: int) -> int | None:
+    """Index of the parenthesis that closes the one at `begin`, the text's end where none does, None where none is near.
+    Those in quotes do not count."""
     depth, k, end, double = 0, begin, min(len(s), begin + MAX_VALUE), False
     while k < end:
         c = s[k]
@@ -411,11 +423,11 @@ def closing(s: str, begin: int) -> int:
             if depth == 0:
                 return k
         k += 1
-    return len(s)
+    return len(s) if len(s) <= begin + MAX_VALUE else None
 
 
-def closing_brace(s: str, begin: int) -> int:
-    """Index of the brace that closes the one at `begin`."""
+def closing_brace(s: str, begin: int) -> int | None:
+    """Index of the brace that closes the one at `begin`, the text's end where none does, None where none is near."""
     depth = 0
     for k in range(begin, min(len(s), begin + MAX_VALUE)):
         if s[k] == "{":
@@ -424,4 +436,4 @@ def closing_brace(s: str, begin: int) -> int:
             depth -= 1
             if depth == 0:
                 return k
-    return len(s)
+    return len(s) if len(s) <= begin + MAX_VALUE else None
