@@ -177,6 +177,8 @@ def service(name: str, share: float, devices: str = "count: all", more: str = "t
         ([service("a", 0.3, deploy="replicas: 2,")], False),
         ([service("a", 0.9, deploy="replicas: 2, placement: {max_replicas_per_node: 1},")], False),
         ([service("a", 0.9), service("b", 0.9, deploy="replicas: 0,")], False),
+        ([service("a", 0.9), service("b", 0.9).replace("'0.9'", "'${SHARE:-0.9}'")], False),
+        ([service("a", 0.9, "device_ids: ['0']"), service("b", 0.9, "device_ids: ['${CARD:-0}']")], False),
     ],
 )
 @pytest.mark.parametrize("on", [TWO, None])
@@ -184,6 +186,16 @@ def test_services_that_cannot_both_start(services: list[str], shared: bool, on: 
     found = check_text("services:\n" + "".join(services), "compose.yaml", on=on)
     masked = any("CUDA_VISIBLE_DEVICES" in s for s in services)
     assert (SHARED in rules_of(found)) is (shared and not (masked and on is None))
+
+
+@pytest.mark.parametrize(
+    ("groups", "shared"),
+    [("", False), ("groups: {g: {swap: false, members: [a, b]}}\n", True), ("groups: {g: {members: [a, b]}}\n", False)],
+)
+def test_models_that_llama_swap_keeps_loaded(groups: str, shared: bool) -> None:
+    run = "docker run --gpus device=0 -p ${PORT}:8000 vllm/vllm-openai:v0.33.0 --model Qwen/Qwen3-8B"
+    models = "".join(f"  {name}: {{proxy: 'http://x:${{PORT}}', cmd: '{run}'}}\n" for name in "ab")
+    assert (SHARED in rules_of(check_text(f"models:\n{models}{groups}", "config.yaml"))) is shared
 
 
 def test_the_override_file_is_merged(tmp_path: Path) -> None:

@@ -9,14 +9,14 @@ import msgspec
 
 from advisor.catalog.documents import decode_document
 from advisor.checks.facts.launch_facts import LaunchFacts, define, fact
-from advisor.checks.knowledge import Knowledge, MinimumVersions
-from advisor.checks.read.launch import MAYBE_APART
+from advisor.checks.knowledge import MinimumVersions
 from advisor.checks.resolve.arguments import find_concept_value
 from advisor.checks.resolve.judge import CheckedLaunch
 from advisor.checks.resolve.seen_machine import MASKS
 from advisor.engines.flags import takes_share_of_device
 from advisor.engines.versions import is_before, pick_version, version_key
 from advisor.meanings import EngineId, Version
+from advisor.yaml_places import lines_of
 
 # weight format -> the method that vLLM takes it for
 _METHODS = {"AWQ": "awq", "GPTQ": "gptq", "FP8": "fp8", "MXFP4": "mxfp4", "NVFP4": "modelopt_nvfp4"}
@@ -125,19 +125,25 @@ def _arch(facts: LaunchFacts) -> bool | None:
 
 @fact("gpu.shared_overcommit", "services of this file, or copies of one, ask for more of a GPU than it has")
 def _shared(facts: LaunchFacts) -> bool:
-    share = _share_of(facts.checked, facts.knowledge)
+    share = _share_of(facts.checked, facts)
     mine = _list_taken(facts.checked) if share else ()
-    others = [(_list_taken(v), _share_of(v, facts.knowledge) or 0.0, v.judged.replicas) for v in facts.siblings]
+    together = [v for v in facts.siblings if v.launch.setup.runs_with == facts.setup.runs_with]
+    others = [(_list_taken(v), _share_of(v, facts) or 0.0, v.judged.replicas) for v in together]
     return any(sum(s * (1 if n is None else n) for ids, s, n in others if device in ids) > 1.0 for device in mine)
 
 
 def _list_taken(checked: CheckedLaunch) -> Sequence[str]:
-    """The devices that a service of a compose file takes whenever the others run, by their numbers or ids: the first
-    of those that it sees. Empty where that is not certain."""
+    """The devices that a launch takes whenever others of its file run, by their numbers or ids: the first of those that
+    it sees. Empty where that is not certain."""
     launch, ranks = checked.launch, checked.judged.ranks
     setup = launch.setup
-    runs = launch.kind == "compose" and launch.resource == launch.name and MAYBE_APART not in setup.places
-    if not runs or ranks is None or launch.unresolved or checked.arguments.open:
+    if (
+        setup.runs_with is None
+        or launch.resource != launch.name
+        or ranks is None
+        or launch.unresolved
+        or checked.arguments.open
+    ):
         return ()
     if checked.machine is not None and checked.sees_surely:
         seen = [str(d.index) for d in checked.machine.usable_devices if not d.mig_enabled]
@@ -148,14 +154,18 @@ def _list_taken(checked: CheckedLaunch) -> Sequence[str]:
     return seen[:ranks] if len(seen) >= ranks else ()
 
 
-def _share_of(checked: CheckedLaunch, knowledge: Knowledge) -> float | None:
-    """The share of the whole device that a launch takes; None for engines that take none, or another's leavings."""
+def _share_of(checked: CheckedLaunch, facts: LaunchFacts) -> float | None:
+    """The share of the whole device that a launch takes; None for engines that take none, or another's leavings, and
+    where it is not known, or a default that a variable is there to change."""
+    knowledge = facts.knowledge
     entry = knowledge.rules.engines().get(checked.launch.engine)
     if entry is None or not takes_share_of_device(entry):
         return None
     stated = find_concept_value(checked.arguments, checked.launch.engine, knowledge, "memory_share")
-    if stated is not None and re.fullmatch(r"0?\.\d+|1(\.0+)?", stated):
-        return float(stated)
+    if stated is not None:
+        line = "".join(lines_of(facts.source)[stated.line - 1 : stated.line])
+        known = re.fullmatch(r"0?\.\d+|1(\.0+)?", stated) and not re.search(r"\$\{\w+:?-", line)
+        return float(stated) if known else None
     usual = entry.concepts.memory_share.default
     return pick_version(usual, checked.judged.engine_version).number if usual else None
 

@@ -28,7 +28,7 @@ from advisor.checks.read.docker_run import (
     read_gpus,
 )
 from advisor.checks.read.dockerfile import DockerStage, make_stage_finder, read_stage
-from advisor.checks.read.launch import MAYBE_APART, HealthProbe, Launch, LaunchSetup, Mount
+from advisor.checks.read.launch import HealthProbe, Launch, LaunchSetup, Mount
 from advisor.checks.read.recognise import parse_image
 from advisor.checks.read.scripts import make_script_reader, read_variables
 from advisor.checks.read.shell.commands import split_commands, split_words
@@ -72,8 +72,9 @@ def read_document(doc: object, ctx: ReaderContext) -> list[Launch]:
     out: list[Launch] = []
     for name, raw in services.items():
         if isinstance(raw, dict):
-            service = as_mapping(_expanded(_extended(raw, services, ctx, 0), known))
-            found = _read_service(str(name), service, ctx, line_of(name))
+            whole = _extended(raw, services, ctx, 0)
+            service = as_mapping(_expanded(whole, known))
+            found = _read_service(str(name), service, ctx, line_of(name), _runs_always(whole))
             merged = (f"{override} is merged into the service, as docker compose does",) if name in over else ()
             out += [replace(x, assumed=(*x.assumed, *merged)) for x in found]
     return _merge_pullers(out, ctx)
@@ -176,13 +177,25 @@ def shell_lines(value: Text) -> list[Text]:
     return [w for c in split_commands(joined.replace("$", "\\$"), line_of(value) + 1) for w in c.words]
 
 
-def _read_service(name: str, service: Mapping[str, Located], ctx: ReaderContext, line: int) -> list[Launch]:
+def _runs_always(raw: Mapping[str, Located]) -> bool:
+    """Whether a service runs whenever the others do, on their machine, and on devices that no variable chooses."""
+    devices = [raw.get("gpus"), value_at(raw, "deploy"), raw.get("devices")]
+    env, _ = read_environment(raw.get("environment"))
+    devices += [v for k, v in env.items() if k.endswith("VISIBLE_DEVICES")]
+    chosen = any("$" in str(x) for x in devices)
+    return not chosen and raw.get("profiles") is None and value_at(raw, "deploy", "placement") is None
+
+
+def _read_service(
+    name: str, service: Mapping[str, Located], ctx: ReaderContext, line: int, always: bool
+) -> list[Launch]:
     env, external = read_environment(service.get("environment"))
     for item in as_sequence(service, "env_file"):
         text = read_inside(ctx.folder, as_string(item) or as_string(item, "path") or "")
         env = {**read_variables(text or ""), **env}
     env |= {k: make_text(f"$({k})", line, 0, (k,)) for k in external if k not in env}
     setup = _with_misspelt_keys(_read_setup(service), service, ctx)
+    setup = replace(setup, runs_with="services" if always else None)
     entry = _split_command(service["entrypoint"]) if service.get("entrypoint") else None
     image, command = as_string(service, "image"), _split_command(service.get("command"))
     found = make_finder(ctx, make_script_reader(ctx, setup.mounts)).container(image, entry, command, env, setup)
@@ -228,8 +241,6 @@ def _read_setup(service: Mapping[str, Located]) -> LaunchSetup:
     shm = as_string(service, "shm_size")
     copies = service.get("scale") or value_at(service, "deploy", "replicas")
     places = {k: line_of(v) or line_of(service) for k, v in service.items() if k in _PLACES}
-    if service.get("profiles") is not None or value_at(service, "deploy", "placement") is not None:
-        places[MAYBE_APART] = line_of(service)
     return replace(
         setup,
         ports=tuple(ports),

@@ -14,13 +14,16 @@ from advisor.checks.read.context import (
     make_finder,
     make_launch,
     make_launches,
+    note_unread,
     read_environment,
     read_texts,
 )
 from advisor.checks.read.launch import SWAP_FILE, Launch, LaunchSetup
+from advisor.checks.read.unknown_words import LONGEST, TOO_LONG
 from advisor.yaml_places import (
     Located,
     Text,
+    as_boolean,
     as_mapping,
     as_sequence,
     as_string,
@@ -33,6 +36,7 @@ from advisor.yaml_places import (
 )
 
 LEFT_TO_CLIENTS = ("SYSTEM", "TEMPLATE", "MESSAGE")  # words of a Modelfile that say what requests begin with
+_MACRO = re.compile(r"\$\{([\w.-]+)\}")
 
 
 def find_flags_engine(doc: object, ctx: ReaderContext) -> str | None:
@@ -104,6 +108,8 @@ def read_llama_swap(doc: Mapping[str, Located], ctx: ReaderContext) -> list[Laun
         places={"timeout": line_of(doc.get("healthCheckTimeout")), **_swap_faults(doc)},
         unit={"healthCheckTimeout": str(doc.get("healthCheckTimeout") or 120)},
     )
+    stay = [(str(m), str(g)) for g, body in as_mapping(doc, "groups").items() for m in as_sequence(body, "members")
+            if as_boolean(body, "swap") is False]  # fmt: skip
     for name, m in as_mapping(doc, "models").items():
         command = as_string(m, "cmd")
         if command is None:
@@ -112,6 +118,8 @@ def read_llama_swap(doc: Mapping[str, Located], ctx: ReaderContext) -> list[Laun
         filled = _macros(command, known)
         env, _ = read_environment(value_at(m, "env"))
         first = first_line(command)
+        if TOO_LONG in filled.unknown:
+            note_unread(ctx, f"macros make more than {LONGEST:,} characters of the command", first)
         given = {"PORT": "5800", "MODEL_ID": str(name)}
         started = make_finder(ctx).script(_one_line(filled), first, given)
         fixed = re.search(r"--port[ =](\d{2,5})", filled)
@@ -124,7 +132,7 @@ def read_llama_swap(doc: Mapping[str, Located], ctx: ReaderContext) -> list[Laun
             ports.add(fixed[1])
         for launch in make_launches(ctx, SWAP_FILE, started, str(name), around):
             setup = launch.setup if launch.setup.container else around
-            setup = replace(setup, places={**setup.places, **places})
+            setup = replace(setup, places={**setup.places, **places}, runs_with=dict(stay).get(str(name)))
             out.append(replace(launch, line=first, env={**env, **launch.env}, setup=setup))
     return out
 
@@ -150,7 +158,9 @@ def _swap_faults(doc: Mapping[str, Located]) -> dict[str, int]:
 def _macros(command: Text, macros: Mapping[str, str]) -> Text:
     out = str(command)
     for _ in range(4):
-        out = re.sub(r"\$\{([\w.-]+)\}", lambda m: str(macros.get(m[1], m[0])), out)[:65_536]
+        if sum(len(macros.get(name, "")) for name in _MACRO.findall(out)) > LONGEST:
+            return place_like(out, make_text("", command.line, command.column, (*command.unknown, TOO_LONG)))
+        out = _MACRO.sub(lambda m: str(macros.get(m[1], m[0])), out)
     return place_like(out, command)
 
 

@@ -12,7 +12,6 @@ from advisor.yaml_places import Text
 ENGINE_KEYS = "engine-kwargs"  # a place: settings that a framework hands to the engine's class as keyword arguments
 SWAP_FILE = "llama-swap"  # kind of a file in which several servers stand behind one address
 PULL = "pull"  # place: a model is pulled where no server runs
-MAYBE_APART = "apart"  # place: a service that the others may run without, or on another node
 TAKEN_SERVICE_NAME = "service:taken"  # place: a service whose name sets a variable that the server misreads
 
 
@@ -80,6 +79,7 @@ class LaunchSetup(Record, frozen=True, kw_only=True):
     restart: str | None = None
     probes: tuple[HealthProbe, ...] = ()
     replicas: int | None = None
+    runs_with: str | None = None  # launches of the file that have the same word here run at once, on one machine
     rolling: bool | None = None  # a rollout starts the new one before the old one ends
     progress_deadline: int | None = None
     tolerates_gpu: bool | None = None
