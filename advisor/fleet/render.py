@@ -22,6 +22,7 @@ from advisor.estimation import find_machine
 from advisor.fleet.demand import load_fleet_rules
 from advisor.fleet.plan_types import PlannedReplica, read_plan
 from advisor.planning.layouts import show_devices
+from advisor.planning.recipes import with_recipe
 from advisor.record import Value, pick_fields
 from advisor.render.context import make_slug
 from advisor.render.copies import dump_yaml
@@ -340,7 +341,7 @@ def _make_deployment_of(replica: PlannedReplica, rules: Catalog) -> Deployment:
     entry = rules.engine(replica.engine)
     own = {k: v for k, v in replica.settings.items() if not k.isupper()}
     cache = own.get("kv-cache-dtype")
-    return Deployment(
+    made = Deployment(
         model=found.model,
         engine=entry.id,
         machine=machine,
@@ -351,6 +352,7 @@ def _make_deployment_of(replica: PlannedReplica, rules: Catalog) -> Deployment:
         **pick_fields(replica, "engine_version", "quantization", "context_length", "sequences"),
         served_name=replica.name,  # one name for all replicas of a model, whatever repository they load
     )
+    return with_recipe(made, rules, tools=False)  # a plan tells flags only, and recipes have variables
 
 
 def render_kind(kind: ReplicaKind, target: str, session: Session) -> LaunchFile:

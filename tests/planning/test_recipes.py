@@ -95,6 +95,17 @@ def test_templates_of_tools_are_for_plans_that_call_tools() -> None:
     assert with_recipe(gemma, RULES, tools=True).settings["chat-template"] == "examples/tool_chat_template_gemma4.jinja"
 
 
+def test_a_template_that_the_package_lacks_is_fetched_first() -> None:
+    plan = advisor.recommend("1x H100 80GB", model="google/gemma-4-31B-it", engine="vllm", use_case="agent").chosen
+    assert plan is not None
+    assert plan.command is not None
+    first, second = plan.command.splitlines()[:2]
+    path = plan.settings["chat-template"]
+    assert first.startswith(f"curl -fsSL --create-dirs -o {path} https://")
+    assert first.endswith(f"/v{plan.engine_version}/{path}")
+    assert second.startswith("vllm serve")
+
+
 def test_an_agents_plan_without_a_parser_says_so() -> None:
     plan = advisor.recommend("1x H100 80GB", model="microsoft/phi-4", engine="vllm", use_case="agent").chosen
     assert plan is not None
