@@ -28,6 +28,7 @@ from advisor.render.matrix import PodNeeds
 from advisor.render.words import (
     ModelWords,
     fill_form,
+    is_file_of_engine,
     local_name,
     make_declaration,
     make_lines,
@@ -194,10 +195,11 @@ def make_template_context(
     name_flag, named = _served(deployment, entry, decided, known)
     decided = (*decided, *name_flag, *_asked(deployment, entry, decided, known))
     every = [_make_argument(x) for x in decided if not x.environment]
+    start = matrix.find_engine_start(entry.id, rules)
     left_out = [
         {"flag": a["flag"], "because": why}
         for a in every
-        if (why := matrix.explain_missing_flag(known, a["flag"], version))
+        if (why := matrix.explain_missing_flag(known, a["flag"], version) or _explain_missing_file(a, start, target))
     ]
     if not named:
         left_out.append(
@@ -207,7 +209,6 @@ def make_template_context(
     doc = matrix.load_targets(rules)
     ranks = _ranks(decided, engines.settings_entry(deployment.engine, rules.engines()))
     weights, host_bytes = (None, None) if brief else _sizes(deployment, session)
-    start = matrix.find_engine_start(entry.id, rules)
     port = deployment.port or start.port or entry.port or 8000
     address = f"[{host}]" if ":" in host else host  # where a port follows it
     seen = {
@@ -251,6 +252,13 @@ def make_template_context(
     inner_start = matrix.find_engine_start(matrix.find_serving_engine(entry), rules)
     model_words = make_model_words(ref, inner_start, None, ref.absolute)
     return seen | make_target_names(target, deployment, entry, rules, seen, model_words)
+
+
+def _explain_missing_file(argument: Json, start: EngineStart, target: str) -> str | None:
+    """Why a file that a recipe names is not there: commands fetch it, and the engine's own images have it."""
+    if target in ("command", "readme", *matrix.IN_IMAGES) or not is_file_of_engine(argument, start):
+        return None
+    return f"{argument['flag']} {argument['value']}, which is in the engine's images and not where this file starts it"
 
 
 def _word_hardware(deployment: Deployment, rules: Catalog) -> str | None:

@@ -16,7 +16,7 @@ from advisor.render.context import make_template_context
 from advisor.render.environment import make_environment, quote_shell, shell_call, template_roots
 from advisor.session import Session
 
-IN_IMAGES = ("docker", "compose", "kubernetes", "lws", "kserve", "skypilot")  # need the engine's own container image
+IN_IMAGES = matrix.IN_IMAGES
 SHARED = "targets"  # folder of the templates that serve all engines
 
 

@@ -76,6 +76,7 @@ class TargetsFile(Record, frozen=True, kw_only=True):
     places: dict[str, RuntimePlace] = {}
 
 
+IN_IMAGES = ("docker", "compose", "kubernetes", "lws", "kserve", "skypilot")  # need the engine's own container image
 OTHERS = "targets/"  # folder of overlays
 
 

@@ -198,15 +198,19 @@ def _renamed(arguments_: list[Json], start: EngineStart) -> list[Json]:
     return [*own, {"flag": f"{start.rest}={shlex.join(words)}", "value": None}] if words else own
 
 
+def is_file_of_engine(argument: Json, start: EngineStart) -> bool:
+    """Whether a flag's value, where nobody asked for it, is a file of the engine's repository."""
+    return argument["because"] != "as asked" and str(argument["value"]).startswith(tuple(start.files))
+
+
 def _words_before(start: EngineStart, ref: ModelRef, seen: Json) -> list[Json]:
     """What is run before the server, as words: LiteRT-LM imports the model under the name that requests give; a file of
     the engine's repository that a recipe names is fetched."""
-    for a in seen["arguments"]:
-        for folder, address in start.files.items():
-            if str(a["value"]).startswith(folder) and a["because"] != "as asked":
-                url = address.replace("{version}", seen["engine"]["version"] or "") + a["value"].removeprefix(folder)
-                words = ("curl", "-fsSL", "--create-dirs", "-o", a["value"], url)
-                return _as_plain([plain_word(w) for w in words])
+    named = next((a["value"] for a in seen["arguments"] if is_file_of_engine(a, start)), None)
+    if named is not None:
+        folder, address = next((f, x) for f, x in start.files.items() if named.startswith(f))
+        url = address.replace("{version}", seen["engine"]["version"] or "") + named.removeprefix(folder)
+        return _as_plain([plain_word(w) for w in ("curl", "-fsSL", "--create-dirs", "-o", named, url)])
     if not start.before:
         return []
     name = (ref.file if ref.path is not None else None) or seen["name"]

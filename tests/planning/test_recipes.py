@@ -106,6 +106,25 @@ def test_a_template_that_the_package_lacks_is_fetched_first() -> None:
     assert second.startswith("vllm serve")
 
 
+def test_a_template_is_left_out_where_its_file_is_not(tmp_path: Path) -> None:
+    asked = (
+        "--on",
+        "1x H100 80GB, linux",
+        "--model",
+        "google/gemma-4-31B-it",
+        "--engine",
+        "vllm",
+        "--use-case",
+        "agent",
+    )
+    for target, there in (("systemd", False), ("slurm", False), ("compose", True), ("command", True)):
+        folder = tmp_path / target
+        assert advise("render", "--target", target, *asked, "--output", str(folder)).returncode == 0
+        text = "".join(f.read_text(encoding="utf-8") for f in folder.iterdir())
+        assert ("Left out: --chat-template" in text) is not there, target
+        assert "tool_chat_template_gemma4.jinja" in text.replace("Left out: --chat-template", ""), target
+
+
 def test_an_agents_plan_without_a_parser_says_so() -> None:
     plan = advisor.recommend("1x H100 80GB", model="microsoft/phi-4", engine="vllm", use_case="agent").chosen
     assert plan is not None
