@@ -127,11 +127,29 @@ def judge_start(question: StartQuestion, rules: Catalog) -> StartVerdict | None:
     """The verdict of the engine's registries; None where none of this engine was read."""
     if not rules.has_document(LIMITS) or not question.devices:
         return None
+    switches = {k for x in decode_document(rules, LIMITS, StartRules).limits for k in x.unless}
+    given = tuple((k, str(question.given[k])) for k in sorted(switches) if k in question.given)
+    asked = question.version, question.quantization, question.devices, question.cache, given
+    return _judge(question.model, rules, question.engine, *asked)
+
+
+@memoize_by_identity
+def _judge(
+    model: Model,
+    rules: Catalog,
+    engine: Engine,
+    version: str | None,
+    quantization: Quantization,
+    devices: tuple[str, ...],
+    cache: str,
+    given: tuple[tuple[str, str], ...],
+) -> StartVerdict | None:
     known = decode_document(rules, LIMITS, StartRules)
-    inner = _find_registered(question.engine, question.quantization, rules, known)
+    inner = _find_registered(engine, quantization, rules, known)
     if inner is None:
         return None
-    facts = [f for d in dict.fromkeys(question.devices) for f in _list_facts(inner, question, d, rules, known)]
+    question = StartQuestion(engine, version, model, quantization, devices, cache, dict(given))
+    facts = [f for d in dict.fromkeys(devices) for f in _list_facts(inner, question, d, rules, known)]
     return StartVerdict(starts=all_hold(f.holds for f in facts), facts=tuple(dict.fromkeys(facts)))
 
 
@@ -208,7 +226,8 @@ def _word(device: str) -> str:
 
 def _meets(limit: StartLimit, engine: Engine, question: StartQuestion, device: str, file: StartsFile | None) -> bool:
     """Whether a limit is about this question."""
-    version = version_key(question.version or (file.version if file else engine.version or "0"))
+    own = question.version if engine is question.engine else None
+    version = version_key(own or (file.version if file else engine.version or "0"))
     kinds = [kind for kind, _ in _list_shapes(question.model, file)] if limit.shapes is not None else []
     return (
         limit.engine == engine.id

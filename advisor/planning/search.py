@@ -216,13 +216,15 @@ def _search_attempts(
             plan = plan_attempt(Trial(tools, search, attempt, bounds, tried))
             if plan is None:
                 continue
-            if plan.starts and plan.holds_all and plan.on_time is not False:
+            # where only the engine leaves it open, no other format settles it
+            starts = plan.starts or (plan.memory.fits and bool(plan.why_not))
+            if starts and plan.holds_all and plan.on_time is not False:
                 if search.workload.priority not in ("throughput", "latency"):
                     return attempt, plan
                 good.append((attempt, plan))
             else:
                 kept.append((attempt, plan))
-                late = min(late, quantization.bits_nominal) if plan.starts and plan.holds_all else late
+                late = min(late, quantization.bits_nominal) if starts and plan.holds_all else late
         if good:
             return _fastest(good, tools, search)
         if any(p.starts for _, p in kept):

@@ -208,12 +208,12 @@ def _size_model(
             continue  # what runs underneath needs as much
         plan = find_best_plan(entry, search, session)
         if isinstance(plan, Rejection):
-            if all(r.code == "does_not_fit" for r in plan.reasons):
+            if all(r.code in ("does_not_fit", "format_not_loadable") for r in plan.reasons):
                 refused.add(engine_id)
             continue
         # a smaller model at four bits is the better answer
         narrow = plan.quantization.quality < FOUR_BIT_QUALITY and request.quantization is None
-        if not plan.memory.fits or narrow or not plan.holds_all or _crowds(request.machine, plan, choosing):
+        if not plan.starts or narrow or not plan.holds_all or _crowds(request.machine, plan, choosing):
             refused.add(engine_id)
             continue
         sized = _worth(model, ability, plan, request, session, choosing)
