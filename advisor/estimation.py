@@ -3,6 +3,7 @@ disagree."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
 
 import msgspec
@@ -16,8 +17,10 @@ from advisor.decoding import Json
 from advisor.deployment import Deployment, Draft, KvType, MemoryEstimate, Setting, SpeedEstimate
 from advisor.engines.base import LARGEST_LENGTH, EngineModule
 from advisor.engines.fitting import bound_estimate
+from advisor.engines.versions import is_before, version_key
 from advisor.errors import AdvisorError, BadInput
 from advisor.machines.types import Machine
+from advisor.memo import memoize_by_identity
 from advisor.questions import Asking
 from advisor.record import Record
 from advisor.session import Session
@@ -199,7 +202,41 @@ def resolve_request(
         model_path=found.path,
     )
     made, note = with_draft(made, entry, rules)
-    return made, tuple(n for n in (found.note, chosen.note, note, *left_out) if n)
+    version = estimate_request.engine_version
+    unused = describe_unused_version(rules, entry.id, version) if version is not None else None
+    return made, tuple(n for n in (found.note, chosen.note, note, *left_out, unused) if n)
+
+
+@memoize_by_identity
+def describe_unused_version(rules: Catalog, engine: str, version: str) -> str | None:
+    """What is said of a version that no rule tells from the newest; None where one does, and of what runs others."""
+    entry = rules.engines()[engine]
+    own, starts = f"engines/{engine}.yaml", f"starts/{engine}.yaml"
+    if entry.kind != "engine" or entry.version is None or not rules.has_document(own):
+        return None
+    if not version_key(version):
+        return f"engine_version {version[:40]!r} has no effect: it is no release, so {entry.version} is taken"
+    facts = rules.document(own)
+    bounds = {b for part in ("memory", "speed") for b in _list_bounds(facts.get(part))}
+    if version_key(version) == version_key(entry.version) or any(
+        is_before(version, b) != is_before(entry.version, b) for b in bounds
+    ):
+        return None
+    if rules.has_document(starts) and rules.document(starts).get("older"):
+        return None
+    return f"engine_version {version[:40]} has no effect: no rule tells it from {entry.version}, the newest release"
+
+
+_BOUNDS = ("before", "since", "until", "in_use_from")
+
+
+def _list_bounds(facts: Any) -> Iterator[str]:
+    """The releases at which facts change."""
+    for key, value in facts.items() if isinstance(facts, dict) else enumerate(facts if isinstance(facts, list) else ()):
+        if key in _BOUNDS and isinstance(value, str):
+            yield value
+        else:
+            yield from _list_bounds(value)
 
 
 def _choose_model(

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -62,12 +65,35 @@ def replace_file(path: Path, data: bytes) -> None:
         raise BadInput(f"{path}: cannot be written: {e.strerror or e}") from None
 
 
+@contextmanager
+def hold_alone(path: Path) -> Iterator[Path]:
+    """The file for this process and thread alone while it is read, changed and written: others wait, by a lock on a
+    file beside it, which goes with its holder. Raises BadInput."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.with_name(f".{path.name}.lock").open("a") as held:
+            _lock(held.fileno())
+            yield path
+    except OSError as e:
+        raise BadInput(f"{path}: cannot be written: {e.strerror or e}") from None
+
+
+def _lock(descriptor: int) -> None:
+    if sys.platform == "win32":
+        import msvcrt
+
+        msvcrt.locking(descriptor, msvcrt.LK_LOCK, 1)  # waits ten seconds
+    else:
+        import fcntl
+
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+
+
 def write_cache(path: Path, data: bytes) -> None:
     """Writes a file of a cache whole, for this user alone. One that cannot be written is no error."""
-    import contextlib
     import tempfile
 
-    with contextlib.suppress(OSError):
+    with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
         fd, temporary = tempfile.mkstemp(dir=path.parent, prefix=".part-")
         try:

@@ -16,7 +16,7 @@ import msgspec
 from advisor.catalog.roots import data_dir
 from advisor.decoding import decode_json
 from advisor.errors import BadFile
-from advisor.files import read_bytes, replace_file
+from advisor.files import hold_alone, read_bytes, replace_file
 from advisor.record import Record
 
 T = TypeVar("T", bound=Record)
@@ -124,14 +124,16 @@ def load_measurements() -> tuple[SpeedMeasurement, ...]:
 
 def store_residual(residual: MemoryResidual) -> Path:
     """Adds one; an earlier one of the same launch goes. Raises BadFile, BadInput."""
-    kept = _replace(load_residuals(), [residual], _LAUNCH)[-KEPT_RESIDUALS:]
-    return _write(residuals_path(), _ResidualFile(residuals=kept))
+    with hold_alone(residuals_path()) as where:
+        kept = _replace(load_residuals(), [residual], _LAUNCH)[-KEPT_RESIDUALS:]
+        return _write(where, _ResidualFile(residuals=kept))
 
 
 def store_measurements(new: Sequence[SpeedMeasurement]) -> Path:
     """Adds measurements; earlier ones of the same quantity and load go. Raises BadFile, BadInput."""
-    kept = _replace(load_measurements(), new, _QUANTITY)[-KEPT_MEASUREMENTS:]
-    return _write(measurements_path(), _MeasurementFile(measurements=kept))
+    with hold_alone(measurements_path()) as where:
+        kept = _replace(load_measurements(), new, _QUANTITY)[-KEPT_MEASUREMENTS:]
+        return _write(where, _MeasurementFile(measurements=kept))
 
 
 def forget_residuals() -> int:
@@ -164,11 +166,14 @@ def _write(where: Path, file: Record) -> Path:
 
 
 def _forget(where: Path, load: Callable[[], tuple[T, ...]]) -> int:
-    try:
-        n = len(load())
-    except BadFile:
-        n = 0
-    where.unlink(missing_ok=True)
+    if not where.exists():
+        return 0
+    with hold_alone(where):
+        try:
+            n = len(load())
+        except BadFile:
+            n = 0
+        where.unlink(missing_ok=True)
     return n
 
 

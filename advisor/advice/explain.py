@@ -8,6 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from advisor import engines, formats
+from advisor.advice.effects import name_unused
 from advisor.advice.limits import DeploymentLimits, find_limits
 from advisor.advice.types import RankedDeployment
 from advisor.advice.workload import fetch_model, whole_context
@@ -111,7 +112,15 @@ def answer_question(question: ExplainQuestion, session: Session, asking: Asking)
     question = fetch_model(question, asking)
     if question.verify:
         question = replace(question, hardware="this")
-    return explain(question, find_stated_machine(question, session.rules, asking), session)
+    machine = find_stated_machine(question, session.rules, asking)
+    explanation = explain(question, machine, session)
+    if question.verify:
+        return explanation
+
+    def answer(asked: ExplainQuestion, on: Machine | None) -> Explanation:
+        return explain(asked, on, session)
+
+    return name_unused(question, explanation, replace(asking, machine=machine), session.rules, answer)
 
 
 def explain(question: ExplainQuestion, machine: Machine | None, session: Session) -> Explanation:

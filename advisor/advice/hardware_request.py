@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import cache
 
 from msgspec.structs import replace
 
 from advisor import money
+from advisor.advice.effects import name_unused
 from advisor.advice.hardware.budget import BudgetRules, load_budget_rules
-from advisor.advice.hardware.prices import PriceList, catalogue_prices, read_prices
+from advisor.advice.hardware.prices import (
+    LivePrices,
+    PriceList,
+    catalogue_prices,
+    fetch_live_prices,
+    read_prices,
+    replace_rentals,
+)
 from advisor.advice.hardware_types import Ask, HardwareAdvice
 from advisor.advice.workload import SPELLINGS, build_workload
 from advisor.catalog import Catalog
 from advisor.errors import BadInput
 from advisor.estimation import find_stated_machine
+from advisor.machines.types import Machine
 from advisor.questions import Asking, read_number
 from advisor.questions.hardware import HardwareQuestion
 from advisor.record import pick_fields
@@ -27,10 +37,22 @@ def answer_question(question: HardwareQuestion, session: Session, asking: Asking
     """What to buy or rent. Raises BadInput, BadFile, UnknownName."""
     from advisor.advice.hardware.options import find_hardware
 
-    return find_hardware(resolve_question(question, session.rules, asking), session)
+    rules, machine = session.rules, find_stated_machine(question, session.rules, asking)
+    asking = replace(asking, machine=machine)
+    live = cache(fetch_live_prices)  # asked once, however often the question is
+
+    def answer(asked: HardwareQuestion, on: Machine | None) -> HardwareAdvice:
+        return find_hardware(resolve_question(asked, rules, replace(asking, machine=on), live), session)
+
+    return name_unused(question, answer(question, machine), asking, rules, answer)
 
 
-def resolve_question(question: HardwareQuestion, rules: Catalog, asking: Asking) -> Ask:
+def resolve_question(
+    question: HardwareQuestion,
+    rules: Catalog,
+    asking: Asking,
+    live: Callable[[Catalog], LivePrices] = fetch_live_prices,
+) -> Ask:
     """The question with names and amounts resolved. Raises BadInput, BadFile, UnknownName."""
     names, budget_rules = asking.names, load_budget_rules(rules)
     model = question.model or next(iter(question.models), None)
@@ -58,7 +80,7 @@ def resolve_question(question: HardwareQuestion, rules: Catalog, asking: Asking)
         model=model,
         others=question.models[1:],
         workload=build_workload(load, asking, question.trace, more),
-        prices=_prices(question, rules, budget_rules, rates, hours, names),
+        prices=_prices(question, rules, budget_rules, rates, hours, names, live),
         engine=rules.engine(question.engine).id if question.engine else None,
         budget=_in(budget, currency, rates),
         rent=_in(rent, currency, rates),
@@ -136,6 +158,7 @@ def _prices(
     rates: Mapping[str, float],
     hours: float,
     names: Mapping[str, str],
+    live: Callable[[Catalog], LivePrices],
 ) -> PriceList:
     if question.prices is not None:
         prices = read_prices(question.prices, rules, budget_rules.counts, dict(rates), hours)
@@ -146,9 +169,7 @@ def _prices(
         return prices
     if prices.closed:
         raise BadInput(f"{names['online']} and {names['prices']} exclude each other: a price file is a closed list")
-    from advisor.advice.hardware.prices import fetch_live_prices, replace_rentals
-
-    return replace_rentals(prices, fetch_live_prices(rules))
+    return replace_rentals(prices, live(rules))
 
 
 def _in(amount: money.Money | None, currency: str, rates: Mapping[str, float]) -> money.Money | None:

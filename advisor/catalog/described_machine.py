@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from advisor.catalog.match import usable_capacity_bytes
 from advisor.catalog.types import Accelerator
+from advisor.catalog.variants import MemoryVariant
 from advisor.errors import BadInput
 from advisor.machines import device_visibility
 from advisor.machines.apple import default_working_set
@@ -34,6 +35,12 @@ class CardCount(Value, frozen=True):
     note: str | None
     name: str = ""
     sizes: frozenset[float] = frozenset()  # in GB, as they stand in the name
+    variant: MemoryVariant | None = None  # with another amount of memory than the entry
+
+    @property
+    def memory_bytes(self) -> int | None:
+        """Nominal memory of one card."""
+        return self.variant.memory_bytes if self.variant is not None else self.entry.memory_bytes
 
 
 def takes_ram(entry: Accelerator) -> bool:
@@ -60,6 +67,10 @@ def describe_machine(text: str, details: HardwareDetails, cards: list[CardCount]
     nodes, cards = _split_hosts(details, cards, notes)
     if details.driver_problem:
         notes.append(_driver_note(details.driver_problem))
+    if details.power_watts is not None:
+        notes.append(f"power limit {details.power_watts:g} W has no effect: speeds are those at full power")
+    if details.gpu_cores is not None and not any(c.entry.gpu_cores for c in cards):
+        notes.append(f"{details.gpu_cores} GPU cores have no effect: only chips of Apple are told apart by them")
     devices = _devices(details, cards, notes)
     visible = details.visible
     masks = {} if visible is None else dict.fromkeys(("CUDA_VISIBLE_DEVICES", "ZE_AFFINITY_MASK"), visible)
@@ -111,7 +122,7 @@ def _devices(details: HardwareDetails, cards: list[CardCount], notes: list[str])
         entry, mig = card_count.entry, card_count.mig
         total, basis = _total(card_count, details, notes)
         if details.free_bytes is not None and total is not None and details.free_bytes > total:
-            nominal = entry.memory_bytes
+            nominal = card_count.memory_bytes
             if mig or entry.unified or nominal is None or details.free_bytes > nominal:
                 raise BadInput(
                     f"{format_gib(details.free_bytes)} free is more than {entry.name} has "
@@ -121,12 +132,13 @@ def _devices(details: HardwareDetails, cards: list[CardCount], notes: list[str])
         parts = 1 if mig else entry.devices_per_card
         if parts > 1:
             notes.append(f"one {entry.name} card shows as {parts} devices of {format_gib(total, 0)}")
-        rate = entry.bandwidth_gbs
+        varied = card_count.variant
+        rate = entry.bandwidth_gbs if varied is None else varied.bandwidth_gbs
         for _ in range(card_count.number * parts):
             out.append(
                 Device(
                     index=len(out),
-                    name=entry.name + (f" MIG {mig}" if mig else ""),
+                    name=_name(card_count),
                     vendor=find_vendor(entry),
                     accelerator=entry.id,
                     total_bytes=total,
@@ -138,9 +150,11 @@ def _devices(details: HardwareDetails, cards: list[CardCount], notes: list[str])
                     gfx=entry.gfx,
                     mig_profile=mig,
                     mig_enabled=True if mig else None,
-                    gpu_cores=_gpu_cores(entry),
+                    gpu_cores=_gpu_cores(entry, details),
                     power_limit_watts=details.power_watts,
-                    bandwidth_gbs=rate / parts if rate is not None and parts > 1 else None,
+                    bandwidth_gbs=rate / parts if rate is not None and (parts > 1 or varied) else None,
+                    pcie_generation=details.pcie_generation,
+                    pcie_width=details.pcie_width,
                     driver_missing=details.driver_problem is not None,
                 )
             )
@@ -156,6 +170,8 @@ def _total(
         return mig_bytes(card_count.mig), "assumed"
     if not takes_ram(entry):
         total, basis = usable_capacity_bytes(entry)
+        if card_count.variant is not None and total is not None and entry.memory_bytes:
+            total, basis = total * card_count.variant.memory_bytes // entry.memory_bytes, "assumed"
         return (total // entry.devices_per_card if total is not None else None), basis
     ram = details.ram_bytes
     if ram is None and details.wired_bytes is None and details.gtt_bytes is None:
@@ -252,6 +268,14 @@ def find_vendor(entry: Accelerator) -> Vendor:
     return next((v for v in _VENDORS if v == entry.vendor), "unknown")
 
 
-def _gpu_cores(entry: Accelerator) -> int | None:
-    m = re.search(r"\((\d+)-core GPU\)", entry.name)
-    return int(m[1]) if m else None
+def _gpu_cores(entry: Accelerator, details: HardwareDetails) -> int | None:
+    """GPU cores of a chip of Apple: as stated, or what all of its kind have."""
+    if not entry.gpu_cores:
+        return None
+    return details.gpu_cores or (entry.gpu_cores[0] if len(entry.gpu_cores) == 1 else None)
+
+
+def _name(card: CardCount) -> str:
+    if card.variant is not None:
+        return f"{re.sub(r' [0-9]+GB', '', card.entry.name)} {card.variant.memory_bytes / GIB:g}GB"
+    return card.entry.name + (f" MIG {card.mig}" if card.mig else "")

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
 from advisor.catalog.described_machine import HOST_USABLE, MIG, CardCount, describe_machine, takes_ram
 from advisor.catalog.match import join_catalogue
-from advisor.catalog.name_words import choose_accelerator, split_name
+from advisor.catalog.name_words import NameWords, UnknownSize, choose_accelerator, split_name
 from advisor.catalog.store import Catalog
 from advisor.catalog.types import Accelerator, NamedMachine
+from advisor.catalog.variants import choose_by_cores, find_memory_variant
 from advisor.errors import AdvisorError, AmbiguousName, BadInput, UnknownName
 from advisor.machines import phrases
 from advisor.machines.phrases import HardwareDetails
@@ -89,7 +90,7 @@ def parse_hardware(text: str, catalogue: Catalog) -> Machine:
     _place_sizes(reading)
     for count, line in reading.lines:
         _choose_chip(count, line, reading)
-    details, cards = reading.details, _per_node(reading)
+    details, cards = reading.details, [_settle_chip(c, reading) for c in _per_node(reading)]
     for what, amount in (("RAM", details.ram_bytes), ("VRAM", details.vram_bytes), ("cores", details.cores)):
         if amount == 0:
             raise BadInput(f"hardware {text.strip()!r}: no machine has 0 {what}; leave it out if it is not known")
@@ -118,6 +119,8 @@ def _read_part(part: str, reading: _Reading) -> None:
         return
     if _read_phrase(part, reading) or _read_machine(part, reading):
         return
+    if re.search(_CHIP, part, re.I):
+        part = _take_cores(part, reading)
     if part.lower().endswith(" cpu") and phrases.read_cpu(part, reading.details):
         return
     without = re.fullmatch(r"(.+?)\s+(?:without|no) driver", part, re.I)
@@ -145,6 +148,14 @@ def _read_part(part: str, reading: _Reading) -> None:
         return
     name = next((n for _, n in split_counts(part)), part)
     raise UnknownName("accelerator", name, _near(name, reading), "`advise list accelerators` names them all.")
+
+
+def _take_cores(part: str, reading: _Reading) -> str:
+    """The part without the cores of a chip of Apple (`M3 Max 14-core CPU 30-core GPU 36GB`), which are read."""
+    for found in re.finditer(r"\(?\b(\d{1,3}[- ]cores? [cg]pu)\b\)?", part, re.I):
+        phrases.read_phrase(found[1], reading.details)
+        part = part.replace(found[0], " ")
+    return " ".join(part.split())
 
 
 def _read_phrase(part: str, reading: _Reading) -> bool:
@@ -195,6 +206,9 @@ def _find_cards(part: str, known: Mapping[str, Accelerator]) -> CardCount | None
         try:
             chosen = choose_accelerator(asked, known, mig[0].lower() if mig else None)
         except AdvisorError as e:
+            sized = _find_other_size(count, name, asked, e.entries, known) if isinstance(e, UnknownSize) else None
+            if sized is not None:
+                return sized
             refused = refused or e
             continue
         if chosen is not None:
@@ -205,6 +219,29 @@ def _find_cards(part: str, known: Mapping[str, Accelerator]) -> CardCount | None
     if refused is not None:
         raise refused
     return None
+
+
+def _find_other_size(
+    count: int, name: str, asked: NameWords, cards: Sequence[Accelerator], known: Mapping[str, Accelerator]
+) -> CardCount | None:
+    """Known cards with a size that none is sold with: that of all together, or a die with another amount of memory."""
+    if len(asked.sizes) != 1:
+        return None
+    gb = next(iter(asked.sizes))
+    try:
+        usual = choose_accelerator(replace(asked, sizes=frozenset(), outer_sizes=frozenset()), known)
+    except AdvisorError:
+        usual = None
+    entry = usual[0] if usual is not None else cards[0]
+    if count > 1 and entry.memory_bytes and abs(gb * GIB - count * entry.memory_bytes) <= TOLERANCE * gb * GIB:
+        return CardCount(count, entry, None, f"{name}: {gb:g} GB is taken as the memory of all {count} together", name)
+    variant = find_memory_variant(gb, cards, entry, known)
+    if variant is None:
+        raise AdvisorError(
+            "unknown_accelerator",
+            f"{name}: no {entry.name} can carry {gb:g} GB; write `{gb:g}GB RAM` if host memory is meant",
+        )
+    return CardCount(count, variant.entry, None, variant.note, name, asked.sizes, variant)
 
 
 def _add_cards(card: CardCount, reading: _Reading) -> None:
@@ -266,6 +303,15 @@ def _choose_chip(count: int, line: NamedMachine, reading: _Reading) -> None:
     reading.cards.append(CardCount(count, fit[0], None, note))
 
 
+def _settle_chip(card: CardCount, reading: _Reading) -> CardCount:
+    """The card, where it is a chip that comes with several numbers of GPU cores, as the rest of the text means it."""
+    details, ram = reading.details, reading.details.ram_bytes
+    named = bool(re.search(r"\d+[ -]?cores?\b|\b\d+c\b", card.name, re.I))
+    ram_gb = None if ram is None else ram / GIB
+    entry, note = choose_by_cores(card.entry, ram_gb, details.gpu_cores, named, reading.catalogue.accelerators())
+    return replace(card, entry=entry, note=note if entry is not card.entry or details.gpu_cores else card.note)
+
+
 def _per_node(reading: _Reading) -> list[CardCount]:
     """The cards of one node: `16 H100s across 2 nodes` are 8 each."""
     nodes = reading.details.nodes
@@ -291,9 +337,9 @@ def _hold_against_vram(text: str, reading: _Reading) -> None:
         raise AmbiguousName(
             "ambiguous_accelerator", f"{text.strip()!r} does not say which card{listed}. Say which.", names[:6]
         )
-    sizes = {c.entry.memory_bytes or 0 for c in cards} | {sum(c.number * (c.entry.memory_bytes or 0) for c in cards)}
-    if all(c.entry.memory_bytes for c in cards) and not any(abs(vram - s) <= 0.02 * s for s in sizes):
-        had = " and ".join(f"{c.entry.name} {format_gib(c.entry.memory_bytes, 0)}" for c in cards)
+    sizes = {c.memory_bytes or 0 for c in cards} | {sum(c.number * (c.memory_bytes or 0) for c in cards)}
+    if all(c.memory_bytes for c in cards) and not any(abs(vram - s) <= 0.02 * s for s in sizes):
+        had = " and ".join(f"{c.entry.name} {format_gib(c.memory_bytes, 0)}" for c in cards)
         raise BadInput(f"{format_gib(vram, 0)} of VRAM were stated, and the cards have other sizes: {had}")
 
 
@@ -315,7 +361,7 @@ def _place(size: int, card: CardCount | None, details: HardwareDetails) -> None:
     if card is None or takes_ram(card.entry) or card.entry.unified:
         details.ram_bytes = size
         return
-    have = card.entry.memory_bytes
+    have = card.memory_bytes
     if have is None or abs(size - have) > 0.02 * have:
         raise BadInput(
             f"{format_gib(size, 0)} after {card.entry.name} ({format_gib(have, 0)}): "

@@ -32,7 +32,7 @@ _SPELLINGS = (
     (re.compile(r"sxm ?\d?\b"), " sxm "),
     (re.compile(r"\bpci(?:-?e|-express)?\b"), " pcie "),
     (re.compile(r"\b(rtx|gtx|rx|arc|tpu)(?=[a-z]?\d)"), r"\1 "),
-    (re.compile(r"(?<=\d{4})(ti|super|xtx|xt|gre)(super)?\b"), r" \1 \2 "),
+    (re.compile(r"(?<=\d{4})(ti|super|xtx|xt|gre|d)(super)?\b"), r" \1 \2 "),
     (re.compile(r"\b(m\d)(pro|max|ultra)\b"), r"\1 \2"),
     (re.compile(r"\b([ahbv]\d00|mi\d{3}[xa])(sxm|pcie|nvl)\b"), r"\1 \2"),
 )
@@ -63,7 +63,7 @@ def choose_accelerator(
 ) -> tuple[Accelerator, str | None] | None:
     """The entry that a name means and a note when a default was taken; None when no entry has these words.
 
-    Raises AdvisorError `ambiguous_accelerator` when several are meant or no size fits.
+    Raises AdvisorError `ambiguous_accelerator` when several are meant, UnknownSize when the name has no such size.
     """
     if not asked.words:
         return None
@@ -193,12 +193,18 @@ def _label(entry: Accelerator) -> str:
     return f"{entry.name} {entry.memory_bytes / GIB:g}GB"
 
 
+class UnknownSize(AdvisorError):
+    """A known name with a size that none of its entries has."""
+
+    def __init__(self, asked: NameWords, entries: Sequence[Accelerator]) -> None:
+        sizes = " and ".join(f"{s:g} GB" for s in sorted(asked.sizes))
+        listed = ", ".join(_label(a) for a in entries[:6])
+        super().__init__("unknown_accelerator", f"{asked.text.strip()!r}: {sizes} is not a size of {listed}.")
+        self.entries = tuple(entries)
+
+
 def _refuse_size(asked: NameWords, entries: Sequence[Accelerator]) -> list[Accelerator]:
-    sizes = " and ".join(f"{s:g} GB" for s in sorted(asked.sizes))
-    listed = ", ".join(_label(a) for a in entries[:6])
-    raise AdvisorError(
-        "unknown_accelerator", f"unknown accelerator {asked.text.strip()!r}: {sizes} is not a size of {listed}."
-    )
+    raise UnknownSize(asked, entries)
 
 
 def _refuse_mig(asked: NameWords, entries: Sequence[Accelerator], mig: str) -> list[Accelerator]:

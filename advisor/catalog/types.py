@@ -117,6 +117,8 @@ class Accelerator(Record, frozen=True, kw_only=True):
     gfx: Annotated[str, like(r"gfx[0-9a-f]{3,4}", "is not a gfx name (as gfx1100)", "probe")] | None = None
     memory_bytes: int | None = None  # nominal: marketing GB x 2**30; None for unified memory of varying size
     devices_per_card: int = 1  # devices the runtime shows for one card; memory and rates here are of the whole card
+    gpu_cores: tuple[int, ...] = ()  # numbers a chip of Apple is sold with; the rates are those of the most
+    memory_stacks: int | None = None  # stacks of HBM that carry memory_bytes
     memory_options_gb: tuple[float, ...] = ()  # sizes the product is sold with, where one name has several
     host_memory_options_gb: tuple[float, ...] = ()  # of a superchip: memory of its processor, sizes it is sold with
     usable_bytes: int | None = None  # NVML total seen

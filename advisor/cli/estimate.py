@@ -79,17 +79,10 @@ def _write(answers: Iterator[bytes], quiet: bool) -> int:
 
 
 def _put(data: bytes, flush: bool = False) -> None:
-    """Write to standard output. Raises BadFile, and BrokenPipeError where the reader has gone."""
-    try:
-        sys.stdout.buffer.write(data)
-        if flush:
-            sys.stdout.buffer.flush()
-    except BrokenPipeError:
-        raise
-    except OSError as e:
-        from advisor.errors import BadFile
-
-        raise BadFile("standard output", f"cannot be written: {e.strerror or e}") from None
+    """Write to standard output. Raises OSError."""
+    sys.stdout.buffer.write(data)
+    if flush:
+        sys.stdout.buffer.flush()
 
 
 def _whole(lines: BinaryIO) -> Iterator[bytes]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import sys
 import threading
@@ -116,6 +117,8 @@ def run_command_line(words: list[str]) -> int:
     """Run one command line; returns the exit status."""
     from advisor.errors import AdvisorError
 
+    if sys.stdout is None:  # as after `>&-`
+        return _lose_output("it is closed")
     try:
         if not words and sys.stdin.isatty() and sys.stdout.isatty():
             from advisor.cli.questions import start_conversation
@@ -131,8 +134,7 @@ def run_command_line(words: list[str]) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        # the reader has gone; keep Python from complaining when it flushes at exit
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()  # the reader has gone
         return 0
     except AdvisorError as e:
         return _fail(words, e.code, e.message, list(e.near), e.line())
@@ -143,6 +145,8 @@ def run_command_line(words: list[str]) -> int:
         message = e.format_message()
         return _fail(words, "usage", message, [], _usage(e, message))
     except Exception as e:
+        if isinstance(e, OSError) and e.filename is None and e.errno in _OUTPUT_FAULTS:
+            return _lose_output(e.strerror or str(e))
         if os.environ.get("ADVISOR_DEBUG"):
             raise
         text = f"internal error: {type(e).__name__}: {e}"
@@ -156,6 +160,23 @@ def _usage(e: click.ClickException, message: str) -> str:
     return f"{message} See `{ctx.command_path} --help`." if ctx is not None else message
 
 
+# what writing to an open stream fails with; files of ours are named in their errors
+_OUTPUT_FAULTS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
+
+
+def _lose_output(why: str) -> int:
+    """What happens where the answer cannot be written: it is said, and nothing is known of the question."""
+    _drop_output()
+    click.echo(f"advise: standard output cannot be written: {why}", err=True)
+    return 2
+
+
+def _drop_output() -> None:
+    """Keep Python from complaining when it flushes standard output at exit."""
+    if sys.stdout is not None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def _fail(words: list[str], code: str, message: str, near: list[str], line: str) -> int:
     from advisor.safe_text import escape_commands, make_safe
 
@@ -164,7 +185,10 @@ def _fail(words: list[str], code: str, message: str, near: list[str], line: str)
         import json
 
         body: dict[str, Any] = {"error": {"code": code, "message": message, "near": near}}
-        click.echo(json.dumps(body))
+        try:
+            click.echo(json.dumps(body))
+        except OSError as e:
+            return _lose_output(e.strerror or str(e))
     click.echo(escape_commands(f"advise: {line}"), err=True)
     return 2
 

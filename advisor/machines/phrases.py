@@ -38,9 +38,12 @@ class HardwareDetails(msgspec.Struct):
     sockets: int | None = None
     cores: int | None = None
     threads: int | None = None
+    gpu_cores: int | None = None
     flags: list[str] = []
     drivers: dict[str, str] = {}
     links: list[str] = []
+    pcie_generation: int | None = None
+    pcie_width: int | None = None
     visible: str | None = None
     npu: str | None = None
     no_gpu: bool = False
@@ -57,10 +60,13 @@ class HardwareDetails(msgspec.Struct):
 
     def fill_from(self, other: HardwareDetails) -> None:
         """Take over what `other` says and this does not."""
+        for name in other.list_stated() - self.list_stated():
+            setattr(self, name, getattr(other, name))
+
+    def list_stated(self) -> set[str]:
+        """The fields that something is said of."""
         empty = HardwareDetails()
-        for name in self.__struct_fields__:
-            if getattr(self, name) == getattr(empty, name):
-                setattr(self, name, getattr(other, name))
+        return {name for name in self.__struct_fields__ if getattr(self, name) != getattr(empty, name)}
 
 
 _Taker = Callable[[HardwareDetails, re.Match[str]], None]
@@ -225,6 +231,10 @@ def _links(details: HardwareDetails, m: re.Match[str]) -> None:
         name = _LINKS[re.sub(r"\s+(gen ?)?\d[\d.]*( ?x\d+)?$", "", link.strip().lower())]
         if name not in details.links:
             details.links.append(name)
+        lanes = re.fullmatch(r"pcie(?:\s+(?:gen ?)?(\d)[\d.]*)?(?: ?x(\d+))?", link.strip(), re.I)
+        if lanes is not None:
+            details.pcie_generation = int(lanes[1]) if lanes[1] else None
+            details.pcie_width = _count(lanes[2], "lanes of PCIe", 16) if lanes[2] else None
 
 
 def _cpu_flag(details: HardwareDetails, m: re.Match[str]) -> None:
@@ -252,6 +262,10 @@ def _visible(details: HardwareDetails, m: re.Match[str]) -> None:
 
 def _wired(details: HardwareDetails, m: re.Match[str]) -> None:
     details.wired_bytes = int(m[1]) * MIB or None
+
+
+def _gpu_cores(details: HardwareDetails, m: re.Match[str]) -> None:
+    details.gpu_cores = _count(m[1] or m[2], "GPU cores", 1000)
 
 
 def _arch(details: HardwareDetails, m: re.Match[str]) -> None:
@@ -321,7 +335,8 @@ _TABLE: tuple[tuple[str, _Taker], ...] = (
     (r"(?:spread )?(?:across|over) (\d{1,6}) (?:nodes?|machines|servers)", _spread),
     (r"(\d{1,6}) nodes?", _nodes),
     (r"(\d{1,6}) clusters?", _nodes),
-    (r"(?P<cores>\d{1,6})(?: physical| cpu)?[ -]cores?", _take()),
+    (r"(\d{1,3})[ -]cores? gpu|(\d{1,3}) gpu[ -]cores?", _gpu_cores),
+    (r"(?P<cores>\d{1,6})(?: physical| cpu)?[ -]cores?(?: cpu| processor)?", _take()),
     (r"(?P<threads>\d{1,6}) (?:threads|vcpus?|logical cores)", _take()),
     (r"(?P<sockets>\d{1,3}) sockets?", _take()),
     (r"kubernetes|k8s|openshift", _take(orchestrator="kubernetes")),

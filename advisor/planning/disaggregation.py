@@ -99,7 +99,9 @@ def _write(writer: SizedUnit, decode: int, traffic: Traffic, rate: LoadRates) ->
     each = -(-traffic.users // decode)
     if decode > traffic.users or writer.held < each:
         return None
-    load = RequestLoad(concurrency=each, prompt=1, output=max(1, traffic.output.mean), depth=traffic.prompt.mean)
+    load = RequestLoad(
+        concurrency=each, prompt=1, output=max(1, traffic.output.mean), depth=traffic.depth + traffic.prompt.mean
+    )
     found = rate(writer, load)
     return found if found is not None and found.tpot_s is not None and found.tpot_s.value > 0 else None
 
@@ -118,7 +120,9 @@ def time_split(
     mean, output = max(1, traffic.prompt.mean), max(1, traffic.output.mean)
     long = max(mean, traffic.prompt.p95)
     writes = _write(writer, decode, traffic, rate)
-    reads, late = (rate(reader, RequestLoad(concurrency=1, prompt=n, output=1)) for n in (mean, long))
+    reads, late = (
+        rate(reader, RequestLoad(concurrency=1, prompt=n, output=1, depth=traffic.depth)) for n in (mean, long)
+    )
     if writes is None or writes.tpot_s is None or reads is None or late is None:
         return None
     reading, between = reads.prefill_tps, writes.tpot_s

@@ -63,7 +63,8 @@ def make_load(traffic: Traffic, users: int, shared: bool, long: bool = False) ->
     with a prompt of the 95th percentile among as many others as there are."""
     kept = min(traffic.shared_tokens, traffic.prompt.mean - 1) if shared else 0
     prompt = traffic.prompt.p95 if long else traffic.prompt.mean
-    return RequestLoad(concurrency=users, prompt=max(1, prompt - kept), output=max(1, traffic.output.mean), depth=kept)
+    own, depth = max(1, prompt - kept), traffic.depth + kept
+    return RequestLoad(concurrency=users, prompt=own, output=max(1, traffic.output.mean), depth=depth)
 
 
 def request_seconds(speed: SpeedEstimate | None, traffic: Traffic, holds: Holds | None = None) -> Interval | None:

@@ -11,6 +11,8 @@ from advisor.record import Record
 
 STEP = 1024  # tokens that a context length is rounded up to, where lengths were given and no context
 
+LENGTHS = ("prompt_tokens", "prompt_p95", "output_tokens", "output_p95", "depth_tokens")  # that a workload may state
+
 
 class TokenSpread(Record, frozen=True, kw_only=True):
     """Tokens of a part of a request."""
@@ -29,13 +31,14 @@ class Traffic(Record, frozen=True, kw_only=True):
     users: int  # requests at once
     rate: float | None = None  # requests a second, in the mean
     burst: float = 1.0  # times that, in a busy moment
+    depth: int = 0  # tokens that a conversation holds already when a request comes
     shared_prefix: float = 0.0  # share of a typical prompt that all requests have in common
     full_length: bool = False  # all of them may be of full length at once
 
     @property
     def typical_tokens(self) -> int:
-        """Prompt and output of a typical request."""
-        return self.prompt.mean + self.output.mean
+        """Prompt and output of a typical request, with the conversation that it goes on from."""
+        return self.depth + self.prompt.mean + self.output.mean
 
     @property
     def shared_tokens(self) -> int:
@@ -60,28 +63,47 @@ def read_traffic(workload: Workload, trained: int | None, rules: Catalog) -> Tra
     defaults = load_workload_defaults(rules)
     usual = defaults.typical[workload.use_case]
     factor = defaults.p95_over_mean
-    prompt, output = workload.prompt_tokens or usual.prompt, workload.output_tokens or usual.output
+    prompt, output = (
+        mean or min(usual_mean, p95 or usual_mean)
+        for mean, usual_mean, p95 in (
+            (workload.prompt_tokens, usual.prompt, workload.prompt_p95),
+            (workload.output_tokens, usual.output, workload.output_p95),
+        )
+    )
     longest_prompt = workload.prompt_p95 or math.ceil(factor * prompt)
     longest_output = workload.output_p95 or math.ceil(factor * output)
     context = workload.context
     if context is None:
         context = defaults.context[workload.use_case]
-        if workload.prompt_tokens or workload.output_tokens:
-            context = max(context, -(-(longest_prompt + longest_output) // STEP) * STEP)
+        if any(getattr(workload, name) for name in LENGTHS):
+            longest = (workload.depth_tokens or 0) + longest_prompt + longest_output
+            context = max(context, -(-longest // STEP) * STEP)
         context = min(context, trained or context)
     output = min(output, context // 2)
-    prompt = max(1, min(prompt, context - output))
+    depth = max(0, min(workload.depth_tokens or 0, context - output - 1))
+    prompt = max(1, min(prompt, context - output - depth))
     return Traffic(
         use_case=workload.use_case,
         context_length=context,
-        prompt=TokenSpread(mean=prompt, p95=max(prompt, min(longest_prompt, context - output))),
-        output=TokenSpread(mean=output, p95=max(output, min(longest_output, context - prompt))),
+        prompt=TokenSpread(mean=prompt, p95=max(prompt, min(longest_prompt, context - output - depth))),
+        output=TokenSpread(mean=output, p95=max(output, min(longest_output, context - prompt - depth))),
         users=workload.concurrency,
         rate=workload.rate,
         burst=workload.burst,
+        depth=depth,
         shared_prefix=workload.shared_prefix or 0.0,
         full_length=workload.full_length,
     )
+
+
+def describe_cut_lengths(workload: Workload, traffic: Traffic) -> str | None:
+    """What is said of stated lengths that the context has no room for; None where it has."""
+    planned = (traffic.prompt.mean, traffic.prompt.p95, traffic.output.mean, traffic.output.p95, traffic.depth)
+    cut = [n for n, tokens in zip(LENGTHS, planned, strict=True) if (getattr(workload, n) or 0) > tokens]
+    if not cut:
+        return None
+    asked = ", ".join(f"{n} {getattr(workload, n):,}" for n in cut)
+    return f"{asked}: a context of {traffic.context_length:,} tokens has no room for that, so such requests are refused"
 
 
 def find_longest_gap(workload: Workload) -> float | None:

@@ -110,6 +110,8 @@ def peak_tflops(device: Device, rules: Catalog, bits: float) -> float | None:
     elif bits <= 8:
         wide.append(known.get("fp8", 0.0))
     best = max(wide) / entry.devices_per_card
+    if device.gpu_cores and entry.gpu_cores:
+        best *= min(1.0, device.gpu_cores / max(entry.gpu_cores))
     if device.mig_profile and device.total_bytes and entry.memory_bytes:
         best *= min(1.0, device.total_bytes / entry.memory_bytes)
     return best or None

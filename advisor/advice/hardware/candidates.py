@@ -24,7 +24,6 @@ from advisor.errors import BadInput
 from advisor.machines.types import Machine
 from advisor.models.types import native_format
 from advisor.planning.resident import count_need, share_machine
-from advisor.planning.rules import load_workload_defaults
 from advisor.planning.search import find_best_plan
 from advisor.planning.targets import TARGETS
 from advisor.planning.traffic import read_traffic
@@ -57,20 +56,13 @@ class HardwareRejection(Value, frozen=True):
 class HardwareSearch:
     """What is worked out once for a question: the guide, the machines of cards, the engine of a kind of machine."""
 
-    def __init__(
-        self, request: Ask, found: ResolvedModel, context: int, session: Session, budget_rules: BudgetRules
-    ) -> None:
-        rules = session.rules
-        self.request, self.found, self.context, self.session, self.budget = (
-            request,
-            found,
-            context,
-            session,
-            budget_rules,
-        )
+    def __init__(self, request: Ask, found: ResolvedModel, session: Session, budget_rules: BudgetRules) -> None:
+        rules, longest = session.rules, found.model.max_context
+        self.request, self.found, self.session, self.budget = request, found, session, budget_rules
         self.guide = load_main_guide(rules)
-        work = replace(request.workload, context=context)
-        self.traffic = read_traffic(work, found.model.max_context, rules)
+        self.work = replace(request.workload, context=whole_context(request.workload.context, longest))
+        self.traffic = read_traffic(self.work, longest, rules)
+        self.context = self.traffic.context_length
         self.others: tuple[HardwareSearch, ...] = ()  # of the models that stay loaded next to it
         self.engine_asked = rules.engine(request.engine) if request.engine else None
         self._machines: dict[tuple[str, int, float | None], Machine] = {}
@@ -326,10 +318,8 @@ def search_other(name: str, request: Ask, session: Session, budget_rules: Budget
     found = resolve_model(name, rules)
     if found.model.layout is None:
         raise BadInput(f"{found.model.id}: its layers are not in the catalogue, so nothing can be sized")
-    usual = min(load_workload_defaults(rules).context[request.workload.use_case], found.model.max_context or 2**31)
-    context = whole_context(request.workload.context, found.model.max_context)
     asked = replace(request, model=name, others=(), quantization=None)
-    return HardwareSearch(asked, found, context or usual, session, budget_rules)
+    return HardwareSearch(asked, found, session, budget_rules)
 
 
 def place_models(

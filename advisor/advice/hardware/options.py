@@ -26,7 +26,6 @@ from advisor.advice.hardware_types import (
     HardwareOption,
     RejectedHardware,
 )
-from advisor.advice.workload import whole_context
 from advisor.catalog import Catalog
 from advisor.catalog.described_machine import WHOLE_COMPUTERS
 from advisor.catalog.resolve import resolve_model
@@ -35,7 +34,7 @@ from advisor.deployment import Deployment
 from advisor.errors import BadInput
 from advisor.freshness import find_stale_note
 from advisor.planning.layouts import spread_over_cards
-from advisor.planning.rules import load_workload_defaults
+from advisor.planning.traffic import describe_cut_lengths
 from advisor.session import Session
 from advisor.units import format_gib
 
@@ -57,9 +56,7 @@ def find_hardware(request: Ask, session: Session) -> HardwareAdvice:
     if request.rates is not None:
         stated = replace(budget_rules.rates, per_usd=request.rates)
         budget_rules = replace(budget_rules, rates=stated)
-    usual = min(load_workload_defaults(rules).context[request.workload.use_case], found.model.max_context or 2**31)
-    context = whole_context(request.workload.context, found.model.max_context)
-    search = HardwareSearch(request, found, context or usual, session, budget_rules)
+    search = HardwareSearch(request, found, session, budget_rules)
     search.others = tuple(search_other(name, request, session, budget_rules) for name in request.others)
     options: list[HardwareOption] = []
     rejected: list[RejectedHardware] = []
@@ -69,9 +66,8 @@ def find_hardware(request: Ask, session: Session) -> HardwareAdvice:
         rejected += bad
     options.sort(key=lambda o: _sort_key(o, request, budget_rules, rules))
     notes = [*request.prices.notes, *list_notes(search, options, session.today)]
-    if found.note:
-        notes.append(found.note)
-    notes += filter(None, [find_stale_note("hardware", rules, session.today)])
+    stale, cut = find_stale_note("hardware", rules, session.today), describe_cut_lengths(search.work, search.traffic)
+    notes += filter(None, (found.note, cut, stale))
     return HardwareAdvice(
         model=found.model.id,
         quantizations=tuple(dict.fromkeys(o.quantization for o in options)),

@@ -6,6 +6,7 @@ import shlex
 
 from msgspec.structs import replace
 
+from advisor.advice.effects import name_unused
 from advisor.advice.models.choice import choose_model, describe_copy, find_stored_models, load_choosing
 from advisor.advice.models.facts import describe_licences, describe_quality
 from advisor.advice.recommend.alternatives import add_named_plans, describe_growth
@@ -20,7 +21,7 @@ from advisor.advice.recommend_request import (
     settle_model,
 )
 from advisor.advice.types import Advice, OfferedLaunch, RankedDeployment, RejectedEngine
-from advisor.advice.workload import find_unknown_fields
+from advisor.advice.workload import fetch_model, find_unknown_fields
 from advisor.catalog import Catalog
 from advisor.catalog.resolve import AmbiguousModel, ResolvedModel, resolve_model
 from advisor.catalog.types import Engine
@@ -30,12 +31,14 @@ from advisor.decision.types import FactValue, Guide, Reason
 from advisor.deployment import Deployment
 from advisor.engines.flags import find_own_flag
 from advisor.errors import BadInput
+from advisor.estimation import find_machine, find_stated_machine
 from advisor.freshness import find_stale_note
 from advisor.machines.types import Machine
 from advisor.models.types import Model
 from advisor.planning.disaggregation import list_plan_servers
 from advisor.planning.holding import with_machine_notes
 from advisor.planning.targets import answer_targets
+from advisor.planning.traffic import describe_cut_lengths
 from advisor.planning.types import Plan, SearchRequest
 from advisor.questions import Asking
 from advisor.questions.recommend import RecommendQuestion
@@ -55,12 +58,20 @@ def answer_question(
     names = asking.names
     if (question.answers or question.tree) and not question.guide:
         raise BadInput(f"{names['answers']} and {names['tree']} belong to {names['guide']} NAME (`advise list guides`)")
-    advice = recommend(resolve_question(question, session.rules, asking, every_command, every_model), session)
-    if question.guide is None:
-        return advice
-    from advisor.advice.guides import add_guide_answer
+    machine = find_stated_machine(question, session.rules, asking) or find_machine("this", session.rules)
+    asking = replace(asking, machine=machine)
+    question = fetch_model(question, asking)
 
-    return add_guide_answer(advice, question.guide, question.tree, question.answers, session.rules)
+    def answer(asked: RecommendQuestion, on: Machine | None) -> Advice:
+        known = replace(asking, machine=on)
+        advice = recommend(resolve_question(asked, session.rules, known, every_command, every_model), session)
+        if asked.guide is None:
+            return advice
+        from advisor.advice.guides import add_guide_answer
+
+        return add_guide_answer(advice, asked.guide, asked.tree, asked.answers, session.rules)
+
+    return name_unused(question, answer(question, machine), asking, session.rules, answer)
 
 
 def recommend(request: RecommendRequest, session: Session) -> Advice:
@@ -148,7 +159,14 @@ def _advice(
         clients = clients or list_hosted(request, guide_result, rules, found.model)
     rejected = {e: r for e, r in rejected.items() if e not in {c.engine for c in clients}}
     offered = [*clients, *offered]
-    warnings = [*notes, *request.machine.notes, *find_unknown_fields(request.workload), *guide_result.decision.notes]
+    cut = describe_cut_lengths(search.workload, search.traffic)
+    warnings = [
+        *([cut] if cut else ()),
+        *notes,
+        *request.machine.notes,
+        *find_unknown_fields(request.workload),
+        *guide_result.decision.notes,
+    ]
     if found.note:
         warnings.append(found.note)
     warnings += name_stored_copy(offered, found.model, request.machine, rules)

@@ -1,0 +1,194 @@
+"""What was given and changes nothing of an answer: fields of a question, words of a machine. Each is named."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from advisor.advice.workload import SPELLINGS
+from advisor.catalog import Catalog
+from advisor.errors import AdvisorError
+from advisor.machines.types import Machine
+from advisor.questions import Asking, QuestionField, list_fields
+from advisor.record import Answer, Record, Value
+
+A = TypeVar("A", bound=Answer)
+Q = TypeVar("Q", bound=Record)
+# what of an answer repeats the question or says how it was decided; the rest is what was decided
+ECHO = frozenset(("machine", "hours_per_month", "workload", "trace", "because", "points", "reasons"))
+# fields that often have no effect, and where they have one; all others always have
+_ABLE = "where an engine that would be offered cannot do it"
+_ORDER = "where it changes which of the engines that can run comes first"
+_CHOICE = "where no model is named, and another one would be chosen without it"
+_LONG = "where long requests decide the context that is planned, or how long others wait at a rate"
+MATTERS = {
+    "prompt_p95": _LONG,
+    "output_p95": _LONG,
+    "burst": "where requests arrive at a rate",
+    "confidence": "where a speed that is required lies inside the interval that is predicted",
+    "full_length": "where not all requests at once find room at full length",
+    "depth_tokens": "where a context is planned, or a speed is predicted",
+    "shared_prefix": "where the engine keeps the beginnings of prompts for other requests",
+    "structured_output": _ABLE,
+    "tool_calling": _ABLE,
+    "vision": _ABLE,
+    "api": _ABLE,
+    "lora_rank": "where LoRA adapters are served",
+    "priority": _ORDER,
+    "stage": _ORDER,
+    "willing_to_tune": _ORDER,
+    "checkpoint_format": _ORDER,
+    "form_factor": _ORDER,
+    "cloud": "where a hosted API would be the better answer",
+    "os": "where the machine does not say it",
+    "licence": _CHOICE,
+    "thinking": _CHOICE,
+    "min_ability": _CHOICE,
+    "answers": "where the guide asks for it",
+    "hours_per_month": "where something is rented",
+    "electricity_price": "where something with a known power is bought",
+    "duty": "where something with a known power is bought",
+    "api_price": "where the cost of what is offered is known",
+    "exchange_rates": "where a price or an amount is in that currency",
+}
+# facts of a machine that often have no effect, by where they stand in it; words that change others always have
+MACHINE_MATTERS = {
+    "arch": "where an engine has no build for it",
+    "container": "where an engine, or a limit, is asked for by it",
+    "cpu": "where the processor computes",
+    "devices": "where cards exchange data, or prompts are read",
+    "drivers": "where an engine needs a newer one",
+    "interconnect": "where one model lies on several cards that can be linked so",
+    "memory": "where weights lie in host memory",
+    "npu": "where an engine uses it",
+    "orchestrator": "where launch files are written",
+    "os_version": "where an engine needs a newer one",
+    "python": "where an engine needs a newer one",
+    "wsl": "where an engine does not run in it",
+}
+
+
+class Given(Value, frozen=True):
+    """Something that was given and need not matter: a field, with `key` one entry of it; or a word of the machine."""
+
+    name: str  # as the asker calls it
+    matters: str  # where it has an effect; "" = not stated
+    field: QuestionField | None = None
+    key: str | None = None
+    text: str | None = None  # of the machine
+
+
+def name_unused(question: Q, answer: A, asking: Asking, rules: Catalog, again: Callable[[Q, Machine | None], A]) -> A:
+    """The answer with a note on what was given (of MATTERS and MACHINE_MATTERS) and changes nothing of it.
+
+    `again` answers a question for a machine. It is asked without all that at once, and only where that gives another
+    answer without each. What costs time besides should be remembered by it.
+    """
+    machine: Machine | None = asking.machine
+    given = [*_list_given(question, asking), *_list_words(machine, rules)]
+    if not given:
+        return answer
+    decided = _leave_out_echo(answer, machine)
+
+    def is_same(left_out: Sequence[Given]) -> bool:
+        less = _leave_out_words(machine, left_out, rules)
+        try:
+            return _leave_out_echo(again(_leave_out(question, left_out), less), less) == decided
+        except AdvisorError:  # the question needs it
+            return False
+
+    unused = given if is_same(given) else [g for g in given if len(given) > 1 and is_same([g])]
+    where = "warnings" if hasattr(answer, "warnings") else "notes"
+    note = "; ".join(f"{g.name} has no effect" + (f": it matters {g.matters}" if g.matters else "") for g in unused)
+    return answer.with_fields(**{where: (note, *getattr(answer, where))}) if note else answer
+
+
+def _list_given(question: Record, asking: Asking) -> list[Given]:
+    """The fields that differ from their defaults and need not matter, those that only scenarios name included."""
+    fields = {f.attribute: f for f in list_fields(type(question))}
+    out = []
+    for attribute, field in fields.items():
+        value, name = getattr(question, attribute), asking.names[attribute]
+        for key in value if isinstance(value, dict) else ():
+            same = SPELLINGS.get(key, key) if attribute == "workload" else attribute
+            if same is not None and (same in MATTERS or same not in fields):
+                out.append(Given(f"{name} {key}", MATTERS.get(same, ""), field, key))
+        if attribute in MATTERS and value != field.default and not isinstance(value, dict):
+            out.append(Given(name, MATTERS[attribute], field))
+    return out
+
+
+def _leave_out(question: Q, given: Sequence[Given]) -> Q:
+    changed: dict[str, Any] = {}
+    for one in given:
+        if one.field is not None:
+            attribute = one.field.attribute
+            held = changed.get(attribute, getattr(question, attribute))
+            without = one.field.default if one.key is None else {k: v for k, v in held.items() if k != one.key}
+            changed[attribute] = without
+    return replace(question, **changed)
+
+
+def _list_words(machine: Machine | None, rules: Catalog) -> Iterator[Given]:
+    """Parts of the text of a machine without which only facts of it are others that need not matter."""
+    if machine is None or machine.source != "text" or machine.text is None:
+        return
+    from advisor.machines.phrases import HardwareDetails, read_phrase, split_phrases
+
+    for part in split_phrases(machine.text):
+        said = HardwareDetails()
+        if not read_phrase(part, said) or not (said.list_stated() - _BESIDE) or said.list_stated() & _AMOUNTS:
+            continue
+        less = _read_without(machine.text, [part], rules)
+        if less is None:
+            continue
+        places = [n for n in Machine.__struct_fields__ if getattr(less, n) != getattr(machine, n) and n not in _SAID]
+        if not places and said.links:
+            continue  # cards that are always linked so
+        if all(n in MACHINE_MATTERS for n in places) and _size(less) == _size(machine):
+            yield Given(part, MACHINE_MATTERS[places[0]] if places else "where the rest does not say it", text=part)
+
+
+_SAID = ("text", "notes")
+# what phrases state that always matters, and what they state beside the rest
+_AMOUNTS = {"ram_bytes", "bare_bytes", "vram_bytes", "free_bytes", "limit_bytes", "nodes", "no_gpu"}
+_BESIDE = {"os", "host_only"}
+
+
+def _size(machine: Machine) -> tuple[object, ...]:
+    """What of a machine always matters."""
+    memory = machine.memory
+    sizes = (memory.total_bytes, memory.available_bytes, memory.limit_bytes)
+    devices = tuple((d.name, d.total_bytes, d.free_bytes, d.visible, d.driver_missing) for d in machine.devices)
+    return (*sizes, machine.cpu.model, devices)
+
+
+def _read_without(text: str, parts: Sequence[str], rules: Catalog) -> Machine | None:
+    from advisor.catalog.hardware_names import parse_hardware
+    from advisor.machines.phrases import split_phrases
+
+    try:
+        return parse_hardware(", ".join(p for p in split_phrases(text) if p not in parts), rules)
+    except AdvisorError:  # the rest is no machine
+        return None
+
+
+def _leave_out_words(machine: Machine | None, given: Sequence[Given], rules: Catalog) -> Machine | None:
+    words = [g.text for g in given if g.text is not None]
+    return machine if not words or machine is None else _read_without(machine.text or "", words, rules)
+
+
+def _leave_out_echo(answer: Answer, machine: Machine | None) -> object:
+    said = frozenset(machine.notes if machine is not None else ())
+
+    def strip(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {k: strip(v) for k, v in value.items() if k not in ECHO}
+        if isinstance(value, (list, tuple)):
+            return [strip(v) for v in value if not isinstance(v, str) or v not in said]
+        return value
+
+    return strip(msgspec.to_builtins(answer))
