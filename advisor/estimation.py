@@ -209,15 +209,14 @@ def resolve_request(
 
 @memoize_by_identity
 def describe_unused_version(rules: Catalog, engine: str, version: str) -> str | None:
-    """What is said of a version that no rule tells from the newest; None where one does, and of what runs others."""
+    """A note on a version that no rule tells from the newest; None where one does, and of what runs others."""
     entry = rules.engines()[engine]
-    own, starts = f"engines/{engine}.yaml", f"starts/{engine}.yaml"
-    if entry.kind != "engine" or entry.version is None or not rules.has_document(own):
+    starts = f"starts/{engine}.yaml"
+    if entry.kind != "engine" or entry.version is None:
         return None
     if not version_key(version):
         return f"engine_version {version[:40]!r} has no effect: it is no release, so {entry.version} is taken"
-    facts = rules.document(own)
-    bounds = {b for part in ("memory", "speed") for b in _list_bounds(facts.get(part))}
+    bounds = set(_list_bounds(msgspec.to_builtins(entry)))
     if version_key(version) == version_key(entry.version) or any(
         is_before(version, b) != is_before(entry.version, b) for b in bounds
     ):

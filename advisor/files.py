@@ -68,7 +68,7 @@ def replace_file(path: Path, data: bytes) -> None:
 @contextmanager
 def hold_alone(path: Path) -> Iterator[Path]:
     """The file for this process and thread alone while it is read, changed and written: others wait, by a lock on a
-    file beside it, which goes with its holder. Raises BadInput."""
+    file next to it, which goes with its holder. Raises BadInput."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.with_name(f".{path.name}.lock").open("a") as held:

@@ -196,7 +196,7 @@ def test_answers_that_cannot_be_written(source: str, tmp_path: Path) -> None:
         with file.open("rb") as given_, Path("/dev/full").open("wb") as full:
             done = subprocess.run(words, stdin=given_, stdout=full, stderr=subprocess.PIPE, cwd=tmp_path, check=False)
         assert done.returncode == 2
-        assert done.stderr == b"advise: standard output: cannot be written: No space left on device\n"
+        assert done.stderr == b"advise: standard output cannot be written: No space left on device\n"
     with (
         file.open("rb") as given_,
         subprocess.Popen(words, stdin=given_, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path) as p,

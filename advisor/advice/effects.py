@@ -71,7 +71,7 @@ MACHINE_MATTERS = {
 }
 
 
-class Given(Value, frozen=True):
+class GivenInput(Value, frozen=True):
     """Something that was given and need not matter: a field, with `key` one entry of it; or a word of the machine."""
 
     name: str  # as the asker calls it
@@ -85,7 +85,7 @@ def name_unused(question: Q, answer: A, asking: Asking, rules: Catalog, again: C
     """The answer with a note on what was given (of MATTERS and MACHINE_MATTERS) and changes nothing of it.
 
     `again` answers a question for a machine. It is asked without all that at once, and only where that gives another
-    answer without each. What costs time besides should be remembered by it.
+    answer without each. It should remember what costs time.
     """
     machine: Machine | None = asking.machine
     given = [*_list_given(question, asking), *_list_words(machine, rules)]
@@ -93,7 +93,7 @@ def name_unused(question: Q, answer: A, asking: Asking, rules: Catalog, again: C
         return answer
     decided = _leave_out_echo(answer, machine)
 
-    def is_same(left_out: Sequence[Given]) -> bool:
+    def is_same(left_out: Sequence[GivenInput]) -> bool:
         less = _leave_out_words(machine, left_out, rules)
         try:
             return _leave_out_echo(again(_leave_out(question, left_out), less), less) == decided
@@ -106,7 +106,7 @@ def name_unused(question: Q, answer: A, asking: Asking, rules: Catalog, again: C
     return answer.with_fields(**{where: (note, *getattr(answer, where))}) if note else answer
 
 
-def _list_given(question: Record, asking: Asking) -> list[Given]:
+def _list_given(question: Record, asking: Asking) -> list[GivenInput]:
     """The fields that differ from their defaults and need not matter, those that only scenarios name included."""
     fields = {f.attribute: f for f in list_fields(type(question))}
     out = []
@@ -115,13 +115,13 @@ def _list_given(question: Record, asking: Asking) -> list[Given]:
         for key in value if isinstance(value, dict) else ():
             same = SPELLINGS.get(key, key) if attribute == "workload" else attribute
             if same is not None and (same in MATTERS or same not in fields):
-                out.append(Given(f"{name} {key}", MATTERS.get(same, ""), field, key))
+                out.append(GivenInput(f"{name} {key}", MATTERS.get(same, ""), field, key))
         if attribute in MATTERS and value != field.default and not isinstance(value, dict):
-            out.append(Given(name, MATTERS[attribute], field))
+            out.append(GivenInput(name, MATTERS[attribute], field))
     return out
 
 
-def _leave_out(question: Q, given: Sequence[Given]) -> Q:
+def _leave_out(question: Q, given: Sequence[GivenInput]) -> Q:
     changed: dict[str, Any] = {}
     for one in given:
         if one.field is not None:
@@ -132,30 +132,32 @@ def _leave_out(question: Q, given: Sequence[Given]) -> Q:
     return replace(question, **changed)
 
 
-def _list_words(machine: Machine | None, rules: Catalog) -> Iterator[Given]:
+def _list_words(machine: Machine | None, rules: Catalog) -> Iterator[GivenInput]:
     """Parts of the text of a machine without which only facts of it are others that need not matter."""
     if machine is None or machine.source != "text" or machine.text is None:
         return
     from advisor.machines.phrases import HardwareDetails, read_phrase, split_phrases
 
     for part in split_phrases(machine.text):
-        said = HardwareDetails()
-        if not read_phrase(part, said) or not (said.list_stated() - _BESIDE) or said.list_stated() & _AMOUNTS:
+        stated = HardwareDetails()
+        if not read_phrase(part, stated) or not (stated.list_stated() - _PASSING) or stated.list_stated() & _AMOUNTS:
             continue
         less = _read_without(machine.text, [part], rules)
         if less is None:
             continue
-        places = [n for n in Machine.__struct_fields__ if getattr(less, n) != getattr(machine, n) and n not in _SAID]
-        if not places and said.links:
+        places = [n for n in Machine.__struct_fields__ if getattr(less, n) != getattr(machine, n) and n not in _WORDS]
+        if not places and stated.links:
             continue  # cards that are always linked so
         if all(n in MACHINE_MATTERS for n in places) and _size(less) == _size(machine):
-            yield Given(part, MACHINE_MATTERS[places[0]] if places else "where the rest does not say it", text=part)
+            yield GivenInput(
+                part, MACHINE_MATTERS[places[0]] if places else "where the rest does not say it", text=part
+            )
 
 
-_SAID = ("text", "notes")
-# what phrases state that always matters, and what they state beside the rest
+_WORDS = ("text", "notes")
+# what phrases state that always matters, and what many of them state in addition
 _AMOUNTS = {"ram_bytes", "bare_bytes", "vram_bytes", "free_bytes", "limit_bytes", "nodes", "no_gpu"}
-_BESIDE = {"os", "host_only"}
+_PASSING = {"os", "host_only"}
 
 
 def _size(machine: Machine) -> tuple[object, ...]:
@@ -176,19 +178,19 @@ def _read_without(text: str, parts: Sequence[str], rules: Catalog) -> Machine | 
         return None
 
 
-def _leave_out_words(machine: Machine | None, given: Sequence[Given], rules: Catalog) -> Machine | None:
+def _leave_out_words(machine: Machine | None, given: Sequence[GivenInput], rules: Catalog) -> Machine | None:
     words = [g.text for g in given if g.text is not None]
     return machine if not words or machine is None else _read_without(machine.text or "", words, rules)
 
 
 def _leave_out_echo(answer: Answer, machine: Machine | None) -> object:
-    said = frozenset(machine.notes if machine is not None else ())
+    notes = frozenset(machine.notes if machine is not None else ())
 
     def strip(value: Any) -> Any:
         if isinstance(value, dict):
             return {k: strip(v) for k, v in value.items() if k not in ECHO}
         if isinstance(value, (list, tuple)):
-            return [strip(v) for v in value if not isinstance(v, str) or v not in said]
+            return [strip(v) for v in value if not isinstance(v, str) or v not in notes]
         return value
 
     return strip(msgspec.to_builtins(answer))

@@ -141,8 +141,8 @@ def fetch_model(question: T, asking: Asking) -> T:
 
     path = str(fetch_headers(name, question.quantization, cache_dir(), progress or (lambda _: None)))
     if question.model is None:
-        return replace(question, models=(path, *models[1:]))
-    return replace(question, model=path)
+        return replace(question, models=(path, *models[1:]), online=False)
+    return replace(question, model=path, online=False)
 
 
 def find_unknown_fields(workload: Workload) -> list[str]:

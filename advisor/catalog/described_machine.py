@@ -70,7 +70,7 @@ def describe_machine(text: str, details: HardwareDetails, cards: list[CardCount]
     if details.power_watts is not None:
         notes.append(f"power limit {details.power_watts:g} W has no effect: speeds are those at full power")
     if details.gpu_cores is not None and not any(c.entry.gpu_cores for c in cards):
-        notes.append(f"{details.gpu_cores} GPU cores have no effect: only chips of Apple are told apart by them")
+        notes.append(f"{details.gpu_cores} GPU cores have no effect: they distinguish chips of Apple only")
     devices = _devices(details, cards, notes)
     visible = details.visible
     masks = {} if visible is None else dict.fromkeys(("CUDA_VISIBLE_DEVICES", "ZE_AFFINITY_MASK"), visible)

@@ -35,7 +35,7 @@ def find_accelerators(device: Device, accelerators: Mapping[str, Accelerator]) -
         found = _keep(found, lambda a: a.gfx == device.gfx) or found
     if len(found) > 1 and device.gpu_cores is not None:
         found = _keep(found, lambda a: f"({device.gpu_cores}-core" in a.name) or found
-    if len(found) > 1 and device.mig_profile is None:
+    if len(found) > 1 and device.mig_profile is None and device.vendor != "apple":  # whose total is a share of the RAM
         found = _filter_by_memory(device, found)
     if len(found) > 1:
         found = _filter_by_words(device.name, found)

@@ -165,7 +165,7 @@ _OUTPUT_FAULTS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBAD
 
 
 def _lose_output(why: str) -> int:
-    """What happens where the answer cannot be written: it is said, and nothing is known of the question."""
+    """What happens where the answer cannot be written: one line tells it, and nothing is known of the question."""
     _drop_output()
     click.echo(f"advise: standard output cannot be written: {why}", err=True)
     return 2

@@ -64,7 +64,7 @@ class HardwareDetails(msgspec.Struct):
             setattr(self, name, getattr(other, name))
 
     def list_stated(self) -> set[str]:
-        """The fields that something is said of."""
+        """The fields that are stated."""
         empty = HardwareDetails()
         return {name for name in self.__struct_fields__ if getattr(self, name) != getattr(empty, name)}
 

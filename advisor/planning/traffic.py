@@ -97,7 +97,7 @@ def read_traffic(workload: Workload, trained: int | None, rules: Catalog) -> Tra
 
 
 def describe_cut_lengths(workload: Workload, traffic: Traffic) -> str | None:
-    """What is said of stated lengths that the context has no room for; None where it has."""
+    """A note on stated lengths that the context has no room for; None where it has."""
     planned = (traffic.prompt.mean, traffic.prompt.p95, traffic.output.mean, traffic.output.p95, traffic.depth)
     cut = [n for n, tokens in zip(LENGTHS, planned, strict=True) if (getattr(workload, n) or 0) > tokens]
     if not cut:

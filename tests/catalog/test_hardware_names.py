@@ -141,13 +141,6 @@ def test_ambiguous_names_list_the_choices(text: str, listed: list[str]) -> None:
     assert all(word in e.value.message for word in listed)
 
 
-@pytest.mark.parametrize(("text", "sold"), [("RTX 3050 4GB", "8GB"), ("RTX 4070 16GB", "12GB")])
-def test_a_size_must_be_one_the_card_has(text: str, sold: str) -> None:
-    with pytest.raises(AdvisorError, match="not a size of") as e:
-        parse(text)
-    assert sold in e.value.message
-
-
 @pytest.mark.parametrize(
     ("text", "words"),
     [

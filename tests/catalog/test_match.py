@@ -127,7 +127,8 @@ def test_apple_tiers_need_the_core_count() -> None:
         found = match_device(device("Apple M3 Max", "apple", 48, gpu_cores=cores), ACCELERATORS)
         assert found is not None
         assert found.id == f"apple-m3-max-{cores}c"
-    assert match_device(device("Apple M3 Max", "apple", 48), ACCELERATORS) is None
+    # 36 GiB for the GPU are those of 48 GB of RAM, which tell nothing of the 36 GB that the smaller chip comes with
+    assert match_device(device("Apple M3 Max", "apple", 36), ACCELERATORS) is None
     plain = match_device(device("Apple M3", "apple", 16, gpu_cores=10), ACCELERATORS)
     assert plain is not None
     assert plain.id == "apple-m3"

@@ -41,7 +41,10 @@ RULES = catalog([shipped_root()])
         # 3 x 2,480.67 + 750: 8,192 exactly stays 8,192, one token more is a step more
         ({"prompt_tokens": 100, "prompt_p95": 7442}, None, 8192, (100, 7442), (250, 750)),
         ({"prompt_tokens": 100, "prompt_p95": 7443}, None, 9216, (100, 7443), (250, 750)),
-        ({"prompt_p95": 50000}, None, 8192, (1200, 7942), (250, 750)),
+        # 50,000 + 750 in steps of 1,024; a percentile alone bounds the mean
+        ({"prompt_p95": 50000}, None, 51200, (1200, 50000), (250, 750)),
+        ({"prompt_p95": 50000}, 8192, 8192, (1200, 7942), (250, 750)),
+        ({"prompt_p95": 500}, None, 8192, (500, 500), (250, 750)),
         ({"output_tokens": 5000}, None, 19456, (1200, 3600), (5000, 15000)),
         ({"output_tokens": 100, "output_p95": 90}, None, 8192, (1200, 3600), (100, 100)),
     ],
