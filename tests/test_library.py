@@ -220,7 +220,10 @@ def test_hardware_answers_as_the_command_does(
     shown = printed(capsys, "hardware", "--model", "qwen3:14b", *words)
     assert "error" not in shown
     assert shown["options"] or shown["rejected"]
-    assert json.loads(msgspec.json.encode(advisor.hardware("qwen3:14b", **options).to_dict())) == shown
+    answer = json.loads(msgspec.json.encode(advisor.hardware("qwen3:14b", **options).to_dict()))
+    for each in (shown, answer):  # fields without effect have each door's own names
+        each["notes"] = [n for n in each["notes"] if " has no effect" not in n]
+    assert answer == shown
 
 
 @pytest.mark.parametrize(
