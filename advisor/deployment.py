@@ -43,6 +43,20 @@ class Correction(Record, frozen=True, kw_only=True):
     note: str  # one line that names the log
 
 
+class SettingsAccount(Value, frozen=True):
+    """What a launch sets and no law reads, a sentence each."""
+
+    raises: tuple[str, ...] = ()  # it may take more memory, or leave a smaller pool, than is counted
+    lowers: tuple[str, ...] = ()  # it may need less of the devices than is counted
+    others: tuple[str, ...] = ()  # it bears on start, speed or memory that does not decide
+    unused: tuple[str, ...] = ()  # without effect on these
+
+    @property
+    def not_modelled(self) -> tuple[str, ...]:
+        """What matters and has no law."""
+        return (*self.raises, *self.lowers, *self.others)
+
+
 class Deployment(MemoRecord, frozen=True, kw_only=True):
     """One launch of one engine. `settings` use the engine's own long flag names without dashes and win over the
     general fields."""
@@ -64,6 +78,7 @@ class Deployment(MemoRecord, frozen=True, kw_only=True):
     draft: Draft | None = None
     largest_draft: Draft | None = None  # no larger than this where the draft itself is not known
     uncounted: tuple[str, ...] = ()  # what is loaded next to the model and whose size is not known
+    account: SettingsAccount = SettingsAccount()  # of its settings
     correction: Correction | None = None  # by what was logged on the machine
     served_name: str | None = None
     host: str | None = None  # None = loopback

@@ -15,6 +15,7 @@ from advisor.catalog import Catalog
 from advisor.catalog.types import Engine, Quantization
 from advisor.decoding import Json
 from advisor.deployment import Deployment, Draft, KvType, MemoryEstimate, Setting, SpeedEstimate
+from advisor.engines.account import list_idle_settings, take_account
 from advisor.engines.base import LARGEST_LENGTH, EngineModule
 from advisor.engines.fitting import bound_estimate
 from advisor.engines.versions import is_before, version_key
@@ -98,14 +99,37 @@ def estimate_memory(
     rows = memory_estimate.devices if memory_estimate.host is None else (*memory_estimate.devices, memory_estimate.host)
     if any((r.high_bytes or 0) > MOST_BYTES for r in rows):
         raise BadInput("the request asks for more memory than any machine has: look at context length and sequences")
-    if deployment.uncounted:
-        named = memory_estimate.not_modelled
-        return replace(
-            memory_estimate,
-            fits=False if memory_estimate.fits is False else None,
-            not_modelled=(*named, *(x for x in deployment.uncounted if not any(x in n for n in named))),
-        )
-    return memory_estimate
+    return _name_unmodelled(memory_estimate, deployment)
+
+
+def _name_unmodelled(memory_estimate: MemoryEstimate, deployment: Deployment) -> MemoryEstimate:
+    """The estimate with what it leaves out, which may turn a verdict."""
+    account, fits, named = deployment.account, memory_estimate.fits, memory_estimate.not_modelled
+    if not deployment.uncounted and not account.not_modelled:
+        return memory_estimate
+    more = bool(deployment.uncounted or account.raises)
+    if (fits is True and more) or (fits is False and account.lowers and not memory_estimate.refused):
+        fits = None
+    left_out = (*deployment.uncounted, *account.not_modelled)
+    return replace(
+        memory_estimate, fits=fits, not_modelled=(*named, *(x for x in left_out if not any(x in n for n in named)))
+    )
+
+
+def find_idle_settings(deployment: Deployment, memory_estimate: MemoryEstimate, session: Session) -> tuple[str, ...]:
+    """Settings of those that many models have no use for, without which memory is the same."""
+    idle = list_idle_settings(session.rules.engine(deployment.engine), session.rules)
+    out = []
+    for name in deployment.settings:
+        if name not in idle:
+            continue
+        without = {k: v for k, v in deployment.settings.items() if k != name}
+        other = estimate(replace(deployment, settings=without), session)
+        if (other.devices, other.host, other.kv_cache) == (
+            memory_estimate.devices, memory_estimate.host, memory_estimate.kv_cache,
+        ):  # fmt: skip
+            out.append(f"{name}: memory is the same without it")
+    return tuple(out)
 
 
 def parse_kv_type(value: str | dict[str, str] | None) -> KvType:
@@ -182,7 +206,7 @@ def resolve_request(
     whole = find_machine(estimate_request.hardware, rules, None if remembered is None else remembered.machines)
     settings: dict[str, Setting] = {  # as the engine's command line takes them: nested values are JSON text there
         k: msgspec.json.encode(v).decode() if isinstance(v, (dict, list)) else v
-        for k, v in estimate_request.settings.items()
+        for k, v in _open_block(estimate_request.settings, entry).items()
     }
     machine, left_out = whole, tuple[str, ...]()
     if settings and entry.device_choice is not None:
@@ -201,6 +225,7 @@ def resolve_request(
         settings=settings,
         model_path=found.path,
     )
+    made = replace(made, account=take_account(made.settings, entry, rules))
     made, note = with_draft(made, entry, rules)
     version = estimate_request.engine_version
     unused = describe_unused_version(rules, entry.id, version) if version is not None else None
@@ -236,6 +261,16 @@ def _list_bounds(facts: Any) -> Iterator[str]:
             yield value
         else:
             yield from _list_bounds(value)
+
+
+def _open_block(settings: Json, entry: Engine) -> Json:
+    """The settings with those of the block of the engine's configuration file whose keys count as settings."""
+    kind = entry.recognition.config_file
+    block: Json | None = settings.get(kind.nested) if kind is not None and kind.nested is not None else None
+    if kind is None or not isinstance(block, dict):
+        return settings
+    named = {kind.nested_names.get(k, k) if v in kind.nested_values else k: v for k, v in block.items()}
+    return {**{k: v for k, v in settings.items() if k != kind.nested}, **named}
 
 
 def _choose_model(

@@ -164,7 +164,10 @@ class ConfigFile(Record, frozen=True, kw_only=True):
     `any_of`, where two are telling and one of these blocks is there. `nested` is a block whose keys count as settings.
     """
 
-    telling: tuple[str, ...]
+    telling: tuple[str, ...] = ()
+    flags: tuple[FlagName, ...] = ()  # of the engine's server, that name such a file
+    form: Literal["yaml", "presets"] = "yaml"  # presets: an INI file with a section for each model
+    when_null: dict[str, str] = {}  # block -> the switch that it means where it is stated as null
     any_of: tuple[str, ...] = ()
     nested: str | None = None
     nested_names: dict[str, str] = {}  # its keys -> settings they mean

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from advisor.deployment import DeploymentEstimate, Holds, SpeedEstimate, WhyNot
 from advisor.record import Record
@@ -87,6 +87,9 @@ class CheckedDeployment(Record, frozen=True, kw_only=True):
     fits: bool | None
     why: tuple[str, ...] = ()
     assumed: tuple[str, ...] = ()
+    unused: tuple[str, ...] = ()  # settings and variables without effect on the verdict
+    not_modelled: tuple[str, ...] = ()  # those that bear on it, or on speed, and have no law: why they matter
+    request: dict[str, Any] = {}  # the settings that the estimator was given: the effective launch
     ranks: int | None = None
     replicas: int | None = None  # equal ones, where the file says how many
     memory: DeploymentEstimate | None = None
@@ -119,6 +122,7 @@ class CheckReport(Record, frozen=True, kw_only=True):
     asked_fit: bool = True
     fail_on: str = "error"
     strict: bool = False
+    verbose: bool = False  # the text has the account of every launch
 
     def status(self) -> int:
         """Exit status: 1 does not fit or findings at or above the threshold, 2 cannot tell, 0 all well."""

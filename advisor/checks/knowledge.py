@@ -128,7 +128,7 @@ class FlagLookup(Value, frozen=True):
 
     table: FlagTable
     spellings: dict[str, Spelling]
-    by_variable: dict[str, str]
+    by_variable: dict[str, Spelling]
 
 
 class Knowledge:
@@ -240,7 +240,7 @@ def _images(entries: Iterable[Engine], routers: Iterable[Router]) -> tuple[_Patt
 
 def _lookup(flags: FlagTable) -> FlagLookup:
     spellings: dict[str, Spelling] = {}
-    variables: dict[str, str] = {}
+    variables: dict[str, Spelling] = {}
     for name, entry in flags.flags.items():
         spellings[f"--{name}"] = Spelling(name, False)
         for a in entry.a:
@@ -250,7 +250,9 @@ def _lookup(flags: FlagTable) -> FlagLookup:
             if name.startswith("enable-"):
                 spellings.setdefault(f"--disable-{name[7:]}", Spelling(name, True))
         if entry.e:
-            variables[entry.e] = name
+            variables[entry.e] = Spelling(name, False)
+        if entry.e and flags.negative_variables and any(spellings[a].off for a in entry.a):
+            variables[entry.e.replace(*flags.negative_variables)] = Spelling(name, True)
     return FlagLookup(flags, spellings, variables)
 
 

@@ -16,6 +16,7 @@ from advisor.checks.read.context import ReaderContext
 from advisor.checks.read.detect import read_launches, reads_others
 from advisor.checks.read.launch import Launch
 from advisor.checks.resolve.judge import LaunchCheckOptions, check_launch
+from advisor.checks.resolve.named_files import join_named_files
 from advisor.checks.rules.evaluate import Rulebook
 from advisor.errors import AdvisorError, BadFile, LinkOut, NotText, Unread
 from advisor.machines.types import Machine
@@ -191,7 +192,7 @@ def check_source(source: str, name: str, folder: Path | None, checker: Checker) 
     context = ReaderContext(
         name, knowledge, options.variables, folder, problems=faults, doubled=doubled, root=options.root
     )
-    launches = read_launches(source, name, 1, context)
+    launches = [join_named_files(x, source, folder, knowledge) for x in read_launches(source, name, 1, context)]
     launches = comments.apply_declarations(launches, source, name)
     relocate(launches, source)
     asked, declared = options, comments.find_declared_hardware(source)

@@ -33,7 +33,7 @@ In a file: `# advise: on=2x H100 80GB SXM`, `# advise: ignore[rule] reason`,
 Exit status: 0 fits and clean, 1 does not fit or findings of level error, 2 cannot tell or usage error.
 """,
 )
-@options.ask(CheckQuestion, "rules", "json", "quiet")
+@options.ask(CheckQuestion, "rules", "json", "verbose", "quiet")
 @click.option("--no-config", is_flag=True, help="Leave the configuration of the current folder aside.")
 @click.option("--config-from", metavar="REF", help="Take the configuration of another commit, such as the base branch.")
 @click.option("--fail-if-no-objects-found", "must_find", is_flag=True, help="Exit status 2 where no launch is found.")
@@ -84,7 +84,8 @@ def command(question: CheckQuestion, shown: options.Presentation, **given: Any) 
     stdin = sys.stdin.buffer.read(4 * 2**20 + 1) if "-" in files else None
     keep = not given["no_cache"] and len(files) > 1
     found = run.check_files(files, asked, Session(rules), stdin, _progress(files, shown.quiet), given["jobs"], keep)
-    found = replace(found, findings=(*describe_left_out(configuration), *refused, *found.findings))
+    kept = (*describe_left_out(configuration), *refused, *found.findings)
+    found = replace(found, findings=kept, verbose=shown.verbose)
     if given["create_baseline"]:
         from advisor.checks.report.formats import write_baseline
 

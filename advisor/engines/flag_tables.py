@@ -89,6 +89,21 @@ class FlagEntry(Record, frozen=True, kw_only=True):
         return f"below {self.below:g}" if self.below is not None and n >= self.below else None
 
 
+class SettingEffects(Record, frozen=True, kw_only=True):
+    """The flags and variables of a server that bear on what starts, on memory or on speed, besides those that its
+    concepts name. All others have no effect on these. Where a reason stands, no law of `advisor/engines` reads it."""
+
+    read: tuple[FlagName, ...] = ()  # a law reads them
+    idle: tuple[FlagName, ...] = ()  # a law reads them, and many models and layouts have no use for them
+    raises: dict[FlagName, str] = {}  # it may take more memory, or leave a smaller pool, than is counted -> how
+    lowers: dict[FlagName, str] = {}  # it may need less of the devices than is counted -> how
+    memory: dict[FlagName, str] = {}  # it moves memory that does not decide -> what
+    start: dict[FlagName, str] = {}  # whether it starts depends on it -> on what
+    speed: dict[FlagName, str] = {}  # -> what of it
+    elsewhere: tuple[FlagName, ...] = ()  # what reads the launch uses them: which devices it sees, what it loads
+    source: str = ""
+
+
 class FlagTable(MemoRecord, frozen=True, kw_only=True):
     """Flags of one server as its parser of `version` has them. Names without dashes."""
 
@@ -112,6 +127,7 @@ class FlagTable(MemoRecord, frozen=True, kw_only=True):
     settings: tuple[str, ...] = ()  # no flags: keys of its file, of a request, or of another of its commands
     variables: tuple[str, ...] = ()  # environment variables that are read
     variable_prefix: str | None = None  # of the engine's own variables
+    negative_variables: tuple[str, str] | None = None  # what of a variable becomes what, to switch off
     other_variables: tuple[str, ...] = ()  # with that prefix, of clients and platforms
     plugin_variables: Pattern | None = None  # pattern: with that prefix, read by plugins and hardware back ends
     quantization_methods: tuple[str, ...] = ()
@@ -122,6 +138,7 @@ class FlagTable(MemoRecord, frozen=True, kw_only=True):
     modelfile_parameters: tuple[str, ...] = ()
     deprecated_parameters: tuple[str, ...] = ()
     modelfile_instructions: tuple[str, ...] = ()
+    effects: SettingEffects = SettingEffects()
 
     def left(self) -> frozenset[str]:
         """Flags that the newest release no longer has."""
@@ -172,8 +189,9 @@ def _load(rules: Catalog, engine_id: str) -> FlagTable | None:
     if found.unread:
         return None
     if found.same_as:
-        path = f"{FOLDER}{found.same_as}.yaml"
+        path, own = f"{FOLDER}{found.same_as}.yaml", found.effects
         found = decode_document(rules, path, FlagTable)
+        found = replace(found, effects=own) if own.source else found
     history_path = HISTORY_FOLDER + path.removeprefix(FOLDER)
     history = decode_document(rules, history_path, FlagHistory) if rules.has_document(history_path) else None
     return add_history(found, history)
@@ -355,7 +373,6 @@ def _list_names(entry: Engine, table: FlagTable, rules: Catalog) -> frozenset[st
         *table.deprecated_parameters, *table.gone_before_reading, *table.left_variables(),
     }  # fmt: skip
     for one in (entry, *(rules.engine(x) for x in entry.runs)):
-        names |= set(one.memory_settings)
         for concept in msgspec.structs.asdict(one.concepts).values():
             names |= {*getattr(concept, "flags", ()), *getattr(concept, "environment", ())}
     return frozenset(n if n.isupper() else n.replace("_", "-") for n in names)

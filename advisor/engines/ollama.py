@@ -57,7 +57,7 @@ class OllamaModule(Value, frozen=True):
     def memory(self, deployment: Deployment, entry: Engine, quantization: Quantization) -> MemoryEstimate:
         """Same bytes as the llama-server that Ollama starts. `entry` is llama.cpp's (`runs` in the rules)."""
         inner, asked = _as_llama_server(deployment, self.own)
-        spread = bool(get_flag({**deployment.environment, **deployment.settings}, "OLLAMA_SCHED_SPREAD"))
+        spread = bool(get_flag(_list_settings(deployment), "OLLAMA_SCHED_SPREAD"))
         inner = _on_one_card(inner, entry, spread)
         estimate = llama_cpp.memory(inner, entry, quantization, llama_cpp.place_whole_layers)
         if not asked:
@@ -85,7 +85,7 @@ class OllamaModule(Value, frozen=True):
 
 def _as_llama_server(deployment: Deployment, own: Engine) -> tuple[Deployment, bool]:
     """The llama-server that Ollama would start, and whether the context was asked for."""
-    s = {**deployment.environment, **deployment.settings}
+    s = _list_settings(deployment)
     length, sequences, layers_on_device = (
         own.concepts.context_length,
         own.concepts.sequences,
@@ -114,13 +114,35 @@ def _as_llama_server(deployment: Deployment, own: Engine) -> tuple[Deployment, b
     layers = get_setting(s, *layers_on_device.flags)
     if layers is not None and str(layers) not in layers_on_device.unset:  # as many as fit
         made["n-gpu-layers"] = layers
+    batch = get_integer(s, "num_batch", least=1)
+    if batch is not None:  # llm/llama_server.go: both sizes of a step
+        made |= {"batch-size": batch, "ubatch-size": batch}
+    if get_flag(s, "use_mmap") is False:
+        made["no-mmap"] = True
     return replace(
-        deployment,
+        _with_reserve(deployment, get_integer(s, "OLLAMA_GPU_OVERHEAD", least=0, most=None) or 0),
         settings=made,
         kv_cache_type=KvType(k=kv, v=kv),
         context_length=None,
         engine_version=_version_beneath(deployment, own),
     ), bool(asked)
+
+
+def _list_settings(deployment: Deployment) -> dict[str, Setting]:
+    """Variables and parameters, which win."""
+    return {**deployment.environment, **deployment.settings} if deployment.environment else deployment.settings
+
+
+def _with_reserve(deployment: Deployment, reserve: int) -> Deployment:
+    """The deployment on devices of which so many bytes stay free for others (`OLLAMA_GPU_OVERHEAD`)."""
+    machine = deployment.machine
+    if not reserve or machine is None:
+        return deployment
+    left = tuple(
+        x if (free := fitting.budget_bytes(x)) is None else replace(x, free_bytes=max(0, free - reserve))
+        for x in machine.devices
+    )
+    return replace(deployment, machine=replace(machine, devices=left))
 
 
 def _version_beneath(deployment: Deployment, own: Engine) -> str | None:

@@ -25,6 +25,7 @@ FILES: dict[str, str | None] = {
     "routers/*.yaml": "advisor.engines.flag_tables:Router",
     "starts/*.yaml": "advisor.engines.registries:StartsFile",
     "recipes/*.yaml": "advisor.planning.recipes:RecipesFile",
+    "variables.yaml": "advisor.engines.flag_tables:SettingEffects",
     "start-limits.yaml": "advisor.engines.registries:StartRules",
     "checks/rules/*.yaml": "advisor.checks.rules.load:CheckRulesFile",
     "checks/recognition.yaml": "advisor.checks.knowledge:RecognitionTables",

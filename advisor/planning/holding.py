@@ -27,7 +27,14 @@ from advisor.deployment import (
 from advisor.engines import capacity
 from advisor.engines.additions import limit_requests
 from advisor.errors import AdvisorError, BadInput
-from advisor.estimation import EstimateRequest, LoadSpec, RememberedNames, estimate_load_speed, resolve_request
+from advisor.estimation import (
+    EstimateRequest,
+    LoadSpec,
+    RememberedNames,
+    estimate_load_speed,
+    find_idle_settings,
+    resolve_request,
+)
 from advisor.estimation import estimate as estimate_memory_of
 from advisor.memo import memoize_by_identity
 from advisor.planning.traffic import Traffic, read_traffic
@@ -199,6 +206,10 @@ def answer_deployment(
 ) -> Estimate:
     """Memory and speed of a deployment whose names are resolved. Raises BadInput as `estimate` does."""
     memory = estimate_memory_of(deployment, session)
+    notes = (*notes, *find_idle_settings(deployment, memory, session))
+    if deployment.account.unused:
+        unused = ", ".join(deployment.account.unused)
+        notes = (*notes, f"without effect on what starts, on memory and on speed: {unused}")
     holding = hold_deployment(deployment, memory, session, load)
     speed = estimate_load_speed(deployment, memory, session, load)
     return describe_estimate(Estimate, memory, deployment, holding, notes, request_id, speed)

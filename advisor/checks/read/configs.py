@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
+from advisor.catalog.launch_types import ConfigFile
 from advisor.checks.read.context import (
     ReaderContext,
     list_texts,
@@ -35,6 +36,7 @@ from advisor.yaml_places import (
     value_at,
 )
 
+WEIGHTS = ("ADAPTER", "DRAFT")  # words of a Modelfile that name further weights
 LEFT_TO_CLIENTS = ("SYSTEM", "TEMPLATE", "MESSAGE")  # words of a Modelfile that say what requests begin with
 _MACRO = re.compile(r"\$\{([\w.-]+)\}")
 
@@ -65,8 +67,7 @@ def read_flags_file(doc: Mapping[str, Located], engine: str, ctx: ReaderContext)
     argv: list[Text] = []
     kind = dict(ctx.know.config_files).get(engine)
     if kind is not None and kind.nested is not None:
-        for key, word in read_texts({**doc, **as_mapping(doc, kind.nested)}).items():
-            settings[kind.nested_names.get(key, key) if word in kind.nested_values else key] = word
+        settings = read_settings_file(doc, kind)
     else:
         for k, v in doc.items():
             flag = place_like(f"--{k.replace('_', '-')}", k)
@@ -79,6 +80,24 @@ def read_flags_file(doc: Mapping[str, Located], engine: str, ctx: ReaderContext)
             elif isinstance(v, Text) and v.lower() != "false":
                 argv += [flag, place_like(v, v)]
     return [make_launch(ctx, None, doc, engine, f"{engine}-config", argv=tuple(argv), settings=settings)]
+
+
+def read_settings_file(doc: Mapping[str, Located], kind: ConfigFile) -> dict[str, Text]:
+    """Settings of a configuration file by their names: a list as words, a block as JSON, the keys of the block that
+    counts as settings by themselves."""
+    inner = as_mapping(doc, kind.nested) if kind.nested is not None else {}
+    out: dict[str, Text] = {}
+    for k, v in {**{k: v for k, v in doc.items() if k != kind.nested}, **inner}.items():
+        name = kind.nested_names.get(k, k) if k in inner and v in kind.nested_values else k
+        if isinstance(v, Text):
+            out[name] = v
+        elif v is None and k in kind.when_null:
+            out[kind.when_null[k]] = place_like("true", k)
+        elif isinstance(v, list) and len(texts := list_texts(v)) == len(v):
+            out[name] = place_like(" ".join(texts), k)
+        elif v is not None:
+            out[name] = place_like(json.dumps(_typed(v)), k)
+    return out
 
 
 def _typed(value: object) -> object:
@@ -198,8 +217,8 @@ def read_modelfile(source: str, ctx: ReaderContext) -> list[Launch]:
                     places["trailing-comment"] = n
         elif word in LEFT_TO_CLIENTS:
             places[word] = n
-        elif word == "ADAPTER":
-            unit["adapter"] = rest
+        elif word in WEIGHTS:
+            settings[word] = make_text(rest, n, m.start(2) + 1)
     if model is None:
         places["no-from"] = ctx.line
     engine, setup = ctx.know.resources["modelfile"].engine, LaunchSetup(places=places, unit=unit)

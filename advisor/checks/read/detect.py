@@ -63,9 +63,16 @@ _COMMENT = re.compile(r"^\s*(#|$)")
 _MENTIONS = re.compile(
     r"\b(vllm|sglang|trtllm-serve|text-generation-launcher|lmdeploy|llama-server|ollama|llama-swap|mlx_lm|mlc_llm)\b"
 )
-_OTHERS = re.compile(rb"extends|env_file|\.sh\b|^[ \t]*(?:source|\.)[ \t]|\bbuild[\"']?:|\.Values\b|include \"", re.M)
+_OTHERS = re.compile(
+    rb"extends|env_file|\.sh\b|^[ \t]*(?:source|\.)[ \t]|\bbuild[\"']?:|\.Values\b|include \""
+    rb"|--config\b|--extra_llm_api_options|--models-preset",
+    re.M,
+)
 # one of which every match has: looked for first, since that is ten times as fast
-_WORDS = (b"extends", b"env_file", b".sh", b"source", b". ", b".\t", b"build", b".Values", b'include "')
+_WORDS = (
+    b"extends", b"env_file", b".sh", b"source", b". ", b".\t", b"build", b".Values", b'include "',
+    b"--config", b"--extra", b"--models",
+)  # fmt: skip
 
 
 def read_launches(source: str, name: str, line: int, ctx: ReaderContext) -> list[Launch]:

@@ -118,6 +118,7 @@ class Launch(Record, frozen=True, kw_only=True):
     quantization: str | None = None
     settings: dict[str, Text] = {}  # where fields of their own name them, under the engine's flags
     setup: LaunchSetup = LaunchSetup()
+    unread: tuple[str, ...] = ()  # files with further arguments that are not here
     unresolved: tuple[str, ...] = ()  # what about the launch as a whole cannot be determined
     assumed: tuple[str, ...] = ()  # what the file leaves to its chart, and was taken from there
     resource: str | None = None  # what a baseline and an annotation call it

@@ -120,14 +120,14 @@ def make_script_reader(ctx: ReaderContext, mounts: Sequence[Mount] | None = None
     """
 
     def read(path: str) -> str | None:
-        name = path.rpartition("/")[2] if mounts is None else _mounted(path, mounts)
+        name = path.rpartition("/")[2] if mounts is None else find_mounted_file(path, mounts)
         text = read_inside(ctx.folder, name)
         return text if text is not None and (text.startswith("#!") or name.endswith(".sh")) else None
 
     return read
 
 
-def _mounted(path: str, mounts: Sequence[Mount]) -> str:
+def find_mounted_file(path: str, mounts: Sequence[Mount]) -> str:
     mount = find_holding_mount(mounts, path)
     if mount is None or mount.source is None or mount.kind != "bind":
         return ""

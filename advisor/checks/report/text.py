@@ -26,6 +26,7 @@ def describe_report(report: CheckReport) -> str:
             lines.append("")
         lines += _table(report)
         lines += _reasons(report)
+        lines += _accounts(report) if report.verbose else ()
     lines.append(_summary(report))
     return "\n".join(lines) + "\n"
 
@@ -80,6 +81,16 @@ def _reasons(report: CheckReport) -> Iterator[str]:
     assumptions = dict.fromkeys(a for d in report.deployments for a in d.assumed)
     for a in list(assumptions)[:6]:
         yield f"assumed: {a}"
+
+
+def _accounts(report: CheckReport) -> Iterator[str]:
+    """What each launch comes to, and what of it was not used."""
+    for deployment in report.deployments:
+        place = f"{deployment.source}:{deployment.line}"
+        yield f"{place}: launched with {', '.join(f'{k} {v}' for k, v in deployment.request.items()) or 'defaults'}"
+        yield from (f"{place}: not modelled: {x}" for x in deployment.not_modelled)
+        if deployment.unused:
+            yield f"{place}: without effect on the verdict: {', '.join(deployment.unused)}"
 
 
 def _summary(report: CheckReport) -> str:

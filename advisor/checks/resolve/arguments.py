@@ -23,16 +23,6 @@ _NUMBER = re.compile(r"^-?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$")
 _SIZED = re.compile(r"^(\d+(?:\.\d+)?)([kKmMgG])?$")
 LEAST_PREFIX = len("--tp")  # argparse takes every prefix that is unique; shorter ones are slips
 NOTHING = Concept()
-# concepts that decide memory; an engine's further settings are its `memory_settings`
-MEMORY_CONCEPTS: tuple[ConceptName, ...] = (
-    "model_repository", "model_file", "context_length", "total_context", "sequences", "batched_tokens",
-    "tensor_parallel", "pipeline_parallel", "data_parallel", "data_parallel_attention", "expert_parallel", "nodes",
-    "memory_share", "kv_cache_type", "kv_cache_key_type", "kv_cache_value_type", "layers_on_device",
-    "experts_on_device", "quantization", "dtype", "eager", "cpu_offload", "speculative", "text_only", "lora",
-    "lora_slots",
-    "lora_rank", "logical_batch", "experts_on_host", "experts_on_host_layers",
-    "tensor_places",
-)  # fmt: skip
 LENGTHS: tuple[ConceptName, ...] = ("context_length", "total_context")
 RANKS: tuple[ConceptName, ...] = ("tensor_parallel", "pipeline_parallel", "data_parallel")
 
@@ -92,22 +82,24 @@ def read_arguments(launch: Launch, knowledge: Knowledge) -> LaunchArguments:
     if table is not None:
         for name, value in launch.env.items():
             flag = table.by_variable.get(name)
-            if flag is not None and flag != "api-key":
-                given.append(LaunchArgument(flag, name, value, value))
+            if flag is not None and flag.name != "api-key":
+                stated = None if flag.off else value
+                given.append(LaunchArgument(flag.name, name, stated, value, off=flag.off))
     if not is_told_by_variables(table):
         given += [_setting(name, value, table) for name, value in launch.settings.items()]
     words, positional, unread = _words(launch.argv, table)
-    return LaunchArguments((*given, *words), tuple(positional), tuple(unread))
+    return LaunchArguments((*given, *words), tuple(positional), (*unread, *launch.unread))
 
 
 def _setting(name: str, value: Text, table: FlagLookup | None) -> LaunchArgument:
     """A setting from a field of its own: true and false switch a flag."""
-    found = _lookup(f"--{name}", table)
-    flag = found[0] if found else name
+    found = _lookup(name if name.startswith("--") else f"--{name}", table)
+    flag = found[0] if found else name.lstrip("-")
     entry = table.table.flags.get(flag) if table else None
     if entry is not None and entry.t == "flag":
         return LaunchArgument(flag, name, None, value, off=value.lower() in ("false", "no", "0"))
-    return LaunchArgument(flag, name, value, value, known=found is not None or table is None)
+    known = found is not None or table is None or flag in table.table.settings
+    return LaunchArgument(flag, name, value, value, known=known)
 
 
 def _words(argv: Sequence[Text], table: FlagLookup | None) -> tuple[list[LaunchArgument], list[Text], list[str]]:

@@ -14,7 +14,14 @@ from advisor.checks.resolve.arguments import LaunchArguments, count_ranks, is_le
 from advisor.checks.resolve.seen_machine import find_seen_machine
 from advisor.deployment import Deployment, DeploymentEstimate, MemoryEstimate
 from advisor.errors import AdvisorError
-from advisor.estimation import LoadSpec, RememberedNames, estimate, estimate_load_speed, resolve_request
+from advisor.estimation import (
+    LoadSpec,
+    RememberedNames,
+    estimate,
+    estimate_load_speed,
+    find_idle_settings,
+    resolve_request,
+)
 from advisor.machines.types import Machine
 from advisor.planning.holding import Holding, describe_estimate, hold_deployment
 from advisor.record import Value
@@ -66,6 +73,7 @@ def check_launch(
     deployment: Deployment | None = None
     memory_estimate: MemoryEstimate | None = None
     notes: tuple[str, ...] = ()
+    idle: tuple[str, ...] = ()
     machine = _machine(hardware, knowledge, machines) if hardware is not None else None
     seen = None
     if machine is not None:
@@ -81,9 +89,9 @@ def check_launch(
             why.append(x.line())
     fits = memory_estimate.fits if memory_estimate is not None else None
     if memory_estimate is not None and deployment is not None and fits is None:
-        open_ = deployment.uncounted
+        open_ = (*deployment.uncounted, *deployment.account.raises, *deployment.account.lowers)
         why += [n for n in memory_estimate.not_modelled if any(u in n for u in open_)]
-        why += memory_estimate.warnings or ["a figure it depends on is not known"]
+        why += memory_estimate.warnings or ([] if why else ["a figure it depends on is not known"])
     if memory_estimate is not None and fits is False:
         why += memory_estimate.short or memory_estimate.warnings
         if memory_estimate.longest_served is not None:
@@ -102,6 +110,7 @@ def check_launch(
     holding, memory = Holding(None, None), None
     speed: tuple[ConcurrentSpeed, ...] = ()
     if memory_estimate is not None and deployment is not None:
+        idle = find_idle_settings(deployment, memory_estimate, session)
         holding = hold_deployment(deployment, memory_estimate, session)
         if holding.start is not None:
             fits = all_hold((fits, holding.start.starts))
@@ -127,6 +136,9 @@ def check_launch(
         fits=fits,
         why=tuple(dict.fromkeys(str(w) for w in why)),
         assumed=(*map(str, launch_reading.assumed), *(seen.notes if seen is not None else ())),
+        unused=(*launch_reading.account.unused, *idle),
+        not_modelled=launch_reading.account.not_modelled,
+        request=launch_reading.settings,
         ranks=count_ranks(launch_arguments, launch.engine, knowledge),
         replicas=launch.setup.replicas,
         starts=holding.starts,

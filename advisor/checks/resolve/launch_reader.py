@@ -6,6 +6,7 @@ This is the inverse of rendering a launch: what `render` writes out, `read_launc
 from __future__ import annotations
 
 import re
+from typing import get_args
 
 import msgspec
 from msgspec.structs import replace
@@ -18,22 +19,22 @@ from advisor.checks.read import accelerators
 from advisor.checks.read.launch import Launch
 from advisor.checks.read.unknown_words import say_what_is_open
 from advisor.checks.resolve.arguments import (
-    MEMORY_CONCEPTS,
     LaunchArguments,
     convert_argument,
     count_ranks,
     find_launch_concept,
-    list_concept_flags,
 )
 from advisor.decoding import Json
-from advisor.engines.additions import list_draft_settings
+from advisor.deployment import SettingsAccount
+from advisor.engines.account import list_deciding_settings, list_known_variables, take_account
+from advisor.engines.flags import ConceptName, find_concept
 from advisor.errors import AdvisorError, BadInput, UnknownName
 from advisor.estimation import EstimateRequest
-from advisor.memo import memoize_by_identity
 from advisor.record import Value
 from advisor.yaml_places import Text, make_text
 
 _PATHS = re.compile(r"^(/|\.{1,2}/|~/|s3://|gs://|az://|oci://|pvc://|\$|file://|[A-Za-z]:\\)")
+_SECRET = re.compile(r"(^|[-_])(token|authtoken|key|password)$")  # a flag whose value nobody else is to see
 LOCKED = "advise lock"  # source of a model that a lock file pins, before what it was pinned from
 NO_DRAFT = ("", "ngram", "[ngram]")  # methods without weights
 
@@ -47,6 +48,8 @@ class LaunchReading(Value, frozen=True):
     open: tuple[str, ...]  # why memory cannot be determined, one reason each
     assumed: tuple[str, ...]
     by_path: bool = False  # the catalogue's model is taken from the name of a local folder or file
+    settings: Json = {}  # the effective ones
+    account: SettingsAccount = SettingsAccount()
 
 
 def find_model_name(launch: Launch, arguments: LaunchArguments, knowledge: Knowledge) -> Text | None:
@@ -124,6 +127,9 @@ def read_launch(
         and named.name != locked_id(model)
     )
     settings, unread = read_settings(launch, arguments, knowledge)
+    account = SettingsAccount()
+    if entry is not None:
+        account = take_account({**settings, **launch.env}, entry, knowledge.rules)
     reasons += unread
     quantization = find_quantization(launch, arguments, named, knowledge)
     if isinstance(quantization, Exception):
@@ -147,7 +153,8 @@ def read_launch(
             hardware=hardware,
             settings=settings,
         )
-    return LaunchReading(model, named, request, tuple(dict.fromkeys(reasons)), tuple(assumed), by_path)
+    open_ = tuple(dict.fromkeys(reasons))
+    return LaunchReading(model, named, request, open_, tuple(assumed), by_path, settings, account)
 
 
 def _stated(
@@ -191,32 +198,27 @@ def find_quantization(
     return named.quantization if named else None
 
 
-@memoize_by_identity
-def _memory_flags(knowledge: Knowledge, engine: str) -> frozenset[str]:
-    """The flags of an engine on which its memory depends."""
-    entry = knowledge.rules.engines().get(engine)
-    if entry is None:
-        return frozenset()
-    own = list_concept_flags(engine, MEMORY_CONCEPTS, knowledge)
-    return frozenset((*own, *entry.memory_settings, *list_draft_settings(entry)))
-
-
 def _by_variables(launch: Launch, knowledge: Knowledge) -> tuple[Json, list[str]]:
     """(settings, what of them cannot be determined) of a server that is given them by variables and a file of
     parameters."""
     out: Json = {}
     unread: list[str] = []
-    concepts = [find_launch_concept(launch.engine, n, knowledge) for n in MEMORY_CONCEPTS]
+    entry = knowledge.rules.engine(launch.engine)
+    concepts = [find_concept(entry, n) for n in get_args(ConceptName)]
     unset = {n: c.unset for c in concepts for n in (*c.flags, *c.environment)}
-    deciding = {*_memory_flags(knowledge, launch.engine), *unset}
-    for k, word in {**launch.env, **launch.settings}.items():
-        if k not in deciding:
-            continue
-        if word.unknown:
+    read = list_deciding_settings(entry, knowledge.rules)
+    for k, word in {**_own_variables(launch, knowledge), **launch.settings}.items():
+        if word.unknown and k in read:
             unread.append(f"{k} is {word}, and {say_what_is_open(word)}")
         elif word and word not in unset.get(k, ()):
             out[k] = str(word)
     return out, unread
+
+
+def _own_variables(launch: Launch, knowledge: Knowledge) -> dict[str, Text]:
+    """The variables of a launch that its engine, or a library beneath it, is known to read as such."""
+    known = list_known_variables(knowledge.rules.engine(launch.engine), knowledge.rules)
+    return {k: v for k, v in launch.env.items() if k in known}
 
 
 def read_settings(launch: Launch, arguments: LaunchArguments, knowledge: Knowledge) -> tuple[Json, list[str]]:
@@ -226,11 +228,23 @@ def read_settings(launch: Launch, arguments: LaunchArguments, knowledge: Knowled
         return _by_variables(launch, knowledge)
     out: Json = {}
     unread = [f"{w} may hold further arguments" for w in arguments.open]
-    deciding = _memory_flags(knowledge, launch.engine)
+    entry = knowledge.rules.engines().get(launch.engine)
+    if entry is None:
+        return out, unread
+    read, secret = list_deciding_settings(entry, knowledge.rules), entry.concepts.api_key.flags
     nested: dict[str, Json] = {}
-    joined = _joined_flags(launch.engine, knowledge)
+    concepts = [find_concept(entry, n) for n in get_args(ConceptName)]
+    joined = {flag: c.joined_by for c in concepts if c.joined_by is not None for flag in c.flags}
+    for variable, text in _own_variables(launch, knowledge).items():
+        if text.unknown and variable in read:
+            unread.append(f"{variable} is {text[:60]}, and {say_what_is_open(text)}")
+        else:
+            out[variable] = str(text)
     for argument in arguments.given:
-        if argument.name not in deciding:
+        if argument.name in secret or _SECRET.search(argument.name):
+            continue
+        if argument.name not in read and (argument.place.unknown or (argument.value or argument.place).unknown):
+            out[argument.name] = str(argument.value or not argument.off)  # named in the account, read by nobody
             continue
         if argument.key is not None:
             word = "true" if argument.value is None else str(argument.value)
@@ -242,6 +256,8 @@ def read_settings(launch: Launch, arguments: LaunchArguments, knowledge: Knowled
         elif argument.guard is not None:
             unread.append(f"--{argument.name}: {say_what_is_open(argument.place)}")
         elif value is not None and not argument.missing:
+            if argument.extra:
+                value = " ".join([str(argument.value), *argument.extra])
             again = argument.name in joined and argument.name in out
             off = argument.off and value is False and table is not None
             out[argument.name] = f"{out[argument.name]}{joined[argument.name]}{value}" if again and not off else value
@@ -251,12 +267,6 @@ def read_settings(launch: Launch, arguments: LaunchArguments, knowledge: Knowled
         out.pop(name, None)
     _catalogue_drafts(out, launch.engine, knowledge)
     return out, unread
-
-
-def _joined_flags(engine: str, knowledge: Knowledge) -> dict[str, str]:
-    """Flags that add to what they were given before, and what stands between."""
-    concepts = [find_launch_concept(engine, n, knowledge) for n in MEMORY_CONCEPTS]
-    return {flag: c.joined_by for c in concepts if c.joined_by is not None for flag in c.flags}
 
 
 def _name_draft(name: str, knowledge: Knowledge) -> str:

@@ -15,6 +15,7 @@ from advisor.checks.read.launch import SWAP_FILE, Launch
 from advisor.checks.resolve import arguments, launch_reader
 from advisor.checks.resolve.arguments import LaunchArguments, find_launch_concept, list_concept_flags
 from advisor.checks.resolve.launch_reader import is_path
+from advisor.checks.resolve.named_files import join_named_files
 from advisor.engines.flags import ConceptName
 from advisor.errors import BadInput
 from advisor.files import read_text as text_of
@@ -38,6 +39,7 @@ def read_launch_text(source: str, name: str, rules: Catalog) -> LaunchValues:
     knowledge = Knowledge(rules)
     folder = Path(name).parent if Path(name).is_file() else None
     found = read_launches(source, name, 1, ReaderContext(name, knowledge, {}, folder))
+    found = [join_named_files(x, source, folder, knowledge) for x in found]
     found = comments.apply_declarations(found, source, name)
     launches = [x for x in found if x.engine in rules.engines()]
     if not launches:

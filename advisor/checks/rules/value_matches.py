@@ -122,7 +122,7 @@ def modelfile_unknown(facts: LaunchFacts) -> Iterator[RuleMatch]:
     if not known or facts.launch.kind != "modelfile":
         return
     for name, value in facts.launch.settings.items():
-        if name not in known and name not in facts.flags.deprecated_parameters:
+        if name not in (*known, *facts.flags.deprecated_parameters, *facts.flags.modelfile_instructions):
             meant = _PARAMETERS.get(name)
             hint = suggest(name, known, "Remove it") if meant is None else f"Did you mean {meant}?"
             yield RuleMatch(name, {"name": name, "hint": hint}, value)

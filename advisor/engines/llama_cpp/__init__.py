@@ -24,7 +24,14 @@ from advisor.engines.llama_cpp.fit import Placement, apply_fit, count_layers
 from advisor.engines.llama_cpp.fit import count_layers_on_cards as count_layers_on_cards
 from advisor.engines.llama_cpp.fit import fits_on_cards as fits_on_cards
 from advisor.engines.llama_cpp.fit import place_whole_layers as place_whole_layers
-from advisor.engines.llama_cpp.settings import LlamaConstants, LlamaSettings, RangeMib, write_overrides
+from advisor.engines.llama_cpp.settings import (
+    LlamaConstants,
+    LlamaSettings,
+    RangeMib,
+    find_only_device,
+    read_fit_limits,
+    write_overrides,
+)
 from advisor.engines.llama_cpp.settings import read_constants as read_constants
 from advisor.engines.llama_cpp.settings import resolve_llama_settings as resolve_llama_settings
 from advisor.machines.types import Device
@@ -50,7 +57,8 @@ def memory(
 
     Raises BadInput for a setting that cannot be, or a model whose tensors are not known.
     """
-    constants = read_constants(entry)
+    constants = _launch_constants(deployment, entry)
+    deployment = _with_kept_devices(deployment)
     asked = resolve_llama_settings(deployment, constants.usual)
     placement = place(deployment, asked, constants)
     settings, plan = placement.settings, placement.plan
@@ -60,7 +68,7 @@ def memory(
     verdict = fitting.judge_fit(
         rows,
         host,
-        needs_host=not devices or keeps_on_host(plan.where, settings),
+        needs_host=not devices or settings.cache_on_host or keeps_on_host(plan.where, settings),
         deployment=deployment,
     )
     basis: dict[str, Basis] = {
@@ -85,6 +93,22 @@ def memory(
         short=verdict.short,
         calibration=deployment.correction.note if deployment.correction else None,
     )
+
+
+def _launch_constants(deployment: Deployment, entry: Engine) -> LlamaConstants:
+    """The engine's constants with the limits of `--fit` that the launch sets."""
+    constants = read_constants(entry)
+    usual = read_fit_limits(deployment.settings, constants.usual)
+    return constants if usual is constants.usual else replace(constants, usual=usual)
+
+
+def _with_kept_devices(deployment: Deployment) -> Deployment:
+    """The deployment on the devices that its way of splitting leaves it."""
+    devices, machine = fitting.used_devices(deployment), deployment.machine
+    only = find_only_device(deployment.settings, len(devices))
+    if only is None or machine is None:
+        return deployment
+    return replace(deployment, machine=replace(machine, devices=devices[only : only + 1]), device_count=None)
 
 
 def _held(deployment: Deployment, settings: LlamaSettings, plan: AllocationPlan) -> tuple[int, int]:
@@ -191,7 +215,8 @@ def _describe_placement(settings: LlamaSettings, layers: int) -> list[str]:
 
 def launch_settings(deployment: Deployment, entry: Engine, quantization: Quantization) -> tuple[DecidedSetting, ...]:
     """The flags a launch should carry, decided, each with its reason."""
-    constants = read_constants(entry)
+    constants = _launch_constants(deployment, entry)
+    deployment = _with_kept_devices(deployment)
     settings = resolve_llama_settings(deployment, constants.usual)
     fitted = apply_fit(deployment, settings, constants).settings
     layers = count_layers(deployment.model)

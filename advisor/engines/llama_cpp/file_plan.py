@@ -27,6 +27,7 @@ from advisor.record import Record, Value
 
 KEPT = 4096  # plans remembered, some 2 KB each: a search looks at a few dozen, cards of every size at the same ones
 # Tables of which rows are looked up: they stay in host memory
+ROUNDED_ROWS = 0.03  # rows are rounded to whole tiles, and what is no matrix lies on one device; assumed
 LOOKED_UP = ("token_embd.weight", "per_layer_token_embd.weight", "position_embd.weight", "token_types.weight")
 FIRST_LAYER = (
     "token_embd_norm.weight",
@@ -93,6 +94,8 @@ def plan_file(model: Model, weights: gguf_weights.GgufWeights, question: FileQue
         settings.ctx_size, settings.slots, settings.unified, window, settings.ubatch, settings.swa_full
     )
     cache, state = _cache(model, where, cells, settings, question.cuda, windows)
+    if settings.cache_on_host:
+        cache, state = ({HOST: sum(x.values())} for x in (cache, state))
     basis: Basis = "modelled"
     compute: dict[int, int] = {}
     gives_logits = has_output_matrix(model)
@@ -106,8 +109,13 @@ def plan_file(model: Model, weights: gguf_weights.GgufWeights, question: FileQue
         notes.append("the sparse-attention index cache")
     if rows.other:
         notes.append("caches other than plain rows of this architecture")
+    placed = place_weights(weights, where, settings, bool(devices), gives_logits)
+    by_rows = settings.split != "layer" and devices > 1
+    if by_rows:
+        placed = _share_rows(placed, shares)
+        cache = _share_rows(cache, shares) if settings.split == "tensor" else cache
     return AllocationPlan(
-        weights=place_weights(weights, where, settings, bool(devices), gives_logits),
+        weights=placed,
         cache=cache,
         state=state,
         compute=compute,
@@ -115,11 +123,18 @@ def plan_file(model: Model, weights: gguf_weights.GgufWeights, question: FileQue
         cells=cells,
         bytes_per_token=float(_row(settings, *(rows.growing_unless_windowed if windows else rows.growing))),
         attends=rows.attends,
-        exact_weights=weights.exact,
-        weights_spread=weights.spread,
+        exact_weights=weights.exact and not by_rows,
+        weights_spread=max(weights.spread, ROUNDED_ROWS) if by_rows else weights.spread,
         compute_basis=basis,
         notes=tuple(notes),
     )
+
+
+def _share_rows(bytes_of: dict[int, int], shares: Sequence[float]) -> dict[int, int]:
+    """Bytes of all devices shared out by rows of each matrix; those in host memory stay."""
+    there, total = sum(v for place, v in bytes_of.items() if place != HOST), sum(shares)
+    split = {i: int(there * x / total) for i, x in enumerate(shares)}
+    return split | ({HOST: bytes_of[HOST]} if HOST in bytes_of else {})
 
 
 def _plan_mix(model: Model, mix: str, question: FileQuestion) -> AllocationPlan:
@@ -272,7 +287,7 @@ def plan_scratch(
         return {HOST: single.device + logits}, basis
     out = _split(model, shape, where, question, borrowed)
     out[HOST] = single.host + logits
-    whole = question.devices == 1 and not keeps_on_host(where[:-1], settings)
+    whole = question.devices == 1 and not keeps_on_host(where[:-1], settings) and not settings.cache_on_host
     return out, basis if whole else "modelled"
 
 

@@ -196,7 +196,9 @@ def list_extras(deployment: Deployment, where: tuple[int, ...], flash: bool, on_
     notes = []
     projector = size_projector(deployment)
     if projector:
-        at = 0 if on_devices and not get_flag(deployment.settings, "no-mmproj-offload") else HOST
+        s = deployment.settings
+        kept = get_flag(s, "mmproj-offload") is False or get_flag(s, "no-mmproj-offload")
+        at = 0 if on_devices and not kept else HOST
         weights[at] += projector
         value = size_encoder_scratch(vision) if vision is not None and flash else None
         if value is None:

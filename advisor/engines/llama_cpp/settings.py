@@ -11,9 +11,10 @@ import warnings
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from re import _parser as sre_parse  # type: ignore[attr-defined]  # no other library tells what a pattern repeats
-from typing import Any
+from typing import Any, Literal, cast
 
 import msgspec
+from msgspec.structs import replace
 
 from advisor.catalog.types import Engine
 from advisor.decoding import convert
@@ -67,6 +68,9 @@ class LlamaDefaults(msgspec.Struct, frozen=True, cache_hash=True):
     slots: int  # requests at once
 
 
+Split = Literal["layer", "row", "tensor"]  # whole layers; rows of matrices; rows of matrices, and heads of caches
+
+
 class LlamaSettings(Record, frozen=True, kw_only=True, cache_hash=True):
     """llama-server's effective settings. `ctx_size` is the total over all slots."""
 
@@ -86,6 +90,8 @@ class LlamaSettings(Record, frozen=True, kw_only=True, cache_hash=True):
     fit: bool
     repack: bool  # weights are rearranged for the processor's kernels
     mapped: bool  # the file is mapped, not read into memory
+    cache_on_host: bool  # caches stay in host memory, whatever lies on devices
+    split: Split  # how several devices share what lies on them
     context_was_given: bool
 
 
@@ -197,6 +203,8 @@ def _resolve(
         fit=get_flag(s, "fit") is not False,
         repack=get_flag(s, "repack") is not False and not get_flag(s, "no-repack", "nr"),
         mapped=_mapped(s),
+        cache_on_host=get_flag(s, "kv-offload", "kvo") is False or bool(get_flag(s, "no-kv-offload", "nkvo")),
+        split=_split_mode(s),
         context_was_given=given,
     )
 
@@ -206,6 +214,39 @@ def _mapped(s: dict[str, Setting]) -> bool:
     if get_flag(s, "mmap") is False or get_flag(s, "no-mmap") or get_flag(s, "mlock"):
         return False
     return str(get_setting(s, "load-mode", "lm") or "auto").lower() in ("auto", "mmap")
+
+
+def find_only_device(s: dict[str, Setting], devices: int) -> int | None:
+    """The one device that `--split-mode none` keeps, -1 for none of them; None where the devices share the model.
+
+    Source: llama.cpp src/llama.cpp, llama_prepare_model_devices. Raises BadInput for a device that is not there.
+    """
+    if not devices or str(get_setting(s, "split-mode", "sm") or "").lower() != "none":
+        return None
+    kept = get_integer(s, "main-gpu", "mg") or 0
+    if kept >= devices:
+        raise BadInput(f"setting main-gpu: there is no device {kept}, they are counted from 0 to {devices - 1}")
+    return max(kept, -1)
+
+
+def _split_mode(s: dict[str, Setting]) -> Split:
+    word = str(get_setting(s, "split-mode", "sm") or "layer").lower()
+    if word not in ("none", "layer", "row", "tensor"):
+        raise BadInput(f"setting split-mode: {word[:40]!r} is not one of none, layer, row, tensor")
+    return cast("Split", "layer" if word == "none" else word)
+
+
+def read_fit_limits(s: dict[str, Setting], usual: LlamaDefaults) -> LlamaDefaults:
+    """The defaults with what `--fit` is told to leave free and to shorten to. Raises BadInput for what is no number."""
+    least, free = get_integer(s, "fit-ctx", "fitc", least=0), get_setting(s, "fit-target", "fitt")
+    if least is None and free is None:
+        return usual
+    targets = [get_integer({"fit-target": x}, "fit-target", least=0) or 0 for x in str(free or "").split(",") if x]
+    return replace(
+        usual,
+        fit_ctx_min=usual.fit_ctx_min if least is None else least,
+        fit_target_mib=max(targets, default=usual.fit_target_mib),  # where devices differ, the most of all
+    )
 
 
 def _flash(value: Setting | None) -> bool:

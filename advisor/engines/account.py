@@ -1,0 +1,139 @@
+"""An account of the settings of a launch: which of them laws read, which matter and have no law, which change nothing.
+
+What bears on start, memory and speed stands in the tables of flags (`effects` in rules/flags/<engine>.yaml) and, for
+variables of the libraries beneath any engine, in rules/variables.yaml; tests/engines ties both to what the laws read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
+
+import msgspec
+
+from advisor.catalog import Catalog
+from advisor.catalog.documents import decode_document
+from advisor.catalog.types import Engine
+from advisor.deployment import SettingsAccount
+from advisor.engines.additions import list_draft_settings
+from advisor.engines.base import FALSE
+from advisor.engines.flag_tables import FlagTable, SettingEffects, load_flag_table
+from advisor.memo import memoize_by_identity
+from advisor.record import Value
+
+VARIABLES = "variables.yaml"
+# concepts that no estimate rests on
+_BESIDE = (
+    "model", "model_repository", "model_file", "model_address", "served_name", "prompt_length", "prefix_caching",
+    "no_prefix_caching", "address", "port", "api_key", "nodes",
+)  # fmt: skip
+_OFF = {*FALSE, "none", "null", ""}
+
+
+class _Names(Value, frozen=True):
+    """What settings of one engine are called."""
+
+    known: Mapping[str, str]  # every name, without dashes -> the one under which it is listed
+    read: frozenset[str]  # by laws, or by what reads launches
+    deciding: frozenset[str]  # of these: estimates rest on them
+    idle: frozenset[str]  # in every spelling
+    switches: frozenset[str]  # they take no value
+    variables: frozenset[str]  # of the environment, but for those that stand for flags
+    effects: tuple[SettingEffects, ...]  # its own, then those of the libraries beneath
+
+
+def take_account(settings: Mapping[str, object], entry: Engine, rules: Catalog) -> SettingsAccount:
+    """Each setting and variable in one place: read, named with what has no law, or without effect. Names that the
+    engine does not have are left out, but for variables: those it does not read."""
+    if not settings or load_flag_table(entry.id, rules) is None:
+        return SettingsAccount()
+    names = _names(rules, entry.id)
+    out: dict[str, dict[str, None]] = {"raises": {}, "lowers": {}, "others": {}, "unused": {}}
+    for written, value in settings.items():
+        plain = written.lstrip("-")
+        name = (
+            names.known.get(plain) or names.known.get(plain.replace("_", "-")) or (plain if plain.isupper() else None)
+        )
+        if name is None or name in names.read or any(name in x.elsewhere for x in names.effects):
+            continue
+        off = _is_off(value, plain, name)
+        key = f"no-{name}" if off and name in names.switches else name
+        part, why = next((x for x in _find_effects(key, names.effects) if not off or x[0] == "others"), ("unused", ""))
+        out[part][f"{written}: {why}" if why else written] = None
+    return SettingsAccount(**{k: tuple(v) for k, v in out.items()})
+
+
+def _find_effects(name: str, effects: Iterable[SettingEffects]) -> Iterator[tuple[str, str]]:
+    """(part of an account, reason) of what matters."""
+    for listed in effects:
+        others = {**listed.memory, **listed.start, **listed.speed}
+        for part, reasons in (("raises", listed.raises), ("lowers", listed.lowers), ("others", others)):
+            if name in reasons:
+                yield part, reasons[name]
+
+
+def _is_off(value: object, plain: str, name: str) -> bool:
+    """Whether a setting is switched off, by its value or by its spelling."""
+    negative = plain.startswith(("no-", "no_")) and plain != name
+    return (str(value).strip().lower() in _OFF) is not negative
+
+
+def list_effects(effects: SettingEffects) -> tuple[str, ...]:
+    """Every name that is listed."""
+    return (*effects.read, *effects.elsewhere, *list_unread(effects))
+
+
+def list_unread(effects: SettingEffects) -> tuple[str, ...]:
+    """The names that matter and that no law reads."""
+    return (*effects.raises, *effects.lowers, *effects.memory, *effects.start, *effects.speed)
+
+
+def list_deciding_settings(entry: Engine, rules: Catalog) -> frozenset[str]:
+    """The settings of an engine that estimates rest on: those that its concepts and drafts name, and those of its
+    table."""
+    return _names(rules, entry.id).deciding
+
+
+def list_known_variables(entry: Engine, rules: Catalog) -> frozenset[str]:
+    """The environment variables that the engine, or a library beneath it, is known to read, but for those that stand
+    for flags."""
+    return _names(rules, entry.id).variables
+
+
+def list_idle_settings(entry: Engine, rules: Catalog) -> frozenset[str]:
+    """The settings that many models have no use for, in every spelling."""
+    return _names(rules, entry.id).idle
+
+
+@memoize_by_identity
+def _names(rules: Catalog, engine_id: str) -> _Names:
+    table = load_flag_table(engine_id, rules) or FlagTable(engine=engine_id)
+    common, entry = decode_document(rules, VARIABLES, SettingEffects), rules.engine(engine_id)
+    concepts = msgspec.structs.asdict(entry.concepts)
+    named = {k: (*getattr(c, "flags", ()), *getattr(c, "environment", ())) for k, c in concepts.items()}
+    known = {n: n for n in (
+        *table.settings, *table.variables, *table.modelfile_parameters, *table.modelfile_instructions, *table.left(),
+        *table.left_variables(), *table.other_variables, *table.deprecated_parameters, *table.gone_before_reading,
+        *chain(*named.values()), *list_effects(table.effects), *list_effects(common),
+    )}  # fmt: skip
+    for name, flag in table.flags.items():
+        if flag.t == "flag" and table.negated:
+            known |= {f"no-{name}": name, name.replace("enable-", "disable-", 1): name}
+    known |= {spelling.lstrip("-"): name for spelling, name in table.spellings().items()}
+    flags = {flag.e: name for name, flag in table.flags.items() if flag.e}
+    deciding = (
+        *chain(*(n for k, n in named.items() if k not in _BESIDE)),
+        *list_draft_settings(entry),
+        *table.effects.read,
+    )
+    read = (*deciding, *chain(*named.values()), *table.positional)
+    secret = concepts["api_key"].environment
+    return _Names(
+        known={**known, **flags},
+        read=frozenset(n for x in read for n in (x, known.get(x, x))),
+        deciding=frozenset(n for x in deciding for n in (x, known.get(x, x))),
+        idle=frozenset(n for n, name in known.items() if name in table.effects.idle or n in table.effects.idle),
+        switches=frozenset(name for name, flag in table.flags.items() if flag.t == "flag"),
+        variables=frozenset(n for n in (*known, *read) if n.isupper() and n not in flags and n not in secret),
+        effects=(table.effects, common),
+    )
