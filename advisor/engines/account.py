@@ -56,10 +56,11 @@ def take_account(settings: Mapping[str, object], entry: Engine, rules: Catalog) 
         )
         if name is None or name in names.read or any(name in x.elsewhere for x in names.effects):
             continue
-        off = _is_off(value, plain, name)
-        key = f"no-{name}" if off and name in names.switches else name
+        off, key = _is_off(value, plain, name), name
+        if off and name in names.switches:
+            off, key = False, f"no-{name}"  # which matters where it is on by default
         part, why = next((x for x in _find_effects(key, names.effects) if not off or x[0] == "others"), ("unused", ""))
-        out[part][f"{written}: {why}" if why else written] = None
+        out[part][f"{written}: {why}" if why else str(written)] = None
     return SettingsAccount(**{k: tuple(v) for k, v in out.items()})
 
 
@@ -74,7 +75,8 @@ def _find_effects(name: str, effects: Iterable[SettingEffects]) -> Iterator[tupl
 
 def _is_off(value: object, plain: str, name: str) -> bool:
     """Whether a setting is switched off, by its value or by its spelling."""
-    negative = plain.startswith(("no-", "no_")) and plain != name
+    first = {plain.partition("-")[0], name.partition("-")[0]}
+    negative = plain != name and (plain.startswith(("no-", "no_")) or first == {"enable", "disable"})
     return (str(value).strip().lower() in _OFF) is not negative
 
 
@@ -109,8 +111,10 @@ def list_idle_settings(entry: Engine, rules: Catalog) -> frozenset[str]:
 def _names(rules: Catalog, engine_id: str) -> _Names:
     table = load_flag_table(engine_id, rules) or FlagTable(engine=engine_id)
     common, entry = decode_document(rules, VARIABLES, SettingEffects), rules.engine(engine_id)
-    concepts = msgspec.structs.asdict(entry.concepts)
-    named = {k: (*getattr(c, "flags", ()), *getattr(c, "environment", ())) for k, c in concepts.items()}
+    named: dict[str, tuple[str, ...]] = {}
+    for one in (entry, *(rules.engine(x) for x in entry.runs)):  # a wrapper's settings may be those of what it runs
+        for k, c in msgspec.structs.asdict(one.concepts).items():
+            named[k] = (*named.get(k, ()), *getattr(c, "flags", ()), *getattr(c, "environment", ()))
     known = {n: n for n in (
         *table.settings, *table.variables, *table.modelfile_parameters, *table.modelfile_instructions, *table.left(),
         *table.left_variables(), *table.other_variables, *table.deprecated_parameters, *table.gone_before_reading,
@@ -127,13 +131,12 @@ def _names(rules: Catalog, engine_id: str) -> _Names:
         *table.effects.read,
     )
     read = (*deciding, *chain(*named.values()), *table.positional)
-    secret = concepts["api_key"].environment
     return _Names(
         known={**known, **flags},
         read=frozenset(n for x in read for n in (x, known.get(x, x))),
         deciding=frozenset(n for x in deciding for n in (x, known.get(x, x))),
         idle=frozenset(n for n, name in known.items() if name in table.effects.idle or n in table.effects.idle),
         switches=frozenset(name for name, flag in table.flags.items() if flag.t == "flag"),
-        variables=frozenset(n for n in (*known, *read) if n.isupper() and n not in flags and n not in secret),
+        variables=frozenset(n for n in (*known, *read) if n.isupper() and n not in flags and n not in named["api_key"]),
         effects=(table.effects, common),
     )

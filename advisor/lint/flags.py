@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from advisor.catalog.flaws import At
-from advisor.engines.flag_tables import FlagHistory, FlagTable, add_history, is_span, list_spans, release_key
+from advisor.engines.flag_tables import (
+    FlagHistory,
+    FlagTable,
+    SettingEffects,
+    add_history,
+    is_span,
+    list_spans,
+    release_key,
+)
 from advisor.lint.faults import Fault, nearest_names
 from advisor.lint.house import House, RuleDocument, TypedPart
 from advisor.lint.reading import EntryPlace
@@ -144,8 +152,27 @@ def _borrowed(house: House, document: RuleDocument, table: FlagTable) -> Iterato
         yield document.place.field("contradiction", ("flags",), "a table that is `same_as` another has no flags itself")
 
 
+def _effects(document: RuleDocument, effects: SettingEffects, table: FlagTable) -> Iterator[Fault]:
+    """What is said of a setting's effect is said once, and of one that there is."""
+    own = {*list_setting_names(table), *table.modelfile_instructions}
+    known, seen = {n.replace("_", "-") for n in own}, set[str]()
+    for part in ("read", "elsewhere", "raises", "lowers", "memory", "start", "speed"):
+        for name in getattr(effects, part):
+            plain = name.replace("_", "-")
+            foreign = name.isupper() and not (table.variable_prefix and name.startswith(table.variable_prefix))
+            if not foreign and plain not in known and plain.removeprefix("no-") not in known:
+                problem = f"{name!r} is no setting of this server"
+                yield document.place.field("unknown_name", ("effects", part, name), problem, nearest_names(name, own))
+            if name in seen:
+                yield document.place.field("duplicate_name", ("effects", part, name), f"{name} has an effect already")
+            seen.add(name)
+    if seen and not effects.source:
+        yield document.place.field("source", ("effects",), "names no source")
+
+
 def _table(document: RuleDocument, table: FlagTable) -> Iterator[Fault]:
     place = document.place
+    yield from _effects(document, table.effects, table)
     for field in ("version", "source"):
         if not getattr(table, field):
             yield place.fault("missing_key", f"`{field}` is missing: which parser was read, and when")

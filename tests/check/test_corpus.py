@@ -77,6 +77,7 @@ UNTOLD = {
     "d257": "its draft model is in no catalogue, and has no method; and 18.1 to 21.7 GiB are expected, 21.6 there",
     "d284": "without its draft, which is in no catalogue, 16.3 to 22.9 GiB are expected, 21.2 there",
     "d167": "a NIM that picks a profile, and with it the context length, by itself",
+    "d095": "TensorRT-LLM with attention on each rank as a whole, which has no law",
     "d262": "19.2 to 31.0 GiB are expected, 24.0 there: its draft is in no catalogue",
 }  # fmt: skip
 

@@ -29,6 +29,7 @@ NOT_IN_TABLE = {
     ("ollama", "num_parallel"): "our own name: it stands in a variable",
     ("sglang", "tp"): "short for tp-size, as argparse takes it",
     ("tensorrt-llm", "kv_cache_dtype"): "kv_cache_config.dtype of its options file",
+    ("tensorrt-llm", "no_cuda_graph"): "our own name: `cuda_graph_config: null` of its options file",
 }
 
 

@@ -136,6 +136,9 @@ FAULTS: list[tuple[str, str, str, str]] = [  # file, its text, code, what is sai
     ("flag-history__e", HISTORY.replace("read_since: '1.0'", "read_since: '1.1'"), "unknown_name", "'1.1' is not one of the releases"),
     ("flags__e", FLAGS.replace("port: {t: int}", "port: {t: int, a: [--max-len]}"), "duplicate_name", "also a spelling of max-len"),
     ("flags__e", FLAGS.replace("port: {t: int}", "port: {t: int, least: 2, most: 1}"), "range", "from 2 to 1"),
+    ("flags__e", FLAGS + "effects: {source: a test of 1.0, raises: {no-port: w, max-line: w}}\n", "unknown_name", "'max-line' is no setting"),
+    ("flags__e", FLAGS + "effects: {source: a test of 1.0, read: [port], speed: {port: w}}\n", "duplicate_name", "port has an effect already"),
+    ("flags__e", FLAGS + "effects: {read: [port]}\n", "source", "names no source"),
     # prices
     ("prices__p", OFFER.replace("card-a", "card-z"), "unknown_name", "unknown accelerator 'card-z'"),
     ("prices__p", OFFER.replace("24GB", "48GB"), "contradiction", "the offer's name says 48"),

@@ -218,7 +218,7 @@ def _by_variables(launch: Launch, knowledge: Knowledge) -> tuple[Json, list[str]
 def _own_variables(launch: Launch, knowledge: Knowledge) -> dict[str, Text]:
     """The variables of a launch that its engine, or a library beneath it, is known to read as such."""
     known = list_known_variables(knowledge.rules.engine(launch.engine), knowledge.rules)
-    return {k: v for k, v in launch.env.items() if k in known}
+    return {str(k): v for k, v in launch.env.items() if k in known}
 
 
 def read_settings(launch: Launch, arguments: LaunchArguments, knowledge: Knowledge) -> tuple[Json, list[str]]:

@@ -1,0 +1,71 @@
+"""Where llama.cpp and Ollama put things when a launch says so: split modes, caches in host memory, reserves."""
+
+from __future__ import annotations
+
+import pytest
+from asking import GIB, asked
+
+from advisor.deployment import MemoryEstimate
+from advisor.errors import BadInput
+
+LLAMA, TWO = "meta-llama/Llama-3.1-8B-Instruct", "2x RTX 3090, 64GB RAM"
+
+
+def on_cards(estimate: MemoryEstimate, part: str) -> list[int]:
+    return [getattr(x, part) or 0 for x in estimate.devices]
+
+
+def llama(hardware: str = TWO, **settings: object) -> MemoryEstimate:
+    return asked("llama.cpp", LLAMA, hardware, quant="Q4_K_M", context=16384, n_gpu_layers="all", **settings)
+
+
+def test_caches_stay_in_host_memory() -> None:
+    plain, kept = llama(), llama(no_kv_offload=True)
+    assert on_cards(kept, "kv_cache_bytes") == [0, 0]
+    assert plain.host is not None
+    assert kept.host is not None
+    # 32 layers of 8 heads of 128, keys and values of 2 bytes
+    assert kept.host.kv_cache_bytes == sum(on_cards(plain, "kv_cache_bytes")) == 16384 * 32 * 8 * 128 * 2 * 2
+    assert on_cards(kept, "weights_bytes") == on_cards(plain, "weights_bytes")
+    assert llama(kv_offload=False).host == kept.host
+
+
+def test_split_mode_none_keeps_one_card() -> None:
+    alone = llama(split_mode="none", main_gpu=1)
+    assert [x.name for x in alone.devices] == ["GeForce RTX 3090"]
+    assert alone.devices == llama("RTX 3090, 64GB RAM").devices
+    assert llama(split_mode="none", main_gpu=-1).devices == ()
+    with pytest.raises(BadInput, match="no device 2"):
+        llama(split_mode="none", main_gpu=2)
+    with pytest.raises(BadInput, match="is not one of"):
+        llama(split_mode="columns")
+
+
+def test_rows_are_shared_out_by_the_split() -> None:
+    by_layer, by_row = llama(), llama(split_mode="row", tensor_split="3,1")
+    first, second = on_cards(by_row, "weights_bytes")
+    assert first == pytest.approx(3 * second, rel=1e-6)
+    assert first + second == pytest.approx(sum(on_cards(by_layer, "weights_bytes")), rel=1e-6)
+    assert by_row.basis["weights"] == "modelled"
+    tensor = llama(split_mode="tensor")
+    assert len(set(on_cards(tensor, "kv_cache_bytes"))) == 1
+
+
+def test_fit_leaves_free_what_it_is_told() -> None:
+    def used(**settings: object) -> int:
+        made = asked("llama.cpp", "Qwen/Qwen3-32B", "RTX 4090, 64GB RAM", quant="Q4_K_M", context=32768, **settings)
+        return made.devices[0].total_bytes or 0
+
+    assert used(fit_target=6144) < used() - 4 * GIB
+    assert used(fit_target="6144,1024") == used(fit_target=6144)
+
+
+def test_ollama_leaves_a_reserve_and_takes_its_batch() -> None:
+    def ollama(**settings: object) -> MemoryEstimate:
+        return asked("ollama", LLAMA, "RTX 3060 12GB, 32GB RAM", quant="Q4_K_M", num_ctx=8192, **settings)
+
+    plain, less = ollama(), ollama(OLLAMA_GPU_OVERHEAD=8 * GIB)
+    assert plain.devices[0].budget_bytes == (less.devices[0].budget_bytes or 0) + 8 * GIB
+    assert (less.devices[0].weights_bytes or 0) < (plain.devices[0].weights_bytes or 0)
+    wide = ollama(num_batch=2048)
+    assert (wide.devices[0].compute_bytes or 0) > 3 * (plain.devices[0].compute_bytes or 0)
