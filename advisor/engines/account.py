@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
+from typing import Any
 
 import msgspec
 
@@ -54,6 +55,9 @@ def take_account(settings: Mapping[str, object], entry: Engine, rules: Catalog) 
         name = (
             names.known.get(plain) or names.known.get(plain.replace("_", "-")) or (plain if plain.isupper() else None)
         )
+        others = () if name is None else _list_other_keys(value, names.effects[0].keys.get(name))
+        if others:
+            out["raises"][f"{written}: {', '.join(others)} of the model is replaced"] = None
         if name is None or name in names.read or any(name in x.elsewhere for x in names.effects):
             continue
         off, key = _is_off(value, plain, name), name
@@ -71,6 +75,17 @@ def _find_effects(name: str, effects: Iterable[SettingEffects]) -> Iterator[tupl
         for part, reasons in (("raises", listed.raises), ("lowers", listed.lowers), ("others", others)):
             if name in reasons:
                 yield part, reasons[name]
+
+
+def _list_other_keys(value: object, known: tuple[str, ...] | None) -> tuple[str, ...]:
+    """The keys of a JSON object that are not among the known; none of what is no such object."""
+    if known is None:
+        return ()
+    try:
+        body = msgspec.json.decode(value) if isinstance(value, str) else value
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return ()
+    return tuple(str(k)[:60] for k in body if k not in known) if isinstance(body, dict) else ()
 
 
 def _is_off(value: object, plain: str, name: str) -> bool:
@@ -107,6 +122,14 @@ def list_idle_settings(entry: Engine, rules: Catalog) -> frozenset[str]:
     return _names(rules, entry.id).idle
 
 
+def _list_named_by_memory(memory: Mapping[str, Any]) -> Iterator[str]:
+    """The settings that an engine's memory constants name: what replaces its pool, allows lengths, names adapters."""
+    for names in memory.get("switches", {}).values():
+        yield from names
+    yield from memory.get("lengths", {}).get("allowed_by", ())
+    yield from memory.get("lora", {}).get("given", ())
+
+
 @memoize_by_identity
 def _names(rules: Catalog, engine_id: str) -> _Names:
     table = load_flag_table(engine_id, rules) or FlagTable(engine=engine_id)
@@ -128,6 +151,7 @@ def _names(rules: Catalog, engine_id: str) -> _Names:
     deciding = (
         *chain(*(n for k, n in named.items() if k not in _BESIDE)),
         *list_draft_settings(entry),
+        *_list_named_by_memory(entry.memory),
         *table.effects.read,
     )
     read = (*deciding, *chain(*named.values()), *table.positional)

@@ -95,6 +95,7 @@ class SettingEffects(Record, frozen=True, kw_only=True):
 
     read: tuple[FlagName, ...] = ()  # a law reads them
     idle: tuple[FlagName, ...] = ()  # a law reads them, and many models and layouts have no use for them
+    keys: dict[FlagName, tuple[str, ...]] = {}  # JSON -> its keys that laws read, or that change nothing
     raises: dict[FlagName, str] = {}  # it may take more memory, or leave a smaller pool, than is counted -> how
     lowers: dict[FlagName, str] = {}  # it may need less of the devices than is counted -> how
     memory: dict[FlagName, str] = {}  # it moves memory that does not decide -> what

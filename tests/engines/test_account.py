@@ -88,7 +88,9 @@ def test_what_is_listed_as_read_is_read_and_nothing_else(entry: Engine) -> None:
     listed |= {f for c in ("prefix_caching", "no_prefix_caching") for f in getattr(entry.concepts, c).flags}
     known = {n for n in both if n in names.values()}
     assert known - listed == set(), "a law reads it, and it is not listed"
-    assert memory & set(list_unread(table.effects)) == set(), "a law reads it, and it is listed as without one"
+    unread_by_name = set(list_unread(table.effects))
+    assert memory & unread_by_name == set(), "a law reads it, and it is listed as without one"
+    assert list_deciding_settings(entry, RULES) & unread_by_name == set(), "the entry names it, so a law reads it"
 
 
 def test_each_setting_stands_in_one_place() -> None:
@@ -114,12 +116,18 @@ def test_each_setting_stands_in_one_place() -> None:
         ("no-enable-chunked-prefill", True, "raises"),  # what is on by default
         ("enable-chunked-prefill", False, "raises"),
         ("enable-chunked-prefill", True, "unused"),
-        ("VLLM_MLA_DISABLE", "0", "unused"),
-        ("optimization-level", 0, "others"),  # a level, no switch
+        ("VLLM_REPLICATE_EMBED", "0", "unused"),
+        ("max-cpu-loras", 0, "others"),  # a number, no switch
     ],
 )
 def test_a_switch_that_is_off_does_what_its_being_off_does(name: str, value: object, part: str) -> None:
     assert getattr(take_account({name: value}, RULES.engine("vllm"), RULES), part)
+
+
+def test_keys_that_no_law_reads_are_named() -> None:
+    given: dict[str, object] = {"hf-overrides": '{"rope_scaling": {"factor": 4}, "num_hidden_layers": 4}'}
+    found = take_account(given, RULES.engine("vllm"), RULES)
+    assert found.raises == ("hf-overrides: num_hidden_layers of the model is replaced",)
 
 
 def test_what_may_take_more_opens_a_verdict_and_what_may_need_less_opens_a_refusal() -> None:
