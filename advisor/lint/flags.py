@@ -153,7 +153,7 @@ def _borrowed(house: House, document: RuleDocument, table: FlagTable) -> Iterato
 
 
 def _effects(document: RuleDocument, effects: SettingEffects, table: FlagTable) -> Iterator[Fault]:
-    """What is said of a setting's effect is said once, and of one that there is."""
+    """Each setting that is there has one effect."""
     own = {*list_setting_names(table), *table.modelfile_instructions}
     known, seen = {n.replace("_", "-") for n in own}, set[str]()
     for part in ("read", "elsewhere", "raises", "lowers", "memory", "start", "speed"):

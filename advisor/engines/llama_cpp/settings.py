@@ -237,7 +237,7 @@ def _split_mode(s: dict[str, Setting]) -> Split:
 
 
 def read_fit_limits(s: dict[str, Setting], usual: LlamaDefaults) -> LlamaDefaults:
-    """The defaults with what `--fit` is told to leave free and to shorten to. Raises BadInput for what is no number."""
+    """The defaults, with the room and the least length of `--fit` as set. Raises BadInput for what is no number."""
     least, free = get_integer(s, "fit-ctx", "fitc", least=0), get_setting(s, "fit-target", "fitt")
     if least is None and free is None:
         return usual
