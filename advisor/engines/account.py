@@ -155,6 +155,7 @@ def _names(rules: Catalog, engine_id: str) -> _Names:
         *table.effects.read,
     )
     read = (*deciding, *chain(*named.values()), *table.positional)
+    read += tuple(entry.device_choice.names) if entry.device_choice is not None else ()
     return _Names(
         known={**known, **flags},
         read=frozenset(n for x in read for n in (x, known.get(x, x))),

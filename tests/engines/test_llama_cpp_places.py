@@ -32,11 +32,8 @@ def test_caches_stay_in_host_memory() -> None:
 
 def test_split_mode_none_keeps_one_card() -> None:
     alone = llama(split_mode="none", main_gpu=1)
-    assert [x.name for x in alone.devices] == ["GeForce RTX 3090"]
     assert alone.devices == llama("RTX 3090, 64GB RAM").devices
     assert llama(split_mode="none", main_gpu=-1).devices == ()
-    with pytest.raises(BadInput, match="no device 2"):
-        llama(split_mode="none", main_gpu=2)
     with pytest.raises(BadInput, match="is not one of"):
         llama(split_mode="columns")
 

@@ -28,7 +28,6 @@ from advisor.engines.llama_cpp.settings import (
     LlamaConstants,
     LlamaSettings,
     RangeMib,
-    find_only_device,
     read_fit_limits,
     write_overrides,
 )
@@ -58,7 +57,6 @@ def memory(
     Raises BadInput for a setting that cannot be, or a model whose tensors are not known.
     """
     constants = _launch_constants(deployment, entry)
-    deployment = _with_kept_devices(deployment)
     asked = resolve_llama_settings(deployment, constants.usual)
     placement = place(deployment, asked, constants)
     settings, plan = placement.settings, placement.plan
@@ -100,15 +98,6 @@ def _launch_constants(deployment: Deployment, entry: Engine) -> LlamaConstants:
     constants = read_constants(entry)
     usual = read_fit_limits(deployment.settings, constants.usual)
     return constants if usual is constants.usual else replace(constants, usual=usual)
-
-
-def _with_kept_devices(deployment: Deployment) -> Deployment:
-    """The deployment on the devices that its way of splitting leaves it."""
-    devices, machine = fitting.used_devices(deployment), deployment.machine
-    only = find_only_device(deployment.settings, len(devices))
-    if only is None or machine is None:
-        return deployment
-    return replace(deployment, machine=replace(machine, devices=devices[only : only + 1]), device_count=None)
 
 
 def _held(deployment: Deployment, settings: LlamaSettings, plan: AllocationPlan) -> tuple[int, int]:
@@ -216,7 +205,6 @@ def _describe_placement(settings: LlamaSettings, layers: int) -> list[str]:
 def launch_settings(deployment: Deployment, entry: Engine, quantization: Quantization) -> tuple[DecidedSetting, ...]:
     """The flags a launch should carry, decided, each with its reason."""
     constants = _launch_constants(deployment, entry)
-    deployment = _with_kept_devices(deployment)
     settings = resolve_llama_settings(deployment, constants.usual)
     fitted = apply_fit(deployment, settings, constants).settings
     layers = count_layers(deployment.model)

@@ -216,19 +216,6 @@ def _mapped(s: dict[str, Setting]) -> bool:
     return str(get_setting(s, "load-mode", "lm") or "auto").lower() in ("auto", "mmap")
 
 
-def find_only_device(s: dict[str, Setting], devices: int) -> int | None:
-    """The one device that `--split-mode none` keeps, -1 for none of them; None where the devices share the model.
-
-    Source: llama.cpp src/llama.cpp, llama_prepare_model_devices. Raises BadInput for a device that is not there.
-    """
-    if not devices or str(get_setting(s, "split-mode", "sm") or "").lower() != "none":
-        return None
-    kept = get_integer(s, "main-gpu", "mg") or 0
-    if kept >= devices:
-        raise BadInput(f"setting main-gpu: there is no device {kept}, they are counted from 0 to {devices - 1}")
-    return max(kept, -1)
-
-
 def _split_mode(s: dict[str, Setting]) -> Split:
     word = str(get_setting(s, "split-mode", "sm") or "layer").lower()
     if word not in ("none", "layer", "row", "tensor"):
