@@ -98,6 +98,7 @@ class Concepts(Record, frozen=True, kw_only=True):
     cpu_offload: Concept = Concept()  # GiB of each rank's layers in host memory
     speculative: Concept = Concept()  # JSON object: method, num_speculative_tokens, model
     text_only: Concept = Concept()  # switch: the vision tower is left out
+    remote_code: Concept = Concept()  # switch: code of the model's repository may run
     lora: Concept = Concept()  # switch
     lora_slots: Concept = Concept()  # adapters held on the device
     lora_rank: Concept = Concept()  # largest rank; without a default it is taken from the adapters

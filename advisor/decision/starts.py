@@ -120,7 +120,19 @@ def judge_start_on(
     """The verdict on the newest release of an engine with a machine's facts; None where a part is left open."""
     if quantization is None or model is None:
         return None
-    return judge_start(StartQuestion(engine, None, model, quantization, name_devices(facts)), rules)
+    allowed = dict.fromkeys(engine.concepts.remote_code.flags, True)  # a plan writes it where it is needed
+    return judge_start(StartQuestion(engine, None, model, quantization, name_devices(facts), given=allowed), rules)
+
+
+def needs_remote_code(engine: Engine, model: Model, rules: Catalog) -> bool:
+    """Whether neither the engine nor Transformers has a class for the configuration of a model, so that the code of its
+    repository has to be allowed; False where that is not known, or where the engine has no such switch."""
+    path, own = f"starts/{engine.id}.yaml", "starts/transformers.yaml"
+    if not engine.concepts.remote_code.flags or model.model_type is None or not rules.has_document(own):
+        return False
+    known = decode_document(rules, LIMITS, StartRules).engines.get(engine.id, EngineRegistry())
+    files = [decode_document(rules, p, StartsFile) for p in dict.fromkeys((path, own)) if rules.has_document(p)]
+    return model.model_type not in known.reads and not any(model.model_type in f.facts.configs for f in files)
 
 
 def judge_start(question: StartQuestion, rules: Catalog) -> StartVerdict | None:
@@ -128,6 +140,7 @@ def judge_start(question: StartQuestion, rules: Catalog) -> StartVerdict | None:
     if not rules.has_document(LIMITS) or not question.devices:
         return None
     switches = {k for x in decode_document(rules, LIMITS, StartRules).limits for k in x.unless}
+    switches.update(question.engine.concepts.remote_code.flags)
     given = tuple((k, str(question.given[k])) for k in sorted(switches) if k in question.given)
     asked = question.version, question.quantization, question.devices, question.cache, given
     return _judge(question.model, rules, question.engine, *asked)
@@ -175,17 +188,23 @@ def _list_facts(
     registry = known.engines[engine.id]
     name = f"{engine.name} {question.version}" if question.version else engine.name
     platform = name_platform(device)
-    if registry.platforms and platform not in registry.platforms:
-        yield StartFact(asked="build", holds=False, text=f"{engine.name} has no build for {_word(device)}",
-                        source=registry.source)  # fmt: skip
-        return
     if (added := registry.plugins.get(platform)) is not None:  # whose own lists nobody here has read
         yield StartFact(asked="build", holds=None, text=f"{engine.name} runs on {_word(device)} only with {added}",
                         source=registry.source, condition=added)  # fmt: skip
         return
+    if registry.platforms and platform not in registry.platforms:
+        yield StartFact(asked="build", holds=False, text=f"{engine.name} has no build for {_word(device)}",
+                        source=registry.source)  # fmt: skip
+        return
     path = f"starts/{engine.id}.yaml"
     file = decode_document(rules, path, StartsFile) if rules.has_document(path) else None
     facts, read = read_nearest(file, question.version if engine is question.engine else None) if file else (None, True)
+    switch = engine.concepts.remote_code.flags
+    allowed = any(str(question.given.get(k)).lower() == "true" for k in switch)
+    if engine is question.engine and not allowed and needs_remote_code(engine, question.model, rules):
+        text = f"{engine.name}: neither it nor Transformers has a class for {question.model.model_type}"
+        yield StartFact(asked="architecture", holds=False, text=f"{text}: --{switch[0]} is missing",
+                        source="rules/starts/transformers.yaml", condition=f"--{switch[0]}")  # fmt: skip
     limits = [x for x in known.limits if _meets(x, engine, question, device, file)]
     if file is not None and facts is not None:
         found = (
@@ -338,7 +357,7 @@ def _list_shapes(model: Model, file: StartsFile | None) -> list[tuple[str, tuple
     """(kind, shapes of the file) of each kind of attention in a model: the one of its size, else all of the kind."""
     if file is None or not file.shapes or model.layout is None:
         return []
-    out: dict[tuple[str, tuple[str, ...]], None] = {}
+    out: dict[tuple[str, tuple[str, ...]], None] = {("dual-chunk", ()): None} if model.dual_chunk else {}
     groups = [p for g in model.layout.attention for p in (g.parts if isinstance(g, Parallel) else (g,))]
     for group in groups:
         if isinstance(group, Mla):

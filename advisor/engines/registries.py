@@ -84,6 +84,7 @@ class Facts(Record, frozen=True, kw_only=True):
     order: dict[str, Names] = {}  # device and kind of attention -> backends as they are tried
     kernels: dict[str, Kernel] = {}
     refusals: dict[str, StartRefusal] = {}
+    configs: dict[str, str] = {}  # `model_type` -> the class that reads its config.json
     tool_parsers: dict[str, str] = {}
     reasoning_parsers: dict[str, str] = {}
 
@@ -156,6 +157,7 @@ class EngineRegistry(Record, frozen=True, kw_only=True):
     methods: dict[str, Names] = {}  # weight format or family -> methods, where they have other names than checkpoints
     least: dict[str, int] = {}  # `method format` -> ten times the least compute capability of its scheme
     plugins: dict[str, str] = {}  # weight format or family, architecture, platform -> what it takes
+    reads: Names = ()  # model types that it reads in another form than Transformers' classes
     by_architecture: bool = False  # its methods stand with each architecture that has them
 
 

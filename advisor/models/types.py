@@ -462,6 +462,7 @@ class Model(MemoRecord, frozen=True, kw_only=True):
     params_stored: int | None = None
     max_context: int | None = None
     rope_factor: float | None = None  # of linear scaling: tables of rotations reach so many times farther
+    dual_chunk: bool = False  # its config.json asks for dual chunk attention
     longer: LongerContext | None = None  # what the publisher documents for more
     dtype: str = "bfloat16"
     native_quant: str | None = None

@@ -12,6 +12,8 @@ from advisor import formats
 from advisor.catalog import Catalog
 from advisor.catalog.types import Engine, Quantization
 from advisor.decision.evaluate import Additions, find_additions
+from advisor.decision.starts import needs_remote_code
+from advisor.decision.types import Scalar
 from advisor.deployment import Deployment, KvType, MemoryEstimate, SpeedEstimate
 from advisor.engines import capacity, fitting
 from advisor.engines.additions import find_longer_settings, find_npu_build, with_longest_prompt
@@ -242,14 +244,15 @@ def find_engine_additions(entry: Engine, search: SearchRequest, rules: Catalog) 
     rank = search.facts.get("workload.lora_rank")
     if isinstance(rank, int):
         known["workload.lora_rank_step"] = _rank_step(entry, rank, rules)
-    found = find_additions(search.guide, known, entry.id)
-    longer = find_longer_settings(search.model, search.traffic.context_length, entry)
-    if not longer or search.model.longer is None:
-        return found
-    why = f"{search.model.longer.factor:g} times its trained length, as {search.model.longer.source} says"
-    return replace(
-        found, settings={**longer, **found.settings}, because={**dict.fromkeys(longer, why), **found.because}
-    )
+    found, more = find_additions(search.guide, known, entry.id), dict[str, Scalar]()
+    longer, why = find_longer_settings(search.model, search.traffic.context_length, entry), dict[str, str]()
+    if longer and (documented := search.model.longer) is not None:
+        more |= longer
+        why |= dict.fromkeys(longer, f"{documented.factor:g} times its trained length, as {documented.source} says")
+    if needs_remote_code(entry, search.model, rules):
+        flag = entry.concepts.remote_code.flags[0]
+        more[flag], why[flag] = True, "its configuration is code of its own repository"
+    return replace(found, settings={**more, **found.settings}, because={**why, **found.because}) if more else found
 
 
 def _rank_step(entry: Engine, rank: int, rules: Catalog) -> int | None:

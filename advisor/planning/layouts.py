@@ -26,6 +26,8 @@ from advisor.planning.types import Ask, CardLayout
 from advisor.record import Value
 from advisor.units import MIB
 
+USUAL_BLOCK = 128  # side of the weight blocks of FP8 checkpoints (DeepSeek's, Qwen's and most publishers' own)
+
 
 class Unit(Value, frozen=True):
     """One copy on some cards: the smallest thing that serves requests."""
@@ -68,7 +70,10 @@ def list_units(base: Deployment, entry: Engine) -> Iterator[Unit]:
         devices = _indices(machine, n)
         yield Unit(base, max(1, n), CardLayout(devices=devices))
         return
-    sizes = allowed_sizes(entry, base.model, n, make_parallel_launch(base, entry)) if n else (1,)
+    launch = make_parallel_launch(base, entry)
+    if launch.block is None and base.quantization == "FP8":  # not known of the copy: a plan rests on the usual blocks
+        launch = replace(launch, block=USUAL_BLOCK)
+    sizes = allowed_sizes(entry, base.model, n, launch) if n else (1,)
 
     def split(tp: int) -> dict[str, Setting]:
         return {tp_flag: tp} if tp > 1 else {}

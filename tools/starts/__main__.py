@@ -47,6 +47,7 @@ ENGINES = {
     "exllamav3": Engine("exllamav3", others.read_exllamav3),
     "mlx-lm": Engine("mlx-lm", others.read_mlx_lm),
     "max": Engine("max", others.read_max),
+    "transformers": Engine("transformers", others.read_transformers),
     # no wheels of these on the index: FILE is a zip of the sources
     "tensorrt-llm": Engine("", others.read_tensorrt_llm),
     "llama.cpp": Engine("", others.read_llama_cpp),

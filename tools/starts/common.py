@@ -152,3 +152,33 @@ def merge(rows: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
         device, _, kind = key.partition(" ")
         same.setdefault((kind, value), []).append(device)
     return {f"{' '.join(fold(devices))}: {kind}": value for (kind, value), devices in same.items()}
+
+
+def read_pairs(module: Module, name: str) -> dict[str, str]:
+    """Pairs of texts that a name is made of, or is given more of: `[("a", "B")]`, `{"a": "B"}`, `f(a="B")`."""
+    found: dict[str, str] = {}
+    for node in ast.walk(module.tree):
+        targets = getattr(node, "targets", [getattr(node, "target", None)])
+        given = isinstance(node, (ast.Assign, ast.AnnAssign)) and any(getattr(t, "id", "") == name for t in targets)
+        more = isinstance(node, ast.Call) and ast.unparse(node.func) == f"{name}.update"
+        for part in ast.walk(node) if given or more else ():
+            if isinstance(part, ast.Tuple) and len(part.elts) == 2 and len(texts(part)) == 2:
+                found.update([texts(part)])  # type: ignore[list-item]
+            elif isinstance(part, ast.Dict):
+                found |= {k: last_word(v) for k, v in text_rows(part).items()}
+            elif isinstance(part, ast.Call):
+                found |= {k.arg: last_word(k.value) for k in part.keywords if k.arg}
+    return found
+
+
+def read_model_types(package: Package, folder: str) -> dict[str, str]:
+    """`model_type` of the classes below a folder that state one."""
+    found: dict[str, str] = {}
+    for path in package.paths(folder):
+        for cls in package.classes(path):
+            for node in cls.node.body:
+                if isinstance(node, (ast.Assign, ast.AnnAssign)) and isinstance(node.value, ast.Constant):
+                    targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                    if any(getattr(t, "id", "") == "model_type" for t in targets):
+                        found[str(node.value.value)] = cls.node.name
+    return dict(sorted(found.items()))

@@ -1,4 +1,4 @@
-"""What releases of LMDeploy, ExLlamaV3, mlx-lm, MAX, TensorRT-LLM and llama.cpp register."""
+"""What releases of LMDeploy, ExLlamaV3, mlx-lm, MAX, TensorRT-LLM, llama.cpp and Transformers register."""
 
 from __future__ import annotations
 
@@ -132,3 +132,16 @@ def read_llama_cpp(package: Package) -> Facts:
     """llama.cpp: the architectures of checkpoints that its converter makes a GGUF file of."""
     found = common.names_at(package.module("conversion/__init__.py"), "TEXT_MODEL_MAP")
     return Facts(architectures={n.rpartition(".")[2]: (f"conversion/{module}.py",) for n, module in found.items()})
+
+
+def read_transformers(package: Package) -> Facts:
+    """Transformers: classes of configurations, which engines fall back to before they run a repository's own code, and
+    models that generate."""
+    mappings = package.module("transformers/models/auto/auto_mappings.py")
+    more = package.module("transformers/models/auto/configuration_auto.py")
+    names = package.module("transformers/models/auto/modeling_auto.py")
+    configs = {**common.read_pairs(mappings, "CONFIG_MAPPING_NAMES"), **common.read_pairs(more, "CONFIG_MAPPING_NAMES")}
+    causal = common.read_pairs(names, "MODEL_FOR_CAUSAL_LM_MAPPING_NAMES")
+    images = common.read_pairs(names, "MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES")
+    kinds = {**dict.fromkeys(images.values(), ("multimodal",)), **dict.fromkeys(causal.values(), ("text",))}
+    return Facts(architectures=dict(sorted(kinds.items())), configs=dict(sorted(configs.items())))

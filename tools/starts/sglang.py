@@ -37,6 +37,7 @@ def read(package: Package) -> Facts:
         order=common.merge(read_order(package)),
         kernels=read_schemes(package, asked["sm90"]),
         refusals=common.find_refusals(package, paths, KNOWN),
+        configs=common.read_model_types(package, "sglang/srt/configs/"),
         tool_parsers=common.names_at(tools, "ToolCallParserEnum"),
         reasoning_parsers=common.names_at(reasoning, "DetectorMap"),
     )

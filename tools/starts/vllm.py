@@ -66,6 +66,7 @@ def read(package: Package) -> Facts:
         order=common.merge(order),
         kernels=read_kernels(package, asked) | read_experts(package, asked),
         refusals=common.find_refusals(package, paths, {"current_platform": Thing({"device": "ask"})}),
+        configs=common.read_pairs(package.module("vllm/transformers_utils/config.py"), "_CONFIG_REGISTRY"),
         tool_parsers=common.names_at(package.module("vllm/tool_parsers/__init__.py"), "_TOOL_PARSERS_TO_REGISTER"),
         reasoning_parsers=common.names_at(
             package.module("vllm/reasoning/__init__.py"), "_REASONING_PARSERS_TO_REGISTER"
