@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import msgspec
 from msgspec.structs import replace
@@ -127,7 +128,9 @@ def explain(question: ExplainQuestion, machine: Machine | None, session: Session
     """The explanation of a model on a machine, or on none. Raises UnknownName, BadFile, BadInput."""
     rules = session.rules
     found = resolve_model(question.model or "", rules)
-    named = question.quantization or found.quantization  # the latter of a file, or in the name of a repository
+    # the format in the name of a repository decides the engine; a file that is read is a GGUF one
+    of_file = found.path is not None and not Path(found.path).is_dir()
+    named = question.quantization or (None if of_file else found.quantization)
     entry = rules.engine(question.engine) if question.engine else _engine_for(named, rules)
     chosen = formats.choose_format(choose_file_format(found, question.quantization, rules), entry, found.model, rules)
     judged, lengths = _lengths(question.context, found.model.max_context, rules)
@@ -274,8 +277,6 @@ def _file_size(
 ) -> tuple[int | None, float | None]:
     """Bytes of the weights on disk and bits per weight."""
     if quantization.family == "gguf" or (quantization.family == "none" and formats.own_family(entry, rules) == "gguf"):
-        from pathlib import Path
-
         from advisor.memory import gguf_weights
         from advisor.memory.gguf_tensors import NoLayout
 

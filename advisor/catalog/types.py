@@ -281,7 +281,7 @@ class CapabilityRange(Record, frozen=True, kw_only=True):
 
 
 class LongerSettings(Record, frozen=True, kw_only=True):
-    """How an engine is told of a length above the trained one: settings with {factor}, {original}, {theta} in them."""
+    """How a launch states a length above the trained one: settings with {factor}, {original}, {theta} in them."""
 
     settings: dict[FlagName, str]
     source: str

@@ -119,7 +119,7 @@ def list_npu_formats(entry: Engine, npu: object) -> tuple[str, ...]:
 
 def find_longer_settings(model: Model, context: int, entry: Engine) -> dict[str, str]:
     """Settings for a length above the trained one, where the publisher documents a factor that reaches it and the
-    engine is told of it by settings; empty for others."""
+    engine has settings for it; empty for others."""
     longer = model.longer
     if longer is None or entry.longer is None or not (model.max_context or context) < context <= longer.tokens:
         return {}

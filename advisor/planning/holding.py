@@ -207,9 +207,9 @@ def answer_deployment(
     """Memory and speed of a deployment whose names are resolved. Raises BadInput as `estimate` does."""
     memory = estimate_memory_of(deployment, session)
     notes = (*notes, *find_idle_settings(deployment, memory, session))
-    if deployment.account.unused:
-        unused = ", ".join(deployment.account.unused)
-        notes = (*notes, f"without effect on what starts, on memory and on speed: {unused}")
+    unused = [x for x in deployment.account.unused if not any(x in note for note in notes)]
+    if unused:
+        notes = (*notes, f"without effect on what starts, on memory and on speed: {', '.join(unused)}")
     holding = hold_deployment(deployment, memory, session, load)
     speed = estimate_load_speed(deployment, memory, session, load)
     return describe_estimate(Estimate, memory, deployment, holding, notes, request_id, speed)

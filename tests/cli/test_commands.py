@@ -110,7 +110,7 @@ def test_nothing_fits_is_1_with_remedies() -> None:
     body = answer("recommend", "--on", "1x GTX 1050 Ti, 4GB RAM", "--model", "70B", status=1)
     assert body["chosen"] is None
     assert body["remedies"]
-    assert advise("explain", "--model", "70B", "--quant", "q4", "--on", "1x RTX 4090, 64GB RAM").returncode == 1
+    assert advise("explain", "--model", "70B", "--quant", "q4", "--on", "1x RTX 4090, 16GB RAM").returncode == 1
 
 
 def test_unknown_host_memory_cannot_be_a_fit() -> None:

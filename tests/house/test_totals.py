@@ -15,11 +15,12 @@ import pytest
 
 TOP = Path(__file__).resolve().parents[2]
 # modules of advisor that one `recommend` loads, and distinct pairs of importer and imported that it runs through
-LOADED = {"modules": 145, "pairs": 926}
-# of advisor/**/*.py; the aim: 70,000 lines, 430 modules, 530,000 tokens
-TOTALS = {"lines": 70_500, "modules": 371}
-TOKENS = {"tokens": 541_800}
-TOOLS_LINES = 6_000
+LOADED = {"modules": 150, "pairs": 995}
+# of advisor/**/*.py; the aim: 70,000 lines, 430 modules, 530,000 tokens. What starts (docs/starts.md) brought 2,900 lines: the
+# judge, the account of every input, the machine that a launch sees, recipes; its readers of packages 1,780 of tools/
+TOTALS = {"lines": 73_500, "modules": 380}
+TOKENS = {"tokens": 566_000}
+TOOLS_LINES = 6_700
 SLACK = 1.05  # how far a limit may stand above the truth
 LAYOUT = {
     tokenize.NL,

@@ -14,7 +14,7 @@ from advisor.page.blocks import Figure, Point, find_best
 
 
 def test_writes_one_file_and_gives_the_command_status(tmp_path: Path) -> None:
-    words = ("explain", "--model", "70B", "--quant", "q4", "--on", "RTX 4090")
+    words = ("explain", "--model", "70B", "--quant", "q4", "--on", "RTX 4090, 16GB RAM")
     done = commands.advise("report", "--html", "page.html", *words, folder=tmp_path)
     assert done.returncode == commands.advise(*words).returncode == 1
     assert [f.name for f in tmp_path.iterdir()] == ["page.html"]

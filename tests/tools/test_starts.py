@@ -273,7 +273,7 @@ def test_committed_facts_are_whole(committed: StartsFile) -> None:
         found = read_facts(committed, version)
         assert found is not None
         assert len(found.architectures) > 20
-        assert found.methods or not committed.package  # of those without a wheel the architectures alone are read
+        assert found.methods or found.configs or not committed.package  # without a wheel: architectures alone
         assert all(kinds for kinds in found.architectures.values())
         known = {*committed.devices, "all", "cuda", "rocm", "metal", "ascend", "maca", "camb"}
         accepted = (a for b in found.backends.values() for a in b.accepts)
