@@ -25,7 +25,8 @@ from advisor.engines.registries import (
     StartsFile,
     holds_for,
     name_platform,
-    read_nearest,
+    is_before,
+    read_around,
 )
 from advisor.engines.versions import version_key
 from advisor.machines.types import Machine
@@ -35,6 +36,8 @@ from advisor.record import Value
 from advisor.unknowns import all_hold, any_holds
 
 LIMITS = "start-limits.yaml"
+SIZES = ("head_size", "sinks", "qk_nope_head_dim")  # of a shape of attention, as a refusal names them
+CACHE_NAMES = {"bf16": "bfloat16", "f16": "float16"}  # of `advise` -> of the engines that list types of cache
 
 
 class StartFact(Value, frozen=True, kw_only=True):
@@ -83,6 +86,8 @@ def name_devices(facts: FactValues) -> tuple[str, ...]:
         return (f"sm{round(10 * capability)}",) if isinstance(capability, float) else ()
     if vendor == "amd":
         return tuple(gfx.split(",")) if isinstance(gfx, str) else ()
+    if vendor == "intel" and facts.get("gpu.generation") == "xe":
+        return ("xpu-xe",)  # Alchemist: what kernels for Xe2 and newer leave out
     known = {"intel": "xpu", "apple": "metal", "none": "cpu", "habana": "gaudi", "google": "tpu", "aws": "neuron"}
     return (known[vendor],) if isinstance(vendor, str) and vendor in known else ()
 
@@ -139,8 +144,9 @@ def judge_start(question: StartQuestion, rules: Catalog) -> StartVerdict | None:
     """The verdict of the engine's registries; None where none of this engine was read."""
     if not rules.has_document(LIMITS) or not question.devices:
         return None
-    switches = {k for x in decode_document(rules, LIMITS, StartRules).limits for k in x.unless}
-    switches.update(question.engine.concepts.remote_code.flags)
+    known = decode_document(rules, LIMITS, StartRules)
+    switches = {k for x in known.limits for k in x.unless}
+    switches.update(question.engine.concepts.remote_code.flags, *(r.backend_settings for r in known.engines.values()))
     given = tuple((k, str(question.given[k])) for k in sorted(switches) if k in question.given)
     asked = question.version, question.quantization, question.devices, question.cache, given
     return _judge(question.model, rules, question.engine, *asked)
@@ -186,7 +192,7 @@ def _list_facts(
     engine: Engine, question: StartQuestion, device: str, rules: Catalog, known: StartRules
 ) -> Iterator[StartFact]:
     registry = known.engines[engine.id]
-    name = f"{engine.name} {question.version}" if question.version else engine.name
+    name = f"{engine.name} {question.version}" if question.version and engine is question.engine else engine.name
     platform = name_platform(device)
     if (added := registry.plugins.get(platform)) is not None:  # whose own lists nobody here has read
         yield StartFact(asked="build", holds=None, text=f"{engine.name} runs on {_word(device)} only with {added}",
@@ -198,7 +204,7 @@ def _list_facts(
         return
     path = f"starts/{engine.id}.yaml"
     file = decode_document(rules, path, StartsFile) if rules.has_document(path) else None
-    facts, read = read_nearest(file, question.version if engine is question.engine else None) if file else (None, True)
+    version = question.version if engine is question.engine else None
     switch = engine.concepts.remote_code.flags
     allowed = any(str(question.given.get(k)).lower() == "true" for k in switch)
     if engine is question.engine and not allowed and needs_remote_code(engine, question.model, rules):
@@ -206,21 +212,35 @@ def _list_facts(
         yield StartFact(asked="architecture", holds=False, text=f"{text}: --{switch[0]} is missing",
                         source="rules/starts/transformers.yaml", condition=f"--{switch[0]}")  # fmt: skip
     limits = [x for x in known.limits if _meets(x, engine, question, device, file)]
-    if file is not None and facts is not None:
-        found = (
-            *_build_facts(name, facts, device, file),
-            *_architecture_facts(name, registry, facts, question, file.source),
-            *_format_facts(name, registry, facts, question, device, file, known),
-            *_attention_facts(name, facts, question, device, file, limits),
+    if file is not None:
+        below, above = read_around(file, version)
+        found, other = (
+            (
+                *_build_facts(name, facts, device, file),
+                *_architecture_facts(name, registry, facts, question, file.source),
+                *_format_facts(name, registry, facts, question, device, file, known),
+                *_attention_facts(name, registry, facts, question, device, file, limits),
+            )
+            for facts in (below or above, above or below)
+            if facts is not None
         )
-        own_runners = engine is not question.engine and question.engine.id in known.engines
-        yield from found if read and not own_runners else map(_soften, found)
+        between = below is not None and above is not None
+        agreed = {(f.asked, f.holds) for f in other} if between else set()
+        own_runners = _has_own_runners(question, known)
+        yield from (f if (f.asked, f.holds) in agreed and not own_runners else _soften(f) for f in found)
     for limit in limits:
         if limit.starts is not None and not any(question.given.get(k) == v for k, v in limit.unless.items()):
             with_ = " or ".join(f"{k}={v}" for k, v in limit.unless.items())
-            holds = False if limit.starts == "no" else None
+            before = limit.since is None and file is not None and version is not None and is_before(version, file)
+            holds = False if limit.starts == "no" and not before else None
             yield StartFact(asked="limit", holds=holds, text=f"{engine.name}: {limit.says}", source=limit.source,
                             condition=(with_ or limit.says) if limit.starts == "condition" else None)  # fmt: skip
+
+
+def _has_own_runners(question: StartQuestion, known: StartRules) -> bool:
+    """Whether a program with another engine inside ran models by itself too."""
+    until = known.engines.get(question.engine.id, EngineRegistry()).own_until
+    return until is not None and version_key(question.version or question.engine.version or "0") < version_key(until)
 
 
 def _soften(fact: StartFact) -> StartFact:
@@ -240,7 +260,7 @@ def _word(device: str) -> str:
     }
     if device.startswith("sm"):
         return f"compute capability {device[2:-1]}.{device[-1]}"
-    return words.get(device, device)
+    return words.get(name_platform(device), device)
 
 
 def _meets(limit: StartLimit, engine: Engine, question: StartQuestion, device: str, file: StartsFile | None) -> bool:
@@ -254,14 +274,23 @@ def _meets(limit: StartLimit, engine: Engine, question: StartQuestion, device: s
         and (limit.until is None or version < version_key(limit.until))
         and (not limit.devices or bool({device, name_platform(device), "all"} & set(limit.devices)))
         and (not limit.formats or question.quantization.id in limit.formats)
+        and (limit.experts is None or (question.model.layout is not None and limit.experts == question.model.is_moe))
         and (limit.architectures is None or bool(re.search(limit.architectures, question.model.architecture or "")))
         and (limit.shapes is None or any(re.search(limit.shapes, kind) for kind in kinds))
     )
 
 
 def _build_facts(name: str, facts: Facts, device: str, file: StartsFile) -> Iterator[StartFact]:
-    """Cards that a platform of the engine names."""
+    """Cards that a platform of the engine names, or that its device code is for."""
     platform = name_platform(device)
+    if platform == "cuda" and platform in facts.needs:
+        built, own = sorted(int(x[2:]) for x in facts.needs[platform].split()), int(device[2:])
+        what = f"{name} is built for compute capability {built[0] / 10:.1f} to {built[-1] / 10:.1f}"
+        if own < built[0]:
+            yield StartFact(asked="build", holds=False, text=f"{what}; this is {_word(device)}", source=file.source)
+        elif own // 10 > built[-1] // 10:  # sources of that release may know the card
+            yield StartFact(asked="build", holds=None, text=f"{what}; this is {_word(device)}", source=file.source,
+                            condition=f"a build of its sources for {_word(device)}")  # fmt: skip
     if platform in facts.needs and platform == "rocm":
         named = facts.needs[platform].split()
         yield StartFact(asked="build", holds=device in named or (None if device not in file.devices else False),
@@ -299,13 +328,12 @@ def _format_facts(
 ) -> Iterator[StartFact]:  # fmt: skip
     quantization = question.quantization
     keys = quantization.id, quantization.family
+    names = next((registry.methods[k] for k in keys if k in registry.methods), known.methods.get(quantization.id, ()))
     added = next((registry.plugins[k] for k in keys if k in registry.plugins), None)
-    if added is not None:
+    if added is not None and not facts.methods.keys() & {*names, quantization.family}:  # built in in older releases
         yield StartFact(asked="format", holds=None, text=f"{name} loads {quantization.id} only with {added}",
                         source=registry.source, condition=added)  # fmt: skip
         return
-    named = next((registry.methods[k] for k in keys if k in registry.methods), None)
-    names = named if named is not None else known.methods.get(quantization.id, ())
     if not facts.methods or (not names and not registry.by_architecture and quantization.family != "hf"):
         return  # what a file's own format asks stands in the entry of the engine
     own = tuple(facts.architectures.get(question.model.architecture or "", ()))
@@ -375,23 +403,34 @@ def _list_shapes(model: Model, file: StartsFile | None) -> list[tuple[str, tuple
 
 
 def _attention_facts(
-    name: str, facts: Facts, question: StartQuestion, device: str, file: StartsFile, limits: Collection[StartLimit]
-) -> Iterator[StartFact]:
-    cache = "fp8" if question.cache.startswith("fp8") else "auto" if question.cache in ("auto", "bf16") else None
+    name: str, registry: EngineRegistry, facts: Facts, question: StartQuestion, device: str, file: StartsFile,
+    limits: Collection[StartLimit],
+) -> Iterator[StartFact]:  # fmt: skip
+    """Whether a backend of attention takes each kind that the model has: the one asked for, or any that is tried."""
+    if not any(b.accepts for b in facts.backends.values()):
+        return  # the engine's backends were not asked
+    given = next((question.given[k] for k in registry.backend_settings if k in question.given), None)
+    wanted = str(given).upper().removesuffix("_VLLM_V1") if given is not None else None
+    if wanted is not None and wanted not in facts.backends:
+        return  # a name of another release, or of a place for backends of one's own
     forced = {b for x in limits for b in x.backends}
     for kind, shapes in _list_shapes(question.model, file):
         order = _find_order(facts, device, kind)
-        if not shapes or cache is None or (order is not None and "unknown" in order):
+        if not shapes or (wanted is None and order is not None and "unknown" in order):
             continue
         names = [n for n in (order or facts.backends) if n in facts.backends and (not forced or n in forced)]
-        tried = {n: _agree(_accepts(facts, n, s, cache, device, file) for s in shapes) for n in names}
-        if not any(b.accepts for b in facts.backends.values()):
-            continue  # the engine's backends were not asked
-        cached = f" with a {question.cache} cache" if cache != "auto" else ""
+        names = [wanted] if wanted is not None else names
+        tried = {n: _agree(_accepts(facts, n, s, question.cache, device, file) for s in shapes) for n in names}
+        cached = f" with a {question.cache} cache" if question.cache != "auto" else ""
         what = f"{kind} attention{cached} on {_word(device)}"
         holds = any_holds(tried.values())
+        if wanted is not None and not any(wanted in n and _is_listed(device, row) for row, n in facts.order.items()):
+            holds = holds or None  # what nobody tries by itself there was not asked everywhere
         if holds:
             text = f"{name}: {next(n for n, x in tried.items() if x)} takes {what}"
+        elif wanted is not None:
+            sizes = ", ".join(f"{k} {v}" for k, v in file.shapes[shapes[0]].items() if k in SIZES)
+            text = f"{name}: the attention backend that is asked for, {wanted}, does not take {what} ({sizes or kind})"
         else:
             text = f"{name}: no attention backend takes {what} ({', '.join(names) or 'none'} asked)"
         yield StartFact(asked="attention", holds=holds, text=text, source=file.source)
@@ -401,15 +440,28 @@ def _find_order(facts: Facts, device: str, kind: str) -> tuple[str, ...] | None:
     """The backends that are tried on a device for a kind of attention; None where no order is written down."""
     for wanted in (kind, "dense") if kind == "sinks" else (kind,):
         for key, names in facts.order.items():
-            devices, _, of = key.partition(": ")
-            if of == wanted and {device, name_platform(device), "all"} & set(devices.split()):
+            if key.endswith(f": {wanted}") and _is_listed(device, key):
                 return names
     return None
 
 
 def _accepts(facts: Facts, backend: str, shape: str, cache: str, device: str, file: StartsFile) -> bool | None:
-    accepts = [a for a in facts.backends[backend].accepts if shape in a.shapes and cache in a.cache]
+    """Whether a backend takes a shape with a type of cache on a device; None where it was not asked."""
+    found, cache = facts.backends[backend], CACHE_NAMES.get(cache, cache)
+    if found.cache and cache not in found.cache and "unknown" not in found.cache:
+        return False
+    if found.mla is not None and found.mla != bool(file.shapes[shape].get("mla")):
+        return False
+    asked = {c for a in found.accepts for c in a.cache}
+    key = next((c for c in (cache, cache.partition("_")[0]) if c in asked), "auto")
+    accepts = [a for a in found.accepts if shape in a.shapes and key in a.cache]
+    if not found.accepts and cache in found.cache and cache not in ("auto", "bfloat16", "float16"):
+        return None  # for a type of cache of its own, with shapes that were not asked
     return any_holds(holds_for(device, a.yes, a.unknown, file.devices) for a in accepts)
+
+
+def _is_listed(device: str, row: str) -> bool:
+    return bool({device, name_platform(device), "all"} & set(row.partition(": ")[0].split()))
 
 
 def _agree(answers: Iterable[bool | None]) -> bool | None:

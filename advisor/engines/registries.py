@@ -14,6 +14,7 @@ from advisor.meanings import EngineId, Pattern, QuantizationName, Version
 from advisor.record import Record
 
 Names = tuple[str, ...]
+ALL = "*"  # of what a release lacks: the whole part, which it has not or for which it was not read
 
 
 class Method(Record, frozen=True, kw_only=True):
@@ -121,7 +122,7 @@ def read_facts(file: StartsFile, version: str) -> Facts | None:
         parts = {}
         for part in Facts.__struct_fields__:
             lacks = release.lacks.get(part, ())
-            kept = {name: x for name, x in getattr(facts, part).items() if name not in lacks}
+            kept = {name: x for name, x in getattr(facts, part).items() if name not in lacks} if ALL not in lacks else {}
             parts[part] = kept | getattr(release.has, part)
         facts = replace(facts, **parts)
         if release.version == version:
@@ -138,6 +139,7 @@ class StartLimit(Record, frozen=True, kw_only=True):
     devices: Names = ()
     formats: Names = ()
     architectures: Pattern | None = None
+    experts: bool | None = None  # models with them, or without
     shapes: Pattern | None = None  # of attention, any of the model's
     backends: Names = ()  # of attention: no other is taken there
     starts: Literal["no", "unknown", "condition"] | None = None
@@ -149,7 +151,8 @@ class StartLimit(Record, frozen=True, kw_only=True):
 class EngineRegistry(Record, frozen=True, kw_only=True):
     """How what an engine registers is to be read."""
 
-    same_as: EngineId | None = None  # whose it has inside, next to runners of its own: what that refuses is not known
+    same_as: EngineId | None = None  # whose it has inside
+    own_until: Version | None = None  # before, it had runners of its own next to that: what that refuses is not known
     closed: bool = False  # what is not registered does not load: no other way in
     names: Literal["architecture", "model_type", "gguf"] = "architecture"
     platforms: Names = ()  # that it has a build for; empty: its facts say it by release
@@ -158,6 +161,7 @@ class EngineRegistry(Record, frozen=True, kw_only=True):
     least: dict[str, int] = {}  # `method format` -> ten times the least compute capability of its scheme
     plugins: dict[str, str] = {}  # weight format or family, architecture, platform -> what it takes
     reads: Names = ()  # model types that it reads in another form than Transformers' classes
+    backend_settings: Names = ()  # settings and variables that ask for a backend of attention
     by_architecture: bool = False  # its methods stand with each architecture that has them
 
 
@@ -178,21 +182,24 @@ def holds_for(device: str, yes: Names, unknown: Names, asked: Names) -> bool | N
     names = {"all", name_platform(device), device}
     if names & set(yes):
         return True
-    return None if names & set(unknown) or device not in asked else False
+    return None if names & set(unknown) or not names & set(asked) else False
 
 
 def name_platform(device: str) -> str:
-    """`sm90` -> `cuda`, `gfx942` -> `rocm`; others are their own."""
-    return "cuda" if device.startswith("sm") else "rocm" if device.startswith("gfx") else device
+    """`sm90` -> `cuda`, `gfx942` -> `rocm`, `xpu-xe` -> `xpu`; others are their own."""
+    return "cuda" if device.startswith("sm") else "rocm" if device.startswith("gfx") else device.partition("-")[0]
 
 
-def read_nearest(file: StartsFile, version: str | None) -> tuple[Facts, bool]:
-    """What the release registers that was read and is nearest, not above where there is one; and whether it is that
-    release. Without a version, the newest."""
-    known = [file.version, *(o.version for o in file.older)]
-    if version is None:
-        version = file.version
-    nearest = next((v for v in known if version_key(v) <= version_key(version)), known[-1])
-    facts = read_facts(file, nearest)
-    assert facts is not None
-    return facts, version_key(nearest) == version_key(version)
+def read_around(file: StartsFile, version: str | None) -> tuple[Facts | None, Facts | None]:
+    """What the releases that were read on both sides of a version register, twice the same for one that was read itself;
+    None where there is none on a side. Without a version, the newest."""
+    known = [file.version, *(o.version for o in file.older)]  # newest first
+    own = version_key(version or file.version)
+    below = next((v for v in known if version_key(v) <= own), None)
+    above = next((v for v in reversed(known) if version_key(v) >= own), None)
+    return tuple(v and read_facts(file, v) for v in (below, above))
+
+
+def is_before(version: str, file: StartsFile) -> bool:
+    """Whether a release is older than all that were read."""
+    return version_key(version) < version_key(file.older[-1].version if file.older else file.version)

@@ -6,7 +6,7 @@ import pytest
 
 from advisor.catalog import catalog
 from advisor.decision.starts import StartQuestion, StartVerdict, judge_start
-from advisor.engines.registries import StartsFile, holds_for, name_platform, read_nearest
+from advisor.engines.registries import StartsFile, holds_for, name_platform, read_around, read_facts
 
 RULES = catalog()
 OLDEST = "0.29.0"  # of vLLM's releases that were read
@@ -115,15 +115,14 @@ def test_platforms_of_devices() -> None:
     assert [name_platform(d) for d in ("sm90", "gfx942", "xpu", "metal")] == ["cuda", "rocm", "xpu", "metal"]
 
 
-def test_the_nearest_release_is_not_above() -> None:
+def test_the_releases_on_both_sides_are_read() -> None:
     file = RULES.read_document("starts/vllm.yaml", StartsFile)
-    newest, read = read_nearest(file, "0.33.0")
-    assert read
-    assert newest is file.facts
-    between, read = read_nearest(file, "0.32.1")
-    assert not read
-    assert between == read_nearest(file, "0.32.0")[0]
-    assert read_nearest(file, "0.5.0") == (read_nearest(file, OLDEST)[0], False)
+    assert read_around(file, "0.33.0") == (file.facts, file.facts)
+    below, above = read_around(file, "0.32.1")
+    assert below == read_facts(file, "0.32.0")
+    assert above is file.facts
+    assert read_around(file, "0.5.0") == (None, read_facts(file, OLDEST))
+    assert read_around(file, "99.0") == (file.facts, None)
 
 
 def test_every_engine_answers_for_every_architecture_of_the_catalogue() -> None:

@@ -12,6 +12,7 @@ from advisor.checks.resolve import arguments
 from advisor.checks.resolve import launch_reader as reading
 from advisor.checks.resolve.arguments import LaunchArguments, count_ranks, is_length_given
 from advisor.checks.resolve.seen_machine import find_seen_machine
+from advisor.decision.starts import judge_deployment
 from advisor.deployment import Deployment, DeploymentEstimate, MemoryEstimate
 from advisor.errors import AdvisorError
 from advisor.estimation import (
@@ -117,6 +118,11 @@ def check_launch(
             why += [x.text for x in holding.start.list_why_not()]
         memory = describe_estimate(DeploymentEstimate, memory_estimate, deployment, holding, notes)
         speed = _speeds(deployment, memory_estimate, session) if asked.speed else ()
+    elif deployment is not None and asked.fit:  # what its memory takes is not known: the engine may refuse it all the same
+        start = judge_deployment(deployment, session.rules)
+        if start is not None and start.starts is False:
+            holding, fits = Holding(False, None, start), False
+            why = [x.text for x in start.list_why_not()]
     entry = knowledge.rules.engines().get(launch.engine)
     version = launch.version or (entry.version if entry else None)
     model = launch_reading.model if launch_reading.model is not None else named.name if named is not None else None
@@ -142,7 +148,7 @@ def check_launch(
         ranks=count_ranks(launch_arguments, launch.engine, knowledge),
         replicas=launch.setup.replicas,
         starts=holding.starts,
-        why_not=memory.why_not if memory is not None else (),
+        why_not=memory.why_not if memory is not None else holding.start.list_why_not() if holding.start else (),
         conditions=memory.conditions if memory is not None else (),
         holds=holding.holds,
         memory=memory,

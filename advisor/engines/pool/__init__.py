@@ -406,12 +406,13 @@ def find_state_shortage(
         known = settings.sequences_given or settings.oldest_version is None  # versions differ in the default
         sure = settings.sequences > most and known
         there = f"{least}" if least == most else f"{least} to {most}"
+        lower = f"lower {constants.names.sequences.flags[0]} to {least}, or " if least else ""
         return (
             sure,
             least,
             (
                 f"max_num_seqs ({settings.sequences}) exceeds available Mamba cache blocks ({there}): "
-                f"lower {constants.names.sequences.flags[0]} to {least}, or raise the memory fraction"
+                f"{lower}raise the memory fraction"
             ),
         )
     return None
