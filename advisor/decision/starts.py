@@ -24,8 +24,8 @@ from advisor.engines.registries import (
     StartRules,
     StartsFile,
     holds_for,
-    name_platform,
     is_before,
+    name_platform,
     read_around,
 )
 from advisor.engines.versions import version_key
@@ -409,7 +409,9 @@ def _attention_facts(
     """Whether a backend of attention takes each kind that the model has: the one asked for, or any that is tried."""
     if not any(b.accepts for b in facts.backends.values()):
         return  # the engine's backends were not asked
-    given = next((question.given[k] for k in registry.backend_settings if k in question.given), None)
+    version = version_key(question.version or file.version)
+    read = (k for k, gone in registry.backend_settings.items() if gone is None or version < version_key(gone))
+    given = next((question.given[k] for k in read if k in question.given), None)
     wanted = str(given).upper().removesuffix("_VLLM_V1") if given is not None else None
     if wanted is not None and wanted not in facts.backends:
         return  # a name of another release, or of a place for backends of one's own

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from advisor.engines.versions import version_key
 from advisor.meanings import EngineId, Pattern, QuantizationName, Version
+from advisor.memo import MemoRecord, memoize_by_identity
 from advisor.record import Record
 
 Names = tuple[str, ...]
@@ -99,7 +100,7 @@ class OlderFacts(Record, frozen=True, kw_only=True):
     lacks: dict[str, Names] = {}  # part of the facts -> names
 
 
-class StartsFile(Record, frozen=True, kw_only=True):
+class StartsFile(MemoRecord, frozen=True, kw_only=True):
     """One engine: the newest release that was read as a whole, older ones as differences, newest first."""
 
     engine: EngineId
@@ -113,6 +114,7 @@ class StartsFile(Record, frozen=True, kw_only=True):
     older: tuple[OlderFacts, ...] = ()
 
 
+@memoize_by_identity
 def read_facts(file: StartsFile, version: str) -> Facts | None:
     """What a release registers; None for one that was not read."""
     facts = file.facts
@@ -122,7 +124,9 @@ def read_facts(file: StartsFile, version: str) -> Facts | None:
         parts = {}
         for part in Facts.__struct_fields__:
             lacks = release.lacks.get(part, ())
-            kept = {name: x for name, x in getattr(facts, part).items() if name not in lacks} if ALL not in lacks else {}
+            kept = (
+                {name: x for name, x in getattr(facts, part).items() if name not in lacks} if ALL not in lacks else {}
+            )
             parts[part] = kept | getattr(release.has, part)
         facts = replace(facts, **parts)
         if release.version == version:
@@ -161,7 +165,8 @@ class EngineRegistry(Record, frozen=True, kw_only=True):
     least: dict[str, int] = {}  # `method format` -> ten times the least compute capability of its scheme
     plugins: dict[str, str] = {}  # weight format or family, architecture, platform -> what it takes
     reads: Names = ()  # model types that it reads in another form than Transformers' classes
-    backend_settings: Names = ()  # settings and variables that ask for a backend of attention
+    # settings and variables that ask for a backend of attention -> the first release that has them no more
+    backend_settings: dict[str, Version | None] = {}
     by_architecture: bool = False  # its methods stand with each architecture that has them
 
 
@@ -191,13 +196,13 @@ def name_platform(device: str) -> str:
 
 
 def read_around(file: StartsFile, version: str | None) -> tuple[Facts | None, Facts | None]:
-    """What the releases that were read on both sides of a version register, twice the same for one that was read itself;
-    None where there is none on a side. Without a version, the newest."""
+    """What the releases that were read on both sides of a version register, twice the same for one that was read; None
+    where there is none on a side. Without a version, the newest."""
     known = [file.version, *(o.version for o in file.older)]  # newest first
     own = version_key(version or file.version)
     below = next((v for v in known if version_key(v) <= own), None)
     above = next((v for v in reversed(known) if version_key(v) >= own), None)
-    return tuple(v and read_facts(file, v) for v in (below, above))
+    return read_facts(file, below) if below else None, read_facts(file, above) if above else None
 
 
 def is_before(version: str, file: StartsFile) -> bool:

@@ -9,7 +9,7 @@ from advisor.decision.starts import StartQuestion, StartVerdict, judge_start
 from advisor.engines.registries import StartsFile, holds_for, name_platform, read_around, read_facts
 
 RULES = catalog()
-OLDEST = "0.29.0"  # of vLLM's releases that were read
+OLDER = "0.29.0"  # one of the older releases of vLLM that were read
 
 # engine, release, model, format, device, cache -> starts, what decides, where that stands
 READ = [
@@ -43,13 +43,27 @@ READ = [
     ("mlx-lm", None, "skt/A.X-K1", "MLX-4bit", "metal", "auto", False, "architecture", "no models/axk1.py"),
     ("llama.cpp", None, "skt/A.X-K1", "Q4_K_M", "sm90", "auto", False, "architecture", "conversion/__init__.py"),
     ("lm-studio", None, "skt/A.X-K1", "Q4_K_M", "sm90", "auto", False, "architecture", "as the llama.cpp inside"),
-    ("ollama", None, "skt/A.X-K1", "Q4_K_M", "sm90", "auto", None, "architecture", "runners of its own, too"),
+    ("ollama", None, "skt/A.X-K1", "Q4_K_M", "sm90", "auto", False, "architecture", "llama-server alone since 0.30"),
+    ("ollama", "0.20.0", "skt/A.X-K1", "Q4_K_M", "sm90", "auto", None, "architecture", "runners of its own, too"),
+    ("vllm", "0.20.0", "Qwen/Qwen3-8B", "BF16", "sm70", "auto", False, "build", "device code of its wheel"),
+    ("vllm", "0.8.5", "Qwen/Qwen3-8B", "BF16", "sm120", "auto", None, "build", "device code of its wheel, to 9.0"),
+    ("vllm", "0.20.0", "Qwen/Qwen3-8B", "bitsandbytes-4bit", "sm89", "auto", True, "", "a method of it then"),
+    ("vllm", "0.25.1", "Qwen/Qwen3-8B", "BF16", "sm120", "nvfp4", False, "attention", "issue 49011"),
+    ("vllm", "0.33.0", "Qwen/Qwen3-8B", "BF16", "xpu-xe", "auto", False, "limit", "issue 24817"),
+    ("vllm", "0.25.0", "Qwen/Qwen3-30B-A3B", "FP8", "gfx1151", "auto", False, "limit", "supports_fp8 of rocm.py"),
+    ("sglang", "0.5.10", "Qwen/Qwen3-8B", "BF16", "sm75", "auto", False, "limit", "device code; issue 24224"),
+    ("sglang", "0.4.10", "Qwen/Qwen3-8B", "BF16", "sm75", "auto", True, "", "device code of sgl-kernel 0.2.4"),
+    ("mlx-lm", "0.22.0", "google/gemma-3-4b-it", "MLX-4bit", "metal", "auto", False, "architecture", "mlx-lm issue 2"),
+    ("max", "26.3.0", "Qwen/Qwen3-8B", "BF16", "sm75", "auto", False, "limit", "modular issue 6653"),
 ]  # fmt: skip
 
 
-def judge(engine: str, version: str | None, model: str, weights: str, device: str, cache: str = "auto") -> StartVerdict:
+def judge(
+    engine: str, version: str | None, model: str, weights: str, device: str, cache: str = "auto", **given: str
+) -> StartVerdict:
     entry, quantization = RULES.engine(engine), RULES.quantization(weights)
-    found = judge_start(StartQuestion(entry, version, RULES.find_model(model), quantization, (device,), cache), RULES)
+    asked = StartQuestion(entry, version, RULES.find_model(model), quantization, (device,), cache, given)
+    found = judge_start(asked, RULES)
     assert found is not None
     return found
 
@@ -78,7 +92,7 @@ def test_a_switch_of_the_launch_meets_its_condition() -> None:
 def test_a_release_that_was_not_read_refuses_nothing() -> None:
     """What the nearest release refuses is not known of another; what it takes is taken."""
     assert judge("vllm", "0.12.0", "Qwen/Qwen3-8B", "BF16", "sm75", "fp8").starts is None
-    assert judge("vllm", OLDEST, "Qwen/Qwen3-8B", "BF16", "sm75", "fp8").starts is False
+    assert judge("vllm", OLDER, "Qwen/Qwen3-8B", "BF16", "sm75", "fp8").starts is False
     assert judge("vllm", "0.12.0", "Qwen/Qwen3-8B", "BF16", "sm90").starts is True
 
 
@@ -115,13 +129,38 @@ def test_platforms_of_devices() -> None:
     assert [name_platform(d) for d in ("sm90", "gfx942", "xpu", "metal")] == ["cuda", "rocm", "xpu", "metal"]
 
 
+@pytest.mark.parametrize(
+    ("version", "model", "weights", "device", "backend", "starts"),
+    [
+        ("0.19.1", "google/gemma-4-31B-it", "BF16", "sm120", "FLASHINFER", False),  # heads of 512; issue 40677
+        ("0.17.0", "openai/gpt-oss-20b", "MXFP4", "sm120", "FLASHINFER", False),  # sinks; issue 40153
+        ("0.17.0", "openai/gpt-oss-20b", "MXFP4", "sm120", "TRITON_ATTN", True),
+        ("0.33.0", "Qwen/Qwen3-8B", "BF16", "sm75", "FLASH_ATTN", False),  # from 8.0 on
+        ("0.33.0", "deepseek-ai/DeepSeek-V3", "FP8", "sm90", "FLASH_ATTN", False),  # latent attention has others
+        ("0.33.0", "Qwen/Qwen3-8B", "BF16", "sm90", "OUR_OWN", True),  # not judged
+    ],
+)  # fmt: skip
+def test_the_attention_backend_that_is_asked_for(
+    version: str, model: str, weights: str, device: str, backend: str, starts: bool
+) -> None:
+    found = judge("vllm", version, model, weights, device, **{"attention-backend": backend})
+    assert found.starts is starts, found.list_why_not()
+    assert starts or [x.code for x in found.list_why_not()] == ["attention"]
+
+
+def test_a_variable_of_older_releases_asks_for_a_backend_there() -> None:
+    given = {"VLLM_ATTENTION_BACKEND": "FLASH_ATTN"}
+    assert judge("vllm", "0.14.0", "Qwen/Qwen3-8B", "BF16", "sm75", **given).starts is False
+    assert judge("vllm", "0.33.0", "Qwen/Qwen3-8B", "BF16", "sm75", **given).starts is True
+
+
 def test_the_releases_on_both_sides_are_read() -> None:
     file = RULES.read_document("starts/vllm.yaml", StartsFile)
     assert read_around(file, "0.33.0") == (file.facts, file.facts)
     below, above = read_around(file, "0.32.1")
     assert below == read_facts(file, "0.32.0")
     assert above is file.facts
-    assert read_around(file, "0.5.0") == (None, read_facts(file, OLDEST))
+    assert read_around(file, "0.5.0") == (None, read_facts(file, file.older[-1].version))
     assert read_around(file, "99.0") == (file.facts, None)
 
 

@@ -20,9 +20,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 import yaml
+from msgspec.structs import replace
 
 from advisor.engines.flag_tables import release_key
-from advisor.engines.registries import Facts, OlderFacts, StartsFile, read_facts
+from advisor.engines.registries import ALL, Facts, OlderFacts, StartsFile, read_facts
 from tools.starts import others, sglang, vllm
 from tools.starts.devices import DEVICES
 from tools.starts.package import Package
@@ -30,6 +31,10 @@ from tools.starts.package import Package
 RULES = Path(__file__).resolve().parents[2] / "rules/starts"
 TAGS = ("2_39", "2_35", "2_34", "2_31", "2_28", "2_17")  # of manylinux: what wheels for servers have
 MARK = "# What {engine} starts, by release. Written by `python -m tools.starts {engine} VERSION --write`.\n"
+
+
+WHOLE = 5  # releases that are kept as a whole; of older ones what a verdict rests on
+JUDGED = ("needs", "architectures", "removed", "plugins", "methods", "backends", "order")
 
 
 class Engine(NamedTuple):
@@ -80,12 +85,13 @@ def put(old: StartsFile | None, engine: str, version: str, facts: Facts, day: st
         has = read_facts(old, release) if old else None
         assert has is not None
         known[release] = as_of, has
-    if version not in known or known[version][1] != facts:
+    if version not in known or known[version][1] not in (facts, keep_judged(facts)):
         known[version] = day, facts
     newest, *rest = sorted(known, key=release_key, reverse=True)
     older, last = [], known[newest][1]
-    for release in rest:
+    for n, release in enumerate(rest, 1):
         as_of, own = known[release]
+        own = own if n < WHOLE else keep_judged(own)
         has, lacks = subtract(own, last)
         older.append(OlderFacts(version=release, as_of=as_of, has=has, lacks=lacks))
         last = own
@@ -98,13 +104,19 @@ def put(old: StartsFile | None, engine: str, version: str, facts: Facts, day: st
     )  # fmt: skip
 
 
+def keep_judged(facts: Facts) -> Facts:
+    """Facts of an older release, with what a verdict rests on."""
+    kept = Facts(**{part: getattr(facts, part) for part in JUDGED})
+    return replace(kept, backends={n: replace(b, asks={}) for n, b in kept.backends.items()})
+
+
 def subtract(own: Facts, newer: Facts) -> tuple[Facts, dict[str, tuple[str, ...]]]:
     """What `own` has in addition to `newer` or otherwise, and what it lacks, by part."""
     has, lacks = {}, {}
     for part in Facts.__struct_fields__:
         mine, theirs = getattr(own, part), getattr(newer, part)
         has[part] = {name: x for name, x in mine.items() if theirs.get(name) != x}
-        lacks[part] = tuple(name for name in theirs if name not in mine)
+        lacks[part] = tuple(name for name in theirs if name not in mine) if mine else (ALL,) * bool(theirs)
     return Facts(**has), {part: names for part, names in lacks.items() if names}
 
 

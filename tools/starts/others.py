@@ -7,7 +7,7 @@ import ast
 from advisor.engines.registries import Facts, Method
 from tools.starts import common
 from tools.starts.devices import DEVICES
-from tools.starts.evaluate import Evaluator
+from tools.starts.evaluate import Evaluator, Symbol
 from tools.starts.package import Module, Package
 
 MAX_DEVICES = {"gpu": ("cuda", "rocm", "metal"), "cpu": ("cpu",)}
@@ -17,9 +17,8 @@ def read_lmdeploy(package: Package) -> Facts:
     """LMDeploy: two engines, TurboMind and the PyTorch one, each with its architectures and methods."""
     turbomind = package.module("lmdeploy/turbomind/supported_models.py")
     modules = package.module("lmdeploy/pytorch/models/module_map.py")
-    converter, config, messages = (
-        package.module(f"lmdeploy/{x}.py") for x in ("turbomind/converter", "pytorch/config", "messages")
-    )
+    converter = package.first("lmdeploy.turbomind.converter", "lmdeploy.turbomind.deploy.converter")
+    config, messages = package.module("lmdeploy/pytorch/config.py"), package.module("lmdeploy/messages.py")
     table = next(c for c in _calls(turbomind) if ast.unparse(c.func) == "dict")
     found = {k.arg: ["turbomind"] for k in table.keywords if k.arg}
     for call in _calls(modules):
@@ -30,11 +29,12 @@ def read_lmdeploy(package: Package) -> Facts:
                 found.setdefault(name, []).append(kind)
     compared = (n for n in ast.walk(messages.tree) if isinstance(n, ast.Compare) and isinstance(n.ops[0], ast.In))
     devices = max((common.texts(n) for n in compared if ast.unparse(n.left) == "self.device_type"), key=len)
-    groups = common.rows(converter, "_SUPPORTED_GROUP_SIZES").items()
     methods = {
         f"turbomind/{n}": Method(config=f"groups of {ast.unparse(v)}", file=converter.path, yes=("cuda",))
-        for n, v in groups
+        for n, v in (common.rows(converter, "_SUPPORTED_GROUP_SIZES").items() if converter else ())
     }
+    if not methods:  # before 0.13, where the engines' formats stand in no list
+        return Facts(architectures={n: tuple(dict.fromkeys(kinds)) for n, kinds in sorted(found.items())})
     for name in _compared(config, "from_config"):
         methods[f"pytorch/{name}"] = Method(config="QuantizationConfig", file=config.path, yes=tuple(devices))
     tools, reasoning = (_registered(package, f"lmdeploy/serve/parsers/{x}_parser/") for x in ("tool", "reasoning"))
@@ -102,7 +102,9 @@ def _stem(path: str) -> str:
 
 def read_max(package: Package) -> Facts:
     """MAX: architectures with their encodings, and the kinds of devices that take each."""
-    enums = package.module("max/pipelines/modeling/config_enums.py")
+    enums = package.first(*(f"max.pipelines.{x}.config_enums" for x in ("modeling", "lib.config", "lib")))
+    if enums is None:
+        raise ValueError("max/pipelines: no config_enums.py")
     evaluator = Evaluator(package, DEVICES[0])
     methods = {}
     for name, kinds in common.rows(enums, "_SUPPORTED_DEVICES").items():
@@ -113,7 +115,8 @@ def read_max(package: Package) -> Facts:
         for call in (c for c in _calls(module) if common.last_word(c.func) == "SupportedArchitecture"):
             given = {k.arg: evaluator.expression(k.value, module) for k in call.keywords}
             encodings = given.get("supported_encodings")
-            known = sorted(map(str, encodings)) if isinstance(encodings, (list, tuple, dict)) else ["unknown"]
+            listed = encodings if isinstance(encodings, (list, tuple, dict)) else ["unknown"]
+            known = sorted(x.name if isinstance(x, Symbol) else str(x) for x in listed)
             many = ["multi-gpu"] if given.get("multi_gpu_supported") is True else []
             name = str(given["name"])
             found[name] = tuple(dict.fromkeys((*found.get(name, ()), *known, *many)))

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import ast
 import zipfile
+from collections import Counter
+from fnmatch import fnmatch
 from pathlib import Path, PurePosixPath
+from struct import Struct
 from typing import NamedTuple
 
 LARGEST_FILE = 4 << 20  # bytes of one source; the largest there is has 0.7 MB
 MOST_FILES = 20_000
+FAT_BINARY = b"\x50\xed\x55\xba"
+FAT_HEADER, FAT_ENTRY = Struct("<IHHQ"), Struct("<HHIQQII")
 BLOCKS = (ast.If, ast.Try, ast.With)
 
 
@@ -54,6 +59,27 @@ class Package:
         head = self._zip.read(name)[:LARGEST_FILE].decode().partition("\n\n")[0]
         return [line.partition(": ")[2] for line in head.splitlines() if line.startswith(f"{field}: ")]
 
+    def device_code(self, library: str) -> Counter[int]:
+        """How many pieces of CUDA device code the libraries of this name hold, by ten times the compute capability.
+
+        The layout of a fat binary (`cuobjdump --list-elf` shows the same): a header of magic number, version, its own
+        length and that of the entries, each entry its kind (2: machine code), length of header and code, and capability.
+        """
+        found: Counter[int] = Counter()
+        for name in (n for n in self._zip.namelist() if fnmatch(n, library)):
+            data = self._zip.read(name)
+            at = -1
+            while (at := data.find(FAT_BINARY, at + 1)) >= 0:
+                _, _, header, size = FAT_HEADER.unpack_from(data, at)
+                entry, end = at + header, min(at + header + size, len(data) - FAT_ENTRY.size)
+                while entry < end:
+                    kind, _, header, size, _, _, capability = FAT_ENTRY.unpack_from(data, entry)
+                    if kind not in (1, 2):
+                        break
+                    found[capability] += kind == 2
+                    entry += header + size
+        return +found
+
     def paths(self, folder: str) -> list[str]:
         """Sources below a folder of the package, sorted."""
         return sorted(n for n in self._sources if n.startswith(folder))
@@ -74,6 +100,10 @@ class Package:
         base = name.replace(".", "/")
         path = next((p for p in (f"{base}.py", f"{base}/__init__.py") if p in self._sources), None)
         return self.module(path) if path else None
+
+    def first(self, *names: str) -> Module | None:
+        """The first of several modules that is there: releases move them."""
+        return next((m for n in names if (m := self.find(n)) is not None), None)
 
     def classes(self, path: str) -> list[ClassOf]:
         """All classes that stand at the top of a source, or under a test there."""

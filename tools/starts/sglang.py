@@ -27,8 +27,8 @@ def read(package: Package) -> Facts:
     asked = {d.name: Evaluator(package, d, KNOWN) for d in DEVICES}
     requires = [r.partition(";")[0].strip() for r in package.metadata("Requires-Dist")]
     paths = [p for folder in REFUSING for p in package.paths(folder)]
-    tools = package.module("sglang/srt/function_call/function_call_parser.py")
-    reasoning = package.module("sglang/srt/parser/reasoning_parser.py")
+    tools = package.find("sglang.srt.function_call.function_call_parser")
+    reasoning = package.first("sglang.srt.parser.reasoning_parser", "sglang.srt.reasoning_parser")
     return Facts(
         needs={r.partition("=")[0].strip(): r for r in requires if r.startswith(BUILT_FOR)},
         architectures=read_architectures(package, asked["sm90"]),
@@ -38,8 +38,8 @@ def read(package: Package) -> Facts:
         kernels=read_schemes(package, asked["sm90"]),
         refusals=common.find_refusals(package, paths, KNOWN),
         configs=common.read_model_types(package, "sglang/srt/configs/"),
-        tool_parsers=common.names_at(tools, "ToolCallParserEnum"),
-        reasoning_parsers=common.names_at(reasoning, "DetectorMap"),
+        tool_parsers=common.names_at(tools, "ToolCallParserEnum") if tools else {},
+        reasoning_parsers=common.names_at(reasoning, "DetectorMap") if reasoning else {},
     )
 
 
@@ -58,21 +58,18 @@ def read_architectures(package: Package, evaluator: Evaluator) -> dict[str, tupl
 
 def read_methods(package: Package, asked: dict[str, Evaluator]) -> dict[str, Method]:
     """Methods of quantization that each device registers, less those that its platform refuses; least capability.
-
-    Raises ValueError where the methods of a device cannot be worked out.
-    """
+    None at all where those of a device cannot be worked out, as before 0.5.19."""
     home = package.module(f"{LAYERS}/quantization/__init__.py")
     rocm = package.module("sglang/srt/configs/model_config.py").tree
     assigned = (n for n in ast.walk(rocm) if isinstance(n, ast.Assign))
-    allowed = next(
-        common.texts(n.value) for n in assigned if ast.unparse(n.targets[0]) == "rocm_supported_quantization"
-    )
+    listed = (common.texts(n.value) for n in assigned if ast.unparse(n.targets[0]) == "rocm_supported_quantization")
+    allowed = next(listed, [])
     has: dict[str, dict[str, Any]] = {}
     for device in DEVICES:
         scope = asked[device.name].run_module(home)
-        table = scope["CPU_QUANTIZATION_METHODS" if device.platform == "cpu" else "BASE_QUANTIZATION_METHODS"]
-        if table is UNKNOWN:
-            raise ValueError(f"{home.path}: the methods on {device.name}")
+        table = scope.get("CPU_QUANTIZATION_METHODS" if device.platform == "cpu" else "BASE_QUANTIZATION_METHODS")
+        if not isinstance(table, dict):
+            return {}
         for name in (n for n in table if device.platform != "rocm" or n in allowed):
             has.setdefault(name, {})[device.name] = table[name]
     out = {}
@@ -111,7 +108,9 @@ def read_schemes(package: Package, evaluator: Evaluator) -> dict[str, Kernel]:
 
 def read_backends(package: Package) -> dict[str, Backend]:
     """Attention backends: the functions that make them. What these refuse stands among the refusals."""
-    module = package.module(f"{LAYERS}/attention/attention_registry.py")
+    module = package.find("sglang.srt.layers.attention.attention_registry")
+    if module is None:
+        return {}
     out = {}
     for node in (n for n in module.tree.body if isinstance(n, ast.FunctionDef)):
         for call in (d for d in node.decorator_list if isinstance(d, ast.Call)):
@@ -123,7 +122,9 @@ def read_backends(package: Package) -> dict[str, Backend]:
 
 def read_order(package: Package) -> dict[str, tuple[str, ...]]:
     """The attention backend that each device takes by default, by device and kind of attention."""
-    module = package.module("sglang/srt/arg_groups/model_override_base.py")
+    module = package.find("sglang.srt.arg_groups.model_override_base")
+    if module is None:
+        return {}
     view = Thing({"speculative_algorithm": None, "speculative_eagle_topk": None, "tp_size": 1})
     known = {**KNOWN, "is_no_spec_infer_or_topk_one": True, "resolving_view": view, "resolved_view": view}
     hf_config = Thing({"architectures": ["LlamaForCausalLM"]})

@@ -39,7 +39,8 @@ SHAPES: dict[str, dict[str, int | bool]] = {
     "compressed-sparse": {"mla": True, "sparse": True, "sinks": True, "head_size": 512, "qk_rope_head_dim": 64,
                           "index_topk": 512},
 }  # fmt: skip
-CACHES = ("auto", "fp8")
+CACHES = ("auto", "fp8", "nvfp4")
+BASE = ("vllm/v1/attention/backend.py", "vllm/attention/backends/abstract.py")
 DECODER = Symbol("DECODER")  # of the enumeration of attention types
 ASKED = ("supports_compute_capability", "supports_head_size", "get_supported_head_sizes", "supports_kv_cache_dtype",
          "supports_sink", "supports_combination")  # fmt: skip
@@ -55,23 +56,28 @@ def read(package: Package) -> Facts:
     asked = {d.name: make_evaluator(package, d) for d in DEVICES}
     paths = [p for folder in REFUSING for p in package.paths(folder)]
     order = read_order(package, asked)
+    built = package.device_code("vllm/_C*.so")
     return Facts(
-        needs={"rocm": " ".join(_named_cards(package.module("vllm/platforms/rocm.py"), asked))},
+        needs={"rocm": " ".join(_named_cards(package.module("vllm/platforms/rocm.py"), asked)),
+               "cuda": " ".join(f"sm{n}" for n in sorted(built) if n >= 60)},  # a few lines of its parts are for 5.2
         architectures=read_architectures(package, registry, asked["sm90"]),
         removed=common.names_at(registry, "_PREVIOUSLY_SUPPORTED_MODELS"),
         plugins=common.names_at(registry, "_OOT_SUPPORTED_MODELS"),
-        adjustments=_adjustments(package.module("vllm/model_executor/models/config.py")),
+        adjustments=_adjustments(package.find("vllm.model_executor.models.config")),
         methods=read_methods(package, asked),
         backends=read_backends(package, order),
         order=common.merge(order),
         kernels=read_kernels(package, asked) | read_experts(package, asked),
         refusals=common.find_refusals(package, paths, {"current_platform": Thing({"device": "ask"})}),
         configs=common.read_pairs(package.module("vllm/transformers_utils/config.py"), "_CONFIG_REGISTRY"),
-        tool_parsers=common.names_at(package.module("vllm/tool_parsers/__init__.py"), "_TOOL_PARSERS_TO_REGISTER"),
-        reasoning_parsers=common.names_at(
-            package.module("vllm/reasoning/__init__.py"), "_REASONING_PARSERS_TO_REGISTER"
-        ),
+        tool_parsers=_read_parsers(package, "vllm.tool_parsers", "_TOOL_PARSERS_TO_REGISTER"),
+        reasoning_parsers=_read_parsers(package, "vllm.reasoning", "_REASONING_PARSERS_TO_REGISTER"),
     )
+
+
+def _read_parsers(package: Package, home: str, table: str) -> dict[str, str]:
+    module = package.find(home)  # elsewhere in older releases
+    return common.names_at(module, table) if module else {}
 
 
 def make_evaluator(package: Package, device: Device, shape: Shape | None = None, cache: str = "auto") -> Evaluator:
@@ -98,8 +104,10 @@ def _named_cards(module: Module, asked: dict[str, Evaluator]) -> list[str]:
     return [c for c in cards if any(asked[c].call(asked[c].name(module, n), {}) is True for n in switches)]
 
 
-def _adjustments(module: Module) -> dict[str, str]:
+def _adjustments(module: Module | None) -> dict[str, str]:
     """Architectures whose configuration is changed or refused before anything is loaded, with the statements."""
+    if module is None:  # before 0.9
+        return {}
     bodies = {c.name: s for found in module.names.values() for c in (found[-1].node,) if isinstance(c, ast.ClassDef)
               for s in c.body if isinstance(s, ast.FunctionDef) and s.name == "verify_and_update_config"}  # fmt: skip
     named = common.names_at(module, "MODELS_CONFIG_MAP").items()
@@ -122,6 +130,8 @@ def read_architectures(package: Package, registry: Module, evaluator: Evaluator)
 def read_methods(package: Package, asked: dict[str, Evaluator]) -> dict[str, Method]:
     """Methods of quantization, the platforms that list them, and their least capability."""
     home, own = package.module(f"{LAYERS}/quantization/__init__.py"), asked["sm90"]
+    if "QuantizationMethods" not in home.names:  # before 0.8
+        return {}
     table = common.names_at(home, "method_to_config")
     paths = [*package.paths(f"{LAYERS}/quantization/"), *(p for p in package.paths("vllm/models/") if "quant" in p)]
     configs = {c.node.name: c for p in paths for c in package.classes(p)}
@@ -147,7 +157,10 @@ def read_methods(package: Package, asked: dict[str, Evaluator]) -> dict[str, Met
 def read_backends(package: Package, order: dict[str, tuple[str, ...]]) -> dict[str, Backend]:
     """Attention backends with the shapes they accept on the devices that try them."""
     evaluator = make_evaluator(package, DEVICES[0])
-    registry = evaluator.name(package.module("vllm/v1/attention/backends/registry.py"), "AttentionBackendEnum")
+    homes = (package.find(f"vllm.{x}attention.backends.registry") for x in ("v1.", ""))  # the second before 0.14
+    registry = evaluator.name(next(filter(None, homes), None), "AttentionBackendEnum")
+    if not isinstance(registry, ClassOf):  # before 0.12
+        return {}
     out = {}
     for member in (s for s in registry.node.body if isinstance(s, ast.Assign)):
         name, (path, _, cls_name) = ast.unparse(member.targets[0]), common.last_word(member.value).rpartition(".")
@@ -167,7 +180,7 @@ def _tried_on(name: str, path: str, order: dict[str, tuple[str, ...]]) -> list[D
 
 def _backend(package: Package, cls: ClassOf, own: Evaluator, devices: list[Device]) -> Backend:
     mla, sparse = own.ask(cls, "is_mla"), own.ask(cls, "is_sparse")
-    methods = {n: m for n in ASKED if (m := own.method(cls, n)) and m.module.path != "vllm/v1/attention/backend.py"}
+    methods = {n: m for n in ASKED if (m := own.method(cls, n)) and m.module.path not in BASE}
     dtypes, caches = (own.attribute(cls, n) for n in ("supported_dtypes", "supported_kv_cache_dtypes"))
     shapes = {n: s for n, s in SHAPES.items() if (s.get("mla", False), s.get("sparse", False)) == (mla, sparse)}
     found: dict[common.Answers, dict[str, list[str]]] = {}
@@ -257,7 +270,9 @@ def read_order(package: Package, asked: dict[str, Evaluator]) -> dict[str, tuple
 
 def read_kernels(package: Package, asked: dict[str, Evaluator]) -> dict[str, Kernel]:
     """Kernels of linear layers: the lists they stand in, and the devices that have them."""
-    home = package.module("vllm/model_executor/kernels/linear/__init__.py")
+    home = package.find("vllm.model_executor.kernels.linear")
+    if home is None:  # before 0.17
+        return {}
     found: dict[str, dict[str, list[str]]] = {}  # class -> platform -> lists
     for table in (n for n in home.names if n.startswith("_POSSIBLE_")):
         value = asked["sm90"].name(home, table)

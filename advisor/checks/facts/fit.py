@@ -133,7 +133,9 @@ define(
 define(
     "fit.shortened",
     "the engine starts with a cache shorter than its length",
-    lambda c: c.estimate is not None and c.estimate.longest_served is not None,
+    lambda c: (
+        c.estimate is not None and (c.estimate.longest_served or c.estimate.context_length) < c.estimate.context_length
+    ),
 )
 define(
     "fit.length_defaulted",

@@ -88,26 +88,11 @@ def check_launch(
                 memory_estimate = estimate(deployment, session)
         except AdvisorError as x:
             why.append(x.line())
-    fits = memory_estimate.fits if memory_estimate is not None else None
-    if memory_estimate is not None and deployment is not None and fits is None:
-        open_ = (*deployment.uncounted, *deployment.account.raises, *deployment.account.lowers)
-        why += [n for n in memory_estimate.not_modelled if any(u in n for u in open_)]
-        why += memory_estimate.warnings or ([] if why else ["a figure it depends on is not known"])
-    if memory_estimate is not None and fits is False:
-        why += memory_estimate.short or memory_estimate.warnings
-        if memory_estimate.longest_served is not None:
-            fits = True  # it starts, and serves shorter requests
-        elif not is_length_given(launch_arguments, launch.engine, knowledge) and _shorter_fits(memory_estimate):
-            fits = None  # the engine refuses to start like this, as a finding says; the length that is meant is open
-            tokens = pool_tokens(memory_estimate) or 0
-            shorter = f"about {tokens:,} do" if tokens >= SHORTEST else "whether fewer do is too close to call"
-            own = f"{memory_estimate.context_length:,} tokens, the model's own, do not fit"
-            why.insert(0, f"no context length is set: {own}, {shorter}")
-        if launch_reading.by_path and _names_one_file(launch_reading):
-            why.insert(0, "if the file is what its name says")
-        elif launch_reading.by_path:
-            fits = None
-            why.insert(0, "it would not fit if the name of the path is the model's")
+    fits: bool | None = None
+    if memory_estimate is not None and deployment is not None:
+        given = is_length_given(launch_arguments, launch.engine, knowledge)
+        fits, memory_why = _judge_memory(memory_estimate, deployment, launch_reading, given)
+        why = [*why, *memory_why]
     holding, memory = Holding(None, None), None
     speed: tuple[ConcurrentSpeed, ...] = ()
     if memory_estimate is not None and deployment is not None:
@@ -118,7 +103,9 @@ def check_launch(
             why += [x.text for x in holding.start.list_why_not()]
         memory = describe_estimate(DeploymentEstimate, memory_estimate, deployment, holding, notes)
         speed = _speeds(deployment, memory_estimate, session) if asked.speed else ()
-    elif deployment is not None and asked.fit:  # what its memory takes is not known: the engine may refuse it all the same
+    elif (
+        deployment is not None and asked.fit
+    ):  # what its memory takes is not known: the engine may refuse it all the same
         start = judge_deployment(deployment, session.rules)
         if start is not None and start.starts is False:
             holding, fits = Holding(False, None, start), False
@@ -156,6 +143,33 @@ def check_launch(
     )
     sure = seen is not None and seen.sure
     return CheckedLaunch(launch, launch_arguments, judged, launch_reading, machine, sure, deployment, memory_estimate)
+
+
+def _judge_memory(
+    memory_estimate: MemoryEstimate, deployment: Deployment, launch_reading: reading.LaunchReading, length_given: bool
+) -> tuple[bool | None, list[str]]:
+    """Whether memory has room for what is launched, and what speaks against it."""
+    fits, served, why = memory_estimate.fits, memory_estimate.longest_served, []
+    if fits is None and served is None:
+        open_ = (*deployment.uncounted, *deployment.account.raises, *deployment.account.lowers)
+        why = [n for n in memory_estimate.not_modelled if any(u in n for u in open_)]
+        why += memory_estimate.warnings or ([] if why else ["a figure it depends on is not known"])
+    if fits is False:
+        why = [*(memory_estimate.short or memory_estimate.warnings)]
+        if served is None and not length_given and _shorter_fits(memory_estimate):
+            fits = None  # the engine refuses to start like this, as a finding says; the length that is meant is open
+            tokens = pool_tokens(memory_estimate) or 0
+            shorter = f"about {tokens:,} do" if tokens >= SHORTEST else "whether fewer do is too close to call"
+            own = f"{memory_estimate.context_length:,} tokens, the model's own, do not fit"
+            why.insert(0, f"no context length is set: {own}, {shorter}")
+        if launch_reading.by_path and _names_one_file(launch_reading):
+            why.insert(0, "if the file is what its name says")
+        elif launch_reading.by_path:
+            fits = None
+            why.insert(0, "it would not fit if the name of the path is the model's")
+    if served is not None and not launch_reading.by_path:
+        fits = True  # it starts, and serves shorter requests
+    return fits, why
 
 
 def _speeds(deployment: Deployment, memory_estimate: MemoryEstimate, session: Session) -> tuple[ConcurrentSpeed, ...]:

@@ -88,8 +88,9 @@ def memory(
     if settings.switches.sets_pool and any(each * p.request > p.value for p in pools):
         refusals = [*refusals, f"the pool that is set holds fewer than {each} requests of {settings.length} tokens"]
     fits = False if refusals else None if doubts and verdict.fits else verdict.fits
-    served = None if fits or refusals else find_longest_served(settings, plans, pools)
-    if served is not None and settings.short_pool is not None:
+    open_doubts = fits is None and bool(doubts)
+    served = None if fits or refusals or open_doubts else find_longest_served(settings, plans, pools)
+    if served is not None and served < settings.length:
         notes = [describe_served(settings, served), *notes]
     return MemoryEstimate(
         fits=fits,
