@@ -97,10 +97,11 @@ def _arrange_copies(trial: Trial, base: Deployment) -> Plan | None:
         return estimate_rate(trial, sized.unit.deployment, sized.memory, users, long)
 
     targets = find_targets(search.workload, machine, tools.session.rules)
-    cards, priority = len(machine.usable_devices), search.workload.priority
+    cards, priority = machine.usable_devices, search.workload.priority
+    alike = sum((d.name, d.total_bytes) == (cards[0].name, cards[0].total_bytes) for d in cards)
     best = objective.choose_arrangement(
-        found.sure, cards, machine.nodes, search.traffic, targets, priority, factors, rate
-    )  # fmt: skip
+        found.sure, len(cards), machine.nodes, search.traffic, targets, priority, factors, rate, alike
+    )
     if best is None or best.on_time is False:
         split = _split_roles(trial, machine, found.sure, targets)
         if split is not None:

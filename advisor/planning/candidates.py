@@ -368,7 +368,8 @@ def make_plan(trial: Trial, copy: PlannedCopy) -> Plan:
         tried=(),
         layout=copy.layout,
         servers=copy.servers,
-        starts=holding.starts,
+        # a plan promises the whole length, not that the engine starts with a shorter one
+        starts=None if holding.starts and copy.memory.fits is None else holding.starts,
         why_not=list_why_not(holding, copy.memory),
         conditions=holding.start.list_conditions() if holding.start is not None else (),
         holds=holds,

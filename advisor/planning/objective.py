@@ -89,10 +89,11 @@ def choose_arrangement(
     priority: str | None,
     factors: PlanRules,
     rate: Rates,
+    alike: int | None = None,
 ) -> Arrangement | None:
     """The best arrangement of equal copies on the cards of so many nodes; None where no unit holds anything.
 
-    `rate` tells the speed of a unit for so many users, with prompts of the 95th percentile where that is asked.
+    `alike`: cards of a node that are like its first, where not all are: copies are sized for those. `rate` tells the speed of a unit for so many users, with prompts of the 95th percentile where that is asked.
     """
     found: dict[int, list[Arrangement]] = {}
     users = traffic.users
@@ -104,6 +105,8 @@ def choose_arrangement(
             copies = cards // s.unit.cards
             if copies > users:
                 continue  # a copy for nobody
+            if copies > 1 and alike is not None and cards > alike * nodes:
+                continue
             if cards > node_cards and s.unit.layout.nodes == 1 and (cards % node_cards or node_cards % s.unit.cards):
                 continue  # copies over nodes fill each of them alike
             each = -(-users // copies)

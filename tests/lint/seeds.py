@@ -69,8 +69,8 @@ SEEDS = (
     Seed("checks/rules/start.yaml", "field: tp.heads_uneven", "field: tp.head_uneven", "unknown_name", "unknown field 'tp.head_uneven'"),
     Seed("checks/rules/start.yaml", "bad: vllm serve Qwen/Qwen3-30B-A3B --enable-eplb", "bad: vllm serve Qwen/Qwen3-30B-A3B --max-num-seqs 4",
          "snippet", "does not find fault with it"),
-    Seed("checks/rules/start.yaml", "good: vllm serve Qwen/Qwen3-30B-A3B-GPTQ-Int4 -tp 4",
-         "good: vllm serve Qwen/Qwen3-30B-A3B-GPTQ-Int4 -tp 8", "snippet", "the rule finds fault with it"),
+    Seed("checks/rules/start.yaml", "Qwen3-30B-A3B-GPTQ-Int4 -tp 2 --max-model-len",
+         "Qwen3-30B-A3B-GPTQ-Int4 -tp 8 --max-model-len", "snippet", "the rule finds fault with it"),
     Seed("checks/rules/start.yaml", "- id: tp-group-size-indivisible", "- id: shm-missing-tp", "duplicate_name", "already in"),
     # guides
     Seed("guides/advisor.yaml", "then: cloud-api", "then: cloud-apis", "unknown_name", "unknown engine 'cloud-apis'"),

@@ -21,6 +21,7 @@ PROGRAMS = {
 }  # fmt: skip
 KINDS = {"flag": "switch", "int": "integer", "float": "number", "json": "json", "str": "text"}
 TYPES = {"integer": r"-?\d+(\.\d+)?[kKmMgG]?|-1|auto", "number": r"-?\d*\.?\d+(e-?\d+)?"}
+VARIABLE = "[A-Z][A-Z_]+"  # that the user sets: `reading` leaves its name
 POSITIONAL = {"vllm": 1, "tensorrt-llm": 1, "lmdeploy": 1, "mlc-llm": 1, "transformers": 1, "ramalama": 1}
 
 
@@ -80,7 +81,7 @@ def _value(known: dict[str, Any], name: str, kind: str, value: str) -> list[str]
     if kind == "choice":
         allowed = [str(c) for c in known["choices"][known["own"].get(name, name)]]
         return [] if value in allowed else [f"{name} {value}: not one of {', '.join(allowed[:9])}"]
-    if kind in TYPES and not re.fullmatch(TYPES[kind], value):
+    if kind in TYPES and not re.fullmatch(f"{TYPES[kind]}|{VARIABLE}", value):
         return [f"{name} {value}: no {kind}"]
     if kind == "json":
         try:

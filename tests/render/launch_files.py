@@ -18,6 +18,7 @@ from advisor.checks.resolve.arguments import (
     LaunchArguments,
     convert_argument,
     find_concept_value,
+    find_launch_concept,
     list_concept_flags,
 )
 from advisor.checks.resolve.launch_reader import is_path
@@ -68,6 +69,8 @@ def _deployment(launch: Launch, knowledge: Knowledge, hardware: str | None, mach
     host, port = find_listening_address(launch, launch_arguments, knowledge)
     own = dict(_list_settings(launch, launch_arguments, knowledge))
     excluded = _not_settings(launch.engine, knowledge)
+    excluded |= {flag.lstrip("-") for flag, _ in list_listening_flags(launch.engine, knowledge.rules)}
+    excluded |= {*find_launch_concept(launch.engine, "address", knowledge).environment}
     return replace(
         deployment,
         settings={**{k: v for k, v in deployment.settings.items() if k not in excluded}, **own},

@@ -58,8 +58,10 @@ def read(package: Package) -> Facts:
     order = read_order(package, asked)
     built = package.device_code("vllm/_C*.so")
     return Facts(
-        needs={"rocm": " ".join(_named_cards(package.module("vllm/platforms/rocm.py"), asked)),
-               "cuda": " ".join(f"sm{n}" for n in sorted(built) if n >= 60)},  # a few lines of its parts are for 5.2
+        needs={
+            "rocm": " ".join(_named_cards(package.module("vllm/platforms/rocm.py"), asked)),
+            "cuda": " ".join(f"sm{n}" for n in sorted(built) if n >= 60),
+        },  # a few lines of its parts are for 5.2
         architectures=read_architectures(package, registry, asked["sm90"]),
         removed=common.names_at(registry, "_PREVIOUSLY_SUPPORTED_MODELS"),
         plugins=common.names_at(registry, "_OOT_SUPPORTED_MODELS"),
