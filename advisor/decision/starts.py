@@ -145,7 +145,7 @@ def judge_start(question: StartQuestion, rules: Catalog) -> StartVerdict | None:
     if not rules.has_document(LIMITS) or not question.devices:
         return None
     known = decode_document(rules, LIMITS, StartRules)
-    switches = {k for x in known.limits for k in x.unless}
+    switches = {k for x in known.limits for k in (*x.unless, *x.given)}
     switches.update(question.engine.concepts.remote_code.flags, *(r.backend_settings for r in known.engines.values()))
     given = tuple((k, str(question.given[k])) for k in sorted(switches) if k in question.given)
     asked = question.version, question.quantization, question.devices, question.cache, given
@@ -227,6 +227,8 @@ def _list_facts(
         between = below is not None and above is not None
         agreed = {(f.asked, f.holds) for f in other} if between else set()
         own_runners = _has_own_runners(question, known)
+        if between is False and below is None:  # what the oldest does not register, and what never left, came later
+            agreed = {("architecture", False)}
         yield from (f if (f.asked, f.holds) in agreed and not own_runners else _soften(f) for f in found)
     for limit in limits:
         if limit.starts is not None and not any(question.given.get(k) == v for k, v in limit.unless.items()):
@@ -274,6 +276,7 @@ def _meets(limit: StartLimit, engine: Engine, question: StartQuestion, device: s
         and (limit.until is None or version < version_key(limit.until))
         and (not limit.devices or bool({device, name_platform(device), "all"} & set(limit.devices)))
         and (not limit.formats or question.quantization.id in limit.formats)
+        and (not limit.given or any(question.given.get(k) == v for k, v in limit.given.items()))
         and (limit.experts is None or (question.model.layout is not None and limit.experts == question.model.is_moe))
         and (limit.architectures is None or bool(re.search(limit.architectures, question.model.architecture or "")))
         and (limit.shapes is None or any(re.search(limit.shapes, kind) for kind in kinds))
@@ -291,7 +294,7 @@ def _build_facts(name: str, facts: Facts, device: str, file: StartsFile) -> Iter
         elif own // 10 > built[-1] // 10:  # sources of that release may know the card
             yield StartFact(asked="build", holds=None, text=f"{what}; this is {_word(device)}", source=file.source,
                             condition=f"a build of its sources for {_word(device)}")  # fmt: skip
-    if platform in facts.needs and platform == "rocm":
+    if platform == "rocm" and facts.needs.get(platform):
         named = facts.needs[platform].split()
         yield StartFact(asked="build", holds=device in named or (None if device not in file.devices else False),
                         text=f"{name} names {', '.join(named)}; this is {device}", source=file.source)  # fmt: skip

@@ -146,6 +146,7 @@ class StartLimit(Record, frozen=True, kw_only=True):
     experts: bool | None = None  # models with them, or without
     shapes: Pattern | None = None  # of attention, any of the model's
     backends: Names = ()  # of attention: no other is taken there
+    given: dict[str, str] = {}  # settings or variables, any of which has this value
     starts: Literal["no", "unknown", "condition"] | None = None
     unless: dict[str, str] = {}  # a setting or variable with which the limit does not hold
     says: str

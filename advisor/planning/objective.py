@@ -93,7 +93,8 @@ def choose_arrangement(
 ) -> Arrangement | None:
     """The best arrangement of equal copies on the cards of so many nodes; None where no unit holds anything.
 
-    `alike`: cards of a node that are like its first, where not all are: copies are sized for those. `rate` tells the speed of a unit for so many users, with prompts of the 95th percentile where that is asked.
+    `alike`: cards of a node that are like its first, where not all are: copies are sized for those. `rate` tells the
+    speed of a unit for so many users, with prompts of the 95th percentile where that is asked.
     """
     found: dict[int, list[Arrangement]] = {}
     users = traffic.users

@@ -63,7 +63,7 @@ class Package:
         """How many pieces of CUDA device code the libraries of this name hold, by ten times the compute capability.
 
         The layout of a fat binary (`cuobjdump --list-elf` shows the same): a header of magic number, version, its own
-        length and that of the entries, each entry its kind (2: machine code), length of header and code, and capability.
+        length and that of the entries, each entry its kind (2: machine code), lengths of header and code, capability.
         """
         found: Counter[int] = Counter()
         for name in (n for n in self._zip.namelist() if fnmatch(n, library)):

@@ -7,7 +7,7 @@ from typing import Any
 
 from advisor.engines.registries import Backend, Facts, Kernel, Method
 from tools.starts import common
-from tools.starts.devices import DEVICES, UNKNOWN
+from tools.starts.devices import DEVICES
 from tools.starts.evaluate import Evaluator, Thing
 from tools.starts.package import ClassOf, Package
 

@@ -198,9 +198,9 @@ def _batch_below_length(facts: LaunchFacts) -> bool | None:
 
 @fact("args.batch_below_sequences", "batched tokens are fewer than the sequences that run at once")
 def _batch_below_sequences(facts: LaunchFacts) -> bool | None:
-    if facts.concept_argument("batched_tokens") is None:
-        return False
-    n, sequences = concept_number(facts, "batched_tokens"), _sequences_at_least(facts)
+    if facts.concept_argument("batched_tokens") is None or facts.concept_argument("sequences") is None:
+        return False  # the default of sequences is lowered to the batched tokens
+    n, sequences = concept_number(facts, "batched_tokens"), concept_number(facts, "sequences")
     return None if n is None or sequences is None else n < sequences
 
 

@@ -125,6 +125,9 @@ def _words(argv: Sequence[Text], table: FlagLookup | None) -> tuple[list[LaunchA
         written, eq, rest = word.partition("=")
         inline = place_like(rest, word) if eq else None
         found = _lookup(written, table)
+        if found is None and table is not None and table.table.parser == "argparse" and written[:2] in table.spellings:
+            written, inline = written[:2], place_like(word[2:], word)  # `-O3` is `-O 3`
+            found = _lookup(written, table)
         if found is None:
             argument, i = _take_unknown(LaunchArgument(written.lstrip("-"), written, inline, word, False), argv, i)
         else:
@@ -157,7 +160,7 @@ def _take_known(
         return argument, i
     if value is not None:
         return argument, i
-    if following is None or _is_flag(following, table):
+    if following is None or _is_flag(following, table) or (entry.c and _FLAG.match(following)):
         return replace(argument, missing=not entry.o), i
     extra = tuple(takewhile(_is_value, argv[i + 1 :])) if entry.n else ()
     return replace(argument, value=following, extra=extra), i + 1 + len(extra)

@@ -238,7 +238,7 @@ def resolve_pool_settings(
         dp=dp,
         ep=ep,
         fraction=share,
-        sequences=_count(deployment, names.sequences.flags) or tier.sequences,
+        sequences=_count(deployment, names.sequences.flags) or _default_sequences(deployment, names, constants, tier),
         batched_tokens=_count(deployment, names.batched_tokens.flags)
         or max(length if length <= tier.whole_prompts_to else 0, tier.batched_tokens),  # a whole prompt, if not chunked
         length=length,
@@ -337,6 +337,12 @@ def _usual_share(entry: Engine, version: str | None) -> float:
     if not usual:
         raise BadInput(f"rules/engines/{entry.id}.yaml: concepts.memory_share has no default")
     return pick_version(usual, version).number
+
+
+def _default_sequences(deployment: Deployment, names: Concepts, constants: PoolConstants, tier: DeviceDefaults) -> int:
+    """Sequences at once where none are given. vLLM lowers its default to the tokens of a step that are given."""
+    stated = _count(deployment, names.batched_tokens.flags)
+    return min(tier.sequences, stated) if stated and constants.planner == "groups" else tier.sequences
 
 
 def _ranks(deployment: Deployment, names: Concepts, experts_over_dp: bool) -> tuple[int, int, int, int]:
