@@ -167,16 +167,23 @@ def test_an_overlay_states_its_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("width", "ranks", "uneven"),
-    [(256, 2, False), (256, 4, False), (256, 8, True), (192, 2, True), (130, 4, False), (100, 1, False)],
-)
-def test_rows_of_grouped_weights_come_in_multiples_of_64(width: int, ranks: int, uneven: bool, rules: Catalog) -> None:
-    """min_thread_k of marlin_utils.py; what does not divide at all is another assertion's."""
+    ("version", "width", "ranks", "group", "uneven"),
+    [
+        ("0.33.0", 256, 2, 128, False), ("0.33.0", 256, 4, 128, True), ("0.33.0", 192, 2, 128, True),
+        ("0.33.0", 256, 8, 32, False), ("0.33.0", 130, 4, 128, False), ("0.33.0", 100, 1, 128, False),
+        ("0.20.0", 256, 8, 32, True), ("0.20.0", 256, 4, 32, False), ("0.7.2", 29568, 2, 128, True),
+    ],
+)  # fmt: skip
+def test_groups_with_one_scale_are_whole_on_each_rank(
+    version: str, width: int, ranks: int, group: int, uneven: bool, rules: Catalog
+) -> None:
+    """check_marlin_supports_layer of marlin_utils.py, which pads tiles since 0.24, before that in steps of 64 (issue
+    13640); what does not divide at all is another assertion's."""
     model = rules.find_model("llama3.1:8b")
     assert model.layout is not None
     ffn = tuple(replace(g, intermediate=width) for g in model.layout.ffn)
     narrow = replace(model, layout=replace(model.layout, ffn=ffn))
-    launch = ParallelLaunch(vendor="nvidia", group=128)
+    launch = ParallelLaunch(version=version, vendor="nvidia", group=group)
     found = find_size_refusals(rules.engine("vllm"), narrow, ranks, launch)
     assert bool([r for r in found if r.of == "groups"]) is uneven
 

@@ -21,7 +21,7 @@ from advisor.engines.pool.settings import PoolConstants, read_partition
 from advisor.engines.pool.settings import PoolSettings as PoolSettings
 from advisor.engines.pool.settings import read_constants as read_constants
 from advisor.engines.pool.settings import resolve_pool_settings as resolve_pool_settings
-from advisor.engines.pool.sizes import RankBytes, plan_caches, size_ranks
+from advisor.engines.pool.sizes import RankBytes, add_bounds, plan_caches, size_ranks
 from advisor.engines.versions import is_before
 from advisor.machines.types import Device
 from advisor.memory.adapters import prediction_params
@@ -189,7 +189,10 @@ def _row(
         pool = switches.limit_pool(max(0, budget - others), plan, settings.batched_tokens)
         # a pool that is set is taken whole, whatever the requests need of it
         budget = free - max(0, pool - sum(request)) if switches.sets_pool else min(free, others + pool)
-    least = base - int((1 - sizes.weights_range[0]) * weights)  # what is there whatever the system gives back
+    low_range, high_range = sizes.weights_range
+    least = base - int((1 - low_range) * weights)  # what is there whatever the system gives back
+    bounds = weights * low_range, weights, weights * high_range
+    low, value, high = add_bounds([bounds, sizes.activation, sizes.overhead], sizes.independent)
     return DeviceMemory(
         name=device.name,
         capacity_bytes=device.total_bytes,
@@ -199,9 +202,9 @@ def _row(
         recurrent_state_bytes=request[1],
         compute_bytes=sizes.activation[1],
         overhead_bytes=sizes.overhead[1],
-        total_bytes=base + sizes.activation[1] + sizes.overhead[1],
-        low_bytes=max(least, least + sizes.activation[0] + sizes.overhead[0]),
-        high_bytes=base + sizes.activation[2] + sizes.overhead[2] + int((sizes.weights_range[1] - 1) * weights),
+        total_bytes=sum(request) + int(value),
+        low_bytes=max(least, sum(request) + int(low)),
+        high_bytes=sum(request) + int(high),
     )
 
 
@@ -245,13 +248,17 @@ def _pool(
     if row.budget_bytes is None or row.weights_bytes is None:
         return None
     w = row.weights_bytes
-    weights = (int(w * sizes.weights_range[0]), w, int(w * sizes.weights_range[1]))
+    weights = w * sizes.weights_range[0], w, w * sizes.weights_range[1]
     free = _free(device)
     if constants.fraction_of != "total" and free is not None:
-        pools = (int(settings.fraction * (free - weights[k] - sizes.overhead[k])) for k in (2, 1, 0))
+        share, whole, taken = settings.fraction, free, add_bounds([weights, sizes.overhead], sizes.independent)
     else:
-        pools = (row.budget_bytes - weights[k] - sizes.activation[k] - sizes.overhead[k] for k in (2, 1, 0))
-    low, value, high = pools
+        share, whole, taken = (
+            1.0,
+            row.budget_bytes,
+            add_bounds([weights, sizes.activation, sizes.overhead], sizes.independent),
+        )
+    high, value, low = (int(share * (whole - x)) for x in taken)
     return PoolBytes(low=low, value=value, high=high, request=request)
 
 

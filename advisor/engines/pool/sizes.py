@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -36,6 +37,7 @@ class RankBytes(Record, frozen=True, kw_only=True):
     weights_range: tuple[float, float]  # how much smaller or larger a real checkpoint of this format may be
     activation: tuple[int, int, int]
     overhead: tuple[int, int, int]
+    independent: bool = True  # the parts' errors are: not those of several releases
 
 
 class _DeviceTraits(Value, frozen=True):
@@ -71,7 +73,8 @@ def size_ranks(
         made = correct_sizes(made, deployment.correction)
     if settings.oldest_version is None or deployment.correction is not None:
         return made, made
-    return made, replace(made, activation=_whole(join_bounds(activation)), overhead=open_overhead)
+    joined = _whole(join_bounds(activation))
+    return made, replace(made, activation=joined, overhead=open_overhead, independent=False)
 
 
 def widest_mlp(model: Model) -> int:
@@ -177,7 +180,7 @@ def widest_dense(model: Model) -> int:
     return max(widths, default=0)
 
 
-def _whole(bounds: Bounds) -> ByteBounds:
+def _whole(bounds: Sequence[float]) -> ByteBounds:
     low, value, high = map(int, bounds)
     return low, value, high
 
@@ -348,12 +351,21 @@ def _size_overheads(
     Source: the engine's constants, each with its own.
     """
     parts = _list_parts(model, settings, constants, devices)
-    return _add([x[-1] for x in parts]), _add([join_bounds(x) for x in parts])
+    known, open_ = add_bounds([x[-1] for x in parts]), add_bounds([join_bounds(x) for x in parts], False)
+    return _whole([x * GIB for x in known]), _whole([x * GIB for x in open_])
 
 
-def _add(parts: Sequence[Bounds]) -> ByteBounds:
-    low, value, high = (int(sum(x) * GIB) for x in zip(*parts, strict=True))
-    return low, value, high
+def add_bounds(parts: Sequence[Bounds], independent: bool = True) -> Bounds:
+    """The sum of parts. Where the errors of the parts know nothing of one another, those of the sum are the root of
+    their squares; those of one release against another go together.
+
+    Source: propagation of errors; published logs lie inside in 90 of 100 cases, and in 93 with plain sums.
+    """
+    value = sum(v for _, v, _ in parts)
+    low, high = ([abs(p[k] - p[1]) for p in parts] for k in (0, 2))
+    return (value - math.hypot(*low), value, value + math.hypot(*high)) if independent else (
+        value - sum(low), value, value + sum(high)
+    )  # fmt: skip
 
 
 def _describe_devices(devices: Sequence[Device]) -> _DeviceTraits:
