@@ -19,6 +19,7 @@ from advisor.record import Value
 from advisor.units import GIB, format_gib
 
 HOST_USABLE = 0.95  # of a superchip's nominal LPDDR, assumed: Lambda's GH200 offers 432 GiB of 480 GB (0.966)
+SYSTEM_KEEPS = 4 * GIB  # of an APU's RAM, where GTT is raised as far as reports have it (124 of 128 GiB)
 CARVE_NOTE = (
     "GPU memory of this APU is VRAM carve-out + GTT; {} assumed, say e.g. `GTT 96GiB` if ttm.pages_limit is raised"
 )
@@ -64,6 +65,7 @@ def _split_hosts(details: HardwareDetails, cards: list[CardCount], notes: list[s
 def describe_machine(text: str, details: HardwareDetails, cards: list[CardCount]) -> Machine:
     """The machine of these cards and details, not yet joined to the catalogue. Raises BadInput for impossible sizes."""
     notes = [c.note for c in cards if c.note]
+    notes += [f"{x}: no processor of this name is known, so it has no effect" for x in details.unread]
     nodes, cards = _split_hosts(details, cards, notes)
     if details.driver_problem:
         notes.append(_driver_note(details.driver_problem))
@@ -143,7 +145,7 @@ def _devices(details: HardwareDetails, cards: list[CardCount], notes: list[str])
                     accelerator=entry.id,
                     total_bytes=total,
                     total_basis=basis,
-                    sold_bytes=_sold(entry) if total is None else None,
+                    sold_bytes=_sold(entry) if total is None else _settable(entry, total, basis, details.ram_bytes),
                     free_bytes=details.free_bytes,
                     unified=entry.unified,
                     compute_capability=entry.compute_capability,
@@ -200,6 +202,13 @@ def _sold(entry: Accelerator) -> tuple[int, int] | None:
     if entry.vendor == "apple":
         return default_working_set(least), most
     return None if entry.usable_share is None else (int(least * entry.usable_share), most)
+
+
+def _settable(entry: Accelerator, total: int, basis: str | None, ram: int | None) -> tuple[int, int] | None:
+    """Usable bytes of an APU for which a share of the RAM is assumed: that share, and what GTT can be raised to."""
+    if entry.vendor != "amd" or not entry.unified or basis != "assumed" or ram is None:
+        return None
+    return total, max(total, ram - SYSTEM_KEEPS)
 
 
 def _host_sold(cards: list[CardCount]) -> tuple[int, int] | None:

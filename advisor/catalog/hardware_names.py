@@ -106,8 +106,15 @@ def parse_hardware(text: str, catalogue: Catalog) -> Machine:
 
 
 def _read_text(text: str, reading: _Reading) -> None:
+    unknown: list[tuple[str, UnknownName]] = []
     for part in phrases.split_phrases(text):
-        _read_part(part, reading)
+        try:
+            _read_part(part, reading)
+        except UnknownName as e:
+            unknown.append((part.strip(), e))
+    if unknown and not (reading.details.no_gpu and not reading.cards):  # without a GPU it names a board or a processor
+        raise unknown[0][1]
+    reading.details.unread += [part for part, _ in unknown]
 
 
 def _read_part(part: str, reading: _Reading) -> None:

@@ -24,7 +24,6 @@ from advisor.engines.registries import (
     StartRules,
     StartsFile,
     holds_for,
-    is_before,
     name_platform,
     read_around,
 )
@@ -233,8 +232,7 @@ def _list_facts(
     for limit in limits:
         if limit.starts is not None and not any(question.given.get(k) == v for k, v in limit.unless.items()):
             with_ = " or ".join(f"{k}={v}" for k, v in limit.unless.items())
-            before = limit.since is None and file is not None and version is not None and is_before(version, file)
-            holds = False if limit.starts == "no" and not before else None
+            holds = False if limit.starts == "no" else None
             yield StartFact(asked="limit", holds=holds, text=f"{engine.name}: {limit.says}", source=limit.source,
                             condition=(with_ or limit.says) if limit.starts == "condition" else None)  # fmt: skip
 
@@ -276,6 +274,7 @@ def _meets(limit: StartLimit, engine: Engine, question: StartQuestion, device: s
         and (limit.until is None or version < version_key(limit.until))
         and (not limit.devices or bool({device, name_platform(device), "all"} & set(limit.devices)))
         and (not limit.formats or question.quantization.id in limit.formats)
+        and (limit.blocks is None or limit.blocks == bool(question.model.weight_blocks))
         and (not limit.given or any(question.given.get(k) == v for k, v in limit.given.items()))
         and (limit.experts is None or (question.model.layout is not None and limit.experts == question.model.is_moe))
         and (limit.architectures is None or bool(re.search(limit.architectures, question.model.architecture or "")))
@@ -417,7 +416,7 @@ def _attention_facts(
     given = next((question.given[k] for k in read if k in question.given), None)
     wanted = str(given).upper().removesuffix("_VLLM_V1") if given is not None else None
     if wanted is not None and wanted not in facts.backends:
-        return  # a name of another release, or of a place for backends of one's own
+        return  # a name of another release, or of a backend that is added
     forced = {b for x in limits for b in x.backends}
     for kind, shapes in _list_shapes(question.model, file):
         order = _find_order(facts, device, kind)

@@ -111,9 +111,12 @@ class FitVerdict(Record, frozen=True, kw_only=True):
 def row_fits(row: DeviceMemory, sold: tuple[int, int] | None = None) -> bool | None:
     """True when even the high bound fits, False when the low bound does not; None between or when unknown.
 
-    `sold`: the least and the most that a memory whose size was not stated comes with: what fits the least fits.
+    `sold`: the least and the most that a memory whose size was not stated comes with: what fits the least fits. Of one
+    whose size is assumed, the budget lies between as well.
     """
-    budgets = (row.budget_bytes, row.budget_bytes) if row.budget_bytes is not None else sold
+    budgets = sold
+    if row.budget_bytes is not None:
+        budgets = row.budget_bytes, int(row.budget_bytes * (sold[1] / sold[0] if sold and sold[0] else 1))
     if budgets is None or row.low_bytes is None or row.high_bytes is None:
         return None
     if row.high_bytes <= budgets[0]:
@@ -150,7 +153,7 @@ def judge_fit(
     for row, device in zip_longest(rows, used_devices(deployment)[: len(rows)]):
         sold = device.sold_bytes if device is not None else None
         answers.append(row_fits(row, sold))
-        _say(row, answers[-1], short, warnings)
+        _say(row, answers[-1], short, warnings, sold)
         if answers[-1] and row.budget_bytes is None:
             warnings.append(f"{row.name}: its memory was not stated; this fits the smallest it is sold with")
     if host is not None:
@@ -187,7 +190,13 @@ def _say_host(
         warnings.append(f"host memory: {format_gib(row.high_bytes)} at most; {sizes}")
 
 
-def _say(row: DeviceMemory, fits: bool | None, short: list[str], warnings: list[str]) -> None:
+def _say(
+    row: DeviceMemory,
+    fits: bool | None,
+    short: list[str],
+    warnings: list[str],
+    sold: tuple[int, int] | None = None,
+) -> None:
     if fits is False:
         over = (row.total_bytes or 0) - (row.budget_bytes or 0)
         short.append(
@@ -200,6 +209,11 @@ def _say(row: DeviceMemory, fits: bool | None, short: list[str], warnings: list[
             warnings.append(f"{what} is not known, so whether it fits cannot be determined")
         elif row.total_bytes is None:
             warnings.append(f"{row.name}: not every part is known, so whether it fits cannot be determined")
+        elif sold is not None and (row.low_bytes or 0) > row.budget_bytes:
+            warnings.append(
+                f"{row.name}: {format_gib(row.total_bytes)} needed, {format_gib(row.budget_bytes)} assumed to be there: what "
+                f"the GPU may take of the RAM was not stated, and can be set"
+            )
         else:
             warnings.append(
                 f"{row.name}: too close to call: {format_gib(row.low_bytes)} to {format_gib(row.high_bytes)} needed, "

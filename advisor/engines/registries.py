@@ -144,6 +144,7 @@ class StartLimit(Record, frozen=True, kw_only=True):
     formats: Names = ()
     architectures: Pattern | None = None
     experts: bool | None = None  # models with them, or without
+    blocks: bool | None = None  # checkpoints with one scale for each block of weights, as far as that is known
     shapes: Pattern | None = None  # of attention, any of the model's
     backends: Names = ()  # of attention: no other is taken there
     given: dict[str, str] = {}  # settings or variables, any of which has this value
@@ -204,8 +205,3 @@ def read_around(file: StartsFile, version: str | None) -> tuple[Facts | None, Fa
     below = next((v for v in known if version_key(v) <= own), None)
     above = next((v for v in reversed(known) if version_key(v) >= own), None)
     return read_facts(file, below) if below else None, read_facts(file, above) if above else None
-
-
-def is_before(version: str, file: StartsFile) -> bool:
-    """Whether a release is older than all that were read."""
-    return version_key(version) < version_key(file.older[-1].version if file.older else file.version)

@@ -20,6 +20,7 @@ from advisor.units import GIB, MIB, TIB
 class HardwareDetails(msgspec.Struct):
     """What the phrases of one string say. None = not stated."""
 
+    unread: list[str] = []  # of a machine without a GPU: a board or processor of no known name
     ram_bytes: int | None = None
     bare_bytes: int | None = None  # a size on its own: RAM, or the memory of the card before it
     free_bytes: int | None = None

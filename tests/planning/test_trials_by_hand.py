@@ -68,7 +68,8 @@ def test_what_a_copy_holds() -> None:
     for name, work in (("usual", {}), ("shared", {"shared_prefix": 0.9}), ("full", {"full_length": True})):
         counts[name] = count_held(trial(asked("Qwen/Qwen3-8B", "1x RTX 4090, 64GB RAM", **work)), d, found)
     assert counts["full"] < counts["usual"] < counts["shared"]
-    assert counts["usual"] / counts["full"] == pytest.approx(8192 / 1450, rel=0.25)
+    longer = 8192 / 1450  # whole requests: the last one may be almost there
+    assert 0.75 * counts["usual"] / longer - 1 <= counts["full"] <= 1.25 * counts["usual"] / longer
 
 
 def test_a_plan_of_several_copies() -> None:

@@ -64,7 +64,8 @@ def _exceeds_budget(estimate: MemoryEstimate, name: str) -> bool | None:
 def _weights_exceed(facts: LaunchFacts) -> bool | None:
     if facts.estimate is None or facts.reading.by_path:
         return None
-    return _exceeds_budget(facts.estimate, "weights_bytes")
+    exceeds = _exceeds_budget(facts.estimate, "weights_bytes")
+    return None if exceeds and facts.estimate.fits is None else exceeds  # of a budget that is assumed
 
 
 @fact("fit.request_exceeds", "the weights fit and one request of full length does not")

@@ -259,6 +259,8 @@ def _pool(
             add_bounds([weights, sizes.activation, sizes.overhead], sizes.independent),
         )
     high, value, low = (int(share * (whole - x)) for x in taken)
+    if device.sold_bytes is not None:  # the size is assumed
+        high += int(settings.fraction * (device.sold_bytes[1] - device.sold_bytes[0]))
     return PoolBytes(low=low, value=value, high=high, request=request)
 
 
