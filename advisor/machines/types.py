@@ -28,10 +28,8 @@ class Device(Record, frozen=True, kw_only=True, omit_defaults=False):
     pci_bus: str | None = None  # "0000:01:00.0"
     total_bytes: int | None = None  # what programs can allocate at most, empty device
     total_basis: Literal["reported", "catalogue", "assumed"] | None = None
-    sold_bytes: tuple[int, int] | None = (
-        None  # where the total is not known: usable bytes of the smallest and largest sold; of one that is assumed, how far
-        # it may be from that
-    )
+    # where the total is not known: usable bytes of the smallest and largest sold; where it is assumed: how far it may go
+    sold_bytes: tuple[int, int] | None = None
     free_bytes: int | None = None
     unified: bool = False  # shares the host's memory
     compute_capability: str | None = None  # "8.9"

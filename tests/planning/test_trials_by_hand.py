@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-import pytest
 from test_layouts import make
 from test_search_by_hand import RULES, asked, attempt, memory, row, tools
 
