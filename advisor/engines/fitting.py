@@ -211,8 +211,8 @@ def _say(
             warnings.append(f"{row.name}: not every part is known, so whether it fits cannot be determined")
         elif sold is not None and (row.low_bytes or 0) > row.budget_bytes:
             warnings.append(
-                f"{row.name}: {format_gib(row.total_bytes)} needed, {format_gib(row.budget_bytes)} assumed to be there: "
-                f"what the GPU may take of the RAM was not stated, and can be set"
+                f"{row.name}: {format_gib(row.total_bytes)} needed, {format_gib(row.budget_bytes)} assumed to be "
+                f"there: what the GPU may take of the RAM was not stated, and can be set"
             )
         else:
             warnings.append(

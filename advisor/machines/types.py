@@ -28,7 +28,7 @@ class Device(Record, frozen=True, kw_only=True, omit_defaults=False):
     pci_bus: str | None = None  # "0000:01:00.0"
     total_bytes: int | None = None  # what programs can allocate at most, empty device
     total_basis: Literal["reported", "catalogue", "assumed"] | None = None
-    # where the total is not known: usable bytes of the smallest and largest sold; where it is assumed: how far it may go
+    # where the total is not known: usable bytes of the smallest and largest sold; where it is assumed: its range
     sold_bytes: tuple[int, int] | None = None
     free_bytes: int | None = None
     unified: bool = False  # shares the host's memory
