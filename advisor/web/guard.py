@@ -38,7 +38,8 @@ class RefusedRequest(Exception):
 
 
 def guard(inner: Application, limits: ServerLimits) -> Application:
-    """`inner` behind the checks. A body is read whole before `inner` sees the request."""
+    """`inner` behind the checks. A body is read whole before `inner` sees the request, and before a refusal is sent:
+    most clients look for an answer when they have sent all, and a connection that ends before loses the answer."""
 
     async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -46,11 +47,14 @@ def guard(inner: Application, limits: ServerLimits) -> Application:
             return
         headers = {k.decode("latin-1").lower(): v.decode("latin-1") for k, v in scope["headers"]}
         sender = _add_headers(send)
+        refusal, body = _check_head(scope, headers, limits), b""
         try:
-            _check_sender(scope, headers, limits)
-            body = await _read_body(receive, headers) if scope["method"] not in ("GET", "HEAD") else b""
+            if scope["method"] not in ("GET", "HEAD"):
+                body = await _read_body(receive, headers)
         except RefusedRequest as e:
-            await refuse(sender, e)
+            refusal = refusal or e
+        if refusal:
+            await refuse(sender, refusal)
             return
 
         sent = False
@@ -67,24 +71,26 @@ def guard(inner: Application, limits: ServerLimits) -> Application:
     return guarded
 
 
-def _check_sender(scope: Scope, headers: dict[str, str], limits: ServerLimits) -> None:
-    host = headers.get("host")
+def _check_head(scope: Scope, headers: dict[str, str], limits: ServerLimits) -> RefusedRequest | None:
+    host, method = headers.get("host"), scope["method"]
     if not bounds.is_known_host(host, limits):
-        raise RefusedRequest(421, "host", "this server is not called that: name it with --allow-host")
+        return RefusedRequest(421, "host", "this server is not called that: name it with --allow-host")
     if not bounds.is_own_origin(headers.get("origin"), host) or headers.get("sec-fetch-site") == "cross-site":
-        raise RefusedRequest(403, "origin", "a page of another origin may not ask")
+        return RefusedRequest(403, "origin", "a page of another origin may not ask")
     if scope["path"] not in OPEN_PATHS and not bounds.has_key(headers.get("authorization"), limits):
-        raise RefusedRequest(401, "api_key", "an API key is needed: Authorization: Bearer KEY")
-    if scope["method"] not in ("GET", "HEAD", "POST"):
-        raise RefusedRequest(405, "method", "GET and POST are answered")
+        return RefusedRequest(401, "api_key", "an API key is needed: Authorization: Bearer KEY")
+    if method in ("GET", "HEAD"):
+        return None
+    if method != "POST":
+        return RefusedRequest(405, "method", "GET and POST are answered")
+    if headers.get("content-type", "").partition(";")[0].strip().lower() not in JSON_TYPES:
+        return RefusedRequest(415, "content_type", f"the body is JSON: Content-Type: {JSON_TYPES[0]}")
+    if headers.get("content-encoding", "identity") != "identity":
+        return RefusedRequest(415, "content_encoding", "compressed bodies are not read")
+    return None
 
 
 async def _read_body(receive: Receive, headers: dict[str, str]) -> bytes:
-    kind = headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind not in JSON_TYPES:
-        raise RefusedRequest(415, "content_type", f"the body is JSON: Content-Type: {JSON_TYPES[0]}")
-    if headers.get("content-encoding", "identity") != "identity":
-        raise RefusedRequest(415, "content_encoding", "compressed bodies are not read")
     too_large = RefusedRequest(413, "too_large", f"a body has at most {bounds.MAX_BODY:,} bytes")
     length = headers.get("content-length", "")
     if length.isdecimal() and int(length) > bounds.MOST_DISCARDED:
@@ -102,7 +108,7 @@ async def _read_body(receive: Receive, headers: dict[str, str]) -> bytes:
             raise RefusedRequest(400, "incomplete", "the body is incomplete")
         size += len(message.get("body", b""))
         if size > bounds.MAX_BODY:
-            # read on for a while, and keep nothing: most clients look for an answer when they have sent all
+            # read on for a while, and keep nothing
             if size > bounds.MOST_DISCARDED or not message.get("more_body"):
                 raise too_large
             begun, body = (loop.time(), bytearray()) if body else (begun, body)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 
 import commands
 import pytest
@@ -42,6 +43,21 @@ def _is_refused(found: tuple[int, object], status: int, code: str) -> None:
 )
 def test_senders_that_are_refused(local: server.Server, headers: dict[str, str], status: int, code: str) -> None:
     _is_refused(server.ask(local, "/v1/estimate", GOOD, {**server.JSON, **headers}), status, code)
+
+
+def test_a_refusal_is_sent_when_the_body_has_come(local: server.Server) -> None:
+    head = (
+        f"POST /v1/estimate HTTP/1.1\r\nHost: 127.0.0.1:{local.port}\r\nContent-Type: text/plain\r\n"
+        "Content-Length: 2\r\n\r\n"
+    )
+    with socket.create_connection(("127.0.0.1", local.port), timeout=120) as connection:
+        connection.sendall(head.encode())
+        connection.settimeout(0.3)
+        with pytest.raises(TimeoutError):  # an answer now, and the end of the connection, would be lost by the sender
+            connection.recv(1)
+        connection.settimeout(120)
+        connection.sendall(b"{}")
+        assert connection.recv(65536).startswith(b"HTTP/1.1 415")
 
 
 def test_a_page_of_this_server_may_ask(local: server.Server) -> None:
