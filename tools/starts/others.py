@@ -29,12 +29,13 @@ def read_lmdeploy(package: Package) -> Facts:
                 found.setdefault(name, []).append(kind)
     compared = (n for n in ast.walk(messages.tree) if isinstance(n, ast.Compare) and isinstance(n.ops[0], ast.In))
     devices = max((common.texts(n) for n in compared if ast.unparse(n.left) == "self.device_type"), key=len)
+    groups = common.rows(converter, "_SUPPORTED_GROUP_SIZES") if converter else {}
+    if converter is None or not groups:  # before 0.13, where the engines' formats stand in no list
+        return Facts(architectures={n: tuple(dict.fromkeys(kinds)) for n, kinds in sorted(found.items())})
     methods = {
         f"turbomind/{n}": Method(config=f"groups of {ast.unparse(v)}", file=converter.path, yes=("cuda",))
-        for n, v in (common.rows(converter, "_SUPPORTED_GROUP_SIZES").items() if converter else ())
+        for n, v in groups.items()
     }
-    if not methods:  # before 0.13, where the engines' formats stand in no list
-        return Facts(architectures={n: tuple(dict.fromkeys(kinds)) for n, kinds in sorted(found.items())})
     for name in _compared(config, "from_config"):
         methods[f"pytorch/{name}"] = Method(config="QuantizationConfig", file=config.path, yes=tuple(devices))
     tools, reasoning = (_registered(package, f"lmdeploy/serve/parsers/{x}_parser/") for x in ("tool", "reasoning"))
