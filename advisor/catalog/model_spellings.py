@@ -7,6 +7,7 @@ digits, sizes and versions never.
 """
 
 import re
+from collections.abc import Iterator, Mapping
 
 from msgspec.structs import replace
 
@@ -36,6 +37,13 @@ class NameSuffix(Record, frozen=True, kw_only=True):
     gguf: bool = False  # a repository of GGUF files, of any type
 
 
+class DerivedNames(Record, frozen=True, kw_only=True):
+    """Names that begin with that of the model they are tuned from."""
+
+    size: Pattern  # what of the model's name has to be there
+    other: Pattern  # what has no place in the rest: it tells of other layers
+
+
 class ModelNamesFile(Record, frozen=True, kw_only=True):
     """rules/model-names.yaml."""
 
@@ -45,6 +53,8 @@ class ModelNamesFile(Record, frozen=True, kw_only=True):
     publishers: tuple[str, ...] = ()
     hub_hosts: tuple[str, ...] = ()
     ollama_hosts: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = ()
+    derived: DerivedNames
     idle_words: tuple[str, ...] = ()
 
 
@@ -108,6 +118,8 @@ def find_named_model(name: str, rules: Catalog) -> NamedModel | None:
     short = bare.rpartition("/")[2]
     short = re.sub(r"-\d{5}-of-\d{5}$", "", re.sub(r"\.gguf$", "", short, flags=re.I), flags=re.I)
     found = _without_suffix(short, quant, rules)
+    if found is None and short != bare:  # somebody's copy, or a file
+        found = _find_base(bare.rpartition("/")[0], short, quant, rules)
     if found is None:
         return None
     assumed = (
@@ -182,29 +194,59 @@ def _ollama_tag(name: str, rules: Catalog) -> NamedModel | None:
 
 
 def _without_suffix(short: str, quant: str | None, rules: Catalog) -> NamedModel | None:
+    """The model of a name without what publishers append."""
+    for now, said, gguf in _strip_suffixes(short, quant, rules):
+        if (known := _find_plain(now, said, rules)) is not None:
+            return NamedModel(known, said, gguf=gguf)
+    return None
+
+
+def _find_base(publisher: str, short: str, quant: str | None, rules: Catalog) -> NamedModel | None:
+    """The model whose whole name, size included, a tuned copy's begins with. Its own publisher's are no such copies."""
+    now, said, gguf = list(_strip_suffixes(short, quant, rules))[-1]
+    derived = _conventions(rules).derived
+    own = {row.id.rpartition("/")[0].lower() for row in rules.model_index()}
+    if publisher.lower() in own:
+        return None
+    for cut in reversed([m.start() for m in re.finditer(r"[-_.]", now)]):
+        base, rest = now[:cut], now[cut:]
+        if re.search(derived.other, rest, re.I) or not re.search(derived.size, base, re.I):
+            return None
+        if (known := _find_plain(base, None, rules)) is not None:
+            return NamedModel(known, said, gguf=gguf)
+    return None
+
+
+def _find_plain(name: str, quant: str | None, rules: Catalog) -> str | None:
+    for c in (name, *(name[len(p) :] for p in _conventions(rules).publishers if name.lower().startswith(p))):
+        if is_in_catalogue(c, rules):
+            return c
+        if (named := _names_by_size(rules).get(_drop_kind(c, rules))) is not None:
+            return named
+        # publishers that name the plain copy after its format
+        if quant and is_in_catalogue(f"{c}-BF16", rules):
+            return f"{c}-BF16"
+    return None
+
+
+def _strip_suffixes(short: str, quant: str | None, rules: Catalog) -> Iterator[tuple[str, str | None, bool]]:
+    """A name with one suffix less each time, the weight format that they said, and whether it is of GGUF files."""
     now, gguf = short, False
-    conventions = _conventions(rules)
+    yield now, quant, gguf
     for _ in range(5):
-        for c in (now, *(now[len(p) :] for p in conventions.publishers if now.lower().startswith(p))):
-            if is_in_catalogue(c, rules):
-                return NamedModel(c, quant, gguf=gguf)
-            # publishers that name the plain copy after its format
-            if quant and is_in_catalogue(f"{c}-BF16", rules):
-                return NamedModel(f"{c}-BF16", quant, gguf=gguf)
-        m = _GGUF.search(now)
-        if m:
+        if m := _GGUF.search(now):
             quant, now = quant or m["q"].upper(), now[: m.start()]
+            yield now, quant, gguf
             continue
-        for suffix in conventions.suffixes:
-            s = re.search(rf"[-_.](?:{suffix.pattern})$", now, re.I)
-            if s:
+        for suffix in _conventions(rules).suffixes:
+            if s := re.search(rf"[-_.](?:{suffix.pattern})$", now, re.I):
                 bits = s.groupdict().get("bits")
                 quant, now = quant or (f"{suffix.format}-{bits}bpw" if bits else suffix.format), now[: s.start()]
                 gguf = gguf or suffix.gguf
+                yield now, quant, gguf
                 break
         else:
-            return None
-    return None
+            return
 
 
 def _conventions(rules: Catalog) -> ModelNamesFile:
@@ -215,6 +257,20 @@ def _conventions(rules: Catalog) -> ModelNamesFile:
 def _plain_names(rules: Catalog) -> frozenset[str]:
     index = rules.model_index()
     return frozenset(simplify_name(n) for row in index for n in (row.id, row.id.rpartition("/")[2], *row.aliases))
+
+
+def _drop_kind(name: str, rules: Catalog) -> str:
+    """The plain name without the word that tells a tuned copy from its base: they have the same layers."""
+    return simplify_name("-".join(w for w in re.split(r"[-_.\s]", name) if w.lower() not in _conventions(rules).kinds))
+
+
+@memoize_by_identity
+def _names_by_size(rules: Catalog) -> Mapping[str, str]:
+    """Names without their kind -> the one model that has it."""
+    found: dict[str, set[str]] = {}
+    for row in rules.model_index():
+        found.setdefault(_drop_kind(row.id.rpartition("/")[2], rules), set()).add(row.id)
+    return {name: ids.pop() for name, ids in found.items() if len(ids) == 1}
 
 
 @memoize_by_identity

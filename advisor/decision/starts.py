@@ -17,6 +17,7 @@ from advisor.catalog.types import Engine, Quantization
 from advisor.decision.facts import compute_facts
 from advisor.decision.types import FactValues
 from advisor.deployment import Deployment, WhyNot, Workload
+from advisor.engines.base import get_setting
 from advisor.engines.registries import (
     EngineRegistry,
     Facts,
@@ -105,14 +106,16 @@ def judge_deployment(deployment: Deployment, rules: Catalog) -> StartVerdict | N
     """The verdict on a deployment whose names are resolved; None where its engine or its machine is not known."""
     if deployment.machine is None:
         return None
-    cache = deployment.settings.get("kv-cache-dtype", deployment.kv_cache_type.k)
+    engine = rules.engine(deployment.engine)
+    types = (*engine.concepts.kv_cache_type.flags, *engine.concepts.kv_cache_key_type.flags)
+    cache = get_setting(deployment.settings, *types)
     question = StartQuestion(
-        engine=rules.engine(deployment.engine),
+        engine=engine,
         version=None if deployment.any_release else deployment.engine_version,
         model=deployment.model,
         quantization=rules.quantization(deployment.quantization),
         devices=list_devices(deployment.machine, rules),
-        cache=str(cache),
+        cache=str(cache if cache is not None else deployment.kv_cache_type.k),
         given={**deployment.settings, **deployment.environment},
     )
     return judge_start(question, rules)
@@ -275,6 +278,8 @@ def _meets(limit: StartLimit, engine: Engine, question: StartQuestion, device: s
         and (not limit.devices or bool({device, name_platform(device), "all"} & set(limit.devices)))
         and (not limit.formats or question.quantization.id in limit.formats)
         and (limit.blocks is None or limit.blocks == bool(question.model.weight_blocks))
+        and (not limit.caches or question.cache in limit.caches)
+        and (limit.head_rows is None or any(n % limit.head_rows for n in _list_head_sizes(question.model)))
         and (not limit.given or any(question.given.get(k) == v for k, v in limit.given.items()))
         and (limit.experts is None or (question.model.layout is not None and limit.experts == question.model.is_moe))
         and (limit.architectures is None or bool(re.search(limit.architectures, question.model.architecture or "")))
@@ -381,6 +386,11 @@ def _takes(
             why = f"the least compute capability of {method} is {least / 10:.1f}; this is {_word(device)}"
         answers.append(False if low else there)
     return any_holds(answers), why
+
+
+def _list_head_sizes(model: Model) -> list[int]:
+    groups = model.layout.mixers if model.layout is not None else ()
+    return [g.head_dim for g in groups if isinstance(g, Softmax)]
 
 
 def _list_shapes(model: Model, file: StartsFile | None) -> list[tuple[str, tuple[str, ...]]]:

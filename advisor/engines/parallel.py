@@ -6,7 +6,7 @@ has no KV heads to divide, so only its attention heads count. Not looked at: tow
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import chain
 from typing import Literal
 
@@ -72,6 +72,7 @@ class ParallelLaunch(Value, frozen=True):
     block: int | None = None  # side of the checkpoint's weight blocks
     padded: int | None = None  # width of the feed-forward layers in the copy, where it is padded
     group: int | None = None  # rows of its weights that share a scale (AWQ, GPTQ)
+    unpacked: bool = False  # its FP8 weights are unpacked to 16 bits: the card has no FP8 arithmetic
 
 
 UNSAID = ParallelLaunch()
@@ -119,7 +120,14 @@ def make_parallel_launch(deployment: Deployment, entry: Engine) -> ParallelLaunc
         block=find_weight_block(deployment.model, deployment.quantization),
         padded=deployment.model.padded_ffn.get(deployment.quantization),
         group=find_scale_group(deployment.quantization),
+        unpacked=deployment.machine is not None
+        and are_unpacked(deployment.quantization, (x.compute_capability for x in deployment.machine.usable_devices)),
     )
+
+
+def are_unpacked(quantization: str | None, capabilities: Iterable[str | float | None]) -> bool:
+    """Whether weights are known to be kept in FP8 and unpacked to be multiplied: on NVIDIA cards below 8.9."""
+    return quantization == "FP8" and any(x is not None and float(x) < 8.9 for x in capabilities)
 
 
 def find_scale_group(quantization: str | None) -> int | None:
@@ -214,6 +222,14 @@ def _refusal(assertion: Assertion, count: int, ranks: int, launch: ParallelLaunc
         text = (
             f"{NAMES[assertion.divides]} ({count}) over tensor parallel size ({ranks}) is {share} rows, "
             f"which must be a multiple of {divisor} (groups of {group} share a scale)"
+        )
+    elif assertion.unpacked_rows is not None:
+        share, of = count // ranks, "groups"
+        if not launch.unpacked or count % ranks or share % assertion.unpacked_rows == 0:
+            return None
+        text = (
+            f"{NAMES[assertion.divides]} ({count}) over tensor parallel size ({ranks}) is {share} rows, which must be "
+            f"a multiple of {assertion.unpacked_rows} (a card without FP8 arithmetic unpacks FP8 weights in tiles)"
         )
     elif assertion.whole_blocks:
         of = "blocks"

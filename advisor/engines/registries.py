@@ -146,6 +146,8 @@ class StartLimit(Record, frozen=True, kw_only=True):
     experts: bool | None = None  # models with them, or without
     blocks: bool | None = None  # checkpoints with one scale for each block of weights, as far as that is known
     shapes: Pattern | None = None  # of attention, any of the model's
+    caches: Names = ()  # types of the cache
+    head_rows: int | None = None  # models with a head of attention whose size is no multiple of it
     backends: Names = ()  # of attention: no other is taken there
     given: dict[str, str] = {}  # settings or variables, any of which has this value
     starts: Literal["no", "unknown", "condition"] | None = None

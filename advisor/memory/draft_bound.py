@@ -23,6 +23,8 @@ class DraftMethod(Record, frozen=True, kw_only=True):
     layers: int
     hidden_states: int
     feed_forward: Literal["dense", "own"]
+    keeps_cache: bool = True  # else it reads the model's
+    tie_embeddings: bool = False
     source: tuple[str, ...]
 
 
@@ -74,7 +76,8 @@ def largest_draft_model(model: t.Model, method: DraftMethod, rules: Catalog) -> 
         return None
     heads = -(-max(lay.hidden_size, *(q for q, _ in widths)) // HEAD)
     kv_heads = min(heads, -(-max(kv for _, kv in widths) * most.cache_rows // HEAD))
-    mixer = t.Full(n=method.layers, n_heads=heads, n_kv_heads=kv_heads, head_dim=HEAD, gate="elementwise")
+    mixer = t.Full(n=method.layers, n_heads=heads, n_kv_heads=kv_heads, head_dim=HEAD, gate="elementwise",
+                   kv_shared=not method.keeps_cache)  # fmt: skip
     # the first layer of EAGLE-3 reads embedding and state side by side, so its projections are twice as wide
     projected = method.hidden_states * lay.hidden_size**2 + (heads + 2 * kv_heads) * HEAD * lay.hidden_size
     return replace(
@@ -88,7 +91,7 @@ def largest_draft_model(model: t.Model, method: DraftMethod, rules: Catalog) -> 
             n_layers=method.layers,
             hidden_size=lay.hidden_size,
             vocab_size=lay.vocab_size,
-            tie_embeddings=False,
+            tie_embeddings=method.tie_embeddings,
             attention=(mixer,),
             ffn=(_feed_forward(lay, method, projected, most.feed_forward_width),),
         ),

@@ -29,7 +29,9 @@ def _launch(facts: LaunchFacts) -> parallel.ParallelLaunch:
     format = facts["model.quantization"]
     padded = facts.model.padded_ffn.get(format or "") if facts.model is not None else None
     group = parallel.find_scale_group(format)
-    return parallel.ParallelLaunch(settings, facts.version, _vendor(facts), _block(facts), padded, group)
+    vendor = _vendor(facts)
+    unpacked = vendor == "nvidia" and parallel.are_unpacked(format, (facts["gpu.compute_capability"],))
+    return parallel.ParallelLaunch(settings, facts.version, vendor, _block(facts), padded, group, unpacked)
 
 
 def _vendor(facts: LaunchFacts) -> str | None:
