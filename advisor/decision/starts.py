@@ -194,8 +194,9 @@ def _list_facts(
     engine: Engine, question: StartQuestion, device: str, rules: Catalog, known: StartRules
 ) -> Iterator[StartFact]:
     registry = known.engines[engine.id]
-    name = f"{engine.name} {question.version}" if question.version and engine is question.engine else engine.name
     platform = name_platform(device)
+    version = question.version if engine is question.engine else _find_inside(question, known)
+    name = f"{engine.name} {version}" if version else engine.name
     if (added := registry.plugins.get(platform)) is not None:  # whose own lists nobody here has read
         yield StartFact(asked="build", holds=None, text=f"{engine.name} runs on {_word(device)} only with {added}",
                         source=registry.source, condition=added)  # fmt: skip
@@ -206,14 +207,13 @@ def _list_facts(
         return
     path = f"starts/{engine.id}.yaml"
     file = decode_document(rules, path, StartsFile) if rules.has_document(path) else None
-    version = question.version if engine is question.engine else None
     switch = engine.concepts.remote_code.flags
     allowed = any(str(question.given.get(k)).lower() == "true" for k in switch)
     if engine is question.engine and not allowed and needs_remote_code(engine, question.model, rules):
         text = f"{engine.name}: neither it nor Transformers has a class for {question.model.model_type}"
         yield StartFact(asked="architecture", holds=False, text=f"{text}: --{switch[0]} is missing",
                         source="rules/starts/transformers.yaml", condition=f"--{switch[0]}")  # fmt: skip
-    limits = [x for x in known.limits if _meets(x, engine, question, device, file)]
+    limits = [x for x in known.limits if _meets(x, engine, question, version, device, file)]
     if file is not None:
         below, above = read_around(file, version)
         found, other = (
@@ -238,6 +238,14 @@ def _list_facts(
             holds = False if limit.starts == "no" else None
             yield StartFact(asked="limit", holds=holds, text=f"{engine.name}: {limit.says}", source=limit.source,
                             condition=(with_ or limit.says) if limit.starts == "condition" else None)  # fmt: skip
+
+
+def _find_inside(question: StartQuestion, known: StartRules) -> str | None:
+    """The release of the engine inside that a release of a program pins; None where that is not known."""
+    pins = known.engines.get(question.engine.id, EngineRegistry()).inside
+    own = question.version
+    found = [inside for first, inside in pins.items() if own is None or version_key(first) <= version_key(own)]
+    return found[-1] if found else None
 
 
 def _has_own_runners(question: StartQuestion, known: StartRules) -> bool:
@@ -266,9 +274,10 @@ def _word(device: str) -> str:
     return words.get(name_platform(device), device)
 
 
-def _meets(limit: StartLimit, engine: Engine, question: StartQuestion, device: str, file: StartsFile | None) -> bool:
-    """Whether a limit is about this question."""
-    own = question.version if engine is question.engine else None
+def _meets(
+    limit: StartLimit, engine: Engine, question: StartQuestion, own: str | None, device: str, file: StartsFile | None
+) -> bool:
+    """Whether a limit is about this question, and the release of the engine."""
     version = version_key(own or (file.version if file else engine.version or "0"))
     kinds = [kind for kind, _ in _list_shapes(question.model, file)] if limit.shapes is not None else []
     return (
@@ -310,11 +319,13 @@ def _architecture_facts(
     model = question.model
     own = model.model_type if registry.names == "model_type" else model.architecture
     if registry.names == "gguf" and model.gguf_architecture is not None:  # a file's own word, or rules/gguf.yaml
+        holds = not facts.files or model.gguf_name in facts.files
+        what = "loads" if holds else "does not know the architecture"
         yield StartFact(
-            asked="architecture", holds=True, text=f"{name} loads {model.gguf_name}", source="rules/gguf.yaml"
+            asked="architecture", holds=holds, text=f"{name} {what} {model.gguf_name}", source=source
         )
         return
-    if own is None:  # a model of the user's own
+    if own is None or not facts.architectures:  # a model of the user's own; a release whose list was not read
         return
     listed = facts.architectures.get(own)
     if listed is not None and set(listed) - {"draft"}:

@@ -78,6 +78,7 @@ class Facts(Record, frozen=True, kw_only=True):
 
     needs: dict[str, str] = {}  # packages that the wheel requires, as they tell the platform it is built for
     architectures: dict[str, Names] = {}  # -> backends or kinds it is registered for, then what its class can do
+    files: dict[str, str] = {}  # architectures that GGUF files name -> where they stand
     removed: dict[str, str] = {}  # -> the last release that had it, or what it was
     plugins: dict[str, str] = {}  # -> where the plugin is that has it
     adjustments: dict[str, str] = {}  # architecture -> what its configuration is changed to before anything is loaded
@@ -161,6 +162,7 @@ class EngineRegistry(Record, frozen=True, kw_only=True):
 
     same_as: EngineId | None = None  # whose it has inside
     own_until: Version | None = None  # before, it had runners of its own next to that: what that refuses is not known
+    inside: dict[Version, Version] = {}  # first release that pins it -> release of the engine inside, oldest first
     closed: bool = False  # what is not registered does not load: no other way in
     names: Literal["architecture", "model_type", "gguf"] = "architecture"
     platforms: Names = ()  # that it has a build for; empty: its facts say it by release

@@ -34,7 +34,7 @@ MARK = "# What {engine} starts, by release. Written by `python -m tools.starts {
 
 
 WHOLE = 5  # releases that are kept as a whole; of older ones what a verdict rests on
-JUDGED = ("needs", "architectures", "removed", "plugins", "methods", "backends", "order")
+JUDGED = ("needs", "architectures", "files", "removed", "plugins", "methods", "backends", "order")
 
 
 class Engine(NamedTuple):

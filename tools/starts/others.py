@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 
 from advisor.engines.registries import Facts, Method
 from tools.starts import common
@@ -133,9 +134,15 @@ def read_tensorrt_llm(package: Package) -> Facts:
 
 
 def read_llama_cpp(package: Package) -> Facts:
-    """llama.cpp: the architectures of checkpoints that its converter makes a GGUF file of."""
-    found = common.names_at(package.module("conversion/__init__.py"), "TEXT_MODEL_MAP")
-    return Facts(architectures={n.rpartition(".")[2]: (f"conversion/{module}.py",) for n, module in found.items()})
+    """llama.cpp: the architectures of GGUF files that it loads, and of checkpoints that its converter makes one of."""
+    converter = package.first("conversion")
+    found = common.names_at(converter, "TEXT_MODEL_MAP") if converter is not None else {}
+    text = package.text("src/llama-arch.cpp", "src/llama.cpp")
+    names = re.findall(r'\{\s*LLM_ARCH_\w+,\s*"([^"(]+)"\s*\}', text)
+    return Facts(
+        architectures={n.rpartition(".")[2]: (f"conversion/{module}.py",) for n, module in found.items()},
+        files=dict.fromkeys(sorted(names), "LLM_ARCH_NAMES"),
+    )
 
 
 def read_transformers(package: Package) -> Facts:

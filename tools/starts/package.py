@@ -59,6 +59,13 @@ class Package:
         head = self._zip.read(name)[:LARGEST_FILE].decode().partition("\n\n")[0]
         return [line.partition(": ")[2] for line in head.splitlines() if line.startswith(f"{field}: ")]
 
+    def text(self, *paths: str) -> str:
+        """The content of the first of these files that is there. Raises ValueError where none is, or where it is too large."""
+        info = next((i for i in self._zip.infolist() if i.filename in paths), None)
+        if info is None or info.file_size > LARGEST_FILE:
+            raise ValueError(f"{paths[0]}: missing, or too large")
+        return self._zip.read(info).decode()
+
     def device_code(self, library: str) -> Counter[int]:
         """How many pieces of CUDA device code the libraries of this name hold, by ten times the compute capability.
 
