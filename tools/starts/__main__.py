@@ -29,7 +29,7 @@ from tools.starts.devices import DEVICES
 from tools.starts.package import Package
 
 RULES = Path(__file__).resolve().parents[2] / "rules/starts"
-TAGS = ("2_39", "2_35", "2_34", "2_31", "2_28", "2_17")  # of manylinux: what wheels for servers have
+TAGS = ("_2_39", "_2_35", "_2_34", "_2_31", "_2_28", "_2_17", "1")  # of manylinux: what wheels for servers have
 MARK = "# What {engine} starts, by release. Written by `python -m tools.starts {engine} VERSION --write`.\n"
 
 
@@ -62,7 +62,7 @@ ENGINES = {
 def fetch(package: str, version: str, folder: Path) -> Path:
     """The wheel of a release, from the package index. Raises CalledProcessError where there is none."""
     words = ["--no-deps", "--only-binary", ":all:", "--python-version", "3.12", "-q", "-d", str(folder)]
-    words += [w for tag in TAGS for w in ("--platform", f"manylinux_{tag}_x86_64")]
+    words += [w for tag in TAGS for w in ("--platform", f"manylinux{tag}_x86_64")]
     command = [sys.executable, "-m", "pip", "download", *words, f"{package}=={version}"]
     if find_spec("pip") is None:
         command[:3] = ["pip"]  # an environment without one of its own
