@@ -321,9 +321,7 @@ def _architecture_facts(
     if registry.names == "gguf" and model.gguf_architecture is not None:  # a file's own word, or rules/gguf.yaml
         holds = not facts.files or model.gguf_name in facts.files
         what = "loads" if holds else "does not know the architecture"
-        yield StartFact(
-            asked="architecture", holds=holds, text=f"{name} {what} {model.gguf_name}", source=source
-        )
+        yield StartFact(asked="architecture", holds=holds, text=f"{name} {what} {model.gguf_name}", source=source)
         return
     if own is None or not facts.architectures:  # a model of the user's own; a release whose list was not read
         return

@@ -252,7 +252,7 @@ def make_model_reference(deployment: Deployment, rules: Catalog) -> ModelRef:
     if tags and (tag := _tag(deployment, quantization, tags)):
         return replace(plain, tag=tag)
     if quantization.family == "gguf" or formats.own_family(entry, rules) == "gguf":
-        return _gguf_ref(deployment, plain)
+        return _gguf_ref(deployment, quantization, plain)
     native = (deployment.model.native_quant or "").lower()
     if quantization.family == "none" or native.startswith(quantization.id.lower()):
         return replace(plain, repository=deployment.model.id)
@@ -305,13 +305,18 @@ def _tag(deployment: Deployment, quantization: Quantization, tags: ModelTags) ->
     tag = next((a for a in deployment.model.aliases if re.fullmatch(r"[a-z0-9._-]+:[a-z0-9._-]+", a)), None)
     if tag and quantization.id in tags.formats:
         return tag
-    repository = deployment.model.gguf_repos[0] if deployment.model.gguf_repos else None
+    repository = find_gguf_repository(deployment.model, quantization)
     return tags.repository.replace("{download}", f"{repository}:{deployment.quantization}") if repository else None
 
 
-def _gguf_ref(deployment: Deployment, plain: ModelRef) -> ModelRef:
-    if deployment.model.gguf_repos:
-        repo = deployment.model.gguf_repos[0]
+def find_gguf_repository(model: Model, quantization: Quantization) -> str | None:
+    """The first repository of GGUF files that is not named after another weight format; None where there is none."""
+    found = [(r, re.search(r"[-_.](I?Q\d(?:_[A-Z0-9]+)*)(?![A-Za-z0-9])", r, re.I)) for r in model.gguf_repos]
+    return next((r for r, named in found if named is None or named[1].upper() == quantization.id), None)
+
+
+def _gguf_ref(deployment: Deployment, quantization: Quantization, plain: ModelRef) -> ModelRef:
+    if repo := find_gguf_repository(deployment.model, quantization):
         # llama.cpp looks for the label in the repository's file names, where MXFP4_MOE is just MXFP4
         label = "MXFP4" if deployment.quantization == "MXFP4_MOE" else deployment.quantization
         return replace(plain, repository=repo, download=f"{repo}:{label}")

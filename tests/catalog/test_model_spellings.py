@@ -57,6 +57,31 @@ def test_what_people_type(name: str, id: str, format: str | None, repository: st
         assert repository in (*found.model.gguf_repos[:1], *found.model.quantized_repos.values())
 
 
+@pytest.mark.parametrize(
+    ("name", "id"),
+    [
+        ("swiss-ai/Apertus-70B-Instruct-2509", "swiss-ai/Apertus-70B-2509"),  # tuned and base: the same layers
+        ("unsloth/Apertus-70B-Instruct-2509-GGUF", "swiss-ai/Apertus-70B-2509"),
+        ("somebody/Qwen3.6-35B-A3B-Cerebellum-v3", "Qwen/Qwen3.6-35B-A3B"),
+        ("somebody/Qwen3-14B-Base-sft_v2-AWQ", "Qwen/Qwen3-14B"),
+        ("somebody/Qwen3-4B-VL", None),  # another model
+        ("somebody/Qwen3-8B-pruned", None),
+        ("somebody/Qwen3-30B-A3B-Deep-Research-16B", None),
+        ("somebody/Llama-3-tuned", None),  # of which size?
+        ("Qwen/Qwen3-30B-A3B-Instrct-2507", None),  # a slip: its publisher has none of that name
+    ],
+)
+def test_tuned_copies_are_taken_as_their_model(name: str, id: str | None) -> None:
+    if id is None:
+        with pytest.raises(AdvisorError):
+            resolve_model(name, CATALOG)
+        return
+    found = resolve_model(name, CATALOG)
+    plain = CATALOG.find_model(id)
+    assert found.model.layout == plain.layout
+    assert "taken as" in (found.note or "")
+
+
 def test_another_training_of_a_shape_is_not_replaced_by_the_model() -> None:
     base = resolve_model("Qwen/Qwen3-8B-Base", CATALOG).model
     plain = CATALOG.find_model("Qwen/Qwen3-8B")

@@ -55,6 +55,19 @@ READ = [
     ("sglang", "0.4.10", "Qwen/Qwen3-8B", "BF16", "sm75", "auto", True, "", "device code of sgl-kernel 0.2.4"),
     ("mlx-lm", "0.22.0", "google/gemma-3-4b-it", "MLX-4bit", "metal", "auto", False, "architecture", "mlx-lm issue 2"),
     ("max", "26.3.0", "Qwen/Qwen3-8B", "BF16", "sm75", "auto", False, "limit", "modular issue 6653"),
+    ("max", "25.6.0", "Qwen/Qwen3-8B", "FP8", "sm80", "auto", False, "limit", "modular issue 5187"),
+    ("sglang", "0.5.23", "Qwen/Qwen3-30B-A3B", "FP8", "sm80", "auto", False, "limit", "fp8.py, Fp8MoEMethod"),
+    ("sglang", "0.5.23", "Qwen/Qwen3-8B", "FP8", "sm80", "auto", True, "", "Marlin unpacks linear layers"),
+    ("sglang", "0.5.12", "deepseek-ai/DeepSeek-V3.2", "NVFP4", "sm120", "auto", False, "limit", "issue 26087"),
+    ("sglang", "0.5.9", "Qwen/Qwen3.5-397B-A17B", "BF16", "sm90", "auto", True, "", "models/qwen3_5.py"),
+    ("vllm", "0.21.0", "Qwen/Qwen3-8B", "FP8", "xpu", "auto", False, "limit", "kernels/linear, block kernels"),
+    ("vllm", "0.8.3", "google/gemma-3-1b-it", "BF16", "sm86", "auto", True, "", "models/registry.py"),
+    ("llama.cpp", None, "LGAI-EXAONE/EXAONE-3.5-2.4B-Instruct", "Q4_K_M", "sm89", "q8_0", False, "limit", "80"),
+    ("llama.cpp", "b11434", "Qwen/Qwen3-8B", "Q4_K_M", "sm89", "q8_0", True, "", "heads of 128"),
+    ("llama.cpp", "b8179", "google/gemma-4-31B-it", "Q4_K_M", "sm89", "auto", False, "architecture", "llama-arch.cpp"),
+    ("llama.cpp", "b8300", "google/gemma-4-31B-it", "Q4_K_M", "sm89", "auto", False, "architecture", "nor in b8390"),
+    ("llama.cpp", "b9000", "google/gemma-4-31B-it", "Q4_K_M", "sm89", "auto", None, "architecture", "b9093 has it"),
+    ("ollama", "0.32.0", "zai-org/GLM-5.3-Flash", "Q4_K_M", "sm90", "auto", False, "architecture", "pins b9888"),
 ]  # fmt: skip
 
 
@@ -94,6 +107,18 @@ def test_a_release_that_was_not_read_refuses_nothing() -> None:
     assert judge("vllm", "0.12.0", "Qwen/Qwen3-8B", "BF16", "sm75", "fp8").starts is None
     assert judge("vllm", OLDER, "Qwen/Qwen3-8B", "BF16", "sm75", "fp8").starts is False
     assert judge("vllm", "0.12.0", "Qwen/Qwen3-8B", "BF16", "sm90").starts is True
+
+
+def test_settings_that_a_release_or_a_card_refuses() -> None:
+    row = {"split-mode": "row"}
+    assert judge("llama.cpp", "b9888", "Qwen/Qwen3-8B", "Q4_K_M", "sm86", **row).starts is True
+    assert judge("llama.cpp", "b9890", "Qwen/Qwen3-8B", "Q4_K_M", "sm86", **row).starts is False  # issue 25884
+    kernels = {"moe-backend": "flashinfer_trtllm"}
+    assert judge("vllm", "0.20.0", "openai/gpt-oss-120b", "MXFP4", "sm121", **kernels).starts is False  # issue 41477
+    assert judge("vllm", "0.20.0", "openai/gpt-oss-120b", "MXFP4", "sm100", **kernels).starts is True
+    first = {"VLLM_USE_V1": "1"}
+    assert judge("vllm", "0.8.5", "Qwen/Qwen2.5-7B-Instruct", "BF16", "sm70", **first).starts is False  # issue 13398
+    assert judge("vllm", "0.8.5", "Qwen/Qwen2.5-7B-Instruct", "BF16", "sm80", **first).starts is True
 
 
 def test_one_card_that_refuses_decides_for_all() -> None:

@@ -11,7 +11,13 @@ from msgspec.structs import replace
 from advisor.catalog import Catalog, catalog
 from advisor.catalog.roots import shipped_root
 from advisor.engines import parallel
-from advisor.engines.parallel import ParallelLaunch, allowed_sizes, find_size_refusals, find_weight_block
+from advisor.engines.parallel import (
+    ParallelLaunch,
+    allowed_sizes,
+    are_unpacked,
+    find_size_refusals,
+    find_weight_block,
+)
 from advisor.models.types import Full, Model
 
 ROWS = {row["id"]: row for row in engine_shapes.rows()}
@@ -122,6 +128,25 @@ def test_checkpoints_in_blocks(
     launch = ParallelLaunch(version=version, vendor=vendor, block=block)
     assert bool([r for r in find_size_refusals(entry, found, size, launch) if r.of == "blocks"]) is refused
     assert not [r for r in find_size_refusals(entry, found, size, replace(launch, block=None)) if r.of == "blocks"]
+
+
+@pytest.mark.parametrize(
+    ("engine", "version", "size", "capability", "refused"),
+    [
+        # 10944 wide: gate and up of a quarter are 5472 columns, 85.5 tiles of 64 (zai-org/GLM-4.5 issue 23)
+        ("sglang", "0.4.10", 4, "8.6", True),
+        ("sglang", "0.4.10", 2, "8.6", False),
+        ("sglang", "0.4.10", 4, "8.9", False),
+        ("vllm", "0.23.0", 4, "8.0", True),
+        ("vllm", "0.24.0", 4, "8.0", False),  # pads
+    ],
+)
+def test_tiles_of_weights_that_are_unpacked(
+    engine: str, version: str, size: int, capability: str, refused: bool, rules: Catalog
+) -> None:
+    model = rules.find_model("zai-org/GLM-4.5-Air")
+    launch = ParallelLaunch(version=version, vendor="nvidia", unpacked=are_unpacked("FP8", (capability,)))
+    assert bool(find_size_refusals(rules.engine(engine), model, size, launch)) is refused
 
 
 def test_blocks_are_facts_of_a_repository(rules: Catalog) -> None:

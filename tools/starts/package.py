@@ -60,7 +60,7 @@ class Package:
         return [line.partition(": ")[2] for line in head.splitlines() if line.startswith(f"{field}: ")]
 
     def text(self, *paths: str) -> str:
-        """The content of the first of these files that is there. Raises ValueError where none is, or where it is too large."""
+        """The content of the first of these files that is there. Raises ValueError for none, or one too large."""
         info = next((i for i in self._zip.infolist() if i.filename in paths), None)
         if info is None or info.file_size > LARGEST_FILE:
             raise ValueError(f"{paths[0]}: missing, or too large")
