@@ -205,7 +205,8 @@ def _find_cards(part: str, known: Mapping[str, Accelerator]) -> CardCount | None
     Raises AdvisorError `ambiguous_accelerator` when several are meant or no size fits, BadInput for too many.
     """
     refused: AdvisorError | None = None
-    for count, name in split_counts(part):
+    for count, written in split_counts(part):
+        name = _name_with_size(written, known)
         mig = MIG.search(name)
         asked = split_name(MIG.sub(" ", name) if mig else name)
         if all(_TELLS_NOTHING.fullmatch(word) for word in asked.words):
@@ -226,6 +227,16 @@ def _find_cards(part: str, known: Mapping[str, Accelerator]) -> CardCount | None
     if refused is not None:
         raise refused
     return None
+
+
+def _name_with_size(name: str, known: Mapping[str, Accelerator]) -> str:
+    """`H20-3e` as `H20 141GB`: a name that means another amount of memory."""
+    for entry in known.values():
+        for other, gb in entry.sold_as.items():
+            if re.search(rf"\b{re.escape(other)}\b", name, re.I):
+                bare = re.sub(rf"\b{re.escape(other)}\b", entry.name, name, flags=re.I)
+                return bare if split_name(name).sizes else f"{bare} {gb:g}GB"
+    return name
 
 
 def _find_other_size(

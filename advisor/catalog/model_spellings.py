@@ -41,7 +41,7 @@ class DerivedNames(Record, frozen=True, kw_only=True):
     """Names that begin with that of the model they are tuned from."""
 
     size: Pattern  # what of the model's name has to be there
-    other: Pattern  # what has no place in the rest: it tells of other layers
+    other: Pattern  # what has no place in the rest: it means other layers
 
 
 class ModelNamesFile(Record, frozen=True, kw_only=True):
@@ -230,7 +230,7 @@ def _find_plain(name: str, quant: str | None, rules: Catalog) -> str | None:
 
 
 def _strip_suffixes(short: str, quant: str | None, rules: Catalog) -> Iterator[tuple[str, str | None, bool]]:
-    """A name with one suffix less each time, the weight format that they said, and whether it is of GGUF files."""
+    """A name with one suffix less each time, the weight format of those so far, and whether it is of GGUF files."""
     now, gguf = short, False
     yield now, quant, gguf
     for _ in range(5):

@@ -105,6 +105,7 @@ class Accelerator(Record, frozen=True, kw_only=True):
     name: str
     aliases: tuple[str, ...] = ()
     default_of: tuple[str, ...] = ()  # names for which this memory size is the one taken (and reported)
+    sold_as: dict[str, float] = {}  # other names -> GB: the same die with another amount of memory
     only_with_size: bool = False  # memory changed by a workshop: meant only where its size is written
     form: Form | None = None
     kind: str | None = None  # discrete, integrated, ...

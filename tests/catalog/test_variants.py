@@ -25,6 +25,8 @@ def parse(text: str) -> Machine:
     ("text", "gib", "gbs"),
     [
         ("H20 141GB", 141, 4800),  # H20 with HBM3e, as NVIDIA's partners list it
+        ("H20-3e", 141, 4800),
+        ("H20-3e 141GB", 141, 4800),
         ("H100 96GB", 96, 4000),  # H100 in GH200, NVIDIA's data sheet
         ("A100 64GB", 64, 1640),  # Leonardo's custom A100, arXiv 2307.16885
         ("A800 40GB", 40, 1555),  # NVIDIA A800 40GB Active, data sheet

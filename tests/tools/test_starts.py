@@ -272,7 +272,7 @@ def test_committed_facts_are_whole(committed: StartsFile) -> None:
     for version in (committed.version, *(o.version for o in committed.older)):
         found = read_facts(committed, version)
         assert found is not None
-        assert len(found.architectures) >= 20
+        assert len(found.architectures) >= 20 or len(found.files) >= 20
         if version == committed.version:  # without a wheel: architectures alone
             assert found.methods or found.configs or not committed.package
         assert all(kinds for kinds in found.architectures.values())
