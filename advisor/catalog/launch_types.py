@@ -94,6 +94,7 @@ class Concepts(Record, frozen=True, kw_only=True):
     tensor_places: Concept = Concept()  # patterns of tensors' names, and the buffer where they lie
     quantization: Concept = Concept()
     dtype: Concept = Concept()
+    chunked_prefill: Concept = Concept()  # switch: prompts are read in parts
     eager: Concept = Concept()  # switch: no captured graphs
     cpu_offload: Concept = Concept()  # GiB of each rank's layers in host memory
     speculative: Concept = Concept()  # JSON object: method, num_speculative_tokens, model

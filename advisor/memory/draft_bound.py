@@ -23,6 +23,7 @@ class DraftMethod(Record, frozen=True, kw_only=True):
     layers: int
     hidden_states: int
     feed_forward: Literal["dense", "own"]
+    width: float = 1.0  # over the model's, with its own embedding
     keeps_cache: bool = True  # else it reads the model's
     tie_embeddings: bool = False
     source: tuple[str, ...]
@@ -74,12 +75,13 @@ def largest_draft_model(model: t.Model, method: DraftMethod, rules: Catalog) -> 
     widths = [w for w in found if w is not None]
     if not widths:
         return None
+    hidden = int(method.width * lay.hidden_size)
     heads = -(-max(lay.hidden_size, *(q for q, _ in widths)) // HEAD)
     kv_heads = min(heads, -(-max(kv for _, kv in widths) * most.cache_rows // HEAD))
     mixer = t.Full(n=method.layers, n_heads=heads, n_kv_heads=kv_heads, head_dim=HEAD, gate="elementwise",
                    kv_shared=not method.keeps_cache)  # fmt: skip
     # the first layer of EAGLE-3 reads embedding and state side by side, so its projections are twice as wide
-    projected = method.hidden_states * lay.hidden_size**2 + (heads + 2 * kv_heads) * HEAD * lay.hidden_size
+    projected = method.hidden_states * lay.hidden_size * hidden + (heads + 2 * kv_heads) * HEAD * hidden
     return replace(
         model,
         id=f"the largest {method.names[0]} draft for {model.id}",
@@ -89,11 +91,11 @@ def largest_draft_model(model: t.Model, method: DraftMethod, rules: Catalog) -> 
         native_quant=None,
         layout=t.Layout(
             n_layers=method.layers,
-            hidden_size=lay.hidden_size,
+            hidden_size=hidden,
             vocab_size=lay.vocab_size,
             tie_embeddings=method.tie_embeddings,
             attention=(mixer,),
-            ffn=(_feed_forward(lay, method, projected, most.feed_forward_width),),
+            ffn=(_feed_forward(lay, method, hidden, projected, most.feed_forward_width),),
         ),
         vision=None,
         mtp=None,
@@ -116,11 +118,11 @@ def _widths(group: t.AttentionGroup, rows: int) -> tuple[int, int] | None:
     return None
 
 
-def _feed_forward(lay: t.Layout, method: DraftMethod, projected: int, width: int) -> t.FfnGroup:
+def _feed_forward(lay: t.Layout, method: DraftMethod, hidden: int, projected: int, width: int) -> t.FfnGroup:
     """The widest layer there may be; a dense one takes the projection in, spread over the layers."""
     own = max(lay.ffn, key=lambda g: ffn_params(g, lay.hidden_size))
     if method.feed_forward == "own" and isinstance(own, t.Moe):
         return replace(own, n=method.layers)
     dense = max((g.intermediate for g in lay.ffn if isinstance(g, t.Dense)), default=0)
-    more = -(-projected // (3 * lay.hidden_size * method.layers))
-    return t.Dense(n=method.layers, intermediate=max(dense, width * lay.hidden_size) + more)
+    more = -(-projected // (3 * hidden * method.layers))
+    return t.Dense(n=method.layers, intermediate=max(int(method.width * dense), width * hidden) + more)

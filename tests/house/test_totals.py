@@ -20,7 +20,7 @@ LOADED = {"modules": 150, "pairs": 995}
 # lines: the judge, the account of every input, the machine that a launch sees, recipes; its readers of packages take
 # 1,850 of tools/
 TOTALS = {"lines": 73_700, "modules": 380}
-TOKENS = {"tokens": 567_500}
+TOKENS = {"tokens": 569_500}
 TOOLS_LINES = 6_800
 SLACK = 1.05  # how far a limit may stand above the truth
 LAYOUT = {

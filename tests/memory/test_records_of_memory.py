@@ -23,7 +23,8 @@ def test_what_is_left_out_is_nothing_or_the_usual() -> None:
         "tp": [1], "pp": [1], "ep": [1], "copies": [1], "vision": [True], "experts": ["none"], "gpu": [True],
         "key_type": ["F16"], "value_type": ["F16"], "begins": [True], "ends": [True], "share": [Share()],
         "per_tokens": [1], "hidden": [1], "intermediate": [1], "weighted": [True],
-        "keeps_cache": [True], "alignment": [1, 128], "pad_rows": [True],  # of a state's blocks, and of a CUDA buffer
+        "keeps_cache": [True], "width": [1.0],
+        "alignment": [1, 128], "pad_rows": [True],  # of a state's blocks, and of a CUDA buffer
         "block": [16], "largest": [512],  # tokens, as vLLM has them
     }  # fmt: skip
     found = list_set("advisor.memory")

@@ -231,6 +231,7 @@ def resolve_pool_settings(
     fp32 = bool(names.dtype.flags) and str(get_setting(s, *names.dtype.flags)).lower() in ("float32", "float")
     slots, rank = _lora(deployment, names, constants, version)
     switches = read_switches(deployment, constants.switches)
+    whole = get_flag(s, *names.chunked_prefill.flags) is False  # a step holds whole prompts
     return PoolSettings(
         tp=tp,
         pp=pp,
@@ -240,7 +241,7 @@ def resolve_pool_settings(
         fraction=share,
         sequences=_count(deployment, names.sequences.flags) or _default_sequences(deployment, names, constants, tier),
         batched_tokens=_count(deployment, names.batched_tokens.flags)
-        or max(length if length <= tier.whole_prompts_to else 0, tier.batched_tokens),  # a whole prompt, if not chunked
+        or max(length if length <= tier.whole_prompts_to or whole else 0, tier.batched_tokens),
         length=length,
         kv_type=kind,
         kv_bytes=constants.kv_bytes[kind] * (2 if fp32 and kind == "auto" else 1),
