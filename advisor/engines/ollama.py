@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 from msgspec.structs import replace
 
@@ -9,11 +11,14 @@ from advisor.catalog.types import Engine, Quantization
 from advisor.deployment import Deployment, KvType, MemoryEstimate, Setting
 from advisor.engines import fitting, llama_cpp
 from advisor.engines.base import DecidedSetting, get_flag, get_integer, get_setting, list_decided, own_defaults
+from advisor.engines.llama_cpp.plan import read_file_weights
 from advisor.engines.versions import is_before
 from advisor.errors import BadInput
+from advisor.machines.types import Device
 from advisor.meanings import Version
+from advisor.models.types import Model, Softmax
 from advisor.record import Value
-from advisor.units import GIB
+from advisor.units import GIB, MIB
 
 
 class ContextTier(msgspec.Struct, frozen=True):
@@ -31,10 +36,39 @@ class EngineBeneath(msgspec.Struct, frozen=True):
     source: str
 
 
+class BatchTier(msgspec.Struct, frozen=True):
+    """A batch for contexts above so many tokens, and what it needs to be free."""
+
+    above: int
+    batch: int
+    headroom: float  # share of the free memory that file and cache may take
+    surcharge_mib: int
+
+
+class PlainBatch(msgspec.Struct, frozen=True):
+    """The batch on small CUDA cards without flash attention."""
+
+    above: int
+    card_gib_at_most: float
+    batch: int
+
+
+class BatchRule(msgspec.Struct, frozen=True):
+    """How releases from `since` on choose the batch that no setting names."""
+
+    since: Version
+    usual: int
+    by_context: tuple[BatchTier, ...]  # the largest first
+    most: float  # share of the free memory for file, cache and surcharge
+    without_flash: PlainBatch
+    source: str
+
+
 class OllamaDefaults(msgspec.Struct, frozen=True):
     """What of the engine's own defaults decides memory use."""
 
     context_by_total_vram: tuple[ContextTier, ...]
+    batches: BatchRule
     beneath: tuple[EngineBeneath, ...] = ()
 
 
@@ -42,6 +76,37 @@ def default_context(total_bytes: int, tiers: tuple[ContextTier, ...]) -> int:
     """Context Ollama takes when none is set, by the machine's total VRAM."""
     there = [t for t in tiers if total_bytes >= t.total_vram_gib_at_least * GIB]
     return max(there, key=lambda t: t.total_vram_gib_at_least).num_ctx
+
+
+def choose_batch(context: int, predicted: int, free: int, flash: bool, cards: Sequence[Device], rule: BatchRule) -> int:
+    """The batch that is taken when none is set. `context`: tokens of all slots; `predicted`: bytes of the file and of a
+    plain cache; `free`: bytes free on the cards, 0 where that is not known.
+
+    Source: ollama server/sched.go, automaticGenerationBatch.
+    """
+    if not flash and any(x.vendor == "nvidia" for x in cards):
+        plain = rule.without_flash
+        sizes = [fitting.budget_bytes(x) for x in cards if x.vendor == "nvidia"]
+        small = any(size is not None and size <= plain.card_gib_at_most * GIB for size in sizes)
+        return plain.batch if small and context > plain.above else rule.usual
+    most = rule.most * free
+    for tier in rule.by_context:
+        fits = predicted <= min(most, tier.headroom * free) and tier.surcharge_mib * MIB <= most - predicted
+        if context > tier.above and (fits or not (predicted and free)):
+            return tier.batch
+    return rule.usual
+
+
+def predict_load(model: Model, file_bytes: int, context: int) -> int:
+    """What Ollama takes a model for: its file and a 16-bit cache of all layers, bytes (PredictServerVRAM)."""
+    lay = model.layout
+    mixers = [g for g in lay.mixers if isinstance(g, Softmax)] if lay is not None else []
+    if lay is None or not mixers:
+        return file_bytes
+    heads = max(g.n_heads for g in mixers)
+    plain = all(isinstance(g, Softmax) for g in lay.mixers)
+    kv_heads = min(getattr(g, "n_kv_heads", 1) for g in mixers) if plain else 1
+    return file_bytes + 4 * lay.n_layers * max(kv_heads, 1) * (lay.hidden_size // heads) * context
 
 
 def bind(own: Engine) -> OllamaModule:
@@ -58,7 +123,7 @@ class OllamaModule(Value, frozen=True):
         """Same bytes as the llama-server that Ollama starts. `entry` is llama.cpp's (`runs` in the rules)."""
         inner, asked = _as_llama_server(deployment, self.own)
         spread = bool(get_flag(_list_settings(deployment), "OLLAMA_SCHED_SPREAD"))
-        inner = _on_one_card(inner, entry, spread)
+        inner = _with_batch(_on_one_card(inner, entry, spread), deployment, self.own)
         estimate = llama_cpp.memory(inner, entry, quantization, llama_cpp.place_whole_layers)
         if not asked:
             note = f"no context length given: {estimate.context_length} tokens, Ollama's default for this much VRAM"
@@ -126,6 +191,22 @@ def _as_llama_server(deployment: Deployment, own: Engine) -> tuple[Deployment, b
         context_length=None,
         engine_version=_version_beneath(deployment, own),
     ), bool(asked)
+
+
+def _with_batch(inner: Deployment, deployment: Deployment, own: Engine) -> Deployment:
+    """The llama-server with the batch that Ollama chooses for it on these cards, where none is set."""
+    rule = own_defaults(own, OllamaDefaults).batches
+    older = deployment.engine_version is not None and is_before(deployment.engine_version, rule.since)
+    if "ubatch-size" in inner.settings or inner.model.kind != "chat":
+        return inner
+    cards = fitting.used_devices(inner)
+    batch = rule.usual
+    if cards and not older:
+        context = int(inner.settings["ctx-size"])
+        predicted = predict_load(inner.model, read_file_weights(inner).file_bytes, context)
+        free = sum(fitting.budget_bytes(x) or 0 for x in cards)
+        batch = choose_batch(context, predicted, free, inner.settings["flash-attn"] != "off", cards, rule)
+    return replace(inner, settings={**inner.settings, "batch-size": batch, "ubatch-size": batch})
 
 
 def _list_settings(deployment: Deployment) -> dict[str, Setting]:
