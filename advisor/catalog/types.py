@@ -366,6 +366,7 @@ class Assertion(Record, frozen=True, kw_only=True):
     finest_block: int | None = None  # of whole_blocks: blocks are taken apart down to this size where need be
     group_rows: int | None = None  # holds for groups with one scale (AWQ, GPTQ): shares are multiples of so many rows
     whole_groups: bool = False  # of group_rows: and of the checkpoint's group
+    formats: tuple[str, ...] = ()  # of group_rows: weight formats it is about; empty: all with groups
     unpacked_rows: int | None = None  # holds for FP8 that a card has to unpack: shares are multiples of so many
     since: str | None = None  # first version that has it
     before: str | None = None  # first version that no longer has it

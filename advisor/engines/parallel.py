@@ -72,6 +72,7 @@ class ParallelLaunch(Value, frozen=True):
     block: int | None = None  # side of the checkpoint's weight blocks
     padded: int | None = None  # width of the feed-forward layers in the copy, where it is padded
     group: int | None = None  # rows of its weights that share a scale (AWQ, GPTQ)
+    format: str | None = None  # of the weights
     unpacked: bool = False  # its FP8 weights are unpacked to 16 bits: the card has no FP8 arithmetic
 
 
@@ -120,6 +121,7 @@ def make_parallel_launch(deployment: Deployment, entry: Engine) -> ParallelLaunc
         block=find_weight_block(deployment.model, deployment.quantization),
         padded=deployment.model.padded_ffn.get(deployment.quantization),
         group=find_scale_group(deployment.quantization),
+        format=deployment.quantization,
         unpacked=deployment.machine is not None
         and are_unpacked(deployment.quantization, (x.compute_capability for x in deployment.machine.usable_devices)),
     )
@@ -217,7 +219,8 @@ def _refusal(assertion: Assertion, count: int, ranks: int, launch: ParallelLaunc
     if assertion.group_rows is not None:
         share, of = count // ranks, "groups"
         divisor = max(assertion.group_rows, (group or 0) if assertion.whole_groups else 0)
-        if group is None or count % ranks or share % divisor == 0:
+        other = bool(assertion.formats) and launch.format not in assertion.formats
+        if group is None or other or count % ranks or share % divisor == 0:
             return None
         text = (
             f"{NAMES[assertion.divides]} ({count}) over tensor parallel size ({ranks}) is {share} rows, "

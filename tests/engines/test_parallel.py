@@ -208,9 +208,18 @@ def test_groups_with_one_scale_are_whole_on_each_rank(
     assert model.layout is not None
     ffn = tuple(replace(g, intermediate=width) for g in model.layout.ffn)
     narrow = replace(model, layout=replace(model.layout, ffn=ffn))
-    launch = ParallelLaunch(version=version, vendor="nvidia", group=group)
+    launch = ParallelLaunch(version=version, vendor="nvidia", group=group, format="GPTQ")
     found = find_size_refusals(rules.engine("vllm"), narrow, ranks, launch)
     assert bool([r for r in found if r.of == "groups"]) is uneven
+
+
+@pytest.mark.parametrize(("engine", "version"), [("vllm", "0.20.0"), ("sglang", "0.5.15")])
+def test_awq_has_kernels_besides_marlin(engine: str, version: str, rules: Catalog) -> None:
+    """2112 wide on two ranks: 1056 rows are 33 groups of 32, and no multiple of 64. It runs so in SGLang 0.5.15."""
+    model = rules.find_model("google/gemma-4-26B-A4B-it")
+    launch = ParallelLaunch(version=version, vendor="nvidia", group=32, format="AWQ")
+    assert not find_size_refusals(rules.engine(engine), model, 2, launch)
+    assert find_size_refusals(rules.engine(engine), model, 2, replace(launch, format="GPTQ"))
 
 
 def test_groups_of_experts_are_whole_on_each_rank(rules: Catalog) -> None:

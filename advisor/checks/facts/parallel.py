@@ -31,7 +31,7 @@ def _launch(facts: LaunchFacts) -> parallel.ParallelLaunch:
     group = parallel.find_scale_group(format)
     vendor = _vendor(facts)
     unpacked = vendor == "nvidia" and parallel.are_unpacked(format, (facts["gpu.compute_capability"],))
-    return parallel.ParallelLaunch(settings, facts.version, vendor, _block(facts), padded, group, unpacked)
+    return parallel.ParallelLaunch(settings, facts.version, vendor, _block(facts), padded, group, format, unpacked)
 
 
 def _vendor(facts: LaunchFacts) -> str | None:

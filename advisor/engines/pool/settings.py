@@ -16,7 +16,16 @@ from advisor.engines.base import LARGEST_LENGTH, get_flag, get_integer, get_numb
 from advisor.engines.pool.switches import Switches, SwitchNames, read_switches
 from advisor.engines.versions import pick_version, version_key
 from advisor.errors import BadInput
-from advisor.meanings import ONE_AT_LEAST, PUT_IN, AcceleratorId, FlagName, ModelType, QuantizationName, Version
+from advisor.meanings import (
+    ONE_AT_LEAST,
+    PUT_IN,
+    AcceleratorId,
+    FlagName,
+    ModelType,
+    Pattern,
+    QuantizationName,
+    Version,
+)
 from advisor.memo import memoize_by_identity
 from advisor.memory.hf_weights import ExpertTiles
 from advisor.memory.layers import cache_layers
@@ -65,6 +74,16 @@ class WideHeads(Record, frozen=True, kw_only=True):
     generation: int  # first number of the compute capability
     kv_cache_types: tuple[str, ...]
     block: int
+    source: str
+
+
+class WindowPool(Record, frozen=True, kw_only=True):
+    """A pool of their own for the windowed layers of some architectures, with a share of the other layers' tokens."""
+
+    architectures: Pattern
+    share: float  # by default
+    setting: str  # of the share
+    unless: str  # switch: windowed layers keep every token
     source: str
 
 
@@ -154,6 +173,7 @@ class PoolConstants(Record, frozen=True, kw_only=True, eq=False):
     planner: Literal["groups", "plain"]  # how layers of several kinds share the cache
     block: int = 16  # tokens that the cache is handed out in
     wide_heads: WideHeads | None = None
+    window_pool: WindowPool | None = None
     fp32_state_model_types: tuple[ModelType, ...] = ()  # these keep their recurrent state in 4 bytes an element
     smaller_kv: tuple[str, ...] = ()  # read by flags.smaller_caches
     names: Annotated[Concepts, PUT_IN] = Concepts()  # the entry's own

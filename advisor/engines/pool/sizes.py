@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,7 +12,8 @@ from msgspec.structs import replace
 from advisor.catalog.types import Quantization
 from advisor.deployment import Correction, Deployment
 from advisor.engines import fitting
-from advisor.engines.pool.settings import GIB, ActivationPeak, PoolConstants, PoolSettings, RangeGib
+from advisor.engines.base import get_flag, get_number
+from advisor.engines.pool.settings import GIB, ActivationPeak, PoolConstants, PoolSettings, RangeGib, WindowPool
 from advisor.engines.versions import list_open, pick_version
 from advisor.errors import BadInput
 from advisor.machines.types import Device
@@ -282,11 +284,24 @@ def plan_caches(deployment: Deployment, settings: PoolSettings, constants: PoolC
         state,
         "plain" if settings.switches.full_windows else constants.planner,
         _pick_block(deployment, settings, constants),
+        _find_window_share(deployment, constants.window_pool),
         constants.states,
         extra,
         cache_layers(deployment.draft.model) if deployment.draft else (),
         settings.switches.no_latent,
     )
+
+
+def _find_window_share(deployment: Deployment, pool: WindowPool | None) -> float:
+    """Tokens that windowed layers keep for each one of the other layers; 1 where they keep all of them. Raises BadInput
+    for a share that is none."""
+    settings, name = deployment.settings, deployment.model.architecture
+    if pool is None or get_flag(settings, pool.unless) or not re.search(pool.architectures, name or ""):
+        return 1.0
+    asked = get_number(settings, pool.setting)
+    if asked is not None and not 0 < asked <= 1:
+        raise BadInput(f"setting {pool.setting}: {asked:g} is no share above 0 and at most 1")
+    return pool.share if asked is None else asked
 
 
 def _pick_block(deployment: Deployment, settings: PoolSettings, constants: PoolConstants) -> int:
@@ -318,6 +333,7 @@ def _plans(
     state_bytes: float,
     planner: str,
     block: int,
+    window_share: float,
     states: tuple[StateBlocks, ...],
     extra: int,
     draft: tuple[LayerCache, ...],
@@ -336,8 +352,11 @@ def _plans(
         if planner == "groups":  # every layer keeps an index, its own or another's
             mine = [replace(x, index=x.index or x.index_of_another) for x in mine]
         specs = paged_cache.make_layer_specs(mine, element, tp, state_bytes, 2.0, packed, states)
-        if planner == "plain":  # windowed layers keep everything
-            specs = [replace(s, kind="full") if s.kind in ("window", "chunk") else s for s in specs]
+        if planner == "plain":  # windowed layers keep everything, or their share of it where others keep all
+            share = window_share if any(s.kind == "full" for s in specs) else 1.0
+            specs = [
+                replace(s, kind="full", row=round(share * s.row)) if s.kind in ("window", "chunk") else s for s in specs
+            ]
         out.append(paged_cache.plan_groups(specs, block))
     return tuple(out)
 
