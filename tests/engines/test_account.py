@@ -109,19 +109,19 @@ def test_each_setting_stands_in_one_place() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "part"),
+    ("engine", "name", "value", "part"),
     [
-        ("enable-dbo", False, "unused"),
-        ("disable-dbo", True, "unused"),
-        ("no-enable-chunked-prefill", True, "raises"),  # what is on by default
-        ("enable-chunked-prefill", False, "raises"),
-        ("enable-chunked-prefill", True, "unused"),
-        ("VLLM_REPLICATE_EMBED", "0", "unused"),
-        ("max-cpu-loras", 0, "others"),  # a number, no switch
+        ("vllm", "enable-dbo", False, "unused"),
+        ("vllm", "disable-dbo", True, "unused"),
+        ("max", "no-enable-chunked-prefill", True, "raises"),  # what is on by default
+        ("max", "enable-chunked-prefill", False, "raises"),
+        ("max", "enable-chunked-prefill", True, "unused"),
+        ("vllm", "VLLM_REPLICATE_EMBED", "0", "unused"),
+        ("vllm", "max-cpu-loras", 0, "others"),  # a number, no switch
     ],
 )
-def test_a_switch_that_is_off_does_what_its_being_off_does(name: str, value: object, part: str) -> None:
-    assert getattr(take_account({name: value}, RULES.engine("vllm"), RULES), part)
+def test_a_switch_that_is_off_does_what_its_being_off_does(engine: str, name: str, value: object, part: str) -> None:
+    assert getattr(take_account({name: value}, RULES.engine(engine), RULES), part)
 
 
 def test_keys_that_no_law_reads_are_named() -> None:

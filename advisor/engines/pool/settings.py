@@ -251,7 +251,8 @@ def resolve_pool_settings(
     fp32 = bool(names.dtype.flags) and str(get_setting(s, *names.dtype.flags)).lower() in ("float32", "float")
     slots, rank = _lora(deployment, names, constants, version)
     switches = read_switches(deployment, constants.switches)
-    whole = get_flag(s, *names.chunked_prefill.flags) is False  # a step holds whole prompts
+    chunks = names.chunked_prefill.flags
+    whole = get_flag(s, *chunks) is False or bool(get_flag(s, *(f"no-{x}" for x in chunks)))  # prompts in one step
     return PoolSettings(
         tp=tp,
         pp=pp,
