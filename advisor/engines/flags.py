@@ -15,8 +15,8 @@ ConceptName = Literal[
     "expert_parallel", "expert_parallel_switch", "nodes", "memory_share", "kv_cache_type", "kv_cache_key_type",
     "kv_cache_value_type", "layers_on_device", "experts_on_device", "experts_on_host", "experts_on_host_layers",
     "tensor_places",
-    "quantization", "dtype", "chunked_prefill", "eager", "cpu_offload", "speculative", "text_only", "remote_code", "lora",
-    "lora_slots", "lora_rank", "address", "port", "api_key",
+    "quantization", "dtype", "chunked_prefill", "eager", "cpu_offload", "speculative", "text_only", "remote_code",
+    "lora", "lora_slots", "lora_rank", "address", "port", "api_key",
 ]  # fmt: skip
 
 

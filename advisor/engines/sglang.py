@@ -2,33 +2,75 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 import msgspec
 
 from advisor.catalog.types import Engine, Quantization
 from advisor.deployment import Deployment, MemoryEstimate
 from advisor.engines import fitting, pool
-from advisor.engines.base import DecidedSetting, get_flag, list_decided, own_defaults
+from advisor.engines.base import DecidedSetting, get_flag, get_integer, get_setting, list_decided, own_defaults
+from advisor.engines.versions import pick_version
+from advisor.meanings import Version
 from advisor.memory.layers import is_mla
-from advisor.units import MIB
+from advisor.models.types import Model
+from advisor.record import Value
+from advisor.units import GIB, MIB
+
+NO_PREFILL_GRAPHS = ("disable-piecewise-cuda-graph", "disable-prefill-cuda-graph")
+
+
+class ReserveByMemory(msgspec.Struct, frozen=True):
+    """What is left of devices below so much memory; MiB."""
+
+    base: float
+    per_rank: float = 0.0
+    below_gib: float = math.inf
 
 
 class ReservedMib(msgspec.Struct, frozen=True):
-    """What the share of weights and KV pool leaves of a device by default, MiB."""
+    """What the share of weights and KV pool leaves of a device by default, in releases below `before`; MiB."""
 
-    base: float
-    per_chunk_token: float
-    chunk_tokens_at_least: int
-    per_tp_times_pp: float
-    per_decode_graph_bs: float
-    mla_prefill_graphs: float
-    at_least: float
-    at_least_above_gpu_mib: float
+    source: str
+    before: Version | None = None
+    by_memory: tuple[ReserveByMemory, ...] = ()  # in place of the parts
+    base: float = 0.0
+    per_chunk_token: float = 0.0
+    chunk_tokens_at_least: int = 0
+    per_rank: float = 0.0
+    per_graph_request: float = 0.0  # of the largest decode graph
+    per_replica_request: float = 0.0  # the same with data-parallel attention, for each replica
+    per_replica_request_above: tuple[int, float] = (0, 0.0)  # and for graphs of more requests than this
+    attention_replicas: float = 0.0  # with data-parallel attention
+    per_prefill_graph: float = 0.0
+    latent_prefill_graphs: float = 0.0  # of models with latent attention, in their place
+    at_least: float = 0.0
+    at_least_above_gib: float = 0.0
+    draft: float = 0.0  # of speculation
+    own_draft: float = 0.0  # by a model of its own
+    deepep: float = 0.0
+
+
+class TowerShare(msgspec.Struct, frozen=True):
+    """What a vision tower does to the share."""
+
+    share: float
+    less: float
+    least: float
+    most: float
+    layers: int
+    width: int
+    unnamed_layers: tuple[str, ...]
+    width_of_text: tuple[str, ...]
 
 
 class StaticShare(msgspec.Struct, frozen=True):
     """`defaults.mem_fraction_static`."""
 
-    reserved_mib: ReservedMib
+    reserved_mib: tuple[ReservedMib, ...]
+    prefill_graphs: tuple[tuple[int, int, int], ...]
+    tower: TowerShare
 
 
 class SglangDefaults(msgspec.Struct, frozen=True):
@@ -37,30 +79,86 @@ class SglangDefaults(msgspec.Struct, frozen=True):
     mem_fraction_static: StaticShare
 
 
-def static_fraction(entry: Engine, total_bytes: int, chunk: int, ranks: int, tp: int, mla: bool) -> float:
-    """SGLang's own default of mem_fraction_static, rounded down to two digits.
+class ShareQuestion(Value, frozen=True):
+    """What SGLang's default of mem_fraction_static depends on."""
 
-    reserved = base + a part per token of a chunk, per rank and per captured sequence (+ a part for MLA), with a least
-    value on large devices; MiB. Source: SGLang 0.5.23 memory hook.
+    total_bytes: int  # of the smallest device
+    chunk: int  # tokens of a chunk of a prompt
+    requests: int  # of the largest decode graph; 0: none is captured
+    prefill_graphs: bool = True
+    ranks: int = 1  # tensor times pipeline parallel
+    replicas: int = 1  # of attention
+    latent: bool = False
+    speculates: str | None = None  # --speculative-algorithm
+    deepep: bool = False
+    tower: float = 1.0  # what a vision tower leaves of the share
+
+
+def static_fraction(asked: ShareQuestion, law: ReservedMib, graphs: Sequence[tuple[int, int, int]]) -> float:
+    """SGLang's own default of mem_fraction_static.
+
+    1 - reserved / memory, three digits, times the part that a vision tower leaves. Source: SGLang 0.5.23,
+    arg_groups/memory_hook.py; server_args.py before.
     """
-    gpu, mib = total_bytes / MIB, own_defaults(entry, SglangDefaults).mem_fraction_static.reserved_mib
-    tiers = (t for t in pool.read_constants(entry).tiers if gpu >= 1024 * t.from_gib)
-    tier = max(tiers, key=lambda t: t.from_gib)  # the captured batch is as large as the default of running requests
-    graph = (tier.sequences_tp4 if tp >= 4 else None) or tier.sequences
-    reserved = mib.base + mib.per_chunk_token * max(chunk, mib.chunk_tokens_at_least) + mib.per_tp_times_pp * ranks
-    reserved += mib.per_decode_graph_bs * graph + (mib.mla_prefill_graphs if mla else 0)
-    if gpu >= mib.at_least_above_gpu_mib:
-        reserved = max(reserved, mib.at_least)
-    return int(100 * (1 - reserved / gpu)) / 100
+    gpu = asked.total_bytes / MIB
+    replicas = asked.replicas if asked.replicas > 1 else 0
+    if law.by_memory:
+        row = next(x for x in law.by_memory if gpu < 1024 * x.below_gib)
+        reserved = row.base + row.per_rank * asked.ranks + (law.attention_replicas if replicas else 0)
+    else:
+        reserved = law.base + law.per_chunk_token * max(asked.chunk, law.chunk_tokens_at_least)
+        reserved += law.per_rank * asked.ranks + law.per_graph_request * asked.requests
+        many, more = law.per_replica_request_above
+        reserved += asked.requests * replicas * (law.per_replica_request + (more if asked.requests > many else 0))
+        if asked.prefill_graphs:
+            sizes = sum(len(range(x, min(y, asked.chunk) + 1, step)) for x, y, step in graphs)
+            reserved += law.latent_prefill_graphs if asked.latent else law.per_prefill_graph * sizes
+        if gpu > 1024 * law.at_least_above_gib:
+            reserved = max(reserved, law.at_least)
+    if asked.speculates is not None and asked.speculates != "NGRAM":
+        reserved += law.own_draft if asked.speculates == "STANDALONE" else law.draft
+    reserved += law.deepep if asked.deepep and asked.requests else 0
+    return round(1 - reserved / gpu, 3) * asked.tower
+
+
+def tower_factor(model: Model, tower: TowerShare) -> float:
+    """What of the share a model's vision tower leaves; 1 without one (adjust_mem_fraction_for_vlm)."""
+    vision = model.vision
+    if vision is None:
+        return 1.0
+    layers = vision.layers if vision.layers is not None and vision.kind not in tower.unnamed_layers else tower.layers
+    width = model.known_layout.hidden_size if vision.kind in tower.width_of_text else vision.hidden or tower.width
+    size = layers * width**2 / (tower.layers * tower.width**2)
+    return tower.share * max(tower.least, min(tower.most, 1 - tower.less * (size - 1)))
 
 
 def _fraction(deployment: Deployment, entry: Engine) -> float | None:
     totals = [x.total_bytes for x in fitting.used_devices(deployment) if x.total_bytes]
     if not totals:
         return None
-    settings = pool.resolve_pool_settings(deployment, entry, pool.read_constants(entry))
+    constants = pool.read_constants(entry)
+    settings, given = pool.resolve_pool_settings(deployment, entry, constants), deployment.settings
+    share = own_defaults(entry, SglangDefaults).mem_fraction_static
     tp = _tp_size(settings)
-    return static_fraction(entry, min(totals), settings.batched_tokens, tp * settings.pp, tp, is_mla(deployment.model))
+    tiers = (t for t in constants.tiers if min(totals) >= GIB * t.from_gib)
+    tier = max(tiers, key=lambda t: t.from_gib)
+    usual = (tier.sequences_tp4 if tp >= 4 else None) or tier.sequences
+    running = get_integer(given, *entry.concepts.sequences.flags, least=1)
+    requests = settings.switches.largest_capture or min(usual, running or usual)
+    algorithm = get_setting(given, "speculative-algorithm")
+    asked = ShareQuestion(
+        total_bytes=min(totals),
+        chunk=settings.batched_tokens,
+        requests=0 if settings.eager or get_flag(given, "disable-decode-cuda-graph") else requests,
+        prefill_graphs=not (settings.eager or any(get_flag(given, x) for x in NO_PREFILL_GRAPHS)),
+        ranks=tp * settings.pp,
+        replicas=settings.dp if get_flag(given, "enable-dp-attention") else 1,
+        latent=is_mla(deployment.model),
+        speculates=str(algorithm).upper() if algorithm is not None else None,
+        deepep=get_setting(given, "moe-a2a-backend") == "deepep",
+        tower=1.0 if settings.text_only else tower_factor(deployment.model, share.tower),
+    )
+    return static_fraction(asked, pick_version(share.reserved_mib, settings.version), share.prefill_graphs)
 
 
 def _tp_size(settings: pool.PoolSettings) -> int:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from asking import GIB, asked
+from asking import GIB, RULES, asked
 
 from advisor.deployment import MemoryEstimate
+from advisor.engines.base import own_defaults
+from advisor.engines.ollama import OllamaDefaults, choose_batch
 from advisor.errors import BadInput
+from advisor.machines.types import Device
 
 LLAMA, TWO = "meta-llama/Llama-3.1-8B-Instruct", "2x RTX 3090, 64GB RAM"
 
@@ -64,5 +67,34 @@ def test_ollama_leaves_a_reserve_and_takes_its_batch() -> None:
     plain, less = ollama(), ollama(OLLAMA_GPU_OVERHEAD=8 * GIB)
     assert plain.devices[0].budget_bytes == (less.devices[0].budget_bytes or 0) + 8 * GIB
     assert (less.devices[0].weights_bytes or 0) < (plain.devices[0].weights_bytes or 0)
-    wide = ollama(num_batch=2048)
-    assert (wide.devices[0].compute_bytes or 0) > 3 * (plain.devices[0].compute_bytes or 0)
+    wide, narrow = ollama(num_batch=2048), ollama(num_batch=512)
+    assert (wide.devices[0].compute_bytes or 0) > 3 * (narrow.devices[0].compute_bytes or 0)
+
+
+@pytest.mark.parametrize(
+    ("context", "predicted", "free", "flash", "batch"),
+    [  # server/sched_test.go, TestAutomaticGenerationBatch
+        (4096, 0, 0, True, 512),
+        (32768, 0, 0, True, 1024),
+        (131072, 8 * GIB, 14 * GIB, True, 2048),
+        (131072, 9 * GIB, 14 * GIB, True, 1024),
+        (131072, 8 * GIB, 11 * GIB, True, 1024),
+        (32768, 8500 * GIB // 1024, 11 * GIB, True, 512),
+        (131072, 8 * GIB, 14 * GIB, False, 512),
+        (131072, 3 * GIB, 6 * GIB, False, 256),
+    ],
+)
+def test_batches_of_ollama_are_those_of_its_own_tests(
+    context: int, predicted: int, free: int, flash: bool, batch: int
+) -> None:
+    rule = own_defaults(RULES.engine("ollama"), OllamaDefaults).batches
+    cards = [Device(index=0, name="a card", vendor="nvidia", free_bytes=free or None)]
+    assert choose_batch(context, predicted, free, flash, cards, rule) == batch
+
+
+def test_batches_of_ollama_by_release() -> None:
+    def scratch(version: str) -> int:
+        made = asked("ollama", LLAMA, "RTX 4090, 64GB RAM", quant="Q4_K_M", num_ctx=32768, version=version)
+        return made.devices[0].compute_bytes or 0
+
+    assert scratch("0.32.0") > scratch("0.20.0")

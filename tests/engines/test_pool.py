@@ -6,9 +6,8 @@ import msgspec
 import pytest
 from asking import GIB, RULES, asked, deployed
 
-from advisor.deployment import Deployment
+from advisor.deployment import Deployment, Setting
 from advisor.engines.pool import read_constants, resolve_pool_settings
-from advisor.engines.sglang import static_fraction
 from advisor.errors import BadInput
 from advisor.estimation import estimate
 from advisor.session import Session
@@ -218,12 +217,27 @@ def test_encoders_keep_no_cache() -> None:
         assert m.devices[0].kv_cache_bytes == 0
 
 
-def test_sglang_static_share() -> None:
-    """Figures of the engine's own rule: 24 GiB about 0.72, 48 GiB about 0.85, H100 about 0.83, H200 about 0.9."""
-    for gib, chunk, want in ((23.99, 4096, 0.72), (48, 4096, 0.85), (79.65, 8192, 0.83), (140.4, 8192, 0.9)):
-        assert static_fraction(RULES.engine("sglang"), int(gib * GIB), chunk, 1, 1, False) == pytest.approx(
-            want, abs=0.011
-        )
+@pytest.mark.parametrize(
+    ("model", "hardware", "settings", "version", "share"),
+    [  # worked out with the engine's own rule: memory_hook.py of 0.5.23, server_args.py before
+        ("Qwen/Qwen3-8B", "1x H100 80GB SXM", {}, "0.5.23", 0.830),
+        ("Qwen/Qwen3-8B", "1x B200 SXM", {}, "0.5.23", 0.854),
+        ("google/gemma-3-27b-it", "1x H100 80GB SXM", {}, "0.5.23", 0.755),
+        ("Qwen/Qwen2.5-VL-7B-Instruct", "1x B200 SXM", {}, "0.5.23", 0.766),
+        ("Qwen/Qwen3-32B", "4x RTX 3090", {"tp-size": 4}, "0.5.23", 0.679),
+        ("Qwen/Qwen3-8B", "1x RTX 5090", {"max-running-requests": 16}, "0.5.23", 0.779),
+        ("Qwen/Qwen3-8B", "1x RTX 5090", {"chunked-prefill-size": 2048, "cuda-graph-max-bs": 8}, "0.5.23", 0.875),
+        ("deepseek-ai/DeepSeek-V2-Lite-Chat", "1x H100 80GB SXM", {}, "0.5.23", 0.816),
+        ("Qwen/Qwen3-8B", "1x H100 80GB SXM", {}, "0.5.2", 0.874),
+        ("Qwen/Qwen3-8B", "1x H100 80GB SXM", {"speculative-algorithm": "EAGLE"}, "0.5.10", 0.780),
+    ],
+)
+def test_sglang_static_share(
+    model: str, hardware: str, settings: dict[str, Setting], version: str, share: float
+) -> None:
+    made = asked("sglang", model, hardware, context=8192, version=version, **settings)
+    device = made.devices[0]
+    assert device.budget_bytes / (device.capacity_bytes - GIB / 2) == pytest.approx(share, abs=0.006)
 
 
 def test_shares_outside_zero_and_one() -> None:
