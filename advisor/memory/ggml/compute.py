@@ -99,7 +99,7 @@ def count_scratch(
 
     `copies`: of what is handed over, where several batches are under way at once.
     """
-    if not shape.flash or shape.quantized_k or shape.quantized_v or model.layout is None or borrowed:
+    if not shape.flash or not shape.plain or model.layout is None or borrowed:
         return _count(model, shape, begin, end, borrowed, copies)
     # the mask lies next to everything else for as long as the step lasts: count it separately, and keep the rest
     rest = _count(model, shape.without_cells(), begin, end, borrowed, copies)

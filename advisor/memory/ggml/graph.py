@@ -202,6 +202,17 @@ class StepShape(Record, frozen=True, kw_only=True, cache_hash=True):
         """Whether values are kept in blocks."""
         return BLOCKS[self.value_type][0] > 1
 
+    @property
+    def plain(self) -> bool:
+        """Whether kernels take keys and values as they are kept."""
+        return self.key_type == self.value_type == "F16"
+
+    def count_expanded(self, key_width: int, value_width: int) -> int:
+        """Elements of a row that a GPU's kernel wants in F16 and that are kept otherwise (ggml-cuda/fattn.cu,
+        ggml_cuda_flash_attn_ext_get_alloc_size); those in F32 the graph itself turns into F16."""
+        kept = ("F16", "F32")
+        return self.gpu * ((self.key_type not in kept) * key_width + (self.value_type not in kept) * value_width)
+
     def without_cells(self) -> StepShape:
         """The same step over an empty cache."""
         return replace(self, cells=0, window_cells=min(self.window_cells, 1))

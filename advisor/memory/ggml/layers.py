@@ -212,14 +212,19 @@ def _mix(step: Step, query: Tensor, heads: HeadShape) -> Tensor:
     asked = view(query, (heads.key_width, heads.queries, each, shape.streams), "streams")
     asked = view(asked, (heads.key_width, each, heads.queries, shape.streams), "permuted")
     if shape.flash:
-        rows = F16 * cells * shape.streams * heads.keys  # a quantised cache is expanded for the kernel
-        extra = rows * (shape.quantized_k * heads.key_width + shape.quantized_v * heads.value_width)
+        rows = F16 * cells * shape.streams * heads.keys
+        extra = rows * shape.count_expanded(heads.key_width, heads.value_width)
         width = (heads.value_width, heads.queries, each, shape.streams)
         if shape.gpu and not has_kernel(heads):  # the processor attends, and hands the result back
             mixed = compute(width, asked)
         else:
             lent = step.borrow_cache(heads.key_width * heads.keys, heads.value_width * heads.keys, cells)
-            mixed = compute(width, asked, *lent, step.get_mask(heads.window), extra=extra * shape.gpu)
+            cast = [
+                Tensor(rows * size, ("cast",))
+                for kind, size in ((shape.key_type, heads.key_width), (shape.value_type, heads.value_width))
+                if kind == "F32"
+            ]
+            mixed = compute(width, asked, *lent, *cast, step.get_mask(heads.window), extra=extra)
         return step.graph.expand(view(mixed, (heads.value_width * heads.queries, n)))
     scores = compute((cells, each, heads.queries, shape.streams), asked)
     if step.traits.scores_capped:
@@ -254,7 +259,7 @@ def attend_latent(step: Step, tensor: Tensor, group: t.Mla) -> Tensor:
     asked = view(asked, (latent + rope, each, heads, shape.streams), "permuted")
     mask = step.get_mask(False)
     if shape.flash:
-        extra = F16 * shape.cells * shape.streams * (latent + rope) * (shape.quantized_k and shape.gpu)
+        extra = F16 * shape.cells * shape.streams * shape.count_expanded(latent + rope, 0)
         lent = step.borrow_cache(latent + rope, latent, shape.cells)
         mixed = compute((latent, heads, each, shape.streams), asked, *lent, mask, extra=extra)
         mixed = compute((group.v_head_dim, each, heads, shape.streams), view(mixed, (latent, each, heads), "permuted"))
