@@ -88,7 +88,7 @@ def model_from_gguf(file: GgufFile, path: Path | str | None, architectures: Gguf
     model = Model(
         id=name,
         family=_text(file, "general.basename") or arch,
-        kind=_kind(metadata, attention),
+        kind=_kind(metadata, attention, architecture),
         architecture=arch,
         model_type=arch,
         params_total=total,
@@ -263,11 +263,16 @@ def _windows(
     return out
 
 
-def _kind(metadata: GgufMetadata, attention: list[AttentionGroup]) -> ModelKind:
+def _kind(metadata: GgufMetadata, attention: list[AttentionGroup], architecture: GgufArchitecture | None) -> ModelKind:
     pooling = metadata.maybe("pooling_type")
     if pooling == POOLING_RANK:
         return "reranker"
-    return "embedding" if pooling or all(isinstance(m, Encoder) for m in attention) else "chat"
+    return (
+        "embedding"
+        if pooling
+        or (all(isinstance(m, Encoder) for m in attention) and (architecture is None or architecture.encoder))
+        else "chat"
+    )
 
 
 def _weights(blocks: list[Block], hidden: int) -> Weights:

@@ -291,7 +291,8 @@ class GgufArchitecture(Record, frozen=True, kw_only=True):
     windows: WindowRule | None = None  # None: llama.cpp does not use a window, whatever the checkpoint has
     listed: bool = True  # False: read from a file's tensors, as it stands in no table
     encoder: bool = False  # every token sees all, and the output is no logits
-    keeps_cache: bool = True
+    keeps_cache: bool = True  # else every token of a step sees all others, as in encoders and diffusion models
+    head: bool = True  # a matrix that gives logits is loaded, its own or the token embedding again
     # `type` of its 80-layer models, for which llama-quantize has rules of its own: all, or those with grouped queries
     size_class: Literal["70B", "70B-grouped"] | None = None
     own_caches: int | None = None  # layers with a cache of their own; those after them read an earlier one's

@@ -22,7 +22,7 @@ from advisor.memory.ggml.graph import StepShape
 from advisor.memory.gguf_tensors import as_gguf
 from advisor.memory.layers import LayerCache, cache_layers
 from advisor.models.tensors import BLOCKS
-from advisor.models.types import Model, NoMixer
+from advisor.models.types import Encoder, Model, NoMixer
 from advisor.record import Record, Value
 
 KEPT = 4096  # plans remembered, some 2 KB each: a search looks at a few dozen, cards of every size at the same ones
@@ -147,6 +147,11 @@ plan_mix = memoize_by_identity(_plan_mix, KEPT)
 
 def has_output_matrix(model: Model) -> bool:
     """Whether the engine loads a matrix that gives logits, its own or the token embedding again."""
+    return model.gguf_architecture is None or model.gguf_architecture.head
+
+
+def keeps_cache(model: Model) -> bool:
+    """Whether the engine keeps keys and values from step to step."""
     return model.gguf_architecture is None or model.gguf_architecture.keeps_cache
 
 
@@ -266,17 +271,20 @@ def plan_scratch(
     lay, settings = model.known_layout, question.settings
     on_host = not question.devices or all(p == HOST for p in where)
     tokens = ggml.round_up(min(settings.ctx_size, settings.ubatch), settings.slots)
+    window_cells = cells.window_cells if _rows(model).window and uses_windows(model) else 0
+    if not keeps_cache(model) and uses_windows(model) and any(isinstance(p, Encoder) and p.window for p in lay.mixers):
+        window_cells = 1  # a mask of its own, over the step alone
     shape = StepShape(
         tokens=tokens,
         sequences=settings.slots,
         outputs=min(tokens, settings.slots),
         cells=cells.cells,
-        window_cells=cells.window_cells if _rows(model).window and uses_windows(model) else 0,
+        window_cells=window_cells,
         streams=cells.streams,
         flash=settings.flash,
         gpu=not on_host,
-        key_type=settings.cache_k.upper(),
-        value_type=settings.cache_v.upper(),
+        key_type=settings.cache_k.upper() if keeps_cache(model) else "F16",
+        value_type=settings.cache_v.upper() if keeps_cache(model) else "F16",
     )
     single = compute.count_scratch(model, shape)
     architecture = model.gguf_architecture

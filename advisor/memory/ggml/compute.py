@@ -112,7 +112,10 @@ def count_scratch(
 
 def _masks(model: t.Model, shape: StepShape, begin: int, end: int | None) -> list[tuple[int, bool]]:
     """Cells of each mask that the step needs, and whether the device with these layers needs it."""
-    if model.layout is None or (model.gguf_architecture is not None and model.gguf_architecture.encoder):
+    if model.layout is None or (
+        model.gguf_architecture is not None
+        and (model.gguf_architecture.encoder or not model.gguf_architecture.keeps_cache)
+    ):
         return []
     lay = model.layout
     here = set(order_mixers(lay)[begin:end])

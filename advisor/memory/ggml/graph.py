@@ -247,6 +247,7 @@ class Step:
         lay, architecture = model.known_layout, model.gguf_architecture or GgufArchitecture()
         self.graph, self.model, self.layout, self.shape = Graph(), model, lay, shape
         self.traits, self.names, self.encodes = architecture.graph, architecture.tensors, architecture.encoder
+        self.sees_all = architecture.encoder or not architecture.keeps_cache
         self.hidden, self.tokens = lay.hidden_size, shape.tokens
         self.inputs: dict[str, Tensor] = {}
         self.borrowed = NONE_BORROWED  # of the layer that is being built

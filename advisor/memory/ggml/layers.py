@@ -144,7 +144,7 @@ def _score(step: Step, query: Tensor, key: Tensor | None, value: Tensor | None, 
     if value_side and value is not None:
         value = _turn(step, value, value_side, f"value rotation {heads.window}")
     graph.expand(query)
-    if step.encodes and key is not None and value is not None:
+    if step.sees_all and key is not None and value is not None:
         return _see_all(step, query, key, value, heads)
     if key is not None and value is not None:
         graph.expand(value)
