@@ -204,6 +204,7 @@ def _softmax(metadata: GgufMetadata, block: Block, layer: int) -> Full:
         kv_shared=shared,
         k_eq_v=k_eq_v,
         sinks="attn_sinks.weight" in block or "attn_sinks" in block,
+        index_key_dim=metadata.maybe("attention.indexer.key_length") if "indexer.k_proj.weight" in block else None,
     )
 
 

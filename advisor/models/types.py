@@ -295,6 +295,10 @@ class GgufArchitecture(Record, frozen=True, kw_only=True):
     head: bool = True  # a matrix that gives logits is loaded, its own or the token embedding again
     # `type` of its 80-layer models, for which llama-quantize has rules of its own: all, or those with grouped queries
     size_class: Literal["70B", "70B-grouped"] | None = None
+    index_cache: Literal["keys", "keys and values"] | None = (
+        None  # of sparse attention next to the cache; None: not known
+    )
+    compared: bool = True  # its caches and states with the engine's own plan; False: parts of them are not followed
     own_caches: int | None = None  # layers with a cache of their own; those after them read an earlier one's
     tensors: TensorTraits = TensorTraits()
     graph: GraphTraits = GraphTraits()

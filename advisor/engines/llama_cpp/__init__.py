@@ -71,8 +71,8 @@ def memory(
     )
     basis: dict[str, Basis] = {
         "weights": "exact" if plan.exact_weights else "modelled",
-        "kv_cache": "exact",
-        "recurrent_state": "exact",
+        "kv_cache": "exact" if plan.exact_cache else "modelled",
+        "recurrent_state": "exact" if plan.exact_cache else "modelled",
         "compute": plan.compute_basis,
         "overhead": "assumed",
     }

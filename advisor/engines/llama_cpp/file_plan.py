@@ -61,6 +61,7 @@ class AllocationPlan(Record, frozen=True, kw_only=True):
     bytes_per_token: float  # of the layers that grow, all devices together
     attends: bool  # False: nothing is kept per token (encoders, pure state models)
     exact_weights: bool
+    exact_cache: bool
     weights_spread: float
     compute_basis: Basis
     notes: tuple[str, ...]
@@ -124,6 +125,7 @@ def plan_file(model: Model, weights: gguf_weights.GgufWeights, question: FileQue
         bytes_per_token=float(_row(settings, *(rows.growing_unless_windowed if windows else rows.growing))),
         attends=rows.attends,
         exact_weights=weights.exact and not by_rows,
+        exact_cache=_is_compared(model) and not rows.indexed and not rows.other,
         weights_spread=max(weights.spread, ROUNDED_ROWS) if by_rows else weights.spread,
         compute_basis=basis,
         notes=tuple(notes),
@@ -148,6 +150,12 @@ plan_mix = memoize_by_identity(_plan_mix, KEPT)
 def has_output_matrix(model: Model) -> bool:
     """Whether the engine loads a matrix that gives logits, its own or the token embedding again."""
     return model.gguf_architecture is None or model.gguf_architecture.head
+
+
+def _is_compared(model: Model) -> bool:
+    """Whether caches and states of the architecture were compared with the engine's own plan."""
+    architecture = model.gguf_architecture
+    return architecture is not None and architecture.listed and architecture.compared
 
 
 def keeps_cache(model: Model) -> bool:
@@ -181,7 +189,7 @@ def _rows(model: Model) -> _CacheRows:
     return _CacheRows(
         attends=bool(own),
         window=any(x.window for x in layers),
-        indexed=any(x.index for x in layers),
+        indexed=any(x.index and index_rows(model, x) is None for x in layers),
         other=any(x.extra or x.image_only for x in layers),
         growing=(sum(x.k for x in own), sum(x.v for x in own)),
         growing_unless_windowed=(sum(x.k for x in free), sum(x.v for x in free)),
@@ -213,15 +221,27 @@ def _cache(
         if not settings.flash and (layer.v or (bare and not layer.attends)):
             layer = replace(layer, v=widest)
         held, padding = _layer_bytes(layer, cells, kinds, cuda, windows) if layer.attends else (0, 0)
+        index = index_rows(model, layer)
+        indexed, behind = _layer_bytes(index, cells, kinds, cuda, False) if index is not None else (0, 0)
         kept = ggml.state_bytes(layer, settings.slots) if layer.recurrent else 0
         for place, begin, end in places:
             n = before[end] - before[begin]
             if n and layer.attends:
-                cache[place] += n * held
-                state[place] += n * padding if place != HOST else 0
+                cache[place] += n * (held + indexed)
+                state[place] += n * (padding + behind) if place != HOST else 0
             if n and layer.recurrent:
                 state[place] += n * kept
     return dict(cache), dict(state)
+
+
+def index_rows(model: Model, layer: LayerCache) -> LayerCache | None:
+    """What sparse attention keeps next to a layer's cache: keys of the index, and a head of values in some; None
+    without, or where that is not known of the architecture. Worked out of the planner's bytes (v0.5.0)."""
+    kind = model.gguf_architecture.index_cache if model.gguf_architecture is not None else None
+    if not layer.index or kind is None:
+        return None
+    values = layer.v // max(1, layer.kv_heads) if kind == "keys and values" else 0
+    return LayerCache(k=layer.index, v=values, kv_heads=1)
 
 
 @memoize_by_identity
