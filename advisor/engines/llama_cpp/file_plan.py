@@ -19,6 +19,7 @@ from advisor.memory import ggml, gguf_weights
 from advisor.memory.ggml import HOST, compute, find_stretches, layer_devices
 from advisor.memory.ggml.compute import Borrowed
 from advisor.memory.ggml.graph import StepShape
+from advisor.memory.ggml.layers import has_kernels
 from advisor.memory.gguf_tensors import as_gguf
 from advisor.memory.layers import LayerCache, cache_layers
 from advisor.models.tensors import BLOCKS
@@ -309,6 +310,7 @@ def plan_scratch(
     single = compute.count_scratch(model, shape)
     architecture = model.gguf_architecture
     followed = single.known and architecture is not None and architecture.listed and architecture.graph.whole
+    followed = followed and (on_host or has_kernels(model, shape.key_type))
     basis: Basis = "exact" if followed else "modelled"
     logits = 4 * lay.vocab_size * settings.slots
     if on_host:

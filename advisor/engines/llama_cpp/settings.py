@@ -19,13 +19,17 @@ from msgspec.structs import replace
 from advisor.catalog.types import Engine
 from advisor.decoding import convert
 from advisor.deployment import Deployment, KvType, Setting
+from advisor.engines import fitting
 from advisor.engines.base import get_flag, get_integer, get_setting, own_defaults
 from advisor.errors import BadInput
 from advisor.meanings import Version
 from advisor.memo import memoize_by_identity
 from advisor.memory.ggml import HOST, round_up
+from advisor.memory.ggml.layers import has_kernels
+from advisor.memory.gguf_tensors import as_gguf
 from advisor.memory.gguf_weights import GgufWeights, TensorWeight
 from advisor.memory.repacking import RepackingKernel
+from advisor.models.tensors import BLOCKS
 from advisor.models.types import Model
 from advisor.near import near_matches
 from advisor.patterns import pattern_when_used
@@ -146,11 +150,17 @@ def read_constants(entry: Engine) -> LlamaConstants:
 def resolve_llama_settings(deployment: Deployment, usual: LlamaDefaults) -> LlamaSettings:
     """The settings llama-server would run with. Raises BadInput naming the flag that cannot be."""
     asked = (usual, deployment.context_length, deployment.sequences, deployment.kv_cache_type)
-    return (
+    found = (
         _resolve(deployment.model, deployment.settings, *asked)
         if deployment.settings
         else _usual(deployment.model, *asked)
     )
+    word = get_setting(deployment.settings, "flash-attn", "fa")
+    on_cuda = any(x.vendor in ("nvidia", "amd") for x in fitting.used_devices(deployment))
+    auto = word is None or str(word).lower() == "auto"
+    if not found.flash or not auto or not on_cuda or BLOCKS[found.cache_v.upper()][0] > 1:
+        return found
+    return found if has_kernels(as_gguf(deployment.model), found.cache_k.upper()) else replace(found, flash=False)
 
 
 @memoize_by_identity

@@ -188,6 +188,18 @@ def has_kernel(heads: HeadShape) -> bool:
     return KERNELS.get(heads.key_width) == heads.value_width and shared % SHARED_KERNELS.get(heads.key_width, 1) == 0
 
 
+def has_kernels(model: t.Model, key_type: str) -> bool:
+    """Whether the GPU computes the attention of all layers; `--flash-attn auto` is off where it does not."""
+    if model.layout is None:
+        return True
+    for part in model.layout.mixers:
+        if isinstance(part, t.Softmax) and not has_kernel(shape_heads(part, False)):
+            return False
+        if isinstance(part, t.Mla) and not (key_type != "BF16" if part.absorbed else has_kernel(shape_expanded(part))):
+            return False
+    return True
+
+
 def _find_side(width: int) -> int:
     """Side of the matrix that turns queries and keys: the largest power of two that divides a head."""
     return width & -width if width % ROTATION == 0 else 0
@@ -259,9 +271,8 @@ def attend_latent(step: Step, tensor: Tensor, group: t.Mla) -> Tensor:
     asked = view(asked, (latent + rope, each, heads, shape.streams), "permuted")
     mask = step.get_mask(False)
     if shape.flash:
-        extra = F16 * shape.cells * shape.streams * shape.count_expanded(latent + rope, 0)
         lent = step.borrow_cache(latent + rope, latent, shape.cells)
-        mixed = compute((latent, heads, each, shape.streams), asked, *lent, mask, extra=extra)
+        mixed = compute((latent, heads, each, shape.streams), asked, *lent, mask)
         mixed = compute((group.v_head_dim, each, heads, shape.streams), view(mixed, (latent, each, heads), "permuted"))
     else:
         scores = change(compute((shape.cells, each, heads, shape.streams), asked), mask)
