@@ -98,3 +98,20 @@ def test_batches_of_ollama_by_release() -> None:
         return made.devices[0].compute_bytes or 0
 
     assert scratch("0.32.0") > scratch("0.20.0")
+
+
+def test_a_prediction_block_is_a_second_model() -> None:
+    """A log for Qwen3.6-35B-A3B has 555 MiB of weights for it (llama.cpp pull request 22673), about 2 GiB more in all
+    for the model of 27B."""
+
+    def made(model: str, **settings: object) -> MemoryEstimate:
+        return asked("llama.cpp", model, "RTX 3090, 64GB RAM", quant="Q4_K_M", ctx_size=32768, parallel=1, **settings)
+
+    plain, predicts = made("Qwen/Qwen3.6-35B-A3B"), made("Qwen/Qwen3.6-35B-A3B", spec_type="draft-mtp")
+    more = (on_cards(predicts, "weights_bytes")[0] - on_cards(plain, "weights_bytes")[0]) / 2**20
+    assert more == pytest.approx(555, rel=0.15)
+    plain, predicts = made("Qwen/Qwen3.6-27B"), made("Qwen/Qwen3.6-27B", spec_type="draft-mtp")
+    assert predicts.basis["weights"] == predicts.basis["kv_cache"] == "modelled"
+    assert (predicts.devices[0].high_bytes or 0) - (plain.devices[0].high_bytes or 0) >= 2 * GIB
+    none = made("Qwen/Qwen3-8B", spec_type="draft-mtp")
+    assert any("prediction block" in x for x in none.not_modelled)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from math import prod
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -19,9 +20,11 @@ from advisor.engines.llama_cpp.settings import LlamaConstants, LlamaSettings, re
 from advisor.engines.versions import is_before
 from advisor.errors import BadInput
 from advisor.machines.types import Device
-from advisor.memory import gguf_weights
+from advisor.memory import ggml, gguf_weights
+from advisor.memory.adapters import prediction_params
 from advisor.memory.ggml import HOST
 from advisor.memory.gguf_tensors import NoLayout, as_gguf
+from advisor.memory.layers import cache_layers
 from advisor.memory.repacking import RepackedBytes, choose_kernels, most_repacked, sum_repacked
 from advisor.models.tensors import BLOCKS
 from advisor.models.types import Model, Vision
@@ -41,6 +44,7 @@ class Extras(Record, frozen=True, kw_only=True):
 
     weights: dict[int, int]
     scratch: dict[int, tuple[int, int, int]]
+    cache: dict[int, int] = {}
     notes: tuple[str, ...] = ()
 
 
@@ -71,13 +75,21 @@ def plan_allocation(
     if repacked is not None:
         placed[HOST] = repacked.mapped + repacked.repacked
     extras = list_extras(deployment, plan.where, settings.flash, bool(devices))
+    predicts = size_prediction(deployment, settings, weights, plan)
     plan = replace(
         plan,
-        weights=_add_places(placed, extras.weights),
+        weights=_add_places(_add_places(placed, extras.weights), predicts.weights),
+        cache=_add_places(plan.cache, predicts.cache),
+        exact_weights=plan.exact_weights and not predicts.weights,
+        exact_cache=plan.exact_cache and not predicts.cache,
         repacked=0 if repacked is None else repacked.repacked,
         repacked_more=more,
-        encoder=extras.scratch,
-        notes=plan.notes + extras.notes,
+        encoder=extras.scratch
+        | {
+            place: tuple(map(sum, zip(extras.scratch.get(place, (0, 0, 0)), more, strict=True)))
+            for place, more in predicts.scratch.items()
+        },
+        notes=plan.notes + extras.notes + predicts.notes,
     )
     draft = additions.make_draft_deployment(deployment, settings.ctx_size, settings.slots)
     if draft is None:
@@ -115,7 +127,8 @@ def make_question(deployment: Deployment, settings: LlamaSettings, constants: Ll
 def loads_mix_alone(deployment: Deployment) -> bool:
     """Whether nothing is loaded but the tensors that a mix makes of the model: no file of its own, no draft model, no
     projector, no adapter."""
-    return deployment.draft is None and not is_own_file(deployment) and not loads_extras(deployment)
+    alone = deployment.draft is None and not is_own_file(deployment) and not loads_extras(deployment)
+    return alone and not _asks_for_prediction(deployment)
 
 
 def _repacked(
@@ -216,6 +229,38 @@ def list_extras(deployment: Deployment, where: tuple[int, ...], flash: bool, on_
         for place, n in layers.items():  # each matrix lies where its layer does
             weights[place] += gguf_weights.weights_from_file(path).file_bytes * n // layers.total()
     return Extras(weights=dict(weights), scratch=scratch, notes=tuple(dict.fromkeys(notes)))
+
+
+def _asks_for_prediction(deployment: Deployment) -> bool:
+    return "mtp" in str(get_setting(deployment.settings, "spec-type") or "").lower()
+
+
+def size_prediction(
+    deployment: Deployment, settings: LlamaSettings, weights: gguf_weights.GgufWeights, plan: AllocationPlan
+) -> Extras:
+    """The prediction block that `--spec-type draft-mtp` loads out of the model's own file, as a second model with a
+    context of its own: the block's tensors, one layer's cache, and scratch for the logits of a step.
+
+    Source: llama.cpp pull request 22673. Its scratch is not followed: between a quarter of those logits and four times.
+    """
+    if not _asks_for_prediction(deployment) or deployment.draft is not None or deployment.largest_draft is not None:
+        return NOTHING
+    model, at = deployment.model, plan.where[-1]
+    block = sum(w.device_bytes for w in weights.weights if w.mtp)
+    stated = prediction_params(model)
+    if not block and stated:
+        share = sum(w.device_bytes for w in weights.weights) / max(1, sum(prod(w.ne) for w in weights.weights))
+        block = int(stated * share)
+    attends = [x for x in cache_layers(as_gguf(model)) if x.attends and not x.window]
+    if not block or not attends:
+        return replace(NOTHING, notes=("the prediction block of speculative decoding",))
+    kinds = [str(get_setting(deployment.settings, f"spec-draft-type-{x}") or "f16").upper() for x in "kv"]
+    if any(k not in BLOCKS for k in kinds):
+        raise BadInput(f"setting spec-draft-type-k, spec-draft-type-v: {kinds[0]}/{kinds[1]} is not a type of cache")
+    cache = ggml.layer_bytes(attends[-1], plan.cells, (kinds[0], kinds[1]), False)
+    logits = 4 * min(settings.ubatch, settings.ctx_size) * model.known_layout.vocab_size
+    scratch = logits // 4, logits, 4 * logits
+    return Extras(weights={at: block}, scratch={at: scratch}, cache={at: cache})
 
 
 def loads_extras(deployment: Deployment) -> bool:
