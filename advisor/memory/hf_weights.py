@@ -83,8 +83,6 @@ def is_quantized(tensor: GgufTensor, quantization: Quantization) -> bool:
 
 def as_stored(model: Model, quantization: Quantization) -> Quantization:
     """The format as the model's own checkpoint has it: what it covers, how many weights share a scale."""
-    if quantization.covers == "experts" and not model.is_moe:
-        quantization = replace(quantization, covers="linear")
     if quantization.id != native_format(model):
         return quantization
     if "(experts" in (model.native_quant or ""):

@@ -382,4 +382,5 @@ def make_unsure_plan(trial: Trial, deployment: Deployment, memory: MemoryEstimat
     """A plan that may start."""
     traffic = trial.search.traffic
     speed = objective.estimate_traffic_speed(deployment, memory, traffic, traffic.users, False, trial.tools.session)
-    return replace(make_plan(trial, PlannedCopy(deployment, memory, layout, speed, None)), starts=None)
+    plan = make_plan(trial, PlannedCopy(deployment, memory, layout, speed, None))
+    return plan if plan.starts is False else replace(plan, starts=None)
