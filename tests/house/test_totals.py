@@ -15,12 +15,12 @@ import pytest
 
 TOP = Path(__file__).resolve().parents[2]
 # modules of advisor that one `recommend` loads, and distinct pairs of importer and imported that it runs through
-LOADED = {"modules": 150, "pairs": 995}
+LOADED = {"modules": 150, "pairs": 1_015}
 # of advisor/**/*.py; the aim: 70,000 lines, 430 modules, 530,000 tokens. What starts (docs/starts.md) brought 2,900
 # lines: the judge, the account of every input, the machine that a launch sees, recipes; its readers of packages take
 # 1,850 of tools/
-TOTALS = {"lines": 73_700, "modules": 380}
-TOKENS = {"tokens": 569_500}
+TOTALS = {"lines": 74_100, "modules": 380}
+TOKENS = {"tokens": 572_000}
 TOOLS_LINES = 6_800
 SLACK = 1.05  # how far a limit may stand above the truth
 LAYOUT = {
