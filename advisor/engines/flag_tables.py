@@ -19,7 +19,7 @@ from advisor.catalog.types import Engine
 from advisor.engines.flags import ConceptName, find_concept, find_own_flag
 from advisor.engines.versions import version_key
 from advisor.errors import BadInput
-from advisor.meanings import EngineId, FlagName, Pattern, Version
+from advisor.meanings import EngineId, FlagName, Pattern, QuantizationName, Version
 from advisor.memo import MemoRecord, memoize_by_identity
 from advisor.near import near_matches
 from advisor.record import Record, Value
@@ -132,6 +132,7 @@ class FlagTable(MemoRecord, frozen=True, kw_only=True):
     other_variables: tuple[str, ...] = ()  # with that prefix, of clients and platforms
     plugin_variables: Pattern | None = None  # pattern: with that prefix, read by plugins and hardware back ends
     quantization_methods: tuple[str, ...] = ()
+    quantization_overridden: tuple[QuantizationName, ...] = ()  # of copies that name their method, whatever is asked
     quantization_also: tuple[str, ...] = ()  # words that stand in no list, and that work
     quantization_removed_to_plugin: tuple[str, ...] = ()
     quantization_capability: dict[str, float] = {}  # method -> least compute capability

@@ -165,6 +165,8 @@ def quantizations(facts: LaunchFacts) -> Iterator[RuleMatch]:
     word, table = facts.arguments.value("quantization"), facts.flags
     if word is None or word.unknown or word.lower() == "none":
         return
+    if table.quantization_overridden and facts["model.quantization"] in table.quantization_overridden:
+        return
     history, known = table.history, table.quantization_methods
     presence = find_value(history, "quantization", word, facts.version) if history is not None else None
     if presence is not None and history is not None:
