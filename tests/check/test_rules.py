@@ -149,3 +149,11 @@ def test_a_wrong_rule_file_is_one_clear_line(tmp_path: object) -> None:
     rules = catalog([*rule_roots(), root])
     with pytest.raises(BadInput, match=r"mine\.yaml: mine: when\.field: unknown field 'modle\.moe'.*model\.moe"):
         load_check_rules(rules, Knowledge(rules))
+
+
+def test_a_checkpoint_of_modelopt_names_its_method_itself() -> None:
+    """vLLM takes the method of such a copy whatever `--quantization` says (modelopt.py, override_quantization_method);
+    0.26.0 starts one with `--quantization fp4`."""
+    copy = "vllm serve nvidia/NVIDIA-Nemotron-3-Super-120B-A12B-NVFP4 --quantization fp4\n"
+    assert "quant-unknown" not in rules_of(check_text(copy, engine_version="0.26.0"))
+    assert "quant-unknown" in rules_of(check_text("vllm serve Qwen/Qwen3-8B --quantization fp4\n"))
