@@ -147,7 +147,7 @@ def judge_start(question: StartQuestion, rules: Catalog) -> StartVerdict | None:
     if not rules.has_document(LIMITS) or not question.devices:
         return None
     known = decode_document(rules, LIMITS, StartRules)
-    switches = {k for x in known.limits for k in (*x.unless, *x.given)}
+    switches = {k for x in known.limits for k in (*x.unless, *x.given, *x.besides)}
     switches.update(question.engine.concepts.remote_code.flags, *(r.backend_settings for r in known.engines.values()))
     given = tuple((k, str(question.given[k])) for k in sorted(switches) if k in question.given)
     asked = question.version, question.quantization, question.devices, question.cache, given
@@ -290,6 +290,7 @@ def _meets(
         and (not limit.caches or question.cache in limit.caches)
         and (limit.head_rows is None or any(n % limit.head_rows for n in _list_head_sizes(question.model)))
         and (not limit.given or any(question.given.get(k) == v for k, v in limit.given.items()))
+        and (not limit.besides or any(question.given.get(k, v[0]) not in v for k, v in limit.besides.items()))
         and (limit.experts is None or (question.model.layout is not None and limit.experts == question.model.is_moe))
         and (limit.architectures is None or bool(re.search(limit.architectures, question.model.architecture or "")))
         and (limit.shapes is None or any(re.search(limit.shapes, kind) for kind in kinds))

@@ -151,6 +151,7 @@ class StartLimit(Record, frozen=True, kw_only=True):
     head_rows: int | None = None  # models with a head of attention whose size is no multiple of it
     backends: Names = ()  # of attention: no other is taken there
     given: dict[str, str] = {}  # settings or variables, any of which has this value
+    besides: dict[str, Names] = {}  # any of which has another value than these
     starts: Literal["no", "unknown", "condition"] | None = None
     unless: dict[str, str] = {}  # a setting or variable with which the limit does not hold
     says: str

@@ -116,6 +116,12 @@ def test_settings_that_a_release_or_a_card_refuses() -> None:
     kernels = {"moe-backend": "flashinfer_trtllm"}
     assert judge("vllm", "0.20.0", "openai/gpt-oss-120b", "MXFP4", "sm121", **kernels).starts is False  # issue 41477
     assert judge("vllm", "0.20.0", "openai/gpt-oss-120b", "MXFP4", "sm100", **kernels).starts is True
+    gemma, gpt = ("google/gemma-4-26B-A4B-it", "AWQ"), ("openai/gpt-oss-20b", "MXFP4")
+    backend = {"attention-backend": "flashinfer"}
+    assert judge("sglang", "0.5.15", *gemma, "sm86", **backend).starts is False  # model_hook.py
+    assert judge("sglang", "0.5.15", *gemma, "sm86", **{"attention-backend": "triton"}).starts is True
+    assert judge("sglang", "0.5.15", *gemma, "sm86").starts is True
+    assert judge("sglang", "0.5.15", *gpt, "sm90", **backend).starts is False
     first = {"VLLM_USE_V1": "1"}
     assert judge("vllm", "0.8.5", "Qwen/Qwen2.5-7B-Instruct", "BF16", "sm70", **first).starts is False  # issue 13398
     assert judge("vllm", "0.8.5", "Qwen/Qwen2.5-7B-Instruct", "BF16", "sm80", **first).starts is True
