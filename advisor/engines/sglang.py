@@ -24,9 +24,10 @@ NO_PREFILL_GRAPHS = ("disable-piecewise-cuda-graph", "disable-prefill-cuda-graph
 class ReserveByMemory(msgspec.Struct, frozen=True):
     """What is left of devices below so much memory; MiB."""
 
-    base: float
+    base: float = 0.0
     per_rank: float = 0.0
     below_gib: float = math.inf
+    shares: tuple[tuple[int, float], ...] = ()  # from so many ranks on: the share itself, the most ranks first
 
 
 class ReservedMib(msgspec.Struct, frozen=True):
@@ -104,6 +105,8 @@ def static_fraction(asked: ShareQuestion, law: ReservedMib, graphs: Sequence[tup
     replicas = asked.replicas if asked.replicas > 1 else 0
     if law.by_memory:
         row = next(x for x in law.by_memory if gpu < 1024 * x.below_gib)
+        if row.shares:
+            return next(share for ranks, share in row.shares if asked.ranks >= ranks)
         reserved = row.base + row.per_rank * asked.ranks + (law.attention_replicas if replicas else 0)
     else:
         reserved = law.base + law.per_chunk_token * max(asked.chunk, law.chunk_tokens_at_least)

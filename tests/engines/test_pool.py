@@ -229,6 +229,7 @@ def test_encoders_keep_no_cache() -> None:
         ("Qwen/Qwen3-8B", "1x RTX 5090", {"chunked-prefill-size": 2048, "cuda-graph-max-bs": 8}, "0.5.23", 0.875),
         ("deepseek-ai/DeepSeek-V2-Lite-Chat", "1x H100 80GB SXM", {}, "0.5.23", 0.816),
         ("Qwen/Qwen3-8B", "1x H100 80GB SXM", {}, "0.5.2", 0.874),
+        ("Qwen/Qwen2.5-7B-Instruct", "4x L4", {"tp-size": 4}, "0.4.3", 0.85),
         ("Qwen/Qwen3-8B", "1x H100 80GB SXM", {"speculative-algorithm": "EAGLE"}, "0.5.10", 0.780),
     ],
 )
