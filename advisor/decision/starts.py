@@ -27,6 +27,7 @@ from advisor.engines.registries import (
     holds_for,
     name_platform,
     read_around,
+    read_facts,
 )
 from advisor.engines.versions import version_key
 from advisor.machines.types import Machine
@@ -139,7 +140,9 @@ def needs_remote_code(engine: Engine, model: Model, rules: Catalog) -> bool:
         return False
     known = decode_document(rules, LIMITS, StartRules).engines.get(engine.id, EngineRegistry())
     files = [decode_document(rules, p, StartsFile) for p in dict.fromkeys((path, own)) if rules.has_document(p)]
-    return model.model_type not in known.reads and not any(model.model_type in f.facts.configs for f in files)
+    classes = [read_facts(f, known.transformers) if f.engine == "transformers" and known.transformers else f.facts
+               for f in files]  # fmt: skip
+    return model.model_type not in known.reads and not any(model.model_type in (c or Facts()).configs for c in classes)
 
 
 def judge_start(question: StartQuestion, rules: Catalog) -> StartVerdict | None:
