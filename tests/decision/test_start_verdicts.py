@@ -56,6 +56,8 @@ READ = [
     ("mlx-lm", "0.22.0", "google/gemma-3-4b-it", "MLX-4bit", "metal", "auto", False, "architecture", "mlx-lm issue 2"),
     ("max", "26.3.0", "Qwen/Qwen3-8B", "BF16", "sm75", "auto", False, "limit", "modular issue 6653"),
     ("max", "25.6.0", "Qwen/Qwen3-8B", "FP8", "sm80", "auto", False, "limit", "modular issue 5187"),
+    ("max", None, "Qwen/Qwen3-8B", "BF16", "gfx1030", "auto", False, "limit", "mma_amd_rdna.mojo"),
+    ("vllm", "0.33.0", "internlm/internlm3-8b-instruct", "BF16", "sm90", "auto", False, "architecture", "METADATA"),
     ("sglang", "0.5.23", "Qwen/Qwen3-30B-A3B", "FP8", "sm80", "auto", False, "limit", "fp8.py, Fp8MoEMethod"),
     ("sglang", "0.5.23", "Qwen/Qwen3-8B", "FP8", "sm80", "auto", True, "", "Marlin unpacks linear layers"),
     ("sglang", "0.5.12", "deepseek-ai/DeepSeek-V3.2", "NVFP4", "sm120", "auto", False, "limit", "issue 26087"),
