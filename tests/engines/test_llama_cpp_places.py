@@ -112,6 +112,6 @@ def test_a_prediction_block_is_a_second_model() -> None:
     assert more == pytest.approx(555, rel=0.15)
     plain, predicts = made("Qwen/Qwen3.6-27B"), made("Qwen/Qwen3.6-27B", spec_type="draft-mtp")
     assert predicts.basis["weights"] == predicts.basis["kv_cache"] == "modelled"
-    assert (predicts.devices[0].high_bytes or 0) - (plain.devices[0].high_bytes or 0) >= 2 * GIB
+    assert (predicts.devices[0].high_bytes or 0) - (plain.devices[0].high_bytes or 0) >= 1.7 * GIB
     none = made("Qwen/Qwen3-8B", spec_type="draft-mtp")
     assert any("prediction block" in x for x in none.not_modelled)

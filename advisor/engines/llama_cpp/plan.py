@@ -48,6 +48,7 @@ class Extras(Record, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
 
+PREDICTED = 512  # tokens of a step of a prediction block whose logits are counted
 NOTHING = Extras(weights={}, scratch={})
 NO_PROJECTOR = Extras(weights={}, scratch={}, notes=("image projector (mmproj)",))
 
@@ -241,7 +242,8 @@ def size_prediction(
     """The prediction block that `--spec-type draft-mtp` loads out of the model's own file, as a second model with a
     context of its own: the block's tensors, one layer's cache, and scratch for the logits of a step.
 
-    Source: llama.cpp pull request 22673. Its scratch is not followed: between a quarter of those logits and four times.
+    Source: llama.cpp pull request 22673. Its scratch is not followed: a quarter to three times of those logits (a log for
+    the model of 27B has 1,360 MiB, a report about 2 GiB for all of it).
     """
     if not _asks_for_prediction(deployment) or deployment.draft is not None or deployment.largest_draft is not None:
         return NOTHING
@@ -258,8 +260,8 @@ def size_prediction(
     if any(k not in BLOCKS for k in kinds):
         raise BadInput(f"setting spec-draft-type-k, spec-draft-type-v: {kinds[0]}/{kinds[1]} is not a type of cache")
     cache = ggml.layer_bytes(attends[-1], plan.cells, (kinds[0], kinds[1]), False)
-    logits = 4 * min(settings.ubatch, settings.ctx_size) * model.known_layout.vocab_size
-    scratch = logits // 4, logits, 4 * logits
+    logits = 4 * min(settings.ubatch, settings.ctx_size, PREDICTED) * model.known_layout.vocab_size
+    scratch = logits // 4, logits, 3 * logits
     return Extras(weights={at: block}, scratch={at: scratch}, cache={at: cache})
 
 
