@@ -139,10 +139,10 @@ def needs_remote_code(engine: Engine, model: Model, rules: Catalog) -> bool:
     if not engine.concepts.remote_code.flags or model.model_type is None or not rules.has_document(own):
         return False
     known = decode_document(rules, LIMITS, StartRules).engines.get(engine.id, EngineRegistry())
-    files = [decode_document(rules, p, StartsFile) for p in dict.fromkeys((path, own)) if rules.has_document(p)]
-    classes = [read_facts(f, known.transformers) if f.engine == "transformers" and known.transformers else f.facts
-               for f in files]  # fmt: skip
-    return model.model_type not in known.reads and not any(model.model_type in (c or Facts()).configs for c in classes)
+    classes = [decode_document(rules, p, StartsFile).facts for p in dict.fromkeys((path, own)) if rules.has_document(p)]
+    if known.transformers is not None and path != own:
+        classes[-1] = read_facts(decode_document(rules, own, StartsFile), known.transformers) or classes[-1]
+    return model.model_type not in known.reads and not any(model.model_type in c.configs for c in classes)
 
 
 def judge_start(question: StartQuestion, rules: Catalog) -> StartVerdict | None:

@@ -242,8 +242,8 @@ def size_prediction(
     """The prediction block that `--spec-type draft-mtp` loads out of the model's own file, as a second model with a
     context of its own: the block's tensors, one layer's cache, and scratch for the logits of a step.
 
-    Source: llama.cpp pull request 22673. Its scratch is not followed: a quarter to three times of those logits (a log for
-    the model of 27B has 1,360 MiB, a report about 2 GiB for all of it).
+    Source: llama.cpp pull request 22673. Its scratch is not followed: a quarter to three times of those logits (a log
+    for the model of 27B has 1,360 MiB, a report about 2 GiB for all of it).
     """
     if not _asks_for_prediction(deployment) or deployment.draft is not None or deployment.largest_draft is not None:
         return NOTHING
