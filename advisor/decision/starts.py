@@ -153,7 +153,10 @@ def judge_start(question: StartQuestion, rules: Catalog) -> StartVerdict | None:
     switches = {k for x in known.limits for k in (*x.unless, *x.given, *x.besides)}
     switches.update(question.engine.concepts.remote_code.flags, *(r.backend_settings for r in known.engines.values()))
     given = tuple((k, str(question.given[k])) for k in sorted(switches) if k in question.given)
-    asked = question.version, question.quantization, question.devices, question.cache, given
+    version, newest = question.version, question.engine.version
+    if version and newest and ("." in version) != ("." in newest):
+        version = None  # a package's `0.1.0-dev` says nothing of builds (b4000), nor `nightly` of releases
+    asked = version, question.quantization, question.devices, question.cache, given
     return _judge(question.model, rules, question.engine, *asked)
 
 

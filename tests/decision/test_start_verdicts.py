@@ -69,6 +69,7 @@ READ = [
     ("llama.cpp", "b8179", "google/gemma-4-31B-it", "Q4_K_M", "sm89", "auto", False, "architecture", "llama-arch.cpp"),
     ("llama.cpp", "b8300", "google/gemma-4-31B-it", "Q4_K_M", "sm89", "auto", False, "architecture", "nor in b8390"),
     ("llama.cpp", "b9000", "google/gemma-4-31B-it", "Q4_K_M", "sm89", "auto", None, "architecture", "b9093 has it"),
+    ("llama.cpp", "0.1.0-dev", "Qwen/Qwen3-8B", "Q4_K_M", "sm89", "auto", True, "", "no build is said: the newest"),
     ("ollama", "0.32.0", "zai-org/GLM-5.3-Flash", "Q4_K_M", "sm90", "auto", False, "architecture", "pins b9888"),
 ]  # fmt: skip
 
