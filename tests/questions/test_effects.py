@@ -68,12 +68,12 @@ def test_all_that_need_not_matter_is_a_field() -> None:
     assert set(MACHINE_MATTERS) <= set(Machine.__struct_fields__)
 
 
-@pytest.mark.parametrize("kind", [RecommendQuestion, HardwareQuestion])
-@pytest.mark.parametrize("name", VALUES)
+@pytest.mark.parametrize(
+    "kind, name",
+    [(k, n) for k in (RecommendQuestion, HardwareQuestion) for n in VALUES if n in make_asking(k, "cli").names],
+)
 def test_a_field_changes_the_answer_or_is_named(kind: type[Any], name: str, bases: dict[type, tuple[Any, Any]]) -> None:
     names = make_asking(kind, "cli").names
-    if name not in names:
-        pytest.skip("this question has no such field")
     question, base = bases[kind]
     answer = ask(replace(question, **{name: VALUES[name]}))
     called = names[name] + (" GBP" if name == "exchange_rates" else "")
