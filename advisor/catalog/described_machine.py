@@ -19,7 +19,6 @@ from advisor.record import Value
 from advisor.units import GIB, format_gib
 
 HOST_USABLE = 0.95  # of a superchip's nominal LPDDR, assumed: Lambda's GH200 offers 432 GiB of 480 GB (0.966)
-SYSTEM_KEEPS = 4 * GIB  # of an APU's RAM, where GTT is raised as far as reports have it (124 of 128 GiB)
 CARVE_NOTE = (
     "GPU memory of this APU is VRAM carve-out + GTT; {} assumed, say e.g. `GTT 96GiB` if ttm.pages_limit is raised"
 )
@@ -206,9 +205,9 @@ def _sold(entry: Accelerator) -> tuple[int, int] | None:
 
 def _settable(entry: Accelerator, total: int, basis: str | None, ram: int | None) -> tuple[int, int] | None:
     """Usable bytes of an APU for which a share of the RAM is assumed: that share, and what GTT can be raised to."""
-    if entry.vendor != "amd" or not entry.unified or basis != "assumed" or ram is None:
+    if entry.system_keeps_bytes is None or basis != "assumed" or ram is None:
         return None
-    return total, max(total, ram - SYSTEM_KEEPS)
+    return total, max(total, ram - entry.system_keeps_bytes)
 
 
 def _host_sold(cards: list[CardCount]) -> tuple[int, int] | None:

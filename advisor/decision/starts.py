@@ -19,6 +19,7 @@ from advisor.decision.types import FactValues
 from advisor.deployment import Deployment, WhyNot, Workload
 from advisor.engines.base import get_setting
 from advisor.engines.registries import (
+    Backend,
     EngineRegistry,
     Facts,
     StartLimit,
@@ -29,7 +30,7 @@ from advisor.engines.registries import (
     read_around,
     read_facts,
 )
-from advisor.engines.versions import version_key
+from advisor.engines.versions import are_comparable, version_key
 from advisor.machines.types import Machine
 from advisor.memo import memoize_by_identity
 from advisor.models.types import Compressed, Mla, Model, Parallel, Softmax
@@ -38,7 +39,6 @@ from advisor.unknowns import all_hold, any_holds
 
 LIMITS = "start-limits.yaml"
 SIZES = ("head_size", "sinks", "qk_nope_head_dim")  # of a shape of attention, as a refusal names them
-CACHE_NAMES = {"bf16": "bfloat16", "f16": "float16"}  # of `advise` -> of the engines that list types of cache
 
 
 class StartFact(Value, frozen=True, kw_only=True):
@@ -78,6 +78,40 @@ class StartQuestion(Value, frozen=True):
     devices: tuple[str, ...]  # sm90, gfx942, xpu, metal, cpu
     cache: str = "auto"
     given: Mapping[str, object] = {}
+
+
+class _Asked(Value, frozen=True):
+    """A question about one device, and where its answer stands: the registries of an engine at a release."""
+
+    question: StartQuestion
+    engine: Engine  # whose registries these are
+    version: str | None
+    device: str
+    rules: StartRules
+    file: StartsFile | None
+
+    @property
+    def known_file(self) -> StartsFile:
+        if self.file is None:
+            raise LookupError(f"no release of {self.engine.id} was read")
+        return self.file
+
+    @property
+    def registry(self) -> EngineRegistry:
+        return self.rules.engines[self.engine.id]
+
+    @property
+    def name(self) -> str:
+        return f"{self.engine.name} {self.version}" if self.version else self.engine.name
+
+    @property
+    def platform(self) -> str:
+        return name_platform(self.device)
+
+    @property
+    def release(self) -> tuple[int, ...]:
+        """The release as a key; the newest where none is named."""
+        return version_key(self.version or (self.file.version if self.file else self.engine.version or "0"))
 
 
 def name_devices(facts: FactValues) -> tuple[str, ...]:
@@ -154,8 +188,8 @@ def judge_start(question: StartQuestion, rules: Catalog) -> StartVerdict | None:
     switches.update(question.engine.concepts.remote_code.flags, *(r.backend_settings for r in known.engines.values()))
     given = tuple((k, str(question.given[k])) for k in sorted(switches) if k in question.given)
     version, newest = question.version, question.engine.version
-    if version and newest and ("." in version) != ("." in newest):
-        version = None  # a package's `0.1.0-dev` says nothing of builds (b4000), nor `nightly` of releases
+    if version and newest and not are_comparable(version, newest):
+        version = None
     asked = version, question.quantization, question.devices, question.cache, given
     return _judge(question.model, rules, question.engine, *asked)
 
@@ -176,7 +210,11 @@ def _judge(
     if inner is None:
         return None
     question = StartQuestion(engine, version, model, quantization, devices, cache, dict(given))
-    facts = [f for d in dict.fromkeys(devices) for f in _list_facts(inner, question, d, rules, known)]
+    path = f"starts/{inner.id}.yaml"
+    file = decode_document(rules, path, StartsFile) if rules.has_document(path) else None
+    own = version if inner is engine else _find_inside(question, known)
+    each = [_Asked(question, inner, own, d, known, file) for d in dict.fromkeys(devices)]
+    facts = [f for asked in each for f in _list_facts(asked, rules)]
     return StartVerdict(starts=all_hold(f.holds for f in facts), facts=tuple(dict.fromkeys(facts)))
 
 
@@ -196,53 +234,66 @@ def _loads(engine: Engine, file_format: str) -> bool:
     return support is not None and support.support == "yes"
 
 
-def _list_facts(
-    engine: Engine, question: StartQuestion, device: str, rules: Catalog, known: StartRules
-) -> Iterator[StartFact]:
-    registry = known.engines[engine.id]
-    platform = name_platform(device)
-    version = question.version if engine is question.engine else _find_inside(question, known)
-    name = f"{engine.name} {version}" if version else engine.name
-    if (added := registry.plugins.get(platform)) is not None:  # whose own lists nobody here has read
-        yield StartFact(asked="build", holds=None, text=f"{engine.name} runs on {_word(device)} only with {added}",
-                        source=registry.source, condition=added)  # fmt: skip
+def _list_facts(asked: _Asked, rules: Catalog) -> Iterator[StartFact]:
+    if (missing := _find_missing_build(asked)) is not None:
+        yield missing
         return
-    if registry.platforms and platform not in registry.platforms:
-        yield StartFact(asked="build", holds=False, text=f"{engine.name} has no build for {_word(device)}",
-                        source=registry.source)  # fmt: skip
-        return
-    path = f"starts/{engine.id}.yaml"
-    file = decode_document(rules, path, StartsFile) if rules.has_document(path) else None
+    yield from _remote_code_facts(asked, rules)
+    limits = [x for x in asked.rules.limits if _meets(x, asked)]
+    yield from _release_facts(asked, {b for x in limits for b in x.backends})
+    yield from _limit_facts(asked, limits)
+
+
+def _find_missing_build(asked: _Asked) -> StartFact | None:
+    """Why an engine has nothing of its own for a device; None where it has."""
+    registry, name = asked.registry, asked.engine.name
+    added = registry.plugins.get(asked.platform)
+    if added is not None:  # whose own lists nobody here has read
+        return StartFact(asked="build", holds=None, text=f"{name} runs on {_word(asked.device)} only with {added}",
+                         source=registry.source, condition=added)  # fmt: skip
+    if registry.platforms and asked.platform not in registry.platforms:
+        return StartFact(asked="build", holds=False, text=f"{name} has no build for {_word(asked.device)}",
+                         source=registry.source)  # fmt: skip
+    return None
+
+
+def _remote_code_facts(asked: _Asked, rules: Catalog) -> Iterator[StartFact]:
+    question, engine = asked.question, asked.engine
     switch = engine.concepts.remote_code.flags
     allowed = any(str(question.given.get(k)).lower() == "true" for k in switch)
     if engine is question.engine and not allowed and needs_remote_code(engine, question.model, rules):
         text = f"{engine.name}: neither it nor Transformers has a class for {question.model.model_type}"
         yield StartFact(asked="architecture", holds=False, text=f"{text}: --{switch[0]} is missing",
                         source="rules/starts/transformers.yaml", condition=f"--{switch[0]}")  # fmt: skip
-    limits = [x for x in known.limits if _meets(x, engine, question, version, device, file)]
-    if file is not None:
-        below, above = read_around(file, version)
-        found, other = (
-            (
-                *_build_facts(name, facts, device, file),
-                *_architecture_facts(name, registry, facts, question, file.source),
-                *_format_facts(name, registry, facts, question, device, file, known),
-                *_attention_facts(name, registry, facts, question, device, file, limits),
-            )
-            for facts in (below or above, above or below)
-            if facts is not None
-        )
-        between = below is not None and above is not None
-        agreed = {(f.asked, f.holds) for f in other} if between else set()
-        own_runners = _has_own_runners(question, known)
-        if between is False and below is None:  # what the oldest does not register, and what never left, came later
-            agreed = {("architecture", False)}
-        yield from (f if (f.asked, f.holds) in agreed and not own_runners else _soften(f) for f in found)
+
+
+def _release_facts(asked: _Asked, forced: Collection[str]) -> Iterator[StartFact]:
+    """What the registries of a release say. A refusal by the releases that were read around one that was not holds
+    where both refuse; before the oldest that was read, that of an architecture which it does not register."""
+    if asked.file is None:
+        return
+    below, above = read_around(asked.file, asked.version)
+    found = list(_registered(asked, facts, forced)) if (facts := below or above) is not None else []
+    other = found if above is below else list(_registered(asked, above, forced)) if above is not None else []
+    certain = {(f.asked, f.holds) for f in other} if below is not None else {("architecture", False)}
+    if _has_own_runners(asked.question, asked.rules):
+        certain = set()
+    yield from (f if (f.asked, f.holds) in certain else _soften(f) for f in found)
+
+
+def _registered(asked: _Asked, facts: Facts, forced: Collection[str]) -> Iterator[StartFact]:
+    yield from _build_facts(asked, facts)
+    yield from _architecture_facts(asked, facts)
+    yield from _format_facts(asked, facts)
+    yield from _attention_facts(asked, facts, forced)
+
+
+def _limit_facts(asked: _Asked, limits: Iterable[StartLimit]) -> Iterator[StartFact]:
     for limit in limits:
-        if limit.starts is not None and not any(question.given.get(k) == v for k, v in limit.unless.items()):
+        if limit.starts is not None and not any(asked.question.given.get(k) == v for k, v in limit.unless.items()):
             with_ = " or ".join(f"{k}={v}" for k, v in limit.unless.items())
             holds = False if limit.starts == "no" else None
-            yield StartFact(asked="limit", holds=holds, text=f"{engine.name}: {limit.says}", source=limit.source,
+            yield StartFact(asked="limit", holds=holds, text=f"{asked.engine.name}: {limit.says}", source=limit.source,
                             condition=(with_ or limit.says) if limit.starts == "condition" else None)  # fmt: skip
 
 
@@ -280,17 +331,15 @@ def _word(device: str) -> str:
     return words.get(name_platform(device), device)
 
 
-def _meets(
-    limit: StartLimit, engine: Engine, question: StartQuestion, own: str | None, device: str, file: StartsFile | None
-) -> bool:
+def _meets(limit: StartLimit, asked: _Asked) -> bool:
     """Whether a limit is about this question, and the release of the engine."""
-    version = version_key(own or (file.version if file else engine.version or "0"))
-    kinds = [kind for kind, _ in _list_shapes(question.model, file)] if limit.shapes is not None else []
+    question, version = asked.question, asked.release
+    kinds = [kind for kind, _ in _list_shapes(question.model, asked.file)] if limit.shapes is not None else []
     return (
-        limit.engine == engine.id
+        limit.engine == asked.engine.id
         and (limit.since is None or version >= version_key(limit.since))
         and (limit.until is None or version < version_key(limit.until))
-        and (not limit.devices or bool({device, name_platform(device), "all"} & set(limit.devices)))
+        and (not limit.devices or bool({asked.device, asked.platform, "all"} & set(limit.devices)))
         and (not limit.formats or question.quantization.id in limit.formats)
         and (limit.blocks is None or limit.blocks == bool(question.model.weight_blocks))
         and (not limit.caches or question.cache in limit.caches)
@@ -303,9 +352,9 @@ def _meets(
     )
 
 
-def _build_facts(name: str, facts: Facts, device: str, file: StartsFile) -> Iterator[StartFact]:
+def _build_facts(asked: _Asked, facts: Facts) -> Iterator[StartFact]:
     """Cards that a platform of the engine names, or that its device code is for."""
-    platform = name_platform(device)
+    name, device, platform, file = asked.name, asked.device, asked.platform, asked.known_file
     if platform == "cuda" and platform in facts.needs:
         built, own = sorted(int(x[2:]) for x in facts.needs[platform].split()), int(device[2:])
         what = f"{name} is built for compute capability {built[0] / 10:.1f} to {built[-1] / 10:.1f}"
@@ -320,10 +369,8 @@ def _build_facts(name: str, facts: Facts, device: str, file: StartsFile) -> Iter
                         text=f"{name} names {', '.join(named)}; this is {device}", source=file.source)  # fmt: skip
 
 
-def _architecture_facts(
-    name: str, registry: EngineRegistry, facts: Facts, question: StartQuestion, source: str
-) -> Iterator[StartFact]:
-    model = question.model
+def _architecture_facts(asked: _Asked, facts: Facts) -> Iterator[StartFact]:
+    name, registry, model, source = asked.name, asked.registry, asked.question.model, asked.known_file.source
     own = model.model_type if registry.names == "model_type" else model.architecture
     if registry.names == "gguf" and model.gguf_architecture is not None:  # a file's own word, or rules/gguf.yaml
         holds = not facts.files or model.gguf_name in facts.files
@@ -345,13 +392,11 @@ def _architecture_facts(
         yield StartFact(asked="architecture", holds=False if registry.closed else None, text=text, source=source)
 
 
-def _format_facts(
-    name: str, registry: EngineRegistry, facts: Facts, question: StartQuestion, device: str, file: StartsFile,
-    known: StartRules,
-) -> Iterator[StartFact]:  # fmt: skip
-    quantization = question.quantization
+def _format_facts(asked: _Asked, facts: Facts) -> Iterator[StartFact]:
+    name, registry, device, file = asked.name, asked.registry, asked.device, asked.known_file
+    quantization, usual_methods = asked.question.quantization, asked.rules.methods
     keys = quantization.id, quantization.family
-    names = next((registry.methods[k] for k in keys if k in registry.methods), known.methods.get(quantization.id, ()))
+    names = next((registry.methods[k] for k in keys if k in registry.methods), usual_methods.get(quantization.id, ()))
     added = next((registry.plugins[k] for k in keys if k in registry.plugins), None)
     if added is not None and not facts.methods.keys() & {*names, quantization.family}:  # built in in older releases
         yield StartFact(asked="format", holds=None, text=f"{name} loads {quantization.id} only with {added}",
@@ -359,8 +404,8 @@ def _format_facts(
         return
     if not facts.methods or (not names and not registry.by_architecture and quantization.family != "hf"):
         return  # what a file's own format asks stands in the entry of the engine
-    own = tuple(facts.architectures.get(question.model.architecture or "", ()))
-    answers = [(m, _takes(m, facts, registry, quantization.id, device, file, own)) for m in names]
+    own = tuple(facts.architectures.get(asked.question.model.architecture or "", ()))
+    answers = [(m, _takes(m, facts, asked, own)) for m in names]
     if not answers:
         text = f"{name} knows no method for {quantization.id}"
         yield StartFact(asked="format", holds=False if registry.closed else None, text=text, source=file.source)
@@ -377,12 +422,10 @@ def _format_facts(
         yield StartFact(asked="format", holds=none, text=f"{name}, {quantization.id}: {why}", source=file.source)
 
 
-def _takes(
-    method: str, facts: Facts, registry: EngineRegistry, weights: str, device: str, file: StartsFile,
-    kinds: Sequence[str],
-) -> tuple[bool | None, str]:  # fmt: skip
+def _takes(method: str, facts: Facts, asked: _Asked, kinds: Sequence[str]) -> tuple[bool | None, str]:
     """Whether a method of quantization is there for a device, and why not. An engine of several backends has methods
     of each: that of a backend that registers the architecture counts."""
+    registry, weights, device = asked.registry, asked.question.quantization.id, asked.device
     if registry.by_architecture and kinds and method not in kinds:
         return False, f"{method} is not among the encodings of this architecture ({', '.join(kinds)})"
     found = {n: m for n, m in facts.methods.items() if n == method or n.partition("/")[2] == method}
@@ -395,7 +438,7 @@ def _takes(
         return False, f"{method} is no method of it"
     answers, why = [], f"{method} is not in its list for {_word(device)}"
     for entry in found.values():
-        there = holds_for(device, entry.yes, entry.unknown, file.devices)
+        there = holds_for(device, entry.yes, entry.unknown, asked.known_file.devices)
         least = max((x for x in (entry.least, registry.least.get(f"{method} {weights}")) if x), default=0)
         low = device.startswith("sm") and int(device[2:]) < least
         if there is not False and low:
@@ -430,27 +473,24 @@ def _list_shapes(model: Model, file: StartsFile | None) -> list[tuple[str, tuple
     return list(out)
 
 
-def _attention_facts(
-    name: str, registry: EngineRegistry, facts: Facts, question: StartQuestion, device: str, file: StartsFile,
-    limits: Collection[StartLimit],
-) -> Iterator[StartFact]:  # fmt: skip
+def _attention_facts(asked: _Asked, facts: Facts, forced: Collection[str]) -> Iterator[StartFact]:
     """Whether a backend of attention takes each kind that the model has: the one asked for, or any that is tried."""
     if not any(b.accepts for b in facts.backends.values()):
         return  # the engine's backends were not asked
-    version = version_key(question.version or file.version)
-    read = (k for k, gone in registry.backend_settings.items() if gone is None or version < version_key(gone))
+    question, name, device, file = asked.question, asked.name, asked.device, asked.known_file
+    settings = asked.registry.backend_settings.items()
+    read = (k for k, gone in settings if gone is None or asked.release < version_key(gone))
     given = next((question.given[k] for k in read if k in question.given), None)
     wanted = str(given).upper().removesuffix("_VLLM_V1") if given is not None else None
     if wanted is not None and wanted not in facts.backends:
         return  # a name of another release, or of a backend that is added
-    forced = {b for x in limits for b in x.backends}
     for kind, shapes in _list_shapes(question.model, file):
         order = _find_order(facts, device, kind)
         if not shapes or (wanted is None and order is not None and "unknown" in order):
             continue
         names = [n for n in (order or facts.backends) if n in facts.backends and (not forced or n in forced)]
         names = [wanted] if wanted is not None else names
-        tried = {n: _agree(_accepts(facts, n, s, question.cache, device, file) for s in shapes) for n in names}
+        tried = {n: _agree(_accepts(asked, facts.backends[n], s) for s in shapes) for n in names}
         cached = f" with a {question.cache} cache" if question.cache != "auto" else ""
         what = f"{kind} attention{cached} on {_word(device)}"
         holds = any_holds(tried.values())
@@ -475,19 +515,19 @@ def _find_order(facts: Facts, device: str, kind: str) -> tuple[str, ...] | None:
     return None
 
 
-def _accepts(facts: Facts, backend: str, shape: str, cache: str, device: str, file: StartsFile) -> bool | None:
+def _accepts(asked: _Asked, found: Backend, shape: str) -> bool | None:
     """Whether a backend takes a shape with a type of cache on a device; None where it was not asked."""
-    found, cache = facts.backends[backend], CACHE_NAMES.get(cache, cache)
+    file, cache = asked.known_file, asked.rules.cache_names.get(asked.question.cache, asked.question.cache)
     if found.cache and cache not in found.cache and "unknown" not in found.cache:
         return False
     if found.mla is not None and found.mla != bool(file.shapes[shape].get("mla")):
         return False
-    asked = {c for a in found.accepts for c in a.cache}
-    key = next((c for c in (cache, cache.partition("_")[0]) if c in asked), "auto")
+    listed = {c for a in found.accepts for c in a.cache}
+    key = next((c for c in (cache, cache.partition("_")[0]) if c in listed), "auto")
     accepts = [a for a in found.accepts if shape in a.shapes and key in a.cache]
     if not found.accepts and cache in found.cache and cache not in ("auto", "bfloat16", "float16"):
         return None  # for a type of cache of its own, with shapes that were not asked
-    return any_holds(holds_for(device, a.yes, a.unknown, file.devices) for a in accepts)
+    return any_holds(holds_for(asked.device, a.yes, a.unknown, file.devices) for a in accepts)
 
 
 def _is_listed(device: str, row: str) -> bool:

@@ -183,6 +183,7 @@ class StartRules(Record, frozen=True, kw_only=True):
 
     as_of: str
     methods: dict[QuantizationName, Names]  # weight format -> what `quant_method` of its copies says, the usual first
+    cache_names: dict[str, str] = {}  # type of cache -> as engines that list such types call it, where it is another
     engines: dict[EngineId, EngineRegistry]
     limits: tuple[StartLimit, ...]
 

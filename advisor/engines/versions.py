@@ -26,10 +26,15 @@ def version_key(version: str) -> tuple[int, ...]:
     return tuple(int(x) for x in m[1].split(".")) if m else ()
 
 
+def are_comparable(version: str, other: str) -> bool:
+    """Whether two versions are counted alike: both are builds (b4000) or both releases (0.8), and neither is a word."""
+    mine, its = (bool(re.match(r"b\d|\d{4,}(?![\d.])", x)) for x in (version, other))
+    return bool(version_key(version) and version_key(other)) and mine == its
+
+
 def is_before(version: str, other: str) -> bool:
-    """Whether a version is surely older than another: both readable, and both builds (b4000) or both not (0.8)."""
-    mine, its = version_key(version), version_key(other)
-    return bool(mine and its) and version.startswith("b") == other.startswith("b") and mine < its
+    """Whether a version is surely older than another."""
+    return are_comparable(version, other) and version_key(version) < version_key(other)
 
 
 def list_open(values: Sequence[V], version: str | None, oldest: str | None) -> tuple[V, ...]:
@@ -44,15 +49,6 @@ def list_open(values: Sequence[V], version: str | None, oldest: str | None) -> t
 
 def pick_version(values: Sequence[V], version: str | None) -> V:
     """The entry for a version; the newest when the version is unknown (callers say which version they assume)."""
-    newest = next((v for v in values if v.before is None), None)
-    unknown = version is None or not version_key(version)
-    if unknown and newest is not None:
-        return newest
     bounded = sorted((v for v in values if v.before), key=lambda v: version_key(v.before or ""))
-    newest = newest or bounded[-1]
-    if version is None or unknown:
-        return newest
-    for versioned in bounded:
-        if version_key(version) < version_key(versioned.before or ""):
-            return versioned
-    return newest
+    later = (v for v in bounded if version is not None and is_before(version, v.before or ""))
+    return next(later, None) or next((v for v in values if v.before is None), None) or bounded[-1]

@@ -36,6 +36,12 @@ def test_builds_and_versions_are_not_compared() -> None:
     assert not is_before("nightly", "0.8")
 
 
+def test_a_version_of_another_count_picks_the_newest() -> None:
+    builds = (VersionedNumber(number=1, before="b9400", source="old"), VersionedNumber(number=2, source="new"))
+    picked = {v: pick_version(builds, v).number for v in ("b9399", "9399", "b9400", "0.1.0-dev", "0.5.0")}
+    assert picked == {"b9399": 1, "9399": 1, "b9400": 2, "0.1.0-dev": 2, "0.5.0": 2}
+
+
 @given(
     st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), min_size=1, max_size=6, unique=True),
     st.tuples(st.integers(0, 40), st.integers(0, 40)),

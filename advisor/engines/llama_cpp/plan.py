@@ -48,7 +48,6 @@ class Extras(Record, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
 
-PREDICTED = 512  # tokens of a step of a prediction block whose logits are counted
 NOTHING = Extras(weights={}, scratch={})
 NO_PROJECTOR = Extras(weights={}, scratch={}, notes=("image projector (mmproj)",))
 
@@ -76,7 +75,7 @@ def plan_allocation(
     if repacked is not None:
         placed[HOST] = repacked.mapped + repacked.repacked
     extras = list_extras(deployment, plan.where, settings.flash, bool(devices))
-    predicts = size_prediction(deployment, settings, weights, plan)
+    predicts = size_prediction(deployment, settings, constants, weights, plan)
     plan = replace(
         plan,
         weights=_add_places(_add_places(placed, extras.weights), predicts.weights),
@@ -237,13 +236,16 @@ def _asks_for_prediction(deployment: Deployment) -> bool:
 
 
 def size_prediction(
-    deployment: Deployment, settings: LlamaSettings, weights: gguf_weights.GgufWeights, plan: AllocationPlan
+    deployment: Deployment,
+    settings: LlamaSettings,
+    constants: LlamaConstants,
+    weights: gguf_weights.GgufWeights,
+    plan: AllocationPlan,
 ) -> Extras:
     """The prediction block that `--spec-type draft-mtp` loads out of the model's own file, as a second model with a
     context of its own: the block's tensors, one layer's cache, and scratch for the logits of a step.
 
-    Source: llama.cpp pull request 22673. Its scratch is not followed: a quarter to three times of those logits (a log
-    for the model of 27B has 1,360 MiB, a report about 2 GiB for all of it).
+    Source: llama.cpp pull request 22673. The scratch is not followed: bounds around those logits, by the rules.
     """
     if not _asks_for_prediction(deployment) or deployment.draft is not None or deployment.largest_draft is not None:
         return NOTHING
@@ -260,9 +262,10 @@ def size_prediction(
     if any(k not in BLOCKS for k in kinds):
         raise BadInput(f"setting spec-draft-type-k, spec-draft-type-v: {kinds[0]}/{kinds[1]} is not a type of cache")
     cache = ggml.layer_bytes(attends[-1], plan.cells, (kinds[0], kinds[1]), False)
-    logits = 4 * min(settings.ubatch, settings.ctx_size, PREDICTED) * model.known_layout.vocab_size
-    scratch = logits // 4, logits, 3 * logits
-    return Extras(weights={at: block}, scratch={at: scratch}, cache={at: cache})
+    step = constants.prediction_step
+    logits = 4 * min(settings.ubatch, settings.ctx_size, step.tokens) * model.known_layout.vocab_size
+    low, high = (int(x * logits) for x in step.scratch)
+    return Extras(weights={at: block}, scratch={at: (low, logits, high)}, cache={at: cache})
 
 
 def loads_extras(deployment: Deployment) -> bool:

@@ -115,12 +115,21 @@ class WholeBatchLogits(Record, frozen=True, kw_only=True):
     source: str
 
 
+class PredictionStep(Record, frozen=True, kw_only=True):
+    """A step of a prediction block: tokens whose logits it keeps, and its scratch in shares of those logits."""
+
+    tokens: int
+    scratch: tuple[float, float]  # low, high
+    source: str
+
+
 class MemoryBlock(Record, frozen=True, kw_only=True):
     """`memory:` of rules/engines/llama.cpp.yaml."""
 
     device_overhead_mib: dict[str, RangeMib]  # per backend: context, kernels, pool
     host_overhead_mib: RangeMib
     whole_batch_logits: WholeBatchLogits | None = None
+    prediction_step: PredictionStep
     repacking: tuple[RepackingKernel, ...] = ()  # the engine tries them in this order
     smaller_kv: tuple[str, ...] = ()  # read by flags.smaller_caches
     source: str
