@@ -69,7 +69,7 @@ def test_all_that_need_not_matter_is_a_field() -> None:
 
 
 @pytest.mark.parametrize(
-    "kind, name",
+    ("kind", "name"),
     [(k, n) for k in (RecommendQuestion, HardwareQuestion) for n in VALUES if n in make_asking(k, "cli").names],
 )
 def test_a_field_changes_the_answer_or_is_named(kind: type[Any], name: str, bases: dict[type, tuple[Any, Any]]) -> None:
