@@ -163,14 +163,19 @@ class Wait(Record, frozen=True, kw_only=True):
     high: float | None  # None: it may grow without end
 
 
-class SpeedEstimate(Record, frozen=True, kw_only=True):
-    """Rates of one deployment under a load."""
+class SpeedFigures(Record, frozen=True, kw_only=True):
+    """Rates and times under a load; None = not modelled."""
 
     decode_tps: Interval | None = None  # tokens a second of one request while only decoding goes on
     prefill_tps: Interval | None = None  # tokens a second of one prompt, alone
     ttft_s: Interval | None = None  # to the first token: own prompt, the others' prompts, the wait until it is held
     tpot_s: Interval | None = None  # mean time between tokens of a request, the other requests' prompts in between
     output_tps: Interval | None = None  # output tokens a second of the whole deployment
+
+
+class SpeedEstimate(SpeedFigures, frozen=True, kw_only=True):
+    """Rates of one deployment under a load."""
+
     basis: Basis = "modelled"
     limited: bool = False  # the cache or the engine admits fewer requests than asked: the rest waits
     calibration: str | None = None  # what was measured on this machine and is in these figures
@@ -193,10 +198,16 @@ class SpeedFigure(Value, frozen=True, kw_only=True):
     form: Literal["rate", "seconds"] = "rate"
     column: str | None = None  # its head in the table of speed by load; None: it has none there
     phrase: str | None = None  # of a sentence, `{}` for the likely value; None: the sentence has words of its own
+    compared: str | None = None  # its head in the table of engines side by side; None: it has none there
 
 
 SPEED_FIGURES = (
-    SpeedFigure(field="decode_tps", label="tokens/s of one request", quantity="tokens/s of one request"),
+    SpeedFigure(
+        field="decode_tps",
+        label="tokens/s of one request",
+        quantity="tokens/s of one request",
+        compared="tokens/s, one",
+    ),
     SpeedFigure(field="prefill_tps", label="prompt tokens/s", quantity="prompt tokens/s"),
     SpeedFigure(
         field="ttft_s",
@@ -205,6 +216,7 @@ SPEED_FIGURES = (
         form="seconds",
         column="first token, s",
         phrase="first token after {} s",
+        compared="first, s",
     ),
     SpeedFigure(
         field="tpot_s",
@@ -213,7 +225,13 @@ SPEED_FIGURES = (
         form="seconds",
         column="tokens/s each",
     ),
-    SpeedFigure(field="output_tps", label="tokens/s in all", quantity="tokens/s in all", column="tokens/s all"),
+    SpeedFigure(
+        field="output_tps",
+        label="tokens/s in all",
+        quantity="tokens/s in all",
+        column="tokens/s all",
+        compared="tokens/s, all",
+    ),
 )
 
 

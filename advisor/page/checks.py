@@ -8,7 +8,7 @@ from advisor.advice.compare import ComparisonAnswer, ComparisonCell, EngineSpeed
 from advisor.bench.run import BenchResult
 from advisor.checks.findings import ORDER, CheckedDeployment, FileProblem, Finding
 from advisor.checks.report.answer import CheckAnswer
-from advisor.deployment import DeploymentEstimate, Interval
+from advisor.deployment import SPEED_FIGURES, DeploymentEstimate, Interval
 from advisor.page.blocks import (
     Bar,
     Bars,
@@ -134,11 +134,9 @@ def make_engine_speeds(answer: EngineSpeeds) -> Page:
         if e.ttft_s and e.output_tps
     )  # fmt: skip
     columns: dict[str, Column] = {"engine": "engine", "format": lambda e: e.quantization or ""}
-    for what, key, form in (
-        ("tokens/s", "decode_tps", "rate"), ("in all", "output_tps", "rate"), ("first token", "ttft_s", "seconds")
-    ):  # fmt: skip
+    for figure in (f for f in SPEED_FIGURES if f.compared):
         for word, bound in (("low", "low"), ("likely", "value"), ("high", "high")):
-            columns[f"{what} {word}"] = (f"{key}/{bound}", form)
+            columns[f"{figure.compared} {word}"] = (f"{figure.field}/{bound}", figure.form)
     columns |= {"fits": lambda e: say_fit(e.fits)[0], "why": lambda e: e.why or ""}
     faster = [f"{f.faster} is faster than {f.slower} ({f.quantity})" for f in answer.faster]
     plot = make_rate_plot("Throughput against latency, with bounds", "seconds to the first token", points)

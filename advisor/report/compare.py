@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from advisor.advice.compare import Comparison, ComparisonCell, ComparisonLine, EngineSpeeds
 from advisor.advice.migrate_types import Migration, NewLaunch, SettingChange
+from advisor.deployment import SPEED_FIGURES
 from advisor.report.text import align_table, bullets, cut_text, format_bounds, list_section, paint, wrap_text
 
 WIDTH = 78
@@ -89,17 +90,18 @@ _LOADS = {"decode_tps": "one request", "output_tps": "all requests"}
 def describe_engine_speeds(speeds: EngineSpeeds) -> str:
     """A table in the order that was asked for, and which order is certain."""
     load = f"{speeds.concurrency} at once, {speeds.prompt_tokens} tokens of prompt and {speeds.output_tokens} of answer"
+    figures = [f for f in SPEED_FIGURES if f.compared]
+    heads = ("engine", "format", "fits", *(str(f.compared) for f in figures))
     rows = [
         [e.engine, e.quantization or "-", {True: "yes", False: "no", None: "?"}[e.fits],
-         format_bounds(e.decode_tps, _digits), format_bounds(e.output_tps, _digits),
-         format_bounds(e.ttft_s, lambda seconds: _digits(1000 * seconds))]
+         *(format_bounds(getattr(e, f.field), _digits) for f in figures)]
         for e in speeds.engines
     ]  # fmt: skip
     out = [
         paint(f"{speeds.model} on {speeds.hardware}", "bold"),
         wrap_text(load, "  "),
         "",
-        align_table(rows, ("engine", "format", "fits", "tokens/s, one", "tokens/s, all", "first, ms"), "lllrrr"),
+        align_table(rows, heads, "lll" + "r" * len(figures)),
     ]
     out += list_section("Without a figure", (f"{e.engine}: {e.why}" for e in speeds.engines if e.why))
     said = (f"{p.faster} is faster than {p.slower} ({_LOADS[p.quantity]})" for p in speeds.faster)
