@@ -37,6 +37,7 @@ from advisor.estimation import (
 )
 from advisor.estimation import estimate as estimate_memory_of
 from advisor.memo import memoize_by_identity
+from advisor.planning.arrivals import estimate_arrivals
 from advisor.planning.traffic import Traffic, read_traffic
 from advisor.record import Value
 from advisor.session import Session
@@ -211,8 +212,14 @@ def answer_deployment(
     if unused:
         notes = (*notes, f"without effect on what starts, on memory and on speed: {', '.join(unused)}")
     holding = hold_deployment(deployment, memory, session, load)
+    arrivals = None
+    if load is not None and load.arrive:
+        arrivals = estimate_arrivals(deployment, memory, load, session)
+        running = arrivals.running.mean if arrivals is not None and arrivals.running is not None else 1
+        load = replace(load, concurrency=max(1, round(running)))
     speed = estimate_load_speed(deployment, memory, session, load)
-    return describe_estimate(Estimate, memory, deployment, holding, notes, request_id, speed)
+    answer = describe_estimate(Estimate, memory, deployment, holding, notes, request_id, speed)
+    return answer if arrivals is None else replace(answer, arrivals=arrivals)
 
 
 def hold_deployment(

@@ -1,0 +1,428 @@
+"""Requests that arrive: what each of them waits, by simulating the engine's scheduler step by step.
+
+First come, first served; a step decodes one token of each running request and works on prompts within its budget of
+tokens; a request is taken while a place and room in the cache are free; where the cache runs full the last one taken
+starts again (vLLM, v1/core/sched/scheduler.py). Gaps and lengths are quantiles that a seed in the code shuffles, the
+same for every question, so that equal questions have equal answers and more machines are never worse.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+import random
+from collections import Counter, deque
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from statistics import NormalDist
+
+from advisor.deployment import (
+    Arrivals,
+    Deployment,
+    Interval,
+    MemoryEstimate,
+    Occupancy,
+    OpenInterval,
+    Percentiles,
+)
+from advisor.errors import BadInput
+from advisor.estimation import LoadSpec
+from advisor.planning.rules import load_workload_defaults
+from advisor.planning.traffic import P95_OF_NORMAL, TokenSpread
+from advisor.record import Value
+from advisor.session import Session
+from advisor.speed.efficiencies import OutsideSteps, load_engine_rules
+from advisor.speed.step_table import StepTable, make_step_table
+
+SEED = 20261127
+REQUESTS = 1000  # that are simulated where they arrive at a rate
+WARM_UP = 0.1  # of them, which find an empty server and are not counted
+BUSY_S = 5.0  # a busy moment, as in planning/trace.py
+WIDEST = P95_OF_NORMAL**2 / 2  # logarithm of the largest 95th percentile over the mean that a log-normal spread has
+SHARES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
+
+
+class Arrival(Value, frozen=True):
+    """One request: seconds, tokens of the prompt that are computed and that the cache has, tokens of the answer."""
+
+    at: float
+    prompt: int
+    output: int
+    cached: int = 0
+
+
+class Load(Value, frozen=True):
+    """Requests at a rate (a second), in the mean; `burst`: the rate of a busy moment over it."""
+
+    rate: float
+    prompt: TokenSpread
+    output: TokenSpread
+    cached: int = 0  # tokens of each prompt that the cache has
+    even: bool = False  # one after the other in equal gaps, not at random
+    burst: float = 1.0
+    longest: int = 10**9  # tokens of prompt and answer together
+
+
+class _Request:
+    __slots__ = ("arrival", "done_at", "ends", "first_at", "generated", "left", "order", "taken_at")
+
+    def __init__(self, arrival: Arrival) -> None:
+        self.arrival = arrival
+        self.left = max(1, arrival.prompt)  # of the prompt
+        self.generated = 0
+        self.first_at = self.done_at = self.taken_at = math.nan
+        self.ends = self.order = 0
+
+    def start_again(self) -> None:
+        self.left = max(1, self.arrival.prompt) + self.generated
+
+
+class Server:
+    """One replica under a scheduler. Every step takes `slower` times what the table says."""
+
+    def __init__(self, table: StepTable, slower: float = 1.0) -> None:
+        self.table, self.slower = table, slower
+        self.now = self.prompt_s = 0.0
+        self.running, self.waiting = Counter[int](), Counter[int]()  # how many -> seconds
+        self.queue: deque[_Request] = deque()
+        self.reading: deque[_Request] = deque()
+        self.decoding: dict[int, _Request] = {}
+        self.ends: list[tuple[int, int]] = []  # (step at whose end a request is done, its order)
+        self.steps = self.taken = self.context = self.own = 0  # tokens that are attended to, and that fill the pool
+        self.done: list[_Request] = []
+
+    @property
+    def load(self) -> int:
+        return len(self.queue) + len(self.reading) + len(self.decoding)
+
+    def advance(self, until: float) -> None:
+        """Steps up to a time; the last may end a little after it."""
+        while self.now < until and self.load:
+            self._take()
+            if self.reading:
+                self._read()
+            else:
+                self._leap(until)
+        if not self.load:
+            self.now = max(self.now, until) if until < math.inf else self.now
+
+    def _take(self) -> None:
+        limits = self.table.limits
+        while self.queue and len(self.reading) + len(self.decoding) < limits.running:
+            request = self.queue[0]
+            promised = sum(r.left for r in self.reading)
+            if limits.pool and self.load > len(self.queue) and self.own + promised + request.left > limits.pool:
+                break
+            self.queue.popleft()
+            self.taken += 1
+            request.order = self.taken
+            if math.isnan(request.taken_at):
+                request.taken_at = self.now
+            self.context += request.arrival.cached
+            self.reading.append(request)
+
+    def _read(self) -> None:
+        """A step with chunks of prompts."""
+        limits = self.table.limits
+        alone, running = limits.prompts == "first", len(self.reading) + len(self.decoding)
+        n = 0 if alone else len(self.decoding)
+        room, tokens, weighted, finished = max(1, limits.chunk - n), 0, 0.0, []
+        while self.reading and room > 0:
+            request = self.reading[0]
+            part = min(room, request.left)
+            before = request.arrival.cached + request.arrival.prompt + request.generated - request.left
+            weighted += part * (before + part / 2)
+            request.left -= part
+            tokens, room = tokens + part, room - part
+            if request.left:
+                break
+            finished.append(self.reading.popleft())
+        context = 0 if alone else self.context
+        seconds = self.slower * self.table.step(n, context, tokens, weighted / tokens)
+        without = self.slower * self.table.decode(n, context) if n else 0.0
+        self.prompt_s += seconds - without
+        self._pass(seconds, running)
+        self.context += tokens
+        self.own += tokens
+        if n:
+            self._decode(1)
+        for request in finished:
+            self._begin(request, seconds)
+
+    def _begin(self, request: _Request, seconds: float) -> None:
+        """The first token of an answer, or the next one of a request that started again."""
+        if not request.generated:
+            request.first_at = self.now + self.table.limits.lag * seconds
+        request.generated += 1
+        self.own, self.context = self.own + 1, self.context + 1
+        if request.generated >= request.arrival.output:
+            self._end(request, seconds)
+        else:
+            request.ends = self.steps + request.arrival.output - request.generated
+            self.decoding[request.order] = request
+            heapq.heappush(self.ends, (request.ends, request.order))
+
+    def _leap(self, until: float) -> None:
+        """Steps of decoding alone, up to the next end, the next arrival, or a full cache."""
+        n, pool = len(self.decoding), self.table.limits.pool
+        count = self.ends[0][0] - self.steps
+        if pool and self.own + n * count > pool and n > 1:
+            count = min(count, (pool - self.own) // n)
+            if count < 1:
+                self._drop_last()
+                return
+        seconds = self.slower * self.table.decode(n, self.context + n * (count - 1) / 2)
+        if until < math.inf:
+            count = max(1, min(count, math.ceil((until - self.now) / seconds)))
+        self._pass(seconds * count, n)
+        self._decode(count, seconds)
+
+    def _decode(self, count: int, seconds: float = 0.0) -> None:
+        self.steps += count
+        self.context += count * len(self.decoding)
+        self.own += count * len(self.decoding)
+        while self.ends and self.ends[0][0] <= self.steps:
+            ends, order = heapq.heappop(self.ends)
+            request = self.decoding.get(order)
+            if request is not None and request.ends == ends:
+                del self.decoding[order]
+                request.generated = request.arrival.output
+                self._end(request, seconds)
+
+    def _end(self, request: _Request, seconds: float) -> None:
+        request.done_at = self.now + self.table.limits.lag * seconds
+        tokens = request.arrival.prompt + request.generated
+        self.own -= tokens
+        self.context -= tokens + request.arrival.cached
+        self.done.append(request)
+
+    def _drop_last(self) -> None:
+        """The last one taken gives its place in the cache back and starts again, its answer so far as a prompt."""
+        order = max(self.decoding)
+        request = self.decoding.pop(order)
+        request.generated = request.arrival.output - (request.ends - self.steps)
+        tokens = request.arrival.prompt + request.generated
+        self.own -= tokens
+        self.context -= tokens + request.arrival.cached
+        request.start_again()
+        self.ends = [x for x in self.ends if x[1] != order]
+        heapq.heapify(self.ends)
+        self.queue.appendleft(request)
+
+    def _pass(self, seconds: float, running: int) -> None:
+        self.now += seconds
+        self.running[running] += seconds  # type: ignore[assignment]  # seconds, not counts
+        self.waiting[len(self.queue)] += seconds  # type: ignore[assignment]
+
+
+def simulate(arrivals: Sequence[Arrival], table: StepTable, slower: float = 1.0) -> list[Server]:
+    """The replicas of a deployment after all requests, in the order of their arrival, were answered. A router gives
+    each to the replica with the fewest."""
+    servers = [Server(table, slower) for _ in range(table.replicas)]
+    for arrival in arrivals:
+        for server in servers:
+            server.advance(arrival.at)
+        least = min(servers, key=lambda s: s.load)
+        least.queue.append(_Request(arrival))
+    for server in servers:
+        server.advance(math.inf)
+    return servers
+
+
+@lru_cache(maxsize=1)
+def _shuffled() -> tuple[tuple[float, ...], ...]:
+    """Shares in the middle of as many equal parts as there are requests, for gaps, prompts and answers."""
+    rng, out = random.Random(SEED), []
+    for _ in range(3):
+        shares = [(i + 0.5) / REQUESTS for i in range(REQUESTS)]
+        rng.shuffle(shares)
+        out.append(tuple(shares))
+    return tuple(out)
+
+
+def draw_arrivals(load: Load, wider: float = 1.0) -> list[Arrival]:
+    """The requests of a load, first to last; `wider` times the spread of their lengths around the mean."""
+    gaps, prompts, outputs = _shuffled()
+    asked, answered = (_draw_lengths(x, s, wider) for x, s in ((load.prompt, prompts), (load.output, outputs)))
+    at, out = 0.0, []
+    for gap, prompt, output in zip(_draw_gaps(load, gaps), asked, answered, strict=True):
+        at += gap
+        output = max(1, min(output, load.longest - 1))
+        prompt = max(1, min(prompt, load.longest - output))
+        cached = min(load.cached, prompt - 1)
+        out.append(Arrival(at, prompt - cached, output, cached))
+    return out
+
+
+def _draw_gaps(load: Load, shares: Sequence[float]) -> Iterable[float]:
+    """Seconds before each request. Where they come in bursts, half of them do so in moments of `BUSY_S`."""
+    units = [1.0 if load.even else -math.log1p(-x) for x in shares]
+    scale = len(units) / sum(units) / load.rate
+    quiet = 0.5 / (1 - 0.5 / load.burst) if load.burst > 1 else 1.0
+    moment = max(1, round(BUSY_S * load.rate * load.burst))
+    return (u * scale / (load.burst if i // moment % 2 else quiet) for i, u in enumerate(units))
+
+
+def _draw_lengths(tokens: TokenSpread, shares: Sequence[float], wider: float) -> list[int]:
+    """Log-normal lengths of this mean and 95th percentile, or one as near as such a spread comes."""
+    ratio = 1 + wider * (max(tokens.p95, tokens.mean) / max(1, tokens.mean) - 1)
+    sigma = P95_OF_NORMAL - math.sqrt(max(0.0, P95_OF_NORMAL**2 - 2 * min(WIDEST, math.log(ratio))))
+    normal = NormalDist()
+    drawn = [math.exp(sigma * normal.inv_cdf(x)) if sigma else 1.0 for x in shares]
+    scale = tokens.mean * len(drawn) / sum(drawn)
+    return [max(1, round(scale * x)) for x in drawn]
+
+
+def estimate_arrivals(
+    deployment: Deployment, memory: MemoryEstimate, load: LoadSpec, session: Session
+) -> Arrivals | None:
+    """What the requests of a workload that arrive wait; None where the steps of the deployment are not known. Raises
+    BadInput for a workload that contradicts itself, and where a setting allows no answer."""
+    _refuse(load)
+    usual = load_workload_defaults(session.rules)
+    overhead = load_engine_rules(session.rules).outside_steps
+    longest = memory.context_length
+    if load.trace is not None:
+        arrivals = [Arrival(at, min(p, max(1, longest - o)), o) for at, p, o in sorted(load.trace)]
+        mean = sum(a.prompt + a.output for a in arrivals) // len(arrivals)
+        table = make_step_table(deployment, memory, session, mean)
+        return None if table is None else answer_trace(table, arrivals, overhead)
+    spreads, assumed = [], []
+    for name in ("prompt", "output"):
+        mean, p95 = getattr(load, f"{name}_tokens"), getattr(load, f"{name}_p95")
+        assumed += [x for x, given in ((f"{name}_tokens", mean), (f"{name}_p95", p95)) if given is None]
+        mean = mean or min(getattr(usual.typical["chat"], name), p95 or 10**9)
+        spreads.append(TokenSpread(mean=mean, p95=p95 or math.ceil(usual.p95_over_mean * mean)))
+    prompt, output = spreads
+    cached = load.depth_tokens + load.cached_prompt_tokens
+    prompt = TokenSpread(mean=prompt.mean + load.depth_tokens, p95=prompt.p95 + load.depth_tokens)
+    table = make_step_table(deployment, memory, session, prompt.mean + output.mean)
+    if table is None or load.rate is None:
+        return None
+    asked = Load(load.rate, prompt, output, cached, load.arrivals == "constant", load.burst, longest)
+    return answer_load(table, asked, overhead, assumed)
+
+
+def _refuse(load: LoadSpec) -> None:
+    """Raises BadInput for fields that exclude each other."""
+    if (load.trace is None) != (load.arrivals != "trace"):
+        raise BadInput("workload: `trace` and `arrivals: trace` belong together")
+    if load.trace is not None and load.rate is not None:
+        raise BadInput("workload: rate and trace exclude each other: a trace has its own rate")
+    if load.concurrency != 1:
+        raise BadInput("workload: concurrency and requests that arrive exclude each other: how many run follows")
+    for name in ("prompt", "output"):
+        mean, p95 = getattr(load, f"{name}_tokens"), getattr(load, f"{name}_p95")
+        if mean is not None and p95 is not None and p95 < mean:
+            raise BadInput(f"workload: {name}_p95 {p95:,} is less than {name}_tokens {mean:,}, the mean")
+    if load.prompt_tokens is not None and load.cached_prompt_tokens >= load.prompt_tokens:
+        raise BadInput(f"workload: cached_prompt_tokens are at most prompt_tokens - 1, {load.prompt_tokens - 1:,}")
+
+
+def answer_load(table: StepTable, load: Load, overhead: OutsideSteps, assumed: Sequence[str] = ()) -> Arrivals:
+    """What requests at a rate wait. `overhead`: seconds of a request outside of the engine's steps. `assumed` names
+    what nobody stated: half and double the spread of lengths are in the bounds then."""
+    most = _find_most_rate(table, load.prompt.mean - load.cached, load.cached, load.output.mean)
+    spreads = (0.5, 1.0, 2.0) if assumed else (1.0, 1.0, 1.0)
+    if load.rate >= most.value:
+        return Arrivals(
+            rate=load.rate, stable=False, utilisation=load.rate / most.value, most_rate=most, assumed=tuple(assumed),
+            seed=SEED,
+        )  # fmt: skip
+    runs = [_Run(draw_arrivals(load, w), table, x, WARM_UP) for w, x in zip(spreads, _around(table.bound), strict=True)]
+    surely = load.rate < most.low
+    return _answer(runs, load.rate, most, overhead, True if surely else None, tuple(assumed))
+
+
+def answer_trace(table: StepTable, arrivals: Sequence[Arrival], overhead: OutsideSteps) -> Arrivals:
+    """What the requests of a trace, in the order of their arrival, wait."""
+    n = len(arrivals)
+    prompt, cached, output = (sum(getattr(a, x) for a in arrivals) / n for x in ("prompt", "cached", "output"))
+    most = _find_most_rate(table, prompt, cached, output)
+    seconds = arrivals[-1].at - arrivals[0].at
+    rate = (n - 1) / seconds if seconds > 0 else None
+    runs = [_Run(arrivals, table, x, 0.0) for x in _around(table.bound)]
+    stable = None if rate is None or most.low <= rate < most.value else rate < most.low
+    return _answer(runs, rate, most, overhead, stable, ())
+
+
+def _around(bound: float) -> tuple[float, float, float]:
+    return 1 / bound, 1.0, bound
+
+
+def _find_most_rate(table: StepTable, prompt: float, cached: float, output: float) -> Interval:
+    most = table.find_most_rate(max(1.0, prompt), cached, max(1.0, output))
+    return Interval(value=most, low=most / table.bound, high=most * table.bound)
+
+
+class _Run:
+    """One simulation, and the times of the requests that count."""
+
+    def __init__(self, arrivals: Sequence[Arrival], table: StepTable, slower: float, warm_up: float) -> None:
+        self.servers = simulate(arrivals, table, slower)
+        since = arrivals[int(warm_up * len(arrivals))].at
+        done = [r for s in self.servers for r in s.done if r.arrival.at >= since]
+        self.waits = [r.taken_at - r.arrival.at for r in done]
+        self.firsts = sorted(r.first_at - r.arrival.at for r in done)
+        self.whole = sorted(r.done_at - r.arrival.at for r in done)
+        long = [r for r in done if r.arrival.output > 1]
+        self.between = sorted((r.done_at - r.first_at) / (r.arrival.output - 1) for r in long)
+
+
+def _answer(
+    runs: Sequence[_Run], rate: float | None, most: Interval, overhead: OutsideSteps, stable: bool | None,
+    assumed: tuple[str, ...],
+) -> Arrivals:  # fmt: skip
+    fast, usual, slow = runs
+    more = (overhead.low, overhead.value, overhead.high)
+    bounded = stable is not None or rate is None or rate < most.low
+
+    def times(name: str, later: Sequence[float]) -> Percentiles | None:
+        low, value, high = (_summarise(getattr(r, name), x) for r, x in zip((fast, usual, slow), later, strict=True))
+        if not value:
+            return None
+        return Percentiles(**{k: OpenInterval(value=value[k], low=min(low[k], value[k]),
+                                              high=max(high[k], value[k]) if bounded else None) for k in value})  # fmt: skip
+
+    seconds = [s.now for s in usual.servers]
+    return Arrivals(
+        rate=rate,
+        stable=stable,
+        utilisation=None if rate is None else rate / most.value,
+        prompt_share=sum(s.prompt_s for s in usual.servers) / max(1e-9, sum(seconds)),
+        running=_occupancy([s.running for s in usual.servers], seconds),
+        waiting=_occupancy([s.waiting for s in usual.servers], seconds),
+        wait_s=sum(usual.waits) / max(1, len(usual.waits)),
+        ttft_s=times("firsts", more),
+        tpot_s=times("between", (0.0, 0.0, 0.0)),
+        e2e_s=times("whole", more),
+        most_rate=most,
+        assumed=assumed,
+        seed=SEED,
+    )
+
+
+def _summarise(times: Sequence[float], later: float) -> dict[str, float]:
+    """Mean and percentiles of sorted times, each so many seconds later."""
+    if not times:
+        return {}
+    found = {"mean": sum(times) / len(times)} | {k: _find_percentile(times, x) for k, x in SHARES.items()}
+    return {k: x + later for k, x in found.items()}
+
+
+def _find_percentile(times: Sequence[float], share: float) -> float:
+    at = share * (len(times) - 1)
+    low, high = times[int(at)], times[min(len(times) - 1, int(at) + 1)]
+    return low + (at - int(at)) * (high - low)
+
+
+def _occupancy(seconds: Sequence[Counter[int]], whole: Sequence[float]) -> Occupancy:
+    """How many there are in all replicas in the mean, and so many times as in one for 95 of 100 seconds."""
+    mean = sum(n * s for one in seconds for n, s in one.items()) / max(1e-9, max(whole))
+    joint: Counter[int] = sum(seconds, Counter())
+    left = 0.05 * max(1e-9, sum(whole))
+    for n in sorted(joint, reverse=True):
+        left -= joint[n]
+        if left < 0:
+            return Occupancy(mean=mean, p95=float(n * len(seconds)))
+    return Occupancy(mean=mean, p95=0.0)
