@@ -232,7 +232,7 @@ def simulate(arrivals: Sequence[Arrival], table: StepTable, slower: float = 1.0)
 @lru_cache(maxsize=1)
 def _shuffled() -> tuple[tuple[float, ...], ...]:
     """Shares in the middle of as many equal parts as there are requests, for gaps, prompts and answers."""
-    rng, out = random.Random(SEED), []
+    rng, out = random.Random(SEED), []  # noqa: S311  # the same for every question
     for _ in range(3):
         shares = [(i + 0.5) / REQUESTS for i in range(REQUESTS)]
         rng.shuffle(shares)
@@ -374,16 +374,24 @@ def _answer(
     assumed: tuple[str, ...],
 ) -> Arrivals:  # fmt: skip
     fast, usual, slow = runs
-    more = (overhead.low, overhead.value, overhead.high)
     bounded = stable is not None or rate is None or rate < most.low
 
-    def times(name: str, later: Sequence[float]) -> Percentiles | None:
-        low, value, high = (_summarise(getattr(r, name), x) for r, x in zip((fast, usual, slow), later, strict=True))
+    def times(name: str, later: float, sooner: float, slower: float) -> Percentiles | None:
+        """Bounds of the steps and of what lies outside of them, which have nothing to do with each other."""
+        low, value, high = (_summarise(getattr(r, name)) for r in (fast, usual, slow))
         if not value:
             return None
-        return Percentiles(**{k: OpenInterval(value=value[k], low=min(low[k], value[k]),
-                                              high=max(high[k], value[k]) if bounded else None) for k in value})  # fmt: skip
+        around = {
+            k: OpenInterval(
+                value=x + later,
+                low=x + later - math.hypot(x - min(x, low[k]), sooner),
+                high=x + later + math.hypot(max(x, high[k]) - x, slower) if bounded else None,
+            )
+            for k, x in value.items()
+        }
+        return Percentiles(**around)
 
+    outside = overhead.value, overhead.value - overhead.low, overhead.high - overhead.value
     seconds = [s.now for s in usual.servers]
     return Arrivals(
         rate=rate,
@@ -393,21 +401,20 @@ def _answer(
         running=_occupancy([s.running for s in usual.servers], seconds),
         waiting=_occupancy([s.waiting for s in usual.servers], seconds),
         wait_s=sum(usual.waits) / max(1, len(usual.waits)),
-        ttft_s=times("firsts", more),
-        tpot_s=times("between", (0.0, 0.0, 0.0)),
-        e2e_s=times("whole", more),
+        ttft_s=times("firsts", *outside),
+        tpot_s=times("between", 0.0, 0.0, 0.0),
+        e2e_s=times("whole", *outside),
         most_rate=most,
         assumed=assumed,
         seed=SEED,
     )
 
 
-def _summarise(times: Sequence[float], later: float) -> dict[str, float]:
-    """Mean and percentiles of sorted times, each so many seconds later."""
+def _summarise(times: Sequence[float]) -> dict[str, float]:
+    """Mean and percentiles of sorted times."""
     if not times:
         return {}
-    found = {"mean": sum(times) / len(times)} | {k: _find_percentile(times, x) for k, x in SHARES.items()}
-    return {k: x + later for k, x in found.items()}
+    return {"mean": sum(times) / len(times)} | {k: _find_percentile(times, x) for k, x in SHARES.items()}
 
 
 def _find_percentile(times: Sequence[float], share: float) -> float:

@@ -133,6 +133,7 @@ def make_step_table(deployment: Deployment, estimate: MemoryEstimate, session: S
     keys = make_efficiency_keys(deployment, quantization, plan, make_link_name(plan, rates), rules)
     efficiencies = find_efficiencies(load_speed_rules(rules), keys)
     stages = plan.stages if plan.server else 1
+    ahead = schedules_ahead(entry, deployment.engine_version)
     alone = entry.speed.prompts_first or not plan.joins
     prompts: Prompts = "added" if not plan.server else "first" if alone else "joined"
     most = min(MOST_SEQUENCES, max(2, plan.most_running, plan.chunk if work.experts else 0))
@@ -166,7 +167,7 @@ def make_step_table(deployment: Deployment, estimate: MemoryEstimate, session: S
             pool=plan.pool_tokens // plan.replicas if plan.pool_tokens else None,
             chunk=plan.chunk,
             prompts=prompts,
-            lag=1 if schedules_ahead(entry, deployment.engine_version) else 0,
+            lag=1 if ahead else 0,
         ),
         replicas=plan.replicas,
         sequences=sequences,
@@ -178,6 +179,6 @@ def make_step_table(deployment: Deployment, estimate: MemoryEstimate, session: S
         experts=tuple(experts),
         read=(first[0], last[0]),
         read_rest=(first[1], last[1]),
-        sequence=efficiencies.waits.sequence,
+        sequence=0.0 if ahead else efficiencies.waits.sequence,  # scheduling runs while the devices work
         bound=bound.factor,
     )
