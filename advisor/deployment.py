@@ -299,13 +299,13 @@ class DeploymentEstimate(NamedEstimate, frozen=True, kw_only=True):
     why_not: tuple[WhyNot, ...] = ()  # where `starts` is not true
     conditions: tuple[str, ...] = ()  # a plugin, a source build, a switch, with which it starts
     holds: Holds | None = None  # None where it cannot be determined
-    arrivals: Arrivals | None = None  # of a workload with a rate or a trace; None where its steps are not known
 
 
 class Estimate(DeploymentEstimate, frozen=True, kw_only=True):
     """Memory and speed of one deployment that was asked for by names: what a line of `advise estimate --jsonl`
     answers."""
 
+    arrivals: Arrivals | None = None  # of a workload with a rate or a trace; None where its steps are not known
     schema_version: Literal[1] = SCHEMA_VERSION
 
 

@@ -54,7 +54,7 @@ class LoadSpec(Record, frozen=True, kw_only=True):
     @property
     def arrive(self) -> bool:
         """Whether the requests arrive, at a rate or as a trace has them."""
-        return self.rate is not None or self.trace is not None
+        return self.rate is not None or self.trace is not None or self.arrivals != "poisson"
 
 
 class EstimateRequest(Record, frozen=True, kw_only=True):

@@ -16,6 +16,8 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from statistics import NormalDist
 
+from msgspec.structs import replace
+
 from advisor.deployment import (
     Arrivals,
     Deployment,
@@ -309,6 +311,8 @@ def _refuse(load: LoadSpec) -> None:
         raise BadInput("workload: `trace` and `arrivals: trace` belong together")
     if load.trace is not None and load.rate is not None:
         raise BadInput("workload: rate and trace exclude each other: a trace has its own rate")
+    if load.trace is None and load.rate is None:
+        raise BadInput(f"workload: `arrivals: {load.arrivals}` needs a rate, requests a second")
     if load.concurrency != 1:
         raise BadInput("workload: concurrency and requests that arrive exclude each other: how many run follows")
     for name in ("prompt", "output"):
@@ -329,9 +333,11 @@ def answer_load(table: StepTable, load: Load, overhead: OutsideSteps, assumed: S
             rate=load.rate, stable=False, utilisation=load.rate / most.value, most_rate=most, assumed=tuple(assumed),
             seed=SEED,
         )  # fmt: skip
-    runs = [_Run(draw_arrivals(load, w), table, x, WARM_UP) for w, x in zip(spreads, _around(table.bound), strict=True)]
-    surely = load.rate < most.low
-    return _answer(runs, load.rate, most, overhead, True if surely else None, tuple(assumed))
+    # each replica has its part of the requests: what a router that looks at them saves is not counted
+    one, part = replace(table, replicas=1), replace(load, rate=load.rate / table.replicas)
+    runs = [_Run(draw_arrivals(part, w), one, x, WARM_UP) for w, x in zip(spreads, _around(table.bound), strict=True)]
+    stable = True if load.rate < most.low else None
+    return _answer(runs, load.rate, most, overhead, stable, tuple(assumed), table.replicas)
 
 
 def answer_trace(table: StepTable, arrivals: Sequence[Arrival], overhead: OutsideSteps) -> Arrivals:
@@ -371,7 +377,7 @@ class _Run:
 
 def _answer(
     runs: Sequence[_Run], rate: float | None, most: Interval, overhead: OutsideSteps, stable: bool | None,
-    assumed: tuple[str, ...],
+    assumed: tuple[str, ...], alike: int = 1,
 ) -> Arrivals:  # fmt: skip
     fast, usual, slow = runs
     bounded = stable is not None or rate is None or rate < most.low
@@ -398,8 +404,8 @@ def _answer(
         stable=stable,
         utilisation=None if rate is None else rate / most.value,
         prompt_share=sum(s.prompt_s for s in usual.servers) / max(1e-9, sum(seconds)),
-        running=_occupancy([s.running for s in usual.servers], seconds),
-        waiting=_occupancy([s.waiting for s in usual.servers], seconds),
+        running=_occupancy([s.running for s in usual.servers] * alike, seconds),
+        waiting=_occupancy([s.waiting for s in usual.servers] * alike, seconds),
         wait_s=sum(usual.waits) / max(1, len(usual.waits)),
         ttft_s=times("firsts", *outside),
         tpot_s=times("between", 0.0, 0.0, 0.0),
@@ -423,13 +429,14 @@ def _find_percentile(times: Sequence[float], share: float) -> float:
     return low + (at - int(at)) * (high - low)
 
 
-def _occupancy(seconds: Sequence[Counter[int]], whole: Sequence[float]) -> Occupancy:
+def _occupancy(replicas: Sequence[Counter[int]], seconds: Sequence[float]) -> Occupancy:
     """How many there are in all replicas in the mean, and so many times as in one for 95 of 100 seconds."""
-    mean = sum(n * s for one in seconds for n, s in one.items()) / max(1e-9, max(whole))
-    joint: Counter[int] = sum(seconds, Counter())
-    left = 0.05 * max(1e-9, sum(whole))
+    whole = max(1e-9, *seconds)
+    mean = sum(n * s for one in replicas for n, s in one.items()) / whole
+    joint: Counter[int] = sum(replicas, Counter())
+    left = 0.05 * whole * len(replicas)
     for n in sorted(joint, reverse=True):
         left -= joint[n]
         if left < 0:
-            return Occupancy(mean=mean, p95=float(n * len(seconds)))
+            return Occupancy(mean=mean, p95=float(n * len(replicas)))
     return Occupancy(mean=mean, p95=0.0)
