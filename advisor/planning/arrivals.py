@@ -12,7 +12,7 @@ import heapq
 import math
 import random
 from collections import Counter, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from statistics import NormalDist
 
@@ -359,6 +359,81 @@ def _around(bound: float) -> tuple[float, float, float]:
 def _find_most_rate(table: StepTable, prompt: float, cached: float, output: float) -> Interval:
     most = table.find_most_rate(max(1.0, prompt), cached, max(1.0, output))
     return Interval(value=most, low=most / table.bound, high=most * table.bound)
+
+
+FULL = 0.95  # of the highest rate, beyond which a queue varies without bounds
+TRIES = 5  # simulations of a search
+FEW = 300  # requests of a simulation of a search
+
+
+class ServedRate(Value, frozen=True):
+    """The highest rate at which limits are kept, requests a second, and how many run at once for 99 of 100 seconds."""
+
+    rate: float
+    running: int
+
+
+class MissedTimes(Value, frozen=True):
+    """The times of requests that come one by one, where these already miss a limit."""
+
+    ttft_s: float
+    tpot_s: float
+
+
+def find_served_rate(
+    table: StepTable, load: Load, most: Mapping[str, float], share: float, slower: float, overhead: float
+) -> ServedRate | MissedTimes:
+    """The highest rate at which `share` of the requests keep the limits `most` (seconds by name of a figure), where
+    every step takes `slower` times as long; `load.rate` is not looked at. All replicas alike."""
+    one = replace(table, replicas=1)
+    top = FULL * one.find_most_rate(max(1.0, load.prompt.mean - load.cached), load.cached, load.output.mean) / slower
+
+    def run(rate: float) -> tuple[dict[str, float], _Run]:
+        found = _Run(draw_arrivals(replace(load, rate=rate))[:FEW], one, slower, WARM_UP)
+        ttft = _find_percentile(found.firsts, share) + overhead
+        between = _find_percentile(found.between, share) if found.between else 0.0
+        return {"ttft_s": ttft, "tpot_s": between}, found
+
+    def keeps(times: Mapping[str, float]) -> bool:
+        return all(times[k] <= limit for k, limit in most.items())
+
+    low, high = top / 256, top
+    times, best = run(low)
+    if not keeps(times):
+        return MissedTimes(**times)
+    rate = min(top, _find_steady_rate(one, load, most.get("tpot_s", math.inf) / slower, top))
+    for _ in range(TRIES):
+        times, found = run(rate)
+        if keeps(times):
+            low, best = rate, found
+        else:
+            high = rate
+        if low >= 0.95 * high:
+            break
+        rate = min(top, 1.2 * low if low * 1.44 > high and high == top else math.sqrt(low * high))
+    running = best.servers[0].running
+    left, peak = 0.01 * sum(running.values()), 1
+    for n in sorted(running, reverse=True):
+        left -= running[n]
+        if left < 0:
+            peak = max(1, n)
+            break
+    return ServedRate(low * table.replicas, peak * table.replicas)
+
+
+def _find_steady_rate(table: StepTable, load: Load, between: float, top: float) -> float:
+    """About the rate at which tokens are so far apart: as many run as the rate times the time of a request."""
+    prompt, output = max(1.0, load.prompt.mean - load.cached), float(load.output.mean)
+    low, high = 0.0, top
+    for _ in range(12):
+        rate = (low + high) / 2
+        n = step = 0.0
+        for _ in range(8):
+            held = max(1.0, n) * (load.cached + prompt + output / 2)
+            step = table.step(max(1.0, n), held, max(1.0, n) / output * prompt, load.cached + prompt / 2)
+            n = min(rate * output * step, float(table.limits.running))
+        low, high = (rate, high) if step <= between else (low, rate)
+    return low or top / 16
 
 
 class _Run:
