@@ -295,7 +295,8 @@ def _make_candidate(
             rate = partial(estimate_rate, made.trial, *on)
             found = find_capacity(rate, held, replace(targets, safe=safe))
         else:
-            found = _find_capacity_at_rate(table, made.trial, on[0], targets, share, safe)
+            likely = serves["likely"].amount if "likely" in serves else None
+            found = _find_capacity_at_rate(table, made.trial, on[0], targets, share, safe, likely)
         if isinstance(found, Capacity):
             serves[confidence] = found
         elif found is not None and not safe:
@@ -316,9 +317,11 @@ def _make_table(trial: Trial, deployment: Deployment, memory: MemoryEstimate, he
 
 
 def _find_capacity_at_rate(
-    table: StepTable | None, trial: Trial, deployment: Deployment, targets: Targets, share: float, safe: bool
-) -> Capacity | MissedTargets | None:
-    """The highest rate at which `share` of the requests keep the targets, by simulation; None where it is not known."""
+    table: StepTable | None, trial: Trial, deployment: Deployment, targets: Targets, share: float, safe: bool,
+    likely: float | None,
+) -> Capacity | MissedTargets | None:  # fmt: skip
+    """The highest rate at which `share` of the requests keep the targets, by simulation; None where it is not known.
+    `likely`: that by likely steps."""
     if table is None:
         return None
     traffic = trial.search.traffic
@@ -327,7 +330,9 @@ def _find_capacity_at_rate(
     load = Load(traffic.rate or 0.0, prompt, traffic.output, kept, longest=traffic.context_length)
     overhead = load_engine_rules(trial.tools.session.rules).outside_steps
     outside = overhead.high if safe else overhead.value
-    found = find_served_rate(table, load, targets.most, share, table.bound if safe else 1.0, outside)
+    slower = table.bound if safe else 1.0
+    near = likely / slower if safe and likely else None
+    found = find_served_rate(table, load, targets.most, share, slower, outside, near)
     if isinstance(found, MissedTimes):
         asked = {k: getattr(found, k) if k in targets.most else None for k in ("ttft_s", "tpot_s")}
         return MissedTargets(**asked)

@@ -231,23 +231,20 @@ def simulate(arrivals: Sequence[Arrival], table: StepTable, slower: float = 1.0)
     return servers
 
 
-@lru_cache(maxsize=1)
-def _shuffled() -> tuple[tuple[float, ...], ...]:
-    """Shares in the middle of as many equal parts as there are requests, for gaps, prompts and answers."""
-    rng, out = random.Random(SEED), []  # noqa: S311  # the same for every question
-    for _ in range(3):
-        shares = [(i + 0.5) / REQUESTS for i in range(REQUESTS)]
-        rng.shuffle(shares)
-        out.append(tuple(shares))
-    return tuple(out)
+@lru_cache(maxsize=8)
+def _shuffle(count: int, kind: int) -> tuple[float, ...]:
+    """Shares in the middle of as many equal parts as there are requests, in an order of the seed's."""
+    rng = random.Random(SEED + kind)  # noqa: S311  # the same for every question
+    shares = [(i + 0.5) / count for i in range(count)]
+    rng.shuffle(shares)
+    return tuple(shares)
 
 
-def draw_arrivals(load: Load, wider: float = 1.0) -> list[Arrival]:
-    """The requests of a load, first to last; `wider` times the spread of their lengths around the mean."""
-    gaps, prompts, outputs = _shuffled()
-    asked, answered = (_draw_lengths(x, s, wider) for x, s in ((load.prompt, prompts), (load.output, outputs)))
+def draw_arrivals(load: Load, wider: float = 1.0, count: int = REQUESTS) -> list[Arrival]:
+    """So many requests of a load, first to last; `wider` times the spread of their lengths around the mean."""
+    asked, answered = (_draw_lengths(x, wider, count, i) for i, x in enumerate((load.prompt, load.output), 1))
     at, out = 0.0, []
-    for gap, prompt, output in zip(_draw_gaps(load, gaps), asked, answered, strict=True):
+    for gap, prompt, output in zip(_draw_gaps(load, count), asked, answered, strict=True):
         at += gap
         output = max(1, min(output, load.longest - 1))
         prompt = max(1, min(prompt, load.longest - output))
@@ -256,23 +253,24 @@ def draw_arrivals(load: Load, wider: float = 1.0) -> list[Arrival]:
     return out
 
 
-def _draw_gaps(load: Load, shares: Sequence[float]) -> Iterable[float]:
+def _draw_gaps(load: Load, count: int) -> Iterable[float]:
     """Seconds before each request. Where they come in bursts, half of them do so in moments of `BUSY_S`."""
-    units = [1.0 if load.even else -math.log1p(-x) for x in shares]
+    units = [1.0 if load.even else -math.log1p(-x) for x in _shuffle(count, 0)]
     scale = len(units) / sum(units) / load.rate
     quiet = 0.5 / (1 - 0.5 / load.burst) if load.burst > 1 else 1.0
     moment = max(1, round(BUSY_S * load.rate * load.burst))
     return (u * scale / (load.burst if i // moment % 2 else quiet) for i, u in enumerate(units))
 
 
-def _draw_lengths(tokens: TokenSpread, shares: Sequence[float], wider: float) -> list[int]:
+@lru_cache(maxsize=64)
+def _draw_lengths(tokens: TokenSpread, wider: float, count: int, kind: int) -> tuple[int, ...]:
     """Log-normal lengths of this mean and 95th percentile, or one as near as such a spread comes."""
     ratio = 1 + wider * (max(tokens.p95, tokens.mean) / max(1, tokens.mean) - 1)
     sigma = P95_OF_NORMAL - math.sqrt(max(0.0, P95_OF_NORMAL**2 - 2 * min(WIDEST, math.log(ratio))))
     normal = NormalDist()
-    drawn = [math.exp(sigma * normal.inv_cdf(x)) if sigma else 1.0 for x in shares]
+    drawn = [math.exp(sigma * normal.inv_cdf(x)) if sigma else 1.0 for x in _shuffle(count, kind)]
     scale = tokens.mean * len(drawn) / sum(drawn)
-    return [max(1, round(scale * x)) for x in drawn]
+    return tuple(max(1, round(scale * x)) for x in drawn)
 
 
 def estimate_arrivals(
@@ -362,8 +360,9 @@ def _find_most_rate(table: StepTable, prompt: float, cached: float, output: floa
 
 
 FULL = 0.95  # of the highest rate, beyond which a queue varies without bounds
-TRIES = 5  # simulations of a search
-FEW = 300  # requests of a simulation of a search
+TRIES = 4  # simulations of a search
+FEW = 300  # requests of one
+ALONE = 40  # and of the first, in which they come one by one
 
 
 class ServedRate(Value, frozen=True):
@@ -381,15 +380,17 @@ class MissedTimes(Value, frozen=True):
 
 
 def find_served_rate(
-    table: StepTable, load: Load, most: Mapping[str, float], share: float, slower: float, overhead: float
-) -> ServedRate | MissedTimes:
+    table: StepTable, load: Load, most: Mapping[str, float], share: float, slower: float, overhead: float,
+    near: float | None = None,
+) -> ServedRate | MissedTimes:  # fmt: skip
     """The highest rate at which `share` of the requests keep the limits `most` (seconds by name of a figure), where
-    every step takes `slower` times as long; `load.rate` is not looked at. All replicas alike."""
+    every step takes `slower` times as long; `load.rate` is not looked at. All replicas alike. `near`: about where it
+    is, by an earlier search."""
     one = replace(table, replicas=1)
     top = FULL * one.find_most_rate(max(1.0, load.prompt.mean - load.cached), load.cached, load.output.mean) / slower
 
-    def run(rate: float) -> tuple[dict[str, float], _Run]:
-        found = _Run(draw_arrivals(replace(load, rate=rate))[:FEW], one, slower, WARM_UP)
+    def run(rate: float, count: int = FEW) -> tuple[dict[str, float], _Run]:
+        found = _Run(draw_arrivals(replace(load, rate=rate), count=count), one, slower, WARM_UP)
         ttft = _find_percentile(found.firsts, share) + overhead
         between = _find_percentile(found.between, share) if found.between else 0.0
         return {"ttft_s": ttft, "tpot_s": between}, found
@@ -398,11 +399,12 @@ def find_served_rate(
         return all(times[k] <= limit for k, limit in most.items())
 
     low, high = top / 256, top
-    times, best = run(low)
+    times, best = run(low, ALONE)
     if not keeps(times):
         return MissedTimes(**times)
-    rate = min(top, _find_steady_rate(one, load, most.get("tpot_s", math.inf) / slower, top))
-    for _ in range(TRIES):
+    tokens_apart = most.get("tpot_s", math.inf) / slower
+    rate = min(top, near / table.replicas if near is not None else _find_steady_rate(one, load, tokens_apart, top))
+    for _ in range(TRIES if near is None else TRIES // 2):
         times, found = run(rate)
         if keeps(times):
             low, best = rate, found

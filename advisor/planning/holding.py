@@ -37,7 +37,6 @@ from advisor.estimation import (
 )
 from advisor.estimation import estimate as estimate_memory_of
 from advisor.memo import memoize_by_identity
-from advisor.planning.arrivals import estimate_arrivals
 from advisor.planning.traffic import Traffic, read_traffic
 from advisor.record import Value
 from advisor.session import Session
@@ -217,6 +216,8 @@ def answer_deployment(
     holding = hold_deployment(deployment, memory, session, load)
     arrivals = None
     if load is not None and load.arrive:
+        from advisor.planning.arrivals import estimate_arrivals
+
         arrivals = estimate_arrivals(deployment, memory, load, session)
         running = arrivals.running.mean if arrivals is not None and arrivals.running is not None else 1
         load = replace(load, concurrency=max(1, round(running)))
