@@ -18,6 +18,7 @@ from statistics import NormalDist
 
 from msgspec.structs import replace
 
+from advisor import engines
 from advisor.deployment import (
     Arrivals,
     Deployment,
@@ -26,11 +27,14 @@ from advisor.deployment import (
     Occupancy,
     OpenInterval,
     Percentiles,
+    Workload,
 )
+from advisor.engines import capacity
 from advisor.errors import BadInput
 from advisor.estimation import LoadSpec
 from advisor.planning.rules import load_workload_defaults
-from advisor.planning.traffic import P95_OF_NORMAL, TokenSpread
+from advisor.planning.traffic import P95_OF_NORMAL, TokenSpread, Traffic
+from advisor.planning.types import Plan
 from advisor.record import Value
 from advisor.session import Session
 from advisor.speed.efficiencies import OutsideSteps, load_engine_rules
@@ -301,6 +305,24 @@ def estimate_arrivals(
         return None
     asked = Load(load.rate, prompt, output, cached, load.arrivals == "constant", load.burst, longest)
     return answer_load(table, asked, overhead, assumed)
+
+
+def estimate_plan_arrivals(plan: Plan, traffic: Traffic, workload: Workload, session: Session) -> Arrivals | None:
+    """What requests wait that arrive at the rate of a plan's traffic, each copy having its part of them; None without
+    a rate, and where its steps are not known."""
+    if traffic.rate is None or plan.prefill is not None:
+        return None
+    entry = engines.find_engine_module(plan.deployment.engine, session.rules.engines())[1]
+    table = make_step_table(plan.deployment, plan.memory, session, traffic.typical_tokens)
+    if table is None:
+        return None
+    kept = traffic.depth + (traffic.shared_tokens if capacity.keeps_prefixes(plan.deployment, entry) else 0)
+    prompt = TokenSpread(mean=traffic.depth + traffic.prompt.mean, p95=traffic.depth + traffic.prompt.p95)
+    load = Load(traffic.rate, prompt, traffic.output, kept, burst=traffic.burst, longest=traffic.context_length)
+    lengths = ("prompt_tokens", "prompt_p95", "output_tokens", "output_p95")
+    assumed = [n for n in lengths if getattr(workload, n) is None]
+    servers = replace(table, replicas=table.replicas * plan.servers)
+    return answer_load(servers, load, load_engine_rules(session.rules).outside_steps, assumed)
 
 
 def _refuse(load: LoadSpec) -> None:

@@ -18,6 +18,7 @@ from simulation import Copy
 from simulation import simulate as simulate_plainly
 
 from advisor.catalog import catalog
+from advisor.cli.main import run_command_line
 from advisor.errors import BadInput
 from advisor.planning.arrivals import Arrival, Load, answer_load, draw_arrivals, simulate
 from advisor.planning.traffic import TokenSpread
@@ -225,3 +226,28 @@ def test_a_published_trace() -> None:
     measured = sorted(r["e2e_ms"] / 1000 for r in rows)
     for share, found in ((0.5, answer.e2e_s.p50), (0.9, answer.e2e_s.p90), (0.99, answer.e2e_s.p99)):
         assert found.value * scale == pytest.approx(measured[int(share * (len(measured) - 1))], rel=0.1)
+
+
+def recommend(*words: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
+    on = ("recommend", "--on", "1x H100 80GB SXM", "--model", "llama3.1:8b", "--engine", "vllm", "--quant", "BF16")
+    status = run_command_line([*on, "--prompt-tokens", "500", "--output-tokens", "200", *words])
+    return status, capsys.readouterr().out
+
+
+def test_a_plan_under_a_rate_is_judged_by_its_percentiles(capsys: pytest.CaptureFixture[str]) -> None:
+    status, text = recommend("--rate", "10", "--ttft", "0.5", capsys=capsys)
+    assert status == 0
+    assert "Load     10 requests/s: " in text
+    status, text = recommend("--rate", "10", "--ttft", "0.02", capsys=capsys)
+    assert status == 1
+    assert text.startswith("Missed   targets (first token within 0.02 s; p90, likely): not met")
+
+
+def test_a_plan_that_serves_less_than_is_asked_says_so_first(capsys: pytest.CaptureFixture[str]) -> None:
+    status, text = recommend("--rate", "400", capsys=capsys)
+    assert status == 1
+    assert text.startswith("Missed   overloaded: 400 requests/s are asked for, ")
+    status, text = recommend("--rate", "400", "--json", capsys=capsys)
+    chosen = json.loads(text)["chosen"]
+    assert chosen["targets"]["rate"] == 400
+    assert chosen["arrivals"]["stable"] is False
