@@ -155,8 +155,8 @@ class Interval(Record, frozen=True, kw_only=True):
     high: float
 
 
-class Wait(Record, frozen=True, kw_only=True):
-    """Seconds of waiting with their bounds."""
+class OpenInterval(Record, frozen=True, kw_only=True):
+    """A value with its bounds, of which the upper one may be none."""
 
     value: float
     low: float
@@ -249,9 +249,45 @@ class Holds(Record, frozen=True, kw_only=True):
     typical: int  # of typical length, for sure
     full_length: int  # of the whole context, for sure
     waiting: int  # of the asked ones
-    wait_s: Wait | None  # until a waiting request is taken; None where nobody waits or it cannot be determined
+    wait_s: OpenInterval | None  # until a waiting request is taken; None where nobody waits or it cannot be determined
     shared_prefix: float  # share of a prompt that the engine keeps once for all
     ladder: tuple[HeldRequests, ...]
+
+
+class Percentiles(Record, frozen=True, kw_only=True):
+    """Seconds that requests take, over all of them."""
+
+    mean: OpenInterval
+    p50: OpenInterval
+    p90: OpenInterval
+    p95: OpenInterval
+    p99: OpenInterval
+
+
+class Occupancy(Record, frozen=True, kw_only=True):
+    """How many requests there are at once, over time."""
+
+    mean: float
+    p95: float
+
+
+class Arrivals(Record, frozen=True, kw_only=True):
+    """What requests that arrive wait, by a simulation of the scheduler. Times are None where the queue grows without
+    end."""
+
+    rate: float | None  # requests a second; None of a trace of one moment
+    stable: bool | None  # the rate is served; None: within the bounds of what is
+    utilisation: float | None  # the rate over the highest that is served
+    most_rate: Interval  # requests a second that are served at most
+    prompt_share: float | None = None  # of the time, for prompts
+    running: Occupancy | None = None
+    waiting: Occupancy | None = None
+    wait_s: float | None = None  # until a request is taken, mean
+    ttft_s: Percentiles | None = None  # to the first token
+    tpot_s: Percentiles | None = None  # between tokens, the mean of each request
+    e2e_s: Percentiles | None = None  # of a whole request
+    assumed: tuple[str, ...] = ()  # fields of the workload that nobody stated
+    seed: int = 0  # of the gaps and lengths that were drawn
 
 
 class NamedEstimate(MemoryEstimate, frozen=True, kw_only=False):
@@ -287,6 +323,7 @@ class Estimate(DeploymentEstimate, frozen=True, kw_only=True):
     """Memory and speed of one deployment that was asked for by names: what a line of `advise estimate --jsonl`
     answers."""
 
+    arrivals: Arrivals | None = None  # of a workload with a rate or a trace; None where its steps are not known
     schema_version: Literal[1] = SCHEMA_VERSION
 
 

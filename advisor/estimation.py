@@ -4,7 +4,7 @@ disagree."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, cast
 
 import msgspec
 from msgspec import Meta
@@ -32,13 +32,29 @@ if TYPE_CHECKING:
     from advisor.formats import FormatChoice
 
 
-class LoadSpec(Record, frozen=True, kw_only=True):
-    """`workload` of a request line."""
+Tokens = Annotated[int, Meta(ge=1, le=10**9)]
+TracedRequest = tuple[Annotated[float, Meta(ge=0, le=1e9)], Tokens, Tokens]  # seconds, prompt, answer
 
-    concurrency: Annotated[int, Meta(ge=1, le=10**9)] = 1
-    prompt_tokens: Annotated[int, Meta(ge=1, le=10**9)] | None = None
-    output_tokens: Annotated[int, Meta(ge=1, le=10**9)] | None = None
+
+class LoadSpec(Record, frozen=True, kw_only=True):
+    """`workload` of a request line: so many requests at once, or requests that arrive."""
+
+    concurrency: Tokens = 1
+    prompt_tokens: Tokens | None = None
+    output_tokens: Tokens | None = None
     depth_tokens: Annotated[int, Meta(ge=0, le=10**9)] = 0
+    cached_prompt_tokens: Annotated[int, Meta(ge=0, le=10**9)] = 0  # of the prompt, that a prefix cache has
+    rate: Annotated[float, Meta(gt=0, le=1e6)] | None = None  # requests a second, in the mean
+    arrivals: Literal["poisson", "constant", "trace"] = "poisson"
+    burst: Annotated[float, Meta(ge=1, le=1000)] = 1.0  # the rate of a busy moment over the mean one
+    prompt_p95: Tokens | None = None
+    output_p95: Tokens | None = None
+    trace: Annotated[tuple[TracedRequest, ...], Meta(min_length=1, max_length=20_000)] | None = None
+
+    @property
+    def arrive(self) -> bool:
+        """Whether the requests arrive, at a rate or as a trace has them."""
+        return self.rate is not None or self.trace is not None or self.arrivals != "poisson"
 
 
 class EstimateRequest(Record, frozen=True, kw_only=True):
@@ -352,11 +368,13 @@ def estimate_load_speed(
 
     given = load or LoadSpec(concurrency=memory_estimate.sequences if deployment.sequences > 1 else 1)
     usual = RequestLoad()
+    prompt = given.prompt_tokens or usual.prompt
+    cached = min(given.cached_prompt_tokens, prompt - 1)
     return estimate_speed(deployment, memory_estimate, session, RequestLoad(
         concurrency=given.concurrency,
-        prompt=given.prompt_tokens or usual.prompt,
+        prompt=prompt - cached,
         output=given.output_tokens or usual.output,
-        depth=given.depth_tokens,
+        depth=given.depth_tokens + cached,
     ))  # fmt: skip
 
 

@@ -6,7 +6,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from advisor.decision.types import LeafVerdict, Reason, Scalar, TraceStep
-from advisor.deployment import Deployment, Holds, MemoryEstimate, Setting, SpeedEstimate, WhyNot, Workload
+from advisor.deployment import Arrivals, Deployment, Holds, MemoryEstimate, Setting, SpeedEstimate, WhyNot, Workload
 from advisor.machines.types import Machine
 from advisor.planning.targets import TargetAnswer
 from advisor.planning.types import CardLayout, Plan, TriedFormat
@@ -106,6 +106,7 @@ class RankedDeployment(RecordWithInner, frozen=True, kw_only=True):
     conditions: tuple[str, ...] = ()  # a plugin, a source build, a switch, with which it starts
     holds: Holds | None = None
     targets: TargetAnswer | None = None  # None: none was named
+    arrivals: Arrivals | None = None  # of the chosen one, where requests arrive at a rate
     also: tuple[RankedDeployment, ...] = ()  # of the other models that stay loaded next to it
     gains: tuple[str, ...] = ()  # what it has over the chosen one
     reasons: tuple[str, ...]

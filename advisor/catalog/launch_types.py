@@ -343,6 +343,8 @@ class SpeedTraits(Record, frozen=True, kw_only=True):
     vector_tokens: int = 0  # tokens of a pass up to which products run without matrix units; 0 = never without
     prompts_for_caches: bool = False  # of a prompt, only what the caches need is computed
     replicas_wait: bool = False  # those that share experts, for each other's prompts
+    prompts_first: bool = False  # while any waits, passes are of prompts alone
+    ahead_since: str | None = None  # first release that schedules a step before the answers of the last one are read
     expert_tiles: dict[str, int] = {}  # vendor, or other -> tokens of one expert that a kernel works on together
     checkpoint_cache: CheckpointCache | None = None
     source: str | None = None

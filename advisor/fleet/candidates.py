@@ -27,12 +27,14 @@ from advisor.catalog import Catalog
 from advisor.catalog.resolve import ResolvedModel
 from advisor.catalog.types import Engine
 from advisor.decision.filters import hardware_support
-from advisor.deployment import SpeedEstimate
+from advisor.deployment import Deployment, MemoryEstimate, SpeedEstimate
+from advisor.engines import capacity
 from advisor.engines.flags import find_own_flag
 from advisor.fleet.demand import FleetRules, ModelDemand, load_fleet_rules
 from advisor.formats import native_format
 from advisor.machines.types import Machine
 from advisor.planning.arrange import finish_arrangement, place_on_nodes, size_units
+from advisor.planning.arrivals import Load, MissedTimes, find_served_rate
 from advisor.planning.candidates import (
     Attempt,
     Bounds,
@@ -46,13 +48,14 @@ from advisor.planning.candidates import (
 )
 from advisor.planning.format_candidates import find_usable_formats, has_download
 from advisor.planning.objective import Arrangement, SizedUnit
-from advisor.planning.rules import load_plan_rules
 from advisor.planning.search import prepare_engine
 from advisor.planning.targets import TARGETS, Targets, find_targets, meets_target
-from advisor.planning.traffic import P95_OF_NORMAL, P99_OF_NORMAL, TokenSpread, Traffic
+from advisor.planning.traffic import P95_OF_NORMAL, TokenSpread, Traffic
 from advisor.planning.types import Plan, SearchRequest, TriedFormat
 from advisor.record import Value
 from advisor.session import Session
+from advisor.speed.efficiencies import load_engine_rules
+from advisor.speed.step_table import StepTable, make_step_table
 
 STEPS = (64, 256)  # users that a launch is sized for at first, and where it turns out to hold them all
 Confidence = Literal["likely", "safe"]
@@ -144,10 +147,9 @@ def _list_on(
     for entry in _list_engines(demand, guide_result, rules):
         asked = entry if entry.id in demand.engines else None
         search = build_search_request(request, found, guide_result, guide, rules, asked)
-        traffic = with_percentile(
-            replace(search.traffic, rate=demand.workload.rate, burst=demand.workload.burst),
-            demand.percentile,
-        )
+        traffic = replace(search.traffic, rate=demand.workload.rate, burst=demand.workload.burst)
+        if traffic.rate is None:
+            traffic = with_percentile(traffic, demand.percentile)
         work = replace(search.workload, rate=demand.workload.rate)
         offer = _list_for_engine(entry, replace(search, traffic=traffic, workload=work), demand, session, defaults)
         if offer.candidates:
@@ -196,7 +198,8 @@ def _list_for_engine(
     for tier in _list_tiers(attempts, tools, search, bool(demand.quantizations), defaults):
         found: dict[tuple[int, int, str], ReplicaCandidate] = {}
         for attempt in tier:
-            for candidate in _list_for_attempt(Trial(tools, search, attempt, Bounds(), tried), defaults, late):
+            trial = Trial(tools, search, attempt, Bounds(), tried)
+            for candidate in _list_for_attempt(trial, defaults, late, demand.percentile):
                 key = candidate.devices, candidate.nodes, candidate.quantization
                 if key not in found or _worth(candidate) > _worth(found[key]):
                     found[key] = candidate
@@ -234,7 +237,9 @@ def _list_tiers(
     return [tiers[k] for k in sorted(tiers)]
 
 
-def _list_for_attempt(trial: Trial, defaults: FleetRules, late: list[MissedTargets]) -> list[ReplicaCandidate]:
+def _list_for_attempt(
+    trial: Trial, defaults: FleetRules, late: list[MissedTargets], share: float
+) -> list[ReplicaCandidate]:
     """What one format offers: for each number of devices the layout that serves the most."""
     tools, search = trial.tools, trial.search
     much = find_too_large(tools, search, trial.attempt.chosen.quantization, False)
@@ -244,7 +249,7 @@ def _list_for_attempt(trial: Trial, defaults: FleetRules, late: list[MissedTarge
     machine = search.machine
     base = make_base(tools, search, trial.attempt, machine)
     if not (find_own_flag(tools.entry, "tensor_parallel") and machine.usable_devices):
-        return _list_whole_nodes(trial, defaults, late)
+        return _list_whole_nodes(trial, defaults, late, share)
     best: dict[tuple[int, int], ReplicaCandidate] = {}
     for users in STEPS:
         sized_for = _with_users(trial, users)
@@ -256,9 +261,8 @@ def _list_for_attempt(trial: Trial, defaults: FleetRules, late: list[MissedTarge
             nodes = sized.unit.layout.nodes
             if machine.nodes > 1 and nodes != machine.nodes:
                 continue  # fits on fewer, which was looked at
-            rate = partial(estimate_rate, sized_for, sized.unit.deployment, sized.memory)
-            parts = LaunchParts(sized_for, sized)
-            candidate = _make_candidate(parts, sized.unit.cards // nodes, nodes, rate, sized.held, late)
+            parts, memory = LaunchParts(sized_for, sized), (sized.unit.deployment, sized.memory)
+            candidate = _make_candidate(parts, sized.unit.cards // nodes, nodes, memory, sized.held, late, share)
             if candidate is None:
                 continue
             key = candidate.devices, candidate.nodes
@@ -277,17 +281,25 @@ def _with_users(trial: Trial, users: int) -> Trial:
 
 
 def _make_candidate(
-    made: LaunchParts, devices: int, nodes: int, rate: SpeedOf, held: int, late: list[MissedTargets]
-) -> ReplicaCandidate | None:
-    """A replica that holds `held` requests at this speed; None where it serves nobody in time."""
+    made: LaunchParts, devices: int, nodes: int, on: tuple[Deployment, MemoryEstimate], held: int,
+    late: list[MissedTargets], share: float,
+) -> ReplicaCandidate | None:  # fmt: skip
+    """A replica of a deployment and its memory that holds `held` requests; None where it serves nobody in time."""
     search, tools, rules = made.trial.search, made.trial.tools, made.trial.tools.session.rules
-    targets, spare = find_targets(search.workload, search.machine, rules), load_plan_rules(rules).spare
+    targets = find_targets(search.workload, search.machine, rules)
     serves: dict[Confidence, Capacity] = {}
+    table = _make_table(made.trial, *on, held) if search.traffic.rate is not None else None
     for confidence in CONFIDENCES:
-        found = find_capacity(rate, held, search.traffic, targets, spare, confidence)
+        safe = confidence == "safe"
+        if search.traffic.rate is None:
+            rate = partial(estimate_rate, made.trial, *on)
+            found = find_capacity(rate, held, replace(targets, safe=safe))
+        else:
+            likely = serves["likely"].amount if "likely" in serves else None
+            found = _find_capacity_at_rate(table, made.trial, on[0], targets, share, safe, likely)
         if isinstance(found, Capacity):
             serves[confidence] = found
-        elif found is not None and confidence == "likely":
+        elif found is not None and not safe:
             late.append(found)
     weights = made.trial.attempt.chosen.quantization
     if not serves:
@@ -295,7 +307,41 @@ def _make_candidate(
     return ReplicaCandidate(tools.entry.id, weights.id, weights.bits_nominal, devices, nodes, serves, made)
 
 
-def _list_whole_nodes(trial: Trial, defaults: FleetRules, late: list[MissedTargets]) -> list[ReplicaCandidate]:
+def _make_table(trial: Trial, deployment: Deployment, memory: MemoryEstimate, held: int) -> StepTable | None:
+    """The steps of a replica that holds so many requests; None where they are not known, and where it holds none."""
+    traffic = trial.search.traffic
+    table = make_step_table(deployment, memory, trial.tools.session, traffic.typical_tokens) if held > 0 else None
+    if table is None:
+        return None
+    return replace(table, limits=replace(table.limits, running=min(table.limits.running, -(-held // table.replicas))))
+
+
+def _find_capacity_at_rate(
+    table: StepTable | None, trial: Trial, deployment: Deployment, targets: Targets, share: float, safe: bool,
+    likely: float | None,
+) -> Capacity | MissedTargets | None:  # fmt: skip
+    """The highest rate at which `share` of the requests keep the targets, by simulation; None where it is not known.
+    `likely`: that by likely steps."""
+    if table is None:
+        return None
+    traffic = trial.search.traffic
+    kept = traffic.depth + (traffic.shared_tokens if capacity.keeps_prefixes(deployment, trial.tools.inner) else 0)
+    prompt = TokenSpread(mean=traffic.depth + traffic.prompt.mean, p95=traffic.depth + traffic.prompt.p95)
+    load = Load(traffic.rate or 0.0, prompt, traffic.output, kept, longest=traffic.context_length)
+    overhead = load_engine_rules(trial.tools.session.rules).outside_steps
+    outside = overhead.high if safe else overhead.value
+    slower = table.bound if safe else 1.0
+    near = likely / slower if safe and likely else None
+    found = find_served_rate(table, load, targets.most, share, slower, outside, near)
+    if isinstance(found, MissedTimes):
+        asked = {k: getattr(found, k) if k in targets.most else None for k in ("ttft_s", "tpot_s")}
+        return MissedTargets(**asked)
+    return Capacity(found.running, found.rate)
+
+
+def _list_whole_nodes(
+    trial: Trial, defaults: FleetRules, late: list[MissedTargets], share: float
+) -> list[ReplicaCandidate]:
     """An engine that takes memory for each request: a server on the whole node, for as many users as it serves."""
     if trial.search.machine.nodes > 1:
         return []
@@ -307,9 +353,8 @@ def _list_whole_nodes(trial: Trial, defaults: FleetRules, late: list[MissedTarge
         plan = place_on_nodes(asked, base, 1)
         if plan is None or not plan.starts or plan.memory.fits is not True or not plan.holds_all:
             break
-        rate = partial(estimate_rate, asked, plan.deployment, plan.memory)
-        devices = max(1, len(asked.search.machine.usable_devices))
-        made = _make_candidate(LaunchParts(asked, None, plan), devices, 1, rate, users, late)
+        devices, parts = max(1, len(asked.search.machine.usable_devices)), LaunchParts(asked, None, plan)
+        made = _make_candidate(parts, devices, 1, (plan.deployment, plan.memory), users, late, share)
         if made is None:
             break
         if best is not None and _worth(made) <= _worth(best):
@@ -351,15 +396,8 @@ def with_percentile(traffic: Traffic, percentile: float) -> Traffic:
     return replace(traffic, prompt=prompt)
 
 
-def find_capacity(
-    speed_of: SpeedOf, held: int, traffic: Traffic, targets: Targets, spare: float, confidence: Confidence
-) -> Capacity | MissedTargets | None:
-    """The most that a replica serves which holds `held` requests; None where its speed is not known.
-
-    Times are looked at as they are predicted (`likely`), or at the slow end of their intervals (`safe`).
-    """
-    safe = confidence == "safe"
-    targets = replace(targets, safe=safe)
+def find_capacity(speed_of: SpeedOf, held: int, targets: Targets) -> Capacity | MissedTargets | None:
+    """The most users that a replica serves at once which holds `held` requests; None where its speed is not known."""
 
     def on_time(users: int) -> bool:
         asked = (t for t in reversed(TARGETS) if t.figure in targets.most)
@@ -371,16 +409,9 @@ def find_capacity(
     if held < 1 or not on_time(1):
         long = speed_of(1, True) if "ttft_s" in targets.most else None
         ttft, tpot = (long.ttft_s if long else None), (first.tpot_s if "tpot_s" in targets.most else None)
-        return MissedTargets(*(None if t is None else (t.high if safe else t.value) for t in (ttft, tpot)))
+        return MissedTargets(*(None if t is None else (t.high if targets.safe else t.value) for t in (ttft, tpot)))
     users = _find_largest(on_time, held)
-    if traffic.rate is None:
-        return Capacity(users, float(users))
-    mean = _mean_of_peak(users)
-    speed = speed_of(max(1, int(mean)), False)
-    if speed is None or speed.output_tps is None:
-        return None
-    output = speed.output_tps.low if safe else speed.output_tps.value
-    return Capacity(users, output * min(1.0, mean) / max(1, traffic.output.mean) / spare)
+    return Capacity(users, float(users))
 
 
 def _find_largest(holds: Callable[[int], bool], most: int) -> int:
@@ -392,9 +423,3 @@ def _find_largest(holds: Callable[[int], bool], most: int) -> int:
         middle = (low + high) // 2
         low, high = (middle, high) if holds(middle) else (low, middle)
     return low
-
-
-def _mean_of_peak(users: int) -> float:
-    """The mean number at once of which so many are the peak: N with N + z sqrt(N) = users."""
-    root = (math.sqrt(P99_OF_NORMAL**2 + 4 * users) - P99_OF_NORMAL) / 2
-    return root * root

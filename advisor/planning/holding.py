@@ -197,6 +197,9 @@ def answer_request(
     return answer_deployment(deployment, session, request.workload, (*notes, *unknown), request_id)
 
 
+OF_ARRIVALS = ("burst", "prompt_p95", "output_p95")  # fields of a workload without effect on so many at once
+
+
 def answer_deployment(
     deployment: Deployment,
     session: Session,
@@ -211,8 +214,19 @@ def answer_deployment(
     if unused:
         notes = (*notes, f"without effect on what starts, on memory and on speed: {', '.join(unused)}")
     holding = hold_deployment(deployment, memory, session, load)
+    arrivals = None
+    if load is not None and load.arrive:
+        from advisor.planning.arrivals import estimate_arrivals
+
+        arrivals = estimate_arrivals(deployment, memory, load, session)
+        running = arrivals.running.mean if arrivals is not None and arrivals.running is not None else 1
+        load = replace(load, concurrency=max(1, round(running)))
+    elif load is not None:
+        idle = [n for n in OF_ARRIVALS if getattr(load, n) != getattr(LoadSpec(), n)]
+        notes = (*notes, *(f"workload.{n} has no effect: it is about requests that arrive at a rate" for n in idle))
     speed = estimate_load_speed(deployment, memory, session, load)
-    return describe_estimate(Estimate, memory, deployment, holding, notes, request_id, speed)
+    answer = describe_estimate(Estimate, memory, deployment, holding, notes, request_id, speed)
+    return answer if arrivals is None else replace(answer, arrivals=arrivals)
 
 
 def hold_deployment(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from operator import attrgetter
 
 from advisor.catalog import Catalog
-from advisor.deployment import Interval, SpeedEstimate, Workload
+from advisor.deployment import Arrivals, Interval, OpenInterval, SpeedEstimate, Workload
 from advisor.machines.types import Machine
 from advisor.planning.rules import load_workload_defaults
 from advisor.planning.traffic import find_longest_gap
@@ -20,6 +20,7 @@ class Target(Value, frozen=True):
     figure: str  # of SpeedEstimate; what TargetAnswer calls it
     find: Callable[[Workload], float | None]  # the limit that a workload names
     describe: Callable[[float], str]  # the limit in words
+    show: Callable[[float], str]  # a figure
     long_prompts: bool = False  # it holds for prompts of the 95th percentile, not for those of the mean
     missed: str | None = None  # what a figure of `value` misses of `most`, for hardware that is refused
     includes_wait: bool = False  # for others, so that it says nothing of which plan is the faster one
@@ -30,11 +31,17 @@ TARGETS = (
         "ttft_s",
         attrgetter("ttft_s"),
         "first token within {:g} s".format,
+        "{:.2g} s".format,
         long_prompts=True,
         missed="first token after {value:.1f} s where {most:g} s are required",
         includes_wait=True,
     ),
-    Target("tpot_s", find_longest_gap, lambda most: f"{1 / most:.3g} tokens/s a request"),
+    Target(
+        "tpot_s",
+        find_longest_gap,
+        lambda most: f"{1 / most:.3g} tokens/s a request",
+        lambda gap: f"{1 / gap:.3g} tokens/s",
+    ),
 )
 
 
@@ -45,6 +52,10 @@ class TargetAnswer(Record, frozen=True, kw_only=True):
     tpot_s: float | None
     met: bool | None
     confidence: str
+    rate: float | None = None  # requests a second that are asked for, where they are more than are served
+
+
+JUDGED = "p90"  # of the requests that arrive keep a target
 
 
 class Targets(Value, frozen=True):
@@ -78,12 +89,21 @@ def _find_named_limits(workload: Workload) -> dict[str, float]:
     return {figure: most for figure, most in found if most is not None}
 
 
-def answer_targets(workload: Workload, met: bool | None) -> TargetAnswer | None:
-    """The targets that were named, with the verdict on them; None where none was named."""
+def answer_targets(workload: Workload, met: bool | None, arrivals: Arrivals | None = None) -> TargetAnswer | None:
+    """The targets that were named, with the verdict on them: that of `arrivals` where requests arrive, else `met`. None
+    where none was named, and what arrives is served."""
     named = {t.figure: t.find(workload) for t in TARGETS}
-    if not any(most is not None for most in named.values()):
+    overloaded = arrivals is not None and arrivals.stable is False
+    if not overloaded and not any(most is not None for most in named.values()):
         return None
-    return TargetAnswer(**named, met=met, confidence=workload.confidence)
+    if arrivals is not None and not overloaded:
+        met = all_hold(
+            is_within(getattr(getattr(arrivals, k), JUDGED, None), most, workload.confidence == "safe")
+            for k, most in named.items()
+            if most is not None
+        )
+    rate = arrivals.rate if arrivals is not None and overloaded else None
+    return TargetAnswer(**named, met=False if overloaded else met, confidence=workload.confidence, rate=rate)
 
 
 def meets_targets(speed: SpeedEstimate | None, long: SpeedEstimate | None, targets: Targets) -> bool | None:
@@ -108,6 +128,9 @@ def measure_distance(speed: SpeedEstimate | None, targets: Targets) -> float | N
     return max((interval.value / most for interval, most in found if interval is not None), default=None)
 
 
-def is_within(time: Interval | None, most: float, safe: bool) -> bool | None:
+def is_within(time: Interval | OpenInterval | None, most: float, safe: bool) -> bool | None:
     """Whether a time is within a target, by the slow end of its interval where that is asked; None where unknown."""
-    return None if time is None else (time.high if safe else time.value) <= most
+    if time is None:
+        return None
+    latest = time.high if safe else time.value
+    return latest is not None and latest <= most

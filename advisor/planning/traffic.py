@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from advisor.catalog import Catalog
-from advisor.deployment import Holds, Interval, UseCase, Wait, Workload
+from advisor.deployment import Holds, Interval, OpenInterval, UseCase, Workload
 from advisor.planning.rules import load_workload_defaults
 from advisor.record import Record
 
@@ -129,7 +129,7 @@ def expect_users(workload: Workload, rules: Catalog) -> int:
 MOST_SERVERS = 4096
 
 
-def estimate_wait(holds: Holds, traffic: Traffic, request_s: Interval | None) -> Wait | None:
+def estimate_wait(holds: Holds, traffic: Traffic, request_s: Interval | None) -> OpenInterval | None:
     """Seconds until a request is taken: of those that wait, or, at a rate, of all in the mean. None where nobody waits,
     where the rate is more than what is held can answer, and where the time of a request is not known.
 
@@ -147,15 +147,15 @@ def estimate_wait(holds: Holds, traffic: Traffic, request_s: Interval | None) ->
     )
     if value is None:
         return None
-    return Wait(value=value, low=value if low is None else low, high=high)
+    return OpenInterval(value=value, low=value if low is None else low, high=high)
 
 
-def _wait_of_closed_loop(holds: Holds, request_s: Interval) -> Wait | None:
+def _wait_of_closed_loop(holds: Holds, request_s: Interval) -> OpenInterval | None:
     taken = holds.asked - holds.waiting
     if not holds.waiting or taken < 1:
         return None
     turns = holds.waiting / taken
-    return Wait(value=turns * request_s.value, low=turns * request_s.low, high=turns * request_s.high)
+    return OpenInterval(value=turns * request_s.value, low=turns * request_s.low, high=turns * request_s.high)
 
 
 def _wait_of_arrivals(traffic: Traffic, servers: int, request_s: float) -> float | None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from advisor.advice.types import RankedDeployment
-from advisor.deployment import SPEED_FIGURES, SpeedEstimate
+from advisor.deployment import SPEED_FIGURES, Arrivals, SpeedEstimate
 from advisor.patterns import pattern_when_used
-from advisor.planning.targets import TARGETS
+from advisor.planning.targets import JUDGED, TARGETS
 from advisor.report.text import fits_word, format_bounds
 from advisor.units import format_rate, format_tokens
 
@@ -89,6 +89,8 @@ def describe_holding(ranked: RankedDeployment) -> Iterator[str]:
     speed = _speed(ranked)
     if speed and (holds is None or not holds.asked == holds.typical == 1):
         yield speed
+    if ranked.arrivals is not None:
+        yield ", ".join(describe_arrivals(ranked.arrivals)) or "more requests than are served"
     yield from describe_targets(ranked)
 
 
@@ -105,10 +107,39 @@ def describe_targets(ranked: RankedDeployment) -> Iterator[str]:
     targets = ranked.targets
     if targets is None:
         return
-    limits = ((t, getattr(targets, t.figure)) for t in TARGETS)
-    named = [t.describe(most) for t, most in limits if most is not None]
+    if targets.rate is not None and ranked.arrivals is not None:
+        most = format_bounds(ranked.arrivals.most_rate, between=" to ")
+        yield f"overloaded: {targets.rate:g} requests/s are asked for, {most} are served; the queue grows without end"
+        return
+    named = [(t, most) for t in TARGETS if (most := getattr(targets, t.figure)) is not None]
     met = {True: "met", False: "not met", None: "cannot tell"}[targets.met]
-    yield f"targets ({', '.join(named)}; {targets.confidence}): {met}"
+    share = f"{JUDGED}, " if ranked.arrivals is not None else ""
+    yield f"targets ({', '.join(t.describe(most) for t, most in named)}; {share}{targets.confidence}): {met}"
+    if targets.met is False:
+        found = ((t, _find_judged(ranked, t.figure)) for t, _ in named)
+        predicted = [t.show(value) for t, value in found if value is not None]
+        yield f"predicted: {', '.join(predicted)}"
+
+
+def _find_judged(ranked: RankedDeployment, figure: str) -> float | None:
+    """The value of a figure that a target is held against."""
+    where = getattr(ranked.arrivals, figure) if ranked.arrivals is not None else ranked.speed
+    interval = getattr(where, JUDGED if ranked.arrivals is not None else figure, None)
+    return None if interval is None else interval.value
+
+
+def describe_arrivals(arrivals: Arrivals) -> Iterator[str]:
+    """What requests that arrive wait, and how many run."""
+    if arrivals.running is None or arrivals.ttft_s is None or arrivals.e2e_s is None:
+        return
+    run = f"{arrivals.running.mean:.0f} run at once (95 %: {arrivals.running.p95:.0f})"
+    yield f"{arrivals.rate:g} requests/s: {run}" if arrivals.rate is not None else run
+    first = arrivals.ttft_s
+    yield f"first token p50 {format_rate(first.p50.value)} s, p99 {format_rate(first.p99.value)} s"
+    yield f"whole answer p95 {format_rate(arrivals.e2e_s.p95.value)} s"
+    yield f"at most {format_bounds(arrivals.most_rate, between=' to ')} requests/s"
+    if arrivals.assumed:
+        yield f"assumed: {', '.join(arrivals.assumed)}"
 
 
 def list_phrases(speed: SpeedEstimate) -> list[str]:

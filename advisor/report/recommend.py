@@ -11,6 +11,7 @@ from advisor.deployment import DeviceMemory, MemoryEstimate
 from advisor.machines.types import Machine
 from advisor.record import Value
 from advisor.report.plan_text import (
+    describe_arrivals,
     describe_holding,
     describe_split,
     describe_targets,
@@ -35,9 +36,9 @@ class Row(Value, frozen=True):
     bold: bool = False  # the first clause
 
 
-BEFORE_COMMAND = ("Machine", "Model", "Engine", "Install")
+BEFORE_COMMAND = ("Missed", "Machine", "Model", "Engine", "Install")
 # rows lose lines in this order while the answer is too long; the first clause of a row always stays
-YIELDS = ("Else", "Change", "Note", "Machine", "Install", "Speed", "Holds", "Model", "Engine")
+YIELDS = ("Else", "Change", "Load", "Note", "Machine", "Install", "Speed", "Holds", "Model", "Engine")
 
 
 def describe_advice(advice: Advice, verbose: bool = False) -> str:
@@ -107,7 +108,9 @@ def _list_rows(advice: Advice, chosen: RankedDeployment) -> list[Row]:
     own_download = chosen.command is not None and chosen.model is not None and chosen.model in chosen.command
     licence = describe_licences(chosen.licence, own_download) if chosen.licence else []
     version = f" {chosen.engine_version}" if chosen.engine_version else ""
+    missed = chosen.targets is not None and chosen.targets.met is False
     rows = [
+        Row("Missed", tuple(describe_targets(chosen)) if missed else (), 3, bold=True),
         machine,
         Row("Model", (f"{chosen.model}, {chosen.quantization}", *_explain_model(advice, chosen, licence)), 3, True),
         Row("Engine", (f"{chosen.engine_name}{version}", *chosen.reasons), 3, True),
@@ -115,6 +118,7 @@ def _list_rows(advice: Advice, chosen: RankedDeployment) -> list[Row]:
         Row("Test", (chosen.test or "",), 1),
         Row("Holds", (*_holds(chosen), *_split(chosen), _memory(chosen.memory), *_copies(chosen)), 3),
         Row("Speed", tuple(_speed(chosen)), 4 if chosen.targets else 2),  # a verdict that was asked for is not cut off
+        Row("Load", tuple(describe_arrivals(chosen.arrivals)) if chosen.arrivals is not None else (), 3),
         Row("Change", advice.growth, 3),
         Row("Else", tuple(_others(advice)), 3),
         Row("Note", tuple(_notes(advice, chosen)), 2),
@@ -220,7 +224,8 @@ def _speed(chosen: RankedDeployment) -> Iterable[str]:
     many = chosen.holds is not None and chosen.holds.asked > 1
     basis = "calibrated here" if speed.calibration else "predicted, not measured"
     yield f"about {format_bounds(each, between=' to ')} tokens/s{' for each' if many else ''}, {basis}"
-    yield from describe_targets(chosen)
+    if chosen.targets is None or chosen.targets.met is not False:
+        yield from describe_targets(chosen)
     if many and speed.output_tps:
         yield f"{format_bounds(speed.output_tps, between=' to ')} in all"
     yield from list_phrases(speed)

@@ -132,6 +132,12 @@ def find_generation(entry: Engine, version: str | None) -> SpeedGeneration | Non
     return next((g for g in entry.speed.generations if is_before(version, g.before)), None)
 
 
+def schedules_ahead(entry: Engine, version: str | None) -> bool:
+    """Whether a version (None: the newest) schedules a step before the answers of the last one are read."""
+    since = entry.speed.ahead_since
+    return since is not None and (version is None or not is_before(version, since))
+
+
 def format_class(quantization: Quantization) -> str:
     """Formats whose kernels are alike."""
     name = quantization.id.removeprefix("UD-")
@@ -262,11 +268,21 @@ class EvidenceRules(msgspec.Struct, frozen=True):
     usual_count: float  # measurements that this weighs as much as
 
 
+class OutsideSteps(msgspec.Struct, frozen=True):
+    """Seconds of a request outside of the engine's steps: HTTP, tokenizer."""
+
+    low: float
+    value: float
+    high: float
+    source: str
+
+
 class EngineRules(msgspec.Struct, frozen=True):
     """rules/speed-engines.yaml."""
 
     source: str
     as_of: str
+    outside_steps: OutsideSteps
     tensor_split: tuple[str, ...]
     speculation: dict[str, DraftAcceptance]
     evidence: EvidenceRules

@@ -81,8 +81,25 @@ class LoadTimes(Value, frozen=True):
     rate: Number  # output tokens a second, all requests
 
 
-def pass_seconds(cost: Any, efficiency: Efficiency) -> Number:
-    """Seconds of one pass."""
+class PassSeconds(Value, frozen=True):
+    """Seconds of one pass, of which reading and multiplying overlap."""
+
+    memory: Number
+    products: Number
+    rest: Number  # launches, exchanges and what is read or written besides
+
+    @property
+    def whole(self) -> Number:
+        return overlap_seconds(self.memory, self.products) + self.rest
+
+
+def overlap_seconds(memory: Number, products: Number) -> Number:
+    """Seconds of reading and multiplying at once."""
+    return (memory**OVERLAP + products**OVERLAP + 1e-30) ** (1 / OVERLAP)
+
+
+def split_pass(cost: Any, efficiency: Efficiency) -> PassSeconds:
+    """Seconds of one pass, part by part."""
     unpacked = 1 + cost.unpacked * (1 / efficiency.unpacking - 1)
     memory = (
         (cost.weights_s + cost.experts_s / efficiency.experts) * unpacked
@@ -94,32 +111,42 @@ def pass_seconds(cost: Any, efficiency: Efficiency) -> Number:
         + cost.vector_s / efficiency.vector
         + cost.attention_s / efficiency.attention
     )
-    both = (memory**OVERLAP + products**OVERLAP + 1e-30) ** (1 / OVERLAP)
     launched = (
         cost.layers * efficiency.layer
         + cost.moe_layers * efficiency.moe_layer
         + cost.other_mixers * efficiency.other_mixer
     )
-    return (
-        both
-        + (cost.widened_s + cost.scores_s) / efficiency.memory
+    rest = (
+        (cost.widened_s + cost.scores_s) / efficiency.memory
         + cost.scan_s / (efficiency.memory * efficiency.scan)
         + launched
         + cost.exchanges * efficiency.exchange
         + cost.link_s / efficiency.link
         + cost.host_s / efficiency.host
     )
+    return PassSeconds(memory, products, rest)
 
 
-def added_seconds(cost: Any, efficiency: Efficiency) -> Number:
+def pass_seconds(cost: Any, efficiency: Efficiency) -> Number:
+    """Seconds of one pass."""
+    return split_pass(cost, efficiency).whole
+
+
+def split_added(cost: Any, efficiency: Efficiency) -> PassSeconds:
     """Seconds that a prompt's chunk adds to passes that run anyway: weights and launches are paid already."""
-    return (
-        cost.products_s / efficiency.products
-        + cost.attention_s / efficiency.attention
-        + cost.scores_s / efficiency.memory
+    products = cost.products_s / efficiency.products + cost.attention_s / efficiency.attention
+    rest = (
+        cost.scores_s / efficiency.memory
         + cost.scan_s / (efficiency.memory * efficiency.scan)
         + cost.link_s / efficiency.link
     )
+    return PassSeconds(0.0, products, rest)
+
+
+def added_seconds(cost: Any, efficiency: Efficiency) -> Number:
+    """The same in all, one part after the other."""
+    added = split_added(cost, efficiency)
+    return added.products + added.rest
 
 
 def compute_times(

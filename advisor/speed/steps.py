@@ -99,9 +99,10 @@ def touched_share(share: float, tokens: float) -> float:
     return 1 - 1 / (1 + tokens * share / (1 - share)) if share < 1 else 1.0
 
 
-def _describe_ranks(
+def describe_ranks(
     deployment: Deployment, estimate: MemoryEstimate, entry: Engine, quantization: Quantization, rules: Catalog
 ) -> tuple[ModelWork, ParallelPlan, PeakRates] | None:
+    """What a deployment's ranks do, how they share it, and their peak rates; None where one of them is not known."""
     work = count_work(deployment, quantization)
     if work is None:
         return None
@@ -119,7 +120,7 @@ def plan_passes(
     load: RequestLoad,
 ) -> tuple[LoadPasses, ParallelPlan] | None:
     """The passes of a load, None where the layout, a bandwidth or a compute peak is not known."""
-    known = _describe_ranks(deployment, estimate, entry, quantization, rules)
+    known = describe_ranks(deployment, estimate, entry, quantization, rules)
     if known is None:
         return None
     work, plan, rates = known
@@ -147,7 +148,7 @@ def plan_passes(
         side_by_side=float(plan.stages) if plan.server else 1.0,
         joins=1.0 if plan.joins else 0.0,
         limited=limited,
-        link=_link(plan, rates),
+        link=make_link_name(plan, rates),
         host=_host(plan, rates),
         products_unknown=not rates.gbs and rates.host_tflops is None,
     )
@@ -164,7 +165,7 @@ def plan_check_pass(
     drafted: int,
 ) -> Pass | None:
     """The pass that checks `drafted` tokens of each running sequence; None as for `plan_passes`."""
-    known = _describe_ranks(deployment, estimate, entry, quantization, rules)
+    known = describe_ranks(deployment, estimate, entry, quantization, rules)
     if known is None:
         return None
     work, plan, rates = known
@@ -199,7 +200,8 @@ def _host(plan: ParallelPlan, rates: PeakRates) -> HostUse:
     return "known" if rates.host_known else "assumed"
 
 
-def _link(plan: ParallelPlan, rates: PeakRates) -> str:
+def make_link_name(plan: ParallelPlan, rates: PeakRates) -> str:
+    """What joins the ranks, as factors of efficiencies are named."""
     if max(plan.tensor, plan.expert_ranks) == 1:
         return "alone" if plan.stages == 1 else "stages"
     return ("direct" if rates.direct else "pcie") + ("-experts" if plan.whole_experts else "")

@@ -233,7 +233,7 @@ def test_files_for_clusters_have_the_replicas_of_the_plan(target: str, tmp_path:
 
 def test_jobs_of_one_node_have_ports_of_their_own(tmp_path: Path) -> None:
     """Several servers on a node: the shell that runs a task's script gives each the port that the gateway asks."""
-    plan = ask(tmp_path, [{**L40S, "count": 1}], [{**QWEN, "model": "llama3.1:8b", "rate": 7}])
+    plan = ask(tmp_path, [{**L40S, "count": 1}], [{**QWEN, "model": "llama3.1:8b", "rate": 14}])
     assert len(plan.replicas) == 2
     (tmp_path / "plan.json").write_text(json.dumps(plan.to_dict()))
     planned = read_plan_file(str(tmp_path / "plan.json"))

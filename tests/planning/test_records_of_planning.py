@@ -23,6 +23,7 @@ def test_what_is_left_out_is_nothing_or_the_usual() -> None:
     usual = {  # one copy on one node that starts, nothing split
         "tensor": [1], "pipeline": [1], "data": [1], "expert": [1], "nodes": [1], "copies": [1], "servers": [1],
         "starts": [True], "burst": [1.0], "layout": [CardLayout()], "policy": [Policy()],
+        "alike": [1], "count": [1000], "longest": [10**9], "slower": [1.0], "wider": [1.0],  # requests that arrive
     }  # fmt: skip
     found = list_set("advisor.planning")
     assert found == usual

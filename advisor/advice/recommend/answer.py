@@ -238,6 +238,11 @@ def _ranked(
     servers = list_plan_servers(plan, entry)
     first = replace(servers[0], port=plan.deployment.port) if plan.layout.prefill else servers[0]
     quick = make_quick_start(first, session) if has_command else None
+    arrivals = None
+    if position == 0 and search.traffic.rate is not None:
+        from advisor.planning.arrivals import estimate_plan_arrivals
+
+        arrivals = estimate_plan_arrivals(plan, search.traffic, search.workload, session)
     ranked = RankedDeployment(
         engine=entry.id,
         engine_version=plan.deployment.engine_version or entry.version,
@@ -261,7 +266,8 @@ def _ranked(
         why_not=plan.why_not,
         conditions=plan.conditions,
         holds=plan.holds,
-        targets=answer_targets(search.workload, plan.on_time),
+        targets=answer_targets(search.workload, plan.on_time, arrivals),
+        arrivals=arrivals,
     )
     return ranked.keep(OfferedLaunch(entry.name, plan, {d.name: d.because for d in decided}))
 

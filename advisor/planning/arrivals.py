@@ -1,0 +1,541 @@
+"""Requests that arrive: what each of them waits, by simulating the engine's scheduler step by step.
+
+First come, first served; a step decodes one token of each running request and works on prompts within its budget of
+tokens; a request is taken while a place and room in the cache are free; where the cache runs full the last one taken
+starts again (vLLM, v1/core/sched/scheduler.py). Gaps and lengths are quantiles that a seed in the code shuffles, the
+same for every question, so that equal questions have equal answers and more machines are never worse.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+import random
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from statistics import NormalDist
+
+from msgspec.structs import replace
+
+from advisor import engines
+from advisor.deployment import (
+    Arrivals,
+    Deployment,
+    Interval,
+    MemoryEstimate,
+    Occupancy,
+    OpenInterval,
+    Percentiles,
+    Workload,
+)
+from advisor.engines import capacity
+from advisor.errors import BadInput
+from advisor.estimation import LoadSpec
+from advisor.planning.rules import load_workload_defaults
+from advisor.planning.traffic import P95_OF_NORMAL, TokenSpread, Traffic
+from advisor.planning.types import Plan
+from advisor.record import Value
+from advisor.session import Session
+from advisor.speed.efficiencies import OutsideSteps, load_engine_rules
+from advisor.speed.step_table import StepTable, make_step_table
+
+SEED = 20261127
+REQUESTS = 1000  # that are simulated where they arrive at a rate
+WARM_UP = 0.1  # of them, which find an empty server and are not counted
+BUSY_S = 5.0  # a busy moment, as in planning/trace.py
+WIDEST = P95_OF_NORMAL**2 / 2  # logarithm of the largest 95th percentile over the mean that a log-normal spread has
+SHARES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
+
+
+class Arrival(Value, frozen=True):
+    """One request: seconds, tokens of the prompt that are computed and that the cache has, tokens of the answer."""
+
+    at: float
+    prompt: int
+    output: int
+    cached: int = 0
+
+
+class Load(Value, frozen=True):
+    """Requests at a rate (a second), in the mean; `burst`: the rate of a busy moment over it."""
+
+    rate: float
+    prompt: TokenSpread
+    output: TokenSpread
+    cached: int = 0  # tokens of each prompt that the cache has
+    even: bool = False  # one after the other in equal gaps, not at random
+    burst: float = 1.0
+    longest: int = 10**9  # tokens of prompt and answer together
+
+
+class _Request:
+    __slots__ = ("arrival", "done_at", "ends", "first_at", "generated", "left", "order", "taken_at")
+
+    def __init__(self, arrival: Arrival) -> None:
+        self.arrival = arrival
+        self.left = max(1, arrival.prompt)  # of the prompt
+        self.generated = 0
+        self.first_at = self.done_at = self.taken_at = math.nan
+        self.ends = self.order = 0
+
+    def start_again(self) -> None:
+        self.left = max(1, self.arrival.prompt) + self.generated
+
+
+class Server:
+    """One replica under a scheduler. Every step takes `slower` times what the table says."""
+
+    def __init__(self, table: StepTable, slower: float = 1.0) -> None:
+        self.table, self.slower = table, slower
+        self.now = self.prompt_s = 0.0
+        self.running, self.waiting = Counter[int](), Counter[int]()  # how many -> seconds
+        self.queue: deque[_Request] = deque()
+        self.reading: deque[_Request] = deque()
+        self.decoding: dict[int, _Request] = {}
+        self.ends: list[tuple[int, int]] = []  # (step at whose end a request is done, its order)
+        self.steps = self.taken = self.context = self.own = 0  # tokens that are attended to, and that fill the pool
+        self.done: list[_Request] = []
+
+    @property
+    def load(self) -> int:
+        return len(self.queue) + len(self.reading) + len(self.decoding)
+
+    def advance(self, until: float) -> None:
+        """Steps up to a time; the last may end a little after it."""
+        while self.now < until and self.load:
+            self._take()
+            if self.reading:
+                self._read()
+            else:
+                self._leap(until)
+        if not self.load:
+            self.now = max(self.now, until) if until < math.inf else self.now
+
+    def _take(self) -> None:
+        limits = self.table.limits
+        while self.queue and len(self.reading) + len(self.decoding) < limits.running:
+            request = self.queue[0]
+            promised = sum(r.left for r in self.reading)
+            if limits.pool and self.load > len(self.queue) and self.own + promised + request.left > limits.pool:
+                break
+            self.queue.popleft()
+            self.taken += 1
+            request.order = self.taken
+            if math.isnan(request.taken_at):
+                request.taken_at = self.now
+            self.context += request.arrival.cached
+            self.reading.append(request)
+
+    def _read(self) -> None:
+        """A step with chunks of prompts."""
+        limits = self.table.limits
+        alone, running = limits.prompts == "first", len(self.reading) + len(self.decoding)
+        n = 0 if alone else len(self.decoding)
+        room, tokens, weighted, finished = max(1, limits.chunk - n), 0, 0.0, []
+        while self.reading and room > 0:
+            request = self.reading[0]
+            part = min(room, request.left)
+            before = request.arrival.cached + request.arrival.prompt + request.generated - request.left
+            weighted += part * (before + part / 2)
+            request.left -= part
+            tokens, room = tokens + part, room - part
+            if request.left:
+                break
+            finished.append(self.reading.popleft())
+        context = 0 if alone else self.context
+        seconds = self.slower * self.table.step(n, context, tokens, weighted / tokens)
+        without = self.slower * self.table.decode(n, context) if n else 0.0
+        self.prompt_s += seconds - without
+        self._pass(seconds, running)
+        self.context += tokens
+        self.own += tokens
+        if n:
+            self._decode(1)
+        for request in finished:
+            self._begin(request, seconds)
+
+    def _begin(self, request: _Request, seconds: float) -> None:
+        """The first token of an answer, or the next one of a request that started again."""
+        if not request.generated:
+            request.first_at = self.now + self.table.limits.lag * seconds
+        request.generated += 1
+        self.own, self.context = self.own + 1, self.context + 1
+        if request.generated >= request.arrival.output:
+            self._end(request, seconds)
+        else:
+            request.ends = self.steps + request.arrival.output - request.generated
+            self.decoding[request.order] = request
+            heapq.heappush(self.ends, (request.ends, request.order))
+
+    def _leap(self, until: float) -> None:
+        """Steps of decoding alone, up to the next end, the next arrival, or a full cache."""
+        n, pool = len(self.decoding), self.table.limits.pool
+        count = self.ends[0][0] - self.steps
+        if pool and self.own + n * count > pool and n > 1:
+            count = min(count, (pool - self.own) // n)
+            if count < 1:
+                self._drop_last()
+                return
+        seconds = self.slower * self.table.decode(n, self.context + n * (count - 1) / 2)
+        if until < math.inf:
+            count = max(1, min(count, math.ceil((until - self.now) / seconds)))
+        self._pass(seconds * count, n)
+        self._decode(count, seconds)
+
+    def _decode(self, count: int, seconds: float = 0.0) -> None:
+        self.steps += count
+        self.context += count * len(self.decoding)
+        self.own += count * len(self.decoding)
+        while self.ends and self.ends[0][0] <= self.steps:
+            ends, order = heapq.heappop(self.ends)
+            request = self.decoding.get(order)
+            if request is not None and request.ends == ends:
+                del self.decoding[order]
+                request.generated = request.arrival.output
+                self._end(request, seconds)
+
+    def _end(self, request: _Request, seconds: float) -> None:
+        request.done_at = self.now + self.table.limits.lag * seconds
+        tokens = request.arrival.prompt + request.generated
+        self.own -= tokens
+        self.context -= tokens + request.arrival.cached
+        self.done.append(request)
+
+    def _drop_last(self) -> None:
+        """The last one taken gives its place in the cache back and starts again, its answer so far as a prompt."""
+        order = max(self.decoding)
+        request = self.decoding.pop(order)
+        request.generated = request.arrival.output - (request.ends - self.steps)
+        tokens = request.arrival.prompt + request.generated
+        self.own -= tokens
+        self.context -= tokens + request.arrival.cached
+        request.start_again()
+        self.ends = [x for x in self.ends if x[1] != order]
+        heapq.heapify(self.ends)
+        self.queue.appendleft(request)
+
+    def _pass(self, seconds: float, running: int) -> None:
+        self.now += seconds
+        self.running[running] += seconds  # type: ignore[assignment]  # seconds, not counts
+        self.waiting[len(self.queue)] += seconds  # type: ignore[assignment]
+
+
+def simulate(arrivals: Sequence[Arrival], table: StepTable, slower: float = 1.0) -> list[Server]:
+    """The replicas of a deployment after all requests, in the order of their arrival, were answered. A router gives
+    each to the replica with the fewest."""
+    servers = [Server(table, slower) for _ in range(table.replicas)]
+    for arrival in arrivals:
+        for server in servers:
+            server.advance(arrival.at)
+        least = min(servers, key=lambda s: s.load)
+        least.queue.append(_Request(arrival))
+    for server in servers:
+        server.advance(math.inf)
+    return servers
+
+
+@lru_cache(maxsize=8)
+def _shuffle(count: int, kind: int) -> tuple[float, ...]:
+    """Shares in the middle of as many equal parts as there are requests, in an order of the seed's."""
+    rng = random.Random(SEED + kind)  # noqa: S311  # the same for every question
+    shares = [(i + 0.5) / count for i in range(count)]
+    rng.shuffle(shares)
+    return tuple(shares)
+
+
+def draw_arrivals(load: Load, wider: float = 1.0, count: int = REQUESTS) -> list[Arrival]:
+    """So many requests of a load, first to last; `wider` times the spread of their lengths around the mean."""
+    asked, answered = (_draw_lengths(x, wider, count, i) for i, x in enumerate((load.prompt, load.output), 1))
+    at, out = 0.0, []
+    for gap, prompt, output in zip(_draw_gaps(load, count), asked, answered, strict=True):
+        at += gap
+        output = max(1, min(output, load.longest - 1))
+        prompt = max(1, min(prompt, load.longest - output))
+        cached = min(load.cached, prompt - 1)
+        out.append(Arrival(at, prompt - cached, output, cached))
+    return out
+
+
+def _draw_gaps(load: Load, count: int) -> Iterable[float]:
+    """Seconds before each request. Where they come in bursts, half of them do so in moments of `BUSY_S`."""
+    units = [1.0 if load.even else -math.log1p(-x) for x in _shuffle(count, 0)]
+    scale = len(units) / sum(units) / load.rate
+    quiet = 0.5 / (1 - 0.5 / load.burst) if load.burst > 1 else 1.0
+    moment = max(1, round(BUSY_S * load.rate * load.burst))
+    return (u * scale / (load.burst if i // moment % 2 else quiet) for i, u in enumerate(units))
+
+
+@lru_cache(maxsize=64)
+def _draw_lengths(tokens: TokenSpread, wider: float, count: int, kind: int) -> tuple[int, ...]:
+    """Log-normal lengths of this mean and 95th percentile, or one as near as such a spread comes."""
+    ratio = 1 + wider * (max(tokens.p95, tokens.mean) / max(1, tokens.mean) - 1)
+    sigma = P95_OF_NORMAL - math.sqrt(max(0.0, P95_OF_NORMAL**2 - 2 * min(WIDEST, math.log(ratio))))
+    normal = NormalDist()
+    drawn = [math.exp(sigma * normal.inv_cdf(x)) if sigma else 1.0 for x in _shuffle(count, kind)]
+    scale = tokens.mean * len(drawn) / sum(drawn)
+    return tuple(max(1, round(scale * x)) for x in drawn)
+
+
+def estimate_arrivals(
+    deployment: Deployment, memory: MemoryEstimate, load: LoadSpec, session: Session
+) -> Arrivals | None:
+    """What the requests of a workload that arrive wait; None where the steps of the deployment are not known. Raises
+    BadInput for a workload that contradicts itself, and where a setting allows no answer."""
+    _refuse(load)
+    usual = load_workload_defaults(session.rules)
+    overhead = load_engine_rules(session.rules).outside_steps
+    longest = memory.context_length
+    if load.trace is not None:
+        arrivals = [Arrival(at, min(p, max(1, longest - o)), o) for at, p, o in sorted(load.trace)]
+        mean = sum(a.prompt + a.output for a in arrivals) // len(arrivals)
+        table = make_step_table(deployment, memory, session, mean)
+        return None if table is None else answer_trace(table, arrivals, overhead)
+    spreads, assumed = [], []
+    for name in ("prompt", "output"):
+        mean, p95 = getattr(load, f"{name}_tokens"), getattr(load, f"{name}_p95")
+        assumed += [x for x, given in ((f"{name}_tokens", mean), (f"{name}_p95", p95)) if given is None]
+        mean = mean or min(getattr(usual.typical["chat"], name), p95 or 10**9)
+        spreads.append(TokenSpread(mean=mean, p95=p95 or math.ceil(usual.p95_over_mean * mean)))
+    prompt, output = spreads
+    cached = load.depth_tokens + load.cached_prompt_tokens
+    prompt = TokenSpread(mean=prompt.mean + load.depth_tokens, p95=prompt.p95 + load.depth_tokens)
+    table = make_step_table(deployment, memory, session, prompt.mean + output.mean)
+    if table is None or load.rate is None:
+        return None
+    asked = Load(load.rate, prompt, output, cached, load.arrivals == "constant", load.burst, longest)
+    return answer_load(table, asked, overhead, assumed)
+
+
+def estimate_plan_arrivals(plan: Plan, traffic: Traffic, workload: Workload, session: Session) -> Arrivals | None:
+    """What requests wait that arrive at the rate of a plan's traffic, each copy having its part of them; None without
+    a rate, and where its steps are not known."""
+    if traffic.rate is None or plan.prefill is not None:
+        return None
+    entry = engines.find_engine_module(plan.deployment.engine, session.rules.engines())[1]
+    table = make_step_table(plan.deployment, plan.memory, session, traffic.typical_tokens)
+    if table is None:
+        return None
+    kept = traffic.depth + (traffic.shared_tokens if capacity.keeps_prefixes(plan.deployment, entry) else 0)
+    prompt = TokenSpread(mean=traffic.depth + traffic.prompt.mean, p95=traffic.depth + traffic.prompt.p95)
+    load = Load(traffic.rate, prompt, traffic.output, kept, burst=traffic.burst, longest=traffic.context_length)
+    lengths = ("prompt_tokens", "prompt_p95", "output_tokens", "output_p95")
+    assumed = [n for n in lengths if getattr(workload, n) is None]
+    servers = replace(table, replicas=table.replicas * plan.servers)
+    return answer_load(servers, load, load_engine_rules(session.rules).outside_steps, assumed)
+
+
+def _refuse(load: LoadSpec) -> None:
+    """Raises BadInput for fields that exclude each other."""
+    if (load.trace is None) != (load.arrivals != "trace"):
+        raise BadInput("workload: `trace` and `arrivals: trace` belong together")
+    if load.trace is not None and load.rate is not None:
+        raise BadInput("workload: rate and trace exclude each other: a trace has its own rate")
+    if load.trace is None and load.rate is None:
+        raise BadInput(f"workload: `arrivals: {load.arrivals}` needs a rate, requests a second")
+    if load.concurrency != 1:
+        raise BadInput("workload: concurrency and requests that arrive exclude each other: how many run follows")
+    for name in ("prompt", "output"):
+        mean, p95 = getattr(load, f"{name}_tokens"), getattr(load, f"{name}_p95")
+        if mean is not None and p95 is not None and p95 < mean:
+            raise BadInput(f"workload: {name}_p95 {p95:,} is less than {name}_tokens {mean:,}, the mean")
+    if load.prompt_tokens is not None and load.cached_prompt_tokens >= load.prompt_tokens:
+        raise BadInput(f"workload: cached_prompt_tokens are at most prompt_tokens - 1, {load.prompt_tokens - 1:,}")
+
+
+def answer_load(table: StepTable, load: Load, overhead: OutsideSteps, assumed: Sequence[str] = ()) -> Arrivals:
+    """What requests at a rate wait. `overhead`: seconds of a request outside of the engine's steps. `assumed` names
+    what nobody stated: half and double the spread of lengths are in the bounds then."""
+    most = _find_most_rate(table, load.prompt.mean - load.cached, load.cached, load.output.mean)
+    spreads = (0.5, 1.0, 2.0) if assumed else (1.0, 1.0, 1.0)
+    if load.rate >= most.value:
+        return Arrivals(
+            rate=load.rate, stable=False, utilisation=load.rate / most.value, most_rate=most, assumed=tuple(assumed),
+            seed=SEED,
+        )  # fmt: skip
+    # each replica has its part of the requests: what a router that looks at them saves is not counted
+    one, part = replace(table, replicas=1), replace(load, rate=load.rate / table.replicas)
+    runs = [_Run(draw_arrivals(part, w), one, x, WARM_UP) for w, x in zip(spreads, _around(table.bound), strict=True)]
+    stable = True if load.rate < most.low else None
+    return _answer(runs, load.rate, most, overhead, stable, tuple(assumed), table.replicas)
+
+
+def answer_trace(table: StepTable, arrivals: Sequence[Arrival], overhead: OutsideSteps) -> Arrivals:
+    """What the requests of a trace, in the order of their arrival, wait."""
+    n = len(arrivals)
+    prompt, cached, output = (sum(getattr(a, x) for a in arrivals) / n for x in ("prompt", "cached", "output"))
+    most = _find_most_rate(table, prompt, cached, output)
+    seconds = arrivals[-1].at - arrivals[0].at
+    rate = (n - 1) / seconds if seconds > 0 else None
+    runs = [_Run(arrivals, table, x, 0.0) for x in _around(table.bound)]
+    stable = None if rate is None or most.low <= rate < most.value else rate < most.low
+    return _answer(runs, rate, most, overhead, stable, ())
+
+
+def _around(bound: float) -> tuple[float, float, float]:
+    return 1 / bound, 1.0, bound
+
+
+def _find_most_rate(table: StepTable, prompt: float, cached: float, output: float) -> Interval:
+    most = table.find_most_rate(max(1.0, prompt), cached, max(1.0, output))
+    return Interval(value=most, low=most / table.bound, high=most * table.bound)
+
+
+FULL = 0.95  # of the highest rate, beyond which a queue varies without bounds
+TRIES = 4  # simulations of a search
+FEW = 300  # requests of one
+ALONE = 40  # and of the first, in which they come one by one
+
+
+class ServedRate(Value, frozen=True):
+    """The highest rate at which limits are kept, requests a second, and how many run at once for 99 of 100 seconds."""
+
+    rate: float
+    running: int
+
+
+class MissedTimes(Value, frozen=True):
+    """The times of requests that come one by one, where these already miss a limit."""
+
+    ttft_s: float
+    tpot_s: float
+
+
+def find_served_rate(
+    table: StepTable, load: Load, most: Mapping[str, float], share: float, slower: float, overhead: float,
+    near: float | None = None,
+) -> ServedRate | MissedTimes:  # fmt: skip
+    """The highest rate at which `share` of the requests keep the limits `most` (seconds by name of a figure), where
+    every step takes `slower` times as long; `load.rate` is not looked at. All replicas alike. `near`: about where it
+    is, by an earlier search."""
+    one = replace(table, replicas=1)
+    top = FULL * one.find_most_rate(max(1.0, load.prompt.mean - load.cached), load.cached, load.output.mean) / slower
+
+    def run(rate: float, count: int = FEW) -> tuple[dict[str, float], _Run]:
+        found = _Run(draw_arrivals(replace(load, rate=rate), count=count), one, slower, WARM_UP)
+        ttft = _find_percentile(found.firsts, share) + overhead
+        between = _find_percentile(found.between, share) if found.between else 0.0
+        return {"ttft_s": ttft, "tpot_s": between}, found
+
+    def keeps(times: Mapping[str, float]) -> bool:
+        return all(times[k] <= limit for k, limit in most.items())
+
+    low, high = top / 256, top
+    times, best = run(low, ALONE)
+    if not keeps(times):
+        return MissedTimes(**times)
+    tokens_apart = most.get("tpot_s", math.inf) / slower
+    rate = min(top, near / table.replicas if near is not None else _find_steady_rate(one, load, tokens_apart, top))
+    for _ in range(TRIES if near is None else TRIES // 2):
+        times, found = run(rate)
+        if keeps(times):
+            low, best = rate, found
+        else:
+            high = rate
+        if low >= 0.95 * high:
+            break
+        rate = min(top, 1.2 * low if low * 1.44 > high and high == top else math.sqrt(low * high))
+    running = best.servers[0].running
+    left, peak = 0.01 * sum(running.values()), 1
+    for n in sorted(running, reverse=True):
+        left -= running[n]
+        if left < 0:
+            peak = max(1, n)
+            break
+    return ServedRate(low * table.replicas, peak * table.replicas)
+
+
+def _find_steady_rate(table: StepTable, load: Load, between: float, top: float) -> float:
+    """About the rate at which tokens are so far apart: as many run as the rate times the time of a request."""
+    prompt, output = max(1.0, load.prompt.mean - load.cached), float(load.output.mean)
+    low, high = 0.0, top
+    for _ in range(12):
+        rate = (low + high) / 2
+        n = step = 0.0
+        for _ in range(8):
+            held = max(1.0, n) * (load.cached + prompt + output / 2)
+            step = table.step(max(1.0, n), held, max(1.0, n) / output * prompt, load.cached + prompt / 2)
+            n = min(rate * output * step, float(table.limits.running))
+        low, high = (rate, high) if step <= between else (low, rate)
+    return low or top / 16
+
+
+class _Run:
+    """One simulation, and the times of the requests that count."""
+
+    def __init__(self, arrivals: Sequence[Arrival], table: StepTable, slower: float, warm_up: float) -> None:
+        self.servers = simulate(arrivals, table, slower)
+        since = arrivals[int(warm_up * len(arrivals))].at
+        done = [r for s in self.servers for r in s.done if r.arrival.at >= since]
+        self.waits = [r.taken_at - r.arrival.at for r in done]
+        self.firsts = sorted(r.first_at - r.arrival.at for r in done)
+        self.whole = sorted(r.done_at - r.arrival.at for r in done)
+        long = [r for r in done if r.arrival.output > 1]
+        self.between = sorted((r.done_at - r.first_at) / (r.arrival.output - 1) for r in long)
+
+
+def _answer(
+    runs: Sequence[_Run], rate: float | None, most: Interval, overhead: OutsideSteps, stable: bool | None,
+    assumed: tuple[str, ...], alike: int = 1,
+) -> Arrivals:  # fmt: skip
+    fast, usual, slow = runs
+    bounded = stable is not None or rate is None or rate < most.low
+
+    def times(name: str, later: float, sooner: float, slower: float) -> Percentiles | None:
+        """Bounds of the steps and of what lies outside of them, which have nothing to do with each other."""
+        low, value, high = (_summarise(getattr(r, name)) for r in (fast, usual, slow))
+        if not value:
+            return None
+        around = {
+            k: OpenInterval(
+                value=x + later,
+                low=x + later - math.hypot(x - min(x, low[k]), sooner),
+                high=x + later + math.hypot(max(x, high[k]) - x, slower) if bounded else None,
+            )
+            for k, x in value.items()
+        }
+        return Percentiles(**around)
+
+    outside = overhead.value, overhead.value - overhead.low, overhead.high - overhead.value
+    seconds = [s.now for s in usual.servers]
+    return Arrivals(
+        rate=rate,
+        stable=stable,
+        utilisation=None if rate is None else rate / most.value,
+        prompt_share=sum(s.prompt_s for s in usual.servers) / max(1e-9, sum(seconds)),
+        running=_occupancy([s.running for s in usual.servers] * alike, seconds),
+        waiting=_occupancy([s.waiting for s in usual.servers] * alike, seconds),
+        wait_s=sum(usual.waits) / max(1, len(usual.waits)),
+        ttft_s=times("firsts", *outside),
+        tpot_s=times("between", 0.0, 0.0, 0.0),
+        e2e_s=times("whole", *outside),
+        most_rate=most,
+        assumed=assumed,
+        seed=SEED,
+    )
+
+
+def _summarise(times: Sequence[float]) -> dict[str, float]:
+    """Mean and percentiles of sorted times."""
+    if not times:
+        return {}
+    return {"mean": sum(times) / len(times)} | {k: _find_percentile(times, x) for k, x in SHARES.items()}
+
+
+def _find_percentile(times: Sequence[float], share: float) -> float:
+    at = share * (len(times) - 1)
+    low, high = times[int(at)], times[min(len(times) - 1, int(at) + 1)]
+    return low + (at - int(at)) * (high - low)
+
+
+def _occupancy(replicas: Sequence[Counter[int]], seconds: Sequence[float]) -> Occupancy:
+    """How many there are in all replicas in the mean, and so many times as in one for 95 of 100 seconds."""
+    whole = max(1e-9, *seconds)
+    mean = sum(n * s for one in replicas for n, s in one.items()) / whole
+    joint: Counter[int] = sum(replicas, Counter())
+    left = 0.05 * whole * len(replicas)
+    for n in sorted(joint, reverse=True):
+        left -= joint[n]
+        if left < 0:
+            return Occupancy(mean=mean, p95=float(n * len(replicas)))
+    return Occupancy(mean=mean, p95=0.0)
