@@ -124,6 +124,9 @@ class KvCache(Record, frozen=True, kw_only=True):
     available_low_bytes: int | None = None
     available_high_bytes: int | None = None
     tokens: int | None = None
+    state_sequences: int | None = (
+        None  # requests that surely have recurrent states, where those have a part of the pool
+    )
     max_sequences: int | None = None  # of the asked context length
 
 

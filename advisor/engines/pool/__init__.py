@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from advisor.catalog.types import Engine, Quantization
 from advisor.deployment import Basis, Deployment, DeviceMemory, KvCache, MemoryEstimate, PlaceBytes
 from advisor.engines import fitting, parallel
@@ -22,6 +24,7 @@ from advisor.engines.pool.settings import PoolSettings as PoolSettings
 from advisor.engines.pool.settings import read_constants as read_constants
 from advisor.engines.pool.settings import resolve_pool_settings as resolve_pool_settings
 from advisor.engines.pool.sizes import RankBytes, add_bounds, plan_caches, size_ranks
+from advisor.engines.pool.states import StatePool
 from advisor.engines.versions import is_before
 from advisor.machines.types import Device
 from advisor.memory.adapters import prediction_params
@@ -29,6 +32,7 @@ from advisor.memory.layers import cache_layers
 from advisor.memory.paged_cache import PagedCache
 from advisor.record import Record
 from advisor.units import MIB, format_gib
+from advisor.unknowns import sum_known
 
 # host memory of an engine process next to the GPUs, and of one that runs on the processor: MiB, assumed
 HOST_NEXT_TO_GPUS_MIB = (1024, 3072, 8192)
@@ -44,6 +48,7 @@ class PoolBytes(Record, frozen=True, kw_only=True):
     value: int
     high: int
     request: int
+    most_requests: tuple[int, int, int] | None = None  # low, value, high, where a part of the pool is states'
 
 
 def memory(
@@ -84,6 +89,8 @@ def memory(
     if shortage is not None:
         sure, most_sequences, text = shortage
         refusals, doubts = ([*refusals, text], doubts) if sure else (refusals, [text, *doubts])
+    for text, certain in explain_few_states(settings, pools):
+        refusals, doubts = ([*refusals, text], doubts) if certain else (refusals, [text, *doubts])
     each = -(-deployment.sequences // settings.dp)
     if settings.switches.sets_pool and any(each * p.request > p.value for p in pools):
         refusals = [*refusals, f"the pool that is set holds fewer than {each} requests of {settings.length} tokens"]
@@ -124,6 +131,7 @@ def _place_ranks(
     """The row of each rank's device, and the pools that are known; `requests`: bytes of one in each stage."""
     each = -(-deployment.sequences // settings.dp)  # sequences of one replica
     devices = fitting.used_devices(deployment)[: settings.ranks]
+    slot = max(p.state_real for p in plans)
     # ranks of a stage on equal devices are alike
     made: dict[tuple[int, int], tuple[DeviceMemory, PoolBytes | None]] = {}
     rows, pools = [], []
@@ -134,7 +142,8 @@ def _place_ranks(
             request = [each * b for b in requests[stage]]
             row = _row(constants, settings, sizes, stage, device, request, plans[stage])
             pool = _pool(constants, settings, sizes, device, row, sum(requests[stage]))
-            made[kind] = row, None if pool is None else _limit(pool, settings, plans[stage])
+            pool = None if pool is None else _limit(pool, settings, plans[stage])
+            made[kind] = (row, pool) if pool is None else _part(row, pool, settings.states, slot)
         rows.append(made[kind][0])
         pool = made[kind][1]
         if pool is not None:
@@ -273,6 +282,23 @@ def _limit(pool: PoolBytes, settings: PoolSettings, plan: PagedCache) -> PoolByt
     return PoolBytes(low=low, value=value, high=high, request=pool.request)
 
 
+def _part(row: DeviceMemory, pool: PoolBytes, states: StatePool | None, slot: int) -> tuple[DeviceMemory, PoolBytes]:
+    """Row and pool with the states' part taken at start, where they have one; `slot`: bytes of one state."""
+    if states is None or not slot:
+        return row, pool
+    (few, least), (some, usual), (many, most) = (states.split(x, slot) for x in (pool.low, pool.value, pool.high))
+    made = replace(
+        row,
+        recurrent_state_bytes=usual,
+        total_bytes=sum_known([row.total_bytes, usual]),
+        low_bytes=sum_known([row.low_bytes, most]),
+        high_bytes=sum_known([row.high_bytes, least]),
+    )
+    requests = few // states.held, some // states.held, many // states.held
+    low, value, high = pool.low - least, pool.value - usual, pool.high - most
+    return made, PoolBytes(low=low, value=value, high=high, request=pool.request, most_requests=requests)
+
+
 def _host(
     deployment: Deployment, settings: PoolSettings, sizes: RankBytes, requests: list[tuple[int, int]], alone: bool
 ) -> DeviceMemory:
@@ -303,6 +329,9 @@ def _kv_cache(settings: PoolSettings, plans: tuple[PagedCache, ...], pools: list
         return KvCache(bytes_per_token=row)
     available = max(0, tightest.value)
     held = min((max(0, p.value) // p.request for p in pools if p.request), default=None)
+    sure = min((p.most_requests[0] for p in pools if p.most_requests), default=None)
+    if held is not None:
+        held = min([held, *(p.most_requests[1] for p in pools if p.most_requests)])
     return KvCache(
         bytes_per_token=row,
         available_bytes=tightest.value,
@@ -310,6 +339,7 @@ def _kv_cache(settings: PoolSettings, plans: tuple[PagedCache, ...], pools: list
         available_high_bytes=min(p.high for p in pools),
         tokens=settings.dp * (available // row) if row else None,
         max_sequences=None if held is None else settings.dp * min(settings.sequences, held),
+        state_sequences=None if sure is None else settings.dp * sure,
     )
 
 
@@ -426,6 +456,17 @@ def find_state_shortage(
             ),
         )
     return None
+
+
+def explain_few_states(settings: PoolSettings, pools: Sequence[PoolBytes]) -> list[tuple[str, bool]]:
+    """What an engine says that finds no room for the states of one request in their part of the pool, and whether it
+    surely does."""
+    found = [p.most_requests for p in pools if p.most_requests is not None and p.most_requests[0] == 0]
+    if not found or settings.states is None:
+        return []
+    slots = f"{settings.states.held} slots" if settings.states.held > 1 else "the slot"
+    text = f"the recurrent states' part of the pool has no room for {slots} of a request: raise the memory fraction"
+    return [(text, any(x[2] == 0 for x in found))]
 
 
 def list_reported_failures(deployment: Deployment, constants: PoolConstants, used: Sequence[Device]) -> list[str]:

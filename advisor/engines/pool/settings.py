@@ -13,6 +13,7 @@ from advisor.decoding import convert
 from advisor.deployment import Deployment
 from advisor.engines import fitting
 from advisor.engines.base import LARGEST_LENGTH, get_flag, get_integer, get_number, get_setting
+from advisor.engines.pool.states import StatePool, StatePoolRules, read_state_pool
 from advisor.engines.pool.switches import Switches, SwitchNames, read_switches
 from advisor.engines.versions import pick_version, version_key
 from advisor.errors import BadInput
@@ -174,6 +175,7 @@ class PoolConstants(Record, frozen=True, kw_only=True, eq=False):
     block: int = 16  # tokens that the cache is handed out in
     wide_heads: WideHeads | None = None
     window_pool: WindowPool | None = None
+    state_pool: StatePoolRules | None = None  # states have a part of the pool, taken at start
     fp32_state_model_types: tuple[ModelType, ...] = ()  # these keep their recurrent state in 4 bytes an element
     smaller_kv: tuple[str, ...] = ()  # read by flags.smaller_caches
     names: Annotated[Concepts, PUT_IN] = Concepts()  # the entry's own
@@ -210,6 +212,7 @@ class PoolSettings(Record, frozen=True, kw_only=True, cache_hash=True):
     lora_rank: int | None  # None = not known
     experts_whole: bool  # routed experts are shared out whole
     switches: Switches  # what the launch sets in place of what the engine works out
+    states: StatePool | None  # the part of the pool that is theirs from the start
     version: str | None  # the engine's, as given, or the one the rules assume
     oldest_version: str | None  # where it is not known: bounds are those of all releases from this one on
 
@@ -279,6 +282,7 @@ def resolve_pool_settings(
         lora_rank=rank,
         experts_whole=bool(get_flag(s, *names.expert_parallel_switch.flags)),
         switches=switches,
+        states=read_state_pool(deployment, constants.state_pool, names, version, dp),
         version=version,
         oldest_version=constants.in_use_from if deployment.any_release and deployment.engine_version is None else None,
     )

@@ -273,6 +273,8 @@ def plan_caches(deployment: Deployment, settings: PoolSettings, constants: PoolC
             f"{deployment.model.id}: the layer layout is not in the catalogue, so its KV cache cannot be determined"
         )
     state = 4.0 if deployment.model.model_type in constants.fp32_state_model_types else constants.state_bytes
+    if settings.states is not None and settings.states.state_bytes is not None:
+        state = settings.states.state_bytes
     extra = deployment.model.mtp.layers if settings.prediction and deployment.model.mtp else 0
     return _plans(
         deployment.model,
@@ -289,6 +291,7 @@ def plan_caches(deployment: Deployment, settings: PoolSettings, constants: PoolC
         extra,
         cache_layers(deployment.draft.model) if deployment.draft else (),
         settings.switches.no_latent,
+        None if constants.planner == "groups" else int(settings.states is None),
     )
 
 
@@ -338,6 +341,7 @@ def _plans(
     extra: int,
     draft: tuple[LayerCache, ...],
     no_latent: bool,
+    held: int | None,  # slots of states that a request takes, where they lie apart
 ) -> tuple[PagedCache, ...]:
     layers = cache_layers(unfold_latent(model) if no_latent else model)
     out = []
@@ -357,7 +361,8 @@ def _plans(
             specs = [
                 replace(s, kind="full", row=round(share * s.row)) if s.kind in ("window", "chunk") else s for s in specs
             ]
-        out.append(paged_cache.plan_groups(specs, block))
+        made = paged_cache.plan_groups(specs, block) if held is None else paged_cache.plan_apart(specs, block, held)
+        out.append(made)
     return tuple(out)
 
 
