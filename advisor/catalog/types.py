@@ -342,6 +342,7 @@ class NpuDevice(Record, frozen=True, kw_only=True):
 Divided = Literal[
     "attention_heads",
     "kv_heads",
+    "attention_width",
     "intermediate_size",
     "expert_size",
     "shared_expert_size",

@@ -88,7 +88,11 @@ def as_stored(model: Model, quantization: Quantization) -> Quantization:
     if "(experts" in (model.native_quant or ""):
         quantization = replace(quantization, covers="experts")
     if model.scale_group is not None:
-        quantization = replace(quantization, bits_nominal=int(quantization.bits_nominal) + 16 / model.scale_group)
+        bits = int(quantization.bits_nominal)
+        beside = (
+            128 * (quantization.bits_nominal - bits) or 16
+        )  # bits next to each group; the formats have groups of 128
+        quantization = replace(quantization, bits_nominal=bits + beside / model.scale_group)
     return quantization
 
 

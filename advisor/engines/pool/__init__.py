@@ -112,7 +112,7 @@ def memory(
         short=verdict.short,
         message=None
         if fits is not False or served is not None
-        else find_length_refusal(settings, plans, requests, [p.value for p in pools]),
+        else find_length_refusal(settings, plans, requests, [p.value for p in pools]) or next(iter(refusals), None),
         longest_served=served,
         most_sequences=most_sequences,
         calibration=deployment.correction.note if deployment.correction else None,
