@@ -222,25 +222,31 @@ def _budget(
 ) -> int | None:
     """What the engine may use of a device, bytes; None when its size is not known.
 
-    Source of `after_weights`: the documentation of LMDeploy's cache-max-entry-count and TensorRT-LLM's
-    free_gpu_memory_fraction, which are shares of what is left after the weights.
+    Source of `after_weights`: LMDeploy's cache-max-entry-count, a share of what is free when the weights are loaded; of
+    `after_peak`: TensorRT-LLM's free_gpu_memory_fraction, of what is left next to the peak of a trial run.
     """
     free = _free(device)
     total = fitting.allocatable_bytes(device)
     if free is None or total is None:
         return None
     if constants.fraction_of == "total":
-        return min(int(total * settings.fraction), free)
-    # the share is of what the weights (and the context) leave; the activation peak lives in the rest
-    least = settings.fraction * (free - sizes.weights_range[1] * weights - sizes.overhead[2])
+        return min(int(total * settings.fraction * constants.of_share), free)
+    # the share is of what the weights (and the context) leave; the activation peak lives in the rest, or was left as well
+    peak = _peak_first(constants, sizes)
+    least = settings.fraction * (free - sizes.weights_range[1] * weights - sizes.overhead[2] - peak[2])
     if request <= least:  # the pool holds the requests for sure: what is left to judge is the whole device
         return free
-    left = free - weights - sizes.overhead[1]
+    left = free - weights - sizes.overhead[1] - peak[1]
     return (
         min(free, weights + sizes.activation[1] + sizes.overhead[1] + int(left * settings.fraction))
         if left > 0
         else free
     )
+
+
+def _peak_first(constants: PoolConstants, sizes: RankBytes) -> tuple[int, int, int]:
+    """The activation peak where the share is of what that leaves, too; nothing elsewhere."""
+    return sizes.activation if constants.fraction_of == "after_peak" else (0, 0, 0)
 
 
 def _free(device: Device) -> int | None:
@@ -260,7 +266,8 @@ def _pool(
     weights = w * sizes.weights_range[0], w, w * sizes.weights_range[1]
     free = _free(device)
     if constants.fraction_of != "total" and free is not None:
-        share, whole, taken = settings.fraction, free, add_bounds([weights, sizes.overhead], sizes.independent)
+        parts = [weights, sizes.overhead, _peak_first(constants, sizes)]
+        share, whole, taken = settings.fraction, free, add_bounds(parts, sizes.independent)
     else:
         share, whole, taken = (
             1.0,

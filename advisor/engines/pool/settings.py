@@ -155,7 +155,8 @@ class PoolConstants(Record, frozen=True, kw_only=True, eq=False):
     """`memory:` of a pool engine."""  # read once for an entry, so that its identity is its key
 
     family: Literal["pool"] = "pool"
-    fraction_of: Literal["total", "after_weights"]  # what the share of the device is a share of
+    fraction_of: Literal["total", "after_weights", "after_peak"]  # what the share of the device is a share of
+    of_share: float = 1.0  # what of that share the engine takes
     wants_budget_free: bool = False  # refuses to start when less than the budget is free
     experts_over_dp: bool = False  # routed experts are spread over the ranks of all replicas
     kv_bytes: Annotated[dict[str, float], ONE_AT_LEAST]  # accepted KV cache types -> bytes per element
