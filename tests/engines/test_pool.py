@@ -232,6 +232,14 @@ def test_encoders_keep_no_cache() -> None:
         ("Qwen/Qwen3-8B", "1x H100 80GB SXM", {}, "0.5.2", 0.874),
         ("Qwen/Qwen2.5-7B-Instruct", "4x L4", {"tp-size": 4}, "0.4.3", 0.85),
         ("Qwen/Qwen3-8B", "1x H100 80GB SXM", {"speculative-algorithm": "EAGLE"}, "0.5.10", 0.780),
+        ("Qwen/Qwen3-8B", "1x H100 80GB SXM", {"SGLANG_ENABLE_POST_CAPTURE_KV_SIZING": "1"}, "0.5.23", 0.979),
+        (
+            "google/gemma-3-27b-it",
+            "1x H100 80GB SXM",
+            {"SGLANG_ENABLE_POST_CAPTURE_KV_SIZING": "true"},
+            "0.5.23",
+            0.878,
+        ),
     ],
 )
 def test_sglang_static_share(

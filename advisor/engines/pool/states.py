@@ -87,6 +87,7 @@ def read_state_pool(
         raise BadInput(f"setting {rules.share}: {share:g} is not above 0")
     requests = get_integer(given, *names.sequences.flags, least=1)
     slots = get_integer(given, rules.slots, least=1)
+    kind = get_setting(given, rules.type, rules.type_variable) or deployment.environment.get(rules.type_variable)
     whole = bool(get_flag(given, *names.no_prefix_caching.flags))
     if slots is None and whole:
         slots = requests or law.without_prefixes
@@ -98,9 +99,7 @@ def read_state_pool(
         drafts=_drafts(rules, given),
         drafts_first=law.drafts_first,
         requests=max(1, (requests or rules.usual_requests) // replicas),
-        state_bytes=STATE_TYPES.get(
-            str(get_setting(given, rules.type) or deployment.environment.get(rules.type_variable))
-        ),
+        state_bytes=STATE_TYPES.get(str(kind)),
     )
 
 
