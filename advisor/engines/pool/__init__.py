@@ -231,7 +231,7 @@ def _budget(
         return None
     if constants.fraction_of == "total":
         return min(int(total * settings.fraction * constants.of_share), free)
-    # the share is of what the weights (and the context) leave; the activation peak lives in the rest, or was left as well
+    # a share of what weights and context leave; the activation peak lives in the rest, or was left as well
     peak = _peak_first(constants, sizes)
     least = settings.fraction * (free - sizes.weights_range[1] * weights - sizes.overhead[2] - peak[2])
     if request <= least:  # the pool holds the requests for sure: what is left to judge is the whole device
