@@ -17,7 +17,20 @@ from advisor.catalog.types import Quantization
 from advisor.memo import memoize_by_identity
 from advisor.memory import gguf_tensors
 from advisor.memory.gguf_tensors import GgufTensor, NoLayout
-from advisor.models.types import Dense, Encoder, Full, Kda, Layout, Mamba2, Mla, Model, Moe, Sliding, native_format
+from advisor.models.types import (
+    Compressed,
+    Dense,
+    Encoder,
+    Full,
+    Kda,
+    Layout,
+    Mamba2,
+    Mla,
+    Model,
+    Moe,
+    Sliding,
+    native_format,
+)
 from advisor.patterns import pattern_when_used
 from advisor.record import Record, Value
 
@@ -117,6 +130,8 @@ def rank_weights(
     except NoLayout:
         return _spread_parameters(model, quantization, tp, pp, ep)
     lay = model.known_layout
+    if any(isinstance(g, Compressed) for g in lay.attention):  # checkpoints and GGUF files split them in other ways
+        return _spread_parameters(model, quantization, tp, pp, ep)
     heads, mamba2 = widest_kv_heads(model), find_mamba2(model)
     stages, experts, outside = [0.0] * pp, [0.0] * pp, [0.0] * pp
     for group in groups:
