@@ -170,7 +170,7 @@ def test_models_of_eighty_layers_have_wider_values() -> None:
 
 
 def test_compressed_attention_in_a_published_file() -> None:
-    """antirez's IQ2XXS-w2Q2K-AProjQ8-SExpQ8-OutQ8 file of DeepSeek V4 Flash 0731 is 86,720,111,488 bytes (ds4 issue 635):
+    """antirez's IQ2XXS-w2Q2K-AProjQ8-SExpQ8-OutQ8 file of V4 Flash 0731 is 86,720,111,488 bytes (ds4 issue 635):
     gate and up of the experts IQ2_XXS, down Q2_K, other matrices Q8_0, the embedding F16. All parameters are there but
     hyper-connections and the tables of the first layers."""
     model = RULES.find_model("deepseek-ai/DeepSeek-V4-Flash")
