@@ -138,6 +138,9 @@ class MemoryEstimate(Record, frozen=True, kw_only=True):
     sequences: int
     devices: tuple[DeviceMemory, ...]
     host: DeviceMemory | None
+    disk: DeviceMemory | None = (
+        None  # what is read from disk while it runs: kept caches, pages that memory does not hold
+    )
     kv_cache: KvCache
     basis: dict[str, Basis]
     not_modelled: tuple[str, ...] = ()
