@@ -106,14 +106,19 @@ def _make_disk(pages: tuple[int, int, int]) -> DeviceMemory:
 
 
 def _with_pages(deployment: Deployment, estimate: MemoryEstimate) -> MemoryEstimate:
-    """The estimate with the pages that memory does not hold, where all that is too much is such pages."""
-    missing = _count_missing(deployment, estimate)
-    if missing is None:
+    """The estimate with the pages that memory does not hold on disk, where all that is too much is such pages."""
+    missing, host = _count_missing(deployment, estimate), estimate.host
+    if missing is None or host is None:
         return estimate
-    text = (
-        f"{format_gib(missing[1])} of the file exceed memory: it runs, and reads them from disk all the time"
+    names = ("weights_bytes", "mapped_bytes", "total_bytes", "low_bytes")
+    left = {x: max(0, (getattr(host, x) or 0) - missing[1]) for x in names}
+    text = f"{format_gib(missing[1])} of the file exceed memory: it runs, and reads them from disk all the time"
+    return replace(
+        estimate,
+        host=replace(host, **left, high_bytes=left["total_bytes"]),
+        disk=_make_disk(missing),
+        warnings=(*estimate.warnings, text),
     )
-    return replace(estimate, disk=_make_disk(missing), warnings=(*estimate.warnings, text))
 
 
 def _count_missing(deployment: Deployment, estimate: MemoryEstimate) -> tuple[int, int, int] | None:
@@ -130,10 +135,10 @@ def _count_missing(deployment: Deployment, estimate: MemoryEstimate) -> tuple[in
 
 
 def run_from_disk(estimate: MemoryEstimate) -> MemoryEstimate | None:
-    """The estimate as it runs with those pages on disk, not in host memory; None where it has none."""
-    host, disk = estimate.host, estimate.disk
-    if host is None or disk is None or not disk.weights_bytes:
+    """The estimate as one that fits, with pages on disk; None where it has none, or memory holds less than half of the
+    file: then it hardly runs."""
+    pages = (estimate.disk.weights_bytes or 0) if estimate.disk is not None else 0
+    rows = (*estimate.devices, estimate.host) if estimate.host is not None else estimate.devices
+    if not pages or sum(x.weights_bytes or 0 for x in rows) < pages:
         return None
-    names = ("weights_bytes", "mapped_bytes", "total_bytes", "low_bytes")
-    left = {x: max(0, (getattr(host, x) or 0) - disk.weights_bytes) for x in names}
-    return replace(estimate, fits=True, short=(), host=replace(host, **left, high_bytes=left["total_bytes"]))
+    return replace(estimate, fits=True, short=())

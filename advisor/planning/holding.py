@@ -26,6 +26,7 @@ from advisor.deployment import (
 )
 from advisor.engines import capacity
 from advisor.engines.additions import limit_requests
+from advisor.engines.tiers import run_from_disk
 from advisor.errors import AdvisorError, BadInput
 from advisor.estimation import (
     EstimateRequest,
@@ -94,9 +95,11 @@ def _hold(deployment: Deployment, estimate: MemoryEstimate, traffic: Traffic, se
     one = with_one_request(deployment, estimate, entry, session)
     if one is not None and one[1].longest_served is not None:
         return Holding(True, None)  # it serves shorter requests
-    if one is None or one[1].fits is False:
-        return Holding(None if one is None else False, None)
-    smaller, smaller_estimate = one
+    if one is None:
+        return Holding(None, None)
+    smaller, smaller_estimate = one[0], run_from_disk(one[1]) or one[1]
+    if smaller_estimate.fits is False:
+        return Holding(False, None)
     length = smaller_estimate.context_length
     typical = min(traffic.typical_tokens, length)
     shared = min(traffic.shared_tokens, typical) if capacity.keeps_prefixes(deployment, entry) else 0

@@ -243,19 +243,17 @@ def _run_from_disk(
 ) -> tuple[Attempt, Plan] | None:
     """The smallest format with a part of its file on disk, where no memory holds it whole but half of it."""
     mine = sorted(attempts, key=lambda x: (x.chosen.quantization.bits_nominal, x.cache != "auto"))
-    if not mine or not any(x.part == "file" for x in tools.named.tiers):
+    if not search.from_disk or not mine or not any(x.part == "file" for x in tools.named.tiers):
         return None
     trial = Trial(tools, search, mine[0], Bounds(), tried)
     base = make_base(tools, search, mine[0], search.machine)
-    asked = ask(trial, base)
-    memory = run_from_disk(asked) if asked is not None else None
-    if memory is None or memory.disk is None or memory.host is None:
-        return None
-    held = sum(x.weights_bytes or 0 for x in (*memory.devices, memory.host))
-    if held < (memory.disk.weights_bytes or 0):
+    memory = ask(trial, base)
+    if memory is None or memory.disk is None or run_from_disk(memory) is None:
         return None
     speed = estimate_rate(trial, base, memory, search.traffic.users)
     plan = make_plan(trial, PlannedCopy(base, memory, CardLayout(), speed, None))
+    if plan.starts is False:
+        return None
     amount = format_gib(memory.disk.weights_bytes)
     note = f"{amount} of the file stay on disk and are read from there all the time, which is slow"
     return mine[0], replace(plan, offload=True, notes=(*plan.notes, note))

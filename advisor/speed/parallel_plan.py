@@ -101,8 +101,7 @@ def plan_ranks(
         plan = _undivided(deployment, estimate, named or entry.id, load_engine_rules(rules))
     on_disk = (estimate.disk.weights_bytes or 0) if estimate.disk is not None else 0
     rows = (*estimate.devices, estimate.host) if estimate.host is not None else estimate.devices
-    # as it runs these pages are in no other place; as it is asked they are counted in host memory, too
-    whole = sum(x.weights_bytes or 0 for x in rows) + (on_disk if estimate.fits else 0)
+    whole = sum(x.weights_bytes or 0 for x in rows) + on_disk
     return replace(
         plan,
         from_disk=on_disk / whole if whole else 0.0,

@@ -9,9 +9,12 @@ import pytest
 import yaml
 from asking import GIB, RULES, asked
 
+from advisor.advice.recommend.answer import recommend
+from advisor.advice.recommend_request import RecommendRequest
 from advisor.deployment import MemoryEstimate
 from advisor.engines.tiers import run_from_disk
-from advisor.estimation import EstimateRequest, estimate, estimate_load_speed, resolve_request
+from advisor.estimation import EstimateRequest, estimate, estimate_load_speed, find_machine, resolve_request
+from advisor.questions.workload import Workload
 from advisor.session import Session
 
 SETUPS = yaml.safe_load((Path(__file__).parent.parent / "data" / "tiers.yaml").read_text())
@@ -67,8 +70,9 @@ def test_a_copy_that_the_host_does_not_hold_is_refused(ram: str, fits: bool) -> 
 
 
 def test_pages_on_disk_are_where_memory_ends() -> None:
-    """Card, host and disk together are what was asked; without mmap nothing may stay on disk."""
-    given: dict[str, Any] = {"quant": "Q4_K_M", "context": 2048}
+    """Card, host and disk together are what was asked; without mmap nothing may stay on disk, and of a file of which
+    memory holds less than half nobody would run it."""
+    given: dict[str, Any] = {"quant": "Q2_K", "context": 2048}
     on = "RTX 3090, 96GB RAM, linux"
     made = asked("llama.cpp", "deepseek-ai/DeepSeek-V3", on, **given)
     runs = run_from_disk(made)
@@ -77,6 +81,9 @@ def test_pages_on_disk_are_where_memory_ends() -> None:
     assert runs.fits is True
     assert runs.host is not None
     assert (runs.host.total_bytes or 0) <= 96 * GIB + 2**20
+    wide = asked("llama.cpp", "deepseek-ai/DeepSeek-V3", on, quant="Q4_K_M", context=2048)
+    assert wide.disk is not None
+    assert run_from_disk(wide) is None
     for other in (
         asked("llama.cpp", "deepseek-ai/DeepSeek-V3", on, no_mmap=True, **given),
         asked("llama.cpp", "deepseek-ai/DeepSeek-V3", "RTX 3090, 512GB RAM, linux", **given),
@@ -89,7 +96,7 @@ def test_pages_on_disk_are_where_memory_ends() -> None:
 
 
 def test_speed_from_disk_follows_its_bandwidth() -> None:
-    """Not known without one; at 7 GB/s above what ollama issue 8667 reckons for a 671B whose every page is read for each
+    """Not known without one; at 7 GB/s above what ollama issue 8667 reckons for a 671B with every page read for each
     token (45 s), as it reads all of them and a token needs few; slower on a slower disk."""
     rates = []
     for disk in ("", ", NVMe 7GB/s", ", SSD 550 MB/s"):
@@ -107,3 +114,32 @@ def test_speed_from_disk_follows_its_bandwidth() -> None:
     assert rates[2] is not None
     assert 1 / 45 < rates[1] < 2
     assert rates[2] < rates[1] / 5
+
+
+@pytest.mark.parametrize(
+    ("words", "gbs"),
+    [("NVMe 7GB/s", 7.0), ("7.45 GB/s NVMe", 7.45), ("SSD 550 MB/s", 0.55), ("disk: 3.5 GB/s", 3.5), ("linux", None)],
+)
+def test_a_disks_bandwidth_in_words(words: str, gbs: float | None) -> None:
+    machine = find_machine(f"RTX 4090, 64GB RAM, {words}", RULES)
+    assert machine.disk_gbs == gbs
+    assert machine.memory.total_bytes == 64 * GIB
+
+
+@pytest.mark.parametrize(
+    ("hardware", "disk", "chosen"),
+    [
+        ("Strix Halo 128GB, GTT 120GiB, linux", False, True),  # antirez/ds4 issue 406 and pull 1036: runs at two bits
+        ("RTX 4090, 64GB RAM, linux", True, True),
+        ("RTX 3060 12GB, 16GB RAM, linux", False, False),  # less than half of it
+    ],
+)
+def test_nothing_fits_only_where_no_tier_helps(hardware: str, disk: bool, chosen: bool) -> None:
+    machine = find_machine(hardware, RULES)
+    advice = recommend(RecommendRequest(machine, Workload(use_case="chat"), "deepseek-v4-flash"), Session(RULES))
+    assert (advice.chosen is not None) is chosen
+    if advice.chosen is not None:
+        assert advice.chosen.starts is True
+        assert advice.chosen.memory is not None
+        assert (advice.chosen.memory.disk is not None) is disk
+        assert advice.chosen.memory.fits is not disk
