@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import msgspec
 import pytest
 from asking import GIB, RULES, asked, deployed
@@ -370,3 +373,26 @@ def test_adapters_of_a_model_whose_tensors_are_not_known_are_refused_in_words() 
     lightning = deployed("vllm", "MiniMaxAI/MiniMax-M1-40k", "8x H200", context=8192, **{"enable-lora": True})  # type: ignore[arg-type]
     with pytest.raises(BadInput, match="tensors of Lightning attention"):
         estimate(lightning, Session(RULES))
+
+
+@pytest.mark.parametrize(
+    ("architecture", "kind", "own"), [("OlmoeForCausalLM", "olmoe", True), ("Qwen3MoeForCausalLM", "qwen3_moe", False)]
+)
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_classes_that_make_a_head_of_their_own(
+    architecture: str, kind: str, own: bool, ranks: int, tmp_path: Path
+) -> None:
+    """olmoe.py of vLLM 0.33.0 ties its ParallelLMHead to nothing; qwen3_moe.py where the checkpoint says so."""
+    config = {
+        "architectures": [architecture], "model_type": kind, "hidden_size": 1024, "intermediate_size": 512,
+        "moe_intermediate_size": 512, "num_hidden_layers": 4, "num_attention_heads": 8, "num_key_value_heads": 4,
+        "head_dim": 128, "num_experts": 8, "num_experts_per_tok": 2, "vocab_size": 50_304, "torch_dtype": "bfloat16",
+        "max_position_embeddings": 4096, "norm_topk_prob": True,
+    }  # fmt: skip
+    sizes = []
+    for tied in (False, True):
+        (tmp_path / f"{tied}").mkdir()
+        (tmp_path / f"{tied}" / "config.json").write_text(json.dumps({**config, "tie_word_embeddings": tied}))
+        made = asked("vllm", str(tmp_path / f"{tied}"), "2x H100 80GB SXM", tensor_parallel_size=ranks)
+        sizes.append(made.devices[0].weights_bytes or 0)
+    assert sizes[0] - sizes[1] == (0 if own else 2 * 50_304 * 1024 // ranks)

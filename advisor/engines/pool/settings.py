@@ -182,6 +182,7 @@ class PoolConstants(Record, frozen=True, kw_only=True, eq=False):
     names: Annotated[Concepts, PUT_IN] = Concepts()  # the entry's own
     states: tuple[StateBlocks, ...] = ()  # how states of each kind of layer are kept
     expert_tiles: tuple[ExpertTiles, ...] = ()  # padding of routed experts while they are loaded
+    own_head: Pattern | None = None  # architectures whose class has an output matrix whatever the checkpoint ties
     state_bytes: float = 2.0  # bytes per element of a recurrent state
     source: str
 
