@@ -16,9 +16,9 @@ from advisor.catalog.types import Engine, Quantization
 from advisor.decoding import Json
 from advisor.deployment import Deployment, Draft, KvType, MemoryEstimate, Setting, SpeedEstimate
 from advisor.engines.account import list_idle_settings, take_account
+from advisor.engines.additions import add_tiers
 from advisor.engines.base import LARGEST_LENGTH, EngineModule
 from advisor.engines.fitting import bound_estimate
-from advisor.engines.tiers import add_tiers
 from advisor.engines.versions import is_before, version_key
 from advisor.errors import AdvisorError, BadInput
 from advisor.machines.types import Machine

@@ -25,8 +25,7 @@ from advisor.deployment import (
     Workload,
 )
 from advisor.engines import capacity
-from advisor.engines.additions import limit_requests
-from advisor.engines.tiers import run_from_disk
+from advisor.engines.additions import limit_requests, run_from_disk
 from advisor.errors import AdvisorError, BadInput
 from advisor.estimation import (
     EstimateRequest,

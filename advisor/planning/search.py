@@ -11,7 +11,7 @@ from advisor.catalog import Catalog
 from advisor.catalog.types import Engine
 from advisor.decision.filters import judge_engine
 from advisor.decision.types import Reason
-from advisor.engines.tiers import run_from_disk
+from advisor.engines.additions import run_from_disk
 from advisor.errors import BadInput
 from advisor.planning import objective
 from advisor.planning.arrange import plan_attempt

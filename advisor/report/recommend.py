@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from advisor.advice.types import Advice, Licences, ModelOption, Quality, RankedDeployment, RejectedEngine
 from advisor.deployment import DeviceMemory, MemoryEstimate
-from advisor.engines.tiers import DISK
+from advisor.engines.additions import DISK
 from advisor.machines.types import Machine
 from advisor.record import Value
 from advisor.report.plan_text import (

@@ -11,7 +11,7 @@ from asking import GIB, RULES, asked, deployed
 
 from advisor.deployment import Deployment, Setting
 from advisor.engines.pool import read_constants, resolve_pool_settings
-from advisor.engines.pool.states import StatePool
+from advisor.engines.pool.switches import StatePool
 from advisor.errors import BadInput
 from advisor.estimation import estimate
 from advisor.session import Session

@@ -12,7 +12,7 @@ from asking import GIB, RULES, asked
 from advisor.advice.recommend.answer import recommend
 from advisor.advice.recommend_request import RecommendRequest
 from advisor.deployment import MemoryEstimate, Workload
-from advisor.engines.tiers import run_from_disk
+from advisor.engines.additions import run_from_disk
 from advisor.estimation import EstimateRequest, estimate, estimate_load_speed, find_machine, resolve_request
 from advisor.session import Session
 

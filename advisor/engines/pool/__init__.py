@@ -24,7 +24,7 @@ from advisor.engines.pool.settings import PoolSettings as PoolSettings
 from advisor.engines.pool.settings import read_constants as read_constants
 from advisor.engines.pool.settings import resolve_pool_settings as resolve_pool_settings
 from advisor.engines.pool.sizes import RankBytes, add_bounds, plan_caches, size_ranks
-from advisor.engines.pool.states import StatePool
+from advisor.engines.pool.switches import StatePool
 from advisor.engines.versions import is_before
 from advisor.machines.types import Device
 from advisor.memory.adapters import prediction_params

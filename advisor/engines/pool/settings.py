@@ -13,8 +13,14 @@ from advisor.decoding import convert
 from advisor.deployment import Deployment
 from advisor.engines import fitting
 from advisor.engines.base import LARGEST_LENGTH, get_flag, get_integer, get_number, get_setting
-from advisor.engines.pool.states import StatePool, StatePoolRules, read_state_pool
-from advisor.engines.pool.switches import Switches, SwitchNames, read_switches
+from advisor.engines.pool.switches import (
+    StatePool,
+    StatePoolRules,
+    Switches,
+    SwitchNames,
+    read_state_pool,
+    read_switches,
+)
 from advisor.engines.versions import pick_version, version_key
 from advisor.errors import BadInput
 from advisor.meanings import (
