@@ -96,7 +96,8 @@ def _hold(deployment: Deployment, estimate: MemoryEstimate, traffic: Traffic, se
         return Holding(True, None)  # it serves shorter requests
     if one is None:
         return Holding(None, None)
-    smaller, smaller_estimate = one[0], run_from_disk(one[1]) or one[1]
+    from_disk = run_from_disk(one[1]) if deployment.model.is_moe else None  # else each token reads all of it
+    smaller, smaller_estimate = one[0], from_disk or one[1]
     if smaller_estimate.fits is False:
         return Holding(False, None)
     length = smaller_estimate.context_length

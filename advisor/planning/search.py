@@ -241,9 +241,15 @@ def _search_attempts(
 def _run_from_disk(
     tools: EngineTools, search: SearchRequest, attempts: list[Attempt], tried: list[TriedFormat]
 ) -> tuple[Attempt, Plan] | None:
-    """The smallest format with a part of its file on disk, where no memory holds it whole but half of it."""
+    """The smallest format with a part of its file on disk, where no memory holds it whole but half of it. Of a model
+    with routed experts: each token reads all of any other."""
     mine = sorted(attempts, key=lambda x: (x.chosen.quantization.bits_nominal, x.cache != "auto"))
-    if not search.from_disk or not mine or not any(x.part == "file" for x in tools.named.tiers):
+    if (
+        not search.from_disk
+        or not search.model.is_moe
+        or not mine
+        or not any(x.part == "file" for x in tools.named.tiers)
+    ):
         return None
     trial = Trial(tools, search, mine[0], Bounds(), tried)
     base = make_base(tools, search, mine[0], search.machine)
