@@ -124,6 +124,9 @@ class KvCache(Record, frozen=True, kw_only=True):
     available_low_bytes: int | None = None
     available_high_bytes: int | None = None
     tokens: int | None = None
+    state_sequences: int | None = (
+        None  # requests that surely have recurrent states, where those have a part of the pool
+    )
     max_sequences: int | None = None  # of the asked context length
 
 
@@ -135,6 +138,9 @@ class MemoryEstimate(Record, frozen=True, kw_only=True):
     sequences: int
     devices: tuple[DeviceMemory, ...]
     host: DeviceMemory | None
+    disk: DeviceMemory | None = (
+        None  # what is read from disk while it runs: kept caches, pages that memory does not hold
+    )
     kv_cache: KvCache
     basis: dict[str, Basis]
     not_modelled: tuple[str, ...] = ()

@@ -16,6 +16,7 @@ from advisor.catalog.types import Engine, Quantization
 from advisor.decoding import Json
 from advisor.deployment import Deployment, Draft, KvType, MemoryEstimate, Setting, SpeedEstimate
 from advisor.engines.account import list_idle_settings, take_account
+from advisor.engines.additions import add_tiers
 from advisor.engines.base import LARGEST_LENGTH, EngineModule
 from advisor.engines.fitting import bound_estimate
 from advisor.engines.versions import is_before, version_key
@@ -115,7 +116,8 @@ def estimate_memory(
     rows = memory_estimate.devices if memory_estimate.host is None else (*memory_estimate.devices, memory_estimate.host)
     if any((r.high_bytes or 0) > MOST_BYTES for r in rows):
         raise BadInput("the request asks for more memory than any machine has: look at context length and sequences")
-    return _name_unmodelled(memory_estimate, deployment)
+    named = engines.settings_entry(deployment.engine, session.rules.engines())
+    return _name_unmodelled(add_tiers(deployment, named.tiers, memory_estimate), deployment)
 
 
 def _name_unmodelled(memory_estimate: MemoryEstimate, deployment: Deployment) -> MemoryEstimate:

@@ -58,6 +58,7 @@ class RecommendRequest(Value, frozen=True):
     whole: Machine | None = None  # the machine whose part `machine` is
     choice: ChoiceLimits = ChoiceLimits()
     every_command: bool = True  # False: only the choice's, for answers that show no other
+    from_disk: bool = True  # a named model that fits nowhere may run with a part on disk
     every_model: bool = True  # False: other models that fit are looked for only where a short text has room for them
     found: ResolvedModel | None = None  # the model, where it is resolved already
 

@@ -103,6 +103,7 @@ def describe_machine(text: str, details: HardwareDetails, cards: list[CardCount]
             channels=details.memory_channels,
         ),
         devices=devices,
+        disk_gbs=details.disk_gbs,
         interconnect=_interconnect(details, cards),
         drivers=details.drivers,
         npu=details.npu,

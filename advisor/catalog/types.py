@@ -343,6 +343,7 @@ class NpuDevice(Record, frozen=True, kw_only=True):
 Divided = Literal[
     "attention_heads",
     "kv_heads",
+    "attention_width",
     "intermediate_size",
     "expert_size",
     "shared_expert_size",
@@ -406,6 +407,26 @@ class DeviceChoice(Record, frozen=True, kw_only=True):
         return frozenset(n for n in (*self.processor, self.listed, *self.single, self.single_index) if n is not None)
 
 
+class Tier(Record, frozen=True, kw_only=True):
+    """A part that an engine may keep below the cards: where, since which release, by which setting, with what."""
+
+    part: Literal["kv_cache", "routed_experts", "layers", "tables", "file"]
+    place: Literal["host", "disk"]
+    by: tuple[str, ...] = ()  # settings that ask for it, where a law of memory counts it already
+    switch: FlagName | None = None  # without it nothing is taken
+    size: FlagName | None = None
+    variable: str | None = None  # of the environment, that states the size
+    unit: Literal["gib", "gb"] = "gib"
+    each: Literal["launch", "rank"] = "launch"  # what the stated size is of
+    ratio: FlagName | None = None  # the size as a multiple of the cards' pool
+    usual_ratio: float | None = None  # where neither is set; then no more than a share of what is free but a reserve
+    usual_share: float = 1.0
+    usual_reserve_gib: float = 0.0
+    since: str | None = None  # release; none = as long as releases were read
+    needs: str | None = None
+    source: str
+
+
 class Engine(MemoRecord, frozen=True, kw_only=True, eq=False):
     """What one engine is, runs on, loads and supports."""
 
@@ -457,6 +478,7 @@ class Engine(MemoRecord, frozen=True, kw_only=True, eq=False):
     disaggregation: Disaggregation | None = None  # None = it has none, or its commands are not known
     tensor_parallel: TensorParallel | None = None  # None = what it refuses is not known
     pipeline_parallel: PipelineParallel | None = None  # None = what it refuses is not known
+    tiers: tuple[Tier, ...] = ()  # parts that may lie below the cards
     memory: dict[str, object] = {}  # constants of the engine's memory behaviour, read by its module or its family's
     startup_log: StartupLogTable | None = None  # None = its log is not read
     speed_figures: SpeedFigures = SpeedFigures()

@@ -55,12 +55,13 @@ def _count_in_pool(
 
     constants = pool.read_constants(entry)
     settings = pool.resolve_pool_settings(deployment, entry, constants)
-    most = settings.dp * settings.sequences
+    of_states = estimate.kv_cache.state_sequences
+    most = min(settings.dp * settings.sequences, MANY if of_states is None else of_states)
     if pool.keeps_nothing(deployment):
         return (most,) * len(requests)
     plans = plan_caches(deployment, settings, constants)
     rows: Sequence[DeviceMemory] = estimate.devices or ([estimate.host] if estimate.host is not None else [])
-    left = [_left(row) for row in rows]
+    left = [_left(row, states=settings.states is None) for row in rows]
     if constants.fraction_of != "total" and estimate.devices:  # of what the weights leave, and activations next to it
         pool_bytes = estimate.kv_cache.available_low_bytes
         left = [None if x is None or pool_bytes is None else min(x, pool_bytes) for x in left]
@@ -126,8 +127,8 @@ def has_fixed_slots(deployment: Deployment, entry: Engine) -> bool:
     return get_setting(deployment.settings, *find_concept(entry, "sequences").flags) is not None
 
 
-def _held_bytes(row: DeviceMemory, factor: float) -> int:
-    return int((row.kv_cache_bytes or 0) * factor) + (row.recurrent_state_bytes or 0)
+def _held_bytes(row: DeviceMemory, factor: float, states: bool = True) -> int:
+    return int((row.kv_cache_bytes or 0) * factor) + (row.recurrent_state_bytes or 0) * states
 
 
 def _left_together(deployment: Deployment, estimate: MemoryEstimate, factor: float = 1.0) -> int | None:
@@ -137,8 +138,8 @@ def _left_together(deployment: Deployment, estimate: MemoryEstimate, factor: flo
     return None if left is None else left + sum(_held_bytes(r, factor) for r in estimate.devices)
 
 
-def _left(row: DeviceMemory, factor: float = 1.0) -> int | None:
-    """Bytes of a place that requests may surely take."""
+def _left(row: DeviceMemory, factor: float = 1.0, states: bool = True) -> int | None:
+    """Bytes of a place that requests may surely take; without `states`, those are taken whatever the requests are."""
     if row.budget_bytes is None or row.high_bytes is None:
         return None
-    return row.budget_bytes - row.high_bytes + _held_bytes(row, factor)
+    return row.budget_bytes - row.high_bytes + _held_bytes(row, factor, states)

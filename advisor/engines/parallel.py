@@ -24,6 +24,7 @@ from advisor.record import Value
 NAMES: dict[Divided, str] = {
     "attention_heads": "total number of attention heads",
     "kv_heads": "number of KV heads",
+    "attention_width": "width of the attention heads together",
     "intermediate_size": "intermediate size",
     "expert_size": "intermediate size of the experts",
     "shared_expert_size": "intermediate size of the shared experts",
@@ -39,6 +40,7 @@ NAMES: dict[Divided, str] = {
 PARTS: dict[Divided, str] = {
     "attention_heads": "the attention heads",
     "kv_heads": "the KV heads",
+    "attention_width": "the attention heads",
     "intermediate_size": "the feed-forward layers",
     "expert_size": "the experts",
     "shared_expert_size": "the shared experts",
@@ -71,7 +73,8 @@ class ParallelLaunch(Value, frozen=True):
     vendor: str | None = None  # of the devices
     block: int | None = None  # side of the checkpoint's weight blocks
     padded: int | None = None  # width of the feed-forward layers in the copy, where it is padded
-    group: int | None = None  # rows of its weights that share a scale (AWQ, GPTQ)
+    group: int | None = None  # rows of its weights that share a scale (AWQ, GPTQ, INT4)
+    only_experts: bool = False  # these are the weights of its routed experts alone
     format: str | None = None  # of the weights
     unpacked: bool = False  # its FP8 weights are unpacked to 16 bits: the card has no FP8 arithmetic
 
@@ -120,7 +123,8 @@ def make_parallel_launch(deployment: Deployment, entry: Engine) -> ParallelLaunc
         vendor=vendors.pop() if len(vendors) == 1 else None,
         block=find_weight_block(deployment.model, deployment.quantization),
         padded=deployment.model.padded_ffn.get(deployment.quantization),
-        group=find_scale_group(deployment.quantization),
+        group=find_scale_group(deployment.quantization, deployment.model),
+        only_experts=covers_experts_alone(deployment.model, deployment.quantization),
         format=deployment.quantization,
         unpacked=deployment.machine is not None
         and are_unpacked(deployment.quantization, (x.compute_capability for x in deployment.machine.usable_devices)),
@@ -132,10 +136,16 @@ def are_unpacked(quantization: str | None, capabilities: Iterable[str | float | 
     return quantization == "FP8" and any(x is not None and float(x) < 8.9 for x in capabilities)
 
 
-def find_scale_group(quantization: str | None) -> int | None:
-    """Rows that share a scale in every copy of a weight format, at least: 128 of GPTQ's, 32 of AWQ's, which are made
-    with both; None for others."""
-    return {"GPTQ": 128, "AWQ": 32}.get(quantization or "")
+def find_scale_group(quantization: str | None, model: t.Model | None) -> int | None:
+    """Rows that share a scale: as the model's own checkpoint says, else in every copy of the weight format at least:
+    128 of GPTQ's, 32 of AWQ's and INT4's, which are made with both; None for others."""
+    own = model.scale_group if model is not None and native_format(model) == quantization else None
+    return own or {"GPTQ": 128, "AWQ": 32, "INT4": 32}.get(quantization or "")
+
+
+def covers_experts_alone(model: t.Model, quantization: str | None) -> bool:
+    """Whether the checkpoint of this format keeps everything but the routed experts in 16 bits."""
+    return native_format(model) == quantization and "(experts" in (model.native_quant or "")
 
 
 def find_weight_block(model: t.Model, quantization: str) -> int | None:
@@ -161,8 +171,11 @@ def count_quantities(model: t.Model) -> Mapping[Divided, tuple[int, ...]]:
 def _list_mixer_quantities(group: t.AttentionGroup, hidden: int) -> tuple[tuple[Divided, int], ...]:
     """What a layer that mixes tokens divides."""
     if isinstance(group, (t.Full, t.Sliding, t.Chunked, t.Encoder, t.Cross)):
-        return ("attention_heads", group.n_heads), ("kv_heads", group.n_kv_heads)
-    if isinstance(group, (t.Mla, t.Compressed)):
+        width = group.n_heads * (getattr(group, "v_head_dim", None) or group.head_dim)
+        return ("attention_heads", group.n_heads), ("kv_heads", group.n_kv_heads), ("attention_width", width)
+    if isinstance(group, t.Mla):
+        return ("attention_heads", group.n_heads), ("attention_width", group.n_heads * group.v_head_dim)
+    if isinstance(group, t.Compressed):
         return (("attention_heads", group.n_heads),)
     if isinstance(group, t.GatedDeltaNet):
         return ("linear_value_heads", group.v_heads), ("linear_key_width", group.k_heads * group.k_dim)
@@ -220,6 +233,7 @@ def _refusal(assertion: Assertion, count: int, ranks: int, launch: ParallelLaunc
         share, of = count // ranks, "groups"
         divisor = max(assertion.group_rows, (group or 0) if assertion.whole_groups else 0)
         other = bool(assertion.formats) and launch.format not in assertion.formats
+        other = other or (launch.only_experts and assertion.divides != "expert_size")
         if group is None or other or count % ranks or share % divisor == 0:
             return None
         text = (

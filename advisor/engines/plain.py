@@ -36,6 +36,9 @@ class ReservedCache(Record, frozen=True, kw_only=True):
     setting: FlagName
     step: int  # tokens it comes in
     default: int  # tokens when nothing is set
+    slots: FlagName  # requests that windows and states are kept for, all from the start
+    usual_slots: int  # of models that have some
+    beside_window: int  # tokens that are kept next to a window; both together in whole steps
 
 
 class PlainConstants(Record, frozen=True, kw_only=True):
@@ -91,7 +94,9 @@ def memory(deployment: Deployment, entry: Engine, quantization: Quantization) ->
     refused: tuple[str, ...] = ()
     if constants.reserved is not None:
         tokens = reserved_tokens(deployment, constants.reserved, length, sequences)
-        cache = int(per_token * tokens)
+        slots = get_integer(deployment.settings, constants.reserved.slots, least=1) or constants.reserved.usual_slots
+        cache = int(per_token * tokens) + slots * _count_rings(deployment, constants.reserved)
+        state = state // sequences * slots
         if tokens < length:
             shortage = f"{constants.reserved.setting} of {tokens} tokens is less than one request of {length}"
             refused = (f"{shortage}: {entry.name} raises it or refuses to start",)
@@ -140,6 +145,12 @@ def reserved_tokens(deployment: Deployment, cache: ReservedCache, length: int, s
     asked = get_integer(deployment.settings, cache.setting, least=1)
     tokens = asked if asked is not None else length * sequences if deployment.context_length else cache.default
     return -(-tokens // cache.step) * cache.step
+
+
+def _count_rings(deployment: Deployment, cache: ReservedCache) -> int:
+    """Bytes of the windowed layers of one request: 16 bits an element, whatever the cache's type."""
+    rings = ((x.k + x.v, x.window) for x in cache_layers(deployment.model) if x.window)
+    return sum(2 * row * -(-(window + cache.beside_window) // cache.step) * cache.step for row, window in rings)
 
 
 def _host_experts(deployment: Deployment, constants: PlainConstants, experts: int) -> int:

@@ -10,7 +10,7 @@ import msgspec
 from advisor.catalog.types import Engine, Quantization
 from advisor.deployment import Deployment, MemoryEstimate
 from advisor.engines import fitting, pool
-from advisor.engines.base import DecidedSetting, get_flag, get_integer, get_setting, list_decided, own_defaults
+from advisor.engines.base import TRUE, DecidedSetting, get_flag, get_integer, get_setting, list_decided, own_defaults
 from advisor.engines.versions import pick_version
 from advisor.meanings import Version
 from advisor.memory.layers import is_mla
@@ -18,6 +18,7 @@ from advisor.models.types import Model
 from advisor.record import Value
 from advisor.units import GIB, MIB
 
+POST_CAPTURE = "SGLANG_ENABLE_POST_CAPTURE_KV_SIZING"
 NO_PREFILL_GRAPHS = ("disable-piecewise-cuda-graph", "disable-prefill-cuda-graph")
 
 
@@ -51,6 +52,10 @@ class ReservedMib(msgspec.Struct, frozen=True):
     draft: float = 0.0  # of speculation
     own_draft: float = 0.0  # by a model of its own
     deepep: float = 0.0
+    post_capture: float | None = (
+        None  # in place of base, chunk, graphs where the pool is sized after graphs are captured
+    )
+    post_capture_tower: float = 0.0  # then: of a model with a tower, in place of its share
 
 
 class TowerShare(msgspec.Struct, frozen=True):
@@ -92,7 +97,8 @@ class ShareQuestion(Value, frozen=True):
     latent: bool = False
     speculates: str | None = None  # --speculative-algorithm
     deepep: bool = False
-    tower: float = 1.0  # what a vision tower leaves of the share
+    tower: float | None = None  # what a vision tower leaves of the share; None: there is none
+    post_capture: bool = False  # the pool is sized after graphs are captured
 
 
 def static_fraction(asked: ShareQuestion, law: ReservedMib, graphs: Sequence[tuple[int, int, int]]) -> float:
@@ -102,6 +108,9 @@ def static_fraction(asked: ShareQuestion, law: ReservedMib, graphs: Sequence[tup
     arg_groups/memory_hook.py; server_args.py before.
     """
     gpu = asked.total_bytes / MIB
+    if asked.post_capture and law.post_capture is not None and not asked.latent:
+        beside = law.post_capture_tower if asked.tower is not None else 0.0
+        return round(1 - (law.post_capture + law.per_rank * asked.ranks) / gpu, 3) - beside / gpu
     replicas = asked.replicas if asked.replicas > 1 else 0
     if law.by_memory:
         row = next(x for x in law.by_memory if gpu < 1024 * x.below_gib)
@@ -121,14 +130,14 @@ def static_fraction(asked: ShareQuestion, law: ReservedMib, graphs: Sequence[tup
     if asked.speculates is not None and asked.speculates != "NGRAM":
         reserved += law.own_draft if asked.speculates == "STANDALONE" else law.draft
     reserved += law.deepep if asked.deepep and asked.requests else 0
-    return round(1 - reserved / gpu, 3) * asked.tower
+    return round(1 - reserved / gpu, 3) * (1.0 if asked.tower is None else asked.tower)
 
 
-def tower_factor(model: Model, tower: TowerShare) -> float:
-    """What of the share a model's vision tower leaves; 1 without one (adjust_mem_fraction_for_vlm)."""
+def tower_factor(model: Model, tower: TowerShare) -> float | None:
+    """What of the share a model's vision tower leaves; None without one (adjust_mem_fraction_for_vlm)."""
     vision = model.vision
     if vision is None:
-        return 1.0
+        return None
     layers = vision.layers if vision.layers is not None and vision.kind not in tower.unnamed_layers else tower.layers
     width = model.known_layout.hidden_size if vision.kind in tower.width_of_text else vision.hidden or tower.width
     size = layers * width**2 / (tower.layers * tower.width**2)
@@ -159,7 +168,8 @@ def _fraction(deployment: Deployment, entry: Engine) -> float | None:
         latent=is_mla(deployment.model),
         speculates=str(algorithm).upper() if algorithm is not None else None,
         deepep=get_setting(given, "moe-a2a-backend") == "deepep",
-        tower=1.0 if settings.text_only else tower_factor(deployment.model, share.tower),
+        tower=None if settings.text_only else tower_factor(deployment.model, share.tower),
+        post_capture=str(get_setting(given, POST_CAPTURE) or deployment.environment.get(POST_CAPTURE)).lower() in TRUE,
     )
     return static_fraction(asked, pick_version(share.reserved_mib, settings.version), share.prefill_graphs)
 

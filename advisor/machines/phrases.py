@@ -58,6 +58,7 @@ class HardwareDetails(msgspec.Struct):
     vram_bytes: int | None = None  # memory that was called the card's
     memory_mts: int | None = None  # transfers a second of the host's memory, in millions
     memory_channels: int | None = None  # of all sockets
+    disk_gbs: float | None = None  # what files are read with
 
     def fill_from(self, other: HardwareDetails) -> None:
         """Take over what `other` says and this does not."""
@@ -273,6 +274,13 @@ def _arch(details: HardwareDetails, m: re.Match[str]) -> None:
     details.arch = normalise_arch(m[0])
 
 
+def _disk(details: HardwareDetails, m: re.Match[str]) -> None:
+    rate = float(re.split(r"[ GgMm]", m["a"] or m["b"])[0])
+    details.disk_gbs = rate / 1000 if "m" in (m["a"] or m["b"]).lower() else rate
+
+
+_DISK = r"(?:nvme|ssd|disk|raid)(?: (?:drive|array|read))?"
+_GBS = r"\d{1,4}(?:\.\d{1,2})? ?[GM]B/s"
 _LINK = r"(?:nvlink(?: domain)?|nvswitch|pcie(?:\s+(?:gen ?)?\d[\d.]*)?(?: ?x\d+)?|infiniband|roce|thunderbolt(?: \d)?|"
 _LINK += r"ethernet|infinity fabric|xgmi)"
 _DDR = r"(?:LP)?DDR\dX?"
@@ -304,6 +312,7 @@ _TABLE: tuple[tuple[str, _Taker], ...] = (
     ),
     (rf"(?P<n>\d{{1,2}}|dual|quad|octa)(?:\s*[x×]\s*|[- ]channels?(?: of)? ){_DDR}(?:{_RATE})?{_END}", _memory_modules),
     (rf"(?:{_SIZED} (?:of )?)?{_DDR}{_RATE}{_END}", _memory_modules),
+    (rf"(?:{_DISK}:? (?P<a>{_GBS})|(?P<b>{_GBS}) {_DISK}(?: reads?)?)", _disk),
     (SIZE, _take("bare_bytes")),
     (rf"{SIZE} free(?: VRAM)?", _take("free_bytes")),
     (rf"(?:container )?memory limit(?:ed to)? {SIZE}", _take("limit_bytes")),

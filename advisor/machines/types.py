@@ -106,6 +106,7 @@ class Machine(MemoRecord, frozen=True, kw_only=True):
     cpu: Cpu = Cpu()
     memory: HostMemory = HostMemory()
     devices: tuple[Device, ...] = ()
+    disk_gbs: float | None = None  # what files are read with, where it was stated
     interconnect: str | None = None  # between devices: "nvlink", "pcie", "nvlink+infiniband", ...
     drivers: dict[str, str] = {}  # "nvidia": "580.95", "cuda": "13.0", "rocm": "7.2", ...
     engines: tuple[InstalledEngine, ...] = ()

@@ -263,6 +263,8 @@ def _mixer(model: t.Model, group: t.AttentionGroup, hidden: int) -> Iterator[Sha
         yield from _softmax(model, group, hidden)
     elif isinstance(group, t.Mla):
         yield from _mla(group, hidden)
+    elif isinstance(group, t.Compressed):
+        yield from _compressed(group, hidden)
     elif isinstance(group, t.GatedDeltaNet):
         yield from _deltanet(model, group, hidden)
     elif isinstance(group, t.Kda):
@@ -284,6 +286,35 @@ def _mixer(model: t.Model, group: t.AttentionGroup, hidden: int) -> Iterator[Sha
         return
     else:
         raise NoLayout(f"the GGUF tensors of {type(group).__name__} attention ({model.id}) are not known")
+
+
+def _compressed(group: t.Compressed, hidden: int) -> Iterator[Shape]:
+    """Source: llama.cpp src/models/deepseek4.cpp, load_arch_tensors."""
+    width, head, rank = group.n_heads * group.head_dim, group.head_dim, group.o_groups * group.o_lora_rank
+    yield "attn_sinks.weight", (group.n_heads,)
+    yield "attn_q_a.weight", (hidden, group.q_lora_rank)
+    yield "attn_q_a_norm.weight", (group.q_lora_rank,)
+    yield "attn_q_b.weight", (group.q_lora_rank, width)
+    yield "attn_kv.weight", (hidden, head)
+    yield "attn_kv_a_norm.weight", (head,)
+    yield "attn_output_a.weight", (width // group.o_groups, rank)
+    yield "attn_output_b.weight", (rank, hidden)
+    if group.compress_ratio:
+        yield from _compressor("attn_compressor", hidden, head, group.compress_ratio, group.indexer is not None)
+    if group.indexer is not None:
+        index = group.indexer
+        yield "indexer.proj.weight", (hidden, index.heads)
+        yield "indexer.attn_q_b.weight", (group.q_lora_rank, index.heads * index.dim)
+        yield from _compressor("indexer_compressor", hidden, index.dim, group.compress_ratio, True)
+
+
+def _compressor(name: str, hidden: int, width: int, ratio: int, twice: bool) -> Iterator[Shape]:
+    """What makes one row of `ratio` tokens; next to an index it overlaps its neighbour (`twice`)."""
+    wide = 2 * width if twice else width
+    yield f"{name}_kv.weight", (hidden, wide)
+    yield f"{name}_gate.weight", (hidden, wide)
+    yield f"{name}_ape.weight", (wide, ratio)
+    yield f"{name}_norm.weight", (width,)
 
 
 def _softmax(model: t.Model, full: t.Full | t.Sliding | t.Chunked | t.Encoder, hidden: int) -> Iterator[Shape]:

@@ -232,7 +232,8 @@ def _plain_weights(model: Model, mix: str) -> GgufWeights:
     known = UD_BASE.get(mix, mix.removeprefix("UD-"))
     weights = tuple(map(_weigh, list_file_tensors(model), choose_types(model, known)))
     if not mix.startswith("UD-"):
-        return GgufWeights(weights=weights, exact=True)
+        exact = not any(isinstance(g, t.Compressed) for g in model.known_layout.attention)  # no file of these was read
+        return GgufWeights(weights=weights, exact=exact, spread=0 if exact else PUBLISHED_SPREAD)
     note = f"{mix} is a vendor's own mix; sized as {known}: give the file for exact bytes"
     return GgufWeights(weights=weights, exact=False, spread=UD_SPREAD, note=note)
 

@@ -17,7 +17,20 @@ from advisor.catalog.types import Quantization
 from advisor.memo import memoize_by_identity
 from advisor.memory import gguf_tensors
 from advisor.memory.gguf_tensors import GgufTensor, NoLayout
-from advisor.models.types import Dense, Encoder, Full, Kda, Layout, Mamba2, Mla, Model, Moe, Sliding, native_format
+from advisor.models.types import (
+    Compressed,
+    Dense,
+    Encoder,
+    Full,
+    Kda,
+    Layout,
+    Mamba2,
+    Mla,
+    Model,
+    Moe,
+    Sliding,
+    native_format,
+)
 from advisor.patterns import pattern_when_used
 from advisor.record import Record, Value
 
@@ -88,7 +101,11 @@ def as_stored(model: Model, quantization: Quantization) -> Quantization:
     if "(experts" in (model.native_quant or ""):
         quantization = replace(quantization, covers="experts")
     if model.scale_group is not None:
-        quantization = replace(quantization, bits_nominal=int(quantization.bits_nominal) + 16 / model.scale_group)
+        bits = int(quantization.bits_nominal)
+        beside = (
+            128 * (quantization.bits_nominal - bits) or 16
+        )  # bits next to each group; the formats have groups of 128
+        quantization = replace(quantization, bits_nominal=bits + beside / model.scale_group)
     return quantization
 
 
@@ -113,6 +130,8 @@ def rank_weights(
     except NoLayout:
         return _spread_parameters(model, quantization, tp, pp, ep)
     lay = model.known_layout
+    if any(isinstance(g, Compressed) for g in lay.attention):  # checkpoints and GGUF files split them in other ways
+        return _spread_parameters(model, quantization, tp, pp, ep)
     heads, mamba2 = widest_kv_heads(model), find_mamba2(model)
     stages, experts, outside = [0.0] * pp, [0.0] * pp, [0.0] * pp
     for group in groups:

@@ -152,6 +152,14 @@ def count_groups(groups: int, tp: int) -> int:
     return groups if groups % tp == 0 else max(groups, tp)
 
 
+def plan_apart(specs: Sequence[LayerSpec], block: int, held: int) -> PagedCache:
+    """Rows of all layers in blocks of tokens, and their states in places of their own, `held` of them a request."""
+    row, state = sum(s.row for s in specs), sum(s.state for s in specs)
+    groups = [CacheGroup(kind="full", layers=1, block=block, page=block * row)] if row else []
+    groups += [CacheGroup(kind="state", layers=1, block=block, page=state, held=held)] if state else []
+    return PagedCache(groups=tuple(groups), row=row, state_real=state)
+
+
 def plan_groups(all_specs: list[LayerSpec], block: int = BLOCK) -> PagedCache:
     """Groups of equal pages. Layers of one kind only form one group; unlike kinds are cut into groups of equal size."""
     attention = [s for s in all_specs if s.kind != "state"]

@@ -298,7 +298,9 @@ def read_weight_block(config: ConfigSection) -> int | None:
 def read_scale_group(config: ConfigSection) -> int | None:
     """Weights that share one 16-bit scale in a checkpoint of integers; None where none is stated."""
     section = config.section("quantization_config")
-    for weights in _list_groups(section) if section is not None else ():
+    if section is None:
+        return None
+    for weights in ({**section.data, "type": "int"}, *_list_groups(section)):  # AWQ and GPTQ state it outside of groups
         size = weights.get("group_size") if weights.get("type") == "int" else None
         if isinstance(size, int) and not isinstance(size, bool) and 1 < size <= 4096:
             return size

@@ -25,7 +25,7 @@ from advisor.deployment import (
     Workload,
 )
 from advisor.engines import capacity
-from advisor.engines.additions import limit_requests
+from advisor.engines.additions import limit_requests, run_from_disk
 from advisor.errors import AdvisorError, BadInput
 from advisor.estimation import (
     EstimateRequest,
@@ -94,9 +94,12 @@ def _hold(deployment: Deployment, estimate: MemoryEstimate, traffic: Traffic, se
     one = with_one_request(deployment, estimate, entry, session)
     if one is not None and one[1].longest_served is not None:
         return Holding(True, None)  # it serves shorter requests
-    if one is None or one[1].fits is False:
-        return Holding(None if one is None else False, None)
-    smaller, smaller_estimate = one
+    if one is None:
+        return Holding(None, None)
+    from_disk = run_from_disk(one[1]) if deployment.model.is_moe else None  # else each token reads all of it
+    smaller, smaller_estimate = one[0], from_disk or one[1]
+    if smaller_estimate.fits is False:
+        return Holding(False, None)
     length = smaller_estimate.context_length
     typical = min(traffic.typical_tokens, length)
     shared = min(traffic.shared_tokens, typical) if capacity.keeps_prefixes(deployment, entry) else 0

@@ -11,6 +11,7 @@ from advisor.catalog import Catalog
 from advisor.catalog.types import Engine
 from advisor.decision.filters import judge_engine
 from advisor.decision.types import Reason
+from advisor.engines.additions import run_from_disk
 from advisor.errors import BadInput
 from advisor.planning import objective
 from advisor.planning.arrange import plan_attempt
@@ -18,13 +19,16 @@ from advisor.planning.candidates import (
     Attempt,
     Bounds,
     EngineTools,
+    PlannedCopy,
     Trial,
     ask,
+    estimate_rate,
     find_engine_additions,
     find_smallest,
     find_too_large,
     list_attempts,
     make_base,
+    make_plan,
     note_failure,
 )
 from advisor.planning.format_candidates import find_usable_formats, has_download
@@ -34,8 +38,9 @@ from advisor.planning.rules import PlanRules, load_plan_rules
 from advisor.planning.slots import on_all_layers
 from advisor.planning.targets import Targets, find_targets, measure_distance
 from advisor.planning.traffic import P99_OF_NORMAL
-from advisor.planning.types import Plan, Rejection, SearchRequest, TriedFormat
+from advisor.planning.types import CardLayout, Plan, Rejection, SearchRequest, TriedFormat
 from advisor.session import Session
+from advisor.units import format_gib
 
 SPECULATIVE = "workload.speculative"  # the fact that speculative decoding is asked for
 MOST_USERS = 4096  # at once, that a rate may come to
@@ -230,7 +235,34 @@ def _search_attempts(
         if any(p.starts for _, p in kept):
             break
     targets = find_targets(search.workload, search.machine, tools.session.rules)
-    return _best_kept(kept, targets, factors)
+    return _best_kept(kept, targets, factors) or _run_from_disk(tools, search, attempts, tried)
+
+
+def _run_from_disk(
+    tools: EngineTools, search: SearchRequest, attempts: list[Attempt], tried: list[TriedFormat]
+) -> tuple[Attempt, Plan] | None:
+    """The smallest format with a part of its file on disk, where no memory holds it whole but half of it. Of a model
+    with routed experts: each token reads all of any other."""
+    mine = sorted(attempts, key=lambda x: (x.chosen.quantization.bits_nominal, x.cache != "auto"))
+    if (
+        not search.from_disk
+        or not search.model.is_moe
+        or not mine
+        or not any(x.part == "file" for x in tools.named.tiers)
+    ):
+        return None
+    trial = Trial(tools, search, mine[0], Bounds(), tried)
+    base = make_base(tools, search, mine[0], search.machine)
+    memory = ask(trial, base)
+    if memory is None or memory.disk is None or run_from_disk(memory) is None:
+        return None
+    speed = estimate_rate(trial, base, memory, search.traffic.users)
+    plan = make_plan(trial, PlannedCopy(base, memory, CardLayout(), speed, None))
+    if plan.starts is False:
+        return None
+    amount = format_gib(memory.disk.weights_bytes)
+    note = f"{amount} of the file stay on disk and are read from there all the time, which is slow"
+    return mine[0], replace(plan, offload=True, notes=(*plan.notes, note))
 
 
 def _fastest(good: list[tuple[Attempt, Plan]], tools: EngineTools, search: SearchRequest) -> tuple[Attempt, Plan]:

@@ -105,5 +105,6 @@ class SearchRequest(Value, frozen=True):
     policy: Policy = Policy()
     port_offset: int = 0  # added to the engine's own port
     whole: Machine | None = None  # the machine whose part `machine` is
+    from_disk: bool = False  # where nothing fits, a part of the file may stay on disk
     limits: FormatLimits | None = None  # None: every format and cache type
     known: dict[Hashable, Any] | None = None  # answers that several searches for one user's question share

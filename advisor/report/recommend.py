@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from advisor.advice.types import Advice, Licences, ModelOption, Quality, RankedDeployment, RejectedEngine
 from advisor.deployment import DeviceMemory, MemoryEstimate
+from advisor.engines.additions import DISK
 from advisor.machines.types import Machine
 from advisor.record import Value
 from advisor.report.plan_text import (
@@ -159,7 +160,8 @@ def count_places(estimate: MemoryEstimate, least: float = GIB) -> Counter[Device
     so many bytes of weights lie there."""
     host = estimate.host
     shown = host is not None and (not estimate.devices or (host.weights_bytes or 0) > least)
-    return Counter((*estimate.devices, *((host,) if host is not None and shown else ())))
+    disk = (estimate.disk,) if estimate.disk is not None else ()
+    return Counter((*estimate.devices, *((host,) if host is not None and shown else ()), *disk))
 
 
 def sum_cache(row: DeviceMemory) -> int | None:
@@ -178,7 +180,8 @@ def _place(row: DeviceMemory, count: int, alone: bool) -> str:
         return "unknown" if amount is None else f"{amount / GIB:.1f}"
 
     name = f"{count}x {row.name}, each " if count > 1 else ("" if alone else f"{row.name} ")
-    total = f"{name}{gib(row.total_bytes)} of {gib(row.budget_bytes)} GiB"
+    room = "" if row.name == DISK else f" of {gib(row.budget_bytes)}"
+    total = f"{name}{gib(row.total_bytes)}{room} GiB"
     rest = [x for x in (row.compute_bytes, row.overhead_bytes) if x is not None]
     more = gib(sum(rest)) if rest else "unknown"
     parts = f"weights {gib(row.weights_bytes)}, KV cache {gib(sum_cache(row))}, rest {more}"

@@ -40,7 +40,7 @@ from advisor.speed.steps import LoadPasses, plan_check_pass, plan_passes
 from advisor.speed.work import RequestLoad
 
 # Host memory is behind few measured rows: bounds are at least these factors. Assumed
-HOST_BOUND = {"none": 1.0, "known": 1.8, "assumed": 3.0}
+HOST_BOUND = {"none": 1.0, "known": 1.8, "assumed": 3.0, "disk": 4.0}
 
 
 def estimate_speed(
@@ -63,6 +63,9 @@ def estimate_speed(
     if made is None:
         return None
     passes, plan = made
+    if passes.disk_unknown:
+        text = "a part is read from disk for each token, and how fast that is was not stated (say `NVMe 7GB/s`): slow"
+        return SpeedEstimate(basis="modelled", notes=(text,))
     keys = make_efficiency_keys(deployment, quantization, plan, passes.link, rules)
     table = load_speed_rules(rules)
     known = load_engine_rules(rules).evidence
@@ -139,6 +142,8 @@ def _notes(
         out.append("it does not fit as it is: this is its speed if it did")
     if passes.limited:
         out.append(f"{math.floor(passes.running)} of {load.concurrency} requests run at once, the rest waits")
+    if passes.host == "disk":
+        out.append("a part is read from disk for each token: slow, and the system may read more than is needed")
     if passes.host == "assumed":
         out.append("the bandwidth of the host's memory is not known: wide bounds")
     if passes.products_unknown:

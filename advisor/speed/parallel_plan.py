@@ -55,6 +55,7 @@ class ParallelPlan(msgspec.Struct, frozen=True, kw_only=True):
     host_dense: float = 0.0  # parts in host memory
     host_experts: float = 0.0
     host_cache: float = 0.0
+    from_disk: float = 0.0  # part of all weights that memory does not hold
     key_bytes: float = 2.0  # per element of the cache
     value_bytes: float = 2.0
     chunk: int = 512  # prompt tokens of a pass
@@ -98,8 +99,12 @@ def plan_ranks(
         plan = _ggml(deployment, estimate, entry, work, named or "ggml")
     else:
         plan = _undivided(deployment, estimate, named or entry.id, load_engine_rules(rules))
+    on_disk = (estimate.disk.weights_bytes or 0) if estimate.disk is not None else 0
+    rows = (*estimate.devices, estimate.host) if estimate.host is not None else estimate.devices
+    whole = sum(x.weights_bytes or 0 for x in rows) + on_disk
     return replace(
         plan,
+        from_disk=on_disk / whole if whole else 0.0,
         prompts_for_caches=entry.speed.prompts_for_caches,
         replicas_wait=entry.speed.replicas_wait and plan.experts_over_replicas and work.experts > 0,
     )

@@ -25,6 +25,7 @@ class PeakRates(Record, frozen=True, kw_only=True):
     host_known: bool
     host_prompt_gbs: float  # what a prompt's pass gets weights of host memory with
     host_tflops: float | None  # None = the processor is not known
+    disk_gbs: float | None = None  # None = not stated
 
 
 def compute_peak_rates(
@@ -54,6 +55,7 @@ def compute_peak_rates(
         host_known=host is not None,
         host_prompt_gbs=min(host_gbs, pcie) if pcie else host_gbs,
         host_tflops=host_tflops(deployment),
+        disk_gbs=deployment.machine.disk_gbs if deployment.machine is not None else None,
     )
 
 

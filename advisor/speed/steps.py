@@ -38,7 +38,7 @@ TERA = 1e12
 HALF_OVERLAPPED = 18.0
 WIDENED_BYTES = 2.0  # of a weight at 16 bit
 WIDEST_QUANTIZED = 12  # bits a weight in the mean: Q8_0 has 8.5, and what is wider is kept at 16
-HostUse = Literal["none", "known", "assumed"]
+HostUse = Literal["none", "known", "assumed", "disk"]
 
 
 class Pass(msgspec.Struct, kw_only=True):
@@ -80,6 +80,7 @@ class LoadPasses(msgspec.Struct, kw_only=True):
     link: str  # between ranks: direct or pcie (with whole experts on ranks, -experts); stages or alone without
     host: HostUse  # whether host memory is read, and with a bandwidth that is known
     products_unknown: bool  # a processor multiplies and its cores are not known: only its reading can be timed
+    disk_unknown: bool = False  # a part is read from disk, and how fast is not known
 
 
 class PassTokens(Value, frozen=True):
@@ -150,6 +151,7 @@ def plan_passes(
         limited=limited,
         link=make_link_name(plan, rates),
         host=_host(plan, rates),
+        disk_unknown=plan.from_disk > 0 and rates.disk_gbs is None,
         products_unknown=not rates.gbs and rates.host_tflops is None,
     )
     return made, plan
@@ -195,6 +197,8 @@ def _count_delays(plan: ParallelPlan, prompts: float) -> float:
 
 
 def _host(plan: ParallelPlan, rates: PeakRates) -> HostUse:
+    if plan.from_disk:
+        return "disk"
     if not (plan.host_dense or plan.host_experts or plan.host_cache):
         return "none"
     return "known" if rates.host_known else "assumed"
@@ -292,6 +296,8 @@ def plan_pass(
     per_byte, per_product = on / (GB * (rates.gbs or 1)), on / (TERA * (rates.tflops or 1))
     host_read = dense * plan.host_dense + experts * plan.host_experts + (cache + latent) * plan.host_cache
     host_s = host_read / (GB * (rates.host_gbs if decode else rates.host_prompt_gbs))
+    if plan.from_disk and rates.disk_gbs:
+        host_s += (dense + experts) * plan.from_disk / (GB * rates.disk_gbs)
     if not on and rates.host_tflops:
         host_s += (products + attention) / (TERA * rates.host_tflops)
     return Pass(

@@ -26,7 +26,7 @@ def deployed(engine: str, model: str, hardware: str, *, quant: str | None = None
         sequences=sequences,
         kv_cache_type=kv,
         settings={
-            k if engine in ("ollama", "tensorrt-llm", "exllamav3") else k.replace("_", "-"): v
+            k if k.isupper() or engine in ("ollama", "tensorrt-llm", "exllamav3") else k.replace("_", "-"): v
             for k, v in settings.items()
         },
     )

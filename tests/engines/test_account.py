@@ -29,7 +29,7 @@ PLACES = (
 # read only beside others: a draft's own settings, the projector's place, which of several devices is kept
 BESIDE: dict[str, dict[str, Setting]] = {
     "llama.cpp": {"mmproj": "m.gguf", "model-draft": "Qwen/Qwen3-0.6B", "split-mode": "none"},
-    "sglang": {"enable-lora": True},
+    "sglang": {"enable-lora": True, "speculative-algorithm": "EAGLE", "enable-hierarchical-cache": True},
 }
 # wrappers without facts of their own have those of what they run
 ENGINES = [

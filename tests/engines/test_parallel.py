@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import engine_shapes
 import pytest
+from asking import asked
 from msgspec.structs import replace
 
 from advisor.catalog import Catalog, catalog
@@ -232,3 +234,29 @@ def test_groups_of_experts_are_whole_on_each_rank(rules: Catalog) -> None:
     assert not find_size_refusals(rules.engine("vllm"), model, 4, launch)
     whole = replace(launch, settings={"enable-expert-parallel": True})
     assert not find_size_refusals(rules.engine("vllm"), model, 8, whole)
+
+
+@pytest.mark.parametrize(
+    ("width", "heads", "group", "ranks", "uneven"),
+    [  # a rank's columns of the down and the output projection as verify_group_size_divides_partition sees them
+        (15872, 64, 128, 8, True), (15872, 64, 128, 4, False), (15872, 64, 64, 8, False), (15872, 64, 32, 8, False),
+        (16384, 12, 128, 4, False), (16384, 12, 256, 4, True), (12288, 64, 128, 1, False),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize(("engine", "flag"), [("vllm", "tensor-parallel-size"), ("sglang", "tp-size")])
+def test_packed_integers_keep_whole_groups_on_each_rank(
+    engine: str, flag: str, width: int, heads: int, group: int, ranks: int, uneven: bool, tmp_path: Path
+) -> None:
+    """A folder with nothing but the configuration of a pack-quantized checkpoint."""
+    weights = {"num_bits": 4, "type": "int", "group_size": group, "strategy": "group", "symmetric": True}
+    config = {
+        "architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "hidden_size": 5120, "intermediate_size": width,
+        "num_hidden_layers": 4, "num_attention_heads": heads, "num_key_value_heads": 4, "head_dim": 128,
+        "vocab_size": 151936, "max_position_embeddings": 40960, "torch_dtype": "bfloat16",
+        "quantization_config": {"quant_method": "compressed-tensors", "format": "pack-quantized", "ignore": ["lm_head"],
+                                "config_groups": {"group_0": {"targets": ["Linear"], "weights": weights}}},
+    }  # fmt: skip
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    made = asked(engine, str(tmp_path), "8x H100 80GB SXM", context=8192, **{flag: ranks})
+    assert made.fits is not uneven
+    assert (f"groups of {group} share a scale" in (made.message or "")) is uneven

@@ -60,3 +60,15 @@ def test_ktransformers_experts_on_the_device_leave_the_host() -> None:
     moved = none.host.weights_bytes - some.host.weights_bytes  # type: ignore[operator]
     assert some.devices[0].weights_bytes - none.devices[0].weights_bytes == moved  # type: ignore[operator]
     assert moved == pytest.approx(64 / 256 * none.host.weights_bytes, rel=1e-6)  # type: ignore[operator]
+
+
+def test_exllamav3_keeps_windows_and_states_in_slots_of_the_batch() -> None:
+    """SWALayerState of exllamav3 1.6.5: window and 512 tokens in pages of 256, 16 bit, for each slot; a state is
+    float32. Gemma 3 27B: 10 of 62 layers keep all, 16 heads of 128; Qwen3-Next: 36 layers of 32 x 128 x 128."""
+    full = 10 * 2 * 16 * 128 * 2 * 8192
+    ring = 52 * 2 * 16 * 128 * 2 * 1536
+    for given, slots in (({}, 4), ({"max_batch_size": 2}, 2)):
+        m = asked("exllamav3", "google/gemma-3-27b-it", "RTX 4090", cache_size=8192, **given)
+        assert m.devices[0].kv_cache_bytes == full + slots * ring
+    m = asked("exllamav3", "Qwen/Qwen3-Next-80B-A3B-Instruct", "RTX 6000 Ada", cache_size=8192)
+    assert m.devices[0].recurrent_state_bytes == 4 * 36 * (4 * 32 * 128 * 128 + 2 * 8192 * 3)

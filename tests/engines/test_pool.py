@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import msgspec
 import pytest
 from asking import GIB, RULES, asked, deployed
 
 from advisor.deployment import Deployment, Setting
 from advisor.engines.pool import read_constants, resolve_pool_settings
+from advisor.engines.pool.switches import StatePool
 from advisor.errors import BadInput
 from advisor.estimation import estimate
 from advisor.session import Session
@@ -231,6 +235,14 @@ def test_encoders_keep_no_cache() -> None:
         ("Qwen/Qwen3-8B", "1x H100 80GB SXM", {}, "0.5.2", 0.874),
         ("Qwen/Qwen2.5-7B-Instruct", "4x L4", {"tp-size": 4}, "0.4.3", 0.85),
         ("Qwen/Qwen3-8B", "1x H100 80GB SXM", {"speculative-algorithm": "EAGLE"}, "0.5.10", 0.780),
+        ("Qwen/Qwen3-8B", "1x H100 80GB SXM", {"SGLANG_ENABLE_POST_CAPTURE_KV_SIZING": "1"}, "0.5.23", 0.979),
+        (
+            "google/gemma-3-27b-it",
+            "1x H100 80GB SXM",
+            {"SGLANG_ENABLE_POST_CAPTURE_KV_SIZING": "true"},
+            "0.5.23",
+            0.878,
+        ),
     ],
 )
 def test_sglang_static_share(
@@ -241,10 +253,71 @@ def test_sglang_static_share(
     assert device.budget_bytes / (device.capacity_bytes - GIB / 2) == pytest.approx(share, abs=0.006)
 
 
+@pytest.mark.parametrize(
+    ("cards", "settings", "slots", "logged_gib"),
+    [
+        # convolutions and states of logs in robbiemu/dgx-spark-inference c89f0c56 (tests/test_measure_model_budget.py)
+        ("1x H100 80GB SXM", {}, 22, 0.06 + 3.23),
+        # and noonghunna/club-3090 4a29ab57 (models/qwen3.6-27b/sglang/README.md)
+        ("2x RTX 3090", {"tp-size": 2}, 8, 0.63 + 0.01),
+    ],
+)  # fmt: skip
+def test_sglang_keeps_states_apart(cards: str, settings: dict[str, Setting], slots: int, logged_gib: float) -> None:
+    """The logged states of hybrids of this size, one slot more than those that requests may take."""
+    given = {"max-mamba-cache-size": slots, **settings}
+    made = asked("sglang", "Qwen/Qwen3.6-27B", cards, quant="AWQ", context=8192, **given)
+    assert (made.devices[0].recurrent_state_bytes or 0) / GIB == pytest.approx(logged_gib, abs=0.02)
+    assert made.kv_cache.state_sequences == slots // 5
+
+
+def test_sglang_shares_the_pool_out_as_logged() -> None:
+    """A boot log of 0.5.11 (Qwen3.5-27B on two R9700 in tests/data/startup_logs.csv): 6.44 GiB of cache, 5.88 of states
+    in 40 slots and one more, which that release took beside its budget, and max_running_requests=13."""
+    made, slot = _split("0.5.11"), int(5.88 / 41 * GIB)
+    slots, taken = made.split(int(6.44 * GIB) + 40 * slot, slot)
+    assert (slots, slots // made.held) == (40, 13)
+    assert taken == 40 * slot
+
+
+@pytest.mark.parametrize(("slots", "running"), [(257, 51), (451, 90), (474, 94)])
+def test_sglang_caps_requests_by_slots(slots: int, running: int) -> None:
+    """Three boot logs at the default strategy: sglang's own guide for mamba-full-memory-ratio, 2026."""
+    assert slots // _split("0.5.23").held == running
+
+
+def test_sglangs_states_by_settings() -> None:
+    """What `_handle_max_mamba_cache` of 0.5.23 solves, worked out from the figures of the estimate."""
+    model, card = "Qwen/Qwen3-Next-80B-A3B-Instruct", "4x H100 80GB SXM"
+    usual, half, brief, plain = (
+        asked("sglang", model, card, quant="FP8", context=8192, **{"tp-size": 4, **more})
+        for more in ({}, {"mamba-ssm-dtype": "bfloat16"}, {"max-running-requests": 8, "disable-radix-cache": True},
+                     {"speculative-algorithm": "NEXTN", "speculative-num-draft-tokens": 4, "max-running-requests": 16})
+    )  # fmt: skip
+    slot = 36 * (32 * 128 * 128 * 4 + 8192 * 3 * 2) // 4
+    states = [m.devices[0].recurrent_state_bytes or 0 for m in (usual, half, brief, plain)]
+    assert states[0] / (usual.kv_cache.available_bytes or 0) == pytest.approx(0.9, rel=0.01)
+    assert states[0] % slot == 0
+    assert states[1] == pytest.approx(states[0], rel=0.01)
+    assert (half.kv_cache.state_sequences or 0) > 1.8 * (usual.kv_cache.state_sequences or 0)
+    assert states[2] == 9 * slot
+    assert states[3] % slot == 0
+    assert brief.kv_cache.state_sequences == 8
+    with pytest.raises(BadInput, match="mamba-full-memory-ratio"):
+        asked("sglang", model, card, context=8192, mamba_full_memory_ratio=0)
+
+
 def test_shares_outside_zero_and_one() -> None:
     for value in (0, -1, 1.01, float("nan"), "nan", "inf", "x"):
         with pytest.raises(BadInput, match="gpu-memory-utilization"):
             asked("vllm", L8, "RTX 4090", context=8192, gpu_memory_utilization=value)
+
+
+def _split(version: str) -> StatePool:
+    deployment = deployed("sglang", "Qwen/Qwen3.5-27B", "2x RTX 3090", context=8192, version=version)
+    entry = RULES.engine("sglang")
+    made = resolve_pool_settings(deployment, entry, read_constants(entry)).states
+    assert made is not None
+    return made
 
 
 def test_packed_cache_types_hold_what_vllm_logged() -> None:
@@ -300,3 +373,26 @@ def test_adapters_of_a_model_whose_tensors_are_not_known_are_refused_in_words() 
     lightning = deployed("vllm", "MiniMaxAI/MiniMax-M1-40k", "8x H200", context=8192, **{"enable-lora": True})  # type: ignore[arg-type]
     with pytest.raises(BadInput, match="tensors of Lightning attention"):
         estimate(lightning, Session(RULES))
+
+
+@pytest.mark.parametrize(
+    ("architecture", "kind", "own"), [("OlmoeForCausalLM", "olmoe", True), ("Qwen3MoeForCausalLM", "qwen3_moe", False)]
+)
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_classes_that_make_a_head_of_their_own(
+    architecture: str, kind: str, own: bool, ranks: int, tmp_path: Path
+) -> None:
+    """olmoe.py of vLLM 0.33.0 ties its ParallelLMHead to nothing; qwen3_moe.py where the checkpoint says so."""
+    config = {
+        "architectures": [architecture], "model_type": kind, "hidden_size": 1024, "intermediate_size": 512,
+        "moe_intermediate_size": 512, "num_hidden_layers": 4, "num_attention_heads": 8, "num_key_value_heads": 4,
+        "head_dim": 128, "num_experts": 8, "num_experts_per_tok": 2, "vocab_size": 50_304, "torch_dtype": "bfloat16",
+        "max_position_embeddings": 4096, "norm_topk_prob": True,
+    }  # fmt: skip
+    sizes = []
+    for tied in (False, True):
+        (tmp_path / f"{tied}").mkdir()
+        (tmp_path / f"{tied}" / "config.json").write_text(json.dumps({**config, "tie_word_embeddings": tied}))
+        made = asked("vllm", str(tmp_path / f"{tied}"), "2x H100 80GB SXM", tensor_parallel_size=ranks)
+        sizes.append(made.devices[0].weights_bytes or 0)
+    assert sizes[0] - sizes[1] == (0 if own else 2 * 50_304 * 1024 // ranks)

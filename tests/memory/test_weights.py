@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
 from advisor.memory import gguf_weights
 from advisor.memory.ggml import device_bytes, tensor_bytes
+from advisor.memory.gguf_tensors import list_tensors
 from advisor.memory.gguf_weights import BASE, more_bits
 
 RULES = catalog([shipped_root()])
@@ -164,3 +167,19 @@ def test_models_of_eighty_layers_have_wider_values() -> None:
     """llama.cpp's own plan of Qwen1.5-72B, whose heads share nothing: 43,397,480,448 bytes of Q4_K_M on one device."""
     weights = gguf_weights.weights_from_model(RULES.find_model("Qwen/Qwen1.5-72B-Chat"), "Q4_K_M").weights
     assert sum(x.device_bytes for x in weights if x.name != "token_embd.weight") == 43_397_480_448
+
+
+def test_compressed_attention_in_a_published_file() -> None:
+    """antirez's IQ2XXS-w2Q2K-AProjQ8-SExpQ8-OutQ8 file of V4 Flash 0731 is 86,720,111,488 bytes (ds4 issue 635):
+    gate and up of the experts IQ2_XXS, down Q2_K, other matrices Q8_0, the embedding F16. All parameters are there but
+    hyper-connections and the tables of the first layers."""
+    model = RULES.find_model("deepseek-ai/DeepSeek-V4-Flash")
+    tensors = [x for x in list_tensors(model) if not x.mtp]
+    size, counted = 0.0, 0
+    for tensor in tensors:
+        elements = math.prod(tensor.ne)
+        counted += elements
+        bits = 8.5 if not tensor.expert else 2.625 if "down" in tensor.name else 2.0625
+        size += elements * (16 if tensor.name == "token_embd.weight" else bits) / 8
+    assert counted == pytest.approx(model.params_total, rel=2e-4)
+    assert size == pytest.approx(86_720_111_488, rel=0.01)

@@ -61,7 +61,7 @@ def disagreements(ranked: RankedDeployment, load: Workload) -> list[str]:
     assert memory is not None
     out = []
     again = answer_deployment(deployment, Session(RULES))
-    if (again.fits, again.devices, again.host) != (memory.fits, memory.devices, memory.host):
+    if (again.fits, again.devices, again.host, again.disk) != (memory.fits, memory.devices, memory.host, memory.disk):
         out.append("estimate has other bytes")
     shorter = ranked.starts is None and memory.longest_served is not None  # a plan promises the whole length
     if again.starts != ranked.starts and not shorter:
@@ -74,7 +74,7 @@ def disagreements(ranked: RankedDeployment, load: Workload) -> list[str]:
             out.append(f"holds {holding.holds} and {ranked.holds}")
         if holding.holds.full_length != (again.holds.full_length if again.holds else -1) * ranked.plan.servers:
             out.append("estimate holds another number of full length")
-    if ranked.starts and memory.fits is not True:
+    if ranked.starts and memory.fits is not True and memory.disk is None:
         out.append("it starts, and is sized for more than fits")
     if memory.fits and memory.sequences < 1:
         out.append("it is sized for nobody")

@@ -111,7 +111,7 @@ def test_nothing_is_filled_where_sizes_are_not_known() -> None:
 
     assert layouts._fill_cards(MOE, "n-cpu-moe", None, unknown) is None
     assert layouts._fill_cards(MOE, "n-cpu-moe", None, lambda d: None) is None
-    lost = msgspec.structs.replace(MOE, model=RULES.find_model("deepseek-ai/DeepSeek-V4-Flash"))
+    lost = msgspec.structs.replace(MOE, model=RULES.find_model("inclusionAI/Ling-2.6-flash"))
     assert layouts._fill_cards(lost, "n-cpu-moe", None, card_of((2**50,))) is None
 
 

@@ -96,14 +96,14 @@ def work_of(name: str, quantization: str, hardware: str = "8x B200 SXM") -> Mode
 
 
 def test_a_layout_whose_tensors_are_not_known_is_counted() -> None:
-    """DeepSeek V4 Flash: three matrices of each expert; what is neither expert nor embedding is the rest."""
-    model = RULES.find_model("deepseek-ai/DeepSeek-V4-Flash")
+    """Ling 2.6 Flash: three matrices of each expert; what is neither expert nor embedding is the rest."""
+    model = RULES.find_model("inclusionAI/Ling-2.6-flash")
     layout = model.layout
     assert layout is not None
     moe = [g for g in layout.ffn if isinstance(g, t.Moe)]
     routed = sum(g.n * g.n_experts * 3 * layout.hidden_size * g.moe_intermediate for g in moe)
     head = layout.vocab_size * layout.hidden_size
-    found = work_of("deepseek-ai/DeepSeek-V4-Flash", "BF16")
+    found = work_of("inclusionAI/Ling-2.6-flash", "BF16")
     assert found.expert_params == routed
     assert found.head_params == head
     # the model's own prediction block is no part of a pass
@@ -113,7 +113,7 @@ def test_a_layout_whose_tensors_are_not_known_is_counted() -> None:
     assert found.moe_layers == sum(g.n for g in moe)
     assert found.layers == layout.n_layers
     # 8 bit: the layers' projections, not the output matrix
-    narrow = work_of("deepseek-ai/DeepSeek-V4-Flash", "FP8")
+    narrow = work_of("inclusionAI/Ling-2.6-flash", "FP8")
     bits = RULES.quantization("FP8").bits_nominal
     assert narrow.expert_bytes == pytest.approx(routed * bits / 8)
     assert narrow.dense_bytes == pytest.approx((found.dense_params * bits + head * 16) / 8)

@@ -146,6 +146,7 @@ def _advice(
     request = settle_model(request, found)
     guide_result = ask_guide(request, found.model, guide, rules)
     search = build_search_request(request, found, guide_result, guide, rules, asked)
+    search = replace(search, from_disk=request.from_disk and request.model is not None)  # a model that is chosen fits
     order = load_ranking(rules)
     answers = search_engines(request, guide_result, search, asked, order, session)
     offers, rejected, needs = answers.offers, answers.rejected, answers.needs

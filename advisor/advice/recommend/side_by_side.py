@@ -25,7 +25,7 @@ def recommend_side_by_side(
     `found`: the models in their order; None for the name of a family.
     """
     names = [n for n in (request.model, *request.others) if n]
-    asked = [replace(request, model=n, found=f, others=()) for n, f in zip(names, found, strict=True)]
+    asked = [replace(request, model=n, found=f, others=(), from_disk=False) for n, f in zip(names, found, strict=True)]
     alone = [recommend(x, session) for x in asked]
     needs = []
     for advice in alone:

@@ -28,10 +28,13 @@ def _launch(facts: LaunchFacts) -> parallel.ParallelLaunch:
         settings[argument.name] = str(argument.value) if value is None else value
     format = facts["model.quantization"]
     padded = facts.model.padded_ffn.get(format or "") if facts.model is not None else None
-    group = parallel.find_scale_group(format)
+    group = parallel.find_scale_group(format, facts.model)
+    alone = facts.model is not None and parallel.covers_experts_alone(facts.model, format)
     vendor = _vendor(facts)
     unpacked = vendor == "nvidia" and parallel.are_unpacked(format, (facts["gpu.compute_capability"],))
-    return parallel.ParallelLaunch(settings, facts.version, vendor, _block(facts), padded, group, format, unpacked)
+    return parallel.ParallelLaunch(
+        settings, facts.version, vendor, _block(facts), padded, group, alone, format, unpacked
+    )
 
 
 def _vendor(facts: LaunchFacts) -> str | None:

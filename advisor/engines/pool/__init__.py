@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from advisor.catalog.types import Engine, Quantization
 from advisor.deployment import Basis, Deployment, DeviceMemory, KvCache, MemoryEstimate, PlaceBytes
 from advisor.engines import fitting, parallel
@@ -22,6 +24,7 @@ from advisor.engines.pool.settings import PoolSettings as PoolSettings
 from advisor.engines.pool.settings import read_constants as read_constants
 from advisor.engines.pool.settings import resolve_pool_settings as resolve_pool_settings
 from advisor.engines.pool.sizes import RankBytes, add_bounds, plan_caches, size_ranks
+from advisor.engines.pool.switches import StatePool
 from advisor.engines.versions import is_before
 from advisor.machines.types import Device
 from advisor.memory.adapters import prediction_params
@@ -29,6 +32,7 @@ from advisor.memory.layers import cache_layers
 from advisor.memory.paged_cache import PagedCache
 from advisor.record import Record
 from advisor.units import MIB, format_gib
+from advisor.unknowns import sum_known
 
 # host memory of an engine process next to the GPUs, and of one that runs on the processor: MiB, assumed
 HOST_NEXT_TO_GPUS_MIB = (1024, 3072, 8192)
@@ -44,6 +48,7 @@ class PoolBytes(Record, frozen=True, kw_only=True):
     value: int
     high: int
     request: int
+    most_requests: tuple[int, int, int] | None = None  # low, value, high, where a part of the pool is states'
 
 
 def memory(
@@ -84,6 +89,8 @@ def memory(
     if shortage is not None:
         sure, most_sequences, text = shortage
         refusals, doubts = ([*refusals, text], doubts) if sure else (refusals, [text, *doubts])
+    for text, certain in explain_few_states(settings, pools):
+        refusals, doubts = ([*refusals, text], doubts) if certain else (refusals, [text, *doubts])
     each = -(-deployment.sequences // settings.dp)
     if settings.switches.sets_pool and any(each * p.request > p.value for p in pools):
         refusals = [*refusals, f"the pool that is set holds fewer than {each} requests of {settings.length} tokens"]
@@ -105,7 +112,7 @@ def memory(
         short=verdict.short,
         message=None
         if fits is not False or served is not None
-        else find_length_refusal(settings, plans, requests, [p.value for p in pools]),
+        else find_length_refusal(settings, plans, requests, [p.value for p in pools]) or next(iter(refusals), None),
         longest_served=served,
         most_sequences=most_sequences,
         calibration=deployment.correction.note if deployment.correction else None,
@@ -124,6 +131,7 @@ def _place_ranks(
     """The row of each rank's device, and the pools that are known; `requests`: bytes of one in each stage."""
     each = -(-deployment.sequences // settings.dp)  # sequences of one replica
     devices = fitting.used_devices(deployment)[: settings.ranks]
+    slot = max(p.state_real for p in plans)
     # ranks of a stage on equal devices are alike
     made: dict[tuple[int, int], tuple[DeviceMemory, PoolBytes | None]] = {}
     rows, pools = [], []
@@ -134,7 +142,8 @@ def _place_ranks(
             request = [each * b for b in requests[stage]]
             row = _row(constants, settings, sizes, stage, device, request, plans[stage])
             pool = _pool(constants, settings, sizes, device, row, sum(requests[stage]))
-            made[kind] = row, None if pool is None else _limit(pool, settings, plans[stage])
+            pool = None if pool is None else _limit(pool, settings, plans[stage])
+            made[kind] = (row, pool) if pool is None else _part(row, pool, settings.states, slot)
         rows.append(made[kind][0])
         pool = made[kind][1]
         if pool is not None:
@@ -213,25 +222,31 @@ def _budget(
 ) -> int | None:
     """What the engine may use of a device, bytes; None when its size is not known.
 
-    Source of `after_weights`: the documentation of LMDeploy's cache-max-entry-count and TensorRT-LLM's
-    free_gpu_memory_fraction, which are shares of what is left after the weights.
+    Source of `after_weights`: LMDeploy's cache-max-entry-count, a share of what is free when the weights are loaded; of
+    `after_peak`: TensorRT-LLM's free_gpu_memory_fraction, of what is left next to the peak of a trial run.
     """
     free = _free(device)
     total = fitting.allocatable_bytes(device)
     if free is None or total is None:
         return None
     if constants.fraction_of == "total":
-        return min(int(total * settings.fraction), free)
-    # the share is of what the weights (and the context) leave; the activation peak lives in the rest
-    least = settings.fraction * (free - sizes.weights_range[1] * weights - sizes.overhead[2])
+        return min(int(total * settings.fraction * constants.of_share), free)
+    # a share of what weights and context leave; the activation peak lives in the rest, or was left as well
+    peak = _peak_first(constants, sizes)
+    least = settings.fraction * (free - sizes.weights_range[1] * weights - sizes.overhead[2] - peak[2])
     if request <= least:  # the pool holds the requests for sure: what is left to judge is the whole device
         return free
-    left = free - weights - sizes.overhead[1]
+    left = free - weights - sizes.overhead[1] - peak[1]
     return (
         min(free, weights + sizes.activation[1] + sizes.overhead[1] + int(left * settings.fraction))
         if left > 0
         else free
     )
+
+
+def _peak_first(constants: PoolConstants, sizes: RankBytes) -> tuple[int, int, int]:
+    """The activation peak where the share is of what that leaves, too; nothing elsewhere."""
+    return sizes.activation if constants.fraction_of == "after_peak" else (0, 0, 0)
 
 
 def _free(device: Device) -> int | None:
@@ -251,7 +266,8 @@ def _pool(
     weights = w * sizes.weights_range[0], w, w * sizes.weights_range[1]
     free = _free(device)
     if constants.fraction_of != "total" and free is not None:
-        share, whole, taken = settings.fraction, free, add_bounds([weights, sizes.overhead], sizes.independent)
+        parts = [weights, sizes.overhead, _peak_first(constants, sizes)]
+        share, whole, taken = settings.fraction, free, add_bounds(parts, sizes.independent)
     else:
         share, whole, taken = (
             1.0,
@@ -271,6 +287,23 @@ def _limit(pool: PoolBytes, settings: PoolSettings, plan: PagedCache) -> PoolByt
         switches.limit_pool(x, plan, settings.batched_tokens) for x in (pool.low, pool.value, pool.high)
     )
     return PoolBytes(low=low, value=value, high=high, request=pool.request)
+
+
+def _part(row: DeviceMemory, pool: PoolBytes, states: StatePool | None, slot: int) -> tuple[DeviceMemory, PoolBytes]:
+    """Row and pool with the states' part taken at start, where they have one; `slot`: bytes of one state."""
+    if states is None or not slot:
+        return row, pool
+    (few, least), (some, usual), (many, most) = (states.split(x, slot) for x in (pool.low, pool.value, pool.high))
+    made = replace(
+        row,
+        recurrent_state_bytes=usual,
+        total_bytes=sum_known([row.total_bytes, usual]),
+        low_bytes=sum_known([row.low_bytes, most]),
+        high_bytes=sum_known([row.high_bytes, least]),
+    )
+    requests = few // states.held, some // states.held, many // states.held
+    low, value, high = pool.low - least, pool.value - usual, pool.high - most
+    return made, PoolBytes(low=low, value=value, high=high, request=pool.request, most_requests=requests)
 
 
 def _host(
@@ -303,6 +336,9 @@ def _kv_cache(settings: PoolSettings, plans: tuple[PagedCache, ...], pools: list
         return KvCache(bytes_per_token=row)
     available = max(0, tightest.value)
     held = min((max(0, p.value) // p.request for p in pools if p.request), default=None)
+    sure = min((p.most_requests[0] for p in pools if p.most_requests), default=None)
+    if held is not None:
+        held = min([held, *(p.most_requests[1] for p in pools if p.most_requests)])
     return KvCache(
         bytes_per_token=row,
         available_bytes=tightest.value,
@@ -310,6 +346,7 @@ def _kv_cache(settings: PoolSettings, plans: tuple[PagedCache, ...], pools: list
         available_high_bytes=min(p.high for p in pools),
         tokens=settings.dp * (available // row) if row else None,
         max_sequences=None if held is None else settings.dp * min(settings.sequences, held),
+        state_sequences=None if sure is None else settings.dp * sure,
     )
 
 
@@ -426,6 +463,17 @@ def find_state_shortage(
             ),
         )
     return None
+
+
+def explain_few_states(settings: PoolSettings, pools: Sequence[PoolBytes]) -> list[tuple[str, bool]]:
+    """What an engine says that finds no room for the states of one request in their part of the pool, and whether it
+    surely does."""
+    found = [p.most_requests for p in pools if p.most_requests is not None and p.most_requests[0] == 0]
+    if not found or settings.states is None:
+        return []
+    slots = f"{settings.states.held} slots" if settings.states.held > 1 else "the slot"
+    text = f"the recurrent states' part of the pool has no room for {slots} of a request: raise the memory fraction"
+    return [(text, any(x[2] == 0 for x in found))]
 
 
 def list_reported_failures(deployment: Deployment, constants: PoolConstants, used: Sequence[Device]) -> list[str]:

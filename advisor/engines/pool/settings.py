@@ -13,7 +13,14 @@ from advisor.decoding import convert
 from advisor.deployment import Deployment
 from advisor.engines import fitting
 from advisor.engines.base import LARGEST_LENGTH, get_flag, get_integer, get_number, get_setting
-from advisor.engines.pool.switches import Switches, SwitchNames, read_switches
+from advisor.engines.pool.switches import (
+    StatePool,
+    StatePoolRules,
+    Switches,
+    SwitchNames,
+    read_state_pool,
+    read_switches,
+)
 from advisor.engines.versions import pick_version, version_key
 from advisor.errors import BadInput
 from advisor.meanings import (
@@ -154,7 +161,8 @@ class PoolConstants(Record, frozen=True, kw_only=True, eq=False):
     """`memory:` of a pool engine."""  # read once for an entry, so that its identity is its key
 
     family: Literal["pool"] = "pool"
-    fraction_of: Literal["total", "after_weights"]  # what the share of the device is a share of
+    fraction_of: Literal["total", "after_weights", "after_peak"]  # what the share of the device is a share of
+    of_share: float = 1.0  # what of that share the engine takes
     wants_budget_free: bool = False  # refuses to start when less than the budget is free
     experts_over_dp: bool = False  # routed experts are spread over the ranks of all replicas
     kv_bytes: Annotated[dict[str, float], ONE_AT_LEAST]  # accepted KV cache types -> bytes per element
@@ -174,11 +182,13 @@ class PoolConstants(Record, frozen=True, kw_only=True, eq=False):
     block: int = 16  # tokens that the cache is handed out in
     wide_heads: WideHeads | None = None
     window_pool: WindowPool | None = None
+    state_pool: StatePoolRules | None = None  # states have a part of the pool, taken at start
     fp32_state_model_types: tuple[ModelType, ...] = ()  # these keep their recurrent state in 4 bytes an element
     smaller_kv: tuple[str, ...] = ()  # read by flags.smaller_caches
     names: Annotated[Concepts, PUT_IN] = Concepts()  # the entry's own
     states: tuple[StateBlocks, ...] = ()  # how states of each kind of layer are kept
     expert_tiles: tuple[ExpertTiles, ...] = ()  # padding of routed experts while they are loaded
+    own_head: Pattern | None = None  # architectures whose class has an output matrix whatever the checkpoint ties
     state_bytes: float = 2.0  # bytes per element of a recurrent state
     source: str
 
@@ -210,6 +220,7 @@ class PoolSettings(Record, frozen=True, kw_only=True, cache_hash=True):
     lora_rank: int | None  # None = not known
     experts_whole: bool  # routed experts are shared out whole
     switches: Switches  # what the launch sets in place of what the engine works out
+    states: StatePool | None  # the part of the pool that is theirs from the start
     version: str | None  # the engine's, as given, or the one the rules assume
     oldest_version: str | None  # where it is not known: bounds are those of all releases from this one on
 
@@ -279,6 +290,7 @@ def resolve_pool_settings(
         lora_rank=rank,
         experts_whole=bool(get_flag(s, *names.expert_parallel_switch.flags)),
         switches=switches,
+        states=read_state_pool(deployment, constants.state_pool, names, version, dp),
         version=version,
         oldest_version=constants.in_use_from if deployment.any_release and deployment.engine_version is None else None,
     )

@@ -17,6 +17,7 @@ from advisor.engines.pool.settings import GIB, ActivationPeak, PoolConstants, Po
 from advisor.engines.versions import list_open, pick_version
 from advisor.errors import BadInput
 from advisor.machines.types import Device
+from advisor.meanings import Pattern
 from advisor.memo import memoize_by_identity
 from advisor.memory import adapters, hf_weights, paged_cache
 from advisor.memory.hf_weights import RankWeights, expert_growth, pick_tiles
@@ -106,7 +107,9 @@ def _weights(
     deployment: Deployment, settings: PoolSettings, constants: PoolConstants, quantization: Quantization
 ) -> RankWeights:
     """As they lie on the devices: experts in whole tiles, where the kernels of a format want them so."""
-    stored = _stored_weights(deployment, settings, quantization)
+    stored = _with_head(
+        deployment.model, settings.tp, constants.own_head, _stored_weights(deployment, settings, quantization)
+    )
     first = next(iter(fitting.used_devices(deployment)), None)
     if first is None or not any(stored.experts):
         return stored
@@ -118,6 +121,16 @@ def _weights(
     experts = tuple(round(x * growth) for x in stored.experts)
     stages = tuple(a - b + c for a, b, c in zip(stored.stages, stored.experts, experts, strict=True))
     return replace(stored, stages=stages, experts=experts)
+
+
+def _with_head(model: Model, tp: int, own_head: Pattern | None, stored: RankWeights) -> RankWeights:
+    """With the 16-bit output matrix that a class makes next to the embedding although the checkpoint ties both."""
+    lay = model.layout
+    if own_head is None or lay is None or not lay.tie_embeddings or not re.search(own_head, model.architecture or ""):
+        return stored
+    head = 2 * lay.vocab_size * lay.hidden_size // tp
+    stages, outside = ((*x[:-1], x[-1] + head) for x in (stored.stages, stored.outside))
+    return replace(stored, stages=stages, outside=outside)
 
 
 def _stored_weights(deployment: Deployment, settings: PoolSettings, quantization: Quantization) -> RankWeights:
@@ -273,6 +286,8 @@ def plan_caches(deployment: Deployment, settings: PoolSettings, constants: PoolC
             f"{deployment.model.id}: the layer layout is not in the catalogue, so its KV cache cannot be determined"
         )
     state = 4.0 if deployment.model.model_type in constants.fp32_state_model_types else constants.state_bytes
+    if settings.states is not None and settings.states.state_bytes is not None:
+        state = settings.states.state_bytes
     extra = deployment.model.mtp.layers if settings.prediction and deployment.model.mtp else 0
     return _plans(
         deployment.model,
@@ -289,6 +304,7 @@ def plan_caches(deployment: Deployment, settings: PoolSettings, constants: PoolC
         extra,
         cache_layers(deployment.draft.model) if deployment.draft else (),
         settings.switches.no_latent,
+        None if constants.planner == "groups" else int(settings.states is None),
     )
 
 
@@ -338,6 +354,7 @@ def _plans(
     extra: int,
     draft: tuple[LayerCache, ...],
     no_latent: bool,
+    held: int | None,  # slots of states that a request takes, where they lie apart
 ) -> tuple[PagedCache, ...]:
     layers = cache_layers(unfold_latent(model) if no_latent else model)
     out = []
@@ -357,7 +374,8 @@ def _plans(
             specs = [
                 replace(s, kind="full", row=round(share * s.row)) if s.kind in ("window", "chunk") else s for s in specs
             ]
-        out.append(paged_cache.plan_groups(specs, block))
+        made = paged_cache.plan_groups(specs, block) if held is None else paged_cache.plan_apart(specs, block, held)
+        out.append(made)
     return tuple(out)
 
 
