@@ -296,6 +296,12 @@ class DraftSettings(Record, frozen=True, kw_only=True):
     json: tuple[FlagName, ...] = ()  # settings that hold a JSON object with the keys `model` and `method`
     method: tuple[FlagName, ...] = ()  # settings whose value is the method
     needs_model: tuple[str, ...] = ()  # methods, in lower case, that draft with a model of their own
+    drafted: tuple[FlagName, ...] = ()  # settings of the tokens drafted a round
+    steps: tuple[FlagName, ...] = ()  # of the drafting passes
+    branches: tuple[FlagName, ...] = ()  # of the guesses a position; more than one draw a tree
+    checked: tuple[FlagName, ...] = ()  # of the tokens of a tree that are checked, the last accepted one among them
+    usual: dict[str, int] = {}  # tokens drafted a round where nothing is set, by method of speed-engines.yaml or `other`
+    trees: dict[str, tuple[int, int]] = {}  # architecture -> (steps, drafted tokens checked) where nothing is set
 
 
 class RoleRouter(Record, frozen=True, kw_only=True):
