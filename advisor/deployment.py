@@ -171,6 +171,7 @@ class SpeedEstimate(Record, frozen=True, kw_only=True):
     ttft_s: Interval | None = None  # to the first token: own prompt, the others' prompts, the wait until it is held
     tpot_s: Interval | None = None  # mean time between tokens of a request, the other requests' prompts in between
     output_tps: Interval | None = None  # output tokens a second of the whole deployment
+    gain: Interval | None = None  # by the speculative decoding that the settings ask for: times the rate without
     basis: Basis = "modelled"
     limited: bool = False  # the cache or the engine admits fewer requests than asked: the rest waits
     calibration: str | None = None  # what was measured on this machine and is in these figures

@@ -301,7 +301,7 @@ class DraftSettings(Record, frozen=True, kw_only=True):
     branches: tuple[FlagName, ...] = ()  # of the guesses a position; more than one draw a tree
     checked: tuple[FlagName, ...] = ()  # of the tokens of a tree that are checked, the last accepted one among them
     usual: dict[str, int] = {}  # tokens drafted a round where nothing is set, by method of speed-engines.yaml or `other`
-    trees: dict[str, tuple[int, int]] = {}  # architecture -> (steps, drafted tokens checked) where nothing is set
+    trees: dict[str, tuple[int, int, int]] = {}  # architecture -> (steps, branches, checked) where nothing is set
 
 
 class RoleRouter(Record, frozen=True, kw_only=True):

@@ -282,7 +282,10 @@ class RoundCost(Record, frozen=True, kw_only=True):
     round: float
     step: float
     layer: float = 0.0
+    mixer: float = 0.0  # to a recurrent mixer of the pass that checks: states of every drafted token
+    serial: bool = False  # drafts of several requests one after the other
     request: float = 0.0  # to a round, for every further request
+    token: dict[str, float] = {}  # vendor of the device -> of the model's step, that every checked token costs at least
     source: str
 
 
@@ -293,6 +296,7 @@ class SpeculationRules(Record, frozen=True, kw_only=True):
     methods: dict[str, SpeculationMethod]
     unlike: Acceptance  # a draft of another vocabulary
     unknown_share: float  # of the model's step, that a step of a draft costs which is not known
+    gains: dict[str, tuple[str, ...]]  # engine -> methods that gain in published pairs of dense models and one request
     costs: dict[str, RoundCost]  # by engine; `other` for those that are not listed
 
 

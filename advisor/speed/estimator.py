@@ -46,8 +46,12 @@ class Drafted(Value, frozen=True):
     usual: float
     most: float
     plain: float
-    method: str
-    known: bool  # the draft's shape
+    note: str
+
+    @property
+    def gain(self) -> Interval:
+        """Times the rate without."""
+        return Interval(value=self.plain / self.usual, low=self.plain / self.most, high=self.plain / self.least)
 
 
 def estimate_speed(
@@ -75,7 +79,7 @@ def estimate_speed(
     known = load_engine_rules(rules).evidence
     here = evidence.find_evidence(deployment, keys.format, plan.layout, known, session)
     efficiencies = find_efficiencies(table, keys)
-    drafted = _drafted(deployment, estimate, session, load, passes, efficiencies)
+    drafted = _drafted(deployment, estimate, session, load, passes, keys)
     times = laws.compute_times(
         passes,
         load.output,
@@ -117,6 +121,7 @@ def estimate_speed(
         else None,
         tpot_s=around("tpot", times.between, between, unsure[1], unsure[0]) if reading else None,
         output_tps=around("closed", times.rate, whole, *unsure) if prompts else None,
+        gain=drafted.gain if drafted else None,
         basis="modelled",
         limited=passes.limited,
         calibration=here.note if here else None,
@@ -151,13 +156,17 @@ def _notes(
     if passes.products_unknown:
         out.append("the processor's cores are not known: neither prompts nor batches are timed")
     if drafted:
-        out.append("speculative decoding: the share of drafted tokens that is accepted depends on the text")
+        out.append(drafted.note)
     return tuple(out)
 
 
 def _drafted(
-    deployment: Deployment, estimate: MemoryEstimate, session: Session, load: RequestLoad, passes: LoadPasses,
-    efficiencies: Efficiencies,
+    deployment: Deployment,
+    estimate: MemoryEstimate,
+    session: Session,
+    load: RequestLoad,
+    passes: LoadPasses,
+    keys: EfficiencyKeys,
 ) -> Drafted | None:
     """What the speculative decoding that the settings ask for makes of a step; None without."""
     rules = session.rules
@@ -168,23 +177,32 @@ def _drafted(
     rank = describe_ranks(deployment, estimate, entry, rules.quantization(deployment.quantization), rules)
     if asked is None or rank is None:
         return None
-    plain = max(laws.pass_seconds(x, efficiencies.decode) for x in (passes.decode, passes.few))
-    check = min(
-        laws.pass_seconds(x, efficiencies.decode) for x in plan_checks(deployment, rank, load, asked.checked)
-    )
+    reached = find_efficiencies(load_speed_rules(rules), keys).decode
+    plain = max(laws.pass_seconds(x, reached) for x in (passes.decode, passes.few))
+    checks = plan_checks(deployment, rank, load, asked.checked)
     draft, layers, unlike = None, known.methods[asked.method].layers, False
     if deployment.draft is not None and deployment.draft.model.layout is not None and not layers:
         draft, layers = _draft_step(deployment, estimate, session, load), deployment.draft.model.layout.n_layers
         unlike = deployment.draft.model.model_type != deployment.model.model_type
     times = RoundTimes(
         plain=plain,
-        check=max(plain, check),
-        draft=draft_seconds(asked, known, passes.decode, rank, efficiencies.decode) if draft is None else draft,
+        check=max(plain, min(laws.pass_seconds(x, reached) for x in checks)),
+        mixers=checks[0].other_mixers if checks[0].scan_s else 0,
+        draft=draft_seconds(asked, known, passes.decode, rank, reached) if draft is None else draft,
         layers=layers,
         requests=passes.batch,
+        vendor=keys.vendor,
     )
-    seconds = seconds_per_token(asked, known, entry.id, times, known.texts.get(load.use_case, "chat"), unlike=unlike)
-    return Drafted(*seconds, plain=plain, method=asked.method, known=draft is not None or layers > 0)
+    text = known.texts.get(load.use_case, "chat")
+    least, usual, most = seconds_per_token(asked, known, entry.id, times, text, unlike=unlike)
+    if asked.method not in known.gains.get(entry.id, ()) or passes.batch > 1 or deployment.model.is_moe:
+        most = max(most, plain)  # no published pairs of this kind, or some that lose
+    note = f"speculative decoding ({asked.method}): the share of drafted tokens that is accepted depends on the text"
+    if asked.method == "unknown":
+        note += "; this method is not known, its bounds are those of all"
+    elif deployment.draft is None and engines.find_draft_name(deployment.settings, entry):
+        note += "; the draft is not in the catalogue and is sized as usual for the method"
+    return Drafted(least, usual, max(usual, most), plain, note)
 
 
 def _draft_step(
