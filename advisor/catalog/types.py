@@ -300,7 +300,10 @@ class DraftSettings(Record, frozen=True, kw_only=True):
     steps: tuple[FlagName, ...] = ()  # of the drafting passes
     branches: tuple[FlagName, ...] = ()  # of the guesses a position; more than one draw a tree
     checked: tuple[FlagName, ...] = ()  # of the tokens of a tree that are checked, the last accepted one among them
-    usual: dict[str, int] = {}  # tokens drafted a round where nothing is set, by method of speed-engines.yaml or `other`
+    usual: dict[
+        str, int
+    ] = {}  # tokens drafted a round where nothing is set, by method of speed-engines.yaml or `other`
+    own: tuple[str, ...] = ()  # model types whose own prediction block it drafts with; empty: of all that it runs
     trees: dict[str, tuple[int, int, int]] = {}  # architecture -> (steps, branches, checked) where nothing is set
 
 

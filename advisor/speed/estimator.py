@@ -7,11 +7,12 @@ and the bounds from rules/speed.yaml, which `python -m tools.speed.calibrate` ma
 from __future__ import annotations
 
 import math
+
 from msgspec.structs import replace
 
 from advisor import engines
 from advisor.catalog import Catalog
-from advisor.catalog.types import Engine, Quantization
+from advisor.catalog.types import Quantization
 from advisor.deployment import Deployment, Interval, MemoryEstimate, SpeedEstimate
 from advisor.engines import fitting
 from advisor.record import Value
@@ -19,7 +20,6 @@ from advisor.session import Session
 from advisor.speed import evidence, laws
 from advisor.speed.efficiencies import (
     SIXTEEN_BIT,
-    Efficiencies,
     EfficiencyKeys,
     ErrorBound,
     engine_generation,
@@ -125,9 +125,7 @@ def estimate_speed(
         basis="modelled",
         limited=passes.limited,
         calibration=here.note if here else None,
-        notes=_notes(
-            estimate, passes, load, tuple(dict.fromkeys((one.text, whole.text))), table.as_of, drafted
-        ),
+        notes=_notes(estimate, passes, load, tuple(dict.fromkeys((one.text, whole.text))), table.as_of, drafted),
     )
 
 
@@ -205,9 +203,7 @@ def _drafted(
     return Drafted(least, usual, max(usual, most), plain, note)
 
 
-def _draft_step(
-    deployment: Deployment, estimate: MemoryEstimate, session: Session, load: RequestLoad
-) -> float | None:
+def _draft_step(deployment: Deployment, estimate: MemoryEstimate, session: Session, load: RequestLoad) -> float | None:
     """Seconds of a decode step of the draft model, on the model's devices; None where it is not known."""
     draft, rules = deployment.draft, session.rules
     if draft is None:

@@ -16,7 +16,6 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from advisor.catalog import Catalog
 from advisor.catalog.types import DraftSettings, Engine
 from advisor.deployment import Deployment
 from advisor.engines.additions import find_draft_name, find_method_name, read_json_setting
@@ -41,7 +40,7 @@ class Speculation(Value, frozen=True):
 
     @property
     def guesses(self) -> float:
-        """Independent guesses that a level of the tree is worth. Fitted: 1.86 to 2.20 and 3.2 tokens (SpecForge 339)."""
+        """Independent guesses that a level of a tree is worth. Fitted: 1.86, 2.20 and 3.2 tokens (SpecForge 339)."""
         return float(self.branches**0.15 * max(1.0, self.checked / self.steps) ** 0.1)
 
 
@@ -61,7 +60,9 @@ def find_speculation(deployment: Deployment, entry: Engine, known: SpeculationRu
     return _with_tree(deployment, asked, Speculation(method, count, count), known)
 
 
-def _with_tree(deployment: Deployment, asked: DraftSettings, found: Speculation, known: SpeculationRules) -> Speculation:
+def _with_tree(
+    deployment: Deployment, asked: DraftSettings, found: Speculation, known: SpeculationRules
+) -> Speculation:
     """The same with the tree that the settings draw; without branches, steps and checked tokens are one number."""
     if not asked.steps or known.methods[found.method].at_once:
         return found
@@ -75,42 +76,37 @@ def _with_tree(deployment: Deployment, asked: DraftSettings, found: Speculation,
 
 
 def _count(deployment: Deployment, names: tuple[str, ...]) -> int | None:
-    return get_integer(deployment.settings, *names, least=1, most=MOST_DRAFTED) if names else None
+    return (get_integer(deployment.settings, *names, least=0, most=MOST_DRAFTED) or None) if names else None
 
 
 def _find_method(
     deployment: Deployment, entry: Engine, config: Mapping[str, object], known: SpeculationRules
 ) -> str | None:
     """The method's key: by its name, else by the draft's, else a plain draft; None where nothing is drafted."""
-    draft = find_draft_name(deployment.settings, entry)
-    stated = find_method_name(deployment.settings, entry) or next(
-        (str(config[k]) for k in _METHODS if config.get(k)), ""
-    )
-    if stated.lower() in ("none", "off") or not (stated or draft or config or _names_count(deployment, entry)):
+    draft = find_draft_name(deployment.settings, entry) or str(config.get("model") or "")
+    keyed = (str(config[k]) for k in _METHODS if config.get(k))
+    stated = (find_method_name(deployment.settings, entry) or next(keyed, "")).lower().replace("_", "-")
+    if stated in ("none", "off") or not (stated or draft or config or _counts_alone(deployment, entry)):
         return None
-    words = [*stated.lower().replace("_", "-").split(",")]
     # several in one launch (llama.cpp): what drafts from a model does so wherever n-grams find nothing
-    for word in sorted(words, key=lambda w: "ngram" in w) if stated else [(draft or "").lower()]:
-        method = next((k for k, m in known.methods.items() if any(n in word for n in m.names)), None)
-        if method == "eagle" and draft is None and deployment.model.mtp is not None:
-            return "prediction"  # SGLang: EAGLE without a path drafts by the checkpoint's own layer
-        if method is not None and (stated or method != "ngram"):
-            return method
-    if deployment.draft is not None or (draft and not stated):
-        return "draft"
-    if not stated:
-        return "prediction" if deployment.model.mtp is not None else None
-    return "unknown"
+    words = sorted((stated or draft.lower()).split(","), key=lambda w: "ngram" in w)
+    found = next((k for w in words for k, m in known.methods.items() if any(n in w for n in m.names)), None)
+    if found == "eagle" and not draft and deployment.model.mtp is not None:
+        return "prediction"  # SGLang: EAGLE without a path drafts by the checkpoint's own layer
+    if found is not None or stated:
+        return found or "unknown"
+    return "draft" if draft else "prediction" if deployment.model.mtp is not None else None
 
 
-def _names_count(deployment: Deployment, entry: Engine) -> bool:
-    return entry.draft is not None and _count(deployment, entry.draft.drafted) is not None and not entry.draft.method
+def _counts_alone(deployment: Deployment, entry: Engine) -> bool:
+    """Whether a number of tokens is all that the engine's settings of it say (Ollama)."""
+    return entry.draft is not None and not entry.draft.method and _count(deployment, entry.draft.drafted) is not None
 
 
 def count_tokens(asked: Speculation, accepts: Acceptance, finds: float = 1.0) -> float:
     """Tokens of a round, the model's own included: at most steps + 1."""
     first, then = (1 - (1 - min(1.0, x)) ** asked.guesses for x in (accepts.first, accepts.then))
-    return 1 + finds * first * sum(then**i for i in range(asked.steps))
+    return float(1 + finds * first * sum(then**i for i in range(asked.steps)))
 
 
 def draft_seconds(
@@ -120,7 +116,8 @@ def draft_seconds(
     and the output matrix, on the ranks of the model."""
     method = known.methods[asked.method]
     if not method.layers:  # a model of its own, of which nothing is known
-        return known.unknown_share * float(pass_seconds(plain, efficiency))
+        alone: float = known.unknown_share * pass_seconds(plain, efficiency)
+        return alone
     work, plan, rates = rank
     share = method.layers / work.layers
     made: dict[str, Any] = {name: getattr(plain, name) * share for name in LAYER_PARTS}
@@ -129,11 +126,14 @@ def draft_seconds(
     if method.own:
         made[read] = max(0.0, made[read] - share * matrix)
     else:
-        dense = 2 * method.layers * 16 * work.hidden**2  # bytes; 4 of 16 squares in attention, 12 in a feed-forward part
+        dense = (
+            2 * method.layers * 16 * work.hidden**2
+        )  # bytes; 4 of 16 squares in attention, 12 in a feed-forward part
         made |= {"experts_s": 0.0, "moe_layers": 0.0, "other_mixers": 0.0}
         made[read] = dense / plan.tensor / (GB * gbs)
     made[read] += method.output * matrix
-    return float(pass_seconds(msgspec.structs.replace(plain, **made), efficiency))
+    seconds: float = pass_seconds(msgspec.structs.replace(plain, **made), efficiency)
+    return seconds
 
 
 class RoundTimes(Value, frozen=True):
