@@ -295,6 +295,7 @@ class SpeculationRules(Record, frozen=True, kw_only=True):
     texts: dict[str, Text]  # use case -> kind of text
     methods: dict[str, SpeculationMethod]
     unlike: Acceptance  # a draft of another vocabulary
+    sparse: float  # both shares of heads for sparse models, against those for dense ones
     unknown_share: float  # of the model's step, that a step of a draft costs which is not known
     gains: dict[str, tuple[str, ...]]  # engine -> methods that gain in published pairs of dense models and one request
     costs: dict[str, RoundCost]  # by engine; `other` for those that are not listed

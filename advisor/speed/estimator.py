@@ -190,10 +190,12 @@ def _drafted(
         layers=layers,
         requests=passes.batch,
         vendor=keys.vendor,
+        sparse=deployment.model.is_moe,
     )
     text = known.texts.get(load.use_case, "chat")
     least, usual, most = seconds_per_token(asked, known, entry.id, times, text, unlike=unlike)
-    if asked.method not in known.gains.get(entry.id, ()) or passes.batch > 1 or deployment.model.is_moe:
+    seen = asked.method in known.gains.get(entry.id, ())
+    if not seen or passes.batch > 1 or times.sparse or known.costs[entry.id].mixer * times.mixers:
         most = max(most, plain)  # no published pairs of this kind, or some that lose
     note = f"speculative decoding ({asked.method}): the share of drafted tokens that is accepted depends on the text"
     if asked.method == "unknown":

@@ -64,11 +64,12 @@ def _with_tree(
     deployment: Deployment, asked: DraftSettings, found: Speculation, known: SpeculationRules
 ) -> Speculation:
     """The same with the tree that the settings draw; without branches, steps and checked tokens are one number."""
-    if not asked.steps or known.methods[found.method].at_once:
+    method = known.methods[found.method]
+    if not asked.steps or method.at_once:
         return found
     steps, branches, checked = (_count(deployment, x) for x in (asked.steps, asked.branches, asked.checked))
-    tree = asked.trees.get(deployment.model.architecture or "")
-    if steps is None and branches is None and tree is not None and not known.methods[found.method].own:
+    tree = asked.trees.get(deployment.model.architecture or "") if method.layers and not method.own else None
+    if steps is None and branches is None and tree is not None:
         return replace(found, steps=tree[0], branches=tree[1], checked=max(tree[0], (checked or tree[2]) - 1))
     steps = steps or (checked - 1 if checked and checked > 1 else found.steps)
     branches = branches or 1
@@ -146,6 +147,7 @@ class RoundTimes(Value, frozen=True):
     layers: float  # that such a step launches
     requests: float  # at once
     vendor: str  # of the device
+    sparse: bool  # model
 
 
 def seconds_per_token(
@@ -162,6 +164,8 @@ def seconds_per_token(
 
     def seconds(kind: Text) -> float:
         accepts = known.unlike if unlike and kind in ("chat", "code") else method.accepts[kind]
+        if times.sparse and method.layers and not method.own:
+            accepts = Acceptance(*(known.sparse * x for x in accepts))
         finds = method.finds.get(kind, 1.0)
         whole = finds * check + (1 - finds) * times.plain + drafting + added
         return whole / count_tokens(asked, accepts, finds)
