@@ -271,7 +271,7 @@ class SpeculationMethod(Record, frozen=True, kw_only=True):
     finds: dict[Text, float] = {}
     layers: float = 0  # of the head
     own: bool = False  # the head's layers are those of the model, experts and format included
-    output: float = 1.0  # of the model's output matrix that a step multiplies
+    matrix: float = 1.0  # of the output matrix that a step multiplies
     at_once: bool = False  # one step drafts all tokens
     source: tuple[str, ...]
 
@@ -299,6 +299,10 @@ class SpeculationRules(Record, frozen=True, kw_only=True):
     unknown_share: float  # of the model's step, that a step of a draft costs which is not known
     gains: dict[str, tuple[str, ...]]  # engine -> methods that gain in published pairs of dense models and one request
     costs: dict[str, RoundCost]  # by engine; `other` for those that are not listed
+
+    def find_cost(self, engine: str) -> RoundCost:
+        """What the engine adds to a round."""
+        return self.costs.get(engine) or self.costs["other"]
 
 
 class EngineRules(msgspec.Struct, frozen=True):

@@ -195,7 +195,7 @@ def _drafted(
     text = known.texts.get(load.use_case, "chat")
     least, usual, most = seconds_per_token(asked, known, entry.id, times, text, unlike=unlike)
     seen = asked.method in known.gains.get(entry.id, ())
-    if not seen or passes.batch > 1 or times.sparse or known.costs[entry.id].mixer * times.mixers:
+    if not seen or passes.batch > 1 or times.sparse or known.find_cost(entry.id).mixer * times.mixers:
         most = max(most, plain)  # no published pairs of this kind, or some that lose
     note = f"speculative decoding ({asked.method}): the share of drafted tokens that is accepted depends on the text"
     if asked.method == "unknown":

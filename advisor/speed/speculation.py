@@ -132,7 +132,7 @@ def draft_seconds(
         )  # bytes; 4 of 16 squares in attention, 12 in a feed-forward part
         made |= {"experts_s": 0.0, "moe_layers": 0.0, "other_mixers": 0.0}
         made[read] = dense / plan.tensor / (GB * gbs)
-    made[read] += method.output * matrix
+    made[read] += method.matrix * matrix
     seconds: float = pass_seconds(msgspec.structs.replace(plain, **made), efficiency)
     return seconds
 
@@ -155,7 +155,7 @@ def seconds_per_token(
 ) -> tuple[float, float, float]:
     """Seconds a token: at least, usually, at most. Which tokens are accepted depends on texts and models and is not
     known beforehand; `unlike`: the draft has another vocabulary."""
-    method, cost = known.methods[asked.method], known.costs.get(engine) or known.costs["other"]
+    method, cost = known.methods[asked.method], known.find_cost(engine)
     steps = 0 if method.finds else 1 if method.at_once else asked.steps
     turns = times.requests if cost.serial else 1
     drafting = turns * steps * (times.draft + cost.step + times.layers * cost.layer)

@@ -20,12 +20,12 @@ from advisor.speed.speculation import RoundTimes, Speculation, count_tokens, sec
 
 PAIRS = Path(__file__).parent.parent / "data" / "speculation_pairs.csv"
 KNOWN = load_engine_rules(RULES).speculation
-ONE = RoundTimes(
-    plain=0.1, check=0.12, mixers=0.0, draft=0.01, layers=1.0, requests=1.0, vendor="nvidia", sparse=False
+ONE = RoundTimes(plain=0.1, check=0.12, mixers=0.0, draft=0.01, layers=1.0, requests=1.0, vendor="nvidia", sparse=False)
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "tokens"), [(0.0, 0.5, 3), (0.5, 0.5, 1), (0.8, 0.6, 4), (0.9, 0.95, 8), (1, 1, 5)]
 )
-
-
-@pytest.mark.parametrize(("first", "then", "tokens"), [(0.0, 0.5, 3), (0.5, 0.5, 1), (0.8, 0.6, 4), (0.9, 0.95, 8), (1, 1, 5)])  # fmt: skip
 def test_tokens_of_a_round_against_drawing(first: float, then: float, tokens: int) -> None:
     generator = random.Random(1)
     total, rounds = 0, 20_000
@@ -163,7 +163,8 @@ def test_weak_compute_and_sparse_models_gain_less() -> None:
 
 def test_a_draft_that_nobody_knows_leaves_the_speed_and_is_named() -> None:
     config = {"method": "dflash", "model": "org/mine-DFlash", "num_speculative_tokens": 15}
-    found = ask(*made("Qwen/Qwen3-8B", "BF16", "1x A800 80GB", "vllm", settings={"speculative-config": json.dumps(config)}))  # fmt: skip
+    settings = {"speculative-config": json.dumps(config)}
+    found = ask(*made("Qwen/Qwen3-8B", "BF16", "1x A100 80GB SXM", "vllm", settings=settings))
     assert found.decode_tps is not None
     assert found.gain is not None
     assert found.gain.high / found.gain.low > 2
@@ -200,7 +201,9 @@ def _settings(row: dict[str, str]) -> tuple[dict[str, Any], dict[str, Any]]:
     if row["engine"] == "tensorrt-llm":
         config = {"decoding_type": row["method"], "max_draft_len": k}
         return base, base | {"speculative_config": json.dumps(config)}
-    return base, base | {"speculative-config": json.dumps({"method": row["method"], "num_speculative_tokens": k, **named})}
+    return base, base | {
+        "speculative-config": json.dumps({"method": row["method"], "num_speculative_tokens": k, **named})
+    }
 
 
 def test_published_pairs() -> None:
@@ -208,11 +211,17 @@ def test_published_pairs() -> None:
     rows = [r for r in csv.DictReader(PAIRS.read_text().splitlines()) if not r["notes"].startswith("doubtful")]
     errors, inside = [], []
     for r in rows:
-        load = {"concurrency": int(r["concurrency"]), "prompt_tokens": int(r["prompt_tokens"] or 1),
-                "output_tokens": int(r["output_tokens"] or 400), "depth_tokens": 0 if r["prompt_tokens"] else 64}  # fmt: skip
+        load = {
+            "concurrency": int(r["concurrency"]),
+            "prompt_tokens": int(r["prompt_tokens"] or 1),
+            "output_tokens": int(r["output_tokens"] or 400),
+            "depth_tokens": 0 if r["prompt_tokens"] else 64,
+        }
         line = {k: r[k] for k in ("hardware", "engine", "model", "quantization")} | {"workload": load}
         plain, drafted = (advisor.estimate({**line, "settings": x}).speed for x in _settings(r))
-        assert plain and drafted and drafted.gain, r
+        assert plain is not None
+        assert drafted is not None
+        assert drafted.gain is not None
         key = "output_tps" if r["quantity"] == "total" else "decode_tps"
         measured = float(r["with"]) / float(r["without"])
         errors.append(abs(getattr(drafted, key).value / getattr(plain, key).value / measured - 1))
