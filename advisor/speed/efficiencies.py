@@ -171,6 +171,12 @@ def hardware_class(device: Device | None, rules: Catalog) -> str:
     return device.vendor
 
 
+def has_hbm(device: Device | None, rules: Catalog) -> bool:
+    """Whether a device has memory of servers' cards."""
+    entry = rules.accelerators().get(device.accelerator or "") if device is not None else None
+    return entry is not None and (entry.memory_type or "").startswith("HBM")
+
+
 def load_speed_rules(rules: Catalog) -> SpeedRules:
     """rules/speed.yaml. Raises BadInput when an overlay spoiled it."""
     return decode_document(rules, "speed.yaml", SpeedRules)
@@ -282,6 +288,7 @@ class RoundCost(Record, frozen=True, kw_only=True):
     round: float
     step: float
     layer: float = 0.0
+    server_layer: float | None = None  # the same in hosts of cards with HBM, which are faster
     mixer: float = 0.0  # to a recurrent mixer of the pass that checks: states of every drafted token
     serial: bool = False  # drafts of several requests one after the other
     request: float = 0.0  # to a round, for every further request

@@ -27,6 +27,7 @@ from advisor.speed.efficiencies import (
     find_error_bound,
     format_class,
     hardware_class,
+    has_hbm,
     load_engine_rules,
     load_speed_rules,
 )
@@ -190,6 +191,7 @@ def _drafted(
         layers=layers,
         requests=passes.batch,
         vendor=keys.vendor,
+        hbm=has_hbm(next(iter(fitting.used_devices(deployment)), None), rules),
         sparse=deployment.model.is_moe,
     )
     text = known.texts.get(load.use_case, "chat")

@@ -147,6 +147,7 @@ class RoundTimes(Value, frozen=True):
     layers: float  # that such a step launches
     requests: float  # at once
     vendor: str  # of the device
+    hbm: bool  # which it has
     sparse: bool  # model
 
 
@@ -158,7 +159,8 @@ def seconds_per_token(
     method, cost = known.methods[asked.method], known.find_cost(engine)
     steps = 0 if method.finds else 1 if method.at_once else asked.steps
     turns = times.requests if cost.serial else 1
-    drafting = turns * steps * (times.draft + cost.step + times.layers * cost.layer)
+    layer = cost.server_layer if times.hbm and cost.server_layer is not None else cost.layer
+    drafting = turns * steps * (times.draft + cost.step + times.layers * layer)
     added = cost.round + (times.requests - 1) * cost.request + times.mixers * cost.mixer
     check = max(times.check, times.plain * (1 + cost.token.get(times.vendor, 0.0) * asked.checked))
 

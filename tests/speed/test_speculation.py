@@ -20,7 +20,9 @@ from advisor.speed.speculation import RoundTimes, Speculation, count_tokens, sec
 
 PAIRS = Path(__file__).parent.parent / "data" / "speculation_pairs.csv"
 KNOWN = load_engine_rules(RULES).speculation
-ONE = RoundTimes(plain=0.1, check=0.12, mixers=0.0, draft=0.01, layers=1.0, requests=1.0, vendor="nvidia", sparse=False)
+ONE = RoundTimes(
+    plain=0.1, check=0.12, mixers=0.0, draft=0.01, layers=1.0, requests=1.0, vendor="nvidia", hbm=False, sparse=False
+)
 
 
 @pytest.mark.parametrize(
@@ -60,7 +62,7 @@ def test_seconds_of_a_round() -> None:
 
 def test_a_costly_draft_that_is_hardly_accepted_only_costs() -> None:
     dear = RoundTimes(
-        plain=0.01, check=0.012, mixers=0, draft=0.01, layers=28, requests=1, vendor="nvidia", sparse=False
+        plain=0.01, check=0.012, mixers=0, draft=0.01, layers=28, requests=1, vendor="nvidia", hbm=False, sparse=False
     )
     low, value, high = seconds_per_token(Speculation("draft", 4, 4), KNOWN, "vllm", dear, "chat")
     assert low < value < high
