@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from advisor.catalog.types import DraftSettings, Engine
 from advisor.deployment import Deployment
 from advisor.engines.additions import find_draft_name, find_method_name, read_json_setting
-from advisor.engines.base import get_integer
+from advisor.engines.base import get_integer, get_setting
 from advisor.record import Value
 from advisor.speed.efficiencies import Acceptance, SpeculationRules, Text
 from advisor.speed.laws import Efficiency, pass_seconds
@@ -49,7 +49,7 @@ def find_speculation(deployment: Deployment, entry: Engine, known: SpeculationRu
     asked = entry.draft
     if asked is None or not deployment.settings:
         return None
-    config = read_json_setting(deployment.settings, asked.json)
+    config = read_json_setting(deployment.settings, (*asked.json, *asked.uncounted))
     method = _find_method(deployment, entry, config, known)
     if method is None:
         return None
@@ -85,8 +85,9 @@ def _find_method(
 ) -> str | None:
     """The method's key: by its name, else by the draft's, else a plain draft; None where nothing is drafted."""
     draft = find_draft_name(deployment.settings, entry) or str(config.get("model") or "")
-    keyed = (str(config[k]) for k in _METHODS if config.get(k))
-    stated = (find_method_name(deployment.settings, entry) or next(keyed, "")).lower().replace("_", "-")
+    keyed = next((str(config[k]) for k in _METHODS if config.get(k)), "")
+    plain = str(get_setting(deployment.settings, *entry.draft.uncounted) or "") if entry.draft and not config else ""
+    stated = (find_method_name(deployment.settings, entry) or keyed or plain).lower().replace("_", "-")
     if stated in ("none", "off") or not (stated or draft or config or _counts_alone(deployment, entry)):
         return None
     # several in one launch (llama.cpp): what drafts from a model does so wherever n-grams find nothing
