@@ -182,6 +182,7 @@ class SpeedFigures(Record, frozen=True, kw_only=True):
 class SpeedEstimate(SpeedFigures, frozen=True, kw_only=True):
     """Rates of one deployment under a load."""
 
+    gain: Interval | None = None  # by the speculative decoding that the settings ask for: times the rate without
     basis: Basis = "modelled"
     limited: bool = False  # the cache or the engine admits fewer requests than asked: the rest waits
     calibration: str | None = None  # what was measured on this machine and is in these figures

@@ -6,11 +6,22 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from advisor.decision.types import LeafVerdict, Reason, Scalar, TraceStep
-from advisor.deployment import Arrivals, Deployment, Holds, MemoryEstimate, Setting, SpeedEstimate, WhyNot, Workload
+from advisor.deployment import (
+    Arrivals,
+    Deployment,
+    Holds,
+    Interval,
+    MemoryEstimate,
+    Setting,
+    SpeedEstimate,
+    WhyNot,
+    Workload,
+)
 from advisor.machines.types import Machine
 from advisor.planning.targets import TargetAnswer
 from advisor.planning.types import CardLayout, Plan, TriedFormat
 from advisor.record import Answer, Record, RecordWithInner, Value
+from advisor.units import format_gib
 from advisor.unknowns import all_hold
 
 
@@ -149,6 +160,21 @@ class RankedDeployment(RecordWithInner, frozen=True, kw_only=True):
         return self.launch.engine_name
 
 
+class SpeculationOffer(Record, frozen=True, kw_only=True):
+    """Settings of speculative decoding that the chosen plan has room for, and that pay at the low end of their gain."""
+
+    settings: dict[str, Setting]
+    gain: Interval  # times the rate without; what is accepted depends on the text
+    more_bytes: int  # on all devices of a copy
+
+    @property
+    def text(self) -> str:
+        """In a line."""
+        flags = " ".join(f"--{k} {v}" for k, v in self.settings.items())
+        gain = f"{self.gain.low:.1f} to {self.gain.high:.1f} times as fast by the text, {self.gain.value:.1f} usually"
+        return f"speculative decoding ({flags}): {gain}, {format_gib(self.more_bytes)} more"
+
+
 class RejectedEngine(Record, frozen=True, kw_only=True):
     """An engine that is not offered, and why."""
 
@@ -195,5 +221,6 @@ class Advice(Answer, frozen=True, kw_only=True):
     growth: tuple[str, ...] = ()  # when the choice stops being right, and what comes next
     named: dict[str, int | None] = msgspec.field(default_factory=lambda: dict.fromkeys(NAMED_PLANS))  # index of each
     near_misses: tuple[NearMiss, ...] = ()
+    speculation: SpeculationOffer | None = None  # of the chosen plan, which does without
     models: tuple[ModelOption, ...] = ()  # other models that fit, where none was named
     guide: GuideAnswer | UnsetType = UNSET  # where a source's guide was asked

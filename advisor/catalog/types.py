@@ -296,6 +296,16 @@ class DraftSettings(Record, frozen=True, kw_only=True):
     json: tuple[FlagName, ...] = ()  # settings that hold a JSON object with the keys `model` and `method`
     method: tuple[FlagName, ...] = ()  # settings whose value is the method
     needs_model: tuple[str, ...] = ()  # methods, in lower case, that draft with a model of their own
+    uncounted: tuple[FlagName, ...] = ()  # settings that tell speed alone: JSON, or a method
+    drafted: tuple[FlagName, ...] = ()  # settings of the tokens drafted a round
+    steps: tuple[FlagName, ...] = ()  # of the drafting passes
+    branches: tuple[FlagName, ...] = ()  # of the guesses a position; more than one draw a tree
+    checked: tuple[FlagName, ...] = ()  # of the tokens of a tree that are checked, the last accepted one among them
+    usual: dict[
+        str, int
+    ] = {}  # tokens drafted a round where nothing is set, by method of speed-engines.yaml or `other`
+    own: tuple[str, ...] = ()  # model types whose own prediction block it drafts with; empty: of all that it runs
+    trees: dict[str, tuple[int, int, int]] = {}  # architecture -> (steps, branches, checked) where nothing is set
 
 
 class RoleRouter(Record, frozen=True, kw_only=True):

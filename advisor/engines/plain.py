@@ -90,7 +90,8 @@ def memory(deployment: Deployment, entry: Engine, quantization: Quantization) ->
     length, given = _length(deployment, constants)
     sequences = _count(deployment, constants.names.sequences) or deployment.sequences
     per_token, cache, state = count_request_bytes(deployment, entry, length)
-    cache, state = cache * sequences, state * sequences
+    drafted, more = _count_draft(deployment, entry, length)
+    cache, state = (cache + more) * sequences, state * sequences
     refused: tuple[str, ...] = ()
     if constants.reserved is not None:
         tokens = reserved_tokens(deployment, constants.reserved, length, sequences)
@@ -102,11 +103,12 @@ def memory(deployment: Deployment, entry: Engine, quantization: Quantization) ->
             refused = (f"{shortage}: {entry.name} raises it or refuses to start",)
     weights = hf_weights.rank_weights(deployment.model, quantization, 1, 1)
     devices = fitting.used_devices(deployment)
-    on_host = 0 if devices else weights.stages[0]
+    whole = weights.stages[0] + drafted
+    on_host = 0 if devices else whole
     if devices and constants.experts_on_host:
         on_host = _host_experts(deployment, constants, weights.experts[0])
-    on_devices = weights.stages[0] - on_host
-    worked_on = (on_devices if devices else weights.stages[0]) + cache
+    on_devices = whole - on_host
+    worked_on = (on_devices if devices else whole) + cache
     work = tuple(int(share * worked_on) for share in constants.working_share)
     n = max(1, len(devices))
     each = PlaceBytes(on_devices // n, cache // n, state // n, work[1] // n)
@@ -204,6 +206,16 @@ def _bounded(row: DeviceMemory, work: Sequence[int], n: int) -> DeviceMemory:
 def _drop_cache(row: DeviceMemory) -> DeviceMemory:
     assert row.low_bytes is not None
     return replace(row, low_bytes=row.low_bytes - (row.kv_cache_bytes or 0))
+
+
+def _count_draft(deployment: Deployment, entry: Engine, length: int) -> tuple[int, int]:
+    """(bytes of the draft model's weights, of its cache of one request)."""
+    draft = deployment.draft
+    if draft is None:
+        return 0, 0
+    alone = replace(deployment, model=draft.model, quantization=draft.quantization.id, draft=None)
+    weights = hf_weights.rank_weights(draft.model, draft.quantization, 1, 1).stages[0]
+    return weights, count_request_bytes(alone, entry, length)[1]
 
 
 def count_request_bytes(deployment: Deployment, entry: Engine, length: int) -> tuple[float, int, int]:

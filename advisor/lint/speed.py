@@ -98,7 +98,14 @@ def _engines(house: House, document: RuleDocument) -> Iterator[Fault]:
     families = {e.speed.family for e in house.engines.values() if e.speed.family}
     for i, family in enumerate(file.tensor_split):
         yield from document.place.unknown(("tensor_split", i), "family", family, {*families, *FAMILIES}, families)
-    for name, x in file.speculation.items():
-        if x.tokens < 1 or not 0 <= x.low <= x.high <= 1:
+    known = file.speculation
+    for name, method in known.methods.items():
+        at = ("speculation", "methods", name)
+        shares = [x for pair in method.accepts.values() for x in pair] + list(method.finds.values())
+        if method.tokens < 1 or not all(0 <= x <= 1 for x in shares):
             problem = "shares of accepted tokens lie between 0 and 1, of one token at least"
-            yield document.place.field("unit", ("speculation", name), problem)
+            yield document.place.field("unit", at, problem)
+        if missing := {"least", "chat", "code", "most"} - set(method.accepts):
+            yield document.place.field("missing_key", (*at, "accepts"), f"{', '.join(sorted(missing))}: missing")
+    for engine in {*known.gains, *known.costs} - {"other"}:
+        yield from document.place.unknown(("speculation",), "engine", engine, set(house.engines), set(house.engines))

@@ -238,6 +238,8 @@ def find_engine_additions(entry: Engine, search: SearchRequest, rules: Catalog) 
     if search.facts.get("workload.accelerator") == "npu":
         build = find_npu_build(search.model, entry, search.facts.get("npu"))
         known |= {"model.npu_build": build.name, "model.npu_gb": f"{build.gb:g}"} if build is not None else {}
+    if entry.draft is not None and entry.draft.own and search.model.model_type not in entry.draft.own:
+        known["model.mtp"] = False
     if search.facts.get("workload.speculative"):
         draft = find_small_draft(search.model, entry, rules)
         known |= {"model.draft": draft.model, "model.draft_gguf": draft.gguf} if draft is not None else {}

@@ -64,7 +64,9 @@ def make_load(traffic: Traffic, users: int, shared: bool, long: bool = False) ->
     kept = min(traffic.shared_tokens, traffic.prompt.mean - 1) if shared else 0
     prompt = traffic.prompt.p95 if long else traffic.prompt.mean
     own, depth = max(1, prompt - kept), traffic.depth + kept
-    return RequestLoad(concurrency=users, prompt=own, output=max(1, traffic.output.mean), depth=depth)
+    return RequestLoad(
+        concurrency=users, prompt=own, output=max(1, traffic.output.mean), depth=depth, use_case=traffic.use_case
+    )
 
 
 def request_seconds(speed: SpeedEstimate | None, traffic: Traffic, holds: Holds | None = None) -> Interval | None:

@@ -85,20 +85,26 @@ def find_best_plan(entry: Engine, search: SearchRequest, session: Session) -> Pl
 def _try_speculating(
     entry: Engine, search: SearchRequest, session: Session, found: Plan | Rejection
 ) -> Plan | Rejection:
-    """The plan, or one with speculative decoding by what the checkpoint carries itself, where that answers sooner."""
-    rules = session.rules
-    if search.facts.get(SPECULATIVE) or search.traffic.users > load_plan_rules(rules).drafted_users:
+    """The plan, or one with speculative decoding, where that answers sooner."""
+    asked = ask_for_speculation(entry, search, session.rules)
+    if asked is None:
         return found
-    asked = replace(search, facts={**search.facts, SPECULATIVE: True})
-    if find_engine_additions(entry, asked, rules).settings == find_engine_additions(entry, search, rules).settings:
-        return found
-    other = _find_for_users(entry, asked, session)
+    rules, other = session.rules, _find_for_users(entry, asked, session)
     if isinstance(other, Rejection) or not other.starts or other.on_time is False:
         return found
     if isinstance(found, Rejection):
         return other
     now, then = (objective.rate_speed(p.speed, search.traffic, "latency") for p in (found, other))
     return other if then > load_plan_rules(rules).same * now else found
+
+
+def ask_for_speculation(entry: Engine, search: SearchRequest, rules: Catalog) -> SearchRequest | None:
+    """The same question with speculative decoding; None where it is asked for, for too many or has no settings here."""
+    if search.facts.get(SPECULATIVE) or search.traffic.users > load_plan_rules(rules).drafted_users:
+        return None
+    asked = replace(search, facts={**search.facts, SPECULATIVE: True})
+    same = find_engine_additions(entry, asked, rules).settings == find_engine_additions(entry, search, rules).settings
+    return None if same else asked
 
 
 def answers_rate(plan: Plan, search: SearchRequest, spare: float) -> bool | None:

@@ -5,7 +5,7 @@ A factor may stand for an engine family, an engine, a vendor, a hardware class, 
 """
 
 from collections.abc import Mapping
-from typing import Annotated, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import msgspec
 
@@ -18,8 +18,10 @@ from advisor.errors import BadInput
 from advisor.machines.types import Device
 from advisor.meanings import within
 from advisor.memo import memoize_by_identity
-from advisor.record import Value
+from advisor.record import Record, Value
 from advisor.speed.laws import Efficiency, Number, WaitFactors
+
+Text = Literal["least", "chat", "code", "most"]  # what is written, or the least and most that is published of any
 
 # Shares of a bandwidth, or of `memory`; of a compute rate more, as some catalogue rates are those of wider sums
 AT_MOST = {
@@ -175,6 +177,12 @@ def hardware_class(device: Device | None, rules: Catalog) -> str:
     return device.vendor
 
 
+def has_hbm(device: Device | None, rules: Catalog) -> bool:
+    """Whether a device has memory of servers' cards."""
+    entry = rules.accelerators().get(device.accelerator or "") if device is not None else None
+    return entry is not None and (entry.memory_type or "").startswith("HBM")
+
+
 def load_speed_rules(rules: Catalog) -> SpeedRules:
     """rules/speed.yaml. Raises BadInput when an overlay spoiled it."""
     return decode_document(rules, "speed.yaml", SpeedRules)
@@ -242,16 +250,6 @@ def find_bound_in(spread: Mapping[str, Mapping[str, HeldOutSpread]], keys: Effic
     return ErrorBound(NO_ROWS, f"{kinds[0]}: no rows")
 
 
-class DraftAcceptance(msgspec.Struct, frozen=True):
-    """Tokens drafted a round by default, and the share of them that the model accepts."""
-
-    tokens: int
-    low: float
-    value: float
-    high: float
-    source: str
-
-
 class EvidenceRules(msgspec.Struct, frozen=True):
     """What errors on one machine have in common: shares of their variance, in units of a bound's logarithm squared."""
 
@@ -277,6 +275,58 @@ class OutsideSteps(msgspec.Struct, frozen=True):
     source: str
 
 
+class Acceptance(NamedTuple):
+    """Share of rounds whose first drafted token is accepted, and of those the share that accepts each further one."""
+
+    first: float
+    then: float
+
+
+class SpeculationMethod(Record, frozen=True, kw_only=True):
+    """How a method drafts. `accepts`: by text, and the least and most that is published; `finds`: share of rounds in
+    which there is anything to draft (n-grams)."""
+
+    names: tuple[str, ...]
+    tokens: int  # drafted a round where nothing is set
+    accepts: dict[Text, Acceptance]
+    finds: dict[Text, float] = {}
+    layers: float = 0  # of the head
+    own: bool = False  # the head's layers are those of the model, experts and format included
+    matrix: float = 1.0  # of the output matrix that a step multiplies
+    at_once: bool = False  # one step drafts all tokens
+    source: tuple[str, ...]
+
+
+class RoundCost(Record, frozen=True, kw_only=True):
+    """Seconds that an engine adds, whatever the sizes: to a round, to a drafting step, and to a layer of that."""
+
+    round: float
+    step: float
+    layer: float = 0.0
+    server_layer: float | None = None  # the same in hosts of cards with HBM, which are faster
+    mixer: float = 0.0  # to a recurrent mixer of the pass that checks: states of every drafted token
+    serial: bool = False  # drafts of several requests one after the other
+    request: float = 0.0  # to a round, for every further request
+    token: dict[str, float] = {}  # vendor of the device -> of the model's step, that every checked token costs at least
+    source: str
+
+
+class SpeculationRules(Record, frozen=True, kw_only=True):
+    """`speculation` of rules/speed-engines.yaml."""
+
+    texts: dict[str, Text]  # use case -> kind of text
+    methods: dict[str, SpeculationMethod]
+    unlike: Acceptance  # a draft of another vocabulary
+    sparse: float  # both shares of heads for sparse models, against those for dense ones
+    unknown_share: float  # of the model's step, that a step of a draft costs which is not known
+    gains: dict[str, tuple[str, ...]]  # engine -> methods that gain in published pairs of dense models and one request
+    costs: dict[str, RoundCost]  # by engine; `other` for those that are not listed
+
+    def find_cost(self, engine: str) -> RoundCost:
+        """What the engine adds to a round."""
+        return self.costs.get(engine) or self.costs["other"]
+
+
 class EngineRules(msgspec.Struct, frozen=True):
     """rules/speed-engines.yaml."""
 
@@ -284,7 +334,7 @@ class EngineRules(msgspec.Struct, frozen=True):
     as_of: str
     outside_steps: OutsideSteps
     tensor_split: tuple[str, ...]
-    speculation: dict[str, DraftAcceptance]
+    speculation: SpeculationRules
     evidence: EvidenceRules
 
 

@@ -7,24 +7,19 @@ and the bounds from rules/speed.yaml, which `python -m tools.speed.calibrate` ma
 from __future__ import annotations
 
 import math
-from typing import Literal
 
 from msgspec.structs import replace
 
 from advisor import engines
 from advisor.catalog import Catalog
-from advisor.catalog.types import Engine, Quantization
+from advisor.catalog.types import Quantization
 from advisor.deployment import Deployment, Interval, MemoryEstimate, SpeedEstimate
 from advisor.engines import fitting
-from advisor.engines.additions import read_json_setting
-from advisor.engines.base import get_integer, get_setting
 from advisor.record import Value
 from advisor.session import Session
 from advisor.speed import evidence, laws
 from advisor.speed.efficiencies import (
     SIXTEEN_BIT,
-    DraftAcceptance,
-    Efficiencies,
     EfficiencyKeys,
     ErrorBound,
     engine_generation,
@@ -32,15 +27,32 @@ from advisor.speed.efficiencies import (
     find_error_bound,
     format_class,
     hardware_class,
+    has_hbm,
     load_engine_rules,
     load_speed_rules,
 )
 from advisor.speed.parallel_plan import ParallelPlan
-from advisor.speed.steps import LoadPasses, plan_check_pass, plan_passes
+from advisor.speed.speculation import RoundTimes, draft_seconds, find_speculation, seconds_per_token
+from advisor.speed.steps import LoadPasses, describe_ranks, plan_checks, plan_passes
 from advisor.speed.work import RequestLoad
 
 # Host memory is behind few measured rows: bounds are at least these factors. Assumed
 HOST_BOUND = {"none": 1.0, "known": 1.8, "assumed": 3.0, "disk": 4.0}
+
+
+class Drafted(Value, frozen=True):
+    """Seconds a token with speculative decoding, and of a step without."""
+
+    least: float
+    usual: float
+    most: float
+    plain: float
+    note: str
+
+    @property
+    def gain(self) -> Interval:
+        """Times the rate without."""
+        return Interval(value=self.plain / self.usual, low=self.plain / self.most, high=self.plain / self.least)
 
 
 def estimate_speed(
@@ -71,17 +83,17 @@ def estimate_speed(
     known = load_engine_rules(rules).evidence
     here = evidence.find_evidence(deployment, keys.format, plan.layout, known, session)
     efficiencies = find_efficiencies(table, keys)
-    drafted = _drafted(deployment, estimate, entry, quantization, rules, load, efficiencies)
+    drafted = _drafted(deployment, estimate, session, load, passes, keys)
     times = laws.compute_times(
         passes,
         load.output,
         efficiencies.decode,
         efficiencies.prefill,
         efficiencies.waits,
-        drafted[1] if drafted else None,
+        drafted.usual if drafted else None,
     )
     many = load.concurrency > 1
-    unsure = (drafted[1] / drafted[0], drafted[2] / drafted[1]) if drafted else (1.0, 1.0)
+    unsure = (drafted.usual / drafted.least, drafted.most / drafted.usual) if drafted else (1.0, 1.0)
 
     def around(kind: str, value: float, bound: ErrorBound, faster: float = 1.0, slower: float = 1.0) -> Interval:
         wide = max(bound.factor, HOST_BOUND[passes.host])
@@ -113,12 +125,11 @@ def estimate_speed(
         else None,
         tpot_s=around("tpot", times.between, between, unsure[1], unsure[0]) if reading else None,
         output_tps=around("closed", times.rate, whole, *unsure) if prompts else None,
+        gain=drafted.gain if drafted else None,
         basis="modelled",
         limited=passes.limited,
         calibration=here.note if here else None,
-        notes=_notes(
-            estimate, passes, load, tuple(dict.fromkeys((one.text, whole.text))), table.as_of, drafted is not None
-        ),
+        notes=_notes(estimate, passes, load, tuple(dict.fromkeys((one.text, whole.text))), table.as_of, drafted),
     )
 
 
@@ -135,7 +146,7 @@ def _notes(
     load: RequestLoad,
     rests_on: tuple[str, ...],
     as_of: str,
-    drafted: bool,
+    drafted: Drafted | None,
 ) -> tuple[str, ...]:
     out = [f"efficiencies and bounds from published measurements up to {as_of}: {', '.join(rests_on)}"]
     if estimate.fits is False:
@@ -149,44 +160,72 @@ def _notes(
     if passes.products_unknown:
         out.append("the processor's cores are not known: neither prompts nor batches are timed")
     if drafted:
-        out.append("speculative decoding: the share of drafted tokens that is accepted depends on the text")
+        out.append(drafted.note)
     return tuple(out)
 
 
 def _drafted(
     deployment: Deployment,
     estimate: MemoryEstimate,
-    entry: Engine,
-    quantization: Quantization,
-    rules: Catalog,
+    session: Session,
     load: RequestLoad,
-    efficiencies: Efficiencies,
-) -> tuple[float, float, float] | None:
-    """Seconds a token (low, value, high) with the speculative decoding that the settings ask for; None without."""
-    asked = find_speculation(deployment, entry, rules)
-    if asked is None:
+    passes: LoadPasses,
+    keys: EfficiencyKeys,
+) -> Drafted | None:
+    """What the speculative decoding that the settings ask for makes of a step; None without."""
+    rules = session.rules
+    entry = engines.find_engine_module(deployment.engine, rules.engines())[1]
+    named = rules.engines()[deployment.engine]
+    known = load_engine_rules(rules).speculation
+    asked = find_speculation(deployment, named if named.draft else entry, known)
+    rank = describe_ranks(deployment, estimate, entry, rules.quantization(deployment.quantization), rules)
+    if asked is None or rank is None:
         return None
-    check = plan_check_pass(deployment, estimate, entry, quantization, rules, load, asked.tokens)
-    if check is None:
+    reached = find_efficiencies(load_speed_rules(rules), keys).decode
+    plain = max(laws.pass_seconds(x, reached) for x in (passes.decode, passes.few))
+    checks = plan_checks(deployment, rank, load, asked.checked)
+    draft, layers, unlike = None, known.methods[asked.method].layers, False
+    if deployment.draft is not None and deployment.draft.model.layout is not None and not layers:
+        draft, layers = _draft_step(deployment, estimate, session, load), deployment.draft.model.layout.n_layers
+        unlike = deployment.draft.model.model_type != deployment.model.model_type
+    times = RoundTimes(
+        plain=plain,
+        check=max(plain, min(laws.pass_seconds(x, reached) for x in checks)),
+        mixers=checks[0].other_mixers if checks[0].scan_s else 0,
+        draft=draft_seconds(asked, known, passes.decode, rank, reached) if draft is None else draft,
+        layers=layers,
+        requests=passes.batch,
+        vendor=keys.vendor,
+        hbm=has_hbm(next(iter(fitting.used_devices(deployment)), None), rules),
+        sparse=deployment.model.is_moe,
+    )
+    text = known.texts.get(load.use_case, "chat")
+    least, usual, most = seconds_per_token(asked, known, entry.id, times, text, unlike=unlike)
+    seen = asked.method in known.gains.get(entry.id, ())
+    if not seen or passes.batch > 1 or times.sparse or known.find_cost(entry.id).mixer * times.mixers:
+        most = max(most, plain)  # no published pairs of this kind, or some that lose
+    note = f"speculative decoding ({asked.method}): the share of drafted tokens that is accepted depends on the text"
+    if asked.method == "unknown":
+        note += "; this method is not known, its bounds are those of all"
+    elif deployment.draft is None and engines.find_draft_name(deployment.settings, entry):
+        note += "; the draft is not in the catalogue and is sized as usual for the method"
+    return Drafted(least, usual, max(usual, most), plain, note)
+
+
+def _draft_step(deployment: Deployment, estimate: MemoryEstimate, session: Session, load: RequestLoad) -> float | None:
+    """Seconds of a decode step of the draft model, on the model's devices; None where it is not known."""
+    draft, rules = deployment.draft, session.rules
+    if draft is None:
         return None
-    seconds = laws.pass_seconds(check, efficiencies.decode)
-    draft = 0.0
-    if asked.method == "draft" and deployment.draft is not None:
-        alone = replace(
-            deployment,
-            model=deployment.draft.model,
-            quantization=deployment.draft.quantization.id,
-            model_path=deployment.draft.path,
-            draft=None,
-        )
-        found = plan_passes(alone, estimate, entry, deployment.draft.quantization, rules, load)
-        if found is None:
-            return None
-        keys = make_efficiency_keys(alone, deployment.draft.quantization, found[1], found[0].link, rules)
-        draft = laws.pass_seconds(found[0].decode, find_efficiencies(load_speed_rules(rules), keys).decode)
-    elif asked.method == "prediction" and deployment.model.layout is not None:
-        draft = seconds / deployment.model.layout.n_layers  # a block is one more layer
-    return seconds_per_token(seconds, draft, asked)
+    entry = engines.find_engine_module(deployment.engine, rules.engines())[1]
+    alone = replace(
+        deployment, model=draft.model, quantization=draft.quantization.id, model_path=draft.path, draft=None
+    )
+    found = plan_passes(alone, estimate, entry, draft.quantization, rules, load)
+    if found is None:
+        return None
+    keys = make_efficiency_keys(alone, draft.quantization, found[1], found[0].link, rules)
+    return float(laws.pass_seconds(found[0].decode, find_efficiencies(load_speed_rules(rules), keys).decode))
 
 
 def make_efficiency_keys(
@@ -204,58 +243,6 @@ def make_efficiency_keys(
         link=link,
         prompt_format=SIXTEEN_BIT if plan.wide_products else "",
     )
-
-
-SpeculationMethod = Literal["draft", "prediction", "ngram"]
-
-
-class Speculation(Value, frozen=True):
-    """What a deployment's settings ask for."""
-
-    method: SpeculationMethod
-    tokens: int  # drafted a round
-    accepts: DraftAcceptance
-
-
-_JSON = ("speculative-config", "speculative_config")
-_COUNT = ("draft-max", "draft", "spec-draft-n-max", "num_speculative_tokens", "speculative-num-draft-tokens")
-
-
-def find_speculation(deployment: Deployment, entry: Engine, rules: Catalog) -> Speculation | None:
-    """The speculation that the settings ask for; None without. Raises BadInput for a count that is none."""
-    config = read_json_setting(deployment.settings, _JSON)
-    method = str(config.get("method", "")).lower()
-    named = get_setting(deployment.settings, *entry.draft.model) if entry.draft and entry.draft.model else None
-    kind: SpeculationMethod
-    if deployment.draft is not None:
-        kind = "draft"
-    elif "ngram" in method or (isinstance(named, str) and "ngram" in named.lower()):
-        kind = "ngram"
-    elif "mtp" in method or "eagle" in method:
-        kind = "prediction"
-    else:
-        return None
-    count = get_integer(deployment.settings, *_COUNT, least=1, most=64)
-    configured = config.get("num_speculative_tokens")
-    if count is None and isinstance(configured, int) and 1 <= configured <= 64:
-        count = configured
-    usual = load_engine_rules(rules).speculation[kind]
-    return Speculation(kind, count or usual.tokens, usual)
-
-
-def accepted_tokens(rate: float, tokens: int) -> float:
-    """Tokens a round yields on average, the model's own included, where each of `tokens` is accepted with `rate`:
-    (1 - a^(k+1)) / (1 - a), Leviathan et al. 2023, "Fast inference from transformers via speculative decoding",
-    equation 1."""
-    return tokens + 1.0 if rate >= 1 else (1 - rate ** (tokens + 1)) / (1 - rate)
-
-
-def seconds_per_token(check: float, draft: float, speculation: Speculation) -> tuple[float, float, float]:
-    """Seconds a token (low, value, high) when a check costs `check` and a drafted token `draft` seconds. The rate of
-    acceptance depends on texts and models and is not known beforehand: it is an interval."""
-    rates, cost = speculation.accepts, check + speculation.tokens * draft
-    low, value, high = (cost / accepted_tokens(x, speculation.tokens) for x in (rates.high, rates.value, rates.low))
-    return low, value, high
 
 
 def estimate_midway_speed(

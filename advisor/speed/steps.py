@@ -8,9 +8,10 @@ through one after the other.
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from advisor.catalog import Catalog
 from advisor.catalog.types import Engine, Quantization
@@ -63,6 +64,17 @@ class Pass(msgspec.Struct, kw_only=True):
     exchanges: float  # collective operations between ranks
 
 
+LAYER_PARTS = tuple(name for name in Pass.__struct_fields__ if name != "unpacked")  # that grow with the layers
+
+
+class RankWork(NamedTuple):
+    """What ranks work on, how they share it, and their peaks."""
+
+    work: ModelWork
+    plan: ParallelPlan
+    rates: PeakRates
+
+
 class LoadPasses(msgspec.Struct, kw_only=True):
     """The passes that answer a load."""
 
@@ -102,14 +114,14 @@ def touched_share(share: float, tokens: float) -> float:
 
 def describe_ranks(
     deployment: Deployment, estimate: MemoryEstimate, entry: Engine, quantization: Quantization, rules: Catalog
-) -> tuple[ModelWork, ParallelPlan, PeakRates] | None:
-    """What a deployment's ranks do, how they share it, and their peak rates; None where one of them is not known."""
+) -> RankWork | None:
+    """What ranks do, how they share it, their peaks; None where the layout, a bandwidth or a peak is not known."""
     work = count_work(deployment, quantization)
     if work is None:
         return None
     plan = plan_ranks(deployment, estimate, entry, work, rules)
     rates = compute_peak_rates(deployment, plan, quantization, rules)
-    return None if rates is None else (work, plan, rates)
+    return None if rates is None else RankWork(work, plan, rates)
 
 
 def plan_passes(
@@ -157,23 +169,15 @@ def plan_passes(
     return made, plan
 
 
-def plan_check_pass(
-    deployment: Deployment,
-    estimate: MemoryEstimate,
-    entry: Engine,
-    quantization: Quantization,
-    rules: Catalog,
-    load: RequestLoad,
-    drafted: int,
-) -> Pass | None:
-    """The pass that checks `drafted` tokens of each running sequence; None as for `plan_passes`."""
-    known = describe_ranks(deployment, estimate, entry, quantization, rules)
-    if known is None:
-        return None
-    work, plan, rates = known
+def plan_checks(deployment: Deployment, rank: RankWork, load: RequestLoad, drafted: int) -> list[Pass]:
+    """The pass that checks `drafted` tokens of each running sequence; with matrix units, too, where kernels of few
+    tokens are used: these are so where they are not slower."""
+    work, plan, rates = rank
     per = max(1.0, plan.running(load)[0] / plan.replicas)
     depth = load.depth + load.prompt + load.output / 2
-    return plan_pass(deployment, work, plan, rates, PassTokens(per, drafted + 1.0, depth), decode=True)
+    tokens = PassTokens(max(1.0, per / plan.stages) if plan.server else per, drafted + 1.0, depth)
+    plans = [plan, replace(plan, vector_tokens=0)] if tokens.sequences * tokens.each <= plan.vector_tokens else [plan]
+    return [plan_pass(deployment, work, x, rates, tokens, decode=True) for x in plans]
 
 
 def _count_chunks(chunks: float, plan: ParallelPlan, layers: int) -> float:

@@ -357,3 +357,4 @@ class RequestLoad(msgspec.Struct, frozen=True, kw_only=True):
     prompt: int = 512
     output: int = 128
     depth: int = 0
+    use_case: str = ""  # what is written: decides how well it is guessed (speculative decoding)

@@ -1,4 +1,4 @@
-"""Seconds of passes and loads, layouts that are not plain, and speculative decoding: worked out by hand."""
+"""Seconds of passes and loads, and layouts that are not plain: worked out by hand."""
 
 from __future__ import annotations
 
@@ -9,14 +9,12 @@ import msgspec
 import pytest
 from judged_samples import one_pass, passes
 from speed_asking import RULES, ask, made
-from test_passes_by_hand import LLAMA
 
 from advisor.models import types as t
 from advisor.session import Session
-from advisor.speed import estimator, laws
+from advisor.speed import laws
 from advisor.speed.curve import LEVELS
-from advisor.speed.efficiencies import DraftAcceptance, load_engine_rules
-from advisor.speed.estimator import Speculation, estimate_midway_speed, estimate_speed
+from advisor.speed.estimator import estimate_midway_speed, estimate_speed
 from advisor.speed.laws import Efficiency, WaitFactors
 from advisor.speed.work import (
     ModelWork,
@@ -173,74 +171,6 @@ def test_windows_of_scores() -> None:
     assert score_bytes(gemma, 10, 4990) == 16 * 32 * 10 * (10 * 5000 + 52 * 1034)
     assert score_bytes(gemma, 10, 90) == 16 * 32 * 10 * 62 * 100
     assert pair_products(gemma, 10, 4995) == 32 * 256 * 10 * (10 * 5000 + 52 * 1024)
-
-
-# --- speculative decoding
-
-
-def test_seconds_of_a_drafted_token() -> None:
-    """Two drafted a round at 0.01 s, a check of 0.1 s: 0.12 s for 1 + a + a^2 tokens."""
-    accepts = DraftAcceptance(tokens=4, low=0.5, value=0.8, high=1.0, source="s")
-    low, value, high = estimator.seconds_per_token(0.1, 0.01, Speculation("draft", 2, accepts))
-    assert low == pytest.approx(0.12 / 3)
-    assert value == pytest.approx(0.12 / 2.44)
-    assert high == pytest.approx(0.12 / 1.75)
-
-
-@pytest.mark.parametrize(
-    ("config", "found"),
-    [
-        ('{"method": "ngram"}', ("ngram", 4)),
-        ('{"method": "ngram", "num_speculative_tokens": 1}', ("ngram", 1)),
-        ('{"method": "ngram", "num_speculative_tokens": 64}', ("ngram", 64)),
-        ('{"method": "ngram", "num_speculative_tokens": 65}', ("ngram", 4)),
-        ('{"method": "ngram", "num_speculative_tokens": 0}', ("ngram", 4)),
-        ('{"method": "ngram", "num_speculative_tokens": "3"}', ("ngram", 4)),
-        ('{"method": "deepseek_mtp"}', ("prediction", 1)),
-        ('{"method": "eagle3", "num_speculative_tokens": 2}', ("prediction", 2)),
-        ('{"method": "other"}', None),
-        ("[1]", None),
-        ("{", None),
-        ("\\ud800", None),
-    ],
-)
-def test_configurations_of_vllm(config: str, found: tuple[str, int] | None) -> None:
-    d = msgspec.structs.replace(LLAMA, settings={"speculative-config": config})
-    asked = estimator.find_speculation(d, RULES.engine("vllm"), RULES)
-    assert (asked and (asked.method, asked.tokens)) == found
-    if asked:
-        assert asked.accepts == load_engine_rules(RULES).speculation[asked.method]
-
-
-def test_a_count_of_its_own_wins() -> None:
-    settings = {"speculative-config": '{"method": "ngram", "num_speculative_tokens": 3}', "num_speculative_tokens": 5}
-    asked = estimator.find_speculation(msgspec.structs.replace(LLAMA, settings=settings), RULES.engine("vllm"), RULES)
-    assert asked is not None
-    assert asked.tokens == 5
-
-
-def test_a_prediction_block_costs_a_layer() -> None:
-    """vLLM with the model's own block, one token a round: 1 + 1 / layers of a check, for 1 + a tokens."""
-    name, tp = "deepseek-ai/DeepSeek-R1", {"tensor-parallel-size": 8}
-    mtp = '{"method": "deepseek_mtp", "num_speculative_tokens": 1}'
-    plain = ask(*made(name, "FP8", "8x H200 SXM 141GB", "vllm", settings=tp), output=1)
-    drafted = ask(*made(name, "FP8", "8x H200 SXM 141GB", "vllm", settings=tp | {"speculative-config": mtp}), output=1)
-    assert plain.decode_tps is not None
-    assert drafted.decode_tps is not None
-    accepts = load_engine_rules(RULES).speculation["prediction"]
-    gain = drafted.decode_tps.value / plain.decode_tps.value
-    assert 1.2 < gain < (1 + accepts.value) / (1 + 1 / 61)  # two tokens are checked, which reads more experts
-    # the bounds of the rate are wider by those of the acceptance
-    up = drafted.decode_tps.high / drafted.decode_tps.value / (plain.decode_tps.high / plain.decode_tps.value)
-    down = drafted.decode_tps.value / drafted.decode_tps.low / (plain.decode_tps.value / plain.decode_tps.low)
-    assert up == pytest.approx((1 + accepts.high) / (1 + accepts.value))
-    assert down == pytest.approx((1 + accepts.value) / (1 + accepts.low))
-    assert drafted.tpot_s is not None
-    assert plain.tpot_s is not None
-    longer = drafted.tpot_s.high / drafted.tpot_s.value / (plain.tpot_s.high / plain.tpot_s.value)
-    shorter = drafted.tpot_s.value / drafted.tpot_s.low / (plain.tpot_s.value / plain.tpot_s.low)
-    assert longer == pytest.approx((1 + accepts.value) / (1 + accepts.low))
-    assert shorter == pytest.approx((1 + accepts.high) / (1 + accepts.value))
 
 
 # --- loads

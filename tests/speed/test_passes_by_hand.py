@@ -20,7 +20,8 @@ from advisor.speed.steps import (
     _expert_rows,
     _host,
     _link,
-    plan_check_pass,
+    describe_ranks,
+    plan_checks,
     plan_pass,
     plan_passes,
     touched_share,
@@ -308,8 +309,9 @@ def test_the_passes_of_a_load() -> None:
     assert found.prefill.attention_s == pytest.approx(
         2 * 32 * 32 * 256 * (100 + (1000 - 256) / 2 + 128) * 256 / tflops / 1e12
     )
-    check = plan_check_pass(d, m, RULES.engine("vllm"), RULES.quantization("BF16"), RULES, load, 3)
-    assert check is not None
+    rank = describe_ranks(d, m, RULES.engine("vllm"), RULES.quantization("BF16"), RULES)
+    assert rank is not None
+    (check,) = plan_checks(d, rank, load, 3)
     assert check.products_s == pytest.approx(4 * found.decode.products_s)
     assert check.cache_s == pytest.approx(2 * ROW * (1200 + 2) / gbs / 1e9)
     assert how.chunk == 256
@@ -342,6 +344,6 @@ def test_facts_that_are_not_known_give_no_passes() -> None:
     stub = msgspec.structs.replace(d, model=msgspec.structs.replace(d.model, layout=None))
     for other in (unknown, stub):
         assert plan_passes(other, m, entry, quantization, RULES, load) is None
-        assert plan_check_pass(other, m, entry, quantization, RULES, load, 3) is None
+        assert describe_ranks(other, m, entry, quantization, RULES) is None
     assert count_work(stub, quantization) is None
     assert attention_costs(stub.model) == ()

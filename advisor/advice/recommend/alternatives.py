@@ -10,19 +10,20 @@ from msgspec.structs import replace
 
 from advisor import estimation
 from advisor.advice.limits import find_largest
-from advisor.advice.types import Advice, NearMiss, RankedDeployment
+from advisor.advice.types import Advice, NearMiss, RankedDeployment, SpeculationOffer
 from advisor.catalog.types import Engine
 from advisor.decision.evaluate import evaluate_guide, list_thresholds
 from advisor.decision.types import Decision, FactValues, Guide, Reason
 from advisor.deployment import Deployment, MemoryEstimate, Workload
 from advisor.engines.additions import limit_requests
-from advisor.engines.flags import find_concept
 from advisor.errors import AdvisorError
 from advisor.machines.types import Machine
+from advisor.planning.candidates import find_engine_additions
 from advisor.planning.format_candidates import find_usable_formats, has_download
-from advisor.planning.objective import output_rate
+from advisor.planning.layouts import with_settings
+from advisor.planning.objective import estimate_traffic_speed, output_rate
 from advisor.planning.rules import load_plan_rules
-from advisor.planning.search import find_best_plan
+from advisor.planning.search import ask_for_speculation, find_best_plan
 from advisor.planning.slots import on_all_layers
 from advisor.planning.types import FormatLimits, Plan, Rejection, SearchRequest
 from advisor.session import Session
@@ -61,7 +62,28 @@ def add_named_plans(
         named["simplest"] = simplest
         easy = alternatives[simplest]
         alternatives[simplest] = easy.with_fields(gains=("the simplest to install and run",))
-    return replace(advice, alternatives=tuple(alternatives), named=named)
+    offer = offer_speculation(entry, plan, search, session)
+    return replace(advice, alternatives=tuple(alternatives), named=named, speculation=offer)
+
+
+def offer_speculation(entry: Engine, plan: Plan, search: SearchRequest, session: Session) -> SpeculationOffer | None:
+    """What speculative decoding would bring the plan; None where it has it, it pays only by luck, or has no room."""
+    asked, deployment = ask_for_speculation(entry, search, session.rules), plan.deployment
+    if asked is None or plan.offload or plan.speed is None or plan.speed.gain is not None or not plan.starts:
+        return None
+    added = find_engine_additions(entry, asked, session.rules).settings
+    more = {k: v for k, v in added.items() if k not in deployment.settings}
+    drafted, _ = estimation.with_draft(with_settings(deployment, more), entry, session.rules)
+    try:
+        memory = estimation.estimate(drafted, session)
+    except AdvisorError:
+        return None
+    users = -(-search.traffic.users // max(1, plan.copies))
+    speed = estimate_traffic_speed(drafted, memory, search.traffic, users, False, session)
+    if not more or not memory.fits or speed is None or speed.gain is None or speed.gain.low <= 1:
+        return None
+    sizes = (sum(d.total_bytes or 0 for d in x.devices) for x in (memory, plan.memory))
+    return SpeculationOffer(settings=more, gain=speed.gain, more_bytes=max(0, next(sizes) - next(sizes)))
 
 
 NamedPlan = tuple[Plan, tuple[str, ...]]  # with what it gains and loses
@@ -81,8 +103,7 @@ def find_fastest(entry: Engine, chosen: Plan, search: SearchRequest, session: Se
     if not now or then < load_plan_rules(session.rules).named * now:
         return None
     gains = [f"{format_rate(then)} tokens/s instead of {format_rate(now)}"]
-    drafts = find_concept(entry, "speculative").flags
-    if any(x in found.deployment.settings and x not in chosen.deployment.settings for x in drafts):
+    if found.speed and found.speed.gain and not (chosen.speed and chosen.speed.gain):
         gains.append("by speculative decoding")
     return found, (*gains, *_losses(chosen, found))
 
