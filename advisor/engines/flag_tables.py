@@ -51,6 +51,8 @@ class FlagHistory(MemoRecord, frozen=True, kw_only=True):
     flags: Spans = {}
     variables: Spans = {}
     values: dict[str, ValueHistory] = {}  # flag, or `flag.key` of a flag that takes JSON
+    deprecated: Spans = {}  # flags by the releases that take them and say that they will go
+    defaults: dict[str, dict[str, str]] = {}  # flag whose default moved -> spans -> default; `none` is nothing
 
 
 class Presence(Value, frozen=True):
@@ -275,6 +277,9 @@ def list_spans(history: FlagHistory) -> Iterator[tuple[tuple[str, ...], Spans]]:
     """Every table of spans, and its place in the file."""
     yield ("flags",), history.flags
     yield ("variables",), history.variables
+    yield ("deprecated",), history.deprecated
+    for flag, values in history.defaults.items():
+        yield ("defaults", flag), dict.fromkeys(values, (flag,))
     for flag, listed in history.values.items():
         yield ("values", flag, "spans"), listed.spans
 
