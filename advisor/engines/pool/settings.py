@@ -439,6 +439,17 @@ def find_default_sequences(deployment: Deployment, entry: Engine) -> int | None:
     return ordered[len(ordered) // 2]
 
 
+def list_resolved_defaults(deployment: Deployment, entry: Engine) -> dict[str, int | float]:
+    """What the engine works out by version and device where nothing is set: flag -> value. Empty for other engines."""
+    if "tiers" not in entry.memory:
+        return {}
+    names, version = entry.concepts, deployment.engine_version or entry.version
+    tier = _tier(deployment, read_constants(entry), version)
+    rows = [(names.sequences, tier.sequences), (names.batched_tokens, tier.batched_tokens)]
+    rows += [(names.memory_share, _usual_share(entry, version))] if names.memory_share.default else []  # type: ignore[list-item]
+    return {concept.flags[0]: value for concept, value in rows if concept.flags}
+
+
 def _tier(deployment: Deployment, constants: PoolConstants, version: str | None) -> DeviceDefaults:
     """Defaults for the first device, which is the one the engines look at; a narrower tier wins over a wider one."""
     first = next(iter(fitting.used_devices(deployment)), None)
