@@ -125,6 +125,7 @@ class KvCache(Record, frozen=True, kw_only=True):
     available_high_bytes: int | None = None
     tokens: int | None = None
     max_sequences: int | None = None  # of the asked context length
+    logged_tokens: int | None = None  # what the log of one replica calls the size of the pool, where that is known
 
 
 class MemoryEstimate(Record, frozen=True, kw_only=True):

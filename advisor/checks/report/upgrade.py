@@ -93,6 +93,7 @@ def _compare_memory(before: ReleaseSide, after: ReleaseSide) -> Iterator[str]:
         ("tokens that fit", lambda m: m.kv_cache.tokens),
         ("bytes of cache a token", lambda m: m.kv_cache.bytes_per_token),
         ("requests of full length", lambda m: m.kv_cache.max_sequences),
+        ("tokens as its log will count them", lambda m: m.kv_cache.logged_tokens),
     )
     for label, read in rows:
         a, b = (read(side.memory) if side.memory is not None else None for side in (before, after))

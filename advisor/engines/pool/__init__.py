@@ -303,6 +303,8 @@ def _kv_cache(settings: PoolSettings, plans: tuple[PagedCache, ...], pools: list
         return KvCache(bytes_per_token=row)
     available = max(0, tightest.value)
     held = min((max(0, p.value) // p.request for p in pools if p.request), default=None)
+    logs = settings.layout.logs
+    logged = [p.count_logged_tokens(available, settings.length, settings.batched_tokens, logs) for p in plans if logs]
     return KvCache(
         bytes_per_token=row,
         available_bytes=tightest.value,
@@ -310,6 +312,7 @@ def _kv_cache(settings: PoolSettings, plans: tuple[PagedCache, ...], pools: list
         available_high_bytes=min(p.high for p in pools),
         tokens=settings.dp * (available // row) if row else None,
         max_sequences=None if held is None else settings.dp * min(settings.sequences, held),
+        logged_tokens=min((n for n in logged if n is not None), default=None),
     )
 
 

@@ -29,7 +29,7 @@ from advisor.meanings import (
 from advisor.memo import memoize_by_identity
 from advisor.memory.hf_weights import ExpertTiles
 from advisor.memory.layers import cache_layers
-from advisor.memory.paged_cache import PackedCacheType, StateBlocks
+from advisor.memory.paged_cache import CURRENT, CacheLayout, PackedCacheType, StateBlocks
 from advisor.memory.working_memory import CapturedGraphs
 from advisor.near import near_matches
 from advisor.record import Record
@@ -178,6 +178,7 @@ class PoolConstants(Record, frozen=True, kw_only=True, eq=False):
     smaller_kv: tuple[str, ...] = ()  # read by flags.smaller_caches
     names: Annotated[Concepts, PUT_IN] = Concepts()  # the entry's own
     states: tuple[StateBlocks, ...] = ()  # how states of each kind of layer are kept
+    cache_layouts: tuple[CacheLayout, ...] = ()  # by release, where they were read
     expert_tiles: tuple[ExpertTiles, ...] = ()  # padding of routed experts while they are loaded
     state_bytes: float = 2.0  # bytes per element of a recurrent state
     source: str
@@ -210,6 +211,7 @@ class PoolSettings(Record, frozen=True, kw_only=True, cache_hash=True):
     lora_rank: int | None  # None = not known
     experts_whole: bool  # routed experts are shared out whole
     switches: Switches  # what the launch sets in place of what the engine works out
+    layout: CacheLayout
     version: str | None  # the engine's, as given, or the one the rules assume
     oldest_version: str | None  # where it is not known: bounds are those of all releases from this one on
 
@@ -279,6 +281,7 @@ def resolve_pool_settings(
         lora_rank=rank,
         experts_whole=bool(get_flag(s, *names.expert_parallel_switch.flags)),
         switches=switches,
+        layout=pick_version(constants.cache_layouts, version) if constants.cache_layouts else CURRENT,
         version=version,
         oldest_version=constants.in_use_from if deployment.any_release and deployment.engine_version is None else None,
     )

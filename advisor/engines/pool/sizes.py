@@ -21,7 +21,7 @@ from advisor.memo import memoize_by_identity
 from advisor.memory import adapters, hf_weights, paged_cache
 from advisor.memory.hf_weights import RankWeights, expert_growth, pick_tiles
 from advisor.memory.layers import LayerCache, cache_layers
-from advisor.memory.paged_cache import PagedCache, StateBlocks
+from advisor.memory.paged_cache import CacheLayout, PagedCache, StateBlocks
 from advisor.memory.working_memory import size_forward_peak, size_graphs, size_rotary_tables, widest_experts
 from advisor.models.types import Dense, Full, Mla, Model, Moe, Sliding, native_format
 from advisor.record import Record, Value
@@ -282,13 +282,14 @@ def plan_caches(deployment: Deployment, settings: PoolSettings, constants: PoolC
         settings.pp,
         settings.partition,
         state,
-        "plain" if settings.switches.full_windows else constants.planner,
+        "plain" if settings.switches.full_windows or settings.layout.whole_windows else constants.planner,
         _pick_block(deployment, settings, constants),
         _find_window_share(deployment, constants.window_pool),
         constants.states,
         extra,
         cache_layers(deployment.draft.model) if deployment.draft else (),
         settings.switches.no_latent,
+        settings.layout,
     )
 
 
@@ -338,6 +339,7 @@ def _plans(
     extra: int,
     draft: tuple[LayerCache, ...],
     no_latent: bool,
+    layout: CacheLayout,
 ) -> tuple[PagedCache, ...]:
     layers = cache_layers(unfold_latent(model) if no_latent else model)
     out = []
@@ -357,7 +359,7 @@ def _plans(
             specs = [
                 replace(s, kind="full", row=round(share * s.row)) if s.kind in ("window", "chunk") else s for s in specs
             ]
-        out.append(paged_cache.plan_groups(specs, block))
+        out.append(paged_cache.plan_groups(specs, block, layout))
     return tuple(out)
 
 
