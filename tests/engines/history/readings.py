@@ -143,9 +143,8 @@ def added_arguments(modules: Iterable[ast.Module]) -> Iterator[tuple[tuple[str, 
 DEPRECATED = re.compile(r"(?i:^\W*deprecated\b|\bis deprecated\b)|DEPRECAT|\bDeprecated\w*Action\b")
 
 
-def is_deprecated(call: ast.Call) -> bool:
-    """Whether an `add_argument` says that its flag is: a switch for that, its action, or its help."""
-    words = {k.arg: k.value for k in call.keywords if k.arg}
+def is_deprecated(words: Mapping[str, ast.expr]) -> bool:
+    """Whether the words of an argument say that it is: a switch for that, its action, or its help."""
     said = words.get("deprecated")
     if isinstance(said, ast.Constant) and said.value is True:
         return True

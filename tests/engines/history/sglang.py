@@ -57,7 +57,7 @@ def read(folder: Path) -> Reading:
         flags |= names
         default = _default(call, classes)
         defaults |= dict.fromkeys(names if default is not None else (), default or "")
-        deprecated |= names if is_deprecated(call) else set()
+        deprecated |= names if is_deprecated({k.arg: k.value for k in call.keywords if k.arg}) else set()
         choices = next((k.value for k in call.keywords if k.arg == "choices"), None)
         found = texts_of(choices, named)
         if found:

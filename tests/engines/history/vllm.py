@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from readings import (
-    DEPRECATED,
     Reading,
     added_arguments,
     bare,
@@ -18,7 +17,6 @@ from readings import (
     named_enumerations,
     named_texts,
     parse_all,
-    plain_source,
     texts_of,
     try_value,
 )
@@ -65,7 +63,7 @@ def read(folder: Path) -> Reading:
         flags |= names
         default = _default(call, fields, classes)
         defaults |= dict.fromkeys(names if default is not None else (), default or "")
-        going = is_deprecated(call) or _help_deprecates(call) or _field_of(call, fields) in leaving
+        going = is_deprecated(_words(call)) or _field_of(call, fields) in leaving
         deprecated |= names if going else set()
         found = _choices(call, fields, named)
         if found:
@@ -108,11 +106,20 @@ def _field_of(call: ast.Call, fields: Mapping[str, Mapping[str, object]]) -> tup
     return None
 
 
+def _words(call: ast.Call) -> dict[str, ast.expr]:
+    """What an argument is given besides a field's own words: keywords, and those of `**{**kwargs["name"], ...}`."""
+    words = {k.arg: k.value for k in call.keywords if k.arg}
+    for value in (k.value for k in call.keywords if k.arg is None):
+        pairs = zip(value.keys, value.values, strict=True) if isinstance(value, ast.Dict) else ()
+        words |= {str(k.value): v for k, v in pairs if isinstance(k, ast.Constant)}
+    return words
+
+
 def _default(
     call: ast.Call, fields: Mapping[str, Mapping[str, object]], classes: Mapping[str, Mapping[str, ast.expr]]
 ) -> str | None:
     """What argparse takes where the flag is not given, as text; None where that is no plain value."""
-    words = {k.arg: k.value for k in call.keywords if k.arg}
+    words = _words(call)
     if "default" in words:
         return try_value(words["default"], classes)
     found = _field_of(call, fields)
@@ -121,16 +128,6 @@ def _default(
     action = words.get("action")
     switch = {"store_true": "false", "store_false": "true"}
     return switch.get(str(action.value)) if isinstance(action, ast.Constant) else None if action else "none"
-
-
-def _help_deprecates(call: ast.Call) -> bool:
-    """Whether the words that take the place of a field's own help say so."""
-    return any(
-        isinstance(k, ast.Constant) and k.value == "help" and DEPRECATED.search(plain_source(v)) is not None
-        for word in call.keywords
-        if word.arg is None and isinstance(word.value, ast.Dict)
-        for k, v in zip(word.value.keys, word.value.values, strict=True)
-    )
 
 
 def _fields_of(modules: Iterable[ast.Module], name: str) -> dict[str, ast.expr]:
