@@ -46,7 +46,7 @@ def removed_flags(facts: LaunchFacts) -> Iterator[RuleMatch]:
             continue
         if argument.known and (version is None or version_key(version) >= version_key(table.version)):
             continue  # the current version has it, maybe as a spelling that its parser makes
-        last = find_last_release(table, bare, version)
+        last = find_last_release(table, bare, version) or find_last_release(table, _positive(bare, table), version)
         if last is None or (argument.known and bare in table.gone_before_reading):
             continue
         known = table.instead.get(bare)
@@ -59,6 +59,12 @@ def removed_flags(facts: LaunchFacts) -> Iterator[RuleMatch]:
             elif known.startswith("remove"):
                 edits = remove_argument(argument, facts.source)
         yield RuleMatch(bare, words, argument.place, edits, fix=_instead(argument.written, known))
+
+
+def _positive(name: str, table: FlagTable) -> str:
+    """The switch that a spelling switches off, where the parser makes both."""
+    stem = name.removeprefix("no-") if name.startswith("no-") else re.sub("^disable-", "enable-", name)
+    return stem if table.negated else name
 
 
 def _replaces_once(instead: str, facts: LaunchFacts, table: FlagTable) -> bool:

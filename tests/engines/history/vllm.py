@@ -159,21 +159,11 @@ def _choices(
     call: ast.Call, fields: Mapping[str, Mapping[str, ast.expr]], named: Mapping[str, tuple[str, ...]]
 ) -> tuple[str, ...] | None:
     """The texts that an argument takes: its own `choices`, or those of the field that it stands for."""
-    for word in call.keywords:
-        if word.arg == "choices":
-            return texts_of(word.value, named)
-        if word.arg is None and isinstance(word.value, ast.Subscript) and isinstance(word.value.slice, ast.Constant):
-            name = word.value.slice.value
-            stem = (
-                word.value.value.id.replace("_kwargs", "").replace("_", "")
-                if isinstance(word.value.value, ast.Name)
-                else ""
-            )
-            homes = [f for c, f in fields.items() if name in f and c.lower().startswith(stem)] or [
-                f for f in fields.values() if name in f
-            ]
-            return choices_of(homes[0][name], named, ALIASES) if homes else None
-    return None
+    words = _words(call)
+    if "choices" in words:
+        return texts_of(words["choices"], named)
+    found = _field_of(call, fields)
+    return choices_of(fields[found[0]][found[1]], named, ALIASES) if found is not None else None
 
 
 def _registered(top: Path, manager: str, tables: Iterable[str], folders: Iterable[str]) -> frozenset[str]:
