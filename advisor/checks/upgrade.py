@@ -128,7 +128,7 @@ def read_version(text: str, engine: str, checker: Checker) -> str:
     entry = checker.session.rules.engines().get(engine)
     usual = (list_releases(engine, checker) or (entry.version if entry is not None else None,))[-1]
     if m is None or (usual is not None and (m[2] is None) == usual.startswith("b")):
-        raise BadInput(f"{text[:40]!r} is no release of {engine}: write it like {usual or '1.2.3'}")
+        raise BadInput(f"{text[:40]!r} is no release of {engine}" + (f": write it like {usual}" if usual else ""))
     return m[1] or m[2]
 
 
@@ -380,6 +380,10 @@ def _list_notes(pair: _Pair, checker: Checker) -> Iterator[str]:
     yield from _describe_release(engine, pair.old, checker)
     if release_key(pair.new) < release_key(pair.old):
         yield f"{pair.new} is older than {pair.old}: a downgrade"
+    entry = checker.session.rules.engines().get(engine)
+    if pair.after.judged.memory is not None and entry is not None and "cache_layouts" not in entry.memory:
+        law = f"the law of {entry.name} {entry.version}"
+        yield f"memory is counted by {law} on both sides: how older releases lay out the cache was not read"
     if not is_parsed_by_engine(pair.facts):
         yield "a program in between reads the flags: those of the engine are not compared"
 
