@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from advisor.advice.hardware_types import HardwareAdvice as HardwareAdvice
     from advisor.advice.types import Advice as Advice
     from advisor.checks.findings import CheckReport as CheckReport
+    from advisor.checks.upgrade_types import Upgrade as Upgrade
     from advisor.deployment import Deployment as Deployment
     from advisor.deployment import Estimate as Estimate
     from advisor.deployment import Workload as Workload
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from advisor.library import model as model
     from advisor.library import probe as probe
     from advisor.library import recommend as recommend
+    from advisor.library import upgrade as upgrade
     from advisor.machines.types import Machine as Machine
     from advisor.models.types import Model as Model
     from advisor.money import Money as Money
@@ -46,6 +48,7 @@ _FUNCTIONS = (
     "model",
     "probe",
     "recommend",
+    "upgrade",
 )
 _TYPES = {
     "Advice": "advisor.advice.types",
@@ -57,6 +60,7 @@ _TYPES = {
     "Model": "advisor.models.types",
     "Money": "advisor.money",
     "CheckReport": "advisor.checks.findings",
+    "Upgrade": "advisor.checks.upgrade_types",
     "HardwareAdvice": "advisor.advice.hardware_types",
     "Workload": "advisor.deployment",
 }

@@ -128,6 +128,7 @@ class KvCache(Record, frozen=True, kw_only=True):
         None  # requests that surely have recurrent states, where those have a part of the pool
     )
     max_sequences: int | None = None  # of the asked context length
+    logged_tokens: int | None = None  # what the log of one replica calls the size of the pool, where that is known
 
 
 class MemoryEstimate(Record, frozen=True, kw_only=True):

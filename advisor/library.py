@@ -21,6 +21,7 @@ from advisor.advice.types import Advice
 from advisor.advice.workload import SPELLINGS
 from advisor.catalog import Catalog, catalog
 from advisor.checks.findings import CheckReport
+from advisor.checks.upgrade_types import Upgrade
 from advisor.decoding import Json
 from advisor.deployment import Deployment, Estimate, Workload
 from advisor.errors import BadInput
@@ -29,7 +30,7 @@ from advisor.machines.types import Machine
 from advisor.models.types import Model
 from advisor.money import Money
 from advisor.questions import list_fields, make_asking
-from advisor.questions.files import CheckQuestion
+from advisor.questions.files import CheckQuestion, UpgradeQuestion
 from advisor.questions.hardware import HardwareQuestion
 from advisor.questions.reading import list_taken_fields, read_question
 from advisor.questions.recommend import ExplainQuestion, RecommendQuestion
@@ -274,6 +275,27 @@ def check(
     given = {"files": files, "hardware": on, "snapshot": _path(snapshot), **fields}
     report: CheckReport = _ask("advisor.checks.run", CheckQuestion, given, rules)
     return report
+
+
+@_with_fields(UpgradeQuestion)
+def upgrade(
+    paths: str | Path | Sequence[str | Path],
+    to: str,
+    *,
+    on: str | None = None,
+    snapshot: str | Path | None = None,
+    rules: Catalog | None = None,
+    **fields: Any,
+) -> Upgrade:
+    """What release `to` of an engine changes for launches of deployment files: flags, defaults, memory, what starts.
+
+    `on` is the hardware where the files name none. Raises BadInput for what is no release, and for files that start
+    nothing, or several engines where `engine` names none.
+    """
+    files = [str(paths)] if isinstance(paths, (str, Path)) else [str(p) for p in paths]
+    given = {"files": files, "to": to, "hardware": on, "snapshot": _path(snapshot), **fields}
+    answer: Upgrade = _ask("advisor.checks.upgrade", UpgradeQuestion, given, rules)
+    return answer
 
 
 def _path(path: str | Path | None) -> str | None:

@@ -22,6 +22,7 @@ from advisor.questions.files import (
     CompareQuestion,
     FleetPlanQuestion,
     MigrateQuestion,
+    UpgradeQuestion,
 )
 from advisor.questions.hardware import HardwareQuestion
 from advisor.questions.reading import read_question
@@ -195,6 +196,14 @@ OPERATIONS: dict[str, Operation] = {
             CheckQuestion,
             check,
             ("check",),
+        ),
+        Operation(
+            "upgrade",
+            "What another release of an engine changes for the launches of a deployment file: flags gone, renamed or "
+            "deprecated, defaults that move, memory, what starts.",
+            UpgradeQuestion,
+            _answer_by("advisor.checks.upgrade"),
+            ("upgrade",),
         ),
         Operation(
             "hardware",

@@ -22,7 +22,7 @@ from advisor.deployment import Workload
 from advisor.errors import AdvisorError, BadInput, UnknownName
 
 FUNCTIONS = ("check", "estimate", "estimate_many", "explain", "fetch_headers", "hardware", "machine", "model", "probe",
-             "recommend")  # fmt: skip
+             "recommend", "upgrade")  # fmt: skip
 
 
 def test_functions_stay_functions_in_any_order() -> None:

@@ -12,6 +12,7 @@ from advisor.advice.hardware_types import HardwareAdvice
 from advisor.advice.types import Advice, RankedDeployment
 from advisor.checks.findings import ORDER
 from advisor.checks.report.answer import CheckAnswer
+from advisor.checks.upgrade_types import ReleaseSide, Upgrade
 from advisor.decoding import Json, convert
 from advisor.deployment import SPEED_FIGURES, Interval, MemoryEstimate, SpeedEstimate
 from advisor.fleet.plan_types import FleetPlan
@@ -175,6 +176,37 @@ def shorten_check(answer: Json) -> Json:
         "findings": [pick(f, "rule", "severity", "file", "line", "message", "fix") for f in findings[:20]],
         "problems": [pick(p, "file", "line", "message") for p in report.problems[:5]],
         "counts": {s: sum(f.severity == s for f in findings) for s in ORDER},
+    }
+
+
+def shorten_upgrade(answer: Json) -> Json:
+    """Each launch with its verdicts before and after, and what changes: what breaks is the first."""
+    upgrade = convert(answer, Upgrade)
+    order = ("breaks", "unknown", "warns", "moves", "mends")
+    return {
+        **pick(upgrade, "engine", "to", "exit_status", "notes"),
+        "launches": [
+            pick(x, "source", "line", "model", "hardware", "notes")
+            | {side: _shorten_side(release) for side, release in (("before", x.before), ("after", x.after)) if release}
+            | {
+                "changes": [
+                    pick(c, "effect", "text", "fix", "line", "bears_on")
+                    for c in sorted(x.changes, key=lambda c: (order.index(c.effect), c.bears_on is None))[:12]
+                ]
+            }
+            for x in upgrade.launches[:8]
+        ],
+        "problems": [pick(p, "file", "line", "message") for p in upgrade.problems[:5]],
+    }
+
+
+def _shorten_side(side: ReleaseSide) -> Json:
+    tokens = side.memory.kv_cache.tokens if side.memory is not None else None
+    return {
+        **pick(side, "version", "why"),
+        "fits": side.fits,
+        "memory": shorten_memory(side.memory)[:1],
+        "tokens_that_fit": tokens,
     }
 
 

@@ -24,6 +24,7 @@ SHORTENERS: dict[str, Callable[[Json], Json]] = {
     "recommend": short.shorten_recommendation,
     "explain": short.shorten_explanation,
     "check": short.shorten_check,
+    "upgrade": short.shorten_upgrade,
     "hardware": short.shorten_hardware,
     "fleet_plan": short.shorten_fleet_plan,
 }

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from msgspec.structs import replace
 
@@ -88,6 +89,17 @@ def _find_machines(options: CheckOptions, rules: Catalog) -> dict[str, Machine]:
 
 def check_file(name: str, checker: Checker, stdin: bytes | None = None) -> FileResult:
     """The result of one file; what is wrong with the file itself is a FileProblem, never an exception."""
+    return take_file(name, checker, check_source, lambda x: FileResult(problem=x), stdin) or FileResult()
+
+
+T = TypeVar("T")
+Take = Callable[[str, str, Path | None, Checker], T]  # text, name, folder, checker
+
+
+def take_file(
+    name: str, checker: Checker, take: Take[T], failed: Callable[[FileProblem], T], stdin: bytes | None = None
+) -> T | None:
+    """What `take` makes of one file; None for one of many in a folder that speaks of no engine."""
     alone = name == "-" or name in checker.options.named
     try:
         source = _read(name, stdin)
@@ -97,12 +109,11 @@ def check_file(name: str, checker: Checker, stdin: bytes | None = None) -> FileR
             and not checker.book.know.may_hold_launch(source)
             and not reads_others(source.encode(), name)
         ):
-            return FileResult()  # one of many in a folder that was named
-        folder = None if name == "-" else Path(name).parent
-        return check_source(source, name, folder, checker)
+            return None  # one of many in a folder that was named
+        return take(source, name, None if name == "-" else Path(name).parent, checker)
     except BadFile as e:
         over = not alone and isinstance(e, (NotText, LinkOut))
-        return FileResult(problem=_describe_problem(name, e, over))
+        return failed(_describe_problem(name, e, over))
     except (AdvisorError, MemoryError):
         raise
     except Exception as e:  # whatever one file does, the others are checked
@@ -111,7 +122,7 @@ def check_file(name: str, checker: Checker, stdin: bytes | None = None) -> FileR
         message = (
             f"could not be checked: {type(e).__name__}: {e} (set ADVISOR_DEBUG=1 for the traceback; please report it)"
         )
-        return FileResult(problem=FileProblem(file=name, line=None, message=message[:500]))
+        return failed(FileProblem(file=name, line=None, message=message[:500]))
 
 
 def _read(name: str, stdin: bytes | None) -> str:
@@ -183,10 +194,18 @@ def relocate(launches: Sequence[Launch], source: str) -> None:
             at = max(at, word.line)
 
 
-def check_source(source: str, name: str, folder: Path | None, checker: Checker) -> FileResult:
-    """The result of one text. Raises BadFile."""
-    book, options, machines = checker.book, checker.options, checker.machines
-    knowledge = book.know
+class SourceLaunches(Value, frozen=True):
+    """The launches of one text, and how they are to be judged."""
+
+    launches: list[Launch]
+    asked: CheckOptions
+    doubled: list[Text]  # keys that stand twice
+    problem: FileProblem | None
+
+
+def read_source(source: str, name: str, folder: Path | None, checker: Checker) -> SourceLaunches:
+    """The launches of a text, with what comments and files next to it say. Raises BadFile."""
+    options, knowledge = checker.options, checker.book.know
     faults: list[BadFile] = []
     doubled: list[Text] = []
     context = ReaderContext(
@@ -198,6 +217,15 @@ def check_source(source: str, name: str, folder: Path | None, checker: Checker) 
     asked, declared = options, comments.find_declared_hardware(source)
     if options.on is None and declared:
         asked = replace(options, on=declared, on_from="a comment in the file")
+    problem = _describe_problem(name, faults[0], _is_passed_over(name, source, checker)) if faults else None
+    return SourceLaunches(launches, asked, doubled, problem)
+
+
+def check_source(source: str, name: str, folder: Path | None, checker: Checker) -> FileResult:
+    """The result of one text. Raises BadFile."""
+    book, options, machines = checker.book, checker.options, checker.machines
+    knowledge, read = book.know, read_source(source, name, folder, checker)
+    launches, asked = read.launches, read.asked
     verdicts = [check_launch(x, knowledge, asked, machines, checker.session) for x in launches]
     findings, skipped = book.apply(verdicts, source, name)
     earlier = [
@@ -206,7 +234,7 @@ def check_source(source: str, name: str, folder: Path | None, checker: Checker) 
     if earlier:
         known = {(f.rule, f.message, f.resource) for f in book.apply(earlier, source, name)[0]}
         findings = [f for f in findings if (f.rule, f.message, f.resource) not in known]
-    findings = [*findings, *_name_doubled(doubled, launches, name)]
+    findings = [*findings, *_name_doubled(read.doubled, launches, name)]
     kept, gone = findings, list[Finding]()
     if options.suppressions:
         judges = None if "suppression-unused" in book.ignored else book.judges_suppressions_of
@@ -216,5 +244,5 @@ def check_source(source: str, name: str, folder: Path | None, checker: Checker) 
         findings=tuple(kept),
         suppressed=tuple(gone),
         skipped=tuple(skipped),
-        problem=_describe_problem(name, faults[0], _is_passed_over(name, source, checker)) if faults else None,
+        problem=read.problem,
     )

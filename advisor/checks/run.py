@@ -29,7 +29,7 @@ from advisor.errors import BadInput
 from advisor.files import read_cache, write_cache
 from advisor.memo import memoize_by_identity
 from advisor.questions import Asking
-from advisor.questions.files import CheckQuestion
+from advisor.questions.files import CheckQuestion, DeploymentFilesQuestion
 from advisor.safe_text import mask_secrets
 from advisor.session import Session
 from advisor.tree import leads_out
@@ -99,25 +99,36 @@ MAX_TEXT = 2**20  # bytes of a text that is given in place of a file
 def answer_question(question: CheckQuestion, session: Session, asking: Asking) -> CheckReport:
     """The report on files or on a text. Raises BadInput for a path that is not there, an unknown rule, and for
     hardware that is stated twice."""
+    options = make_options(question, asking)
+    if question.text is None:
+        return check_files(list(find_files(question.files)), options, session)
+    checker = make_run_checker(session, options)
+    found = check_source(question.text, name_text(question), None, checker)
+    return collect_report([found], checker, 1)
+
+
+def make_options(question: DeploymentFilesQuestion, asking: Asking) -> CheckOptions:
+    """How the files of a question are judged. Raises BadInput where hardware or files are stated twice, or not at
+    all."""
     names = asking.names
     if question.hardware is not None and question.snapshot is not None:
         raise BadInput(f"{names['hardware']} and {names['snapshot']} exclude each other")
     if bool(question.files) == (question.text is not None):
-        raise BadInput("check: either `files` of the working folder or a `text` is expected")
-    options = replace(
+        raise BadInput("either `files` of the working folder or a `text` is expected")
+    if len((question.text or "").encode()) > MAX_TEXT:
+        raise BadInput(f"a text of at most {MAX_TEXT // 2**20} MiB is read")
+    return replace(
         convert(msgspec.structs.asdict(question), CheckOptions),
         on=question.hardware if question.snapshot is None else f"the machine of {question.snapshot}",
         on_from="--on" if question.snapshot is None else "--machine",
         root=None if asking.folder is None else str(asking.folder),
         named=frozenset(question.files),
     )
-    if question.text is None:
-        return check_files(list(find_files(question.files)), options, session)
-    if len(question.text.encode()) > MAX_TEXT:
-        raise BadInput(f"check: a text of at most {MAX_TEXT // 2**20} MiB is read")
-    checker = _make_checker(session, options)
-    found = check_source(question.text, (question.name or "text")[:200], None, checker)
-    return collect_report([found], checker, 1)
+
+
+def name_text(question: DeploymentFilesQuestion) -> str:
+    """What a text that is given in place of a file is called."""
+    return (question.name or "text")[:200]
 
 
 def check_paths(
@@ -139,13 +150,14 @@ def check_files(
     keep: bool = False,
 ) -> CheckReport:
     """The report on a list of files, over `jobs` processes; with `keep` unchanged files are not read again."""
-    checker = _make_checker(session, options)
+    checker = make_run_checker(session, options)
     cache = ResultCache(session.rules, options) if keep else None
     results = check_many(files, checker, stdin=stdin, jobs=jobs, cache=cache, progress=progress)
     return collect_report(results, checker, len(files))
 
 
-def _make_checker(session: Session, options: CheckOptions) -> Checker:
+def make_run_checker(session: Session, options: CheckOptions) -> Checker:
+    """What all files of a run are checked with. Raises UnknownName, BadInput, BadFile."""
     return make_checker(
         Rulebook(Knowledge(session.rules), options.select, options.ignore, strict=options.strict), options, session
     )
@@ -153,7 +165,7 @@ def _make_checker(session: Session, options: CheckOptions) -> Checker:
 
 def find_errors(source: str, name: str, on: str | None, session: Session) -> list[str]:
     """What keeps the launches of a text from starting, by the rules alone; `on` is the hardware in words."""
-    found = check_source(source, name, None, _make_checker(session, CheckOptions(on=on, fit=False)))
+    found = check_source(source, name, None, make_run_checker(session, CheckOptions(on=on, fit=False)))
     return [f"{f.rule}: {f.message}" for f in found.findings if f.severity == "error"]
 
 
@@ -290,7 +302,7 @@ def _check_each(files: Sequence[str], checker: Checker, stdin: bytes | None, job
 @memoize_by_identity
 def _worker(rules: Catalog, options: bytes) -> Checker:
     """What a worker process keeps from chunk to chunk."""
-    return _make_checker(Session(rules), decode_json(options, CheckOptions))
+    return make_run_checker(Session(rules), decode_json(options, CheckOptions))
 
 
 def _check_chunk(roots: tuple[Path, ...], options: bytes, files: list[str]) -> list[FileResult]:

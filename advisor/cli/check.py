@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any
 
 import click
 from msgspec.structs import replace
@@ -12,6 +13,9 @@ from advisor.cli import options
 from advisor.questions.files import CheckQuestion
 from advisor.record import pick_fields
 from advisor.session import Session
+
+if TYPE_CHECKING:
+    from advisor.checks.rules.edits import Changing
 
 FORMATS = ("text", "json", "sarif", "junit", "github", "gitlab", "markdown")
 
@@ -95,15 +99,7 @@ def command(question: CheckQuestion, shown: options.Presentation, **given: Any) 
 
         found = remove_baseline(found, given["baseline"])
     if given["fix"] or given["diff"]:
-        from advisor.checks.rules.edits import count_uncertain, fix_report
-
-        text = fix_report(found, write=given["fix"], unsafe=given["unsafe"])
-        if text:
-            click.echo(text, nl=False, err=bool(shown.as_json))
-        left = 0 if given["unsafe"] else count_uncertain(found)
-        if left and not shown.quiet:
-            many = f"{left} changes rest" if left > 1 else "1 change rests"
-            click.echo(f"advise: {many} on a version that is not stated: --unsafe makes them, too", err=True)
+        show_fixes(found.findings, given["fix"], given["unsafe"], shown)
     wanted = ("json",) if shown.as_json and not given["formats"] else given["formats"] or (report.default_format(),)
     for i, name in enumerate(wanted):
         body = formats.write_report_text(found, name, rules)
@@ -118,6 +114,19 @@ def command(question: CheckQuestion, shown: options.Presentation, **given: Any) 
         if given["must_find"] and not given["exit_zero"]:
             return 2
     return 0 if given["exit_zero"] else found.status()
+
+
+def show_fixes(changes: Collection[Changing], write: bool, unsafe: bool, shown: options.Presentation) -> None:
+    """The safe changes of files as a diff; with `write` they are made. Raises BadFile."""
+    from advisor.checks.rules.edits import count_uncertain, fix_files
+
+    text = fix_files(changes, write=write, unsafe=unsafe)
+    if text:
+        click.echo(text, nl=False, err=bool(shown.as_json))
+    left = 0 if unsafe else count_uncertain(changes)
+    if left and not shown.quiet:
+        many = f"{left} changes rest" if left > 1 else "1 change rests"
+        click.echo(f"advise: {many} on a version that is not stated: --unsafe makes them, too", err=True)
 
 
 def load_rules() -> Any:

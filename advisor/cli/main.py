@@ -29,6 +29,7 @@ COMMANDS = {
     "calibrate": ("advisor.cli.calibrate", "Compare an engine's start-up log with the prediction, and use it later."),
     "check": ("advisor.cli.check", "Will this deployment file start and fit? The gate for CI."),
     "diff": ("advisor.cli.check:diff", "What a change of a deployment file does to memory, speed and findings."),
+    "upgrade": ("advisor.cli.upgrade", "What another release of the engine changes for the launches of files."),
     "fleet": ("advisor.cli.fleet", "Many models on the nodes that are there: show, plan, check, render."),
     "report": ("advisor.cli.report", "The answer of another command as an HTML page."),
     "models": ("advisor.cli.catalogues:models", "Add models of your own, from a repository's headers or from files."),

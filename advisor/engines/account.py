@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -22,6 +22,7 @@ from advisor.engines.flag_tables import FlagTable, SettingEffects, load_flag_tab
 from advisor.memo import memoize_by_identity
 from advisor.record import Value
 
+Bearing = Literal["memory", "start", "speed"]
 VARIABLES = "variables.yaml"
 # concepts that no estimate rests on
 _BESIDE = (
@@ -93,6 +94,19 @@ def _is_off(value: object, plain: str, name: str) -> bool:
     first = {plain.partition("-")[0], name.partition("-")[0]}
     negative = plain != name and (plain.startswith(("no-", "no_")) or first == {"enable", "disable"})
     return (str(value).strip().lower() in _OFF) is not negative
+
+
+def find_bearing(name: str, entry: Engine, rules: Catalog) -> Bearing | None:
+    """What a flag or variable bears on; None where it changes none of it."""
+    names = _names(rules, entry.id)
+    if name in names.deciding:
+        return "memory"
+    for listed in names.effects:
+        if name in {**listed.raises, **listed.lowers, **listed.memory}:
+            return "memory"
+        if name in listed.start or name in listed.speed:
+            return "start" if name in listed.start else "speed"
+    return None
 
 
 def list_effects(effects: SettingEffects) -> tuple[str, ...]:

@@ -51,6 +51,8 @@ class FlagHistory(MemoRecord, frozen=True, kw_only=True):
     flags: Spans = {}
     variables: Spans = {}
     values: dict[str, ValueHistory] = {}  # flag, or `flag.key` of a flag that takes JSON
+    deprecated: Spans = {}  # flags by the releases that take them and say that they will go
+    defaults: dict[str, dict[str, str]] = {}  # flag whose default moved -> spans -> default; `none` is nothing
 
 
 class Presence(Value, frozen=True):
@@ -236,6 +238,18 @@ def list_values(history: FlagHistory, flag: str, version: str | None) -> tuple[s
     )
 
 
+def find_default(history: FlagHistory, flag: str, version: str) -> str | None:
+    """The default of a flag in a release, where defaults of that flag differ; None where it is not known."""
+    values = _index_defaults(history).get(flag, {})
+    return next((v for v, spans in values.items() if _presence(history, spans, version).has), None)
+
+
+def is_deprecated(history: FlagHistory, flag: str, version: str) -> bool:
+    """Whether a release takes a flag and says that it will go."""
+    spans = _index_spans(history, "deprecated").get(flag)
+    return spans is not None and _presence(history, spans, version).has is True
+
+
 @memoize_by_identity
 def _list_left(history: FlagHistory, part: str) -> frozenset[str]:
     names = _index_spans(history, part).items()
@@ -244,7 +258,15 @@ def _list_left(history: FlagHistory, part: str) -> frozenset[str]:
 
 @memoize_by_identity
 def _index_spans(history: FlagHistory, part: str) -> Mapping[str, _Pairs]:
-    return _spans_by_name(history.flags if part == "flags" else history.variables, history)
+    return _spans_by_name(getattr(history, part), history)
+
+
+@memoize_by_identity
+def _index_defaults(history: FlagHistory) -> Mapping[str, Mapping[str, _Pairs]]:
+    return {
+        flag: {value: _spans_by_name({text: (flag,)}, history)[flag] for text, value in spans.items()}
+        for flag, spans in history.defaults.items()
+    }
 
 
 @memoize_by_identity
@@ -275,6 +297,9 @@ def list_spans(history: FlagHistory) -> Iterator[tuple[tuple[str, ...], Spans]]:
     """Every table of spans, and its place in the file."""
     yield ("flags",), history.flags
     yield ("variables",), history.variables
+    yield ("deprecated",), history.deprecated
+    for flag, values in history.defaults.items():
+        yield ("defaults", flag), dict.fromkeys(values, (flag,))
     for flag, listed in history.values.items():
         yield ("values", flag, "spans"), listed.spans
 

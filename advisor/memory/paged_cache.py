@@ -7,14 +7,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import lcm
+from typing import Literal
 
+from advisor.meanings import Version
 from advisor.memory.layers import LayerCache, StateKind
 from advisor.record import Record
 
 BLOCK = 16
 STATE_BLOCKS = 3  # blocks a running sequence holds per group of state layers, where the rules say nothing of the kind
 LATENT_ALIGNMENT = 128  # tokens of a block next to states, with latent attention (vLLM _align_hybrid_block_size)
-PADDED_BELOW = 1.5  # layers of the commonest kind per layer of the rarest, from which groups are cut (vLLM 0.33.0)
+
+
+class CacheLayout(Record, frozen=True, kw_only=True):
+    """How releases lay the cache out where layers are unlike. The values that stand here are those of vLLM 0.33.0."""
+
+    before: Version | None = None  # holds below this engine version
+    whole_windows: bool = False  # windowed layers keep every token
+    padded_below: float = 1.5  # layers of the commonest kind per layer of the rarest, from which groups are cut
+    batches: int = 2  # in flight at once, whose tokens a window keeps too
+    state_blocks: int | None = None  # that a running sequence holds per group of states; None: by the kind of layer
+    # what a log calls the size: tokens of whole requests, or blocks by groups, whatever a window leaves of them
+    logs: Literal["requests", "blocks"] | None = None  # None: not known
+    source: str = ""
 
 
 class StateBlocks(Record, frozen=True, kw_only=True):
@@ -55,6 +69,20 @@ class PagedCache(Record, frozen=True, kw_only=True):
     groups: tuple[CacheGroup, ...]
     row: int
     state_real: int  # recurrent bytes per sequence before padding
+    batches: int = 2  # in flight at once
+
+    def count_logged_tokens(self, available: int, tokens: int, batched_tokens: int, logs: str | None) -> int | None:
+        """What the engine's log calls the size of a pool of `available` bytes, for requests of at most `tokens`.
+
+        Source: _report_kv_cache_config of vllm/v1/core/kv_cache_utils.py, before and from 0.20.1 on.
+        """
+        page = max((g.layers * g.page for g in self.groups), default=0)
+        if not page:
+            return None
+        if logs == "blocks":
+            return available // page // len(self.groups) * min(g.block for g in self.groups)
+        each = sum(self.request(tokens, batched_tokens)) / page
+        return int(available // page / each * tokens) if each else None
 
     def state_blocks(self, available: int) -> int | None:
         """Blocks of recurrent state that `available` bytes hold: each sequence needs one. None without state."""
@@ -70,16 +98,16 @@ class PagedCache(Record, frozen=True, kw_only=True):
             if group.kind == "state":
                 state += group.held * group.layers * group.page
             else:
-                attention += _blocks(group, tokens, batched_tokens) * group.layers * group.page
+                attention += _blocks(group, tokens, self.batches * batched_tokens) * group.layers * group.page
         return attention, state
 
 
-def _blocks(group: CacheGroup, tokens: int, batched_tokens: int) -> int:
-    # two batches can be in flight, so a window keeps their tokens too
+def _blocks(group: CacheGroup, tokens: int, in_flight: int) -> int:
+    # a window keeps the tokens of the batches that are in flight, too
     if group.kind == "window":
-        return -(-min(group.window - 1 + 2 * batched_tokens, tokens) // group.block) + 1
+        return -(-min(group.window - 1 + in_flight, tokens) // group.block) + 1
     if group.kind == "chunk":
-        return -(-min(group.window + 2 * batched_tokens, tokens) // group.block)
+        return -(-min(group.window + in_flight, tokens) // group.block)
     return -(-tokens // group.block)
 
 
@@ -160,7 +188,10 @@ def plan_apart(specs: Sequence[LayerSpec], block: int, held: int) -> PagedCache:
     return PagedCache(groups=tuple(groups), row=row, state_real=state)
 
 
-def plan_groups(all_specs: list[LayerSpec], block: int = BLOCK) -> PagedCache:
+CURRENT = CacheLayout()
+
+
+def plan_groups(all_specs: list[LayerSpec], block: int = BLOCK, layout: CacheLayout = CURRENT) -> PagedCache:
     """Groups of equal pages. Layers of one kind only form one group; unlike kinds are cut into groups of equal size."""
     attention = [s for s in all_specs if s.kind != "state"]
     states = [s for s in all_specs if s.kind == "state"]
@@ -168,22 +199,30 @@ def plan_groups(all_specs: list[LayerSpec], block: int = BLOCK) -> PagedCache:
     real = sum(s.state for s in states)
     if not attention:
         page = max((s.state for s in states), default=0)
-        held = max((s.states.blocks if s.states else STATE_BLOCKS for s in states), default=0)
+        held = _count_held(states, layout)
         groups = (CacheGroup(kind="state", layers=len(states), block=1, page=page, held=held),) if states else ()
         return PagedCache(groups=groups, row=0, state_real=real)
     if not states and all(s.kind == "full" for s in attention):
         page = block * row
         return PagedCache(groups=(CacheGroup(kind="full", layers=1, block=block, page=page),), row=row, state_real=0)
-    return PagedCache(groups=tuple(_unlike(attention, states, block)), row=row, state_real=real)
+    unlike = tuple(_unlike(attention, states, block, layout))
+    return PagedCache(groups=unlike, row=row, state_real=real, batches=layout.batches)
 
 
-def _unlike(attention: list[LayerSpec], states: list[LayerSpec], block: int) -> list[CacheGroup]:
+def _count_held(states: list[LayerSpec], layout: CacheLayout) -> int:
+    """Blocks that a running sequence holds per group of states."""
+    held = max((s.states.blocks if s.states else STATE_BLOCKS for s in states), default=0)
+    return held if layout.state_blocks is None else min(held, layout.state_blocks)
+
+
+def _unlike(attention: list[LayerSpec], states: list[LayerSpec], block: int, layout: CacheLayout) -> list[CacheGroup]:
     widest = max(s.row for s in attention)
     if states:
         need = max(s.state for s in states)
         if any(s.latent for s in attention):
             block = max(block, LATENT_ALIGNMENT)
-        step = lcm(block, *(s.states.alignment for s in states if s.states))
+        exports = layout.state_blocks is None  # of checkpoints inside a prefill, which states are aligned for
+        step = lcm(block, *(s.states.alignment for s in states if s.states and exports))
         block = _up(-(-need // widest), step)
     page = block * widest
     kinds: dict[tuple[str, int, int], int] = {}
@@ -193,14 +232,14 @@ def _unlike(attention: list[LayerSpec], states: list[LayerSpec], block: int) -> 
         kinds[key] = kinds.get(key, 0) + 1
     counts = list(kinds.values()) + ([len(states)] if states else [])
     size = min(counts)
-    if max(counts) < size * PADDED_BELOW:
+    if max(counts) < size * layout.padded_below:
         size = max(counts)
     groups = [
         CacheGroup(kind=kind, layers=size, block=tokens, page=page, window=window)
         for (kind, window, tokens), n in kinds.items()
         for _ in range(-(-n // size))
     ]
-    held = max((s.states.blocks if s.states else STATE_BLOCKS for s in states), default=0)
+    held = _count_held(states, layout)
     groups += [
         CacheGroup(kind="state", layers=size, block=block, page=page, held=held) for _ in range(-(-len(states) // size))
     ]

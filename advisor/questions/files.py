@@ -26,8 +26,8 @@ Settings = Annotated[
 ]
 
 
-class CheckQuestion(Record, frozen=True, kw_only=True):
-    """Will a deployment file start and fit?"""
+class DeploymentFilesQuestion(Record, frozen=True, kw_only=True):
+    """Deployment files, and what the caller says about all of them."""
 
     files: Annotated[
         tuple[str, ...],
@@ -57,6 +57,24 @@ class CheckQuestion(Record, frozen=True, kw_only=True):
         dict[str, str],
         describe("Value of a variable that a file leaves open.", "--set", metavar="NAME=VALUE", spelling="variables"),
     ] = {}
+
+
+class UpgradeQuestion(DeploymentFilesQuestion, frozen=True, kw_only=True):
+    """What another release of an engine changes for the launches of deployment files."""
+
+    to: Annotated[str, describe("The release to come: 0.33.0, b11434.", "--to", metavar="VERSION")]
+    engine_version: Annotated[
+        str | None,
+        describe("The release that runs, where the file states none.", "--from", "--engine-version", metavar="VERSION"),
+    ] = None
+    engine: Annotated[
+        str | None, describe("Whose launches are meant, where files start several engines.", "--engine", metavar="E")
+    ] = None
+
+
+class CheckQuestion(DeploymentFilesQuestion, frozen=True, kw_only=True):
+    """Will a deployment file start and fit?"""
+
     select: Annotated[
         tuple[str, ...],
         describe(

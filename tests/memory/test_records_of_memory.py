@@ -5,6 +5,7 @@ from __future__ import annotations
 from records import list_changeable, list_positional, list_records, list_set
 
 from advisor.memory.ggml.compute import Share
+from advisor.memory.paged_cache import CURRENT
 
 READ: set[str] = set()
 
@@ -26,6 +27,7 @@ def test_what_is_left_out_is_nothing_or_the_usual() -> None:
         "keeps_cache": [True], "width": [1.0],
         "alignment": [1, 128], "pad_rows": [True],  # of a state's blocks, and of a CUDA buffer
         "block": [16], "largest": [512],  # tokens, as vLLM has them
+        "layout": [CURRENT], "padded_below": [1.5], "batches": [2],  # of unlike layers, as vLLM 0.33.0 has them
     }  # fmt: skip
     found = list_set("advisor.memory")
     assert found == usual

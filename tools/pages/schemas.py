@@ -12,6 +12,7 @@ from advisor.advice.types import Advice
 from advisor.bench.run import BenchResult
 from advisor.calibration.calibrate import FileCalibration
 from advisor.checks.report.answer import CheckAnswer
+from advisor.checks.upgrade_types import Upgrade
 from advisor.decoding import Json
 from advisor.deployment import Estimate
 from advisor.estimation import EstimateRequest
@@ -29,6 +30,7 @@ SHAPES: dict[str, type[Record]] = {
     "explain": Explanation,
     "recommend": Advice,
     "check": CheckAnswer,
+    "upgrade": Upgrade,
     "hardware": HardwareAdvice,
     "compare": ComparisonAnswer,
     "compare_speed": EngineSpeeds,

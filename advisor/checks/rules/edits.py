@@ -6,11 +6,11 @@ Comments and layout stay; a place that is not plain is left alone.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from advisor.checks.findings import CheckReport, FileEdit
+from advisor.checks.findings import FileEdit
 from advisor.checks.resolve.arguments import LaunchArgument
 from advisor.errors import BadFile
 from advisor.safe_text import escape_commands, escape_text, mask_secrets
@@ -182,12 +182,45 @@ def apply_edits(source: str, edits: Sequence[FileEdit]) -> str:
     return "".join(lines)
 
 
-def count_uncertain(report: CheckReport) -> int:
-    """Findings whose change rests on a version that the file does not state."""
-    return sum(bool(f.edits) and not f.certain and f.file != "-" for f in report.findings)
+def repin(source: str, image: str | None, packages: Iterable[str], old: str, new: str) -> tuple[FileEdit, ...]:
+    """Another version where the text states it: in the image's tag, in the pin of a package, in a comment for
+    `advise check`. An image that is named by its digest stays."""
+    version = rf"v?{re.escape(old)}(?![\w.])"
+    names = "|".join(map(re.escape, packages)) or "(?!)"
+    places = [rf"(?<![\w.-])(?:{names})(?:\[[\w,-]*\])?\s*==\s*{version}", rf"#\s*advise:[^#]*\bversion={version}"]
+    if image is not None and old in image and "@" not in image:
+        before, _, _ = image.rpartition(old)
+        places.append(rf"{re.escape(before)}{re.escape(old)}(?![\d.])")
+    pattern, edits = "|".join(places), []
+    for n, line in enumerate(lines_of(source), 1):
+        changed = re.sub(pattern, lambda m: m[0][: -len(old)] + new, line)
+        if changed != line:
+            edits.append(make_edit(n, line, changed))
+    return tuple(edits)
 
 
-def fix_report(report: CheckReport, write: bool, unsafe: bool = False) -> str:
+class Changing(Protocol):
+    """Something with changes of a file: a finding of `check`, a change of `upgrade`."""
+
+    @property
+    def file(self) -> str:
+        """Its name."""
+
+    @property
+    def edits(self) -> tuple[FileEdit, ...]:
+        """The changes."""
+
+    @property
+    def certain(self) -> bool:
+        """False: they rest on a version that the file does not state."""
+
+
+def count_uncertain(findings: Iterable[Changing]) -> int:
+    """Those whose change rests on a version that the file does not state."""
+    return sum(bool(f.edits) and not f.certain and f.file != "-" for f in findings)
+
+
+def fix_files(findings: Iterable[Changing], write: bool, unsafe: bool = False) -> str:
     """A unified diff of the safe changes; with `write` they are made. Raises BadFile for a file that cannot be written.
 
     `unsafe`: those that rest on an assumed version as well.
@@ -198,7 +231,7 @@ def fix_report(report: CheckReport, write: bool, unsafe: bool = False) -> str:
 
     out: list[str] = []
     by_file: dict[str, list[FileEdit]] = {}
-    for finding in report.findings:
+    for finding in findings:
         if finding.edits and finding.file != "-" and (finding.certain or unsafe):
             by_file.setdefault(finding.file, []).extend(finding.edits)
     for file, edits in sorted(by_file.items()):

@@ -49,12 +49,14 @@ class Rulebook:
         """Whether a comment that suppresses nothing of this rule is a finding: the rule is asked, or there is none."""
         return rule not in self.all or any(r.entry.id == rule for r in self.rules)
 
-    def apply(self, verdicts: Sequence[CheckedLaunch], source: str, file: str) -> tuple[list[Finding], list[RuleSkip]]:
-        """Findings on the launches of one file, and the rules that could not be answered."""
+    def apply(
+        self, verdicts: Sequence[CheckedLaunch], source: str, file: str, of: CheckedLaunch | None = None
+    ) -> tuple[list[Finding], list[RuleSkip]]:
+        """Findings on the launches of one file, or on one `of` them, and the rules that could not be answered."""
         findings: list[Finding] = []
         skipped: list[RuleSkip] = []
         siblings = list(verdicts)
-        for checked in siblings:
+        for checked in siblings if of is None else [of]:
             facts = LaunchFacts(checked, self.know, siblings, source)
             routes = checked.launch.engine in self.know.routers
             for rule in self.rules:

@@ -46,19 +46,25 @@ def removed_flags(facts: LaunchFacts) -> Iterator[RuleMatch]:
             continue
         if argument.known and (version is None or version_key(version) >= version_key(table.version)):
             continue  # the current version has it, maybe as a spelling that its parser makes
-        last = find_last_release(table, bare, version)
+        last = find_last_release(table, bare, version) or find_last_release(table, _positive(bare, table), version)
         if last is None or (argument.known and bare in table.gone_before_reading):
             continue
         known = table.instead.get(bare)
         instead = known or "remove it"
         words = {"flag": argument.written, "instead": instead, "last": last, "version": version or ""}
         edits: tuple[FileEdit, ...] = ()
-        if known is not None and not handed and _replaces_once(known, facts, table):
+        if known is not None and not handed and _replaces_once(known, facts, table) and _has(known, table, version):
             if re.fullmatch(r"--[a-z][\w-]*( [a-z]+)?", known):
                 edits = rename_argument(argument, known, facts.source)
             elif known.startswith("remove"):
                 edits = remove_argument(argument, facts.source)
         yield RuleMatch(bare, words, argument.place, edits, fix=_instead(argument.written, known))
+
+
+def _positive(name: str, table: FlagTable) -> str:
+    """The switch that a spelling switches off, where the parser makes both."""
+    stem = name.removeprefix("no-") if name.startswith("no-") else re.sub("^disable-", "enable-", name)
+    return stem if table.negated else name
 
 
 def _replaces_once(instead: str, facts: LaunchFacts, table: FlagTable) -> bool:
@@ -67,6 +73,13 @@ def _replaces_once(instead: str, facts: LaunchFacts, table: FlagTable) -> bool:
     names = [a.bare for a in facts.arguments.given]
     becoming = [n for n in names if table.instead.get(n, "").partition(" ")[0] == flag]
     return not flag.startswith("-") or (len(becoming) == 1 and flag.lstrip("-") not in names)
+
+
+def _has(instead: str, table: FlagTable, version: str | None) -> bool:
+    """Whether the release has what took a flag's place, which may have come later."""
+    name = instead.partition(" ")[0].lstrip("-").partition(".")[0]
+    presence = find_presence(table.history, name, version) if table.history is not None else None
+    return presence is None or presence.has is not False
 
 
 def is_engine_key(argument: LaunchArgument, facts: LaunchFacts) -> bool:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from advisor.catalog.launch_types import Concept
 from advisor.checks.findings import FileEdit
 from advisor.checks.read.launch import find_holding_mount
 from advisor.checks.rules import flag_matches
@@ -145,6 +146,15 @@ def unmounted_files(facts: LaunchFacts) -> Iterator[RuleMatch]:
             yield RuleMatch(name, {"name": name, "value": str(value)}, value)
 
 
+def _is_no_type(kind: Concept, value: str, known: Sequence[str], facts: LaunchFacts) -> bool:
+    """Whether a release has no cache type of this name: by its own list where that was read, else by today's."""
+    history, flags = facts.flags.history, kind.flags[:1]
+    found = find_value(history, flags[0], value.lower(), facts.version) if history is not None and flags else None
+    if found is not None and found.has is not None and facts.launch.version is not None:
+        return not found.has
+    return value.lower() not in known
+
+
 def kv_types(facts: LaunchFacts) -> Iterator[RuleMatch]:
     """KV cache types that the engine does not have."""
     entry = facts.engine
@@ -153,7 +163,7 @@ def kv_types(facts: LaunchFacts) -> Iterator[RuleMatch]:
     for name in CACHE_TYPES:
         kind, known = find_concept(entry, name), list_accepted_values(entry, name, facts.knowledge.rules)
         for value in (facts.concept_value(name), *(facts.env.get(n) for n in kind.environment)):
-            if value and not value.unknown and known and value.lower() not in known:
+            if value and not value.unknown and known and _is_no_type(kind, value, known, facts):
                 near = near_matches(value, known, n=2)
                 meant = f"Did you mean {' or '.join(near)}? " if near else ""
                 words = {"value": value, "hint": f"{meant}There are {', '.join(known[:12])}"}

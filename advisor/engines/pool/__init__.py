@@ -339,6 +339,8 @@ def _kv_cache(settings: PoolSettings, plans: tuple[PagedCache, ...], pools: list
     sure = min((p.most_requests[0] for p in pools if p.most_requests), default=None)
     if held is not None:
         held = min([held, *(p.most_requests[1] for p in pools if p.most_requests)])
+    logs = settings.layout.logs
+    logged = [p.count_logged_tokens(available, settings.length, settings.batched_tokens, logs) for p in plans if logs]
     return KvCache(
         bytes_per_token=row,
         available_bytes=tightest.value,
@@ -347,6 +349,7 @@ def _kv_cache(settings: PoolSettings, plans: tuple[PagedCache, ...], pools: list
         tokens=settings.dp * (available // row) if row else None,
         max_sequences=None if held is None else settings.dp * min(settings.sequences, held),
         state_sequences=None if sure is None else settings.dp * sure,
+        logged_tokens=min((n for n in logged if n is not None), default=None),
     )
 
 

@@ -36,7 +36,7 @@ from advisor.meanings import (
 from advisor.memo import memoize_by_identity
 from advisor.memory.hf_weights import ExpertTiles
 from advisor.memory.layers import cache_layers
-from advisor.memory.paged_cache import PackedCacheType, StateBlocks
+from advisor.memory.paged_cache import CURRENT, CacheLayout, PackedCacheType, StateBlocks
 from advisor.memory.working_memory import CapturedGraphs
 from advisor.near import near_matches
 from advisor.record import Record
@@ -187,6 +187,7 @@ class PoolConstants(Record, frozen=True, kw_only=True, eq=False):
     smaller_kv: tuple[str, ...] = ()  # read by flags.smaller_caches
     names: Annotated[Concepts, PUT_IN] = Concepts()  # the entry's own
     states: tuple[StateBlocks, ...] = ()  # how states of each kind of layer are kept
+    cache_layouts: tuple[CacheLayout, ...] = ()  # by release, where they were read
     expert_tiles: tuple[ExpertTiles, ...] = ()  # padding of routed experts while they are loaded
     own_head: Pattern | None = None  # architectures whose class has an output matrix whatever the checkpoint ties
     state_bytes: float = 2.0  # bytes per element of a recurrent state
@@ -221,6 +222,7 @@ class PoolSettings(Record, frozen=True, kw_only=True, cache_hash=True):
     experts_whole: bool  # routed experts are shared out whole
     switches: Switches  # what the launch sets in place of what the engine works out
     states: StatePool | None  # the part of the pool that is theirs from the start
+    layout: CacheLayout
     version: str | None  # the engine's, as given, or the one the rules assume
     oldest_version: str | None  # where it is not known: bounds are those of all releases from this one on
 
@@ -291,6 +293,7 @@ def resolve_pool_settings(
         experts_whole=bool(get_flag(s, *names.expert_parallel_switch.flags)),
         switches=switches,
         states=read_state_pool(deployment, constants.state_pool, names, version, dp),
+        layout=pick_version(constants.cache_layouts, version) if constants.cache_layouts else CURRENT,
         version=version,
         oldest_version=constants.in_use_from if deployment.any_release and deployment.engine_version is None else None,
     )
@@ -449,6 +452,17 @@ def find_default_sequences(deployment: Deployment, entry: Engine) -> int | None:
         return _tier(deployment, constants, deployment.engine_version or entry.version).sequences
     ordered = sorted(t.sequences for t in constants.tiers if t.before is None)
     return ordered[len(ordered) // 2]
+
+
+def list_resolved_defaults(deployment: Deployment, entry: Engine) -> dict[str, int | float]:
+    """What the engine works out by version and device where nothing is set: flag -> value. Empty for other engines."""
+    if "tiers" not in entry.memory:
+        return {}
+    names, version = entry.concepts, deployment.engine_version or entry.version
+    tier = _tier(deployment, read_constants(entry), version)
+    rows = [(names.sequences, tier.sequences), (names.batched_tokens, tier.batched_tokens)]
+    rows += [(names.memory_share, _usual_share(entry, version))] if names.memory_share.default else []  # type: ignore[list-item]
+    return {concept.flags[0]: value for concept, value in rows if concept.flags}
 
 
 def _tier(deployment: Deployment, constants: PoolConstants, version: str | None) -> DeviceDefaults:

@@ -22,7 +22,7 @@ from advisor.memo import memoize_by_identity
 from advisor.memory import adapters, hf_weights, paged_cache
 from advisor.memory.hf_weights import RankWeights, expert_growth, pick_tiles
 from advisor.memory.layers import LayerCache, cache_layers
-from advisor.memory.paged_cache import PagedCache, StateBlocks
+from advisor.memory.paged_cache import CacheLayout, PagedCache, StateBlocks
 from advisor.memory.working_memory import size_forward_peak, size_graphs, size_rotary_tables, widest_experts
 from advisor.models.types import Dense, Full, Mla, Model, Moe, Sliding, native_format
 from advisor.record import Record, Value
@@ -297,7 +297,7 @@ def plan_caches(deployment: Deployment, settings: PoolSettings, constants: PoolC
         settings.pp,
         settings.partition,
         state,
-        "plain" if settings.switches.full_windows else constants.planner,
+        "plain" if settings.switches.full_windows or settings.layout.whole_windows else constants.planner,
         _pick_block(deployment, settings, constants),
         _find_window_share(deployment, constants.window_pool),
         constants.states,
@@ -305,6 +305,7 @@ def plan_caches(deployment: Deployment, settings: PoolSettings, constants: PoolC
         cache_layers(deployment.draft.model) if deployment.draft else (),
         settings.switches.no_latent,
         None if constants.planner == "groups" else int(settings.states is None),
+        settings.layout,
     )
 
 
@@ -355,6 +356,7 @@ def _plans(
     draft: tuple[LayerCache, ...],
     no_latent: bool,
     held: int | None,  # slots of states that a request takes, where they lie apart
+    layout: CacheLayout,
 ) -> tuple[PagedCache, ...]:
     layers = cache_layers(unfold_latent(model) if no_latent else model)
     out = []
@@ -374,7 +376,11 @@ def _plans(
             specs = [
                 replace(s, kind="full", row=round(share * s.row)) if s.kind in ("window", "chunk") else s for s in specs
             ]
-        made = paged_cache.plan_groups(specs, block) if held is None else paged_cache.plan_apart(specs, block, held)
+        made = (
+            paged_cache.plan_groups(specs, block, layout)
+            if held is None
+            else paged_cache.plan_apart(specs, block, held)
+        )
         out.append(made)
     return tuple(out)
 

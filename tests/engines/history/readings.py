@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import ast
+import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 
 class Reading(NamedTuple):
-    """Names of flags without dashes; closed lists of values by the flag that takes them; environment variables."""
+    """Names of flags without dashes; closed lists of values by the flag that takes them; environment variables;
+    defaults as text, where they are plain values; flags that the release itself says are deprecated."""
 
     flags: frozenset[str]
     values: Mapping[str, frozenset[str]]
     variables: frozenset[str] = frozenset()
+    defaults: Mapping[str, str] = {}
+    deprecated: frozenset[str] = frozenset()
 
 
 def parse(path: Path) -> ast.Module:
@@ -133,6 +138,124 @@ def added_arguments(modules: Iterable[ast.Module]) -> Iterator[tuple[tuple[str, 
                 spelled = tuple(a.value for a in node.args if isinstance(a, ast.Constant) and isinstance(a.value, str))
                 if any(s.startswith("--") for s in spelled):
                     yield spelled, node
+
+
+DEPRECATED = re.compile(r"(?i:^\W*deprecated\b|\bis deprecated\b)|DEPRECAT|\bDeprecated\w*Action\b")
+
+
+def is_deprecated(words: Mapping[str, ast.expr]) -> bool:
+    """Whether the words of an argument say that it is: a switch for that, its action, or its help."""
+    said = words.get("deprecated")
+    if isinstance(said, ast.Constant) and said.value is True:
+        return True
+    return any(DEPRECATED.search(plain_source(words[k])) for k in ("help", "action") if k in words)
+
+
+def plain_source(node: ast.expr) -> str:
+    """A text as it reads, and anything else as it is written."""
+    if isinstance(node, ast.Constant):
+        return str(node.value)
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+        return " ".join([node.func.id, *map(plain_source, node.args)])
+    return ast.unparse(node)
+
+
+class Unread(Exception):
+    """A default is no plain value."""
+
+
+def value_of(node: ast.expr | None, classes: Mapping[str, Mapping[str, ast.expr]], depth: int = 0) -> object:
+    """The plain value of an expression that a field or an argument has as its default. Raises Unread."""
+    if node is None or depth > 8:
+        raise Unread
+    try:
+        return ast.literal_eval(node)
+    except ValueError:
+        pass
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+        return value_of(classes.get(node.value.id, {}).get(node.attr), classes, depth + 1)
+    if isinstance(node, ast.Name):
+        return value_of(classes.get("", {}).get(node.id), classes, depth + 1)
+    if isinstance(node, ast.BinOp):
+        left, right = (value_of(x, classes, depth + 1) for x in (node.left, node.right))
+        return ast.literal_eval(str(_compute(node.op, left, right)))
+    if isinstance(node, ast.Call):
+        return _value_of_call(node, classes, depth)
+    raise Unread
+
+
+def _compute(op: ast.operator, left: object, right: object) -> object:
+    if not (isinstance(left, (int, float)) and isinstance(right, (int, float))):
+        raise Unread
+    if isinstance(op, ast.Mult):
+        return left * right
+    if isinstance(op, ast.Pow) and abs(right) < 64:
+        return left**right
+    if isinstance(op, ast.LShift) and isinstance(left, int) and isinstance(right, int) and right < 64:
+        return left << right
+    raise Unread
+
+
+def _value_of_call(call: ast.Call, classes: Mapping[str, Mapping[str, ast.expr]], depth: int) -> object:
+    """`get_field(Class, "name")`; `field(default=...)`, with a factory as well."""
+    name = call.func.id if isinstance(call.func, ast.Name) else getattr(call.func, "attr", "")
+    if name == "get_field" and isinstance(call.args[0], ast.Name) and isinstance(call.args[1], ast.Constant):
+        return value_of(classes.get(call.args[0].id, {}).get(str(call.args[1].value)), classes, depth + 1)
+    if name.lower() not in ("field", "_field"):
+        raise Unread
+    words = {k.arg: k.value for k in call.keywords}
+    factory = words.get("default_factory")
+    if isinstance(factory, ast.Lambda):
+        return value_of(factory.body, classes, depth + 1)
+    if isinstance(factory, ast.Name) and factory.id in ("list", "dict", "set", "tuple"):
+        return [] if factory.id != "dict" else {}
+    return value_of(words.get("default") or (call.args[0] if call.args else None), classes, depth + 1)
+
+
+def write_value(value: object) -> str:
+    """A default as a command line would have it: texts bare, nothing and what is empty as `none`, lists and objects as
+    JSON."""
+    plain = sorted(value) if isinstance(value, (set, frozenset)) else value
+    if plain is None or plain in ("", [], {}, ()):
+        return "none"
+    return plain if isinstance(plain, str) else json.dumps(plain, separators=(",", ":"))
+
+
+def try_value(node: ast.expr | None, classes: Mapping[str, Mapping[str, ast.expr]]) -> str | None:
+    """A default as text; None where it is no plain value."""
+    try:
+        return write_value(value_of(node, classes))
+    except (Unread, TypeError, ValueError, SyntaxError):
+        return None
+
+
+def class_defaults(modules: Iterable[ast.Module]) -> dict[str, dict[str, ast.expr]]:
+    """Expressions that fields of classes have as defaults, by class; names of the modules themselves under nothing."""
+    out: dict[str, dict[str, ast.expr]] = {"": {}}
+    for module in modules:
+        for node in module.body:
+            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+                out[""].setdefault(node.targets[0].id, node.value)
+            if not isinstance(node, ast.ClassDef):
+                continue
+            own = out.setdefault(node.name, {})
+            for item in node.body:
+                if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name) and item.value is not None:
+                    own.setdefault(item.target.id, item.value)
+    return out
+
+
+def deprecated_fields(modules: Iterable[ast.Module]) -> set[tuple[str, str]]:
+    """(class, field) whose text below it says that it is deprecated."""
+    return {
+        (node.name, item.target.id)
+        for module in modules
+        for node in module.body
+        if isinstance(node, ast.ClassDef)
+        for item, after in zip(node.body, node.body[1:], strict=False)
+        if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name)
+        if isinstance(after, ast.Expr) and DEPRECATED.search(plain_source(after.value))
+    }
 
 
 def bare(flag: str) -> str:

@@ -11,7 +11,20 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from readings import Reading, added_arguments, bare, choices_of, named_texts, parse_all, texts_of
+from readings import (
+    DEPRECATED,
+    Reading,
+    added_arguments,
+    bare,
+    choices_of,
+    class_defaults,
+    is_deprecated,
+    named_texts,
+    parse_all,
+    plain_source,
+    texts_of,
+    try_value,
+)
 
 OF_OTHERS = {"help"}
 ANNOTATED = ("A", "Annotated")
@@ -23,6 +36,8 @@ class Field(NamedTuple):
     names: frozenset[str]
     annotation: ast.expr
     words: dict[str, ast.expr]
+    default: ast.expr | None
+    said: str  # what its annotation says in words
 
 
 def read(folder: Path) -> Reading:
@@ -34,9 +49,15 @@ def read(folder: Path) -> Reading:
     flags: set[str] = set()
     values: dict[str, frozenset[str]] = {}
     extra: dict[str, frozenset[str]] = {}
+    classes = class_defaults([*groups, *parsed])
+    defaults: dict[str, str] = {}
+    deprecated: set[str] = set()
     for spelled, call in added_arguments(parsed):
         names = {bare(s) for s in spelled if s.startswith("--")}
         flags |= names
+        default = _default(call, classes)
+        defaults |= dict.fromkeys(names if default is not None else (), default or "")
+        deprecated |= names if is_deprecated({k.arg: k.value for k in call.keywords if k.arg}) else set()
         choices = next((k.value for k in call.keywords if k.arg == "choices"), None)
         found = texts_of(choices, named)
         if found:
@@ -46,12 +67,26 @@ def read(folder: Path) -> Reading:
             extra |= {n: frozenset(said) for n in names}
     for field in _fields([*groups, *parsed]):
         flags |= field.names
+        default = try_value(field.default, classes)
+        defaults |= dict.fromkeys(field.names if default is not None else (), default or "")
+        deprecated |= field.names if DEPRECATED.search(field.said) else set()
         found = texts_of(field.words.get("choices"), named) or choices_of(field.annotation, named, ())
         if found:
             values |= {n: frozenset(found) for n in field.names}
     for flag, found in _parsers(top).items():
         values[flag] = found | extra.get(flag, frozenset())
-    return Reading(frozenset(flags - OF_OTHERS), values)
+    return Reading(frozenset(flags - OF_OTHERS), values, frozenset(), defaults, frozenset(deprecated))
+
+
+def _default(call: ast.Call, classes: dict[str, dict[str, ast.expr]]) -> str | None:
+    """What argparse takes where the flag is not given, as text; None where that is no plain value."""
+    words = {k.arg: k.value for k in call.keywords if k.arg}
+    if "default" in words:
+        return try_value(words["default"], classes)
+    action = words.get("action")
+    if action is None:
+        return "none"
+    return {"store_true": "false", "store_false": "true"}.get(plain_source(action))
 
 
 def _fields(modules: Iterable[ast.Module]) -> Iterator[Field]:
@@ -76,7 +111,8 @@ def _fields(modules: Iterable[ast.Module]) -> Iterator[Field]:
             own = texts_of(words.get("cli_name"), {}) or (node.target.id,)
             others = texts_of(words.get("aliases"), {}) or ()
             names = {bare(x) for x in (*own, *others) if not x.startswith("-") or x.startswith("--")}
-            yield Field(frozenset(names), of_type, words)
+            said = " ".join(plain_source(x) for x in (*more[:1], words.get("help")) if isinstance(x, ast.Constant))
+            yield Field(frozenset(names), of_type, words, node.value, said)
 
 
 def _parsers(top: Path) -> dict[str, frozenset[str]]:

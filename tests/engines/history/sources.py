@@ -22,7 +22,7 @@ from typing import Any
 
 LARGEST = 3_000_000
 KEPT = re.compile(
-    r"common/arg\.cpp$|vllm/(engine/arg_utils|config|envs)\.py$|vllm/config/.*\.py$|vllm/v1/attention/.*registry\.py$"
+    r"common/(arg\.cpp|common\.h)$|vllm/(engine/arg_utils|config|envs)\.py$|vllm/config/.*\.py$|vllm/v1/attention/.*registry\.py$"
     r"|vllm/entrypoints/.*(cli_args|serve)\.py$|vllm/(entrypoints/openai/)?tool_parsers/.*\.py$|vllm/reasoning/.*\.py$"
     r"|(vllm/model_executor|sglang/srt)/layers/quantization/__init__\.py$|vllm/platforms/interface\.py$"
     r"|sglang/srt/(server_args|reasoning_parser)\.py$|sglang/srt/(arg_groups|function_call|parser)/.*\.py$"
@@ -115,13 +115,10 @@ def _bundle(project: str, version: str, at: Path) -> str | None:
     build = str(json.loads((work / "binariesGithubRelease.json").read_text())["release"])
     clone, bundle = work / "clone", work / "gitRelease.bundle"
     subprocess.run(["git", "clone", "-q", "--bare", str(bundle), str(clone)], check=True)
-    shown = subprocess.run(
-        ["git", "-C", str(clone), "show", "HEAD:common/arg.cpp"],
-        check=True,
-        capture_output=True,
-    )
     (at / "common").mkdir()
-    (at / "common/arg.cpp").write_bytes(shown.stdout)
+    for name in ("common/arg.cpp", "common/common.h"):
+        shown = subprocess.run(["git", "-C", str(clone), "show", f"HEAD:{name}"], check=True, capture_output=True)
+        (at / name).write_bytes(shown.stdout)
     shutil.rmtree(work)
     return build
 

@@ -6,7 +6,20 @@ import ast
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from readings import Reading, added_arguments, bare, choices_of, named_enumerations, named_texts, parse_all, texts_of
+from readings import (
+    Reading,
+    added_arguments,
+    bare,
+    choices_of,
+    class_defaults,
+    deprecated_fields,
+    is_deprecated,
+    named_enumerations,
+    named_texts,
+    parse_all,
+    texts_of,
+    try_value,
+)
 
 FRONT_ENDS = ("FrontendArgs", "BaseFrontendArgs")
 PARSERS = {
@@ -40,18 +53,27 @@ def read(folder: Path) -> Reading:
             *parse_all([top / "model_executor/layers/quantization/__init__.py", *(top / "v1/attention").rglob("*.py")]),
         ]
     )
-    fields = _fields(config)
+    fields, classes, leaving = _fields(config), class_defaults(config), deprecated_fields(config)
     flags: set[str] = set()
     values: dict[str, frozenset[str]] = {}
+    defaults: dict[str, str] = {}
+    deprecated: set[str] = set()
     for spelled, call in added_arguments(parsed):
         names = {bare(s) for s in spelled if s.startswith("--")}
         flags |= names
+        default = _default(call, fields, classes)
+        defaults |= dict.fromkeys(names if default is not None else (), default or "")
+        going = is_deprecated(_words(call)) or _field_of(call, fields) in leaving
+        deprecated |= names if going else set()
         found = _choices(call, fields, named)
         if found:
             values |= {n: frozenset(found) for n in names}
     for front in FRONT_ENDS:
         for name, annotation in _fields_of(parsed, front).items():
             flags.add(bare(name))
+            default = try_value(classes.get(front, {}).get(name), classes)
+            if default is not None:
+                defaults[bare(name)] = default
             found = choices_of(annotation, named, ALIASES)
             if found:
                 values[bare(name)] = frozenset(found)
@@ -66,7 +88,46 @@ def read(folder: Path) -> Reading:
     for flag, name in NAMED.items():
         if named.get(name) and (flag.partition(".")[0] in flags):
             values[flag] = frozenset(named[name])
-    return Reading(frozenset(flags - OF_OTHERS), values, _variables(top / "envs.py"))
+    return Reading(frozenset(flags - OF_OTHERS), values, _variables(top / "envs.py"), defaults, frozenset(deprecated))
+
+
+def _field_of(call: ast.Call, fields: Mapping[str, Mapping[str, object]]) -> tuple[str, str] | None:
+    """(class, field) that an argument stands for: `**model_kwargs["name"]`, or a copy of it with other words."""
+    for word in call.keywords:
+        value = word.value if word.arg is None else None
+        if isinstance(value, ast.Dict):  # `**{**kwargs["name"], "help": ...}`
+            value = next((v for k, v in zip(value.keys, value.values, strict=True) if k is None), None)
+        if isinstance(value, ast.Subscript) and isinstance(value.slice, ast.Constant):
+            name = str(value.slice.value)
+            stem = value.value.id.replace("_kwargs", "").replace("_", "") if isinstance(value.value, ast.Name) else ""
+            homes = [c for c, f in fields.items() if name in f and c.lower().startswith(stem)]
+            homes = homes or [c for c, f in fields.items() if name in f]
+            return (homes[0], name) if homes else None
+    return None
+
+
+def _words(call: ast.Call) -> dict[str, ast.expr]:
+    """What an argument is given besides a field's own words: keywords, and those of `**{**kwargs["name"], ...}`."""
+    words = {k.arg: k.value for k in call.keywords if k.arg}
+    for value in (k.value for k in call.keywords if k.arg is None):
+        pairs = zip(value.keys, value.values, strict=True) if isinstance(value, ast.Dict) else ()
+        words |= {str(k.value): v for k, v in pairs if isinstance(k, ast.Constant)}
+    return words
+
+
+def _default(
+    call: ast.Call, fields: Mapping[str, Mapping[str, object]], classes: Mapping[str, Mapping[str, ast.expr]]
+) -> str | None:
+    """What argparse takes where the flag is not given, as text; None where that is no plain value."""
+    words = _words(call)
+    if "default" in words:
+        return try_value(words["default"], classes)
+    found = _field_of(call, fields)
+    if found is not None:
+        return try_value(classes.get(found[0], {}).get(found[1]), classes)
+    action = words.get("action")
+    switch = {"store_true": "false", "store_false": "true"}
+    return switch.get(str(action.value)) if isinstance(action, ast.Constant) else None if action else "none"
 
 
 def _fields_of(modules: Iterable[ast.Module], name: str) -> dict[str, ast.expr]:
@@ -98,21 +159,11 @@ def _choices(
     call: ast.Call, fields: Mapping[str, Mapping[str, ast.expr]], named: Mapping[str, tuple[str, ...]]
 ) -> tuple[str, ...] | None:
     """The texts that an argument takes: its own `choices`, or those of the field that it stands for."""
-    for word in call.keywords:
-        if word.arg == "choices":
-            return texts_of(word.value, named)
-        if word.arg is None and isinstance(word.value, ast.Subscript) and isinstance(word.value.slice, ast.Constant):
-            name = word.value.slice.value
-            stem = (
-                word.value.value.id.replace("_kwargs", "").replace("_", "")
-                if isinstance(word.value.value, ast.Name)
-                else ""
-            )
-            homes = [f for c, f in fields.items() if name in f and c.lower().startswith(stem)] or [
-                f for f in fields.values() if name in f
-            ]
-            return choices_of(homes[0][name], named, ALIASES) if homes else None
-    return None
+    words = _words(call)
+    if "choices" in words:
+        return texts_of(words["choices"], named)
+    found = _field_of(call, fields)
+    return choices_of(fields[found[0]][found[1]], named, ALIASES) if found is not None else None
 
 
 def _registered(top: Path, manager: str, tables: Iterable[str], folders: Iterable[str]) -> frozenset[str]:

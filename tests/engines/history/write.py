@@ -7,6 +7,7 @@ every release of releases.yaml, writes the files and says what changed. `make hi
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
@@ -111,12 +112,39 @@ def make_document(engine: str, readings: Mapping[str, Reading], day: str) -> str
     if any(r.variables for r in readings.values()):
         variables = {v: r.variables for v, r in readings.items()}
         out += ["variables:", *_groups(group_by_spans(versions, variables, always=False), 2)]
+    if any(r.deprecated for r in readings.values()):
+        deprecated = {v: r.deprecated & r.flags for v, r in readings.items()}
+        out += ["deprecated:", *_groups(group_by_spans(versions, deprecated, always=True), 2)]
+    moved = group_defaults(versions, readings)
+    if moved:
+        out.append(
+            "defaults:  # of flags whose default has moved; releases whose default is no plain value are left out"
+        )
+        out += [line for flag, spans in moved.items() for line in _mapping(flag, spans)]
     out.append("values:  # closed lists; `read_since`: the first release whose list was read")
     for flag, (first, sets) in values.items():
         out += [f"  {flag}:", f"    read_since: {_quoted(first)}"]
         out += ["    any_case: true"] if flag in ANY_CASE.get(engine, ()) else []
         out += ["    spans:", *_groups(group_by_spans(list(sets), sets, always=True), 6)]
     return "\n".join(out) + "\n"
+
+
+def group_defaults(versions: Sequence[str], readings: Mapping[str, Reading]) -> dict[str, dict[str, str]]:
+    """Flag -> spans -> default, of flags whose default is not the same in all releases that have one."""
+    out: dict[str, dict[str, str]] = {}
+    for flag in sorted({f for r in readings.values() for f in r.defaults}):
+        found = {v: r.defaults[flag] for v, r in readings.items() if flag in r.defaults and flag in r.flags}
+        if len(set(found.values())) > 1:
+            out[flag] = {
+                make_spans(versions, (v for v in found if found[v] == value)): value
+                for value in dict.fromkeys(found.values())
+            }
+    return out
+
+
+def _mapping(key: str, items: Mapping[str, str]) -> list[str]:
+    text = f"  {key}: {{{', '.join(f'{json.dumps(k)}: {json.dumps(v)}' for k, v in items.items())}}}"
+    return textwrap.wrap(text, 126, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
 
 
 def make_router_part(router: str, readings: Mapping[str, Reading], newest: Path, day: str) -> str:
