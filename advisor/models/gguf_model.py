@@ -170,8 +170,10 @@ def _blocks(metadata: GgufMetadata, file: GgufFile) -> list[Block]:
             )
         if i >= 0:
             blocks[i][tensor.name.split(".", 2)[2]] = tensor.shape
-    while blocks and any(name.startswith("nextn.") for name in blocks[-1]):
+    predicted = metadata.maybe("nextn_predict_layers") or 0  # llama.cpp loads a file without them as well
+    while blocks and (any(name.startswith("nextn.") for name in blocks[-1]) or (predicted > 0 and not blocks[-1])):
         blocks.pop()
+        predicted -= 1
     empty = [i for i, b in enumerate(blocks) if not b]
     if empty or not blocks:
         raise BadFile(

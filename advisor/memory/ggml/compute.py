@@ -372,7 +372,7 @@ def _add_layer(
         mixed = None if mixed is None else _pick(step, mixed)
         residual = _pick(step, residual)
         normed = _pick(step, normed) if block == "parallel" else normed
-    if block == "parallel" and mixed is not None:
+    if block == "parallel" and mixed is not None and not isinstance(ffn, t.NoFfn):
         return change(change(feed_forward(step, normed, ffn), residual), mixed)
     tensor = residual
     if mixed is not None:
