@@ -74,6 +74,7 @@ class GgufWeights(MemoRecord, frozen=True, kw_only=True):
     exact: bool
     spread: float = 0.0  # how far the real file may be from these sizes, as a part of them
     note: str | None = None
+    blocks: int = 0  # layers that the file's keys say, whether it holds them or not
 
     @property
     def file_bytes(self) -> int:
@@ -111,7 +112,7 @@ def sum_running(weights: GgufWeights) -> RunningTotals:
 
     Next-token blocks, which are not loaded, count as empty layers.
     """
-    n = 1 + max((x.layer for x in weights.weights if x.layer is not None), default=-1)
+    n = max(weights.blocks, 1 + max((x.layer for x in weights.weights if x.layer is not None), default=-1))
     parts = [[0] * n for _ in range(4)]
     for tensor in weights.weights:
         if tensor.layer is not None and not tensor.mtp:
@@ -182,15 +183,15 @@ def _from_file(path: Path, seen: tuple[Stamp, ...]) -> GgufWeights:
     from advisor.models.gguf import read_gguf
 
     file = read_gguf(path)
-    nextn = file.metadata.get(f"{file.metadata.get('general.architecture')}.nextn_predict_layers") or 0
     layers = [_layer(x.name) for x in file.tensors]
-    last = max((n for n in layers if n is not None), default=-1)
-    first_mtp = last + 1 - int(nextn) if isinstance(nextn, int) else last + 1
+    # of an architecture without prediction blocks the engine loads every layer, whatever a key says
+    predicting = {n for x, n in zip(file.tensors, layers, strict=True) if ".nextn." in x.name}
     weights = tuple(
-        _weigh(GgufTensor(name=x.name, ne=x.shape, layer=n, mtp=n is not None and n >= first_mtp), x.type)
+        _weigh(GgufTensor(name=x.name, ne=x.shape, layer=n, mtp=n in predicting), x.type)
         for x, n in zip(file.tensors, layers, strict=True)
     )
-    return GgufWeights(weights=weights, exact=True)
+    blocks = file.metadata.get(f"{file.metadata.get('general.architecture')}.block_count")
+    return GgufWeights(weights=weights, exact=True, blocks=blocks if isinstance(blocks, int) else 0)
 
 
 def _weigh(tensor: GgufTensor, kind: str) -> TensorWeight:

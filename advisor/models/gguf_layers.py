@@ -139,7 +139,7 @@ def _mla(metadata: GgufMetadata, block: Block, layer: int) -> Mla:
     q = "attn_q_b.weight" if "attn_q_b.weight" in block else "attn_q.weight"
     q_in, q_out = metadata.shape(block, q, 2)[:2]
     nope = metadata.divide(q_out, heads, "query width") - rope
-    if rope < 0 or nope <= 0:
+    if rope < 0 or nope < 0:
         raise BadFile(
             metadata.path,
             f"layer {layer}: latent attention widths do not agree with `{metadata.arch}.attention.kv_lora_rank`",
@@ -174,7 +174,8 @@ def _softmax(metadata: GgufMetadata, block: Block, layer: int) -> Full:
     shared = k_eq_v = False
     if "attn_qkv.weight" in block:
         fused = metadata.shape(block, "attn_qkv.weight", 2)[1]
-        k_dim = metadata.divide(fused - kv * v_dim, heads + kv, "fused query, key and value width")
+        stated = metadata.maybe("attention.key_length", layer)  # some store a key and a value for every query
+        k_dim = stated or metadata.divide(fused - kv * v_dim, heads + kv, "fused query, key and value width")
     else:
         q_width = metadata.shape(block, "attn_q.weight", 2)[1]
         if "attn_k.weight" in block:

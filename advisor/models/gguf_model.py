@@ -230,7 +230,7 @@ def _window_size(metadata: GgufMetadata, rule: WindowRule | None) -> int | None:
     given = metadata.maybe("attention.sliding_window")
     if rule is None:  # an architecture that is not known: the file says all there is
         return given
-    if rule.needs_size and not given:
+    if (rule.needs_size and not given) or rule.layers not in (None, metadata.maybe("block_count")):
         return None
     return None if given == 0 else rule.fixed_size or given or rule.size
 
@@ -303,7 +303,10 @@ def read_architecture(
         experts_beside_dense="pre_ffw_norm_2.weight" in attending,
     )
     if known is not None:
-        return structs.replace(base, tensors=tensors)
+        graph = base.graph
+        if graph.deepstack:
+            graph = structs.replace(graph, deepstack=metadata.maybe("n_deepstack_layers") or 0)
+        return structs.replace(base, tensors=tensors, graph=graph)
     graph, names = _read_graph(metadata, attending, blocks), _read_norms(tensors, attending)
     return structs.replace(base, listed=False, windows=WindowRule(stored=True), tensors=names, graph=graph)
 

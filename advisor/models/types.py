@@ -227,6 +227,7 @@ class WindowRule(Record, frozen=True, kw_only=True):
     size: int | None = None  # tokens, where the file gives no `attention.sliding_window`
     fixed_size: int | None = None  # tokens, whatever the file gives
     needs_size: bool = False  # without `attention.sliding_window` no layer has a window
+    layers: int | None = None  # windows are used by models of so many layers only
     stored: bool = False  # the pattern stands in the file and nowhere else
     kind: Literal["sliding", "chunked", "symmetric"] = "sliding"
 

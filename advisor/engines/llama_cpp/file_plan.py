@@ -361,6 +361,8 @@ def place_weights(
     output_at = where[-1]
     outside = gguf_weights.tensors_outside_layers(weights)
     normed = not gives_logits or any(t.name == "output_norm.weight" for t in outside)
+    if all(t.name != "token_embd.weight" for t in outside):  # the output matrix is loaded twice, both times at its place
+        out[output_at] += sum(t.device_bytes for t in outside if t.name == "output.weight")
     for tensor in outside:
         if tensor.name in LOOKED_UP:
             out[HOST] += tensor.file_bytes
