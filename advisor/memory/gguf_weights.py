@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from advisor.files import Stamp, stamp_files
 from advisor.memo import MemoRecord, memoize_by_identity
-from advisor.memory.ggml import device_bytes, tensor_bytes
-from advisor.memory.ggml.graph import BorrowedWeights
+from advisor.memory.ggml import HOST, device_bytes, tensor_bytes
+from advisor.memory.ggml.graph import PlacedLayer
 from advisor.memory.gguf_tensors import GgufTensor, list_file_tensors
 from advisor.models import types as t
 from advisor.models.tensors import BLOCKS
@@ -123,46 +123,19 @@ def sum_running(weights: GgufWeights) -> RunningTotals:
 
 
 @memoize_by_identity
-def list_borrowed(
-    weights: GgufWeights,
-    layers: int,
-    expert_layers: int,
-    on_host: frozenset[str] = frozenset(),
-    moved_away: frozenset[str] = frozenset(),
-) -> tuple[BorrowedWeights, ...]:
-    """Feed-forward matrices in host memory, by layer: those of the first `layers` layers, routed experts of the first
-    `expert_layers`, and the tensors named in `on_host`; none of those named in `moved_away`."""
-    found = [BorrowedWeights(whole=i < layers) for i in range(sum_running(weights).layers)]
-    last = -1
-    for x in _list_feed_forward(weights):
-        usual = x.layer < (expert_layers if x.expert else layers)
-        if x.name in on_host or (usual and x.name not in moved_away):
-            found[x.layer] = replace(found[x.layer], **{x.part: x.size})
-            last = max(last, x.layer)
-    return tuple(found[: max(last + 1, layers, expert_layers)])
-
-
-class _Matrix(Record, frozen=True, kw_only=True):
-    layer: int
-    expert: bool
-    name: str
-    part: str  # of BorrowedWeights
-    size: int  # bytes on a device
-
-
-@memoize_by_identity
-def _list_feed_forward(weights: GgufWeights) -> tuple[_Matrix, ...]:
-    """Feed-forward matrices of all layers; routed experts only, where a layer has them."""
-    routed, out = {x.layer for x in weights.weights if x.expert}, []
+def place_layers(
+    weights: GgufWeights, where: tuple[int, ...], expert_layers: int, moved: tuple[tuple[str, int], ...] = ()
+) -> tuple[PlacedLayer, ...]:
+    """Where each layer lies, and the output, with the tensors that lie in host memory: those of layers that do, routed
+    experts of the first `expert_layers`, and what is `moved` there by its name."""
+    elsewhere, found = dict(moved), [list[tuple[str, int]]() for _ in where]
     for x in weights.weights:
-        m, layer = _FEED_FORWARD.fullmatch(x.name), x.layer
-        if m is not None and layer is not None and not x.mtp and x.expert == (layer in routed):
-            part = ("up" if m[1] == "gate_up" else m[1]) + ("_bias" if m[2] == "bias" else "")
-            out.append(_Matrix(layer=layer, expert=x.expert, name=x.name, part=part, size=x.device_bytes))
-    return tuple(out)
-
-
-_FEED_FORWARD = pattern_when_used(r"blk\.\d+\.ffn_(gate|up|gate_up|down)(?:_exps)?\.(weight|bias)")
+        if x.layer is None or x.mtp or x.layer >= len(where) - 1:
+            continue
+        usual = HOST if x.expert and x.layer < expert_layers else where[x.layer]
+        if elsewhere.get(x.name, usual) == HOST:
+            found[x.layer].append((x.name.split(".", 2)[2].removesuffix(".weight"), x.device_bytes))
+    return tuple(PlacedLayer(place=at, lent=tuple(lent)) for at, lent in zip(where, found, strict=True))
 
 
 @memoize_by_identity

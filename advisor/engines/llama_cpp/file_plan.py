@@ -17,8 +17,7 @@ from advisor.errors import BadInput
 from advisor.memo import memoize_by_identity
 from advisor.memory import ggml, gguf_weights
 from advisor.memory.ggml import HOST, compute, find_stretches, layer_devices
-from advisor.memory.ggml.compute import Borrowed
-from advisor.memory.ggml.graph import StepShape
+from advisor.memory.ggml.graph import PlacedLayer, StepShape
 from advisor.memory.ggml.layers import has_kernels
 from advisor.memory.gguf_tensors import as_gguf
 from advisor.memory.layers import LayerCache, cache_layers
@@ -102,8 +101,7 @@ def plan_file(model: Model, weights: gguf_weights.GgufWeights, question: FileQue
     compute: dict[int, int] = {}
     gives_logits = has_output_matrix(model)
     if question.scratch:
-        borrowed = list_borrowed(weights, where, settings) if devices else ()
-        compute, basis = plan_scratch(model, where, cells, question, borrowed)
+        compute, basis = plan_scratch(model, weights, where, cells, question)
         if question.all_logits and gives_logits:
             compute[where[-1]] = max(compute.get(where[-1], 0), count_logits(model, settings))
     notes = [weights.note] if weights.note else []
@@ -279,16 +277,12 @@ def uses_windows(model: Model) -> bool:
 
 def plan_scratch(
     model: Model,
+    weights: gguf_weights.GgufWeights,
     where: tuple[int, ...],
     cells: ggml.CacheCells,
     question: FileQuestion,
-    borrowed: compute.Borrowed,
 ) -> tuple[dict[int, int], Basis]:
-    """Bytes of scratch per place, and how sure they are.
-
-    `where`: place of each layer, output last. `borrowed`: matrices in host memory that a GPU borrows for long prompts,
-    by layer.
-    """
+    """Bytes of scratch per place, and how sure they are. `where`: place of each layer, output last."""
     lay, settings = model.known_layout, question.settings
     on_host = not question.devices or all(p == HOST for p in where)
     tokens = ggml.round_up(min(settings.ctx_size, settings.ubatch), settings.slots)
@@ -306,6 +300,7 @@ def plan_scratch(
         gpu=not on_host,
         key_type=settings.cache_k.upper() if keeps_cache(model) else "F16",
         value_type=settings.cache_v.upper() if keeps_cache(model) else "F16",
+        cache_on_host=settings.cache_on_host,
     )
     single = compute.count_scratch(model, shape)
     architecture = model.gguf_architecture
@@ -315,38 +310,22 @@ def plan_scratch(
     logits = 4 * lay.vocab_size * settings.slots
     if on_host:
         return {HOST: single.device + logits}, basis
-    out = _split(model, shape, where, question, borrowed)
-    out[HOST] = single.host + logits
-    whole = question.devices == 1 and not keeps_on_host(where[:-1], settings) and not settings.cache_on_host
-    return out, basis if whole else "modelled"
+    apart = keeps_on_host(where[:-1], settings) or settings.cache_on_host or bool(settings.overrides)
+    if question.devices == 1 and not apart and has_kernels(model, shape.key_type):
+        return {0: single.device, HOST: single.host + logits}, basis
+    # a batch follows another where all layers lie on devices
+    whole = question.devices > 1 and settings.split == "layer" and not apart and HOST not in where
+    placed = _place_layers(weights, where[: lay.n_layers] + where[-1:], settings)
+    out = compute.share_scratch(model, shape, placed, question.devices, compute.COPIES if whole else 1)
+    return {**out, HOST: out[HOST] + logits}, "modelled"
 
 
-def _split(
-    model: Model,
-    shape: StepShape,
-    where: tuple[int, ...],
-    question: FileQuestion,
-    borrowed: compute.Borrowed,
-) -> dict[int, int]:
-    """Bytes of each device."""
-    layers, settings, n_devices = model.known_layout.n_layers, question.settings, question.devices
-    asked = range(n_devices) if question.only is None else (question.only,)
-    if n_devices == 1:
-        return {0: compute.count_scratch(model, shape, borrowed=borrowed).device}
-    own = {place: (begin, end) for place, begin, end in find_stretches(where[:-1]) if place != HOST}
-    if not keeps_on_host(where[:-1], settings) and not settings.overrides and len(own) == n_devices:
-        sizes = compute.split_scratch(model, shape, [own[i] for i in asked])
-        return dict(zip(asked, sizes, strict=True))
-    # one batch at a time, and what lies in host memory is borrowed by the first device
-    out = {}
-    for device in asked:
-        begin, end = own.get(device, (layers, layers))
-        if device == 0:
-            here = compute.count_scratch(model, shape, 0, max(1, end if 0 in own else 0), borrowed).device
-            out[device] = max(here, compute.count_borrowed(model, shape, borrowed[end:]))
-        else:
-            out[device] = compute.count_scratch(model, shape, min(begin, layers - 1), end).device
-    return out
+def _place_layers(
+    weights: gguf_weights.GgufWeights, where: tuple[int, ...], settings: LlamaSettings
+) -> tuple[PlacedLayer, ...]:
+    moved = find_moved(weights, settings.overrides) if settings.overrides else ()
+    names = tuple((x.tensor.name, x.place) for x in moved)
+    return gguf_weights.place_layers(weights, where, settings.cpu_moe_layers or 0, names)
 
 
 def place_weights(
@@ -361,7 +340,9 @@ def place_weights(
     output_at = where[-1]
     outside = gguf_weights.tensors_outside_layers(weights)
     normed = not gives_logits or any(t.name == "output_norm.weight" for t in outside)
-    if all(t.name != "token_embd.weight" for t in outside):  # the output matrix is loaded twice, both times at its place
+    if all(
+        t.name != "token_embd.weight" for t in outside
+    ):  # the output matrix is loaded twice, both times at its place
         out[output_at] += sum(t.device_bytes for t in outside if t.name == "output.weight")
     for tensor in outside:
         if tensor.name in LOOKED_UP:
@@ -408,22 +389,6 @@ def _find_places(name: str, where: Sequence[int], normed: bool) -> Iterable[int]
     if name == "rope_freqs.weight":
         return set(where[:-1])
     return (where[0] if normed and name in FIRST_LAYER else where[-1],)
-
-
-def list_borrowed(weights: gguf_weights.GgufWeights, where: Sequence[int], settings: LlamaSettings) -> Borrowed:
-    """What a GPU borrows from host memory for long prompts, by layer."""
-    if not keeps_on_host(where, settings):
-        return ()
-    n = gguf_weights.sum_running(weights).layers
-    there = min(n, where.count(HOST))  # the first layers: those on devices are counted from the end
-    moved = find_moved(weights, settings.overrides) if settings.overrides else ()
-    return gguf_weights.list_borrowed(
-        weights,
-        there,
-        max(there, min(n, settings.cpu_moe_layers or 0)),
-        frozenset(x.tensor.name for x in moved if x.place == HOST),
-        frozenset(x.tensor.name for x in moved if x.place != HOST),
-    )
 
 
 def keeps_on_host(where: Sequence[int], settings: LlamaSettings) -> bool:

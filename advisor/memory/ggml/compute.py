@@ -8,20 +8,20 @@ see `layers` and `graph`. Equal to the byte with the planner of v0.5.0 (CUDA) fo
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any
 
 from msgspec.structs import replace
 
-from advisor.decoding import Json
 from advisor.memo import memoize_by_identity
-from advisor.memory.ggml import round_up
+from advisor.memory.ggml import HOST, round_up
 from advisor.memory.ggml.graph import (
     ALIGNMENT,
     F16,
     F32,
     I32,
-    NONE_BORROWED,
-    BorrowedWeights,
+    ON_DEVICE,
+    PlacedLayer,
     Step,
     StepShape,
     Tensor,
@@ -30,8 +30,6 @@ from advisor.memory.ggml.graph import (
     compute,
     copy,
     count_peak,
-    is_borrowed,
-    multiply,
     view,
 )
 from advisor.memory.ggml.layers import (
@@ -46,19 +44,19 @@ from advisor.memory.ggml.layers import (
     shape_expanded,
     shape_heads,
 )
+from advisor.memory.ggml.schedule import HOST_ALIGNMENT, count_places
 from advisor.memory.gguf_tensors import order_ffns, order_mixers
 from advisor.models import types as t
-from advisor.record import Record, Value
+from advisor.record import Record
 
 COPIES = 4  # of a step's inputs where several devices work on batches in turn
-HOST_ALIGNMENT = 32
-MOST_LAYERS = 24  # with borrowed weights: where more would be laid out, matrices of a kind are taken as equally large
-Borrowed = tuple[BorrowedWeights, ...]  # of each layer; empty: none
-# of a layer: which of the model's mixers, which feed-forward part, what it borrows
-Kind = tuple[int, int, BorrowedWeights]
-_MATRICES = BorrowedWeights.__struct_fields__[:-1]
+MOST_LAYERS = (
+    24  # next to weights in host memory: where more would be laid out, those of a kind are taken as equally large
+)
+Placed = tuple[PlacedLayer, ...]  # of each layer, and of what follows the last one; empty: all on one device
+Kind = tuple[int, int, PlacedLayer]  # of a layer: which of the model's mixers, which feed-forward part, where
 _PLAIN = (t.Softmax, t.Mla, t.GatedDeltaNet, t.ShortConv)
-Layer = tuple[t.AttentionGroup, t.FfnGroup, BorrowedWeights]
+Layer = tuple[t.AttentionGroup, t.FfnGroup, PlacedLayer]
 _MIXERS: dict[type, Callable[[Step, Tensor, Any], Tensor]] = {
     t.Mla: attend_latent,
     t.GatedDeltaNet: mix_delta_net,
@@ -66,17 +64,6 @@ _MIXERS: dict[type, Callable[[Step, Tensor, Any], Tensor]] = {
     t.Mamba2: mix_mamba2,
     t.ShortConv: mix_short_convolution,
 }
-
-
-class Share(Value, frozen=True):
-    """A device's share in a step: whether it begins and ends there, and batches that are under way at once."""
-
-    begins: bool = True
-    ends: bool = True
-    copies: int = 1
-
-
-WHOLE = Share()
 
 
 class Scratch(Record, frozen=True, kw_only=True):
@@ -87,41 +74,24 @@ class Scratch(Record, frozen=True, kw_only=True):
     known: bool
 
 
-def count_scratch(
-    model: t.Model,
-    shape: StepShape,
-    begin: int = 0,
-    end: int | None = None,
-    borrowed: Borrowed = (),
-    copies: int = 1,
-) -> Scratch:
-    """Scratch of the device on which the layers from `begin` to before `end` lie (None: all that follow).
-
-    `copies`: of what is handed over, where several batches are under way at once.
-    """
-    if not shape.flash or not shape.plain or model.layout is None or borrowed:
-        return _count(model, shape, begin, end, borrowed, copies)
+def count_scratch(model: t.Model, shape: StepShape) -> Scratch:
+    """Scratch where all layers lie on one device."""
+    if not shape.flash or not shape.plain or model.layout is None:
+        return _count(model, shape, choose_layers(model))
     # the mask lies next to everything else for as long as the step lasts: count it separately, and keep the rest
-    rest = _count(model, shape.without_cells(), begin, end, borrowed, copies)
-    masks = [
-        (round_up(F16 * shape.tokens * cells, ALIGNMENT), there) for cells, there in _masks(model, shape, begin, end)
-    ]
-    host, device = sum(size for size, _ in masks), copies * sum(size for size, there in masks if there)
+    rest = _count(model, shape.without_cells(), choose_layers(model))
+    masks = [(round_up(F16 * shape.tokens * cells, ALIGNMENT), there) for cells, there in _masks(model, shape)]
+    host, device = sum(size for size, _ in masks), sum(size for size, there in masks if there)
     return Scratch(device=rest.device + device, host=rest.host + host, known=rest.known)
 
 
-def _masks(model: t.Model, shape: StepShape, begin: int, end: int | None) -> list[tuple[int, bool]]:
-    """Cells of each mask that the step needs, and whether the device with these layers needs it."""
-    if model.layout is None or (
-        model.gguf_architecture is not None
-        and (model.gguf_architecture.encoder or not model.gguf_architecture.keeps_cache)
-    ):
+def _masks(model: t.Model, shape: StepShape) -> list[tuple[int, bool]]:
+    """Cells of each mask that the step needs, and whether the device needs it."""
+    architecture = model.gguf_architecture
+    if model.layout is None or (architecture is not None and (architecture.encoder or not architecture.keeps_cache)):
         return []
-    lay = model.layout
-    here = set(order_mixers(lay)[begin:end])
-    parts = [(part, i in here) for i, group in enumerate(lay.attention) for part in t.list_parts(group)]
-    there: dict[bool, bool] = {}  # of windowed layers or not -> whether a layer on the device reads this mask
-    for part, held in parts:
+    there: dict[bool, bool] = {}  # of windowed layers or not -> whether the device reads this mask
+    for part in model.layout.mixers:
         if isinstance(part, t.Softmax):
             heads = shape_heads(part, bool(shape.window_cells))
             window, own = heads.window, not shape.gpu or has_kernel(heads)
@@ -129,51 +99,62 @@ def _masks(model: t.Model, shape: StepShape, begin: int, end: int | None) -> lis
             window, own = False, part.absorbed or not shape.gpu or has_kernel(shape_expanded(part))
         else:
             continue
-        there[window] = there.get(window, False) or (own and held)
+        there[window] = there.get(window, False) or own
     return [(shape.window_cells if window else shape.cells, own) for window, own in there.items()]
 
 
-def _count(model: t.Model, shape: StepShape, begin: int, end: int | None, borrowed: Borrowed, copies: int) -> Scratch:
-    ends = model.layout is None or end is None or end >= model.layout.n_layers
-    share = Share(begins=not begin, ends=ends, copies=copies)
-    return _place(model, shape, choose_layers(model, begin, end, borrowed), share)
-
-
 @memoize_by_identity
-def _place(model: t.Model, shape: StepShape, kinds: tuple[Kind, ...], share: Share) -> Scratch:
+def _count(model: t.Model, shape: StepShape, kinds: tuple[Kind, ...]) -> Scratch:
     lay = model.known_layout
-    mixers = [lay.attention[i] for i, _, _ in kinds]
-    laid_out = [_replace_unknown(mixer) for mixer in mixers]
-    layers = [(mixer, lay.ffn[j], borrowed) for mixer, (_, j, borrowed) in zip(laid_out, kinds, strict=True)]
-    known = all(a is b for a, b in zip(mixers, laid_out, strict=True))
-    tensors, inputs = build_step(model, shape, layers, share)
+    layers, known = _lay_out(model, kinds)
+    tensors, inputs = build_step(model, shape, layers)
     sizes = sum(round_up(x.size, HOST_ALIGNMENT) for x in inputs)
     # next to them the tokens, and room for embeddings that come instead of tokens, with further rows for images
     deep = model.gguf_architecture.graph.deepstack if model.gguf_architecture is not None else 0
     row = F32 * shape.tokens * lay.hidden_size
     host = sizes + round_up(row * (1 + deep), HOST_ALIGNMENT) + round_up(F32 * shape.tokens, HOST_ALIGNMENT)
-    peak = count_peak(tensors, ALIGNMENT if shape.gpu else HOST_ALIGNMENT)
+    peak = count_peak([*inputs, *tensors], ALIGNMENT if shape.gpu else HOST_ALIGNMENT)
     return Scratch(device=peak, host=host, known=known)
 
 
+def _lay_out(model: t.Model, kinds: Sequence[Kind]) -> tuple[list[Layer], bool]:
+    """The layers of these kinds, and whether each is of a kind that is laid out."""
+    lay = model.known_layout
+    laid_out = [_replace_unknown(lay.attention[i]) for i, _, _ in kinds]
+    known = all(lay.attention[i] is x for (i, _, _), x in zip(kinds, laid_out, strict=True))
+    return [(mixer, lay.ffn[j], place) for mixer, (_, j, place) in zip(laid_out, kinds, strict=True)], known
+
+
+def share_scratch(model: t.Model, shape: StepShape, placed: Placed, devices: int, copies: int) -> dict[int, int]:
+    """Bytes of each device and of the host where layers lie in several places. `copies`: batches under way at once."""
+    return _share(model, replace(shape, scheduled=True), choose_layers(model, placed), placed[-1], devices, copies)
+
+
 @memoize_by_identity
-def choose_layers(model: t.Model, begin: int = 0, end: int | None = None, borrowed: Borrowed = ()) -> tuple[Kind, ...]:
+def _share(
+    model: t.Model, shape: StepShape, kinds: tuple[Kind, ...], output: PlacedLayer, devices: int, copies: int
+) -> dict[int, int]:
+    tensors, inputs = build_step(model, shape, _lay_out(model, kinds)[0], output)
+    return count_places(tensors, inputs, devices, copies)
+
+
+@memoize_by_identity
+def choose_layers(model: t.Model, placed: Placed = ()) -> tuple[Kind, ...]:
     """Layers in which every few that follow one another in the model do so, and the last: the peak lies in one.
 
-    Three where layers are of at most two kinds, none of them of a Mamba, and with borrowed weights: over the catalogue
-    more changed nothing. Eight for others.
+    Three where layers are of at most two kinds, none of them of a Mamba, and in several places: over the catalogue more
+    changed nothing. Eight for others.
     """
     lay = model.known_layout
-    n, reach = lay.n_layers, 3 if borrowed or _is_plain(model) else 8
+    n, reach = lay.n_layers, 3 if placed or _is_plain(model) else 8
     mixers, ffns = order_mixers(lay), order_ffns(lay)
 
-    def choose(own: Borrowed) -> list[Kind]:
-        weights = (*own, *(NONE_BORROWED,) * (n - len(own)))
-        return _choose(list(zip(mixers, ffns, weights, strict=True))[begin:end], reach)
+    def choose(places: Placed) -> list[Kind]:
+        return _choose(list(zip(mixers, ffns, places[:n], strict=True)), reach)
 
-    chosen = choose(borrowed[:n])
-    if borrowed and len(chosen) > MOST_LAYERS:
-        chosen = choose(_level(borrowed[:n], ffns))
+    chosen = choose(placed or (ON_DEVICE,) * n)
+    if placed and len(chosen) > MOST_LAYERS:
+        chosen = choose(_level(list(zip(mixers, ffns, placed[:n], strict=True))))
     return tuple(chosen)
 
 
@@ -188,18 +169,17 @@ def _choose(kinds: Sequence[Kind], reach: int) -> list[Kind]:
     return chosen
 
 
-def _level(borrowed: Borrowed, ffns: Sequence[int]) -> Borrowed:
-    """Matrices of every layer as large as the largest of their kind: the peak lies where these are."""
-    kinds = list(zip(ffns, borrowed, strict=False))
-    most: dict[int, Json] = {}
-    for ffn, own in kinds:
-        known = most.setdefault(ffn, dict.fromkeys(_MATRICES, 0))
-        for name in _MATRICES:
-            known[name] = max(known[name], getattr(own, name))
-    out = []
-    for ffn, own in kinds:
-        out.append(replace(own, **{n: size for n, size in most[ffn].items() if getattr(own, n)}))
-    return tuple(out)
+def _level(kinds: Sequence[Kind]) -> Placed:
+    """Tensors in host memory of every layer as large as the largest of their name: the peak lies where these are."""
+    most: dict[tuple[int, int, str], int] = {}
+    for mixer, ffn, layer in kinds:
+        for name, size in layer.lent:
+            key = (mixer, ffn, name)
+            most[key] = max(most.get(key, 0), size)
+    return tuple(
+        replace(layer, lent=tuple((name, most[mixer, ffn, name]) for name, _ in layer.lent))
+        for mixer, ffn, layer in kinds
+    )
 
 
 @memoize_by_identity
@@ -207,22 +187,6 @@ def _is_plain(model: t.Model) -> bool:
     lay = model.known_layout
     kinds = set(zip(order_mixers(lay), order_ffns(lay), strict=True))
     return len(kinds) <= 2 and all(isinstance(x, _PLAIN) for x in lay.attention)
-
-
-def split_scratch(model: t.Model, shape: StepShape, places: Sequence[tuple[int, int]]) -> list[int]:
-    """Bytes of each device where layers are shared out; `places` are the layers of each, from the first to the last.
-
-    Several batches are under way at once, each with copies of its inputs, which lie next to everything else. Source:
-    ggml_backend_sched_split_graph of llama.cpp b11434.
-    """
-    return [count_scratch(model, shape, begin, end, copies=COPIES).device for begin, end in places]
-
-
-def count_borrowed(model: t.Model, shape: StepShape, borrowed: Borrowed) -> int:
-    """Scratch of the first device for matrices in host memory that belong to layers of other devices: a matrix is
-    fetched while the one before it is in use. Learned from the planner's rows (tests/data/llamacpp_fit.csv)."""
-    most = max((max(x.gate + x.up, x.up + x.down) for x in borrowed), default=0)
-    return most + F32 * shape.tokens * model.known_layout.hidden_size if most else 0
 
 
 def _replace_unknown(mixer: t.AttentionGroup) -> t.AttentionGroup:
@@ -236,94 +200,50 @@ def _replace_unknown(mixer: t.AttentionGroup) -> t.AttentionGroup:
 
 
 def build_step(
-    model: t.Model, shape: StepShape, layers: Sequence[Layer], share: Share = WHOLE
+    model: t.Model, shape: StepShape, layers: Sequence[Layer], output: PlacedLayer = ON_DEVICE
 ) -> tuple[list[Tensor], list[Tensor]]:
-    """The tensors of a device's share in one step, in the engine's order, and those of them that are handed over.
+    """The tensors of a step in the engine's order, and what the host hands over. `output`: where what follows the layers
+    lies.
 
     Raises UnknownLayer for layers of a kind that is not laid out.
     """
     step = Step(model, shape)
+    step.stand_in(layers[0][2])
     deepstack = step.traits.deepstack
-    tensor = _embed(step) if share.begins else _take_over(step, "residual")
+    tensor = _embed(step)
     padded = compute((step.hidden * (1 + deepstack), step.tokens), tensor)
-    tensor = view(padded, (step.hidden, step.tokens), "own") if deepstack and share.begins else tensor
+    tensor = view(padded, (step.hidden, step.tokens), "own") if deepstack else tensor
     each = _embed_per_layer(step, tensor)
-    last_on_host = None
     for i, layer in enumerate(layers):
-        normed = None if i or share.begins or not _norms_first(step) else _take_over(step, "normed")
-        tensor = _add_layer(step, tensor, layer, i, last=share.ends and i == len(layers) - 1, normed=normed)
-        last_on_host = tensor if step.borrowed.whole else last_on_host
-        if i < deepstack and share.begins:
+        step.stand_in(layer[2])
+        tensor = _add_layer(step, tensor, layer, i, last=i == len(layers) - 1)
+        if i < deepstack:
             tensor = change(tensor, view(padded, (step.hidden, step.tokens), f"deep {i}"))
         if each is not None:
             tensor = _add_own_embedding(step, tensor, each)
         if step.names.layer_scale:
-            tensor = change(tensor)
-    if not share.ends and _norms_first(step):  # the next layer's norm has no weights: it is computed here
-        step.graph.expand(step.normalize(tensor, weighted=False)).output = True
-    if share.ends:
-        tensor = step.normalize(tensor)
-        if step.traits.keeps_all_rows:
-            tensor = _pick(step, tensor)
-        if not step.encodes:
-            tensor = multiply(tensor, step.layout.vocab_size)
+            tensor = step.weigh(change(tensor), "layer_output_scale", step.tokens, F32)
+    step.stand_in(output)
+    tensor = step.normalize(tensor)
+    if step.traits.keeps_all_rows:
+        tensor = _pick(step, tensor)
+    if not step.encodes:
+        tensor = step.multiply(tensor, step.layout.vocab_size, "output")
     tensor.output = True
     step.graph.expand(tensor)
-    inputs = list(step.inputs.values())
-    if share.copies == 1:
-        return _hand_over(inputs, step.graph.tensors, last_on_host), inputs
-    for tensor in inputs:
-        tensor.output = True  # of a batch that may still be under way: never overwritten
-    copies = [Tensor(x.size, x.layout, output=True) for x in inputs for _ in range(share.copies - 1)]
-    return [*inputs, *copies, *step.graph.tensors], inputs
-
-
-def _norms_first(step: Step) -> bool:
-    """Whether layers begin with a norm."""
-    return step.traits.block not in ("post", "sum")
-
-
-def _take_over(step: Step, name: str) -> Tensor:
-    """What the device before gives."""
-    return step.get_input(name, F32 * step.hidden * step.tokens, (step.hidden, step.tokens))
-
-
-def _hand_over(inputs: Sequence[Tensor], tensors: Sequence[Tensor], last_on_host: Tensor | None) -> list[Tensor]:
-    """Inputs before the part of the graph that reads them first.
-
-    Each borrowed matrix begins a new part, and each operation does up to `last_on_host`, what the last layer gives that
-    lies in host memory. Source: ggml_backend_sched_split_graph of llama.cpp b11434.
-    """
-    if not any(is_borrowed(x) for x in tensors):
-        return [*inputs, *tensors]
-    parts, alone = [list[Tensor]()], last_on_host is not None
-    for tensor in tensors:
-        if is_borrowed(tensor) or (alone and not (parts[-1] and is_borrowed(parts[-1][-1]))):
-            parts.append([])
-        parts[-1].append(tensor)
-        alone = alone and tensor is not last_on_host
-    first, read = dict[int, list[Tensor]](), set[int]()  # inputs by the part that reads them first
-    own = {id(x): x for x in inputs}
-    for i, part in enumerate(parts):
-        new = {id(x) for tensor in part for x in tensor.operands if id(x) in own} - read
-        if new:
-            first[i] = [x for x in inputs if id(x) in new]
-            read |= new
-    out = list[Tensor]()
-    for i, part in enumerate(parts):
-        begin = int(bool(part) and is_borrowed(part[0]))
-        out += [*part[:begin], *first.get(i, ()), *part[begin:]]
-    return out + [x for x in inputs if id(x) not in read]
+    return step.graph.tensors, list(step.inputs.values())
 
 
 def _embed(step: Step) -> Tensor:
     """Rows of the embedding: looked up in host memory, where the table lies, and handed over to a GPU."""
     shape = (step.hidden, step.tokens)
-    if step.shape.gpu:
+    if step.shape.gpu and not step.shape.scheduled:
         return step.get_input("embedding", F32 * step.hidden * step.tokens, shape)
     tokens = step.get_input("tokens", F32 * step.tokens)
     step.get_input("embeddings instead", F32 * step.hidden * (1 + step.traits.deepstack) * step.tokens)
-    return compute(shape, tokens)
+    out = compute(shape, tokens)
+    out.place = HOST
+    return out
 
 
 def _embed_per_layer(step: Step, tensor: Tensor) -> Tensor | None:
@@ -333,18 +253,27 @@ def _embed_per_layer(step: Step, tensor: Tensor) -> Tensor | None:
         return None
     n, layers = step.tokens, step.layout.n_layers
     shape = (table.width, layers, n)
-    looked_up = step.get_input("per layer", F32 * table.width * layers * n, shape)
-    projected = change(multiply(tensor, table.width * layers))
+    looked_up = _look_up(step, "per layer", shape)
+    projected = change(step.multiply(tensor, table.width * layers, "per_layer_model_proj"))
     joined = change(change(step.normalize(view(projected, shape)), looked_up))
     return copy(view(joined, (table.width, n, layers), "permuted"), (table.width, n, layers))
+
+
+def _look_up(step: Step, name: str, shape: tuple[int, ...]) -> Tensor:
+    """Rows of a further table, which lies in host memory."""
+    if not step.shape.scheduled:
+        return step.get_input(name, F32 * prod(shape), shape)
+    out = compute(shape, step.get_input("tokens", F32 * step.tokens))
+    out.place = HOST
+    return out
 
 
 def _add_own_embedding(step: Step, tensor: Tensor, each: Tensor) -> Tensor:
     table = step.layout.per_layer
     assert table is not None
     shape = (table.width, step.tokens)
-    gate = change(change(multiply(tensor, table.width)), view(each, shape, "own"))
-    return change(tensor, step.normalize(multiply(gate, step.hidden)))
+    gate = change(change(step.multiply(tensor, table.width, "inp_gate")), view(each, shape, "own"))
+    return change(tensor, step.normalize(step.multiply(gate, step.hidden, "proj")))
 
 
 def _pick(step: Step, tensor: Tensor) -> Tensor:
@@ -357,16 +286,12 @@ def _sum(step: Step, tensor: Tensor, residual: Tensor) -> Tensor:
     return change(residual, tensor) if step.traits.residual_first else change(tensor, residual)
 
 
-def _add_layer(
-    step: Step, tensor: Tensor, layer: Layer, number: int, last: bool, normed: Tensor | None = None
-) -> Tensor:
-    mixer, ffn, step.borrowed = layer
+def _add_layer(step: Step, tensor: Tensor, layer: Layer, number: int, last: bool) -> Tensor:
+    mixer, ffn, _ = layer
     block = step.traits.block
-    before, after = _norms_first(step), block in ("post", "sandwich")
+    before, after = block not in ("post", "sum"), block in ("post", "sandwich")
     residual = tensor
-    if before:  # of a norm that the device before has computed, the product with the weights is left
-        tensor = step.normalize(tensor) if normed is None else change(normed)
-    normed = tensor
+    normed = tensor = step.normalize(tensor) if before else tensor
     mixed = None if isinstance(mixer, t.NoMixer) else _mix(step, normed, mixer, number, residual)
     if last and not step.traits.keeps_all_rows:
         mixed = None if mixed is None else _pick(step, mixed)
