@@ -295,6 +295,7 @@ def read_architecture(
     attending = next((b for b in blocks if "attn_output.weight" in b), blocks[0])
     dense = next((b for b in blocks if "ffn_down.weight" in b), blocks[0])
     base = known or GgufArchitecture()
+    positions = any(x.name == "position_embd.weight" for x in metadata.file.tensors)
     tensors = structs.replace(
         base.tensors,
         fused_qkv="attn_qkv.weight" in attending,
@@ -303,11 +304,10 @@ def read_architecture(
         experts_beside_dense="pre_ffw_norm_2.weight" in attending,
     )
     if known is not None:
-        graph = base.graph
-        if graph.deepstack:
-            graph = structs.replace(graph, deepstack=metadata.maybe("n_deepstack_layers") or 0)
+        deep = metadata.maybe("n_deepstack_layers") or 0 if base.graph.deepstack else 0
+        graph = structs.replace(base.graph, deepstack=deep, looks_up_positions=positions)
         return structs.replace(base, tensors=tensors, graph=graph)
-    graph, names = _read_graph(metadata, attending, blocks), _read_norms(tensors, attending)
+    graph, names = _read_graph(metadata, attending, blocks, positions), _read_norms(tensors, attending)
     return structs.replace(base, listed=False, windows=WindowRule(stored=True), tensors=names, graph=graph)
 
 
@@ -320,12 +320,12 @@ def _has(block: Mapping[str, object], names: Sequence[str]) -> bool:
     return any(n in block for n in names)
 
 
-def _read_graph(metadata: GgufMetadata, block: Block, blocks: Sequence[Block]) -> GraphTraits:
+def _read_graph(metadata: GgufMetadata, block: Block, blocks: Sequence[Block], positions: bool) -> GraphTraits:
     before, second = "attn_norm.weight" in block, "ffn_norm.weight" in block
     after = _has(block, AFTER_ATTENTION)
     mean = f"{metadata.arch}.attention.layer_norm_epsilon" in metadata.file.metadata
     capped = f"{metadata.arch}.attn_logit_softcapping" in metadata.file.metadata
-    graph = GraphTraits(layer_norm=mean, scores_capped=capped)
+    graph = GraphTraits(layer_norm=mean, scores_capped=capped, looks_up_positions=positions)
     if metadata.file.metadata.get(f"{metadata.arch}.use_parallel_residual") is True:
         return structs.replace(graph, block="parallel")
     if not before:

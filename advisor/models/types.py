@@ -280,6 +280,8 @@ class GraphTraits(Record, frozen=True, kw_only=True):
     weights_first: bool = False  # experts see inputs that are weighted already
     keeps_all_rows: bool = False  # the last layer computes all tokens, not only those whose logits are needed
     residual_first: bool = False  # sums begin with what the layer was given
+    looks_up_positions: bool = False  # rows of a table of positions are added to the embedding
+    flash: bool = True  # the engine has flash attention for it
     whole: bool = True  # every part that takes scratch is followed; else scratch is near, not exact
 
 

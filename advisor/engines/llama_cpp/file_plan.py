@@ -305,13 +305,13 @@ def plan_scratch(
     single = compute.count_scratch(model, shape)
     architecture = model.gguf_architecture
     followed = single.known and architecture is not None and architecture.listed and architecture.graph.whole
-    followed = followed and (on_host or has_kernels(model, shape.key_type))
+    followed = followed and (on_host or has_kernels(model))
     basis: Basis = "exact" if followed else "modelled"
     logits = 4 * lay.vocab_size * settings.slots
     if on_host:
         return {HOST: single.device + logits}, basis
     apart = keeps_on_host(where[:-1], settings) or settings.cache_on_host or bool(settings.overrides)
-    if question.devices == 1 and not apart and has_kernels(model, shape.key_type):
+    if question.devices == 1 and not apart and has_kernels(model):
         return {0: single.device, HOST: single.host + logits}, basis
     # a batch follows another where all layers lie on devices
     whole = question.devices > 1 and settings.split == "layer" and not apart and HOST not in where

@@ -37,10 +37,12 @@ from advisor.memory.ggml.layers import (
     attend_latent,
     feed_forward,
     has_kernel,
+    has_kernels,
     mix_delta_net,
     mix_mamba1,
     mix_mamba2,
     mix_short_convolution,
+    shape_absorbed,
     shape_expanded,
     shape_heads,
 )
@@ -96,7 +98,8 @@ def _masks(model: t.Model, shape: StepShape) -> list[tuple[int, bool]]:
             heads = shape_heads(part, bool(shape.window_cells))
             window, own = heads.window, not shape.gpu or has_kernel(heads)
         elif isinstance(part, t.Mla):
-            window, own = False, part.absorbed or not shape.gpu or has_kernel(shape_expanded(part))
+            heads = shape_absorbed(part) if part.absorbed else shape_expanded(part)
+            window, own = False, not shape.gpu or has_kernel(heads)
         else:
             continue
         there[window] = there.get(window, False) or own
@@ -127,7 +130,10 @@ def _lay_out(model: t.Model, kinds: Sequence[Kind]) -> tuple[list[Layer], bool]:
 
 def share_scratch(model: t.Model, shape: StepShape, placed: Placed, devices: int, copies: int) -> dict[int, int]:
     """Bytes of each device and of the host where layers lie in several places. `copies`: batches under way at once."""
-    return _share(model, replace(shape, scheduled=True), choose_layers(model, placed), placed[-1], devices, copies)
+    # copies of what crosses in every layer add up
+    adds_up = copies > 1 and (model.known_layout.per_layer is not None or not has_kernels(model))
+    kinds = choose_layers(model, placed, all_of_them=adds_up)
+    return _share(model, replace(shape, scheduled=True), kinds, placed[-1], devices, copies)
 
 
 @memoize_by_identity
@@ -139,7 +145,7 @@ def _share(
 
 
 @memoize_by_identity
-def choose_layers(model: t.Model, placed: Placed = ()) -> tuple[Kind, ...]:
+def choose_layers(model: t.Model, placed: Placed = (), all_of_them: bool = False) -> tuple[Kind, ...]:
     """Layers in which every few that follow one another in the model do so, and the last: the peak lies in one.
 
     Three where layers are of at most two kinds, none of them of a Mamba, and in several places: over the catalogue more
@@ -148,6 +154,8 @@ def choose_layers(model: t.Model, placed: Placed = ()) -> tuple[Kind, ...]:
     lay = model.known_layout
     n, reach = lay.n_layers, 3 if placed or _is_plain(model) else 8
     mixers, ffns = order_mixers(lay), order_ffns(lay)
+    if all_of_them:
+        return tuple(zip(mixers, ffns, placed[:n], strict=True))
 
     def choose(places: Placed) -> list[Kind]:
         return _choose(list(zip(mixers, ffns, places[:n], strict=True)), reach)
@@ -211,6 +219,8 @@ def build_step(
     step.stand_in(layers[0][2])
     deepstack = step.traits.deepstack
     tensor = _embed(step)
+    if step.traits.looks_up_positions:
+        tensor = change(_look_up(step, "rows of positions", (step.hidden, step.tokens)), tensor)
     padded = compute((step.hidden * (1 + deepstack), step.tokens), tensor)
     tensor = view(padded, (step.hidden, step.tokens), "own") if deepstack else tensor
     each = _embed_per_layer(step, tensor)
@@ -272,7 +282,7 @@ def _add_own_embedding(step: Step, tensor: Tensor, each: Tensor) -> Tensor:
     table = step.layout.per_layer
     assert table is not None
     shape = (table.width, step.tokens)
-    gate = change(change(step.multiply(tensor, table.width, "inp_gate")), view(each, shape, "own"))
+    gate = change(change(step.multiply(tensor, table.width, "inp_gate")), view(each, shape, "slice"))
     return change(tensor, step.normalize(step.multiply(gate, step.hidden, "proj")))
 
 

@@ -167,6 +167,7 @@ def _see_all(step: Step, query: Tensor, key: Tensor, value: Tensor, heads: HeadS
             for part, width in ((key, heads.key_width), (value, heads.value_width))
         ]
         mixed = compute((heads.value_width, heads.queries, n), asked, *narrow, mask)
+        mixed.kernel = not step.shape.gpu or has_kernel(heads)
         return graph.expand(view(mixed, (heads.value_width * heads.queries, n)))
     scores = compute((n, n, heads.queries), view(key, (heads.key_width, n, heads.keys), "permuted"), asked)
     weights = change(scores, mask)
@@ -183,14 +184,14 @@ def has_kernel(heads: HeadShape) -> bool:
     return KERNELS.get(heads.key_width) == heads.value_width and shared % SHARED_KERNELS.get(heads.key_width, 1) == 0
 
 
-def has_kernels(model: t.Model, key_type: str) -> bool:
+def has_kernels(model: t.Model) -> bool:
     """Whether the GPU computes the attention of all layers; `--flash-attn auto` is off where it does not."""
     if model.layout is None:
         return True
     for part in model.layout.mixers:
         if isinstance(part, t.Softmax) and not has_kernel(shape_heads(part, False)):
             return False
-        if isinstance(part, t.Mla) and not (key_type != "BF16" if part.absorbed else has_kernel(shape_expanded(part))):
+        if isinstance(part, t.Mla) and not has_kernel(shape_absorbed(part) if part.absorbed else shape_expanded(part)):
             return False
     return True
 
@@ -220,21 +221,12 @@ def _mix(step: Step, query: Tensor, heads: HeadShape) -> Tensor:
     asked = view(asked, (heads.key_width, each, heads.queries, shape.streams), "permuted")
     if shape.flash:
         rows = F16 * cells * shape.streams * heads.keys
-        extra = rows * shape.count_expanded(heads.key_width, heads.value_width)
+        kept = _read_narrow(step, shape.key_type, heads.key_width * heads.keys, cells)
+        kept += _read_narrow(step, shape.value_type, heads.value_width * heads.keys, cells)
         width = (heads.value_width, heads.queries, each, shape.streams)
-        kept = step.read_cache(shape.key_type, heads.key_width * heads.keys, cells)
-        kept += step.read_cache(shape.value_type, heads.value_width * heads.keys, cells)
-        if shape.gpu and not has_kernel(heads):  # the processor attends, and hands the result back
-            mask = (step.get_mask(heads.window),) if shape.scheduled else ()
-            mixed = compute(width, asked, *kept, *mask)
-            mixed.kernel = False
-        else:
-            cast = [
-                Tensor(rows * size, ("cast",))
-                for kind, size in ((shape.key_type, heads.key_width), (shape.value_type, heads.value_width))
-                if kind == "F32"
-            ]
-            mixed = compute(width, asked, *kept, *cast, step.get_mask(heads.window), extra=extra)
+        mixed = _attend_fused(step, compute(width, asked, *kept), has_kernel(heads), heads.window)
+        if mixed.kernel:
+            mixed.size += rows * shape.count_expanded(heads.key_width, heads.value_width)
         return step.graph.expand(view(mixed, (heads.value_width * heads.queries, n)))
     kept = step.read_cache(shape.key_type, heads.key_width * heads.keys, cells)
     scores = compute((cells, each, heads.queries, shape.streams), asked, *kept)
@@ -245,6 +237,20 @@ def _mix(step: Step, query: Tensor, heads: HeadShape) -> Tensor:
     mixed = compute((heads.value_width, each, heads.queries, shape.streams), *kept, scores)
     mixed = view(mixed, (heads.value_width, heads.queries, each, shape.streams), "permuted")
     return step.graph.expand(copy(mixed, (heads.value_width * heads.queries, n)))
+
+
+def _read_narrow(step: Step, kind: str, width: int, cells: int) -> tuple[Tensor, ...]:
+    """A layer's keys or values as a kernel takes them; those in F32 the graph itself turns into F16."""
+    kept = step.read_cache(kind, width, cells)
+    return (Tensor(F16 * width * cells * step.shape.streams, ("cast",), kept),) if kind == "F32" else kept
+
+
+def _attend_fused(step: Step, mixed: Tensor, kernel: bool, window: bool) -> Tensor:
+    """Attention in one operation; without a kernel the processor computes it, and hands the result back."""
+    mixed.kernel = kernel or not step.shape.gpu
+    if mixed.kernel or step.shape.scheduled:
+        mixed.operands = (*mixed.operands, step.get_mask(window))
+    return mixed
 
 
 def attend_latent(step: Step, tensor: Tensor, group: t.Mla) -> Tensor:
@@ -273,15 +279,17 @@ def attend_latent(step: Step, tensor: Tensor, group: t.Mla) -> Tensor:
     each = n // shape.streams
     asked = view(query, (latent + rope, heads, each, shape.streams), "streams")
     asked = view(asked, (latent + rope, each, heads, shape.streams), "permuted")
-    mask = step.get_mask(False)
     if shape.flash:
-        kept = step.read_cache(shape.key_type, latent + rope, shape.cells)
-        kept += step.read_cache(shape.key_type, latent, shape.cells)
-        mixed = compute((latent, heads, each, shape.streams), asked, *kept, mask)
+        kept = _read_narrow(step, shape.key_type, latent + rope, shape.cells)
+        kept += _read_narrow(step, shape.key_type, latent, shape.cells)
+        mixed = compute((latent, heads, each, shape.streams), asked, *kept)
+        mixed = _attend_fused(step, mixed, has_kernel(shape_absorbed(group)), False)
+        if mixed.kernel:  # values are a part of the keys
+            mixed.size += F16 * shape.cells * shape.streams * shape.count_expanded(latent + rope, 0)
         mixed = compute((group.v_head_dim, each, heads, shape.streams), view(mixed, (latent, each, heads), "permuted"))
     else:
         kept = step.read_cache(shape.key_type, latent + rope, shape.cells)
-        scores = change(compute((shape.cells, each, heads, shape.streams), asked, *kept), mask)
+        scores = change(compute((shape.cells, each, heads, shape.streams), asked, *kept), step.get_mask(False))
         # the latent rows themselves are the values, transposed for the product
         turned = Tensor(F16 * latent * shape.cells * shape.streams, ("values",))
         mixed = compute((latent, each, heads, shape.streams), turned, scores)
@@ -316,6 +324,12 @@ def shape_expanded(group: t.Mla) -> HeadShape:
     """Heads of latent attention whose keys and values are cached for every head."""
     n, width = group.n_heads, group.qk_nope_head_dim + group.qk_rope_head_dim
     return HeadShape(queries=n, keys=n, key_width=width, value_width=group.v_head_dim, window=False)
+
+
+def shape_absorbed(group: t.Mla) -> HeadShape:
+    """Heads of latent attention that share one row."""
+    width = group.kv_lora_rank + group.qk_rope_head_dim
+    return HeadShape(queries=group.n_heads, keys=1, key_width=width, value_width=group.kv_lora_rank, window=False)
 
 
 def feed_forward(step: Step, tensor: Tensor, group: t.FfnGroup) -> Tensor:
@@ -434,6 +448,7 @@ def _sum_experts(
 def _read_state(step: Step, width: int) -> Tensor:
     """The states of the step's sequences, gathered from the cache."""
     n = step.shape.sequences
+    step.graph.expand(step.store())  # the state of a new sequence is zero
     kept = step.read_kept(F32 * width * n)
     rows = compute((width, n), *kept, step.get_input("state rows", I32 * n))
     states = step.graph.expand(view(rows, (width, n), "own"))
@@ -517,7 +532,7 @@ def mix_mamba1(step: Step, tensor: Tensor, group: t.Mamba1) -> Tensor:
     )  # fmt: skip
     _scan(step, scanned, inner * group.state)
     out = view(scanned, (inner, each, n), "output")
-    out = change(out, compute((inner, each, n), mixed))
+    out = change(out, step.weigh(compute((inner, each, n), mixed), "ssm_d", each * n, F32 * inner))
     gate = copy(view(both, (inner, each, n), "gate"), (inner, each, n))
     out = compute((inner, each, n), gate, out)
     return view(step.multiply(out, step.hidden, "ssm_out"), (step.hidden, step.tokens))
@@ -542,7 +557,8 @@ def mix_mamba2(step: Step, tensor: Tensor, group: t.Mamba2) -> Tensor:
         view(mixed, (group.state, group.groups, each, n), "c"), step.get_input("state rows", I32 * n),
     )  # fmt: skip
     _scan(step, scanned, inner * group.state)
-    out = change(view(scanned, heads, "output"), compute(heads, part))
+    by_head = step.weigh(compute(heads, part), "ssm_d", prod(heads[1:]), F32 * group.heads)
+    out = change(view(scanned, heads, "output"), by_head)
     gate = copy(view(whole, heads, "gate"), heads)
     out = compute(heads, gate, out)
     if group.gated_norm:
@@ -553,7 +569,8 @@ def mix_mamba2(step: Step, tensor: Tensor, group: t.Mamba2) -> Tensor:
 def _scan(step: Step, scanned: Tensor, width: int) -> None:
     """The scan runs where the states lie, and puts the last ones back."""
     n = step.shape.sequences
-    step.graph.expand(scanned)
+    step.graph.expand(step.store())
+    step.graph.expand(step.weigh(scanned, "ssm_a", 1, F32 * width))
     step.graph.expand(step.store(view(scanned, (width, n), "state")))
 
 

@@ -35,10 +35,18 @@ def _repeat(tensors: Iterable[Tensor], times: int) -> list[Tensor]:
 
 
 def _twin(tensor: Tensor, place: int | None, output: bool) -> Tensor:
-    size = tensor.size if tensor.whole is None else F32 * prod(read_shape(tensor))
-    out = Tensor(size, tensor.layout, output=output)
+    out = Tensor(_span(tensor), tensor.layout, output=output)
     out.place = place
     return out
+
+
+def _span(tensor: Tensor) -> int:
+    """Bytes from a tensor's first element to its last: a view of a part of every row spans them all."""
+    if tensor.whole is None:
+        return tensor.size
+    own, (row, *others) = prod(read_shape(tensor)), read_shape(tensor.whole)
+    apart = isinstance(tensor.layout[-1], str) and tensor.layout[-1] != "slice" and own % prod(others) == 0
+    return F32 * (row * prod(others) - row + own // prod(others)) if apart else F32 * own
 
 
 def _is_computed(tensor: Tensor) -> bool:
