@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 from msgspec import structs
@@ -41,6 +42,7 @@ from advisor.models.types import (
 
 MAX_LAYERS = 4096
 POOLING_RANK = 4
+ROUTERS: dict[int, Literal["softmax", "sigmoid", "after"]] = {1: "softmax", 2: "sigmoid", 3: "after"}
 _NOT_WEIGHTS = ("rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight")
 AFTER_ATTENTION = ("post_attention_norm.weight", "attn_output_norm.weight", "attn_post_norm.weight")
 AFTER_FFN = ("post_ffw_norm.weight", "layer_output_norm.weight", "ffn_post_norm.weight")
@@ -304,11 +306,25 @@ def read_architecture(
         experts_beside_dense="pre_ffw_norm_2.weight" in attending,
     )
     if known is not None:
+        graph = _read_router(metadata, base.graph)
         deep = metadata.maybe("n_deepstack_layers") or 0 if base.graph.deepstack else 0
-        graph = structs.replace(base.graph, deepstack=deep, looks_up_positions=positions)
+        graph = structs.replace(graph, deepstack=deep, looks_up_positions=positions)
         return structs.replace(base, tensors=tensors, graph=graph)
     graph, names = _read_graph(metadata, attending, blocks, positions), _read_norms(tensors, attending)
     return structs.replace(base, listed=False, windows=WindowRule(stored=True), tensors=names, graph=graph)
+
+
+def _read_router(metadata: GgufMetadata, graph: GraphTraits) -> GraphTraits:
+    """How experts are weighted, of an architecture that reads it from keys."""
+    read = {n: metadata.file.metadata.get(f"{metadata.arch}.expert_{n}") for n in ("weights_norm", "weights_scale")}
+    if "norm" in graph.routes_by_file:
+        graph = structs.replace(graph, routes_normed=bool(read["weights_norm"]))
+    if "scale" in graph.routes_by_file:
+        graph = structs.replace(graph, routes_scaled=read["weights_scale"] not in (None, 0, 1))
+    if "gate" in graph.routes_by_file and metadata.maybe("expert_gating_func"):
+        gate = ROUTERS.get(metadata.maybe("expert_gating_func") or 0)
+        graph = structs.replace(graph, router=gate)
+    return graph
 
 
 def _is_joined(block: Block) -> bool:

@@ -277,6 +277,7 @@ class GraphTraits(Record, frozen=True, kw_only=True):
     router: Literal["softmax", "sigmoid", "after"] | None = None  # None: sigmoid with a bias, else softmax
     routes_normed: bool = True  # weights of the chosen experts sum to one
     routes_scaled: bool = False
+    routes_by_file: tuple[Literal["norm", "scale", "gate"], ...] = ()  # what of these the file's keys say
     weights_first: bool = False  # experts see inputs that are weighted already
     keeps_all_rows: bool = False  # the last layer computes all tokens, not only those whose logits are needed
     residual_first: bool = False  # sums begin with what the layer was given
