@@ -306,7 +306,7 @@ def read_architecture(
         experts_beside_dense="pre_ffw_norm_2.weight" in attending,
     )
     if known is not None:
-        graph = _read_router(metadata, base.graph)
+        graph = _read_shape(metadata, attending, _read_router(metadata, base.graph))
         deep = metadata.maybe("n_deepstack_layers") or 0 if base.graph.deepstack else 0
         graph = structs.replace(graph, deepstack=deep, looks_up_positions=positions)
         return structs.replace(base, tensors=tensors, graph=graph)
@@ -327,6 +327,19 @@ def _read_router(metadata: GgufMetadata, graph: GraphTraits) -> GraphTraits:
     return graph
 
 
+def _read_shape(metadata: GgufMetadata, block: Block, graph: GraphTraits) -> GraphTraits:
+    """What else of the graph keys and tensors say."""
+    keys, arch = metadata.file.metadata, metadata.arch
+    if graph.parallel_by_file and keys.get(f"{arch}.use_parallel_residual"):
+        graph = structs.replace(graph, block="parallel")
+    if graph.block == "parallel":
+        graph = structs.replace(graph, second_norm=_has(block, ("ffn_norm.weight", "attn_norm_2.weight")))
+    sections = keys.get(f"{arch}.rope.dimension_sections")
+    if graph.positions_by_file and isinstance(sections, tuple) and len(sections) > 1 and all(sections[:2]):
+        graph = structs.replace(graph, positions=4)
+    return graph
+
+
 def _is_joined(block: Block) -> bool:
     """Whether gate and up are one matrix."""
     return block.get("ffn_up.weight", (0, 0))[-1] == 2 * block["ffn_down.weight"][0]
@@ -342,8 +355,6 @@ def _read_graph(metadata: GgufMetadata, block: Block, blocks: Sequence[Block], p
     mean = f"{metadata.arch}.attention.layer_norm_epsilon" in metadata.file.metadata
     capped = f"{metadata.arch}.attn_logit_softcapping" in metadata.file.metadata
     graph = GraphTraits(layer_norm=mean, scores_capped=capped, looks_up_positions=positions)
-    if metadata.file.metadata.get(f"{metadata.arch}.use_parallel_residual") is True:
-        return structs.replace(graph, block="parallel")
     if not before:
         return structs.replace(graph, block="post" if after else "pre")
     if after and second:

@@ -265,8 +265,11 @@ class GraphTraits(Record, frozen=True, kw_only=True):
     # norms before a part (pre), after it (post), both (sandwich), of its sum with the residual (sum); or attention and
     # feed-forward part side by side behind one norm (parallel)
     block: Literal["pre", "post", "sandwich", "sum", "parallel"] = "pre"
+    parallel_by_file: bool = False  # the file's key says whether the parts stand side by side
+    second_norm: bool = False  # of parts side by side: the feed-forward part has a norm of its own
     layer_norm: bool = False  # norms that subtract the mean, and cannot work in place
     positions: int = 1  # numbers that tell the position of a token
+    positions_by_file: bool = False  # four where the file's key has sections for rows and columns, else one
     deepstack: int = 0  # further rows of the embedding, for images
     rope: Literal["all", "windows", "none"] = "all"  # layers that rotate queries and keys
     no_rope_every: int = 0  # one layer in so many does not rotate, the last of its period

@@ -306,8 +306,9 @@ def _add_layer(step: Step, tensor: Tensor, layer: Layer, number: int, last: bool
     if last and not step.traits.keeps_all_rows:
         mixed = None if mixed is None else _pick(step, mixed)
         residual = _pick(step, residual)
-        normed = _pick(step, normed) if block == "parallel" else normed
+        normed = _pick(step, normed) if block == "parallel" and not step.traits.second_norm else normed
     if block == "parallel" and mixed is not None and not isinstance(ffn, t.NoFfn):
+        normed = step.normalize(residual) if step.traits.second_norm else normed
         return change(change(feed_forward(step, normed, ffn), residual), mixed)
     tensor = residual
     if mixed is not None:

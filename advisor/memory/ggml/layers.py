@@ -131,8 +131,8 @@ def _turn(step: Step, tensor: Tensor, side: int, name: str) -> Tensor:
 def _score(step: Step, query: Tensor, key: Tensor | None, value: Tensor | None, heads: HeadShape) -> Tensor:
     """Keys and values go into the cache, queries meet it."""
     shape, graph, n = step.shape, step.graph, step.tokens
-    key_side = _find_side(heads.key_width) if shape.quantized_k else 0
-    value_side = ROTATION if shape.quantized_v and heads.value_width % ROTATION == 0 else 0
+    key_side = _find_side(heads.key_width) if shape.quantized_k and not step.sees_all else 0
+    value_side = ROTATION if shape.quantized_v and not step.sees_all and heads.value_width % ROTATION == 0 else 0
     if key_side:
         query = _turn(step, query, key_side, f"key rotation {heads.window}")
         key = None if key is None else _turn(step, key, key_side, f"key rotation {heads.window}")
