@@ -25,6 +25,7 @@ from advisor.models.types import (
     Mla,
     Moe,
     NoFfn,
+    NgramTable,
     NoMixer,
     Parallel,
     ShortConv,
@@ -109,7 +110,10 @@ def _recurrent(metadata: GgufMetadata, block: Block) -> GatedDeltaNet | Mamba1 |
         k_heads = metadata.divide(
             metadata.divide(channels - inner, 2, "convolution width"), state, "linear attention key width"
         )
-        return GatedDeltaNet(n=1, k_heads=k_heads, v_heads=v_heads, k_dim=state, v_dim=v_dim, conv_kernel=kernel)
+        return GatedDeltaNet(
+            n=1, k_heads=k_heads, v_heads=v_heads, k_dim=state, v_dim=v_dim, conv_kernel=kernel,
+            table=_table(metadata, block),
+        )  # fmt: skip
     if "ssm_x.weight" in block:
         return Mamba1(
             n=1,
@@ -129,6 +133,24 @@ def _recurrent(metadata: GgufMetadata, block: Block) -> GatedDeltaNet | Mamba1 |
         conv_kernel=kernel,
         conv_bias="ssm_conv1d.bias" in block,
         gated_norm="ssm_norm.weight" in block,
+    )
+
+
+def _table(metadata: GgufMetadata, block: Block) -> NgramTable | None:
+    if "ple_conv1d.weight" not in block:
+        return None
+    kernel, width = metadata.shape(block, "ple_conv1d.weight", 2)[:2]
+    return NgramTable(kernel=kernel, kept=(kernel - 1) * metadata.need("ple.ngram_size") * width)
+
+
+def _index(metadata: GgufMetadata, block: Block, layer: int) -> Indexer | None:
+    if "indexer.k_proj.weight" not in block:
+        return None
+    return Indexer(
+        heads=metadata.need("attention.indexer.head_count"),
+        dim=metadata.need("attention.indexer.key_length"),
+        top_k=metadata.maybe("attention.indexer.top_k"),
+        key_pool=metadata.maybe("attention.compress_ratios", layer),
     )
 
 
@@ -206,6 +228,7 @@ def _softmax(metadata: GgufMetadata, block: Block, layer: int) -> Full:
         k_eq_v=k_eq_v,
         sinks="attn_sinks.weight" in block or "attn_sinks" in block,
         index_key_dim=metadata.maybe("attention.indexer.key_length") if "indexer.k_proj.weight" in block else None,
+        index=_index(metadata, block, layer),
     )
 
 

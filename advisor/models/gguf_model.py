@@ -334,6 +334,12 @@ def _read_shape(metadata: GgufMetadata, block: Block, graph: GraphTraits) -> Gra
         graph = structs.replace(graph, block="parallel")
     if graph.block == "parallel":
         graph = structs.replace(graph, second_norm=_has(block, ("ffn_norm.weight", "attn_norm_2.weight")))
+    if graph.hyper_streams:
+        graph = structs.replace(
+            graph,
+            hyper_streams=metadata.need("hyper_connection.count"),
+            hyper_rank=metadata.need("hyper_connection.low_rank"),
+        )
     sections = keys.get(f"{arch}.rope.dimension_sections")
     if graph.positions_by_file and isinstance(sections, tuple) and len(sections) > 1 and all(sections[:2]):
         graph = structs.replace(graph, positions=4)

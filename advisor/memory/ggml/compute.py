@@ -32,6 +32,7 @@ from advisor.memory.ggml.graph import (
     count_peak,
     view,
 )
+from advisor.memory.ggml.hyper import add_table, mix_streams, scatter, widen
 from advisor.memory.ggml.layers import (
     attend,
     attend_latent,
@@ -78,7 +79,8 @@ class Scratch(Record, frozen=True, kw_only=True):
 
 def count_scratch(model: t.Model, shape: StepShape) -> Scratch:
     """Scratch where all layers lie on one device."""
-    if not shape.flash or not shape.plain or model.layout is None:
+    indexed = model.gguf_architecture is not None and model.gguf_architecture.graph.hyper_streams
+    if not shape.flash or not shape.plain or model.layout is None or indexed:
         return _count(model, shape, choose_layers(model))
     # the mask lies next to everything else for as long as the step lasts: count it separately, and keep the rest
     rest = _count(model, shape.without_cells(), choose_layers(model))
@@ -224,9 +226,11 @@ def build_step(
     padded = compute((step.hidden * (1 + deepstack), step.tokens), tensor)
     tensor = view(padded, (step.hidden, step.tokens), "own") if deepstack else tensor
     each = _embed_per_layer(step, tensor)
+    tensor = widen(step, tensor) if step.traits.hyper_streams else tensor
     for i, layer in enumerate(layers):
         step.stand_in(layer[2])
-        tensor = _add_layer(step, tensor, layer, i, last=i == len(layers) - 1)
+        add = _add_hyper_layer if step.traits.hyper_streams else _add_layer
+        tensor = add(step, tensor, layer, i, last=i == len(layers) - 1)
         if i < deepstack:
             tensor = change(tensor, view(padded, (step.hidden, step.tokens), f"deep {i}"))
         if each is not None:
@@ -234,7 +238,7 @@ def build_step(
         if step.names.layer_scale:
             tensor = step.weigh(change(tensor), "layer_output_scale", step.tokens, F32)
     step.stand_in(output)
-    tensor = step.normalize(tensor)
+    tensor = mix_streams(step, tensor, "head", False)[0] if step.traits.hyper_streams else step.normalize(tensor)
     if step.traits.keeps_all_rows:
         tensor = _pick(step, tensor)
     if not step.encodes:
@@ -319,6 +323,24 @@ def _add_layer(step: Step, tensor: Tensor, layer: Layer, number: int, last: bool
     out = feed_forward(step, step.normalize(tensor) if before else tensor, ffn)
     tensor = _sum(step, step.normalize(out) if after else out, tensor)
     return step.normalize(tensor) if block == "sum" else tensor
+
+
+def _add_hyper_layer(step: Step, wide: Tensor, layer: Layer, number: int, last: bool) -> Tensor:
+    """A layer whose parts read one stream mixed out of several, and give to all of them."""
+    mixer, ffn, _ = layer
+    if isinstance(mixer, t.GatedDeltaNet) and mixer.table is not None:
+        wide = add_table(step, wide, mixer.table.kernel)
+    stream, inject = mix_streams(step, wide, "attn")
+    step.graph.expand(stream)
+    mixed = _mix(step, stream, mixer, number, stream)
+    assert inject is not None
+    if last:
+        mixed, inject = _pick(step, mixed), compute((inject.layout[0], step.shape.outputs), inject)  # type: ignore[arg-type]
+        wide = compute((step.hidden, step.traits.hyper_streams, step.shape.outputs), wide)
+    wide = scatter(step, wide, mixed, inject)
+    stream, inject = mix_streams(step, wide, "ffn")
+    assert inject is not None
+    return scatter(step, wide, feed_forward(step, stream, ffn), inject)
 
 
 def _mix(step: Step, tensor: Tensor, mixer: t.AttentionGroup, number: int, residual: Tensor) -> Tensor:

@@ -19,6 +19,7 @@ from advisor.memory.ggml.graph import (
     read_shape,
     view,
 )
+from advisor.memory.ggml.hyper import select_cells, store_index
 from advisor.models import types as t
 from advisor.record import Record
 
@@ -72,7 +73,9 @@ def attend(step: Step, tensor: Tensor, group: t.Softmax, layer: int) -> Tensor:
         key = _prepare(step, key, bool(group.qk_norm), rotates)
         if traits.values_normed:
             value = step.normalize(value, weighted=False)
-    mixed = _score(step, query, key, value, heads)
+    if group.index is not None and step.traits.hyper_streams:
+        store_index(step, tensor, group.index)
+    mixed = _score(step, query, key, value, heads, (tensor, group.index))
     if group.gate == "headwise":
         gate = change(step.multiply(tensor, heads.queries, "attn_gate"))
         shape = (heads.value_width, heads.queries, n)
@@ -128,7 +131,14 @@ def _turn(step: Step, tensor: Tensor, side: int, name: str) -> Tensor:
     return view(compute(flat, matrix, view(tensor, flat)), shape)
 
 
-def _score(step: Step, query: Tensor, key: Tensor | None, value: Tensor | None, heads: HeadShape) -> Tensor:
+def _score(
+    step: Step,
+    query: Tensor,
+    key: Tensor | None,
+    value: Tensor | None,
+    heads: HeadShape,
+    indexed: tuple[Tensor, t.Indexer | None] | None = None,
+) -> Tensor:
     """Keys and values go into the cache, queries meet it."""
     shape, graph, n = step.shape, step.graph, step.tokens
     key_side = _find_side(heads.key_width) if shape.quantized_k and not step.sees_all else 0
@@ -146,7 +156,10 @@ def _score(step: Step, query: Tensor, key: Tensor | None, value: Tensor | None, 
         graph.expand(key)
         graph.expand(step.store(view(key, (heads.key_width * heads.keys, n), "row"), step.get_key_rows(heads.window)))
         graph.expand(step.store(_lay_out_values(step, value, heads), step.get_value_rows(heads.window)))
-    mixed = _mix(step, query, heads)
+    mask = step.get_mask(heads.window)
+    if indexed is not None and indexed[1] is not None and step.traits.hyper_streams:
+        mask = select_cells(step, indexed[0], indexed[1], mask)
+    mixed = _mix(step, query, heads, mask)
     if value_side:
         mixed = _turn(step, mixed, value_side, f"value rotation {heads.window}")
     return mixed
@@ -212,7 +225,7 @@ def _lay_out_values(step: Step, value: Tensor, heads: HeadShape) -> Tensor:
     return view(row, (1, n * step.widest_values))
 
 
-def _mix(step: Step, query: Tensor, heads: HeadShape) -> Tensor:
+def _mix(step: Step, query: Tensor, heads: HeadShape, mask: Tensor) -> Tensor:
     """Values weighted by how well queries meet keys."""
     shape, n = step.shape, step.tokens
     cells = shape.window_cells if heads.window else shape.cells
@@ -224,7 +237,7 @@ def _mix(step: Step, query: Tensor, heads: HeadShape) -> Tensor:
         kept = _read_narrow(step, shape.key_type, heads.key_width * heads.keys, cells)
         kept += _read_narrow(step, shape.value_type, heads.value_width * heads.keys, cells)
         width = (heads.value_width, heads.queries, each, shape.streams)
-        mixed = _attend_fused(step, compute(width, asked, *kept), has_kernel(heads), heads.window)
+        mixed = _attend_fused(step, compute(width, asked, *kept), has_kernel(heads), mask)
         if mixed.kernel:
             mixed.size += rows * shape.count_expanded(heads.key_width, heads.value_width)
         return step.graph.expand(view(mixed, (heads.value_width * heads.queries, n)))
@@ -232,7 +245,7 @@ def _mix(step: Step, query: Tensor, heads: HeadShape) -> Tensor:
     scores = compute((cells, each, heads.queries, shape.streams), asked, *kept)
     if step.traits.scores_capped:
         scores = change(change(change(scores)))
-    scores = change(scores, step.get_mask(heads.window))
+    scores = change(scores, mask)
     kept = step.read_cache(shape.value_type, heads.value_width * heads.keys, cells)
     mixed = compute((heads.value_width, each, heads.queries, shape.streams), *kept, scores)
     mixed = view(mixed, (heads.value_width, heads.queries, each, shape.streams), "permuted")
@@ -245,11 +258,11 @@ def _read_narrow(step: Step, kind: str, width: int, cells: int) -> tuple[Tensor,
     return (Tensor(F16 * width * cells * step.shape.streams, ("cast",), kept),) if kind == "F32" else kept
 
 
-def _attend_fused(step: Step, mixed: Tensor, kernel: bool, window: bool) -> Tensor:
+def _attend_fused(step: Step, mixed: Tensor, kernel: bool, mask: Tensor) -> Tensor:
     """Attention in one operation; without a kernel the processor computes it, and hands the result back."""
     mixed.kernel = kernel or not step.shape.gpu
     if mixed.kernel or step.shape.scheduled:
-        mixed.operands = (*mixed.operands, step.get_mask(window))
+        mixed.operands = (*mixed.operands, mask)
     return mixed
 
 
@@ -283,7 +296,7 @@ def attend_latent(step: Step, tensor: Tensor, group: t.Mla) -> Tensor:
         kept = _read_narrow(step, shape.key_type, latent + rope, shape.cells)
         kept += _read_narrow(step, shape.key_type, latent, shape.cells)
         mixed = compute((latent, heads, each, shape.streams), asked, *kept)
-        mixed = _attend_fused(step, mixed, has_kernel(shape_absorbed(group)), False)
+        mixed = _attend_fused(step, mixed, has_kernel(shape_absorbed(group)), step.get_mask(False))
         if mixed.kernel:  # values are a part of the keys
             mixed.size += F16 * shape.cells * shape.streams * shape.count_expanded(latent + rope, 0)
         mixed = compute((group.v_head_dim, each, heads, shape.streams), view(mixed, (latent, each, heads), "permuted"))
