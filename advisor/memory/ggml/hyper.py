@@ -59,10 +59,10 @@ def store_index(step: Step, tensor: Tensor, index: Indexer) -> None:
 
 def select_cells(step: Step, tensor: Tensor, index: Indexer, mask: Tensor) -> Tensor:
     """The mask with those cells open that the index scores highest, pool by pool."""
-    shape, n, graph = step.shape, step.tokens, step.graph
+    shape, n = step.shape, step.tokens
     cells, pool = shape.cells, index.key_pool or 1
     pools, taken = -(-cells // pool), min(index.top_k or cells, cells)
-    blocked = graph.expand(compute((taken, n)))
+    blocked = compute((taken, n))
     kept = step.read_kept(F16 * index.dim * cells * shape.streams)
     pooled_rows = pools * shape.streams
     rows = compute((index.dim, pool, pooled_rows), *kept, step.get_input("pools", I32 * cells * shape.streams))
@@ -83,10 +83,9 @@ def select_cells(step: Step, tensor: Tensor, index: Indexer, mask: Tensor) -> Te
     turned = copy(view(total, (n, pools), "permuted"), (n, pools))
     spread = compute((n, cells), turned, step.get_input("cells of pools", I32 * cells))
     spread = copy(view(spread, (cells, n), "permuted"), (cells, n))
-    spread = change(spread, compute((cells, n), mask))
+    spread = change(spread, compute((cells, n), mask) if shape.flash else mask)
     best = copy(compute((taken, n), spread), (taken, n))
     kind = F16 if shape.flash else F32
     closed = Tensor(kind * cells * n, ("closed",), (mask,))
-    graph.expand(closed)
-    graph.expand(opened := Tensor(0, ("opened",), (blocked, best, closed), whole=closed))
+    opened = Tensor(0, ("opened",), (blocked, best, closed), whole=closed)
     return Tensor(kind * cells * n, ("mask",), (opened, mask))
