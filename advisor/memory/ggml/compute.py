@@ -79,7 +79,7 @@ class Scratch(Record, frozen=True, kw_only=True):
 
 def count_scratch(model: t.Model, shape: StepShape) -> Scratch:
     """Scratch where all layers lie on one device."""
-    indexed = model.gguf_architecture is not None and model.gguf_architecture.graph.hyper_streams
+    indexed = model.gguf_architecture is not None and model.gguf_architecture.index_cache is not None
     if not shape.flash or not shape.plain or model.layout is None or indexed:
         return _count(model, shape, choose_layers(model))
     # the mask lies next to everything else for as long as the step lasts: count it separately, and keep the rest

@@ -236,6 +236,16 @@ ON_DEVICE = PlacedLayer()
 OFFLOADED = 32  # rows from which on a GPU computes what has its weights in host memory (ggml-cuda.cu, offload_op)
 
 
+class HeadShape(Record, frozen=True, kw_only=True):
+    """Heads of one layer; widths are elements."""
+
+    queries: int
+    keys: int
+    key_width: int
+    value_width: int
+    window: bool
+
+
 class UnknownLayer(Exception):
     """A kind of layer whose operations are not laid out here."""
 
@@ -247,9 +257,12 @@ class Step:
         lay, architecture = model.known_layout, model.gguf_architecture or GgufArchitecture()
         self.graph, self.model, self.layout, self.shape = Graph(), model, lay, shape
         self.traits, self.names, self.encodes = architecture.graph, architecture.tensors, architecture.encoder
+        # llama.cpp chooses blocks where every sequence has a cache of its own, else it attends to all cells
+        self.blocks = architecture.index_cache == "keys and values" and shape.streams == shape.sequences
         self.sees_all = architecture.encoder or not architecture.keeps_cache
         self.hidden, self.tokens = lay.hidden_size, shape.tokens
         self.inputs: dict[str, Tensor] = {}
+        self.wide_masks: dict[int, Tensor] = {}  # in F32, made once for all layers; by stream
         self.stand_in(ON_DEVICE)
         widths = [x.n_kv_heads * (x.v_head_dim or x.head_dim) for x in lay.mixers if isinstance(x, t.Softmax)]
         widths += [g.n_heads * g.v_head_dim for g in lay.attention if isinstance(g, t.Mla) and not g.absorbed]

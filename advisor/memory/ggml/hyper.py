@@ -5,7 +5,9 @@ Source: the graph that v0.5.0 prints of src/models/qwen4exp.cpp (GGML_SCHED_DEBU
 
 from __future__ import annotations
 
-from advisor.memory.ggml.graph import F16, F32, I32, Step, Tensor, change, compute, copy, view
+from math import prod
+
+from advisor.memory.ggml.graph import F16, F32, I32, HeadShape, Step, Tensor, change, compute, copy, view
 from advisor.models.types import Indexer
 
 
@@ -49,6 +51,24 @@ def add_table(step: Step, wide: Tensor, kernel: int) -> Tensor:
         total = tap if total is None else change(total, tap)
     assert total is not None
     return change(wide, change(gated, view(copy(change(total), shape), shape)))
+
+
+def attend_blocks(step: Step, query: Tensor, kept: tuple[Tensor, ...], heads: HeadShape, extra: int) -> Tensor:
+    """Attention with a mask of chosen blocks for every key head, one cache after another (MiniMax-M3)."""
+    shape, each = step.shape, step.tokens // step.shape.streams
+    size, width = (shape.cells, each, heads.keys), heads.value_width * heads.queries
+    joined: Tensor | None = None
+    for i in range(shape.streams):
+        spread = compute(size, step.get_input("cells of blocks", I32 * shape.cells * shape.streams))
+        if i not in step.wide_masks:
+            step.wide_masks[i] = compute(size[:2], view(step.get_mask(False), size[:2], f"stream {i}"))
+        mask = Tensor(F16 * prod(size), ("narrow",), (change(copy(view(spread, size, "turned"), size), step.wide_masks[i]),))
+        asked = view(query, (heads.key_width, each, heads.queries), f"stream {i}")
+        out = compute((heads.value_width, each, heads.queries), asked, *kept, mask, extra=extra)
+        out = copy(view(out, (width, each), "permuted"), (width, each))
+        joined = out if joined is None else compute((width, each * (i + 1)), joined, out)
+    assert joined is not None
+    return joined
 
 
 def store_index(step: Step, tensor: Tensor, index: Indexer) -> None:

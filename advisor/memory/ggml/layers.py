@@ -11,6 +11,7 @@ from advisor.memory.ggml.graph import (
     F16,
     F32,
     I32,
+    HeadShape,
     Step,
     Tensor,
     change,
@@ -19,9 +20,8 @@ from advisor.memory.ggml.graph import (
     read_shape,
     view,
 )
-from advisor.memory.ggml.hyper import select_cells, store_index
+from advisor.memory.ggml.hyper import attend_blocks, select_cells, store_index
 from advisor.models import types as t
-from advisor.record import Record
 
 # Widths of keys that the CUDA backend has a kernel for, with the values' where these are others (fattn.cu)
 KERNELS = {40: 40, 64: 64, 72: 72, 80: 80, 96: 96, 112: 112, 128: 128, 192: 128, 256: 256, 320: 256, 512: 512, 576: 512}
@@ -40,16 +40,6 @@ def shape_heads(group: t.Softmax, windows: bool) -> HeadShape:
         value_width=group.v_head_dim or group.head_dim,
         window=bool(group.window) and windows,
     )
-
-
-class HeadShape(Record, frozen=True, kw_only=True):
-    """Heads of one layer; widths are elements."""
-
-    queries: int
-    keys: int
-    key_width: int
-    value_width: int
-    window: bool
 
 
 def _rotates(step: Step, window: bool, layer: int) -> bool:
@@ -157,9 +147,10 @@ def _score(
         graph.expand(step.store(view(key, (heads.key_width * heads.keys, n), "row"), step.get_key_rows(heads.window)))
         graph.expand(step.store(_lay_out_values(step, value, heads), step.get_value_rows(heads.window)))
     mask = step.get_mask(heads.window)
-    if indexed is not None and indexed[1] is not None and step.traits.hyper_streams:
-        mask = select_cells(step, indexed[0], indexed[1], mask)
-    mixed = _mix(step, query, heads, mask)
+    index = indexed[1] if indexed is not None else None
+    if indexed is not None and index is not None and step.traits.hyper_streams:
+        mask = select_cells(step, indexed[0], index, mask)
+    mixed = _mix(step, query, heads, mask, index is not None)
     if value_side:
         mixed = _turn(step, mixed, value_side, f"value rotation {heads.window}")
     return mixed
@@ -225,7 +216,7 @@ def _lay_out_values(step: Step, value: Tensor, heads: HeadShape) -> Tensor:
     return view(row, (1, n * step.widest_values))
 
 
-def _mix(step: Step, query: Tensor, heads: HeadShape, mask: Tensor) -> Tensor:
+def _mix(step: Step, query: Tensor, heads: HeadShape, mask: Tensor, blocks: bool) -> Tensor:
     """Values weighted by how well queries meet keys."""
     shape, n = step.shape, step.tokens
     cells = shape.window_cells if heads.window else shape.cells
@@ -237,9 +228,11 @@ def _mix(step: Step, query: Tensor, heads: HeadShape, mask: Tensor) -> Tensor:
         kept = _read_narrow(step, shape.key_type, heads.key_width * heads.keys, cells)
         kept += _read_narrow(step, shape.value_type, heads.value_width * heads.keys, cells)
         width = (heads.value_width, heads.queries, each, shape.streams)
+        extra = rows * shape.count_expanded(heads.key_width, heads.value_width)
+        if step.blocks and blocks:
+            return step.graph.expand(attend_blocks(step, query, kept, heads, extra // shape.streams))
         mixed = _attend_fused(step, compute(width, asked, *kept), has_kernel(heads), mask)
-        if mixed.kernel:
-            mixed.size += rows * shape.count_expanded(heads.key_width, heads.value_width)
+        mixed.size += extra * mixed.kernel
         return step.graph.expand(view(mixed, (heads.value_width * heads.queries, n)))
     kept = step.read_cache(shape.key_type, heads.key_width * heads.keys, cells)
     scores = compute((cells, each, heads.queries, shape.streams), asked, *kept)

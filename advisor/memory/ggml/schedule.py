@@ -44,7 +44,10 @@ def _span(tensor: Tensor) -> int:
     """Bytes from a tensor's first element to its last: a view of a part of every row spans them all."""
     if tensor.whole is None:
         return tensor.size
-    own, (row, *others) = prod(read_shape(tensor)), read_shape(tensor.whole)
+    own, rows = prod(read_shape(tensor)), read_shape(tensor.whole)
+    if not rows:  # of what the host hands over
+        return min(F32 * own, tensor.whole.size)
+    row, *others = rows
     apart = isinstance(tensor.layout[-1], str) and tensor.layout[-1] != "slice" and own % prod(others) == 0
     return F32 * (row * prod(others) - row + own // prod(others)) if apart else F32 * own
 
