@@ -196,7 +196,7 @@ def _level(kinds: Sequence[Kind]) -> Placed:
 def _is_plain(model: t.Model) -> bool:
     lay = model.known_layout
     kinds = set(zip(order_mixers(lay), order_ffns(lay), strict=True))
-    return len(kinds) <= 2 and all(isinstance(x, _PLAIN) for x in lay.attention)
+    return len(kinds) == 1
 
 
 def _replace_unknown(mixer: t.AttentionGroup) -> t.AttentionGroup:
