@@ -129,13 +129,18 @@ def place_layers(
     """Where each layer lies, and the output, with the tensors that lie in host memory: those of layers that do, routed
     experts of the first `expert_layers`, and what is `moved` there by its name."""
     elsewhere, found = dict(moved), [list[tuple[str, int]]() for _ in where]
+    away = [list[tuple[str, int]]() for _ in where]
     for x in weights.weights:
         if x.layer is None or x.mtp or x.layer >= len(where) - 1:
             continue
         usual = HOST if x.expert and x.layer < expert_layers else where[x.layer]
-        if elsewhere.get(x.name, usual) == HOST:
-            found[x.layer].append((x.name.split(".", 2)[2].removesuffix(".weight"), x.device_bytes))
-    return tuple(PlacedLayer(place=at, lent=tuple(lent)) for at, lent in zip(where, found, strict=True))
+        name, place = x.name.split(".", 2)[2].removesuffix(".weight"), elsewhere.get(x.name, usual)
+        if place == HOST:
+            found[x.layer].append((name, x.device_bytes))
+        elif place != where[x.layer]:
+            away[x.layer].append((name, place))
+    parts = zip(where, found, away, strict=True)
+    return tuple(PlacedLayer(place=at, lent=tuple(lent), moved=tuple(others)) for at, lent, others in parts)
 
 
 @memoize_by_identity

@@ -212,8 +212,8 @@ def _replace_unknown(mixer: t.AttentionGroup) -> t.AttentionGroup:
 def build_step(
     model: t.Model, shape: StepShape, layers: Sequence[Layer], output: PlacedLayer = ON_DEVICE
 ) -> tuple[list[Tensor], list[Tensor]]:
-    """The tensors of a step in the engine's order, and what the host hands over. `output`: where what follows the layers
-    lies.
+    """The tensors of a step in the engine's order, and what the host hands over. `output`: where that lies which follows
+    the layers.
 
     Raises UnknownLayer for layers of a kind that is not laid out.
     """

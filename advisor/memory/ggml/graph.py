@@ -226,10 +226,11 @@ class StepShape(Record, frozen=True, kw_only=True, cache_hash=True):
 
 
 class PlacedLayer(Record, frozen=True, kw_only=True, cache_hash=True):
-    """Where a layer lies, and those of its tensors that lie in host memory: (name without the layer, bytes on a device)."""
+    """Where a layer lies, and what of it lies in host memory: (name without the layer, bytes on a device)."""
 
     place: int = 0
     lent: tuple[tuple[str, int], ...] = ()
+    moved: tuple[tuple[str, int], ...] = ()  # tensors on another device: (name, device)
 
 
 ON_DEVICE = PlacedLayer()
@@ -296,16 +297,17 @@ class Step:
 
     def stand_in(self, layer: PlacedLayer) -> None:
         """What follows belongs to this layer."""
-        self.place, self.lent = layer.place, dict(layer.lent)
+        self.place, self.lent, self.moved = layer.place, dict(layer.lent), dict(layer.moved)
 
     def weigh(self, out: Tensor, name: str, rows: int, small: int = 0) -> Tensor:
         """An operation with a weight, of `small` bytes where its name is not looked up: done where the weight lies, but
         on the first GPU for many rows of weights in host memory, which are copied for it."""
         size = self.lent.get(name) or (small if self.place == HOST else 0)
-        out.place = max(self.place, 0)
+        out.place = self.moved.get(name, max(self.place, 0))
         if size:
             out.place = 0 if rows >= OFFLOADED else HOST
-            out.operands = (*out.operands, _make_outside(size, BORROWED, HOST))
+            lent = (_make_outside(size, BORROWED, HOST),)  # of a product the first operand, else the last
+            out.operands = (*out.operands, *lent) if small else (*lent, *out.operands)
         return out
 
     def multiply(self, tensor: Tensor, width: int, name: str) -> Tensor:

@@ -62,7 +62,9 @@ def attend_blocks(step: Step, query: Tensor, kept: tuple[Tensor, ...], heads: He
         spread = compute(size, step.get_input("cells of blocks", I32 * shape.cells * shape.streams))
         if i not in step.wide_masks:
             step.wide_masks[i] = compute(size[:2], view(step.get_mask(False), size[:2], f"stream {i}"))
-        mask = Tensor(F16 * prod(size), ("narrow",), (change(copy(view(spread, size, "turned"), size), step.wide_masks[i]),))
+        mask = Tensor(
+            F16 * prod(size), ("narrow",), (change(copy(view(spread, size, "turned"), size), step.wide_masks[i]),)
+        )
         asked = view(query, (heads.key_width, each, heads.queries), f"stream {i}")
         out = compute((heads.value_width, each, heads.queries), asked, *kept, mask, extra=extra)
         out = copy(view(out, (width, each), "permuted"), (width, each))
