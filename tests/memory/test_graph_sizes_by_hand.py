@@ -104,7 +104,7 @@ def outside(tensors: list[Tensor]) -> list[int]:
 
 
 def test_matrices_and_caches_that_are_fetched() -> None:
-    """Three matrices and two biases, norms of 32 elements; keys and values of all cells: 2 bytes x 128 elements x 160."""
+    """Three matrices, two biases, norms of 32 elements; keys and values of all cells: 2 bytes x 128 elements x 160."""
     names = {"ffn_gate": 1000, "ffn_up": 2000, "ffn_down": 3000, "ffn_up.bias": 10, "ffn_down.bias": 20}
     lent = PlacedLayer(place=HOST, lent=tuple(names.items()))
     biased = t.Dense(n=1, intermediate=96, act="gated", bias=True)

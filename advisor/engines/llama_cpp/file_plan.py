@@ -305,7 +305,6 @@ def plan_scratch(
     single = compute.count_scratch(model, shape)
     architecture = model.gguf_architecture
     followed = single.known and architecture is not None and architecture.listed and architecture.graph.whole
-    followed = followed and (on_host or has_kernels(model))
     basis: Basis = "exact" if followed else "modelled"
     logits = 4 * lay.vocab_size * settings.slots
     if on_host:
@@ -317,7 +316,7 @@ def plan_scratch(
     whole = question.devices > 1 and settings.split == "layer" and not apart and HOST not in where
     placed = _place_layers(weights, where[: lay.n_layers] + where[-1:], settings)
     out = compute.share_scratch(model, shape, placed, question.devices, compute.COPIES if whole else 1)
-    return {**out, HOST: out[HOST] + logits}, "modelled"
+    return {**out, HOST: out[HOST] + logits}, basis if whole and has_kernels(model) else "modelled"
 
 
 def _place_layers(

@@ -38,7 +38,6 @@ from advisor.memory.ggml.layers import (
     attend_latent,
     feed_forward,
     has_kernel,
-    has_kernels,
     mix_delta_net,
     mix_mamba1,
     mix_mamba2,
@@ -132,9 +131,8 @@ def _lay_out(model: t.Model, kinds: Sequence[Kind]) -> tuple[list[Layer], bool]:
 
 def share_scratch(model: t.Model, shape: StepShape, placed: Placed, devices: int, copies: int) -> dict[int, int]:
     """Bytes of each device and of the host where layers lie in several places. `copies`: batches under way at once."""
-    # copies of what crosses in every layer add up
-    adds_up = copies > 1 and (model.known_layout.per_layer is not None or not has_kernels(model))
-    kinds = choose_layers(model, placed, all_of_them=adds_up)
+    # copies of what crosses in every layer add up, and where a layer's parts lie depends on how many came before
+    kinds = choose_layers(model, placed, all_of_them=not any(x.lent for x in placed))
     return _share(model, replace(shape, scheduled=True), kinds, placed[-1], devices, copies)
 
 
@@ -154,7 +152,7 @@ def choose_layers(model: t.Model, placed: Placed = (), all_of_them: bool = False
     changed nothing. Eight for others.
     """
     lay = model.known_layout
-    n, reach = lay.n_layers, 3 if placed or _is_plain(model) else 8
+    n, reach = lay.n_layers, 3 if any(x.lent for x in placed) or _is_plain(model) else 8
     mixers, ffns = order_mixers(lay), order_ffns(lay)
     if all_of_them:
         return tuple(zip(mixers, ffns, placed[:n], strict=True))
@@ -170,12 +168,13 @@ def choose_layers(model: t.Model, placed: Placed = (), all_of_them: bool = False
 
 def _choose(kinds: Sequence[Kind], reach: int) -> list[Kind]:
     seen: set[tuple[Kind, ...]] = set()
-    chosen = []
+    chosen: list[Kind] = []
     for i, kind in enumerate(kinds):
         before = tuple(kinds[max(0, i + 1 - reach) : i + 1])
-        if before not in seen or i == len(kinds) - 1:
-            seen.add(before)
-            chosen.append(kind)
+        if before in seen and i < len(kinds) - 1:
+            continue
+        seen.add(before)
+        chosen.append(kind)
     return chosen
 
 
@@ -212,8 +211,8 @@ def _replace_unknown(mixer: t.AttentionGroup) -> t.AttentionGroup:
 def build_step(
     model: t.Model, shape: StepShape, layers: Sequence[Layer], output: PlacedLayer = ON_DEVICE
 ) -> tuple[list[Tensor], list[Tensor]]:
-    """The tensors of a step in the engine's order, and what the host hands over. `output`: where that lies which follows
-    the layers.
+    """The tensors of a step in the engine's order, and what the host hands over. `output`: the place of what follows the
+    layers.
 
     Raises UnknownLayer for layers of a kind that is not laid out.
     """

@@ -1,4 +1,4 @@
-"""Hyper-connections and sparse attention over pooled keys (Qwen4's experimental architecture) as llama.cpp computes them.
+"""Hyper-connections and sparse attention (Qwen 4's experimental architecture, MiniMax-M3) as llama.cpp computes them.
 
 Source: the graph that v0.5.0 prints of src/models/qwen4exp.cpp (GGML_SCHED_DEBUG); compared with its planner.
 """
