@@ -17,6 +17,7 @@ from advisor.memory import hf_weights
 from advisor.memory.checkpoint_weights import checkpoint_rank_weights, has_weights
 from advisor.memory.ggml.compute import build_step
 from advisor.memory.ggml.graph import (
+    BORROWED,
     ON_DEVICE,
     HeadShape,
     PlacedLayer,
@@ -100,7 +101,7 @@ HOST = -1
 
 def outside(tensors: list[Tensor]) -> list[int]:
     """Bytes of the weights and caches that operations read and that lie elsewhere."""
-    return sorted(x.size for tensor in tensors for x in tensor.operands if x.place == HOST and x.taken and not x.held)
+    return sorted(x.size for tensor in tensors for x in tensor.operands if x.layout in (BORROWED, ("kept",)))
 
 
 def test_matrices_and_caches_that_are_fetched() -> None:
