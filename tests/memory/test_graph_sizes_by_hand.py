@@ -122,7 +122,7 @@ def test_matrices_and_caches_that_are_fetched() -> None:
     assert narrow == sorted([128 // 32 * 34 * 160, 128 // 32 * 18 * 160])
     assert fetched(MIXER, DENSE, PlacedLayer(), cache_on_host=True) == cache
     experts = t.Moe(n=1, n_experts=64, top_k=4, moe_intermediate=16, act="gated")
-    assert fetched(MIXER, experts, PlacedLayer(lent=(("ffn_up_exps", 500),))) == [500]
+    assert fetched(MIXER, experts, PlacedLayer(lent=(("ffn_up_exps", 500),))) == [500, *cache]
 
 
 def test_operations_go_where_their_weights_and_neighbours_are() -> None:
