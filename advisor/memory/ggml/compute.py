@@ -8,6 +8,7 @@ see `layers` and `graph`. Equal to the byte with the planner of v0.5.0 (CUDA) fo
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -15,6 +16,7 @@ from msgspec.structs import replace
 
 from advisor.memo import memoize_by_identity
 from advisor.memory.ggml import HOST, round_up
+from advisor.memory.ggml.altup import add_altup_layer, stack, unstack
 from advisor.memory.ggml.graph import (
     ALIGNMENT,
     F16,
@@ -211,8 +213,7 @@ def _replace_unknown(mixer: t.AttentionGroup) -> t.AttentionGroup:
 def build_step(
     model: t.Model, shape: StepShape, layers: Sequence[Layer], output: PlacedLayer = ON_DEVICE
 ) -> tuple[list[Tensor], list[Tensor]]:
-    """The tensors of a step in the engine's order, and what the host hands over. `output`: the place of what follows the
-    layers.
+    """The tensors of a step in the engine's order, and what the host hands over. `output`: the place of what follows.
 
     Raises UnknownLayer for layers of a kind that is not laid out.
     """
@@ -225,9 +226,16 @@ def build_step(
     padded = compute((step.hidden * (1 + deepstack), step.tokens), tensor)
     tensor = view(padded, (step.hidden, step.tokens), "own") if deepstack else tensor
     each = _embed_per_layer(step, tensor)
-    tensor = widen(step, tensor) if step.traits.hyper_streams else tensor
+    table = step.layout.per_layer
+    streams = table.streams if table is not None and table.laurel_rank else 0
+    if step.traits.hyper_streams or streams:
+        tensor = stack(step, tensor, streams) if streams else widen(step, tensor)
     for i, layer in enumerate(layers):
         step.stand_in(layer[2])
+        if streams and each is not None and isinstance(layer[1], t.Dense):
+            mix = partial(_mix, step, mixer=layer[0], number=i, residual=tensor)
+            tensor = add_altup_layer(step, tensor, layer[1], each, mix)
+            continue
         add = _add_hyper_layer if step.traits.hyper_streams else _add_layer
         tensor = add(step, tensor, layer, i, last=i == len(layers) - 1)
         if i < deepstack:
@@ -237,6 +245,7 @@ def build_step(
         if step.names.layer_scale:
             tensor = step.weigh(change(tensor), "layer_output_scale", step.tokens, F32)
     step.stand_in(output)
+    tensor = _pick(step, unstack(step, tensor, streams)) if streams else tensor
     tensor = mix_streams(step, tensor, "head", False)[0] if step.traits.hyper_streams else step.normalize(tensor)
     if step.traits.keeps_all_rows:
         tensor = _pick(step, tensor)

@@ -263,6 +263,7 @@ class Step:
         self.sees_all = architecture.encoder or not architecture.keeps_cache
         self.hidden, self.tokens = lay.hidden_size, shape.tokens
         self.inputs: dict[str, Tensor] = {}
+        self.caches: dict[tuple[str, int], tuple[Tensor, ...]] = {}
         self.wide_masks: dict[int, Tensor] = {}  # in F32, made once for all layers; by stream
         self.stand_in(ON_DEVICE)
         widths = [x.n_kv_heads * (x.v_head_dim or x.head_dim) for x in lay.mixers if isinstance(x, t.Softmax)]
@@ -326,9 +327,13 @@ class Step:
         """Where caches and states of the layer lie."""
         return HOST if self.shape.cache_on_host else self.place
 
-    def read_cache(self, kind: str, width: int, cells: int) -> tuple[Tensor, ...]:
-        """A layer's keys or values, `width` elements a row."""
-        return self.read_kept(row_bytes(kind, width) * cells * self.shape.streams)
+    def read_cache(self, side: str, width: int, cells: int, shared: bool = False) -> tuple[Tensor, ...]:
+        """A layer's keys or values (`side`), `width` elements a row; `shared`: those of the layer before that has such
+        rows of so many cells."""
+        key, kind = (side, cells), self.shape.value_type if side == "values" else self.shape.key_type
+        if not shared or key not in self.caches:
+            self.caches[key] = self.read_kept(row_bytes(kind, width) * cells * self.shape.streams)
+        return self.caches[key]
 
     def read_kept(self, size: int) -> tuple[Tensor, ...]:
         """What is kept from step to step; it takes scratch only where it is copied to another place."""

@@ -150,7 +150,7 @@ def _score(
     index = indexed[1] if indexed is not None else None
     if indexed is not None and index is not None and step.traits.hyper_streams:
         mask = select_cells(step, indexed[0], index, mask)
-    mixed = _mix(step, query, heads, mask, index is not None)
+    mixed = _mix(step, query, heads, mask, index is not None, key is None)
     if value_side:
         mixed = _turn(step, mixed, value_side, f"value rotation {heads.window}")
     return mixed
@@ -216,8 +216,8 @@ def _lay_out_values(step: Step, value: Tensor, heads: HeadShape) -> Tensor:
     return view(row, (1, n * step.widest_values))
 
 
-def _mix(step: Step, query: Tensor, heads: HeadShape, mask: Tensor, blocks: bool) -> Tensor:
-    """Values weighted by how well queries meet keys."""
+def _mix(step: Step, query: Tensor, heads: HeadShape, mask: Tensor, blocks: bool, shared: bool) -> Tensor:
+    """Values weighted by how well queries meet keys. `blocks`: an index chooses them; `shared`: of a layer before."""
     shape, n = step.shape, step.tokens
     cells = shape.window_cells if heads.window else shape.cells
     each = n // shape.streams
@@ -225,8 +225,8 @@ def _mix(step: Step, query: Tensor, heads: HeadShape, mask: Tensor, blocks: bool
     asked = view(asked, (heads.key_width, each, heads.queries, shape.streams), "permuted")
     if shape.flash:
         rows = F16 * cells * shape.streams * heads.keys
-        kept = _read_narrow(step, shape.key_type, heads.key_width * heads.keys, cells)
-        kept += _read_narrow(step, shape.value_type, heads.value_width * heads.keys, cells)
+        kept = _read_narrow(step, "keys", heads.key_width * heads.keys, cells, shared)
+        kept += _read_narrow(step, "values", heads.value_width * heads.keys, cells, shared)
         width = (heads.value_width, heads.queries, each, shape.streams)
         extra = rows * shape.count_expanded(heads.key_width, heads.value_width)
         if step.blocks and blocks:
@@ -234,20 +234,21 @@ def _mix(step: Step, query: Tensor, heads: HeadShape, mask: Tensor, blocks: bool
         mixed = _attend_fused(step, compute(width, asked, *kept), has_kernel(heads), mask)
         mixed.size += extra * mixed.kernel
         return step.graph.expand(view(mixed, (heads.value_width * heads.queries, n)))
-    kept = step.read_cache(shape.key_type, heads.key_width * heads.keys, cells)
+    kept = step.read_cache("keys", heads.key_width * heads.keys, cells, shared)
     scores = compute((cells, each, heads.queries, shape.streams), asked, *kept)
     if step.traits.scores_capped:
         scores = change(change(change(scores)))
     scores = change(scores, mask)
-    kept = step.read_cache(shape.value_type, heads.value_width * heads.keys, cells)
+    kept = step.read_cache("values", heads.value_width * heads.keys, cells, shared)
     mixed = compute((heads.value_width, each, heads.queries, shape.streams), *kept, scores)
     mixed = view(mixed, (heads.value_width, heads.queries, each, shape.streams), "permuted")
     return step.graph.expand(copy(mixed, (heads.value_width * heads.queries, n)))
 
 
-def _read_narrow(step: Step, kind: str, width: int, cells: int) -> tuple[Tensor, ...]:
+def _read_narrow(step: Step, side: str, width: int, cells: int, shared: bool = False) -> tuple[Tensor, ...]:
     """A layer's keys or values as a kernel takes them; those in F32 the graph itself turns into F16."""
-    kept = step.read_cache(kind, width, cells)
+    kept = step.read_cache(side, width, cells, shared)
+    kind = step.shape.value_type if side == "values" else step.shape.key_type
     return (Tensor(F16 * width * cells * step.shape.streams, ("cast",), kept),) if kind == "F32" else kept
 
 
@@ -286,15 +287,15 @@ def attend_latent(step: Step, tensor: Tensor, group: t.Mla) -> Tensor:
     asked = view(query, (latent + rope, heads, each, shape.streams), "streams")
     asked = view(asked, (latent + rope, each, heads, shape.streams), "permuted")
     if shape.flash:
-        kept = _read_narrow(step, shape.key_type, latent + rope, shape.cells)
-        kept += _read_narrow(step, shape.key_type, latent, shape.cells)
+        kept = _read_narrow(step, "keys", latent + rope, shape.cells)
+        kept += _read_narrow(step, "latent", latent, shape.cells)
         mixed = compute((latent, heads, each, shape.streams), asked, *kept)
         mixed = _attend_fused(step, mixed, has_kernel(shape_absorbed(group)), step.get_mask(False))
         if mixed.kernel:  # values are a part of the keys
             mixed.size += F16 * shape.cells * shape.streams * shape.count_expanded(latent + rope, 0)
         mixed = compute((group.v_head_dim, each, heads, shape.streams), view(mixed, (latent, each, heads), "permuted"))
     else:
-        kept = step.read_cache(shape.key_type, latent + rope, shape.cells)
+        kept = step.read_cache("keys", latent + rope, shape.cells)
         scores = change(compute((shape.cells, each, heads, shape.streams), asked, *kept), step.get_mask(False))
         # the latent rows themselves are the values, transposed for the product
         turned = Tensor(F16 * latent * shape.cells * shape.streams, ("values",))
