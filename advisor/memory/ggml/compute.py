@@ -228,8 +228,10 @@ def build_step(
     each = _embed_per_layer(step, tensor)
     table = step.layout.per_layer
     streams = table.streams if table is not None and table.laurel_rank else 0
-    if step.traits.hyper_streams or streams:
-        tensor = stack(step, tensor, streams) if streams else widen(step, tensor)
+    if streams:
+        step.stand_in(output)  # what makes the residuals lies with the output matrix
+        tensor = stack(step, tensor, streams)
+    tensor = widen(step, tensor) if step.traits.hyper_streams else tensor
     for i, layer in enumerate(layers):
         step.stand_in(layer[2])
         if streams and each is not None and isinstance(layer[1], t.Dense):
@@ -276,6 +278,9 @@ def _embed_per_layer(step: Step, tensor: Tensor) -> Tensor | None:
     n, layers = step.tokens, step.layout.n_layers
     shape = (table.width, layers, n)
     looked_up = _look_up(step, "per layer", shape)
+    if table.laurel_rank:  # scaled before anything else
+        step.graph.expand(tensor)
+        looked_up = step.graph.expand(change(looked_up))
     projected = change(step.multiply(tensor, table.width * layers, "per_layer_model_proj"))
     joined = change(change(step.normalize(view(projected, shape)), looked_up))
     return copy(view(joined, (table.width, n, layers), "permuted"), (table.width, n, layers))

@@ -263,7 +263,7 @@ class Step:
         self.sees_all = architecture.encoder or not architecture.keeps_cache
         self.hidden, self.tokens = lay.hidden_size, shape.tokens
         self.inputs: dict[str, Tensor] = {}
-        self.caches: dict[tuple[str, int], tuple[Tensor, ...]] = {}
+        self.caches: dict[tuple[str, int], int] = {}  # places of the last ones, by side and cells
         self.wide_masks: dict[int, Tensor] = {}  # in F32, made once for all layers; by stream
         self.stand_in(ON_DEVICE)
         widths = [x.n_kv_heads * (x.v_head_dim or x.head_dim) for x in lay.mixers if isinstance(x, t.Softmax)]
@@ -332,12 +332,13 @@ class Step:
         rows of so many cells."""
         key, kind = (side, cells), self.shape.value_type if side == "values" else self.shape.key_type
         if not shared or key not in self.caches:
-            self.caches[key] = self.read_kept(row_bytes(kind, width) * cells * self.shape.streams)
-        return self.caches[key]
+            self.caches[key] = self.cache_place
+        return self.read_kept(row_bytes(kind, width) * cells * self.shape.streams, self.caches[key])
 
-    def read_kept(self, size: int) -> tuple[Tensor, ...]:
-        """What is kept from step to step; it takes scratch only where it is copied to another place."""
-        return (_make_outside(size, ("kept",), self.cache_place),) if self.shape.scheduled else ()
+    def read_kept(self, size: int, place: int | None = None) -> tuple[Tensor, ...]:
+        """What is kept from step to step (None: with the layer); it takes scratch where it is copied elsewhere."""
+        at = self.cache_place if place is None else place
+        return (_make_outside(size, ("kept",), at),) if self.shape.scheduled else ()
 
     def normalize(self, tensor: Tensor, weighted: bool = True) -> Tensor:
         """A norm, and the product with its weights."""
