@@ -25,9 +25,10 @@ def count_places(tensors: Sequence[Tensor], inputs: Sequence[Tensor], devices: i
     first = [*inputs, *_repeat(inputs, copies - 1)]
     if copies > 1:  # never overwritten by a later batch
         first += [*crossing, *_repeat(crossing, copies - 1)]
-    spaces = {HOST: Space(HOST_ALIGNMENT), **{i: Space(ALIGNMENT) for i in range(devices)}}
-    reserve([*first, *ordered], {**spaces, None: spaces[HOST]})
-    return {place: space.peak for place, space in spaces.items()}
+    spaces: dict[int | None, Space] = {i: Space(ALIGNMENT) for i in range(devices)}
+    spaces[HOST] = Space(HOST_ALIGNMENT)
+    reserve([*first, *ordered], spaces | {None: spaces[HOST]})
+    return {place: space.peak for place, space in spaces.items() if place is not None}
 
 
 def _repeat(tensors: Iterable[Tensor], times: int) -> list[Tensor]:
