@@ -40,6 +40,7 @@ from advisor.memory.ggml.layers import (
     attend_latent,
     feed_forward,
     has_kernel,
+    has_kernels,
     mix_delta_net,
     mix_mamba1,
     mix_mamba2,
@@ -133,8 +134,9 @@ def _lay_out(model: t.Model, kinds: Sequence[Kind]) -> tuple[list[Layer], bool]:
 
 def share_scratch(model: t.Model, shape: StepShape, placed: Placed, devices: int, copies: int) -> dict[int, int]:
     """Bytes of each device and of the host where layers lie in several places. `copies`: batches under way at once."""
-    # copies of what crosses in every layer add up, and where a layer's parts lie depends on how many came before
-    kinds = choose_layers(model, placed, all_of_them=not any(x.lent for x in placed))
+    # copies of what crosses in every layer add up
+    adds_up = copies > 1 and (model.known_layout.per_layer is not None or not has_kernels(model))
+    kinds = choose_layers(model, placed, all_of_them=adds_up)
     return _share(model, replace(shape, scheduled=True), kinds, placed[-1], devices, copies)
 
 
@@ -154,13 +156,14 @@ def choose_layers(model: t.Model, placed: Placed = (), all_of_them: bool = False
     changed nothing. Eight for others.
     """
     lay = model.known_layout
-    n, reach = lay.n_layers, 3 if any(x.lent for x in placed) or _is_plain(model) else 8
+    n, borrows = lay.n_layers, any(x.lent for x in placed)
+    reach = 3 if borrows or (not placed and _is_plain(model)) else 8
     mixers, ffns = order_mixers(lay), order_ffns(lay)
     if all_of_them:
         return tuple(zip(mixers, ffns, placed[:n], strict=True))
 
     def choose(places: Placed) -> list[Kind]:
-        return _choose(list(zip(mixers, ffns, places[:n], strict=True)), reach)
+        return _choose(list(zip(mixers, ffns, places[:n], strict=True)), reach, even=bool(placed) and not borrows)
 
     chosen = choose(placed or (ON_DEVICE,) * n)
     if placed and len(chosen) > MOST_LAYERS:
@@ -168,15 +171,19 @@ def choose_layers(model: t.Model, placed: Placed = (), all_of_them: bool = False
     return tuple(chosen)
 
 
-def _choose(kinds: Sequence[Kind], reach: int) -> list[Kind]:
+def _choose(kinds: Sequence[Kind], reach: int, even: bool) -> list[Kind]:
+    """`even`: an even number is left out, as what a layer gives lies where that of the last but one lay."""
     seen: set[tuple[Kind, ...]] = set()
     chosen: list[Kind] = []
+    skipped = 0
     for i, kind in enumerate(kinds):
         before = tuple(kinds[max(0, i + 1 - reach) : i + 1])
         if before in seen and i < len(kinds) - 1:
+            skipped += 1
             continue
         seen.add(before)
-        chosen.append(kind)
+        chosen += [kinds[i - 1], kind] if even and skipped % 2 else [kind]
+        skipped = 0
     return chosen
 
 
