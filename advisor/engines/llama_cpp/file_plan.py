@@ -12,22 +12,23 @@ from itertools import accumulate
 from msgspec.structs import replace
 
 from advisor.deployment import Basis, PlaceBytes
-from advisor.engines.llama_cpp.settings import ALL_LAYERS, LlamaSettings, find_moved
+from advisor.engines.llama_cpp.settings import ALL_LAYERS, LlamaSettings, MovedTensor, find_moved
 from advisor.errors import BadInput
 from advisor.memo import memoize_by_identity
 from advisor.memory import ggml, gguf_weights
 from advisor.memory.ggml import HOST, compute, find_stretches, layer_devices
-from advisor.memory.ggml.graph import PlacedLayer, StepShape
+from advisor.memory.ggml.graph import StepShape
 from advisor.memory.ggml.layers import has_kernels
 from advisor.memory.gguf_tensors import as_gguf
 from advisor.memory.layers import LayerCache, cache_layers
 from advisor.models.tensors import BLOCKS
-from advisor.models.types import Encoder, Model, NoMixer
+from advisor.models.types import Encoder, Mamba2, Model, NoMixer
 from advisor.record import Record, Value
 
 KEPT = 4096  # plans remembered, some 2 KB each: a search looks at a few dozen, cards of every size at the same ones
 # Tables of which rows are looked up: they stay in host memory
 ROUNDED_ROWS = 0.03  # rows are rounded to whole tiles, and what is no matrix lies on one device; assumed
+SCANNED = (96, 128, 256)  # widths of Mamba-2's state that CUDA has a kernel for (ggml-cuda.cu, supports_op)
 LOOKED_UP = ("token_embd.weight", "per_layer_token_embd.weight", "position_embd.weight", "token_types.weight")
 FIRST_LAYER = (
     "token_embd_norm.weight",
@@ -109,7 +110,8 @@ def plan_file(model: Model, weights: gguf_weights.GgufWeights, question: FileQue
         notes.append("the sparse-attention index cache")
     if rows.other:
         notes.append("caches other than plain rows of this architecture")
-    placed = place_weights(weights, where, settings, bool(devices), gives_logits)
+    moved = _find_moved(model, weights, settings) if devices else ()
+    placed = place_weights(weights, where, settings, bool(devices), gives_logits, moved)
     by_rows = settings.split != "layer" and devices > 1
     if by_rows:
         placed = _share_rows(placed, shares)
@@ -309,22 +311,27 @@ def plan_scratch(
     logits = 4 * lay.vocab_size * settings.slots
     if on_host:
         return {HOST: single.device + logits}, basis
-    apart = keeps_on_host(where[:-1], settings) or settings.cache_on_host or bool(settings.overrides)
+    moved = _find_moved(model, weights, settings)
+    kept = keeps_on_host(where[:-1], settings) or settings.cache_on_host or bool(settings.overrides)
+    apart = kept or bool(moved)
     if question.devices == 1 and not apart and has_kernels(model):
         return {0: single.device, HOST: single.host + logits}, basis
     # a batch follows another where all layers lie on devices
-    whole = question.devices > 1 and settings.split == "layer" and not apart and HOST not in where
-    placed = _place_layers(weights, where[: lay.n_layers] + where[-1:], settings)
+    whole = question.devices > 1 and settings.split == "layer" and not kept and HOST not in where
+    places = tuple((x.tensor.name, x.place) for x in moved)
+    placed = gguf_weights.place_layers(
+        weights, where[: lay.n_layers] + where[-1:], settings.cpu_moe_layers or 0, places
+    )
     out = compute.share_scratch(model, shape, placed, question.devices, compute.COPIES if whole else 1)
-    return {**out, HOST: out[HOST] + logits}, basis if whole and has_kernels(model) else "modelled"
+    return {**out, HOST: out[HOST] + logits}, basis if whole and not moved and has_kernels(model) else "modelled"
 
 
-def _place_layers(
-    weights: gguf_weights.GgufWeights, where: tuple[int, ...], settings: LlamaSettings
-) -> tuple[PlacedLayer, ...]:
+def _find_moved(model: Model, weights: gguf_weights.GgufWeights, settings: LlamaSettings) -> tuple[MovedTensor, ...]:
+    """Tensors that lie elsewhere than their layer: as the settings say, and what no kernel of a GPU reads."""
     moved = find_moved(weights, settings.overrides) if settings.overrides else ()
-    names = tuple((x.tensor.name, x.place) for x in moved)
-    return gguf_weights.place_layers(weights, where, settings.cpu_moe_layers or 0, names)
+    if any(isinstance(x, Mamba2) and x.state not in SCANNED for x in model.known_layout.mixers):
+        moved += tuple(MovedTensor(tensor=x, place=HOST) for x in weights.weights if x.name.endswith(".ssm_a"))
+    return moved
 
 
 def place_weights(
@@ -333,6 +340,7 @@ def place_weights(
     settings: LlamaSettings,
     any_device: bool,
     gives_logits: bool,
+    moved: Sequence[MovedTensor] = (),
 ) -> dict[int, int]:
     """Bytes per place. `where`: place of each layer, output last; `gives_logits`: an output matrix is loaded."""
     out: dict[int, int] = defaultdict(int)
@@ -361,8 +369,7 @@ def place_weights(
         out[HOST] += sums.expert_file[split] - sums.expert_file[begin]
         experts = sums.expert_file if place == HOST else sums.expert_device
         out[place] += experts[end] - experts[split]
-    for moved in find_moved(weights, settings.overrides) if settings.overrides else ():
-        tensor, place = moved.tensor, moved.place
+    for tensor, place in ((x.tensor, x.place) for x in moved):
         for old in _find_own_places(tensor, where, staying, normed):
             out[old] -= tensor.file_bytes if old == HOST else tensor.device_bytes
             out[place] += tensor.file_bytes if place == HOST else tensor.device_bytes

@@ -135,7 +135,8 @@ def _lay_out(model: t.Model, kinds: Sequence[Kind]) -> tuple[list[Layer], bool]:
 def share_scratch(model: t.Model, shape: StepShape, placed: Placed, devices: int, copies: int) -> dict[int, int]:
     """Bytes of each device and of the host where layers lie in several places. `copies`: batches under way at once."""
     # copies of what crosses in every layer add up
-    adds_up = copies > 1 and (model.known_layout.per_layer is not None or not has_kernels(model))
+    crosses = model.known_layout.per_layer is not None or not has_kernels(model) or any(x.lent for x in placed)
+    adds_up = copies > 1 and crosses
     kinds = choose_layers(model, placed, all_of_them=adds_up)
     return _share(model, replace(shape, scheduled=True), kinds, placed[-1], devices, copies)
 
