@@ -16,11 +16,11 @@ from msgspec.structs import replace
 
 from advisor.memo import memoize_by_identity
 from advisor.memory.ggml import HOST, round_up
-from advisor.memory.ggml.altup import add_altup_layer, stack, unstack
 from advisor.memory.ggml.graph import (
     ALIGNMENT,
     F16,
     F32,
+    HOST_ALIGNMENT,
     I32,
     ON_DEVICE,
     PlacedLayer,
@@ -34,7 +34,6 @@ from advisor.memory.ggml.graph import (
     count_peak,
     view,
 )
-from advisor.memory.ggml.hyper import add_table, mix_streams, scatter, widen
 from advisor.memory.ggml.layers import (
     attend,
     attend_latent,
@@ -49,7 +48,6 @@ from advisor.memory.ggml.layers import (
     shape_expanded,
     shape_heads,
 )
-from advisor.memory.ggml.schedule import HOST_ALIGNMENT, count_places
 from advisor.memory.gguf_tensors import order_ffns, order_mixers
 from advisor.models import types as t
 from advisor.record import Record
@@ -145,6 +143,8 @@ def share_scratch(model: t.Model, shape: StepShape, placed: Placed, devices: int
 def _share(
     model: t.Model, shape: StepShape, kinds: tuple[Kind, ...], output: PlacedLayer, devices: int, copies: int
 ) -> dict[int, int]:
+    from advisor.memory.ggml.schedule import count_places
+
     tensors, inputs = build_step(model, shape, _lay_out(model, kinds)[0], output)
     return count_places(tensors, inputs, devices, copies)
 
@@ -237,14 +237,19 @@ def build_step(
     table = step.layout.per_layer
     streams = table.streams if table is not None and table.laurel_rank else 0
     if streams:
+        from advisor.memory.ggml import altup
+
         step.stand_in(output)  # what makes the residuals lies with the output matrix
-        tensor = stack(step, tensor, streams)
-    tensor = widen(step, tensor) if step.traits.hyper_streams else tensor
+        tensor = altup.stack(step, tensor, streams)
+    elif step.traits.hyper_streams:
+        from advisor.memory.ggml import hyper
+
+        tensor = hyper.widen(step, tensor)
     for i, layer in enumerate(layers):
         step.stand_in(layer[2])
         if streams and each is not None and isinstance(layer[1], t.Dense):
             mix = partial(_mix, step, mixer=layer[0], number=i, residual=tensor)
-            tensor = add_altup_layer(step, tensor, layer[1], each, mix)
+            tensor = altup.add_altup_layer(step, tensor, layer[1], each, mix)
             continue
         add = _add_hyper_layer if step.traits.hyper_streams else _add_layer
         tensor = add(step, tensor, layer, i, last=i == len(layers) - 1)
@@ -255,8 +260,9 @@ def build_step(
         if step.names.layer_scale:
             tensor = step.weigh(change(tensor), "layer_output_scale", step.tokens, F32)
     step.stand_in(output)
-    tensor = _pick(step, unstack(step, tensor, streams)) if streams else tensor
-    tensor = mix_streams(step, tensor, "head", False)[0] if step.traits.hyper_streams else step.normalize(tensor)
+    tensor = _pick(step, altup.unstack(step, tensor, streams)) if streams else tensor
+    mixes = step.traits.hyper_streams
+    tensor = hyper.mix_streams(step, tensor, "head", False)[0] if mixes else step.normalize(tensor)
     if step.traits.keeps_all_rows:
         tensor = _pick(step, tensor)
     if not step.encodes:
@@ -348,6 +354,8 @@ def _add_layer(step: Step, tensor: Tensor, layer: Layer, number: int, last: bool
 
 def _add_hyper_layer(step: Step, wide: Tensor, layer: Layer, number: int, last: bool) -> Tensor:
     """A layer whose parts read one stream mixed out of several, and give to all of them."""
+    from advisor.memory.ggml.hyper import add_table, mix_streams, scatter
+
     mixer, ffn, _ = layer
     if isinstance(mixer, t.GatedDeltaNet) and mixer.table is not None:
         wide = add_table(step, wide, mixer.table.kernel)

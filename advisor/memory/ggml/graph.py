@@ -20,7 +20,7 @@ from advisor.models.tensors import BLOCKS, row_bytes
 from advisor.models.types import GgufArchitecture
 from advisor.record import Record
 
-ALIGNMENT = 128  # of CUDA buffers, bytes
+ALIGNMENT, HOST_ALIGNMENT = 128, 32  # of CUDA buffers and in host memory, bytes
 F32 = 4
 F16, I32, I64 = 2, 4, 8
 Layout = tuple[int | str, ...]

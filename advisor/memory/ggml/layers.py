@@ -20,7 +20,6 @@ from advisor.memory.ggml.graph import (
     read_shape,
     view,
 )
-from advisor.memory.ggml.hyper import attend_blocks, select_cells, store_index
 from advisor.models import types as t
 
 # Widths of keys that the CUDA backend has a kernel for, with the values' where these are others (fattn.cu)
@@ -64,6 +63,8 @@ def attend(step: Step, tensor: Tensor, group: t.Softmax, layer: int) -> Tensor:
         if traits.values_normed:
             value = step.normalize(value, weighted=False)
     if group.index is not None and step.traits.hyper_streams:
+        from advisor.memory.ggml.hyper import store_index
+
         store_index(step, tensor, group.index)
     mixed = _score(step, query, key, value, heads, (tensor, group.index))
     if group.gate == "headwise":
@@ -149,6 +150,8 @@ def _score(
     mask = step.get_mask(heads.window)
     index = indexed[1] if indexed is not None else None
     if indexed is not None and index is not None and step.traits.hyper_streams:
+        from advisor.memory.ggml.hyper import select_cells
+
         mask = select_cells(step, indexed[0], index, mask)
     mixed = _mix(step, query, heads, mask, index is not None, key is None)
     if value_side:
@@ -230,6 +233,8 @@ def _mix(step: Step, query: Tensor, heads: HeadShape, mask: Tensor, blocks: bool
         width = (heads.value_width, heads.queries, each, shape.streams)
         extra = rows * shape.count_expanded(heads.key_width, heads.value_width)
         if step.blocks and blocks:
+            from advisor.memory.ggml.hyper import attend_blocks
+
             return step.graph.expand(attend_blocks(step, query, kept, heads, extra // shape.streams))
         mixed = _attend_fused(step, compute(width, asked, *kept), has_kernel(heads), mask)
         mixed.size += extra * mixed.kernel

@@ -10,9 +10,7 @@ from collections.abc import Iterable, Sequence
 from math import prod
 
 from advisor.memory.ggml import HOST
-from advisor.memory.ggml.graph import ALIGNMENT, BORROWED, F32, Space, Tensor, read_shape, reserve
-
-HOST_ALIGNMENT = 32
+from advisor.memory.ggml.graph import ALIGNMENT, BORROWED, F32, HOST_ALIGNMENT, Space, Tensor, read_shape, reserve
 
 
 def count_places(tensors: Sequence[Tensor], inputs: Sequence[Tensor], devices: int, copies: int) -> dict[int, int]:
