@@ -14,8 +14,11 @@ from advisor.errors import BadInput
 from advisor.memo import KEPT_LARGE, memoize_by_identity
 from advisor.models import types as t
 from advisor.models.types import TensorTraits
+from advisor.patterns import pattern_when_used
 from advisor.record import Record
 
+# LLM_FFN_EXPS_REGEX in llama.cpp common/common.h
+_ROUTED = pattern_when_used(r"\.ffn_(up|down|gate|gate_up)_(ch|)exps")
 Shape = tuple[str, tuple[int, ...]]  # name without the layer, elements per dimension (row first)
 
 
@@ -35,7 +38,7 @@ class GgufTensor(Record, frozen=True, kw_only=True):
     @property
     def expert(self) -> bool:
         """Whether the tensor holds routed experts (what `--cpu-moe` keeps on the host)."""
-        return "_exps." in self.name
+        return _ROUTED.search(self.name) is not None
 
 
 def layer_order(

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from advisor.files import Stamp, stamp_files
 from advisor.memo import MemoRecord, memoize_by_identity
-from advisor.memory.ggml import device_bytes, tensor_bytes
-from advisor.memory.ggml.graph import BorrowedWeights
+from advisor.memory.ggml import HOST, device_bytes, tensor_bytes
+from advisor.memory.ggml.graph import PlacedLayer
 from advisor.memory.gguf_tensors import GgufTensor, list_file_tensors
 from advisor.models import types as t
 from advisor.models.tensors import BLOCKS
@@ -74,6 +74,7 @@ class GgufWeights(MemoRecord, frozen=True, kw_only=True):
     exact: bool
     spread: float = 0.0  # how far the real file may be from these sizes, as a part of them
     note: str | None = None
+    blocks: int = 0  # layers that the file's keys say, whether it holds them or not
 
     @property
     def file_bytes(self) -> int:
@@ -111,7 +112,7 @@ def sum_running(weights: GgufWeights) -> RunningTotals:
 
     Next-token blocks, which are not loaded, count as empty layers.
     """
-    n = 1 + max((x.layer for x in weights.weights if x.layer is not None), default=-1)
+    n = max(weights.blocks, 1 + max((x.layer for x in weights.weights if x.layer is not None), default=-1))
     parts = [[0] * n for _ in range(4)]
     for tensor in weights.weights:
         if tensor.layer is not None and not tensor.mtp:
@@ -122,46 +123,24 @@ def sum_running(weights: GgufWeights) -> RunningTotals:
 
 
 @memoize_by_identity
-def list_borrowed(
-    weights: GgufWeights,
-    layers: int,
-    expert_layers: int,
-    on_host: frozenset[str] = frozenset(),
-    moved_away: frozenset[str] = frozenset(),
-) -> tuple[BorrowedWeights, ...]:
-    """Feed-forward matrices in host memory, by layer: those of the first `layers` layers, routed experts of the first
-    `expert_layers`, and the tensors named in `on_host`; none of those named in `moved_away`."""
-    found = [BorrowedWeights(whole=i < layers) for i in range(sum_running(weights).layers)]
-    last = -1
-    for x in _list_feed_forward(weights):
-        usual = x.layer < (expert_layers if x.expert else layers)
-        if x.name in on_host or (usual and x.name not in moved_away):
-            found[x.layer] = replace(found[x.layer], **{x.part: x.size})
-            last = max(last, x.layer)
-    return tuple(found[: max(last + 1, layers, expert_layers)])
-
-
-class _Matrix(Record, frozen=True, kw_only=True):
-    layer: int
-    expert: bool
-    name: str
-    part: str  # of BorrowedWeights
-    size: int  # bytes on a device
-
-
-@memoize_by_identity
-def _list_feed_forward(weights: GgufWeights) -> tuple[_Matrix, ...]:
-    """Feed-forward matrices of all layers; routed experts only, where a layer has them."""
-    routed, out = {x.layer for x in weights.weights if x.expert}, []
+def place_layers(
+    weights: GgufWeights, where: tuple[int, ...], expert_layers: int, moved: tuple[tuple[str, int], ...] = ()
+) -> tuple[PlacedLayer, ...]:
+    """Where each layer lies, and the output, with the tensors that lie in host memory: those of layers that do, routed
+    experts of the first `expert_layers`, and what is `moved` there by its name."""
+    elsewhere, found = dict(moved), [list[tuple[str, int]]() for _ in where]
+    away = [list[tuple[str, int]]() for _ in where]
     for x in weights.weights:
-        m, layer = _FEED_FORWARD.fullmatch(x.name), x.layer
-        if m is not None and layer is not None and not x.mtp and x.expert == (layer in routed):
-            part = ("up" if m[1] == "gate_up" else m[1]) + ("_bias" if m[2] == "bias" else "")
-            out.append(_Matrix(layer=layer, expert=x.expert, name=x.name, part=part, size=x.device_bytes))
-    return tuple(out)
-
-
-_FEED_FORWARD = pattern_when_used(r"blk\.\d+\.ffn_(gate|up|gate_up|down)(?:_exps)?\.(weight|bias)")
+        if x.layer is None or x.mtp or x.layer >= len(where) - 1:
+            continue
+        usual = HOST if x.expert and x.layer < expert_layers else where[x.layer]
+        name, place = x.name.split(".", 2)[2].removesuffix(".weight"), elsewhere.get(x.name, usual)
+        if place == HOST:
+            found[x.layer].append((name, x.device_bytes))
+        elif place != where[x.layer]:
+            away[x.layer].append((name, place))
+    parts = zip(where, found, away, strict=True)
+    return tuple(PlacedLayer(place=at, lent=tuple(lent), moved=tuple(others)) for at, lent, others in parts)
 
 
 @memoize_by_identity
@@ -182,15 +161,15 @@ def _from_file(path: Path, seen: tuple[Stamp, ...]) -> GgufWeights:
     from advisor.models.gguf import read_gguf
 
     file = read_gguf(path)
-    nextn = file.metadata.get(f"{file.metadata.get('general.architecture')}.nextn_predict_layers") or 0
     layers = [_layer(x.name) for x in file.tensors]
-    last = max((n for n in layers if n is not None), default=-1)
-    first_mtp = last + 1 - int(nextn) if isinstance(nextn, int) else last + 1
+    # of an architecture without prediction blocks the engine loads every layer, whatever a key says
+    predicting = {n for x, n in zip(file.tensors, layers, strict=True) if ".nextn." in x.name}
     weights = tuple(
-        _weigh(GgufTensor(name=x.name, ne=x.shape, layer=n, mtp=n is not None and n >= first_mtp), x.type)
+        _weigh(GgufTensor(name=x.name, ne=x.shape, layer=n, mtp=n in predicting), x.type)
         for x, n in zip(file.tensors, layers, strict=True)
     )
-    return GgufWeights(weights=weights, exact=True)
+    blocks = file.metadata.get(f"{file.metadata.get('general.architecture')}.block_count")
+    return GgufWeights(weights=weights, exact=True, blocks=blocks if isinstance(blocks, int) else 0)
 
 
 def _weigh(tensor: GgufTensor, kind: str) -> TensorWeight:

@@ -100,7 +100,7 @@ def _recurrent(group: t.AttentionGroup, d: int) -> LayerCache:
     if isinstance(group, t.GatedDeltaNet):
         key, val = group.k_heads * group.k_dim, group.v_heads * group.v_dim
         return LayerCache(
-            conv=(2 * key + val) * (group.conv_kernel - 1),
+            conv=(2 * key + val) * (group.conv_kernel - 1) + (group.table.kept if group.table else 0),
             state=group.v_heads * group.k_dim * group.v_dim,
             mixer="gated_delta_net",
         )

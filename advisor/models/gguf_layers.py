@@ -24,6 +24,7 @@ from advisor.models.types import (
     Mamba2,
     Mla,
     Moe,
+    NgramTable,
     NoFfn,
     NoMixer,
     Parallel,
@@ -109,7 +110,10 @@ def _recurrent(metadata: GgufMetadata, block: Block) -> GatedDeltaNet | Mamba1 |
         k_heads = metadata.divide(
             metadata.divide(channels - inner, 2, "convolution width"), state, "linear attention key width"
         )
-        return GatedDeltaNet(n=1, k_heads=k_heads, v_heads=v_heads, k_dim=state, v_dim=v_dim, conv_kernel=kernel)
+        return GatedDeltaNet(
+            n=1, k_heads=k_heads, v_heads=v_heads, k_dim=state, v_dim=v_dim, conv_kernel=kernel,
+            table=_table(metadata, block),
+        )  # fmt: skip
     if "ssm_x.weight" in block:
         return Mamba1(
             n=1,
@@ -132,6 +136,24 @@ def _recurrent(metadata: GgufMetadata, block: Block) -> GatedDeltaNet | Mamba1 |
     )
 
 
+def _table(metadata: GgufMetadata, block: Block) -> NgramTable | None:
+    if "ple_conv1d.weight" not in block:
+        return None
+    kernel, width = metadata.shape(block, "ple_conv1d.weight", 2)[:2]
+    return NgramTable(kernel=kernel, kept=(kernel - 1) * metadata.need("ple.ngram_size") * width)
+
+
+def _index(metadata: GgufMetadata, block: Block, layer: int) -> Indexer | None:
+    if "indexer.k_proj.weight" not in block:
+        return None
+    return Indexer(
+        heads=metadata.need("attention.indexer.head_count"),
+        dim=metadata.need("attention.indexer.key_length"),
+        top_k=metadata.maybe("attention.indexer.top_k"),
+        key_pool=metadata.maybe("attention.compress_ratios", layer),
+    )
+
+
 def _mla(metadata: GgufMetadata, block: Block, layer: int) -> Mla:
     heads = metadata.need("attention.head_count", layer)
     latent = metadata.need("attention.kv_lora_rank")
@@ -139,7 +161,7 @@ def _mla(metadata: GgufMetadata, block: Block, layer: int) -> Mla:
     q = "attn_q_b.weight" if "attn_q_b.weight" in block else "attn_q.weight"
     q_in, q_out = metadata.shape(block, q, 2)[:2]
     nope = metadata.divide(q_out, heads, "query width") - rope
-    if rope < 0 or nope <= 0:
+    if rope < 0 or nope < 0:
         raise BadFile(
             metadata.path,
             f"layer {layer}: latent attention widths do not agree with `{metadata.arch}.attention.kv_lora_rank`",
@@ -174,7 +196,8 @@ def _softmax(metadata: GgufMetadata, block: Block, layer: int) -> Full:
     shared = k_eq_v = False
     if "attn_qkv.weight" in block:
         fused = metadata.shape(block, "attn_qkv.weight", 2)[1]
-        k_dim = metadata.divide(fused - kv * v_dim, heads + kv, "fused query, key and value width")
+        stated = metadata.maybe("attention.key_length", layer)  # some store a key and a value for every query
+        k_dim = stated or metadata.divide(fused - kv * v_dim, heads + kv, "fused query, key and value width")
     else:
         q_width = metadata.shape(block, "attn_q.weight", 2)[1]
         if "attn_k.weight" in block:
@@ -205,6 +228,7 @@ def _softmax(metadata: GgufMetadata, block: Block, layer: int) -> Full:
         k_eq_v=k_eq_v,
         sinks="attn_sinks.weight" in block or "attn_sinks" in block,
         index_key_dim=metadata.maybe("attention.indexer.key_length") if "indexer.k_proj.weight" in block else None,
+        index=_index(metadata, block, layer),
     )
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 from msgspec import structs
@@ -41,6 +42,7 @@ from advisor.models.types import (
 
 MAX_LAYERS = 4096
 POOLING_RANK = 4
+ROUTERS: dict[int, Literal["softmax", "sigmoid", "after"]] = {1: "softmax", 2: "sigmoid", 3: "after"}
 _NOT_WEIGHTS = ("rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight")
 AFTER_ATTENTION = ("post_attention_norm.weight", "attn_output_norm.weight", "attn_post_norm.weight")
 AFTER_FFN = ("post_ffw_norm.weight", "layer_output_norm.weight", "ffn_post_norm.weight")
@@ -170,8 +172,10 @@ def _blocks(metadata: GgufMetadata, file: GgufFile) -> list[Block]:
             )
         if i >= 0:
             blocks[i][tensor.name.split(".", 2)[2]] = tensor.shape
-    while blocks and any(name.startswith("nextn.") for name in blocks[-1]):
+    predicted = metadata.maybe("nextn_predict_layers") or 0  # llama.cpp loads a file without them as well
+    while blocks and (any(name.startswith("nextn.") for name in blocks[-1]) or (predicted > 0 and not blocks[-1])):
         blocks.pop()
+        predicted -= 1
     empty = [i for i, b in enumerate(blocks) if not b]
     if empty or not blocks:
         raise BadFile(
@@ -228,7 +232,7 @@ def _window_size(metadata: GgufMetadata, rule: WindowRule | None) -> int | None:
     given = metadata.maybe("attention.sliding_window")
     if rule is None:  # an architecture that is not known: the file says all there is
         return given
-    if rule.needs_size and not given:
+    if (rule.needs_size and not given) or rule.layers not in (None, metadata.maybe("block_count")):
         return None
     return None if given == 0 else rule.fixed_size or given or rule.size
 
@@ -293,6 +297,7 @@ def read_architecture(
     attending = next((b for b in blocks if "attn_output.weight" in b), blocks[0])
     dense = next((b for b in blocks if "ffn_down.weight" in b), blocks[0])
     base = known or GgufArchitecture()
+    positions = any(x.name == "position_embd.weight" for x in metadata.file.tensors)
     tensors = structs.replace(
         base.tensors,
         fused_qkv="attn_qkv.weight" in attending,
@@ -301,9 +306,44 @@ def read_architecture(
         experts_beside_dense="pre_ffw_norm_2.weight" in attending,
     )
     if known is not None:
-        return structs.replace(base, tensors=tensors)
-    graph, names = _read_graph(metadata, attending, blocks), _read_norms(tensors, attending)
+        graph = _read_shape(metadata, attending, _read_router(metadata, base.graph))
+        deep = metadata.maybe("n_deepstack_layers") or 0 if base.graph.deepstack else 0
+        graph = structs.replace(graph, deepstack=deep, looks_up_positions=positions)
+        return structs.replace(base, tensors=tensors, graph=graph)
+    graph, names = _read_graph(metadata, attending, blocks, positions), _read_norms(tensors, attending)
     return structs.replace(base, listed=False, windows=WindowRule(stored=True), tensors=names, graph=graph)
+
+
+def _read_router(metadata: GgufMetadata, graph: GraphTraits) -> GraphTraits:
+    """How experts are weighted, of an architecture that reads it from keys."""
+    read = {n: metadata.file.metadata.get(f"{metadata.arch}.expert_{n}") for n in ("weights_norm", "weights_scale")}
+    if "norm" in graph.routes_by_file:
+        graph = structs.replace(graph, routes_normed=bool(read["weights_norm"]))
+    if "scale" in graph.routes_by_file:
+        graph = structs.replace(graph, routes_scaled=read["weights_scale"] not in (None, 0, 1))
+    if "gate" in graph.routes_by_file and metadata.maybe("expert_gating_func"):
+        gate = ROUTERS.get(metadata.maybe("expert_gating_func") or 0)
+        graph = structs.replace(graph, router=gate)
+    return graph
+
+
+def _read_shape(metadata: GgufMetadata, block: Block, graph: GraphTraits) -> GraphTraits:
+    """What else of the graph keys and tensors say."""
+    keys, arch = metadata.file.metadata, metadata.arch
+    if graph.parallel_by_file and keys.get(f"{arch}.use_parallel_residual"):
+        graph = structs.replace(graph, block="parallel")
+    if graph.block == "parallel":
+        graph = structs.replace(graph, second_norm=_has(block, ("ffn_norm.weight", "attn_norm_2.weight")))
+    if graph.hyper_streams:
+        graph = structs.replace(
+            graph,
+            hyper_streams=metadata.need("hyper_connection.count"),
+            hyper_rank=metadata.need("hyper_connection.low_rank"),
+        )
+    sections = keys.get(f"{arch}.rope.dimension_sections")
+    if graph.positions_by_file and isinstance(sections, tuple) and len(sections) > 1 and all(sections[:2]):
+        graph = structs.replace(graph, positions=4)
+    return graph
 
 
 def _is_joined(block: Block) -> bool:
@@ -315,14 +355,12 @@ def _has(block: Mapping[str, object], names: Sequence[str]) -> bool:
     return any(n in block for n in names)
 
 
-def _read_graph(metadata: GgufMetadata, block: Block, blocks: Sequence[Block]) -> GraphTraits:
+def _read_graph(metadata: GgufMetadata, block: Block, blocks: Sequence[Block], positions: bool) -> GraphTraits:
     before, second = "attn_norm.weight" in block, "ffn_norm.weight" in block
     after = _has(block, AFTER_ATTENTION)
     mean = f"{metadata.arch}.attention.layer_norm_epsilon" in metadata.file.metadata
     capped = f"{metadata.arch}.attn_logit_softcapping" in metadata.file.metadata
-    graph = GraphTraits(layer_norm=mean, scores_capped=capped)
-    if metadata.file.metadata.get(f"{metadata.arch}.use_parallel_residual") is True:
-        return structs.replace(graph, block="parallel")
+    graph = GraphTraits(layer_norm=mean, scores_capped=capped, looks_up_positions=positions)
     if not before:
         return structs.replace(graph, block="post" if after else "pre")
     if after and second:

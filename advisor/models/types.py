@@ -19,6 +19,23 @@ class _Group(Record, frozen=True, kw_only=True, tag_field="kind"):
     n: int
 
 
+class Indexer(Record, frozen=True, kw_only=True):
+    """Sparse-attention index: `heads` query heads over one shared key of width `dim`."""
+
+    heads: int
+    dim: int
+    top_k: int | None = None  # tokens that attention then looks at
+    key_pool: int | None = None  # keys are pooled over so many tokens
+    shared: bool = False  # reuses another layer's index
+
+
+class NgramTable(Record, frozen=True, kw_only=True):
+    """A table of embeddings of n-grams that a layer adds, behind a short convolution."""
+
+    kernel: int
+    kept: int  # elements of earlier rows that the convolution keeps of a sequence
+
+
 class Softmax(_Group, frozen=True, kw_only=True):
     """Attention with a cache of keys and values (GQA, MQA, MHA)."""
 
@@ -35,6 +52,7 @@ class Softmax(_Group, frozen=True, kw_only=True):
     k_eq_v: bool = False  # V reuses K's projection; both are still cached
     sinks: bool = False
     index_key_dim: int | None = None  # one shared index key per token (block-sparse attention)
+    index: Indexer | None = None  # all of that index, where it is known
     extra: int = 0  # further parameters per layer
 
 
@@ -56,16 +74,6 @@ class Encoder(Softmax, frozen=True, kw_only=True, tag="encoder"):
 
 class Cross(Softmax, frozen=True, kw_only=True, tag="cross"):
     """Attends to image tokens; caches them, not the text."""
-
-
-class Indexer(Record, frozen=True, kw_only=True):
-    """Sparse-attention index: `heads` query heads over one shared key of width `dim`."""
-
-    heads: int
-    dim: int
-    top_k: int | None = None  # tokens that attention then looks at
-    key_pool: int | None = None  # keys are pooled over so many tokens
-    shared: bool = False  # reuses another layer's index
 
 
 class Mla(_Group, frozen=True, kw_only=True, tag="mla"):
@@ -106,6 +114,7 @@ class GatedDeltaNet(_Group, frozen=True, kw_only=True, tag="gated_deltanet"):
     k_dim: int
     v_dim: int
     conv_kernel: int
+    table: NgramTable | None = None
 
 
 class Kda(_Group, frozen=True, kw_only=True, tag="kda"):
@@ -227,6 +236,7 @@ class WindowRule(Record, frozen=True, kw_only=True):
     size: int | None = None  # tokens, where the file gives no `attention.sliding_window`
     fixed_size: int | None = None  # tokens, whatever the file gives
     needs_size: bool = False  # without `attention.sliding_window` no layer has a window
+    layers: int | None = None  # windows are used by models of so many layers only
     stored: bool = False  # the pattern stands in the file and nowhere else
     kind: Literal["sliding", "chunked", "symmetric"] = "sliding"
 
@@ -264,8 +274,11 @@ class GraphTraits(Record, frozen=True, kw_only=True):
     # norms before a part (pre), after it (post), both (sandwich), of its sum with the residual (sum); or attention and
     # feed-forward part side by side behind one norm (parallel)
     block: Literal["pre", "post", "sandwich", "sum", "parallel"] = "pre"
+    parallel_by_file: bool = False  # the file's key says whether the parts stand side by side
+    second_norm: bool = False  # of parts side by side: the feed-forward part has a norm of its own
     layer_norm: bool = False  # norms that subtract the mean, and cannot work in place
     positions: int = 1  # numbers that tell the position of a token
+    positions_by_file: bool = False  # four where the file's key has sections for rows and columns, else one
     deepstack: int = 0  # further rows of the embedding, for images
     rope: Literal["all", "windows", "none"] = "all"  # layers that rotate queries and keys
     no_rope_every: int = 0  # one layer in so many does not rotate, the last of its period
@@ -276,9 +289,14 @@ class GraphTraits(Record, frozen=True, kw_only=True):
     router: Literal["softmax", "sigmoid", "after"] | None = None  # None: sigmoid with a bias, else softmax
     routes_normed: bool = True  # weights of the chosen experts sum to one
     routes_scaled: bool = False
+    routes_by_file: tuple[Literal["norm", "scale", "gate"], ...] = ()  # what of these the file's keys say
     weights_first: bool = False  # experts see inputs that are weighted already
     keeps_all_rows: bool = False  # the last layer computes all tokens, not only those whose logits are needed
     residual_first: bool = False  # sums begin with what the layer was given
+    looks_up_positions: bool = False  # rows of a table of positions are added to the embedding
+    hyper_streams: int = 0  # residuals side by side (hyper-connections); 0: one, without mixing
+    hyper_rank: int = 0  # of what mixes them
+    flash: bool = True  # the engine has flash attention for it
     whole: bool = True  # every part that takes scratch is followed; else scratch is near, not exact
 
 

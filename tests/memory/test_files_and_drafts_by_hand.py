@@ -12,7 +12,7 @@ from test_graph_sizes_by_hand import DENSE, RULES, model
 from advisor.memory.adapters import lora_elements, prediction_params
 from advisor.memory.draft_bound import find_method, largest_draft_model
 from advisor.memory.gguf_tensors import NoLayout, as_gguf, count_equal_tensors, list_file_tensors, list_tensors
-from advisor.memory.gguf_weights import GgufWeights, TensorWeight, list_borrowed, weights_from_model
+from advisor.memory.gguf_weights import GgufWeights, TensorWeight, place_layers, weights_from_model
 from advisor.memory.repacking import RepackingKernel, choose_kernels, most_repacked, sum_repacked
 from advisor.models import types as t
 
@@ -119,17 +119,20 @@ def test_matrices_on_the_host() -> None:
         exact=True,
     )  # fmt: skip
 
-    def lent(layers: int, experts: int, there: tuple[str, ...] = (), elsewhere: tuple[str, ...] = ()) -> list[Any]:
-        found = list_borrowed(weights, layers, experts, frozenset(there), frozenset(elsewhere))
-        return [(x.up, x.down, x.down_bias, x.whole) for x in found]
+    def lent(layers: int, experts: int, **moved: int) -> list[Any]:
+        where = tuple(-1 if i < layers else 0 for i in range(4))
+        names = tuple((name.replace("__", "."), place) for name, place in moved.items())
+        return [(x.place, dict(x.lent)) for x in place_layers(weights, where, experts, names)]
 
-    assert lent(0, 0) == []
-    assert lent(1, 0) == [(10, 20, 0, True)]
-    assert lent(0, 2) == [(0, 0, 0, False), (30, 0, 0, False)]  # routed experts only, where a layer has them
-    assert lent(0, 3)[2] == (60, 0, 7, False)
-    assert lent(1, 2, elsewhere=("blk.0.ffn_up.weight",)) == [(0, 20, 0, True), (30, 0, 0, False)]
-    assert lent(0, 0, there=("blk.0.ffn_down.weight",)) == [(0, 20, 0, False)]
-    assert lent(2, 0)[1] == (0, 0, 0, True)
+    none: dict[str, int] = {}
+    whole = {"ffn_up": 10, "ffn_down": 20}
+    assert lent(0, 0) == [(0, none)] * 4
+    assert lent(1, 0)[:2] == [(-1, whole), (0, none)]
+    assert lent(0, 2)[1] == (0, {"ffn_up_exps": 30})
+    assert lent(0, 3)[2] == (0, {"ffn_gate_up_exps": 60, "ffn_down_exps.bias": 7})
+    assert lent(1, 0, blk__0__ffn_up__weight=0)[0] == (-1, {"ffn_down": 20})
+    assert lent(0, 0, blk__0__ffn_down__weight=-1)[0] == (0, {"ffn_down": 20})
+    assert lent(2, 0)[1] == (-1, {"ffn_up_exps": 30, "ffn_up": 40, "attn_q": 50})
 
 
 def test_weights_that_are_rearranged() -> None:

@@ -15,19 +15,21 @@ from advisor.catalog.roots import shipped_root
 from advisor.errors import BadFile
 from advisor.memory import hf_weights
 from advisor.memory.checkpoint_weights import checkpoint_rank_weights, has_weights
-from advisor.memory.ggml.compute import Share, build_step, count_borrowed
+from advisor.memory.ggml.compute import build_step
 from advisor.memory.ggml.graph import (
-    NONE_BORROWED,
-    BorrowedWeights,
+    BORROWED,
+    ON_DEVICE,
+    HeadShape,
+    PlacedLayer,
     Step,
     StepShape,
     Tensor,
     compute,
     count_peak,
-    is_borrowed,
     view,
 )
-from advisor.memory.ggml.layers import HeadShape, _find_side, _rotates, has_kernel
+from advisor.memory.ggml.layers import _find_side, _rotates, has_kernel
+from advisor.memory.ggml.schedule import count_places
 from advisor.memory.hf_weights import ExpertTiles, expert_growth, pick_tiles
 from advisor.memory.working_memory import size_rotary_tables
 from advisor.models import types as t
@@ -53,12 +55,12 @@ def shape(**more: Any) -> StepShape:
     return StepShape(**given | more)
 
 
-def inputs(of: StepShape, what: t.Model | None = None, **share: Any) -> dict[str, int]:
+def inputs(of: StepShape, what: t.Model | None = None) -> dict[str, int]:
     """Bytes of what is handed over, by name."""
     what = what or model()
     assert what.layout is not None
-    layers = [(what.layout.attention[0], what.layout.ffn[0], NONE_BORROWED)]
-    handed = build_step(what, of, layers, Share(**share))[1]
+    layers = [(what.layout.attention[0], what.layout.ffn[0], ON_DEVICE)]
+    handed = build_step(what, of, layers)[1]
     return {str(x.layout[0]) if isinstance(x.layout[0], str) else str(x.layout): x.size for x in handed}
 
 
@@ -77,63 +79,77 @@ def test_what_is_handed_over() -> None:
     window = model(t.Sliding(n=1, n_heads=4, n_kv_heads=2, head_dim=64, window=32))
     assert inputs(shape(), window)["mask True"] == 2 * 96 * 8
     assert "mask True" not in inputs(shape(window_cells=0), window)
-    # a later device takes the residual over, and one that does not end gives no logits
-    assert "output rows" not in inputs(shape(), ends=False)
-    assert inputs(shape(), begins=False)["(32, 8)"] == 4 * 32 * 8
-
-
-def test_copies_for_batches_under_way() -> None:
-    what = model()
-    tensors, handed = build_step(what, shape(), [(MIXER, DENSE, NONE_BORROWED)], Share(copies=4))
-    alone, _ = build_step(what, shape(), [(MIXER, DENSE, NONE_BORROWED)], Share())
-    assert len(tensors) == len(alone) + 3 * len(handed)
-    assert all(x.output for x in handed)
-    outputs = [x.size for x in tensors if x.output]
-    assert sum(outputs) == 4 * sum(x.size for x in handed) + 4 * 50 * 2
 
 
 def test_logits_are_of_the_outputs() -> None:
-    tensors, _ = build_step(model(), shape(), [(MIXER, DENSE, NONE_BORROWED)])
+    tensors, _ = build_step(model(), shape(), [(MIXER, DENSE, ON_DEVICE)])
     assert tensors[-1].layout == (50, 2)
     assert tensors[-1].output
     encoder = GgufArchitecture(encoder=True)
-    tensors, handed = build_step(model(gguf_architecture=encoder), shape(), [(MIXER, DENSE, NONE_BORROWED)])
+    tensors, handed = build_step(model(gguf_architecture=encoder), shape(), [(MIXER, DENSE, ON_DEVICE)])
     assert tensors[-1].layout == (32, 2)
     # every token sees every other: a mask of all pairs
     assert {x.size for x in handed if x.layout == ("mask False",)} == {2 * 8 * 8}
     narrow = [x for x in tensors if x.layout[0] == "narrow"]
     assert [(x.size, x.layout) for x in narrow] == [(2 * 8 * 2 * 64, ("narrow", 64))] * 2
-    _, handed = build_step(model(gguf_architecture=encoder), shape(flash=False), [(MIXER, DENSE, NONE_BORROWED)])
+    _, handed = build_step(model(gguf_architecture=encoder), shape(flash=False), [(MIXER, DENSE, ON_DEVICE)])
     assert {x.size for x in handed if x.layout == ("mask False",)} == {4 * 8 * 8}
 
 
+HOST = -1
+
+
+def outside(tensors: list[Tensor]) -> list[int]:
+    """Bytes of the weights and caches that operations read and that lie elsewhere."""
+    return sorted(x.size for tensor in tensors for x in tensor.operands if x.layout in (BORROWED, ("kept",)))
+
+
 def test_matrices_and_caches_that_are_fetched() -> None:
-    """Three matrices and two biases, then keys and values of all cells: 2 bytes x 128 elements x 160."""
-    lent = BorrowedWeights(gate=1000, up=2000, down=3000, up_bias=10, down_bias=20, whole=True)
+    """Three matrices, two biases, norms of 32 elements; keys and values of all cells: 2 bytes x 128 elements x 160."""
+    names = {"ffn_gate": 1000, "ffn_up": 2000, "ffn_down": 3000, "ffn_up.bias": 10, "ffn_down.bias": 20}
+    lent = PlacedLayer(place=HOST, lent=tuple(names.items()))
     biased = t.Dense(n=1, intermediate=96, act="gated", bias=True)
-    tensors, _ = build_step(model(ffn=biased), shape(), [(MIXER, biased, lent)])
-    assert sorted(x.size for x in tensors if is_borrowed(x)) == sorted(
-        [1000, 2000, 3000, 10, 20, 2 * 128 * 160, 2 * 128 * 160]
-    )
-    tensors, _ = build_step(model(), shape(streams=2), [(MIXER, DENSE, BorrowedWeights(whole=True))])
-    assert [x.size for x in tensors if is_borrowed(x)] == [2 * 128 * 160 * 2] * 2
-    narrow = shape(key_type="Q8_0", value_type="Q4_0")
-    tensors, _ = build_step(model(), narrow, [(MIXER, DENSE, BorrowedWeights(whole=True))])
-    assert [x.size for x in tensors if is_borrowed(x)] == [128 // 32 * 34 * 160, 128 // 32 * 18 * 160]
-    unlike = t.Full(n=1, n_heads=4, n_kv_heads=2, head_dim=192, v_head_dim=128)
-    shared = t.Full(n=1, n_heads=16, n_kv_heads=2, head_dim=192, v_head_dim=128)
-    for mixer, sizes in ((unlike, []), (shared, [2 * 384 * 160, 2 * 256 * 160])):  # no kernel: the processor attends
-        tensors, _ = build_step(model(mixer), shape(), [(mixer, DENSE, BorrowedWeights(whole=True))])
-        assert [x.size for x in tensors if is_borrowed(x)] == sizes
+
+    def fetched(mixer: t.AttentionGroup, ffn: t.FfnGroup, layer: PlacedLayer, **more: Any) -> list[int]:
+        step = shape(scheduled=True, **more)
+        found = outside(build_step(model(mixer, ffn), step, [(mixer, ffn, layer)])[0])
+        return [x for x in found if x != 4 * 32]
+
+    cache = [2 * 128 * 160, 2 * 128 * 160]
+    assert fetched(MIXER, biased, lent) == sorted([1000, 2000, 3000, 10, 20, *cache])
+    assert fetched(MIXER, DENSE, PlacedLayer(place=HOST), streams=2) == [2 * x for x in cache]
+    narrow = fetched(MIXER, DENSE, PlacedLayer(place=HOST), key_type="Q8_0", value_type="Q4_0")
+    assert narrow == sorted([128 // 32 * 34 * 160, 128 // 32 * 18 * 160])
+    assert fetched(MIXER, DENSE, PlacedLayer(), cache_on_host=True) == cache
+    experts = t.Moe(n=1, n_experts=64, top_k=4, moe_intermediate=16, act="gated")
+    assert fetched(MIXER, experts, PlacedLayer(lent=(("ffn_up_exps", 500),))) == [500, *cache]
 
 
-def test_scratch_for_matrices_of_other_devices() -> None:
-    """The two largest that follow one another, and a residual of 8 x 4,096 values."""
-    rest = 4 * 8 * 4096
-    lent = (BorrowedWeights(gate=5, up=10, down=20), BorrowedWeights(gate=25, up=9, down=1))
-    assert count_borrowed(LLAMA, shape(), lent) == 34 + rest
-    assert count_borrowed(LLAMA, shape(), (BorrowedWeights(up=10, down=20),)) == 30 + rest
-    assert count_borrowed(LLAMA, shape(), ()) == count_borrowed(LLAMA, shape(), (NONE_BORROWED,)) == 0
+def test_operations_go_where_their_weights_and_neighbours_are() -> None:
+    """Two devices: what the first gives is copied to the second, with what the host hands over to both."""
+    first, middle, last = (compute((1000,)) for _ in range(3))
+    given = Tensor(512, ("given",))
+    first.operands, middle.operands, last.operands = (given,), (first,), (middle, given)
+    first.place, last.place, last.output = 0, 1, True
+    found = count_places([first, middle, last], [given], 2, 1)
+    assert middle.place == 0  # without weights: with what it follows
+    assert found == {HOST: 512, 0: 512 + 2 * 4096, 1: 4096 + 512 + 4096}
+
+
+def test_copies_of_batches_under_way_are_kept() -> None:
+    first, last = compute((1000,)), compute((1000,))
+    given = Tensor(512, ("given",))
+    first.operands, last.operands = (given,), (first,)
+    first.place, last.place, last.output = 0, 1, True
+    assert count_places([first, last], [given], 2, 4) == {HOST: 4 * 512, 0: 4 * 512 + 4096, 1: 4 * 4096 + 4096}
+
+
+def test_the_processor_computes_what_no_gpu_has_a_kernel_for() -> None:
+    first, attended, last = (compute((1000,)) for _ in range(3))
+    attended.operands, last.operands, attended.kernel = (first,), (attended,), False
+    first.place, last.place, last.output = 0, 0, True
+    count_places([first, attended, last], [], 1, 1)
+    assert attended.place == HOST
 
 
 @pytest.mark.parametrize(
@@ -144,9 +160,9 @@ def test_scratch_for_matrices_of_other_devices() -> None:
 def test_kernels_that_hold_what_they_read(experts: int, chosen: int, kept: int) -> None:
     """Routers of powers of two up to 512, of 288 and 576; weighted sums of 2 to 15 experts."""
     moe = t.Moe(n=1, n_experts=experts, top_k=chosen, moe_intermediate=16, act="gated")
-    tensors, _ = build_step(model(ffn=moe), shape(), [(MIXER, moe, NONE_BORROWED)])
+    tensors, _ = build_step(model(ffn=moe), shape(), [(MIXER, moe, ON_DEVICE)])
     assert sum(x.layout == ("keep",) for x in tensors) == kept
-    processor, _ = build_step(model(ffn=moe), shape(gpu=False), [(MIXER, moe, NONE_BORROWED)])
+    processor, _ = build_step(model(ffn=moe), shape(gpu=False), [(MIXER, moe, ON_DEVICE)])
     assert not any(x.layout == ("keep",) for x in processor)
 
 

@@ -11,8 +11,8 @@ import pytest
 
 from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
-from advisor.memory.ggml.compute import Share, build_step
-from advisor.memory.ggml.graph import NONE_BORROWED, StepShape, Tensor, UnknownLayer, read_shape
+from advisor.memory.ggml.compute import build_step
+from advisor.memory.ggml.graph import ON_DEVICE, StepShape, Tensor, UnknownLayer, read_shape
 from advisor.memory.gguf_tensors import NoLayout, as_gguf, layer_order, layer_shapes
 from advisor.memory.layers import cache_layers
 from advisor.models import types as t
@@ -64,7 +64,7 @@ KINDS = [
 
 def graph_of(model: t.Model, mixer: t.AttentionGroup, ffn: t.FfnGroup, shape: StepShape) -> list[Tensor]:
     try:
-        return build_step(model, shape, [(mixer, ffn, NONE_BORROWED)], Share())[0]
+        return build_step(model, shape, [(mixer, ffn, ON_DEVICE)])[0]
     except UnknownLayer:
         return []
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from records import list_changeable, list_positional, list_records, list_set
 
-from advisor.memory.ggml.compute import Share
+from advisor.memory.ggml.graph import ON_DEVICE
 from advisor.memory.paged_cache import CURRENT
 
 READ: set[str] = set()
@@ -21,8 +21,8 @@ def test_fields_are_named_where_code_makes_a_value() -> None:
 
 def test_what_is_left_out_is_nothing_or_the_usual() -> None:
     usual = {  # one rank with the whole model, its tower, and a cache of 16 bit, on a GPU
-        "tp": [1], "pp": [1], "ep": [1], "copies": [1], "vision": [True], "experts": ["none"], "gpu": [True],
-        "key_type": ["F16"], "value_type": ["F16"], "begins": [True], "ends": [True], "share": [Share()],
+        "tp": [1], "pp": [1], "ep": [1], "vision": [True], "experts": ["none"], "gpu": [True],
+        "key_type": ["F16"], "value_type": ["F16"], "output": [ON_DEVICE], "injects": [True],
         "per_tokens": [1], "hidden": [1], "intermediate": [1], "weighted": [True],
         "keeps_cache": [True], "width": [1.0],
         "alignment": [1, 128], "pad_rows": [True],  # of a state's blocks, and of a CUDA buffer

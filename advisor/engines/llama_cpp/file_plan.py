@@ -12,23 +12,23 @@ from itertools import accumulate
 from msgspec.structs import replace
 
 from advisor.deployment import Basis, PlaceBytes
-from advisor.engines.llama_cpp.settings import ALL_LAYERS, LlamaSettings, find_moved
+from advisor.engines.llama_cpp.settings import ALL_LAYERS, LlamaSettings, MovedTensor, find_moved
 from advisor.errors import BadInput
 from advisor.memo import memoize_by_identity
 from advisor.memory import ggml, gguf_weights
 from advisor.memory.ggml import HOST, compute, find_stretches, layer_devices
-from advisor.memory.ggml.compute import Borrowed
 from advisor.memory.ggml.graph import StepShape
 from advisor.memory.ggml.layers import has_kernels
 from advisor.memory.gguf_tensors import as_gguf
 from advisor.memory.layers import LayerCache, cache_layers
 from advisor.models.tensors import BLOCKS
-from advisor.models.types import Encoder, Model, NoMixer
+from advisor.models.types import Encoder, Mamba2, Model, NoMixer
 from advisor.record import Record, Value
 
 KEPT = 4096  # plans remembered, some 2 KB each: a search looks at a few dozen, cards of every size at the same ones
 # Tables of which rows are looked up: they stay in host memory
 ROUNDED_ROWS = 0.03  # rows are rounded to whole tiles, and what is no matrix lies on one device; assumed
+SCANNED = (96, 128, 256)  # widths of Mamba-2's state that CUDA has a kernel for (ggml-cuda.cu, supports_op)
 LOOKED_UP = ("token_embd.weight", "per_layer_token_embd.weight", "position_embd.weight", "token_types.weight")
 FIRST_LAYER = (
     "token_embd_norm.weight",
@@ -102,8 +102,7 @@ def plan_file(model: Model, weights: gguf_weights.GgufWeights, question: FileQue
     compute: dict[int, int] = {}
     gives_logits = has_output_matrix(model)
     if question.scratch:
-        borrowed = list_borrowed(weights, where, settings) if devices else ()
-        compute, basis = plan_scratch(model, where, cells, question, borrowed)
+        compute, basis = plan_scratch(model, weights, where, cells, question)
         if question.all_logits and gives_logits:
             compute[where[-1]] = max(compute.get(where[-1], 0), count_logits(model, settings))
     notes = [weights.note] if weights.note else []
@@ -111,7 +110,8 @@ def plan_file(model: Model, weights: gguf_weights.GgufWeights, question: FileQue
         notes.append("the sparse-attention index cache")
     if rows.other:
         notes.append("caches other than plain rows of this architecture")
-    placed = place_weights(weights, where, settings, bool(devices), gives_logits)
+    moved = _find_moved(model, weights, settings) if devices else ()
+    placed = place_weights(weights, where, settings, bool(devices), gives_logits, moved)
     by_rows = settings.split != "layer" and devices > 1
     if by_rows:
         placed = _share_rows(placed, shares)
@@ -279,16 +279,12 @@ def uses_windows(model: Model) -> bool:
 
 def plan_scratch(
     model: Model,
+    weights: gguf_weights.GgufWeights,
     where: tuple[int, ...],
     cells: ggml.CacheCells,
     question: FileQuestion,
-    borrowed: compute.Borrowed,
 ) -> tuple[dict[int, int], Basis]:
-    """Bytes of scratch per place, and how sure they are.
-
-    `where`: place of each layer, output last. `borrowed`: matrices in host memory that a GPU borrows for long prompts,
-    by layer.
-    """
+    """Bytes of scratch per place, and how sure they are. `where`: place of each layer, output last."""
     lay, settings = model.known_layout, question.settings
     on_host = not question.devices or all(p == HOST for p in where)
     tokens = ggml.round_up(min(settings.ctx_size, settings.ubatch), settings.slots)
@@ -306,47 +302,36 @@ def plan_scratch(
         gpu=not on_host,
         key_type=settings.cache_k.upper() if keeps_cache(model) else "F16",
         value_type=settings.cache_v.upper() if keeps_cache(model) else "F16",
+        cache_on_host=settings.cache_on_host,
     )
     single = compute.count_scratch(model, shape)
     architecture = model.gguf_architecture
     followed = single.known and architecture is not None and architecture.listed and architecture.graph.whole
-    followed = followed and (on_host or has_kernels(model, shape.key_type))
     basis: Basis = "exact" if followed else "modelled"
     logits = 4 * lay.vocab_size * settings.slots
     if on_host:
         return {HOST: single.device + logits}, basis
-    out = _split(model, shape, where, question, borrowed)
-    out[HOST] = single.host + logits
-    whole = question.devices == 1 and not keeps_on_host(where[:-1], settings) and not settings.cache_on_host
-    return out, basis if whole else "modelled"
+    moved = _find_moved(model, weights, settings)
+    kept = keeps_on_host(where[:-1], settings) or settings.cache_on_host or bool(settings.overrides)
+    apart = kept or bool(moved)
+    if question.devices == 1 and not apart and has_kernels(model):
+        return {0: single.device, HOST: single.host + logits}, basis
+    # a batch follows another where all layers lie on devices
+    whole = question.devices > 1 and settings.split == "layer" and not kept and HOST not in where
+    places = tuple((x.tensor.name, x.place) for x in moved)
+    placed = gguf_weights.place_layers(
+        weights, where[: lay.n_layers] + where[-1:], settings.cpu_moe_layers or 0, places
+    )
+    out = compute.share_scratch(model, shape, placed, question.devices, compute.COPIES if whole else 1)
+    return {**out, HOST: out[HOST] + logits}, basis if whole and not moved and has_kernels(model) else "modelled"
 
 
-def _split(
-    model: Model,
-    shape: StepShape,
-    where: tuple[int, ...],
-    question: FileQuestion,
-    borrowed: compute.Borrowed,
-) -> dict[int, int]:
-    """Bytes of each device."""
-    layers, settings, n_devices = model.known_layout.n_layers, question.settings, question.devices
-    asked = range(n_devices) if question.only is None else (question.only,)
-    if n_devices == 1:
-        return {0: compute.count_scratch(model, shape, borrowed=borrowed).device}
-    own = {place: (begin, end) for place, begin, end in find_stretches(where[:-1]) if place != HOST}
-    if not keeps_on_host(where[:-1], settings) and not settings.overrides and len(own) == n_devices:
-        sizes = compute.split_scratch(model, shape, [own[i] for i in asked])
-        return dict(zip(asked, sizes, strict=True))
-    # one batch at a time, and what lies in host memory is borrowed by the first device
-    out = {}
-    for device in asked:
-        begin, end = own.get(device, (layers, layers))
-        if device == 0:
-            here = compute.count_scratch(model, shape, 0, max(1, end if 0 in own else 0), borrowed).device
-            out[device] = max(here, compute.count_borrowed(model, shape, borrowed[end:]))
-        else:
-            out[device] = compute.count_scratch(model, shape, min(begin, layers - 1), end).device
-    return out
+def _find_moved(model: Model, weights: gguf_weights.GgufWeights, settings: LlamaSettings) -> tuple[MovedTensor, ...]:
+    """Tensors that lie elsewhere than their layer: as the settings say, and what no kernel of a GPU reads."""
+    moved = find_moved(weights, settings.overrides) if settings.overrides else ()
+    if any(isinstance(x, Mamba2) and x.state not in SCANNED for x in model.known_layout.mixers):
+        moved += tuple(MovedTensor(tensor=x, place=HOST) for x in weights.weights if x.name.endswith(".ssm_a"))
+    return moved
 
 
 def place_weights(
@@ -355,12 +340,17 @@ def place_weights(
     settings: LlamaSettings,
     any_device: bool,
     gives_logits: bool,
+    moved: Sequence[MovedTensor] = (),
 ) -> dict[int, int]:
     """Bytes per place. `where`: place of each layer, output last; `gives_logits`: an output matrix is loaded."""
     out: dict[int, int] = defaultdict(int)
     output_at = where[-1]
     outside = gguf_weights.tensors_outside_layers(weights)
     normed = not gives_logits or any(t.name == "output_norm.weight" for t in outside)
+    if all(
+        t.name != "token_embd.weight" for t in outside
+    ):  # the output matrix is loaded twice, both times at its place
+        out[output_at] += sum(t.device_bytes for t in outside if t.name == "output.weight")
     for tensor in outside:
         if tensor.name in LOOKED_UP:
             out[HOST] += tensor.file_bytes
@@ -379,8 +369,7 @@ def place_weights(
         out[HOST] += sums.expert_file[split] - sums.expert_file[begin]
         experts = sums.expert_file if place == HOST else sums.expert_device
         out[place] += experts[end] - experts[split]
-    for moved in find_moved(weights, settings.overrides) if settings.overrides else ():
-        tensor, place = moved.tensor, moved.place
+    for tensor, place in ((x.tensor, x.place) for x in moved):
         for old in _find_own_places(tensor, where, staying, normed):
             out[old] -= tensor.file_bytes if old == HOST else tensor.device_bytes
             out[place] += tensor.file_bytes if place == HOST else tensor.device_bytes
@@ -406,22 +395,6 @@ def _find_places(name: str, where: Sequence[int], normed: bool) -> Iterable[int]
     if name == "rope_freqs.weight":
         return set(where[:-1])
     return (where[0] if normed and name in FIRST_LAYER else where[-1],)
-
-
-def list_borrowed(weights: gguf_weights.GgufWeights, where: Sequence[int], settings: LlamaSettings) -> Borrowed:
-    """What a GPU borrows from host memory for long prompts, by layer."""
-    if not keeps_on_host(where, settings):
-        return ()
-    n = gguf_weights.sum_running(weights).layers
-    there = min(n, where.count(HOST))  # the first layers: those on devices are counted from the end
-    moved = find_moved(weights, settings.overrides) if settings.overrides else ()
-    return gguf_weights.list_borrowed(
-        weights,
-        there,
-        max(there, min(n, settings.cpu_moe_layers or 0)),
-        frozenset(x.tensor.name for x in moved if x.place == HOST),
-        frozenset(x.tensor.name for x in moved if x.place != HOST),
-    )
 
 
 def keeps_on_host(where: Sequence[int], settings: LlamaSettings) -> bool:

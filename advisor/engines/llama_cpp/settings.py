@@ -164,12 +164,15 @@ def resolve_llama_settings(deployment: Deployment, usual: LlamaDefaults) -> Llam
         if deployment.settings
         else _usual(deployment.model, *asked)
     )
+    architecture = as_gguf(deployment.model).gguf_architecture
+    if found.flash and architecture is not None and not architecture.graph.flash:
+        return replace(found, flash=False)
     word = get_setting(deployment.settings, "flash-attn", "fa")
     on_cuda = any(x.vendor in ("nvidia", "amd") for x in fitting.used_devices(deployment))
     auto = word is None or str(word).lower() == "auto"
     if not found.flash or not auto or not on_cuda or BLOCKS[found.cache_v.upper()][0] > 1:
         return found
-    return found if has_kernels(as_gguf(deployment.model), found.cache_k.upper()) else replace(found, flash=False)
+    return found if has_kernels(as_gguf(deployment.model)) else replace(found, flash=False)
 
 
 @memoize_by_identity

@@ -8,17 +8,19 @@ llama.cpp b11434; compared with the planner of v0.5.0 (docs/accuracy.md).
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from math import inf, prod
 
 from msgspec.structs import replace
 
+from advisor.memory.ggml import HOST
 from advisor.models import types as t
 from advisor.models.tensors import BLOCKS, row_bytes
 from advisor.models.types import GgufArchitecture
 from advisor.record import Record
 
-ALIGNMENT = 128  # of CUDA buffers, bytes
+ALIGNMENT, HOST_ALIGNMENT = 128, 32  # of CUDA buffers and in host memory, bytes
 F32 = 4
 F16, I32, I64 = 2, 4, 8
 Layout = tuple[int | str, ...]
@@ -28,7 +30,8 @@ class Tensor:
     """A tensor of the graph; what the allocator notes about it is kept here as well."""
 
     __slots__ = (
-        "children", "held", "in_place", "layout", "offset", "operands", "output", "size", "taken", "views", "whole",
+        "children", "held", "in_place", "kernel", "layout", "offset", "operands", "output", "place", "size", "taken",
+        "views", "whole",
     )  # fmt: skip
 
     def __init__(
@@ -46,6 +49,8 @@ class Tensor:
         self.in_place = in_place  # the operation may overwrite an operand
         self.whole = whole  # the tensor that a view shows a part of
         self.output = output  # read after the step: never freed
+        self.place: int | None = None  # of what it is tied to, weights or a cache; None: where its neighbours are
+        self.kernel = True  # a GPU can compute it
         self.taken = self.held = False
         self.children = self.views = self.offset = 0
 
@@ -59,11 +64,6 @@ def view(tensor: Tensor, shape: Sequence[int], part: str = "") -> Tensor:
     """Another look at a tensor; `part` names one that is not the whole of it, or in another order."""
     layout: Layout = (*shape, part) if part else tuple(shape)
     return Tensor(0, layout, (tensor,), False, tensor.whole or tensor)
-
-
-def store(*operands: Tensor) -> Tensor:
-    """Rows written into a cache."""
-    return Tensor(0, ("store",), operands)
 
 
 class Graph:
@@ -89,37 +89,42 @@ class Graph:
 
 def count_peak(tensors: Sequence[Tensor], alignment: int = ALIGNMENT) -> int:
     """Bytes of the buffer in which the allocator places all tensors of a graph."""
+    space = Space(alignment)
+    reserve(tensors, defaultdict(lambda: space))
+    return space.peak
+
+
+def reserve(tensors: Sequence[Tensor], spaces: Mapping[int | None, Space]) -> None:
+    """Place all tensors of a graph, each in the space of its place."""
     for tensor in tensors:
         if tensor.whole is not None:
             tensor.whole.views += 1
         for operand in tensor.operands:
             operand.children += 1
-    space = _Space(alignment)
     for tensor in tensors:
         if tensor.size and not tensor.held:
-            _place(tensor, space)
+            _place(tensor, spaces[tensor.place])
         for operand in tensor.operands:
             operand.children -= 1
             if not operand.children and not operand.views:
                 if operand.whole is not None:
-                    _leave(operand.whole, space)
+                    _leave(operand.whole, spaces)
                 elif operand.held and not operand.output:  # the usual case, without a call
-                    space.free(operand.offset, operand.size)
+                    spaces[operand.place].free(operand.offset, operand.size)
                     operand.held = False
-    return space.peak
 
 
-def _leave(whole: Tensor, space: _Space) -> None:
+def _leave(whole: Tensor, spaces: Mapping[int | None, Space]) -> None:
     """Nothing reads a view of this tensor any more."""
     whole.views -= 1
     if whole.views or whole.children:
         return
     if whole.held and not whole.output:
-        space.free(whole.offset, whole.size)
+        spaces[whole.place].free(whole.offset, whole.size)
         whole.held = False
 
 
-def _place(tensor: Tensor, space: _Space) -> None:
+def _place(tensor: Tensor, space: Space) -> None:
     tensor.held = True
     if tensor.in_place:
         for operand in tensor.operands:
@@ -135,7 +140,7 @@ def _place(tensor: Tensor, space: _Space) -> None:
     tensor.offset = space.take(tensor.size)
 
 
-class _Space:
+class Space:
     """Free blocks by address; the last one has no end."""
 
     def __init__(self, alignment: int) -> None:
@@ -191,6 +196,8 @@ class StepShape(Record, frozen=True, kw_only=True, cache_hash=True):
     gpu: bool = True  # kernels of a GPU: some are fused, and a quantised cache is expanded for them
     key_type: str = "F16"  # of the cache
     value_type: str = "F16"
+    scheduled: bool = False  # places exchange what they compute, else all is done in one
+    cache_on_host: bool = False  # caches stay in host memory, wherever their layer lies
 
     @property
     def quantized_k(self) -> bool:
@@ -218,22 +225,26 @@ class StepShape(Record, frozen=True, kw_only=True, cache_hash=True):
         return replace(self, cells=0, window_cells=min(self.window_cells, 1))
 
 
-class BorrowedWeights(Record, frozen=True, kw_only=True, cache_hash=True):
-    """Matrices and biases of a layer's feed-forward part that lie in host memory and are copied for one operation each.
+class PlacedLayer(Record, frozen=True, kw_only=True, cache_hash=True):
+    """Where a layer lies, and what of it lies in host memory: (name without the layer, bytes on a device)."""
 
-    Bytes; `whole`: all of the layer lies there, its cache as well.
-    """
-
-    gate: int = 0
-    up: int = 0
-    down: int = 0
-    gate_bias: int = 0
-    up_bias: int = 0
-    down_bias: int = 0
-    whole: bool = False
+    place: int = 0
+    lent: tuple[tuple[str, int], ...] = ()
+    moved: tuple[tuple[str, int], ...] = ()  # tensors on another device: (name, device)
 
 
-NONE_BORROWED = BorrowedWeights()
+ON_DEVICE = PlacedLayer()
+OFFLOADED = 32  # rows from which on a GPU computes what has its weights in host memory (ggml-cuda.cu, offload_op)
+
+
+class HeadShape(Record, frozen=True, kw_only=True):
+    """Heads of one layer; widths are elements."""
+
+    queries: int
+    keys: int
+    key_width: int
+    value_width: int
+    window: bool
 
 
 class UnknownLayer(Exception):
@@ -247,10 +258,14 @@ class Step:
         lay, architecture = model.known_layout, model.gguf_architecture or GgufArchitecture()
         self.graph, self.model, self.layout, self.shape = Graph(), model, lay, shape
         self.traits, self.names, self.encodes = architecture.graph, architecture.tensors, architecture.encoder
+        # llama.cpp chooses blocks where every sequence has a cache of its own, else it attends to all cells
+        self.blocks = architecture.index_cache == "keys and values" and shape.streams == shape.sequences
         self.sees_all = architecture.encoder or not architecture.keeps_cache
         self.hidden, self.tokens = lay.hidden_size, shape.tokens
         self.inputs: dict[str, Tensor] = {}
-        self.borrowed = NONE_BORROWED  # of the layer that is being built
+        self.caches: dict[tuple[str, int], int] = {}  # places of the last ones, by side and cells
+        self.wide_masks: dict[int, Tensor] = {}  # in F32, made once for all layers; by stream
+        self.stand_in(ON_DEVICE)
         widths = [x.n_kv_heads * (x.v_head_dim or x.head_dim) for x in lay.mixers if isinstance(x, t.Softmax)]
         widths += [g.n_heads * g.v_head_dim for g in lay.attention if isinstance(g, t.Mla) and not g.absorbed]
         self.widest_values = max(widths, default=0)  # elements of the widest row of values
@@ -281,42 +296,73 @@ class Step:
         cells = 0 if not shape.cells else shape.window_cells if window else shape.cells
         return self.get_input(f"mask {window}", (F16 if shape.flash else F32) * cells * self.tokens)
 
-    def borrow_cache(self, key_width: int, value_width: int, cells: int) -> tuple[Tensor, ...]:
-        """Copies of a layer's keys and values that lie in host memory; widths: elements of a row."""
-        if not self.borrowed.whole:
-            return ()
-        sides = ((self.shape.key_type, key_width), (self.shape.value_type, value_width))
-        return tuple(x for kind, n in sides for x in borrow(row_bytes(kind, n) * cells * self.shape.streams))
+    def stand_in(self, layer: PlacedLayer) -> None:
+        """What follows belongs to this layer."""
+        self.place, self.lent, self.moved = layer.place, dict(layer.lent), dict(layer.moved)
+
+    def weigh(self, out: Tensor, name: str, rows: int, small: int = 0) -> Tensor:
+        """An operation with a weight, of `small` bytes where its name is not looked up: done where the weight lies, but
+        on the first GPU for many rows of weights in host memory, which are copied for it."""
+        size = self.lent.get(name) or (small if self.place == HOST else 0)
+        out.place = self.moved.get(name, max(self.place, 0))
+        if size:
+            out.place = 0 if rows >= OFFLOADED else HOST
+            lent = (_make_outside(size, BORROWED, HOST),)  # of a product the first operand, else the last
+            out.operands = (*out.operands, *lent) if small else (*lent, *out.operands)
+        return out
+
+    def multiply(self, tensor: Tensor, width: int, name: str) -> Tensor:
+        """The product with a weight matrix: `width` elements a token."""
+        shape = (width, *read_shape(tensor)[1:])
+        return self.weigh(compute(shape, tensor), name, shape[1])
+
+    def store(self, *operands: Tensor) -> Tensor:
+        """Rows written into a cache."""
+        out = Tensor(0, ("store",), operands)
+        out.place = self.cache_place
+        return out
+
+    @property
+    def cache_place(self) -> int:
+        """Where caches and states of the layer lie."""
+        return HOST if self.shape.cache_on_host else self.place
+
+    def read_cache(self, side: str, width: int, cells: int, shared: bool = False) -> tuple[Tensor, ...]:
+        """A layer's keys or values (`side`), `width` elements a row; `shared`: those of the layer before that has such
+        rows of so many cells."""
+        key, kind = (side, cells), self.shape.value_type if side == "values" else self.shape.key_type
+        if not shared or key not in self.caches:
+            self.caches[key] = self.cache_place
+        return self.read_kept(row_bytes(kind, width) * cells * self.shape.streams, self.caches[key])
+
+    def read_kept(self, size: int, place: int | None = None) -> tuple[Tensor, ...]:
+        """What is kept from step to step (None: with the layer); it takes scratch where it is copied elsewhere."""
+        at = self.cache_place if place is None else place
+        return (_make_outside(size, ("kept",), at),) if self.shape.scheduled else ()
 
     def normalize(self, tensor: Tensor, weighted: bool = True) -> Tensor:
         """A norm, and the product with its weights."""
         shape = read_shape(tensor)
         normed = compute(shape, tensor, in_place=not self.traits.layer_norm)
-        return compute(shape, normed, in_place=True) if weighted else normed
+        if not weighted:
+            return normed
+        return self.weigh(compute(shape, normed, in_place=True), "", prod(shape[1:]), F32 * shape[0])
 
 
-def borrow(size: int) -> tuple[Tensor, ...]:
-    """The copy of a matrix in another place, made where an operation needs it and freed behind it."""
-    return (Tensor(size, _BORROWED),) if size else ()
+def _make_outside(size: int, layout: Layout, place: int) -> Tensor:
+    """A tensor in a buffer of its own."""
+    out = Tensor(size, layout)
+    out.place, out.taken = place, True
+    return out
 
 
-def is_borrowed(tensor: Tensor) -> bool:
-    """Whether a tensor is such a copy."""
-    return tensor.layout is _BORROWED  # as `borrow` made it
-
-
-_BORROWED = ("borrowed weights",)
+BORROWED = ("borrowed weights",)
 
 
 def read_shape(tensor: Tensor) -> tuple[int, ...]:
     """Elements per dimension."""
     layout = tensor.layout  # a name, if there is one, stands last
     return layout if not isinstance(layout[-1], str) else layout[:-1]  # type: ignore[return-value]  # the rest are numbers
-
-
-def multiply(tensor: Tensor, width: int, borrowed: int = 0) -> Tensor:
-    """The product with a weight matrix, of so many bytes where it is borrowed: `width` elements a token."""
-    return compute((width, *read_shape(tensor)[1:]), tensor, *borrow(borrowed))
 
 
 def change(tensor: Tensor, *others: Tensor) -> Tensor:

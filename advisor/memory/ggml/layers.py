@@ -11,21 +11,16 @@ from advisor.memory.ggml.graph import (
     F16,
     F32,
     I32,
-    NONE_BORROWED,
-    BorrowedWeights,
+    HeadShape,
     Step,
     Tensor,
-    borrow,
     change,
     compute,
     copy,
-    multiply,
     read_shape,
-    store,
     view,
 )
 from advisor.models import types as t
-from advisor.record import Record
 
 # Widths of keys that the CUDA backend has a kernel for, with the values' where these are others (fattn.cu)
 KERNELS = {40: 40, 64: 64, 72: 72, 80: 80, 96: 96, 112: 112, 128: 128, 192: 128, 256: 256, 320: 256, 512: 512, 576: 512}
@@ -44,16 +39,6 @@ def shape_heads(group: t.Softmax, windows: bool) -> HeadShape:
         value_width=group.v_head_dim or group.head_dim,
         window=bool(group.window) and windows,
     )
-
-
-class HeadShape(Record, frozen=True, kw_only=True):
-    """Heads of one layer; widths are elements."""
-
-    queries: int
-    keys: int
-    key_width: int
-    value_width: int
-    window: bool
 
 
 def _rotates(step: Step, window: bool, layer: int) -> bool:
@@ -77,17 +62,21 @@ def attend(step: Step, tensor: Tensor, group: t.Softmax, layer: int) -> Tensor:
         key = _prepare(step, key, bool(group.qk_norm), rotates)
         if traits.values_normed:
             value = step.normalize(value, weighted=False)
-    mixed = _score(step, query, key, value, heads)
+    if group.index is not None and step.traits.hyper_streams:
+        from advisor.memory.ggml.hyper import store_index
+
+        store_index(step, tensor, group.index)
+    mixed = _score(step, query, key, value, heads, (tensor, group.index))
     if group.gate == "headwise":
-        gate = change(multiply(tensor, heads.queries))
+        gate = change(step.multiply(tensor, heads.queries, "attn_gate"))
         shape = (heads.value_width, heads.queries, n)
         mixed = view(change(view(mixed, shape), view(gate, (1, heads.queries, n))), (prod(shape[:2]), n))
     elif group.gate == "elementwise":
         own = gate is None
-        turned = multiply(tensor, heads.queries * heads.value_width) if gate is None else gate
+        turned = step.multiply(tensor, heads.queries * heads.value_width, "attn_gate") if gate is None else gate
         mixed = change(mixed, change(turned if own else copy(turned, (heads.queries * heads.value_width, n))))
-    out = multiply(mixed, step.hidden)
-    return change(out) if group.o_bias else out
+    out = step.multiply(mixed, step.hidden, "attn_output")
+    return _add_bias(step, out, "attn_output") if group.o_bias else out
 
 
 def _project(
@@ -98,21 +87,21 @@ def _project(
     q, k = (heads.key_width, heads.queries, n), (heads.key_width, heads.keys, n)
     v = (heads.value_width, heads.keys, n)
 
-    def project(width: int) -> Tensor:
-        out = multiply(tensor, width)
-        return change(out) if group.qkv_bias else out
+    def project(width: int, name: str) -> Tensor:
+        out = step.multiply(tensor, width, name)
+        return _add_bias(step, out, name) if group.qkv_bias else out
 
     if step.names.fused_qkv:
-        whole = project(prod(q[:2]) + prod(k[:2]) + prod(v[:2]))
+        whole = project(prod(q[:2]) + prod(k[:2]) + prod(v[:2]), "attn_qkv")
         return view(whole, q, "query"), view(whole, k, "key"), view(whole, v, "value"), None
     doubled = group.gate == "elementwise" and not step.names.gate_matrix
-    query = project(prod(q[:2]) * (2 if doubled else 1))
+    query = project(prod(q[:2]) * (2 if doubled else 1), "attn_q")
     gate = view(query, q, "gate") if doubled else None
     query = view(query, q, "query" if doubled else "")
     if group.kv_shared:
         return query, None, None, gate
-    key = project(prod(k[:2]))
-    value = key if group.k_eq_v else project(prod(v[:2]))
+    key = project(prod(k[:2]), "attn_k")
+    value = key if group.k_eq_v else project(prod(v[:2]), "attn_v")
     return query, view(key, k), view(value, v), gate
 
 
@@ -133,11 +122,18 @@ def _turn(step: Step, tensor: Tensor, side: int, name: str) -> Tensor:
     return view(compute(flat, matrix, view(tensor, flat)), shape)
 
 
-def _score(step: Step, query: Tensor, key: Tensor | None, value: Tensor | None, heads: HeadShape) -> Tensor:
+def _score(
+    step: Step,
+    query: Tensor,
+    key: Tensor | None,
+    value: Tensor | None,
+    heads: HeadShape,
+    indexed: tuple[Tensor, t.Indexer | None] | None = None,
+) -> Tensor:
     """Keys and values go into the cache, queries meet it."""
     shape, graph, n = step.shape, step.graph, step.tokens
-    key_side = _find_side(heads.key_width) if shape.quantized_k else 0
-    value_side = ROTATION if shape.quantized_v and heads.value_width % ROTATION == 0 else 0
+    key_side = _find_side(heads.key_width) if shape.quantized_k and not step.sees_all else 0
+    value_side = ROTATION if shape.quantized_v and not step.sees_all and heads.value_width % ROTATION == 0 else 0
     if key_side:
         query = _turn(step, query, key_side, f"key rotation {heads.window}")
         key = None if key is None else _turn(step, key, key_side, f"key rotation {heads.window}")
@@ -149,9 +145,15 @@ def _score(step: Step, query: Tensor, key: Tensor | None, value: Tensor | None, 
     if key is not None and value is not None:
         graph.expand(value)
         graph.expand(key)
-        graph.expand(store(view(key, (heads.key_width * heads.keys, n), "row"), step.get_key_rows(heads.window)))
-        graph.expand(store(_lay_out_values(step, value, heads), step.get_value_rows(heads.window)))
-    mixed = _mix(step, query, heads)
+        graph.expand(step.store(view(key, (heads.key_width * heads.keys, n), "row"), step.get_key_rows(heads.window)))
+        graph.expand(step.store(_lay_out_values(step, value, heads), step.get_value_rows(heads.window)))
+    mask = step.get_mask(heads.window)
+    index = indexed[1] if indexed is not None else None
+    if indexed is not None and index is not None and step.traits.hyper_streams:
+        from advisor.memory.ggml.hyper import select_cells
+
+        mask = select_cells(step, indexed[0], index, mask)
+    mixed = _mix(step, query, heads, mask, index is not None, key is None)
     if value_side:
         mixed = _turn(step, mixed, value_side, f"value rotation {heads.window}")
     return mixed
@@ -172,6 +174,7 @@ def _see_all(step: Step, query: Tensor, key: Tensor, value: Tensor, heads: HeadS
             for part, width in ((key, heads.key_width), (value, heads.value_width))
         ]
         mixed = compute((heads.value_width, heads.queries, n), asked, *narrow, mask)
+        mixed.kernel = not step.shape.gpu or has_kernel(heads)
         return graph.expand(view(mixed, (heads.value_width * heads.queries, n)))
     scores = compute((n, n, heads.queries), view(key, (heads.key_width, n, heads.keys), "permuted"), asked)
     weights = change(scores, mask)
@@ -188,14 +191,14 @@ def has_kernel(heads: HeadShape) -> bool:
     return KERNELS.get(heads.key_width) == heads.value_width and shared % SHARED_KERNELS.get(heads.key_width, 1) == 0
 
 
-def has_kernels(model: t.Model, key_type: str) -> bool:
+def has_kernels(model: t.Model) -> bool:
     """Whether the GPU computes the attention of all layers; `--flash-attn auto` is off where it does not."""
     if model.layout is None:
         return True
     for part in model.layout.mixers:
         if isinstance(part, t.Softmax) and not has_kernel(shape_heads(part, False)):
             return False
-        if isinstance(part, t.Mla) and not (key_type != "BF16" if part.absorbed else has_kernel(shape_expanded(part))):
+        if isinstance(part, t.Mla) and not has_kernel(shape_absorbed(part) if part.absorbed else shape_expanded(part)):
             return False
     return True
 
@@ -216,8 +219,8 @@ def _lay_out_values(step: Step, value: Tensor, heads: HeadShape) -> Tensor:
     return view(row, (1, n * step.widest_values))
 
 
-def _mix(step: Step, query: Tensor, heads: HeadShape) -> Tensor:
-    """Values weighted by how well queries meet keys."""
+def _mix(step: Step, query: Tensor, heads: HeadShape, mask: Tensor, blocks: bool, shared: bool) -> Tensor:
+    """Values weighted by how well queries meet keys. `blocks`: an index chooses them; `shared`: of a layer before."""
     shape, n = step.shape, step.tokens
     cells = shape.window_cells if heads.window else shape.cells
     each = n // shape.streams
@@ -225,26 +228,41 @@ def _mix(step: Step, query: Tensor, heads: HeadShape) -> Tensor:
     asked = view(asked, (heads.key_width, each, heads.queries, shape.streams), "permuted")
     if shape.flash:
         rows = F16 * cells * shape.streams * heads.keys
-        extra = rows * shape.count_expanded(heads.key_width, heads.value_width)
+        kept = _read_narrow(step, "keys", heads.key_width * heads.keys, cells, shared)
+        kept += _read_narrow(step, "values", heads.value_width * heads.keys, cells, shared)
         width = (heads.value_width, heads.queries, each, shape.streams)
-        if shape.gpu and not has_kernel(heads):  # the processor attends, and hands the result back
-            mixed = compute(width, asked)
-        else:
-            lent = step.borrow_cache(heads.key_width * heads.keys, heads.value_width * heads.keys, cells)
-            cast = [
-                Tensor(rows * size, ("cast",))
-                for kind, size in ((shape.key_type, heads.key_width), (shape.value_type, heads.value_width))
-                if kind == "F32"
-            ]
-            mixed = compute(width, asked, *lent, *cast, step.get_mask(heads.window), extra=extra)
+        extra = rows * shape.count_expanded(heads.key_width, heads.value_width)
+        if step.blocks and blocks:
+            from advisor.memory.ggml.hyper import attend_blocks
+
+            return step.graph.expand(attend_blocks(step, query, kept, heads, extra // shape.streams))
+        mixed = _attend_fused(step, compute(width, asked, *kept), has_kernel(heads), mask)
+        mixed.size += extra * mixed.kernel
         return step.graph.expand(view(mixed, (heads.value_width * heads.queries, n)))
-    scores = compute((cells, each, heads.queries, shape.streams), asked)
+    kept = step.read_cache("keys", heads.key_width * heads.keys, cells, shared)
+    scores = compute((cells, each, heads.queries, shape.streams), asked, *kept)
     if step.traits.scores_capped:
         scores = change(change(change(scores)))
-    scores = change(scores, step.get_mask(heads.window))
-    mixed = compute((heads.value_width, each, heads.queries, shape.streams), scores)
+    scores = change(scores, mask)
+    kept = step.read_cache("values", heads.value_width * heads.keys, cells, shared)
+    mixed = compute((heads.value_width, each, heads.queries, shape.streams), *kept, scores)
     mixed = view(mixed, (heads.value_width, heads.queries, each, shape.streams), "permuted")
     return step.graph.expand(copy(mixed, (heads.value_width * heads.queries, n)))
+
+
+def _read_narrow(step: Step, side: str, width: int, cells: int, shared: bool = False) -> tuple[Tensor, ...]:
+    """A layer's keys or values as a kernel takes them; those in F32 the graph itself turns into F16."""
+    kept = step.read_cache(side, width, cells, shared)
+    kind = step.shape.value_type if side == "values" else step.shape.key_type
+    return (Tensor(F16 * width * cells * step.shape.streams, ("cast",), kept),) if kind == "F32" else kept
+
+
+def _attend_fused(step: Step, mixed: Tensor, kernel: bool, mask: Tensor) -> Tensor:
+    """Attention in one operation; without a kernel the processor computes it, and hands the result back."""
+    mixed.kernel = kernel or not step.shape.gpu
+    if mixed.kernel or step.shape.scheduled:
+        mixed.operands = (*mixed.operands, mask)
+    return mixed
 
 
 def attend_latent(step: Step, tensor: Tensor, group: t.Mla) -> Tensor:
@@ -253,51 +271,65 @@ def attend_latent(step: Step, tensor: Tensor, group: t.Mla) -> Tensor:
         return _attend_expanded(step, tensor, group)
     shape, graph, n, heads = step.shape, step.graph, step.tokens, group.n_heads
     nope, rope, latent = group.qk_nope_head_dim, group.qk_rope_head_dim, group.kv_lora_rank
-    query = step.normalize(multiply(tensor, group.q_lora_rank)) if group.q_lora_rank else tensor
-    query = view(multiply(query, heads * (nope + rope)), (nope + rope, heads, n))
-    row = multiply(tensor, latent + rope)
+    query = step.normalize(step.multiply(tensor, group.q_lora_rank, "attn_q_a")) if group.q_lora_rank else tensor
+    query = view(
+        step.multiply(query, heads * (nope + rope), "attn_q_b" if group.q_lora_rank else "attn_q"),
+        (nope + rope, heads, n),
+    )
+    row = step.multiply(tensor, latent + rope, "attn_kv_a_mqa")
     rotated = change(view(row, (rope, 1, n), "rope"), step.get_positions())
     row = step.normalize(view(row, (latent, n), "latent"))
     query_rotated = change(view(query, (rope, heads, n), "rope"), step.get_positions())
     absorbed = compute((latent, n, heads), view(query, (nope, n, heads), "nope"))
+    step.weigh(absorbed, "attn_k_b", n)
     query = compute((latent + rope, heads, n), view(absorbed, (latent, heads, n), "permuted"), query_rotated)
     value = view(row, (latent, 1, n))
     key = compute((latent + rope, 1, n), value, rotated)
     for part in (query, value, key):
         graph.expand(part)
-    graph.expand(store(view(key, (latent + rope, n), "row"), step.get_key_rows(False)))
+    graph.expand(step.store(view(key, (latent + rope, n), "row"), step.get_key_rows(False)))
     each = n // shape.streams
     asked = view(query, (latent + rope, heads, each, shape.streams), "streams")
     asked = view(asked, (latent + rope, each, heads, shape.streams), "permuted")
-    mask = step.get_mask(False)
     if shape.flash:
-        lent = step.borrow_cache(latent + rope, latent, shape.cells)
-        mixed = compute((latent, heads, each, shape.streams), asked, *lent, mask)
+        kept = _read_narrow(step, "keys", latent + rope, shape.cells)
+        kept += _read_narrow(step, "latent", latent, shape.cells)
+        mixed = compute((latent, heads, each, shape.streams), asked, *kept)
+        mixed = _attend_fused(step, mixed, has_kernel(shape_absorbed(group)), step.get_mask(False))
+        if mixed.kernel:  # values are a part of the keys
+            mixed.size += F16 * shape.cells * shape.streams * shape.count_expanded(latent + rope, 0)
         mixed = compute((group.v_head_dim, each, heads, shape.streams), view(mixed, (latent, each, heads), "permuted"))
     else:
-        scores = change(compute((shape.cells, each, heads, shape.streams), asked), mask)
+        kept = step.read_cache("keys", latent + rope, shape.cells)
+        scores = change(compute((shape.cells, each, heads, shape.streams), asked, *kept), step.get_mask(False))
         # the latent rows themselves are the values, transposed for the product
         turned = Tensor(F16 * latent * shape.cells * shape.streams, ("values",))
         mixed = compute((latent, each, heads, shape.streams), turned, scores)
         mixed = compute((group.v_head_dim, each, heads, shape.streams), mixed)
+    step.weigh(mixed, "attn_v_b", each)
     mixed = view(mixed, (group.v_head_dim, heads, each, shape.streams), "permuted")
     graph.expand(mixed := copy(mixed, (group.v_head_dim * heads, n)))
-    return multiply(mixed, step.hidden)
+    return step.multiply(mixed, step.hidden, "attn_output")
 
 
 def _attend_expanded(step: Step, tensor: Tensor, group: t.Mla) -> Tensor:
     """Latent attention of older files: keys and values of every head are made of the latent row, and cached."""
     n, heads = step.tokens, group.n_heads
     nope, rope, width = group.qk_nope_head_dim, group.qk_rope_head_dim, group.v_head_dim
-    query = step.normalize(multiply(tensor, group.q_lora_rank)) if group.q_lora_rank else tensor
-    query = view(multiply(query, heads * (nope + rope)), (nope + rope, heads, n))
-    row = multiply(tensor, group.kv_lora_rank + rope)
+    query = step.normalize(step.multiply(tensor, group.q_lora_rank, "attn_q_a")) if group.q_lora_rank else tensor
+    query = view(
+        step.multiply(query, heads * (nope + rope), "attn_q_b" if group.q_lora_rank else "attn_q"),
+        (nope + rope, heads, n),
+    )
+    row = step.multiply(tensor, group.kv_lora_rank + rope, "attn_kv_a_mqa")
     rotated = change(view(row, (rope, 1, n), "rope"), step.get_positions())
-    both = multiply(step.normalize(view(row, (group.kv_lora_rank, n), "latent")), heads * (nope + width))
+    both = step.multiply(
+        step.normalize(view(row, (group.kv_lora_rank, n), "latent")), heads * (nope + width), "attn_kv_b"
+    )
     value = copy(view(both, (width, heads, n), "value"), (width, heads, n))
     query = change(query, step.get_positions())
     key = compute((nope + rope, heads, n), view(both, (nope, heads, n), "key"), compute((rope, heads, n), rotated))
-    return multiply(_score(step, query, key, value, shape_expanded(group)), step.hidden)
+    return step.multiply(_score(step, query, key, value, shape_expanded(group)), step.hidden, "attn_output")
 
 
 def shape_expanded(group: t.Mla) -> HeadShape:
@@ -306,32 +338,43 @@ def shape_expanded(group: t.Mla) -> HeadShape:
     return HeadShape(queries=n, keys=n, key_width=width, value_width=group.v_head_dim, window=False)
 
 
+def shape_absorbed(group: t.Mla) -> HeadShape:
+    """Heads of latent attention that share one row."""
+    width = group.kv_lora_rank + group.qk_rope_head_dim
+    return HeadShape(queries=group.n_heads, keys=1, key_width=width, value_width=group.kv_lora_rank, window=False)
+
+
 def feed_forward(step: Step, tensor: Tensor, group: t.FfnGroup) -> Tensor:
     """The feed-forward part of a layer."""
     if isinstance(group, t.Dense):
-        return _dense(step, tensor, group.intermediate, group.act == "gated", group.bias, step.borrowed)
+        return _dense(step, tensor, group.intermediate, group.act == "gated", group.bias)
     assert isinstance(group, t.Moe)
     out = _experts(step, tensor, group)
     width = group.shared_intermediate or group.parallel_dense
     if not width:
         return out
-    shared = _dense(step, tensor, width, group.act == "gated", False, NONE_BORROWED)
+    shared = _dense(step, tensor, width, group.act == "gated", False, "" if group.parallel_dense == width else "_shexp")
     if group.shared_gate:
-        shared = change(shared, change(multiply(tensor, 1)))
+        shared = change(shared, change(step.multiply(tensor, 1, "ffn_gate_inp_shexp")))
     return change(out, shared)
 
 
-def _dense(step: Step, tensor: Tensor, width: int, gated: bool, bias: bool, borrowed: BorrowedWeights) -> Tensor:
+def _dense(step: Step, tensor: Tensor, width: int, gated: bool, bias: bool, end: str = "") -> Tensor:
     shape = (width, *read_shape(tensor)[1:])
     if gated and step.names.fused_gate_up:
-        inner = compute(shape, multiply(tensor, 2 * width, borrowed.up))
+        inner = compute(shape, step.multiply(tensor, 2 * width, f"ffn_up{end}"))
     else:
-        up = multiply(tensor, width, borrowed.up)
-        up = change(up, *borrow(borrowed.up_bias)) if bias else up
-        gate = multiply(tensor, width, borrowed.gate) if gated else None
+        up = step.multiply(tensor, width, f"ffn_up{end}")
+        up = _add_bias(step, up, "ffn_up") if bias else up
+        gate = step.multiply(tensor, width, f"ffn_gate{end}") if gated else None
         inner = change(up) if gate is None else compute(shape, gate, up)
-    out = multiply(inner, step.hidden, borrowed.down)
-    return change(out, *borrow(borrowed.down_bias)) if bias else out
+    out = step.multiply(inner, step.hidden, f"ffn_down{end}")
+    return _add_bias(step, out, "ffn_down") if bias else out
+
+
+def _add_bias(step: Step, tensor: Tensor, name: str) -> Tensor:
+    shape = read_shape(tensor)
+    return step.weigh(change(tensor), f"{name}.bias", prod(shape[1:]), F32 * shape[0])
 
 
 def _route(step: Step, tensor: Tensor, group: t.Moe) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
@@ -339,7 +382,7 @@ def _route(step: Step, tensor: Tensor, group: t.Moe) -> tuple[Tensor, Tensor, tu
     traits, tokens = step.traits, read_shape(tensor)[1]
     count, chosen = group.router_width or group.n_experts, group.top_k
     kind = traits.router or ("sigmoid" if group.router_bias else "softmax")
-    logits = multiply(tensor, count)
+    logits = step.multiply(tensor, count, "ffn_gate_inp")
     scores = logits if kind == "after" else change(logits)
     picked_by = change(scores) if group.router_bias else scores
     each = view(scores, (1, count, tokens))
@@ -368,7 +411,7 @@ def _experts(step: Step, tensor: Tensor, group: t.Moe) -> Tensor:
     numbers, weights, kept = _route(step, tensor, group)
     graph.expand(weights)
     if group.latent:
-        tensor = multiply(tensor, group.latent)
+        tensor = step.multiply(tensor, group.latent, "ffn_latent_down")
     width = group.latent or step.hidden
     each = view(tensor, (width, 1, tokens))
     if step.traits.weights_first:
@@ -377,22 +420,25 @@ def _experts(step: Step, tensor: Tensor, group: t.Moe) -> Tensor:
         graph.expand(each)
         graph.keep(*kept)
     inner = (inner_width, chosen, tokens)
-    borrowed, biased = step.borrowed, group.bias or step.names.biased_experts
-    up = compute(inner, each, numbers, *borrow(borrowed.up))
-    up = change(up, numbers, *borrow(borrowed.up_bias)) if biased else up
+
+    def project(shape: tuple[int, ...], of: Tensor, name: str) -> Tensor:
+        out = step.weigh(compute(shape, of, numbers), name, tokens)
+        if group.bias or step.names.biased_experts:
+            out = step.weigh(change(out, numbers), f"{name}.bias", chosen * tokens)
+        return out
+
+    up = project(inner, each, "ffn_up_exps" if "ffn_gate_up_exps" not in step.lent else "ffn_gate_up_exps")
     if group.act == "gated":
-        gate = compute(inner, each, numbers, *borrow(borrowed.gate))
-        gate = change(gate, numbers, *borrow(borrowed.gate_bias)) if biased else gate
+        gate = project(inner, each, "ffn_gate_exps")
         up = compute(inner, gate, up)
     else:
         up = change(up)
-    out = compute((width, chosen, tokens), up, numbers, *borrow(borrowed.down))
-    out = change(out, numbers, *borrow(borrowed.down_bias)) if biased else out
+    out = project((width, chosen, tokens), up, "ffn_down_exps")
     raw = out
     if not step.traits.weights_first:
         out = change(out, weights)
     summed = _sum_experts(step, raw, out, weights, chosen, tokens, width)
-    return multiply(summed, step.hidden) if group.latent else summed
+    return step.multiply(summed, step.hidden, "ffn_latent_up") if group.latent else summed
 
 
 def _sum_experts(
@@ -414,9 +460,11 @@ def _sum_experts(
 def _read_state(step: Step, width: int) -> Tensor:
     """The states of the step's sequences, gathered from the cache."""
     n = step.shape.sequences
-    rows = compute((width, n), step.get_input("state rows", I32 * n))
+    step.graph.expand(step.store())  # the state of a new sequence is zero
+    kept = step.read_kept(F32 * width * n)
+    rows = compute((width, n), *kept, step.get_input("state rows", I32 * n))
     states = step.graph.expand(view(rows, (width, n), "own"))
-    step.graph.expand(store(view(rows, (width, 0), "further")))
+    step.graph.expand(step.store(view(rows, (width, 0), "further")))
     return states
 
 
@@ -424,7 +472,7 @@ def _join(step: Step, state: Tensor, rows: Tensor, width: int, kernel: int) -> T
     """The step's rows behind those that the state of a convolution kept; the last of them are kept."""
     n, each = step.shape.sequences, step.tokens // step.shape.sequences
     joined = compute((kernel - 1 + each, width, n), view(state, (kernel - 1, width, n)), rows)
-    step.graph.expand(store(view(joined, (kernel - 1, width, n), "last")))
+    step.graph.expand(step.store(view(joined, (kernel - 1, width, n), "last")))
     return joined
 
 
@@ -432,7 +480,8 @@ def _convolve(step: Step, state: Tensor, rows: Tensor, width: int, kernel: int, 
     """A short convolution over the step's rows and those that the state kept; its activation."""
     n, each = step.shape.sequences, step.tokens // step.shape.sequences
     out = compute((width, each, n), _join(step, state, rows, width, kernel))
-    return change(change(out) if bias else out)
+    step.weigh(out, "ssm_conv1d", each * n, F32 * kernel * width)
+    return change(_add_bias(step, out, "ssm_conv1d") if bias else out)
 
 
 def mix_delta_net(step: Step, tensor: Tensor, group: t.GatedDeltaNet) -> Tensor:
@@ -441,15 +490,18 @@ def mix_delta_net(step: Step, tensor: Tensor, group: t.GatedDeltaNet) -> Tensor:
     n, each = step.shape.sequences, step.tokens // step.shape.sequences
     keys, values = group.k_heads * group.k_dim, group.v_heads * group.v_dim
     channels = 2 * keys + values
-    mixed = view(multiply(tensor, channels), (channels, each, n))
-    gate_out = multiply(tensor, values)
-    beta = change(view(multiply(tensor, group.v_heads), (1, group.v_heads, each, n)))
-    alpha = change(change(change(view(multiply(tensor, group.v_heads), (group.v_heads, each, n)))))
+    mixed = view(step.multiply(tensor, channels, "attn_qkv"), (channels, each, n))
+    gate_out = step.multiply(tensor, values, "attn_gate")
+    beta = change(view(step.multiply(tensor, group.v_heads, "ssm_beta"), (1, group.v_heads, each, n)))
+    alpha = view(step.multiply(tensor, group.v_heads, "ssm_alpha"), (group.v_heads, each, n))
+    alpha = _add_bias(step, alpha, "ssm_dt")
+    alpha = step.weigh(change(change(alpha)), "ssm_a", each * n, F32 * group.v_heads)
     decay = view(alpha, (1, group.v_heads, each, n))
     kept = _read_state(step, channels * (group.conv_kernel - 1))
     joined = _join(step, kept, view(mixed, (each, channels, n), "transposed"), channels, group.conv_kernel)
     state = view(_read_state(step, values * group.k_dim), (group.v_dim, group.v_dim, group.v_heads, n))
-    convolved = change(compute((channels, each, n), joined))
+    convolved = compute((channels, each, n), joined)
+    convolved = change(step.weigh(convolved, "ssm_conv1d", each * n, F32 * group.conv_kernel * channels))
     query, key = (
         change(
             compute((group.k_dim, group.k_heads, each, n), view(convolved, (group.k_dim, group.k_heads, each, n), x))
@@ -460,10 +512,11 @@ def mix_delta_net(step: Step, tensor: Tensor, group: t.GatedDeltaNet) -> Tensor:
     whole = values * step.tokens + values * group.k_dim * n
     result = compute((whole,), query, key, value, decay, beta, state)
     out = view(result, (group.v_dim, group.v_heads, each, n), "output")
-    step.graph.expand(store(view(result, (values * group.k_dim, n), "state")))
+    step.graph.expand(step.store(view(result, (values * group.k_dim, n), "state")))
     out = step.normalize(out)
     out = change(out, change(view(gate_out, (group.v_dim, group.v_heads, each, n))))
-    return view(multiply(view(out, (values, step.tokens)), step.hidden), (step.hidden, step.tokens))
+    out = step.multiply(view(out, (values, step.tokens)), step.hidden, "ssm_out")
+    return view(out, (step.hidden, step.tokens))
 
 
 def mix_mamba1(step: Step, tensor: Tensor, group: t.Mamba1) -> Tensor:
@@ -471,10 +524,10 @@ def mix_mamba1(step: Step, tensor: Tensor, group: t.Mamba1) -> Tensor:
     n, each = step.shape.sequences, step.tokens // step.shape.sequences
     inner = group.inner
     kept = _read_state(step, inner * (group.conv_kernel - 1))
-    both = multiply(view(tensor, (step.hidden, each, n)), 2 * inner)
+    both = step.multiply(view(tensor, (step.hidden, each, n)), 2 * inner, "ssm_in")
     rows = view(both, (inner, each, n), "rows")
     mixed = _convolve(step, kept, view(rows, (each, inner, n), "transposed"), inner, group.conv_kernel, True)
-    parts = multiply(mixed, group.dt_rank + 2 * group.state)
+    parts = step.multiply(mixed, group.dt_rank + 2 * group.state, "ssm_x")
     pieces = [
         compute(shape, view(parts, shape, name))
         for name, shape in (
@@ -483,7 +536,7 @@ def mix_mamba1(step: Step, tensor: Tensor, group: t.Mamba1) -> Tensor:
             ("c", (group.state, 1, each, n)),
         )
     ]
-    delta = change(multiply(change(pieces[0]), inner))
+    delta = _add_bias(step, step.multiply(change(pieces[0]), inner, "ssm_dt"), "ssm_dt")
     scanned = compute(
         (inner * step.tokens + inner * group.state * n,),
         view(mixed, (1, inner, each, n)), delta, change(pieces[1]), change(pieces[2]),
@@ -491,10 +544,10 @@ def mix_mamba1(step: Step, tensor: Tensor, group: t.Mamba1) -> Tensor:
     )  # fmt: skip
     _scan(step, scanned, inner * group.state)
     out = view(scanned, (inner, each, n), "output")
-    out = change(out, compute((inner, each, n), mixed))
+    out = change(out, step.weigh(compute((inner, each, n), mixed), "ssm_d", each * n, F32 * inner))
     gate = copy(view(both, (inner, each, n), "gate"), (inner, each, n))
     out = compute((inner, each, n), gate, out)
-    return view(multiply(out, step.hidden), (step.hidden, step.tokens))
+    return view(step.multiply(out, step.hidden, "ssm_out"), (step.hidden, step.tokens))
 
 
 def mix_mamba2(step: Step, tensor: Tensor, group: t.Mamba2) -> Tensor:
@@ -503,7 +556,8 @@ def mix_mamba2(step: Step, tensor: Tensor, group: t.Mamba2) -> Tensor:
     inner = group.heads * group.head_dim
     channels = inner + 2 * group.groups * group.state
     kept = _read_state(step, channels * (group.conv_kernel - 1))
-    whole = view(multiply(tensor, inner + channels + group.heads), (inner + channels + group.heads, each, n))
+    width = inner + channels + group.heads
+    whole = view(step.multiply(tensor, width, "ssm_in"), (width, each, n))
     heads = (group.head_dim, group.heads, each, n)
     rows = view(whole, (channels, each, n), "rows")
     mixed = _convolve(step, kept, view(rows, (each, channels, n), "transposed"), channels, group.conv_kernel, True)
@@ -515,28 +569,30 @@ def mix_mamba2(step: Step, tensor: Tensor, group: t.Mamba2) -> Tensor:
         view(mixed, (group.state, group.groups, each, n), "c"), step.get_input("state rows", I32 * n),
     )  # fmt: skip
     _scan(step, scanned, inner * group.state)
-    out = change(view(scanned, heads, "output"), compute(heads, part))
+    by_head = step.weigh(compute(heads, part), "ssm_d", prod(heads[1:]), F32 * group.heads)
+    out = change(view(scanned, heads, "output"), by_head)
     gate = copy(view(whole, heads, "gate"), heads)
     out = compute(heads, gate, out)
     if group.gated_norm:
         out = step.normalize(view(out, (inner // group.groups, group.groups, each, n)))
-    return multiply(view(out, (inner, step.tokens)), step.hidden)
+    return step.multiply(view(out, (inner, step.tokens)), step.hidden, "ssm_out")
 
 
 def _scan(step: Step, scanned: Tensor, width: int) -> None:
     """The scan runs where the states lie, and puts the last ones back."""
     n = step.shape.sequences
-    step.graph.expand(scanned)
-    step.graph.expand(store(view(scanned, (width, n), "state")))
+    step.graph.expand(step.store())
+    step.graph.expand(step.weigh(scanned, "ssm_a", 1, F32 * width))
+    step.graph.expand(step.store(view(scanned, (width, n), "state")))
 
 
 def mix_short_convolution(step: Step, tensor: Tensor, group: t.ShortConv) -> Tensor:
     """LFM2's gated short convolution."""
     n, each, d = step.shape.sequences, step.tokens // step.shape.sequences, step.hidden
-    whole = multiply(view(tensor, (d, each, n)), 3 * d)
+    whole = step.multiply(view(tensor, (d, each, n)), 3 * d, "shortconv.in_proj")
     whole = view(whole, (each, 3 * d, n), "transposed")
     gated = change(view(whole, (each, d, n), "b"), view(whole, (each, d, n), "x"))
     kept = _read_state(step, d * (group.conv_kernel - 1))
     out = compute((d, each, n), _join(step, kept, gated, d, group.conv_kernel))
     out = change(compute((d, each, n), view(whole, (d, each, n), "c"), out))
-    return view(multiply(out, d), (d, step.tokens))
+    return view(step.multiply(out, d, "shortconv.out_proj"), (d, step.tokens))
