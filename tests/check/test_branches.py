@@ -138,7 +138,7 @@ def test_errors_under_an_open_condition_are_warnings() -> None:
     for script, severity in ((plain, "error"), (guarded, "warning")):
         found = {f.rule: f for f in check_text(script, "x.sh").findings}
         assert {found[r].severity for r in ("flag-unknown", "swap-space-removed")} == {severity}
-    assert "if [ ${X} = 1 ]" in found["flag-unknown"].message
+    assert 'if [ "$X" = 1 ]' in found["flag-unknown"].message
     (deployment,) = check_text(guarded, "x.sh", on="1x h100").verdicts
     assert deployment.fits is not False
 
@@ -169,4 +169,4 @@ def test_bounded(text: str) -> None:
 
 def test_a_guard_names_its_condition() -> None:
     command = split_commands('[ "$X" = 1 ] && A=2\nvllm $A')[-1]
-    assert find_guard(command.words[1]) == "[ ${X} = 1 ] &&"
+    assert find_guard(command.words[1]) == '[ "$X" = 1 ] &&'

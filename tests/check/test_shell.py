@@ -99,3 +99,10 @@ def test_bounded(text: str) -> None:
 
 def test_words_of_a_command_over_lines() -> None:
     assert split_words("a\n  b 'c d'") == ["a", "b", "c d"]
+
+
+def test_what_the_grammar_does_not_know_is_unread_and_not_nothing() -> None:
+    """A loop over the script's own words without `in`, as POSIX has it, and a parenthesis that bash refuses."""
+    found = split_commands("for i; do\n  vllm serve m\ndone\n")
+    assert ["vllm", "serve", "m"] in [list(c.words) for c in found]
+    assert any(c.unread for c in split_commands("vllm serve m )( --x\nA=1\n"))

@@ -23,7 +23,7 @@ BAD = "vllm serve Qwen/Qwen3-8B --frob-nope 1"
 SIZES = (3, 40, 700, 9_000, 70_000)
 SMALL = (3, 900)
 BUDGETS = {  # for these
-    commands: {"MAX_WORDS": 600, "MAX_CALLS": 100, "MAX_CALLED": 5_000},
+    commands: {"MAX_WORDS": 600, "MAX_CALLS": 100, "MAX_SOURCE": 50_000},
     words: {"MAX_VALUE": 800},
     unknown_words: {"LONGEST": 2_000},
     units: {"MAX_WORDS": 600},

@@ -33,6 +33,7 @@ from advisor.yaml_places import (
 
 MAX_NESTED = 4  # files inside files (a ConfigMap that holds a script that writes a manifest)
 MAX_LAUNCHES = 500  # of one file
+_ANY_TEXT = ("yaml", "template", "markdown")  # kinds whose texts may be anything
 LARGEST = 2**20  # bytes of a file that is read with a deployment file
 _VARIABLE = re.compile(
     r"\$(?:(?P<dollar>\$)|(?P<plain>[A-Za-z_][A-Za-z0-9_]*)|\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)"
@@ -159,8 +160,8 @@ def read_commands(
     setup: LaunchSetup | None = None,
     variables: Mapping[str, str] | None = None,
 ) -> list[Launch]:
-    """The launches of a shell text inside a file."""
-    found = make_finder(ctx).script(commands, first_line(commands), variables)
+    """The launches of a shell text inside a file; of any text where nothing says what it is."""
+    found = make_finder(ctx).script(commands, first_line(commands), variables, sure=kind not in _ANY_TEXT)
     return make_launches(ctx, kind, found, name, setup)
 
 

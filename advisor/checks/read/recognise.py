@@ -64,21 +64,25 @@ class LaunchFinder:
         env: Mapping[str, str] | None = None,
         depth: int = 0,
         positional: Sequence[Text] | None = None,
+        sure: bool = True,
     ) -> list[Launch]:
-        """Every launch in a shell text; one that two branches make alike counts once."""
+        """Every launch in a shell text; one that two branches make alike counts once. `sure`: that it is one."""
         if depth > MAX_NESTED:
             self._give_up(Unread("shells stand in shells there, too deep", line))
             return []
         unique: dict[tuple[str, tuple[str, ...]], Launch] = {}
         given = {k: v if isinstance(v, Text) else make_text(v) for k, v in (env or {}).items()}
         for step in self._split(source, line, env, positional):
+            if sure and self.know.may_start_engine(step.unread):
+                self._give_up(Unread("what stands there is not shell text", step.line))
             if not step.words:
                 continue
             around = {**given, **step.exported, **step.env}
             found = self.command(list(step.words), around, step.line, depth)
             self._note_pins(step.words)
             if not found and step.heredoc is not None and _base(step.words[0]) in _FEEDS:
-                found = self.script(step.heredoc, line_of(step.heredoc), around, depth + 1)
+                run = _base(step.words[0]) not in ("cat", "tee")  # what these write may be anything
+                found = self.script(step.heredoc, line_of(step.heredoc), around, depth + 1, sure=run)
             for launch in found:
                 unique.setdefault((launch.engine, launch.argv), launch)
         return with_clients(list(unique.values()), self.know)

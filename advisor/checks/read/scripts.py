@@ -45,7 +45,7 @@ def read_script(source: str, ctx: ReaderContext) -> list[Launch]:
     out: list[Launch] = []
     for task in tasks or (None,):
         given = known if task is None else {**known, TASK: str(task)}
-        found = make_finder(ctx).script(source, ctx.line, given)
+        found = make_finder(ctx).script(source, ctx.line, given, sure=not ctx.depth or source.startswith("#!"))
         if task is not None:
             found = [replace(x, env={k: v for k, v in x.env.items() if k != TASK}) for x in found]
             found = [x for x in found if (x.engine, x.argv, x.env) not in [(y.engine, y.argv, y.env) for y in out]]

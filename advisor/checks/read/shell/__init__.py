@@ -1,1 +1,1 @@
-"""Shell text as commands: `words`, `branches` (which one is taken, what variables hold behind it), `commands`."""
+"""Shell text as commands: `tree` (the grammar), `words`, `branches` (what variables hold behind them), `commands`."""

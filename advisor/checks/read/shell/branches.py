@@ -1,4 +1,4 @@
-"""Where a shell text branches: keywords, `&&` and `||`, patterns of `case`; which branch its next command is in.
+"""Branches of shell text: which one is taken, and what variables hold behind them.
 
 Each branch is read with its own variables. Behind a branch that is taken for sure they stay; behind one that is not,
 they are dropped; where the file does not decide, what the branches differ in stands under a condition (`Guard`).
@@ -10,18 +10,14 @@ from __future__ import annotations
 import fnmatch
 import operator
 import re
-from collections import Counter
 from collections.abc import Callable, Sequence
 from enum import Enum
 
-from advisor.checks.read.shell.words import JoinedText, LoopWords, ShellValue, WordReader, join_parts
+from advisor.checks.read.shell.words import JoinedText, LoopWords, ShellValue, join_parts
 from advisor.checks.read.unknown_words import Guard, add_guard
 from advisor.unknowns import all_hold, any_holds
-from advisor.yaml_places import Text, make_text
+from advisor.yaml_places import Text
 
-MAX_COPIED = 300_000  # variables that branches copy, in all; behind it branches are read one after the other
-APART = ("function", "subshell", "piped")  # blocks whose assignments nothing behind them sees
-MAX_ENDED = 50  # groups that one `exit` ends
 LABEL = 80  # characters of a condition that are shown
 Variables = dict[str, ShellValue]
 _NUMBERS: dict[str, Callable[[int, int], bool]] = {
@@ -40,73 +36,6 @@ MOST_WORDS = 40
 MOST_PATTERN = 200  # characters
 
 
-class Block:
-    """An `if`, a `case`, a group, a function's body, or one command behind `&&` or `||` ("listed")."""
-
-    def __init__(self, kind: str, variables: Variables, plain: bool = False) -> None:
-        self.kind = kind
-        self.plain = plain  # its variables are those around it
-        self.part = "condition"  # condition, body; of `case`: subject, pattern, body
-        self.before = variables  # as they are where the branches begin
-        self.begun = False
-        self.taken: bool | None = False  # whether an earlier branch is; None = the file does not say
-        self.gate: bool | None = True  # whether this branch is
-        self.condition: bool | None = None  # what the commands of the condition come to
-        self.shown = ""  # the condition, or the patterns, as they are shown
-        self.label = ""
-        self.ended = False  # by `exit`, `return` or `exec`: nothing behind it sees its variables
-        self.outcomes: list[tuple[Variables, Guard | None]] = []
-        self.subject: Text | None = None
-        self.matched: bool | None = False  # of the patterns of one branch
-        self.cost = 0  # items of arrays that were compared at its end
-        self.body: tuple[str, int, int, int] = ("", 0, 0, 0)  # of a function: name, where and on what line, commands
-        self.list_before: Status | None = None  # the status of the list that a "listed" block belongs to
-
-    def begin_branch(self, variables: Variables, holds: bool | None, label: str) -> Variables:
-        """A branch whose condition comes to `holds`; its variables."""
-        self.part, self.ended, self.label = "body", False, label
-        if not self.begun:
-            self.before, self.begun = variables, True
-        if self.taken is True or holds is False:
-            self.gate = False
-        else:
-            self.gate = True if holds and self.taken is False else None
-        if holds is True:
-            self.taken = True
-        elif holds is None and self.taken is False:
-            self.taken = None
-        return variables if self.plain else dict(self.before)
-
-    def end_branch(self, variables: Variables) -> None:
-        """Keeps what the branch that ends here left behind."""
-        if self.part != "body" or self.plain:
-            return
-        if self.gate is False:  # what only such a branch sets is empty
-            for name in variables.keys() - self.before.keys():
-                self.before[name] = () if isinstance(variables[name], tuple) else Text("")
-            return
-        if not self.ended:
-            self.outcomes.append((variables, Guard(self.label) if self.gate is None else None))
-        elif self.gate is True:
-            self.outcomes.append((self.before, None))  # the rest of the file is read all the same
-
-    def start_again(self, variables: Variables) -> Variables:
-        """The variables that the condition of the next branch sees."""
-        self.part, self.condition, self.shown = "condition", None, ""
-        return variables if self.plain else dict(self.before)
-
-    def close(self, variables: Variables) -> Variables:
-        """The variables behind all branches."""
-        if self.plain or not self.begun:
-            return variables
-        outcomes = list(self.outcomes)
-        if self.taken is not True:  # no branch at all may be taken
-            outcomes.insert(0, (self.before, None))
-        merged = merge_variables(self.before, outcomes)
-        self.cost = sum(len(v) for v in merged.values() if isinstance(v, tuple))
-        return merged
-
-
 class Status(Enum):
     """What a command comes to."""
 
@@ -116,270 +45,42 @@ class Status(Enum):
     RAN = "a command, which mostly succeeds"
 
 
-_OF_TEST = {True: Status.YES, False: Status.NO, None: Status.OPEN}
-_HOLDS = {Status.YES: True, Status.NO: False, Status.OPEN: None, Status.RAN: None}
-_GATES: dict[str, dict[Status, bool | None]] = {
+OF_TEST: dict[bool | None, Status] = {True: Status.YES, False: Status.NO, None: Status.OPEN}
+HOLDS = {Status.YES: True, Status.NO: False, Status.OPEN: None, Status.RAN: None}
+GATES: dict[str, dict[Status, bool | None]] = {
     "&&": {Status.YES: True, Status.NO: False, Status.OPEN: None, Status.RAN: True},
     "||": {Status.YES: False, Status.NO: True, Status.OPEN: None, Status.RAN: None},
 }
 
 
-class BranchReader(WordReader):
-    """Blocks that are open, and what the list of commands (`a && b || c`) has come to."""
+class Branches:
+    """The branches of one `if`, `case` or list (`a && b`), and what they leave behind."""
 
-    def __init__(self, source: str, line: int, column: int, variables: dict[str, ShellValue]) -> None:
-        super().__init__(source, line, column, variables)
-        self.blocks: list[Block] = []
-        self.open_kinds: Counter[str] = Counter()
-        self.copied = 0
-        self.status: Status | None = None  # of the list so far
-        self.shown = ""  # the tests of the list, as they are shown
-        self.connector = ""  # `&&` or `||` before the next command
-        self.negated = False
-        self.heads_function = False
-        self.keywords: dict[str, Callable[[], None]] = {
-            "if": self._if, "then": self._then, "elif": self._elif, "else": self._else, "fi": self._fi,
-            "case": self._case, "esac": self._esac, "{": self._group, "}": self._end_group, "!": self._not,
-            "while": self.open_loop, "until": self.open_loop, "done": self._done, "function": self._function,
-        }  # fmt: skip
+    def __init__(self, variables: Variables) -> None:
+        self.before = variables
+        self.taken: bool | None = False  # whether an earlier one is; None = the file does not say
+        self.outcomes: list[tuple[Variables, Guard | None]] = []
 
-    def in_patterns(self) -> bool:
-        """Whether the next words are patterns of a `case`."""
-        return bool(self.blocks) and self.blocks[-1].kind == "case" and self.blocks[-1].part == "pattern"
+    def choose(self, holds: bool | None) -> bool | None:
+        """Whether the next branch is taken, whose condition comes to `holds`."""
+        taken = False if self.taken is True or holds is False else True if holds and self.taken is False else None
+        self.taken = True if holds else None if holds is None and self.taken is False else self.taken
+        return taken
 
-    def in_subject(self) -> bool:
-        """Whether the next words are what a `case` looks at."""
-        return bool(self.blocks) and self.blocks[-1].kind == "case" and self.blocks[-1].part == "subject"
+    def keep(self, variables: Variables, taken: bool | None, ended: bool, label: str) -> None:
+        """What a branch leaves behind; nothing where it `ended` with `exit`, `return` or `exec`."""
+        if taken is False:  # what only such a branch sets is empty
+            for name in variables.keys() - self.before.keys():
+                self.before[name] = () if isinstance(variables[name], tuple) else Text("")
+        elif not ended:
+            self.outcomes.append((variables, Guard(label) if taken is None else None))
+        elif taken:
+            self.outcomes.append((self.before, None))  # the rest of the file is read all the same
 
-    # ---- blocks
-
-    def _open(self, kind: str) -> Block:
-        block = Block(kind, self._copy(), plain=self.copied >= MAX_COPIED or kind in ("group", "loop"))
-        self.blocks.append(block)
-        self.open_kinds[kind] += 1
-        self._start_list()
-        return block
-
-    def _copy(self) -> Variables:
-        self.copied += len(self.vars)
-        return self.vars
-
-    def _unwind(self, kind: str) -> Block | None:
-        """The innermost block of a kind, with what is open inside it closed; None where there is none."""
-        if not self.open_kinds[kind]:
-            return None
-        while self.blocks[-1].kind != kind:
-            self._close()
-        return self.blocks[-1]
-
-    def _close(self) -> None:
-        block = self.blocks.pop()
-        self.open_kinds[block.kind] -= 1
-        if block.kind in APART:
-            self.vars = block.before
-        else:
-            block.end_branch(self.vars)
-            self.vars = block.close(self.vars)
-        self.copied += block.cost
-        if block.kind == "function":
-            self.in_function -= 1
-            self.end_function(block)
-        self._start_list(Status.RAN)
-
-    def _branch(self, block: Block, holds: bool | None, label: str) -> None:
-        self.copied += len(self.vars)
-        self.vars = block.begin_branch(self.vars, holds, " ".join(label.split())[:LABEL])
-        self._start_list()
-
-    def _if(self) -> None:
-        self._open("if")
-
-    def _then(self) -> None:
-        block = self._unwind("if")
-        if block is not None and block.part == "condition":
-            self._branch(block, block.condition, f"if {block.shown}")
-
-    def _elif(self) -> None:
-        block = self._unwind("if")
-        if block is not None:
-            block.end_branch(self.vars)
-            self.vars = block.start_again(self.vars)
-        self._start_list()
-
-    def _else(self) -> None:
-        block = self._unwind("if")
-        if block is not None:
-            first = block.label
-            block.end_branch(self.vars)
-            self._branch(block, True, f"else of {first}")
-
-    def _fi(self) -> None:
-        if self._unwind("if") is not None:
-            self._close_compound()
-
-    def _close_compound(self) -> None:
-        """Closes a block, and what it is the only command of (`a || if ...; fi`)."""
-        self._close()
-        while self.blocks and self.blocks[-1].kind == "listed":
-            gate, before = self.blocks[-1].gate, self.blocks[-1].list_before
-            self._close()
-            self.status = before if gate is False else Status.OPEN if gate is None else Status.RAN
-
-    def _case(self) -> None:
-        self._open("case").part = "subject"
-
-    def _esac(self) -> None:
-        if self._unwind("case") is not None:
-            self._close_compound()
-
-    def open_apart(self, kind: str) -> Block:
-        """A block whose assignments end with it: a function's body, `( ... )`, what stands behind `|`."""
-        block = self._open(kind)
-        self.vars = dict(block.before)
-        return block
-
-    def open_loop(self) -> None:
-        self._open("loop")
-
-    def _done(self) -> None:
-        if self._unwind("loop") is not None:
-            self._close_compound()
-
-    def _function(self) -> None:
-        self.heads_function = True
-
-    def close_subshell(self) -> bool:
-        """`)`; False where none is open."""
-        if self._unwind("subshell") is None:
-            return False
-        self._close_compound()
-        return True
-
-    def end_function(self, block: Block) -> None:
-        """What a reader of commands does where a function's body ends."""
-
-    def _group(self) -> None:
-        if self.blocks and self.blocks[-1].kind == "listed":
-            self.blocks[-1].kind = "group"
-            self.open_kinds.update({"listed": -1, "group": 1})
-            self._start_list()
-        elif self.heads_function:
-            self.in_function += 1
-            self.open_apart("function")
-        else:
-            self._open("group")
-        self.heads_function = False
-
-    def _end_group(self) -> None:
-        if self.open_kinds["group"] or self.open_kinds["function"]:
-            while self.blocks[-1].kind not in ("group", "function"):
-                self._close()
-            self._close_compound()
-
-    def _not(self) -> None:
-        self.negated = not self.negated
-
-    def read_subject(self, words: Sequence[Text]) -> None:
-        """`$MODE in`: what a `case` looks at."""
-        block = self.blocks[-1]
-        block.subject = words[0] if len(words) == 2 else make_text("", unknown=("?",) if len(words) > 2 else ())
-        block.part = "pattern"
-
-    def read_patterns(self, words: Sequence[Text], last: bool) -> None:
-        """Patterns of one branch of a `case`; `last` where its commands follow."""
-        block = self.blocks[-1]
-        subject = block.subject if block.subject is not None else make_text("", unknown=("?",))
-        for word in words:
-            matches = matches_pattern(subject, word)
-            block.matched = True if matches or block.matched else None if matches is None else block.matched
-            block.shown = f"{block.shown}|{word}" if block.shown else str(word)
-        if last:
-            self._branch(block, block.matched, f"case {subject} in {block.shown})")
-            block.matched, block.shown = False, ""
-
-    def end_case_branch(self) -> None:
-        """`;;`."""
-        block = self._unwind("case")
-        if block is not None and block.part == "body":
-            block.end_branch(self.vars)
-            self.vars = block.start_again(self.vars)
-            block.part = "pattern"
-        self._start_list()
-
-    # ---- lists
-
-    def _start_list(self, status: Status | None = None) -> None:
-        self.status, self.shown, self.connector, self.negated = status, "", "", False
-
-    def end_command(self, words: Sequence[Text]) -> None:
-        """A command is read: what the list and the condition around it come to, and whether a branch ends with it."""
-        status = Status.RAN
-        if is_test(words):
-            holds = evaluate_test(words)
-            status = _OF_TEST[holds if holds is None or not self.negated else not holds]
-        elif self.negated:
-            status = Status.OPEN
-        gate: bool | None = True
-        if self.connector and self.status is not None:
-            gate = _GATES[self.connector][self.status]
-        shown = ("! " if self.negated else "") + " ".join(words)[:LABEL]
-        self.shown = f"{self.shown} {self.connector} {shown}"[: 2 * LABEL] if self.shown else shown
-        self.negated = False
-        if gate is None:
-            status = Status.OPEN
-        if gate is not False or self.status is None:
-            self.status = status
-        if words and (words[0] in ("exit", "return") or (words[0] == "exec" and len(words) > 1)):
-            self._end_of_branch()
-        self.connector = ""
-        if self.blocks and self.blocks[-1].kind == "listed":
-            kept = self.status, self.shown
-            self._close()
-            self.status, self.shown = kept
-        self._note_condition()
-
-    def _end_of_branch(self) -> None:
-        for block in self.blocks[: -MAX_ENDED - 1 : -1]:
-            if block.kind in APART:
-                return
-            block.ended = True
-            if not block.plain:
-                return
-
-    def _end_pipeline(self) -> None:
-        if self.blocks and self.blocks[-1].kind == "piped" and self.status is not None:
-            kept = self.status, self.shown
-            self._close()
-            self.status, self.shown = kept
-            self._note_condition()
-
-    def _note_condition(self) -> None:
-        block = self.blocks[-1] if self.blocks else None
-        if block is not None and block.kind == "if" and block.part == "condition" and self.status is not None:
-            block.condition, block.shown = _HOLDS[self.status], self.shown
-
-    def end_list(self, operator: str) -> None:
-        """An operator or the end of a line behind a command."""
-        if operator in _GATES:
-            self._end_pipeline()
-            self.connector = operator
-            gate = _GATES[operator][self.status] if self.status is not None else True
-            if gate is not True and self.copied < MAX_COPIED:
-                shown = f"{self.shown} {operator}"
-                kept = self.status, self.shown
-                block = self._open("listed")
-                block.list_before = kept[0]
-                self._branch(block, gate, shown)
-                self.status, self.shown = kept
-                self.connector = operator
-        elif operator in ("|", "|&"):
-            shown = f"{self.shown} |"
-            if not (self.blocks and self.blocks[-1].kind == "piped") and self.copied < MAX_COPIED:
-                self.open_apart("piped")
-            self.status, self.shown = None, shown
-        elif not self.connector:
-            self._end_pipeline()
-            self._start_list(self.status if operator == "\n" and self.status is None else None)
+    def merge(self) -> Variables:
+        """The variables behind all branches."""
+        none_taken = [] if self.taken is True else [(self.before, None)]
+        return merge_variables(self.before, [*none_taken, *self.outcomes])
 
 
 def merge_variables(before: Variables, outcomes: Sequence[tuple[Variables, Guard | None]]) -> Variables:

@@ -1,17 +1,31 @@
 """Shell text as commands: conditions, branches, loops, assignments, heredocs. Nothing is run.
 
-Words are read by words.py; which branch is taken and what it leaves behind is in branches.py. All commands are read,
-those of a branch that is not taken as well: a script that starts other servers in other modes holds them all.
+The grammar's tree is walked (tree.py), words are read by words.py, branches are brought together by branches.py. All
+commands are read, those of a branch that is not taken as well: a script that starts other servers in other modes holds
+them all.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from advisor.checks.read.shell.branches import Block, BranchReader
+from advisor.checks.read.shell.branches import (
+    GATES,
+    HOLDS,
+    LABEL,
+    OF_TEST,
+    Branches,
+    Status,
+    Variables,
+    evaluate_test,
+    is_test,
+    matches_pattern,
+)
+from advisor.checks.read.shell.tree import MAX_SOURCE, list_leaves, parse_shell
 from advisor.checks.read.shell.words import (
     NAME,
     JoinedText,
@@ -21,49 +35,46 @@ from advisor.checks.read.shell.words import (
     drop_front,
     join_parts,
     join_pieces,
-    split_fields,
 )
-from advisor.checks.read.unknown_words import end_of_template
 from advisor.errors import Unread
 from advisor.record import Value
-from advisor.yaml_places import Text, line_of, make_text
+from advisor.unknowns import any_holds
+from advisor.yaml_places import Text, make_text
 
-MAX_WORDS = 60_000
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+MAX_WORDS = 60_000  # and statements
+MAX_COPIED = 1_000_000  # variables that branches copy, in all
+MAX_DEEP = 60  # statements inside statements
 COPIED_ITEMS = 1_000  # items of an array that are appended to count as one word
-MAX_ARITHMETIC = 300  # characters of `(( ))`
-_KEYWORDS = frozenset((
-    "if", "then", "else", "elif", "fi", "do", "done", "while", "until", "case", "esac", "{", "}", "!", "time",
-    "function",
-))  # fmt: skip
-_BARE_NAME = re.compile(r"(?<![\w$}{])[A-Za-z_]\w*")  # of a variable inside `(( ))`
-_SIGNS = re.compile(r"[*?\[]")
-_DESCRIPTOR = re.compile(r"(?:^|[\s;|&()])([0-9]+)\Z")  # digits that touch a redirection: `2> log`, not `2 > log`
-_OPERATORS = (
-    "&&", "||", ";;", "|&", ">>", "<<<", "<<-", "<<", "2>&1", ">&", "<&", "&>", ";", "|", "&", "(", ")", ">", "<",
-)  # fmt: skip
 MAX_CALLS = 2_000  # of a script's own functions
 MAX_CALLS_DEEP = 8
-MAX_CALLED = 2**20  # characters that calls read, in all
 ASSIGN = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?)=")
 DECLARES = frozenset(["export", "declare", "local", "readonly", "typeset"])
+_KEYWORDS = frozenset([*"{}!", "time", "do", "done", "then", "else", "elif", "fi", "esac", "if", "while", "until"])
+_SIGNS = re.compile(r"[*?\[]")
+_REDIRECTS = frozenset(["file_redirect", "heredoc_redirect", "herestring_redirect"])
+_NO_WORDS = frozenset([*_REDIRECTS, "comment", "heredoc_start", "heredoc_body", "heredoc_end", "file_descriptor"])
 
 
 class ShellFunction(Value, frozen=True):
-    """The body of a function, and where the commands stand that were found in it where it is defined."""
+    """The body of a function, and which of the commands were found in it where it is defined."""
 
-    body: str
-    line: int
+    body: Node
     read: tuple[int, int]
 
 
 class ShellCommand(Value, frozen=True):
-    """One simple command: its words, what is assigned for it, what was exported before it, its heredoc."""
+    """One simple command: its words, what is assigned for it, what was exported before it, its heredoc. `unread`: text
+    that is no command the grammar knows; it may hold anything."""
 
     words: tuple[Text, ...]
     env: dict[str, Text]
     exported: dict[str, Text]
     heredoc: Text | None
     line: int
+    unread: str = ""
 
 
 def split_commands(
@@ -76,350 +87,406 @@ def split_commands(
     """The simple commands of a shell text, in order. `known` are variables that are set before it, `positional` what
     `$1` and `$@` stand for (None = not known). Raises Unread, with what was found, for a text that is too long."""
     variables: dict[str, ShellValue] = {k: v if isinstance(v, Text) else Text(v) for k, v in (known or {}).items()}
-    reader = _ShellReader(source, line, column, variables)
     if positional is not None:
-        reader.vars["@"] = tuple(positional)
-    found = reader.read()
-    if reader.gave_up is not None:
-        reader.gave_up.found = found
-        raise reader.gave_up
-    return found
+        variables["@"] = tuple(positional)
+    text = source.replace("\r\n", "\n")
+    short = text if len(text) <= MAX_SOURCE else text[: text.rfind("\n", 0, MAX_SOURCE) + 1]
+    reader = _ShellReader(short, line, column, variables)
+    try:
+        root = parse_shell(short, line)
+        reader.run_all(root.children)
+        reader.note_rest(root)
+        if short != text:
+            raise Unread(f"it has more than {MAX_SOURCE:,} characters", reader.line)
+    except Unread as e:
+        e.found = reader.list_found()
+        raise
+    return reader.list_found()
 
 
 def split_words(source: str, line: int = 1, column: int = 0, known: Mapping[str, str] | None = None) -> list[Text]:
-    """All words of a text that is one command (a compose `command:`, a `cmd:`)."""
-    return [w for c in split_commands(source.replace("\n", " "), line, column, known) for w in c.words]
+    """All words of a text that is one command (a compose `command:`, a `cmd:`). What cannot be read stays as one that
+    is not known."""
+    found = split_commands(source.replace("\n", " "), line, column, known)
+    return [w for c in found for w in (c.words or [make_text(c.unread, c.line, 0, (c.unread,))] * bool(c.unread))]
 
 
-class _ShellReader(BranchReader):
-    """A text, character by character: blanks, operators, words, heredocs; the words of the command that is read, and
-    the commands that were found."""
+class _ShellReader(WordReader):
+    """The commands that were found, and what holds where the tree is walked."""
 
     def __init__(self, source: str, line: int, column: int, variables: dict[str, ShellValue]) -> None:
         super().__init__(source, line, column, variables)
-        self.exported: set[str] = set()
+        self.exported: dict[str, None] = {}
         self.out: list[ShellCommand] = []
-        self.now: list[Text] = []
-        self.total = 0  # words
-        self.filled_array = False  # by the command that is read
-        self.keyword_at = 0  # index of the keyword that was read last
-        self.function_name = ""
+        self.total = 0  # words and statements
+        self.copied = 0
+        self.deep = 0
+        self.ended = False  # this branch, by `exit`, `return` or `exec`: nothing behind it sees its variables
         self.functions: dict[str, ShellFunction] = {}
         self.called: set[str] = set()
         self.locals: set[str] = set()
-        self.calls = self.called_characters = 0
-        self.heredocs: list[tuple[str, bool]] = []
-        self.gave_up: Unread | None = None  # why nothing more is read
+        self.calls = 0
         self.inside: tuple[str, ...] = ()  # functions that are carried out
+        self.noted: set[int] = set()  # ERROR nodes
+        self.behind: dict[int, Sequence[Node]] = {}  # redirections of a command, with words that belong to it
+        self.statements: dict[str, Callable[[Node], Status | None]] = {
+            "command": self._command, "declaration_command": self._command, "unset_command": self._command,
+            "variable_assignment": self._assignment, "variable_assignments": self._group,
+            "redirected_statement": self._redirected, "test_command": self._test, "negated_command": self._negated,
+            "list": self._list, "pipeline": self._pipeline, "subshell": self._subshell,
+            "compound_statement": self._group, "do_group": self._group, "while_statement": self._group,
+            "c_style_for_statement": self._count_loop, "if_statement": self._if, "case_statement": self._case,
+            "for_statement": self._for, "function_definition": self._function, "ERROR": self._error,
+        }  # fmt: skip
 
-    def read(self) -> list[ShellCommand]:
-        try:
-            self._read_all()
-            self._end()
-        except Unread as e:
-            self.gave_up = e
+    def list_found(self) -> list[ShellCommand]:
+        """All commands, those of a function where it is called rather than where it is defined."""
         unread = [f.read for name, f in self.functions.items() if name in self.called]
         return [c for i, c in enumerate(self.out) if not any(first <= i < last for first, last in unread)]
 
-    def _read_all(self) -> None:
-        while self.i < len(self.s):
-            c = self.s[self.i]
-            if self.total >= MAX_WORDS:
-                raise Unread(f"it has more than {MAX_WORDS:,} words", self.line)
-            if c == "\n":
-                self._newline()
-            elif c in " \t\r":
-                self.i += 1
-            elif c == "\\" and self.s[self.i + 1 : self.i + 2] in ("\n", "\r"):
-                self._continued()
-            elif c == "#":
-                self._comment()
-            elif not self._operator():
-                self._word()
+    def _count(self, words: int) -> None:
+        self.total += words
+        if self.total >= MAX_WORDS:
+            raise Unread(f"it has more than {MAX_WORDS:,} words", self.line)
 
-    def _newline(self) -> None:
-        self.i += 1
-        self.line += 1
-        self.start = self.i
-        if self.heredocs:
-            self._heredoc_bodies()
-        else:
-            self._end()
-            self.end_list("\n")
+    # ---- statements
 
-    def _operator(self) -> bool:
-        for op in _OPERATORS:
-            if self.s.startswith(op, self.i):
-                break
-        else:
-            return False
-        if op == "<" and end_of_template(self.s, self.i) is not None:
-            return False
-        if self._is_word(op):
-            return True
-        descriptor = _DESCRIPTOR.search(self.s, max(0, self.i - 8), self.i)
-        self.i += len(op)
-        if op in ("<<", "<<-"):
-            self._skip_blanks()
-            pieces = self._pieces(expand=False)
-            word = "".join(p.value for p in pieces)
-            if word:
-                self.heredocs.append((word, op == "<<-"))
-        elif op in (">", ">>", "<", "&>", ">&", "<&", "<<<"):
-            self._skip_blanks()
-            if descriptor is not None and self.now and self.now[-1] == descriptor[1]:
-                self.now.pop()
-            self._pieces(expand=False)  # the file of a redirection is no argument
-        elif op == "(" and (self.now or self.heads_function) and self.s[self.i : self.i + 1] == ")":
-            self.i += 1  # a function's head
-            if self.now:
-                self.function_name = str(self.now[-1])
-            self.now.clear()
-            self.heads_function = True
-        else:
-            self._separator(op)
-        return True
+    def run_all(self, nodes: Sequence[Node]) -> Status:
+        """Reads statements one after the other; what the last one comes to."""
+        status = Status.RAN
+        for node in nodes:
+            if node.type in self.statements:
+                status = self.run(node)
+        return status
 
-    def _separator(self, op: str) -> None:
-        """What ends a command."""
-        if self.in_patterns() and op in ("|", ")", "("):
-            found, self.now = self.now, []
-            self.read_patterns(found, op == ")")
-        elif op == ";;":
-            self._end()
-            self.end_case_branch()
-        elif op != "2>&1":
-            begins = op == "(" and not self.now
-            self._end()
-            if begins:
-                self.heads_function = False
-                self.open_apart("subshell")
-            elif op == ")":
-                self.end_list(";")
-                self.close_subshell()
-            else:
-                self.end_list(op)
+    def run(self, node: Node) -> Status:
+        """Reads one statement; what it comes to."""
+        self.place(node)
+        self._count(1)
+        self.deep += 1
+        if self.deep > MAX_DEEP:
+            raise Unread("statements stand in each other there, too deep", self.line)
+        status = self.statements[node.type](node)
+        self.deep -= 1
+        unread, self.unread = self.unread, []
+        for part in unread:
+            self._note_unread(part)
+        return status or Status.RAN
 
-    def _is_word(self, op: str) -> bool:
-        """Takes an operator inside `[[ ]]` as a word, and `(( ))` as the words of one command."""
-        if self.now and self.now[0] == "[[" and "]]" not in self.now:
-            if op not in ("&&", "||", "(", ")", "<", ">", "|", "&"):
-                return False
-            self.now.append(make_text(op, self.line, self._column()))
-        elif op == "(" and self.s.startswith("((", self.i) and (not self.now or self.now == ["for"]):
-            line = self.s[self.i : self.i + MAX_ARITHMETIC].partition("\n")[0]
-            if "))" not in line:
-                return False
-            op = line[: line.index("))") + 2]
-            names = _BARE_NAME.sub(lambda m: m[0] if m[0] not in self.vars else "${" + m[0] + "}", op[2:-2])
-            inner = WordReader(names, self.line, 0, self.vars)
-            at = make_text("((", self.line, self._column())
-            self.now += [at, join_pieces(inner._pieces_all()), make_text("))", self.line)]
-        else:
-            return False
-        self.i += len(op)
-        return True
+    def note_rest(self, root: Node) -> None:
+        """Notes each ERROR that nothing above came by. What a substitution says is not known in any case."""
+        stack = [root]
+        while stack:
+            node = stack.pop()
+            if node.type == "ERROR" and node.id not in self.noted:
+                self._note_unread(node)
+            elif node.has_error and not node.type.endswith("_substitution"):
+                stack += node.children
 
-    def _heredoc_bodies(self) -> None:
-        for delimiter, tabs in self.heredocs:
-            begin, first = self.i, self.line
-            while self.i < len(self.s):
-                end = self.s.find("\n", self.i)
-                end = len(self.s) if end < 0 else end
-                here = self.s[self.i : end]
-                at_line_start = self.i
-                self.i = min(end + 1, len(self.s))
-                self.line += 1
-                self.start = self.i
-                if (here.lstrip("\t") if tabs else here).strip() == delimiter:
-                    body = make_text(self.s[begin:at_line_start], first)
-                    break
-            else:
-                body = make_text(self.s[begin:], first)
-            self._end(body)
-        self.heredocs.clear()
+    def _note_unread(self, node: Node) -> None:
+        text = self._text(node)
+        self.noted.add(node.id)
+        for m in ASSIGN.finditer(text):
+            self.vars[m[1]] = make_text("${" + m[1] + "}", self.line, 0, (m[1],))
+        self.out.append(ShellCommand((), {}, {}, None, self.place(node)[0], text))
 
-    def _word(self) -> None:
-        line, column, begin = self.line, self._column(), self.i
-        m = ASSIGN.match(self.s, self.i)
-        first = not self.now or self.now[0] in DECLARES
-        if m and first and self.s[m.end() : m.end() + 1] == "(":
-            self.i = m.end() + 1
-            self._array(m[1], bool(m[2]))
+    def _error(self, node: Node) -> None:
+        """What the grammar cannot read: the statements in it as if they stood under a condition, words as a command."""
+        self._note_unread(node)
+        branches = Branches(self.vars)
+        self._branch(branches, None, "what stands around it is not read", node.children)
+        self.vars = branches.merge()
+        words = [
+            x for x in self._arguments(node.children) if x.type not in self.statements and x.end_byte > x.start_byte
+        ]
+        self._simple(self.read_words(words), {}, None)
+
+    def _group(self, node: Node) -> Status | None:
+        if node.children[0].type == "((":
+            return self._test(node)
+        self.run_all(node.children)
+        return None
+
+    def _apart(self, nodes: Sequence[Node]) -> Status:
+        """What is read with variables of its own: a function's body, `( ... )`, a part of a pipeline."""
+        kept, ended = self.vars, self.ended
+        self.vars = self._copy(kept)
+        status = self.run_all(nodes)
+        self.vars, self.ended = kept, ended
+        return status
+
+    def _subshell(self, node: Node) -> None:
+        self._apart(node.children)
+
+    def _pipeline(self, node: Node) -> Status:
+        return [self._apart([part]) for part in node.children][-1]
+
+    def _branch(self, branches: Branches, holds: bool | None, label: str, nodes: Sequence[Node]) -> None:
+        taken = branches.choose(holds)
+        kept, self.ended = self.ended, False
+        self.vars = self._copy(branches.before)
+        self.run_all(nodes)
+        branches.keep(self.vars, taken, self.ended, " ".join(label.split())[:LABEL])
+        self.vars, self.ended = branches.before, kept
+
+    def _copy(self, variables: Variables) -> Variables:
+        self.copied += len(variables) + sum(len(v) for v in variables.values() if isinstance(v, tuple))
+        if self.copied > MAX_COPIED:
+            raise Unread("its branches have too many variables", self.line)
+        return dict(variables)
+
+    def _if(self, node: Node) -> None:
+        branches, label = Branches(self.vars), ""
+        clauses = [x for x in node.children if x.type in ("elif_clause", "else_clause")]
+        for clause in (node, *clauses):
+            parts = [x for x in clause.children if x.type not in ("elif_clause", "else_clause")]
+            then = next((i for i, x in enumerate(parts) if x.type == "then"), 0)
+            if not then:
+                self._branch(branches, True, f"else of {label}", parts)
+                continue
+            holds = HOLDS[self.run_all(parts[:then])]
+            branches.before = self.vars
+            condition = self.s[clause.children[1].start_byte : parts[then].start_byte].strip().rstrip(";")
+            self._branch(branches, holds, f"if {condition}", parts[then:])
+            label = label or f"if {condition}"
+        self.vars = branches.merge()
+
+    def _case(self, node: Node) -> None:
+        branches, subject = Branches(self.vars), self._one_word(node.children[1])
+        for item in node.children:
+            if item.type == "case_item":
+                end = next((i for i, x in enumerate(item.children) if x.type == ")"), 0)
+                patterns = [self._one_word(x, pattern=True) for x in item.children[:end] if x.is_named]
+                holds = any_holds([matches_pattern(subject, x) for x in patterns])
+                label = f"case {self._text(node.children[1])} in {'|'.join(patterns)})"
+                self._branch(branches, holds, label, item.children[end + 1 :])
+        self.vars = branches.merge()
+
+    def _list(self, node: Node) -> Status:
+        behind: list[tuple[str, Node]] = []
+        while node.type == "list":
+            connector = next((x.type for x in node.children if x.type in GATES), "&&")
+            behind.append((connector, node.children[-1]))
+            node = node.children[0]
+        status = self.run(node)
+        for connector, right in reversed(behind):
+            status = self._go_on(connector, status, right, self.s[node.start_byte : right.start_byte])
+        return status
+
+    def _go_on(self, connector: str, status: Status, right: Node, label: str) -> Status:
+        """What a list comes to with one command more, which is read by what the list has come to before."""
+        taken = GATES[connector][status]
+        if taken:
+            return self.run(right)
+        branches = Branches(self.vars)
+        self._branch(branches, taken, label, [right])
+        self.vars = branches.merge()
+        return status if taken is False else Status.OPEN
+
+    def _negated(self, node: Node) -> Status:
+        status = self.run_all(node.children)
+        return {Status.YES: Status.NO, Status.NO: Status.YES}.get(status, Status.OPEN)
+
+    def _for(self, node: Node) -> None:
+        """One round stands for all: the loop's variable is all the words that it runs over."""
+        name = next((self._text(x) for x in node.children if x.type == "variable_name"), "")
+        body = [x for x in node.children if x.type in self.statements]
+        after = [x for x in node.named_children if x.type not in (*self.statements, "variable_name", "comment")]
+        words = self.read_words(after)
+        self._count(len(words))
+        self.vars.pop(name, None)
+        if len(words) > 2:
+            self.vars[name] = LoopWords(words)
+        self.run_all(body)
+
+    def _count_loop(self, node: Node) -> None:
+        for x in node.children:
+            if x.type == "variable_assignment":
+                self.vars.pop(self._text(x.children[0]), None)
+            elif x.type in self.statements:
+                self.run(x)
+
+    # ---- functions
+
+    def _function(self, node: Node) -> None:
+        body = node.child_by_field_name("body")
+        if body is None or body.type not in self.statements:
             return
-        pieces = self._pieces()
-        if m and first:  # the value of an assignment is never split
-            pieces = [replace(p, split=False) for p in pieces]
-        elif (self.now and self.now[0] == "[[") or self.in_subject() or self.in_patterns():
-            if self.in_patterns() or self.now[-1:] in (["=="], ["="], ["!="]):  # in quotes no sign is a pattern's
-                pieces = [replace(p, value=_SIGNS.sub(r"[\g<0>]", p.value)) if p.quoted else p for p in pieces]
-            pieces = [replace(p, split=False, quoted=True) for p in pieces]  # no word is split there, none is lost
-        if self.i == begin:  # nothing that a word can begin with
-            self.i += 1
-            return
-        written = self.s[begin : self.i]
-        if self.heads_function and not self.now and written != "{" and NAME.fullmatch(written.replace("-", "_")):
-            self.function_name = written  # `function NAME {`
-            return
-        if not self.now and written in _KEYWORDS and (written == "esac" or not self.in_patterns()):
-            self.total += 1
-            self.keyword_at = begin
-            if written in self.keywords:
-                self.keywords[written]()
-            if self.blocks and self.blocks[-1].kind == "function" and written == "{":
-                self.blocks[-1].body = (self.function_name, self.i, self.line, len(self.out))
-            return
-        for word in split_fields(pieces, line, column):
-            self.total += 1
-            self.now.append(word)
-        if written == "in" and self.in_subject():
-            found, self.now = self.now, []
-            self.read_subject(found)
+        first, given = len(self.out), self.vars.pop("@", None)
+        self.in_function += 1
+        self._apart([body])
+        self.in_function -= 1
+        if given is not None:
+            self.vars["@"] = given
+        name = node.child_by_field_name("name")
+        self.functions[self._text(name) if name else ""] = ShellFunction(body, (first, len(self.out)))
 
-    def _array(self, name: str, more: bool) -> None:
-        kept, self.now = self.now, []
-        while self.i < len(self.s) and self.s[self.i] != ")":
-            c = self.s[self.i]
-            if c == "\n":
-                self.i += 1
-                self.line += 1
-                self.start = self.i
-            elif c in " \t\r":
-                self.i += 1
-            elif c == "\\" and self.s[self.i + 1 : self.i + 2] in ("\n", "\r"):
-                self._continued()
-            elif c == "#":
-                self._comment()
-            else:
-                begin = self.i
-                line, column = self.line, self._column()
-                for word in split_fields(self._pieces(), line, column):
-                    self.now.append(word)
-                    self.total += 1
-                if self.i == begin:
-                    self.i += 1
-            if self.total > MAX_WORDS:
-                break
-        self.i += 1
-        before = self.vars.get(name)
-        head = before if isinstance(before, tuple) else (before,) if before else ()
-        self.total += len(head) // COPIED_ITEMS if more else 0
-        self.vars[name] = (*(head if more else ()), *self.now)[:MAX_WORDS]
-        self.now = kept
-        self.filled_array = True
-
-    def end_function(self, block: Block) -> None:
-        name, begin, line, first = block.body
-        self.functions[name] = ShellFunction(self.s[begin : self.keyword_at], line, (first, len(self.out)))
-
-    def _may_call(self, name: str) -> bool:
-        function = self.functions.get(name)
-        if function is None or (self.depth >= MAX_CALLS_DEEP and name in self.inside):
-            return False
-        longest = self.called_characters + len(function.body) > MAX_CALLED
-        if longest or self.depth >= MAX_CALLS_DEEP or self.calls >= MAX_CALLS:
+    def _call(self, name: str, words: Sequence[Text]) -> None:
+        """A function of the script is called: its body, with words and local variables of its own."""
+        if len(self.inside) >= MAX_CALLS_DEEP or self.calls >= MAX_CALLS:
             raise Unread("its functions call each other too often", self.line)
-        return True
-
-    def _call(self, found: list[Text]) -> None:
-        """A function of the script is called: its body, with its own words."""
-        function = self.functions[str(found[0])]
-        self.called.add(str(found[0]))
         self.calls += 1
-        inner = _ShellReader(function.body, function.line, 0, {})
-        inner.vars = {**self.vars, "@": tuple(found[1:])}
-        inner.depth, inner.calls, inner.copied, inner.total = self.depth + 1, self.calls, self.copied, self.total
-        inner.called_characters = self.called_characters + len(function.body)
-        inner.functions = {k: replace(f, read=(0, 0)) for k, f in self.functions.items()}
-        inner.exported, inner.called, inner.inside = set(self.exported), self.called, (*self.inside, str(found[0]))
-        self.out += inner.read()
-        if inner.gave_up is not None:
-            raise inner.gave_up
-        self.calls, self.copied, self.total = inner.calls, inner.copied, inner.total
-        self.called_characters = inner.called_characters
-        self.exported |= inner.exported
-        self.vars.update({k: v for k, v in inner.vars.items() if k not in inner.locals and k != "@"})
+        self.called.add(name)
+        kept, before = (self.inside, self.locals, self.ended, self.in_function), dict(self.vars)
+        self.inside, self.locals, self.in_function = (*self.inside, name), {"@"}, 0
+        self.vars["@"] = tuple(words)
+        self.run(self.functions[name].body)
+        for local in self.locals:
+            self.vars.pop(local, None)
+            if local in before:
+                self.vars[local] = before[local]
+        self.inside, self.locals, self.ended, self.in_function = kept
 
-    def _end(self, heredoc: Text | None = None) -> None:
-        if not self.now and heredoc is None and not self.filled_array:
-            return
-        found, self.now, self.filled_array = self.now, [], False
-        if self.in_subject() or self.in_patterns():
-            return  # neither is a command
-        self._command(found, heredoc)
-        self.end_command(found)
+    # ---- commands
 
-    def _builtin(self, found: list[Text]) -> bool:
-        """Carries out what changes variables without being an assignment; False for any other command."""
-        name = str(found[0]) if found else ""
-        if name == "for":
-            if len(found) > 1 and NAME.fullmatch(found[1]):
-                self.vars.pop(found[1], None)
-                if len(found) > 5:
-                    self.vars[str(found[1])] = LoopWords(found[3:])
-            self.open_loop()
-        elif self._may_call(name):
-            self._call(found)
-        elif name == "set" and "--" in found[1:3]:
-            self.vars["@"] = tuple(found[found.index(make_text("--")) + 1 :])
-        else:
-            given = self.vars.get("@")
-            if name == "shift" and isinstance(given, tuple):
-                count = found[1] if len(found) > 1 else "1"
-                self.vars["@"] = given[int(count) if count.isdecimal() and len(count) < 4 else len(given) :]
-            for word in found[1:] if name == "read" else ():
-                if NAME.fullmatch(word):
-                    self.vars[str(word)] = make_text(f"$({word})", word.line, 0, (f"$({word})",))
-            return False
-        return True
+    def _redirected(self, node: Node) -> Status:
+        body = next((x for x in node.children if x.type in self.statements), None)
+        redirects = [x for x in node.children if x.type in _REDIRECTS]
+        last = body
+        while last is not None and last.type in ("list", "pipeline", "negated_command"):
+            last = last.children[-1]
+        if last is not None:
+            self.behind[last.id] = redirects
+        status = self.run(body) if body is not None else Status.RAN
+        if last is None or last.type != "command":
+            self._simple([], {}, self._heredoc(redirects))
+        for redirect in redirects:
+            for i, x in enumerate(redirect.children):
+                if x.type in self.statements:
+                    before = redirect.children[i - 1].type
+                    status = self._go_on(before, status, x, before) if before in GATES else self.run(x)
+        return status
 
-    def _command(self, found: list[Text], heredoc: Text | None) -> None:
-        if self._builtin(found):
-            return
-        declares_local = found[:1] in (["local"], ["declare"], ["typeset"])
-        declared = bool(found) and found[0] in DECLARES
-        exporting = bool(found) and found[0] == "export"
-        if declared:
-            found = [w for w in found[1:] if not w.startswith("-")]
+    def _heredoc(self, redirects: Sequence[Node]) -> Text | None:
+        """The text of a heredoc, as it is written."""
+        for x in redirects:
+            ends = [y for y in x.children if y.type in ("heredoc_start", "heredoc_end")]
+            if ends:
+                begin = self.s.find("\n", ends[0].end_byte) + 1
+                end = self.s.rfind("\n", 0, ends[-1].start_byte) + 1
+                return make_text(self.s[begin : max(begin, end)], self.place(ends[0])[0] + 1)
+        return None
+
+    def _arguments(self, nodes: Sequence[Node]) -> Iterator[Node]:
+        """The nodes that are words of a command; the grammar puts those behind a redirection into it."""
+        for x in nodes:
+            if x.type == "heredoc_redirect":
+                yield from self._arguments([y for y in x.children if y.type not in self.statements])
+            elif x.type in _REDIRECTS:
+                named = [y for y in x.named_children if y.type != "file_descriptor"]
+                yield from named[0 if any(y.type.endswith("&-") for y in x.children) else 1 :]
+            elif x.type not in _NO_WORDS and x.is_named:
+                touches = self.s[x.end_byte : x.end_byte + 1] in ("<", ">")
+                if not (touches and self._text(x).isdigit()):  # `0<input`: a descriptor
+                    yield x
+
+    def _command(self, node: Node) -> Status:
+        behind = self.behind.get(node.id, ())
         own: dict[str, Text] = {}
-        n = 0
-        for word in found:
-            m = ASSIGN.match(word)
-            if declares_local:
-                self.locals.add(str(m[1] if m else word))
-            if m:
-                self._assign(m[1], drop_front(word, m.end()), bool(m[2]), own)
-            elif declared and NAME.fullmatch(word):
-                value = self.vars.get(word)
-                if isinstance(value, Text):
-                    own[str(word)] = value
-            else:
-                break
-            n += 1
-        rest = [] if declared else found[n:]
-        if not rest:
-            self.vars.update(own)
-            if exporting:
-                self.exported |= set(own)
-            if heredoc is None:
-                return
-        if own and rest and str(rest[0]) in self.functions:
-            kept = {k: v for k in own if (v := self.vars.get(k)) is not None}
-            self.vars.update(own)
-            self._builtin(rest)
-            for k in own:
-                self.vars.pop(k, None)
-            self.vars.update(kept)
-            return
-        exports = {k: v for k in self.exported if isinstance(v := self.vars.get(k), Text)}
-        line = line_of(rest[0]) if rest else self.line
-        self.out.append(ShellCommand(tuple(rest), own if rest else {}, exports, heredoc, line))
-
-    def _assign(self, name: str, value: Text, more: bool, own: dict[str, Text]) -> None:
-        before = self.vars.get(name)
-        if more and isinstance(before, Text):
-            joined = join_parts([*(before.parts if isinstance(before, JoinedText) else (before,)), value])
-            joined.line, joined.column = value.line, value.column
-            own[name] = joined
+        words: list[Text] = []
+        if node.type != "command":  # its keyword
+            words.append(make_text(self._text(node.children[0]), *self.place(node)))
+        parts = list(self._arguments([*node.children, *behind]))
+        for x in parts:
+            if x.type == "variable_assignment":
+                self._assign(x, own)
+        words += self.read_words(x for x in parts if x.type != "variable_assignment")
+        self._count(len(words))
+        while words and words[0] in _KEYWORDS:  # those that stand there where the grammar lost its way
+            words = words[2 if words[1:2] == ["-p"] else 1 :]
+        self.place(node)
+        if words and words[0] in DECLARES:
+            self._declare(words, own)
         else:
-            own[name] = value
+            self._simple(words, own, self._heredoc(behind))
+        if words and (words[0] in ("exit", "return") or (words[0] == "exec" and len(words) > 1)):
+            self.ended = True
+        return OF_TEST[evaluate_test(words)] if is_test(words) else Status.RAN
+
+    def _declare(self, words: Sequence[Text], own: dict[str, Text]) -> None:
+        names = [w for w in words[1:] if not w.startswith("-")]
+        for word in names:
+            if m := ASSIGN.match(word):
+                own[m[1]] = drop_front(word, m.end())
+        self.vars.update(own)
+        named = [*own, *(str(w) for w in names if NAME.fullmatch(w))]
+        if words[0] == "export":
+            self.exported |= dict.fromkeys(named)
+        elif words[0] != "readonly":
+            self.locals |= set(named)
+
+    def _assignment(self, node: Node) -> None:
+        own: dict[str, Text] = {}
+        self._assign(node, own)
+        self.vars.update(own)
+
+    def _assign(self, node: Node, own: dict[str, Text]) -> None:
+        """`NAME=value` puts it among `own`; an array is set at once."""
+        left, sign, *value = node.children
+        name, before = self._text(left), self.vars.get(self._text(left))
+        if value and value[0].type == "array":
+            words = self.read_words(x for x in value[0].named_children if x.type != "comment")
+            head = before if isinstance(before, tuple) else (before,) if before else ()
+            self._count(len(words) + (len(head) // COPIED_ITEMS if sign.type == "+=" else 0))
+            self.vars[name] = (*(head if sign.type == "+=" else ()), *words)[:MAX_WORDS]
+        elif left.type == "variable_name":
+            made = self._one_word(value[0]) if value else make_text("")
+            if sign.type == "+=" and isinstance(before, Text):
+                made = join_parts([*(before.parts if isinstance(before, JoinedText) else (before,)), made])
+            made.line, made.column = self.place(node)
+            own[name] = made
+
+    def _one_word(self, node: Node, pattern: bool = False) -> Text:
+        """A word that is never split: a value, what a `case` looks at, a part of `[[ ]]`. In quotes no sign is a
+        pattern's."""
+        pieces = self.pieces(node)
+        if pattern:
+            pieces = [replace(p, value=_SIGNS.sub(r"[\g<0>]", p.value)) if p.quoted else p for p in pieces]
+        made = join_pieces(pieces)
+        made.line, made.column = self.place(node)
+        return made
+
+    def _test(self, node: Node) -> Status:
+        words: list[Text] = []
+        for x in list_leaves(node):
+            if node.children[0].type == "((" and NAME.fullmatch(self._text(x)):
+                value = self.vars.get(self._text(x))
+                words.append(value if isinstance(value, Text) else make_text(self._text(x)))
+            elif node.children[0].type == "[":
+                words += self.read_words([x])
+            else:
+                words.append(self._one_word(x, pattern=words[-1:] in (["=="], ["="], ["!="])))
+        return OF_TEST[evaluate_test(words)]
+
+    def _simple(self, words: Sequence[Text], own: dict[str, Text], heredoc: Text | None) -> None:
+        """A command with the variables that are set for it; one that changes the script's own is carried out."""
+        if not words:
+            self.vars.update(own)
+        elif str(words[0]) in self.functions and str(words[0]) not in self.inside:
+            kept = {k: self.vars.get(k) for k in own}
+            self.vars.update(own)
+            self._call(str(words[0]), words[1:])
+            self.vars.update({k: v for k, v in kept.items() if v is not None})
+            for k in [k for k, v in kept.items() if v is None]:
+                self.vars.pop(k, None)
+            return
+        if words or heredoc is not None:
+            exports = {k: v for k in self.exported if isinstance(v := self.vars.get(k), Text)}
+            line = words[0].line if words else self.line
+            self._carry_out(words)
+            self.out.append(ShellCommand(tuple(words), own if words else {}, exports, heredoc, line))
+
+    def _carry_out(self, words: Sequence[Text]) -> None:
+        """`set`, `shift`, `read` and `unset` change variables."""
+        name, rest, given = str(words[0]) if words else "", words[1:], self.vars.get("@")
+        if name == "set" and "--" in rest[:2]:
+            self.vars["@"] = tuple(rest[list(rest).index(make_text("--")) + 1 :])
+        elif name == "shift" and isinstance(given, tuple):
+            count = rest[0] if rest else "1"
+            self.vars["@"] = given[int(count) if count.isdecimal() and len(count) < 4 else len(given) :]
+        for word in rest if name in ("read", "unset") else ():
+            if NAME.fullmatch(word) and name == "read":
+                self.vars[str(word)] = make_text(f"$({word})", word.line, 0, (f"$({word})",))
+            elif NAME.fullmatch(word):
+                self.vars[str(word)] = make_text("")
+                self.exported.pop(str(word), None)

@@ -7,234 +7,186 @@ What a text does not say (an unset variable, a command substitution) stays in th
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from advisor.checks.read.unknown_words import TOO_LONG, end_of_template, find_placeholders, make_bounded
-from advisor.errors import Unread
+from advisor.checks.read.shell.tree import TEMPLATE, VARIABLE
+from advisor.checks.read.unknown_words import TOO_LONG, find_placeholders, make_bounded
 from advisor.record import Value
 from advisor.yaml_places import Text, make_text
 
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
 MAX_NESTED = 12  # `${A:-${B:-...}}`
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_SPACED = re.compile(r"\{\{-? ")  # a template, by its blank: quotes inside it do not end the word
-_PLAIN = re.compile(r"[^\s;|&()<>\\'\"$`{]+|\{")
-_PLAIN_UNEXPANDED = re.compile(r"[^\s;|&()<>\\'\"]+")
-_PLAIN_IN_QUOTES = re.compile(r'[^"\\$`{]+')
-_RESOLVES = re.compile(r"(realpath|readlink\s+(-f|-m|-e))\s+(--\s+)?")
+_BARE = re.compile(rf"\\(?P<sign>.)|(?P<template>{TEMPLATE})|(?P<variable>{VARIABLE})|[^\\{{$<]+|.", re.S)
+_IN_QUOTES = re.compile(
+    rf"\\(?P<sign>[\"\\$`\n])|(?P<template>(?=\{{\{{-? |\$\{{){TEMPLATE})|(?P<variable>{VARIABLE})|[^\\{{$]+|.", re.S
+)
+_BRACED = re.compile(r"([A-Za-z_][A-Za-z0-9_]*|[1-9@*])(:?[-=+?]|##?|%%?|//?|,,?|\^\^?|:|$)(.*)", re.S)
+_ELEMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)\[([^\[\]]*|\$\{[^{}]*\})\]")
 # `${path##*/}` and `${path%/*}`: file and folder
 _PATH_PARTS = {
     ("##", "*/"): lambda path: path.rpartition("/")[2],
     ("%", "/*"): lambda path: path.rpartition("/")[0] if "/" in path else path,
 }
+_RESOLVES = (["realpath"], ["readlink", "-f"], ["readlink", "-m"], ["readlink", "-e"])
+_BLANKS = re.compile(r"(?:\s|\\\n)+")
 MAX_PARTS = 200  # of one text that are known apart
 ShellValue = Text | tuple[Text, ...]
 MAX_VALUE = 16 * 1024  # characters that one variable or word may grow to
 
 
 class WordReader:
-    """Position in a shell text, and the variables that words are made with."""
+    """A shell text, and the variables that its words are made with."""
 
     def __init__(self, source: str, line: int, column: int, variables: dict[str, ShellValue]) -> None:
         self.s = source
-        self.i = 0
-        self.line = line
+        self.first_line = self.line = line
         self.first_column = column
-        self.start = 0  # index of the first character of this line
         self.vars = variables
         self.depth = 0  # of defaults inside defaults
         self.in_function = 0  # functions around: `$1` is theirs, not the script's
+        self.unread: list[Node] = []  # parts of words
+        self.kinds: dict[str, Callable[[Node, bool], list[WordPiece]]] = {
+            "raw_string": lambda node, _: [WordPiece(self._text(node)[1:-1], True, ())],
+            "ansi_c_string": lambda node, _: [WordPiece(self._text(node)[2:-1], True, ())],
+            "string": self._string, "expansion": self._braced,
+            "command_substitution": self._substitution, "process_substitution": self._substitution,
+            "arithmetic_expansion": self._substitution, "ERROR": self._unread, "array": self._unread,
+        }  # fmt: skip
 
-    def _column(self) -> int:
-        return self.i - self.start + 1 + (self.first_column if self.start == 0 else 0)
+    def _text(self, node: Node) -> str:
+        return self.s[self._start(node) : node.end_byte]
 
-    def _continued(self) -> None:
-        self.i = self.s.index("\n", self.i) + 1 if "\n" in self.s[self.i : self.i + 3] else self.i + 2
-        self.line += 1
-        self.start = self.i
+    def _start(self, node: Node) -> int:
+        """In quotes some nodes begin with the blanks before them."""
+        blanks = _BLANKS.match(self.s, node.start_byte, node.end_byte)
+        return blanks.end() if blanks else node.start_byte
 
-    def _comment(self) -> None:
-        end = self.s.find("\n", self.i)
-        self.i = len(self.s) if end < 0 else end
+    def place(self, node: Node) -> tuple[int, int]:
+        """(line, column) of what begins there."""
+        row, column = node.start_point
+        self.line = self.first_line + row
+        return self.line, column + 1 + (0 if row else self.first_column)
 
-    def _skip_blanks(self) -> None:
-        while self.i < len(self.s) and self.s[self.i] in " \t":
-            self.i += 1
+    def read_words(self, nodes: Iterable[Node]) -> list[Text]:
+        """The words that nodes stand for: none, where a variable is empty, or several; one where nodes touch."""
+        out: list[Text] = []
+        pieces: list[WordPiece] = []
+        place, end = (self.line, 0), -1
+        for node in nodes:
+            if self.s[end : node.start_byte].replace("\\\n", "") or end < 0:
+                out += split_fields(pieces, *place)
+                pieces, place = [], self.place(node)
+            pieces += self.pieces(node)
+            end = node.end_byte
+        return out + split_fields(pieces, *place)
 
-    def _pieces(self, expand: bool = True) -> list[WordPiece]:
+    def pieces(self, node: Node, quoted: bool = False) -> list[WordPiece]:
+        """What the parts of a word add to it."""
+        if node.is_missing:
+            return self._unread(node, quoted)
+        if node.type in self.kinds:
+            return self.kinds[node.type](node, quoted)
+        return self._between(node.start_byte, node.end_byte, node.children, quoted)
+
+    def _between(self, begin: int, end: int, nodes: Sequence[Node], quoted: bool) -> list[WordPiece]:
+        """The nodes that stand in a part of the text, with the plain text around them."""
         out: list[WordPiece] = []
-        while self.i < len(self.s):
-            c = self.s[self.i]
-            if c in " \t\r\n;|&()<>" and (c != "<" or end_of_template(self.s, self.i) is None):
-                break
-            if c == "\\":
-                nxt = self.s[self.i + 1 : self.i + 2]
-                if nxt in ("\n", "\r"):
-                    self._continued()
-                    continue
-                out.append(WordPiece(nxt, True, ()))
-                self.i += 2
-            elif c == "'":
-                out.append(WordPiece(self._until_quote("'"), True, ()))
-            elif c == '"':
-                out += self._double(expand)
-            elif c == "$" and self.s[self.i + 1 : self.i + 2] == "'":
-                self.i += 1
-                out.append(WordPiece(self._until_quote("'"), True, ()))
-            elif c in "{$<" and (end := end_of_template(self.s, self.i)) is not None:
-                out.append(make_unknown(self.s[self.i : end], find_placeholders(self.s[self.i : end])))
-                self.i = end
-            elif c in "$`" and expand:
-                out += self._variable(quoted=False)
-            else:
-                m = (_PLAIN if expand else _PLAIN_UNEXPANDED).match(self.s, self.i)
-                end = m.end() if m else self.i + 1
-                out.append(WordPiece(self.s[self.i : end], False, ()))
-                self.i = end
+        for node in nodes:
+            if node.start_byte >= begin and (node.type in self.kinds or node.child_count or node.is_missing):
+                out += self._plain(self.s[begin : self._start(node)], quoted) + self.pieces(node, quoted)
+                begin = node.end_byte
+        return out + self._plain(self.s[begin:end], quoted)
+
+    def _plain(self, text: str, quoted: bool) -> list[WordPiece]:
+        out: list[WordPiece] = []
+        for m in (_IN_QUOTES if quoted else _BARE).finditer(text):
+            if m["template"]:
+                out.append(make_unknown(m[0], find_placeholders(m[0])))
+            elif m["variable"]:
+                out += self._value(m[0][1:], quoted)
+            elif m["sign"] is None:
+                out.append(WordPiece(m[0], quoted, (), split=not quoted))
+            elif m["sign"] != "\n":
+                out.append(WordPiece(m["sign"], True, ()))
         return out
 
-    def _until_quote(self, quote: str) -> str:
-        end = self.s.find(quote, self.i + 1)
-        end = len(self.s) if end < 0 else end
-        inside = self.s[self.i + 1 : end]
-        self._moved(end + 1)
-        return inside
+    def _string(self, node: Node, _: bool) -> list[WordPiece]:
+        if node.children[-1].is_missing:
+            return self._unread(node, True)
+        inside = self._between(self._start(node) + 1, node.end_byte - 1, node.children[1:-1], True)
+        return inside or [WordPiece("", True, ())]
 
-    def _moved(self, to: int) -> None:
-        """Go on at `to`, counting the lines in between."""
-        n = self.s.count("\n", self.i, to)
-        if n:
-            self.line += n
-            self.start = self.s.rindex("\n", self.i, to) + 1
-        self.i = min(to, len(self.s))
+    def _unread(self, node: Node, _: bool) -> list[WordPiece]:
+        self.unread.append(node)
+        return [make_unknown(self._text(node)[:60] or "?")]
 
-    def _double(self, expand: bool) -> list[WordPiece]:
-        out: list[WordPiece] = []
-        self.i += 1
-        while self.i < len(self.s):
-            c = self.s[self.i]
-            if c == '"':
-                self.i += 1
-                return out or [WordPiece("", True, ())]
-            if c == "\\" and self.s[self.i + 1 : self.i + 2] in tuple('"\\$`\n'):
-                if self.s[self.i + 1] != "\n":
-                    out.append(WordPiece(self.s[self.i + 1], True, ()))
-                self._moved(self.i + 2)
-            elif c == "{" and _SPACED.match(self.s, self.i) and (end := end_of_template(self.s, self.i)) is not None:
-                out.append(make_unknown(self.s[self.i : end], find_placeholders(self.s[self.i : end])))
-                self.i = end
-            elif c in "$`" and expand:
-                out += self._variable(quoted=True)
-            else:
-                m = _PLAIN_IN_QUOTES.match(self.s, self.i)
-                end = m.end() if m else self.i + 1
-                out.append(WordPiece(self.s[self.i : end], True, ()))
-                self._moved(end)
-        return out
+    def _substitution(self, node: Node, quoted: bool) -> list[WordPiece]:
+        """`$(command)`, of which no more is known than how it is written, but for `$(realpath -- PATH)`: of an absolute
+        path that is the path; links are not followed."""
+        inside = re.sub(r"^(`|[$<>]\()\s*|\s*[`)]$", "", self._text(node))
+        found = [x for x in node.named_children if x.type == "command"]
+        if inside.startswith(("realpath", "readlink")) and len(found) == 1 and self.depth < MAX_NESTED:
+            self.depth += 1
+            words = [w for w in self.read_words(found[0].named_children) if w != "--"]
+            self.depth -= 1
+            if words[:-1] in _RESOLVES and words[-1].startswith("/"):
+                return [WordPiece(words[-1], quoted, words[-1].unknown, split=not quoted)]
+        return [make_unknown("$(" + " ".join(inside.split())[:60].rstrip(")") + ")")]
 
-    def _variable(self, quoted: bool) -> list[WordPiece]:
-        s, i = self.s, self.i
-        if s[i] == "`":
-            end = s.find("`", i + 1)
-            inside = s[i + 1 : end if end >= 0 else len(s)]
-            self._moved((end if end >= 0 else len(s)) + 1)
-            return [make_unknown("$(" + inside.strip()[:60] + ")")]
-        if s.startswith("$((", i) or s.startswith("$(", i):
-            end = self._find_end(closing, i + 1)
-            inside = s[i + 2 : end].strip()
-            self._moved(end + 1)
-            path = self._resolved(inside, quoted)
-            if path is not None:
-                return [path]
-            return [make_unknown("$(" + " ".join(inside.split())[:60].rstrip(")") + ")")]
-        if s.startswith("${", i):
-            end = self._find_end(closing_brace, i + 1)
-            inside = s[i + 2 : end]
-            self._moved(end + 1)
-            return self._braced(inside, quoted)
-        m = NAME.match(s, i + 1)
-        if m:
-            self.i = m.end()
-            return self._value(m[0], quoted)
-        self.i += 2 if s[i + 1 : i + 2] in tuple("0123456789@*#?$!-") and i + 1 < len(s) else 1
-        name = s[i + 1 : i + 2]
-        if name in ("@", "*") and isinstance(self.vars.get("@"), tuple):
-            return self._value("@", quoted, whole=True)
-        if name.isdigit() and name != "0" and (given := self._positional(int(name))) is not None:
-            return [WordPiece(given, quoted, given.unknown)]
-        return [make_unknown("$" + name)] if name and name in "0123456789@*#?$!-" else [WordPiece("$", True, ())]
-
-    def _find_end(self, find: Callable[[str, int], int | None], begin: int) -> int:
-        """Where what begins at `begin` is closed. Raises Unread where that is too far away."""
-        end = find(self.s, begin)
-        if end is None:
-            raise Unread(f"what begins there is not closed within {MAX_VALUE:,} characters", self.line)
-        return end
-
-    def _positional(self, number: int) -> Text | None:
-        """`$1`, where it is known what the script is called with."""
+    def _have(self, name: str) -> ShellValue | None:
+        """The value of a variable, `$1` or `$@`; None where it is not known."""
         given = self.vars.get("@")
-        if not isinstance(given, tuple):
-            return None
-        return given[number - 1] if number <= len(given) else make_text("")
+        if isinstance(given, tuple) and re.fullmatch("[1-9]|@|[*]", name):
+            return given if name in "@*" else given[int(name) - 1] if int(name) <= len(given) else make_text("")
+        return self.vars.get(name)
 
-    def _braced(self, inside: str, quoted: bool) -> list[WordPiece]:
-        if inside in ("@", "*") and isinstance(self.vars.get("@"), tuple):
-            return self._value("@", quoted, whole=True)
-        element = re.fullmatch(r"([A-Za-z_][A-Za-z0-9_]*)\[([^\[\]]*|\$\{[^{}]*\})\]", inside)
-        if element:
+    def _braced(self, node: Node, quoted: bool) -> list[WordPiece]:
+        inside = self._text(node)[2:-1]
+        if node.children[-1].is_missing:
+            return self._unread(node, quoted)
+        if element := _ELEMENT.fullmatch(inside):
             return self._element(element[1], element[2], quoted, inside)
-        m = re.match(r"([A-Za-z_][A-Za-z0-9_]*|[1-9])(:?[-=+?]|##?|%%?|//?|,,?|\^\^?|:|$)(.*)", inside, re.S)
-        if not m:
+        m = _BRACED.match(inside)
+        name, op, rest = m.groups() if m else ("", "", "")
+        have = self._have(name)
+        if not m or (have is None and self.in_function and not NAME.match(name)):
             return [make_unknown("${" + inside[:60] + "}")]
-        name, op, rest = m[1], m[2], m[3]
-        if name.isdigit():
-            return self._braced_positional(int(name), op, rest, quoted, inside)
-        have = self.vars.get(name)
         if op in (":-", "-", ":=", "="):
             if have is not None and not (op[0] == ":" and have == ""):
                 return self._value(name, quoted)
-            made = self._default(rest, quoted, name)
+            made = self._default(node, m.start(3), quoted, name)
             if op in (":=", "="):
                 self.vars[name] = make_text(made.value, self.line, 0, made.unknown)
             return [made]
         if op in (":+", "+"):
-            return self._alternative(have, op, rest, quoted, name)
+            return self._alternative(have, op, self._default(node, m.start(3), quoted, name), quoted)
         if op in ("", ":?", "?"):
             return self._value(name, quoted)
         if isinstance(have, Text) and not have.unknown and (op, rest) in _PATH_PARTS:
             return [WordPiece(_PATH_PARTS[op, rest](have)[:MAX_VALUE], quoted, (), split=not quoted)]
         return [make_unknown("${" + name + "}")]
 
-    def _default(self, rest: str, quoted: bool, name: str) -> WordPiece:
+    def _default(self, node: Node, begin: int, quoted: bool, name: str) -> WordPiece:
         """What stands behind `:-`: the value where nothing sets the variable."""
         if self.depth >= MAX_NESTED:
             return make_unknown("${" + name + "}", (name,))
-        inner = WordReader(rest, self.line, 0, self.vars)
-        inner.depth = self.depth + 1
-        made = join_pieces(inner._pieces_all())
+        self.depth += 1
+        made = join_pieces(self._between(self._start(node) + 2 + begin, node.end_byte - 1, node.children, False))
+        self.depth -= 1
         return WordPiece(made, quoted, made.unknown, split=not quoted)
 
-    def _alternative(self, have: ShellValue | None, op: str, rest: str, quoted: bool, name: str) -> list[WordPiece]:
+    def _alternative(self, have: ShellValue | None, op: str, made: WordPiece, quoted: bool) -> list[WordPiece]:
         """What stands behind `:+`: there where the variable has a value."""
         if have is None or (op == ":+" and isinstance(have, Text) and not have) or have == ():
             return [WordPiece("", quoted, ())]
-        made = self._default(rest, quoted, name)
         guards = tuple(u for w in ((have,) if isinstance(have, Text) else have) for u in w.unknown)
         return [replace(made, unknown=tuple(dict.fromkeys((*made.unknown, *guards))))]
-
-    def _braced_positional(self, number: int, op: str, rest: str, quoted: bool, inside: str) -> list[WordPiece]:
-        """`${1:-default}`: the default where nobody says what the script is called with, as for a variable."""
-        given = self._positional(number)
-        if op in (":-", "-"):
-            if given is not None and given:
-                return [WordPiece(given, quoted, given.unknown, split=not quoted)]
-            if given is not None or not self.in_function:
-                return [self._default(rest, quoted, str(number))]
-        elif op in ("", ":?", "?") and given is not None:
-            return [WordPiece(given, quoted, given.unknown, split=not quoted)]
-        return [make_unknown("${" + inside[:60] + "}")]
 
     def _element(self, name: str, index: str, quoted: bool, inside: str) -> list[WordPiece]:
         """`${NAME[@]}`, `${NAME[2]}`, `${NAME[$I]}`."""
@@ -250,38 +202,14 @@ class WordReader:
             return [WordPiece(word, quoted, word.unknown, split=not quoted)]
         return [make_unknown("${" + inside[:60] + "}")]
 
-    def _resolved(self, inside: str, quoted: bool) -> WordPiece | None:
-        """`$(realpath -- PATH)` of an absolute path is that path; links are not followed."""
-        m = _RESOLVES.match(inside)
-        if m is None or self.depth >= MAX_NESTED:
-            return None
-        inner = WordReader(inside[m.end() :], self.line, 0, self.vars)
-        inner.depth = self.depth + 1
-        pieces = inner._pieces()
-        made = join_pieces(pieces)
-        if inner.i < len(inner.s.rstrip()) or any(p.array is not None for p in pieces) or not made.startswith("/"):
-            return None
-        return WordPiece(made, quoted, made.unknown, split=not quoted)
-
-    def _pieces_all(self) -> list[WordPiece]:
-        """The whole text as the pieces of one word (the default inside `${X:-...}`)."""
-        out: list[WordPiece] = []
-        while self.i < len(self.s):
-            begin = self.i
-            out += self._pieces()
-            if self.i == begin or (self.i < len(self.s) and self.s[self.i] in " \t\r\n;|&()<>"):
-                out.append(WordPiece(self.s[self.i], True, ()))
-                self.i += 1
-        return out
-
     def _value(self, name: str, quoted: bool, whole: bool = False) -> list[WordPiece]:
-        have = self.vars.get(name)
+        have = self._have(name)
         if have is None:
-            return [make_unknown("${" + name + "}", (name,))]
+            return [make_unknown("${" + name + "}", (name,)) if NAME.match(name) else make_unknown("$" + name)]
         if isinstance(have, LoopWords):
             return [WordPiece("${" + name + "}", True, (name,), array=tuple(have))]
         if isinstance(have, tuple):
-            if whole:
+            if whole or name in "@*":
                 return [WordPiece("", quoted, (), array=have)]
             return [WordPiece(have[0], quoted, have[0].unknown) if have else WordPiece("", quoted, ())]
         if isinstance(have, JoinedText) and len(have) <= MAX_VALUE:
@@ -402,38 +330,3 @@ def _placed(pieces: list[WordPiece], line: int, column: int) -> Text:
     made = join_pieces(pieces)
     made.line, made.column = line, column
     return made
-
-
-def closing(s: str, begin: int) -> int | None:
-    """Index of the parenthesis that closes the one at `begin`, the text's end where none does, None where none is near.
-    Those in quotes do not count."""
-    depth, k, end, double = 0, begin, min(len(s), begin + MAX_VALUE), False
-    while k < end:
-        c = s[k]
-        if c == "\\":
-            k += 1
-        elif c == '"':
-            double = not double
-        elif c == "'" and not double and s.find("'", k + 1) >= 0:
-            k = s.index("'", k + 1)
-        elif c == "(" and not double:
-            depth += 1
-        elif c == ")" and not double:
-            depth -= 1
-            if depth == 0:
-                return k
-        k += 1
-    return len(s) if len(s) <= begin + MAX_VALUE else None
-
-
-def closing_brace(s: str, begin: int) -> int | None:
-    """Index of the brace that closes the one at `begin`, the text's end where none does, None where none is near."""
-    depth = 0
-    for k in range(begin, min(len(s), begin + MAX_VALUE)):
-        if s[k] == "{":
-            depth += 1
-        elif s[k] == "}":
-            depth -= 1
-            if depth == 0:
-                return k
-    return len(s) if len(s) <= begin + MAX_VALUE else None
