@@ -291,7 +291,7 @@ def _meets(
         and (limit.since is None or version >= version_key(limit.since))
         and (limit.until is None or version < version_key(limit.until))
         and (not limit.devices or bool({device, name_platform(device), "all"} & set(limit.devices)))
-        and (not limit.formats or question.quantization.id in limit.formats)
+        and (not limit.formats or bool({question.quantization.id, question.quantization.capability} & {*limit.formats}))
         and (limit.blocks is None or limit.blocks == bool(question.model.weight_blocks))
         and (not limit.caches or question.cache in limit.caches)
         and (limit.head_rows is None or any(n % limit.head_rows for n in _list_head_sizes(question.model)))

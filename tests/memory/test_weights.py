@@ -164,3 +164,20 @@ def test_models_of_eighty_layers_have_wider_values() -> None:
     """llama.cpp's own plan of Qwen1.5-72B, whose heads share nothing: 43,397,480,448 bytes of Q4_K_M on one device."""
     weights = gguf_weights.weights_from_model(RULES.find_model("Qwen/Qwen1.5-72B-Chat"), "Q4_K_M").weights
     assert sum(x.device_bytes for x in weights if x.name != "token_embd.weight") == 43_397_480_448
+
+
+@pytest.mark.parametrize(
+    ("model", "mix", "gb"),
+    [
+        ("mistralai/Ministral-8B-Instruct-2410", "Q6_K_L", 6.85),
+        ("google/gemma-2-9b-it", "Q5_K_L", 6.87),
+        ("deepseek-ai/DeepSeek-R1-Distill-Qwen-32B", "Q6_K_L", 27.26),
+        ("meta-llama/Llama-3.1-70B-Instruct", "Q4_K_L", 43.30),
+        ("meta-llama/Llama-3.1-70B-Instruct", "Q3_K_XL", 38.06),
+    ],
+)
+def test_wide_ends_have_their_published_sizes(model: str, mix: str, gb: float) -> None:
+    """Sizes as bartowski's model cards list them, in GB with two digits; the file's metadata is in theirs."""
+    made = gguf_weights.weights_from_model(RULES.find_model(model), mix)
+    assert made.file_bytes / 1e9 == pytest.approx(gb, abs=0.015)
+    assert not made.exact and made.spread == gguf_weights.WIDE_ENDS_SPREAD
