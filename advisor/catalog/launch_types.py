@@ -246,6 +246,7 @@ class ModelTags(Record, frozen=True, kw_only=True):
 
     formats: tuple[str, ...]  # weight formats that a plain tag of the library holds
     repository: str  # the tag of a GGUF file on the hub; `{download}` is repository:format
+    largest_pull: int | None = None  # bytes of a file above which publishers shard it, and it cannot be pulled
     told_later: tuple[str, ...] = ()  # launch files whose server is given its model once it runs
     source: str
 

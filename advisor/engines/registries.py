@@ -208,6 +208,8 @@ def read_around(file: StartsFile, version: str | None) -> tuple[Facts | None, Fa
     where there is none on a side. Without a version, the newest."""
     known = [file.version, *(o.version for o in file.older)]  # newest first
     own = version_key(version or file.version)
+    if len(own) > 2 and (patched := next((v for v in known if version_key(v)[: len(own)] == own), None)):
+        own = version_key(patched)  # 0.10.1 was read as its patch 0.10.1.1
     below = next((v for v in known if version_key(v) <= own), None)
     above = next((v for v in reversed(known) if version_key(v) >= own), None)
     return read_facts(file, below) if below else None, read_facts(file, above) if above else None
