@@ -33,6 +33,7 @@ from advisor.engines.versions import version_key
 from advisor.machines.types import Machine
 from advisor.memo import memoize_by_identity
 from advisor.models.types import Compressed, Mla, Model, Parallel, Softmax
+from advisor.near import simplify_name
 from advisor.record import Value
 from advisor.unknowns import all_hold, any_holds
 
@@ -78,6 +79,7 @@ class StartQuestion(Value, frozen=True):
     devices: tuple[str, ...]  # sm90, gfx942, xpu, metal, cpu
     cache: str = "auto"
     given: Mapping[str, object] = {}
+    from_hub: bool = False  # as in Deployment
 
 
 def name_devices(facts: FactValues) -> tuple[str, ...]:
@@ -118,6 +120,7 @@ def judge_deployment(deployment: Deployment, rules: Catalog) -> StartVerdict | N
         devices=list_devices(deployment.machine, rules),
         cache=str(cache if cache is not None else deployment.kv_cache_type.k),
         given={**deployment.settings, **deployment.environment},
+        from_hub=deployment.from_hub,
     )
     return judge_start(question, rules)
 
@@ -156,7 +159,7 @@ def judge_start(question: StartQuestion, rules: Catalog) -> StartVerdict | None:
     version, newest = question.version, question.engine.version
     if version and newest and ("." in version) != ("." in newest):
         version = None  # a package's `0.1.0-dev` says nothing of builds (b4000), nor `nightly` of releases
-    asked = version, question.quantization, question.devices, question.cache, given
+    asked = version, question.quantization, question.devices, question.cache, given, question.from_hub
     return _judge(question.model, rules, question.engine, *asked)
 
 
@@ -170,12 +173,13 @@ def _judge(
     devices: tuple[str, ...],
     cache: str,
     given: tuple[tuple[str, str], ...],
+    from_hub: bool,
 ) -> StartVerdict | None:
     known = decode_document(rules, LIMITS, StartRules)
     inner = _find_registered(engine, quantization, rules, known)
     if inner is None:
         return None
-    question = StartQuestion(engine, version, model, quantization, devices, cache, dict(given))
+    question = StartQuestion(engine, version, model, quantization, devices, cache, dict(given), from_hub)
     facts = [f for d in dict.fromkeys(devices) for f in _list_facts(inner, question, d, rules, known)]
     return StartVerdict(starts=all_hold(f.holds for f in facts), facts=tuple(dict.fromkeys(facts)))
 
@@ -213,6 +217,10 @@ def _list_facts(
         return
     path = f"starts/{engine.id}.yaml"
     file = decode_document(rules, path, StartsFile) if rules.has_document(path) else None
+    own_runners = _has_own_runners(question, known)
+    if own_runners and rules.has_document(own := f"starts/{question.engine.id}.yaml"):
+        file, version, own_runners = decode_document(rules, own, StartsFile), question.version, False
+        name = f"{question.engine.name} {version}"
     switch = engine.concepts.remote_code.flags
     allowed = any(str(question.given.get(k)).lower() == "true" for k in switch)
     if engine is question.engine and not allowed and needs_remote_code(engine, question.model, rules):
@@ -234,7 +242,6 @@ def _list_facts(
         )
         between = below is not None and above is not None
         agreed = {(f.asked, f.holds) for f in other} if between else set()
-        own_runners = _has_own_runners(question, known)
         if between is False and below is None:  # what the oldest does not register, and what never left, came later
             agreed = {("architecture", False)}
         yield from (f if (f.asked, f.holds) in agreed and not own_runners else _soften(f) for f in found)
@@ -326,8 +333,15 @@ def _architecture_facts(
     model = question.model
     own = model.model_type if registry.names == "model_type" else model.architecture
     if registry.names == "gguf" and model.gguf_architecture is not None:  # a file's own word, or rules/gguf.yaml
-        holds = not facts.files or model.gguf_name in facts.files
+        holds: bool | None = not facts.files or model.gguf_name in facts.files
         what = "loads" if holds else "does not know the architecture"
+        own_engine = {simplify_name(n) for n, kinds in facts.architectures.items() if "own" in kinds}
+        if not holds and {simplify_name(x) for x in (model.gguf_name, model.model_type) if x} & own_engine:
+            # its own engine takes no file whose projector is apart, as those of the hub are
+            holds = (False if model.vision is not None else None) if question.from_hub else True
+            what = (
+                "has an engine of its own for files of its library, not for those of the hub:" if not holds else "runs"
+            )
         yield StartFact(asked="architecture", holds=holds, text=f"{name} {what} {model.gguf_name}", source=source)
         return
     if own is None or not facts.architectures:  # a model of the user's own; a release whose list was not read

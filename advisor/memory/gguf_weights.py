@@ -37,8 +37,8 @@ FALLBACK = {
     "IQ4_XS": "IQ4_NL", "IQ3_S": "IQ4_NL", "IQ3_XXS": "IQ4_NL", "IQ2_S": "IQ4_NL", "IQ2_XS": "IQ4_NL",
     "IQ2_XXS": "IQ4_NL", "IQ1_S": "IQ4_NL", "IQ1_M": "IQ4_NL",
 }  # fmt: skip
-# distributors' names: the mix with the embedding and the output matrix at Q8_0, as their model cards say. Newer files of
-# the same names have further tensors wider (MiMo-V2.6-Distill-Qwen-9B Q6_K_L: 8.11 GB, 7.79 GB as Q6_K)
+# distributors' names: the mix with the embedding and the output matrix at Q8_0, as their model cards say. Newer files
+# of the same names have further tensors wider (MiMo-V2.6-Distill-Qwen-9B Q6_K_L: 8.11 GB, 7.79 GB as Q6_K)
 WIDE_ENDS = {"Q6_K_L": "Q6_K", "Q5_K_L": "Q5_K_M", "Q4_K_L": "Q4_K_M", "Q3_K_XL": "Q3_K_L", "Q2_K_L": "Q2_K"}
 WIDE_ENDS_SPREAD = 0.04
 NARROWED = {"IQ3_XS", "IQ3_XXS"}  # mixes that give some tensors fewer bits than the bulk

@@ -102,7 +102,7 @@ def has_download(entry: Engine, search: SearchRequest, quantization: Quantizatio
 
 
 def _gguf_names(search: SearchRequest, names: list[str], rules: Catalog) -> list[str]:
-    """GGUF formats with those that no repository has replaced by the next narrower that is listed, else the narrowest."""
+    """GGUF formats with those that no repository has replaced by the next narrower one listed, else the narrowest."""
     model = search.model
     listed = sorted((rules.quantization(t) for d in model.downloads for t in d.types), key=lambda q: q.bits_nominal)
     if search.path is not None or not listed:

@@ -174,7 +174,7 @@ def read_backends(package: Package, order: dict[str, tuple[str, ...]]) -> dict[s
     members = {
         ast.unparse(s.targets[0]): (common.last_word(s.value),) for s in registry.node.body if isinstance(s, ast.Assign)
     }
-    out = {}
+    out: dict[str, Backend] = {}
     for name, places in (BROUGHT | members).items():
         for path, _, cls_name in (p.rpartition(".") for p in places):
             home = package.find(path) if path else None

@@ -16,6 +16,7 @@ from advisor.decision.starts import judge_deployment
 from advisor.deployment import Deployment, DeploymentEstimate, MemoryEstimate
 from advisor.errors import AdvisorError
 from advisor.estimation import (
+    HUB_TAGS,
     LoadSpec,
     RememberedNames,
     estimate,
@@ -83,7 +84,8 @@ def check_launch(
     if launch_reading.request is not None:
         try:
             deployment, notes = resolve_request(launch_reading.request, knowledge.rules, RememberedNames(machines))
-            deployment = replace(deployment, machine=machine)
+            hub = str(launch_reading.model or "").startswith(HUB_TAGS)
+            deployment = replace(deployment, machine=machine, from_hub=hub)
             if asked.fit:
                 memory_estimate = estimate(deployment, session)
         except AdvisorError as x:
