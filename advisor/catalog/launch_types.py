@@ -108,9 +108,23 @@ class Concepts(Record, frozen=True, kw_only=True):
     api_key: Concept = Concept()
 
 
+class Benchmark(Record, frozen=True, kw_only=True):
+    """A program that measures the engine: how its flags, without dashes, are told to the engine's server."""
+
+    flags: dict[str, str] = {}  # -> the server's flag; empty: of no weight for what is loaded
+    switches: tuple[str, ...] = ()  # those of the server's that take no value
+    values: dict[str, str] = {}  # `flag=value` of the server's flag -> the value that it takes
+    lengths: dict[str, int] = {}  # flags of tokens that one run holds, and their usual values; of several the largest
+    pairs: tuple[str, ...] = ()  # those of them whose two values one run holds together
+    before: tuple[str, ...] = ()  # those of them that come on top of the others
+    context: str | None = None  # the server's flag of the length
+    usual: dict[str, str] = {}  # what the server has to be told where the benchmark is told nothing
+
+
 class EngineProgram(Record, frozen=True, kw_only=True):
     """A program or Python module that starts an engine."""
 
+    benchmark: Benchmark | None = None
     after: tuple[str, ...] = ()  # words that must follow, any of them
     clients: tuple[str, ...] = ()  # those of them that ask a running server for something: they stay arguments
     build: bool = False  # builds something and serves nothing

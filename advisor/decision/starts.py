@@ -230,6 +230,9 @@ def _list_facts(
     limits = [x for x in known.limits if _meets(x, engine, question, version, device, file)]
     if file is not None:
         below, above = read_around(file, version)
+        first = registry.first.get(question.model.gguf_name or "")
+        if first is not None and version is not None and below is not None and above is not None:
+            below = above = above if version_key(version) >= version_key(first) else below
         found, other = (
             (
                 *_build_facts(name, facts, device, file),

@@ -165,6 +165,7 @@ class EngineRegistry(Record, frozen=True, kw_only=True):
     own_until: Version | None = None  # before, it had runners of its own next to that: what that refuses is not known
     transformers: Version | None = None  # the newest release that it allows; None: the newest there is
     inside: dict[Version, Version] = {}  # first release that pins it -> release of the engine inside, oldest first
+    first: dict[str, Version] = {}  # architecture of GGUF files -> the first release, between two that were read
     closed: bool = False  # what is not registered does not load: no other way in
     names: Literal["architecture", "model_type", "gguf"] = "architecture"
     platforms: Names = ()  # that it has a build for; empty: its facts say it by release
