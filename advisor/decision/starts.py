@@ -13,6 +13,7 @@ from typing import Literal
 
 from advisor.catalog import Catalog
 from advisor.catalog.documents import decode_document
+from advisor.catalog.downloads import list_repositories
 from advisor.catalog.types import Engine, Quantization
 from advisor.decision.facts import compute_facts
 from advisor.decision.types import FactValues
@@ -369,6 +370,9 @@ def _format_facts(
     quantization = question.quantization
     keys = quantization.id, quantization.family
     names = next((registry.methods[k] for k in keys if k in registry.methods), known.methods.get(quantization.id, ()))
+    copy = next(iter(list_repositories(question.model, quantization.id)), "").partition("/")[0]
+    if known.copies.get(copy) in names:
+        names = (known.copies[copy],)
     added = next((registry.plugins[k] for k in keys if k in registry.plugins), None)
     if added is not None and not facts.methods.keys() & {*names, quantization.family}:  # built in in older releases
         yield StartFact(asked="format", holds=None, text=f"{name} loads {quantization.id} only with {added}",

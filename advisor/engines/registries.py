@@ -184,6 +184,7 @@ class StartRules(Record, frozen=True, kw_only=True):
 
     as_of: str
     methods: dict[QuantizationName, Names]  # weight format -> what `quant_method` of its copies says, the usual first
+    copies: dict[str, str] = {}  # publisher -> the method that all its copies say, whatever their names
     engines: dict[EngineId, EngineRegistry]
     limits: tuple[StartLimit, ...]
 
