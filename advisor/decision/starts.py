@@ -359,8 +359,11 @@ def _architecture_facts(
     else:
         gone = f", which left after {facts.removed[own]}" if own in facts.removed else ""
         text = f"{name} does not register {own}{gone}"
-        text += "" if registry.closed else "; whether Transformers' own class runs in it is not known"
-        yield StartFact(asked="architecture", holds=False if registry.closed else None, text=text, source=source)
+        until = registry.closed_until
+        old = until is not None and version_key(question.version or until) < version_key(until)
+        closed = registry.closed or old
+        text += "" if closed else "; whether Transformers' own class runs in it is not known"
+        yield StartFact(asked="architecture", holds=False if closed else None, text=text, source=source)
 
 
 def _format_facts(

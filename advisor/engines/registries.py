@@ -167,6 +167,7 @@ class EngineRegistry(Record, frozen=True, kw_only=True):
     inside: dict[Version, Version] = {}  # first release that pins it -> release of the engine inside, oldest first
     first: dict[str, Version] = {}  # architecture of GGUF files -> the first release, between two that were read
     closed: bool = False  # what is not registered does not load: no other way in
+    closed_until: Version | None = None  # the first release that runs Transformers' own classes
     names: Literal["architecture", "model_type", "gguf"] = "architecture"
     platforms: Names = ()  # that it has a build for; empty: its facts say it by release
     source: str = ""
