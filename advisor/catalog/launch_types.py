@@ -109,7 +109,7 @@ class Concepts(Record, frozen=True, kw_only=True):
 
 
 class Benchmark(Record, frozen=True, kw_only=True):
-    """A program that measures the engine: how its flags, without dashes, are told to the engine's server."""
+    """A program that measures the engine: the flags of the engine's server that its own flags stand for, without dashes."""
 
     flags: dict[str, str] = {}  # -> the server's flag; empty: of no weight for what is loaded
     switches: tuple[str, ...] = ()  # those of the server's that take no value
@@ -118,7 +118,7 @@ class Benchmark(Record, frozen=True, kw_only=True):
     pairs: tuple[str, ...] = ()  # those of them whose two values one run holds together
     before: tuple[str, ...] = ()  # those of them that come on top of the others
     context: str | None = None  # the server's flag of the length
-    usual: dict[str, str] = {}  # what the server has to be told where the benchmark is told nothing
+    usual: dict[str, str] = {}  # what the server gets where the benchmark has no such flag
 
 
 class EngineProgram(Record, frozen=True, kw_only=True):
