@@ -242,6 +242,7 @@ def resolve_request(
         kv_cache_type=parse_kv_type(estimate_request.kv_cache_type),
         settings=settings,
         model_path=found.path,
+        from_hub=estimate_request.model.startswith(HUB_TAGS),
     )
     made = replace(made, account=take_account(made.settings, entry, rules))
     made, note = with_draft(made, entry, rules)
@@ -269,6 +270,7 @@ def describe_unused_version(rules: Catalog, engine: str, version: str) -> str | 
     return f"engine_version {version[:40]} has no effect: no rule tells it from {entry.version}, the newest release"
 
 
+HUB_TAGS = ("hf.co/", "huggingface.co/")  # before a repository, where engines have a library of their own
 _BOUNDS = ("before", "since", "until", "in_use_from")
 
 

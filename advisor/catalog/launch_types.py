@@ -108,9 +108,23 @@ class Concepts(Record, frozen=True, kw_only=True):
     api_key: Concept = Concept()
 
 
+class Benchmark(Record, frozen=True, kw_only=True):
+    """A program that measures the engine: the flags of its server that its own flags stand for, without dashes."""
+
+    flags: dict[str, str] = {}  # -> the server's flag; empty: of no weight for what is loaded
+    switches: tuple[str, ...] = ()  # those of the server's that take no value
+    values: dict[str, str] = {}  # `flag=value` of the server's flag -> the value that it takes
+    lengths: dict[str, int] = {}  # flags of tokens that one run holds, and their usual values; of several the largest
+    pairs: tuple[str, ...] = ()  # those of them whose two values one run holds together
+    before: tuple[str, ...] = ()  # those of them that come on top of the others
+    context: str | None = None  # the server's flag of the length
+    usual: dict[str, str] = {}  # what the server gets where the benchmark has no such flag
+
+
 class EngineProgram(Record, frozen=True, kw_only=True):
     """A program or Python module that starts an engine."""
 
+    benchmark: Benchmark | None = None
     after: tuple[str, ...] = ()  # words that must follow, any of them
     clients: tuple[str, ...] = ()  # those of them that ask a running server for something: they stay arguments
     build: bool = False  # builds something and serves nothing
@@ -246,6 +260,7 @@ class ModelTags(Record, frozen=True, kw_only=True):
 
     formats: tuple[str, ...]  # weight formats that a plain tag of the library holds
     repository: str  # the tag of a GGUF file on the hub; `{download}` is repository:format
+    largest_pull: int | None = None  # bytes of a file above which publishers shard it, and it cannot be pulled
     told_later: tuple[str, ...] = ()  # launch files whose server is given its model once it runs
     source: str
 

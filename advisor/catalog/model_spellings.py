@@ -22,7 +22,7 @@ from advisor.record import Record, Value
 
 SHORTEST_CORRECTED = 5  # letters and digits of a word that may have a slip in it
 SHORTEST_ASKED = 3  # letters and digits of a name that words are looked up by
-_GGUF = pattern_when_used(r"[-_.](?P<q>(?:UD-)?(?:I?Q\d(?:_[A-Z0-9]+)*|BF16|F16|F32|MXFP4(?:_MOE)?|TQ\d_\d))$", re.I)
+_GGUF = pattern_when_used(r"[-_.@](?P<q>(?:UD-)?(?:I?Q\d(?:_[A-Z0-9]+)*|BF16|F16|F32|MXFP4(?:_MOE)?|TQ\d_\d))$", re.I)
 
 _SHORTHAND = pattern_when_used(
     r"[\s:@]+(?P<q>q[2-8]|(?:[2-8]|16)[- ]?bit|fp8|awq|gptq|nvfp4|mxfp4|int[48]|bf16|fp16)$", re.I

@@ -184,7 +184,20 @@ def _list_other_sizes(asked: NameWords, entry: Accelerator, known: Mapping[str, 
 def _describe_default(asked: NameWords, entry: Accelerator, others: Sequence[Accelerator]) -> str | None:
     if not others:
         return None
-    return f"{asked.text.strip()}: taken as {_label(entry)}; also sold: {', '.join(_label(a) for a in others[:4])}"
+    return f"{asked.text.strip()}: {_TAKEN.format(_label(entry))}{', '.join(_label(a) for a in others[:4])}"
+
+
+def find_other_size(entry: Accelerator, notes: Sequence[str], known: Mapping[str, Accelerator]) -> Accelerator | None:
+    """The smallest card with another amount of memory that a bare name may have meant, as a note on the machine says;
+    None where the name meant one size."""
+    said = next((s for n in notes for _, _, s in [n.partition(_TAKEN.format(_label(entry)))] if s), "").split(", ")
+    own = split_name(entry.name).words | FORMS
+    others = [a for a in known.values() if _label(a) in said and split_name(a.name).words <= own]
+    sized = [a for a in others if a.memory_bytes and a.memory_bytes != entry.memory_bytes]
+    return min(sized, key=lambda a: a.memory_bytes or 0, default=None)
+
+
+_TAKEN = "taken as {}; also sold: "
 
 
 def _label(entry: Accelerator) -> str:

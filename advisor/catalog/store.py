@@ -222,7 +222,7 @@ def find_id(kind: str, name: str, index: Mapping[str, str], known: Iterable[str]
 
 
 def find_quantization(name: str, index: Mapping[str, str], table: Mapping[str, Quantization]) -> Quantization:
-    """A weight format by name; EXL3 takes any number of bits and `UD-` any GGUF type. Raises UnknownName."""
+    """A weight format by name; EXL3 takes any number of bits; `UD-` and `_R4` any GGUF type. Raises UnknownName."""
     plain = simplify_name(name)
     if plain in index:
         return table[index[plain]]
@@ -231,6 +231,10 @@ def find_quantization(name: str, index: Mapping[str, str], table: Mapping[str, Q
         return msgspec.structs.replace(
             table[index["exl3"]], id=f"EXL3-{float(m[1])}bpw", aliases=(), bits_nominal=float(m[1])
         )
+    m = re.fullmatch(r"(?i)(.+)_(r[48]|r16)", name.strip())  # a layout of ik_llama.cpp
+    base = index.get(simplify_name(m[1])) if m else None
+    if m is not None and base is not None and table[base].family == "gguf":
+        return msgspec.structs.replace(table[base], id=f"{base}_{m[2].upper()}", aliases=(), capability="gguf_ik")
     m = re.fullmatch(r"(?i)ud[-_](.+)", name.strip())
     base = index.get(simplify_name(m[1])) if m else None
     if base is not None and table[base].family == "gguf":

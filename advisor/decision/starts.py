@@ -13,6 +13,7 @@ from typing import Literal
 
 from advisor.catalog import Catalog
 from advisor.catalog.documents import decode_document
+from advisor.catalog.downloads import list_repositories
 from advisor.catalog.types import Engine, Quantization
 from advisor.decision.facts import compute_facts
 from advisor.decision.types import FactValues
@@ -34,6 +35,7 @@ from advisor.engines.versions import are_comparable, version_key
 from advisor.machines.types import Machine
 from advisor.memo import memoize_by_identity
 from advisor.models.types import Compressed, Mla, Model, Parallel, Softmax
+from advisor.near import simplify_name
 from advisor.record import Value
 from advisor.unknowns import all_hold, any_holds
 
@@ -78,6 +80,7 @@ class StartQuestion(Value, frozen=True):
     devices: tuple[str, ...]  # sm90, gfx942, xpu, metal, cpu
     cache: str = "auto"
     given: Mapping[str, object] = {}
+    from_hub: bool = False  # as in Deployment
 
 
 class _Asked(Value, frozen=True):
@@ -85,10 +88,12 @@ class _Asked(Value, frozen=True):
 
     question: StartQuestion
     engine: Engine  # whose registries these are
+    named: Engine  # whose release it is
     version: str | None
     device: str
     rules: StartRules
     file: StartsFile | None
+    runs_alone: bool  # the program ran models without the engine inside, and what it took is not known
 
     @property
     def known_file(self) -> StartsFile:
@@ -102,7 +107,7 @@ class _Asked(Value, frozen=True):
 
     @property
     def name(self) -> str:
-        return f"{self.engine.name} {self.version}" if self.version else self.engine.name
+        return f"{self.named.name} {self.version}" if self.version else self.named.name
 
     @property
     def platform(self) -> str:
@@ -152,6 +157,7 @@ def judge_deployment(deployment: Deployment, rules: Catalog) -> StartVerdict | N
         devices=list_devices(deployment.machine, rules),
         cache=str(cache if cache is not None else deployment.kv_cache_type.k),
         given={**deployment.settings, **deployment.environment},
+        from_hub=deployment.from_hub,
     )
     return judge_start(question, rules)
 
@@ -190,7 +196,7 @@ def judge_start(question: StartQuestion, rules: Catalog) -> StartVerdict | None:
     version, newest = question.version, question.engine.version
     if version and newest and not are_comparable(version, newest):
         version = None
-    asked = version, question.quantization, question.devices, question.cache, given
+    asked = version, question.quantization, question.devices, question.cache, given, question.from_hub
     return _judge(question.model, rules, question.engine, *asked)
 
 
@@ -204,16 +210,20 @@ def _judge(
     devices: tuple[str, ...],
     cache: str,
     given: tuple[tuple[str, str], ...],
+    from_hub: bool,
 ) -> StartVerdict | None:
     known = decode_document(rules, LIMITS, StartRules)
     inner = _find_registered(engine, quantization, rules, known)
     if inner is None:
         return None
-    question = StartQuestion(engine, version, model, quantization, devices, cache, dict(given))
-    path = f"starts/{inner.id}.yaml"
+    question = StartQuestion(engine, version, model, quantization, devices, cache, dict(given), from_hub)
+    named, own = inner, version if inner is engine else _find_inside(question, known)
+    runs_alone = _has_own_runners(question, known)
+    if runs_alone and rules.has_document(f"starts/{engine.id}.yaml"):
+        named, own, runs_alone = engine, version, False
+    path = f"starts/{named.id}.yaml"
     file = decode_document(rules, path, StartsFile) if rules.has_document(path) else None
-    own = version if inner is engine else _find_inside(question, known)
-    each = [_Asked(question, inner, own, d, known, file) for d in dict.fromkeys(devices)]
+    each = [_Asked(question, inner, named, own, d, known, file, runs_alone) for d in dict.fromkeys(devices)]
     facts = [f for asked in each for f in _list_facts(asked, rules)]
     return StartVerdict(starts=all_hold(f.holds for f in facts), facts=tuple(dict.fromkeys(facts)))
 
@@ -273,10 +283,13 @@ def _release_facts(asked: _Asked, forced: Collection[str]) -> Iterator[StartFact
     if asked.file is None:
         return
     below, above = read_around(asked.file, asked.version)
+    first = asked.registry.first.get(asked.question.model.gguf_name or "")
+    if first is not None and asked.version is not None and below is not None and above is not None:
+        below = above = above if asked.release >= version_key(first) else below
     found = list(_registered(asked, facts, forced)) if (facts := below or above) is not None else []
     other = found if above is below else list(_registered(asked, above, forced)) if above is not None else []
     certain = {(f.asked, f.holds) for f in other} if below is not None else {("architecture", False)}
-    if _has_own_runners(asked.question, asked.rules):
+    if asked.runs_alone:
         certain = set()
     yield from (f if (f.asked, f.holds) in certain else _soften(f) for f in found)
 
@@ -340,7 +353,7 @@ def _meets(limit: StartLimit, asked: _Asked) -> bool:
         and (limit.since is None or version >= version_key(limit.since))
         and (limit.until is None or version < version_key(limit.until))
         and (not limit.devices or bool({asked.device, asked.platform, "all"} & set(limit.devices)))
-        and (not limit.formats or question.quantization.id in limit.formats)
+        and (not limit.formats or bool({question.quantization.id, question.quantization.capability} & {*limit.formats}))
         and (limit.blocks is None or limit.blocks == bool(question.model.weight_blocks))
         and (not limit.caches or question.cache in limit.caches)
         and (limit.head_rows is None or any(n % limit.head_rows for n in _list_head_sizes(question.model)))
@@ -373,8 +386,15 @@ def _architecture_facts(asked: _Asked, facts: Facts) -> Iterator[StartFact]:
     name, registry, model, source = asked.name, asked.registry, asked.question.model, asked.known_file.source
     own = model.model_type if registry.names == "model_type" else model.architecture
     if registry.names == "gguf" and model.gguf_architecture is not None:  # a file's own word, or rules/gguf.yaml
-        holds = not facts.files or model.gguf_name in facts.files
+        holds: bool | None = not facts.files or model.gguf_name in facts.files
         what = "loads" if holds else "does not know the architecture"
+        own_engine = {simplify_name(n) for n, kinds in facts.architectures.items() if "own" in kinds}
+        if not holds and {simplify_name(x) for x in (model.gguf_name, model.model_type) if x} & own_engine:
+            # its own engine takes no file whose projector is apart, as those of the hub are
+            holds = (False if model.vision is not None else None) if asked.question.from_hub else True
+            what = (
+                "has an engine of its own for files of its library, not for those of the hub:" if not holds else "runs"
+            )
         yield StartFact(asked="architecture", holds=holds, text=f"{name} {what} {model.gguf_name}", source=source)
         return
     if own is None or not facts.architectures:  # a model of the user's own; a release whose list was not read
@@ -388,8 +408,11 @@ def _architecture_facts(asked: _Asked, facts: Facts) -> Iterator[StartFact]:
     else:
         gone = f", which left after {facts.removed[own]}" if own in facts.removed else ""
         text = f"{name} does not register {own}{gone}"
-        text += "" if registry.closed else "; whether Transformers' own class runs in it is not known"
-        yield StartFact(asked="architecture", holds=False if registry.closed else None, text=text, source=source)
+        until = registry.closed_until
+        old = until is not None and version_key(asked.question.version or until) < version_key(until)
+        closed = registry.closed or old
+        text += "" if closed else "; whether Transformers' own class runs in it is not known"
+        yield StartFact(asked="architecture", holds=False if closed else None, text=text, source=source)
 
 
 def _format_facts(asked: _Asked, facts: Facts) -> Iterator[StartFact]:
@@ -397,6 +420,9 @@ def _format_facts(asked: _Asked, facts: Facts) -> Iterator[StartFact]:
     quantization, usual_methods = asked.question.quantization, asked.rules.methods
     keys = quantization.id, quantization.family
     names = next((registry.methods[k] for k in keys if k in registry.methods), usual_methods.get(quantization.id, ()))
+    copy = next(iter(list_repositories(asked.question.model, quantization.id)), "").partition("/")[0]
+    if asked.rules.copies.get(copy) in names:
+        names = (asked.rules.copies[copy],)
     added = next((registry.plugins[k] for k in keys if k in registry.plugins), None)
     if added is not None and not facts.methods.keys() & {*names, quantization.family}:  # built in in older releases
         yield StartFact(asked="format", holds=None, text=f"{name} loads {quantization.id} only with {added}",

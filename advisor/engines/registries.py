@@ -142,7 +142,7 @@ class StartLimit(Record, frozen=True, kw_only=True):
     since: Version | None = None  # the first release that has it
     until: Version | None = None  # the first release that has it no more
     devices: Names = ()
-    formats: Names = ()
+    formats: Names = ()  # or what they ask of an engine (`capability` of rules/quantizations.yaml)
     architectures: Pattern | None = None
     experts: bool | None = None  # models with them, or without
     blocks: bool | None = None  # checkpoints with one scale for each block of weights, as far as that is known
@@ -165,7 +165,9 @@ class EngineRegistry(Record, frozen=True, kw_only=True):
     own_until: Version | None = None  # before, it had runners of its own next to that: what that refuses is not known
     transformers: Version | None = None  # the newest release that it allows; None: the newest there is
     inside: dict[Version, Version] = {}  # first release that pins it -> release of the engine inside, oldest first
+    first: dict[str, Version] = {}  # architecture of GGUF files -> the first release, between two that were read
     closed: bool = False  # what is not registered does not load: no other way in
+    closed_until: Version | None = None  # the first release that runs Transformers' own classes
     names: Literal["architecture", "model_type", "gguf"] = "architecture"
     platforms: Names = ()  # that it has a build for; empty: its facts say it by release
     source: str = ""
@@ -184,6 +186,7 @@ class StartRules(Record, frozen=True, kw_only=True):
     as_of: str
     methods: dict[QuantizationName, Names]  # weight format -> what `quant_method` of its copies says, the usual first
     cache_names: dict[str, str] = {}  # type of cache -> as engines that list such types call it, where it is another
+    copies: dict[str, str] = {}  # publisher -> the method that all its copies say, whatever their names
     engines: dict[EngineId, EngineRegistry]
     limits: tuple[StartLimit, ...]
 
@@ -209,6 +212,8 @@ def read_around(file: StartsFile, version: str | None) -> tuple[Facts | None, Fa
     where there is none on a side. Without a version, the newest."""
     known = [file.version, *(o.version for o in file.older)]  # newest first
     own = version_key(version or file.version)
+    if len(own) > 2 and (patched := next((v for v in known if version_key(v)[: len(own)] == own), None)):
+        own = version_key(patched)  # 0.10.1 was read as its patch 0.10.1.1
     below = next((v for v in known if version_key(v) <= own), None)
     above = next((v for v in reversed(known) if version_key(v) >= own), None)
     return read_facts(file, below) if below else None, read_facts(file, above) if above else None

@@ -37,6 +37,10 @@ FALLBACK = {
     "IQ4_XS": "IQ4_NL", "IQ3_S": "IQ4_NL", "IQ3_XXS": "IQ4_NL", "IQ2_S": "IQ4_NL", "IQ2_XS": "IQ4_NL",
     "IQ2_XXS": "IQ4_NL", "IQ1_S": "IQ4_NL", "IQ1_M": "IQ4_NL",
 }  # fmt: skip
+# distributors' names: the mix with the embedding and the output matrix at Q8_0, as their model cards say. Newer files
+# of the same names have further tensors wider (MiMo-V2.6-Distill-Qwen-9B Q6_K_L: 8.11 GB, 7.79 GB as Q6_K)
+WIDE_ENDS = {"Q6_K_L": "Q6_K", "Q5_K_L": "Q5_K_M", "Q4_K_L": "Q4_K_M", "Q3_K_XL": "Q3_K_L", "Q2_K_L": "Q2_K"}
+WIDE_ENDS_SPREAD = 0.04
 NARROWED = {"IQ3_XS", "IQ3_XXS"}  # mixes that give some tensors fewer bits than the bulk
 SMALL_IQ = {"IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ2_M", "IQ1_S", "IQ1_M"}
 # small projections that no mix touches
@@ -210,6 +214,9 @@ def _plain_weights(model: Model, mix: str) -> GgufWeights:
     """Weights that llama-quantize would write for `mix`, of a vendor's mix for the plain one that is nearest."""
     known = UD_BASE.get(mix, mix.removeprefix("UD-"))
     weights = tuple(map(_weigh, list_file_tensors(model), choose_types(model, known)))
+    if mix in WIDE_ENDS:
+        note = f"{mix} is a distributor's name: {WIDE_ENDS[mix]} with embedding and output matrix at Q8_0"
+        return GgufWeights(weights=weights, exact=False, spread=WIDE_ENDS_SPREAD, note=note)
     if not mix.startswith("UD-"):
         exact = not any(isinstance(g, t.Compressed) for g in model.known_layout.attention)  # no file of these was read
         return GgufWeights(weights=weights, exact=exact, spread=0 if exact else PUBLISHED_SPREAD)
@@ -242,12 +249,14 @@ def choose_types(model: t.Model, mix: str) -> list[str]:
     Raises NoLayout for a model whose tensors are not known.
     """
     all_tensors = list_file_tensors(model)
-    inputs = _read_mix_inputs(model, mix)
+    inputs = _read_mix_inputs(model, WIDE_ENDS.get(mix, mix))
     typed = [i for i, x in enumerate(all_tensors) if len(x.ne) > 1 and _role(x.part or x.name) != "f32"]
     out = ["F32"] * len(all_tensors)
     seen = {"value": 0, "down": 0}
     for i in sorted(typed, key=lambda i: (_rank(all_tensors[i]), all_tensors[i].name)):  # as they are written
         out[i] = _type(inputs, all_tensors[i], seen)
+        if mix in WIDE_ENDS and _role(all_tensors[i].name) in ("output", "embedding", "per_layer"):
+            out[i] = _whole_blocks("Q8_0", all_tensors[i].ne[0])
     return out
 
 

@@ -390,6 +390,7 @@ class Download(Record, frozen=True, kw_only=True):
 
     format: QuantizationName | None = None
     gguf: bool = False  # GGUF files of several types, in place of one format
+    types: tuple[QuantizationName, ...] = ()  # of its files, where a source lists them; empty: the usual ones
     repository: HubRepository
     src: SourceKey
     bytes: int | None = None  # of the weight files, where a source states them

@@ -35,6 +35,7 @@ from advisor.planning.rules import load_workload_defaults
 from advisor.planning.traffic import estimate_wait
 from advisor.planning.types import CardLayout, Plan, SearchRequest, TriedFormat
 from advisor.record import Value
+from advisor.render.words import make_model_reference
 from advisor.session import Session
 from advisor.units import format_gib
 
@@ -373,7 +374,10 @@ def make_plan(trial: Trial, copy: PlannedCopy) -> Plan:
         # a plan promises the whole length, not that the engine starts with a shorter one
         starts=None if holding.starts and copy.memory.fits is None else holding.starts,
         why_not=list_why_not(holding, copy.memory),
-        conditions=holding.start.list_conditions() if holding.start is not None else (),
+        conditions=(
+            *(holding.start.list_conditions() if holding.start is not None else ()),
+            *([missing] if (missing := make_model_reference(deployment, trial.tools.session.rules).missing) else []),
+        ),
         holds=holds,
         speed=objective.scale_speed(copy.speed, copy.copies),
         on_time=copy.on_time,

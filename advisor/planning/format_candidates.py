@@ -18,7 +18,7 @@ from advisor.engines.flags import list_smaller_caches
 from advisor.errors import BadInput
 from advisor.planning.rules import WorkloadDefaults, load_workload_defaults
 from advisor.planning.types import SearchRequest
-from advisor.render.words import find_repository
+from advisor.render.words import find_gguf_repository, find_repository, has_gguf
 
 FOUR_BIT_QUALITY = 52  # quality of the plainest 4-bit format in rules/quantizations.yaml
 
@@ -77,13 +77,13 @@ def _list_formats(entry: Engine, search: SearchRequest, rules: Catalog) -> Itera
         if native.quantization.id == "MXFP4_MOE":
             yield native
             return
-        names = [*_easy(search, defaults, rules), *defaults.gguf.tight]
+        names = _gguf_names(search, [*_easy(search, defaults, rules), *defaults.gguf.tight], rules)
     elif family == "hf":
         names = _hf_names(entry, search, defaults, rules)
     else:
         names = list(getattr(defaults, family, []))
     candidates = [rules.quantization(n) for n in dict.fromkeys(names)]
-    if family != "gguf" and search.path is None:  # a format that nothing is known to download comes last
+    if search.path is None:  # a format that nothing is known to download comes last
         candidates.sort(key=lambda q: not has_download(entry, search, q))
     for quantization in candidates:
         yield formats.FormatChoice(quantization)
@@ -91,12 +91,28 @@ def _list_formats(entry: Engine, search: SearchRequest, rules: Catalog) -> Itera
 
 def has_download(entry: Engine, search: SearchRequest, quantization: Quantization) -> bool:
     """Whether the engine can get the model in this format without the user bringing a checkpoint."""
+    if quantization.family == "gguf":
+        return has_gguf(search.model, quantization, entry.start.tags if entry.start else None)
     native = (search.model.native_quant or "").lower()
     if quantization.family == "none" or native.startswith(quantization.id.lower()):
         return True
     if entry.start and quantization.id in entry.start.online_formats:
         return True
     return find_repository(search.model, quantization, {d.vendor for d in search.machine.usable_devices}) is not None
+
+
+def _gguf_names(search: SearchRequest, names: list[str], rules: Catalog) -> list[str]:
+    """GGUF formats with those that no repository has replaced by the next narrower one listed, else the narrowest."""
+    model = search.model
+    listed = sorted((rules.quantization(t) for d in model.downloads for t in d.types), key=lambda q: q.bits_nominal)
+    if search.path is not None or not listed:
+        return names
+    out = []
+    for wanted in map(rules.quantization, names):
+        if find_gguf_repository(model, wanted) is None:
+            wanted = ([q for q in listed if q.bits_nominal <= wanted.bits_nominal] or listed[:1])[-1]
+        out.append(wanted.id)
+    return out
 
 
 def _easy(search: SearchRequest, defaults: WorkloadDefaults, rules: Catalog) -> list[str]:

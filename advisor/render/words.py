@@ -249,10 +249,10 @@ def make_model_reference(deployment: Deployment, rules: Catalog) -> ModelRef:
         if tags:
             return replace(plain, tag=tags.repository.replace("{download}", label))
         return replace(plain, repository=come.repository, download=label if quantization.family == "gguf" else None)
-    if tags and (tag := _tag(deployment, quantization, tags)):
+    if tags and (tag := _find_tag(deployment.model, quantization, tags)):
         return replace(plain, tag=tag)
     if quantization.family == "gguf" or formats.own_family(entry, rules) == "gguf":
-        return _gguf_ref(deployment, quantization, plain)
+        return _gguf_ref(deployment.model, quantization, plain, tags)
     native = (deployment.model.native_quant or "").lower()
     if quantization.family == "none" or native.startswith(quantization.id.lower()):
         return replace(plain, repository=deployment.model.id)
@@ -300,31 +300,58 @@ def make_declaration(ref: ModelRef, entry: Engine, target: str, rules: Catalog) 
     return f"advise: model={ref.id} quant={ref.quantization}"
 
 
-def _tag(deployment: Deployment, quantization: Quantization, tags: ModelTags) -> str | None:
+def _find_tag(model: Model, quantization: Quantization, tags: ModelTags) -> str | None:
     """The tag of the library, or of a GGUF repository that can be pulled; None where neither is known."""
-    tag = next((a for a in deployment.model.aliases if re.fullmatch(r"[a-z0-9._-]+:[a-z0-9._-]+", a)), None)
+    tag = next((a for a in model.aliases if re.fullmatch(r"[a-z0-9._-]+:[a-z0-9._-]+", a)), None)
     if tag and quantization.id in tags.formats:
         return tag
-    repository = find_gguf_repository(deployment.model, quantization)
-    return tags.repository.replace("{download}", f"{repository}:{deployment.quantization}") if repository else None
+    repository = find_gguf_repository(model, quantization)
+    if repository is None or is_sharded(model, quantization, tags):
+        return None
+    return tags.repository.replace("{download}", f"{repository}:{quantization.id}")
+
+
+def is_sharded(model: Model, quantization: Quantization, tags: ModelTags) -> bool:
+    """Whether the file of a format is larger than an engine pulls, since publishers shard it."""
+    return tags.largest_pull is not None and model.params_total * quantization.bits_nominal / 8 > tags.largest_pull
 
 
 def find_gguf_repository(model: Model, quantization: Quantization) -> str | None:
-    """The first repository of GGUF files that is not named after another weight format; None where there is none."""
-    found = [(r, re.search(r"[-_.](I?Q\d(?:_[A-Z0-9]+)*)(?![A-Za-z0-9])", r, re.I)) for r in model.gguf_repos]
-    return next((r for r, named in found if named is None or named[1].upper() == quantization.id), None)
+    """The first repository of GGUF files that has the format, or lists none and is not named after another one; None
+    where there is none."""
+    types = {d.repository: d.types for d in model.downloads if d.types}
+    for repository in model.gguf_repos:
+        if repository in types:  # llama.cpp and the hub look for the label in the names of files
+            if {quantization.id, f"UD-{quantization.id}"} & {*types[repository]}:
+                return repository
+        else:
+            named = re.search(r"[-_.](I?Q\d(?:_[A-Z0-9]+)*)(?![A-Za-z0-9])", repository, re.I)
+            if named is None or named[1].upper() == quantization.id:
+                return repository
+    return None
 
 
-def _gguf_ref(deployment: Deployment, quantization: Quantization, plain: ModelRef) -> ModelRef:
-    if repo := find_gguf_repository(deployment.model, quantization):
+def has_gguf(model: Model, quantization: Quantization, tags: ModelTags | None) -> bool:
+    """Whether a file of a GGUF format can be had from where an engine gets it."""
+    if tags is not None:
+        return _find_tag(model, quantization, tags) is not None
+    return find_gguf_repository(model, quantization) is not None
+
+
+def _gguf_ref(model: Model, quantization: Quantization, plain: ModelRef, tags: ModelTags | None) -> ModelRef:
+    repo = find_gguf_repository(model, quantization)
+    if repo and tags is None:
         # llama.cpp looks for the label in the repository's file names, where MXFP4_MOE is just MXFP4
-        label = "MXFP4" if deployment.quantization == "MXFP4_MOE" else deployment.quantization
+        label = "MXFP4" if quantization.id == "MXFP4_MOE" else quantization.id
         return replace(plain, repository=repo, download=f"{repo}:{label}")
     missing = (
-        f"a GGUF file of {deployment.model.id} in {deployment.quantization}: none is in the catalogue, so it is "
-        "expected here"
+        f"the file of {repo} in {quantization.id}, merged from its shards (llama-gguf-split --merge): sharded files "
+        "cannot be pulled"
+        if repo
+        else f"a GGUF file of {model.id} in {quantization.id}: none is known, so make it (convert_hf_to_gguf.py, then "
+        f"llama-quantize … {quantization.id}) and put it here"
     )
-    name = f"{local_name(deployment.model.id)}-{deployment.quantization}.gguf"
+    name = f"{local_name(model.id)}-{quantization.id}.gguf"
     return replace(plain, path=name, absolute=name, folder=".", file=name, tag=local_name(name), missing=missing)
 
 

@@ -37,7 +37,7 @@ class Row(Value, frozen=True):
     bold: bool = False  # the first clause
 
 
-BEFORE_COMMAND = ("Missed", "Machine", "Model", "Engine", "Install")
+BEFORE_COMMAND = ("Missed", "Machine", "Model", "Engine", "Install", "Needs")
 # rows lose lines in this order while the answer is too long; the first clause of a row always stays
 YIELDS = ("Else", "Change", "Load", "Note", "Machine", "Install", "Speed", "Holds", "Model", "Engine")
 
@@ -116,6 +116,7 @@ def _list_rows(advice: Advice, chosen: RankedDeployment) -> list[Row]:
         Row("Model", (f"{chosen.model}, {chosen.quantization}", *_explain_model(advice, chosen, licence)), 3, True),
         Row("Engine", (f"{chosen.engine_name}{version}", *chosen.reasons), 3, True),
         Row("Install", _install(advice.machine, chosen)),
+        Row("Needs", chosen.conditions, 3),
         Row("Test", (chosen.test or "",), 1),
         Row("Holds", (*_holds(chosen), *_split(chosen), _memory(chosen.memory), *_copies(chosen)), 3),
         Row("Speed", tuple(_speed(chosen)), 4 if chosen.targets else 2),  # a verdict that was asked for is not cut off

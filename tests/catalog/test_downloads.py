@@ -16,7 +16,7 @@ from advisor.catalog.downloads import list_repositories
 from advisor.catalog.hardware_names import parse_hardware
 from advisor.catalog.roots import shipped_root
 from advisor.deployment import Workload
-from advisor.render.words import find_repository
+from advisor.render.words import find_gguf_repository, find_repository
 from advisor.session import Session
 
 CATALOG = catalog([shipped_root()])
@@ -85,3 +85,29 @@ def test_the_command_names_something_that_can_be_downloaded(hardware: str, model
     assert chosen is not None
     assert chosen.command
     assert "MODEL" not in chosen.command
+
+
+def test_a_plan_names_a_type_that_the_repository_lists() -> None:
+    """unsloth/Kimi-K2.6-GGUF has dynamic types alone, and stepfun's own Step-3.7 no 2-bit one."""
+    kimi, step = CATALOG.find_model("moonshotai/Kimi-K2.6"), CATALOG.find_model("stepfun-ai/Step-3.7-Flash")
+    found = {q: find_gguf_repository(kimi, CATALOG.quantization(q)) for q in ("UD-Q2_K_XL", "Q3_K_M")}
+    assert found == {"UD-Q2_K_XL": "unsloth/Kimi-K2.6-GGUF", "Q3_K_M": "bartowski/moonshotai_Kimi-K2.6-GGUF"}
+    assert find_gguf_repository(step, CATALOG.quantization("Q4_K_M")) == "unsloth/Step-3.7-Flash-GGUF"
+    assert find_gguf_repository(step, CATALOG.quantization("Q3_K_M")) == "stepfun-ai/Step-3.7-Flash-GGUF"
+    assert find_gguf_repository(step, CATALOG.quantization("Q2_K")) is None
+
+
+@pytest.mark.parametrize(
+    ("model", "engine", "on", "says"),
+    [
+        ("rednote-hilab/dots.llm1.inst", "ollama", "2x H200, 256GB RAM", "merged from its shards"),
+        ("nvidia/NVIDIA-Nemotron-Nano-12B-v2", "llama.cpp", "RTX 3090, 64GB RAM", "convert_hf_to_gguf.py"),
+        ("Qwen/Qwen3-8B", "ollama", "RTX 3090, 64GB RAM", ""),
+    ],
+)
+def test_what_the_user_has_to_bring_is_a_condition(model: str, engine: str, on: str, says: str) -> None:
+    request = RecommendRequest(parse_hardware(on, CATALOG), Workload(), model, engine=engine)
+    chosen = recommend(request, Session(CATALOG)).chosen
+    assert chosen is not None
+    assert bool(chosen.conditions) is bool(says)
+    assert says in " ".join(chosen.conditions)

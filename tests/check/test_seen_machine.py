@@ -211,3 +211,19 @@ def test_the_override_file_is_merged(tmp_path: Path) -> None:
     (other,) = check_text(base, str(tmp_path / "other.yaml"), tmp_path, on=TWO).verdicts  # docker compose -f
     assert other.memory is not None
     assert (other.memory.context_length, other.replicas) == (8192, None)
+
+
+@pytest.mark.parametrize(
+    ("model", "on", "fits", "says"),
+    [  # weights of 61 GiB: more than an A100 of 40 GB has; of 14 GiB: more than a V100 of 16 GB gives away
+        ("Qwen/Qwen2.5-32B-Instruct", "A100", False, "with A100 SXM4 80GB it fits"),
+        ("Qwen/Qwen2.5-32B-Instruct", "A100 80GB", True, ""),
+        ("Qwen/Qwen2.5-7B-Instruct", "A100", True, ""),
+        ("Qwen/Qwen2.5-72B-Instruct", "A100", False, ""),
+    ],
+)
+def test_the_smaller_of_several_sizes_is_assumed(model: str, on: str, fits: bool, says: str) -> None:
+    (found,) = check_text(f"vllm serve {model} --max-model-len 8192", "x.sh", on=on).verdicts
+    assert found.fits is fits
+    assert ("is assumed, the smaller" in " ".join(found.why)) is bool(says)
+    assert says in " ".join(found.why)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from advisor.catalog import catalog
@@ -44,7 +45,24 @@ READ = [
     ("llama.cpp", None, "skt/A.X-K1", "Q4_K_M", "sm90", "auto", False, "architecture", "conversion/__init__.py"),
     ("lm-studio", None, "skt/A.X-K1", "Q4_K_M", "sm90", "auto", False, "architecture", "as the llama.cpp inside"),
     ("ollama", None, "skt/A.X-K1", "Q4_K_M", "sm90", "auto", False, "architecture", "llama-server alone since 0.30"),
-    ("ollama", "0.20.0", "skt/A.X-K1", "Q4_K_M", "sm90", "auto", None, "architecture", "runners of its own, too"),
+    ("ollama", "0.20.0", "skt/A.X-K1", "Q4_K_M", "sm90", "auto", False, "architecture", "neither runner has it"),
+    ("ollama", "0.6.5", "Qwen/Qwen3-8B", "Q4_K_M", "sm89", "auto", False, "architecture", "its llama-arch.cpp"),
+    ("ollama", "0.6.6", "Qwen/Qwen3-8B", "Q4_K_M", "sm89", "auto", True, "", "its llama-arch.cpp"),
+    ("ollama", "0.20.0", "google/gemma-4-31B-it", "Q4_K_M", "sm89", "auto", True, "", "OllamaEngineRequired"),
+    ("ollama", "0.17.6", "google/gemma-4-31B-it", "Q4_K_M", "sm89", "auto", False, "architecture", "issue 15303"),
+    ("llama.cpp", "b6000", "openai/gpt-oss-20b", "MXFP4_MOE", "sm89", "auto", False, "architecture", "before b6096"),
+    ("llama.cpp", "b6111", "openai/gpt-oss-20b", "MXFP4_MOE", "sm89", "auto", True, "", "pull request 15077"),
+    ("llama.cpp", None, "Qwen/Qwen3-8B", "IQ4_KS", "sm89", "auto", False, "limit", "enum ggml_type"),
+    ("llama.cpp", None, "Qwen/Qwen3-8B", "IQ4_XS_R4", "sm89", "auto", False, "limit", "enum ggml_type"),
+    ("llama.cpp", "b4000", "Qwen/Qwen2.5-7B-Instruct", "Q4_0_4_4", "cpu", "auto", True, "", "pull request 10446"),
+    ("vllm", "0.19.0", "deepseek-ai/DeepSeek-V3.2", "FP8", "sm90", "auto", True, "", "flashmla_sparse.py"),
+    ("vllm", "0.20.0", "deepseek-ai/DeepSeek-V4-Flash", "FP8", "sm90", "auto", True, "", "flashmla_sparse.py"),
+    ("vllm", "0.22.0", "deepseek-ai/DeepSeek-V4-Flash", "FP8", "sm89", "auto", False, "attention", "9 and 10 alone"),
+    ("vllm", "0.10.1", "openai/gpt-oss-20b", "MXFP4", "sm86", "auto", True, "", "as 0.10.1.1; issue 22331"),
+    ("vllm", "0.15.1", "nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16", "NVFP4", "sm120", "auto", False, "limit", "35065"),
+    ("vllm", "0.6.3", "zai-org/glm-4-9b-chat-hf", "BF16", "sm89", "auto", False, "architecture", "GLM-4 issue 662"),
+    ("vllm", "0.7.3", "Qwen/Qwen3-8B", "BF16", "sm89", "auto", None, "architecture", "Transformers' own class runs"),
+    ("vllm", "0.5.3", "Qwen/Qwen2.5-7B-Instruct", "FP8", "gfx942", "auto", False, "limit", "issue 7031"),
     ("vllm", "0.20.0", "Qwen/Qwen3-8B", "BF16", "sm70", "auto", False, "build", "device code of its wheel"),
     ("vllm", "0.8.5", "Qwen/Qwen3-8B", "BF16", "sm120", "auto", None, "build", "device code of its wheel, to 9.0"),
     ("vllm", "0.20.0", "Qwen/Qwen3-8B", "bitsandbytes-4bit", "sm89", "auto", True, "", "a method of it then"),
@@ -211,3 +229,31 @@ def test_every_engine_answers_for_every_architecture_of_the_catalogue() -> None:
         found = [judge_start(StartQuestion(entry, None, m, quantization, ("sm90",)), RULES) for m in models]
         assert all(v is not None and (v.starts is not False or v.list_why_not()[0].source) for v in found)
         assert any(v is not None and v.starts for v in found) or entry.id == "mlx-lm"
+
+
+def test_a_file_of_the_hub_runs_in_the_llama_cpp_inside() -> None:
+    """Ollama 0.20 and 0.21 ran their own engine's files alone: issues 15303 (gemma4) and 15747 (qwen35moe)."""
+    for model, version in (("google/gemma-4-31B-it", "0.20.0"), ("Qwen/Qwen3.6-35B-A3B", "0.21.0")):
+        found = judge("ollama", version, model, "Q4_K_M", "sm89")
+        assert found is not None
+        assert found.starts
+        hub = StartQuestion(RULES.engine("ollama"), version, RULES.find_model(model), RULES.quantization("Q4_K_M"),
+                            ("sm89",), from_hub=True)  # fmt: skip
+        refused = judge_start(hub, RULES)
+        assert refused is not None
+        assert refused.starts is False
+        assert refused.list_why_not()[0].code == "architecture"
+
+
+def test_the_publisher_says_how_a_copy_was_made() -> None:
+    """LMDeploy issue 4269: cyankiwi's AWQ copies are compressed-tensors, whose least capability in SGLang is 8.0."""
+    model = RULES.find_model("Qwen/Qwen3-8B")
+    usual = judge("sglang", "0.5.23", model.id, "AWQ", "sm80")
+    assert usual is not None
+    copy = msgspec.structs.replace(model, quantized_repos={"AWQ": "cyankiwi/Qwen3-8B-AWQ-4bit"})
+    question = StartQuestion(RULES.engine("sglang"), "0.5.23", copy, RULES.quantization("AWQ"), ("sm80",))
+    found = judge_start(question, RULES)
+    assert found is not None
+    assert [f.text for f in found.facts if f.asked == "format"] == [
+        "SGLang 0.5.23 has compressed-tensors on compute capability 8.0"
+    ]

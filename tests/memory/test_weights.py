@@ -183,3 +183,21 @@ def test_compressed_attention_in_a_published_file() -> None:
         size += elements * (16 if tensor.name == "token_embd.weight" else bits) / 8
     assert counted == pytest.approx(model.params_total, rel=2e-4)
     assert size == pytest.approx(86_720_111_488, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("model", "mix", "gb"),
+    [
+        ("mistralai/Ministral-8B-Instruct-2410", "Q6_K_L", 6.85),
+        ("google/gemma-2-9b-it", "Q5_K_L", 6.87),
+        ("deepseek-ai/DeepSeek-R1-Distill-Qwen-32B", "Q6_K_L", 27.26),
+        ("meta-llama/Llama-3.1-70B-Instruct", "Q4_K_L", 43.30),
+        ("meta-llama/Llama-3.1-70B-Instruct", "Q3_K_XL", 38.06),
+    ],
+)
+def test_wide_ends_have_their_published_sizes(model: str, mix: str, gb: float) -> None:
+    """Sizes as bartowski's model cards list them, in GB with two digits; the file's metadata is in theirs."""
+    made = gguf_weights.weights_from_model(RULES.find_model(model), mix)
+    assert made.file_bytes / 1e9 == pytest.approx(gb, abs=0.015)
+    assert not made.exact
+    assert made.spread == gguf_weights.WIDE_ENDS_SPREAD

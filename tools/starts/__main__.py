@@ -56,6 +56,7 @@ ENGINES = {
     # no wheels of these on the index: FILE is a zip of the sources
     "tensorrt-llm": Engine("", others.read_tensorrt_llm),
     "llama.cpp": Engine("", others.read_llama_cpp),
+    "ollama": Engine("", others.read_ollama),
 }
 
 

@@ -145,6 +145,17 @@ def read_llama_cpp(package: Package) -> Facts:
     )
 
 
+def read_ollama(package: Package) -> Facts:
+    """Ollama before 0.30: architectures that the llama.cpp in its sources loads, and those of its own engine."""
+    text = package.text("llama/llama.cpp/src/llama-arch.cpp", "llama/llama-arch.cpp")
+    names = re.findall(r'\{\s*LLM_ARCH_\w+,\s*"([^"(]+)"\s*\}', text)
+    required = re.search(r"OllamaEngineRequired.*?\{(.*?)\}, kv", package.text("fs/ggml/ggml.go"), re.S)
+    own = re.findall(r'"([\w-]+)"', required[1]) if required else []
+    return Facts(
+        architectures=dict.fromkeys(sorted(own), ("own",)), files=dict.fromkeys(sorted(names), "LLM_ARCH_NAMES")
+    )
+
+
 def read_transformers(package: Package) -> Facts:
     """Transformers: classes of configurations, which engines fall back to before they run a repository's own code, and
     models that generate."""

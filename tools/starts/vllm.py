@@ -40,6 +40,14 @@ SHAPES: dict[str, dict[str, int | bool]] = {
                           "index_topk": 512},
 }  # fmt: skip
 CACHES = ("auto", "fp8", "nvfp4")
+# backends that a model takes by itself, whatever the registry says of them; asked with the last shape alone
+BROUGHT = {
+    "FLASHMLA_SPARSE_DSV4": (
+        "vllm.models.deepseek_v4.nvidia.flashmla.DeepseekV4FlashMLASparseBackend",  # 0.22; above it, 0.20
+        "vllm.v1.attention.backends.mla.flashmla_sparse.DeepseekV4FlashMLASparseBackend",
+    ),
+    "ROCM_FLASHMLA_SPARSE_DSV4": ("vllm.models.deepseek_v4.amd.rocm.DeepseekV4ROCMAiterMLASparseBackend",),
+}
 BASE = ("vllm/v1/attention/backend.py", "vllm/attention/backends/abstract.py")
 DECODER = Symbol("DECODER")  # of the enumeration of attention types
 ASKED = ("supports_compute_capability", "supports_head_size", "get_supported_head_sizes", "supports_kv_cache_dtype",
@@ -163,12 +171,16 @@ def read_backends(package: Package, order: dict[str, tuple[str, ...]]) -> dict[s
     registry = evaluator.name(next(filter(None, homes), None), "AttentionBackendEnum")
     if not isinstance(registry, ClassOf):  # before 0.12
         return {}
-    out = {}
-    for member in (s for s in registry.node.body if isinstance(s, ast.Assign)):
-        name, (path, _, cls_name) = ast.unparse(member.targets[0]), common.last_word(member.value).rpartition(".")
-        cls = evaluator.name(package.find(path), cls_name) if path else None
-        if isinstance(cls, ClassOf):
-            out[name] = _backend(package, cls, evaluator, _tried_on(name, path, order))
+    members = {
+        ast.unparse(s.targets[0]): (common.last_word(s.value),) for s in registry.node.body if isinstance(s, ast.Assign)
+    }
+    out: dict[str, Backend] = {}
+    for name, places in (BROUGHT | members).items():
+        for path, _, cls_name in (p.rpartition(".") for p in places):
+            home = package.find(path) if path else None
+            cls = evaluator.name(home, cls_name) if home is not None else None
+            if isinstance(cls, ClassOf):
+                out.setdefault(name, _backend(package, cls, evaluator, _tried_on(name, path, order), name in BROUGHT))
     return out
 
 
@@ -180,15 +192,16 @@ def _tried_on(name: str, path: str, order: dict[str, tuple[str, ...]]) -> list[D
     return [d for d in DEVICES if (d.name in listed if listed else d.platform == own)]
 
 
-def _backend(package: Package, cls: ClassOf, own: Evaluator, devices: list[Device]) -> Backend:
+def _backend(package: Package, cls: ClassOf, own: Evaluator, devices: list[Device], brought: bool) -> Backend:
     mla, sparse = own.ask(cls, "is_mla"), own.ask(cls, "is_sparse")
     methods = {n: m for n in ASKED if (m := own.method(cls, n)) and m.module.path not in BASE}
     dtypes, caches = (own.attribute(cls, n) for n in ("supported_dtypes", "supported_kv_cache_dtypes"))
     shapes = {n: s for n, s in SHAPES.items() if (s.get("mla", False), s.get("sparse", False)) == (mla, sparse)}
+    shapes = dict(list(SHAPES.items())[-1:]) if brought else shapes
     found: dict[common.Answers, dict[str, list[str]]] = {}
     for name, shape in shapes.items():
         for cache in CACHES:
-            answers = common.ask_all(partial(_accepts, package, cls, shape, cache), devices)
+            answers = common.ask_all(partial(_accepts, package, cls, shape, cache, brought), devices)
             if any(answers):
                 found.setdefault(answers, {}).setdefault(name, []).append(cache)
     rows = {(tuple(c), answers): [n for n in found[answers] if found[answers][n] == c]
@@ -207,7 +220,7 @@ def _listed(found: Any) -> tuple[str, ...]:
     return tuple(x.name.removeprefix("torch.") if isinstance(x, Symbol) else str(x) for x in found)
 
 
-def _accepts(package: Package, cls: ClassOf, shape: Shape, cache: str, device: Device) -> Any:
+def _accepts(package: Package, cls: ClassOf, shape: Shape, cache: str, brought: bool, device: Device) -> Any:
     """Whether a backend takes this attention on a device, as `validate_configuration` and its implementation ask."""
     evaluator = make_evaluator(package, device, shape, cache)
     args = {
@@ -216,7 +229,8 @@ def _accepts(package: Package, cls: ClassOf, shape: Shape, cache: str, device: D
         "use_sparse": shape.get("sparse", False), "use_mm_prefix": False, "device_capability": device.capability,
         "capability": device.capability, "attn_type": DECODER,
     }  # fmt: skip
-    asked = ["supports_head_size", "supports_kv_cache_dtype", *(["supports_sink"] if args["has_sink"] else [])]
+    asked = [*([] if brought else ["supports_head_size"]), "supports_kv_cache_dtype"]
+    asked += ["supports_sink"] if args["has_sink"] and not brought else []
     asked += ["supports_compute_capability"] if device.number else []  # without one the platform chooses by itself
     answers = [evaluator.ask(cls, name, args) for name in asked]
     reason = evaluator.ask(cls, "supports_combination", args)
@@ -242,7 +256,8 @@ def _builds(evaluator: Evaluator, cls: ClassOf, args: dict[str, Any]) -> Any:
                   "need_to_return_lse_for_decode": False})  # fmt: skip
     given = {**dict.fromkeys(("alibi_slopes", "sliding_window", "logits_soft_cap", "kv_sharing_target_layer_name")),
              "kv_cache_dtype": cache, "head_size": args["head_size"], "attn_type": DECODER, "use_mla": args["use_mla"],
-             "sinks": sinks, "mla_args": {"sinks": sinks}, "num_heads": 64, "num_kv_heads": 8}  # fmt: skip
+             "sinks": sinks, "mla_args": {"sinks": sinks}, "num_heads": 64, "num_kv_heads": 8,
+             "indexer": Thing({"topk_indices_buffer": UNKNOWN}) if args["use_sparse"] else None}  # fmt: skip
     result = evaluator.call(init._replace(first=self), given)
     return UNKNOWN if result is UNKNOWN else not isinstance(result, Stop)
 

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from advisor.catalog.launch_types import EngineProgram, Recognition
 from advisor.checks.knowledge import Knowledge, KnownImage
 from advisor.checks.read import docker_run
+from advisor.checks.read.benchmarks import as_server_words
 from advisor.checks.read.launch import Launch, LaunchSetup
 from advisor.checks.read.shell.commands import ShellCommand, split_commands
 from advisor.checks.read.unknown_words import TOO_LONG
@@ -198,12 +199,12 @@ class LaunchFinder:
         if after is None:
             return None
         used += after
-        engine = known.engine_by_flags(entry.engine, words[used:])
+        engine, measures = known.engine_by_flags(entry.engine, words[used:]), entry.how.benchmark
         pinned = self.pins.get(engine)
         return Launch(
             engine=engine,
             program=" ".join(words[:used]),
-            argv=tuple(words[used:]),
+            argv=tuple(words[used:]) if measures is None else as_server_words(words[used:], measures),
             env=dict(env),
             version=pinned,
             version_from="a pin in the file" if pinned else None,

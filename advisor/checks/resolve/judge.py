@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from advisor.catalog.match import usable_capacity_bytes
+from advisor.catalog.name_words import find_other_size
+from advisor.catalog.types import Accelerator
 from advisor.checks.findings import CheckedDeployment, ConcurrentSpeed
 from advisor.checks.knowledge import Knowledge
 from advisor.checks.read.launch import Launch, map_words
@@ -16,6 +19,7 @@ from advisor.decision.starts import judge_deployment
 from advisor.deployment import Deployment, DeploymentEstimate, MemoryEstimate
 from advisor.errors import AdvisorError
 from advisor.estimation import (
+    HUB_TAGS,
     LoadSpec,
     RememberedNames,
     estimate,
@@ -59,7 +63,33 @@ class CheckedLaunch(Value, frozen=True):
 def check_launch(
     launch: Launch, knowledge: Knowledge, asked: LaunchCheckOptions, machines: dict[str, Machine], session: Session
 ) -> CheckedLaunch:
-    """The verdict on a launch. Never raises for what a file says; what cannot be determined is named in `why`."""
+    """The verdict on a launch. Never raises for what a file says; what cannot be determined is named in `why`. Where
+    the cards' name stands for several sizes and the verdict depends on the size, it is that of the smaller."""
+    checked = _check_on(launch, knowledge, asked, machines, session)
+    accelerators = knowledge.rules.accelerators()
+    devices = checked.machine.usable_devices if checked.machine is not None else ()
+    entry = accelerators.get(devices[0].accelerator or "") if devices and checked.judged.fits is not None else None
+    other = find_other_size(entry, checked.machine.notes, accelerators) if entry and checked.machine else None
+    if entry is None or other is None:
+        return checked
+    second = _check_on(launch, knowledge, asked, machines, session, other)
+    if second.judged.fits in (checked.judged.fits, None):
+        return checked
+    by_size = sorted([(entry, checked), (other, second)], key=lambda x: x[0].memory_bytes or 0)
+    (small, smaller), (large, larger) = by_size
+    said = f"{small.name} is assumed, the smaller that the name stands for: with {large.name} it "
+    said += "fits" if larger.judged.fits else "does not fit"
+    return replace(smaller, judged=replace(smaller.judged, why=(*smaller.judged.why, said)))
+
+
+def _check_on(
+    launch: Launch,
+    knowledge: Knowledge,
+    asked: LaunchCheckOptions,
+    machines: dict[str, Machine],
+    session: Session,
+    size: Accelerator | None = None,  # that the devices are taken for
+) -> CheckedLaunch:
     if asked.engine_version is not None and launch.version is None and launch.engine not in knowledge.routers:
         launch = replace(launch, version=asked.engine_version, version_from="--engine-version")
     launch = map_words(launch, mark_placeholders)
@@ -79,11 +109,12 @@ def check_launch(
     seen = None
     if machine is not None:
         seen = find_seen_machine(launch, launch_arguments, machine, knowledge, counted=asked.on is None)
-        machine = seen.machine
+        machine = seen.machine if size is None else _resize(seen.machine, size)
     if launch_reading.request is not None:
         try:
             deployment, notes = resolve_request(launch_reading.request, knowledge.rules, RememberedNames(machines))
-            deployment = replace(deployment, machine=machine)
+            hub = str(launch_reading.model or "").startswith(HUB_TAGS)
+            deployment = replace(deployment, machine=machine, from_hub=hub)
             if asked.fit:
                 memory_estimate = estimate(deployment, session)
         except AdvisorError as x:
@@ -143,6 +174,16 @@ def check_launch(
     )
     sure = seen is not None and seen.sure
     return CheckedLaunch(launch, launch_arguments, judged, launch_reading, machine, sure, deployment, memory_estimate)
+
+
+def _resize(machine: Machine, size: Accelerator) -> Machine:
+    """The machine with devices of another size of their card."""
+    total, basis = usable_capacity_bytes(size)
+    part = None if total is None else total // size.devices_per_card
+    new = (
+        replace(d, name=size.name, accelerator=size.id, total_bytes=part, total_basis=basis) for d in machine.devices
+    )
+    return replace(machine, devices=tuple(new))
 
 
 def _judge_memory(
