@@ -91,13 +91,16 @@ class EfficiencyKeys(NamedTuple):
     format: str
     link: str
     prompt_format: str = ""  # what products of prompts run in, where a build widens the weights for them; else empty
+    backend: str = ""  # of the engine, where it is not the vendor's own
+    unit: str = ""  # of attention: vector, where no matrix units are used; else empty
 
     def of(self, coefficient: str) -> dict[str, str]:
         """Kind of factor (coefficient_fit.PRIORS) -> its name, for one coefficient."""
-        f, e, g, v, c, q, x, widened = self
+        f, e, g, v, c, q, x, widened, b, u = self
         if widened and coefficient.startswith(PROMPT):
             q = widened
-        return {"f": f, "e": e, "g": g, "v": v, "c": c, "q": q, "x": x, "f/c": f"{f}/{c}"}
+        pairs = {"f/v": f"{f}/{v}", "f/c": f"{f}/{c}", "q/b": f"{q}/{b}" if b else ""}
+        return {"f": f, "e": e, "g": g, "v": v, "c": c, "q": q, "x": x, "b": b, "u": u, **pairs}
 
     def names(self, coefficient: str) -> list[str]:
         """Every name that a factor of one coefficient may have for this deployment, once each."""

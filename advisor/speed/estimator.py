@@ -18,6 +18,7 @@ from advisor.deployment import Deployment, Interval, MemoryEstimate, SpeedEstima
 from advisor.engines import fitting
 from advisor.engines.additions import read_json_setting
 from advisor.engines.base import get_integer, get_setting
+from advisor.engines.device_choice import USUAL_BACKENDS
 from advisor.record import Value
 from advisor.session import Session
 from advisor.speed import evidence, laws
@@ -198,6 +199,8 @@ def make_efficiency_keys(
         format=format_class(quantization),
         link=link,
         prompt_format=SIXTEEN_BIT if plan.wide_products else "",
+        backend=deployment.backend if deployment.backend not in (None, device and USUAL_BACKENDS.get(device.vendor)) else "",
+        unit="vector" if plan.vector_attention else "",
     )
 
 

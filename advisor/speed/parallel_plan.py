@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # engines with a pool alone need it
 
 INTEGER = 7.0  # stands for 8-bit integers among the widths that products run in
 SUMMED_AT_16 = 15.0  # stands for 16-bit products that are summed at 16 bit: half the integer rate, on all cards
+VECTOR = 32.0  # stands for units that are no matrix units
 KV_BYTES = {"auto": 2.0, "f16": 2.0, "bf16": 2.0, "fp16": 2.0, "float16": 2.0, "bfloat16": 2.0, "fp8": 1.0}
 
 
@@ -43,6 +44,7 @@ class ParallelPlan(msgspec.Struct, frozen=True, kw_only=True):
     prompts_for_caches: bool = False  # of a prompt, only what the caches need is computed
     replicas_wait: bool = False  # for each other's prompts
     wide_products: bool = False  # not on these: an old build widens the weights to 16 bit
+    vector_attention: bool = False  # no matrix units multiply for attention
     vector_tokens: int = 0  # tokens of a pass up to which products run without matrix units
     expert_tile: int = 1  # tokens of an expert are rounded up to whole tiles of so many
     tensor: int = 1  # ranks that split every layer
@@ -74,6 +76,11 @@ class ParallelPlan(msgspec.Struct, frozen=True, kw_only=True):
         if not self.server:
             return 16.0
         return {"FP8": 8.0, "NVFP4": 4.0, "MXFP4": 4.0}.get(quantization.id, 16.0)
+
+    @property
+    def attention_bits(self) -> float:
+        """The same for attention's products, whatever the format of the weights."""
+        return VECTOR if self.vector_attention else SUMMED_AT_16 if self.integer else 16.0
 
     def running(self, load: RequestLoad) -> tuple[float, bool]:
         """Requests that decode at once, and whether that is fewer than asked. A request is held at its mean length."""
@@ -203,6 +210,7 @@ def _ggml(
         scores_in_memory=not settings.flash,
         integer=True,
         wide_products=_wide_products(deployment, entry),
+        vector_attention=any(d.vendor in entry.speed.vector_attention for d in fitting.used_devices(deployment)),
         vector_tokens=entry.speed.vector_tokens,
         expert_tile=_expert_tile(deployment, entry),
         devices=max(1, len(rows)),

@@ -11,14 +11,15 @@ from advisor.deployment import Deployment
 from advisor.engines import fitting
 from advisor.machines.types import Device, Machine
 from advisor.record import Record
-from advisor.speed.parallel_plan import INTEGER, SUMMED_AT_16, ParallelPlan
+from advisor.speed.parallel_plan import INTEGER, SUMMED_AT_16, VECTOR, ParallelPlan
 
 
 class PeakRates(Record, frozen=True, kw_only=True):
     """Peak rates of one rank; 0 = no device. Of a tensor split the slowest rank's, of stages their mean by share."""
 
     gbs: float
-    tflops: float
+    tflops: float  # of matrix products
+    attention_tflops: float
     link_gbs: float
     direct: bool  # ranks are joined by NVLink or its like
     host_gbs: float  # what host memory is read with in decoding
@@ -32,15 +33,16 @@ def compute_peak_rates(
 ) -> PeakRates | None:
     """Peak rates of the deployment's ranks; None where a device's bandwidth or compute peak is not known."""
     devices = fitting.used_devices(deployment)
-    gbs = tflops = 0.0
+    gbs = tflops = attention = 0.0
     if devices:
         known = []
         for device in devices[: plan.devices]:
-            b, c = device_bandwidth(device, rules), peak_tflops(device, rules, plan.compute_bits(quantization))
-            if b is None or c is None:
+            b, widths = device_bandwidth(device, rules), (plan.compute_bits(quantization), plan.attention_bits)
+            c, a = (peak_tflops(device, rules, bits) for bits in widths)
+            if b is None or c is None or a is None:
                 return None
-            known.append((b, c))
-        gbs, tflops = _share_of_ranks(known, plan)
+            known.append((b, c, a))
+        gbs, tflops, attention = _share_of_ranks(known, plan)
     link, direct = _link(deployment, plan, rules)
     host = machine_host_bandwidth(deployment.machine, rules) if deployment.machine is not None else None
     pcie = link_gbs(devices[0], rules, False)[0] if devices and not devices[0].unified else None
@@ -48,6 +50,7 @@ def compute_peak_rates(
     return PeakRates(
         gbs=gbs,
         tflops=tflops,
+        attention_tflops=attention,
         link_gbs=link,
         direct=direct,
         host_gbs=host_gbs,
@@ -57,11 +60,11 @@ def compute_peak_rates(
     )
 
 
-def _share_of_ranks(known: list[tuple[float, float]], plan: ParallelPlan) -> tuple[float, float]:
+def _share_of_ranks(known: list[tuple[float, ...]], plan: ParallelPlan) -> tuple[float, ...]:
+    columns = list(zip(*known, strict=True))
     if plan.stages == 1 or len(plan.shares) != len(known):
-        return min(b for b, _ in known), min(c for _, c in known)
-    pairs = list(zip(plan.shares, known, strict=True))
-    return 1 / sum(x / b for x, (b, _) in pairs), 1 / sum(x / c for x, (_, c) in pairs)
+        return tuple(min(c) for c in columns)
+    return tuple(1 / sum(x / r for x, r in zip(plan.shares, c, strict=True)) for c in columns)
 
 
 def _link(deployment: Deployment, plan: ParallelPlan, rules: Catalog) -> tuple[float, bool]:
@@ -99,9 +102,12 @@ def peak_tflops(device: Device, rules: Catalog, bits: float) -> float | None:
     if entry is None:
         return None
     known = entry.tflops
-    sixteen = max(known.get("fp16", 0.0), known.get("bf16", 0.0), known.get("fp32", 0.0)) or _narrow(known)
+    vector = known.get("fp32", 0.0)
+    sixteen = max(known.get("fp16", 0.0), known.get("bf16", 0.0), vector) or _narrow(known)
     wide = [sixteen]
-    if bits in (INTEGER, SUMMED_AT_16):
+    if bits == VECTOR:
+        wide = [vector or sixteen]
+    elif bits in (INTEGER, SUMMED_AT_16):
         # tensor cores: twice the rate of 16-bit products that are summed in 16 bit, on cards for players too
         integer = known.get("int8", 0.0)
         wide = [(integer if integer > sixteen else 2 * sixteen) / (1 if bits == INTEGER else 2)]

@@ -288,6 +288,7 @@ def plan_pass(
         scores = tokens.sequences * score_bytes(deployment.model, tokens.each, tokens.depth) / plan.tensor
     on = 1.0 if rates.gbs else 0.0
     per_byte, per_product = on / (GB * (rates.gbs or 1)), on / (TERA * (rates.tflops or 1))
+    per_pair = on / (TERA * (rates.attention_tflops or 1))
     host_read = dense * plan.host_dense + experts * plan.host_experts + (cache + latent) * plan.host_cache
     host_s = host_read / (GB * (rates.host_gbs if decode else rates.host_prompt_gbs))
     if not on and rates.host_tflops:
@@ -304,7 +305,7 @@ def plan_pass(
         host_s=host_s,
         products_s=0.0 if vector else products * per_product,
         vector_s=products * per_product if vector else 0.0,
-        attention_s=attention * per_product,
+        attention_s=attention * per_pair,
         link_s=sent / (GB * rates.link_gbs),
         layers=work.blocks / 2 * launched * on,
         moe_layers=work.moe_layers * launched * on,

@@ -25,14 +25,14 @@ ROBUST = 0.1  # log error from which a row's pull stops growing
 ROUNDS, STEPS = 40, 60  # of the search; each round makes coordinates of its own
 CLOSE = 1e-6  # a round that gains a smaller share ends the search
 # prior of the base, its width (log), and the width of each kind of factor: f family, e engine, g its generation,
-# v vendor, c hardware class, q format class, x link
+# v vendor, c hardware class, q format class, x link, b backend, u unit that multiplies
 Prior = tuple[str, str, float, float, dict[str, float]]
 PRIORS: dict[str, Prior] = {
     "memory": ("share", "of the peak memory bandwidth, weights read in decoding", 0.75, 0.3,
-               {"f": 0.16, "e": 0.093, "g": 0.11, "v": 0.11, "c": 0.16, "q": 0.085, "x": 0.11, "f/c": 0.13}),
+               {"f": 0.16, "e": 0.093, "g": 0.11, "v": 0.11, "c": 0.16, "q": 0.085, "x": 0.11, "f/c": 0.13, "b": 0.1}),
     "experts": ("share", "of `memory`, for routed experts", 0.7, 0.3, {"f": 0.16, "e": 0.13, "c": 0.11, "q": 0.12}),
     "cache": ("share", "of `memory`, for the KV cache", 0.7, 0.3,
-              {"f": 0.21, "e": 0.19, "g": 0.16, "c": 0.16, "q": 0.17, "f/c": 0.13}),
+              {"f": 0.21, "e": 0.19, "g": 0.16, "c": 0.16, "q": 0.17, "f/c": 0.13, "b": 0.16}),
     "latent": ("share", "of `memory`, for latent rows of the cache (MLA)", 0.4, 0.5,
                {"f": 0.38, "e": 0.19, "c": 0.16}),
     "unpacking": ("share", "of `memory`, for quantised weights that matrix units multiply in decoding", 0.8, 0.3,
@@ -56,9 +56,10 @@ PRIORS: dict[str, Prior] = {
     "vector": ("share", "of the peak compute rate, products of so few tokens that no matrix units are used", 0.04, 0.7,
                {"f": 0.15, "c": 0.38, "q": 0.17}),
     "prompt_products": ("share", "of the peak compute rate, products of a prompt", 0.4, 0.5,
-                        {"f": 0.3, "e": 0.19, "g": 0.22, "v": 0.22, "c": 0.3, "q": 0.17, "x": 0.15, "f/c": 0.25}),
-    "prompt_attention": ("share", "of the peak compute rate, attention of a prompt", 0.3, 0.5,
-                         {"f": 0.3, "e": 0.26, "g": 0.22, "c": 0.3, "f/c": 0.25}),
+                        {"f": 0.3, "e": 0.19, "g": 0.22, "v": 0.22, "f/v": 0.25, "c": 0.15, "q": 0.17, "x": 0.15,
+                         "f/c": 0.15, "b": 0.3, "q/b": 0.3}),
+    "prompt_attention": ("share", "of the peak compute rate, attention of a prompt", 0.5, 0.3,
+                         {"f": 0.2, "e": 0.13, "g": 0.22, "c": 0.15, "f/c": 0.15, "u": 0.5, "b": 0.22}),
     "prompt_layer": ("seconds", "per layer of a prompt's chunk", 12e-6, 0.5, {"f": 0.38, "v": 0.3, "c": 0.15}),
     "prompt_moe_layer": ("seconds", "per layer with routed experts, on top", 20e-6, 0.5,
                          {"f": 0.38, "v": 0.3, "c": 0.3, "q": 0.29}),
