@@ -341,6 +341,7 @@ class SpeedTraits(Record, frozen=True, kw_only=True):
     admits: int | None = None  # requests admitted at once by default, where more than the memory constants say
     generations: tuple[SpeedGeneration, ...] = ()
     vector_tokens: int = 0  # tokens of a pass up to which products run without matrix units; 0 = never without
+    own_prompt_passes: bool = False  # prompts do not join the passes of decoding
     vector_attention: tuple[str, ...] = ()  # vendors on whose devices attention of prompts uses no matrix units
     prompts_for_caches: bool = False  # of a prompt, only what the caches need is computed
     replicas_wait: bool = False  # those that share experts, for each other's prompts

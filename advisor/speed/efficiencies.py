@@ -271,6 +271,7 @@ class EngineRules(msgspec.Struct, frozen=True):
     source: str
     as_of: str
     tensor_split: tuple[str, ...]
+    bfloat16: tuple[str, ...]
     speculation: dict[str, DraftAcceptance]
     evidence: EvidenceRules
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # engines with a pool alone need it
 
 INTEGER = 7.0  # stands for 8-bit integers among the widths that products run in
 SUMMED_AT_16 = 15.0  # stands for 16-bit products that are summed at 16 bit: half the integer rate, on all cards
+BFLOAT = 16.5  # stands for bfloat16 where nothing narrower is taken
 VECTOR = 32.0  # stands for units that are no matrix units
 KV_BYTES = {"auto": 2.0, "f16": 2.0, "bf16": 2.0, "fp16": 2.0, "float16": 2.0, "bfloat16": 2.0, "fp8": 1.0}
 
@@ -44,6 +45,7 @@ class ParallelPlan(msgspec.Struct, frozen=True, kw_only=True):
     prompts_for_caches: bool = False  # of a prompt, only what the caches need is computed
     replicas_wait: bool = False  # for each other's prompts
     wide_products: bool = False  # not on these: an old build widens the weights to 16 bit
+    bfloat16: bool = False  # multiplies in the type of the checkpoint
     vector_attention: bool = False  # no matrix units multiply for attention
     vector_tokens: int = 0  # tokens of a pass up to which products run without matrix units
     expert_tile: int = 1  # tokens of an expert are rounded up to whole tiles of so many
@@ -74,13 +76,13 @@ class ParallelPlan(msgspec.Struct, frozen=True, kw_only=True):
         if self.integer:
             return SUMMED_AT_16 if self.wide_products or quantization.bits_nominal >= 16 else INTEGER
         if not self.server:
-            return 16.0
+            return BFLOAT if self.bfloat16 else 16.0
         return {"FP8": 8.0, "NVFP4": 4.0, "MXFP4": 4.0}.get(quantization.id, 16.0)
 
     @property
     def attention_bits(self) -> float:
         """The same for attention's products, whatever the format of the weights."""
-        return VECTOR if self.vector_attention else SUMMED_AT_16 if self.integer else 16.0
+        return VECTOR if self.vector_attention else SUMMED_AT_16 if self.integer else BFLOAT if self.bfloat16 else 16.0
 
     def running(self, load: RequestLoad) -> tuple[float, bool]:
         """Requests that decode at once, and whether that is fewer than asked. A request is held at its mean length."""
@@ -133,7 +135,8 @@ def _server(deployment: Deployment, estimate: MemoryEstimate, entry: Engine, fam
         server=True,
         unfolds_latent=True,
         expert_tile=_expert_tile(deployment, entry),
-        joins=generation is None or not generation.own_prompt_passes,
+        joins=not (entry.speed.own_prompt_passes or (generation is not None and generation.own_prompt_passes))
+        or get_flag(deployment.settings, "enable-mixed-chunk"),
         devices=settings.ranks,
         tensor=tp,
         stages=settings.pp,
@@ -257,6 +260,7 @@ def _undivided(deployment: Deployment, estimate: MemoryEstimate, family: str, kn
     return ParallelPlan(
         family=family,
         devices=n,
+        bfloat16=family in known.bfloat16,
         tensor=n if split else 1,
         stages=1 if split else n,
         expert_ranks=n if split else 1,

@@ -11,7 +11,7 @@ from advisor.deployment import Deployment
 from advisor.engines import fitting
 from advisor.machines.types import Device, Machine
 from advisor.record import Record
-from advisor.speed.parallel_plan import INTEGER, SUMMED_AT_16, VECTOR, ParallelPlan
+from advisor.speed.parallel_plan import BFLOAT, INTEGER, SUMMED_AT_16, VECTOR, ParallelPlan
 
 
 class PeakRates(Record, frozen=True, kw_only=True):
@@ -107,6 +107,8 @@ def peak_tflops(device: Device, rules: Catalog, bits: float) -> float | None:
     wide = [sixteen]
     if bits == VECTOR:
         wide = [vector or sixteen]
+    elif bits == BFLOAT:
+        wide = [known.get("bf16", 0.0) or sixteen]
     elif bits in (INTEGER, SUMMED_AT_16):
         # tensor cores: twice the rate of 16-bit products that are summed in 16 bit, on cards for players too
         integer = known.get("int8", 0.0)
