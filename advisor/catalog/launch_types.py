@@ -322,6 +322,7 @@ class SpeedGeneration(Record, frozen=True, kw_only=True):
     name: str
     before: str  # first version, or build, that is no longer one of them
     wide_products: bool = False  # quantized weights were widened to 16 bit on NVIDIA's tensor cores
+    delta_layers: float = 0.0  # layers whose launches a gated delta net cost besides its own, in decoding
     own_prompt_passes: bool = False  # prompts had passes of their own: they did not join those of decoding
     source: str
 

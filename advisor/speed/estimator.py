@@ -19,6 +19,7 @@ from advisor.engines import fitting
 from advisor.engines.additions import read_json_setting
 from advisor.engines.base import get_integer, get_setting
 from advisor.engines.device_choice import USUAL_BACKENDS
+from advisor.models.types import Moe
 from advisor.record import Value
 from advisor.session import Session
 from advisor.speed import evidence, laws
@@ -189,7 +190,7 @@ def make_efficiency_keys(
     deployment: Deployment, quantization: Quantization, plan: ParallelPlan, link: str, rules: Catalog
 ) -> EfficiencyKeys:
     """What the factors of the rules are looked up by."""
-    device = next(iter(fitting.used_devices(deployment)), None)
+    device, layout = next(iter(fitting.used_devices(deployment)), None), deployment.model.layout
     return EfficiencyKeys(
         family=plan.family,
         engine=engines.find_engine_module(deployment.engine, rules.engines())[1].id,  # a wrapper is what it runs
@@ -201,6 +202,7 @@ def make_efficiency_keys(
         prompt_format=SIXTEEN_BIT if plan.wide_products else "",
         backend=deployment.backend if deployment.backend not in (None, device and USUAL_BACKENDS.get(device.vendor)) else "",
         unit="vector" if plan.vector_attention else "",
+        layers="moe" if layout and any(isinstance(x, Moe) for x in layout.ffn) else "dense",
     )
 
 

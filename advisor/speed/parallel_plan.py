@@ -46,6 +46,7 @@ class ParallelPlan(msgspec.Struct, frozen=True, kw_only=True):
     replicas_wait: bool = False  # for each other's prompts
     wide_products: bool = False  # not on these: an old build widens the weights to 16 bit
     bfloat16: bool = False  # multiplies in the type of the checkpoint
+    delta_layers: float = 0.0  # layers whose launches a gated delta net costs besides its own, in decoding
     vector_attention: bool = False  # no matrix units multiply for attention
     vector_tokens: int = 0  # tokens of a pass up to which products run without matrix units
     expert_tile: int = 1  # tokens of an expert are rounded up to whole tiles of so many
@@ -207,10 +208,12 @@ def _ggml(
             dense = experts = missing / (work.dense_bytes + work.expert_bytes)
     both = host_kv + sum(cached)
     settings = resolve_llama_settings(deployment, usual)
+    generation = find_generation(entry, deployment.engine_version)
     return ParallelPlan(
         family=family,
         pipelined=not (dense or experts or host_kv),
         scores_in_memory=not settings.flash,
+        delta_layers=generation.delta_layers if generation else 0.0,
         integer=True,
         wide_products=_wide_products(deployment, entry),
         vector_attention=any(d.vendor in entry.speed.vector_attention for d in fitting.used_devices(deployment)),

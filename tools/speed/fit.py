@@ -30,7 +30,8 @@ Prior = tuple[str, str, float, float, dict[str, float]]
 PRIORS: dict[str, Prior] = {
     "memory": ("share", "of the peak memory bandwidth, weights read in decoding", 0.75, 0.3,
                {"f": 0.16, "e": 0.093, "g": 0.11, "v": 0.11, "c": 0.16, "q": 0.085, "x": 0.11, "f/c": 0.13, "b": 0.1}),
-    "experts": ("share", "of `memory`, for routed experts", 0.7, 0.3, {"f": 0.16, "e": 0.13, "c": 0.11, "q": 0.12}),
+    "experts": ("share", "of `memory`, for routed experts", 0.7, 0.3,
+                {"f": 0.16, "e": 0.13, "c": 0.11, "q": 0.12, "q/b": 0.3}),
     "cache": ("share", "of `memory`, for the KV cache", 0.7, 0.3,
               {"f": 0.21, "e": 0.19, "g": 0.16, "c": 0.16, "q": 0.17, "f/c": 0.13, "b": 0.16}),
     "latent": ("share", "of `memory`, for latent rows of the cache (MLA)", 0.4, 0.5,
