@@ -346,6 +346,7 @@ class SpeedTraits(Record, frozen=True, kw_only=True):
     vector_attention: tuple[str, ...] = ()  # vendors on whose devices attention of prompts uses no matrix units
     prompts_for_caches: bool = False  # of a prompt, only what the caches need is computed
     replicas_wait: bool = False  # those that share experts, for each other's prompts
+    other_backends: dict[str, tuple[str, ...]] = {}  # vendor -> in use besides its own, where none is stated
     expert_tiles: dict[str, int] = {}  # vendor, or other -> tokens of one expert that a kernel works on together
     checkpoint_cache: CheckpointCache | None = None
     source: str | None = None

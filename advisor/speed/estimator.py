@@ -29,6 +29,7 @@ from advisor.speed.efficiencies import (
     Efficiencies,
     EfficiencyKeys,
     ErrorBound,
+    SpeedRules,
     engine_generation,
     find_efficiencies,
     find_error_bound,
@@ -38,11 +39,12 @@ from advisor.speed.efficiencies import (
     load_speed_rules,
 )
 from advisor.speed.parallel_plan import ParallelPlan
-from advisor.speed.steps import LoadPasses, plan_check_pass, plan_passes
+from advisor.speed.rates import SlowerCase
+from advisor.speed.steps import LoadPasses, Pass, plan_check_pass, plan_passes
 from advisor.speed.work import RequestLoad
 
-# Host memory is behind few measured rows: bounds are at least these factors. Assumed
-HOST_BOUND = {"none": 1.0, "known": 1.8, "assumed": 3.0}
+# Host memory is behind few measured rows: bounds are at least this factor around what its bandwidth gives. Assumed
+HOST_BOUND = 1.8
 
 
 def estimate_speed(
@@ -79,16 +81,18 @@ def estimate_speed(
         efficiencies.waits,
         drafted[1] if drafted else None,
     )
+    reach = _reach_of_unknown(deployment, entry, passes, keys, table, load)
     many = load.concurrency > 1
     unsure = (drafted[1] / drafted[0], drafted[2] / drafted[1]) if drafted else (1.0, 1.0)
 
     def around(kind: str, value: float, bound: ErrorBound, faster: float = 1.0, slower: float = 1.0) -> Interval:
-        wide = max(bound.factor, HOST_BOUND[passes.host])
+        wide = bound.factor if passes.host == "none" else max(bound.factor, HOST_BOUND)
+        least, most = reach[kind]
         if here is not None:
             measured = here.adjust(kind, load, wide)
             wide = measured.bound
             value *= 1 / measured.factor if kind in evidence.TIMES else measured.factor
-        return Interval(value=value, low=value / wide / slower, high=value * wide * faster)
+        return Interval(value=value, low=value * least / wide / slower, high=value * most * wide * faster)
 
     one = find_error_bound(table, keys, "decode", "tpot")
     kinds = ("offline", "closed", "tpot") if passes.limited else ("closed", "offline", "tpot")
@@ -121,6 +125,49 @@ def estimate_speed(
     )
 
 
+def _reach_of_unknown(
+    deployment: Deployment,
+    entry: Engine,
+    passes: LoadPasses,
+    keys: EfficiencyKeys,
+    table: SpeedRules,
+    load: RequestLoad,
+) -> dict[str, tuple[float, float]]:
+    """By kind of quantity, the least and most of it over its value where facts that are not stated vary as usual."""
+    backends = entry.speed.other_backends.get(keys.vendor, ()) if deployment.backend is None else ()
+    cases = [(passes, keys), *((passes, keys._replace(backend=b)) for b in backends)]
+    cases += [(_slow_down(passes, case), keys) for case in passes.slower]
+    found = []
+    for slower, named in cases:
+        e = find_efficiencies(table, named)
+        found.append(_quantities(laws.compute_times(slower, load.output, e.decode, e.prefill, e.waits)))
+    usual = found[0]
+    return {k: (min(f[k] for f in found) / usual[k], max(f[k] for f in found) / usual[k]) for k in usual}
+
+
+def _slow_down(passes: LoadPasses, case: SlowerCase) -> LoadPasses:
+    def scaled(one: Pass, factor: float) -> Pass:
+        return replace(one, **{part: getattr(one, part) * factor for part in case.parts})
+
+    return replace(
+        passes,
+        decode=scaled(passes.decode, case.decode),
+        few=scaled(passes.few, case.decode),
+        prefill=scaled(passes.prefill, case.prompt),
+    )
+
+
+def _quantities(times: laws.LoadTimes) -> dict[str, float]:
+    """By kind, up to a constant."""
+    return {
+        "decode": 1 / times.step,
+        "prefill": 1 / times.prompt,
+        "ttft": times.first,
+        "tpot": times.between,
+        "closed": times.rate,
+    }
+
+
 def find_layout(deployment: Deployment, estimate: MemoryEstimate, rules: Catalog) -> str:
     """How ranks split the model, in one word; empty where that is not modelled."""
     entry = engines.find_engine_module(deployment.engine, rules.engines())[1]
@@ -142,7 +189,9 @@ def _notes(
     if passes.limited:
         out.append(f"{math.floor(passes.running)} of {load.concurrency} requests run at once, the rest waits")
     if passes.host == "assumed":
-        out.append("the bandwidth of the host's memory is not known: wide bounds")
+        out.append(
+            "the bandwidth of the host's memory is not known: bounds cover what hosts with this much memory have"
+        )
     if passes.products_unknown:
         out.append("the processor's cores are not known: neither prompts nor batches are timed")
     if drafted:
@@ -200,7 +249,9 @@ def make_efficiency_keys(
         format=format_class(quantization),
         link=link,
         prompt_format=SIXTEEN_BIT if plan.wide_products else "",
-        backend=deployment.backend if deployment.backend not in (None, device and USUAL_BACKENDS.get(device.vendor)) else "",
+        backend=deployment.backend
+        if deployment.backend not in (None, device and USUAL_BACKENDS.get(device.vendor))
+        else "",
         unit="vector" if plan.vector_attention else "",
         layers="moe" if layout and any(isinstance(x, Moe) for x in layout.ffn) else "dense",
     )

@@ -28,6 +28,8 @@ INTEGER = 7.0  # stands for 8-bit integers among the widths that products run in
 SUMMED_AT_16 = 15.0  # stands for 16-bit products that are summed at 16 bit: half the integer rate, on all cards
 BFLOAT = 16.5  # stands for bfloat16 where nothing narrower is taken
 VECTOR = 32.0  # stands for units that are no matrix units
+# split modes of llama.cpp in which all devices work on each layer: products of a layer whose results go around
+ROW_PARTS = {"row": 7, "tensor": 2}
 KV_BYTES = {"auto": 2.0, "f16": 2.0, "bf16": 2.0, "fp16": 2.0, "float16": 2.0, "bfloat16": 2.0, "fp8": 1.0}
 
 
@@ -51,6 +53,8 @@ class ParallelPlan(msgspec.Struct, frozen=True, kw_only=True):
     vector_tokens: int = 0  # tokens of a pass up to which products run without matrix units
     expert_tile: int = 1  # tokens of an expert are rounded up to whole tiles of so many
     tensor: int = 1  # ranks that split every layer
+    parts: int = 2  # of a layer, after which ranks exchange
+    splits_attention: bool = True  # ranks share the heads; else the first has all
     stages: int = 1  # groups of layers one after the other
     replicas: int = 1
     expert_ranks: int = 1
@@ -129,15 +133,13 @@ def _server(deployment: Deployment, estimate: MemoryEstimate, entry: Engine, fam
     host = _share_on_host(estimate) if estimate.devices and settings.cpu_offload else 0.0
     if tokens == 0:  # in the middle of its bounds it does not start; where it does, it holds one request
         tokens = estimate.context_length
-    generation = find_generation(entry, deployment.engine_version)
     alone = not fitting.used_devices(deployment)
     return ParallelPlan(
         family=family,
         server=True,
         unfolds_latent=True,
         expert_tile=_expert_tile(deployment, entry),
-        joins=not (entry.speed.own_prompt_passes or (generation is not None and generation.own_prompt_passes))
-        or get_flag(deployment.settings, "enable-mixed-chunk"),
+        joins=_joins(deployment, entry),
         devices=settings.ranks,
         tensor=tp,
         stages=settings.pp,
@@ -157,6 +159,13 @@ def _server(deployment: Deployment, estimate: MemoryEstimate, entry: Engine, fam
         else max(settings.sequences, entry.speed.admits or 0),
         pool_tokens=tokens,
     )
+
+
+def _joins(deployment: Deployment, entry: Engine) -> bool:
+    """Whether prompts share passes with decoding."""
+    generation = find_generation(entry, deployment.engine_version)
+    own = entry.speed.own_prompt_passes or (generation is not None and generation.own_prompt_passes)
+    return not own or get_flag(deployment.settings, "enable-mixed-chunk") is True
 
 
 def _cache_bytes(deployment: Deployment, entry: Engine, settings: PoolSettings) -> float:
@@ -209,9 +218,10 @@ def _ggml(
     both = host_kv + sum(cached)
     settings = resolve_llama_settings(deployment, usual)
     generation = find_generation(entry, deployment.engine_version)
+    together = str(settings.split) in ROW_PARTS and len(rows) > 1
     return ParallelPlan(
         family=family,
-        pipelined=not (dense or experts or host_kv),
+        pipelined=not together and not (dense or experts or host_kv),
         scores_in_memory=not settings.flash,
         delta_layers=generation.delta_layers if generation else 0.0,
         integer=True,
@@ -220,7 +230,11 @@ def _ggml(
         vector_tokens=entry.speed.vector_tokens,
         expert_tile=_expert_tile(deployment, entry),
         devices=max(1, len(rows)),
-        stages=max(1, len(rows)),
+        tensor=len(rows) if together else 1,
+        expert_ranks=len(rows) if together else 1,
+        parts=ROW_PARTS.get(str(settings.split), 2),
+        splits_attention=settings.split != "row",
+        stages=1 if together else max(1, len(rows)),
         shares=tuple(x / on for x in rows) if on else (1.0,),
         host_dense=dense,
         host_experts=experts,

@@ -17,7 +17,7 @@ from advisor.catalog.types import Engine, Quantization
 from advisor.deployment import Deployment, MemoryEstimate
 from advisor.record import Value
 from advisor.speed.parallel_plan import ParallelPlan, plan_ranks
-from advisor.speed.rates import PeakRates, compute_peak_rates
+from advisor.speed.rates import PeakRates, SlowerCase, compute_peak_rates
 from advisor.speed.work import (
     ModelWork,
     RequestLoad,
@@ -78,6 +78,7 @@ class LoadPasses(msgspec.Struct, kw_only=True):
     joins: float  # 1: prompts share passes with decoding; 0: they have passes of their own
     limited: bool  # the cache or the engine admits fewer than asked
     link: str  # between ranks: direct or pcie (with whole experts on ranks, -experts); stages or alone without
+    slower: tuple[SlowerCase, ...]  # what is not known, at the ends of its usual range
     host: HostUse  # whether host memory is read, and with a bandwidth that is known
     products_unknown: bool  # a processor multiplies and its cores are not known: only its reading can be timed
 
@@ -148,6 +149,7 @@ def plan_passes(
         joins=1.0 if plan.joins else 0.0,
         limited=limited,
         link=_link(plan, rates),
+        slower=rates.slower,
         host=_host(plan, rates),
         products_unknown=not rates.gbs and rates.host_tflops is None,
     )
@@ -231,7 +233,7 @@ def _exchanges(work: ModelWork, plan: ParallelPlan, tokens: float) -> tuple[floa
     """
     sent, count = 0.0, 0.0
     if plan.tensor > 1:
-        parts = 2 * work.layers - (work.moe_layers if plan.experts_over_replicas else 0)
+        parts = plan.parts * work.layers - (work.moe_layers if plan.experts_over_replicas else 0)
         sent += 2 * 2.0 * tokens * work.hidden * parts * (plan.tensor - 1) / plan.tensor
         count += parts
     if plan.experts_over_replicas and work.experts:
@@ -267,13 +269,14 @@ def plan_pass(
     pairs = pair_products(
         deployment.model, tokens.each, tokens.depth, unfolded=unfolded, first=needed.count if needed else None
     )
-    attention = 2 * tokens.sequences * pairs / plan.tensor
+    ranks = plan.tensor if plan.splits_attention else 1
+    attention = 2 * tokens.sequences * pairs / ranks
     read = tokens.depth + tokens.each / 2
-    whole = cache_bytes(deployment.model, read, plan.key_bytes, plan.value_bytes, plan.tensor)
+    whole = cache_bytes(deployment.model, read, plan.key_bytes, plan.value_bytes, ranks)
     latent = latent_bytes(deployment.model, read, plan.key_bytes)
-    cache = tokens.sequences * (whole - latent + state_bytes(deployment.model) / plan.tensor)
+    cache = tokens.sequences * (whole - latent + state_bytes(deployment.model) / ranks)
     latent *= tokens.sequences
-    scan = tokens.sequences * (tokens.each - 1) * state_bytes(deployment.model) / plan.tensor
+    scan = tokens.sequences * (tokens.each - 1) * state_bytes(deployment.model) / ranks
     dense = part * work.dense_bytes / plan.tensor
     experts = part * work.expert_bytes * picked / plan.expert_ranks
     sent, exchanges = _exchanges(work, plan, through)
@@ -285,7 +288,7 @@ def plan_pass(
         widened = 2 * WIDENED_BYTES * part * (work.dense_params + work.expert_params * picked) / plan.tensor
     scores = 0.0
     if plan.scores_in_memory:
-        scores = tokens.sequences * score_bytes(deployment.model, tokens.each, tokens.depth) / plan.tensor
+        scores = tokens.sequences * score_bytes(deployment.model, tokens.each, tokens.depth) / ranks
     on = 1.0 if rates.gbs else 0.0
     per_byte, per_product = on / (GB * (rates.gbs or 1)), on / (TERA * (rates.tflops or 1))
     per_pair = on / (TERA * (rates.attention_tflops or 1))

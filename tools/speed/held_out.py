@@ -50,13 +50,13 @@ def name_device(sample: FitSample) -> str:
     return re.sub(r"^\d+x ", "", sample.row.request.hardware or "")
 
 
+PROMPTS = ("prefill", "ttft")  # quantities that prompts decide; the others are of answers
 LABELS: dict[str, Callable[[FitSample], str]] = {
     "family": lambda s: s.family,
     "class": lambda s: f"{next(iter(s.keys.cells))}: {'prompts' if s.row.kind in PROMPTS else 'answers'}",
     "source": lambda s: s.row.source,
     "machine": lambda s: f"{s.row.source}: {name_device(s)}",
 }
-PROMPTS = ("prefill", "ttft")  # quantities that prompts decide; the others are of answers
 OWN_FOLD = 15  # rows from which a label is left out alone
 SHARED_FOLDS = 4  # the others are dealt out over these
 TARGETS_S = (0.010, 0.015, 0.020, 0.030, 0.050, 0.080, 0.120)  # between tokens of a request
