@@ -92,7 +92,9 @@ class EfficiencyKeys(NamedTuple):
     link: str
     prompt_format: str = ""  # what products of prompts run in, where a build widens the weights for them; else empty
     backend: str = ""  # of the engine, where it is not the vendor's own
-    unit: str = ""  # of attention: vector, where no matrix units are used; else empty
+    unit: str = (
+        ""  # vector: attention uses no matrix units; half: these sum at 32 bit at half of their rate; else empty
+    )
     layers: str = "dense"  # or moe: whether there are routed experts
 
     @property
@@ -110,6 +112,7 @@ class EfficiencyKeys(NamedTuple):
         f, e, g, v, c, q, x, widened, b, u, _ = self
         if widened and coefficient.startswith(PROMPT):
             q = widened
+        u = "" if u == "vector" and not coefficient.endswith("attention") else u
         pairs = {"f/v": f"{f}/{v}", "f/c": f"{f}/{c}", "q/b": f"{q}/{b}" if b else ""}
         return {"f": f, "e": e, "g": g, "v": v, "c": c, "q": q, "x": x, "b": b, "u": u, **pairs}
 

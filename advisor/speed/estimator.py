@@ -19,6 +19,7 @@ from advisor.engines import fitting
 from advisor.engines.additions import read_json_setting
 from advisor.engines.base import get_integer, get_setting
 from advisor.engines.device_choice import USUAL_BACKENDS
+from advisor.machines.types import Device
 from advisor.models.types import Moe
 from advisor.record import Value
 from advisor.session import Session
@@ -39,7 +40,7 @@ from advisor.speed.efficiencies import (
     load_speed_rules,
 )
 from advisor.speed.parallel_plan import ParallelPlan
-from advisor.speed.rates import SlowerCase
+from advisor.speed.rates import SlowerCase, halves_sums
 from advisor.speed.steps import LoadPasses, Pass, plan_check_pass, plan_passes
 from advisor.speed.work import RequestLoad
 
@@ -240,6 +241,7 @@ def make_efficiency_keys(
 ) -> EfficiencyKeys:
     """What the factors of the rules are looked up by."""
     device, layout = next(iter(fitting.used_devices(deployment)), None), deployment.model.layout
+    usual = USUAL_BACKENDS.get(device.vendor) if device else None
     return EfficiencyKeys(
         family=plan.family,
         engine=engines.find_engine_module(deployment.engine, rules.engines())[1].id,  # a wrapper is what it runs
@@ -249,12 +251,16 @@ def make_efficiency_keys(
         format=format_class(quantization),
         link=link,
         prompt_format=SIXTEEN_BIT if plan.wide_products else "",
-        backend=deployment.backend
-        if deployment.backend not in (None, device and USUAL_BACKENDS.get(device.vendor))
-        else "",
-        unit="vector" if plan.vector_attention else "",
+        backend="" if deployment.backend == usual else deployment.backend or "",
+        unit=_unit(device, plan, rules),
         layers="moe" if layout and any(isinstance(x, Moe) for x in layout.ffn) else "dense",
     )
+
+
+def _unit(device: Device | None, plan: ParallelPlan, rules: Catalog) -> str:
+    if plan.vector_attention:
+        return "vector"
+    return "half" if device is not None and not plan.integer and halves_sums(device, rules) else ""
 
 
 SpeculationMethod = Literal["draft", "prediction", "ngram"]

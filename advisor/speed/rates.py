@@ -162,6 +162,13 @@ def peak_tflops(device: Device, rules: Catalog, bits: float) -> float | None:
     return best or None
 
 
+def halves_sums(device: Device, rules: Catalog) -> bool:
+    """Whether products that are summed at 32 bit run at half of the rate of the matrix units: cards for players. Other
+    limits of a kernel weigh less there."""
+    entry = rules.accelerators().get(device.accelerator or "")
+    return entry is not None and entry.tflops.get("int8", 0.0) > 3 * entry.tflops.get("fp16", math.inf)
+
+
 def _narrow(known: dict[str, float]) -> float:
     """16-bit rate of a device whose maker states the 4-bit one only: a quarter of it."""
     return known.get("fp8", 0.0) / 2 or known.get("fp4", 0.0) / 4

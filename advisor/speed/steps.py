@@ -78,9 +78,9 @@ class LoadPasses(msgspec.Struct, kw_only=True):
     joins: float  # 1: prompts share passes with decoding; 0: they have passes of their own
     limited: bool  # the cache or the engine admits fewer than asked
     link: str  # between ranks: direct or pcie (with whole experts on ranks, -experts); stages or alone without
-    slower: tuple[SlowerCase, ...]  # what is not known, at the ends of its usual range
     host: HostUse  # whether host memory is read, and with a bandwidth that is known
     products_unknown: bool  # a processor multiplies and its cores are not known: only its reading can be timed
+    slower: tuple[SlowerCase, ...] = ()  # what is not known, at the ends of its usual range
 
 
 class PassTokens(Value, frozen=True):

@@ -39,8 +39,8 @@ class ModelWork(Record, frozen=True, kw_only=True):
     moe_layers: int
     blocks: int  # mixers and feed-forward parts of all layers, and what else a layer launches
     other_mixers: int  # mixers that are recurrent or read latent rows: more launches than attention with heads
-    delta_mixers: int  # of them, gated delta nets
     hidden: int
+    delta_mixers: int = 0  # of the other mixers, gated delta nets
 
     @property
     def weight_bits(self) -> float:

@@ -3,9 +3,9 @@
     python -m tools.speed.calibrate tests/data/speed_rows.csv rules/speed.yaml --force
 
 The efficiencies are fitted to all rows (coefficient_fit). The errors and bounds are those of rows whose model family
-was left out of the fit whole (held_out): what is reported about a model that nobody measured; where an engine on a class
-of hardware has no rows of prompts or answers, those with these left out. The errors with sources left out stand next
-to them.
+was left out of the fit whole (held_out): what is reported about a model that nobody measured. Where an engine has no
+rows of prompts or of answers on a class of hardware, bounds are those of rows whose class was left out so. The errors
+with sources left out stand next to them.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ LABELS: dict[str, Callable[[FitSample], str]] = {
     "source": lambda s: s.row.source,
     "machine": lambda s: f"{s.row.source}: {name_device(s)}",
 }
-OWN_FOLD = 15  # rows from which a label is left out alone
+OWN_FOLD = 30  # rows from which a label is left out alone
 SHARED_FOLDS = 4  # the others are dealt out over these
 TARGETS_S = (0.010, 0.015, 0.020, 0.030, 0.050, 0.080, 0.120)  # between tokens of a request
 LATE = 1.1  # a pick violates its target when it was measured so much above
