@@ -104,6 +104,7 @@ class SearchRequest(Value, frozen=True):
     asked: frozenset[str]  # engines the user insists on
     policy: Policy = Policy()
     port_offset: int = 0  # added to the engine's own port
+    backend: str | None = None  # that is insisted on
     whole: Machine | None = None  # the machine whose part `machine` is
     limits: FormatLimits | None = None  # None: every format and cache type
     known: dict[Hashable, Any] | None = None  # answers that several searches for one user's question share
