@@ -18,12 +18,10 @@ from tools.speed.rows import FitSample, MeasuredRow, make_samples, predict_sampl
 
 ROWS = Path(__file__).parents[1] / "data" / "speed_rows.csv"
 LIMIT = r", power limit \d+ W"
-CORES = r" \(\d+-core GPU\)"
 # what a row says besides the fact, with the fact left out of the hardware's words
 FACTS: dict[str, tuple[Callable[[MeasuredRow], str], str]] = {
     "backend": (lambda r: r.request.backend or "", r"$^"),
     "power limit": (lambda r: "".join(re.findall(LIMIT, r.request.hardware)), LIMIT),
-    "GPU cores": (lambda r: "".join(re.findall(CORES, r.request.hardware)), CORES),
 }
 NEAR = 1.3  # ratio of the two predictions against that of the two measurements
 SAME = 1.05  # measured ratios below have no direction

@@ -116,7 +116,7 @@ def test_a_fit_ends_where_its_cost_is_least() -> None:
     problem = make_problem(rows)
     found = fit_coefficients(problem)
     least = cost(problem, rows, found)
-    assert least < 0.9 * cost(problem, rows, problem.prior)
+    assert least < 0.93 * cost(problem, rows, problem.prior)
     for i in range(1, len(found)):
         for step in (-0.02, 0.02):
             moved = found.copy()
@@ -177,11 +177,11 @@ def test_priors_and_weights_are_possible() -> None:
 
 
 def test_a_family_is_predicted_by_a_fit_that_has_not_seen_it() -> None:
-    """Of 32 rows the family of 15 is twice as fast as the others: only a fit that has seen it knows."""
+    """Of 64 rows the family of 30 is twice as fast as the others: only a fit that has seen it knows."""
     usual = passes(one_pass(weights_s=0.01, layers=32), one_pass(products_s=0.1, layers=32))
-    rows = [sample("decode", 40.0, steps=usual, of="slow", id=str(i)) for i in range(17)]
-    fast = [sample("decode", 80.0, steps=usual, of="fast", id=str(i)) for i in range(15)]
-    mixed = [x for two in zip(rows, fast, strict=False) for x in two] + rows[15:]
+    rows = [sample("decode", 40.0, steps=usual, of="slow", id=str(i)) for i in range(34)]
+    fast = [sample("decode", 80.0, steps=usual, of="fast", id=str(i)) for i in range(30)]
+    mixed = [x for two in zip(rows, fast, strict=False) for x in two] + rows[30:]
     made = held_out.leave_out(mixed, "family")
     assert made.fold == [s.family for s in mixed]
     assert [p.sample for p in made.unseen] == mixed == [p.sample for p in made.fitted]
@@ -196,7 +196,7 @@ def test_a_family_is_predicted_by_a_fit_that_has_not_seen_it() -> None:
     assert made.fitted[0].rate == pytest.approx(predict_sample(closed, table))
     assert made.fitted[0].predicted == pytest.approx(predict_sample(mixed[0], table))
     whole = held_out.leave_out(mixed, None)
-    assert (whole.fold, whole.of_fold) == (["all"] * 32, {})
+    assert (whole.fold, whole.of_fold) == (["all"] * 64, {})
     assert whole.unseen == whole.fitted
     assert whole.coefficients == made.coefficients
 

@@ -23,7 +23,7 @@ from tools.speed.rows import FitSample
 
 ROBUST = 0.1  # log error from which a row's pull stops growing
 ROUNDS, FEW_ROUNDS, HALVINGS = 100, 6, 8  # steps of the search, and how often one is halved
-CLOSE = 1e-5  # a step that gains a smaller share ends the search
+CLOSE = 1e-7  # a step that gains a smaller share ends the search
 # prior of the base, its width (log), and the width of each kind of factor: f family, e engine, g its generation,
 # v vendor, c hardware class, q format class, x link, b backend, u unit that multiplies
 Prior = tuple[str, str, float, float, dict[str, float]]
@@ -213,17 +213,17 @@ def row_logs(problem: FitProblem, unknowns: Any) -> dict[str, Any]:
     return {c: unknowns[i].sum(axis=1) for c, i in problem.unknowns.items()}
 
 
-def fit_coefficients(problem: FitProblem, start: Any = None) -> Any:
+def fit_coefficients(problem: FitProblem, start: Any = None, nearly: bool = False) -> Any:
     """Logarithms of bases and factors that bring the predictions near the measured values.
 
     Minimised by steps of Gauss and Newton, halved while they gain nothing (Nocedal and Wright, Numerical Optimization,
-    10.3). From `start`, a fit of more rows, a few steps are enough. Raises ArithmeticError where no minimum is found.
+    10.3). `nearly`: ends after the few steps that are enough from a fit of more rows. Raises ArithmeticError where no minimum is found.
     """
     import numpy as np
 
     x = problem.prior.copy() if start is None else start.copy()
     cost, gradient = _cost(problem, x)
-    for _ in range(ROUNDS if start is None else FEW_ROUNDS):
+    for _ in range(FEW_ROUNDS if nearly else ROUNDS):
         step = -np.linalg.solve(_curvature(problem, x), gradient)
         tried = [_cost(problem, x + step)]
         while not tried[-1][0] < cost and len(tried) < HALVINGS:
@@ -232,7 +232,7 @@ def fit_coefficients(problem: FitProblem, start: Any = None) -> Any:
         if not tried[-1][0] < cost * (1 - CLOSE):
             return x
         (cost, gradient), x = tried[-1], x + step
-    if start is not None:
+    if nearly:
         return x
     raise ArithmeticError(f"no minimum after {ROUNDS} steps")
 
