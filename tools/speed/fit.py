@@ -217,7 +217,8 @@ def fit_coefficients(problem: FitProblem, start: Any = None, nearly: bool = Fals
     """Logarithms of bases and factors that bring the predictions near the measured values.
 
     Minimised by steps of Gauss and Newton, halved while they gain nothing (Nocedal and Wright, Numerical Optimization,
-    10.3). `nearly`: ends after the few steps that are enough from a fit of more rows. Raises ArithmeticError where no minimum is found.
+    10.3). `nearly`: ends after the few steps that are enough from a fit of more rows. Raises ArithmeticError where no
+    minimum is found.
     """
     import numpy as np
 
