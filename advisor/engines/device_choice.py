@@ -57,7 +57,7 @@ def _list_named(mine: Sequence[Device], value: str, choice: DeviceChoice) -> lis
     return [d for d in mine if d in found]
 
 
-# what an engine is built for where nothing else is said
+# what an engine is built for where nothing else is stated
 USUAL_BACKENDS = {"nvidia": "cuda", "amd": "rocm", "apple": "metal", "intel": "sycl"}
 
 

@@ -11,7 +11,6 @@ from advisor.catalog import Catalog
 from advisor.catalog.types import Engine
 from advisor.decision.filters import judge_engine
 from advisor.decision.types import Reason
-from advisor.engines.device_choice import read_backend
 from advisor.errors import BadInput
 from advisor.planning import objective
 from advisor.planning.arrange import plan_attempt
@@ -171,6 +170,8 @@ def prepare_engine(entry: Engine, search: SearchRequest, session: Session) -> En
         module, inner = engines.find_engine_module(entry.id, rules.engines())
         named = engines.settings_entry(entry.id, rules.engines())
         if search.backend is not None:
+            from advisor.engines.device_choice import read_backend
+
             read_backend(search.backend, search.machine, inner)
     except BadInput as e:  # no such backend; an overlay's engine without a module
         return Rejection((Reason(code="not_asked_for", rule=f"{entry.id}/module", text=e.message),))

@@ -53,7 +53,7 @@ def compute_peak_rates(
             c, a = (peak_tflops(device, rules, bits) for bits in widths)
             if b is None or c is None or a is None:
                 return None
-            clock = clock_share(device, rules) if plan.stages == 1 else 1.0  # stages take turns: each rests meanwhile
+            clock = clock_share(device, rules) if plan.stages == 1 else 1.0  # stages take turns, and rest in between
             known.append((b * (clock if plan.devices == 1 else 1.0), c * clock, a * clock))
         gbs, tflops, attention = _share_of_ranks(known, plan)
     link, direct = _link(deployment, plan, rules)
