@@ -6,6 +6,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from speed_asking import RULES, ask, made
@@ -62,9 +63,9 @@ def test_one_fact_moves_a_prediction_as_it_moved_the_measurement(pairs: list[tup
     assert {fact for fact, _, _ in held} == set(FACTS)
 
 
-def rates(hardware: str, engine: str = "llama.cpp", **more: object) -> tuple[float, float]:
+def rates(hardware: str, engine: str = "llama.cpp", **more: Any) -> tuple[float, float]:
     """(tokens a second of one request, of a prompt)."""
-    found = ask(*made("8B", more.pop("quant", "Q4_K_M"), hardware, engine, **more), prompt=2048)  # type: ignore[arg-type]
+    found = ask(*made("8B", more.pop("quant", "Q4_K_M"), hardware, engine, **more), prompt=2048)
     assert found.decode_tps is not None
     assert found.prefill_tps is not None
     return found.decode_tps.value, found.prefill_tps.value
@@ -95,7 +96,7 @@ def test_a_network_between_machines_is_as_fast_as_it_is_called() -> None:
     ):  # fmt: skip
         found = find_machine(f"2 nodes of 1x RTX 4090, {words}", RULES)
         assert (found.interconnect, found.network_gbs) == (kind, gbs), words
-    asked = {"engine": "vllm", "quant": "BF16", "settings": {"tensor-parallel-size": 2}}
+    asked: dict[str, Any] = {"engine": "vllm", "quant": "BF16", "settings": {"tensor-parallel-size": 2}}
     slow, usual, fast = (rates(f"2 nodes of 1x RTX 4090, {x}", **asked)[1] for x in ("1GbE", "10GbE", "100GbE"))
     assert slow < usual < fast
 
