@@ -66,6 +66,7 @@ class Deployment(MemoRecord, frozen=True, kw_only=True):
     engine_version: str | None = None
     any_release: bool = False  # which release runs is not known: verdict of the newest, bounds of all in use
     quantization: str
+    backend: str | None = None  # of the engine: cuda, rocm, vulkan, ...; None = not stated
     machine: Machine | None = None  # devices used = its usable devices, or the first `device_count` of them
     device_count: int | None = None
     context_length: int | None = None  # tokens of one request, prompt and output together; None = engine's default

@@ -67,6 +67,7 @@ class EstimateRequest(Record, frozen=True, kw_only=True):
     engine_version: str | None = None
     quantization: str | None = None
     hardware: str = "this"
+    backend: str | None = None
     context_length: int | str | None = None
     sequences: int | None = None
     kv_cache_type: str | dict[str, str] | None = None
@@ -231,11 +232,17 @@ def resolve_request(
         from advisor.engines.device_choice import choose_devices
 
         machine, left_out = choose_devices(whole, settings, entry)
+    backend = estimate_request.backend
+    if backend is not None:
+        from advisor.engines.device_choice import read_backend
+
+        backend = read_backend(backend, machine, engines.find_engine_module(entry.id, rules.engines())[1])
     made = Deployment(
         model=found.model,
         engine=entry.id,
         engine_version=estimate_request.engine_version,
         quantization=chosen.quantization.id,
+        backend=backend,
         machine=machine,
         context_length=context,
         sequences=estimate_request.sequences or 1,

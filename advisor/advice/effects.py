@@ -43,6 +43,7 @@ MATTERS = {
     "checkpoint_format": _ORDER,
     "form_factor": _ORDER,
     "cloud": "where a hosted API would be the better answer",
+    "backend": "where an engine has several for the devices",
     "os": "where the machine does not say it",
     "licence": _CHOICE,
     "thinking": _CHOICE,

@@ -52,6 +52,7 @@ class RecommendRequest(Value, frozen=True):
     model: str | None = None
     quantization: str | None = None
     engine: str | None = None
+    backend: str | None = None
     models: int = 1
     others: tuple[str, ...] = ()  # models next to the one that is sized
     port_offset: int = 0  # added to the engine's own port: servers side by side
@@ -79,6 +80,7 @@ def resolve_question(
         model=question.model or next(iter(question.models), None),
         quantization=question.quantization,
         engine=question.engine,
+        backend=question.backend,
         models=max(1, len(question.models)),
         others=question.models[1:],
         choice=ChoiceLimits(question.licence, question.thinking, question.min_ability),
@@ -207,5 +209,5 @@ def build_search_request(
         asked=frozenset([asked.id] if asked else []),
         policy=load_policy(rules),
         known={},
-        **pick_fields(request, "machine", "workload", "port_offset", "whole"),
+        **pick_fields(request, "machine", "workload", "port_offset", "whole", "backend"),
     )

@@ -105,6 +105,7 @@ def describe_machine(text: str, details: HardwareDetails, cards: list[CardCount]
         devices=devices,
         disk_gbs=details.disk_gbs,
         interconnect=_interconnect(details, cards),
+        network_gbs=details.network_gbs,
         drivers=details.drivers,
         npu=details.npu,
         python=details.python,

@@ -337,6 +337,7 @@ class SpeedGeneration(Record, frozen=True, kw_only=True):
     name: str
     before: str  # first version, or build, that is no longer one of them
     wide_products: bool = False  # quantized weights were widened to 16 bit on NVIDIA's tensor cores
+    delta_layers: float = 0.0  # layers whose launches a gated delta net cost besides its own, in decoding
     own_prompt_passes: bool = False  # prompts had passes of their own: they did not join those of decoding
     source: str
 
@@ -356,10 +357,12 @@ class SpeedTraits(Record, frozen=True, kw_only=True):
     admits: int | None = None  # requests admitted at once by default, where more than the memory constants say
     generations: tuple[SpeedGeneration, ...] = ()
     vector_tokens: int = 0  # tokens of a pass up to which products run without matrix units; 0 = never without
+    own_prompt_passes: bool = False  # prompts do not join the passes of decoding
+    vector_attention: tuple[str, ...] = ()  # vendors on whose devices attention of prompts uses no matrix units
     prompts_for_caches: bool = False  # of a prompt, only what the caches need is computed
     replicas_wait: bool = False  # those that share experts, for each other's prompts
-    prompts_first: bool = False  # while any waits, passes are of prompts alone
     ahead_since: str | None = None  # first release that schedules a step before the answers of the last one are read
+    other_backends: dict[str, tuple[str, ...]] = {}  # vendor -> in use besides its own, where none is stated
     expert_tiles: dict[str, int] = {}  # vendor, or other -> tokens of one expert that a kernel works on together
     checkpoint_cache: CheckpointCache | None = None
     source: str | None = None

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from advisor.catalog.types import DeviceChoice, Engine
 from advisor.deployment import Setting
+from advisor.errors import BadInput
 from advisor.machines.device_visibility import keep_devices
 from advisor.machines.types import Device, Machine
 
@@ -54,3 +55,23 @@ def _list_named(mine: Sequence[Device], value: str, choice: DeviceChoice) -> lis
             return None
         found.append(of[int(m[2])])
     return [d for d in mine if d in found]
+
+
+# what an engine is built for where nothing else is stated
+USUAL_BACKENDS = {"nvidia": "cuda", "amd": "rocm", "apple": "metal", "intel": "sycl"}
+
+
+def read_backend(name: str, machine: Machine, entry: Engine) -> str:
+    """The backend that was asked for, in lower case; `entry` is the engine that runs underneath.
+
+    Raises BadInput for one that the engine has not for these devices.
+    """
+    vendors = {d.vendor for d in machine.usable_devices}
+    named = entry.device_choice.backends if entry.device_choice else {}
+    has = {n.lower() for n, v in named.items() if v == "any" or v in vendors}
+    has = has or {USUAL_BACKENDS.get(v, v) for v in vendors}
+    asked = name.strip().lower()
+    if asked not in has:
+        known = ", ".join(sorted(has)) or "none without an accelerator"
+        raise BadInput(f"backend: {name[:40]!r} is none that {entry.name} has for these devices; it has {known}")
+    return asked

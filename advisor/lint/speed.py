@@ -7,14 +7,25 @@ from collections.abc import Iterator
 from advisor.lint.faults import Fault, nearest_names
 from advisor.lint.house import House, RuleDocument
 from advisor.machines.types import Device
-from advisor.speed.efficiencies import DECODE, PREFILL, QUANTITIES, WAITS, SpeedRules, format_class, hardware_class
+from advisor.speed.efficiencies import (
+    DECODE,
+    PREFILL,
+    QUANTITIES,
+    UNMEASURED,
+    WAITS,
+    SpeedRules,
+    format_class,
+    hardware_class,
+)
 
 FILE, ENGINES = "speed.yaml", "speed-engines.yaml"
 UNITS = {"share": (0.0, 2.0), "seconds": (0.0, 10.0)}  # of a base
 BOUND = (1.0, 20.0)
 FAMILIES = ("server", "ggml")  # of engines that speed-engines.yaml does not list
 LINKS = ("alone", "stages", "direct", "pcie")  # how ranks are joined (advisor/speed/estimator.py)
+UNITS_OF_PRODUCTS = ("vector", "half")  # that are no plain matrix units
 WHOLE = "all"
+OF_SPREADS = {WHOLE, UNMEASURED, "dense", "moe"}
 
 
 def find_speed_faults(house: House) -> Iterator[Fault]:
@@ -43,7 +54,8 @@ def list_factor_names(house: House) -> set[str]:
     families = {t.family for t in traits if t.family}
     generations = {g.name for t in traits for g in t.generations}
     links = {*LINKS, *(f"{x}-experts" for x in LINKS)}
-    return out | {*house.ids["engines"], *families, *FAMILIES, *generations} | links
+    backends = {b for t in traits for names in t.other_backends.values() for b in names}
+    return out | {*house.ids["engines"], *families, *FAMILIES, *generations, *backends, *UNITS_OF_PRODUCTS} | links
 
 
 def _speed(house: House, document: RuleDocument) -> Iterator[Fault]:
@@ -77,7 +89,7 @@ def _speed(house: House, document: RuleDocument) -> Iterator[Fault]:
             yield place.field("missing_key", ("spread", kind), f"`{WHOLE}` is missing")
         for name, held_out_spread in rows.items():
             here = ("spread", kind, name)
-            yield from _names(document, here, name, known | {WHOLE})
+            yield from _names(document, here, name, known | OF_SPREADS)
             if not BOUND[0] <= held_out_spread.bound <= BOUND[1]:
                 yield place.field("unit", here, f"bound {held_out_spread.bound:g} is not a factor of at least 1")
             if (
@@ -96,8 +108,8 @@ def _names(document: RuleDocument, at: tuple[str, ...], name: str, known: set[st
 def _engines(house: House, document: RuleDocument) -> Iterator[Fault]:
     file = document.value
     families = {e.speed.family for e in house.engines.values() if e.speed.family}
-    for i, family in enumerate(file.tensor_split):
-        yield from document.place.unknown(("tensor_split", i), "family", family, {*families, *FAMILIES}, families)
+    for key, i, family in [(k, i, f) for k in ("tensor_split", "bfloat16") for i, f in enumerate(getattr(file, k))]:
+        yield from document.place.unknown((key, i), "family", family, {*families, *FAMILIES}, families)
     known = file.speculation
     for name, method in known.methods.items():
         at = ("speculation", "methods", name)

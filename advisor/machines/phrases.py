@@ -45,6 +45,7 @@ class HardwareDetails(msgspec.Struct):
     links: list[str] = []
     pcie_generation: int | None = None
     pcie_width: int | None = None
+    network_gbs: float | None = None
     visible: str | None = None
     npu: str | None = None
     no_gpu: bool = False
@@ -239,6 +240,12 @@ def _links(details: HardwareDetails, m: re.Match[str]) -> None:
             details.pcie_width = _count(lanes[2], "lanes of PCIe", 16) if lanes[2] else None
 
 
+def _network(details: HardwareDetails, m: re.Match[str]) -> None:
+    name = (m[2] or "ethernet").lower()
+    details.links += [] if name in details.links else [name]
+    details.network_gbs = float(m[1]) / 8
+
+
 def _cpu_flag(details: HardwareDetails, m: re.Match[str]) -> None:
     details.flags += [f for f in _FLAGS[m[0].lower()] if f not in details.flags]
 
@@ -342,6 +349,7 @@ _TABLE: tuple[tuple[str, _Taker], ...] = (
     (r"NVML error (?P<driver_problem>\w{1,60})", _take()),
     (r"(?:no|without|missing)(?: nvidia| gpu)? driver|driver missing", _take(driver_problem="missing")),
     (rf"{_LINK}(?:\s*\+\s*{_LINK})*", _links),
+    (r"(\d{1,3}(?:\.\d)?)\s?(?:GbE|G(?:bit/s|b/s|bps)|G(?= ))(?: (ethernet|infiniband|roce|thunderbolt))?", _network),
     (r"(?:spread )?(?:across|over) (\d{1,6}) (?:nodes?|machines|servers)", _spread),
     (r"(\d{1,6}) nodes?", _nodes),
     (r"(\d{1,6}) clusters?", _nodes),

@@ -108,6 +108,7 @@ class Machine(MemoRecord, frozen=True, kw_only=True):
     devices: tuple[Device, ...] = ()
     disk_gbs: float | None = None  # what files are read with, where it was stated
     interconnect: str | None = None  # between devices: "nvlink", "pcie", "nvlink+infiniband", ...
+    network_gbs: float | None = None  # one way between machines, where it was stated
     drivers: dict[str, str] = {}  # "nvidia": "580.95", "cuda": "13.0", "rocm": "7.2", ...
     engines: tuple[InstalledEngine, ...] = ()
     docker: bool | None = None

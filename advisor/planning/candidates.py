@@ -88,6 +88,7 @@ def make_base(tools: EngineTools, search: SearchRequest, attempt: Attempt, machi
         or machine.installed_version(entry.id),
         quantization=attempt.chosen.quantization.id,
         machine=machine,
+        backend=None if search.backend is None else search.backend.lower(),
         context_length=context,
         kv_cache_type=KvType(k=attempt.cache, v=attempt.cache),
         model_path=search.path,

@@ -180,7 +180,11 @@ def prepare_engine(entry: Engine, search: SearchRequest, session: Session) -> En
     try:
         module, inner = engines.find_engine_module(entry.id, rules.engines())
         named = engines.settings_entry(entry.id, rules.engines())
-    except BadInput as e:  # an overlay's engine without a module
+        if search.backend is not None:
+            from advisor.engines.device_choice import read_backend
+
+            read_backend(search.backend, search.machine, inner)
+    except BadInput as e:  # no such backend; an overlay's engine without a module
         return Rejection((Reason(code="not_asked_for", rule=f"{entry.id}/module", text=e.message),))
     added, warnings = find_engine_additions(entry, search, rules), tuple(r.text for r in verdict.warnings)
     return EngineTools(entry, module, inner, named, added, session, warnings)

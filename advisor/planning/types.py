@@ -104,6 +104,7 @@ class SearchRequest(Value, frozen=True):
     asked: frozenset[str]  # engines the user insists on
     policy: Policy = Policy()
     port_offset: int = 0  # added to the engine's own port
+    backend: str | None = None  # that is insisted on
     whole: Machine | None = None  # the machine whose part `machine` is
     from_disk: bool = False  # where nothing fits, a part of the file may stay on disk
     limits: FormatLimits | None = None  # None: every format and cache type

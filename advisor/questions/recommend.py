@@ -82,6 +82,10 @@ class ChoiceFields(ModelFields, frozen=True, kw_only=True):
             help="Operating system, where --on does not say.",
         ),
     ] = None
+    backend: Annotated[
+        str | None,
+        describe("Backend that the engine uses: cuda, rocm, vulkan, sycl, metal.", "--backend", metavar="B"),
+    ] = None
     licence: Annotated[
         Literal["permissive", "commercial"] | None,
         describe(

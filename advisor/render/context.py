@@ -102,9 +102,9 @@ def setting_text(value: Setting) -> str:
 
 
 def choose_image(
-    devices: tuple[Device, ...], cuda: str | None, images: tuple[ContainerImage, ...]
+    devices: tuple[Device, ...], cuda: str | None, images: tuple[ContainerImage, ...], backend: str | None = None
 ) -> ContainerImage | None:
-    """The container image for these devices: the newest CUDA lane that the driver supports."""
+    """The container image for these devices and this backend: the newest CUDA lane that the driver supports."""
     by = {i.lane: i for i in images}
     vendor = devices[0].vendor if devices else "cpu"
     major = int(cuda.split(".")[0]) if cuda and cuda.split(".")[0].isdecimal() else None
@@ -116,7 +116,7 @@ def choose_image(
         "intel": ["intel", "xpu", "vulkan"],
         "cpu": ["cpu"],
     }.get(vendor, [])
-    return next((by[x] for x in order if x in by), None)
+    return next((by[x] for x in ([] if backend is None else [backend]) + order if x in by), None)
 
 
 def _environment(deployment: Deployment, decided: tuple[DecidedSetting, ...]) -> dict[str, str]:
@@ -188,7 +188,12 @@ def make_template_context(
     _, inner = engines.find_engine_module(deployment.engine, rules.engines())
     decided = engines.decide_settings(deployment, rules.engines(), rules.quantization(deployment.quantization))
     devices = deployment.machine.usable_devices[: deployment.device_count] if deployment.machine else ()
-    image = choose_image(devices, deployment.machine.drivers.get("cuda") if deployment.machine else None, entry.images)
+    image = choose_image(
+        devices,
+        deployment.machine.drivers.get("cuda") if deployment.machine else None,
+        entry.images,
+        deployment.backend,
+    )
     version = deployment.engine_version or entry.version
     ref, host = make_model_reference(deployment, rules), deployment.host or "127.0.0.1"
     known = matrix.load_flag_table(entry.id, rules) if inner.id == entry.id else None  # wrappers pass flags on

@@ -93,13 +93,30 @@ class EfficiencyKeys(NamedTuple):
     format: str
     link: str
     prompt_format: str = ""  # what products of prompts run in, where a build widens the weights for them; else empty
+    backend: str = ""  # of the engine, where it is not the vendor's own
+    unit: str = (
+        ""  # vector: attention uses no matrix units; half: these sum at 32 bit at half of their rate; else empty
+    )
+    layers: str = "dense"  # or moe: whether there are routed experts
+
+    @property
+    def cells(self) -> dict[str, str]:
+        """What rows have to be of for bounds of their own: the name of the class, and the same in words."""
+        hardware = "/".join(x for x in (self.family, self.hardware, self.backend) if x)
+        return {
+            hardware: f"{self.engine} on {self.hardware}" + (f" with {self.backend}" if self.backend else ""),
+            f"{self.engine}/{self.vendor}": f"{self.engine} on hardware of {self.vendor}",
+            f"{self.engine}/{self.format}/{self.layers}": f"{self.format} of {self.layers} models in {self.engine}",
+        }
 
     def of(self, coefficient: str) -> dict[str, str]:
         """Kind of factor (coefficient_fit.PRIORS) -> its name, for one coefficient."""
-        f, e, g, v, c, q, x, widened = self
+        f, e, g, v, c, q, x, widened, b, u, _ = self
         if widened and coefficient.startswith(PROMPT):
             q = widened
-        return {"f": f, "e": e, "g": g, "v": v, "c": c, "q": q, "x": x, "f/c": f"{f}/{c}"}
+        u = "" if u == "vector" and not coefficient.endswith("attention") else u
+        pairs = {"f/v": f"{f}/{v}", "f/c": f"{f}/{c}", "q/b": f"{q}/{b}" if b else ""}
+        return {"f": f, "e": e, "g": g, "v": v, "c": c, "q": q, "x": x, "b": b, "u": u, **pairs}
 
     def names(self, coefficient: str) -> list[str]:
         """Every name that a factor of one coefficient may have for this deployment, once each."""
@@ -213,8 +230,8 @@ def find_efficiencies(table: SpeedRules, keys: EfficiencyKeys) -> Efficiencies:
     )
 
 
-WIDER = 1.5  # for hardware of a vendor, or an engine family, that no row is of: the bounds of its parent, times this
 NO_ROWS = 3.0
+UNMEASURED = "none"  # class whose bounds are those of classes left out of the fit whole
 
 
 class ErrorBound(Value, frozen=True):
@@ -226,28 +243,33 @@ class ErrorBound(Value, frozen=True):
 
 @memoize_by_identity
 def find_error_bound(table: SpeedRules, keys: EfficiencyKeys, *kinds: str) -> ErrorBound:
-    """The factor around a value, from rows of the first of these kinds that the narrowest known class has.
+    """The factor around a value, from rows of the first of these kinds that the deployment's hardware has.
 
     Kinds are near to each other (a prefill rate and a time to first token): rows of the same hardware and engines of a
     neighbouring kind say more than rows of other hardware. They say where it is worse than its family, not that it is
-    better: their bound is at least that of the family's rows of that kind.
+    better: their bound is at least that of the family's rows of that kind. Where hardware, engine or format have no
+    rows of these kinds, the bound is at least that of classes that a fit has not seen.
     """
     return find_bound_in(table.spread, keys, *kinds)
 
 
 def find_bound_in(spread: Mapping[str, Mapping[str, HeldOutSpread]], keys: EfficiencyKeys, *kinds: str) -> ErrorBound:
     """The same for errors by kind of row and class."""
-    names = (f"{keys.family}/{keys.hardware}", f"{keys.family}/{keys.vendor}", keys.family, "all")
-    for i, name in enumerate(names):
-        for kind in kinds:
-            found = spread.get(kind, {}).get(name)
-            if found is not None:
-                whose = "other hardware and engines" if name == "all" else name
-                least = spread[kind].get(keys.family, found) if kind != kinds[0] else found
-                return ErrorBound(
-                    max(found.bound, least.bound) * WIDER ** max(0, i - 1), f"{kind}: {found.rows} rows of {whose}"
-                )
-    return ErrorBound(NO_ROWS, f"{kinds[0]}: no rows")
+    cells = keys.cells
+    missing = [words for name, words in cells.items() if not any(name in spread.get(k, {}) for k in kinds)]
+    own, name = ErrorBound(1.0, ""), next(iter(cells))
+    for kind in kinds:
+        found = spread.get(kind, {}).get(name)
+        if found is not None:
+            least = spread[kind].get(keys.family, found) if kind != kinds[0] else found
+            own = ErrorBound(max(found.bound, least.bound), f"{kind}: {found.rows} rows of {name}")
+            break
+    if not missing:
+        return own
+    unseen = spread.get(kinds[0], {}).get(UNMEASURED)
+    return ErrorBound(
+        max(own.factor, unseen.bound if unseen else NO_ROWS), f"{kinds[0]}: no measurement of {' or of '.join(missing)}"
+    )
 
 
 class EvidenceRules(msgspec.Struct, frozen=True):
@@ -335,6 +357,7 @@ class EngineRules(msgspec.Struct, frozen=True):
     outside_steps: OutsideSteps
     tensor_split: tuple[str, ...]
     speculation: SpeculationRules
+    bfloat16: tuple[str, ...]
     evidence: EvidenceRules
 
 

@@ -12,9 +12,12 @@ from msgspec.structs import replace
 
 from advisor import engines
 from advisor.catalog import Catalog
-from advisor.catalog.types import Quantization
+from advisor.catalog.types import Engine, Quantization
 from advisor.deployment import Deployment, Interval, MemoryEstimate, SpeedEstimate
 from advisor.engines import fitting
+from advisor.engines.device_choice import USUAL_BACKENDS
+from advisor.machines.types import Device
+from advisor.models.types import Moe
 from advisor.record import Value
 from advisor.session import Session
 from advisor.speed import evidence, laws
@@ -22,6 +25,7 @@ from advisor.speed.efficiencies import (
     SIXTEEN_BIT,
     EfficiencyKeys,
     ErrorBound,
+    SpeedRules,
     engine_generation,
     find_efficiencies,
     find_error_bound,
@@ -32,12 +36,13 @@ from advisor.speed.efficiencies import (
     load_speed_rules,
 )
 from advisor.speed.parallel_plan import ParallelPlan
+from advisor.speed.rates import SlowerCase, halves_sums
 from advisor.speed.speculation import RoundTimes, draft_seconds, find_speculation, seconds_per_token
-from advisor.speed.steps import LoadPasses, describe_ranks, plan_checks, plan_passes
+from advisor.speed.steps import LoadPasses, Pass, describe_ranks, plan_checks, plan_passes
 from advisor.speed.work import RequestLoad
 
 # Host memory is behind few measured rows: bounds are at least these factors. Assumed
-HOST_BOUND = {"none": 1.0, "known": 1.8, "assumed": 3.0, "disk": 4.0}
+HOST_BOUND = {"none": 1.0, "known": 1.8, "assumed": 1.8, "disk": 4.0}
 
 
 class Drafted(Value, frozen=True):
@@ -92,16 +97,18 @@ def estimate_speed(
         efficiencies.waits,
         drafted.usual if drafted else None,
     )
+    reach = _reach_of_unknown(deployment, entry, passes, keys, table, load)
     many = load.concurrency > 1
     unsure = (drafted.usual / drafted.least, drafted.most / drafted.usual) if drafted else (1.0, 1.0)
 
     def around(kind: str, value: float, bound: ErrorBound, faster: float = 1.0, slower: float = 1.0) -> Interval:
         wide = max(bound.factor, HOST_BOUND[passes.host])
+        least, most = reach[kind]
         if here is not None:
             measured = here.adjust(kind, load, wide)
             wide = measured.bound
             value *= 1 / measured.factor if kind in evidence.TIMES else measured.factor
-        return Interval(value=value, low=value / wide / slower, high=value * wide * faster)
+        return Interval(value=value, low=value * least / wide / slower, high=value * most * wide * faster)
 
     one = find_error_bound(table, keys, "decode", "tpot")
     kinds = ("offline", "closed", "tpot") if passes.limited else ("closed", "offline", "tpot")
@@ -133,6 +140,49 @@ def estimate_speed(
     )
 
 
+def _reach_of_unknown(
+    deployment: Deployment,
+    entry: Engine,
+    passes: LoadPasses,
+    keys: EfficiencyKeys,
+    table: SpeedRules,
+    load: RequestLoad,
+) -> dict[str, tuple[float, float]]:
+    """By kind of quantity, the least and most of it over its value where facts that are not stated vary as usual."""
+    backends = entry.speed.other_backends.get(keys.vendor, ()) if deployment.backend is None else ()
+    cases = [(passes, keys), *((passes, keys._replace(backend=b)) for b in backends)]
+    cases += [(_slow_down(passes, case), keys) for case in passes.slower]
+    found = []
+    for slower, named in cases:
+        e = find_efficiencies(table, named)
+        found.append(_quantities(laws.compute_times(slower, load.output, e.decode, e.prefill, e.waits)))
+    usual = found[0]
+    return {k: (min(f[k] for f in found) / usual[k], max(f[k] for f in found) / usual[k]) for k in usual}
+
+
+def _slow_down(passes: LoadPasses, case: SlowerCase) -> LoadPasses:
+    def scaled(one: Pass, factor: float) -> Pass:
+        return replace(one, **{part: getattr(one, part) * factor for part in case.parts})
+
+    return replace(
+        passes,
+        decode=scaled(passes.decode, case.decode),
+        few=scaled(passes.few, case.decode),
+        prefill=scaled(passes.prefill, case.prompt),
+    )
+
+
+def _quantities(times: laws.LoadTimes) -> dict[str, float]:
+    """By kind, up to a constant."""
+    return {
+        "decode": 1 / times.step,
+        "prefill": 1 / times.prompt,
+        "ttft": times.first,
+        "tpot": times.between,
+        "closed": times.rate,
+    }
+
+
 def find_layout(deployment: Deployment, estimate: MemoryEstimate, rules: Catalog) -> str:
     """How ranks split the model, in one word; empty where that is not modelled."""
     entry = engines.find_engine_module(deployment.engine, rules.engines())[1]
@@ -156,7 +206,9 @@ def _notes(
     if passes.host == "disk":
         out.append("a part is read from disk for each token: slow, and the system may read more than is needed")
     if passes.host == "assumed":
-        out.append("the bandwidth of the host's memory is not known: wide bounds")
+        out.append(
+            "the bandwidth of the host's memory is not known: bounds cover what hosts with this much memory have"
+        )
     if passes.products_unknown:
         out.append("the processor's cores are not known: neither prompts nor batches are timed")
     if drafted:
@@ -232,7 +284,8 @@ def make_efficiency_keys(
     deployment: Deployment, quantization: Quantization, plan: ParallelPlan, link: str, rules: Catalog
 ) -> EfficiencyKeys:
     """What the factors of the rules are looked up by."""
-    device = next(iter(fitting.used_devices(deployment)), None)
+    device, layout = next(iter(fitting.used_devices(deployment)), None), deployment.model.layout
+    usual = USUAL_BACKENDS.get(device.vendor) if device else None
     return EfficiencyKeys(
         family=plan.family,
         engine=engines.find_engine_module(deployment.engine, rules.engines())[1].id,  # a wrapper is what it runs
@@ -242,7 +295,16 @@ def make_efficiency_keys(
         format=format_class(quantization),
         link=link,
         prompt_format=SIXTEEN_BIT if plan.wide_products else "",
+        backend="" if deployment.backend == usual else deployment.backend or "",
+        unit=_unit(device, plan, rules),
+        layers="moe" if layout and any(isinstance(x, Moe) for x in layout.ffn) else "dense",
     )
+
+
+def _unit(device: Device | None, plan: ParallelPlan, rules: Catalog) -> str:
+    if plan.vector_attention:
+        return "vector"
+    return "half" if device is not None and not plan.integer and halves_sums(device, rules) else ""
 
 
 def estimate_midway_speed(

@@ -167,6 +167,8 @@ def compute_times(
     delay = waits.mixing * joined / s.side_by_side  # by one prompt
     between = step + others * waits.sequence + s.delaying * delay / output
     request = output * between + prompt + waits.fixed
+    # all work is done by the same devices, whoever waits for it: nothing of a prompt is free for all
+    cycle = output * (step + others * waits.sequence) + others * joined / s.side_by_side + prompt + waits.fixed
     busy = others * delay / request
     start = waits.together * others / 2 * (joined + waits.fixed)  # behind half of those that come at once
     turn = waits.queue * joined * busy / 2 / (1 - busy + 1 / s.batch)  # behind prompts that came before
@@ -178,5 +180,5 @@ def compute_times(
         between=between,
         request=request,
         first=first,
-        rate=s.running * output / request,
+        rate=s.running * output / cycle,
     )

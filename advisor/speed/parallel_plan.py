@@ -26,6 +26,10 @@ if TYPE_CHECKING:  # engines with a pool alone need it
 
 INTEGER = 7.0  # stands for 8-bit integers among the widths that products run in
 SUMMED_AT_16 = 15.0  # stands for 16-bit products that are summed at 16 bit: half the integer rate, on all cards
+BFLOAT = 16.5  # stands for bfloat16 where nothing narrower is taken
+VECTOR = 32.0  # stands for units that are no matrix units
+# split modes of llama.cpp in which all devices work on each layer: products of a layer whose results go around
+ROW_PARTS = {"row": 7, "tensor": 2}
 KV_BYTES = {"auto": 2.0, "f16": 2.0, "bf16": 2.0, "fp16": 2.0, "float16": 2.0, "bfloat16": 2.0, "fp8": 1.0}
 
 
@@ -43,9 +47,14 @@ class ParallelPlan(msgspec.Struct, frozen=True, kw_only=True):
     prompts_for_caches: bool = False  # of a prompt, only what the caches need is computed
     replicas_wait: bool = False  # for each other's prompts
     wide_products: bool = False  # not on these: an old build widens the weights to 16 bit
+    bfloat16: bool = False  # multiplies in the type of the checkpoint
+    delta_layers: float = 0.0  # layers whose launches a gated delta net costs besides its own, in decoding
+    vector_attention: bool = False  # no matrix units multiply for attention
     vector_tokens: int = 0  # tokens of a pass up to which products run without matrix units
     expert_tile: int = 1  # tokens of an expert are rounded up to whole tiles of so many
     tensor: int = 1  # ranks that split every layer
+    parts: int = 2  # of a layer, after which ranks exchange
+    splits_attention: bool = True  # ranks share the heads; else the first has all
     stages: int = 1  # groups of layers one after the other
     replicas: int = 1
     expert_ranks: int = 1
@@ -73,8 +82,13 @@ class ParallelPlan(msgspec.Struct, frozen=True, kw_only=True):
         if self.integer:
             return SUMMED_AT_16 if self.wide_products or quantization.bits_nominal >= 16 else INTEGER
         if not self.server:
-            return 16.0
+            return BFLOAT if self.bfloat16 else 16.0
         return {"FP8": 8.0, "NVFP4": 4.0, "MXFP4": 4.0}.get(quantization.id, 16.0)
+
+    @property
+    def attention_bits(self) -> float:
+        """The same for attention's products, whatever the format of the weights."""
+        return VECTOR if self.vector_attention else SUMMED_AT_16 if self.integer else BFLOAT if self.bfloat16 else 16.0
 
     def running(self, load: RequestLoad) -> tuple[float, bool]:
         """Requests that decode at once, and whether that is fewer than asked. A request is held at its mean length."""
@@ -124,14 +138,13 @@ def _server(deployment: Deployment, estimate: MemoryEstimate, entry: Engine, fam
     host = _share_on_host(estimate) if estimate.devices and settings.cpu_offload else 0.0
     if tokens == 0:  # in the middle of its bounds it does not start; where it does, it holds one request
         tokens = estimate.context_length
-    generation = find_generation(entry, deployment.engine_version)
     alone = not fitting.used_devices(deployment)
     return ParallelPlan(
         family=family,
         server=True,
         unfolds_latent=True,
         expert_tile=_expert_tile(deployment, entry),
-        joins=generation is None or not generation.own_prompt_passes,
+        joins=_joins(deployment, entry),
         devices=settings.ranks,
         tensor=tp,
         stages=settings.pp,
@@ -151,6 +164,13 @@ def _server(deployment: Deployment, estimate: MemoryEstimate, entry: Engine, fam
         else max(settings.sequences, entry.speed.admits or 0),
         pool_tokens=tokens,
     )
+
+
+def _joins(deployment: Deployment, entry: Engine) -> bool:
+    """Whether prompts share passes with decoding."""
+    generation = find_generation(entry, deployment.engine_version)
+    own = entry.speed.own_prompt_passes or (generation is not None and generation.own_prompt_passes)
+    return not own or get_flag(deployment.settings, "enable-mixed-chunk") is True
 
 
 def _cache_bytes(deployment: Deployment, entry: Engine, settings: PoolSettings) -> float:
@@ -202,16 +222,24 @@ def _ggml(
             dense = experts = missing / (work.dense_bytes + work.expert_bytes)
     both = host_kv + sum(cached)
     settings = resolve_llama_settings(deployment, usual)
+    generation = find_generation(entry, deployment.engine_version)
+    together = str(settings.split) in ROW_PARTS and len(rows) > 1
     return ParallelPlan(
         family=family,
-        pipelined=not (dense or experts or host_kv),
+        pipelined=not together and not (dense or experts or host_kv),
         scores_in_memory=not settings.flash,
+        delta_layers=generation.delta_layers if generation else 0.0,
         integer=True,
         wide_products=_wide_products(deployment, entry),
+        vector_attention=any(d.vendor in entry.speed.vector_attention for d in fitting.used_devices(deployment)),
         vector_tokens=entry.speed.vector_tokens,
         expert_tile=_expert_tile(deployment, entry),
         devices=max(1, len(rows)),
-        stages=max(1, len(rows)),
+        tensor=len(rows) if together else 1,
+        expert_ranks=len(rows) if together else 1,
+        parts=ROW_PARTS.get(str(settings.split), 2),
+        splits_attention=settings.split != "row",
+        stages=1 if together else max(1, len(rows)),
         shares=tuple(x / on for x in rows) if on else (1.0,),
         host_dense=dense,
         host_experts=experts,
@@ -254,6 +282,7 @@ def _undivided(deployment: Deployment, estimate: MemoryEstimate, family: str, kn
     return ParallelPlan(
         family=family,
         devices=n,
+        bfloat16=family in known.bfloat16,
         tensor=n if split else 1,
         stages=1 if split else n,
         expert_ranks=n if split else 1,

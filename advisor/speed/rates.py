@@ -5,24 +5,37 @@ From the device where a probe read them, else from the catalogue of accelerators
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator, Sequence
+
 from advisor.catalog import Catalog
 from advisor.catalog.types import Quantization
 from advisor.deployment import Deployment
 from advisor.engines import fitting
 from advisor.machines.types import Device, Machine
-from advisor.record import Record
-from advisor.speed.parallel_plan import INTEGER, SUMMED_AT_16, ParallelPlan
+from advisor.record import Record, Value
+from advisor.speed.parallel_plan import BFLOAT, INTEGER, SUMMED_AT_16, VECTOR, ParallelPlan
+
+
+class SlowerCase(Value, frozen=True):
+    """Seconds of some parts of a pass where a fact is another than is taken: times as many."""
+
+    parts: tuple[str, ...]  # fields of Pass
+    decode: float
+    prompt: float
 
 
 class PeakRates(Record, frozen=True, kw_only=True):
     """Peak rates of one rank; 0 = no device. Of a tensor split the slowest rank's, of stages their mean by share."""
 
     gbs: float
-    tflops: float
+    tflops: float  # of matrix products
+    attention_tflops: float
     link_gbs: float
     direct: bool  # ranks are joined by NVLink or its like
     host_gbs: float  # what host memory is read with in decoding
     host_known: bool
+    slower: tuple[SlowerCase, ...] = ()  # what is not known, at the ends of its usual range
     host_prompt_gbs: float  # what a prompt's pass gets weights of host memory with
     host_tflops: float | None  # None = the processor is not known
     disk_gbs: float | None = None  # None = not stated
@@ -33,48 +46,75 @@ def compute_peak_rates(
 ) -> PeakRates | None:
     """Peak rates of the deployment's ranks; None where a device's bandwidth or compute peak is not known."""
     devices = fitting.used_devices(deployment)
-    gbs = tflops = 0.0
+    gbs = tflops = attention = 0.0
     if devices:
         known = []
         for device in devices[: plan.devices]:
-            b, c = device_bandwidth(device, rules), peak_tflops(device, rules, plan.compute_bits(quantization))
-            if b is None or c is None:
+            b, widths = device_bandwidth(device, rules), (plan.compute_bits(quantization), plan.attention_bits)
+            c, a = (peak_tflops(device, rules, bits) for bits in widths)
+            if b is None or c is None or a is None:
                 return None
-            known.append((b, c))
-        gbs, tflops = _share_of_ranks(known, plan)
+            clock = clock_share(device, rules) if plan.stages == 1 else 1.0  # stages take turns, and rest in between
+            known.append((b * (clock if plan.devices == 1 else 1.0), c * clock, a * clock))
+        gbs, tflops, attention = _share_of_ranks(known, plan)
     link, direct = _link(deployment, plan, rules)
     host = machine_host_bandwidth(deployment.machine, rules) if deployment.machine is not None else None
     pcie = link_gbs(devices[0], rules, False)[0] if devices and not devices[0].unified else None
-    host_gbs = host or UNKNOWN_HOST_GBS
+    slowest, host_gbs, fastest = (host,) * 3 if host else expect_host_bandwidth(deployment.machine)
+    prompt_gbs = [min(x, pcie or x) for x in (slowest, host_gbs, fastest)]
+    slower = [
+        SlowerCase(("host_s",), host_gbs / x, prompt_gbs[1] / y)
+        for x, y in ((slowest, prompt_gbs[0]), (fastest, prompt_gbs[2]))
+        if x != host_gbs
+    ]
     return PeakRates(
         gbs=gbs,
         tflops=tflops,
+        attention_tflops=attention,
         link_gbs=link,
         direct=direct,
         host_gbs=host_gbs,
         host_known=host is not None,
-        host_prompt_gbs=min(host_gbs, pcie) if pcie else host_gbs,
+        slower=(*slower, *_open_cases(devices, plan, link, direct, rules)),
+        host_prompt_gbs=prompt_gbs[1],
         host_tflops=host_tflops(deployment),
         disk_gbs=deployment.machine.disk_gbs if deployment.machine is not None else None,
     )
 
 
-def _share_of_ranks(known: list[tuple[float, float]], plan: ParallelPlan) -> tuple[float, float]:
+def _share_of_ranks(known: Sequence[tuple[float, ...]], plan: ParallelPlan) -> tuple[float, ...]:
+    columns = list(zip(*known, strict=True))
     if plan.stages == 1 or len(plan.shares) != len(known):
-        return min(b for b, _ in known), min(c for _, c in known)
-    pairs = list(zip(plan.shares, known, strict=True))
-    return 1 / sum(x / b for x, (b, _) in pairs), 1 / sum(x / c for x, (_, c) in pairs)
+        return tuple(min(c) for c in columns)
+    return tuple(1 / sum(x / r for x, r in zip(plan.shares, c, strict=True)) for c in columns)
 
 
 def _link(deployment: Deployment, plan: ParallelPlan, rules: Catalog) -> tuple[float, bool]:
     devices = fitting.used_devices(deployment)
-    if not devices or max(plan.tensor, plan.expert_ranks) == 1:
+    ranks = max(plan.tensor, plan.expert_ranks)
+    if not devices or ranks == 1:
         return PCIE_GBS[3], False
+    machine = deployment.machine
+    if machine and machine.nodes > 1 and ranks > len(machine.usable_devices):
+        words = (machine.interconnect or "").split("+")
+        return machine.network_gbs or next((NETWORK_GBS[w] for w in words if w in NETWORK_GBS), NETWORK_GBS[""]), False
     interconnect = deployment.machine.interconnect if deployment.machine else None
     nvlink = None if interconnect is None else "nvlink" in interconnect or "xgmi" in interconnect
     link, direct = link_gbs(devices[0], rules, nvlink)
     # all ranks share the way through the host
     return (link, True) if direct else (link * 2 / max(2, plan.tensor), False)
+
+
+POWER_TO_CLOCK = 0.85  # RTX 3090 at 220 of 350 W: 0.58 to 0.67 of the rate of one card (noonghunna/club-3090)
+
+
+def clock_share(device: Device, rules: Catalog) -> float:
+    """Part of its usual clock that a device keeps under its power limit, where the limit is what it draws."""
+    entry = rules.accelerators().get(device.accelerator or "")
+    usual = device.power_default_watts or (entry.tdp_watts if entry else None)
+    if not device.power_limit_watts or not usual:
+        return 1.0
+    return float(min(1.0, device.power_limit_watts / usual) ** POWER_TO_CLOCK)
 
 
 def device_bandwidth(device: Device, rules: Catalog) -> float | None:
@@ -101,9 +141,14 @@ def peak_tflops(device: Device, rules: Catalog, bits: float) -> float | None:
     if entry is None:
         return None
     known = entry.tflops
-    sixteen = max(known.get("fp16", 0.0), known.get("bf16", 0.0), known.get("fp32", 0.0)) or _narrow(known)
+    vector = known.get("fp32", 0.0)
+    sixteen = max(known.get("fp16", 0.0), known.get("bf16", 0.0), vector) or _narrow(known)
     wide = [sixteen]
-    if bits in (INTEGER, SUMMED_AT_16):
+    if bits == VECTOR:
+        wide = [vector or sixteen]
+    elif bits == BFLOAT:
+        wide = [known.get("bf16", 0.0) or sixteen]
+    elif bits in (INTEGER, SUMMED_AT_16):
         # tensor cores: twice the rate of 16-bit products that are summed in 16 bit, on cards for players too
         integer = known.get("int8", 0.0)
         wide = [(integer if integer > sixteen else 2 * sixteen) / (1 if bits == INTEGER else 2)]
@@ -117,6 +162,13 @@ def peak_tflops(device: Device, rules: Catalog, bits: float) -> float | None:
     if device.mig_profile and device.total_bytes and entry.memory_bytes:
         best *= min(1.0, device.total_bytes / entry.memory_bytes)
     return best or None
+
+
+def halves_sums(device: Device, rules: Catalog) -> bool:
+    """Whether products that are summed at 32 bit run at half of the rate of the matrix units: cards for players. Other
+    limits of a kernel weigh less there."""
+    entry = rules.accelerators().get(device.accelerator or "")
+    return entry is not None and entry.tflops.get("int8", 0.0) > 3 * entry.tflops.get("fp16", math.inf)
 
 
 def _narrow(known: dict[str, float]) -> float:
@@ -137,6 +189,7 @@ def link_gbs(device: Device, rules: Catalog, nvlink: bool | None) -> tuple[float
     return PCIE_GBS.get(generation, 15.75) * (device.pcie_width or 16) / 16, False
 
 
+NETWORK_GBS = {"infiniband": 50.0, "roce": 50.0, "thunderbolt": 5.0, "ethernet": 1.25, "": 1.25}  # one way
 PCIE_GBS = {1: 4.0, 2: 8.0, 3: 15.75, 4: 31.5, 5: 63.0, 6: 121.0}  # one way, 16 lanes
 
 
@@ -146,6 +199,34 @@ def _pcie(text: str | None) -> int:
 
 
 UNKNOWN_HOST_GBS = 40.0
+# GB of RAM up to which a host usually has memory of so many GB/s: slowest, usual, fastest. Two channels of DDR4 or
+# DDR5; two to eight; six to twenty-four, on two sockets (the platforms of rules/hardware/cpus.yaml)
+HOST_GBS = ((64e9, (40.0, 60.0, 90.0)), (192e9, (50.0, 90.0, 300.0)), (math.inf, (100.0, 250.0, 600.0)))
+ANY_HOST_GBS = (40.0, UNKNOWN_HOST_GBS, 600.0)
+
+
+def expect_host_bandwidth(machine: Machine | None) -> tuple[float, float, float]:
+    """GB/s that the memory of an unnamed host has at least, usually and at most, by how much of it there is."""
+    total = machine.memory.total_bytes if machine else None
+    return next(gbs for most, gbs in HOST_GBS if total <= 1.1 * most) if total else ANY_HOST_GBS
+
+
+SLOW_LINK_GBS = PCIE_GBS[3] / 2  # 3.0 x8, usual where a board splits its lanes
+
+
+def _open_cases(
+    devices: tuple[Device, ...], plan: ParallelPlan, link: float, direct: bool, rules: Catalog
+) -> Iterator[SlowerCase]:
+    """Facts of the devices that are not stated and usually vary: GPU cores of a chip, lanes between cards."""
+    if not devices:
+        return
+    entry = rules.accelerators().get(devices[0].accelerator or "")
+    if entry and entry.gpu_cores and devices[0].gpu_cores is None and len(entry.gpu_cores) > 1:
+        fewer = max(entry.gpu_cores) / min(entry.gpu_cores)
+        yield SlowerCase(("products_s", "vector_s", "attention_s"), fewer, fewer)
+    if plan.tensor > 1 and not direct and devices[0].pcie_generation is None:
+        slower = max(1.0, link / (SLOW_LINK_GBS * 2 / plan.tensor))
+        yield SlowerCase(("link_s",), slower, slower)
 
 
 def machine_host_bandwidth(machine: Machine, rules: Catalog) -> float | None:

@@ -21,7 +21,7 @@ from advisor.record import Value
 
 COLUMNS = (
     "id", "decode", "prefill", "closed", "static", "offline", "tpot", "ttft", "model", "engine", "engine_version",
-    "quantization", "hardware", "kv_cache_type", "settings", "concurrency", "prompt_tokens", "output_tokens",
+    "quantization", "hardware", "backend", "kv_cache_type", "settings", "concurrency", "prompt_tokens", "output_tokens",
     "depth_tokens", "class", "quality", "group", "source", "date",
 )  # fmt: skip
 SOURCE = "own measurement"

@@ -134,8 +134,7 @@ def make_step_table(deployment: Deployment, estimate: MemoryEstimate, session: S
     efficiencies = find_efficiencies(load_speed_rules(rules), keys)
     stages = plan.stages if plan.server else 1
     ahead = schedules_ahead(entry, deployment.engine_version)
-    alone = entry.speed.prompts_first or not plan.joins
-    prompts: Prompts = "added" if not plan.server else "first" if alone else "joined"
+    prompts: Prompts = "added" if not plan.server else "joined" if plan.joins else "first"
     most = min(MOST_SEQUENCES, max(2, plan.most_running, plan.chunk if work.experts else 0))
     sequences = (*(2**i for i in range(most.bit_length()) if 2**i < most), most)
 

@@ -18,7 +18,7 @@ from advisor.catalog.types import Engine, Quantization
 from advisor.deployment import Deployment, MemoryEstimate
 from advisor.record import Value
 from advisor.speed.parallel_plan import ParallelPlan, plan_ranks
-from advisor.speed.rates import PeakRates, compute_peak_rates
+from advisor.speed.rates import PeakRates, SlowerCase, compute_peak_rates
 from advisor.speed.work import (
     ModelWork,
     RequestLoad,
@@ -93,6 +93,7 @@ class LoadPasses(msgspec.Struct, kw_only=True):
     host: HostUse  # whether host memory is read, and with a bandwidth that is known
     products_unknown: bool  # a processor multiplies and its cores are not known: only its reading can be timed
     disk_unknown: bool = False  # a part is read from disk, and how fast is not known
+    slower: tuple[SlowerCase, ...] = ()  # what is not known, at the ends of its usual range
 
 
 class PassTokens(Value, frozen=True):
@@ -162,6 +163,7 @@ def plan_passes(
         joins=1.0 if plan.joins else 0.0,
         limited=limited,
         link=make_link_name(plan, rates),
+        slower=rates.slower,
         host=_host(plan, rates),
         disk_unknown=plan.from_disk > 0 and rates.disk_gbs is None,
         products_unknown=not rates.gbs and rates.host_tflops is None,
@@ -241,7 +243,7 @@ def _exchanges(work: ModelWork, plan: ParallelPlan, tokens: float) -> tuple[floa
     """
     sent, count = 0.0, 0.0
     if plan.tensor > 1:
-        parts = 2 * work.layers - (work.moe_layers if plan.experts_over_replicas else 0)
+        parts = plan.parts * work.layers - (work.moe_layers if plan.experts_over_replicas else 0)
         sent += 2 * 2.0 * tokens * work.hidden * parts * (plan.tensor - 1) / plan.tensor
         count += parts
     if plan.experts_over_replicas and work.experts:
@@ -277,13 +279,14 @@ def plan_pass(
     pairs = pair_products(
         deployment.model, tokens.each, tokens.depth, unfolded=unfolded, first=needed.count if needed else None
     )
-    attention = 2 * tokens.sequences * pairs / plan.tensor
+    ranks = plan.tensor if plan.splits_attention else 1
+    attention = 2 * tokens.sequences * pairs / ranks
     read = tokens.depth + tokens.each / 2
-    whole = cache_bytes(deployment.model, read, plan.key_bytes, plan.value_bytes, plan.tensor)
+    whole = cache_bytes(deployment.model, read, plan.key_bytes, plan.value_bytes, ranks)
     latent = latent_bytes(deployment.model, read, plan.key_bytes)
-    cache = tokens.sequences * (whole - latent + state_bytes(deployment.model) / plan.tensor)
+    cache = tokens.sequences * (whole - latent + state_bytes(deployment.model) / ranks)
     latent *= tokens.sequences
-    scan = tokens.sequences * (tokens.each - 1) * state_bytes(deployment.model) / plan.tensor
+    scan = tokens.sequences * (tokens.each - 1) * state_bytes(deployment.model) / ranks
     dense = part * work.dense_bytes / plan.tensor
     experts = part * work.expert_bytes * picked / plan.expert_ranks
     sent, exchanges = _exchanges(work, plan, through)
@@ -295,9 +298,10 @@ def plan_pass(
         widened = 2 * WIDENED_BYTES * part * (work.dense_params + work.expert_params * picked) / plan.tensor
     scores = 0.0
     if plan.scores_in_memory:
-        scores = tokens.sequences * score_bytes(deployment.model, tokens.each, tokens.depth) / plan.tensor
+        scores = tokens.sequences * score_bytes(deployment.model, tokens.each, tokens.depth) / ranks
     on = 1.0 if rates.gbs else 0.0
     per_byte, per_product = on / (GB * (rates.gbs or 1)), on / (TERA * (rates.tflops or 1))
+    per_pair = on / (TERA * (rates.attention_tflops or 1))
     host_read = dense * plan.host_dense + experts * plan.host_experts + (cache + latent) * plan.host_cache
     host_s = host_read / (GB * (rates.host_gbs if decode else rates.host_prompt_gbs))
     if plan.from_disk and rates.disk_gbs:
@@ -316,9 +320,9 @@ def plan_pass(
         host_s=host_s,
         products_s=0.0 if vector else products * per_product,
         vector_s=products * per_product if vector else 0.0,
-        attention_s=attention * per_product,
+        attention_s=attention * per_pair,
         link_s=sent / (GB * rates.link_gbs),
-        layers=work.blocks / 2 * launched * on,
+        layers=(work.blocks / 2 * launched + decode * plan.delta_layers * work.delta_mixers) * on,
         moe_layers=work.moe_layers * launched * on,
         other_mixers=work.other_mixers * launched * on,
         exchanges=exchanges,

@@ -40,6 +40,7 @@ class ModelWork(Record, frozen=True, kw_only=True):
     blocks: int  # mixers and feed-forward parts of all layers, and what else a layer launches
     other_mixers: int  # mixers that are recurrent or read latent rows: more launches than attention with heads
     hidden: int
+    delta_mixers: int = 0  # of the other mixers, gated delta nets
 
     @property
     def weight_bits(self) -> float:
@@ -150,6 +151,7 @@ def _with_counts(
         moe_layers=sum(isinstance(lay.ffn[k], t.Moe) for k in order_ffns(lay)),
         blocks=_count_blocks(lay),
         other_mixers=sum(_is_other(x) for x in _mixers(lay)),
+        delta_mixers=sum(isinstance(x, t.GatedDeltaNet) for x in _mixers(lay)),
         hidden=lay.hidden_size,
     )
 

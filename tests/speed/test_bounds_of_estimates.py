@@ -31,7 +31,8 @@ KINDS = {
 )  # fmt: skip
 @pytest.mark.parametrize("many", [0, 1])
 def test_bounds_of_each_quantity(hardware: str, engine: str, quantization: str | None, many: int) -> None:
-    d, m = made("8B", quantization, hardware, engine, sequences=1 + 3 * many)
+    backend = "rocm" if hardware.startswith("RX") else None  # where it is not stated, Vulkan widens the bounds
+    d, m = made("8B", quantization, hardware, engine, sequences=1 + 3 * many, backend=backend)
     load = RequestLoad(concurrency=1 + 3 * many)
     entry = find_engine_module(engine, RULES.engines())[1]
     planned = plan_passes(d, m, entry, RULES.quantization(d.quantization), RULES, load)

@@ -35,10 +35,10 @@ def test_shares_stay_below_their_limit() -> None:
 def test_a_base_is_multiplied_by_every_factor_that_applies() -> None:
     table = load_speed_rules(RULES)
     keys = EfficiencyKeys("server", "vllm", "vllm-v0", "nvidia", "sm90", "fp8", "direct")
-    every = ["server", "vllm", "vllm-v0", "nvidia", "sm90", "fp8", "direct", "server/sm90"]
+    every = ["server", "vllm", "vllm-v0", "nvidia", "sm90", "fp8", "direct", "server/nvidia", "server/sm90"]
     assert keys.names("memory") == keys.names("prompt_products") == every
     same = EfficiencyKeys("mlx", "mlx", "", "apple", "m3", "16-bit", "alone")
-    assert same.names("memory") == ["mlx", "apple", "m3", "16-bit", "alone", "mlx/m3"]
+    assert same.names("memory") == ["mlx", "apple", "m3", "16-bit", "alone", "mlx/apple", "mlx/m3"]
     found = find_efficiencies(table, keys)
     for name, value in (
         ("products", found.decode.products),
@@ -74,7 +74,8 @@ def test_generations_of_engines() -> None:
     for version, name, wide in (
         ("b3139", "llama.cpp-2024", True),
         ("b3140", "llama.cpp-2024", False),
-        ("b4000", "", None),
+        ("b4000", "llama.cpp-2025", False),
+        ("b8064", "", None),
     ):
         assert engine_generation(llama, version) == name
         found = find_generation(llama, version)

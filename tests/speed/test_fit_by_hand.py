@@ -116,7 +116,7 @@ def test_a_fit_ends_where_its_cost_is_least() -> None:
     problem = make_problem(rows)
     found = fit_coefficients(problem)
     least = cost(problem, rows, found)
-    assert least < 0.9 * cost(problem, rows, problem.prior)
+    assert least < 0.93 * cost(problem, rows, problem.prior)
     for i in range(1, len(found)):
         for step in (-0.02, 0.02):
             moved = found.copy()
@@ -135,9 +135,8 @@ def test_a_fit_ends_where_its_cost_is_least() -> None:
 
 def test_a_fit_that_does_not_end_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = make_problem(made_rows())
-    monkeypatch.setattr(fit, "STEPS", 1)
     monkeypatch.setattr(fit, "ROUNDS", 2)
-    with pytest.raises(ArithmeticError, match="no minimum after 2 rounds of 1 steps"):
+    with pytest.raises(ArithmeticError, match="no minimum after 2 steps"):
         fit_coefficients(problem)
 
 
@@ -168,7 +167,7 @@ def test_priors_and_weights_are_possible() -> None:
         assert unit in ("share", "seconds")
         assert 0.2 <= width <= 0.7
         assert all(0.05 <= w <= 1.0 for w in factors.values()), name
-        assert set(factors) <= {"f", "e", "g", "v", "c", "q", "x", "f/c"}
+        assert set(factors) <= {"f", "e", "g", "v", "c", "q", "x", "b", "u", "f/v", "f/c", "q/b"}
     assert 0.05 <= ROBUST <= 0.2
     # first tokens depend on what nobody wrote down, rates of all requests on the client as well; prompts have few rows
     assert 0.1 <= WEIGHTS["ttft"] < WEIGHTS["offline"] <= WEIGHTS["closed"] < 1 < WEIGHTS["prefill"] < 2
@@ -178,11 +177,11 @@ def test_priors_and_weights_are_possible() -> None:
 
 
 def test_a_family_is_predicted_by_a_fit_that_has_not_seen_it() -> None:
-    """Of 32 rows the family of 15 is twice as fast as the others: only a fit that has seen it knows."""
+    """Of 64 rows the family of 30 is twice as fast as the others: only a fit that has seen it knows."""
     usual = passes(one_pass(weights_s=0.01, layers=32), one_pass(products_s=0.1, layers=32))
-    rows = [sample("decode", 40.0, steps=usual, of="slow", id=str(i)) for i in range(17)]
-    fast = [sample("decode", 80.0, steps=usual, of="fast", id=str(i)) for i in range(15)]
-    mixed = [x for two in zip(rows, fast, strict=False) for x in two] + rows[15:]
+    rows = [sample("decode", 40.0, steps=usual, of="slow", id=str(i)) for i in range(34)]
+    fast = [sample("decode", 80.0, steps=usual, of="fast", id=str(i)) for i in range(30)]
+    mixed = [x for two in zip(rows, fast, strict=False) for x in two] + rows[30:]
     made = held_out.leave_out(mixed, "family")
     assert made.fold == [s.family for s in mixed]
     assert [p.sample for p in made.unseen] == mixed == [p.sample for p in made.fitted]
@@ -197,7 +196,7 @@ def test_a_family_is_predicted_by_a_fit_that_has_not_seen_it() -> None:
     assert made.fitted[0].rate == pytest.approx(predict_sample(closed, table))
     assert made.fitted[0].predicted == pytest.approx(predict_sample(mixed[0], table))
     whole = held_out.leave_out(mixed, None)
-    assert (whole.fold, whole.of_fold) == (["all"] * 32, {})
+    assert (whole.fold, whole.of_fold) == (["all"] * 64, {})
     assert whole.unseen == whole.fitted
     assert whole.coefficients == made.coefficients
 
@@ -239,8 +238,8 @@ def test_rules_are_made_from_rows(few_rows: Path, tmp_path: Path, capsys: pytest
     assert rules.as_of == "2031-01-01"
     assert "--force" in rules.command
     assert set(rules.coefficients) == set(PRIORS)
-    assert set(rules.left_out) == {"hardware", "source"}
-    assert set(rules.choices) == {"nothing", "family", "hardware", "source"}
+    assert set(rules.left_out) == {"class", "source"}
+    assert set(rules.choices) == {"nothing", "family", "class", "source"}
     assert sum(x.rows for x in rules.unseen.values()) == sum(x["all"].rows for x in rules.spread.values())
     printed = capsys.readouterr().out
     assert printed.startswith("quantity, class")

@@ -36,8 +36,8 @@ WORK = ModelWork(
 )  # fmt: skip
 MOE = msgspec.structs.replace(WORK, expert_bytes=32e9, expert_params=16e9, experts=64, top_k=4, moe_layers=30)
 RATES = PeakRates(
-    gbs=1000.0, tflops=100.0, link_gbs=50.0, direct=True, host_gbs=40.0, host_known=True, host_prompt_gbs=20.0,
-    host_tflops=1.5,
+    gbs=1000.0, tflops=100.0, attention_tflops=100.0, link_gbs=50.0, direct=True, host_gbs=40.0, host_known=True,
+    host_prompt_gbs=20.0, host_tflops=1.5,
 )  # fmt: skip
 
 

@@ -130,7 +130,8 @@ def test_old_builds_widen_products_on_cards_of_nvidia() -> None:
 @pytest.mark.parametrize(("version", "joins"), [("0.7.3", False), ("0.8.0", True), (None, True)])
 def test_prompts_join_passes_from_the_v1_engine_on(version: str | None, joins: bool) -> None:
     assert plan("8B", "BF16", "H100", "vllm", version=version).joins is joins
-    assert plan("8B", "BF16", "H100", "sglang").joins
+    assert not plan("8B", "BF16", "H100", "sglang").joins
+    assert plan("8B", "BF16", "H100", "sglang", settings={"enable-mixed-chunk": True}).joins
     assert not plan("8B", "Q4_K_M", "RTX 4090", "llama.cpp").joins
 
 

@@ -3,8 +3,9 @@
     python -m tools.speed.calibrate tests/data/speed_rows.csv rules/speed.yaml --force
 
 The efficiencies are fitted to all rows (coefficient_fit). The errors and bounds are those of rows whose model family
-was left out of the fit whole (held_out): what is reported about a model that nobody measured. The errors with hardware
-classes and sources left out stand next to them.
+was left out of the fit whole (held_out): what is reported about a model that nobody measured. Where an engine has no
+rows of prompts or of answers on a class of hardware, bounds are those of rows whose class was left out so. The errors
+with sources left out stand next to them.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def main(arguments: Sequence[str]) -> int:
         parser.error(f"{options.rules} exists: --force overwrites it")
     measured = [r for path in options.rows for r in read_measured_rows(path)]
     rows = make_samples(measured, catalog())
-    labels = ("family", "hardware", "source")
+    labels = ("family", "class", "source")
     with ProcessPoolExecutor(min(len(labels), os.cpu_count() or 1)) as pool:  # each takes minutes
         fits = dict(zip(labels, pool.map(leave_out, [rows] * len(labels), labels), strict=True))
     made = fits["family"]
@@ -58,7 +59,8 @@ def main(arguments: Sequence[str]) -> int:
         {by: held_out_errors(fit.unseen) for by, fit in fits.items() if by != "family"},
         {by: asdict(figures) for by, figures in chosen.items() if figures is not None},
     )
-    text = make_speed_rules(head, made.coefficients, held_out_errors(made.unseen), spread_by_class(made.unseen), judged)
+    spread = spread_by_class(made.unseen, fits["class"].unseen)
+    text = make_speed_rules(head, made.coefficients, held_out_errors(made.unseen), spread, judged)
     options.rules.write_text(text, encoding="utf-8")
     return 0
 

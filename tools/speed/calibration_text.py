@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from advisor.record import Value
+from advisor.speed.efficiencies import UNMEASURED
 from tools.speed.rows import FitSample
 
 COVERED = 0.76  # share of rows of unseen model families that the bounds are made to hold; of seen ones some 0.88
@@ -71,13 +72,16 @@ def held_out_errors(errors: Sequence[HeldOutPrediction]) -> dict[str, dict[str, 
     return out
 
 
-def spread_by_class(errors: Sequence[HeldOutPrediction]) -> dict[str, dict[str, dict[str, float]]]:
-    """Per kind of quantity and class: rows, errors in percent, the bound's factor, what it covers."""
+def spread_by_class(
+    errors: Sequence[HeldOutPrediction], unseen: Sequence[HeldOutPrediction] = ()
+) -> dict[str, dict[str, dict[str, float]]]:
+    """Per kind of quantity and class: rows, errors in percent, the bound's factor, what it covers. `unseen`: the same
+    rows, each predicted without any of its class and kind, for bounds of what nobody measured."""
     by_kind: dict[str, dict[str, list[HeldOutPrediction]]] = defaultdict(lambda: defaultdict(list))
     for prediction in errors:
         keys = prediction.sample.keys
         for name in dict.fromkeys(
-            ("all", keys.family, f"{keys.family}/{keys.vendor}", f"{keys.family}/{keys.hardware}")
+            ("all", keys.family, f"{keys.family}/{keys.vendor}", f"{keys.family}/{keys.hardware}", *keys.cells)
         ):
             by_kind[prediction.sample.row.kind][name].append(prediction)
     out: dict[str, dict[str, dict[str, float]]] = {}
@@ -87,16 +91,36 @@ def spread_by_class(errors: Sequence[HeldOutPrediction]) -> dict[str, dict[str, 
         for name, mine in sorted(classes.items()):
             if len(mine) < LEAST and name != "all":
                 continue
-            logs = [abs(e.log) for e in mine]
             lent = [quantile(whole, (i + 0.5) / LENT) for i in range(LENT)] if name != "all" else []
-            bound = math.exp(max(0.03, quantile([*logs, *lent], COVERED)))
-            out[kind][name] = {
-                "rows": len(mine),
-                "median_error": round(100 * quantile([e.relative for e in mine], 0.5), 1),
-                "p90_error": round(100 * quantile([e.relative for e in mine], 0.9), 1),
-                "bound": round(bound, 3),
-                "covered": round(100 * sum(x <= math.log(bound) for x in logs) / len(logs)),
-            }
+            out[kind][name] = _spread(mine, lent)
+        left_out = [e for e in unseen if e.sample.row.kind == kind]
+        if left_out:
+            out[kind][UNMEASURED] = _spread(_even_out(left_out), [])
+    return out
+
+
+def _spread(mine: Sequence[HeldOutPrediction], lent: Sequence[float]) -> dict[str, float]:
+    """Errors of a class; `lent`: logarithms of its parent's that count next to its own."""
+    logs = [abs(e.log) for e in mine]
+    bound = math.exp(max(0.03, quantile([*logs, *lent], COVERED)))
+    return {
+        "rows": len(mine),
+        "median_error": round(100 * quantile([e.relative for e in mine], 0.5), 1),
+        "p90_error": round(100 * quantile([e.relative for e in mine], 0.9), 1),
+        "bound": round(bound, 3),
+        "covered": round(100 * sum(x <= math.log(bound) for x in logs) / len(logs)),
+    }
+
+
+def _even_out(errors: Sequence[HeldOutPrediction]) -> list[HeldOutPrediction]:
+    """The same number of rows of each class, evenly over its errors: the next class is as any of these."""
+    by_class: dict[str, list[HeldOutPrediction]] = defaultdict(list)
+    for e in errors:
+        by_class[next(iter(e.sample.keys.cells))].append(e)
+    out = []
+    for mine in by_class.values():
+        ordered = sorted(mine, key=lambda e: e.log)
+        out += [ordered[int((i + 0.5) * len(ordered) / LENT)] for i in range(LENT)]
     return out
 
 

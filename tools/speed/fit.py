@@ -3,7 +3,7 @@
 Each coefficient is a base times factors (see efficiencies). Bases and factors are fitted together to the logarithms of
 all rows by least squares on log errors that grow linearly beyond `ROBUST` (Huber's idea: a wrong row pulls, but not
 harder than two). Every factor is drawn to 1 and every base to its prior by the widths below, so that classes with few
-rows stay at their parent. Needs numpy and scipy (the test extra); the estimator itself does not.
+rows stay at their parent. Needs numpy (the test extra); the estimator itself does not.
 """
 
 from __future__ import annotations
@@ -22,26 +22,27 @@ from advisor.speed.laws import Efficiency, WaitFactors
 from tools.speed.rows import FitSample
 
 ROBUST = 0.1  # log error from which a row's pull stops growing
-ROUNDS, STEPS = 40, 60  # of the search; each round makes coordinates of its own
-CLOSE = 1e-6  # a round that gains a smaller share ends the search
+ROUNDS, FEW_ROUNDS, HALVINGS = 100, 6, 8  # steps of the search, and how often one is halved
+CLOSE = 1e-7  # a step that gains a smaller share ends the search
 # prior of the base, its width (log), and the width of each kind of factor: f family, e engine, g its generation,
-# v vendor, c hardware class, q format class, x link
+# v vendor, c hardware class, q format class, x link, b backend, u unit that multiplies
 Prior = tuple[str, str, float, float, dict[str, float]]
 PRIORS: dict[str, Prior] = {
     "memory": ("share", "of the peak memory bandwidth, weights read in decoding", 0.75, 0.3,
-               {"f": 0.16, "e": 0.093, "g": 0.11, "v": 0.11, "c": 0.16, "q": 0.085, "x": 0.11, "f/c": 0.13}),
-    "experts": ("share", "of `memory`, for routed experts", 0.7, 0.3, {"f": 0.16, "e": 0.13, "c": 0.11, "q": 0.12}),
+               {"f": 0.16, "e": 0.093, "g": 0.11, "v": 0.11, "c": 0.16, "q": 0.085, "x": 0.11, "f/c": 0.13, "b": 0.1}),
+    "experts": ("share", "of `memory`, for routed experts", 0.7, 0.3,
+                {"f": 0.16, "e": 0.13, "c": 0.11, "q": 0.12, "q/b": 0.3}),
     "cache": ("share", "of `memory`, for the KV cache", 0.7, 0.3,
-              {"f": 0.21, "e": 0.19, "g": 0.16, "c": 0.16, "q": 0.17, "f/c": 0.13}),
+              {"f": 0.21, "e": 0.19, "g": 0.16, "c": 0.16, "q": 0.17, "f/c": 0.13, "b": 0.16}),
     "latent": ("share", "of `memory`, for latent rows of the cache (MLA)", 0.4, 0.5,
                {"f": 0.38, "e": 0.19, "c": 0.16}),
     "unpacking": ("share", "of `memory`, for quantised weights that matrix units multiply in decoding", 0.8, 0.3,
                   {"c": 0.15, "q": 0.12}),
     "host": ("share", "of the host's memory bandwidth", 0.5, 0.2, {}),
     "products": ("share", "of the peak compute rate, products of a decoded batch", 0.4, 0.5,
-                 {"f": 0.16, "e": 0.093, "g": 0.16, "c": 0.21, "q": 0.12, "x": 0.11, "f/c": 0.13}),
+                 {"f": 0.16, "e": 0.093, "g": 0.16, "c": 0.21, "q": 0.12, "x": 0.11, "f/c": 0.13, "u": 0.3}),
     "attention": ("share", "of the peak compute rate, attention of a decoded batch", 0.3, 0.5,
-                  {"f": 0.21, "e": 0.19, "c": 0.16}),
+                  {"f": 0.21, "e": 0.19, "c": 0.16, "u": 0.3}),
     "layer": ("seconds", "per layer of a decode step: launches", 6e-6, 0.5,
               {"f": 0.26, "e": 0.093, "g": 0.21, "v": 0.16, "c": 0.075, "f/c": 0.17}),
     "moe_layer": ("seconds", "per layer with routed experts, on top", 6e-6, 0.5,
@@ -56,9 +57,10 @@ PRIORS: dict[str, Prior] = {
     "vector": ("share", "of the peak compute rate, products of so few tokens that no matrix units are used", 0.04, 0.7,
                {"f": 0.15, "c": 0.38, "q": 0.17}),
     "prompt_products": ("share", "of the peak compute rate, products of a prompt", 0.4, 0.5,
-                        {"f": 0.3, "e": 0.19, "g": 0.22, "v": 0.22, "c": 0.3, "q": 0.17, "x": 0.15, "f/c": 0.25}),
-    "prompt_attention": ("share", "of the peak compute rate, attention of a prompt", 0.3, 0.5,
-                         {"f": 0.3, "e": 0.26, "g": 0.22, "c": 0.3, "f/c": 0.25}),
+                        {"f": 0.3, "e": 0.1, "g": 0.22, "v": 0.22, "f/v": 0.25, "c": 0.15, "q": 0.17, "x": 0.15,
+                         "f/c": 0.15, "b": 0.3, "q/b": 0.3, "u": 0.3}),
+    "prompt_attention": ("share", "of the peak compute rate, attention of a prompt", 0.5, 0.2,
+                         {"f": 0.2, "e": 0.06, "g": 0.22, "c": 0.15, "f/c": 0.15, "u": 0.5, "b": 0.22}),
     "prompt_layer": ("seconds", "per layer of a prompt's chunk", 12e-6, 0.5, {"f": 0.38, "v": 0.3, "c": 0.15}),
     "prompt_moe_layer": ("seconds", "per layer with routed experts, on top", 20e-6, 0.5,
                          {"f": 0.38, "v": 0.3, "c": 0.3, "q": 0.29}),
@@ -66,7 +68,8 @@ PRIORS: dict[str, Prior] = {
                            {"f": 0.38, "v": 0.22, "c": 0.22}),
     "mixing": ("share", "of the others' prompts that delays a running request", 0.7, 0.4, {"e": 0.19, "g": 0.3}),
     "queue": ("share", "of the wait for others' prompts in a queue of random arrivals", 0.7, 0.5, {"e": 0.19}),
-    "together": ("share", "of the requests that come when all others do: a closed loop begins so", 0.1, 0.3, {}),
+    "together": ("share", "of the requests that come when all others do: a closed loop begins so", 0.1, 0.3,
+                 {"e": 0.75}),
     "fixed": ("seconds", "per request: HTTP, tokenizer, scheduling", 0.02, 0.6, {"f": 0.38, "e": 0.19}),
     "sequence": ("seconds", "per step for every further sequence: scheduling, sampling, answering", 2e-5, 0.7,
                  {"f": 0.75, "e": 0.19, "g": 0.75}),
@@ -210,33 +213,29 @@ def row_logs(problem: FitProblem, unknowns: Any) -> dict[str, Any]:
     return {c: unknowns[i].sum(axis=1) for c, i in problem.unknowns.items()}
 
 
-def fit_coefficients(problem: FitProblem, start: Any = None) -> Any:
+def fit_coefficients(problem: FitProblem, start: Any = None, nearly: bool = False) -> Any:
     """Logarithms of bases and factors that bring the predictions near the measured values.
 
-    Minimised by L-BFGS (Nocedal and Wright, Numerical Optimization, 7.2) in coordinates in which the squares of
-    Gauss-Newton are a sphere: coefficients that stand in for each other make long, narrow valleys otherwise. Raises
-    ArithmeticError where no minimum is found.
+    Minimised by steps of Gauss and Newton, halved while they gain nothing (Nocedal and Wright, Numerical Optimization,
+    10.3). `nearly`: ends after the few steps that are enough from a fit of more rows. Raises ArithmeticError where no
+    minimum is found.
     """
     import numpy as np
-    from scipy.optimize import minimize
 
     x = problem.prior.copy() if start is None else start.copy()
-    before = _cost(problem, x)[0]
-    for _ in range(ROUNDS):
-        way = np.linalg.inv(np.linalg.cholesky(_curvature(problem, x))).T
-
-        def cost(z: Any, at: Any = x, way: Any = way) -> tuple[float, Any]:
-            value, gradient = _cost(problem, at + way @ z)
-            return value, way.T @ gradient
-
-        found = minimize(
-            cost, np.zeros(len(x)), jac=True, method="L-BFGS-B",
-            options={"maxiter": STEPS, "maxcor": 20, "ftol": CLOSE / 100, "gtol": 0},
-        )  # fmt: skip
-        if before - found.fun < CLOSE * before:
+    cost, gradient = _cost(problem, x)
+    for _ in range(FEW_ROUNDS if nearly else ROUNDS):
+        step = -np.linalg.solve(_curvature(problem, x), gradient)
+        tried = [_cost(problem, x + step)]
+        while not tried[-1][0] < cost and len(tried) < HALVINGS:
+            step /= 2
+            tried.append(_cost(problem, x + step))
+        if not tried[-1][0] < cost * (1 - CLOSE):
             return x
-        before, x = found.fun, x + way @ found.x
-    raise ArithmeticError(f"no minimum after {ROUNDS} rounds of {STEPS} steps")
+        (cost, gradient), x = tried[-1], x + step
+    if nearly:
+        return x
+    raise ArithmeticError(f"no minimum after {ROUNDS} steps")
 
 
 def _errors(problem: FitProblem, unknowns: Any) -> tuple[Any, dict[str, Any]]:

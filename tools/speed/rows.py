@@ -72,7 +72,8 @@ def _measured(r: dict[str, str]) -> Iterator[MeasuredRow]:
     )  # fmt: skip
     request = EstimateRequest(
         model=r["model"], engine=r["engine"], engine_version=r["engine_version"] or None,
-        quantization=r["quantization"] or None, hardware=r["hardware"], kv_cache_type=r["kv_cache_type"] or None,
+        quantization=r["quantization"] or None, hardware=r["hardware"], backend=r["backend"] or None,
+        kv_cache_type=r["kv_cache_type"] or None,
         settings=settings,
         workload=LoadSpec(
             concurrency=load.concurrency, prompt_tokens=load.prompt, output_tokens=load.output, depth_tokens=load.depth
