@@ -172,7 +172,7 @@ class OpenInterval(Record, frozen=True, kw_only=True):
     high: float | None  # None: it may grow without end
 
 
-class SpeedFigures(Record, frozen=True, kw_only=True):
+class PredictedFigures(Record, frozen=True, kw_only=True):
     """Rates and times under a load; None = not modelled."""
 
     decode_tps: Interval | None = None  # tokens a second of one request while only decoding goes on
@@ -182,7 +182,7 @@ class SpeedFigures(Record, frozen=True, kw_only=True):
     output_tps: Interval | None = None  # output tokens a second of the whole deployment
 
 
-class SpeedEstimate(SpeedFigures, frozen=True, kw_only=True):
+class SpeedEstimate(PredictedFigures, frozen=True, kw_only=True):
     """Rates of one deployment under a load."""
 
     gain: Interval | None = None  # by the speculative decoding that the settings ask for: times the rate without

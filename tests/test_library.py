@@ -130,6 +130,7 @@ CALLS: dict[str, Callable[..., Any]] = {
     "model": lambda **o: advisor.model("8B", **o),
     "probe": lambda **o: advisor.probe(**o),
     "recommend": lambda **o: advisor.recommend("cpu, 64GB RAM", **o),
+    "upgrade": lambda **o: advisor.upgrade(["compose.yaml"], to="0.33.0", **o),
 }
 
 

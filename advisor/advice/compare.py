@@ -16,7 +16,7 @@ from advisor.catalog.types import Engine, Support
 from advisor.decision.facts import compute_facts
 from advisor.decision.filters import hardware_support, judge_engine
 from advisor.decision.types import FactValues
-from advisor.deployment import SpeedFigures, Workload
+from advisor.deployment import PredictedFigures, Workload
 from advisor.errors import AdvisorError, BadInput
 from advisor.estimation import (
     EstimateRequest,
@@ -277,7 +277,7 @@ def _floor(entry: Engine, vendor: str | None) -> str:
     return ", ".join(out) or "-"
 
 
-class EngineSpeed(SpeedFigures, frozen=True, kw_only=True):
+class EngineSpeed(PredictedFigures, frozen=True, kw_only=True):
     """One engine's prediction; None = not modelled."""
 
     engine: str
@@ -356,7 +356,7 @@ def _predict(
     sized = EngineSpeed(engine=entry.id, quantization=deployment.quantization, fits=memory.fits)
     if speed is None:
         return replace(sized, why=memory.message if memory.refused else "its speed is not modelled")
-    return replace(sized, **pick_fields(speed, *SpeedFigures.__struct_fields__))
+    return replace(sized, **pick_fields(speed, *PredictedFigures.__struct_fields__))
 
 
 def _faster(rows: Sequence[EngineSpeed]) -> Iterator[FasterPair]:

@@ -165,14 +165,15 @@ class SpeculationOffer(Record, frozen=True, kw_only=True):
 
     settings: dict[str, Setting]
     gain: Interval  # times the rate without; what is accepted depends on the text
-    more_bytes: int  # on all devices of a copy
+    more_bytes: int  # on all devices of a copy and on its host
 
     @property
-    def text(self) -> str:
-        """In a line."""
+    def clauses(self) -> tuple[str, ...]:
+        """In words, what matters most first."""
         flags = " ".join(f"--{k} {v}" for k, v in self.settings.items())
-        gain = f"{self.gain.low:.1f} to {self.gain.high:.1f} times as fast by the text, {self.gain.value:.1f} usually"
-        return f"speculative decoding ({flags}): {gain}, {format_gib(self.more_bytes)} more"
+        low, value, high = (f"{x:.2g}" for x in (self.gain.low, self.gain.value, self.gain.high))
+        gain = f"{value} times with speculative decoding ({low} to {high}, by the text)"
+        return gain, f"{format_gib(self.more_bytes)} more", flags
 
 
 class RejectedEngine(Record, frozen=True, kw_only=True):

@@ -12,7 +12,6 @@ from advisor.catalog.types import Accelerator
 from advisor.catalog.variants import MemoryVariant
 from advisor.errors import BadInput
 from advisor.machines import device_visibility
-from advisor.machines.apple import default_working_set
 from advisor.machines.phrases import HardwareDetails
 from advisor.machines.types import Cpu, Device, HostMemory, Machine, Os, Vendor
 from advisor.record import Value
@@ -185,6 +184,8 @@ def _total(
     if entry.vendor == "apple":
         if details.wired_bytes is not None:
             return details.wired_bytes, "reported"
+        from advisor.machines.apple import default_working_set
+
         return (default_working_set(ram), "assumed") if ram is not None else (None, None)
     if entry.vendor == "amd":
         if details.gtt_bytes is not None:
@@ -201,6 +202,8 @@ def _sold(entry: Accelerator) -> tuple[int, int] | None:
         return None
     least, most = (int(gb * GIB) for gb in (min(entry.memory_options_gb), max(entry.memory_options_gb)))
     if entry.vendor == "apple":
+        from advisor.machines.apple import default_working_set
+
         return default_working_set(least), most
     return None if entry.usable_share is None else (int(least * entry.usable_share), most)
 

@@ -13,7 +13,6 @@ from typing import Literal
 import msgspec
 
 from advisor.catalog.types import Accelerator, CpuPlatform, Engine
-from advisor.machines.apple import default_working_set
 from advisor.machines.installed_engines import KnownEngines
 from advisor.machines.types import Cpu, Device, Machine
 from advisor.units import GIB
@@ -108,6 +107,8 @@ def _attached(device: Device, machine: Machine, accelerators: Mapping[str, Accel
         per_card, basis = usable_capacity_bytes(entry)
         total = per_card // entry.devices_per_card if per_card is not None else None
     elif total is None and entry.vendor == "apple" and machine.memory.total_bytes is not None:
+        from advisor.machines.apple import default_working_set
+
         total, basis = default_working_set(machine.memory.total_bytes), "assumed"
     return msgspec.structs.replace(
         device,

@@ -9,7 +9,7 @@ from advisor.catalog.types import DeviceChoice, Engine
 from advisor.deployment import Setting
 from advisor.errors import BadInput
 from advisor.machines.device_visibility import keep_devices
-from advisor.machines.types import Device, Machine
+from advisor.machines.types import USUAL_BACKENDS, Device, Machine
 
 
 def choose_devices(machine: Machine, settings: Mapping[str, Setting], entry: Engine) -> tuple[Machine, tuple[str, ...]]:
@@ -55,10 +55,6 @@ def _list_named(mine: Sequence[Device], value: str, choice: DeviceChoice) -> lis
             return None
         found.append(of[int(m[2])])
     return [d for d in mine if d in found]
-
-
-# what an engine is built for where nothing else is stated
-USUAL_BACKENDS = {"nvidia": "cuda", "amd": "rocm", "apple": "metal", "intel": "sycl"}
 
 
 def read_backend(name: str, machine: Machine, entry: Engine) -> str:

@@ -246,7 +246,8 @@ def _shuffle(count: int, kind: int) -> tuple[float, ...]:
 
 def draw_arrivals(load: Load, wider: float = 1.0, count: int = REQUESTS) -> list[Arrival]:
     """So many requests of a load, first to last; `wider` times the spread of their lengths around the mean."""
-    asked, answered = (_draw_lengths(x, wider, count, i) for i, x in enumerate((load.prompt, load.output), 1))
+    spreads = ((load.prompt, 1), (load.output, 2))
+    asked, answered = (_draw_lengths(x.mean, x.p95, wider, count, kind) for x, kind in spreads)
     at, out = 0.0, []
     for gap, prompt, output in zip(_draw_gaps(load, count), asked, answered, strict=True):
         at += gap
@@ -267,13 +268,13 @@ def _draw_gaps(load: Load, count: int) -> Iterable[float]:
 
 
 @lru_cache(maxsize=64)
-def _draw_lengths(tokens: TokenSpread, wider: float, count: int, kind: int) -> tuple[int, ...]:
+def _draw_lengths(mean: int, p95: int, wider: float, count: int, kind: int) -> tuple[int, ...]:
     """Log-normal lengths of this mean and 95th percentile, or one as near as such a spread comes."""
-    ratio = 1 + wider * (max(tokens.p95, tokens.mean) / max(1, tokens.mean) - 1)
+    ratio = 1 + wider * (max(p95, mean) / max(1, mean) - 1)
     sigma = P95_OF_NORMAL - math.sqrt(max(0.0, P95_OF_NORMAL**2 - 2 * min(WIDEST, math.log(ratio))))
     normal = NormalDist()
     drawn = [math.exp(sigma * normal.inv_cdf(x)) if sigma else 1.0 for x in _shuffle(count, kind)]
-    scale = tokens.mean * len(drawn) / sum(drawn)
+    scale = mean * len(drawn) / sum(drawn)
     return tuple(max(1, round(scale * x)) for x in drawn)
 
 

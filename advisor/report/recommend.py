@@ -39,7 +39,7 @@ class Row(Value, frozen=True):
 
 BEFORE_COMMAND = ("Missed", "Machine", "Model", "Engine", "Install", "Needs")
 # rows lose lines in this order while the answer is too long; the first clause of a row always stays
-YIELDS = ("Else", "Change", "Load", "Note", "Machine", "Install", "Speed", "Holds", "Model", "Engine")
+YIELDS = ("Faster", "Else", "Change", "Load", "Note", "Machine", "Install", "Speed", "Holds", "Model", "Engine")
 
 
 def describe_advice(advice: Advice, verbose: bool = False) -> str:
@@ -121,7 +121,7 @@ def _list_rows(advice: Advice, chosen: RankedDeployment) -> list[Row]:
         Row("Holds", (*_holds(chosen), *_split(chosen), _memory(chosen.memory), *_copies(chosen)), 3),
         Row("Speed", tuple(_speed(chosen)), 4 if chosen.targets else 2),  # a verdict that was asked for is not cut off
         Row("Load", tuple(describe_arrivals(chosen.arrivals)) if chosen.arrivals is not None else (), 3),
-        Row("Faster", (advice.speculation.text,) if advice.speculation else (), 1),
+        Row("Faster", advice.speculation.clauses if advice.speculation else (), 2),
         Row("Change", advice.growth, 3),
         Row("Else", tuple(_others(advice)), 3),
         Row("Note", tuple(_notes(advice, chosen)), 2),
@@ -273,7 +273,7 @@ def describe_all(advice: Advice) -> str:
     refusals = (f"{r.engine}: " + "; ".join(x.text for x in r.reasons) for r in advice.rejected)
     out += list_section("Not these", refusals)
     out += list_section("Notes", advice.warnings)
-    out += list_section("Faster", [advice.speculation.text] if advice.speculation else [])
+    out += list_section("Faster", ["; ".join(advice.speculation.clauses)] if advice.speculation else [])
     out += list_section("As it grows", advice.growth)
     ranked = [x for x in (advice.chosen, *advice.alternatives) if x is not None and x.memory is not None]
     if ranked:

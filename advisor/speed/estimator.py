@@ -15,8 +15,7 @@ from advisor.catalog import Catalog
 from advisor.catalog.types import Engine, Quantization
 from advisor.deployment import Deployment, Interval, MemoryEstimate, SpeedEstimate
 from advisor.engines import fitting
-from advisor.engines.device_choice import USUAL_BACKENDS
-from advisor.machines.types import Device
+from advisor.machines.types import USUAL_BACKENDS, Device
 from advisor.models.types import Moe
 from advisor.record import Value
 from advisor.session import Session
@@ -230,8 +229,10 @@ def _drafted(
     named = rules.engines()[deployment.engine]
     known = load_engine_rules(rules).speculation
     asked = find_speculation(deployment, named if named.draft else entry, known)
+    if asked is None:
+        return None
     rank = describe_ranks(deployment, estimate, entry, rules.quantization(deployment.quantization), rules)
-    if asked is None or rank is None:
+    if rank is None:
         return None
     reached = find_efficiencies(load_speed_rules(rules), keys).decode
     plain = max(laws.pass_seconds(x, reached) for x in (passes.decode, passes.few))

@@ -15,13 +15,14 @@ import pytest
 
 TOP = Path(__file__).resolve().parents[2]
 # modules of advisor that one `recommend` loads, and distinct pairs of importer and imported that it runs through
-LOADED = {"modules": 150, "pairs": 1_015}
+LOADED = {"modules": 150, "pairs": 1_036}
 # of advisor/**/*.py; the aim: 70,000 lines, 430 modules, 530,000 tokens. What starts (docs/starts.md) brought 2,900
 # lines: the judge, the account of every input, the machine that a launch sees, recipes; its readers of packages take
-# 1,850 of tools/
-TOTALS = {"lines": 74_100, "modules": 380}
-TOKENS = {"tokens": 572_000}
-TOOLS_LINES = 6_800
+# 1,850 of tools/. Since then: `upgrade` 930, requests that arrive 830, tiers and pools 520, llama.cpp's scheduler 400,
+# speculation 300, backends and power limits 230, sizes and downloads 300; tree-sitter took 260 away
+TOTALS = {"lines": 77_500, "modules": 392}
+TOKENS = {"tokens": 605_000}
+TOOLS_LINES = 6_830
 SLACK = 1.05  # how far a limit may stand above the truth
 LAYOUT = {
     tokenize.NL,

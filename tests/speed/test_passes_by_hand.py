@@ -19,8 +19,8 @@ from advisor.speed.steps import (
     _exchanges,
     _expert_rows,
     _host,
-    _link,
     describe_ranks,
+    make_link_name,
     plan_checks,
     plan_pass,
     plan_passes,
@@ -223,12 +223,12 @@ def test_a_processor_alone_reads_and_multiplies() -> None:
 
 
 def test_words_for_links_and_hosts() -> None:
-    assert _link(plan(), RATES) == "alone"
-    assert _link(plan(stages=2), RATES) == "stages"
-    assert _link(plan(tensor=2), RATES) == "direct"
-    assert _link(plan(tensor=2), rates(direct=False)) == "pcie"
-    assert _link(plan(expert_ranks=2, whole_experts=True), RATES) == "direct-experts"
-    assert _link(plan(tensor=2, whole_experts=True), rates(direct=False)) == "pcie-experts"
+    assert make_link_name(plan(), RATES) == "alone"
+    assert make_link_name(plan(stages=2), RATES) == "stages"
+    assert make_link_name(plan(tensor=2), RATES) == "direct"
+    assert make_link_name(plan(tensor=2), rates(direct=False)) == "pcie"
+    assert make_link_name(plan(expert_ranks=2, whole_experts=True), RATES) == "direct-experts"
+    assert make_link_name(plan(tensor=2, whole_experts=True), rates(direct=False)) == "pcie-experts"
     assert _host(plan(), RATES) == "none"
     for part in ("host_dense", "host_experts", "host_cache"):
         assert _host(plan(**{part: 0.1}), RATES) == "known"

@@ -8,7 +8,8 @@ from records import list_changeable, list_positional, list_records, list_set
 PASSES = {"LoadPasses", "Pass"}
 # read from documents alone
 READ = {
-    "ChoiceErrors", "Coefficient", "EngineRules", "EvidenceRules", "HeldOutErrors", "HeldOutSpread", "SpeedRules",
+    "ChoiceErrors", "Coefficient", "EngineRules", "EvidenceRules", "HeldOutErrors", "HeldOutSpread", "OutsideSteps",
+    "SpeedRules",
 }  # fmt: skip
 
 

@@ -82,8 +82,12 @@ def offer_speculation(entry: Engine, plan: Plan, search: SearchRequest, session:
     speed = estimate_traffic_speed(drafted, memory, search.traffic, users, False, session)
     if not more or not memory.fits or speed is None or speed.gain is None or speed.gain.low <= 1:
         return None
-    sizes = (sum(d.total_bytes or 0 for d in x.devices) for x in (memory, plan.memory))
-    return SpeculationOffer(settings=more, gain=speed.gain, more_bytes=max(0, next(sizes) - next(sizes)))
+    grown = _sum_places(memory) - _sum_places(plan.memory)
+    return SpeculationOffer(settings=more, gain=speed.gain, more_bytes=max(0, grown))
+
+
+def _sum_places(memory: MemoryEstimate) -> int:
+    return sum(x.total_bytes or 0 for x in (*memory.devices, memory.host) if x is not None)
 
 
 NamedPlan = tuple[Plan, tuple[str, ...]]  # with what it gains and loses
