@@ -182,7 +182,7 @@ def shorten_check(answer: Json) -> Json:
 def shorten_upgrade(answer: Json) -> Json:
     """Each launch with its verdicts before and after, and what changes: what breaks is the first."""
     upgrade = convert(answer, Upgrade)
-    order = ("breaks", "unknown", "warns", "moves", "mends")
+    order = ("breaks", "stays", "unknown", "warns", "moves", "mends")
     return {
         **pick(upgrade, "engine", "to", "exit_status", "notes"),
         "launches": [

@@ -160,7 +160,7 @@ def _upgrade_file(file: _File, engine: str, stated: str | None, to: str, checker
     new = [_at_release(x, to, x.version_from or "--to") for x in chosen]
     judged = [[check_launch(x, know, read.asked, machines, checker.session) for x in side] for side in (old, new)]
     for launch, before, after in zip(chosen, *judged, strict=True):
-        version = before.launch.version
+        version = plain_text(before.launch.version)
         found = _find(before, judged[0], file, checker) if version is not None else []
         pair = _Pair(
             LaunchFacts(after, know, judged[1], file.source),
@@ -199,7 +199,8 @@ def _make(pair: _Pair, file: str, **given: object) -> UpgradeChange:
     launch = pair.after.launch
     certainty = "assumed" if not pair.known else "stated" if launch.version_from in (STATED, "--to") else "file"
     usual = {"certainty": certainty, "file": file, "line": launch.line or 1}
-    return UpgradeChange(**{**usual, **given})  # type: ignore[arg-type]
+    plain = {k: str(v) if isinstance(v, str) else v for k, v in {**usual, **given}.items()}  # words without places
+    return UpgradeChange(**plain)  # type: ignore[arg-type]
 
 
 def _pins(pair: _Pair, file: _File, checker: Checker) -> Iterator[UpgradeChange]:
@@ -223,11 +224,14 @@ def _pins(pair: _Pair, file: _File, checker: Checker) -> Iterator[UpgradeChange]
 def _compare_findings(
     pair: _Pair, old: Sequence[Finding], new: Sequence[Finding], checker: Checker
 ) -> Iterator[UpgradeChange]:
-    """What rules find at one release and not at the other."""
+    """What rules find at one release and not at the other, and what both refuse."""
     places = [{(f.rule, f.line, f.column) for f in side} for side in (old, new)]
     for finding in new:
+        refused = finding.severity == "error"
         if pair.old is None or (finding.rule, finding.line, finding.column) not in places[0]:
-            yield _describe_finding(pair, finding, "breaks" if finding.severity == "error" else "warns", checker)
+            yield _describe_finding(pair, finding, "breaks" if refused else "warns", checker)
+        elif refused:
+            yield _describe_finding(pair, finding, "stays", checker)
     for finding in old:
         if (finding.rule, finding.line, finding.column) not in places[1]:
             yield _describe_finding(pair, finding, "mends", checker)
@@ -360,7 +364,7 @@ def _make_upgrade(launch: Launch, pair: _Pair, changes: tuple[UpgradeChange, ...
         kind=judged.kind,
         name=judged.name,
         engine=judged.engine,
-        version_from=None if before is None else before.launch.version_from,
+        version_from=None if before is None else plain_text(before.launch.version_from),
         model=judged.model,
         quantization=judged.quantization,
         hardware=judged.hardware,
@@ -389,8 +393,8 @@ def _list_notes(pair: _Pair, checker: Checker) -> Iterator[str]:
 
 
 def _find_status(launches: Sequence[LaunchUpgrade], problems: Sequence[FileProblem], asked_fit: bool) -> int:
-    """0 nothing breaks, 1 something does not start or a word is refused, 2 cannot tell."""
-    if any(x.count("breaks") or (asked_fit and x.after.fits is False) for x in launches):
+    """0 nothing breaks, 1 something does not start or a word is refused, as before or anew, 2 cannot tell."""
+    if any(x.count("breaks") or x.count("stays") or (asked_fit and x.after.fits is False) for x in launches):
         return 1
     unknown = (not x.after.read or x.count("unknown") or (asked_fit and x.after.fits is None) for x in launches)
     return 2 if any(unknown) or any(not p.passed_over for p in problems) else 0

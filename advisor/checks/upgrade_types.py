@@ -10,7 +10,7 @@ from advisor.engines.account import Bearing
 from advisor.record import Answer, Record
 
 Kind = Literal["gone", "renamed", "came", "value", "deprecated", "default", "rule", "version"]
-Effect = Literal["breaks", "mends", "warns", "moves", "unknown"]
+Effect = Literal["breaks", "stays", "mends", "warns", "moves", "unknown"]
 
 
 class UpgradeChange(Record, frozen=True, kw_only=True):
@@ -18,7 +18,7 @@ class UpgradeChange(Record, frozen=True, kw_only=True):
     what takes its place; null where there is nothing."""
 
     kind: Kind
-    effect: Effect  # breaks: the new release refuses it; mends: the old one did; moves: it changes without a word
+    effect: Effect  # breaks: the new release refuses it; stays: both do; mends: the old one did; moves: without a word
     word: str  # the flag, variable, value, or rule of `advise check`
     old: str | None = None
     new: str | None = None

@@ -37,12 +37,12 @@ def ask(tmp_path: Path, text: str, to: str, name: str = "serve.sh", **given: obj
 
 
 def name_differences(launch: LaunchUpgrade) -> set[Difference]:
-    """What an answer says is refused, or has moved."""
+    """What an answer says is refused anew, or has moved."""
     kinds = {"gone": "gone", "renamed": "gone", "value": "value", "default": "default"}
     return {
         (kinds[c.kind], c.word if c.word.isupper() else c.word.lstrip("-").replace("_", "-"))
         for c in launch.changes
-        if c.kind in kinds and c.effect != "mends"
+        if c.kind in kinds and c.effect not in ("mends", "stays")
     }
 
 
@@ -172,6 +172,13 @@ def test_exit_statuses(tmp_path: Path, to: str, status: int, said: str | None) -
     answer = ask(tmp_path, words, to, engine_version="0.16.0")
     assert answer.exit_status == status
     assert said is None or any(said in n for n in answer.notes)
+
+
+def test_what_both_releases_refuse_stays_refused(tmp_path: Path) -> None:
+    answer = ask(tmp_path, "vllm serve Qwen/Qwen3-8B --swap-space 4", "0.33.0", engine_version="0.30.0")
+    (change,) = (c for c in answer.launches[0].changes if c.effect == "stays")
+    assert (change.word, answer.exit_status) == ("--swap-space", 1)
+    assert "--swap-space" in str(answer.to_dict())  # words have places, answers are plain
 
 
 def test_between_releases_that_disagree_a_word_is_unknown(tmp_path: Path) -> None:

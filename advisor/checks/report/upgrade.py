@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import zip_longest
 
 from advisor.checks.upgrade_types import Effect, LaunchUpgrade, ReleaseSide, Upgrade, UpgradeChange
 from advisor.deployment import DeploymentEstimate, DeviceMemory
 from advisor.units import GIB
 
 HEADS: dict[Effect, str] = {
-    "breaks": "breaks", "unknown": "cannot tell", "warns": "warning", "mends": "no longer", "moves": "moves",
+    "breaks": "breaks", "stays": "refused", "unknown": "cannot tell", "warns": "warning", "mends": "mended",
+    "moves": "moves",
 }  # fmt: skip
 WORDS: dict[Effect, str] = {
-    "breaks": "refused", "unknown": "unknown", "warns": "warnings", "mends": "gone", "moves": "moved",
+    "breaks": "refused", "stays": "refused by both", "unknown": "unknown", "warns": "warnings", "mends": "mended",
+    "moves": "moved",
 }  # fmt: skip
 PARTS = (
     ("weights", "weights_bytes"), ("cache", "kv_cache_bytes"), ("scratch", "compute_bytes"),
@@ -62,8 +65,9 @@ def _describe_change(change: UpgradeChange, head: str) -> Iterator[str]:
 
 def _say_verdict(launch: LaunchUpgrade) -> str:
     after, before = launch.after, launch.before
-    if launch.count("breaks"):
-        return "refused" if after.fits is not False else "refused, and does not fit"
+    if launch.count("breaks") or launch.count("stays"):
+        refused = "refused" if launch.count("breaks") else "refused, as before"
+        return refused if after.fits is not False else f"{refused}, and does not fit"
     now = {True: "starts", False: "does not start", None: "cannot tell whether it starts"}[after.fits]
     same = before is not None and before.fits == after.fits
     return f"{now}, as before" if same else now
@@ -85,9 +89,9 @@ def _compare_memory(before: ReleaseSide, after: ReleaseSide) -> Iterator[str]:
         for a, b in [(getattr(old, key), getattr(new, key))]
         if a is not None and b is not None and round(a / GIB, 2) != round(b / GIB, 2)
     ]
-    if shown:
-        yield f"  memory      GiB on the fullest device: {', '.join(shown)}"
-    else:
+    heads = ("memory, GiB",)  # of the fullest device
+    yield from (f"  {head:11} {part}" for head, part in zip_longest(heads, shown, fillvalue="") if part)
+    if not shown:
         yield "  memory      no part changes by what is known"
     rows: tuple[tuple[str, Callable[[DeploymentEstimate], int | float | None]], ...] = (
         ("tokens that fit", lambda m: m.kv_cache.tokens),
