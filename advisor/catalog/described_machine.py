@@ -67,8 +67,8 @@ def describe_machine(text: str, details: HardwareDetails, cards: list[CardCount]
     nodes, cards = _split_hosts(details, cards, notes)
     if details.driver_problem:
         notes.append(_driver_note(details.driver_problem))
-    if details.power_watts is not None:
-        notes.append(f"power limit {details.power_watts:g} W has no effect: speeds are those at full power")
+    if details.power_watts is not None and not any(c.entry.tdp_watts for c in cards):
+        notes.append(f"power limit {details.power_watts:g} W has no effect: the card's usual power is not known")
     if details.gpu_cores is not None and not any(c.entry.gpu_cores for c in cards):
         notes.append(f"{details.gpu_cores} GPU cores have no effect: they distinguish chips of Apple only")
     devices = _devices(details, cards, notes)
