@@ -31,7 +31,12 @@ RULES = catalog([shipped_root()])
 
 def ask(hardware: str, model: str, engine: str | None = None, models: tuple[str, ...] = (), **load: Any) -> Advice:
     q = RecommendRequest(
-        advisor.machine(hardware), msgspec.convert(load, Workload), model, None, engine, 1 + len(models), models
+        advisor.machine(hardware),
+        msgspec.convert(load, Workload),
+        model,
+        engine=engine,
+        models=1 + len(models),
+        others=models,
     )
     return recommend(q, Session(RULES))
 

@@ -116,7 +116,7 @@ def test_it_is_taken_where_equal_copies_miss_a_target(split: RankedDeployment) -
     assert any("no measurement" in n for n in split.notes)
 
 
-@pytest.mark.parametrize("targets", [{}, {"ttft_s": 3.0, "tpot_s": 0.05}, {"ttft_s": 0.01, "tpot_s": 0.025}])
+@pytest.mark.parametrize("targets", [{}, {"ttft_s": 5.0, "tpot_s": 0.05}, {"ttft_s": 0.01, "tpot_s": 0.025}])
 def test_it_is_not_taken_where_nothing_asks_for_it_or_it_misses_too(targets: dict[str, float]) -> None:
     assert answer("vllm", **targets).plan.prefill is None
 
@@ -193,7 +193,7 @@ def test_the_script_is_read_back_and_passes_the_gate(split: RankedDeployment, tm
 
 def test_the_answer_says_who_reads_and_who_writes() -> None:
     text = " ".join(advise("recommend", *ASKED).stdout.split())
-    assert "2 servers read prompts, 2 write" in text
+    assert "2 servers read prompts, 1 writes" in text
     assert "unused cards" not in text
 
 
