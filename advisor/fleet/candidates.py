@@ -34,7 +34,7 @@ from advisor.fleet.demand import FleetRules, ModelDemand, load_fleet_rules
 from advisor.formats import native_format
 from advisor.machines.types import Machine
 from advisor.planning.arrange import finish_arrangement, place_on_nodes, size_units
-from advisor.planning.arrivals import Load, MissedTimes, find_served_rate
+from advisor.planning.arrivals import Load, MissedTimes, find_served_rate, limit_rate
 from advisor.planning.candidates import (
     Attempt,
     Bounds,
@@ -54,7 +54,7 @@ from advisor.planning.traffic import P95_OF_NORMAL, TokenSpread, Traffic
 from advisor.planning.types import Plan, SearchRequest, TriedFormat
 from advisor.record import Value
 from advisor.session import Session
-from advisor.speed.efficiencies import load_engine_rules
+from advisor.speed.efficiencies import OutsideSteps, load_engine_rules
 from advisor.speed.step_table import StepTable, make_step_table
 
 STEPS = (64, 256)  # users that a launch is sized for at first, and where it turns out to hold them all
@@ -262,10 +262,11 @@ def _list_for_attempt(
             if machine.nodes > 1 and nodes != machine.nodes:
                 continue  # fits on fewer, which was looked at
             parts, memory = LaunchParts(sized_for, sized), (sized.unit.deployment, sized.memory)
-            candidate = _make_candidate(parts, sized.unit.cards // nodes, nodes, memory, sized.held, late, share)
+            key = sized.unit.cards // nodes, nodes
+            least = best[key].amount("likely") if key in best else 0.0
+            candidate = _make_candidate(parts, *key, memory, sized.held, late, share, least)
             if candidate is None:
                 continue
-            key = candidate.devices, candidate.nodes
             if key not in best or _worth(candidate) > _worth(best[key]):
                 best[key] = candidate
             full |= max(c.users for c in candidate.serves.values()) >= 2 * users
@@ -282,13 +283,17 @@ def _with_users(trial: Trial, users: int) -> Trial:
 
 def _make_candidate(
     made: LaunchParts, devices: int, nodes: int, on: tuple[Deployment, MemoryEstimate], held: int,
-    late: list[MissedTargets], share: float,
+    late: list[MissedTargets], share: float, least: float = 0.0,
 ) -> ReplicaCandidate | None:  # fmt: skip
-    """A replica of a deployment and its memory that holds `held` requests; None where it serves nobody in time."""
+    """A replica of a deployment and its memory that holds `held` requests; None where it serves nobody in time, or at
+    any rate no more than `least`."""
     search, tools, rules = made.trial.search, made.trial.tools, made.trial.tools.session.rules
     targets = find_targets(search.workload, search.machine, rules)
     serves: dict[Confidence, Capacity] = {}
     table = _make_table(made.trial, *on, held) if search.traffic.rate is not None else None
+    load = _make_load(made.trial, on[0])
+    if table is not None and limit_rate(table, load) <= least:
+        return None
     for confidence in CONFIDENCES:
         safe = confidence == "safe"
         if search.traffic.rate is None:
@@ -296,7 +301,8 @@ def _make_candidate(
             found = find_capacity(rate, held, replace(targets, safe=safe))
         else:
             likely = serves["likely"].amount if "likely" in serves else None
-            found = _find_capacity_at_rate(table, made.trial, on[0], targets, share, safe, likely)
+            outside = load_engine_rules(rules).outside_steps
+            found = _find_capacity_at_rate(table, load, outside, replace(targets, safe=safe), share, likely)
         if isinstance(found, Capacity):
             serves[confidence] = found
         elif found is not None and not safe:
@@ -316,26 +322,26 @@ def _make_table(trial: Trial, deployment: Deployment, memory: MemoryEstimate, he
     return replace(table, limits=replace(table.limits, running=min(table.limits.running, -(-held // table.replicas))))
 
 
+def _make_load(trial: Trial, deployment: Deployment) -> Load:
+    """The requests of a demand as they come to a deployment; those of users have no rate."""
+    traffic = trial.search.traffic
+    kept = traffic.depth + (traffic.shared_tokens if capacity.keeps_prefixes(deployment, trial.tools.inner) else 0)
+    prompt = TokenSpread(mean=traffic.depth + traffic.prompt.mean, p95=traffic.depth + traffic.prompt.p95)
+    return Load(traffic.rate or 0.0, prompt, traffic.output, kept, longest=traffic.context_length)
+
+
 def _find_capacity_at_rate(
-    table: StepTable | None, trial: Trial, deployment: Deployment, targets: Targets, share: float, safe: bool,
-    likely: float | None,
-) -> Capacity | MissedTargets | None:  # fmt: skip
+    table: StepTable | None, load: Load, outside: OutsideSteps, targets: Targets, share: float, likely: float | None
+) -> Capacity | MissedTargets | None:
     """The highest rate at which `share` of the requests keep the targets, by simulation; None where it is not known.
     `likely`: that by likely steps."""
     if table is None:
         return None
-    traffic = trial.search.traffic
-    kept = traffic.depth + (traffic.shared_tokens if capacity.keeps_prefixes(deployment, trial.tools.inner) else 0)
-    prompt = TokenSpread(mean=traffic.depth + traffic.prompt.mean, p95=traffic.depth + traffic.prompt.p95)
-    load = Load(traffic.rate or 0.0, prompt, traffic.output, kept, longest=traffic.context_length)
-    overhead = load_engine_rules(trial.tools.session.rules).outside_steps
-    outside = overhead.high if safe else overhead.value
-    slower = table.bound if safe else 1.0
-    near = likely / slower if safe and likely else None
-    found = find_served_rate(table, load, targets.most, share, slower, outside, near)
+    slower, overhead = (table.bound, outside.high) if targets.safe else (1.0, outside.value)
+    near = likely / slower if targets.safe and likely else None
+    found = find_served_rate(table, load, targets.most, share, slower, overhead, near)
     if isinstance(found, MissedTimes):
-        asked = {k: getattr(found, k) if k in targets.most else None for k in ("ttft_s", "tpot_s")}
-        return MissedTargets(**asked)
+        return MissedTargets(*(getattr(found, k) if k in targets.most else None for k in ("ttft_s", "tpot_s")))
     return Capacity(found.running, found.rate)
 
 

@@ -410,7 +410,7 @@ def find_served_rate(
     every step takes `slower` times as long; `load.rate` is not looked at. All replicas alike. `near`: about where it
     is, by an earlier search."""
     one = replace(table, replicas=1)
-    top = FULL * one.find_most_rate(max(1.0, load.prompt.mean - load.cached), load.cached, load.output.mean) / slower
+    top = limit_rate(one, load) / slower
 
     def run(rate: float, count: int = FEW) -> tuple[dict[str, float], _Run]:
         found = _Run(draw_arrivals(replace(load, rate=rate), count=count), one, slower, WARM_UP)
@@ -444,6 +444,11 @@ def find_served_rate(
             peak = max(1, n)
             break
     return ServedRate(low * table.replicas, peak * table.replicas)
+
+
+def limit_rate(table: StepTable, load: Load) -> float:
+    """Requests a second beyond which no limit is kept, whatever it is."""
+    return FULL * table.find_most_rate(max(1.0, load.prompt.mean - load.cached), load.cached, load.output.mean)
 
 
 def _find_steady_rate(table: StepTable, load: Load, between: float, top: float) -> float:
