@@ -393,7 +393,7 @@ def _list_notes(pair: _Pair, checker: Checker) -> Iterator[str]:
 
 
 def _find_status(launches: Sequence[LaunchUpgrade], problems: Sequence[FileProblem], asked_fit: bool) -> int:
-    """0 nothing breaks, 1 something does not start or a word is refused, as before or anew, 2 cannot tell."""
+    """0 nothing breaks, 1 something does not start or a word is refused (by both, too), 2 cannot tell."""
     if any(x.count("breaks") or x.count("stays") or (asked_fit and x.after.fits is False) for x in launches):
         return 1
     unknown = (not x.after.read or x.count("unknown") or (asked_fit and x.after.fits is None) for x in launches)
