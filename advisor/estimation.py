@@ -14,7 +14,7 @@ from advisor import engines, formats, residuals
 from advisor.catalog import Catalog
 from advisor.catalog.types import Engine, Quantization
 from advisor.decoding import Json
-from advisor.deployment import Deployment, Draft, KvType, MemoryEstimate, Setting, SpeedEstimate
+from advisor.deployment import Basis, Deployment, Draft, KvType, MemoryEstimate, Setting, SpeedEstimate
 from advisor.engines.account import list_idle_settings, take_account
 from advisor.engines.additions import add_tiers
 from advisor.engines.base import LARGEST_LENGTH, EngineModule
@@ -118,7 +118,17 @@ def estimate_memory(
     if any((r.high_bytes or 0) > MOST_BYTES for r in rows):
         raise BadInput("the request asks for more memory than any machine has: look at context length and sequences")
     named = engines.settings_entry(deployment.engine, session.rules.engines())
-    return _name_unmodelled(add_tiers(deployment, named.tiers, memory_estimate), deployment)
+    tiered = add_tiers(deployment, named.tiers, memory_estimate)
+    return _name_unmodelled(_label_guess(tiered, deployment), deployment)
+
+
+def _label_guess(memory_estimate: MemoryEstimate, deployment: Deployment) -> MemoryEstimate:
+    """The estimate of a model whose class is not known, which is read as a plain one: nothing of it is exact."""
+    model = deployment.model
+    if not model.guessed or "exact" not in memory_estimate.basis.values():
+        return memory_estimate
+    basis: dict[str, Basis] = {k: "modelled" if v == "exact" else v for k, v in memory_estimate.basis.items()}
+    return replace(memory_estimate, basis=basis, warnings=(*memory_estimate.warnings, model.guessed))
 
 
 def _name_unmodelled(memory_estimate: MemoryEstimate, deployment: Deployment) -> MemoryEstimate:

@@ -4,6 +4,7 @@ the rest."""
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -13,8 +14,15 @@ from hypothesis import strategies as st
 
 from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
-from advisor.errors import BadInput
-from advisor.estimation import EstimateRequest, RememberedNames, find_machine, parse_kv_type, resolve_request
+from advisor.errors import AdvisorError, BadInput
+from advisor.estimation import (
+    EstimateRequest,
+    RememberedNames,
+    estimate,
+    find_machine,
+    parse_kv_type,
+    resolve_request,
+)
 from advisor.machines.types import Machine
 from advisor.request_lines import estimate_or_fault
 from advisor.session import Session
@@ -215,3 +223,21 @@ def test_absurd_products_are_refused_not_overflowed() -> None:
         ).encode()
     )
     assert "more memory than any machine" in a["error"]["message"]
+
+
+def test_a_configuration_of_an_unknown_class_is_no_exact_answer(tmp_path: Path) -> None:
+    """It is read as a plain decoder; where its depth may repeat, as `num_loops` says, it is not read at all."""
+    plain = {
+        "model_type": "nobody_knows", "architectures": ["NobodyKnowsForCausalLM"], "hidden_size": 1024,
+        "num_hidden_layers": 8, "num_attention_heads": 8, "intermediate_size": 4096, "vocab_size": 32000,
+    }  # fmt: skip
+    (tmp_path / "config.json").write_text(json.dumps(plain))
+    request = EstimateRequest(
+        model=str(tmp_path), engine="vllm", hardware="1x H100 80GB SXM", quantization="BF16", context_length=4096
+    )
+    found = estimate(resolve_request(request, RULES)[0], Session(RULES))
+    assert "exact" not in found.basis.values()
+    assert any("'nobody_knows' is not known" in w for w in found.warnings)
+    (tmp_path / "config.json").write_text(json.dumps({**plain, "num_loops": 2}))
+    with pytest.raises(AdvisorError, match="num_loops"):
+        resolve_request(request, RULES)

@@ -27,7 +27,7 @@ _STANDARD = ("hidden_size", "num_hidden_layers", "num_attention_heads", "interme
 _HINTS = (
     "expert", "moe", "mamba", "ssm", "lora_rank", "linear_", "conv", "kv_shared", "compress", "index_", "hybrid",
     "state", "recurrent", "block_types", "attn_type", "attn_layer", "rwkv", "block_config", "latent",
-    "is_encoder_decoder", "altup",
+    "is_encoder_decoder", "altup", "loop", "cycle", "recur", "ut_steps", "head_sizes", "window_sizes", "per_stack",
 )  # fmt: skip
 _WRAPPED = {"gemma3": "gemma3_text", "mistral3": "mistral", "llama4": "llama4_text", "mllama": "mllama_text_model"}
 TOWER_NAMES = (
@@ -158,6 +158,7 @@ def _model(
             extras=_extras(config, n, hidden, architectures[0] or ""),
         ),
         verified=note is None or traits.note is not None,
+        guessed=note if traits.note is None else None,
         notes="; ".join(notes) or None,
         source=(f"config.json of {id}",),
     )

@@ -512,6 +512,7 @@ class Model(MemoRecord, frozen=True, kw_only=True):
     weight_blocks: dict[str, int] = {}  # repository -> side of the square blocks with one scale each; others: not known
     downloads: Annotated[tuple[Download, ...], PUT_IN] = ()  # of rules/downloads, the preferred first
     verified: bool = True
+    guessed: Annotated[str | None, PUT_IN] = None  # why its layers are a guess: a configuration of an unknown class
     unverified_fields: tuple[str, ...] = ()
     notes: str | None = None
     source: tuple[str, ...] = ()
