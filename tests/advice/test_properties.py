@@ -65,7 +65,9 @@ def test_advice_is_sound(q: tuple[str, str, Workload]) -> None:
     assert not set(names) & {r.engine for r in advice.rejected}
     for x in offered:
         assert x.memory is not None
-        assert x.memory.fits is not False, x.engine  # never what our own estimate says does not fit
+        assert x.memory.fits is not False or x.memory.disk is not None, (
+            x.engine
+        )  # never what our own estimate says does not fit
         assert RULES.engine(x.engine).health.status != "archived"
         floor = RULES.engine(x.engine).floors.get("default")
         for d in advice.machine.usable_devices:

@@ -55,9 +55,9 @@ def test_the_engine_agrees_for_every_architecture_that_it_loads(
         types = dict(zip([x.name for x in list_file_tensors(model)], choose_types(model, MIX), strict=True))
         gguf_headers.write_header(file, model, types, FILE_TYPE)
         request = EstimateRequest(model=str(file), hardware="this", context_length=4096, settings={"parallel": 1})
-        deployment, _ = resolve_request(request, RULES)
         entry = RULES.engine("llama.cpp")
         try:
+            deployment, _ = resolve_request(request, RULES)
             found = llama_cpp.verify_estimate(deployment, entry, estimate(deployment, Session(RULES)))
         except AdvisorError as e:
             skip_without_instructions(str(e))

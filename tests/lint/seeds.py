@@ -85,7 +85,8 @@ SEEDS = (
     Seed("engines/llama.cpp.yaml", "match: (^|/)llama-cpp-python", "match: (^|/llama-cpp-python", "pattern", "not a regular expression"),
     Seed("engines/transformers.yaml", "working_share: [0.0, 0.08, 0.3]", "working_share: [0.3, 0.08, 0.0]", "range",
          "low, usual, high"),
-    Seed("speed-engines.yaml", "low: 0.4", "low: 0.7", "range", "must not fall", at="  draft:"),
+    Seed("speed-engines.yaml", "accepts: {least: [0.3, 0.4]", "accepts: {least: [1.3, 0.4]", "unit", "lie between 0 and 1",
+         at="    draft:"),
     # what a probe needs, names
     Seed("hardware/nvidia.yaml", "compute_capability: '8.9'", "compute_capability: '9.8'", "contradiction", "is hopper", "- id: l40s\n"),
     Seed("hardware/amd.yaml", "pci_ids: [1002:75a3]", "pci_ids: [10de:75a3]", "probe", "a device of nvidia"),

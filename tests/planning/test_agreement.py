@@ -63,7 +63,8 @@ def disagreements(ranked: RankedDeployment, load: Workload) -> list[str]:
     again = answer_deployment(deployment, Session(RULES))
     if (again.fits, again.devices, again.host, again.disk) != (memory.fits, memory.devices, memory.host, memory.disk):
         out.append("estimate has other bytes")
-    shorter = ranked.starts is None and memory.longest_served is not None  # a plan promises the whole length
+    # a plan promises the whole length, for as many as ask
+    shorter = ranked.starts is None and (memory.longest_served is not None or memory.fits is None)
     if again.starts != ranked.starts and not shorter:
         out.append(f"estimate says starts {again.starts}, recommend {ranked.starts}")
     traffic = read_traffic(load, deployment.model.max_context, RULES)
@@ -122,7 +123,11 @@ def test_what_is_held_is_what_fits(seed: int) -> None:
         for ranked, _ in answered(hardware, model, load)[:3]:
             deployment, holds = ranked.deployment, ranked.holds
             assert deployment is not None
-            fixed = "parallel" in deployment.settings or ranked.engine in ("llama.cpp", "ollama")
+            fixed = "parallel" in deployment.settings or ranked.engine in (
+                "llama.cpp",
+                "ollama",
+                "exllamav3",
+            )  # rings of slots
             if holds is None or not ranked.starts or ranked.copies > 1 or fixed or not holds.full_length:
                 continue
             names = find_concept(settings_entry(ranked.engine, RULES.engines()), "sequences").flags
@@ -193,7 +198,8 @@ def statuses(rng: random.Random, folder: Any) -> tuple[Any, ...] | None:
         return (model, hardware, engine, weights, length), status, 1, None
     command = chosen.command or ""
     checked = None
-    if chosen.starts and command and "${" not in command:
+    from_disk = chosen.memory is not None and chosen.memory.disk is not None  # it starts; the gate says it does not fit
+    if chosen.starts and command and "${" not in command and not from_disk:
         (folder / "serve.sh").write_text(command + "\n")
         checked = advisor.check(folder / "serve.sh", on=hardware, rules=RULES).status()
     return (model, hardware, engine, weights, length), status, chosen.exit_status, checked

@@ -14,6 +14,8 @@ from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from advisor.catalog.types import Engine
 from advisor.deployment import Deployment, DeviceMemory, EngineVerification, MemoryEstimate, VerifiedPart
 from advisor.engines import fitting
@@ -133,11 +135,19 @@ def verify_estimate(deployment: Deployment, entry: Engine, estimate: MemoryEstim
         raise BadInput(f"{name} sees {len(rows) - 1} devices, the estimate is for {len(estimate.devices)}")
     parts = [
         p
-        for row, ours in zip(rows, [*estimate.devices, estimate.host], strict=True)
+        for row, ours in zip(rows, [*estimate.devices, _with_disk(estimate)], strict=True)
         if ours is not None
         for p in _parts(row, ours, deployment, settings, name == PLANNER)
     ]
     return EngineVerification(program=path, command=words, parts=tuple(parts), agrees=all(p.agrees for p in parts))
+
+
+def _with_disk(estimate: MemoryEstimate) -> DeviceMemory | None:
+    """Host memory with the pages of the file that it does not hold: the engine maps the file as a whole."""
+    host, disk = estimate.host, estimate.disk
+    if host is None or disk is None:
+        return host
+    return replace(host, weights_bytes=(host.weights_bytes or 0) + (disk.weights_bytes or 0))
 
 
 def _parts(
