@@ -99,9 +99,9 @@ def test_commands_agree_about_what_is_recommended(seed: int) -> None:
 
 
 @pytest.mark.slow
-def test_commands_agree_over_a_thousand_questions() -> None:
+def test_commands_agree_over_many_questions() -> None:
     wrong = []
-    for hardware, model, load in questions(100, 1000):
+    for hardware, model, load in questions(100, 500):
         for ranked, work in answered(hardware, model, load):
             wrong += [(hardware, model, ranked.engine, work.concurrency, w) for w in disagreements(ranked, work)]
     assert wrong == []
@@ -161,13 +161,13 @@ def test_recommended_commands_pass_the_gate(tmp_path: Any) -> None:
 @pytest.mark.slow
 def test_recommended_commands_pass_the_gate_over_a_grid(tmp_path: Any) -> None:
     looked, wrong = 0, []
-    for hardware, model, load in questions(8, 450):
+    for hardware, model, load in questions(8, 250):
         for ranked, _ in answered(hardware, model, load)[:1]:
             if ranked.command and "${" not in ranked.command:
                 looked += 1
                 found = errors_of(ranked.command, hardware, tmp_path)
                 wrong += [(hardware, model, load.concurrency, ranked.engine, found)] if found else []
-    assert looked >= 300
+    assert looked >= 160
     assert wrong == []
 
 
