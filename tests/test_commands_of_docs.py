@@ -114,6 +114,7 @@ def reader_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for path, content in re.findall(r"(?ms)^`(my-rules/[\w/.]+)`[.:].*?\n\n```yaml\n(.*?)^```", text):
         (folder / path).parent.mkdir(parents=True)
         (folder / path).write_text(content, encoding="utf-8")
+    (folder / "serve.sh").write_text("vllm serve Qwen/Qwen3-8B --max-model-len 8192\n")
     (folder / "profile_export_aiperf.json").write_text(json.dumps(AIPERF))
     return folder
 

@@ -110,6 +110,9 @@ def _choose_engine(question: UpgradeQuestion, files: Sequence[_File], checker: C
             raise BadInput(f"no launch of {named} was found", near_matches(named, started) or tuple(started))
         return named
     engines = [x for x in started if x not in checker.book.know.routers] or started
+    problem = next((f.problem for f in files if f.problem is not None and not f.problem.passed_over), None)
+    if not engines and problem is not None:
+        raise BadInput(f"{problem.file}: {problem.message}")
     if len(engines) != 1:
         what = f"the files start {', '.join(engines)}: say whose release is meant with --engine"
         raise BadInput(what if engines else "no launch of an inference engine was found: there is nothing to upgrade")

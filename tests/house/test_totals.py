@@ -20,7 +20,7 @@ LOADED = {"modules": 150, "pairs": 1_036}
 # lines: the judge, the account of every input, the machine that a launch sees, recipes; its readers of packages take
 # 1,850 of tools/. Since then: `upgrade` 930, requests that arrive 830, tiers and pools 520, llama.cpp's scheduler 400,
 # speculation 300, backends and power limits 230, sizes and downloads 300; tree-sitter took 260 away
-TOTALS = {"lines": 77_500, "modules": 392}
+TOTALS = {"lines": 77_550, "modules": 392}
 TOKENS = {"tokens": 605_000}
 TOOLS_LINES = 6_830
 SLACK = 1.05  # how far a limit may stand above the truth
