@@ -203,7 +203,7 @@ def _make(pair: _Pair, file: str, **given: object) -> UpgradeChange:
     certainty = "assumed" if not pair.known else "stated" if launch.version_from in (STATED, "--to") else "file"
     usual = {"certainty": certainty, "file": file, "line": launch.line or 1}
     plain = {k: str(v) if isinstance(v, str) else v for k, v in {**usual, **given}.items()}  # words without places
-    return UpgradeChange(**plain)  # type: ignore[arg-type]
+    return UpgradeChange(**plain)  # type: ignore[arg-type]  # fields by name
 
 
 def _pins(pair: _Pair, file: _File, checker: Checker) -> Iterator[UpgradeChange]:

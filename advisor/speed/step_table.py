@@ -130,6 +130,8 @@ def make_step_table(deployment: Deployment, estimate: MemoryEstimate, session: S
     if known is None or (not known[2].gbs and known[2].host_tflops is None):
         return None
     work, plan, rates = known
+    if plan.from_disk and rates.disk_gbs is None:
+        return None
     keys = make_efficiency_keys(deployment, quantization, plan, make_link_name(plan, rates), rules)
     efficiencies = find_efficiencies(load_speed_rules(rules), keys)
     stages = plan.stages if plan.server else 1
