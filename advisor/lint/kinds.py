@@ -60,6 +60,7 @@ FILES: dict[str, str | None] = {
     "hf.yaml": "advisor.models.hf_keys:ConfigClasses",
     "speed.yaml": "advisor.speed.efficiencies:SpeedRules",
     "speed-engines.yaml": "advisor.speed.efficiencies:EngineRules",
+    "speed-machines.yaml": "advisor.speed.rates:MachineRules",
 }
 WITHOUT_SUBFOLDERS = ("flags/*.yaml", "flag-history/*.yaml", "routers/*.yaml", "starts/*.yaml", "recipes/*.yaml")
 
