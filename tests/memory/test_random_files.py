@@ -9,13 +9,12 @@ import os
 from pathlib import Path
 
 import pytest
-from llama_random import describe_difference, group_sets, plan_file
+from llama_random import LaunchComparison, compare_launch, describe_difference, group_sets, plan_file
 from programs import LONG
 from random_gguf import KNOWN, Draw, draw_keys, make_file
 
 from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
-from tools.accuracy.llama_planner import LaunchComparison, compare_launch
 
 RULES = catalog([shipped_root()])
 SEED = 3

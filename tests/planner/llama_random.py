@@ -25,18 +25,64 @@ from random_gguf import Draw, Keys, list_architectures, make_file
 
 from advisor.catalog import Catalog, catalog
 from advisor.catalog.roots import shipped_root
-from tools.accuracy.llama_planner import RANDOM_COLUMNS, LaunchComparison, compare_launch
+from advisor.errors import BadInput
+from advisor.estimation import EstimateRequest, estimate, resolve_request
+from advisor.record import Value
+from advisor.session import Session
+from tools.accuracy.llama_planner import CARD, compare_planner_estimate
 from tools.accuracy.rows import TableRow
 
 FLASH = {1: "on", 0: "off", -1: "auto"}
 PARTS = ("weights", "context", "scratch", "near", "total", "inside")
+COLUMNS = ("architecture", "file", "placed", "gpus", "settings", "devices", "host")
 SET = ("architecture", "keys", "values", "flash", "placed")
 # the field of a rule that allows it (none for weights), and our label
 FIELDS = {"weights": ("", "weights"), "context": ("compared", "kv_cache"), "scratch": ("graph.whole", "compute")}
-Found = list[tuple[TableRow, LaunchComparison | None]]
 HEAD = (
     "# llama.cpp's own plan of random files, seed {seed}: {package}-cuda {version}, {date}; as llamacpp_catalogue.csv\n"
 )
+
+
+class LaunchComparison(Value, frozen=True):
+    """Our answer to a launch of a random file compared with the planner's."""
+
+    agreeing: frozenset[str]  # weights, context, scratch (each device), host (its scratch), near, total, inside
+    labels: dict[str, bool]  # parts that we call exact, and whether they are
+
+
+def compare_launch(row: TableRow, rules: Catalog, folder: Path) -> LaunchComparison | None:
+    """Our answer to a row of COLUMNS, whose file lies in `folder`; None where we give none."""
+    request = EstimateRequest(
+        model=str(folder / row["file"]),
+        engine_version="0.5.0",
+        hardware=f"{row['gpus']}x {CARD}",
+        settings=json.loads(row["settings"]),
+    )
+    try:
+        deployment = resolve_request(request, rules)[0]
+        ours = estimate(deployment, Session(rules))
+    except BadInput:
+        return None
+    sums = compare_planner_estimate(row, ours)
+    theirs = [[int(x) for x in piece.split("/")] for piece in row["devices"].split(";")]
+    vocabulary = deployment.model.layout.vocab_size if deployment.model.layout else 0
+    logits = 4 * vocabulary * int(request.settings["parallel"])  # type: ignore[arg-type]
+    total = sum(map(sum, theirs)) + sum(x.overhead_bytes or 0 for x in ours.devices)
+    low, high = (sum(getattr(x, bound) or 0 for x in ours.devices) for bound in ("low_bytes", "high_bytes"))
+    found = {
+        "weights": sums.weights[0] == sums.weights[1],
+        "context": sums.context[0] == sums.context[1],
+        "scratch": [x.compute_bytes for x in ours.devices] == [x[2] for x in theirs],
+        "host": ours.host is not None
+        and (ours.host.compute_bytes or 0) - logits == int(row["host"].split("/")[2]),
+        "near": sums.near, "total": sums.total_near, "inside": low <= total <= high,
+    }  # fmt: skip
+    parts = {"weights": "weights", "kv_cache": "context", "compute": "scratch"}
+    labels = {x: found[part] for x, part in parts.items() if ours.basis.get(x) == "exact"}
+    return LaunchComparison(frozenset(x for x, equal in found.items() if equal), labels)
+
+
+Found = list[tuple[TableRow, LaunchComparison | None]]
 
 
 def draw_case(d: Draw, i: int) -> dict[str, Any]:
@@ -168,7 +214,7 @@ def main() -> None:
         rows = plan_file(words.folder, file, name, keys, words.seed)
         found += [(row, compare_launch(row, rules, words.out)) for row in rows]
     head = HEAD.format(seed=words.seed, package=PACKAGE, version=VERSION, date=date.today())
-    write_rows(words.out / "rows.csv", head, RANDOM_COLUMNS, [row for row, _ in found])
+    write_rows(words.out / "rows.csv", head, COLUMNS, [row for row, _ in found])
     print(*show(found), sep="\n")
     if words.compared:
         sets = group_sets(found)

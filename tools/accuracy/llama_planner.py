@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Sequence
-from pathlib import Path
 
 from advisor.catalog import Catalog
 from advisor.deployment import MemoryEstimate
@@ -20,7 +18,6 @@ COLUMNS = (
     "model", "architecture", "quantization", "gpus", "layers", "experts_on_host", "context", "ubatch", "slots",
     "unified", "flash", "keys", "values", "devices", "host",
 )  # fmt: skip
-RANDOM_COLUMNS = ("architecture", "file", "placed", "gpus", "settings", "devices", "host")
 SCRATCH_SHARE, SCRATCH_SLACK, TOTAL_SHARE = 0.15, 16 * MIB, 0.02
 CARD = "H100"  # the pretended device
 
@@ -93,45 +90,6 @@ def compare_planner_estimate(row: TableRow, ours: MemoryEstimate) -> PlannerComp
     return PlannerComparison(
         (weights, theirs[0]), (context, theirs[1]), (scratch, theirs[2]), ours.basis.get("compute", "unknown")
     )
-
-
-class LaunchComparison(Value, frozen=True):
-    """Our answer to a launch of a random file compared with the planner's."""
-
-    agreeing: frozenset[str]  # weights, context, scratch (each device), host (its scratch), near, total, inside
-    labels: dict[str, bool]  # parts that we call exact, and whether they are
-
-
-def compare_launch(row: TableRow, rules: Catalog, folder: Path) -> LaunchComparison | None:
-    """Our answer to a row of RANDOM_COLUMNS, whose file lies in `folder`; None where we give none."""
-    request = EstimateRequest(
-        model=str(folder / row["file"]),
-        engine_version="0.5.0",
-        hardware=f"{row['gpus']}x {CARD}",
-        settings=json.loads(row["settings"]),
-    )
-    try:
-        deployment = resolve_request(request, rules)[0]
-        ours = estimate(deployment, Session(rules))
-    except BadInput:
-        return None
-    sums = compare_planner_estimate(row, ours)
-    theirs = [[int(x) for x in piece.split("/")] for piece in row["devices"].split(";")]
-    vocabulary = deployment.model.layout.vocab_size if deployment.model.layout else 0
-    logits = 4 * vocabulary * int(request.settings["parallel"])  # type: ignore[arg-type]
-    total = sum(map(sum, theirs)) + sum(x.overhead_bytes or 0 for x in ours.devices)
-    low, high = (sum(getattr(x, bound) or 0 for x in ours.devices) for bound in ("low_bytes", "high_bytes"))
-    found = {
-        "weights": sums.weights[0] == sums.weights[1],
-        "context": sums.context[0] == sums.context[1],
-        "scratch": [x.compute_bytes for x in ours.devices] == [x[2] for x in theirs],
-        "host": ours.host is not None
-        and (ours.host.compute_bytes or 0) - logits == int(row["host"].split("/")[2]),
-        "near": sums.near, "total": sums.total_near, "inside": low <= total <= high,
-    }  # fmt: skip
-    parts = {"weights": "weights", "kv_cache": "context", "compute": "scratch"}
-    labels = {x: found[part] for x, part in parts.items() if ours.basis.get(x) == "exact"}
-    return LaunchComparison(frozenset(x for x, equal in found.items() if equal), labels)
 
 
 def make_planner_section(rows: Sequence[TableRow], rules: Catalog) -> list[str]:
