@@ -104,6 +104,7 @@ def ask(folder: Path, question: dict[str, Any]) -> list[dict[str, Any]]:
     and `mib` (of each device) the engine's own `--fit` places the model first: `placed` has what it set.
     """
     env = os.environ | {"LD_LIBRARY_PATH": str(folder / "pretended"), "PRETEND_GPUS": str(question.get("gpus", 1))}
+    env["GGML_NO_BACKTRACE"] = "1"  # gdb takes seconds
     if "mib" in question:
         env["PRETEND_MIB"] = ",".join(map(str, question["mib"]))
     answers: list[dict[str, Any]] = []

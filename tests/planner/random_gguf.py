@@ -7,6 +7,7 @@ draw has a name, so that a new one moves no other. Left out: blocks that predict
 
 from __future__ import annotations
 
+import ctypes as c
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -25,11 +26,35 @@ Keys, Shapes = dict[str, Any], dict[str, list[int]]
 KNOWN = {
     name: {x.name for x in MODEL_TENSORS[arch]} for arch, name in MODEL_ARCH_NAMES.items() if arch in MODEL_TENSORS
 }
+KNOWN |= {  # the package lacks them: what the one has, the other has
+    new: KNOWN[old]
+    for old, names in {
+        "kimi-linear": ("bailingmoe3", "kimi-k3"), "granite": ("graniteswitch",), "granitemoe": ("granite_swa",),
+        "deepseek2": ("deepseek32", "deepseek4", "dots3note", "hy_v4"), "minimax-m2": ("minimax-m3",),
+        "qwen35moe": ("qwen4exp",), "qwen3": ("hrm_text", "muse-glimmer", "nanbeige", "spark2_5", "talkie"),
+        "qwen3moe": ("cohere2moe", "hy_v3", "laguna", "maple", "mellum", "minimax-01"),
+    }.items()
+    for new in names
+}  # fmt: skip
+MANY = 400  # more than architectures that the library has
 PLAIN = {"context": 512, "ubatch": 512, "slots": 1, "unified": True, "flash": 1, "keys": "f16", "values": "f16"}
 ATTEMPTS = 30  # until the library takes keys, or tensors
 EACH_LAYER = ("gemma3n", "gemma4", "deci", "openelm", "nemotron_h", "nemotron_h_moe")  # feed-forward width
-EACH_HEADS = ("deci", "openelm", "kimi-linear", "plamo2")
-HALF_ROTATED = ("minimax-m2", "glm4", "glm4moe", "stablelm", "gptneox", "nemotron", "bailingmoe2", "phi2", "hy_v3")
+EACH_HEADS = ("deci", "openelm", "kimi-linear", "kimi-k3", "bailingmoe3", "plamo2")
+LINEAR = ("kimi-linear", "kimi-k3", "bailingmoe3")  # between latent attention
+HALF_ROTATED = (
+    "minimax-m2",
+    "minimax-m3",
+    "glm4",
+    "glm4moe",
+    "stablelm",
+    "gptneox",
+    "nemotron",
+    "bailingmoe2",
+    "phi2",
+    "hy_v3",
+)
+LISTED_BARE = ("mimo2", "step35")
 CONVOLUTION_BIASED = ("falcon-h1", "nemotron_h", "nemotron_h_moe", "granitehybrid")
 FREE = (
     "Q4_K",
@@ -70,9 +95,12 @@ class Draw:
 
 
 def list_architectures(folder: Path) -> list[str]:
-    """Names that both the `gguf` package and the library have."""
-    library = next(libraries(folder, False).glob("libllama.*v*.so")).read_bytes()
-    return [name for name in KNOWN if name.encode() + b"\0" in library]
+    """Names that the library has, but for those whose parts nobody said."""
+    own = libraries(folder, False)
+    c.CDLL(str(next(own.glob("libggml.*v*.so"))), mode=c.RTLD_GLOBAL)
+    name_of = c.CDLL(str(next(own.glob("libllama.*v*.so"))))._Z13llm_arch_name8llm_arch
+    name_of.restype = c.c_char_p
+    return [name for i in range(MANY) if (name := name_of(i).decode()) in KNOWN]
 
 
 def draw_keys(name: str, d: Draw, square: bool, experts: bool) -> Keys:
@@ -96,7 +124,9 @@ def draw_keys(name: str, d: Draw, square: bool, experts: bool) -> Keys:
     }  # fmt: skip
     if not small and d.chance("window", 0.6):
         keys["attention.sliding_window"] = d("window", 128, 512, 1024, 4096)
-    if has & {"SSM_CONV1D", "SHORTCONV_CONV"} and has & {"ATTN_K", "ATTN_QKV"} and not _has_delta(name):
+    if name in LINEAR or (
+        has & {"SSM_CONV1D", "SHORTCONV_CONV"} and has & {"ATTN_K", "ATTN_QKV"} and not _has_delta(name)
+    ):
         keys |= _hybrid(name, keys, d)
     if "ATTN_KV_A_MQA" in has:
         keys |= _latent(keys, d, "ATTN_K_B" in has)
@@ -108,7 +138,7 @@ def draw_keys(name: str, d: Draw, square: bool, experts: bool) -> Keys:
 
 
 def _has_delta(name: str) -> bool:
-    return name.startswith(("qwen35", "qwen3next"))
+    return name.startswith(("qwen35", "qwen3next", "qwen4exp"))
 
 
 def _hybrid(name: str, keys: Keys, d: Draw) -> Keys:
@@ -180,7 +210,13 @@ def answer_missing(key: str, keys: Keys) -> Any:
         "attention.key_length_swa": head, "attention.value_length_swa": head,
         **{f"attention.{x}_lora_rank": 64 for x in ("decay", "iclr", "value_residual_mix", "gate")},
         "attention.indexer.head_count": 64, "attention.indexer.key_length": 128, "attention.indexer.top_k": 2048,
-        "attention.indexer.block_size": 4, "attention.indexer.local_blocks": 1,
+        "attention.indexer.block_size": 4, "attention.indexer.local_blocks": 1, "kda.gate_lower_bound": -5.0,
+        "expert_weights_norm": True, "attn_res.block_size": 4, "swiglu_clamp_exp": [7.0] * n,
+        "activation.situ_beta": 1.0, "activation.situ_linear_beta": 1.0, "attention.kv_lora_rank_swa": 256,
+        "attention.key_length_mla_swa": keys.get("attention.key_length_mla"), "hyper_connection.count": 4,
+        "attention.value_length_mla_swa": keys.get("attention.value_length_mla"), "hyper_connection.low_rank": 64,
+        "hyper_connection.epsilon": 1e-6, "hyper_connection.magnitude": 1.0, "hrm.layers_per_stack": n // 2,
+        "hrm.h_cycles": 2, "hrm.l_cycles": 2, "attention.indexer.types": [i % 4 == 0 for i in range(n)],
     }  # fmt: skip
     return values.get(key)
 
@@ -289,3 +325,19 @@ def _add_parts(name: str, keys: Keys, tensors: Shapes) -> None:
             tensors.setdefault(f"{layer}.attn_qkv.weight", [width, heads * keys["attention.key_length"]])
         if part == "ssm_conv1d" and name in CONVOLUTION_BIASED:
             tensors.setdefault(f"{layer}.ssm_conv1d.bias", tensors[tensor][1:])
+        if part == "ffn_up_exps" and name == "ernie4_5-moe":
+            tensors.setdefault(f"{layer}.ffn_gate_exps.weight", tensors[tensor])
+        if part == "ffn_norm" and name in LISTED_BARE:
+            tensors |= {f"{layer}.{x}": shape for x, shape in _feed_forward(keys, int(layer[4:])).items()}
+
+
+def _feed_forward(keys: Keys, layer: int) -> Shapes:
+    """Of a layer that may have a plain part or experts, both of which the list takes for optional."""
+    width, ffn, routed = keys["embedding_length"], keys["feed_forward_length"], keys.get("expert_count")
+    if not routed or layer < keys["leading_dense_block_count"]:
+        names = {"ffn_gate": [width, ffn], "ffn_up": [width, ffn], "ffn_down": [ffn, width]}
+    else:
+        ffn = keys["expert_feed_forward_length"]
+        names = {f"ffn_{x}_exps": [width, ffn, routed] for x in ("gate", "up")}
+        names |= {"ffn_down_exps": [ffn, width, routed], "ffn_gate_inp": [width, routed]}
+    return {f"{x}.weight": shape for x, shape in names.items()}
