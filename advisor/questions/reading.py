@@ -67,7 +67,12 @@ def _refuse_unknown(
     of: str, unknown: Sequence[str], fields: Sequence[QuestionField], hints: Mapping[str, str] | None
 ) -> BadInput:
     """The error for names that no field has, with the names that fields have now."""
+    from advisor.questions.option_words import find_meant, load_option_words
+
     now = {old: f.name for f in fields for old in f.notes.old}
+    names = {f.attribute: f.name for f in fields}
+    words = {n: names.get(find_meant(n, load_option_words().options) or "") for n in unknown}
+    hints = {**{n: meant for n, meant in words.items() if meant}, **(hints or {})}
     error = unknown_options(of, unknown, [*(f.name for f in fields), *now], hints)
     error.near = tuple(dict.fromkeys(now.get(n, n) for n in error.near))
     return error
