@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import click
 
-from advisor.questions.option_words import find_meant, load_option_words
+from advisor.advice.option_words import find_meant, load_option_words
 
 NEAR = 0.75  # of difflib: `--modle` is near `--model`, `--gpu` is not near `--guide`
 SHOWN = {"hardware": '"RTX 4090, 64GB RAM"', "model": "NAME", "context": "32k", "concurrency": "8"}
@@ -18,7 +18,8 @@ def describe_usage_error(error: click.ClickException) -> str:
     ctx = getattr(error, "ctx", None)
     hint = next(_list_hints(error, ctx), None) if ctx is not None else None
     if isinstance(error, click.NoSuchOption):
-        error.possibilities = [] if hint else _near_options(error)
+        near = () if hint else _near_options(error)
+        error = click.NoSuchOption(error.option_name, possibilities=near, ctx=ctx)
     message = error.format_message()
     if ctx is None:
         return message

@@ -86,12 +86,12 @@ class LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and not args[0].startswith("-") and args[0] not in self.modules:
+            from advisor.advice.option_words import find_meant, load_option_words
             from advisor.errors import UnknownName
             from advisor.near import near_matches
-            from advisor.questions.option_words import find_meant, load_option_words
 
             meant = find_meant(args[0], load_option_words().commands)
-            near = (meant,) if meant in self.modules else near_matches(args[0], self.modules)
+            near = (meant,) if meant and meant in self.modules else near_matches(args[0], self.modules)
             raise UnknownName("command", args[0], near or tuple(self.modules))
         return super().resolve_command(ctx, args)
 
@@ -128,7 +128,9 @@ def run_command_line(words: list[str]) -> int:
             from advisor.cli.questions import start_conversation
 
             return start_conversation(run_command_line)
-        result = root.main(args=["--version"] if words == ["version"] else words, prog_name="advise", standalone_mode=False)
+        result = root.main(
+            args=["--version"] if words == ["version"] else words, prog_name="advise", standalone_mode=False
+        )
         sys.stdout.flush()
         return result if isinstance(result, int) and not isinstance(result, bool) else 0
     except click.exceptions.Exit as e:

@@ -53,7 +53,7 @@ FILES: dict[str, str | None] = {
     "freshness.yaml": "advisor.freshness:FreshnessFile",
     "releases.yaml": "advisor.freshness:ReleasesFile",
     "live-prices.yaml": "advisor.advice.hardware.prices:LivePriceNames",
-    "option-words.yaml": "advisor.questions.option_words:OptionWords",
+    "option-words.yaml": "advisor.advice.option_words:OptionWords",
     "shorthands.yaml": "advisor.formats:ShorthandsFile",
     "model-names.yaml": "advisor.catalog.model_spellings:ModelNamesFile",
     "drafts.yaml": "advisor.memory.draft_bound:DraftsFile",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from advisor.decoding import Json
@@ -31,11 +31,15 @@ class ReadQuestion(NamedTuple):
 
 
 def read_question(
-    kind: type[Q], given: Mapping[str, Any], of: str, interface: Interface, hints: Mapping[str, str] | None = None
+    kind: type[Q],
+    given: Mapping[str, Any],
+    of: str,
+    interface: Interface,
+    hints: Callable[[str], str | None] | None = None,
 ) -> ReadQuestion:
     """The question of a kind that names and values make; None is "not stated". `of`: what it is called in messages.
 
-    `hints`: what other words for a field mean. Raises BadInput for an unknown name, a field that is not taken here, and
+    `hints`: the field that another word means. Raises BadInput for an unknown name, a field that is not taken here, and
     a value that is none.
     """
     fields = {f.name: f for f in list_fields(kind)}
@@ -64,16 +68,14 @@ def read_question(
 
 
 def _refuse_unknown(
-    of: str, unknown: Sequence[str], fields: Sequence[QuestionField], hints: Mapping[str, str] | None
+    of: str, unknown: Sequence[str], fields: Sequence[QuestionField], hints: Callable[[str], str | None] | None
 ) -> BadInput:
     """The error for names that no field has, with the names that fields have now."""
-    from advisor.questions.option_words import find_meant, load_option_words
-
     now = {old: f.name for f in fields for old in f.notes.old}
     names = {f.attribute: f.name for f in fields}
-    words = {n: names.get(find_meant(n, load_option_words().options) or "") for n in unknown}
-    hints = {**{n: meant for n, meant in words.items() if meant}, **(hints or {})}
-    error = unknown_options(of, unknown, [*(f.name for f in fields), *now], hints)
+    meant = {n: hints(n) or "" for n in unknown} if hints else {}
+    spellings = {n: names[field] for n, field in meant.items() if field in names}
+    error = unknown_options(of, unknown, [*(f.name for f in fields), *now], spellings)
     error.near = tuple(dict.fromkeys(now.get(n, n) for n in error.near))
     return error
 

@@ -6,8 +6,8 @@ import click
 import pytest
 from commands import advise
 
+from advisor.advice.option_words import load_option_words
 from advisor.cli.main import COMMANDS, root
-from advisor.questions.option_words import load_option_words
 
 WORDS = load_option_words()
 ASKED = {name: root.get_command(click.Context(root), name) for name in COMMANDS}

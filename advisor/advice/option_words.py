@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from advisor.advice.workload import SPELLINGS
 from advisor.record import Record
 
 
@@ -30,3 +31,8 @@ def find_meant(word: str, known: Mapping[str, tuple[str, ...]]) -> str | None:
     """The key that a word is listed for, case and `_` for `-` aside; None where there is none."""
     plain = word.lower().replace("_", "-")
     return next((key for key, words in known.items() if plain in words), None)
+
+
+def find_field(word: str) -> str | None:
+    """The field that another word means, in JSON and in the library; None where none is known."""
+    return SPELLINGS.get(word) or find_meant(word, load_option_words().options)
