@@ -34,7 +34,7 @@ class HostMemories(Record, frozen=True, kw_only=True):
 
 
 class HostBound(Record, frozen=True, kw_only=True):
-    """Error bound, a factor, by where a pass reads its weights from beside the devices."""
+    """Error bound, a factor, by where a pass reads its weights from, but for the devices."""
 
     none: float
     known: float
