@@ -328,7 +328,7 @@ def find_node_prices(fleet: Fleet, path: str | None, rules: Catalog) -> NodePric
 
 
 def _price_devices(pool: Pool, hourly: Mapping[str, float]) -> float | None:
-    """What renting the devices of a node costs; None where that is not known."""
+    """What renting the devices of a node costs, the lost ones too; None where that is not known."""
     first = next(iter(pool.machine.usable_devices), None)
     amount = hourly.get(first.accelerator or "") if first is not None and first.mig_profile is None else None
-    return pool.devices * amount if amount is not None else None
+    return (pool.whole or pool.devices) * amount if amount is not None else None
