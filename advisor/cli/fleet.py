@@ -208,15 +208,16 @@ def render(plan: str, target: str, output: str, force: bool, quiet: bool) -> int
 
 def _make_request(question: FleetPlanQuestion | FleetCheckQuestion, jobs: int | None, rules: Catalog) -> FleetRequest:
     """The fleet of a file or of a cluster, and what it has to serve. Raises BadInput, BadFile, UnknownName."""
-    from advisor.fleet.demand import read_demand
+    from advisor.fleet.demand import list_labels, read_demand
     from advisor.fleet.inventory.pools import make_fleet
     from advisor.fleet.plan import FleetRequest, read_running
     from advisor.workers import count_cores
 
     kept = question.keep if isinstance(question, FleetPlanQuestion) else None
+    demands = read_demand(question.models, rules)
     return FleetRequest(
-        make_fleet(read_nodes(question, rules)),
-        read_demand(question.models, rules),
+        make_fleet(read_nodes(question, rules, keep=list_labels(demands))),
+        demands,
         question.confidence,
         question.prices,
         None if kept is None else read_running(kept),
