@@ -159,7 +159,8 @@ def make_calibration_request(
 
 def plan_fleet(question: FleetPlanQuestion, session: Session, asking: Asking) -> Any:
     """A FleetPlan. Raises UnknownName, BadInput, BadFile."""
-    from advisor.fleet.demand import read_demand
+    from advisor.fleet.demand import list_labels, read_demand
+    from advisor.fleet.inventory.kubernetes import NodeOptions
     from advisor.fleet.inventory.source import read_fleet
     from advisor.fleet.plan import FleetRequest, plan_fleet, read_running
 
@@ -167,7 +168,8 @@ def plan_fleet(question: FleetPlanQuestion, session: Session, asking: Asking) ->
     for entry in demand:
         if asking.folder is not None:
             _place_model(entry.model, asking.folder)  # a path out of the folder is refused
-    fleet = read_fleet(question.nodes or "", session.rules, question.pods)
+    node_options = NodeOptions(question.tolerate, list_labels(demand))
+    fleet = read_fleet(question.nodes or "", session.rules, question.pods, node_options)
     keep = None if question.keep is None else read_running(question.keep)
     return plan_fleet(FleetRequest(fleet, demand, question.confidence, question.prices, keep), session)
 

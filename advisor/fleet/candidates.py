@@ -117,6 +117,9 @@ class MissedTargets(Value, frozen=True):
     tpot_s: float | None
 
 
+UNKNOWN = MissedTargets(None, None)  # times that are not known
+
+
 def list_candidates(
     demand: ModelDemand, found: ResolvedModel, machine: Machine, node_count: int, session: Session
 ) -> Offer:
@@ -205,9 +208,12 @@ def _list_for_engine(
                     found[key] = candidate
         if found:
             return Offer(tuple(found.values()))
-    if late:
+    known = [m for m in late if m != UNKNOWN]
+    if late and not known:
+        return Offer((), Refusal("unknown", f"how fast {entry.name} runs {search.model.id} here is not known"))
+    if known:
         text = f"{entry.name} is too slow here"
-        return Offer((), Refusal("too_slow", text, times=min(late, key=lambda m: (m.tpot_s or 0, m.ttft_s or 0))))
+        return Offer((), Refusal("too_slow", text, times=min(known, key=lambda m: (m.tpot_s or 0, m.ttft_s or 0))))
     least = min((t.needs_bytes for t in tried if t.fits is False and t.needs_bytes), default=None)
     reason = next((t.text for t in reversed(tried)), None)
     code = "does_not_fit" if any(t.fits is False for t in tried) or not tried else "unknown"
@@ -305,8 +311,8 @@ def _make_candidate(
             found = _find_capacity_at_rate(table, load, outside, replace(targets, safe=safe), share, likely)
         if isinstance(found, Capacity):
             serves[confidence] = found
-        elif found is not None and not safe:
-            late.append(found)
+        elif not safe:
+            late.append(found or UNKNOWN)
     weights = made.trial.attempt.chosen.quantization
     if not serves:
         return None
@@ -316,6 +322,8 @@ def _make_candidate(
 def _make_table(trial: Trial, deployment: Deployment, memory: MemoryEstimate, held: int) -> StepTable | None:
     """The steps of a replica that holds so many requests; None where they are not known, and where it holds none."""
     traffic = trial.search.traffic
+    if deployment.model.kind != "chat":  # an input is read as a prompt is; no measured row is of such a model
+        deployment = replace(deployment, model=replace(deployment.model, kind="chat"))
     table = make_step_table(deployment, memory, trial.tools.session, traffic.typical_tokens) if held > 0 else None
     if table is None:
         return None
@@ -327,7 +335,8 @@ def _make_load(trial: Trial, deployment: Deployment) -> Load:
     traffic = trial.search.traffic
     kept = traffic.depth + (traffic.shared_tokens if capacity.keeps_prefixes(deployment, trial.tools.inner) else 0)
     prompt = TokenSpread(mean=traffic.depth + traffic.prompt.mean, p95=traffic.depth + traffic.prompt.p95)
-    return Load(traffic.rate or 0.0, prompt, traffic.output, kept, longest=traffic.context_length)
+    output = traffic.output if deployment.model.kind == "chat" else TokenSpread(mean=1, p95=1)
+    return Load(traffic.rate or 0.0, prompt, output, kept, longest=traffic.context_length)
 
 
 def _find_capacity_at_rate(
@@ -410,8 +419,8 @@ def find_capacity(speed_of: SpeedOf, held: int, targets: Targets) -> Capacity | 
         return all(meets_target(t, speed_of(users, t.long_prompts), targets) is True for t in asked)
 
     first = speed_of(1, False)
-    if first is None or first.output_tps is None:
-        return None
+    if first is None or first.output_tps is None:  # what nobody waits for is served where it is held
+        return Capacity(held, float(held)) if not targets.most and held > 0 else None
     if held < 1 or not on_time(1):
         long = speed_of(1, True) if "ttft_s" in targets.most else None
         ttft, tpot = (long.ttft_s if long else None), (first.tpot_s if "tpot_s" in targets.most else None)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
@@ -18,10 +20,12 @@ from advisor.errors import BadFile, BadInput, UnknownName
 from advisor.files import read_yaml
 from advisor.near import near_matches
 from advisor.record import Record, pick_fields
+from advisor.units import parse_tokens
 
 MOST_MODELS = 1000
 Seconds = Annotated[float, Meta(gt=0, le=86_400)]
 Tokens = Annotated[int, Meta(ge=1, le=100_000_000)]
+LENGTHS = ("context", "prompt_tokens", "prompt_p95", "output_tokens", "output_p95")
 
 
 class DemandEntry(Record, frozen=True, kw_only=True):
@@ -32,7 +36,7 @@ class DemandEntry(Record, frozen=True, kw_only=True):
     rate: Annotated[float, Meta(gt=0, le=1e6)] | None = None  # requests a second, mean
     users: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None  # requests at once
     burst: Annotated[float, Meta(ge=1, le=1000)] = 1.0
-    use_case: UseCase = "chat"
+    use_case: UseCase | Literal["rerank"] = "chat"
     context: Tokens | None = None
     prompt_tokens: Tokens | None = None
     prompt_p95: Tokens | None = None
@@ -45,6 +49,10 @@ class DemandEntry(Record, frozen=True, kw_only=True):
     percentile: Annotated[float, Meta(ge=0.5, lt=1)] | None = None  # of the requests that keep the targets
     priority: Annotated[int, Meta(ge=-1000, le=1000)] = 0  # higher ones are served first
     spread: Annotated[int, Meta(ge=1, le=1000)] = 1  # nodes that its replicas stand on, at least
+    least: Annotated[int, Meta(ge=1, le=1000)] = 1  # replicas, at least
+    survive: Annotated[int, Meta(ge=0, le=3)] = 0  # nodes that may be lost: what stays up serves the demand
+    where: dict[str, str] = {}  # labels of its nodes; region, zone, pool
+    spot: bool | None = None  # false: no spot nodes; true: these only
     engines: tuple[str, ...] = ()  # allowed ones
     quantizations: tuple[str, ...] = ()  # allowed ones
     licence: str | None = None  # permissive, commercial: what the model's must be
@@ -64,6 +72,11 @@ class ModelDemand(Record, frozen=True, kw_only=True):
     percentile: float
     priority: int
     spread: int
+    least: int = 1
+    survive: int = 0
+    where: dict[str, str] = {}
+    spot: bool | None = None
+    reranks: bool = False
     engines: tuple[str, ...]
     quantizations: tuple[str, ...]
     licence: str | None
@@ -92,6 +105,7 @@ class FleetRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     percentile: float
     least_bits: float
     would_help: tuple[str, ...]
+    other_words: dict[str, str]
     prometheus: str
 
     def __post_init__(self) -> None:
@@ -129,19 +143,31 @@ def _read_entry(raw: Any, number: int, path: Path, rules: Catalog, inside: Path 
     if not isinstance(raw, dict):
         raise BadFile(path, f"{where} is not a mapping with `model:`")
     known = DemandEntry.__struct_fields__
+    meant = load_fleet_rules(rules).other_words
     for key in raw:
         if key not in known:
-            near = near_matches(str(key), known)
+            near = (meant[key],) if key in meant else near_matches(str(key), known)
             raise BadFile(path, f"{where}: unknown key {str(key)[:40]!r}" + (f" ({near[0]}?)" if near else ""))
     try:
-        entry = convert(raw, DemandEntry)
-    except msgspec.ValidationError as e:
+        entry = convert(_read_words(raw), DemandEntry)
+    except (msgspec.ValidationError, BadInput) as e:
         raise BadFile(path, f"{where}: {e}") from None
     if entry.trace is not None and inside is not None:
         trace = (path.parent / entry.trace).resolve()
         if not trace.is_relative_to(inside.resolve()):
             raise BadFile(path, f"{where}: the trace lies outside of the folder that is read")
     return _complete(entry, where, path, rules)
+
+
+def _read_words(raw: dict[str, Any]) -> dict[str, Any]:
+    """An entry with its lengths (`128k`) and its percentile (`p99`, 99) as numbers. Raises BadInput."""
+    made = {k: parse_tokens(v) if k in LENGTHS and isinstance(v, str) else v for k, v in raw.items()}
+    share = raw.get("percentile")
+    words = re.fullmatch(r"p?(\d{1,2}(?:\.\d+)?)\s*%?", share, re.I) if isinstance(share, str) else None
+    number = float(words[1]) if words else share
+    if isinstance(number, (int, float)) and not isinstance(number, bool):
+        made["percentile"] = number / 100 if number > 1 else number
+    return made
 
 
 def _complete(entry: DemandEntry, where: str, path: Path, rules: Catalog) -> ModelDemand:
@@ -157,14 +183,17 @@ def _complete(entry: DemandEntry, where: str, path: Path, rules: Catalog) -> Mod
     except UnknownName as e:
         raise BadFile(path, f"{where}: {e.line()}") from None
     defaults = load_fleet_rules(rules)
+    reranks = entry.use_case == "rerank"
+    traffic = pick_fields(entry, *TRAFFIC) | ({"use_case": "embeddings"} if reranks else {})
     return ModelDemand(
         name=entry.name or entry.model,
-        workload=Workload(concurrency=entry.users or 1, **pick_fields(entry, *TRAFFIC)),
+        workload=Workload(concurrency=entry.users or 1, **traffic),
+        reranks=reranks,
         percentile=entry.percentile or defaults.percentile,
         engines=engines,
         quantizations=quantizations,
         variants=entry.variants or defaults.most_variants,
-        **pick_fields(entry, "model", "priority", "spread", "licence"),
+        **pick_fields(entry, "model", "priority", "spread", "licence", "least", "survive", "where", "spot"),
     )
 
 
@@ -186,6 +215,12 @@ def _with_trace(entry: DemandEntry, where: str, path: Path) -> DemandEntry:
         "rate": entry.rate if entry.rate is not None or entry.users is not None else found.rate,
     }
     return replace(entry, **given)
+
+
+def list_labels(demands: Sequence[ModelDemand]) -> tuple[str, ...]:
+    """The labels of nodes that demands ask for; regions have one that not every inventory keeps."""
+    asked = {key for d in demands for key in d.where}
+    return tuple(sorted(asked | ({"topology.kubernetes.io/region"} if "region" in asked else set())))
 
 
 def load_fleet_rules(rules: Catalog) -> FleetRules:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from math import ceil, inf
 from pathlib import Path
 
 import msgspec
@@ -24,6 +26,7 @@ from advisor.fleet.candidates import (
     list_candidates,
 )
 from advisor.fleet.demand import ModelDemand, load_fleet_rules
+from advisor.fleet.inventory.kubernetes import CAPACITY_TYPES
 from advisor.fleet.problem import Demand, DevicePool, FleetProblem, NodeGroup, Variant
 from advisor.fleet.types import Fleet, Pool
 from advisor.machines.types import Machine
@@ -70,6 +73,14 @@ class PosedProblem(Value, frozen=True):
     groups: tuple[str, ...]
 
 
+class PosedDemand(Value, frozen=True):
+    """A demand of the problem, the least that a replica has to serve of it, and the most that one counts for."""
+
+    demand: Demand
+    least: float
+    most: float
+
+
 class NodePrices(Value, frozen=True):
     """By group of pools: the price of one node an hour; groups without one are not in it."""
 
@@ -88,7 +99,12 @@ def find_models(demands: Sequence[ModelDemand], rules: Catalog) -> tuple[Planned
                 f"{demand.model}: its layers are not in the catalogue, so nothing can be sized; "
                 "give a directory with config.json"
             )
-        refusal = None
+        refusal, what = None, found.model.kind
+        if demand.reranks and what != "reranker":
+            raise BadInput(f"{demand.model} is no reranker ({what}): `use_case: rerank` takes models that score pairs")
+        if what != "chat":  # requests are read, and nothing is written
+            work = demand.workload
+            demand = replace(demand, workload=replace(work, use_case="embeddings", output_tokens=None))
         if demand.licence is not None:
             kind = classify_licence(found.model.license, rules)
             if kind not in ALLOWED[demand.licence]:
@@ -96,6 +112,26 @@ def find_models(demands: Sequence[ModelDemand], rules: Catalog) -> tuple[Planned
                 refusal = Refusal("licence", text)
         out.append(PlannedDemand(demand, found, refusal))
     return tuple(out)
+
+
+PLACES = {"region": "topology.kubernetes.io/region", "zone": "topology.kubernetes.io/zone"}
+SPOT = re.compile(r"spot|preemptible", re.I)
+
+
+def is_spot(pool: Pool) -> bool:
+    """Whether labels say that its nodes may be taken away: `capacity-type: spot`, `gke-spot: "true"`."""
+    return any(
+        SPOT.search(value) or (SPOT.search(key) and value.lower() in ("true", "1", "yes"))
+        for key, value in pool.labels.items()
+        if SPOT.search(key) or "capacity" in key.lower() or key in CAPACITY_TYPES
+    )
+
+
+def may_stand_on(demand: ModelDemand, pool: Pool) -> bool:
+    """Whether a pool is where the demand wants its replicas."""
+    own = {"pool": pool.id, **{word: pool.labels.get(label) for word, label in PLACES.items()}, **pool.labels}
+    placed = all(v in (own.get(k) or "", *(own.get(f"{k}s") or "").split(",")) for k, v in demand.where.items())
+    return placed and demand.spot in (None, is_spot(pool))
 
 
 def list_usable_pools(fleet: Fleet) -> tuple[Pool, ...]:
@@ -150,6 +186,8 @@ def collect_offers(
         if planned.refusal is None:
             asked = msgspec.json.encode(planned.demand)
             for p, (machine, count) in enumerate(machines):
+                if not may_stand_on(planned.demand, pools[p]):
+                    continue
                 keys[d, p] = (asked, *encoded[p])
                 questions.setdefault(keys[d, p], Question(d, machine, count))
     answers = dict(known or {})
@@ -215,11 +253,12 @@ def pose_problem(
     confidence: Confidence,
     likely_for: Sequence[tuple[int, str | None]] = (),
     left: Sequence[float] | None = None,
+    apart: int = 0,
 ) -> PosedProblem:
     """The problem at one confidence.
 
     `likely_for`: (demand, accelerator) whose speed counts as measured; `left`: what of each demand is still to be
-    served.
+    served; `apart`: further nodes than the fewest that replicas of a demand stand on which survives a loss.
     """
     groups = tuple(dict.fromkeys(p.group for p in found.pools))
     sizes = {p.group: len(p.node_names) for p in found.pools}
@@ -240,19 +279,30 @@ def pose_problem(
                 Variant(d, p, candidate.devices, candidate.nodes, candidate.amount(mode), float(candidate.nodes > 1))
             )
             candidates.append(candidate)
-    demands = tuple(
-        Demand(
-            left[d] if left is not None else planned.demand.amount,
-            planned.demand.priority,
-            planned.demand.variants,
-            planned.demand.spread,
-        )
-        for d, planned in enumerate(found.demands)
-    )
+    amounts = left if left is not None else [planned.demand.amount for planned in found.demands]
+    most = [max((v.capacity for v in variants if v.demand == d), default=0.0) for d in range(len(amounts))]
+    posed = [_pose_demand(d.demand, a, m, apart) for d, a, m in zip(found.demands, amounts, most, strict=True)]
+    able = [k for k, v in enumerate(variants) if v.capacity >= posed[v.demand].least]
+    variants = [replace(variants[k], capacity=min(variants[k].capacity, posed[variants[k].demand].most)) for k in able]
+    candidates = [candidates[k] for k in able]
+    demands = tuple(p.demand for p in posed)
     problem = FleetProblem(
         tuple(NodeGroup(sizes[g], priced[k]) for k, g in enumerate(groups)), pools, tuple(variants), demands
     )
     return PosedProblem(problem, tuple(candidates), groups)
+
+
+def _pose_demand(demand: ModelDemand, amount: float, most: float, apart: int) -> PosedDemand:
+    """A demand of which one replica serves `most`. None counts for more than its share of the least number, so at least
+    as many are taken. Of k equal parts on k nodes k - N serve it after N are lost: k of them are asked for, of replicas
+    that serve one each."""
+    if not demand.survive:
+        share = amount / demand.least if demand.least > 1 else inf
+        return PosedDemand(Demand(amount, demand.priority, demand.variants, demand.spread), 0.0, share)
+    stay = max(ceil(amount / most - 1e-9) if most else 1, demand.least - demand.survive, 1) + apart
+    nodes, part = stay + demand.survive, amount / stay
+    asked = Demand(part * nodes, demand.priority, demand.variants, max(demand.spread, nodes))
+    return PosedDemand(asked, part * (1 - 1e-9), part)
 
 
 def find_accelerator(pool: Pool) -> str | None:
@@ -328,7 +378,7 @@ def find_node_prices(fleet: Fleet, path: str | None, rules: Catalog) -> NodePric
 
 
 def _price_devices(pool: Pool, hourly: Mapping[str, float]) -> float | None:
-    """What renting the devices of a node costs; None where that is not known."""
+    """What renting the devices of a node costs, the lost ones too; None where that is not known."""
     first = next(iter(pool.machine.usable_devices), None)
     amount = hourly.get(first.accelerator or "") if first is not None and first.mig_profile is None else None
-    return pool.devices * amount if amount is not None else None
+    return (pool.whole or pool.devices) * amount if amount is not None else None

@@ -65,6 +65,10 @@ def _explain(
         helps = "`--confidence likely`, looser targets, or `advise calibrate` with a measurement of this model here"
         return "too_slow", why, helps
     refusals = [o.refusal for o in found if o.refusal is not None]
+    if not found and offers.pools:
+        where = ", ".join(f"{k}={v}" for k, v in planned.demand.where.items())
+        spot = {None: "", True: "spot nodes", False: "nodes that are not spot"}[planned.demand.spot]
+        return "where", f"no usable pool is where it may stand: {' and '.join(filter(None, (where, spot)))}", None
     if not refusals:
         why = "no pool can be planned for: it is not known which devices are free, or how much memory they have"
         helps = "--pods (Kubernetes), `scontrol show node -o -d` (Slurm), `advise fleet show --probe`"
@@ -96,8 +100,11 @@ def _describe_lack(d: int, mine: Sequence[Variant], posed: PosedProblem, offers:
         nodes = posed.problem.groups[pool.group].nodes
         count = nodes // v.nodes if v.nodes > 1 else nodes * (pool.devices // v.devices)
         by_pool[v.pool] = max(by_pool.get(v.pool, 0.0), count * v.capacity)
-    most = sum(by_pool.values())
+    most, wanted = sum(by_pool.values()), offers.demands[d].demand
     amount = posed.problem.demands[d].amount
+    if wanted.survive:
+        lost = f"{wanted.survive} node{'s' * (wanted.survive > 1)}"
+        return f"too few nodes can carry it for {wanted.amount:.3g} {unit} to be served after {lost} are lost"
     if most < amount:
         return f"all usable nodes together serve {most:.3g} of {amount:.3g} {unit}"
     return f"the other models leave too few devices for {amount:.3g} {unit}"

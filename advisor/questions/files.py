@@ -312,6 +312,14 @@ class FleetNodesQuestion(Record, frozen=True, kw_only=True):
     ray: Annotated[
         str | None, describe("Ask a Ray cluster (auto, HOST:PORT).", "--ray", metavar="ADDRESS", without=CLUSTER)
     ] = None
+    tolerate: Annotated[
+        tuple[str, ...],
+        describe(
+            "A taint of Kubernetes nodes that the pods tolerate; it is written into files.",
+            "--tolerate",
+            metavar="KEY[=VALUE]",
+        ),
+    ] = ()
 
 
 class FleetPlanQuestion(FleetNodesQuestion, frozen=True, kw_only=True):
