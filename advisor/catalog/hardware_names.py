@@ -34,7 +34,7 @@ MAX_PIECE = 9  # words of one piece
 LONGEST = 200  # characters of a comment
 TOLERANCE = 0.05  # a driver shows a little less than a card's nominal memory
 # words that name no card alone
-_TELLS_NOTHING = re.compile(r"\d{1,2}|[a-z]|ti|xt|xtx|pro|max|ultra|super|nano|plus|maxq|laptop|pcie|sxm|hgx|dgx")
+_TELLS_NOTHING = re.compile(r"\d{1,2}|[a-z]|ti|xt|xtx|pro|max|ultra|super|nano|plus|maxq|laptop|pcie|sxm|hgx|dgx|ryzen|ai")
 _NODES = re.compile(r"(\d{1,6})(?: (?:nodes?|clusters?)\s+(?:of|each)\s+|\s*[x×]\s*(?=\d{1,2}\s*[x×]))(.+)", re.I)
 # words that say there is a card
 _DESCRIBED = re.compile(r"\b(gaming|gamer|gpus?|(graphics|video) cards?|nvidia|geforce|radeon|dgpu)\b", re.I)
@@ -214,8 +214,7 @@ def _is_understood(piece: str, reading: _Reading) -> bool:
         if _find_cards(piece, reading.catalogue.accelerators()) is not None:
             return True
     except AdvisorError as e:
-        if e.code != "ambiguous_accelerator" or any(c.isdigit() for c in piece):
-            return e.code == "ambiguous_accelerator"
+        return e.code == "ambiguous_accelerator" and any(c.isdigit() for c in piece)
     words = piece.split()
     if not words or is_idle(words[-1]) or words[-1].lower() in ("no", "without"):
         return False
