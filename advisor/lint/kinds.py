@@ -39,6 +39,7 @@ FILES: dict[str, str | None] = {
     "choosing.yaml": "advisor.advice.models.choice:ChoosingFile",
     "abilities.yaml": "advisor.ability.lookup:AbilitiesFile",
     "boards.yaml": "advisor.ability.lookup:BoardsFile",
+    "known-engines.yaml": "advisor.catalog.types:KnownEnginesFile",
     "thinking.yaml": "advisor.ability.lookup:ThinkingFile",
     "format-loss.yaml": "advisor.ability.lookup:FormatLossFile",
     "licences.yaml": "advisor.ability.lookup:LicencesFile",

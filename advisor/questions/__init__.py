@@ -15,6 +15,7 @@ from msgspec import NODEFAULT, Meta
 
 from advisor.decoding import Json
 from advisor.errors import BadInput
+from advisor.near import simplify_name
 from advisor.record import Record, Value
 from advisor.units import parse_tokens
 
@@ -23,6 +24,15 @@ LARGEST_LENGTH = 10**9  # tokens; above it a request is a slip of the keyboard
 
 # why an interface does not take a field
 NO_NETWORK: dict[Interface, str] = dict.fromkeys(("http", "mcp"), "nothing is asked over the network here")
+
+
+def find_choice(word: str, choices: tuple[str, ...]) -> str:
+    """The choice that a word means; the word itself where it means none of them."""
+    from advisor.questions.workload import USE_WORDS
+
+    plain = simplify_name(word)
+    meant = next((c for c in choices if simplify_name(c) == plain), None) or USE_WORDS.get(plain)
+    return meant if meant in choices else word
 
 
 class FieldNotes(Value, frozen=True):

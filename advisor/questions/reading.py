@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 from advisor.decoding import Json
 from advisor.errors import BadInput
 from advisor.near import near_matches, unknown_options
-from advisor.questions import SPELLINGS, Interface, QuestionField, is_in_range, list_fields
+from advisor.questions import SPELLINGS, Interface, QuestionField, find_choice, is_in_range, list_fields
 from advisor.record import Record
 
 Q = TypeVar("Q", bound=Record)
@@ -103,6 +103,8 @@ def _check_type(field: QuestionField, value: Any, called: str) -> Any:
         return int(value)
     if not right:
         raise BadInput(f"{called}: {type(value).__name__} is given, {field.kind} is expected")
+    if field.choices and isinstance(value, str):
+        value = find_choice(value, field.choices)
     if field.choices and value not in field.choices:
         shown = f"{called}: {str(value)[:60]!r} is none of {', '.join(field.choices)}"
         raise BadInput(shown, near_matches(str(value), field.choices))

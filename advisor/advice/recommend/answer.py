@@ -76,10 +76,13 @@ def answer_question(
 
 def recommend(request: RecommendRequest, session: Session) -> Advice:
     """Advice for a question on a day. Raises UnknownName and BadInput for names and values that cannot be."""
-    advice, note = _recommend(request, session), find_stale_note("recommend", session.rules, session.today)
-    if note is None or note in advice.warnings:
-        return advice
-    return replace(advice, warnings=(*advice.warnings, note))
+    said = None
+    if request.engine:
+        entry, said = session.rules.find_served_engine(request.engine)
+        request = replace(request, engine=entry.id)
+    advice, old = _recommend(request, session), find_stale_note("recommend", session.rules, session.today)
+    notes = dict.fromkeys(n for n in (said, *advice.warnings, old) if n is not None)
+    return replace(advice, warnings=tuple(notes))
 
 
 def _recommend(request: RecommendRequest, session: Session) -> Advice:
