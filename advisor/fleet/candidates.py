@@ -28,13 +28,12 @@ from advisor.catalog.resolve import ResolvedModel
 from advisor.catalog.types import Engine
 from advisor.decision.filters import hardware_support
 from advisor.deployment import Deployment, MemoryEstimate, SpeedEstimate
-from advisor.engines import capacity
 from advisor.engines.flags import find_own_flag
 from advisor.fleet.demand import FleetRules, ModelDemand, load_fleet_rules
 from advisor.formats import native_format
 from advisor.machines.types import Machine
 from advisor.planning.arrange import finish_arrangement, place_on_nodes, size_units
-from advisor.planning.arrivals import Load, MissedTimes, find_served_rate, limit_rate
+from advisor.planning.arrivals import Load, MissedTimes, find_served_rate, limit_rate, make_load
 from advisor.planning.candidates import (
     Attempt,
     Bounds,
@@ -54,7 +53,7 @@ from advisor.planning.traffic import P95_OF_NORMAL, TokenSpread, Traffic
 from advisor.planning.types import Plan, SearchRequest, TriedFormat
 from advisor.record import Value
 from advisor.session import Session
-from advisor.speed.efficiencies import OutsideSteps, load_engine_rules
+from advisor.speed.efficiencies import ArrivalRules, load_engine_rules
 from advisor.speed.step_table import StepTable, make_step_table
 
 STEPS = (64, 256)  # users that a launch is sized for at first, and where it turns out to hold them all
@@ -291,8 +290,10 @@ def _make_candidate(
     targets = find_targets(search.workload, search.machine, rules)
     serves: dict[Confidence, Capacity] = {}
     table = _make_table(made.trial, *on, held) if search.traffic.rate is not None else None
-    load = _make_load(made.trial, on[0])
-    if table is not None and limit_rate(table, load) <= least:
+    known = load_engine_rules(rules).arrivals
+    # a fleet is planned for the rate of a busy moment
+    load = replace(make_load(on[0], search.traffic, tools.session), burst=1.0)
+    if table is not None and limit_rate(table, load, known) <= least:
         return None
     for confidence in CONFIDENCES:
         safe = confidence == "safe"
@@ -301,8 +302,7 @@ def _make_candidate(
             found = find_capacity(rate, held, replace(targets, safe=safe))
         else:
             likely = serves["likely"].amount if "likely" in serves else None
-            outside = load_engine_rules(rules).outside_steps
-            found = _find_capacity_at_rate(table, load, outside, replace(targets, safe=safe), share, likely)
+            found = _find_capacity_at_rate(table, load, known, replace(targets, safe=safe), share, likely)
         if isinstance(found, Capacity):
             serves[confidence] = found
         elif found is not None and not safe:
@@ -316,30 +316,22 @@ def _make_candidate(
 def _make_table(trial: Trial, deployment: Deployment, memory: MemoryEstimate, held: int) -> StepTable | None:
     """The steps of a replica that holds so many requests; None where they are not known, and where it holds none."""
     traffic = trial.search.traffic
-    table = make_step_table(deployment, memory, trial.tools.session, traffic.typical_tokens) if held > 0 else None
-    if table is None:
+    session = trial.tools.session
+    made = make_step_table(deployment, memory, session, traffic.typical_tokens, traffic.use_case) if held > 0 else None
+    if made is None:
         return None
-    return replace(table, limits=replace(table.limits, running=min(table.limits.running, -(-held // table.replicas))))
-
-
-def _make_load(trial: Trial, deployment: Deployment) -> Load:
-    """The requests of a demand as they come to a deployment; those of users have no rate."""
-    traffic = trial.search.traffic
-    kept = traffic.depth + (traffic.shared_tokens if capacity.keeps_prefixes(deployment, trial.tools.inner) else 0)
-    prompt = TokenSpread(mean=traffic.depth + traffic.prompt.mean, p95=traffic.depth + traffic.prompt.p95)
-    return Load(traffic.rate or 0.0, prompt, traffic.output, kept, longest=traffic.context_length)
+    return replace(made, limits=replace(made.limits, running=min(made.limits.running, -(-held // made.replicas))))
 
 
 def _find_capacity_at_rate(
-    table: StepTable | None, load: Load, outside: OutsideSteps, targets: Targets, share: float, likely: float | None
+    table: StepTable | None, load: Load, known: ArrivalRules, targets: Targets, share: float, likely: float | None
 ) -> Capacity | MissedTargets | None:
     """The highest rate at which `share` of the requests keep the targets, by simulation; None where it is not known.
     `likely`: that by likely steps."""
     if table is None:
         return None
-    slower, overhead = (table.bound, outside.high) if targets.safe else (1.0, outside.value)
-    near = likely / slower if targets.safe and likely else None
-    found = find_served_rate(table, load, targets.most, share, slower, overhead, near)
+    near = likely / table.around[1] if targets.safe and likely else None
+    found = find_served_rate(table, load, targets.most, share, known, targets.safe, near)
     if isinstance(found, MissedTimes):
         return MissedTargets(*(getattr(found, k) if k in targets.most else None for k in ("ttft_s", "tpot_s")))
     return Capacity(found.running, found.rate)

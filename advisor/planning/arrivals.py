@@ -37,12 +37,11 @@ from advisor.planning.traffic import P95_OF_NORMAL, TokenSpread, Traffic
 from advisor.planning.types import Plan
 from advisor.record import Value
 from advisor.session import Session
-from advisor.speed.efficiencies import OutsideSteps, load_engine_rules
+from advisor.speed.efficiencies import ArrivalRules, OutsideSteps, load_engine_rules
 from advisor.speed.step_table import StepTable, make_step_table
 
 SEED = 20261127
 REQUESTS = 1000  # that are simulated where they arrive at a rate
-WARM_UP = 0.1  # of them, which find an empty server and are not counted
 BUSY_S = 5.0  # a busy moment, as in planning/trace.py
 WIDEST = P95_OF_NORMAL**2 / 2  # logarithm of the largest 95th percentile over the mean that a log-normal spread has
 SHARES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
@@ -285,13 +284,13 @@ def estimate_arrivals(
     BadInput for a workload that contradicts itself, and where a setting allows no answer."""
     _refuse(load)
     usual = load_workload_defaults(session.rules)
-    overhead = load_engine_rules(session.rules).outside_steps
+    known = load_engine_rules(session.rules).arrivals
     longest = memory.context_length
     if load.trace is not None:
         arrivals = [Arrival(at, min(p, max(1, longest - o)), o) for at, p, o in sorted(load.trace)]
         mean = sum(a.prompt + a.output for a in arrivals) // len(arrivals)
         table = make_step_table(deployment, memory, session, mean)
-        return None if table is None else answer_trace(table, arrivals, overhead)
+        return None if table is None else answer_trace(table, arrivals, known)
     spreads, assumed = [], []
     for name in ("prompt", "output"):
         mean, p95 = getattr(load, f"{name}_tokens"), getattr(load, f"{name}_p95")
@@ -305,7 +304,7 @@ def estimate_arrivals(
     if table is None or load.rate is None:
         return None
     asked = Load(load.rate, prompt, output, cached, load.arrivals == "constant", load.burst, longest)
-    return answer_load(table, asked, overhead, assumed)
+    return answer_load(table, asked, known, assumed)
 
 
 def estimate_plan_arrivals(plan: Plan, traffic: Traffic, workload: Workload, session: Session) -> Arrivals | None:
@@ -313,17 +312,22 @@ def estimate_plan_arrivals(plan: Plan, traffic: Traffic, workload: Workload, ses
     a rate, and where its steps are not known."""
     if traffic.rate is None or plan.prefill is not None:
         return None
-    entry = engines.find_engine_module(plan.deployment.engine, session.rules.engines())[1]
-    table = make_step_table(plan.deployment, plan.memory, session, traffic.typical_tokens)
+    table = make_step_table(plan.deployment, plan.memory, session, traffic.typical_tokens, traffic.use_case)
     if table is None:
         return None
-    kept = traffic.depth + (traffic.shared_tokens if capacity.keeps_prefixes(plan.deployment, entry) else 0)
-    prompt = TokenSpread(mean=traffic.depth + traffic.prompt.mean, p95=traffic.depth + traffic.prompt.p95)
-    load = Load(traffic.rate, prompt, traffic.output, kept, burst=traffic.burst, longest=traffic.context_length)
+    load = make_load(plan.deployment, traffic, session)
     lengths = ("prompt_tokens", "prompt_p95", "output_tokens", "output_p95")
     assumed = [n for n in lengths if getattr(workload, n) is None]
     servers = replace(table, replicas=table.replicas * plan.servers)
-    return answer_load(servers, load, load_engine_rules(session.rules).outside_steps, assumed)
+    return answer_load(servers, load, load_engine_rules(session.rules).arrivals, assumed)
+
+
+def make_load(deployment: Deployment, traffic: Traffic, session: Session) -> Load:
+    """The requests of a traffic as they come to a deployment; those of users have no rate."""
+    entry = engines.find_engine_module(deployment.engine, session.rules.engines())[1]
+    kept = traffic.depth + (traffic.shared_tokens if capacity.keeps_prefixes(deployment, entry) else 0)
+    prompt = TokenSpread(mean=traffic.depth + traffic.prompt.mean, p95=traffic.depth + traffic.prompt.p95)
+    return Load(traffic.rate or 0.0, prompt, traffic.output, kept, burst=traffic.burst, longest=traffic.context_length)
 
 
 def _refuse(load: LoadSpec) -> None:
@@ -344,9 +348,9 @@ def _refuse(load: LoadSpec) -> None:
         raise BadInput(f"workload: cached_prompt_tokens are at most prompt_tokens - 1, {load.prompt_tokens - 1:,}")
 
 
-def answer_load(table: StepTable, load: Load, overhead: OutsideSteps, assumed: Sequence[str] = ()) -> Arrivals:
-    """What requests at a rate wait. `overhead`: seconds of a request outside of the engine's steps. `assumed` names
-    what nobody stated: half and double the spread of lengths are in the bounds then."""
+def answer_load(table: StepTable, load: Load, known: ArrivalRules, assumed: Sequence[str] = ()) -> Arrivals:
+    """What requests at a rate wait. `assumed` names what nobody stated: half and double the spread of lengths are in the
+    bounds then."""
     most = _find_most_rate(table, load.prompt.mean - load.cached, load.cached, load.output.mean)
     spreads = (0.5, 1.0, 2.0) if assumed else (1.0, 1.0, 1.0)
     if load.rate >= most.value:
@@ -356,33 +360,33 @@ def answer_load(table: StepTable, load: Load, overhead: OutsideSteps, assumed: S
         )  # fmt: skip
     # each replica has its part of the requests: what a router that looks at them saves is not counted
     one, part = replace(table, replicas=1), replace(load, rate=load.rate / table.replicas)
-    runs = [_Run(draw_arrivals(part, w), one, x, WARM_UP) for w, x in zip(spreads, _around(table.bound), strict=True)]
+    slower = zip(spreads, _around(table), strict=True)
+    runs = [_Run(draw_arrivals(part, w), one, x, known.warm_up) for w, x in slower]
     stable = True if load.rate < most.low else None
-    return _answer(runs, load.rate, most, overhead, stable, tuple(assumed), table.replicas)
+    return _answer(runs, load.rate, most, known.outside_steps, stable, tuple(assumed), table.replicas)
 
 
-def answer_trace(table: StepTable, arrivals: Sequence[Arrival], overhead: OutsideSteps) -> Arrivals:
+def answer_trace(table: StepTable, arrivals: Sequence[Arrival], known: ArrivalRules) -> Arrivals:
     """What the requests of a trace, in the order of their arrival, wait."""
     n = len(arrivals)
     prompt, cached, output = (sum(getattr(a, x) for a in arrivals) / n for x in ("prompt", "cached", "output"))
     most = _find_most_rate(table, prompt, cached, output)
     seconds = arrivals[-1].at - arrivals[0].at
     rate = (n - 1) / seconds if seconds > 0 else None
-    runs = [_Run(arrivals, table, x, 0.0) for x in _around(table.bound)]
+    runs = [_Run(arrivals, table, x, 0.0) for x in _around(table)]
     stable = None if rate is None or most.low <= rate < most.value else rate < most.low
-    return _answer(runs, rate, most, overhead, stable, ())
+    return _answer(runs, rate, most, known.outside_steps, stable, ())
 
 
-def _around(bound: float) -> tuple[float, float, float]:
-    return 1 / bound, 1.0, bound
+def _around(table: StepTable) -> tuple[float, float, float]:
+    return table.around[0], 1.0, table.around[1]
 
 
 def _find_most_rate(table: StepTable, prompt: float, cached: float, output: float) -> Interval:
     most = table.find_most_rate(max(1.0, prompt), cached, max(1.0, output))
-    return Interval(value=most, low=most / table.bound, high=most * table.bound)
+    return Interval(value=most, low=most / table.around[1], high=most / table.around[0])
 
 
-FULL = 0.95  # of the highest rate, beyond which a queue varies without bounds
 TRIES = 4  # simulations of a search
 FEW = 300  # requests of one
 ALONE = 40  # and of the first, in which they come one by one
@@ -403,17 +407,19 @@ class MissedTimes(Value, frozen=True):
 
 
 def find_served_rate(
-    table: StepTable, load: Load, most: Mapping[str, float], share: float, slower: float, overhead: float,
+    table: StepTable, load: Load, most: Mapping[str, float], share: float, known: ArrivalRules, safe: bool,
     near: float | None = None,
 ) -> ServedRate | MissedTimes:  # fmt: skip
     """The highest rate at which `share` of the requests keep the limits `most` (seconds by name of a figure), where
     every step takes `slower` times as long; `load.rate` is not looked at. All replicas alike. `near`: about where it
     is, by an earlier search."""
     one = replace(table, replicas=1)
-    top = limit_rate(one, load) / slower
+    slower = table.around[1] if safe else 1.0
+    overhead = known.outside_steps.high if safe else known.outside_steps.value
+    top = limit_rate(one, load, known) / slower
 
     def run(rate: float, count: int = FEW) -> tuple[dict[str, float], _Run]:
-        found = _Run(draw_arrivals(replace(load, rate=rate), count=count), one, slower, WARM_UP)
+        found = _Run(draw_arrivals(replace(load, rate=rate), count=count), one, slower, known.warm_up)
         ttft = _find_percentile(found.firsts, share) + overhead
         between = _find_percentile(found.between, share) if found.between else 0.0
         return {"ttft_s": ttft, "tpot_s": between}, found
@@ -446,9 +452,10 @@ def find_served_rate(
     return ServedRate(low * table.replicas, peak * table.replicas)
 
 
-def limit_rate(table: StepTable, load: Load) -> float:
+def limit_rate(table: StepTable, load: Load, known: ArrivalRules) -> float:
     """Requests a second beyond which no limit is kept, whatever it is."""
-    return FULL * table.find_most_rate(max(1.0, load.prompt.mean - load.cached), load.cached, load.output.mean)
+    most = table.find_most_rate(max(1.0, load.prompt.mean - load.cached), load.cached, load.output.mean)
+    return known.most_full * most
 
 
 def _find_steady_rate(table: StepTable, load: Load, between: float, top: float) -> float:

@@ -55,7 +55,7 @@ class TargetAnswer(Record, frozen=True, kw_only=True):
     rate: float | None = None  # requests a second that are asked for, where they are more than are served
 
 
-JUDGED = "p90"  # of the requests that arrive keep a target
+JUDGED = "p90"
 
 
 class Targets(Value, frozen=True):

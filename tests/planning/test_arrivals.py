@@ -24,16 +24,18 @@ from advisor.planning.arrivals import Arrival, Load, answer_load, draw_arrivals,
 from advisor.planning.traffic import TokenSpread
 from advisor.request_lines import estimate_line
 from advisor.session import Session
-from advisor.speed.efficiencies import OutsideSteps
+from advisor.speed.efficiencies import ArrivalRules, OutsideSteps
 from advisor.speed.step_table import Prompts, StepLimits, StepTable
 
 RULES = catalog()
 DATA = Path(__file__).parent.parent / "data" / "arrivals"
-NOTHING = OutsideSteps(0.0, 0.0, 0.0, "none")
+NOTHING = ArrivalRules(OutsideSteps(0.0, 0.0, 0.0, "none"), 0.1, 0.95, "p90", "none")
 ONE = {
     "model": "meta-llama/Llama-3.1-8B-Instruct", "engine": "vllm", "hardware": "1x H100 80GB SXM",
     "quantization": "BF16", "settings": {"max-num-seqs": 128, "max-model-len": 8192},
 }  # fmt: skip
+
+SLOW = {"rate": 0.05, "prompt_tokens": 500, "prompt_p95": 500, "output_tokens": 200, "output_p95": 200}
 
 
 def make_table(
@@ -45,7 +47,7 @@ def make_table(
     return StepTable(
         limits=StepLimits(running, pool, chunk, prompts, 0), replicas=replicas, sequences=(1, 1024), depth=1000.0,
         memory=nothing, products=nothing, rest=rows, least=0.0, experts=(), read=(0.0, 0.0),
-        read_rest=(2e-5, 2e-5), sequence=0.0, bound=1.2,
+        read_rest=(2e-5, 2e-5), sequence=0.0, around=(1 / 1.2, 1.2),
     )  # fmt: skip
 
 
@@ -77,7 +79,7 @@ def test_the_wait_before_one_server_of_fixed_services(busy: float) -> None:
     table = make_table(running=1, chunk=4096)
     service = table.step(0, 0, 1000, 500)
     load = Load(busy / service, TokenSpread(mean=1000, p95=1000), TokenSpread(mean=1, p95=1))
-    answer = answer_load(msgspec.structs.replace(table, bound=1.0), load, NOTHING)
+    answer = answer_load(msgspec.structs.replace(table, around=(1.0, 1.0)), load, NOTHING)
     assert answer.wait_s is not None
     assert answer.wait_s == pytest.approx(busy / 2 / (1 - busy) * service, rel=0.2)
     assert answer.utilisation == pytest.approx(busy, rel=0.02)
@@ -173,6 +175,20 @@ def test_what_contradicts_itself_is_refused(workload: dict[str, Any], problem: s
 def test_cached_tokens_of_so_many_at_once_are_read_and_not_computed() -> None:
     whole, cached = (ask(concurrency=8, prompt_tokens=2000, cached_prompt_tokens=n).speed for n in (0, 1900))
     assert cached.ttft_s.value < whole.ttft_s.value / 2
+
+
+@pytest.mark.parametrize("method", ["eagle3", "ngram"])
+def test_what_is_drafted_shortens_the_steps_of_arrivals(method: str) -> None:
+    """Requests that come one by one are as far between tokens as the estimate of one user says."""
+    drafted = {**ONE, "settings": {"speculative-config": json.dumps({"method": method, "num_speculative_tokens": 3})}}
+    lines = ({**one, "workload": load} for one in (ONE, drafted) for load in (SLOW, {**SLOW, "rate": None}))
+    plain, plain_alone, fast, alone = (estimate_line(json.dumps(x).encode(), Session(RULES)) for x in lines)
+    assert fast.arrivals.tpot_s.p50.value == pytest.approx(alone.speed.tpot_s.value, rel=0.03)
+    gain = plain_alone.speed.tpot_s.value / alone.speed.tpot_s.value
+    assert plain.arrivals.tpot_s.p50.value / fast.arrivals.tpot_s.p50.value == pytest.approx(gain, rel=0.03)
+    assert fast.arrivals.most_rate.value != plain.arrivals.most_rate.value
+    width = fast.arrivals.tpot_s.p50.high / fast.arrivals.tpot_s.p50.low
+    assert width > 1.2 * plain.arrivals.tpot_s.p50.high / plain.arrivals.tpot_s.p50.low
 
 
 def test_published_loads() -> None:
