@@ -126,7 +126,7 @@ POSITIVE = _Number(QuestionField("", "", "number", "", FieldNotes(), False, None
 def _make_type(field: QuestionField) -> Any:
     if field.choices:
         return click.Choice(field.choices)
-    if field.kind == "number":
+    if field.kind == "number" and not field.classes:
         return click.FLOAT if field.above is field.least is None else _Number(field)
     if field.kind == "integer" and field.notes.spelling is None:
         most = None if field.most is None or field.most >= 10**9 else int(field.most)

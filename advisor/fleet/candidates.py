@@ -33,7 +33,7 @@ from advisor.fleet.demand import FleetRules, ModelDemand, load_fleet_rules
 from advisor.formats import native_format
 from advisor.machines.types import Machine
 from advisor.planning.arrange import finish_arrangement, place_on_nodes, size_units
-from advisor.planning.arrivals import Load, MissedTimes, find_served_rate, limit_rate, make_load
+from advisor.planning.arrivals import SHARES, KeptLimit, Load, MissedTimes, find_served_rate, limit_rate, make_load
 from advisor.planning.candidates import (
     Attempt,
     Bounds,
@@ -92,7 +92,7 @@ class Refusal(Value, frozen=True):
     code: str  # does_not_fit, too_slow, engine, unknown
     text: str
     needs_bytes: int | None = None
-    times: MissedTargets | None = None
+    times: MissedTimes | None = None
 
 
 class Offer(Value, frozen=True):
@@ -107,13 +107,6 @@ class Capacity(Value, frozen=True):
 
     users: int
     amount: float
-
-
-class MissedTargets(Value, frozen=True):
-    """Why a replica serves nobody in time: its times with one request. None = that one is not asked for."""
-
-    ttft_s: float | None
-    tpot_s: float | None
 
 
 def list_candidates(
@@ -193,7 +186,7 @@ def _list_for_engine(
     if not attempts:
         return Offer((), Refusal("engine", f"{entry.name} has no format of those allowed for {search.model.id}"))
     tried: list[TriedFormat] = []
-    late: list[MissedTargets] = []
+    late: list[MissedTimes] = []
     for tier in _list_tiers(attempts, tools, search, bool(demand.quantizations), defaults):
         found: dict[tuple[int, int, str], ReplicaCandidate] = {}
         for attempt in tier:
@@ -206,7 +199,8 @@ def _list_for_engine(
             return Offer(tuple(found.values()))
     if late:
         text = f"{entry.name} is too slow here"
-        return Offer((), Refusal("too_slow", text, times=min(late, key=lambda m: (m.tpot_s or 0, m.ttft_s or 0))))
+        nearest = min(late, key=lambda m: [m.times.get(k, 0.0) for k in ("tpot_s", "ttft_s", "e2e_s")])
+        return Offer((), Refusal("too_slow", text, times=nearest))
     least = min((t.needs_bytes for t in tried if t.fits is False and t.needs_bytes), default=None)
     reason = next((t.text for t in reversed(tried)), None)
     code = "does_not_fit" if any(t.fits is False for t in tried) or not tried else "unknown"
@@ -237,7 +231,7 @@ def _list_tiers(
 
 
 def _list_for_attempt(
-    trial: Trial, defaults: FleetRules, late: list[MissedTargets], share: float
+    trial: Trial, defaults: FleetRules, late: list[MissedTimes], share: float
 ) -> list[ReplicaCandidate]:
     """What one format offers: for each number of devices the layout that serves the most."""
     tools, search = trial.tools, trial.search
@@ -282,7 +276,7 @@ def _with_users(trial: Trial, users: int) -> Trial:
 
 def _make_candidate(
     made: LaunchParts, devices: int, nodes: int, on: tuple[Deployment, MemoryEstimate], held: int,
-    late: list[MissedTargets], share: float, least: float = 0.0,
+    late: list[MissedTimes], share: float, least: float = 0.0,
 ) -> ReplicaCandidate | None:  # fmt: skip
     """A replica of a deployment and its memory that holds `held` requests; None where it serves nobody in time, or at
     any rate no more than `least`."""
@@ -325,20 +319,24 @@ def _make_table(trial: Trial, deployment: Deployment, memory: MemoryEstimate, he
 
 def _find_capacity_at_rate(
     table: StepTable | None, load: Load, known: ArrivalRules, targets: Targets, share: float, likely: float | None
-) -> Capacity | MissedTargets | None:
+) -> Capacity | MissedTimes | None:
     """The highest rate at which `share` of the requests keep the targets, by simulation; None where it is not known.
     `likely`: that by likely steps."""
     if table is None:
         return None
     near = likely / table.around[1] if targets.safe and likely else None
-    found = find_served_rate(table, load, targets.most, share, known, targets.safe, near)
+    limits = {
+        k: KeptLimit(most, SHARES[targets.percentiles[k]] if k in targets.percentiles else share)
+        for k, most in targets.most.items()
+    }
+    found = find_served_rate(table, load, limits, known, targets.safe, near)
     if isinstance(found, MissedTimes):
-        return MissedTargets(*(getattr(found, k) if k in targets.most else None for k in ("ttft_s", "tpot_s")))
+        return found
     return Capacity(found.running, found.rate)
 
 
 def _list_whole_nodes(
-    trial: Trial, defaults: FleetRules, late: list[MissedTargets], share: float
+    trial: Trial, defaults: FleetRules, late: list[MissedTimes], share: float
 ) -> list[ReplicaCandidate]:
     """An engine that takes memory for each request: a server on the whole node, for as many users as it serves."""
     if trial.search.machine.nodes > 1:
@@ -394,7 +392,7 @@ def with_percentile(traffic: Traffic, percentile: float) -> Traffic:
     return replace(traffic, prompt=prompt)
 
 
-def find_capacity(speed_of: SpeedOf, held: int, targets: Targets) -> Capacity | MissedTargets | None:
+def find_capacity(speed_of: SpeedOf, held: int, targets: Targets) -> Capacity | MissedTimes | None:
     """The most users that a replica serves at once which holds `held` requests; None where its speed is not known."""
 
     def on_time(users: int) -> bool:
@@ -405,9 +403,10 @@ def find_capacity(speed_of: SpeedOf, held: int, targets: Targets) -> Capacity | 
     if first is None or first.output_tps is None:
         return None
     if held < 1 or not on_time(1):
-        long = speed_of(1, True) if "ttft_s" in targets.most else None
-        ttft, tpot = (long.ttft_s if long else None), (first.tpot_s if "tpot_s" in targets.most else None)
-        return MissedTargets(*(None if t is None else (t.high if targets.safe else t.value) for t in (ttft, tpot)))
+        long = speed_of(1, True) if targets.about_long_prompts else None
+        asked = (t for t in TARGETS if t.figure in targets.most)
+        times = {t.figure: t.find_time(long if t.long_prompts else first, targets.output) for t in asked}
+        return MissedTimes({k: t.high if targets.safe else t.value for k, t in times.items() if t is not None})
     users = _find_largest(on_time, held)
     return Capacity(users, float(users))
 

@@ -13,8 +13,10 @@ import math
 import random
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from functools import lru_cache
 from statistics import NormalDist
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -27,14 +29,12 @@ from advisor.deployment import (
     Occupancy,
     OpenInterval,
     Percentiles,
-    Workload,
 )
 from advisor.engines import capacity
 from advisor.errors import BadInput
 from advisor.estimation import LoadSpec
 from advisor.planning.rules import load_workload_defaults
 from advisor.planning.traffic import P95_OF_NORMAL, TokenSpread, Traffic
-from advisor.planning.types import Plan
 from advisor.record import Value
 from advisor.session import Session
 from advisor.speed.efficiencies import ArrivalRules, OutsideSteps, load_engine_rules
@@ -42,6 +42,7 @@ from advisor.speed.step_table import StepTable, make_step_table
 
 SEED = 20261127
 REQUESTS = 1000  # that are simulated where they arrive at a rate
+ROUNDS = 4  # of users who ask again, at least
 BUSY_S = 5.0  # a busy moment, as in planning/trace.py
 WIDEST = P95_OF_NORMAL**2 / 2  # logarithm of the largest 95th percentile over the mean that a log-normal spread has
 SHARES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
@@ -234,6 +235,24 @@ def simulate(arrivals: Sequence[Arrival], table: StepTable, slower: float = 1.0)
     return servers
 
 
+class ClosedServer(Server):
+    """A replica that so many users ask, each again as soon as the last request is answered."""
+
+    def __init__(self, table: StepTable, slower: float, users: int, lengths: Sequence[Arrival]) -> None:
+        super().__init__(table, slower)
+        self.coming = deque(lengths[users:])
+        self.steady: Server = self  # as it was before the last ones had nobody behind them
+        self.queue.extend(_Request(replace(a, at=0.0)) for a in lengths[:users])
+
+    def _end(self, request: _Request, seconds: float) -> None:
+        super()._end(request, seconds)
+        if self.coming:
+            self.queue.append(_Request(replace(self.coming.popleft(), at=self.now)))
+        elif self.steady is self:
+            self.steady = copy(self)
+            self.steady.running, self.steady.waiting = copy(self.running), copy(self.waiting)
+
+
 @lru_cache(maxsize=8)
 def _shuffle(count: int, kind: int) -> tuple[float, ...]:
     """Shares in the middle of as many equal parts as there are requests, in an order of the seed's."""
@@ -307,21 +326,6 @@ def estimate_arrivals(
     return answer_load(table, asked, known, assumed)
 
 
-def estimate_plan_arrivals(plan: Plan, traffic: Traffic, workload: Workload, session: Session) -> Arrivals | None:
-    """What requests wait that arrive at the rate of a plan's traffic, each copy having its part of them; None without
-    a rate, and where its steps are not known."""
-    if traffic.rate is None or plan.prefill is not None:
-        return None
-    table = make_step_table(plan.deployment, plan.memory, session, traffic.typical_tokens, traffic.use_case)
-    if table is None:
-        return None
-    load = make_load(plan.deployment, traffic, session)
-    lengths = ("prompt_tokens", "prompt_p95", "output_tokens", "output_p95")
-    assumed = [n for n in lengths if getattr(workload, n) is None]
-    servers = replace(table, replicas=table.replicas * plan.servers)
-    return answer_load(servers, load, load_engine_rules(session.rules).arrivals, assumed)
-
-
 def make_load(deployment: Deployment, traffic: Traffic, session: Session) -> Load:
     """The requests of a traffic as they come to a deployment; those of users have no rate."""
     entry = engines.find_engine_module(deployment.engine, session.rules.engines())[1]
@@ -349,8 +353,8 @@ def _refuse(load: LoadSpec) -> None:
 
 
 def answer_load(table: StepTable, load: Load, known: ArrivalRules, assumed: Sequence[str] = ()) -> Arrivals:
-    """What requests at a rate wait. `assumed` names what nobody stated: half and double the spread of lengths are in the
-    bounds then."""
+    """What requests at a rate wait. `assumed` names what nobody stated: the bounds have half and double the spread of
+    lengths in them then."""
     most = _find_most_rate(table, load.prompt.mean - load.cached, load.cached, load.output.mean)
     spreads = (0.5, 1.0, 2.0) if assumed else (1.0, 1.0, 1.0)
     if load.rate >= most.value:
@@ -361,9 +365,27 @@ def answer_load(table: StepTable, load: Load, known: ArrivalRules, assumed: Sequ
     # each replica has its part of the requests: what a router that looks at them saves is not counted
     one, part = replace(table, replicas=1), replace(load, rate=load.rate / table.replicas)
     slower = zip(spreads, _around(table), strict=True)
-    runs = [_Run(draw_arrivals(part, w), one, x, known.warm_up) for w, x in slower]
+    runs = [_run(draw_arrivals(part, w), one, x, known.warm_up) for w, x in slower]
     stable = True if load.rate < most.low else None
     return _answer(runs, load.rate, most, known.outside_steps, stable, tuple(assumed), table.replicas)
+
+
+def answer_users(
+    table: StepTable, load: Load, users: int, known: ArrivalRules, assumed: Sequence[str] = ()
+) -> Arrivals:
+    """What each waits of users who ask again as soon as they are answered. Neither the first of each is counted, since
+    these come at once, nor the last."""
+    each = -(-users // table.replicas)
+    spreads = (0.5, 1.0, 2.0) if assumed else (1.0, 1.0, 1.0)
+    one, count = replace(table, replicas=1), max(REQUESTS, ROUNDS * each)
+    runs = []
+    for spread, slower in zip(spreads, _around(table), strict=True):
+        server = ClosedServer(one, slower, each, draw_arrivals(replace(load, rate=1.0), spread, count))
+        server.advance(math.inf)
+        served = sorted(r.arrival.at for r in server.done)
+        runs.append(_Run([server.steady], served[each], served[-each]))
+    most = _find_most_rate(table, load.prompt.mean - load.cached, load.cached, load.output.mean)
+    return _answer(runs, None, most, known.outside_steps, True, tuple(assumed), table.replicas)
 
 
 def answer_trace(table: StepTable, arrivals: Sequence[Arrival], known: ArrivalRules) -> Arrivals:
@@ -373,7 +395,7 @@ def answer_trace(table: StepTable, arrivals: Sequence[Arrival], known: ArrivalRu
     most = _find_most_rate(table, prompt, cached, output)
     seconds = arrivals[-1].at - arrivals[0].at
     rate = (n - 1) / seconds if seconds > 0 else None
-    runs = [_Run(arrivals, table, x, 0.0) for x in _around(table)]
+    runs = [_run(arrivals, table, x, 0.0) for x in _around(table)]
     stable = None if rate is None or most.low <= rate < most.value else rate < most.low
     return _answer(runs, rate, most, known.outside_steps, stable, ())
 
@@ -400,38 +422,41 @@ class ServedRate(Value, frozen=True):
 
 
 class MissedTimes(Value, frozen=True):
-    """The times of requests that come one by one, where these already miss a limit."""
+    """The times by figure of requests that come one by one, where these already miss a limit."""
 
-    ttft_s: float
-    tpot_s: float
+    times: Mapping[str, float]
+
+
+class KeptLimit(NamedTuple):
+    """Seconds at most, and the share of the requests that keep it."""
+
+    most: float
+    share: float
 
 
 def find_served_rate(
-    table: StepTable, load: Load, most: Mapping[str, float], share: float, known: ArrivalRules, safe: bool,
+    table: StepTable, load: Load, limits: Mapping[str, KeptLimit], known: ArrivalRules, safe: bool,
     near: float | None = None,
 ) -> ServedRate | MissedTimes:  # fmt: skip
-    """The highest rate at which `share` of the requests keep the limits `most` (seconds by name of a figure), where
-    every step takes `slower` times as long; `load.rate` is not looked at. All replicas alike. `near`: about where it
-    is, by an earlier search."""
+    """The highest rate at which limits (by name of a figure) are kept, by the longest steps that are likely where that
+    is `safe`; `load.rate` is not looked at. All replicas alike. `near`: about where it is, by an earlier search."""
     one = replace(table, replicas=1)
     slower = table.around[1] if safe else 1.0
     overhead = known.outside_steps.high if safe else known.outside_steps.value
     top = limit_rate(one, load, known) / slower
 
     def run(rate: float, count: int = FEW) -> tuple[dict[str, float], _Run]:
-        found = _Run(draw_arrivals(replace(load, rate=rate), count=count), one, slower, known.warm_up)
-        ttft = _find_percentile(found.firsts, share) + overhead
-        between = _find_percentile(found.between, share) if found.between else 0.0
-        return {"ttft_s": ttft, "tpot_s": between}, found
+        found = _run(draw_arrivals(replace(load, rate=rate), count=count), one, slower, known.warm_up)
+        return {k: found.find_time(k, x.share, overhead) for k, x in limits.items()}, found
 
     def keeps(times: Mapping[str, float]) -> bool:
-        return all(times[k] <= limit for k, limit in most.items())
+        return all(times[k] <= limit.most for k, limit in limits.items())
 
     low, high = top / 256, top
     times, best = run(low, ALONE)
     if not keeps(times):
-        return MissedTimes(**times)
-    tokens_apart = most.get("tpot_s", math.inf) / slower
+        return MissedTimes(times)
+    tokens_apart = limits["tpot_s"].most / slower if "tpot_s" in limits else math.inf
     rate = min(top, near / table.replicas if near is not None else _find_steady_rate(one, load, tokens_apart, top))
     for _ in range(TRIES if near is None else TRIES // 2):
         times, found = run(rate)
@@ -476,15 +501,24 @@ def _find_steady_rate(table: StepTable, load: Load, between: float, top: float) 
 class _Run:
     """One simulation, and the times of the requests that count."""
 
-    def __init__(self, arrivals: Sequence[Arrival], table: StepTable, slower: float, warm_up: float) -> None:
-        self.servers = simulate(arrivals, table, slower)
-        since = arrivals[int(warm_up * len(arrivals))].at
-        done = [r for s in self.servers for r in s.done if r.arrival.at >= since]
+    def __init__(self, servers: Sequence[Server], since: float, until: float = math.inf) -> None:
+        self.servers = servers
+        done = [r for s in servers for r in s.done if since <= r.arrival.at <= until]
         self.waits = [r.taken_at - r.arrival.at for r in done]
         self.firsts = sorted(r.first_at - r.arrival.at for r in done)
         self.whole = sorted(r.done_at - r.arrival.at for r in done)
         long = [r for r in done if r.arrival.output > 1]
         self.between = sorted((r.done_at - r.first_at) / (r.arrival.output - 1) for r in long)
+
+    def find_time(self, figure: str, share: float, overhead: float) -> float:
+        """A percentile of a figure of a workload's targets, with what lies outside of the steps."""
+        times = {"ttft_s": self.firsts, "tpot_s": self.between, "e2e_s": self.whole}[figure]
+        outside = 0.0 if figure == "tpot_s" else overhead
+        return _find_percentile(times, share) + outside if times else 0.0
+
+
+def _run(arrivals: Sequence[Arrival], table: StepTable, slower: float, warm_up: float) -> _Run:
+    return _Run(simulate(arrivals, table, slower), arrivals[int(warm_up * len(arrivals))].at)
 
 
 def _answer(
