@@ -1,4 +1,4 @@
-"""What people who come from other tools call options, values and commands: rules/option-words.yaml, for messages."""
+"""What people who come from other tools call options and commands: rules/option-words.yaml, for messages."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from advisor.record import Record
 
 
 class OptionWords(Record, frozen=True):
-    """rules/option-words.yaml: field, value of a field, or command -> what else people call it."""
+    """rules/option-words.yaml: field or command -> what else people call it."""
 
     source: str
     as_of: str
     options: dict[str, tuple[str, ...]]
-    values: dict[str, dict[str, tuple[str, ...]]]
     commands: dict[str, tuple[str, ...]]
 
 

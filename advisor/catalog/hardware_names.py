@@ -34,13 +34,18 @@ MAX_PIECE = 9  # words of one piece
 LONGEST = 200  # characters of a comment
 TOLERANCE = 0.05  # a driver shows a little less than a card's nominal memory
 # words that name no card alone
-_TELLS_NOTHING = re.compile(r"\d{1,2}|[a-z]|ti|xt|xtx|pro|max|ultra|super|nano|plus|maxq|laptop|pcie|sxm|hgx|dgx|ryzen|ai")
+_TELLS_NOTHING = re.compile(
+    r"\d{1,2}|[a-z]|ti|xt|xtx|pro|max|ultra|super|nano|plus|maxq|laptop|pcie|sxm|hgx|dgx|ryzen|ai"
+)
 _NODES = re.compile(r"(\d{1,6})(?: (?:nodes?|clusters?)\s+(?:of|each)\s+|\s*[x×]\s*(?=\d{1,2}\s*[x×]))(.+)", re.I)
 # words that say there is a card
 _DESCRIBED = re.compile(r"\b(gaming|gamer|gpus?|(graphics|video) cards?|nvidia|geforce|radeon|dgpu)\b", re.I)
 # what is left out of a name that is not understood as it stands: not what tells cards apart
-_TELLS = re.compile(r".*\d.*|laptop|mobile|notebook|ti|super|xtx?|pro|max|ultra|mini|lite|nano|plus|gre|se|le|d|x|m|s|max-q|"
-    r"gtx|rtx|rx|gt|quadro|tesla|arc|instinct|gaudi|tpu", re.I)
+_TELLS = re.compile(
+    r".*\d.*|laptop|mobile|notebook|ti|super|xtx?|pro|max|ultra|mini|lite|nano|plus|gre|se|le|d|x|m|s|max-q|"
+    r"gtx|rtx|rx|gt|quadro|tesla|arc|instinct|gaudi|tpu",
+    re.I,
+)
 _BARE_SIZE = re.compile(phrases.SIZE, re.I)
 _SOLD_ALONE = ("card", "pcie-card", "workstation-card")
 _NUMBERS = {
@@ -476,7 +481,12 @@ def split_counts(part: str) -> Iterator[tuple[int, str]]:
 
 def spell_out(part: str) -> str:
     """The part with what people leave out written out (`M4 Max 128` as 128GB), and without the size of a screen."""
-    part = re.sub(r"\b(?:intel )?(?:core )?(?:ultra ?([3579])|([3579]) ultra) ?(\d{3}[a-z]{0,2})\b", r"Core Ultra \1\2 \3", part, flags=re.I)
+    part = re.sub(
+        r"\b(?:intel )?(?:core )?(?:ultra ?([3579])|([3579]) ultra) ?(\d{3}[a-z]{0,2})\b",
+        r"Core Ultra \1\2 \3",
+        part,
+        flags=re.I,
+    )
     part = re.sub(r"^amd (\d{4}[ugh]\w?)$", r"AMD Ryzen \1", part, flags=re.I)
     part = re.sub(r"\((?:r|tm)\)", "", part, flags=re.I)
     part = re.sub(r"\bcpu:? (?=(?:intel|amd|core|ryzen|xeon|epyc|i[3579]-))", "", part, flags=re.I)

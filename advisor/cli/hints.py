@@ -1,4 +1,4 @@
-"""What a wrong command line meant: options, values and commands of other tools, in one line. Only for messages."""
+"""What a wrong command line meant: options and commands of other tools, in one line. Only for messages."""
 
 from __future__ import annotations
 
@@ -33,11 +33,6 @@ def _list_hints(error: click.ClickException, ctx: click.Context) -> Iterator[str
         option = _find_option(ctx.command, field)
         if option:
             yield f"It is {option} here{_example(option, field)}."
-    elif isinstance(error, click.BadParameter) and error.param is not None:
-        given = _quoted(error.message)
-        value = find_meant(given, words.values.get(error.param.name or "", {})) if given else None
-        if value:
-            yield f"Did you mean {value}?"
     elif isinstance(error, click.UsageError) and "unexpected extra argument" in error.message:
         yield from _place_bare_word(error.message.partition("(")[2].rpartition(")")[0], ctx.command)
 
@@ -51,11 +46,6 @@ def _find_option(command: click.Command, field: str | None) -> str | None:
 def _example(option: str, field: str | None) -> str:
     shown = SHOWN.get(field or "")
     return f": {option} {shown}" if shown else ""
-
-
-def _quoted(message: str) -> str:
-    """`coding` of "'coding' is not one of …"."""
-    return message.split("'")[1] if message.startswith("'") else ""
 
 
 def _near_options(error: click.NoSuchOption) -> list[str]:

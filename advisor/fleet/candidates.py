@@ -28,13 +28,12 @@ from advisor.catalog.resolve import ResolvedModel
 from advisor.catalog.types import Engine
 from advisor.decision.filters import hardware_support
 from advisor.deployment import Deployment, MemoryEstimate, SpeedEstimate
-from advisor.engines import capacity
 from advisor.engines.flags import find_own_flag
 from advisor.fleet.demand import FleetRules, ModelDemand, load_fleet_rules
 from advisor.formats import native_format
 from advisor.machines.types import Machine
 from advisor.planning.arrange import finish_arrangement, place_on_nodes, size_units
-from advisor.planning.arrivals import Load, MissedTimes, find_served_rate, limit_rate
+from advisor.planning.arrivals import SHARES, KeptLimit, Load, MissedTimes, find_served_rate, limit_rate, make_load
 from advisor.planning.candidates import (
     Attempt,
     Bounds,
@@ -54,7 +53,7 @@ from advisor.planning.traffic import P95_OF_NORMAL, TokenSpread, Traffic
 from advisor.planning.types import Plan, SearchRequest, TriedFormat
 from advisor.record import Value
 from advisor.session import Session
-from advisor.speed.efficiencies import OutsideSteps, load_engine_rules
+from advisor.speed.efficiencies import ArrivalRules, load_engine_rules
 from advisor.speed.step_table import StepTable, make_step_table
 
 STEPS = (64, 256)  # users that a launch is sized for at first, and where it turns out to hold them all
@@ -93,7 +92,7 @@ class Refusal(Value, frozen=True):
     code: str  # does_not_fit, too_slow, engine, unknown
     text: str
     needs_bytes: int | None = None
-    times: MissedTargets | None = None
+    times: MissedTimes | None = None
 
 
 class Offer(Value, frozen=True):
@@ -110,14 +109,7 @@ class Capacity(Value, frozen=True):
     amount: float
 
 
-class MissedTargets(Value, frozen=True):
-    """Why a replica serves nobody in time: its times with one request. None = that one is not asked for."""
-
-    ttft_s: float | None
-    tpot_s: float | None
-
-
-UNKNOWN = MissedTargets(None, None)  # times that are not known
+UNKNOWN = MissedTimes({})  # times that are not known
 
 
 def list_candidates(
@@ -197,7 +189,7 @@ def _list_for_engine(
     if not attempts:
         return Offer((), Refusal("engine", f"{entry.name} has no format of those allowed for {search.model.id}"))
     tried: list[TriedFormat] = []
-    late: list[MissedTargets] = []
+    late: list[MissedTimes] = []
     for tier in _list_tiers(attempts, tools, search, bool(demand.quantizations), defaults):
         found: dict[tuple[int, int, str], ReplicaCandidate] = {}
         for attempt in tier:
@@ -213,7 +205,8 @@ def _list_for_engine(
         return Offer((), Refusal("unknown", f"how fast {entry.name} runs {search.model.id} here is not known"))
     if known:
         text = f"{entry.name} is too slow here"
-        return Offer((), Refusal("too_slow", text, times=min(known, key=lambda m: (m.tpot_s or 0, m.ttft_s or 0))))
+        nearest = min(known, key=lambda m: [m.times.get(k, 0.0) for k in ("tpot_s", "ttft_s", "e2e_s")])
+        return Offer((), Refusal("too_slow", text, times=nearest))
     least = min((t.needs_bytes for t in tried if t.fits is False and t.needs_bytes), default=None)
     reason = next((t.text for t in reversed(tried)), None)
     code = "does_not_fit" if any(t.fits is False for t in tried) or not tried else "unknown"
@@ -244,7 +237,7 @@ def _list_tiers(
 
 
 def _list_for_attempt(
-    trial: Trial, defaults: FleetRules, late: list[MissedTargets], share: float
+    trial: Trial, defaults: FleetRules, late: list[MissedTimes], share: float
 ) -> list[ReplicaCandidate]:
     """What one format offers: for each number of devices the layout that serves the most."""
     tools, search = trial.tools, trial.search
@@ -289,7 +282,7 @@ def _with_users(trial: Trial, users: int) -> Trial:
 
 def _make_candidate(
     made: LaunchParts, devices: int, nodes: int, on: tuple[Deployment, MemoryEstimate], held: int,
-    late: list[MissedTargets], share: float, least: float = 0.0,
+    late: list[MissedTimes], share: float, least: float = 0.0,
 ) -> ReplicaCandidate | None:  # fmt: skip
     """A replica of a deployment and its memory that holds `held` requests; None where it serves nobody in time, or at
     any rate no more than `least`."""
@@ -297,8 +290,10 @@ def _make_candidate(
     targets = find_targets(search.workload, search.machine, rules)
     serves: dict[Confidence, Capacity] = {}
     table = _make_table(made.trial, *on, held) if search.traffic.rate is not None else None
-    load = _make_load(made.trial, on[0])
-    if table is not None and limit_rate(table, load) <= least:
+    known = load_engine_rules(rules).arrivals
+    # a fleet is planned for the rate of a busy moment
+    load = replace(make_load(on[0], search.traffic, tools.session), burst=1.0)
+    if table is not None and limit_rate(table, load, known) <= least:
         return None
     for confidence in CONFIDENCES:
         safe = confidence == "safe"
@@ -307,8 +302,7 @@ def _make_candidate(
             found = find_capacity(rate, held, replace(targets, safe=safe))
         else:
             likely = serves["likely"].amount if "likely" in serves else None
-            outside = load_engine_rules(rules).outside_steps
-            found = _find_capacity_at_rate(table, load, outside, replace(targets, safe=safe), share, likely)
+            found = _find_capacity_at_rate(table, load, known, replace(targets, safe=safe), share, likely)
         if isinstance(found, Capacity):
             serves[confidence] = found
         elif not safe:
@@ -324,38 +318,33 @@ def _make_table(trial: Trial, deployment: Deployment, memory: MemoryEstimate, he
     traffic = trial.search.traffic
     if deployment.model.kind != "chat":  # an input is read as a prompt is; no measured row is of such a model
         deployment = replace(deployment, model=replace(deployment.model, kind="chat"))
-    table = make_step_table(deployment, memory, trial.tools.session, traffic.typical_tokens) if held > 0 else None
-    if table is None:
+    session = trial.tools.session
+    made = make_step_table(deployment, memory, session, traffic.typical_tokens, traffic.use_case) if held > 0 else None
+    if made is None:
         return None
-    return replace(table, limits=replace(table.limits, running=min(table.limits.running, -(-held // table.replicas))))
-
-
-def _make_load(trial: Trial, deployment: Deployment) -> Load:
-    """The requests of a demand as they come to a deployment; those of users have no rate."""
-    traffic = trial.search.traffic
-    kept = traffic.depth + (traffic.shared_tokens if capacity.keeps_prefixes(deployment, trial.tools.inner) else 0)
-    prompt = TokenSpread(mean=traffic.depth + traffic.prompt.mean, p95=traffic.depth + traffic.prompt.p95)
-    output = traffic.output if deployment.model.kind == "chat" else TokenSpread(mean=1, p95=1)
-    return Load(traffic.rate or 0.0, prompt, output, kept, longest=traffic.context_length)
+    return replace(made, limits=replace(made.limits, running=min(made.limits.running, -(-held // made.replicas))))
 
 
 def _find_capacity_at_rate(
-    table: StepTable | None, load: Load, outside: OutsideSteps, targets: Targets, share: float, likely: float | None
-) -> Capacity | MissedTargets | None:
+    table: StepTable | None, load: Load, known: ArrivalRules, targets: Targets, share: float, likely: float | None
+) -> Capacity | MissedTimes | None:
     """The highest rate at which `share` of the requests keep the targets, by simulation; None where it is not known.
     `likely`: that by likely steps."""
     if table is None:
         return None
-    slower, overhead = (table.bound, outside.high) if targets.safe else (1.0, outside.value)
-    near = likely / slower if targets.safe and likely else None
-    found = find_served_rate(table, load, targets.most, share, slower, overhead, near)
+    near = likely / table.around[1] if targets.safe and likely else None
+    limits = {
+        k: KeptLimit(most, SHARES[targets.percentiles[k]] if k in targets.percentiles else share)
+        for k, most in targets.most.items()
+    }
+    found = find_served_rate(table, load, limits, known, targets.safe, near)
     if isinstance(found, MissedTimes):
-        return MissedTargets(*(getattr(found, k) if k in targets.most else None for k in ("ttft_s", "tpot_s")))
+        return found
     return Capacity(found.running, found.rate)
 
 
 def _list_whole_nodes(
-    trial: Trial, defaults: FleetRules, late: list[MissedTargets], share: float
+    trial: Trial, defaults: FleetRules, late: list[MissedTimes], share: float
 ) -> list[ReplicaCandidate]:
     """An engine that takes memory for each request: a server on the whole node, for as many users as it serves."""
     if trial.search.machine.nodes > 1:
@@ -411,7 +400,7 @@ def with_percentile(traffic: Traffic, percentile: float) -> Traffic:
     return replace(traffic, prompt=prompt)
 
 
-def find_capacity(speed_of: SpeedOf, held: int, targets: Targets) -> Capacity | MissedTargets | None:
+def find_capacity(speed_of: SpeedOf, held: int, targets: Targets) -> Capacity | MissedTimes | None:
     """The most users that a replica serves at once which holds `held` requests; None where its speed is not known."""
 
     def on_time(users: int) -> bool:
@@ -422,9 +411,10 @@ def find_capacity(speed_of: SpeedOf, held: int, targets: Targets) -> Capacity | 
     if first is None or first.output_tps is None:  # what nobody waits for is served where it is held
         return Capacity(held, float(held)) if not targets.most and held > 0 else None
     if held < 1 or not on_time(1):
-        long = speed_of(1, True) if "ttft_s" in targets.most else None
-        ttft, tpot = (long.ttft_s if long else None), (first.tpot_s if "tpot_s" in targets.most else None)
-        return MissedTargets(*(None if t is None else (t.high if targets.safe else t.value) for t in (ttft, tpot)))
+        long = speed_of(1, True) if targets.about_long_prompts else None
+        asked = (t for t in TARGETS if t.figure in targets.most)
+        times = {t.figure: t.find_time(long if t.long_prompts else first, targets.output) for t in asked}
+        return MissedTimes({k: t.high if targets.safe else t.value for k, t in times.items() if t is not None})
     users = _find_largest(on_time, held)
     return Capacity(users, float(users))
 

@@ -19,11 +19,15 @@ from advisor.deployment import UseCase, Workload
 from advisor.errors import BadFile, BadInput, UnknownName
 from advisor.files import read_yaml
 from advisor.near import near_matches
+from advisor.planning.arrivals import SHARES
+from advisor.planning.traffic import split_limit
+from advisor.questions import read_time_limit
+from advisor.questions.workload import TimeLimit
 from advisor.record import Record, pick_fields
 from advisor.units import parse_tokens
 
 MOST_MODELS = 1000
-Seconds = Annotated[float, Meta(gt=0, le=86_400)]
+LIMITS = ("ttft_s", "tpot_s", "e2e_s")
 Tokens = Annotated[int, Meta(ge=1, le=100_000_000)]
 LENGTHS = ("context", "prompt_tokens", "prompt_p95", "output_tokens", "output_p95")
 
@@ -44,8 +48,9 @@ class DemandEntry(Record, frozen=True, kw_only=True):
     output_p95: Tokens | None = None
     shared_prefix: Annotated[float, Meta(ge=0, le=1)] | None = None
     trace: str | None = None  # file next to this one, instead of rate and tokens
-    ttft_s: Seconds | None = None
-    tpot_s: Seconds | None = None
+    ttft_s: TimeLimit | None = None
+    tpot_s: TimeLimit | None = None
+    e2e_s: TimeLimit | None = None
     percentile: Annotated[float, Meta(ge=0.5, lt=1)] | None = None  # of the requests that keep the targets
     priority: Annotated[int, Meta(ge=-1000, le=1000)] = 0  # higher ones are served first
     spread: Annotated[int, Meta(ge=1, le=1000)] = 1  # nodes that its replicas stand on, at least
@@ -149,9 +154,12 @@ def _read_entry(raw: Any, number: int, path: Path, rules: Catalog, inside: Path 
             near = (meant[key],) if key in meant else near_matches(str(key), known)
             raise BadFile(path, f"{where}: unknown key {str(key)[:40]!r}" + (f" ({near[0]}?)" if near else ""))
     try:
-        entry = convert(_read_words(raw), DemandEntry)
-    except (msgspec.ValidationError, BadInput) as e:
+        limits = {k: _read_limit(raw[k], f"{where}: {k}") for k in LIMITS if k in raw}
+        entry = convert({**_read_words(raw), **limits}, DemandEntry)
+    except msgspec.ValidationError as e:
         raise BadFile(path, f"{where}: {e}") from None
+    except BadInput as e:
+        raise BadFile(path, e.message) from None
     if entry.trace is not None and inside is not None:
         trace = (path.parent / entry.trace).resolve()
         if not trace.is_relative_to(inside.resolve()):
@@ -170,6 +178,15 @@ def _read_words(raw: dict[str, Any]) -> dict[str, Any]:
     return made
 
 
+def _read_limit(value: Any, name: str) -> Any:
+    """A limit in one spelling: seconds, `0.2@p99`, or {p99: 0.2}. Raises BadInput naming the field."""
+    if isinstance(value, dict):
+        if len(value) != 1:
+            raise BadInput(f"{name}: one percentile is expected, as {{p99: 0.2}}")
+        value = "@".join(str(x) for x in (*value.values(), *value))
+    return read_time_limit(value, name) if isinstance(value, str) else value
+
+
 def _complete(entry: DemandEntry, where: str, path: Path, rules: Catalog) -> ModelDemand:
     if entry.trace is not None:
         entry = _with_trace(entry, where, path)
@@ -185,11 +202,12 @@ def _complete(entry: DemandEntry, where: str, path: Path, rules: Catalog) -> Mod
     defaults = load_fleet_rules(rules)
     reranks = entry.use_case == "rerank"
     traffic = pick_fields(entry, *TRAFFIC) | ({"use_case": "embeddings"} if reranks else {})
+    named = split_limit(entry.ttft_s)[1] if entry.users and entry.ttft_s is not None else None
     return ModelDemand(
         name=entry.name or entry.model,
         workload=Workload(concurrency=entry.users or 1, **traffic),
         reranks=reranks,
-        percentile=entry.percentile or defaults.percentile,
+        percentile=SHARES[named] if named else entry.percentile or defaults.percentile,
         engines=engines,
         quantizations=quantizations,
         variants=entry.variants or defaults.most_variants,

@@ -21,6 +21,7 @@ from advisor.fleet.offers import (
 )
 from advisor.fleet.plan_types import Measurement, Unserved
 from advisor.fleet.problem import Solution, Variant, count_group_nodes
+from advisor.planning.targets import TARGETS, find_named_limits
 from advisor.session import Session
 from advisor.units import format_gib
 
@@ -83,11 +84,12 @@ def _describe(refusal: Refusal, planned: PlannedDemand) -> str:
     times, work = refusal.times, planned.demand.workload
     if times is None:
         return text
-    missed = []
-    if times.tpot_s is not None and (work.tpot_s is None or times.tpot_s > work.tpot_s):
-        missed.append(f"{times.tpot_s:.3g} s between tokens")
-    if times.ttft_s is not None and (work.ttft_s is None or times.ttft_s > work.ttft_s):
-        missed.append(f"{times.ttft_s:.3g} s to the first token")
+    limits = find_named_limits(work)
+    missed = [
+        f"{t.name} {times.times[t.figure]:.3g} s"
+        for t in reversed(TARGETS)
+        if t.figure in times.times and (t.figure not in limits or times.times[t.figure] > limits[t.figure].most)
+    ]
     return f"the targets are not met by one request alone: {' and '.join(missed) or text} at best"
 
 
@@ -158,7 +160,7 @@ def _find_other_help(planned: PlannedDemand, refusal: Refusal, session: Session)
         ):
             return f"a node with {words.partition(',')[0]}"
     if refusal.code == "too_slow":
-        return "looser targets (`ttft_s`, `tpot_s`), or a smaller model"
+        return "looser targets (`ttft_s`, `tpot_s`, `e2e_s`), or a smaller model"
     if refusal.needs_bytes is not None:
         return f"devices with {format_gib(refusal.needs_bytes, 0)} of memory on one node"
     return None

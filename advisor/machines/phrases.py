@@ -330,7 +330,10 @@ _TABLE: tuple[tuple[str, _Taker], ...] = (
     (rf"GTT {SIZE}", _take("gtt_bytes")),
     (r"(?:iogpu\.)?wired_limit_mb ?= ?(\d{1,9})", _wired),
     (r"linux", _take(os="linux")),
-    (r"(?:ubuntu|debian|fedora|rhel|centos|rocky|arch linux|opensuse|nixos|alpine|cachyos|bazzite|steamos|mint|manjaro|pop!?_?os|proxmox|unraid|truenas)(?: [\w.]+)?", _distribution),
+    (
+        r"(?:ubuntu|debian|fedora|rhel|centos|rocky|arch linux|opensuse|nixos|alpine|cachyos|bazzite|steamos|mint|manjaro|pop!?_?os|proxmox|unraid|truenas)(?: [\w.]+)?",
+        _distribution,
+    ),
     (rf"windows(?: ({_V}))?", _windows),
     (rf"mac ?os(?: x)?(?: {_OS})?(?: \w+)?", _take(os="macos")),
     (rf"android(?: {_OS})?", _take(os="android")),

@@ -186,6 +186,20 @@ def read_seconds(text: str, name: str) -> float:
     return read_number(plain, name)
 
 
+PERCENTILES = ("p50", "p90", "p95", "p99")
+
+
+def read_time_limit(text: str, name: str) -> float | str:
+    """At most so many seconds, for a share of the requests: `2`, `200ms`, `0.2@p99`. Raises BadInput naming it."""
+    seconds, at, share = text.partition("@")
+    limit = read_seconds(seconds, name)
+    if not 0 < limit <= 1e6:
+        raise BadInput(f"{name}: {text[:40]!r} is not a number of seconds above 0")
+    if at and share.strip().lower() not in PERCENTILES:
+        raise BadInput(f"{name}: @{share[:20]} is none of {', '.join('@' + p for p in PERCENTILES)}")
+    return f"{limit:.10g}@{share.strip().lower()}" if at else limit
+
+
 def read_share(text: str, name: str) -> float:
     """A share: `0.8`, `80%`. Raises BadInput naming the field."""
     plain = text.strip()
@@ -257,7 +271,7 @@ def read_rates(value: Any, name: str) -> dict[str, float]:
 
 SPELLINGS: dict[str, Callable[[Any, str], Any]] = {
     "tokens": read_tokens,
-    "seconds": read_seconds,
+    "time limit": read_time_limit,
     "share": read_share,
     "list": read_list,
     "pairs": read_pairs,

@@ -85,11 +85,11 @@ def read_value(field: QuestionField, value: Any, of: str, name: str) -> Any:
     called = f"{of}: {name}"
     if isinstance(value, bool) and field.notes.stands_for is not None and field.kind != "boolean":
         return field.notes.stands_for if value else field.default
-    if isinstance(value, field.classes):
-        return value
     spelling = field.notes.spelling
     if spelling and (isinstance(value, str) or field.kind in ("array", "object")) and _is_listed(value):
         value = SPELLINGS[spelling](value, name)
+    if isinstance(value, field.classes):
+        return value
     return _check_limits(field, _check_type(field, value, called), called)
 
 

@@ -1,6 +1,6 @@
 """What a deployment is for: the fields that all questions about requests share."""
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import Meta
 
@@ -11,13 +11,17 @@ Positive = Annotated[int, Meta(ge=1, le=10**9)]
 NotNegative = Annotated[int, Meta(ge=0, le=10**9)]
 Share = Annotated[float, Meta(ge=0, le=1)]
 Seconds = Annotated[float, Meta(gt=0, le=1e6)]
+LimitText = Annotated[str, Meta(pattern=r"^[0-9.e+-]+@p(50|90|95|99)$")]
+TimeLimit = Seconds | LimitText  # at most so long; 0.2@p99: for 99 of 100 requests
 Rate = Annotated[float, Meta(gt=0, le=1e6)]
 UseCase = Literal["chat", "rag", "agent", "code", "batch", "voice", "embeddings", "edge", "develop"]
 # what people call these uses; compared without case, spaces and punctuation
 USE_WORDS: dict[str, UseCase] = {
     **dict.fromkeys(("chatbot", "chatting", "assistant", "conversation", "roleplay", "roleplaying", "rp"), "chat"),
     **dict.fromkeys(("writing", "storywriting", "creativewriting", "translation", "general"), "chat"),
-    **dict.fromkeys(("coding", "codegen", "codegeneration", "programming", "autocomplete", "completion", "dev"), "code"),
+    **dict.fromkeys(
+        ("coding", "codegen", "codegeneration", "programming", "autocomplete", "completion", "dev"), "code"
+    ),
     **dict.fromkeys(("agents", "agentic", "agenticcoding", "toolcalling", "toolcalls", "tools", "toolusing"), "agent"),
     **dict.fromkeys(("functioncalling", "tooluse", "codingagent", "mcp", "automation"), "agent"),
     **dict.fromkeys(("documents", "documentqa", "qa", "search", "retrieval", "knowledgebase"), "rag"),
@@ -42,6 +46,8 @@ ContextLength = Annotated[
     ),
 ]
 Concurrency = Annotated[Positive | None, describe("Requests at once.", "--users", "--concurrency", metavar="N")]
+
+LIMIT: dict[str, Any] = {"spelling": "time limit", "examples": (0.2, "0.2@p99")}
 
 
 class WorkloadFields(Record, frozen=True, kw_only=True):
@@ -72,10 +78,16 @@ class WorkloadFields(Record, frozen=True, kw_only=True):
     ] = None
     burst: Annotated[float, Meta(ge=1, le=1000), describe("The rate in a busy moment over the mean rate.")] = 1.0
     ttft_s: Annotated[
-        Seconds | None, describe("Most seconds to the first token.", "--ttft", metavar="S", spelling="seconds")
+        TimeLimit | None,
+        describe("Most seconds to the first token.", "--ttft", metavar="S[@pN]", **LIMIT),
     ] = None
     tpot_s: Annotated[
-        Seconds | None, describe("Most seconds between tokens.", "--tpot", metavar="S", spelling="seconds")
+        TimeLimit | None,
+        describe("Most seconds between tokens.", "--tpot", metavar="S[@pN]", **LIMIT),
+    ] = None
+    e2e_s: Annotated[
+        TimeLimit | None,
+        describe("Most seconds to the last token.", "--e2e", metavar="S[@pN]", **LIMIT),
     ] = None
     target_tps: Annotated[
         Rate | None, describe("Least tokens a second of one request.", "--target-tps", metavar="N")

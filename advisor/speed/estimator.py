@@ -84,7 +84,7 @@ def estimate_speed(
     known = load_engine_rules(rules).evidence
     here = evidence.find_evidence(deployment, keys.format, plan.layout, known, session)
     efficiencies = find_efficiencies(table, keys)
-    drafted = _drafted(deployment, estimate, session, load, passes, keys)
+    drafted = find_drafted(deployment, estimate, session, load, passes, keys)
     times = laws.compute_times(
         passes,
         load.output,
@@ -213,7 +213,7 @@ def _notes(
     return tuple(out)
 
 
-def _drafted(
+def find_drafted(
     deployment: Deployment,
     estimate: MemoryEstimate,
     session: Session,

@@ -242,11 +242,13 @@ def _ranked(
     servers = list_plan_servers(plan, entry)
     first = replace(servers[0], port=plan.deployment.port) if plan.layout.prefill else servers[0]
     quick = make_quick_start(first, session) if has_command else None
-    arrivals = None
-    if position == 0 and search.traffic.rate is not None:
-        from advisor.planning.arrivals import estimate_plan_arrivals
+    if position == 0:
+        from advisor.planning.verdicts import judge_plan
 
-        arrivals = estimate_plan_arrivals(plan, search.traffic, search.workload, session)
+        judged = judge_plan(plan, search.traffic, search.workload, session)
+        targets, arrivals = judged.targets, judged.arrivals
+    else:
+        targets, arrivals = answer_targets(search.workload, (), plan.on_time), None
     ranked = RankedDeployment(
         engine=entry.id,
         engine_version=plan.deployment.engine_version or entry.version,
@@ -270,7 +272,7 @@ def _ranked(
         why_not=plan.why_not,
         conditions=plan.conditions,
         holds=plan.holds,
-        targets=answer_targets(search.workload, plan.on_time, arrivals),
+        targets=targets,
         arrivals=arrivals,
     )
     return ranked.keep(OfferedLaunch(entry.name, plan, {d.name: d.because for d in decided}))
