@@ -13,6 +13,7 @@ from advisor.checks.findings import FileEdit
 from advisor.checks.read.launch import ENGINE_KEYS
 from advisor.checks.read.unknown_words import is_unknown
 from advisor.checks.resolve.arguments import LaunchArgument, parse_number
+from advisor.checks.resolve.certainty import is_fork
 from advisor.checks.rules.edits import remove_argument, rename_argument
 from advisor.engines.flag_tables import FlagEntry, FlagTable, find_presence, find_value
 from advisor.engines.versions import is_before, version_key
@@ -159,11 +160,6 @@ def is_parsed_by_engine(facts: LaunchFacts) -> bool:
     )
 
 
-def other_values(facts: LaunchFacts) -> bool:
-    """Whether a fork is started, whose flags take other values than the engine's own."""
-    return re.search(facts.knowledge.recognition.other_parsers.forks, _starter(facts)) is not None
-
-
 def _starter(facts: LaunchFacts) -> str:
     return f"{facts.launch.program or ''} {facts.setup.image or ''}"
 
@@ -196,7 +192,7 @@ def _list_typed(facts: LaunchFacts) -> Iterator[tuple[LaunchArgument, FlagEntry,
 
 def bad_values(facts: LaunchFacts) -> Iterator[RuleMatch]:
     """Values that are none of a flag's choices, not of its type, or out of its range."""
-    for argument, entry, value in _list_typed(facts) if not other_values(facts) else ():
+    for argument, entry, value in _list_typed(facts) if not is_fork(facts.launch, facts.knowledge) else ():
         if entry.t == "flag" or argument.name in _OWN_RULES or value.startswith("{{"):
             continue
         hint = _describe_expected(entry, value, facts.flags.cuts_numbers)

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 from advisor.catalog.launch_types import Concept
 from advisor.checks.findings import FileEdit
 from advisor.checks.read.launch import find_holding_mount
+from advisor.checks.resolve.certainty import is_fork
 from advisor.checks.rules import flag_matches
 from advisor.checks.rules.edits import make_edit
-from advisor.checks.rules.flag_matches import RuleMatch, is_near, other_values, was_ever_taken
+from advisor.checks.rules.flag_matches import RuleMatch, is_near, was_ever_taken
 from advisor.engines.flag_tables import (
     FlagHistory,
     FlagTable,
@@ -44,11 +45,13 @@ BY_VERSION = frozenset((
     "removed_flags", "unknown_flags", "removed_variables", "quantizations", "flash_values", "kv_types",
     "values_of_release", "engine_keys",
 ))  # fmt: skip
+OF_ALL_RELEASES = frozenset(("unknown_flags", "engine_keys"))  # what no release ever had
 # What holds for any program with flags: all that is asked of routers, which load no model.
 OF_FLAGS = frozenset((
     "removed_flags", "unknown_flags", "newer_flags", "bad_values", "values_of_release", "abbreviated", "stray_values",
     "missing_values",
 ))  # fmt: skip
+OF_PARSERS = BY_VERSION | OF_FLAGS | {"bad_json", "config_keys", "modelfile_unknown", "modelfile_deprecated"}
 
 
 def removed_variables(facts: LaunchFacts) -> Iterator[RuleMatch]:
@@ -158,7 +161,7 @@ def _is_no_type(kind: Concept, value: str, known: Sequence[str], facts: LaunchFa
 def kv_types(facts: LaunchFacts) -> Iterator[RuleMatch]:
     """KV cache types that the engine does not have."""
     entry = facts.engine
-    if entry is None or other_values(facts):
+    if entry is None or is_fork(facts.launch, facts.knowledge):
         return
     for name in CACHE_TYPES:
         kind, known = find_concept(entry, name), list_accepted_values(entry, name, facts.knowledge.rules)
@@ -195,7 +198,7 @@ def values_of_release(facts: LaunchFacts) -> Iterator[RuleMatch]:
     """Values that are in no closed list of the engine's version: parsers, attention backends, speculative methods.
     Choices that no release ever had are found by `bad_values`."""
     table, history, version = facts.flags, facts.flags.history, facts.version
-    if history is None or other_values(facts):
+    if history is None or is_fork(facts.launch, facts.knowledge):
         return
     plugged = any(PARSER_PLUGIN in a.written for a in facts.arguments.given)  # it brings parsers of its own
     for name, written, word in _listed_values(facts, table, history):
