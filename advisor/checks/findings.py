@@ -131,6 +131,7 @@ class CheckReport(Record, frozen=True, kw_only=True):
     suppressed: tuple[Finding, ...] = ()
     problems: tuple[FileProblem, ...] = ()
     files: int = 0
+    passed_over: int = 0  # of them: found in a folder, and no deployment
     rules: int = 0  # rules in force
     asked_fit: bool = True
     fail_on: str = "error"

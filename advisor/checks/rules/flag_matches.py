@@ -97,7 +97,7 @@ def engine_keys(facts: LaunchFacts) -> Iterator[RuleMatch]:
             near = near_matches(argument.written, list(table.flags), n=1)
             hint = f"Did you mean {near[0].replace('-', '_')}?" if near else "Remove it"
             words = {"key": argument.written.replace("-", "_"), "hint": hint}
-            yield RuleMatch(argument.written, words, argument.place)
+            yield RuleMatch(argument.written, words, argument.place, never=True)
 
 
 def find_last_release(table: FlagTable, name: str, version: str | None) -> str | None:
@@ -146,7 +146,7 @@ def _list_unknown(facts: LaunchFacts) -> Iterator[RuleMatch]:
         hint = f"Did you mean --{near[0]}?" if near else "Look it up in the engine's own --help, or remove it"
         close = bool(near) and is_near(bare, near[0])
         edits = rename_argument(argument, f"--{near[0]}", facts.source) if close else ()
-        yield RuleMatch(bare, {"flag": argument.written, "hint": hint}, argument.place, edits)
+        yield RuleMatch(bare, {"flag": argument.written, "hint": hint}, argument.place, edits, never=True)
 
 
 def is_parsed_by_engine(facts: LaunchFacts) -> bool:
@@ -279,6 +279,7 @@ class RuleMatch(Value, frozen=True):
     words: Mapping[str, str]
     word: Text
     edits: tuple[FileEdit, ...] = ()
+    never: bool = False  # no release ever had it
     fix: str | None = None  # None: the `hint` among the words, else what the rule says
 
 

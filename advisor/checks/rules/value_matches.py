@@ -45,7 +45,6 @@ BY_VERSION = frozenset((
     "removed_flags", "unknown_flags", "removed_variables", "quantizations", "flash_values", "kv_types",
     "values_of_release", "engine_keys",
 ))  # fmt: skip
-OF_ALL_RELEASES = frozenset(("unknown_flags", "engine_keys"))  # what no release ever had
 # What holds for any program with flags: all that is asked of routers, which load no model.
 OF_FLAGS = frozenset((
     "removed_flags", "unknown_flags", "newer_flags", "bad_values", "values_of_release", "abbreviated", "stray_values",
@@ -170,7 +169,7 @@ def kv_types(facts: LaunchFacts) -> Iterator[RuleMatch]:
                 near = near_matches(value, known, n=2)
                 meant = f"Did you mean {' or '.join(near)}? " if near else ""
                 words = {"value": value, "hint": f"{meant}There are {', '.join(known[:12])}"}
-                yield RuleMatch(value, words, value)
+                yield RuleMatch(value, words, value, never=not was_ever_taken(facts.flags, kind.flags[0], value))
 
 
 def quantizations(facts: LaunchFacts) -> Iterator[RuleMatch]:
