@@ -84,25 +84,31 @@ class Rulebook:
         for item in value_matches.EACH[entry.each](facts) if outcome else ():
             if item.key not in entry.only if entry.only else (entry.each, item.key) in self.claimed:
                 continue
-            made = self._finding(entry, facts, file, item.words, (item.word.line, item.word.column))
+            made = self._finding(entry, facts, file, item.words, (item.word.line, item.word.column), item.never)
             fix = item.fix or item.words.get("hint") or made.fix
             findings.append(replace(made, edits=item.edits if entry.edit else (), fix=fix))
 
     def _finding(
-        self, entry: RuleEntry, facts: LaunchFacts, file: str, words: Mapping[str, str], place: tuple[int, int]
+        self,
+        entry: RuleEntry,
+        facts: LaunchFacts,
+        file: str,
+        words: Mapping[str, str],
+        place: tuple[int, int],
+        never: bool = False,  # no release has what is found
     ) -> Finding:
         severity = entry.severity
         if entry.strict is not None and (self.strict or says_it_is_rendered(facts.source)):
             severity = entry.strict
         message = fill_message(entry.message, facts, words)
-        by_version = entry.versions is not None or entry.each in value_matches.BY_VERSION
-        certain = not by_version or facts.launch.version is not None
-        if not certain:
-            message += f" (version not pinned: {facts.version} taken)" if facts.version else ""
+        assumed = list_assumed(entry, facts, never)
+        certain = not assumed and not (facts.launch.version is None and _is_of_release(entry))
+        if not certain and facts.launch.version is None and facts.version and _is_of_release(entry):
+            message += f" (version not pinned: {facts.version} taken)"
         guard = facts.guards.get(place)
         if guard is not None:
             message += f" (where it is given: {guard})"
-        if severity == "error" and (guard is not None or not (certain or facts["version.certain"])):
+        if severity == "error" and (guard is not None or assumed):
             severity = "warning"
         return Finding(
             rule=entry.id,
@@ -120,7 +126,23 @@ class Rulebook:
             if entry.edit
             else (),
             certain=certain,
+            assumed=assumed,
         )
+
+
+def list_assumed(entry: RuleEntry, facts: LaunchFacts, never: bool) -> tuple[str, ...]:
+    """What a finding of this rule rests on that is only assumed: then it is no error."""
+    known = facts.checked.judged.certainty
+    if not entry.engines and entry.each not in value_matches.OF_PARSERS and entry.versions is None:
+        return ()  # it holds for any program
+    rests_on = [("engine", known.engine), ("entry_point", known.entry_point)]
+    if _is_of_release(entry) and not never:
+        rests_on.append(("release", known.release))
+    return tuple(name for name, source in rests_on if source == "assumed")
+
+
+def _is_of_release(entry: RuleEntry) -> bool:
+    return entry.versions is not None or entry.each in value_matches.BY_VERSION
 
 
 def says_it_is_rendered(source: str) -> bool:
