@@ -254,7 +254,7 @@ def make_resetting_loader() -> Any:
     class ResettingLoader(yaml.SafeLoader):
         def compose_node(self, parent: Any, index: Any) -> Any:
             if not self.check_event(yaml.AliasEvent):
-                self.anchors.pop(self.peek_event().anchor, None)
+                self.anchors.pop(self.peek_event().anchor, None)  # type: ignore[no-untyped-call]
             return super().compose_node(parent, index)
 
     return ResettingLoader

@@ -112,7 +112,12 @@ def test_version_that_nobody_states_makes_errors_warnings() -> None:
     text = "services: {v: {image: '%s', command: [vllm, serve, Qwen/Qwen3-8B, --swap-space, '4'], gpus: all}}"
     levels = {
         image: next(f.severity for f in check_text(text % image).findings if f.rule == "swap-space-removed")
-        for image in ("vllm/vllm-openai:v0.33.0", "vllm/vllm-openai:latest", "vllm/vllm-openai:nightly", "example.com/v:7")
+        for image in (
+            "vllm/vllm-openai:v0.33.0",
+            "vllm/vllm-openai:latest",
+            "vllm/vllm-openai:nightly",
+            "example.com/v:7",
+        )
     }
     assert levels == {
         "vllm/vllm-openai:v0.33.0": "error",

@@ -39,6 +39,6 @@ def _source(origin: str | None) -> Source:
 
 
 def is_fork(launch: Launch, knowledge: Knowledge) -> bool:
-    """Whether a fork is started, whose flags take other values than the engine's own."""
-    words = f"{launch.program or ''} {launch.setup.image or ''}"
-    return re.search(knowledge.recognition.other_parsers.forks, words) is not None
+    """Whether a fork is started, or a server of other models, whose flags take other values than the engine's own."""
+    words, known = f"{launch.program or ''} {launch.setup.image or ''}", knowledge.recognition.other_parsers
+    return re.search(known.forks, words) is not None or any(w.partition("=")[0] in known.flags for w in launch.argv)

@@ -17,7 +17,7 @@ from advisor.checks.rules.load import LINT, PHASES, CheckRule, RuleEntry, list_r
 from advisor.decision.conditions import combine_tests, value_meets_test
 from advisor.decision.types import Condition, FieldTest
 from advisor.distribution import WRITTEN_BY
-from advisor.engines.versions import version_key
+from advisor.engines.versions import is_before, version_key
 from advisor.errors import UnknownName
 from advisor.near import near_matches
 
@@ -43,7 +43,10 @@ class Rulebook:
         dropped = _matching(ignore, every, False)
         self.rules = [r for r in every if r.entry.id in chosen and r.entry.id not in dropped]
         self.ignored = dropped
-        self.claimed = {(r.entry.each, x) for r in every for x in r.entry.only}
+        self.claimed: dict[tuple[str | None, str], list[RuleEntry]] = {}
+        for rule in every:
+            for name in rule.entry.only:
+                self.claimed.setdefault((rule.entry.each, name), []).append(rule.entry)
 
     def judges_suppressions_of(self, rule: str) -> bool:
         """Whether a comment that suppresses nothing of this rule is a finding: the rule is asked, or there is none."""
@@ -82,7 +85,8 @@ class Rulebook:
                 findings.append(self._finding(entry, facts, file, {}, _place(entry.at, facts)))
             return
         for item in value_matches.EACH[entry.each](facts) if outcome else ():
-            if item.key not in entry.only if entry.only else (entry.each, item.key) in self.claimed:
+            of_others = (r for r in self.claimed.get((entry.each, item.key), ()) if _applies(r, facts.checked))
+            if item.key not in entry.only if entry.only else any(of_others):
                 continue
             made = self._finding(entry, facts, file, item.words, (item.word.line, item.word.column), item.never)
             fix = item.fix or item.words.get("hint") or made.fix
@@ -136,8 +140,10 @@ def list_assumed(entry: RuleEntry, facts: LaunchFacts, never: bool) -> tuple[str
     if not entry.engines and entry.each not in value_matches.OF_PARSERS and entry.versions is None:
         return ()  # it holds for any program
     rests_on = [("engine", known.engine), ("entry_point", known.entry_point)]
-    if _is_of_release(entry) and not never:
-        rests_on.append(("release", known.release))
+    read = facts.flags.history.read if facts.flags.history is not None else ()
+    older = bool(read and facts.launch.version) and is_before(facts.launch.version or "", read[0])
+    if _is_of_release(entry) and (older or not never):
+        rests_on.append(("release", "assumed" if older else known.release))
     return tuple(name for name, source in rests_on if source == "assumed")
 
 

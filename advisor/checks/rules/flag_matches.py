@@ -133,13 +133,11 @@ def _list_unknown(facts: LaunchFacts) -> Iterator[RuleMatch]:
     known = list(facts.flags.flags)
     if not known or not is_parsed_by_engine(facts):
         return
-    lookups = (facts.knowledge.flags(e) for e in facts.knowledge.rules.engines())
-    tables = [lookup.table for lookup in lookups if lookup is not None]
-    gone = {name for t in tables for name in (*t.left(), *t.gone_before_reading)}
+    gone = {*facts.flags.left(), *facts.flags.gone_before_reading}
     found = 0
     for argument in facts.arguments.given:
-        bare = argument.bare
-        if argument.known or bare in gone or is_unknown(argument.place) or not argument.written.startswith("-"):
+        bare, taken = argument.bare, argument.known and not argument.misspelt
+        if taken or bare in gone or is_unknown(argument.place) or not argument.written.startswith("-"):
             continue
         found += 1
         near = near_matches(bare, known, n=1) if found <= MOST_LOOKED_UP else ()
