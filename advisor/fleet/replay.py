@@ -52,7 +52,7 @@ class Replay(Answer, frozen=True, kw_only=True):
 
     @property
     def exit_status(self) -> int:
-        """0 the requests are served and the targets are met, 1 they are not, 2 that cannot be told."""
+        """0 the requests are served and the targets are met, 1 they are not, 2 that is not known."""
         met = self.targets.met if self.targets is not None else self.replayed.arrivals.stable
         return {True: 0, False: 1, None: 2}[met]
 

@@ -3,7 +3,7 @@ has them.
 
 Azure: TIMESTAMP, ContextTokens, GeneratedTokens (Azure/AzurePublicDataset, AzureLLMInferenceTrace). Mooncake: timestamp
 in milliseconds, input_length, output_length, hash_ids of the prompt's blocks of 512 tokens (kvcache-ai/Mooncake). Ours:
-arrival_s, prompt_tokens, output_tokens, and session: a prompt begins with all that its session has said before.
+arrival_s, prompt_tokens, output_tokens, and session: a prompt begins with all of the turns of its session before.
 """
 
 from __future__ import annotations

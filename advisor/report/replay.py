@@ -29,7 +29,7 @@ def _list_lines(answer: Replay) -> Iterator[str]:
     arrivals = found.arrivals
     if arrivals.stable is False:
         most = format_bounds(arrivals.most_rate, between=" to ")
-        yield f"Overloaded: {format_rate(arrivals.rate)} requests/s come, {most} are served: the queue grows meanwhile"
+        yield f"Overloaded: {format_rate(arrivals.rate)} requests/s come, {most} are served: the queue grows"
     for verdict in answer.targets.verdicts if answer.targets is not None else ():
         yield verdict.words
     servers = ", ".join(f"{s.servers}x {s.model} {s.quantization} on {s.engine}" for s in answer.servers)
