@@ -31,6 +31,7 @@ COMMANDS = {
     "diff": ("advisor.cli.check:diff", "What a change of a deployment file does to memory, speed and findings."),
     "upgrade": ("advisor.cli.upgrade", "What another release of the engine changes for the launches of files."),
     "fleet": ("advisor.cli.fleet", "Many models on the nodes that are there: show, plan, check, render."),
+    "replay": ("advisor.cli.replay", "What a plan does under a trace of requests, and what breaks first."),
     "report": ("advisor.cli.report", "The answer of another command as an HTML page."),
     "models": ("advisor.cli.catalogues:models", "Add models of your own, from a repository's headers or from files."),
     "lock": ("advisor.cli.check:lock", "Pin the dimensions of a private model for `advise check`."),

@@ -21,6 +21,7 @@ from advisor.errors import BadInput
 from advisor.estimation import find_machine
 from advisor.fleet.demand import load_fleet_rules
 from advisor.fleet.plan_types import PlannedReplica, read_plan
+from advisor.machines.types import Machine
 from advisor.planning.layouts import show_devices
 from advisor.planning.recipes import with_recipe
 from advisor.record import Value, pick_fields
@@ -328,16 +329,17 @@ def group_replicas(plan: PlanFile, rules: Catalog) -> list[ReplicaKind]:
         while name in names:
             name, k = f"{base}-{k}", k + 1
         names.add(name)
-        made = _make_deployment_of(same[0], rules)
+        made = make_replica_deployment(same[0], rules)
         out.append(ReplicaKind(name, made, len(same[0].nodes), tuple(same), name[len(base) :]))
     return out
 
 
-def _make_deployment_of(replica: PlannedReplica, rules: Catalog) -> Deployment:
-    if replica.hardware is None:
+def make_replica_deployment(replica: PlannedReplica, rules: Catalog, machine: Machine | None = None) -> Deployment:
+    """What starts a replica, on its own hardware or on this machine. Raises UnknownName, BadInput."""
+    if machine is None and replica.hardware is None:
         raise BadInput(f"{replica.name}: the plan does not say on which hardware it runs")
     found = resolve_model(replica.model, rules)
-    machine = replace(find_machine(replica.hardware, rules), nodes=max(1, len(replica.nodes)))
+    machine = replace(machine or find_machine(replica.hardware or "", rules), nodes=max(1, len(replica.nodes)))
     entry = rules.engine(replica.engine)
     own = {k: v for k, v in replica.settings.items() if not k.isupper()}
     cache = own.get("kv-cache-dtype")

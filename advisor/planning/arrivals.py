@@ -1,19 +1,15 @@
-"""Requests that arrive: what each of them waits, by simulating the engine's scheduler step by step.
+"""Requests that arrive: what each of them waits, by simulating the engine's scheduler (planning/scheduler.py).
 
-First come, first served; a step decodes one token of each running request and works on prompts within its budget of
-tokens; a request is taken while a place and room in the cache are free; where the cache runs full the last one taken
-starts again (vLLM, v1/core/sched/scheduler.py). Gaps and lengths are quantiles that a seed in the code shuffles, the
-same for every question, so that equal questions have equal answers and more machines are never worse.
+Gaps and lengths are quantiles that a seed in the code shuffles, the same for every question, so that equal questions
+have equal answers and more machines are never worse.
 """
 
 from __future__ import annotations
 
-import heapq
 import math
 import random
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from copy import copy
 from functools import lru_cache
 from statistics import NormalDist
 from typing import NamedTuple
@@ -33,7 +29,9 @@ from advisor.deployment import (
 from advisor.engines import capacity
 from advisor.errors import BadInput
 from advisor.estimation import LoadSpec
+from advisor.planning.prefixes import CachingServer
 from advisor.planning.rules import load_workload_defaults
+from advisor.planning.scheduler import Arrival, ClosedServer, Server, serve, simulate
 from advisor.planning.traffic import P95_OF_NORMAL, TokenSpread, Traffic
 from advisor.record import Value
 from advisor.session import Session
@@ -48,15 +46,6 @@ WIDEST = P95_OF_NORMAL**2 / 2  # logarithm of the largest 95th percentile over t
 SHARES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
 
 
-class Arrival(Value, frozen=True):
-    """One request: seconds, tokens of the prompt that are computed and that the cache has, tokens of the answer."""
-
-    at: float
-    prompt: int
-    output: int
-    cached: int = 0
-
-
 class Load(Value, frozen=True):
     """Requests at a rate (a second), in the mean; `burst`: the rate of a busy moment over it."""
 
@@ -67,190 +56,6 @@ class Load(Value, frozen=True):
     even: bool = False  # one after the other in equal gaps, not at random
     burst: float = 1.0
     longest: int = 10**9  # tokens of prompt and answer together
-
-
-class _Request:
-    __slots__ = ("arrival", "done_at", "ends", "first_at", "generated", "left", "order", "taken_at")
-
-    def __init__(self, arrival: Arrival) -> None:
-        self.arrival = arrival
-        self.left = max(1, arrival.prompt)  # of the prompt
-        self.generated = 0
-        self.first_at = self.done_at = self.taken_at = math.nan
-        self.ends = self.order = 0
-
-    def start_again(self) -> None:
-        self.left = max(1, self.arrival.prompt) + self.generated
-
-
-class Server:
-    """One replica under a scheduler. Every step takes `slower` times what the table says."""
-
-    def __init__(self, table: StepTable, slower: float = 1.0) -> None:
-        self.table, self.slower = table, slower
-        self.now = self.prompt_s = 0.0
-        self.running, self.waiting = Counter[int](), Counter[int]()  # how many -> seconds
-        self.queue: deque[_Request] = deque()
-        self.reading: deque[_Request] = deque()
-        self.decoding: dict[int, _Request] = {}
-        self.ends: list[tuple[int, int]] = []  # (step at whose end a request is done, its order)
-        self.steps = self.taken = self.context = self.own = 0  # tokens that are attended to, and that fill the pool
-        self.done: list[_Request] = []
-
-    @property
-    def load(self) -> int:
-        return len(self.queue) + len(self.reading) + len(self.decoding)
-
-    def advance(self, until: float) -> None:
-        """Steps up to a time; the last may end a little after it."""
-        while self.now < until and self.load:
-            self._take()
-            if self.reading:
-                self._read()
-            else:
-                self._leap(until)
-        if not self.load:
-            self.now = max(self.now, until) if until < math.inf else self.now
-
-    def _take(self) -> None:
-        limits = self.table.limits
-        while self.queue and len(self.reading) + len(self.decoding) < limits.running:
-            request = self.queue[0]
-            promised = sum(r.left for r in self.reading)
-            if limits.pool and self.load > len(self.queue) and self.own + promised + request.left > limits.pool:
-                break
-            self.queue.popleft()
-            self.taken += 1
-            request.order = self.taken
-            if math.isnan(request.taken_at):
-                request.taken_at = self.now
-            self.context += request.arrival.cached
-            self.reading.append(request)
-
-    def _read(self) -> None:
-        """A step with chunks of prompts."""
-        limits = self.table.limits
-        alone, running = limits.prompts == "first", len(self.reading) + len(self.decoding)
-        n = 0 if alone else len(self.decoding)
-        room, tokens, weighted, finished = max(1, limits.chunk - n), 0, 0.0, []
-        while self.reading and room > 0:
-            request = self.reading[0]
-            part = min(room, request.left)
-            before = request.arrival.cached + request.arrival.prompt + request.generated - request.left
-            weighted += part * (before + part / 2)
-            request.left -= part
-            tokens, room = tokens + part, room - part
-            if request.left:
-                break
-            finished.append(self.reading.popleft())
-        context = 0 if alone else self.context
-        seconds = self.slower * self.table.step(n, context, tokens, weighted / tokens)
-        without = self.slower * self.table.decode(n, context) if n else 0.0
-        self.prompt_s += seconds - without
-        self._pass(seconds, running)
-        self.context += tokens
-        self.own += tokens
-        if n:
-            self._decode(1)
-        for request in finished:
-            self._begin(request, seconds)
-
-    def _begin(self, request: _Request, seconds: float) -> None:
-        """The first token of an answer, or the next one of a request that started again."""
-        if not request.generated:
-            request.first_at = self.now + self.table.limits.lag * seconds
-        request.generated += 1
-        self.own, self.context = self.own + 1, self.context + 1
-        if request.generated >= request.arrival.output:
-            self._end(request, seconds)
-        else:
-            request.ends = self.steps + request.arrival.output - request.generated
-            self.decoding[request.order] = request
-            heapq.heappush(self.ends, (request.ends, request.order))
-
-    def _leap(self, until: float) -> None:
-        """Steps of decoding alone, up to the next end, the next arrival, or a full cache."""
-        n, pool = len(self.decoding), self.table.limits.pool
-        count = self.ends[0][0] - self.steps
-        if pool and self.own + n * count > pool and n > 1:
-            count = min(count, (pool - self.own) // n)
-            if count < 1:
-                self._drop_last()
-                return
-        seconds = self.slower * self.table.decode(n, self.context + n * (count - 1) / 2)
-        if until < math.inf:
-            count = max(1, min(count, math.ceil((until - self.now) / seconds)))
-        self._pass(seconds * count, n)
-        self._decode(count, seconds)
-
-    def _decode(self, count: int, seconds: float = 0.0) -> None:
-        self.steps += count
-        self.context += count * len(self.decoding)
-        self.own += count * len(self.decoding)
-        while self.ends and self.ends[0][0] <= self.steps:
-            ends, order = heapq.heappop(self.ends)
-            request = self.decoding.get(order)
-            if request is not None and request.ends == ends:
-                del self.decoding[order]
-                request.generated = request.arrival.output
-                self._end(request, seconds)
-
-    def _end(self, request: _Request, seconds: float) -> None:
-        request.done_at = self.now + self.table.limits.lag * seconds
-        tokens = request.arrival.prompt + request.generated
-        self.own -= tokens
-        self.context -= tokens + request.arrival.cached
-        self.done.append(request)
-
-    def _drop_last(self) -> None:
-        """The last one taken gives its place in the cache back and starts again, its answer so far as a prompt."""
-        order = max(self.decoding)
-        request = self.decoding.pop(order)
-        request.generated = request.arrival.output - (request.ends - self.steps)
-        tokens = request.arrival.prompt + request.generated
-        self.own -= tokens
-        self.context -= tokens + request.arrival.cached
-        request.start_again()
-        self.ends = [x for x in self.ends if x[1] != order]
-        heapq.heapify(self.ends)
-        self.queue.appendleft(request)
-
-    def _pass(self, seconds: float, running: int) -> None:
-        self.now += seconds
-        self.running[running] += seconds  # type: ignore[assignment]  # seconds, not counts
-        self.waiting[len(self.queue)] += seconds  # type: ignore[assignment]
-
-
-def simulate(arrivals: Sequence[Arrival], table: StepTable, slower: float = 1.0) -> list[Server]:
-    """The replicas of a deployment after all requests, in the order of their arrival, were answered. A router gives
-    each to the replica with the fewest."""
-    servers = [Server(table, slower) for _ in range(table.replicas)]
-    for arrival in arrivals:
-        for server in servers:
-            server.advance(arrival.at)
-        least = min(servers, key=lambda s: s.load)
-        least.queue.append(_Request(arrival))
-    for server in servers:
-        server.advance(math.inf)
-    return servers
-
-
-class ClosedServer(Server):
-    """A replica that so many users ask, each again as soon as the last request is answered."""
-
-    def __init__(self, table: StepTable, slower: float, users: int, lengths: Sequence[Arrival]) -> None:
-        super().__init__(table, slower)
-        self.coming = deque(lengths[users:])
-        self.steady: Server = self  # as it was before the last ones had nobody behind them
-        self.queue.extend(_Request(replace(a, at=0.0)) for a in lengths[:users])
-
-    def _end(self, request: _Request, seconds: float) -> None:
-        super()._end(request, seconds)
-        if self.coming:
-            self.queue.append(_Request(replace(self.coming.popleft(), at=self.now)))
-        elif self.steady is self:
-            self.steady = copy(self)
-            self.steady.running, self.steady.waiting = copy(self.running), copy(self.waiting)
 
 
 @lru_cache(maxsize=8)
@@ -309,7 +114,7 @@ def estimate_arrivals(
         arrivals = [Arrival(at, min(p, max(1, longest - o)), o) for at, p, o in sorted(load.trace)]
         mean = sum(a.prompt + a.output for a in arrivals) // len(arrivals)
         table = make_step_table(deployment, memory, session, mean)
-        return None if table is None else answer_trace(table, arrivals, known)
+        return None if table is None else answer_trace([ServerGroup(table)], arrivals, known)[0]
     spreads, assumed = [], []
     for name in ("prompt", "output"):
         mean, p95 = getattr(load, f"{name}_tokens"), getattr(load, f"{name}_p95")
@@ -384,21 +189,43 @@ def answer_users(
         server = ClosedServer(one, slower, each, draw_arrivals(replace(load, rate=1.0), spread, count))
         server.advance(math.inf)
         served = sorted(r.arrival.at for r in server.done)
-        runs.append(_Run([server.steady], served[each], served[-each]))
+        runs.append(Run([server.steady], served[each], served[-each]))
     most = _find_most_rate(table, load.prompt.mean - load.cached, load.cached, load.output.mean)
     return _answer(runs, None, most, known.outside_steps, True, tuple(assumed), table.replicas)
 
 
-def answer_trace(table: StepTable, arrivals: Sequence[Arrival], known: ArrivalRules) -> Arrivals:
-    """What the requests of a trace, in the order of their arrival, wait."""
+class ServerGroup(Value, frozen=True):
+    """Equal servers behind one router. `keeps`: they keep prompts that they have seen."""
+
+    table: StepTable
+    keeps: bool = False
+
+    def make(self, slower: float = 1.0) -> list[Server]:
+        """All of them, idle."""
+        kind = CachingServer if self.keeps and self.table.limits.pool else Server
+        return [kind(self.table, slower) for _ in range(self.table.replicas)]
+
+
+def answer_trace(
+    groups: Sequence[ServerGroup], arrivals: Sequence[Arrival], known: ArrivalRules
+) -> tuple[Arrivals, Run]:
+    """What the requests of a trace, in the order of their arrival, wait, and the simulation by likely steps."""
+    runs = []
+    for end in range(3):
+        servers = [s for g in groups for s in g.make(_around(g.table)[end])]
+        for server in servers:
+            server.samples = [] if end == 1 else None
+        serve(arrivals, servers)
+        runs.append(Run(servers, 0.0))
     n = len(arrivals)
-    prompt, cached, output = (sum(getattr(a, x) for a in arrivals) / n for x in ("prompt", "cached", "output"))
-    most = _find_most_rate(table, prompt, cached, output)
+    prompt, output = (sum(getattr(a, x) for a in arrivals) / n for x in ("prompt", "output"))
+    kept = sum(s.hit_tokens for s in runs[1].servers if isinstance(s, CachingServer)) / n
+    each = [_find_most_rate(g.table, prompt - kept, kept, output) for g in groups]
+    most = Interval(**{k: sum(getattr(x, k) for x in each) for k in Interval.__struct_fields__})
     seconds = arrivals[-1].at - arrivals[0].at
     rate = (n - 1) / seconds if seconds > 0 else None
-    runs = [_run(arrivals, table, x, 0.0) for x in _around(table)]
     stable = None if rate is None or most.low <= rate < most.value else rate < most.low
-    return _answer(runs, rate, most, known.outside_steps, stable, ())
+    return _answer(runs, rate, most, known.outside_steps, stable, ()), runs[1]
 
 
 def _around(table: StepTable) -> tuple[float, float, float]:
@@ -446,7 +273,7 @@ def find_served_rate(
     overhead = known.outside_steps.high if safe else known.outside_steps.value
     top = limit_rate(one, load, known) / slower
 
-    def run(rate: float, count: int = FEW) -> tuple[dict[str, float], _Run]:
+    def run(rate: float, count: int = FEW) -> tuple[dict[str, float], Run]:
         found = _run(draw_arrivals(replace(load, rate=rate), count=count), one, slower, known.warm_up)
         return {k: found.find_time(k, x.share, overhead) for k, x in limits.items()}, found
 
@@ -499,7 +326,7 @@ def _find_steady_rate(table: StepTable, load: Load, between: float, top: float) 
     return low or top / 16
 
 
-class _Run:
+class Run:
     """One simulation, and the times of the requests that count."""
 
     def __init__(self, servers: Sequence[Server], since: float, until: float = math.inf) -> None:
@@ -515,15 +342,15 @@ class _Run:
         """A percentile of a figure of a workload's targets, with what lies outside of the steps."""
         times = {"ttft_s": self.firsts, "tpot_s": self.between, "e2e_s": self.whole}[figure]
         outside = 0.0 if figure == "tpot_s" else overhead
-        return _find_percentile(times, share) + outside if times else 0.0
+        return find_percentile(times, share) + outside if times else 0.0
 
 
-def _run(arrivals: Sequence[Arrival], table: StepTable, slower: float, warm_up: float) -> _Run:
-    return _Run(simulate(arrivals, table, slower), arrivals[int(warm_up * len(arrivals))].at)
+def _run(arrivals: Sequence[Arrival], table: StepTable, slower: float, warm_up: float) -> Run:
+    return Run(simulate(arrivals, table, slower), arrivals[int(warm_up * len(arrivals))].at)
 
 
 def _answer(
-    runs: Sequence[_Run], rate: float | None, most: Interval, overhead: OutsideSteps, stable: bool | None,
+    runs: Sequence[Run], rate: float | None, most: Interval, overhead: OutsideSteps, stable: bool | None,
     assumed: tuple[str, ...], alike: int = 1,
 ) -> Arrivals:  # fmt: skip
     fast, usual, slow = runs
@@ -567,10 +394,11 @@ def _summarise(times: Sequence[float]) -> dict[str, float]:
     """Mean and percentiles of sorted times."""
     if not times:
         return {}
-    return {"mean": sum(times) / len(times)} | {k: _find_percentile(times, x) for k, x in SHARES.items()}
+    return {"mean": sum(times) / len(times)} | {k: find_percentile(times, x) for k, x in SHARES.items()}
 
 
-def _find_percentile(times: Sequence[float], share: float) -> float:
+def find_percentile(times: Sequence[float], share: float) -> float:
+    """The time that so large a share of sorted times is no longer than."""
     at = share * (len(times) - 1)
     low, high = times[int(at)], times[min(len(times) - 1, int(at) + 1)]
     return low + (at - int(at)) * (high - low)

@@ -52,7 +52,7 @@ TARGETS = (
 
 
 class Limit(NamedTuple):
-    """Seconds at most, and of how many requests: p50 to p99; None where nobody said."""
+    """Seconds at most, and of how many requests: p50 to p99; None where none was stated."""
 
     most: float
     percentile: str | None = None

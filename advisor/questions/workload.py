@@ -48,6 +48,19 @@ ContextLength = Annotated[
 Concurrency = Annotated[Positive | None, describe("Requests at once.", "--users", "--concurrency", metavar="N")]
 
 LIMIT: dict[str, Any] = {"spelling": "time limit", "examples": (0.2, "0.2@p99")}
+TimeToFirstToken = Annotated[
+    TimeLimit | None, describe("Most seconds to the first token.", "--ttft", metavar="S[@pN]", **LIMIT)
+]
+TimeBetweenTokens = Annotated[
+    TimeLimit | None, describe("Most seconds between tokens.", "--tpot", metavar="S[@pN]", **LIMIT)
+]
+TimeToLastToken = Annotated[
+    TimeLimit | None, describe("Most seconds to the last token.", "--e2e", metavar="S[@pN]", **LIMIT)
+]
+Confidence = Annotated[
+    Literal["likely", "safe"],
+    describe("Meet the targets by the likeliest speed, or by the low end of its interval.", "--confidence"),
+]
 
 
 class WorkloadFields(Record, frozen=True, kw_only=True):
@@ -77,25 +90,13 @@ class WorkloadFields(Record, frozen=True, kw_only=True):
         describe("Requests a second, instead of users at once.", "--requests-per-second", "--rate", metavar="R"),
     ] = None
     burst: Annotated[float, Meta(ge=1, le=1000), describe("The rate in a busy moment over the mean rate.")] = 1.0
-    ttft_s: Annotated[
-        TimeLimit | None,
-        describe("Most seconds to the first token.", "--ttft", metavar="S[@pN]", **LIMIT),
-    ] = None
-    tpot_s: Annotated[
-        TimeLimit | None,
-        describe("Most seconds between tokens.", "--tpot", metavar="S[@pN]", **LIMIT),
-    ] = None
-    e2e_s: Annotated[
-        TimeLimit | None,
-        describe("Most seconds to the last token.", "--e2e", metavar="S[@pN]", **LIMIT),
-    ] = None
+    ttft_s: TimeToFirstToken = None
+    tpot_s: TimeBetweenTokens = None
+    e2e_s: TimeToLastToken = None
     target_tps: Annotated[
         Rate | None, describe("Least tokens a second of one request.", "--target-tps", metavar="N")
     ] = None
-    confidence: Annotated[
-        Literal["likely", "safe"],
-        describe("Meet the targets by the likeliest speed, or by the low end of its interval.", "--confidence"),
-    ] = "likely"
+    confidence: Confidence = "likely"
     full_length: Annotated[bool, describe("All users may send full-length requests at once.", "--full-length")] = False
     depth_tokens: Annotated[
         NotNegative | None,

@@ -17,20 +17,22 @@ import pytest
 from simulation import Arrival as PlainArrival
 from simulation import Copy
 from simulation import simulate as simulate_plainly
+from step_tables import make_table
 
 import advisor
 from advisor.catalog import catalog
 from advisor.cli.main import run_command_line
 from advisor.deployment import Workload
 from advisor.errors import BadInput
-from advisor.planning.arrivals import Arrival, Load, answer_load, answer_users, draw_arrivals, simulate
+from advisor.planning.arrivals import Load, answer_load, answer_users, draw_arrivals
+from advisor.planning.scheduler import Arrival, simulate
 from advisor.planning.traffic import TokenSpread, read_traffic
 from advisor.planning.types import Plan
 from advisor.planning.verdicts import JudgedPlan, judge_plan
 from advisor.request_lines import estimate_line
 from advisor.session import Session
 from advisor.speed.efficiencies import ArrivalRules, OutsideSteps
-from advisor.speed.step_table import Prompts, StepLimits, StepTable
+from advisor.speed.step_table import Prompts
 
 RULES = catalog()
 DATA = Path(__file__).parent.parent / "data" / "arrivals"
@@ -41,19 +43,6 @@ ONE = {
 }  # fmt: skip
 
 SLOW = {"rate": 0.05, "prompt_tokens": 500, "prompt_p95": 500, "output_tokens": 200, "output_p95": 200}
-
-
-def make_table(
-    running: int = 64, pool: int | None = None, chunk: int = 512, prompts: Prompts = "joined", replicas: int = 1
-) -> StepTable:
-    """Steps of 10 ms, 0.1 ms more a sequence, 20 us a token of a prompt."""
-    rows = tuple((0.01 + 1e-4 * n, 0.01 + 1e-4 * n) for n in (1, 1024))
-    nothing = ((0.0, 0.0), (0.0, 0.0))
-    return StepTable(
-        limits=StepLimits(running, pool, chunk, prompts, 0), replicas=replicas, sequences=(1, 1024), depth=1000.0,
-        memory=nothing, products=nothing, rest=rows, least=0.0, experts=(), read=(0.0, 0.0),
-        read_rest=(2e-5, 2e-5), sequence=0.0, around=(1 / 1.2, 1.2),
-    )  # fmt: skip
 
 
 def draw(seed: int, count: int = 150) -> list[Arrival]:

@@ -271,7 +271,7 @@ class HardwareSearch:
 
 
 def _reject_late(judged: JudgedPlan) -> HardwareRejection | None:
-    """Why requests that arrive are not served in time; None where they are, and where it cannot be told."""
+    """Why requests that arrive are not served in time; None where they are, and where that is not known."""
     answer, arrivals = judged.targets, judged.arrivals
     if answer is None or arrivals is None or answer.met is not False:
         return None

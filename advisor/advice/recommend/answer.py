@@ -242,13 +242,12 @@ def _ranked(
     servers = list_plan_servers(plan, entry)
     first = replace(servers[0], port=plan.deployment.port) if plan.layout.prefill else servers[0]
     quick = make_quick_start(first, session) if has_command else None
-    if position == 0:
+    targets, arrivals = answer_targets(search.workload, (), plan.on_time), None
+    if position == 0 and (targets is not None or search.traffic.rate is not None):
         from advisor.planning.verdicts import judge_plan
 
         judged = judge_plan(plan, search.traffic, search.workload, session)
         targets, arrivals = judged.targets, judged.arrivals
-    else:
-        targets, arrivals = answer_targets(search.workload, (), plan.on_time), None
     ranked = RankedDeployment(
         engine=entry.id,
         engine_version=plan.deployment.engine_version or entry.version,
