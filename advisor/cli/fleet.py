@@ -180,22 +180,23 @@ Examples:
 \b
 Targets: command and compose (a file for each node), kubernetes, keda (with ScaledObjects),
 lws, kserve, llm-d, ray, slurm (equal replicas of a node are a job array), litellm (a
-gateway in front).
+gateway in front). Folders for Kubernetes are applied by kubectl apply -k.
 Exit status: 0 written, 2 usage error.
 """,
 )
 @click.argument("plan")
 @click.option("--target", required=True, metavar="T", help="Kind of files (listed below).")
+@click.option("--fronts", metavar="TARGET", help="What runs the replicas behind a gateway: kubernetes or nodes.")
 @click.option("--output", required=True, metavar="DIR", help="Folder to write into; `-` prints the files.")
 @click.option("--force", is_flag=True, help="Overwrite files that are there.")
 @options.add_rules_option
 @options.quiet
-def render(plan: str, target: str, output: str, force: bool, quiet: bool) -> int:
+def render(plan: str, target: str, fronts: str | None, output: str, force: bool, quiet: bool) -> int:
     """Launch files of a plan, for the target that runs it."""
     from advisor.fleet.render import read_plan_file, render_fleet
     from advisor.render.files import write_files
 
-    files = render_fleet(read_plan_file(plan), target, options.open_session())
+    files = render_fleet(read_plan_file(plan), target, options.open_session(), fronts)
     if output == "-":
         for file in files:
             click.echo(f"# {file.name}\n{file.content}")
