@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 from collections.abc import Iterator
 
 import click
 
 from advisor.advice.option_words import find_meant, load_option_words
+from advisor.errors import AdvisorError
 
 NEAR = 0.75  # of difflib: `--modle` is near `--model`, `--gpu` is not near `--guide`
 SHOWN = {"hardware": '"RTX 4090, 64GB RAM"', "model": "NAME", "context": "32k", "concurrency": "8"}
@@ -16,7 +18,10 @@ SHOWN = {"hardware": '"RTX 4090, 64GB RAM"', "model": "NAME", "context": "32k", 
 def describe_usage_error(error: click.ClickException) -> str:
     """The message of a wrong command line, with what was meant where that is known."""
     ctx = getattr(error, "ctx", None)
-    hint = next(_list_hints(error, ctx), None) if ctx is not None else None
+    hint = None
+    if ctx is not None:
+        with contextlib.suppress(AdvisorError):  # of the rules: what is wrong with the words is told all the same
+            hint = next(_list_hints(error, ctx), None)
     if isinstance(error, click.NoSuchOption):
         near = () if hint else _near_options(error)
         error = click.NoSuchOption(error.option_name, possibilities=near, ctx=ctx)
@@ -59,7 +64,6 @@ def _near_options(error: click.NoSuchOption) -> list[str]:
 def _place_bare_word(text: str, command: click.Command) -> Iterator[str]:
     """The option that a word without one belongs to: hardware where it is the name of some, else the model."""
     from advisor.catalog import catalog
-    from advisor.errors import AdvisorError
     from advisor.estimation import find_machine
 
     on, model = (_find_option(command, field) for field in ("hardware", "model"))
