@@ -38,7 +38,7 @@ class CheckSummary(Record, frozen=True, kw_only=True):
     warnings: int
     infos: int
     rules_skipped: int
-    passed_over: int  # of the files: found in a folder, and no deployment
+    passed_over: int = 0  # of the files: found in a folder, and no deployment
     exit_status: int  # 0 starts and fits, 1 does not, 2 cannot tell
 
 
