@@ -189,6 +189,7 @@ def _mla(metadata: GgufMetadata, block: Block, layer: int) -> Mla:
         )
         if index
         else None,
+        extra=prod(block.get("attn_gate.weight", (0,))),
     )
 
 

@@ -195,12 +195,9 @@ def has_kernels(model: t.Model) -> bool:
     """Whether the GPU computes the attention of all layers; `--flash-attn auto` is off where it does not."""
     if model.layout is None:
         return True
-    for part in model.layout.mixers:
-        if isinstance(part, t.Softmax) and not has_kernel(shape_heads(part, False)):
-            return False
-        if isinstance(part, t.Mla) and not has_kernel(shape_absorbed(part) if part.absorbed else shape_expanded(part)):
-            return False
-    return True
+    shapes = [shape_heads(x, False) for x in model.layout.mixers if isinstance(x, t.Softmax)]
+    latent = [x for x in model.layout.mixers if isinstance(x, t.Mla)]
+    return all(map(has_kernel, shapes + [shape_absorbed(x) if x.absorbed else shape_expanded(x) for x in latent]))
 
 
 def _find_side(width: int) -> int:
@@ -312,6 +309,8 @@ def attend_latent(step: Step, tensor: Tensor, group: t.Mla) -> Tensor:
     step.weigh(mixed, "attn_v_b", each)
     mixed = view(mixed, (group.v_head_dim, heads, each, shape.streams), "permuted")
     graph.expand(mixed := copy(mixed, (group.v_head_dim * heads, n)))
+    if group.extra:
+        mixed = change(mixed, change(step.multiply(tensor, group.extra // step.hidden, "attn_gate")))
     return step.multiply(mixed, step.hidden, "attn_output")
 
 
