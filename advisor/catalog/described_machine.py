@@ -48,7 +48,10 @@ def takes_ram(entry: Accelerator) -> bool:
 
 
 # processors that come with graphics that engines can use, as far as their names tell
-HAS_GPU = re.compile(r"\bRyzen (AI|Z\d|[3579] (PRO )?\d{4}(U|H|HS|HX|G|GE)\b)|\bCore(\(TM\))? Ultra\b(?!.*F\b)|\bSnapdragon X|\bM\d\b", re.I)
+HAS_GPU = re.compile(
+    r"\bRyzen (AI|Z\d|[3579] (PRO )?\d{4}(U|H|HS|HX|G|GE)\b)|\bCore(\(TM\))? Ultra\b(?!.*F\b)|\bSnapdragon X|\bM\d\b",
+    re.I,
+)
 
 # forms of which each piece is a computer of its own: several are nodes
 WHOLE_COMPUTERS = ("sff-system", "apu", "soc")
@@ -199,7 +202,9 @@ def _total(
             notes.append(CARVE_NOTE.format(f"{entry.usable_share:.0%} of RAM"))
             return int(ram * entry.usable_share) + (details.carve_bytes or 0), "assumed"
     if ram is not None and entry.usable_share is not None:
-        notes.append(f"{entry.name} shares the machine's memory: {entry.usable_share:.0%} of RAM is assumed for programs")
+        notes.append(
+            f"{entry.name} shares the machine's memory: {entry.usable_share:.0%} of RAM is assumed for programs"
+        )
         return int(ram * entry.usable_share), "assumed"
     return None, None
 

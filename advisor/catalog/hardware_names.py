@@ -34,13 +34,18 @@ MAX_PIECE = 9  # words of one piece
 LONGEST = 200  # characters of a comment
 TOLERANCE = 0.05  # a driver shows a little less than a card's nominal memory
 # words that name no card alone
-_TELLS_NOTHING = re.compile(r"\d{1,2}|[a-z]|ti|xt|xtx|pro|max|ultra|super|nano|plus|maxq|laptop|pcie|sxm|hgx|dgx|ryzen|ai")
+_TELLS_NOTHING = re.compile(
+    r"\d{1,2}|[a-z]|ti|xt|xtx|pro|max|ultra|super|nano|plus|maxq|laptop|pcie|sxm|hgx|dgx|ryzen|ai"
+)
 _NODES = re.compile(r"(\d{1,6})(?: (?:nodes?|clusters?)\s+(?:of|each)\s+|\s*[x×]\s*(?=\d{1,2}\s*[x×]))(.+)", re.I)
 # words that say there is a card
 _DESCRIBED = re.compile(r"\b(gaming|gamer|gpus?|(graphics|video) cards?|nvidia|geforce|radeon|dgpu)\b", re.I)
 # what is left out of a name that is not understood as it stands: not what tells cards apart
-_TELLS = re.compile(r".*\d.*|laptop|mobile|notebook|ti|super|xtx?|pro|max|ultra|mini|lite|nano|plus|gre|se|le|d|x|m|s|max-q|"
-    r"gtx|rtx|rx|gt|quadro|tesla|arc|instinct|gaudi|tpu", re.I)
+_TELLS = re.compile(
+    r".*\d.*|laptop|mobile|notebook|ti|super|xtx?|pro|max|ultra|mini|lite|nano|plus|gre|se|le|d|x|m|s|max-q|"
+    r"gtx|rtx|rx|gt|quadro|tesla|arc|instinct|gaudi|tpu",
+    re.I,
+)
 _BARE_SIZE = re.compile(phrases.SIZE, re.I)
 _SOLD_ALONE = ("card", "pcie-card", "workstation-card")
 _NUMBERS = {
@@ -54,7 +59,7 @@ _BEFORE = re.compile(
     r"(?:x\s+)?(?:of\s+)?(?P<name>\S.*)",
     re.I,
 )
-_AFTER = re.compile(r"(?P<name>.*\S)(?:\s+[x×*]\s*|\s*(?<![a-z])[x×*](?=\d)|\s*:\s*)(?P<n>\d{1,4})", re.I)
+_AFTER = re.compile(r"(?P<name>.*\S)(?:\s+[x×*]\s*|\s*(?<![a-z-])[x×*](?=\d)|\s*:\s*)(?P<n>\d{1,4})", re.I)
 _AFTER_X = re.compile(r"(?P<name>.*\S)\s+\(?(?P<n>\d{1,3})\s*(?:[x×]|pcs|pieces|units)\)?", re.I)
 _AFTER_BRACKET = re.compile(r"(?P<name>.*\S)\s*\([x×]?\s*(?P<n>\d{1,3})\s*[x×]?\)", re.I)
 _CHIP = r"\bm[1-9](?:\s?(?:pro|max|ultra))?|\bmac (?:studio|mini|pro)|\bmacbook(?: pro| air)?"
@@ -117,6 +122,9 @@ def parse_hardware(text: str, catalogue: Catalog) -> Machine:
 
 def _read_text(text: str, reading: _Reading) -> None:
     unknown: list[tuple[str, UnknownName]] = []
+    for part in text.split(","):
+        if simplify_name(part) in reading.machines:  # `Dell Pro Max with GB10` is one name
+            text = text.replace(part, re.sub(" with ", " ", part, flags=re.I))
     for part in phrases.split_phrases(text):
         try:
             _read_part(part, reading)
@@ -374,7 +382,7 @@ def _settle_laptop(card: CardCount, reading: _Reading) -> CardCount:
         return replace(card, entry=found[0], note=f"{card.name or entry.name} in a laptop: taken as {found[0].name}")
     raise AdvisorError(
         "unknown_accelerator",
-        f"no laptop has a {entry.name}, as far as is known: name the card as the laptop's maker does, or leave `laptop` out",
+        f"no laptop has a {entry.name}, as far as is known: name it as its maker does, or leave `laptop` out",
         _near(f"{entry.name} laptop", reading)[:3],
     )
 
@@ -395,7 +403,7 @@ def _ask_for_card(text: str, reading: _Reading) -> None:
     details = reading.details
     if not reading.cards and not details.no_gpu and details.vram_bytes is None and _DESCRIBED.search(text):
         raise BadInput(
-            f"hardware {text.strip()!r} does not say which card: name it, e.g. `RTX 4060 laptop, 32GB RAM`, or say `no GPU`"
+            f"hardware {text.strip()!r} does not say which card: name it, e.g. `RTX 4060 laptop`, or say `no GPU`"
         )
 
 
@@ -476,7 +484,12 @@ def split_counts(part: str) -> Iterator[tuple[int, str]]:
 
 def spell_out(part: str) -> str:
     """The part with what people leave out written out (`M4 Max 128` as 128GB), and without the size of a screen."""
-    part = re.sub(r"\b(?:intel )?(?:core )?(?:ultra ?([3579])|([3579]) ultra) ?(\d{3}[a-z]{0,2})\b", r"Core Ultra \1\2 \3", part, flags=re.I)
+    part = re.sub(
+        r"\b(?:intel )?(?:core )?(?:ultra ?([3579])|([3579]) ultra) ?(\d{3}[a-z]{0,2})\b",
+        r"Core Ultra \1\2 \3",
+        part,
+        flags=re.I,
+    )
     part = re.sub(r"^amd (\d{4}[ugh]\w?)$", r"AMD Ryzen \1", part, flags=re.I)
     part = re.sub(r"\((?:r|tm)\)", "", part, flags=re.I)
     part = re.sub(r"\bcpu:? (?=(?:intel|amd|core|ryzen|xeon|epyc|i[3579]-))", "", part, flags=re.I)

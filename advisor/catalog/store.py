@@ -77,7 +77,9 @@ class Catalog:
             shown = dict.fromkeys((*engines, *(k.names[0] for k in self.known_engines.values())))
             return engines[find_id("engine", name, names, shown)]
         inside = f"; it runs {' or '.join(engines[e].name for e in known.runs)}: name that" if known.runs else ""
-        raise AdvisorError("engine_not_served", f"{known.names[0]} has no launch of ours: {known.note}{inside}.", known.runs)
+        raise AdvisorError(
+            "engine_not_served", f"{known.names[0]} has no launch of ours: {known.note}{inside}.", known.runs
+        )
 
     def find_served_engine(self, name: str) -> tuple[Engine, str | None]:
         """An engine by any name; for that of a program which runs one of ours that one, and a sentence that says so."""

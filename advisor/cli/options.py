@@ -11,8 +11,16 @@ import click
 from msgspec.structs import replace
 
 from advisor.errors import BadInput
-from advisor.questions import SPELLINGS, Asking, FieldNotes, QuestionField, find_choice, is_in_range, list_fields
-from advisor.questions import make_asking
+from advisor.questions import (
+    SPELLINGS,
+    Asking,
+    FieldNotes,
+    QuestionField,
+    find_choice,
+    is_in_range,
+    list_fields,
+    make_asking,
+)
 from advisor.record import Record, Value
 
 if TYPE_CHECKING:
@@ -134,7 +142,9 @@ class _Word(click.Choice):  # type: ignore[type-arg,unused-ignore]  # generic in
             from advisor.near import near_matches
 
             called = param.opts[0] if param is not None and param.opts else "it"
-            raise BadInput(f"{called}: {str(value)[:40]!r} is none of {', '.join(choices)}.", near_matches(str(value), choices))
+            raise BadInput(
+                f"{called}: {str(value)[:40]!r} is none of {', '.join(choices)}.", near_matches(str(value), choices)
+            )
         return meant
 
 

@@ -150,7 +150,8 @@ def _accelerator(machine: Machine, accelerators: Mapping[str, Accelerator]) -> d
         "gpu.smallest_gib": min(known_sizes) / GIB if all_sizes else None,
         "gpu.mig": any(d.mig_profile for d in devices),
         "gpu.driver_missing": missing,
-        "gpu.served_by": "; ".join(dict.fromkeys(_served_by(a) for _, a in pairs if a is not None and a.served_by)) or None,
+        "gpu.served_by": "; ".join(dict.fromkeys(_served_by(a) for _, a in pairs if a is not None and a.served_by))
+        or None,
         "gpu.interconnect": machine.interconnect,
     }
 
