@@ -59,7 +59,7 @@ _BEFORE = re.compile(
     r"(?:x\s+)?(?:of\s+)?(?P<name>\S.*)",
     re.I,
 )
-_AFTER = re.compile(r"(?P<name>.*\S)(?:\s+[x×*]\s*|\s*(?<![a-z])[x×*](?=\d)|\s*:\s*)(?P<n>\d{1,4})", re.I)
+_AFTER = re.compile(r"(?P<name>.*\S)(?:\s+[x×*]\s*|\s*(?<![a-z-])[x×*](?=\d)|\s*:\s*)(?P<n>\d{1,4})", re.I)
 _AFTER_X = re.compile(r"(?P<name>.*\S)\s+\(?(?P<n>\d{1,3})\s*(?:[x×]|pcs|pieces|units)\)?", re.I)
 _AFTER_BRACKET = re.compile(r"(?P<name>.*\S)\s*\([x×]?\s*(?P<n>\d{1,3})\s*[x×]?\)", re.I)
 _CHIP = r"\bm[1-9](?:\s?(?:pro|max|ultra))?|\bmac (?:studio|mini|pro)|\bmacbook(?: pro| air)?"
@@ -122,6 +122,9 @@ def parse_hardware(text: str, catalogue: Catalog) -> Machine:
 
 def _read_text(text: str, reading: _Reading) -> None:
     unknown: list[tuple[str, UnknownName]] = []
+    for part in text.split(","):
+        if simplify_name(part) in reading.machines:  # `Dell Pro Max with GB10` is one name
+            text = text.replace(part, re.sub(" with ", " ", part, flags=re.I))
     for part in phrases.split_phrases(text):
         try:
             _read_part(part, reading)
@@ -379,7 +382,7 @@ def _settle_laptop(card: CardCount, reading: _Reading) -> CardCount:
         return replace(card, entry=found[0], note=f"{card.name or entry.name} in a laptop: taken as {found[0].name}")
     raise AdvisorError(
         "unknown_accelerator",
-        f"no laptop has a {entry.name}, as far as is known: name the card as the laptop's maker does, or leave `laptop` out",
+        f"no laptop has a {entry.name}, as far as is known: name it as its maker does, or leave `laptop` out",
         _near(f"{entry.name} laptop", reading)[:3],
     )
 
@@ -400,7 +403,7 @@ def _ask_for_card(text: str, reading: _Reading) -> None:
     details = reading.details
     if not reading.cards and not details.no_gpu and details.vram_bytes is None and _DESCRIBED.search(text):
         raise BadInput(
-            f"hardware {text.strip()!r} does not say which card: name it, e.g. `RTX 4060 laptop, 32GB RAM`, or say `no GPU`"
+            f"hardware {text.strip()!r} does not say which card: name it, e.g. `RTX 4060 laptop`, or say `no GPU`"
         )
 
 

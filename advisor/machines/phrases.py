@@ -294,6 +294,8 @@ _LINK += r"ethernet|infinity fabric|xgmi)"
 _DDR = r"(?:LP)?DDR\dX?"
 _RATE = r"[- ]?(?P<rate>\d{4,5})(?: ?(?:MT/s|MHz))?"
 _SIZED = SIZE.replace("(", "(?P<size>", 1).replace("(GB|", "(?P<unit>GB|")
+_DISTRIBUTIONS = "ubuntu|debian|fedora|rhel|centos|rocky|arch linux|opensuse|nixos|alpine|"
+_DISTRIBUTIONS += "cachyos|bazzite|steamos|mint|manjaro|pop!?_?os|proxmox|unraid|truenas"
 _END = r"(?: (?:of )?(?:RAM|memory))?(?: each)?"
 _TABLE: tuple[tuple[str, _Taker], ...] = (
     (
@@ -330,10 +332,7 @@ _TABLE: tuple[tuple[str, _Taker], ...] = (
     (rf"GTT {SIZE}", _take("gtt_bytes")),
     (r"(?:iogpu\.)?wired_limit_mb ?= ?(\d{1,9})", _wired),
     (r"linux", _take(os="linux")),
-    (
-        r"(?:ubuntu|debian|fedora|rhel|centos|rocky|arch linux|opensuse|nixos|alpine|cachyos|bazzite|steamos|mint|manjaro|pop!?_?os|proxmox|unraid|truenas)(?: [\w.]+)?",
-        _distribution,
-    ),
+    (rf"(?:{_DISTRIBUTIONS})(?: [\w.]+)?", _distribution),
     (rf"windows(?: ({_V}))?", _windows),
     (rf"mac ?os(?: x)?(?: {_OS})?(?: \w+)?", _take(os="macos")),
     (rf"android(?: {_OS})?", _take(os="android")),

@@ -15,7 +15,6 @@ from msgspec import NODEFAULT, Meta
 
 from advisor.decoding import Json
 from advisor.errors import BadInput
-from advisor.near import simplify_name
 from advisor.record import Record, Value
 from advisor.units import parse_tokens
 
@@ -26,13 +25,25 @@ LARGEST_LENGTH = 10**9  # tokens; above it a request is a slip of the keyboard
 NO_NETWORK: dict[Interface, str] = dict.fromkeys(("http", "mcp"), "nothing is asked over the network here")
 
 
+# what people call the uses; compared without case, spaces and punctuation
+_USE_WORDS = {
+    "chat": "chatbot chatting assistant roleplay roleplaying writing creativewriting translation general",
+    "code": "coding codegen codegeneration programming autocomplete completion dev",
+    "agent": "agents agentic agenticcoding toolcalling toolcalls tools functioncalling codingagent mcp automation",
+    "rag": "documents documentqa qa search retrieval knowledgebase",
+    "voice": "speech voicechat voiceassistant phonecalls",
+    "batch": "bulk offline offlinebatch batchprocessing extraction datageneration",
+    "embeddings": "embedding embed vectors rerank reranking",
+    "edge": "mobile phone ondevice iot",
+    "develop": "development experimenting testing research",
+}
+
+
 def find_choice(word: str, choices: tuple[str, ...]) -> str:
     """The choice that a word means; the word itself where it means none of them."""
-    from advisor.questions.workload import USE_WORDS
-
-    plain = simplify_name(word)
-    meant = next((c for c in choices if simplify_name(c) == plain), None) or USE_WORDS.get(plain)
-    return meant if meant in choices else word
+    plain = "".join(filter(str.isalnum, word.lower()))
+    same = (c for c in choices if c.lower() == plain or plain in _USE_WORDS.get(c, "").split())
+    return word if word in choices else next(same, word)
 
 
 class FieldNotes(Value, frozen=True):

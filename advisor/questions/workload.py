@@ -15,22 +15,6 @@ LimitText = Annotated[str, Meta(pattern=r"^[0-9.e+-]+@p(50|90|95|99)$")]
 TimeLimit = Seconds | LimitText  # at most so long; 0.2@p99: for 99 of 100 requests
 Rate = Annotated[float, Meta(gt=0, le=1e6)]
 UseCase = Literal["chat", "rag", "agent", "code", "batch", "voice", "embeddings", "edge", "develop"]
-# what people call these uses; compared without case, spaces and punctuation
-USE_WORDS: dict[str, UseCase] = {
-    **dict.fromkeys(("chatbot", "chatting", "assistant", "conversation", "roleplay", "roleplaying", "rp"), "chat"),
-    **dict.fromkeys(("writing", "storywriting", "creativewriting", "translation", "general"), "chat"),
-    **dict.fromkeys(
-        ("coding", "codegen", "codegeneration", "programming", "autocomplete", "completion", "dev"), "code"
-    ),
-    **dict.fromkeys(("agents", "agentic", "agenticcoding", "toolcalling", "toolcalls", "tools", "toolusing"), "agent"),
-    **dict.fromkeys(("functioncalling", "tooluse", "codingagent", "mcp", "automation"), "agent"),
-    **dict.fromkeys(("documents", "documentqa", "qa", "search", "retrieval", "knowledgebase"), "rag"),
-    **dict.fromkeys(("speech", "voicechat", "voiceassistant", "phonecalls"), "voice"),
-    **dict.fromkeys(("bulk", "offline", "offlinebatch", "batchprocessing", "extraction", "datageneration"), "batch"),
-    **dict.fromkeys(("embedding", "embed", "vectors", "rerank", "reranking"), "embeddings"),
-    **dict.fromkeys(("mobile", "phone", "ondevice", "iot"), "edge"),
-    **dict.fromkeys(("development", "experimenting", "testing", "research", "finetuning"), "develop"),
-}
 SHARED = 0.8  # share of a prompt that a bare `--shared-prefix` stands for
 
 ContextLength = Annotated[
