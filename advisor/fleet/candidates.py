@@ -56,6 +56,7 @@ from advisor.session import Session
 from advisor.speed.efficiencies import ArrivalRules, load_engine_rules
 from advisor.speed.step_table import StepTable, make_step_table
 
+SURELY = 0.7  # of a limit: by so much of it one request is in time, whatever a simulation adds
 STEPS = (64, 256)  # users that a launch is sized for at first, and where it turns out to hold them all
 Confidence = Literal["likely", "safe"]
 CONFIDENCES: tuple[Confidence, Confidence] = ("likely", "safe")
@@ -70,8 +71,22 @@ class LaunchParts(Value, frozen=True):
     plan: Plan | None = None
 
 
+class Alternative(Value, frozen=True):
+    """A launch whose highest rate was not looked for yet: no more than `bound` requests a second."""
+
+    made: LaunchParts | None  # None: another process found it
+    table: StepTable
+    load: Load
+    targets: Targets
+    share: float
+    known: ArrivalRules
+    bound: float
+    after: int  # users at once of those before it, from which on it is looked at
+
+
 class ReplicaCandidate(Value, frozen=True):
-    """One way to run a replica. `serves`: what it does so at each confidence at which it keeps the targets."""
+    """One way to run a replica. `serves`: what it does so at each confidence at which it keeps the targets; while
+    launches are `pending`, no more than that."""
 
     engine: str
     quantization: str
@@ -80,6 +95,12 @@ class ReplicaCandidate(Value, frozen=True):
     nodes: int
     serves: Mapping[Confidence, Capacity]
     made: LaunchParts | None  # None: another process found it
+    pending: tuple[Alternative, ...] = ()
+
+    @property
+    def kind(self) -> tuple[str, str, int, int]:
+        """What distinguishes it from the others of an offer."""
+        return self.engine, self.quantization, self.devices, self.nodes
 
     def amount(self, confidence: Confidence) -> float:
         """What it serves at a confidence; 0 where it does not keep the targets."""
@@ -96,10 +117,19 @@ class Refusal(Value, frozen=True):
 
 
 class Offer(Value, frozen=True):
-    """What one pool has for one model."""
+    """What one pool has for one model; `settle` replaces candidates in it."""
 
-    candidates: tuple[ReplicaCandidate, ...]
+    candidates: list[ReplicaCandidate]
     refusal: Refusal | None = None
+
+    def settle(self, candidate: ReplicaCandidate) -> ReplicaCandidate:
+        """The candidate with what it serves, which is found out when it is first asked for."""
+        if not candidate.pending:
+            return candidate
+        place = next(k for k, c in enumerate(self.candidates) if c.kind == candidate.kind)
+        if self.candidates[place].pending:
+            self.candidates[place] = settle(self.candidates[place])
+        return self.candidates[place]
 
 
 class Capacity(Value, frozen=True):
@@ -153,7 +183,7 @@ def _list_on(
             refusals.append(offer.refusal)
     order = ("too_slow", "does_not_fit", "unknown", "engine")
     refusals.sort(key=lambda r: order.index(r.code))
-    return Offer((), refusals[0] if refusals else Refusal("engine", "no engine of those allowed serves this here"))
+    return Offer([], refusals[0] if refusals else Refusal("engine", "no engine of those allowed serves this here"))
 
 
 def _list_engines(demand: ModelDemand, guide_result: GuideResult, rules: Catalog) -> list[Engine]:
@@ -178,7 +208,7 @@ def _list_for_engine(
     tools = prepare_engine(entry, search, session)
     if not isinstance(tools, EngineTools):
         text = next((r.text for r in tools.reasons), f"{entry.name} serves nothing here")
-        return Offer((), Refusal("engine", text))
+        return Offer([], Refusal("engine", text))
     asked = replace(search, quantization=None)
     usable = list(find_usable_formats(entry, asked, session.rules, []))
     if demand.quantizations:
@@ -187,7 +217,7 @@ def _list_for_engine(
             usable += find_usable_formats(entry, replace(search, quantization=name), session.rules, [])
     attempts = [a for a in list_attempts(tools, search, usable) if not a.offload]
     if not attempts:
-        return Offer((), Refusal("engine", f"{entry.name} has no format of those allowed for {search.model.id}"))
+        return Offer([], Refusal("engine", f"{entry.name} has no format of those allowed for {search.model.id}"))
     tried: list[TriedFormat] = []
     late: list[MissedTimes] = []
     for tier in _list_tiers(attempts, tools, search, bool(demand.quantizations), defaults):
@@ -196,26 +226,74 @@ def _list_for_engine(
             trial = Trial(tools, search, attempt, Bounds(), tried)
             for candidate in _list_for_attempt(trial, defaults, late, demand.percentile):
                 key = candidate.devices, candidate.nodes, candidate.quantization
-                if key not in found or _worth(candidate) > _worth(found[key]):
-                    found[key] = candidate
+                found[key] = _join(found.get(key), candidate)
         if found:
-            return Offer(tuple(found.values()))
+            return Offer(list(found.values()))
     known = [m for m in late if m != UNKNOWN]
     if late and not known:
-        return Offer((), Refusal("unknown", f"how fast {entry.name} runs {search.model.id} here is not known"))
+        return Offer([], Refusal("unknown", f"how fast {entry.name} runs {search.model.id} here is not known"))
     if known:
         text = f"{entry.name} is too slow here"
         nearest = min(known, key=lambda m: [m.times.get(k, 0.0) for k in ("tpot_s", "ttft_s", "e2e_s")])
-        return Offer((), Refusal("too_slow", text, times=nearest))
+        return Offer([], Refusal("too_slow", text, times=nearest))
     least = min((t.needs_bytes for t in tried if t.fits is False and t.needs_bytes), default=None)
     reason = next((t.text for t in reversed(tried)), None)
     code = "does_not_fit" if any(t.fits is False for t in tried) or not tried else "unknown"
-    return Offer((), Refusal(code, reason or f"{entry.name} serves nothing here", least))
+    return Offer([], Refusal(code, reason or f"{entry.name} serves nothing here", least))
 
 
 def _worth(candidate: ReplicaCandidate) -> tuple[float, float]:
     """What is better of two layouts of as many devices."""
     return candidate.amount("likely"), candidate.amount("safe")
+
+
+def _join(one: ReplicaCandidate | None, other: ReplicaCandidate) -> ReplicaCandidate:
+    """The better of two layouts of as many devices; where that is not known yet, both."""
+    if one is None:
+        return other
+    if one.pending and other.pending:
+        serves = max(one, other, key=_worth).serves
+        return replace(one, serves=serves, pending=(*one.pending, *other.pending))
+    return max(settle(one), settle(other), key=_worth)
+
+
+def settle(candidate: ReplicaCandidate) -> ReplicaCandidate:
+    """The best of the pending launches, by simulation; without anything that it serves where none keeps the targets."""
+    best, users = None, 0
+    for other in candidate.pending:
+        if users < other.after or (best is not None and other.bound <= best.amount("likely")):
+            continue
+        serves = _simulate(other, [])
+        made = replace(candidate, serves=serves, made=other.made, pending=())
+        users = max(users, *(c.users for c in serves.values()), 0)
+        best = made if best is None or _worth(made) > _worth(best) else best
+    if best is None:
+        return replace(candidate, serves={}, pending=()) if candidate.pending else candidate
+    return best
+
+
+def _simulate(launch: Alternative, late: list[MissedTimes]) -> dict[Confidence, Capacity]:
+    """What a launch serves at each confidence, by simulation."""
+    serves: dict[Confidence, Capacity] = {}
+    for confidence in CONFIDENCES:
+        likely = serves["likely"].amount if "likely" in serves else None
+        targets = replace(launch.targets, safe=confidence == "safe")
+        found = _find_capacity_at_rate(launch.table, launch.load, launch.known, targets, launch.share, likely)
+        if isinstance(found, Capacity):
+            serves[confidence] = found
+        elif confidence == "likely":
+            late.append(found)
+    return serves
+
+
+def _is_surely_in_time(launch: Alternative) -> bool:
+    """Whether one request alone keeps the targets by far, so that no simulation is needed to say that some do."""
+    table, load, most = launch.table, launch.load, launch.targets.most
+    between = table.decode(1.0, load.prompt.p95 + load.output.p95)
+    steps = -(-load.prompt.p95 // max(1, table.limits.chunk))
+    first = launch.known.outside_steps.value + load.prompt.p95 * sum((*table.read, *table.read_rest)) + steps * between
+    times = {"ttft_s": first, "tpot_s": between, "e2e_s": first + load.output.p95 * between}
+    return all(times[k] <= SURELY * limit for k, limit in most.items())
 
 
 def _list_tiers(
@@ -250,6 +328,7 @@ def _list_for_attempt(
     if not (find_own_flag(tools.entry, "tensor_parallel") and machine.usable_devices):
         return _list_whole_nodes(trial, defaults, late, share)
     best: dict[tuple[int, int], ReplicaCandidate] = {}
+    after = 0
     for users in STEPS:
         sized_for = _with_users(trial, users)
         units = size_units(sized_for, base)
@@ -262,15 +341,16 @@ def _list_for_attempt(
                 continue  # fits on fewer, which was looked at
             parts, memory = LaunchParts(sized_for, sized), (sized.unit.deployment, sized.memory)
             key = sized.unit.cards // nodes, nodes
-            least = best[key].amount("likely") if key in best else 0.0
-            candidate = _make_candidate(parts, *key, memory, sized.held, late, share, least)
+            least = best[key].amount("likely") if key in best and not best[key].pending else 0.0
+            candidate = _make_candidate(parts, *key, memory, sized.held, late, share, least, after)
             if candidate is None:
                 continue
-            if key not in best or _worth(candidate) > _worth(best[key]):
-                best[key] = candidate
-            full |= max(c.users for c in candidate.serves.values()) >= 2 * users
+            best[key] = _join(best.get(key), candidate)
+            reached = sized.held if candidate.pending else max(c.users for c in candidate.serves.values())
+            full |= reached >= 2 * users
         if not full:
             break
+        after = 2 * users
     return list(best.values())
 
 
@@ -282,35 +362,44 @@ def _with_users(trial: Trial, users: int) -> Trial:
 
 def _make_candidate(
     made: LaunchParts, devices: int, nodes: int, on: tuple[Deployment, MemoryEstimate], held: int,
-    late: list[MissedTimes], share: float, least: float = 0.0,
+    late: list[MissedTimes], share: float, least: float = 0.0, after: int = 0,
 ) -> ReplicaCandidate | None:  # fmt: skip
     """A replica of a deployment and its memory that holds `held` requests; None where it serves nobody in time, or at
-    any rate no more than `least`."""
+    any rate no more than `least`. How much it serves of a rate is left open where that is surely something."""
     search, tools, rules = made.trial.search, made.trial.tools, made.trial.tools.session.rules
-    targets = find_targets(search.workload, search.machine, rules)
-    serves: dict[Confidence, Capacity] = {}
-    table = _make_table(made.trial, *on, held) if search.traffic.rate is not None else None
-    known = load_engine_rules(rules).arrivals
+    targets, weights = find_targets(search.workload, search.machine, rules), made.trial.attempt.chosen.quantization
+    whole = ReplicaCandidate(tools.entry.id, weights.id, weights.bits_nominal, devices, nodes, {}, made)
+    if search.traffic.rate is None:
+        rate = partial(estimate_rate, made.trial, *on)
+        serves = _list_kept(rate, held, targets, late)
+        return replace(whole, serves=serves) if serves else None
+    table, known = _make_table(made.trial, *on, held), load_engine_rules(rules).arrivals
+    if table is None:
+        late.append(UNKNOWN)
+        return None
     # a fleet is planned for the rate of a busy moment
     load = replace(make_load(on[0], search.traffic, tools.session), burst=1.0)
-    if table is not None and limit_rate(table, load, known) <= least:
+    bound = limit_rate(table, load, known)
+    if bound <= least:
         return None
+    launch = Alternative(made, table, load, targets, share, known, bound, after)
+    if bound > 0 and _is_surely_in_time(launch):
+        most = {"likely": Capacity(0, bound), "safe": Capacity(0, bound / table.around[1])}
+        return replace(whole, serves=most, made=None, pending=(launch,))
+    serves = _simulate(launch, late)
+    return replace(whole, serves=serves) if serves else None
+
+
+def _list_kept(rate: SpeedOf, held: int, targets: Targets, late: list[MissedTimes]) -> dict[Confidence, Capacity]:
+    """The users that a replica serves at once, at each confidence."""
+    serves: dict[Confidence, Capacity] = {}
     for confidence in CONFIDENCES:
-        safe = confidence == "safe"
-        if search.traffic.rate is None:
-            rate = partial(estimate_rate, made.trial, *on)
-            found = find_capacity(rate, held, replace(targets, safe=safe))
-        else:
-            likely = serves["likely"].amount if "likely" in serves else None
-            found = _find_capacity_at_rate(table, load, known, replace(targets, safe=safe), share, likely)
+        found = find_capacity(rate, held, replace(targets, safe=confidence == "safe"))
         if isinstance(found, Capacity):
             serves[confidence] = found
-        elif not safe:
+        elif confidence == "likely":
             late.append(found or UNKNOWN)
-    weights = made.trial.attempt.chosen.quantization
-    if not serves:
-        return None
-    return ReplicaCandidate(tools.entry.id, weights.id, weights.bits_nominal, devices, nodes, serves, made)
+    return serves
 
 
 def _make_table(trial: Trial, deployment: Deployment, memory: MemoryEstimate, held: int) -> StepTable | None:
@@ -326,12 +415,10 @@ def _make_table(trial: Trial, deployment: Deployment, memory: MemoryEstimate, he
 
 
 def _find_capacity_at_rate(
-    table: StepTable | None, load: Load, known: ArrivalRules, targets: Targets, share: float, likely: float | None
-) -> Capacity | MissedTimes | None:
-    """The highest rate at which `share` of the requests keep the targets, by simulation; None where it is not known.
-    `likely`: that by likely steps."""
-    if table is None:
-        return None
+    table: StepTable, load: Load, known: ArrivalRules, targets: Targets, share: float, likely: float | None
+) -> Capacity | MissedTimes:
+    """The highest rate at which `share` of the requests keep the targets, by simulation. `likely`: that by likely
+    steps."""
     near = likely / table.around[1] if targets.safe and likely else None
     limits = {
         k: KeptLimit(most, SHARES[targets.percentiles[k]] if k in targets.percentiles else share)
@@ -360,6 +447,9 @@ def _list_whole_nodes(
         devices, parts = max(1, len(asked.search.machine.usable_devices)), LaunchParts(asked, None, plan)
         made = _make_candidate(parts, devices, 1, (plan.deployment, plan.memory), users, late, share)
         if made is None:
+            break
+        made = settle(made)
+        if not made.serves:
             break
         if best is not None and _worth(made) <= _worth(best):
             break

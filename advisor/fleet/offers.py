@@ -24,6 +24,7 @@ from advisor.fleet.candidates import (
     Refusal,
     ReplicaCandidate,
     list_candidates,
+    settle,
 )
 from advisor.fleet.demand import ModelDemand, load_fleet_rules
 from advisor.fleet.inventory.kubernetes import CAPACITY_TYPES
@@ -230,7 +231,11 @@ def _answer_chunk(roots: Sequence[Path], chunk: Sequence[tuple[PlannedDemand, Qu
     """Offers whose candidates are figures alone, in a worker process."""
     rules = catalog(roots)
     offers = [_answer(planned, question, Session(rules)) for planned, question in chunk]
-    return [replace(offer, candidates=tuple(replace(c, made=None) for c in offer.candidates)) for offer in offers]
+    return [replace(offer, candidates=[_strip(c) for c in offer.candidates]) for offer in offers]
+
+
+def _strip(candidate: ReplicaCandidate) -> ReplicaCandidate:
+    return replace(candidate, made=None, pending=tuple(replace(a, made=None) for a in candidate.pending))
 
 
 def complete(offers: PoolOffers, demand: int, pool: int, candidate: ReplicaCandidate, session: Session) -> LaunchParts:
@@ -242,7 +247,7 @@ def complete(offers: PoolOffers, demand: int, pool: int, candidate: ReplicaCandi
         demand, free_machine(here), min(len(here.node_names), load_fleet_rules(session.rules).most_nodes)
     )
     again = _answer(offers.demands[demand], question, session)
-    found = next(c for c in again.candidates if replace(c, made=None) == candidate)
+    found = settle(next(c for c in again.candidates if c.kind == candidate.kind))
     assert found.made is not None
     return found.made
 
@@ -254,11 +259,13 @@ def pose_problem(
     likely_for: Sequence[tuple[int, str | None]] = (),
     left: Sequence[float] | None = None,
     apart: int = 0,
+    settled: bool = False,
 ) -> PosedProblem:
     """The problem at one confidence.
 
     `likely_for`: (demand, accelerator) whose speed counts as measured; `left`: what of each demand is still to be
-    served; `apart`: further nodes than the fewest that replicas of a demand stand on which survives a loss.
+    served; `apart`: further nodes than the fewest that replicas of a demand stand on which survives a loss; `settled`:
+    with candidates alone whose capacity is known, and not only bounded.
     """
     groups = tuple(dict.fromkeys(p.group for p in found.pools))
     sizes = {p.group: len(p.node_names) for p in found.pools}
@@ -272,6 +279,8 @@ def pose_problem(
         best: dict[tuple[int, int], ReplicaCandidate] = {}
         for candidate in offer.candidates:
             key, amount = (candidate.devices, candidate.nodes), candidate.amount(mode)
+            if settled and candidate.pending:
+                continue
             if amount > (best[key].amount(mode) if key in best else 0.0):
                 best[key] = candidate
         for candidate in best.values():
@@ -326,9 +335,10 @@ def _fallback_price(group: str, found: PoolOffers, prices: NodePrices) -> float:
 
 def find_wider(found: PoolOffers, demand: int, pool: int, candidate: ReplicaCandidate) -> list[ReplicaCandidate]:
     """Other formats of the same engine and as many devices with more bits, the widest first."""
+    offer = found.offers[demand, pool]
     others = [
-        c
-        for c in found.offers[demand, pool].candidates
+        offer.settle(c)
+        for c in list(offer.candidates)
         if (c.devices, c.nodes, c.engine) == (candidate.devices, candidate.nodes, candidate.engine)
         and c.bits > candidate.bits
     ]

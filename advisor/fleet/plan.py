@@ -24,12 +24,11 @@ from advisor.fleet.offers import (
     find_models,
     find_node_prices,
     find_wider,
-    pose_problem,
 )
 from advisor.fleet.plan_types import Changes, FleetCost, FleetPlan, Replica, SolverReport, read_plan
 from advisor.fleet.problem import Solution
 from advisor.fleet.replicas import make_replica, make_replicas
-from advisor.fleet.surviving import find_least_left, solve, solve_demands
+from advisor.fleet.surviving import find_least_left, solve_demands, solve_settled
 from advisor.fleet.types import Fleet, Pool, describe_pool
 from advisor.fleet.unserved import explain_unserved, find_measurement
 from advisor.record import Value
@@ -99,11 +98,11 @@ def plan_fleet(request: FleetRequest, session: Session, progress: Progress | Non
     second_money = find_money(second, prices)
     if money is not None and second_money is not None and (second_money < money) is (other == "safe"):
         second_money = money  # within the solver's gap
-    solutions = {request.confidence: chosen.solution, other: second.solution}
+    solutions = {request.confidence: (chosen.posed, chosen.solution), other: (second.posed, second.solution)}
     if request.running is not None:
         kept = keep_plan(request, offers, demands, prices, session)
         chosen, changes, money = kept or (*compare_plans(request.running, chosen), money)
-    unserved = explain_unserved(chosen.posed, chosen.solution, offers, prices, request.advice, session)
+    unserved = explain_unserved(chosen.solution, offers, prices, request.confidence, request.advice, session)
     costs = {request.confidence: money, other: second_money}
     return FleetPlan(
         confidence=request.confidence,
@@ -150,8 +149,8 @@ def keep_plan(
     rest = without_kept(request.fleet, offers, kept)
     left = collect_offers(rest, [demands[d] for d in short], session, jobs=request.jobs, known=offers.known)
     amounts = [demands[d].demand.amount - served[d] for d in short]
-    posed = pose_problem(left, find_node_prices(rest, request.prices, rules), request.confidence, left=amounts)
-    solution = solve(posed, rules)
+    rest_prices = find_node_prices(rest, request.prices, rules)
+    posed, solution = solve_settled(left, rest_prices, request.confidence, rules, left=amounts)
     if not all(solution.served):
         return None
     ports: dict[str, int] = {}
@@ -308,9 +307,11 @@ def _list_matches(replica: RunningReplica, offers: PoolOffers, confidence: Confi
             continue
         node, devices = pool.node_names.index(replica.nodes[0]), tuple(free.index(x) for x in positions)
         asked = replica.engine, replica.quantization, max(1, replica.devices), 1
-        for candidate in offer.candidates:
-            kind = candidate.engine, candidate.quantization, candidate.devices, candidate.nodes
-            if confidence in candidate.serves and kind == asked:
+        for candidate in list(offer.candidates):
+            if candidate.kind != asked:
+                continue
+            candidate = offer.settle(candidate)
+            if confidence in candidate.serves:
                 yield KeptReplica(d, p, candidate, node, devices, candidate.amount(confidence))
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from math import inf
+from typing import Any
 
 from msgspec.structs import replace
 
 from advisor.catalog import Catalog
-from advisor.fleet.candidates import Confidence
+from advisor.fleet.candidates import Confidence, ReplicaCandidate
 from advisor.fleet.demand import load_fleet_rules
 from advisor.fleet.greedy import solve_greedily
 from advisor.fleet.highs import SolverLimits, has_solver, solve_exactly
@@ -37,11 +39,11 @@ def solve_demands(
     offers: PoolOffers, prices: NodePrices, confidence: Confidence, rules: Catalog
 ) -> tuple[PosedProblem, Solution]:
     """The best plan in which what has to survive a loss does; the variants of its problem have their whole capacity."""
+    settle_cheapest(offers, prices, confidence)
     tried = MOST_APART if any(d.demand.survive for d in offers.demands) else 1
     best: tuple[tuple[int, float], PosedProblem, Solution] | None = None
     for apart in range(tried):
-        posed = pose_problem(offers, prices, confidence, apart=apart)
-        solution = solve(posed, rules)
+        posed, solution = solve_settled(offers, prices, confidence, rules, apart=apart)
         posed = _uncap(posed, confidence)
         if tried > 1:
             solution = replace(solution, served=_list_surviving(posed, solution, offers))
@@ -50,6 +52,54 @@ def solve_demands(
             best = rank, posed, solution
     assert best is not None
     return best[1], best[2]
+
+
+def solve_settled(
+    offers: PoolOffers, prices: NodePrices, confidence: Confidence, rules: Catalog, **more: Any
+) -> tuple[PosedProblem, Solution]:
+    """The best plan, all of whose replicas have a capacity that is known: what is not chosen by its upper bound would
+    not be chosen by what it serves. The greedy comes first, because it is faster."""
+    solvers: tuple[Callable[[PosedProblem], Solution], ...] = (
+        lambda posed: solve_greedily(posed.problem),
+        lambda posed: solve(posed, rules),
+    )
+    posed, solution = pose_problem(offers, prices, confidence, **more), None
+    for solver in solvers:
+        solution = solver(posed)
+        while _settle_chosen(offers, posed, solution):
+            posed = pose_problem(offers, prices, confidence, **more)
+            solution = solver(posed)
+    assert solution is not None
+    return posed, solution
+
+
+def _settle_chosen(offers: PoolOffers, posed: PosedProblem, solution: Solution) -> bool:
+    """Find out what chosen replicas serve; whether there was one that had been bounded only."""
+    triples = zip(posed.problem.variants, posed.candidates, solution.replicas, strict=True)
+    open_ones = [(v, c) for v, c, n in triples if n and c.pending]
+    for variant, candidate in open_ones:
+        offers.offers[variant.demand, variant.pool].settle(candidate)
+    return bool(open_ones)
+
+
+def settle_cheapest(offers: PoolOffers, prices: NodePrices, confidence: Confidence) -> None:
+    """Find out what those candidates serve that a demand alone would take, by what their devices cost."""
+    posed = pose_problem(offers, prices, confidence)
+    for d, planned in enumerate(offers.demands):
+        mine = [(p, o) for (k, p), o in offers.offers.items() if k == d]
+
+        def price(pool: int, candidate: ReplicaCandidate, amount: float = planned.demand.amount) -> float:
+            here = posed.problem.pools[pool]
+            serves = candidate.amount(confidence)
+            share = candidate.devices * candidate.nodes / here.devices * posed.problem.groups[here.group].price
+            return max(1.0, amount / serves) * share if serves > 0 else inf
+
+        while True:
+            listed = [(price(p, c), k, o, c) for k, (p, o) in enumerate(mine) for c in o.candidates]
+            best = min(listed, key=lambda x: x[:2], default=None)
+            if best is None or not best[3].pending:
+                break
+            best[2].settle(best[3])
 
 
 def _uncap(posed: PosedProblem, confidence: Confidence) -> PosedProblem:
