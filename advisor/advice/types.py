@@ -123,7 +123,8 @@ class RankedDeployment(RecordWithInner, frozen=True, kw_only=True):
     reasons: tuple[str, ...]
     notes: tuple[str, ...] = ()
     tried: tuple[TriedFormat, ...] = ()
-    points: dict[str, float] = {}  # by criterion (rules/ranking.yaml); the sum orders, least first
+    points: dict[str, float] = {}  # deprecated, empty: `utility` took its place
+    utility: dict[str, float] = {}  # what it is worth, by term (rules/choosing.yaml); the sum orders, most first
     quality: Quality | None = None
     licence: Licences | None = None
     stored: StoredCopy | None = None

@@ -277,8 +277,8 @@ def describe_all(advice: Advice) -> str:
     out += list_section("As it grows", advice.growth)
     ranked = [x for x in (advice.chosen, *advice.alternatives) if x is not None and x.memory is not None]
     if ranked:
-        out += ["", "Order (points, least first; rules/ranking.yaml):"]
-        out += [wrap_text(f"{x.engine}: {_points(x)}", "  ", "      ") for x in ranked]
+        out += ["", "Worth (in units of ability, most first; rules/choosing.yaml):"]
+        out += [wrap_text(f"{x.engine}: {_worth(x)}", "  ", "      ") for x in ranked if x.utility]
     return "\n".join([*out, "", "Trace:", *_trace(advice)])
 
 
@@ -292,9 +292,9 @@ def describe_no_fit(advice: Advice) -> str:
     return "\n".join([*out, "", paint("All reasons and the trace: -v.", "dim")])
 
 
-def _points(ranked: RankedDeployment) -> str:
-    parts = " + ".join(f"{k} {v:g}" for k, v in ranked.points.items())
-    return f"{sum(ranked.points.values()):g}" + (f" = {parts}" if parts else "")
+def _worth(ranked: RankedDeployment) -> str:
+    parts = " ".join(f"{k} {v:+.2f}" for k, v in ranked.utility.items())
+    return f"{sum(ranked.utility.values()):+.2f}" + (f" = {parts}" if parts else "")
 
 
 def summarise_machine(machine: Machine) -> str:
@@ -413,7 +413,7 @@ def describe_memory(estimate: MemoryEstimate, verbose: bool = False) -> str:
 
 
 def _alternatives(xs: Sequence[RankedDeployment]) -> str:
-    xs = [x for x in xs if x.points or x.memory is None]  # the named ones have lines of their own
+    xs = [x for x in xs if x.utility or x.memory is None]  # the named ones have lines of their own
     rows = []
     for ranked in xs:
         if ranked.memory is None:
