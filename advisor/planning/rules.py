@@ -98,6 +98,7 @@ class PlanRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Ranking(msgspec.Struct, frozen=True):
     """rules/ranking.yaml."""
 
+    as_of: str
     plans: PlanRules
 
 

@@ -113,7 +113,8 @@ def value_engine(
         "starts": plan.starts is True,
         "download": not brings_something(entry, plan, rules),
         "policy": search.policy.preferred(entry.id, search.facts) is not None,
-        "pace": plan.on_time is not False,
+        # at a rate arrivals are the judge of targets, not so many users at once
+        "pace": plan.on_time is not False or search.traffic.rate is not None,
         "listed": entry.id in listed,
         "not_held_back": not decision.held_back.get(entry.id),
     }
