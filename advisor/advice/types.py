@@ -131,12 +131,12 @@ class RankedDeployment(RecordWithInner, frozen=True, kw_only=True):
 
     @property
     def exit_status(self) -> int:
-        """0 it starts and meets the targets that are named, 1 it does not, 2 that cannot be determined. What runs
-        elsewhere starts."""
+        """0 it starts in memory and meets the targets that are named, 1 it does not, 2 that cannot be determined. What
+        runs elsewhere starts."""
         if self.memory is None:
             return 0
         met = self.targets.met if self.targets is not None else True
-        return {True: 0, False: 1, None: 2}[all_hold((self.starts, met))]
+        return {True: 0, False: 1, None: 2}[all_hold((self.starts, met, self.memory.fits is not False))]
 
     @property
     def launch(self) -> OfferedLaunch:

@@ -46,6 +46,7 @@ FILES: dict[str, str | None] = {
     "cards.yaml": "advisor.advice.explain:CardsFile",
     "guide-memory.yaml": "advisor.planning.rules:GuideMemory",
     "workloads.yaml": "advisor.planning.rules:WorkloadDefaults",
+    "reserve.yaml": "advisor.catalog.reserve:ReserveFile",
     "ranking.yaml": "advisor.planning.rules:Ranking",
     "budgets.yaml": "advisor.advice.hardware.budget:BudgetRules",
     "comparisons.yaml": "advisor.advice.compare:ComparisonsFile",

@@ -109,9 +109,8 @@ def _list_rows(advice: Advice, chosen: RankedDeployment) -> list[Row]:
     own_download = chosen.command is not None and chosen.model is not None and chosen.model in chosen.command
     licence = describe_licences(chosen.licence, own_download) if chosen.licence else []
     version = f" {chosen.engine_version}" if chosen.engine_version else ""
-    missed = chosen.targets is not None and chosen.targets.met is False
     rows = [
-        Row("Missed", tuple(describe_targets(chosen)) if missed else (), 3, bold=True),
+        Row("Missed", tuple(_missed(advice, chosen)), 3, bold=True),
         machine,
         Row("Model", (f"{chosen.model}, {chosen.quantization}", *_explain_model(advice, chosen, licence)), 3, True),
         Row("Engine", (f"{chosen.engine_name}{version}", *chosen.reasons), 3, True),
@@ -127,6 +126,17 @@ def _list_rows(advice: Advice, chosen: RankedDeployment) -> list[Row]:
         Row("Note", tuple(_notes(advice, chosen)), 2),
     ]
     return [r for r in rows if any(r.clauses)]
+
+
+def _missed(advice: Advice, chosen: RankedDeployment) -> Iterable[str]:
+    """What the plan falls short of: memory, named targets, or what is usable."""
+    if chosen.memory is not None and chosen.memory.fits is False:
+        yield "it does not fit into memory: a part is read from disk all the time"
+    if chosen.targets is not None and chosen.targets.met is False:
+        yield from describe_targets(chosen)
+    elif chosen.plan.on_time is False and chosen.speed is not None and chosen.speed.rate_of_each is not None:
+        rate = format_rate(chosen.speed.rate_of_each.value)
+        yield f"slow: about {rate} tokens/s for each; fewer users, a smaller model or another machine would be faster"
 
 
 def _explain_model(advice: Advice, chosen: RankedDeployment, licence: list[str]) -> list[str]:
