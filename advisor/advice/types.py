@@ -119,6 +119,7 @@ class RankedDeployment(RecordWithInner, frozen=True, kw_only=True):
     targets: TargetAnswer | None = None  # None: none was named
     arrivals: Arrivals | None = None  # of the chosen one, where requests arrive at a rate
     also: tuple[RankedDeployment, ...] = ()  # of the other models that stay loaded next to it
+    kind: str | None = None  # among `choices`: ablest, quick, light
     gains: tuple[str, ...] = ()  # what it has over the chosen one
     reasons: tuple[str, ...]
     notes: tuple[str, ...] = ()
@@ -222,6 +223,7 @@ class Advice(Answer, frozen=True, kw_only=True):
     remedies: tuple[str, ...] = ()
     growth: tuple[str, ...] = ()  # when the choice stops being right, and what comes next
     named: dict[str, int | None] = msgspec.field(default_factory=lambda: dict.fromkeys(NAMED_PLANS))  # index of each
+    choices: tuple[RankedDeployment, ...] = ()  # up to three plans to choose from, `chosen` first
     near_misses: tuple[NearMiss, ...] = ()
     speculation: SpeculationOffer | None = None  # of the chosen plan, which does without
     models: tuple[ModelOption, ...] = ()  # other models that fit, where none was named

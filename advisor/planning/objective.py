@@ -57,7 +57,6 @@ class Arrangement(Value, frozen=True):
     speed: SpeedEstimate | None  # of one copy
     holds_all: bool
     on_time: bool | None
-    least_cards: int | None = None  # that hold the users in time, too
 
     @property
     def cards(self) -> int:
@@ -143,8 +142,7 @@ def choose_arrangement(
         return None
     good = [a for a in every if a.holds_all and a.on_time is not False]
     if good:
-        least = min(a.cards for a in good)
-        return replace(_take_if_faster(_best(good, goal, factors), every, traffic, factors), least_cards=least)
+        return _take_if_faster(_best(good, goal, factors), every, traffic, factors)
     on_time = [a for a in every if a.on_time is not False]
     return _most_output(on_time, factors) if on_time else _nearest(every, targets, factors)
 

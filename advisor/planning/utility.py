@@ -33,6 +33,7 @@ class UtilityRules(msgspec.Struct, frozen=True):
     slowest_share_on_cpu: float
     largest_share_of_host_memory: float
     caution: float
+    near: float
     tie: float
     ability_per_percent: float
     unknown_loss_percent: tuple[float, float]

@@ -39,7 +39,20 @@ class Row(Value, frozen=True):
 
 BEFORE_COMMAND = ("Missed", "Machine", "Model", "Engine", "Install", "Needs")
 # rows lose lines in this order while the answer is too long; the first clause of a row always stays
-YIELDS = ("Faster", "Else", "Change", "Load", "Note", "Machine", "Install", "Speed", "Holds", "Model", "Engine")
+YIELDS = (
+    "Faster",
+    "Else",
+    "Change",
+    "Load",
+    "Note",
+    "Choice",
+    "Machine",
+    "Install",
+    "Speed",
+    "Holds",
+    "Model",
+    "Engine",
+)
 
 
 def describe_advice(advice: Advice, verbose: bool = False) -> str:
@@ -122,6 +135,7 @@ def _list_rows(advice: Advice, chosen: RankedDeployment) -> list[Row]:
         Row("Load", tuple(describe_arrivals(chosen.arrivals)) if chosen.arrivals is not None else (), 3),
         Row("Faster", advice.speculation.clauses if advice.speculation else (), 2),
         Row("Change", advice.growth, 3),
+        Row("Choice", tuple(_choices(advice)), 3),
         Row("Else", tuple(_others(advice)), 3),
         Row("Note", tuple(_notes(advice, chosen)), 2),
     ]
@@ -246,6 +260,17 @@ def _speed(chosen: RankedDeployment) -> Iterable[str]:
     yield from list_phrases(speed)
 
 
+def _choices(advice: Advice) -> Iterable[str]:
+    """The other plans to choose from."""
+    for other in advice.choices[1:]:
+        model = "" if advice.chosen and other.model == advice.chosen.model else f"{other.model} "
+        rate = other.speed.rate_of_each if other.speed else None
+        speed = f"{format_rate(rate.value)} tokens/s" if rate else ""
+        cards = f"{len(other.layout.devices)} cards" if other.layout and len(other.layout.devices) > 1 else ""
+        what = ", ".join(x for x in (speed, cards) if x)
+        yield f"{other.kind}: {model}{other.engine_name.partition(' (')[0]} {other.quantization} ({what})"
+
+
 def _others(advice: Advice) -> Iterable[str]:
     """Named plans, the first alternatives, the other models."""
     named = {i: name for name, i in advice.named.items() if i is not None}
@@ -278,6 +303,9 @@ def describe_all(advice: Advice) -> str:
         out += ["", title, _model_table(advice.models)]
     if advice.alternatives:
         out += ["", "Alternatives:", _alternatives(advice.alternatives), *_named(advice)]
+    for other in advice.choices[1:]:
+        title = f"{str(other.kind).capitalize()}: {other.engine_name} with {other.model}, {other.quantization}"
+        out += ["", f"{title}{'; ' if other.gains else ''}{'; '.join(other.gains)}", *show_command(other, True)[1:-1]]
     if advice.overlay:
         out.append(wrap_text(f"With it: {', '.join(advice.overlay)}", "  ", "    "))
     refusals = (f"{r.engine}: " + "; ".join(x.text for x in r.reasons) for r in advice.rejected)

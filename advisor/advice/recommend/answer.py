@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from functools import partial
 
 from msgspec.structs import replace
 
 from advisor.advice.effects import name_unused
-from advisor.advice.models.choice import choose_model, describe_copy, find_stored_models
+from advisor.advice.models.choice import SizedModel, choose_model, describe_copy, find_stored_models
 from advisor.advice.models.facts import describe_licences, describe_quality
 from advisor.advice.recommend.alternatives import add_named_plans, describe_growth
+from advisor.advice.recommend.choices import choose_models
 from advisor.advice.recommend.engines import Worth, list_in_order, search_engines
 from advisor.advice.recommend_request import (
     GuideResult,
@@ -128,7 +130,23 @@ def _choose(
     others, shown = chosen.others, load_utility(rules).shown
     if chosen.look_for_others and not request.every_model:
         others = chosen.look_for_others(SHOWN_IN_TEXT) if len(advice.alternatives) < SHOWN_IN_TEXT else ()
-    return replace(advice, models=tuple(x.option for x in others[:shown]))
+    choices = advice.choices
+    if chosen.chosen is not None and advice.chosen is not None and advice.chosen.memory is not None:
+        sized = (chosen.chosen, *others)
+        choices = choose_models(
+            advice.chosen, sized, load_utility(rules), partial(_rank_sized, request, guide, session)
+        )
+    return replace(advice, models=tuple(x.option for x in others[:shown]), choices=choices)
+
+
+def _rank_sized(request: RecommendRequest, guide: Guide, session: Session, sized: SizedModel) -> RankedDeployment:
+    """A model that was looked at, as it would be offered."""
+    found, rules = ResolvedModel(sized.model), session.rules
+    settled = settle_model(request, found)
+    guide_result = ask_guide(settled, sized.model, guide, rules)
+    search = build_search_request(settled, found, guide_result, guide, rules, None)
+    entry = rules.engines()[sized.plan.deployment.engine]
+    return _ranked(entry, sized.plan, guide_result, search, session, 0, {}, True)
 
 
 def _advice(
