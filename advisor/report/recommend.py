@@ -157,9 +157,9 @@ def _explain_model(advice: Advice, chosen: RankedDeployment, licence: list[str])
     quality = chosen.quality
     taken = any(w.startswith("no model given") for w in advice.warnings)
     if quality is None:
-        return ["the ablest that fits", *licence] if taken else licence
+        return ["worth the most here", *licence] if taken else licence
     ability = f"ability {quality.ability:+.1f} ± {quality.spread:.1f}"
-    out = [f"the ablest for {quality.use} that fits ({ability})" if taken else f"{ability} for {quality.use}"]
+    out = [f"worth the most for {quality.use} here ({ability})" if taken else f"{ability} for {quality.use}"]
     out += licence
     if quality.thinks and quality.answer_s:
         out.append(f"thinks first: about {format_seconds(quality.answer_s)} an answer")
@@ -299,7 +299,7 @@ def describe_all(advice: Advice) -> str:
     out = [wrap_text(summarise_machine(advice.machine)), ""]
     out += _no_fit(advice) if advice.chosen is None else _chosen(advice.chosen)
     if advice.models:
-        title = f"No model was named; the ablest that fits is taken. Others ({advice.workload.use_case}):"
+        title = f"No model was named; the one that is worth the most is taken. Others ({advice.workload.use_case}):"
         out += ["", title, _model_table(advice.models)]
     if advice.alternatives:
         out += ["", "Alternatives:", _alternatives(advice.alternatives), *_named(advice)]

@@ -1,4 +1,4 @@
-"""A model for those who named none, or only a family: the ablest for the use that fits here and is fast enough."""
+"""A model for those who named none, or only a family: the one that is worth the most for the use here."""
 
 from __future__ import annotations
 
@@ -266,7 +266,7 @@ def _preference(sized: SizedModel) -> tuple[bool, bool, bool, bool, float]:
 
 
 def _explain_choice(sized: SizedModel, request: RecommendRequest) -> str:
-    return f"no model given: {sized.model.id} is the ablest for {request.workload.use_case} that fits here"
+    return f"no model given: {sized.model.id} is worth the most for {request.workload.use_case} here"
 
 
 def _crowds(machine: Machine, plan: Plan, choosing: UtilityRules) -> bool:

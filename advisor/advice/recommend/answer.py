@@ -121,7 +121,7 @@ def _choose(
 ) -> Advice:
     """Advice for the model that is chosen: of the catalogue, or of a family that was named."""
     rules = session.rules
-    chosen = choose_model(request, asked, guide, session, among, None if request.every_model else 0)
+    chosen = choose_model(request, asked, guide, session, among, None if request.every_model else 2)
     if chosen.model is None:
         return _nothing(request, ask_guide(request, None, guide, rules), asked, rules)
     named = f"{request.model} is a family: " if request.model else ""
@@ -132,10 +132,8 @@ def _choose(
         others = chosen.look_for_others(SHOWN_IN_TEXT) if len(advice.alternatives) < SHOWN_IN_TEXT else ()
     choices = advice.choices
     if chosen.chosen is not None and advice.chosen is not None and advice.chosen.memory is not None:
-        sized = (chosen.chosen, *others)
-        choices = choose_models(
-            advice.chosen, sized, load_utility(rules), partial(_rank_sized, request, guide, session)
-        )
+        sized, rank = (chosen.chosen, *(others or chosen.others)), partial(_rank_sized, request, guide, session)
+        choices = choose_models(advice.chosen, sized, load_utility(rules), rank)
     return replace(advice, models=tuple(x.option for x in others[:shown]), choices=choices)
 
 
