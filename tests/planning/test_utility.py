@@ -29,7 +29,8 @@ def value(hardware: str, use: str, users: int, model: str, engine: str, quantiza
     assert found.starts
     ability = find_ability(request.model, use, RULES)
     assert ability is not None
-    return {**value_ability(ability, WEIGHTS), **value_plan(found, request, RULES)}
+    floor = {"floor": -100.0 * (found.on_time is False)}  # of tokens a second for each user
+    return {**value_ability(ability, WEIGHTS), **value_plan(found, request, RULES), **floor}
 
 
 def gap(pair: dict[str, Any], term: str = "", factor: float = 1.0) -> float:
