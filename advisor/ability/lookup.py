@@ -242,6 +242,12 @@ def find_format_loss(format: str, model: Model, rules: Catalog) -> tuple[float, 
     return None
 
 
+def find_cache_loss(kind: str, rules: Catalog) -> tuple[float, float] | None:
+    """Least and most percent of a test's score that a cache type costs; None where nothing is known."""
+    file = decode_document(rules, "format-loss.yaml", FormatLossFile)
+    return next((row.percent for row in file.caches if kind in row.names), None)
+
+
 def classify_licence(name: str | None, rules: Catalog) -> LicenceClass:
     """What a licence allows, by its name."""
     file = decode_document(rules, "licences.yaml", LicencesFile)

@@ -18,7 +18,7 @@ from advisor.record import Answer, Record, Value
 A = TypeVar("A", bound=Answer)
 Q = TypeVar("Q", bound=Record)
 # what of an answer repeats the question or says how it was decided; the rest is what was decided
-ECHO = frozenset(("machine", "hours_per_month", "workload", "trace", "because", "points", "reasons"))
+ECHO = frozenset(("machine", "hours_per_month", "workload", "trace", "because", "points", "utility", "reasons"))
 # fields that often have no effect, and where they have one; all others always have
 _ABLE = "where an engine that would be offered cannot do it"
 _ORDER = "where it changes which of the engines that can run comes first"
@@ -38,6 +38,7 @@ MATTERS = {
     "api": _ABLE,
     "lora_rank": "where LoRA adapters are served",
     "priority": _ORDER,
+    "fewest": "where fewer cards than are there hold the users",
     "stage": _ORDER,
     "willing_to_tune": _ORDER,
     "checkpoint_format": _ORDER,

@@ -119,23 +119,25 @@ class RankedDeployment(RecordWithInner, frozen=True, kw_only=True):
     targets: TargetAnswer | None = None  # None: none was named
     arrivals: Arrivals | None = None  # of the chosen one, where requests arrive at a rate
     also: tuple[RankedDeployment, ...] = ()  # of the other models that stay loaded next to it
+    kind: str | None = None  # among `choices`: ablest, quick, light
     gains: tuple[str, ...] = ()  # what it has over the chosen one
     reasons: tuple[str, ...]
     notes: tuple[str, ...] = ()
     tried: tuple[TriedFormat, ...] = ()
-    points: dict[str, float] = {}  # by criterion (rules/ranking.yaml); the sum orders, least first
+    points: dict[str, float] = {}  # deprecated, empty: `utility` took its place
+    utility: dict[str, float] = {}  # what it is worth, by term (rules/choosing.yaml); the sum orders, most first
     quality: Quality | None = None
     licence: Licences | None = None
     stored: StoredCopy | None = None
 
     @property
     def exit_status(self) -> int:
-        """0 it starts and meets the targets that are named, 1 it does not, 2 that cannot be determined. What runs
-        elsewhere starts."""
+        """0 it starts in memory and meets the targets that are named, 1 it does not, 2 that cannot be determined. What
+        runs elsewhere starts."""
         if self.memory is None:
             return 0
         met = self.targets.met if self.targets is not None else True
-        return {True: 0, False: 1, None: 2}[all_hold((self.starts, met))]
+        return {True: 0, False: 1, None: 2}[all_hold((self.starts, met, self.memory.fits is not False))]
 
     @property
     def launch(self) -> OfferedLaunch:
@@ -221,6 +223,7 @@ class Advice(Answer, frozen=True, kw_only=True):
     remedies: tuple[str, ...] = ()
     growth: tuple[str, ...] = ()  # when the choice stops being right, and what comes next
     named: dict[str, int | None] = msgspec.field(default_factory=lambda: dict.fromkeys(NAMED_PLANS))  # index of each
+    choices: tuple[RankedDeployment, ...] = ()  # up to three plans to choose from, `chosen` first
     near_misses: tuple[NearMiss, ...] = ()
     speculation: SpeculationOffer | None = None  # of the chosen plan, which does without
     models: tuple[ModelOption, ...] = ()  # other models that fit, where none was named

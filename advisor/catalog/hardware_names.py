@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from advisor.catalog.described_machine import HOST_USABLE, MIG, CardCount, describe_machine, takes_ram
 from advisor.catalog.match import join_catalogue
 from advisor.catalog.name_words import NameWords, UnknownSize, choose_accelerator, split_name
+from advisor.catalog.reserve import keep_reserve
 from advisor.catalog.store import Catalog
 from advisor.catalog.types import Accelerator, NamedMachine
 from advisor.catalog.variants import choose_by_cores, find_memory_variant
@@ -117,7 +118,8 @@ def parse_hardware(text: str, catalogue: Catalog) -> Machine:
         )
     if cards and details.no_gpu:
         raise BadInput(f"hardware {text.strip()!r} names a card and states that there is none")
-    return join_catalogue(describe_machine(text, details, cards), catalogue.accelerators(), catalogue.cpu_platforms())
+    made = join_catalogue(describe_machine(text, details, cards), catalogue.accelerators(), catalogue.cpu_platforms())
+    return keep_reserve(made, catalogue)
 
 
 def _read_text(text: str, reading: _Reading) -> None:

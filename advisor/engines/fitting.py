@@ -8,7 +8,7 @@ from itertools import zip_longest
 from msgspec.structs import replace
 
 from advisor.deployment import Basis, Deployment, DeviceMemory, KvCache, MemoryEstimate, PlaceBytes
-from advisor.machines.types import Device, Machine
+from advisor.machines.types import Device, HostMemory, Machine
 from advisor.memo import memoize_by_identity
 from advisor.record import Record
 from advisor.units import MIB, format_gib
@@ -72,13 +72,9 @@ def device_row(device: Device, parts: PlaceBytes, overhead_mib: Bounds, slack: i
 
 
 def host_row(deployment: Deployment, parts: PlaceBytes, overhead_mib: Bounds, slack: int = 0) -> DeviceMemory:
-    """The host's row. Its budget is what is available now, where a probe read it, else RAM or its limit."""
-    host_memory = deployment.machine.memory if deployment.machine else None
-    total = host_memory.usable_bytes if host_memory else None
-    budget = total
-    if host_memory is not None and host_memory.available_bytes is not None:
-        budget = host_memory.available_bytes if total is None else min(host_memory.available_bytes, total)
-    return _row("host memory", total, budget, parts, overhead_mib, slack)
+    """The host's row. Its budget is what is available now, where a probe read it, else RAM less the reserve."""
+    memory = deployment.machine.memory if deployment.machine else HostMemory()
+    return _row("host memory", memory.usable_bytes, memory.budget_bytes, parts, overhead_mib, slack)
 
 
 def _row(
@@ -126,14 +122,15 @@ def row_fits(row: DeviceMemory, sold: tuple[int, int] | None = None) -> bool | N
 
 def merge_rows(deployment: Deployment, rows: Sequence[DeviceMemory], host: DeviceMemory | None) -> DeviceMemory | None:
     """Device and host rows as one, where they are the same memory (Apple, Strix Halo, GB10); else None."""
-    ram = deployment.machine.memory.usable_bytes if deployment.machine else None
+    memory = deployment.machine.memory if deployment.machine else HostMemory()
+    ram = memory.usable_bytes
     if host is None or ram is None or not rows or not all(x.unified for x in used_devices(deployment)):
         return None
     parts = (*rows, host)
     return DeviceMemory(
         name="unified memory",
         capacity_bytes=ram,
-        budget_bytes=ram,
+        budget_bytes=ram if memory.available_bytes is not None else memory.budget_bytes,
         total_bytes=sum_known([p.total_bytes for p in parts]),
         low_bytes=sum_known([p.low_bytes for p in parts]),
         high_bytes=sum_known([p.high_bytes for p in parts]),
@@ -157,10 +154,11 @@ def judge_fit(
         if answers[-1] and row.budget_bytes is None:
             warnings.append(f"{row.name}: its memory was not stated; this fits the smallest it is sold with")
     if host is not None:
-        a = row_fits(host, deployment.machine.memory.sold_bytes if deployment.machine else None)
+        bounds = deployment.machine.memory.bounds if deployment.machine else None
+        a = row_fits(host, bounds)
         one = merge_rows(deployment, rows, host)
         if one is not None:
-            answers.append(row_fits(one))
+            answers.append(row_fits(one, bounds))
             _say(one, answers[-1], short, warnings)
         elif needs_host:
             answers.append(a)

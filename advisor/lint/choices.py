@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 from advisor.advice.compare import ComparisonsFile
 from advisor.advice.migrate_types import MigrationsFile
-from advisor.advice.models.choice import ChoosingFile
 from advisor.catalog.flaws import At
 from advisor.catalog.types import Engine, MachinesFile
 from advisor.decision.guides import guide_problems
@@ -20,6 +19,7 @@ from advisor.lint.flags import find_flag_table, unknown_setting
 from advisor.lint.house import House, RuleDocument
 from advisor.lint.reading import EntryPlace
 from advisor.near import simplify_name
+from advisor.planning.utility import UtilityRules
 
 ANY = "any"  # a pair of migrations that holds for every engine
 PLACEHOLDER = "{hardware}"  # a row of comparisons that depends on the machine
@@ -39,7 +39,6 @@ def find_choices_faults(house: House) -> Iterator[Fault]:
         "choosing.yaml": _choosing,
         "cards.yaml": _cards,
         "workloads.yaml": _workloads,
-        "ranking.yaml": _ranking,
         "comparisons.yaml": _comparisons,
         "migrations.yaml": _migrations,
         "drafts.yaml": _drafts,
@@ -68,7 +67,7 @@ def _machines(house: House) -> Iterator[Fault]:
 
 
 def _choosing(house: House, document: RuleDocument) -> Iterator[Fault]:
-    file: ChoosingFile = document.value
+    file: UtilityRules = document.value
     for use in USE_CASES:
         for table in ("slowest_decode_tps", "patience_s", "answer_tokens"):
             if use not in getattr(file, table):
@@ -86,14 +85,6 @@ def _workloads(house: House, document: RuleDocument) -> Iterator[Fault]:
     for use in USE_CASES:
         if use not in document.value.context:
             yield document.place.field("missing_place", ("context",), f"{use} has no context length")
-
-
-def _ranking(house: House, document: RuleDocument) -> Iterator[Fault]:
-    p = document.value.points
-    for field in ("asked", "policy"):
-        if getattr(p, field) >= 0:
-            problem = f"{getattr(p, field):g}: least points go first, so what is preferred has fewer than none"
-            yield document.place.field("range", ("points", field), problem)
 
 
 def _comparisons(house: House, document: RuleDocument) -> Iterator[Fault]:

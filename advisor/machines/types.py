@@ -70,6 +70,7 @@ class HostMemory(Record, frozen=True, kw_only=True):
     total_bytes: int | None = None
     available_bytes: int | None = None
     limit_bytes: int | None = None  # cgroup or container limit, None = no limit known
+    reserve_bytes: int | None = None  # what the system is assumed to keep, where what is available was not read
     sold_bytes: tuple[int, int] | None = None  # where the total is not known: smallest and largest that is sold
     transfers_mts: int | None = None  # million transfers a second, where it was stated
     channels: int | None = None  # over all sockets, where it was stated
@@ -79,6 +80,22 @@ class HostMemory(Record, frozen=True, kw_only=True):
         """RAM that a process here may use at most: the smaller of total and limit; None when neither is known."""
         known = [x for x in (self.total_bytes, self.limit_bytes) if x is not None]
         return min(known) if known else None
+
+    @property
+    def budget_bytes(self) -> int | None:
+        """RAM that a new process finds: what is available now, where that was read, else all but the reserve."""
+        total = self.usable_bytes
+        if self.available_bytes is not None:
+            return self.available_bytes if total is None else min(self.available_bytes, total)
+        return None if total is None else total - (self.reserve_bytes or 0)
+
+    @property
+    def bounds(self) -> tuple[int, int] | None:
+        """The least and the most of it that may be there, where its size, or what the system keeps, is assumed:
+        half of that for sure."""
+        if self.available_bytes is None and self.reserve_bytes and self.usable_bytes is not None:
+            return self.usable_bytes - self.reserve_bytes, self.usable_bytes - self.reserve_bytes // 2
+        return self.sold_bytes
 
 
 class InstalledEngine(Record, frozen=True, kw_only=True):

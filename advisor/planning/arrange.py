@@ -97,10 +97,13 @@ def _arrange_copies(trial: Trial, base: Deployment) -> Plan | None:
         return estimate_rate(trial, sized.unit.deployment, sized.memory, users, long)
 
     targets = find_targets(search.workload, machine, tools.session.rules)
-    cards, priority = machine.usable_devices, search.workload.priority
+    cards, goal = (
+        machine.usable_devices,
+        objective.make_goal(search.workload, search.traffic, search.model, tools.session.rules),
+    )
     alike = sum((d.name, d.total_bytes) == (cards[0].name, cards[0].total_bytes) for d in cards)
     best = objective.choose_arrangement(
-        found.sure, len(cards), machine.nodes, search.traffic, targets, priority, factors, rate, alike
+        found.sure, len(cards), machine.nodes, search.traffic, targets, goal, factors, rate, alike
     )
     if best is None or best.on_time is False:
         split = _split_roles(trial, machine, found.sure, targets)

@@ -1,7 +1,7 @@
 """Which arrangement of a model's copies answers the question best: targets first, then what was asked for.
 
-With no target named: the fewest cards that hold the users with at most a tenth of a second between tokens, and of these
-the arrangement with the most output tokens a second. One user: the lowest time of a typical request.
+The cards that are there are used: of the arrangements that hold the users and meet the limits, the one whose users have
+their answers first. `--fewest` asks for the fewest cards instead.
 """
 
 from __future__ import annotations
@@ -12,11 +12,14 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from advisor.deployment import Deployment, Holds, Interval, MemoryEstimate, SpeedEstimate
+from advisor.catalog import Catalog
+from advisor.deployment import Deployment, Holds, Interval, MemoryEstimate, SpeedEstimate, Workload
+from advisor.models.types import Model
 from advisor.planning.layouts import Unit
-from advisor.planning.rules import PlanRules
+from advisor.planning.rules import PlanRules, load_workload_defaults
 from advisor.planning.targets import Targets, measure_distance, meets_targets
 from advisor.planning.traffic import Traffic
+from advisor.planning.utility import answer_seconds, count_thinking_tokens
 from advisor.record import Value
 from advisor.session import Session
 from advisor.speed.estimator import estimate_speed
@@ -29,6 +32,14 @@ class SizedUnit(Value, frozen=True):
     unit: Unit
     memory: MemoryEstimate  # of one longest request
     held: int
+
+
+class Goal(Value, frozen=True):
+    """What is best of arrangements that hold the users in time."""
+
+    tokens: int  # of an answer, thinking included
+    output: bool = False  # most output of all, not the soonest answer of each
+    fewest: bool = False  # cards
 
 
 class Rates(Protocol):
@@ -82,13 +93,21 @@ def request_seconds(speed: SpeedEstimate | None, traffic: Traffic, holds: Holds 
     )
 
 
+def make_goal(workload: Workload, traffic: Traffic, model: Model, rules: Catalog) -> Goal:
+    """The goal of a workload: soon answers, but where throughput is asked for or nobody waits."""
+    unhurried = workload.use_case in load_workload_defaults(rules).unhurried
+    output = workload.priority == "throughput" or (unhurried and workload.priority is None)
+    thinking = count_thinking_tokens(model, traffic.use_case, rules)
+    return Goal(traffic.output.mean + thinking, output, workload.fewest)
+
+
 def choose_arrangement(
     sized: Sequence[SizedUnit],
     node_cards: int,
     nodes: int,
     traffic: Traffic,
     targets: Targets,
-    priority: str | None,
+    goal: Goal,
     factors: PlanRules,
     rate: Rates,
     alike: int | None = None,
@@ -98,7 +117,7 @@ def choose_arrangement(
     `alike`: cards of a node that are like its first, where not all are: copies are sized for those. `rate` tells the
     speed of a unit for so many users, with prompts of the 95th percentile where that is asked.
     """
-    found: dict[int, list[Arrangement]] = {}
+    every: list[Arrangement] = []
     users = traffic.users
     for cards in range(1, node_cards * nodes + 1):
         here = []
@@ -106,8 +125,8 @@ def choose_arrangement(
             if cards % s.unit.cards or s.held < 1:
                 continue
             copies = cards // s.unit.cards
-            if copies > users:
-                continue  # a copy for nobody
+            if copies > max(1, users // factors.users_of_copy):
+                continue  # a copy for few, or nobody: those who come to it together find the others idle
             if copies > 1 and alike is not None and cards > alike * nodes:
                 continue
             if cards > node_cards and s.unit.layout.nodes == 1 and (cards % node_cards or node_cards % s.unit.cards):
@@ -115,19 +134,15 @@ def choose_arrangement(
             each = -(-users // copies)
             speed, late = rate(s, each), rate(s, each, True) if targets.about_long_prompts else None
             here.append(Arrangement(s, copies, speed, s.held >= each, meets_targets(speed, late, targets)))
-        if here:
-            found[cards] = here
-        good = [a for a in here if a.holds_all and a.on_time is not False]
-        if good and priority not in ("throughput", "latency"):
-            return _take_if_faster(_best(good, traffic, priority, factors), here, traffic, factors)
-    every = [a for here in found.values() for a in here]
+        every += here
+        if goal.fewest and any(a.holds_all and a.on_time is not False for a in here):
+            every = here
+            break
     if not every:
         return None
     good = [a for a in every if a.holds_all and a.on_time is not False]
     if good:
-        if priority == "throughput":
-            good = [a for a in good if a.cards == max(x.cards for x in good)]
-        return _best(good, traffic, priority, factors)
+        return _take_if_faster(_best(good, goal, factors), every, traffic, factors)
     on_time = [a for a in every if a.on_time is not False]
     return _most_output(on_time, factors) if on_time else _nearest(every, targets, factors)
 
@@ -156,13 +171,18 @@ def _nearest(found: Sequence[Arrangement], targets: Targets, factors: PlanRules)
     return _most_output([a for distance, a in known if distance <= limit], factors)
 
 
-def _best(good: Sequence[Arrangement], traffic: Traffic, priority: str | None, factors: PlanRules) -> Arrangement:
-    if priority == "latency" or (traffic.users == 1 and priority != "throughput"):
-        timed = [(t.value, a) for a in good if (t := request_seconds(a.speed, traffic)) is not None]
-        if timed:
-            least = min(t for t, _ in timed)
-            return min((a for t, a in timed if t <= factors.same * least), key=_plainness)
-    return _most_output(good, factors)
+def _best(good: Sequence[Arrangement], goal: Goal, factors: PlanRules) -> Arrangement:
+    """The arrangement with the soonest answers, or the most output where nobody waits for them."""
+    if goal.output:
+        return _most_output(good, factors)
+    timed = [(t, a) for a in good if (t := answer_seconds(a.speed, goal.tokens)) is not None]
+    if not timed:
+        return _most_output(good, factors)
+    least = min(t for t, _ in timed)
+    on_one_node = [(t, a) for t, a in timed if a.sized.unit.layout.nodes == 1 and t <= factors.worth_waiting * least]
+    if on_one_node:
+        timed, least = on_one_node, min(t for t, _ in on_one_node)
+    return min((a for t, a in timed if t <= factors.same * least), key=_plainness)
 
 
 def _most_output(found: Sequence[Arrangement], factors: PlanRules) -> Arrangement:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from msgspec.structs import replace
 
@@ -34,11 +35,12 @@ from advisor.planning.candidates import (
 from advisor.planning.format_candidates import find_usable_formats, has_download
 from advisor.planning.layouts import list_units
 from advisor.planning.recipes import list_recipe_notes
-from advisor.planning.rules import PlanRules, load_plan_rules
+from advisor.planning.rules import load_plan_rules
 from advisor.planning.slots import on_all_layers
-from advisor.planning.targets import Targets, find_targets, measure_distance
+from advisor.planning.targets import find_targets, measure_distance
 from advisor.planning.traffic import P99_OF_NORMAL
 from advisor.planning.types import CardLayout, Plan, Rejection, SearchRequest, TriedFormat
+from advisor.planning.utility import add_up, load_utility, may_be_worth_more, value_plan
 from advisor.session import Session
 from advisor.units import format_gib
 
@@ -205,47 +207,86 @@ def _foreign_gguf(entry: Engine, search: SearchRequest, rules: Catalog) -> Reaso
 def _search_attempts(
     tools: EngineTools, search: SearchRequest, attempts: list[Attempt], tried: list[TriedFormat]
 ) -> tuple[Attempt, Plan] | None:
-    """The first attempt that answers the question, else the best of those that start, else one that may."""
-    bounds, kept, good = Bounds(), list[tuple[Attempt, Plan]](), list[tuple[Attempt, Plan]]()
-    factors = load_plan_rules(tools.session.rules)
-    host = bool(tools.inner.memory.get("experts_on_host"))
-    for offload in (False, True):
-        probe, late = find_smallest(attempts, offload), math.inf
-        for attempt in attempts:
-            if attempt.offload is not offload:
-                continue
-            if attempt.narrow and (good or any(p.starts for _, p in kept)):
-                break  # fewer than four bits only where nothing else starts
-            quantization = attempt.chosen.quantization
-            if good and not has_download(tools.entry, search, quantization):
-                continue  # what has one is taken before it
-            much = find_too_large(tools, search, quantization, offload or host)
-            if much is not None:
-                tried.append(much)
-                continue
-            if tried and probe is not None:  # the first was refused: is there any use in going on?
-                _probe(Trial(tools, search, probe, bounds, tried))
-                probe = None
-            if bounds.refuses(attempt) or quantization.bits_nominal > factors.narrower * late:
-                continue
-            plan = plan_attempt(Trial(tools, search, attempt, bounds, tried))
-            if plan is None:
-                continue
-            # where only the engine leaves it open, no other format settles it
-            starts = plan.starts or (plan.memory.fits and bool(plan.why_not))
-            if starts and plan.holds_all and plan.on_time is not False:
-                if search.workload.priority not in ("throughput", "latency"):
-                    return attempt, plan
-                good.append((attempt, plan))
-            else:
-                kept.append((attempt, plan))
-                late = min(late, quantization.bits_nominal) if starts and plan.holds_all else late
-        if good:
-            return _fastest(good, tools, search)
-        if any(p.starts for _, p in kept):
+    """The attempt whose plan is worth the most of the first stage that has one over the floors; else the best of what
+    starts, else what may start."""
+    bounds, found = Bounds(), list[tuple[Attempt, Plan]]()
+    for narrow, offload in STAGES:
+        stage = [a for a in attempts if a.narrow is narrow and a.offload is offload]
+        found += _plan_stage(tools, search, stage, bounds, tried, bool(found))
+        if any(_is_sure(p) and p.on_time is not False for _, p in found):
             break
-    targets = find_targets(search.workload, search.machine, tools.session.rules)
-    return _best_kept(kept, targets, factors) or _run_from_disk(tools, search, attempts, tried)
+    return _take_best(found, tools, search) or _run_from_disk(tools, search, attempts, tried)
+
+
+# (below four bits, with host memory): experts on the host cost less than two bits do
+STAGES = ((False, False), (False, True), (True, False), (True, True))
+
+
+def _plan_stage(
+    tools: EngineTools,
+    search: SearchRequest,
+    attempts: Sequence[Attempt],
+    bounds: Bounds,
+    tried: list[TriedFormat],
+    downloads_only: bool,
+) -> list[tuple[Attempt, Plan]]:
+    """The plans of attempts: a format with the engine's own cache type, and where that does not hold everybody with the
+    smaller one; what no download is known of only where nothing else starts."""
+    found: list[tuple[Attempt, Plan]] = []
+    probe = find_smallest(attempts, bool(attempts) and attempts[0].offload)
+    served, best = set[str](), None
+    for attempt in attempts:
+        quantization = attempt.chosen.quantization
+        known = has_download(tools.entry, search, quantization)
+        if best is not None and not may_be_worth_more(quantization, best, search, tools.session.rules):
+            continue
+        if quantization.id in served or (not known and (downloads_only or any(p.starts for _, p in found))):
+            continue
+        host = attempt.offload or bool(tools.inner.memory.get("experts_on_host"))
+        much = find_too_large(tools, search, quantization, host)
+        if much is not None:
+            tried.append(much)
+            continue
+        if tried and probe is not None:  # the first was refused: is there any use in going on?
+            _probe(Trial(tools, search, probe, bounds, tried))
+            probe = None
+        if bounds.refuses(attempt):
+            continue
+        plan = plan_attempt(Trial(tools, search, attempt, bounds, tried))
+        if plan is None:
+            continue
+        found.append((attempt, plan))
+        if _is_sure(plan) and plan.holds_all:
+            served.add(quantization.id)
+            best = plan if plan.on_time is not False else best
+    return found
+
+
+def _is_sure(plan: Plan) -> bool:
+    """Whether it starts; where only the engine leaves that open, no other format settles it."""
+    return bool(plan.starts or (plan.memory.fits and plan.why_not))
+
+
+def _take_best(
+    found: Sequence[tuple[Attempt, Plan]], tools: EngineTools, search: SearchRequest
+) -> tuple[Attempt, Plan] | None:
+    """The plan over the most floors, of these the one that is worth the most; of plans that are worth the same the
+    first."""
+    if not found:
+        return None
+    rules, targets = tools.session.rules, find_targets(search.workload, search.machine, tools.session.rules)
+    sure = [x for x in found if _is_sure(x[1])] or found[:1]
+    sure = [x for x in sure if has_download(tools.entry, search, x[0].chosen.quantization)] or sure
+    if search.traffic.full_length:
+        sure = [x for x in sure if x[1].holds_all] or sure
+    on_time = [x for x in sure if x[1].on_time is not False]
+    if not on_time:
+        distances = [measure_distance(p.speed, targets) or 0.0 for _, p in sure]
+        least = load_plan_rules(rules).behind * min(distances)
+        return next(x for x, distance in zip(sure, distances, strict=True) if distance <= least)
+    worth = [add_up(value_plan(p, search, rules)) for _, p in on_time]
+    enough = max(worth) - load_utility(rules).same
+    return next(x for x, value in zip(on_time, worth, strict=True) if value >= enough)
 
 
 def _run_from_disk(
@@ -273,37 +314,6 @@ def _run_from_disk(
     amount = format_gib(memory.disk.weights_bytes)
     note = f"{amount} of the file stay on disk and are read from there all the time, which is slow"
     return mine[0], replace(plan, offload=True, notes=(*plan.notes, note))
-
-
-def _fastest(good: list[tuple[Attempt, Plan]], tools: EngineTools, search: SearchRequest) -> tuple[Attempt, Plan]:
-    """The format that is clearly the fastest of those with a download: more output; for one user, and where latency is
-    what matters, the shorter request."""
-    own = formats.native_format(search.model)
-    if own is not None and good[0][0].chosen.quantization.id == own:
-        return good[0]  # published so: a conversion of it is another model
-    known = [x for x in good if has_download(tools.entry, search, x[0].chosen.quantization)] or good
-    rates = [objective.rate_speed(p.speed, search.traffic, search.workload.priority) for _, p in known]
-    enough = max(rates) / load_plan_rules(tools.session.rules).worth_waiting
-    return next(x for x, rate in zip(known, rates, strict=True) if rate >= enough)
-
-
-def _best_kept(kept: list[tuple[Attempt, Plan]], targets: Targets, factors: PlanRules) -> tuple[Attempt, Plan] | None:
-    """Of plans that miss something: those that hold everybody, near the least distance from the targets; then those
-    that hold most; then what may start."""
-    sure = [x for x in kept if x[1].starts]
-    if not sure:
-        return kept[0] if kept else None
-    holding = [x for x in sure if x[1].holds_all]
-    if holding:
-        distances = [measure_distance(p.speed, targets) or 0.0 for _, p in holding]
-        least = factors.behind * min(distances)
-        return next(x for x, distance in zip(holding, distances, strict=True) if distance <= least)
-    most = max(_count_held(p) for _, p in sure)
-    return next(x for x in sure if _count_held(x[1]) >= factors.enough_held * most)
-
-
-def _count_held(plan: Plan) -> int:
-    return plan.holds.asked - plan.holds.waiting if plan.holds is not None else 0
 
 
 def _probe(trial: Trial) -> None:

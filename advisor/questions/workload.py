@@ -107,6 +107,9 @@ class WorkloadFields(Record, frozen=True, kw_only=True):
     priority: Annotated[
         Literal["ease", "throughput", "latency"] | None, describe("What matters most.", "--priority")
     ] = None
+    fewest: Annotated[
+        bool, describe("The fewest cards that hold the users in time, not the soonest answers of all.", "--fewest")
+    ] = False
     stage: Annotated[Literal["prototype", "develop", "production"] | None, describe("How far the project is.")] = None
     willing_to_tune: Annotated[bool, describe("Somebody will tune settings by hand.")] = False
     endpoint: Annotated[

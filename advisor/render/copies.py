@@ -140,24 +140,26 @@ def render_side_by_side(
         return _make_script(models, title, render_commands(models, session), session, work)
     if target != "compose":
         raise BadInput(f"{len(models)} models side by side: take --target command or compose")
-    name, whole = _join_services(models, devices or [()] * len(models), session, work)
-    return (LaunchFile(name=name, content=_as_yaml(whole, title)),)
+    name, whole, on = _join_services(models, devices or [()] * len(models), session, work)
+    return (LaunchFile(name=name, content=_as_yaml(whole, title, on)),)
 
 
 def _join_services(
     servers: Sequence[Deployment], devices: Sequence[Sequence[int]], session: Session, work: Workload | None
-) -> tuple[str, Json]:
-    """The file's name and one project with a service for each server, those with cards of their own on these."""
+) -> tuple[str, Json, str]:
+    """The file's name, one project with a service for each server, those with cards of their own on these, and the line
+    that tells `advise check` the machine."""
     from advisor.files import parse_yaml
 
     services: Json = {}
     volumes: Json = {}
-    name = "compose.yaml"
+    name, on = "compose.yaml", ""
     for k, (server, cards) in enumerate(zip(servers, devices, strict=True), 1):
         if cards:  # a container has only its own cards, counted from 0
             server = replace(server, environment={})
         made = render_files(server, "compose", session, work)[0]
         body, name = parse_yaml(made.content, made.name), made.name
+        on = next((f"{line}\n" for line in made.content.splitlines() if line.startswith("# advise: on=")), on)
         ((service_name, service),) = body["services"].items()
         if cards:
             reserved = service.get("deploy", {}).get("resources", {}).get("reservations", {}).get("devices", [])
@@ -166,14 +168,14 @@ def _join_services(
                 device["device_ids"] = [str(c) for c in cards]
         services[f"{service_name}-{k}"] = service
         volumes |= body.get("volumes") or {}
-    return name, {"services": services, **({"volumes": volumes} if volumes else {})}
+    return name, {"services": services, **({"volumes": volumes} if volumes else {})}, on
 
 
 def _compose(
     servers: Sequence[Deployment], devices: Sequence[Sequence[int]], session: Session, port: int, work: Workload | None
 ) -> LaunchFile:
     """One project: a service for each server, and nginx before them."""
-    name, whole = _join_services([replace(s, environment={}, port=None) for s in servers], devices, session, work)
+    name, whole, on = _join_services([replace(s, environment={}, port=None) for s in servers], devices, session, work)
     services, inside = whole["services"], 8000
     for service in services.values():
         inside = int(str(service.pop("ports")[0]).rpartition(":")[2])
@@ -190,7 +192,7 @@ def _compose(
     }
     whole["configs"] = {"router": {"content": make_router_config(names, inside)}}
     title = "Equal servers behind a router that gives each request to the least busy one."
-    return LaunchFile(name=name, content=_as_yaml(whole, title))
+    return LaunchFile(name=name, content=_as_yaml(whole, title, on))
 
 
 def make_router_config(names: Sequence[str], port: int) -> str:
@@ -207,8 +209,8 @@ def make_router_config(names: Sequence[str], port: int) -> str:
     )
 
 
-def _as_yaml(body: Json, title: str) -> str:
-    return f"# {title}\n# {WRITTEN_BY}.\n{dump_yaml(body)}"
+def _as_yaml(body: Json, title: str, on: str = "") -> str:
+    return f"# {title}\n# {WRITTEN_BY}.\n{on}{dump_yaml(body)}"
 
 
 def dump_yaml(body: object) -> str:

@@ -39,7 +39,20 @@ class Row(Value, frozen=True):
 
 BEFORE_COMMAND = ("Missed", "Machine", "Model", "Engine", "Install", "Needs")
 # rows lose lines in this order while the answer is too long; the first clause of a row always stays
-YIELDS = ("Faster", "Else", "Change", "Load", "Note", "Machine", "Install", "Speed", "Holds", "Model", "Engine")
+YIELDS = (
+    "Faster",
+    "Else",
+    "Change",
+    "Load",
+    "Note",
+    "Choice",
+    "Machine",
+    "Install",
+    "Speed",
+    "Holds",
+    "Model",
+    "Engine",
+)
 
 
 def describe_advice(advice: Advice, verbose: bool = False) -> str:
@@ -109,9 +122,8 @@ def _list_rows(advice: Advice, chosen: RankedDeployment) -> list[Row]:
     own_download = chosen.command is not None and chosen.model is not None and chosen.model in chosen.command
     licence = describe_licences(chosen.licence, own_download) if chosen.licence else []
     version = f" {chosen.engine_version}" if chosen.engine_version else ""
-    missed = chosen.targets is not None and chosen.targets.met is False
     rows = [
-        Row("Missed", tuple(describe_targets(chosen)) if missed else (), 3, bold=True),
+        Row("Missed", tuple(_missed(advice, chosen)), 3, bold=True),
         machine,
         Row("Model", (f"{chosen.model}, {chosen.quantization}", *_explain_model(advice, chosen, licence)), 3, True),
         Row("Engine", (f"{chosen.engine_name}{version}", *chosen.reasons), 3, True),
@@ -123,19 +135,31 @@ def _list_rows(advice: Advice, chosen: RankedDeployment) -> list[Row]:
         Row("Load", tuple(describe_arrivals(chosen.arrivals)) if chosen.arrivals is not None else (), 3),
         Row("Faster", advice.speculation.clauses if advice.speculation else (), 2),
         Row("Change", advice.growth, 3),
+        Row("Choice", tuple(_choices(advice)), 3),
         Row("Else", tuple(_others(advice)), 3),
         Row("Note", tuple(_notes(advice, chosen)), 2),
     ]
     return [r for r in rows if any(r.clauses)]
 
 
+def _missed(advice: Advice, chosen: RankedDeployment) -> Iterable[str]:
+    """What the plan falls short of: memory, named targets, or what is usable."""
+    if chosen.memory is not None and chosen.memory.fits is False:
+        yield "it does not fit into memory: a part is read from disk all the time"
+    if chosen.targets is not None and chosen.targets.met is False:
+        yield from describe_targets(chosen)
+    elif chosen.plan.on_time is False and chosen.speed is not None and chosen.speed.rate_of_each is not None:
+        rate = format_rate(chosen.speed.rate_of_each.value)
+        yield f"slow: about {rate} tokens/s for each; fewer users, a smaller model or another machine would be faster"
+
+
 def _explain_model(advice: Advice, chosen: RankedDeployment, licence: list[str]) -> list[str]:
     quality = chosen.quality
     taken = any(w.startswith("no model given") for w in advice.warnings)
     if quality is None:
-        return ["the ablest that fits", *licence] if taken else licence
+        return ["worth the most here", *licence] if taken else licence
     ability = f"ability {quality.ability:+.1f} ± {quality.spread:.1f}"
-    out = [f"the ablest for {quality.use} that fits ({ability})" if taken else f"{ability} for {quality.use}"]
+    out = [f"worth the most for {quality.use} here ({ability})" if taken else f"{ability} for {quality.use}"]
     out += licence
     if quality.thinks and quality.answer_s:
         out.append(f"thinks first: about {format_seconds(quality.answer_s)} an answer")
@@ -236,6 +260,17 @@ def _speed(chosen: RankedDeployment) -> Iterable[str]:
     yield from list_phrases(speed)
 
 
+def _choices(advice: Advice) -> Iterable[str]:
+    """The other plans to choose from."""
+    for other in advice.choices[1:]:
+        model = "" if advice.chosen and other.model == advice.chosen.model else f"{other.model} "
+        rate = other.speed.rate_of_each if other.speed else None
+        speed = f"{format_rate(rate.value)} tokens/s" if rate else ""
+        cards = f"{len(other.layout.devices)} cards" if other.layout and len(other.layout.devices) > 1 else ""
+        what = ", ".join(x for x in (speed, cards) if x)
+        yield f"{other.kind}: {model}{other.engine_name.partition(' (')[0]} {other.quantization} ({what})"
+
+
 def _others(advice: Advice) -> Iterable[str]:
     """Named plans, the first alternatives, the other models."""
     named = {i: name for name, i in advice.named.items() if i is not None}
@@ -264,10 +299,13 @@ def describe_all(advice: Advice) -> str:
     out = [wrap_text(summarise_machine(advice.machine)), ""]
     out += _no_fit(advice) if advice.chosen is None else _chosen(advice.chosen)
     if advice.models:
-        title = f"No model was named; the ablest that fits is taken. Others ({advice.workload.use_case}):"
+        title = f"No model was named; the one that is worth the most is taken. Others ({advice.workload.use_case}):"
         out += ["", title, _model_table(advice.models)]
     if advice.alternatives:
         out += ["", "Alternatives:", _alternatives(advice.alternatives), *_named(advice)]
+    for other in advice.choices[1:]:
+        title = f"{str(other.kind).capitalize()}: {other.engine_name} with {other.model}, {other.quantization}"
+        out += ["", f"{title}{'; ' if other.gains else ''}{'; '.join(other.gains)}", *show_command(other, True)[1:-1]]
     if advice.overlay:
         out.append(wrap_text(f"With it: {', '.join(advice.overlay)}", "  ", "    "))
     refusals = (f"{r.engine}: " + "; ".join(x.text for x in r.reasons) for r in advice.rejected)
@@ -277,8 +315,8 @@ def describe_all(advice: Advice) -> str:
     out += list_section("As it grows", advice.growth)
     ranked = [x for x in (advice.chosen, *advice.alternatives) if x is not None and x.memory is not None]
     if ranked:
-        out += ["", "Order (points, least first; rules/ranking.yaml):"]
-        out += [wrap_text(f"{x.engine}: {_points(x)}", "  ", "      ") for x in ranked]
+        out += ["", "Worth (in units of ability, most first; rules/choosing.yaml):"]
+        out += [wrap_text(f"{x.engine}: {_worth(x)}", "  ", "      ") for x in ranked if x.utility]
     return "\n".join([*out, "", "Trace:", *_trace(advice)])
 
 
@@ -292,9 +330,9 @@ def describe_no_fit(advice: Advice) -> str:
     return "\n".join([*out, "", paint("All reasons and the trace: -v.", "dim")])
 
 
-def _points(ranked: RankedDeployment) -> str:
-    parts = " + ".join(f"{k} {v:g}" for k, v in ranked.points.items())
-    return f"{sum(ranked.points.values()):g}" + (f" = {parts}" if parts else "")
+def _worth(ranked: RankedDeployment) -> str:
+    parts = " ".join(f"{k} {v:+.2f}" for k, v in ranked.utility.items())
+    return f"{sum(ranked.utility.values()):+.2f}" + (f" = {parts}" if parts else "")
 
 
 def summarise_machine(machine: Machine) -> str:
@@ -413,7 +451,7 @@ def describe_memory(estimate: MemoryEstimate, verbose: bool = False) -> str:
 
 
 def _alternatives(xs: Sequence[RankedDeployment]) -> str:
-    xs = [x for x in xs if x.points or x.memory is None]  # the named ones have lines of their own
+    xs = [x for x in xs if x.utility or x.memory is None]  # the named ones have lines of their own
     rows = []
     for ranked in xs:
         if ranked.memory is None:

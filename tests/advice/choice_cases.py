@@ -1,4 +1,4 @@
-"""Questions without a model, and the ablest model of the catalogue that the product itself says fits.
+"""Questions without a model, and the model of the catalogue that the product itself values the most.
 
 Every model is sized for that, not only those that the choice looks at.
 """
@@ -13,6 +13,7 @@ from advisor.advice.recommend_request import RecommendRequest, load_main_guide
 from advisor.catalog import Catalog
 from advisor.catalog.hardware_names import parse_hardware
 from advisor.deployment import Workload
+from advisor.planning.utility import add_up, value_ability
 from advisor.session import Session
 
 MACHINES = (
@@ -24,7 +25,7 @@ USES = ("chat", "code", "agent")
 
 
 class ChoiceGap(NamedTuple):
-    """One question: the ability of the model that was taken, and of the ablest that would have done."""
+    """One question: what the model that was taken is worth, and the one that is worth the most."""
 
     machine: str
     use: str
@@ -42,16 +43,16 @@ class ChoiceGap(NamedTuple):
 def judge(machine: str, use: str, rules: Catalog) -> ChoiceGap:
     """Choose as `recommend` does, then size every model of the catalogue."""
     request = RecommendRequest(parse_hardware(machine, rules), Workload(use_case=use))
-    guide, choosing = load_main_guide(rules), choice.load_choosing(rules)
+    guide, choosing = load_main_guide(rules), choice.load_utility(rules)
     chosen = choice.choose_model(request, None, guide, Session(rules)).chosen
-    best, best_ability = "", float("-inf")
+    best, most = "", float("-inf")
     for name in rules.model_ids():
         model = rules.find_model(name)
         ability = find_ability(model, use, rules)
-        if model.layout is None or ability is None or ability.value <= best_ability:
+        if model.layout is None or ability is None or add_up(value_ability(ability, choosing)) <= most:
             continue
         sized = choice._size_model(model, ability, request, None, guide, Session(rules), choosing)
-        if sized is not None and not choice._is_slow(sized, request, choosing):
-            best, best_ability = name, ability.value
+        if sized is not None and not choice._is_slow(sized, request, choosing) and sized.worth > most:
+            best, most = name, sized.worth
     taken = chosen.model.id if chosen else None
-    return ChoiceGap(machine, use, taken, chosen.option.ability if chosen else -9.0, best, best_ability)
+    return ChoiceGap(machine, use, taken, chosen.worth if chosen else -9.0, best, most)

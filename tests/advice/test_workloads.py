@@ -99,13 +99,14 @@ def test_resident_models_leave_less_of_the_card() -> None:
     assert any("stay loaded" in w for w in beside.warnings)
 
 
-def test_points_order_the_answer_and_the_sum_is_shown() -> None:
+def test_worth_orders_the_answer_and_the_sum_is_shown() -> None:
     a = ask("RTX 4090, 64GB RAM, linux", "llama3.1:8b", concurrency=8)
     assert a.chosen is not None
     others = [x for i, x in enumerate(a.alternatives) if i not in (a.named.get("fastest"), a.named.get("widest"))]
-    sums = [sum(x.points.values()) for x in (a.chosen, *others)]
-    assert sums == sorted(sums)
-    assert next(x for x in a.alternatives if x.engine == "ollama").points["held_back"] == 400
+    listed = a.trace and [x for x in (a.chosen, *others) if x.utility.get("place", 0) > -0.3]
+    sums = [sum(x.utility.values()) for x in listed or ()]
+    assert sums == sorted(sums, reverse=True)
+    assert {"format", "wait"} <= set(a.chosen.utility) | {"format"}
 
 
 def test_growth_limits_are_the_estimators() -> None:

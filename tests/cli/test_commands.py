@@ -205,12 +205,14 @@ def test_stdout_is_only_the_answer() -> None:
     [
         ("M3 Max 64GB", "Qwen/Qwen3-235B-A22B-Instruct-2507", "Q3_K_M"),
         ("Ryzen AI Max+ 395, 128GB RAM", "Qwen/Qwen3-235B-A22B-Instruct-2507", "Q4_K_M"),
-        ("M2 16GB", "qwen3-coder:30b", "Q6_K"),
+        ("M2 24GB", "qwen3-coder:30b", "Q6_K"),
     ],
 )
 def test_unified_memory_is_counted_once(hardware: str, model: str, quant: str) -> None:
-    """GPU and host rows together exceed the RAM that both are: the rest is read from disk."""
-    body = answer("recommend", "--on", hardware, "--model", model, "--quant", quant, "--engine", "llama.cpp")
+    """GPU and host rows together exceed the RAM that both are: the rest is read from disk, which is no yes."""
+    done = advise("recommend", "--on", hardware, "--model", model, "--quant", quant, "--engine", "llama.cpp", "--json")
+    assert done.returncode == 1
+    body = json.loads(done.stdout)
     memory, ram = body["chosen"]["memory"], body["machine"]["memory"]["total_bytes"]
     assert memory["fits"] is False
     assert memory["disk"]["weights_bytes"] > 0

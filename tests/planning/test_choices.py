@@ -25,10 +25,11 @@ from advisor.deployment import (
 )
 from advisor.estimation import find_machine
 from advisor.memory.gguf_weights import RunningTotals
-from advisor.planning import layouts, search
+from advisor.planning import layouts
 from advisor.planning.layouts import Unit
 from advisor.planning.objective import (
     Arrangement,
+    Goal,
     SizedUnit,
     choose_arrangement,
     make_load,
@@ -42,9 +43,9 @@ from advisor.planning.targets import TARGETS, TargetAnswer, Targets, find_target
 from advisor.planning.types import CardLayout
 
 RULES = catalog([shipped_root()])
-FACTORS: PlanRules = load_plan_rules(RULES)  # same 1.05, worth_waiting 1.1, behind 1.25, enough_held 0.75
+FACTORS: PlanRules = load_plan_rules(RULES)  # same 1.05, worth_waiting 1.1, behind 1.25, users_of_copy 3
 NOTHING: Any = None
-USUAL = Targets({"tpot_s": 0.1})
+USUAL = Targets({"tpot_s": 0.125})
 
 
 def near(value: float) -> Interval:
@@ -71,6 +72,7 @@ def choose(
     node_cards: int = 8,
     nodes: int = 1,
     priority: str | None = None,
+    fewest: bool = False,
     targets: Targets = USUAL,
     **traffic: Any,
 ) -> tuple[Given, int] | None:
@@ -82,77 +84,79 @@ def choose(
         return make_speed(back[id(s)].output, back[id(s)].tpot, 5.0 if long else 1.0)
 
     load = make_traffic((100, 300), (100, 300), users=users, **traffic)
-    found = choose_arrangement(list(sized.values()), node_cards, nodes, load, targets, priority, FACTORS, rate)
+    goal = Goal(100, priority == "throughput", fewest)
+    found = choose_arrangement(list(sized.values()), node_cards, nodes, load, targets, goal, FACTORS, rate)
     return None if found is None else (back[id(found.sized)], found.copies)
 
 
-def test_the_fewest_cards_that_hold_all() -> None:
-    small, large = Given(1, 4), Given(2, 8)
-    assert choose(small) == (small, 2)
-    assert choose(Given(1, 3)) == (Given(1, 3), 3)
-    assert choose(Given(1, 8), large) == (Given(1, 8), 1)
+def test_all_cards_are_used_where_that_answers_sooner() -> None:
+    """Copies share the users, so that each has its answer first; `fewest` asks for the old goal."""
+    small, large = Given(1, 4), Given(2, 8, 250, tpot=0.01)
+    assert choose(small) == (small, 2)  # three users of a copy at the least
+    assert choose(small, users=24) == (small, 8)
+    assert choose(small, large) == (large, 2)
+    assert choose(small, large, fewest=True) == (large, 1)  # two cards either way
+    assert choose(Given(1, 8), large, fewest=True) == (Given(1, 8), 1)
+    assert choose(Given(1, 8), large) == (large, 2)
+    assert choose(Given(1, 8), large._replace(output=100, tpot=0.0195)) == (Given(1, 8), 2)  # not for less than 5 %
     assert choose(Given(1, 0)) is None
     assert choose(Given(3, 8), node_cards=2) is None
-    # two cards either way: a second copy is what gives more output, by more than the difference that counts
-    assert choose(small, large) == (small, 2)
-    assert choose(small, large._replace(output=211)) == (large._replace(output=211), 1)
-    assert choose(small, large._replace(output=209)) == (large._replace(output=209), 1)  # the plainer one: one copy
 
 
 def test_layouts_of_the_same_cards_that_differ_little() -> None:
     """Within 5 % the plainer one is taken: whole experts, stages and copies count against it."""
-    plain, expert = Given(2, 8, 100), Given(2, 8, 105, layout=CardLayout(expert=2))
-    assert choose(plain, expert) == (plain, 1)
-    assert choose(plain, expert._replace(output=105.1)) == (expert._replace(output=105.1), 1)
-    staged = Given(2, 8, 104, layout=CardLayout(pipeline=2))
-    assert choose(staged, plain) == (plain, 1)
+    plain, expert = Given(2, 8, tpot=0.02), Given(2, 8, tpot=0.0186, layout=CardLayout(expert=2))  # 3 and 2.86 s
+    assert choose(plain, expert, node_cards=2) == (plain, 1)
+    sooner = expert._replace(tpot=0.018)  # 2.8 s
+    assert choose(plain, sooner, node_cards=2) == (sooner, 1)
+    staged = Given(2, 8, tpot=0.019, layout=CardLayout(pipeline=2))
+    assert choose(staged, plain, node_cards=2) == (plain, 1)
 
 
 def test_more_output_is_worth_some_waiting() -> None:
     """One that answers more than 1.1 times as much lets some wait, if at least half are held."""
     whole = Given(2, 8, 100)
     faster = Given(2, 4, 111)
-    assert choose(whole, faster) == (faster, 1)
-    assert choose(whole, faster._replace(output=109)) == (whole, 1)
-    assert choose(whole, faster._replace(held=3)) == (whole, 1)
-    assert choose(whole, faster, full_length=True) == (whole, 1)
+    assert choose(whole, faster, node_cards=2) == (faster, 1)
+    assert choose(whole, faster._replace(output=109), node_cards=2) == (whole, 1)
+    assert choose(whole, faster._replace(held=3), node_cards=2) == (whole, 1)
+    assert choose(whole, faster, node_cards=2, full_length=True) == (whole, 1)
     late = faster._replace(tpot=0.2)
-    assert choose(whole, late) == (whole, 1)
+    assert choose(whole, late, node_cards=2) == (whole, 1)
 
 
 def test_targets_decide_first() -> None:
-    slow, quick = Given(1, 8, 300, tpot=0.11), Given(2, 8, 100, tpot=0.1)
-    assert choose(slow, quick) == (quick, 1)
-    assert choose(slow) == (slow, 8)  # nothing is on time: the most output of those near the shortest time
-    assert choose(slow, Given(4, 8, 100, tpot=0.15), Given(2, 8, 900, tpot=0.2)) == (slow, 8)
+    slow, quick = Given(1, 8, 300, tpot=0.13), Given(2, 8, 100, tpot=0.125)
+    assert choose(slow, quick, node_cards=2) == (quick, 1)
+    assert choose(slow) == (slow, 2)  # nothing is on time: the most output of those near the shortest time
     first = Targets({"ttft_s": 4.9}, named=True)
-    assert choose(Given(1, 8), targets=first) == (Given(1, 8), 8)  # prompts of the 95th percentile take 5 s
-    assert choose(Given(1, 8), targets=replace(first, most={"ttft_s": 5.0})) == (Given(1, 8), 1)
+    assert choose(Given(1, 8), targets=first) == (Given(1, 8), 2)  # prompts of the 95th percentile take 5 s
+    assert choose(Given(1, 8), targets=replace(first, most={"ttft_s": 5.0}), fewest=True) == (Given(1, 8), 1)
 
 
 def test_priorities() -> None:
-    one, four = Given(1, 8, 100, tpot=0.02), Given(4, 8, 250, tpot=0.01)
-    assert choose(one, four, priority="throughput") == (one, 8)
-    assert choose(one, four, priority="latency") == (four, 1)
-    assert choose(one, four) == (one, 1)
-    assert choose(one, four, users=1) == (one, 1)
-    # of two layouts of the same cards one user gets the shorter request: 1 + 99 x 0.02 against 1 + 99 x 0.01
+    one, four = Given(1, 8, 100, tpot=0.02), Given(4, 16, 370, tpot=0.01)
+    assert choose(one, four, users=24, priority="throughput") == (one, 8)
+    assert choose(one, four, users=24) == (four, 2)
+    assert choose(one, four, users=24, fewest=True) == (one, 3)
+    # of two layouts one user gets the shorter answer
     pair = Given(1, 8, 90, tpot=0.01)
     assert choose(one, pair, users=1) == (pair, 1)
     assert choose(one, pair, users=1, priority="throughput") == (one, 1)
 
 
 def test_no_copy_without_a_user_and_nodes_alike() -> None:
-    assert choose(Given(1, 1), users=3) == (Given(1, 1), 3)
-    assert choose(Given(1, 1), users=9, node_cards=4, nodes=2) == (Given(1, 1), 8)
+    assert choose(Given(1, 8), users=2) == (Given(1, 8), 1)
+    assert choose(Given(1, 3), users=24, node_cards=4, nodes=2) == (Given(1, 3), 8)
     # 3 cards of a copy do not divide nodes of 4: only one node is used, by one copy
     assert choose(Given(3, 1), users=9, node_cards=4, nodes=2) == (Given(3, 1), 1)
-    over = Given(8, 8, 110, layout=CardLayout(nodes=2))
+    over = Given(8, 8, 110, tpot=0.018, layout=CardLayout(nodes=2))
     assert choose(over, node_cards=4, nodes=2) == (over, 1)
-    # a server over several nodes only for clearly more
-    apart = Given(4, 4, 50)
+    # a server over several nodes only for clearly sooner answers
+    apart = Given(4, 4, 100)
     assert choose(over, apart, node_cards=4, nodes=2) == (apart, 2)
-    assert choose(over._replace(output=111), apart, node_cards=4, nodes=2) == (over._replace(output=111), 1)
+    sooner = over._replace(tpot=0.016, output=200)
+    assert choose(sooner, apart, node_cards=4, nodes=2) == (sooner, 1)
 
 
 @pytest.mark.parametrize(
@@ -179,8 +183,8 @@ def test_targets_are_met(
 @pytest.mark.parametrize(
     ("given", "hardware", "targets"),
     [
-        ({}, "RTX 4090", Targets({"tpot_s": 0.1})),
-        ({"confidence": "safe"}, "RTX 4090", Targets({"tpot_s": 0.1}, True)),
+        ({}, "RTX 4090", Targets({"tpot_s": 0.125})),
+        ({"confidence": "safe"}, "RTX 4090", Targets({"tpot_s": 0.125}, True)),
         ({"use_case": "embeddings"}, "RTX 4090", Targets({})),
         ({"ttft_s": 2.0}, "RTX 4090", Targets({"ttft_s": 2.0}, False, True)),
         ({"tpot_s": 0.05}, "RTX 4090", Targets({"tpot_s": 0.05}, False, True)),
@@ -194,7 +198,7 @@ def test_targets_of_a_workload(given: dict[str, Any], hardware: str, targets: Ta
 
 def test_the_distance_from_targets() -> None:
     late = make_speed(1, 0.2, 3.0)
-    assert measure_distance(late, USUAL) == pytest.approx(2.0)
+    assert measure_distance(late, USUAL) == pytest.approx(1.6)
     assert measure_distance(late, Targets({"ttft_s": 0.1})) == 0.2  # the first token waits for others: seconds between
     assert measure_distance(late, Targets({})) == 0.2
     assert measure_distance(None, USUAL) is None
@@ -325,43 +329,6 @@ def test_a_table_that_is_looked_up_is_not_offloaded() -> None:
 
 
 # --- formats
-
-
-class Kept(NamedTuple):
-    """A plan as the choice between formats sees it."""
-
-    starts: bool | None = True
-    holds: Holds | None = None
-    speed: SpeedEstimate | None = None
-
-    @property
-    def holds_all(self) -> bool:
-        return self.holds is None or self.holds.waiting == 0
-
-
-def held(asked: int, waiting: int) -> Holds:
-    return Holds(asked=asked, typical=1, full_length=1, waiting=waiting, wait_s=None, shared_prefix=0.0, ladder=())
-
-
-def take(*plans: Kept) -> int | None:
-    kept: Any = [(i, p) for i, p in enumerate(plans)]
-    found = search._best_kept(kept, USUAL, FACTORS)
-    return None if found is None else int(found[0])  # type: ignore[call-overload]
-
-
-def test_formats_that_miss_something() -> None:
-    slow, quick = make_speed(1, 0.25), make_speed(1, 0.2)
-    assert take() is None
-    assert take(Kept(starts=None), Kept(starts=False)) == 0
-    assert take(Kept(starts=None), Kept(speed=slow)) == 1
-    # those that hold everybody first: the widest within 1.25 times the shortest time between tokens
-    assert take(Kept(speed=slow), Kept(speed=quick)) == 0
-    assert take(Kept(speed=make_speed(1, 0.251)), Kept(speed=quick)) == 1
-    assert take(Kept(holds=held(10, 1)), Kept(speed=slow)) == 1
-    # of those that let some wait: at least 0.75 of the most that any holds
-    assert take(Kept(holds=held(10, 4)), Kept(holds=held(10, 2))) == 0
-    assert take(Kept(holds=held(10, 5)), Kept(holds=held(10, 2))) == 1
-    assert take(Kept(holds=held(10, 9), starts=None), Kept(holds=held(10, 2))) == 1
 
 
 def test_cards_of_an_arrangement() -> None:

@@ -257,4 +257,4 @@ def test_a_near_miss_says_what_would_hold_it() -> None:
     found = ask("1x RTX 4090, 128GB RAM", "qwen3:32b")
     wide = next(x for x in found.near_misses if x.what.startswith("FP8"))
     assert wide.would_fit_if == "2 such cards instead of 1, or at least 25 GiB on each"
-    assert chosen("2x RTX 4090, 128GB RAM", "qwen3:32b").quantization == "FP8"
+    assert chosen("2x RTX 4090, 128GB RAM", "qwen3:32b", quantization="FP8").starts

@@ -124,15 +124,6 @@ def test_factors_are_one_or_more(name: str) -> None:
         PlanRules(**{**known, name: 0.99})
 
 
-@pytest.mark.parametrize("name", ["enough_held", "narrower"])
-def test_shares_are_above_nothing_and_one_at_most(name: str) -> None:
-    known = msgspec.structs.asdict(load_plan_rules(RULES))
-    assert getattr(PlanRules(**{**known, name: 1}), name) == 1
-    for wrong in (0, 1.01):
-        with pytest.raises(ValueError, match=rf"plans.{name}` is a share above 0, 1 at most"):
-            PlanRules(**{**known, name: wrong})
-
-
 def test_the_rank_that_holds_adapters() -> None:
     """vLLM takes 8, 16, 32, 64 and more; an engine without such steps takes the rank as it is."""
     vllm = RULES.engine("vllm")

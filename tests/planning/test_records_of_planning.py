@@ -7,7 +7,7 @@ from records import list_changeable, list_positional, list_records, list_set
 from advisor.decision.policy import Policy
 from advisor.planning.types import CardLayout
 
-READ = {"GgufOrder", "TypicalTokens", "_PlansFile"}  # from documents alone
+READ = {"GgufOrder", "Ranking", "TypicalTokens", "UtilityRules"}  # from documents alone
 
 
 def test_values_do_not_change() -> None:

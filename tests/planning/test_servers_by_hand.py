@@ -14,7 +14,7 @@ from test_traffic_parts import make_requests
 from test_trials_by_hand import trial
 
 from advisor import formats
-from advisor.deployment import Workload
+from advisor.deployment import Interval, KvCache, MemoryEstimate, SpeedEstimate, Workload
 from advisor.errors import BadInput
 from advisor.estimation import EstimateRequest, estimate
 from advisor.planning import arrange, search
@@ -63,24 +63,39 @@ def test_speeds_that_are_not_known_are_told() -> None:
     assert any("whether it keeps up with the rate cannot be determined" in n for n in found.notes)
 
 
-def test_the_fastest_of_formats_with_a_download() -> None:
-    """The first within a tenth of the most output; a model that is published in a format keeps it."""
+def at_rate(name: str, rate: float) -> Plan:
+    made = make("Qwen/Qwen3-8B", "1x H100", quantization=name, context_length=8192, engine="vllm")
+    speed = SpeedEstimate(tpot_s=Interval(value=1 / rate, low=1 / rate, high=1 / rate))
+    return replace(
+        plan_with(rate), deployment=made, memory=NO_PLACES, quantization=RULES.quantization(name), speed=speed
+    )
+
+
+NO_PLACES = MemoryEstimate(
+    fits=True, context_length=8192, sequences=1, devices=(), host=None, kv_cache=KvCache(), basis={}
+)
+
+
+def test_the_format_that_is_worth_the_most() -> None:
+    """Twice the rate is worth what FP8 costs and not what a third party's four bits do; an own format is kept."""
     request = asked("Qwen/Qwen3-8B", "1x H100", concurrency=9)
     vllm = tools("vllm", request)
 
     def take(*rates: float, names: tuple[str, ...] = ("BF16", "FP8", "AWQ"), of: SearchRequest = request) -> str:
         good = [
-            (Attempt(formats.FormatChoice(RULES.quantization(n)), "auto", False, False), plan_with(r))
+            (Attempt(formats.FormatChoice(RULES.quantization(n)), "auto", False, False), at_rate(n, r))
             for n, r in zip(names, rates, strict=False)
         ]
-        return search._fastest(good, vllm, of)[0].chosen.quantization.id
+        found = search._take_best(good, vllm, of)
+        assert found is not None
+        return found[0].chosen.quantization.id
 
     assert take(100.0, 110.0) == "BF16"
-    assert take(100.0, 110.2) == "FP8"
-    assert take(100.0, 115.0, 120.0) == "FP8"
+    assert take(100.0, 200.0) == "FP8"
+    assert take(100.0, 200.0, 220.0) == "FP8"
     assert take(100.0, 500.0, names=("BF16", "EXL3-3.0bpw")) == "BF16"  # nobody offers the other
     native = asked("deepseek-ai/DeepSeek-V3", "8x H200", concurrency=9)
-    assert take(100.0, 900.0, names=("FP8", "AWQ"), of=native) == "FP8"
+    assert take(100.0, 120.0, names=("FP8", "AWQ"), of=native) == "FP8"
 
 
 # --- servers

@@ -1,4 +1,4 @@
-"""A model for those who named none, or only a family: the ablest for the use that fits here and is fast enough."""
+"""A model for those who named none, or only a family: the one that is worth the most for the use here."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-import msgspec
 from msgspec.structs import replace
 
 from advisor.ability.lookup import (
@@ -21,25 +20,30 @@ from advisor.advice.recommend_request import RecommendRequest, ask_guide, build_
 from advisor.advice.types import ModelOption, StoredCopy
 from advisor.catalog import Catalog
 from advisor.catalog.compiled_rules import ModelRow
-from advisor.catalog.documents import decode_document
 from advisor.catalog.model_spellings import find_named_model
 from advisor.catalog.resolve import ResolvedModel
 from advisor.catalog.types import Engine
 from advisor.decision.types import Guide
-from advisor.deployment import SpeedEstimate
 from advisor.engines.llama_cpp.plan import count_file_bytes, least_file_bytes
 from advisor.errors import BadInput, UnknownName
 from advisor.machines.types import Machine
-from advisor.meanings import UseCase
 from advisor.models.types import Model
 from advisor.planning.format_candidates import FOUR_BIT_QUALITY
 from advisor.planning.rules import load_workload_defaults
 from advisor.planning.search import find_best_plan
-from advisor.planning.types import Plan, Rejection
+from advisor.planning.types import Plan, Rejection, SearchRequest
+from advisor.planning.utility import (
+    UtilityRules,
+    add_up,
+    answer_seconds,
+    cost_wait,
+    load_utility,
+    value_ability,
+    value_plan,
+)
 from advisor.record import Value, pick_fields
 from advisor.render.words import make_model_reference
 from advisor.session import Session
-from advisor.speed.estimator import estimate_midway_speed
 from advisor.speed.rates import device_bandwidth, load_machine_rules, machine_host_bandwidth
 from advisor.units import format_bytes
 from advisor.unknowns import sum_known
@@ -49,25 +53,6 @@ ALLOWED: dict[str, tuple[LicenceClass, ...]] = {
     "permissive": ("permissive",),
     "commercial": ("permissive", "conditions"),
 }
-
-
-class ChoosingFile(msgspec.Struct, frozen=True):
-    """rules/choosing.yaml."""
-
-    source: str
-    as_of: str
-    slowest_decode_tps: dict[UseCase, float]
-    slowest_share_on_cpu: float
-    largest_share_of_host_memory: float
-    caution: float
-    tie: float
-    ability_per_percent: float
-    unknown_loss_percent: tuple[float, float]
-    ability_per_doubling: float
-    patience_s: dict[UseCase, float]
-    answer_tokens: dict[UseCase, int]
-    most_sized: int
-    shown: int
 
 
 class SizedModel(Value, frozen=True):
@@ -114,7 +99,7 @@ def choose_model(
     Raises BadInput where the machine's memory is not known.
     """
     rules = session.rules
-    choosing = load_choosing(rules)
+    choosing = load_utility(rules)
     if count_usable_bytes(request.machine) is None:
         raise BadInput(
             "the memory of this machine is not known, so no model can be chosen: "
@@ -153,13 +138,8 @@ def choose_model(
     return ModelChoice(slow.model, (f"{_explain_choice(slow, request)}; slower than one would like",), (), slow)
 
 
-def load_choosing(rules: Catalog) -> ChoosingFile:
-    """rules/choosing.yaml. Raises BadInput where an overlay spoiled it."""
-    return decode_document(rules, "choosing.yaml", ChoosingFile)
-
-
 def _list_by_ability(
-    request: RecommendRequest, rules: Catalog, choosing: ChoosingFile, among: Sequence[str] | None
+    request: RecommendRequest, rules: Catalog, choosing: UtilityRules, among: Sequence[str] | None
 ) -> Iterator[tuple[Model, Ability, float]]:
     """Models that could fit, the ablest (cautiously) first; the last figure is the most they can be worth."""
     usable, use = count_usable_bytes(request.machine) or 0, request.workload.use_case
@@ -176,8 +156,8 @@ def _list_by_ability(
             continue
         if request.choice.min_ability is not None and ability.value < request.choice.min_ability:
             continue
-        wait = _wait_cost(_answer_tokens(ability, use, rules, choosing) / rate, use, choosing) if rate else 0.0
-        rows.append((ability.value - choosing.caution * ability.spread - wait, row.id, ability))
+        wait = cost_wait(_answer_tokens(ability, use, rules, choosing) / rate, use, choosing) if rate else 0.0
+        rows.append((add_up(value_ability(ability, choosing)) - wait, row.id, ability))
     allowed = ALLOWED[request.choice.licence] if request.choice.licence else None
     for ceiling, name, ability in sorted(rows, key=lambda r: (-r[0], r[1])):
         model = rules.find_model(name)
@@ -192,7 +172,7 @@ def _size_model(
     asked: Engine | None,
     guide: Guide,
     session: Session,
-    choosing: ChoosingFile,
+    choosing: UtilityRules,
 ) -> SizedModel | None:
     """How the model would run with the first of the guide's engines that holds it; None where none does."""
     rules = session.rules
@@ -216,43 +196,31 @@ def _size_model(
         if not plan.starts or narrow or not plan.holds_all or _crowds(request.machine, plan, choosing):
             refused.add(engine_id)
             continue
-        sized = _worth(model, ability, plan, request, session, choosing)
+        sized = _size_plan(model, ability, plan, search, session)
         if sized.option.download:
             return sized
         kept = kept or sized
     return kept
 
 
-def _worth(
-    model: Model,
-    ability: Ability,
-    plan: Plan,
-    request: RecommendRequest,
-    session: Session,
-    choosing: ChoosingFile,
-) -> SizedModel:
-    rules = session.rules
-    use = request.workload.use_case
-    speed = estimate_midway_speed(plan.deployment, plan.memory, session, 1)
-    rate = speed.decode_tps.value if speed is not None and speed.decode_tps is not None else None
-    answer = _answer_seconds(speed, rate, _answer_tokens(ability, use, rules, choosing))
-    loss = find_format_loss(plan.quantization.id, model, rules)
-    cost = choosing.ability_per_percent * sum(loss or choosing.unknown_loss_percent) / 2
-    wait = _wait_cost(answer, use, choosing) if answer else 0.0
+def _size_plan(model: Model, ability: Ability, plan: Plan, search: SearchRequest, session: Session) -> SizedModel:
+    rules, weights, use = session.rules, load_utility(session.rules), search.traffic.use_case
+    between = plan.speed.tpot_s if plan.speed is not None else None
+    terms = {**value_ability(ability, weights), **value_plan(plan, search, rules)}
     option = ModelOption(
         model=model.id,
         quantization=plan.quantization.id,
         engine=plan.deployment.engine,
         **show_ability(ability),
-        loss_percent=loss,
-        decode_tps=rate,
-        answer_s=answer,
+        loss_percent=find_format_loss(plan.quantization.id, model, rules),
+        decode_tps=1 / between.value if between is not None else None,
+        answer_s=answer_seconds(plan.speed, _answer_tokens(ability, use, rules, weights)),
         context_length=plan.deployment.context_length,
         licence=model.license,
         licence_class=classify_licence(model.license, rules),
         download=make_model_reference(plan.deployment, rules).missing is None,
     )
-    return SizedModel(model, plan, option, ability.value - choosing.caution * ability.spread - cost - wait)
+    return SizedModel(model, plan, option, add_up(terms))
 
 
 def show_ability(ability: Ability) -> dict[str, Any]:
@@ -264,34 +232,23 @@ def show_ability(ability: Ability) -> dict[str, Any]:
     }
 
 
-def _answer_tokens(ability: Ability, use: str, rules: Catalog, choosing: ChoosingFile) -> int:
+def _answer_tokens(ability: Ability, use: str, rules: Catalog, choosing: UtilityRules) -> int:
     """Output tokens of a typical answer, thinking included."""
     return (thinking_tokens(use, rules) if ability.thinks else 0) + choosing.answer_tokens[use]
 
 
-def _wait_cost(answer_s: float, use: str, choosing: ChoosingFile) -> float:
-    """What waiting so many seconds for an answer costs in ability."""
-    return choosing.ability_per_doubling * max(0.0, math.log2(answer_s / choosing.patience_s[use]))
-
-
-def _answer_seconds(speed: SpeedEstimate | None, rate: float | None, tokens: int) -> float | None:
-    if speed is None or not rate:
-        return None
-    return (speed.ttft_s.value if speed.ttft_s else 0.0) + tokens / rate
-
-
-def _is_slow(sized: SizedModel, request: RecommendRequest, choosing: ChoosingFile) -> bool:
+def _is_slow(sized: SizedModel, request: RecommendRequest, choosing: UtilityRules) -> bool:
     rate = sized.option.decode_tps
     return rate is not None and rate < _slowest(request, choosing)
 
 
-def _slowest(request: RecommendRequest, choosing: ChoosingFile) -> float:
+def _slowest(request: RecommendRequest, choosing: UtilityRules) -> float:
     """Least rate of the use here, tokens a second."""
     slowest = choosing.slowest_decode_tps.get(request.workload.use_case, 0)
     return slowest if request.machine.usable_devices else slowest * choosing.slowest_share_on_cpu
 
 
-def _order_by_worth(found: Sequence[SizedModel], choosing: ChoosingFile) -> list[SizedModel]:
+def _order_by_worth(found: Sequence[SizedModel], choosing: UtilityRules) -> list[SizedModel]:
     """The most able first; those within `tie` of it by what lies here, download, measurements, licence and speed."""
     left = sorted(found, key=lambda x: -x.worth)
     if not left:
@@ -309,10 +266,10 @@ def _preference(sized: SizedModel) -> tuple[bool, bool, bool, bool, float]:
 
 
 def _explain_choice(sized: SizedModel, request: RecommendRequest) -> str:
-    return f"no model given: {sized.model.id} is the ablest for {request.workload.use_case} that fits here"
+    return f"no model given: {sized.model.id} is worth the most for {request.workload.use_case} here"
 
 
-def _crowds(machine: Machine, plan: Plan, choosing: ChoosingFile) -> bool:
+def _crowds(machine: Machine, plan: Plan, choosing: UtilityRules) -> bool:
     """Whether the deployment would leave too little of a memory that other programs live in."""
     ram = machine.memory.usable_bytes
     if ram is None or any(not d.unified for d in machine.usable_devices):
@@ -321,7 +278,7 @@ def _crowds(machine: Machine, plan: Plan, choosing: ChoosingFile) -> bool:
     return used > choosing.largest_share_of_host_memory * ram
 
 
-def _weights_crowd(model: Model, machine: Machine, choosing: ChoosingFile, rules: Catalog) -> bool:
+def _weights_crowd(model: Model, machine: Machine, choosing: UtilityRules, rules: Catalog) -> bool:
     """Whether the weights alone would do so, in the format that is tried first on a processor."""
     ram = machine.memory.usable_bytes
     if ram is None or machine.usable_devices:

@@ -12,7 +12,7 @@ from advisor.ability.lookup import (
     thinking_mode,
     thinking_tokens,
 )
-from advisor.advice.models.choice import choose_model, load_choosing, show_ability
+from advisor.advice.models.choice import choose_model, show_ability
 from advisor.advice.recommend_request import RecommendRequest, load_main_guide
 from advisor.advice.types import Licences, ModelOption, Quality
 from advisor.catalog import Catalog
@@ -21,6 +21,7 @@ from advisor.deployment import SpeedEstimate, Workload
 from advisor.machines.types import Machine
 from advisor.models.types import Model
 from advisor.near import simplify_name
+from advisor.planning.utility import load_utility
 from advisor.record import Record
 from advisor.session import Session
 
@@ -33,7 +34,7 @@ def describe_quality(
     if ability is None:
         return None
     rate = speed.decode_tps.value if speed is not None and speed.decode_tps is not None else None
-    plain = load_choosing(rules).answer_tokens[use]
+    plain = load_utility(rules).answer_tokens[use]
     tokens = plain + (thinking_tokens(use, rules) if ability.thinks else 0)
     optional = ability.thinks and thinking_mode(model, rules) == "optional"
     rag = find_rag_facts(model, rules) if use == "rag" else None

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from advisor import estimation
 from advisor.advice.limits import find_largest
+from advisor.advice.recommend.choices import choose_plans, sum_places
 from advisor.advice.types import Advice, NearMiss, RankedDeployment, SpeculationOffer
 from advisor.catalog.types import Engine
 from advisor.decision.evaluate import evaluate_guide, list_thresholds
@@ -48,13 +49,16 @@ def add_named_plans(
     if best is None or advice.chosen is None or advice.chosen.deployment is None:
         return advice
     entry, plan = best
-    alternatives, named = list(advice.alternatives), dict(advice.named)
+    alternatives, named, kinds = list(advice.alternatives), dict(advice.named), dict[str, RankedDeployment]()
     for name, found in (
         ("fastest", find_fastest(entry, plan, search, session)),
         ("widest", find_widest(entry, plan, search, session)),
+        ("fewest", find_fewest(entry, plan, search, session)),
     ):
-        if found is not None:
-            made = rank(entry, found[0]).with_fields(gains=tuple(found[1]))
+        if found is None:
+            continue
+        made = kinds[name] = rank(entry, found[0]).with_fields(gains=tuple(found[1]))
+        if name in named:
             named[name] = len(alternatives)
             alternatives.append(made)
     simplest = find_simplest([advice.chosen, *advice.alternatives], search)
@@ -63,7 +67,8 @@ def add_named_plans(
         easy = alternatives[simplest]
         alternatives[simplest] = easy.with_fields(gains=("the simplest to install and run",))
     offer = offer_speculation(entry, plan, search, session)
-    return replace(advice, alternatives=tuple(alternatives), named=named, speculation=offer)
+    choices = tuple(choose_plans(advice.chosen, kinds.get("fastest"), kinds.get("fewest")))
+    return replace(advice, alternatives=tuple(alternatives), named=named, choices=choices, speculation=offer)
 
 
 def offer_speculation(entry: Engine, plan: Plan, search: SearchRequest, session: Session) -> SpeculationOffer | None:
@@ -82,12 +87,8 @@ def offer_speculation(entry: Engine, plan: Plan, search: SearchRequest, session:
     speed = estimate_traffic_speed(drafted, memory, search.traffic, users, False, session)
     if not more or not memory.fits or speed is None or speed.gain is None or speed.gain.low <= 1:
         return None
-    grown = _sum_places(memory) - _sum_places(plan.memory)
+    grown = sum_places(memory) - sum_places(plan.memory)
     return SpeculationOffer(settings=more, gain=speed.gain, more_bytes=max(0, grown))
-
-
-def _sum_places(memory: MemoryEstimate) -> int:
-    return sum(x.total_bytes or 0 for x in (*memory.devices, memory.host) if x is not None)
 
 
 NamedPlan = tuple[Plan, tuple[str, ...]]  # with what it gains and loses
@@ -129,6 +130,19 @@ def find_widest(entry: Engine, chosen: Plan, search: SearchRequest, session: Ses
             gains = (f"{quantization.id} instead of {chosen.quantization.id}",)
             return found, (*gains, *_losses(chosen, found))
     return None
+
+
+def find_fewest(entry: Engine, chosen: Plan, search: SearchRequest, session: Session) -> NamedPlan | None:
+    """The plan of the same engine on the fewest cards that hold the users in time, where these are fewer."""
+    now = len(chosen.layout.devices) * chosen.layout.nodes
+    if now < 2 or chosen.offload or search.workload.fewest:
+        return None
+    asked = replace(search, quantization=chosen.quantization.id, workload=replace(search.workload, fewest=True))
+    found = find_best_plan(entry, asked, session)
+    if isinstance(found, Rejection) or not found.starts or len(found.layout.devices) * found.layout.nodes >= now:
+        return None
+    cards = len(found.layout.devices) * found.layout.nodes
+    return found, (f"needs only {cards} of {now} cards (--fewest)",)
 
 
 def find_simplest(offered: Sequence[RankedDeployment], search: SearchRequest) -> int | None:

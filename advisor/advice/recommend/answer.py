@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
+from functools import partial
 
 from msgspec.structs import replace
 
 from advisor.advice.effects import name_unused
-from advisor.advice.models.choice import choose_model, describe_copy, find_stored_models, load_choosing
+from advisor.advice.models.choice import SizedModel, choose_model, describe_copy, find_stored_models
 from advisor.advice.models.facts import describe_licences, describe_quality
 from advisor.advice.recommend.alternatives import add_named_plans, describe_growth
-from advisor.advice.recommend.engines import list_in_order, load_ranking, search_engines
+from advisor.advice.recommend.choices import choose_models
+from advisor.advice.recommend.engines import Worth, list_in_order, search_engines
 from advisor.advice.recommend_request import (
     GuideResult,
     RecommendRequest,
@@ -40,6 +43,7 @@ from advisor.planning.holding import with_machine_notes
 from advisor.planning.targets import answer_targets
 from advisor.planning.traffic import describe_cut_lengths
 from advisor.planning.types import Plan, SearchRequest
+from advisor.planning.utility import load_utility
 from advisor.questions import Asking
 from advisor.questions.recommend import RecommendQuestion
 from advisor.session import Session
@@ -120,16 +124,30 @@ def _choose(
 ) -> Advice:
     """Advice for the model that is chosen: of the catalogue, or of a family that was named."""
     rules = session.rules
-    chosen = choose_model(request, asked, guide, session, among, None if request.every_model else 0)
+    chosen = choose_model(request, asked, guide, session, among, None if request.every_model else 2)
     if chosen.model is None:
         return _nothing(request, ask_guide(request, None, guide, rules), asked, rules)
     named = f"{request.model} is a family: " if request.model else ""
     notes = tuple(named + note.removeprefix("no model given: ") if named else note for note in chosen.notes)
     advice = _advice(request, ResolvedModel(chosen.model), asked, guide, session, notes)
-    others, shown = chosen.others, load_choosing(rules).shown
+    others, shown = chosen.others, load_utility(rules).shown
     if chosen.look_for_others and not request.every_model:
         others = chosen.look_for_others(SHOWN_IN_TEXT) if len(advice.alternatives) < SHOWN_IN_TEXT else ()
-    return replace(advice, models=tuple(x.option for x in others[:shown]))
+    choices = advice.choices
+    if chosen.chosen is not None and advice.chosen is not None and advice.chosen.memory is not None:
+        sized, rank = (chosen.chosen, *(others or chosen.others)), partial(_rank_sized, request, guide, session)
+        choices = choose_models(advice.chosen, sized, load_utility(rules), rank)
+    return replace(advice, models=tuple(x.option for x in others[:shown]), choices=choices)
+
+
+def _rank_sized(request: RecommendRequest, guide: Guide, session: Session, sized: SizedModel) -> RankedDeployment:
+    """A model that was looked at, as it would be offered."""
+    found, rules = ResolvedModel(sized.model), session.rules
+    settled = settle_model(request, found)
+    guide_result = ask_guide(settled, sized.model, guide, rules)
+    search = build_search_request(settled, found, guide_result, guide, rules, None)
+    entry = rules.engines()[sized.plan.deployment.engine]
+    return _ranked(entry, sized.plan, guide_result, search, session, 0, {}, True)
 
 
 def _advice(
@@ -150,13 +168,11 @@ def _advice(
     guide_result = ask_guide(request, found.model, guide, rules)
     search = build_search_request(request, found, guide_result, guide, rules, asked)
     search = replace(search, from_disk=request.from_disk and request.model is not None)  # a model that is chosen fits
-    order = load_ranking(rules)
-    answers = search_engines(request, guide_result, search, asked, order, session)
+    answers = search_engines(request, guide_result, search, asked, session)
     offers, rejected, needs = answers.offers, answers.rejected, answers.needs
-    offers.sort(key=lambda h: sum(h[0].values()))
     offered = [
-        _ranked(e, f, guide_result, search, session, i, points, request.every_command or i == 0)
-        for i, (points, e, f) in enumerate(offers)
+        _ranked(e, f, guide_result, search, session, i, worth.terms, request.every_command or i == 0)
+        for i, (worth, e, f) in enumerate(offers)
     ]
     clients = list_clients(request, guide_result, asked, rules, found.model)
     if not offered and asked is None:
@@ -179,8 +195,8 @@ def _advice(
         warnings += [t.text for t in chosen.tried if t.fits is False]
         warnings += (*(chosen.memory.warnings if chosen.memory is not None else ()), *chosen.notes)
     warnings += list_undone(request, chosen, asked)
-    if chosen is not None and asked is None:
-        warnings += find_ties(offered, order.tie)
+    if chosen is not None and asked is None and offers and not clients:
+        warnings += find_ties(offers, load_utility(rules).same)
     growth: tuple[str, ...] = ()
     if chosen is not None and chosen.deployment is not None:
         cards = len(chosen.layout.devices) or None if chosen.layout is not None else None  # of all copies on one node
@@ -224,7 +240,7 @@ def _ranked(
     search: SearchRequest,
     session: Session,
     position: int,
-    points: dict[str, float],
+    utility: dict[str, float],
     shown: bool,
 ) -> RankedDeployment:
     rules = session.rules
@@ -262,7 +278,7 @@ def _ranked(
         notes=(*plan.notes, *(_worth_knowing(entry, plan, search) if prominent else ())),
         quality=describe_quality(plan.deployment.model, plan.quantization.id, use, plan.speed, rules),
         licence=describe_licences(plan.deployment.model, entry, rules),
-        points=points,
+        utility=utility,
         speed=plan.speed,
         tried=plan.tried,
         copies=plan.copies,
@@ -393,12 +409,11 @@ def advise_elsewhere(request: RecommendRequest, guide_result: GuideResult, remot
     )
 
 
-def find_ties(offered: list[RankedDeployment], within: float) -> list[str]:
-    """Engines whose points are the chosen one's: the order between them says nothing."""
-    first = offered[0]
-    total = sum(first.points.values())
-    equal = [x.engine_name for x in offered[1:] if x.points and abs(sum(x.points.values()) - total) < within]
-    return [f"a tie: {first.engine_name} and {', '.join(equal)} have equal points"] if equal else []
+def find_ties(offers: Sequence[tuple[Worth, Engine, Plan]], within: float) -> list[str]:
+    """Engines whose plans are worth what the chosen one is: the order between them says nothing."""
+    first, name, _ = offers[0]
+    near = [e.name for x, e, _ in offers[1:] if x.floors == first.floors and first.order[1] - x.order[1] < within]
+    return [f"a tie: {name.name} and {', '.join(near)} are worth the same"] if near else []
 
 
 def list_undone(request: RecommendRequest, chosen: RankedDeployment | None, asked: Engine | None) -> list[str]:

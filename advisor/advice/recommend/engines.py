@@ -1,22 +1,17 @@
-"""Every engine asked for its best plan: what each offers, its points (rules/ranking.yaml), why others offer nothing."""
+"""Every engine asked for its best plan: what each offers, what it is worth, why others offer nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
-import msgspec
 from msgspec.structs import replace
 
 from advisor.advice.recommend_request import GuideResult, RecommendRequest
 from advisor.catalog import Catalog
-from advisor.catalog.documents import decode_document
 from advisor.catalog.types import Engine
 from advisor.decision.filters import hardware_support, judge_engine, list_needed_features
-from advisor.decision.types import FactValues, Reason
-from advisor.deployment import MemoryEstimate
-from advisor.planning.rules import PlanRules
+from advisor.decision.types import Reason
 from advisor.planning.search import find_best_plan
 from advisor.planning.types import Plan, Rejection, SearchRequest
+from advisor.planning.utility import add_up, load_utility, value_plan
 from advisor.record import Value
 from advisor.render.words import make_model_reference
 from advisor.session import Session
@@ -25,7 +20,7 @@ from advisor.session import Session
 class EngineAnswers(Value, frozen=True):
     """The plans that were found, and what was refused."""
 
-    offers: list[tuple[dict[str, float], Engine, Plan]]  # with the points of each
+    offers: list[tuple[Worth, Engine, Plan]]
     rejected: dict[str, tuple[Reason, ...]]
     needs: dict[str, int]  # of what finds no room, bytes
 
@@ -35,7 +30,6 @@ def search_engines(
     guide_result: GuideResult,
     search: SearchRequest,
     asked: Engine | None,
-    order: Ranking,
     session: Session,
 ) -> EngineAnswers:
     """The best plan of each engine, and why others have none."""
@@ -63,14 +57,8 @@ def search_engines(
         pinned = search.policy.version(entry.id, search.facts)
         if pinned is not None:
             result = replace(result, notes=(*result.notes, f"pinned to {pinned[0]} by policy: {pinned[1]}"))
-        points = score_deployment(
-            entry, result.memory, listed, guide_result.facts, list_needed_features(request.workload), order,
-            sure=result.starts is True,
-            asked=asked is not None and entry.id == asked.id, liked=liked is not None, held=bool(held),
-            offload=result.offload, queues=not result.holds_all, late=result.on_time is False,
-            no_download=brings_something(entry, result, session.rules),
-        )  # fmt: skip
-        offers.append((points, entry, result))
+        offers.append((value_engine(entry, result, search, guide_result, asked, session.rules), entry, result))
+    offers.sort(key=lambda x: x[0].order, reverse=True)
     return found
 
 
@@ -99,85 +87,44 @@ def _explain_left_out(
     return Reason(code="not_asked_for", rule=f"{entry.id}/hardware", text=text, source=", ".join(support.src) or None)
 
 
-FULL = 0.9  # of a budget: what is used above it counts as tight
+class Worth(Value, frozen=True):
+    """What an engine's plan is worth: the floors it is over, the first weighing the most, and the terms above them."""
+
+    floors: dict[str, bool]
+    terms: dict[str, float]
+
+    @property
+    def order(self) -> tuple[list[bool], float]:
+        """What is better sorts later."""
+        return [*self.floors.values()], add_up(self.terms)
 
 
-class RankingPoints(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Points of each criterion; the sum orders, least first."""
-
-    asked: float
-    policy: float
-    unsure: float
-    held_back: float
-    offload: float
-    queues: float
-    late: float
-    unlisted: float
-    place: float
-    no_download: float
-    tight: float
-    limited_hardware: float
-    missing_feature: float
-
-
-class Ranking(msgspec.Struct, frozen=True):
-    """rules/ranking.yaml."""
-
-    source: str
-    as_of: str
-    points: RankingPoints
-    tie: float
-    plans: PlanRules
-
-
-def load_ranking(rules: Catalog) -> Ranking:
-    """The points from the rules. Raises BadInput when an overlay spoiled them."""
-    return decode_document(rules, "ranking.yaml", Ranking)
-
-
-def score_deployment(
-    entry: Engine,
-    memory: MemoryEstimate,
-    listed: list[str],
-    facts: FactValues,
-    features: Collection[str],
-    ranking: Ranking,
-    *,
-    sure: bool,
-    asked: bool,
-    liked: bool,
-    held: bool,
-    offload: bool,
-    queues: bool = False,
-    late: bool = False,
-    no_download: bool = False,
-) -> dict[str, float]:
-    """Points of one deployment by criterion; criteria that do not apply are left out. The sum orders, least first."""
-    ranking_points = ranking.points
-    support = hardware_support(entry, str(facts.get("gpu.vendor")))
+def value_engine(
+    entry: Engine, plan: Plan, search: SearchRequest, guide_result: GuideResult, asked: Engine | None, rules: Catalog
+) -> Worth:
+    """The worth of an engine's best plan among those of the others. Of engines the guide says which is the faster one,
+    so that each place in its order counts and no predicted speed alone decides."""
+    weights, decision, listed = load_utility(rules), guide_result.decision, list(guide_result.decision.engines)
+    support = hardware_support(entry, str(guide_result.facts.get("gpu.vendor")))
+    features = list_needed_features(search.workload)
     missing = sum(entry.features.get(f) is None or entry.features[f].support != "yes" for f in features)
-    all_points = {
-        "asked": ranking_points.asked * asked,
-        "policy": ranking_points.policy * liked,
-        "unsure": ranking_points.unsure * (not sure),
-        "held_back": ranking_points.held_back * held,
-        "offload": ranking_points.offload * offload,
-        "queues": ranking_points.queues * queues,
-        "late": ranking_points.late * late,
-        "unlisted": ranking_points.unlisted * (entry.id not in listed),
-        "place": ranking_points.place * (listed.index(entry.id) if entry.id in listed else 0),
-        "no_download": ranking_points.no_download * no_download,
-        "tight": round(ranking_points.tight * _tightness(memory), 4),
-        "limited_hardware": ranking_points.limited_hardware * (support is None or support.support != "yes"),
-        "missing_feature": round(ranking_points.missing_feature * missing, 4),
+    floors = {
+        "asked": asked is not None and entry.id == asked.id,
+        "starts": plan.starts is True,
+        "download": not brings_something(entry, plan, rules),
+        "policy": search.policy.preferred(entry.id, search.facts) is not None,
+        # at a rate arrivals are the judge of targets, not so many users at once
+        "pace": plan.on_time is not False or search.traffic.rate is not None,
+        "listed": entry.id in listed,
+        "not_held_back": not decision.held_back.get(entry.id),
     }
-    return {k: v for k, v in all_points.items() if v}
-
-
-def _tightness(estimate: MemoryEstimate) -> float:
-    """How much of the last tenth of the tightest budget is used, 0 to 1; 0 where no budget is known."""
-    shares = [r.total_bytes / r.budget_bytes for r in estimate.devices if r.total_bytes and r.budget_bytes]
-    return 0.0 if not shares else min(1.0, max(0.0, (max(shares) - FULL) / (1 - FULL)))
+    own = {
+        "place": -weights.place * (listed.index(entry.id) if entry.id in listed else len(listed)),
+        "hardware": -weights.limited_hardware * (support is None or support.support != "yes"),
+        "features": -weights.missing_feature * missing,
+    }
+    terms = {**value_plan(plan, search, rules), **own}
+    return Worth(floors, {k: round(v, 4) for k, v in terms.items() if v})
 
 
 def brings_something(entry: Engine, plan: Plan, rules: Catalog) -> bool:

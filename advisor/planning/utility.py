@@ -1,0 +1,145 @@
+"""What a plan is worth to the owner of a machine: one sum of terms, in units of ability, for every choice.
+
+Ability for the use, less what format and cache type cost, less the wait for an answer at the asked load, less what is
+not known; above it stand hard floors. Weights: rules/choosing.yaml, held against tests/data/plan_pairs.yaml.
+"""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+
+from advisor.ability.lookup import Ability, find_ability, find_cache_loss, find_format_loss, thinking_tokens
+from advisor.catalog import Catalog
+from advisor.catalog.documents import decode_document
+from advisor.catalog.types import Quantization
+from advisor.deployment import MemoryEstimate, SpeedEstimate
+from advisor.formats import format_family
+from advisor.meanings import UseCase
+from advisor.models.types import Model
+from advisor.planning.types import Plan, SearchRequest
+from advisor.render.words import find_repository
+
+FULL = 0.9  # of a budget: what is used above it counts as tight
+
+
+class UtilityRules(msgspec.Struct, frozen=True):
+    """rules/choosing.yaml, which says what each weight means."""
+
+    source: str
+    as_of: str
+    slowest_decode_tps: dict[UseCase, float]
+    slowest_share_on_cpu: float
+    largest_share_of_host_memory: float
+    caution: float
+    near: float
+    tie: float
+    ability_per_percent: float
+    unknown_loss_percent: tuple[float, float]
+    ability_per_doubling: float
+    ability_per_late_doubling: float
+    instant_s: float
+    patience_s: dict[UseCase, float]
+    hurry: float
+    third_party: float
+    unsure: float
+    tight: float
+    place: float
+    limited_hardware: float
+    missing_feature: float
+    same: float
+    answer_tokens: dict[UseCase, int]
+    most_sized: int
+    shown: int
+
+
+def load_utility(rules: Catalog) -> UtilityRules:
+    """The weights from the rules. Raises BadInput where an overlay spoiled them."""
+    return decode_document(rules, "choosing.yaml", UtilityRules)
+
+
+def count_thinking_tokens(model: Model, use: str, rules: Catalog) -> int:
+    """Output tokens before the answer to a typical question; 0 where the model does not think for the use."""
+    ability = find_ability(model, use, rules)
+    return thinking_tokens(use, rules) if ability is not None and ability.thinks else 0
+
+
+def answer_seconds(speed: SpeedEstimate | None, tokens: int) -> float | None:
+    """Seconds from asking to the last of so many tokens at the speed's load; None where that is not known."""
+    if speed is None or speed.tpot_s is None:
+        return None
+    return (speed.ttft_s.value if speed.ttft_s is not None else 0.0) + tokens * speed.tpot_s.value
+
+
+def cost_wait(seconds: float, use: UseCase, weights: UtilityRules) -> float:
+    """What waiting so long for an answer costs, in ability."""
+    late = max(0.0, math.log2(seconds / weights.patience_s[use]))
+    doublings = max(0.0, math.log2(seconds / weights.instant_s))
+    return weights.ability_per_doubling * doublings + weights.ability_per_late_doubling * late
+
+
+def value_ability(ability: Ability, weights: UtilityRules) -> dict[str, float]:
+    """The terms of a model."""
+    return {"ability": ability.value, "caution": -weights.caution * ability.spread}
+
+
+def value_plan(plan: Plan, search: SearchRequest, rules: Catalog) -> dict[str, float]:
+    """The terms of a plan of a given model; the sum orders, most first."""
+    weights, use = load_utility(rules), search.traffic.use_case
+    cache = find_cache_loss(plan.deployment.kv_cache_type.k, rules) or weights.unknown_loss_percent
+    tokens = search.traffic.output.mean + count_thinking_tokens(search.model, use, rules)
+    seconds, between = answer_seconds(plan.speed, tokens), plan.speed.tpot_s if plan.speed is not None else None
+    hurry = weights.hurry if search.workload.priority in ("throughput", "latency") else 1.0
+    return {
+        **cost_format(plan.quantization, plan.deployment.engine, search, rules),
+        "cache": -weights.ability_per_percent * cache[1],
+        "wait": -hurry * cost_wait(seconds, use, weights) if seconds else 0.0,
+        "unsure": -weights.unsure * math.log2(between.high / between.low) if between is not None else 0.0,
+        "tight": -weights.tight * measure_tightness(plan.memory),
+    }
+
+
+def add_up(terms: dict[str, float]) -> float:
+    """The worth of the terms."""
+    return sum(terms.values())
+
+
+def cost_format(quantization: Quantization, engine: str, search: SearchRequest, rules: Catalog) -> dict[str, float]:
+    """The terms of a weight format of the searched model, whatever the plan."""
+    weights = load_utility(rules)
+    loss = find_format_loss(quantization.id, search.model, rules) or weights.unknown_loss_percent
+    return {
+        "format": -weights.ability_per_percent * loss[1],
+        "third_party": -weights.third_party * _is_third_party(quantization, engine, search, rules),
+    }
+
+
+def _is_third_party(quantization: Quantization, engine: str, search: SearchRequest, rules: Catalog) -> bool:
+    """Whether the safetensors checkpoint is by neither the model's publisher nor the maker of the cards."""
+    ours = quantization.family == "hf" and format_family(rules.engines()[engine], rules) == "hf"
+    if not ours or search.path is not None:  # what other engines load is the community's anyway
+        return False
+    makers = {d.vendor for d in search.machine.usable_devices}
+    owner, _, name = (find_repository(search.model, quantization, makers) or "").partition("/")
+    return bool(name) and owner != search.model.id.partition("/")[0] and owner not in makers
+
+
+def may_be_worth_more(quantization: Quantization, than: Plan, search: SearchRequest, rules: Catalog) -> bool:
+    """Whether a narrower format can be worth more than a plan: at the most it is faster by what it is narrower."""
+    weights = load_utility(rules)
+    narrower = math.log2(than.quantization.bits_nominal / quantization.bits_nominal)
+    if than.speed is None or narrower <= 0:
+        return True
+    hurry = weights.hurry if search.workload.priority in ("throughput", "latency") else 1.0
+    gain = hurry * (weights.ability_per_doubling + weights.ability_per_late_doubling) * narrower
+    now, then = (
+        add_up(cost_format(q, than.deployment.engine, search, rules)) for q in (than.quantization, quantization)
+    )
+    return then + gain > now + weights.same
+
+
+def measure_tightness(estimate: MemoryEstimate) -> float:
+    """How much of the last tenth of the tightest budget is used, 0 to 1; 0 where no budget is known."""
+    shares = [r.total_bytes / r.budget_bytes for r in estimate.devices if r.total_bytes and r.budget_bytes]
+    return 0.0 if not shares else min(1.0, max(0.0, (max(shares) - FULL) / (1 - FULL)))
