@@ -21,6 +21,7 @@ from advisor.models.types import Model
 from advisor.planning.types import Plan, SearchRequest
 from advisor.render.words import find_repository
 
+EIGHT_BITS = 8
 FULL = 0.9  # of a budget: what is used above it counts as tight
 
 
@@ -43,6 +44,7 @@ class UtilityRules(msgspec.Struct, frozen=True):
     patience_s: dict[UseCase, float]
     hurry: float
     third_party: float
+    below_eight_bits: float
     unsure: float
     tight: float
     place: float
@@ -111,6 +113,8 @@ def cost_format(quantization: Quantization, engine: str, search: SearchRequest, 
     loss = find_format_loss(quantization.id, search.model, rules) or weights.unknown_loss_percent
     return {
         "format": -weights.ability_per_percent * loss[1],
+        "below_eight_bits": -weights.below_eight_bits
+        * (quantization.family == "hf" and quantization.bits_nominal < EIGHT_BITS and loss != (0, 0)),
         "third_party": -weights.third_party * _is_third_party(quantization, engine, search, rules),
     }
 
