@@ -26,7 +26,7 @@ from advisor.fleet.offers import (
     find_wider,
 )
 from advisor.fleet.plan_types import Changes, FleetCost, FleetPlan, Replica, SolverReport, read_plan
-from advisor.fleet.problem import Solution
+from advisor.fleet.problem import Solution, find_least_nodes
 from advisor.fleet.replicas import make_replica, make_replicas
 from advisor.fleet.surviving import find_least_left, solve_demands, solve_settled
 from advisor.fleet.types import Fleet, Pool, describe_pool
@@ -110,6 +110,7 @@ def plan_fleet(request: FleetRequest, session: Session, progress: Progress | Non
         unserved=unserved,
         cost_per_hour=FleetCost(likely=costs["likely"], safe=costs["safe"], currency=prices.currency),
         nodes_used=len({n for r in chosen.replicas for n in r.nodes}),
+        least_nodes=find_least_nodes(chosen.posed.problem, chosen.solution.served),
         measure=find_measurement(offers, prices, solutions) if request.advice and not unserved else None,
         solver=SolverReport(
             name=chosen.solution.solver, gap=chosen.solution.gap, seconds=round(time.monotonic() - began, 3)
