@@ -195,8 +195,9 @@ def _rank(problem: FleetProblem, solution: Solution) -> tuple[tuple[int, ...], f
 
 
 def find_least_nodes(problem: FleetProblem, served: Sequence[bool]) -> int:
-    """The fewest nodes that any plan which serves these demands stands on: a replica takes its share of the
-    devices of a node and gives no more than its capacity, whatever stands next to it. As good as exact for one demand on one pool."""
+    """The fewest nodes that any plan stands on which serves these demands: a replica takes its share of a node and
+    gives no more than its capacity, whatever stands next to it. Exact for one demand on one pool whose sizes divide
+    each other."""
     needed = [_find_least_share(problem, k) for k, ok in enumerate(served) if ok]
     kinds = Counter(p.group for p in problem.pools)  # devices of several kinds on one node are shared out apart
     spread = max((d.least_nodes for d, ok in zip(problem.demands, served, strict=True) if ok), default=0)
