@@ -113,6 +113,7 @@ class HardwareAdvice(Answer, frozen=True, kw_only=True):
     quantizations: tuple[str, ...]
     context_length: int
     users: int
+    rate: float | None = None  # requests a second, in place of users
     budget: Money | None
     rent: Money | None
     hours_per_month: float
@@ -123,3 +124,8 @@ class HardwareAdvice(Answer, frozen=True, kw_only=True):
     beyond: tuple[str, ...]  # what it would take where nothing (or little) is within the budget
     here: str | None  # whether it fits the machine that is there
     notes: tuple[str, ...]
+
+    @property
+    def load(self) -> str:
+        """The requests in words."""
+        return f"{self.users} at once" if self.rate is None else f"{self.rate:g} requests/s"

@@ -26,7 +26,7 @@ from advisor.fleet.offers import (
     find_wider,
 )
 from advisor.fleet.plan_types import Changes, FleetCost, FleetPlan, Replica, SolverReport, read_plan
-from advisor.fleet.problem import Solution
+from advisor.fleet.problem import Solution, find_least_nodes
 from advisor.fleet.replicas import make_replica, make_replicas
 from advisor.fleet.surviving import find_least_left, solve_demands, solve_settled
 from advisor.fleet.types import Fleet, Pool, describe_pool
@@ -92,6 +92,7 @@ def plan_fleet(request: FleetRequest, session: Session, progress: Progress | Non
     offers = collect_offers(request.fleet, demands, session, progress, request.jobs)
     prices = find_node_prices(request.fleet, request.prices, rules)
     chosen, changes = choose_plan(offers, prices, request.confidence, session), None
+    least: int | None = find_least_nodes(chosen.posed.problem, chosen.solution.served)
     money = find_money(chosen, prices)
     other: Confidence = "safe" if request.confidence == "likely" else "likely"
     second = ChosenPlan(*solve_demands(offers, prices, other, rules), ())
@@ -102,6 +103,7 @@ def plan_fleet(request: FleetRequest, session: Session, progress: Progress | Non
     if request.running is not None:
         kept = keep_plan(request, offers, demands, prices, session)
         chosen, changes, money = kept or (*compare_plans(request.running, chosen), money)
+        least = None if kept else least
     unserved = explain_unserved(chosen.solution, offers, prices, request.confidence, request.advice, session)
     costs = {request.confidence: money, other: second_money}
     return FleetPlan(
@@ -110,6 +112,7 @@ def plan_fleet(request: FleetRequest, session: Session, progress: Progress | Non
         unserved=unserved,
         cost_per_hour=FleetCost(likely=costs["likely"], safe=costs["safe"], currency=prices.currency),
         nodes_used=len({n for r in chosen.replicas for n in r.nodes}),
+        least_nodes=least,
         measure=find_measurement(offers, prices, solutions) if request.advice and not unserved else None,
         solver=SolverReport(
             name=chosen.solution.solver, gap=chosen.solution.gap, seconds=round(time.monotonic() - began, 3)

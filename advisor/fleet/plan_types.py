@@ -106,6 +106,7 @@ class FleetPlan(Answer, frozen=True, kw_only=True):
     unserved: tuple[Unserved, ...]
     cost_per_hour: FleetCost
     nodes_used: int
+    least_nodes: int | None = None  # no plan that serves the same demands stands on fewer
     measure: Measurement | None
     solver: SolverReport
     changes: Changes | None

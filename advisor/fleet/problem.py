@@ -8,11 +8,14 @@ for every size s those of it and of larger sizes, counted in units of s, are at 
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from advisor.record import Value
 
 EPSILON = 1e-9
+MOST_PAIRS = 200_000  # mixes of two kinds of replicas that are looked at for one demand
 
 
 class NodeGroup(Value, frozen=True):
@@ -189,3 +192,37 @@ def _rank(problem: FleetProblem, solution: Solution) -> tuple[tuple[int, ...], f
         for level in levels
     )
     return unserved, solution.cost
+
+
+def find_least_nodes(problem: FleetProblem, served: Sequence[bool]) -> int:
+    """The fewest nodes that any plan stands on which serves these demands: a replica takes its share of a node and
+    gives no more than its capacity, whatever stands next to it. Exact for one demand on one pool whose sizes divide
+    each other."""
+    needed = [_find_least_share(problem, k) for k, ok in enumerate(served) if ok]
+    kinds = Counter(p.group for p in problem.pools)  # devices of several kinds on one node are shared out apart
+    spread = max((d.least_nodes for d, ok in zip(problem.demands, served, strict=True) if ok), default=0)
+    return max(spread, math.ceil(sum(needed) / max(kinds.values(), default=1) - 1e-6))
+
+
+def _find_least_share(problem: FleetProblem, demand: int) -> float:
+    """The least nodes, and parts of these, whose devices serve a demand by at most two kinds of replicas; by more kinds
+    a replica may be given in part."""
+    amount, most = problem.demands[demand].amount * (1 - EPSILON), problem.demands[demand].most_variants
+    kinds = [
+        (v.nodes if v.nodes > 1 else v.devices / problem.pools[v.pool].devices, v.capacity)
+        for v in problem.variants
+        if v.demand == demand and v.capacity > 0
+    ]
+    fewest = min((amount / capacity * share for share, capacity in kinds), default=0.0)
+    count = sum(math.ceil(amount / capacity) for _, capacity in kinds)
+    if most > 2 or count * len(kinds) > MOST_PAIRS:
+        return fewest
+    return min(
+        (
+            n * share + max(0, math.ceil((amount - n * capacity) / other)) * others
+            for share, capacity in kinds
+            for n in range(math.ceil(amount / capacity) + 1)
+            for others, other in kinds
+        ),
+        default=fewest,
+    )

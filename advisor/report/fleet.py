@@ -38,7 +38,8 @@ def _headline(plan: FleetPlan) -> str:
     total = models + len(plan.unserved)
     served = f"All {total} models are served" if not plan.unserved else f"{models} of {total} models are served"
     devices = sum(r.devices for r in plan.replicas)
-    return f"{served}: {len(plan.replicas)} replicas on {plan.nodes_used} nodes, {devices} devices"
+    least = "" if plan.least_nodes is None else f" (no plan needs fewer than {plan.least_nodes})"
+    return f"{served}: {len(plan.replicas)} replicas on {plan.nodes_used} nodes{least}, {devices} devices"
 
 
 def _costs(plan: FleetPlan) -> list[str]:

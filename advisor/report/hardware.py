@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from advisor.advice.hardware.budget import BudgetRules
 from advisor.advice.hardware_types import HardwareAdvice, HardwareOption
 from advisor.catalog import Catalog
-from advisor.report.plan_text import list_phrases
+from advisor.report.plan_text import describe_arrivals, list_phrases
 from advisor.report.text import align_table, bullets, list_section, paint, wrap_text
 from advisor.units import format_gib, format_tokens
 
@@ -21,7 +21,7 @@ def describe_hardware_advice(advice: HardwareAdvice, verbose: bool = False) -> s
         f"{m.amount:,.0f} {m.currency} {word}" for m, word in ((advice.budget, "once"), (advice.rent, "a month")) if m
     ]
     beside = "".join(f", {m}" for m in advice.others)
-    head = f"{advice.model}{beside} for {advice.users} at once, {format_tokens(advice.context_length)} tokens each"
+    head = f"{advice.model}{beside} for {advice.load}, {format_tokens(advice.context_length)} tokens each"
     out = [paint(head, "bold"), wrap_text(f"Budget: {' and '.join(money) if money else 'none named'}", "  ")]
     if advice.here:
         out.append(wrap_text(advice.here[0].upper() + advice.here[1:], "  "))
@@ -120,6 +120,9 @@ def _first(option: HardwareOption, advice: HardwareAdvice) -> list[str]:
         interval = option.speed.decode_tps
         rate = f"about {interval.value:.0f} ({interval.low:.0f}-{interval.high:.0f}) tokens/s for one request"
         lines.append(", ".join((rate, *list_phrases(option.speed), "modelled")))
+    if option.arrivals is not None:
+        lines.append(", ".join(describe_arrivals(option.arrivals)))
+    lines += (v.words for v in option.targets.verdicts) if option.targets is not None else ()
     if option.break_even_hours is not None:
         rented = f"{option.break_even_hours:,.0f} hours of {option.break_even_source}"
         lines.append(f"costs as much as {rented} (power and host not included)")
@@ -136,7 +139,8 @@ def _first(option: HardwareOption, advice: HardwareAdvice) -> list[str]:
     asked = f"--model {advice.model} --quant {option.quantization} --engine {option.engine}"
     if option.also:
         asked = f"--models {','.join((advice.model, *(x.model for x in option.also)))} --workload swap=resident"
-    load = f"--concurrency {advice.users} --context {advice.context_length}"
+    users = f"--concurrency {advice.users}" if advice.rate is None else f"--rate {advice.rate:g}"
+    load = f"{users} --context {advice.context_length}"
     out.append(wrap_text(f'Its launch: advise recommend --on "{option.hardware}" {asked} {load}', "  ", "    "))
     return out
 

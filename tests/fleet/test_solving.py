@@ -20,6 +20,7 @@ from advisor.fleet.problem import (
     Solution,
     Variant,
     find_cost,
+    find_least_nodes,
     has_room,
     is_better,
     list_served,
@@ -205,3 +206,25 @@ def test_replicas_stand_on_devices_that_are_there(start: int) -> None:
             taken |= here
             placed += 1
     assert placed > 60
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_no_plan_stands_on_fewer_nodes_than_the_least(seed: int) -> None:
+    """Never above the best plan that trying all finds."""
+    drawn = draw_problem(seed)
+    problem = replace(drawn, groups=tuple(replace(g, price=1.0) for g in drawn.groups))
+    missing, nodes = try_all(problem)
+    if not any(missing):
+        assert find_least_nodes(problem, [True] * len(problem.demands)) <= nodes
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_least_is_that_of_trying_all_for_one_model_on_one_kind_of_nodes(seed: int) -> None:
+    rng = random.Random(seed)
+    sizes = rng.sample((1, 2, 4, 8), 2)
+    variants = tuple(Variant(0, 0, size, 1, rng.uniform(0.8, 1.6) * size) for size in sizes)
+    groups, pools = (NodeGroup(4, 1.0),), (DevicePool(0, 8),)
+    problem = FleetProblem(groups, pools, variants, (Demand(rng.uniform(2, 20), 0, 2, 1),))
+    missing, nodes = try_all(problem)
+    assert not any(missing)
+    assert find_least_nodes(problem, [True]) == nodes

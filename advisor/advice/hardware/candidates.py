@@ -273,11 +273,11 @@ class HardwareSearch:
 def _reject_late(judged: JudgedPlan) -> HardwareRejection | None:
     """Why requests that arrive are not served in time; None where they are, and where that is not known."""
     answer, arrivals = judged.targets, judged.arrivals
-    if answer is None or arrivals is None or answer.met is not False:
+    if answer is None or answer.met is not False:
         return None
-    if answer.rate is not None:
+    if answer.rate is not None and arrivals is not None:
         return HardwareRejection("too_slow", f"serves {arrivals.most_rate.value:.3g} of {answer.rate:g} requests/s")
-    return HardwareRejection("too_slow", answer.verdicts[0].words)
+    return HardwareRejection("too_slow", next((v.words for v in answer.verdicts), "the named targets are not met"))
 
 
 def _rate(value: float) -> str:

@@ -73,6 +73,7 @@ def find_hardware(request: Ask, session: Session) -> HardwareAdvice:
         quantizations=tuple(dict.fromkeys(o.quantization for o in options)),
         context_length=search.context,
         users=request.workload.concurrency,
+        rate=request.workload.rate,
         budget=request.budget,
         rent=request.rent,
         hours_per_month=request.hours,
