@@ -159,6 +159,8 @@ class ServerDefaults(Record, frozen=True, kw_only=True):
     host: str
     image_port: Port | None = None
     image_host: str | None = None
+    image_lacks: tuple[str, ...] = ()  # programs that health checks call and its image does not have
+    image_checks_health: bool | None = None  # its image has a health check of its own
     health: tuple[Annotated[str, like("/.*", "is not a path")], ...] = ()
     cache: tuple[str, ...] = ()
     taken_service_name: str | None = None  # a Kubernetes service of this name sets a variable that the server misreads

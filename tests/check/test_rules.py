@@ -127,6 +127,34 @@ def test_version_that_nobody_states_makes_errors_warnings() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("launch", "severity"),
+    [
+        ("llama-server -m /m/a.gguf -ctk tq3_turbo", "warning"),  # forks add types, and users build forks
+        ("docker run ghcr.io/ggml-org/llama.cpp:server-b11434 -m /m/a.gguf -ctk tq3_turbo", "error"),
+        ("vllm serve a/b --kv-cache-dtype fp16", "error"),
+    ],
+)
+def test_what_no_release_ever_had_is_certain_of_an_engine_that_users_do_not_build(launch: str, severity: str) -> None:
+    found = check_text(launch + "\n", name="serve.sh").findings
+    assert {f.severity for f in found if f.rule == "kv-dtype-unknown"} == {severity}
+
+
+@pytest.mark.parametrize("health", [True, False])
+def test_a_service_that_is_awaited_has_a_health_check(health: bool) -> None:
+    check = ", healthcheck: {test: [CMD, curl, -f, 'http://localhost:11434']}" if health else ""
+    awaits = "ui: {image: ui, depends_on: {o: {condition: service_healthy}}}"
+    found = rules_of(check_text(f"services: {{o: {{image: 'ollama/ollama:0.33.0'{check}}}, {awaits}}}\n"))
+    assert found & {"healthcheck-awaited-missing", "healthcheck-tool-missing"} == {
+        "healthcheck-tool-missing" if health else "healthcheck-awaited-missing"
+    }
+
+
+def test_a_comment_of_a_dockerfile_continues_nothing() -> None:
+    text = '# docker run -d \\\n#   an/image \\\nFROM vllm/vllm-openai:v0.33.0\nCMD ["--model", "a/b", "--bogus"]\n'
+    assert "flag-unknown" in rules_of(check_text(text, name="Dockerfile"))
+
+
 def test_select_and_ignore() -> None:
     from checking import knowledge
 

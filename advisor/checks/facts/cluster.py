@@ -7,7 +7,7 @@ import re
 from advisor.checks.facts.launch_facts import LaunchFacts, define, define_place, fact
 from advisor.checks.facts.model import weight_bytes
 from advisor.checks.facts.setup import define_size
-from advisor.checks.read.launch import PULL, SWAP_FILE, TAKEN_SERVICE_NAME, HealthProbe
+from advisor.checks.read.launch import AWAITED, PULL, SWAP_FILE, TAKEN_SERVICE_NAME, HealthProbe
 from advisor.checks.resolve.arguments import find_launch_concept
 from advisor.units import GIB
 
@@ -88,6 +88,19 @@ define(
 @fact("healthcheck.too_short", "the health check gives up before the weights are loaded")
 def _healthcheck(facts: LaunchFacts) -> bool | None:
     return _ends_before_load(facts, min((_budget_of(p, 30) for p in _probes(facts, "healthcheck")[:1]), default=None))
+
+
+@fact("healthcheck.tool_missing", "a health check runs a program that the engine's image does not have")
+def _tool_missing(facts: LaunchFacts) -> bool:
+    lacks = facts.server.image_lacks if facts.server is not None and facts["image.official"] else ()
+    called = {w for p in facts.setup.probes for w in re.findall(r"[\w.-]+", p.command or "")}
+    return bool(called & set(lacks))
+
+
+@fact("healthcheck.awaited_missing", "another service waits for a health check, and neither file nor image has one")
+def _awaited_missing(facts: LaunchFacts) -> bool:
+    without = facts.server is not None and facts.server.image_checks_health is False and facts["image.official"]
+    return AWAITED in facts.setup.places and without and not _probes(facts, "healthcheck")
 
 
 @fact("rollout.deadline_short", "the rollout is called failed before the weights are loaded")

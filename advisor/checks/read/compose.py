@@ -28,7 +28,7 @@ from advisor.checks.read.docker_run import (
     read_gpus,
 )
 from advisor.checks.read.dockerfile import DockerStage, make_stage_finder, read_stage
-from advisor.checks.read.launch import HealthProbe, Launch, LaunchSetup, Mount
+from advisor.checks.read.launch import AWAITED, HealthProbe, Launch, LaunchSetup, Mount
 from advisor.checks.read.recognise import parse_image
 from advisor.checks.read.scripts import make_script_reader, read_variables
 from advisor.checks.read.shell.commands import split_commands, split_words
@@ -75,9 +75,16 @@ def read_document(doc: object, ctx: ReaderContext) -> list[Launch]:
             whole = _extended(raw, services, ctx, 0)
             service = as_mapping(_expanded(whole, known))
             found = _read_service(str(name), service, ctx, line_of(name), _runs_always(whole))
+            if any(awaits_health(other, str(name)) for other in services.values()):
+                found = [replace(x, setup=replace(x.setup, places={**x.setup.places, AWAITED: x.line})) for x in found]
             merged = (f"{override} is merged into the service, as docker compose does",) if name in over else ()
             out += [replace(x, assumed=(*x.assumed, *merged)) for x in found]
     return _merge_pullers(out, ctx)
+
+
+def awaits_health(service: Located, name: str) -> bool:
+    """Whether a service starts only once another one is healthy."""
+    return str(value_at(service, "depends_on", name, "condition")) == "service_healthy"
 
 
 def _find_override(ctx: ReaderContext) -> tuple[str, dict[str, Located]]:
@@ -306,6 +313,7 @@ def _read_health_check(port: Mapping[str, Located]) -> HealthProbe:
         delay=parse_seconds(port.get("start_period")),
         period=parse_seconds(port.get("interval")),
         failures=as_whole_number(port, "retries"),
+        command=words or None,
         line=line_of(port),
     )
 

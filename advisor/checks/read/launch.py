@@ -13,6 +13,7 @@ ENGINE_KEYS = "engine-kwargs"  # a place: settings that a framework hands to the
 SWAP_FILE = "llama-swap"  # kind of a file in which several servers stand behind one address
 PULL = "pull"  # place: a model is pulled where no server runs
 TAKEN_SERVICE_NAME = "service:taken"  # place: a service whose name sets a variable that the server misreads
+AWAITED = "awaited"  # place: another service starts once this one is healthy
 
 
 class Mount(Record, frozen=True, kw_only=True):
@@ -43,6 +44,7 @@ class HealthProbe(Record, frozen=True, kw_only=True):
     delay: float | None = None
     period: float | None = None
     failures: int | None = None
+    command: str | None = None  # that is run inside the container
     line: int = 0
 
 

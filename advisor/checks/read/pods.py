@@ -275,6 +275,7 @@ def _probe(kind: str, p: Mapping[str, Located]) -> HealthProbe:
         delay=float(as_whole_number(p, "initialDelaySeconds") or 0),
         period=float(as_whole_number(p, "periodSeconds") or 10),
         failures=as_whole_number(p, "failureThreshold") or 3,
+        command=" ".join(list_texts(value_at(p, "exec", "command"))) or None,
         line=line_of(p),
     )
 

@@ -76,7 +76,7 @@ def join_lines(source: str, first: int, between: str, comments: str) -> list[tup
         if pending and comment and between == "\n":
             continue
         begin = begin if pending else n
-        if line.rstrip().endswith("\\") and (between == "\n" or not comment):
+        if line.rstrip().endswith("\\") and not comment:
             pending += line.rstrip()[:-1] + between
             continue
         out.append((begin, pending + line))

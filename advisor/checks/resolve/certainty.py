@@ -38,6 +38,13 @@ def _source(origin: str | None) -> Source:
     return "stated" if origin in _STATED else "file"
 
 
+def is_built_by_users(launch: Launch, knowledge: Knowledge) -> bool:
+    """Whether a program of no known release may be a build of a fork: the engine's releases are builds."""
+    entry = knowledge.rules.engines().get(launch.engine)
+    images = entry.recognition.images if entry is not None else ()
+    return launch.program is not None and launch.version is None and any(i.tag == "build" for i in images)
+
+
 def is_fork(launch: Launch, knowledge: Knowledge) -> bool:
     """Whether a fork is started, or a server of other models, whose flags take other values than the engine's own."""
     words, known = f"{launch.program or ''} {launch.setup.image or ''}", knowledge.recognition.other_parsers
