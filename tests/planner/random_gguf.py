@@ -52,7 +52,6 @@ HALF_ROTATED = (
     "nemotron",
     "bailingmoe2",
     "phi2",
-    "hy_v3",
 )
 LISTED_BARE = ("mimo2", "step35")
 CONVOLUTION_BIASED = ("falcon-h1", "nemotron_h", "nemotron_h_moe", "granitehybrid")
@@ -124,6 +123,10 @@ def draw_keys(name: str, d: Draw, square: bool, experts: bool) -> Keys:
     }  # fmt: skip
     if not small and d.chance("window", 0.6):
         keys["attention.sliding_window"] = d("window", 128, 512, 1024, 4096)
+    if name == "minimax-m3":
+        keys["attention.indexer.head_count"] = shared
+    if name == "qwen4exp":
+        keys["attention.compress_ratios"] = [4 * (i % 4 == 3) for i in range(layers)]
     if name in LINEAR or (
         has & {"SSM_CONV1D", "SHORTCONV_CONV"} and has & {"ATTN_K", "ATTN_QKV"} and not _has_delta(name)
     ):
@@ -276,13 +279,13 @@ def _attempts(name: str, d: Draw) -> Iterator[tuple[bool, bool]]:
 
 def make_file(folder: Path, path: Path, name: str, seed: int) -> Keys | str:
     """Write a file that the library loads and plans, and give its keys; or why there is none."""
-    d, said = Draw(seed, name), "no form of keys"
+    d, said = Draw(seed, name), list[str]()
     biased = d.chance("biases", 0.25)
     for form in _attempts(name, d):
         keys = draw_keys(name, d, *form)
         tensors = list_tensors(folder, path, name, keys)
         if isinstance(tensors, str):
-            said = tensors
+            said.append(tensors)
             continue
         _add_parts(name, keys, tensors)
         dropped = {
@@ -291,10 +294,11 @@ def make_file(folder: Path, path: Path, name: str, seed: int) -> Keys | str:
         }  # fmt: skip
         fused = {x for x in map(_class, tensors) if "ffn_gate_up_exps" in x}
         for less in (dropped | fused, fused):  # some graphs need what the loader takes for optional
-            said = _finish(folder, path, (name, keys, tensors), d, less)
-            if not said:
+            refused = _finish(folder, path, (name, keys, tensors), d, less)
+            if not refused:
                 return keys
-    return said
+            said.append(refused)
+    return "; ".join(dict.fromkeys(said))
 
 
 def _finish(folder: Path, path: Path, model: tuple[str, Keys, Shapes], d: Draw, dropped: set[str]) -> str:
@@ -329,6 +333,12 @@ def _add_parts(name: str, keys: Keys, tensors: Shapes) -> None:
             tensors.setdefault(f"{layer}.ffn_gate_exps.weight", tensors[tensor])
         if part == "ffn_norm" and name in LISTED_BARE:
             tensors |= {f"{layer}.{x}": shape for x, shape in _feed_forward(keys, int(layer[4:])).items()}
+        if part == "ffn_norm" and name == "step35":
+            shared = keys.get("expert_shared_feed_forward_length")
+            tensors[f"{layer}.attn_gate.weight"] = [width, keys["attention.head_count"]]
+            if f"{layer}.ffn_up_exps.weight" in tensors:
+                tensors |= {f"{layer}.ffn_{x}_shexp.weight": [width, shared] for x in ("gate", "up")}
+                tensors[f"{layer}.ffn_down_shexp.weight"] = [shared, width]
 
 
 def _feed_forward(keys: Keys, layer: int) -> Shapes:

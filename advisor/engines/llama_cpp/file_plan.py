@@ -32,11 +32,8 @@ ROUNDED_ROWS = 0.03  # rows are rounded to whole tiles, and what is no matrix li
 SCANNED, SCANNED_MAMBA, SCANNED_ROWS = (96, 128, 256), 16, 128
 LOOKED_UP = ("token_embd.weight", "per_layer_token_embd.weight", "position_embd.weight", "token_types.weight")
 FIRST_LAYER = (
-    "token_embd_norm.weight",
-    "token_embd_norm.bias",
-    "per_layer_model_proj.weight",
-    "per_layer_proj_norm.weight",
-)
+    "token_embd_norm.weight", "token_embd_norm.bias", "per_layer_model_proj.weight", "per_layer_proj_norm.weight",
+)  # fmt: skip
 
 
 class FileQuestion(Value, frozen=True):
@@ -126,7 +123,7 @@ def plan_file(model: Model, weights: gguf_weights.GgufWeights, question: FileQue
         cells=cells,
         bytes_per_token=float(_row(settings, *(rows.growing_unless_windowed if windows else rows.growing))),
         attends=rows.attends,
-        exact_weights=weights.exact and not by_rows,
+        exact_weights=weights.exact and not by_rows and (devices < 2 or not _has_full_rope_factors(model)),
         exact_cache=_is_compared(model) and not rows.indexed and not rows.other,
         weights_spread=max(weights.spread, ROUNDED_ROWS) if by_rows else weights.spread,
         compute_basis=basis,
@@ -152,6 +149,11 @@ plan_mix = memoize_by_identity(_plan_mix, KEPT)
 def has_output_matrix(model: Model) -> bool:
     """Whether the engine loads a matrix that gives logits, its own or the token embedding again."""
     return model.gguf_architecture is None or model.gguf_architecture.head
+
+
+def _has_full_rope_factors(model: Model) -> bool:
+    """Whether rotary factors are those of layers without a window (Gemma 4): which card has them is not followed."""
+    return model.gguf_architecture is not None and model.gguf_architecture.tensors.full_rope_factors
 
 
 def _is_compared(model: Model) -> bool:
