@@ -71,6 +71,9 @@ class LaunchParts(Value, frozen=True):
     plan: Plan | None = None
 
 
+LADDER = -1  # a step of a ladder that ends where one is no better than the one before
+
+
 class Alternative(Value, frozen=True):
     """A launch whose highest rate was not looked for yet: no more than `bound` requests a second."""
 
@@ -81,7 +84,7 @@ class Alternative(Value, frozen=True):
     share: float
     known: ArrivalRules
     bound: float
-    after: int  # users at once of those before it, from which on it is looked at
+    after: int  # users at once of those before it, from which on it is looked at; LADDER
 
 
 class ReplicaCandidate(Value, frozen=True):
@@ -259,14 +262,17 @@ def _join(one: ReplicaCandidate | None, other: ReplicaCandidate) -> ReplicaCandi
 
 def settle(candidate: ReplicaCandidate) -> ReplicaCandidate:
     """The best of the pending launches, by simulation; without anything that it serves where none keeps the targets."""
-    best, users = None, 0
+    best, users, better = None, 0, True
     for other in candidate.pending:
+        if other.after == LADDER and not better:
+            break
         if users < other.after or (best is not None and other.bound <= best.amount("likely")):
             continue
         serves = _simulate(other, [])
         made = replace(candidate, serves=serves, made=other.made, pending=())
         users = max(users, *(c.users for c in serves.values()), 0)
-        best = made if best is None or _worth(made) > _worth(best) else best
+        better = best is None or _worth(made) > _worth(best)
+        best = made if better or best is None else best
     if best is None:
         return replace(candidate, serves={}, pending=()) if candidate.pending else candidate
     return best
@@ -291,7 +297,8 @@ def _is_surely_in_time(launch: Alternative) -> bool:
     table, load, most = launch.table, launch.load, launch.targets.most
     between = table.decode(1.0, load.prompt.p95 + load.output.p95)
     steps = -(-load.prompt.p95 // max(1, table.limits.chunk))
-    first = launch.known.outside_steps.value + load.prompt.p95 * sum((*table.read, *table.read_rest)) + steps * between
+    reading = load.prompt.p95 * (max(table.read) + max(table.read_rest))
+    first = launch.known.outside_steps.value + reading + steps * between
     times = {"ttft_s": first, "tpot_s": between, "e2e_s": first + load.output.p95 * between}
     return all(times[k] <= SURELY * limit for k, limit in most.items())
 
@@ -445,15 +452,10 @@ def _list_whole_nodes(
         if plan is None or not plan.starts or plan.memory.fits is not True or not plan.holds_all:
             break
         devices, parts = max(1, len(asked.search.machine.usable_devices)), LaunchParts(asked, None, plan)
-        made = _make_candidate(parts, devices, 1, (plan.deployment, plan.memory), users, late, share)
-        if made is None:
+        made = _make_candidate(parts, devices, 1, (plan.deployment, plan.memory), users, late, share, after=LADDER)
+        if made is None or (best is not None and _worth(made) <= _worth(best)):
             break
-        made = settle(made)
-        if not made.serves:
-            break
-        if best is not None and _worth(made) <= _worth(best):
-            break
-        best = made
+        best = _join(best, made) if made.pending else made
         users *= 2
     return [best] if best is not None else []
 
