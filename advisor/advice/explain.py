@@ -126,6 +126,16 @@ def answer_question(question: ExplainQuestion, session: Session, asking: Asking)
 
 def explain(question: ExplainQuestion, machine: Machine | None, session: Session) -> Explanation:
     """The explanation of a model on a machine, or on none. Raises UnknownName, BadFile, BadInput."""
+    try:
+        return _explain(question, machine, session)
+    except BadInput:  # where no engine is asked for, what the usual one cannot load another may
+        if question.engine is not None or question.quantization is not None:
+            raise
+        usual = formats.usual_engine("hf", session.rules)
+        return _explain(replace(question, engine=usual.id), machine, session)
+
+
+def _explain(question: ExplainQuestion, machine: Machine | None, session: Session) -> Explanation:
     rules = session.rules
     found = resolve_model(question.model or "", rules)
     # the format in the name of a repository decides the engine; a file that is read is a GGUF one

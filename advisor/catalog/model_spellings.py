@@ -44,6 +44,14 @@ class DerivedNames(Record, frozen=True, kw_only=True):
     other: Pattern  # what has no place in the rest: it means other layers
 
 
+class NameElsewhere(Record, frozen=True, kw_only=True):
+    """Names of models that no engine here serves."""
+
+    pattern: Pattern
+    code: str
+    says: str
+
+
 class ModelNamesFile(Record, frozen=True, kw_only=True):
     """rules/model-names.yaml."""
 
@@ -56,6 +64,7 @@ class ModelNamesFile(Record, frozen=True, kw_only=True):
     kinds: tuple[str, ...] = ()
     derived: DerivedNames
     idle_words: tuple[str, ...] = ()
+    elsewhere: tuple[NameElsewhere, ...] = ()
 
 
 class NamedModel(Value, frozen=True):
@@ -81,7 +90,9 @@ def strip_address(rules: Catalog, name: str) -> str:
             file = parts[-1] if len(parts) > 2 and parts[-1].lower().endswith(".gguf") else None
             kind = _GGUF.search(re.sub(r"(?i)\.gguf$", "", file)) if file else None
             return "/".join(parts[:2]) + (f":{kind['q']}" if kind else "")
-    return re.sub(r"(?<=[a-z0-9])\+(?=$|[\s-])", "-plus", name.strip(), flags=re.I)  # Command R+
+    folder = re.fullmatch(r"(?:models--)?([\w.-]+?)--([\w.-]+)", name.strip())  # as caches call a repository
+    bare = f"{folder[1]}/{folder[2]}" if folder else name.strip()
+    return re.sub(r"(?<=[a-z0-9])\+(?=$|[\s-])", "-plus", bare, flags=re.I)  # Command R+
 
 
 def is_address(name: str, rules: Catalog) -> bool:
@@ -128,6 +139,12 @@ def find_named_model(name: str, rules: Catalog) -> NamedModel | None:
         + ", by its name"
     )
     return replace(found, assumed=assumed)
+
+
+def find_elsewhere(name: str, rules: Catalog) -> NameElsewhere | None:
+    """Why no engine here serves a model of this name; None where nothing is known of it."""
+    short = name.strip().rpartition("/")[2]
+    return next((x for x in _conventions(rules).elsewhere if re.fullmatch(x.pattern, short, re.I)), None)
 
 
 def is_in_catalogue(name: str, rules: Catalog) -> bool:

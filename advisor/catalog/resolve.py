@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NoReturn
 from msgspec.structs import replace
 
 from advisor.catalog.store import Catalog
-from advisor.errors import AmbiguousName, BadFile, BadInput, UnknownName
+from advisor.errors import AdvisorError, AmbiguousName, BadFile, BadInput, UnknownName
 from advisor.models.types import Model
 from advisor.near import simplify_name
 from advisor.record import Value
@@ -58,6 +58,9 @@ def resolve_model(name: str, rules: Catalog) -> ResolvedModel:
 
     if len(name) > LONGEST_NAME:
         raise UnknownName("model", name)
+    if "/" not in name and name.lower().endswith(".gguf") and not Path(name).exists():  # a file's name alone
+        if (named := _find_by_spelling(name, name, rules)) is not None:
+            return named
     if _is_path(name) and not is_address(name, rules):
         if are_local_models_refused():
             raise BadInput(f"{_shown(name)} is a path, and no file is read for a question from outside: name the model")
@@ -155,6 +158,11 @@ def _under_name(model: Model, repository: str) -> Model:
 
 
 def _refuse(name: str, unknown: UnknownName, rules: Catalog) -> NoReturn:
+    from advisor.catalog.model_spellings import find_elsewhere
+
+    elsewhere = find_elsewhere(name, rules)
+    if elsewhere is not None:
+        raise AdvisorError(elsewhere.code, f"{_shown(name)}: {elsewhere.says}.") from None
     if "/" in name:
         raise UnknownName("model", name, unknown.near, "--online reads its config and headers from the hub.") from None
     hint = "A path to a .gguf file or to a directory with config.json works too."
