@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -221,12 +222,13 @@ def yaml_loader() -> Any:
     return getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-def check_yaml_depth(text: str, where: object) -> None:
+def check_yaml_depth(text: str, where: object) -> Any:
     """Composing recurses in C, and deep nesting kills the interpreter: depth is checked on the event stream first.
+    Gives the loader to compose with: libyaml's refuses an anchor that is set again, which YAML 1.2 allows (3.2.2.2).
     Raises BadFile, YAMLError."""
     import yaml
 
-    depth = 0
+    depth, anchors, again = 0, set[str](), False
     for event in yaml.parse(text, Loader=yaml_loader()):
         if isinstance(event, (yaml.MappingStartEvent, yaml.SequenceStartEvent)):
             depth += 1
@@ -235,6 +237,27 @@ def check_yaml_depth(text: str, where: object) -> None:
                 raise BadFile(where, "is nested too deeply to be a real file", mark.line + 1)
         elif isinstance(event, (yaml.MappingEndEvent, yaml.SequenceEndEvent)):
             depth -= 1
+        elif isinstance(event, yaml.DocumentStartEvent):
+            anchors.clear()
+        anchor = None if isinstance(event, yaml.AliasEvent) else getattr(event, "anchor", None)
+        again = again or anchor in anchors
+        if anchor is not None:
+            anchors.add(anchor)
+    return make_resetting_loader() if again else yaml_loader()
+
+
+@cache
+def make_resetting_loader() -> Any:
+    """PyYAML's loader in Python, for which an alias means the latest node of its anchor."""
+    import yaml
+
+    class ResettingLoader(yaml.SafeLoader):
+        def compose_node(self, parent: Any, index: Any) -> Any:
+            if not self.check_event(yaml.AliasEvent):
+                self.anchors.pop(self.peek_event().anchor, None)  # type: ignore[no-untyped-call]
+            return super().compose_node(parent, index)
+
+    return ResettingLoader
 
 
 def compose_yaml(text: str, where: object) -> Any:
@@ -242,8 +265,7 @@ def compose_yaml(text: str, where: object) -> Any:
     import yaml
 
     try:
-        check_yaml_depth(text, where)
-        node = yaml.compose(text, Loader=yaml_loader())
+        node = yaml.compose(text, Loader=check_yaml_depth(text, where))
     except yaml.YAMLError as e:
         raise make_yaml_error(where, e) from None
     except RecursionError:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
+from advisor.advice.option_words import find_field
 from advisor.catalog import Catalog
 from advisor.catalog.resolve import are_local_models_refused
 from advisor.decoding import Json, decode_json
@@ -158,7 +159,8 @@ def make_calibration_request(
 
 def plan_fleet(question: FleetPlanQuestion, session: Session, asking: Asking) -> Any:
     """A FleetPlan. Raises UnknownName, BadInput, BadFile."""
-    from advisor.fleet.demand import read_demand
+    from advisor.fleet.demand import list_labels, read_demand
+    from advisor.fleet.inventory.kubernetes import NodeOptions
     from advisor.fleet.inventory.source import read_fleet
     from advisor.fleet.plan import FleetRequest, plan_fleet, read_running
 
@@ -166,7 +168,8 @@ def plan_fleet(question: FleetPlanQuestion, session: Session, asking: Asking) ->
     for entry in demand:
         if asking.folder is not None:
             _place_model(entry.model, asking.folder)  # a path out of the folder is refused
-    fleet = read_fleet(question.nodes or "", session.rules, question.pods)
+    node_options = NodeOptions(question.tolerate, list_labels(demand))
+    fleet = read_fleet(question.nodes or "", session.rules, question.pods, node_options)
     keep = None if question.keep is None else read_running(question.keep)
     return plan_fleet(FleetRequest(fleet, demand, question.confidence, question.prices, keep), session)
 
@@ -252,7 +255,7 @@ def ask(operation: Operation, given: Mapping[str, Any], session: Session, interf
 
     Raises AdvisorError.
     """
-    question, notes = read_question(operation.kind, given, operation.name, interface)
+    question, notes = read_question(operation.kind, given, operation.name, interface, find_field)
     question = place_files(question, folder)
     asking = replace(make_asking(operation.kind, interface), folder=folder)
     whole: Json = _from_folder(to_json(operation.answer(question, session, asking)), f"{folder}/")

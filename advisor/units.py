@@ -86,3 +86,8 @@ def format_rate(x: float | None) -> str:
     if x is None:
         return "unknown"
     return f"{x:.0f}" if x >= 20 else f"{x:.1f}"
+
+
+def format_short_time(seconds: float) -> str:
+    """`0.25 s`, `41 ms`."""
+    return f"{1000 * seconds:.3g} ms" if seconds < 0.1 else f"{seconds:.3g} s"

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias, TypeVar
 
 from advisor.errors import BadFile, Unread
-from advisor.files import MAX_DEPTH, check_yaml_depth, make_yaml_error, yaml_loader
+from advisor.files import MAX_DEPTH, check_yaml_depth, make_yaml_error
 
 MAX_BYTES = 4 * 2**20
 MAX_NODES = 200_000
@@ -179,9 +179,8 @@ def _documents(source: str, where: object, first_line: int) -> list[Located]:
     if len(source) > MAX_BYTES:
         raise BadFile(where, f"is larger than {MAX_BYTES // 2**20} MiB, which no deployment file needs")
     try:
-        check_yaml_depth(source, where)
         roots = []
-        for node in yaml.compose_all(source, Loader=yaml_loader()):
+        for node in yaml.compose_all(source, Loader=check_yaml_depth(source, where)):
             roots.append(node)
             if len(roots) > MAX_DOCUMENTS:
                 raise Unread(f"it holds more than {MAX_DOCUMENTS:,} documents")

@@ -73,7 +73,7 @@ def resolve_question(
     currency = (question.currency or (first.currency if first else "EUR")).upper()
     money.check_currency(currency, rates, names["currency"], names["exchange_rates"])
     # what is required of an option here is no target of its plan
-    load = replace(question, ttft_s=None, tpot_s=None, target_tps=None)
+    load = replace(question, ttft_s=None, tpot_s=None, e2e_s=None, target_tps=None)
     if question.rate is None:
         load = replace(load, concurrency=question.concurrency or 1)
     return Ask(
@@ -88,7 +88,7 @@ def resolve_question(
         hours=hours,
         machine=find_stated_machine(question, rules, asking),
         rates=rates,
-        **pick_fields(question, "quantization", "electricity_price", "duty", "sort", *ABOVE_ZERO),
+        **pick_fields(question, "quantization", "electricity_price", "duty", "sort", "api_price", *TARGETS),
     )
 
 
@@ -118,7 +118,8 @@ def _read_amount(
     return money.parse_money(amount, names[field], rates, per, names["exchange_rates"])
 
 
-ABOVE_ZERO = ("target_tps", "ttft_s", "tpot_s", "api_price")
+TARGETS = ("target_tps", "ttft_s", "tpot_s", "e2e_s")
+ABOVE_ZERO = ("target_tps", "api_price")
 
 
 def _check_numbers(question: HardwareQuestion, names: Mapping[str, str]) -> None:

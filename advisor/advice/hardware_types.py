@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Literal
 
 from advisor.advice.hardware.prices import PriceList
-from advisor.deployment import Holds, Setting, SpeedEstimate, Workload
+from advisor.deployment import Arrivals, Holds, Setting, SpeedEstimate, Workload
 from advisor.machines.types import Machine
 from advisor.money import Money
+from advisor.planning.targets import TargetAnswer
 from advisor.questions.hardware import Sort
+from advisor.questions.workload import TimeLimit
 from advisor.record import Answer, Record, Value
 
 Axis = Literal["buy", "rent"]
@@ -28,8 +30,9 @@ class Ask(Value, frozen=True):
     currency: str = "EUR"
     hours: float = 730
     target_tps: float | None = None
-    ttft_s: float | None = None
-    tpot_s: float | None = None
+    ttft_s: TimeLimit | None = None
+    tpot_s: TimeLimit | None = None
+    e2e_s: TimeLimit | None = None
     electricity_price: float | None = None  # EUR
     duty: float | None = None
     api_price: float | None = None  # of a hosted API, currency per million output tokens
@@ -85,6 +88,8 @@ class HardwareOption(Record, frozen=True, kw_only=True):
     needs: str
     holds: Holds | None
     speed: SpeedEstimate | None
+    targets: TargetAnswer | None = None  # None: none was named, and nothing arrives
+    arrivals: Arrivals | None = None  # where requests arrive, or percentiles are asked for
     why: tuple[str, ...]
     also: tuple[ResidentModel, ...] = ()  # in parts of the devices; bytes are those of the first model's part
 

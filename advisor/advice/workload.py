@@ -13,7 +13,8 @@ from advisor.decoding import Json, convert
 from advisor.deployment import Workload
 from advisor.errors import BadInput
 from advisor.near import near_matches
-from advisor.questions import Asking, QuestionField, list_fields, read_tokens
+from advisor.questions import SPELLINGS as SPELLINGS_OF_VALUES
+from advisor.questions import Asking, QuestionField, list_fields
 from advisor.questions.recommend import ExplainQuestion, ModelFields
 from advisor.questions.workload import SHARED, WorkloadFields
 from advisor.units import resolve_context
@@ -30,6 +31,7 @@ SPELLINGS = {
     "max_output_tokens": "output_tokens",
     "ttft": "ttft_s",
     "tpot": "tpot_s",
+    "e2e": "e2e_s",
     "min_tps": "target_tps",
     "min_decode_tps": "target_tps",
 }
@@ -103,8 +105,8 @@ def _read_field(name: str, value: str) -> Any:
         if value.lower() in (*_TRUE, *_FALSE):
             return value.lower() in _TRUE
         raise BadInput(f"workload {name}: {value!r} is neither true nor false")
-    if field.notes.spelling == "tokens":
-        return read_tokens(value, f"workload {name}")
+    if field.notes.spelling in ("tokens", "time limit"):
+        return SPELLINGS_OF_VALUES[field.notes.spelling](value, f"workload {name}")
     if name == "priority" and value == "max_throughput":
         return "throughput"
     if name == "lora_adapters" and not value.isdecimal():

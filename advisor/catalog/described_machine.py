@@ -47,6 +47,12 @@ def takes_ram(entry: Accelerator) -> bool:
     return entry.memory_bytes is None and (entry.unified or entry.kind in ("apu", "unified"))
 
 
+# processors that come with graphics that engines can use, as far as their names tell
+HAS_GPU = re.compile(
+    r"\bRyzen (AI|Z\d|[3579] (PRO )?\d{4}(U|H|HS|HX|G|GE)\b)|\bCore(\(TM\))? Ultra\b(?!.*F\b)|\bSnapdragon X|\bM\d\b",
+    re.I,
+)
+
 # forms of which each piece is a computer of its own: several are nodes
 WHOLE_COMPUTERS = ("sff-system", "apu", "soc")
 
@@ -63,7 +69,9 @@ def _split_hosts(details: HardwareDetails, cards: list[CardCount], notes: list[s
 def describe_machine(text: str, details: HardwareDetails, cards: list[CardCount]) -> Machine:
     """The machine of these cards and details, not yet joined to the catalogue. Raises BadInput for impossible sizes."""
     notes = [c.note for c in cards if c.note]
-    notes += [f"{x}: no processor of this name is known, so it has no effect" for x in details.unread]
+    notes += [f"{x}: nothing of this name is known, so it has no effect" for x in details.unread]
+    if not cards and not details.no_gpu and HAS_GPU.search(details.cpu_model or ""):
+        notes.append(f"{details.cpu_model}: this chip has a GPU that is not known here; name it, or say `no GPU`")
     nodes, cards = _split_hosts(details, cards, notes)
     if details.driver_problem:
         notes.append(_driver_note(details.driver_problem))
@@ -193,6 +201,11 @@ def _total(
         if ram is not None and entry.usable_share is not None:
             notes.append(CARVE_NOTE.format(f"{entry.usable_share:.0%} of RAM"))
             return int(ram * entry.usable_share) + (details.carve_bytes or 0), "assumed"
+    if ram is not None and entry.usable_share is not None:
+        notes.append(
+            f"{entry.name} shares the machine's memory: {entry.usable_share:.0%} of RAM is assumed for programs"
+        )
+        return int(ram * entry.usable_share), "assumed"
     return None, None
 
 

@@ -35,8 +35,18 @@ MAX_PIECE = 9  # words of one piece
 LONGEST = 200  # characters of a comment
 TOLERANCE = 0.05  # a driver shows a little less than a card's nominal memory
 # words that name no card alone
-_TELLS_NOTHING = re.compile(r"\d{1,2}|[a-z]|ti|xt|xtx|pro|max|ultra|super|nano|plus|maxq|laptop|pcie|sxm|hgx|dgx")
+_TELLS_NOTHING = re.compile(
+    r"\d{1,2}|[a-z]|ti|xt|xtx|pro|max|ultra|super|nano|plus|maxq|laptop|pcie|sxm|hgx|dgx|ryzen|ai"
+)
 _NODES = re.compile(r"(\d{1,6})(?: (?:nodes?|clusters?)\s+(?:of|each)\s+|\s*[x×]\s*(?=\d{1,2}\s*[x×]))(.+)", re.I)
+# words that say there is a card
+_DESCRIBED = re.compile(r"\b(gaming|gamer|gpus?|(graphics|video) cards?|nvidia|geforce|radeon|dgpu)\b", re.I)
+# what is left out of a name that is not understood as it stands: not what tells cards apart
+_TELLS = re.compile(
+    r".*\d.*|laptop|mobile|notebook|ti|super|xtx?|pro|max|ultra|mini|lite|nano|plus|gre|se|le|d|x|m|s|max-q|"
+    r"gtx|rtx|rx|gt|quadro|tesla|arc|instinct|gaudi|tpu",
+    re.I,
+)
 _BARE_SIZE = re.compile(phrases.SIZE, re.I)
 _SOLD_ALONE = ("card", "pcie-card", "workstation-card")
 _NUMBERS = {
@@ -50,7 +60,7 @@ _BEFORE = re.compile(
     r"(?:x\s+)?(?:of\s+)?(?P<name>\S.*)",
     re.I,
 )
-_AFTER = re.compile(r"(?P<name>.*\S)(?:\s+[x×*]\s*|\s*[x×*](?=\d)|\s*:\s*)(?P<n>\d{1,4})", re.I)
+_AFTER = re.compile(r"(?P<name>.*\S)(?:\s+[x×*]\s*|\s*(?<![a-z-])[x×*](?=\d)|\s*:\s*)(?P<n>\d{1,4})", re.I)
 _AFTER_X = re.compile(r"(?P<name>.*\S)\s+\(?(?P<n>\d{1,3})\s*(?:[x×]|pcs|pieces|units)\)?", re.I)
 _AFTER_BRACKET = re.compile(r"(?P<name>.*\S)\s*\([x×]?\s*(?P<n>\d{1,3})\s*[x×]?\)", re.I)
 _CHIP = r"\bm[1-9](?:\s?(?:pro|max|ultra))?|\bmac (?:studio|mini|pro)|\bmacbook(?: pro| air)?"
@@ -63,6 +73,9 @@ _IDLE = frozenset((
     "that's", ",", ";", "-", "+", "memory", "instance", "machine:", "dedicated", "discrete", "bridge",
     "bridged", "linked", "video", "thinkpad", "legion", "rog", "alienware", "xps", "omen", "zephyrus", "razer",
     "blade", "precision", "colab", "kaggle", "runpod", "vast.ai", "paperspace", "homeserver", "nas", "vps",
+    "asus", "msi", "dell", "hp", "lenovo", "acer", "gigabyte", "beelink", "gmktec", "minisforum", "acemagic", "geekom",
+    "corsair", "supermicro", "zotac", "palit", "pny", "sapphire", "powercolor", "xfx", "asrock", "evga", "gainward",
+    "samsung", "huawei", "xiaomi", "w/", "devkit", "board", "mb",
     "across", "over", "aws", "amazon", "azure", "gcp", "google", "cloud", "oracle", "oci", "lambda",
     "coreweave", "instance:",
 ))  # fmt: skip
@@ -91,7 +104,9 @@ def parse_hardware(text: str, catalogue: Catalog) -> Machine:
     _place_sizes(reading)
     for count, line in reading.lines:
         _choose_chip(count, line, reading)
-    details, cards = reading.details, [_settle_chip(c, reading) for c in _per_node(reading)]
+    _add_integrated(reading)
+    _ask_for_card(text, reading)
+    details, cards = reading.details, [_settle_laptop(_settle_chip(c, reading), reading) for c in _per_node(reading)]
     for what, amount in (("RAM", details.ram_bytes), ("VRAM", details.vram_bytes), ("cores", details.cores)):
         if amount == 0:
             raise BadInput(f"hardware {text.strip()!r}: no machine has 0 {what}; leave it out if it is not known")
@@ -109,6 +124,9 @@ def parse_hardware(text: str, catalogue: Catalog) -> Machine:
 
 def _read_text(text: str, reading: _Reading) -> None:
     unknown: list[tuple[str, UnknownName]] = []
+    for part in text.split(","):
+        if simplify_name(part) in reading.machines:  # `Dell Pro Max with GB10` is one name
+            text = text.replace(part, re.sub(" with ", " ", part, flags=re.I))
     for part in phrases.split_phrases(text):
         try:
             _read_part(part, reading)
@@ -155,8 +173,30 @@ def _read_part(part: str, reading: _Reading) -> None:
         return
     if phrases.read_cpu(_digits_first(part), reading.details):
         return
+    if _read_without_a_word(part, reading):
+        return
     name = next((n for _, n in split_counts(part)), part)
     raise UnknownName("accelerator", name, _near(name, reading), "`advise list accelerators` names them all.")
+
+
+def _read_without_a_word(part: str, reading: _Reading) -> bool:
+    """Read the part without its last or its first word, where only that is not understood."""
+    words = part.split()
+    chip = re.search(r"(?<=\s)(?:(?:AMD|Intel|Qualcomm) )?(?:Ryzen|Core|Snapdragon)\b.*", part, re.I)
+    if chip is not None and phrases.read_cpu(chip[0], reading.details):
+        reading.details.unread.append(part[: chip.start()].strip())
+        return True
+    for rest, left in ((words[:-1], words[-1]), (words[1:], words[0])):
+        if not rest or _TELLS.fullmatch(left):
+            continue
+        pieces = cut_into_pieces(" ".join(rest), lambda piece: _is_understood(piece, reading))
+        named = left is words[-1] or (len(pieces or ()) == 1 and re.search(r"[a-z]{2}(?<!gb)", " ".join(rest), re.I))
+        if pieces and named and not all(phrases.is_phrase(p) for p in pieces):
+            for piece in pieces:
+                _read_part(piece, reading)
+            reading.details.unread.append(left)
+            return True
+    return False
 
 
 def _take_cores(part: str, reading: _Reading) -> str:
@@ -186,7 +226,7 @@ def _is_understood(piece: str, reading: _Reading) -> bool:
     except AdvisorError as e:
         return e.code == "ambiguous_accelerator" and any(c.isdigit() for c in piece)
     words = piece.split()
-    if not words or is_idle(words[-1]):
+    if not words or is_idle(words[-1]) or words[-1].lower() in ("no", "without"):
         return False
     inner = (" ".join(words[i:j]) for i in range(1, len(words)) for j in range(i + 1, len(words) + 1))
     return len(words) <= 6 and phrases.is_cpu(_digits_first(piece)) and not any(phrases.is_phrase(x) for x in inner)
@@ -266,8 +306,9 @@ def _find_other_size(
 
 def _add_cards(card: CardCount, reading: _Reading) -> None:
     entry, details = card.entry, reading.details
-    if entry.kind == "apu" and re.match(r"(AMD )?Ryzen", card.name, re.I):
-        details.cpu_model = card.name
+    if entry.kind == "apu":
+        own = re.match(r"(AMD )?Ryzen|Core|Snapdragon", card.name, re.I)
+        details.cpu_model = card.name if own else details.cpu_model or entry.processor
     reading.cards.append(card)
     for gb in card.sizes:
         if takes_ram(entry):
@@ -332,6 +373,42 @@ def _settle_chip(card: CardCount, reading: _Reading) -> CardCount:
     return replace(card, entry=entry, note=note if entry is not card.entry or details.gpu_cores else card.note)
 
 
+def _settle_laptop(card: CardCount, reading: _Reading) -> CardCount:
+    """The card, where the computer is a laptop as the one that laptops have. Raises UnknownName where none has it."""
+    entry = card.entry
+    if reading.details.laptop is None or not entry.name.startswith("GeForce") or entry.form != "card":
+        return card
+    asked = split_name(f"{re.sub(r' [0-9]+GB', '', entry.name)} laptop")
+    found = [a for a in reading.catalogue.accelerators().values() if split_name(a.name).words == asked.words]
+    if len(found) == 1:
+        return replace(card, entry=found[0], note=f"{card.name or entry.name} in a laptop: taken as {found[0].name}")
+    raise AdvisorError(
+        "unknown_accelerator",
+        f"no laptop has a {entry.name}, as far as is known: name it as its maker does, or leave `laptop` out",
+        _near(f"{entry.name} laptop", reading)[:3],
+    )
+
+
+def _add_integrated(reading: _Reading) -> None:
+    """The graphics of a processor that was named, where no card was."""
+    cpu = reading.details.cpu_model
+    if cpu is None or reading.cards or reading.details.no_gpu:
+        return
+    known = reading.catalogue.accelerators().values()
+    found = [a for a in known if a.processors is not None and re.search(a.processors, cpu, re.I)]
+    if len(found) == 1:
+        reading.cards.append(CardCount(1, found[0], None, f"{cpu} has {found[0].name}", cpu))
+
+
+def _ask_for_card(text: str, reading: _Reading) -> None:
+    """Raises BadInput for a description that says there is a card and names none."""
+    details = reading.details
+    if not reading.cards and not details.no_gpu and details.vram_bytes is None and _DESCRIBED.search(text):
+        raise BadInput(
+            f"hardware {text.strip()!r} does not say which card: name it, e.g. `RTX 4060 laptop`, or say `no GPU`"
+        )
+
+
 def _per_node(reading: _Reading) -> list[CardCount]:
     """The cards of one node: `16 H100s across 2 nodes` are 8 each."""
     nodes = reading.details.nodes
@@ -378,10 +455,11 @@ def _near(name: str, reading: _Reading) -> tuple[str, ...]:
 def _place(size: int, card: CardCount | None, details: HardwareDetails) -> None:
     """A size on its own is RAM next to a chip that shares memory or a bare CPU; next to a card it must be the
     card's."""
-    if card is None or takes_ram(card.entry) or card.entry.unified:
+    computer = details.host_only and details.ram_bytes is None  # a laptop, a box for a card: the size may be its own
+    have = card.memory_bytes if card is not None else None
+    if card is None or takes_ram(card.entry) or card.entry.unified or (computer and have and size > have):
         details.ram_bytes = size
         return
-    have = card.memory_bytes
     if have is None or abs(size - have) > 0.02 * have:
         raise BadInput(
             f"{format_gib(size, 0)} after {card.entry.name} ({format_gib(have, 0)}): "
@@ -408,6 +486,15 @@ def split_counts(part: str) -> Iterator[tuple[int, str]]:
 
 def spell_out(part: str) -> str:
     """The part with what people leave out written out (`M4 Max 128` as 128GB), and without the size of a screen."""
+    part = re.sub(
+        r"\b(?:intel )?(?:core )?(?:ultra ?([3579])|([3579]) ultra) ?(\d{3}[a-z]{0,2})\b",
+        r"Core Ultra \1\2 \3",
+        part,
+        flags=re.I,
+    )
+    part = re.sub(r"^amd (\d{4}[ugh]\w?)$", r"AMD Ryzen \1", part, flags=re.I)
+    part = re.sub(r"\((?:r|tm)\)", "", part, flags=re.I)
+    part = re.sub(r"\bcpu:? (?=(?:intel|amd|core|ryzen|xeon|epyc|i[3579]-))", "", part, flags=re.I)
     part = re.sub(r"\b(v5e|v5litepod|v6e)-(\d{1,3})\b", r"\1 x \2", part, flags=re.I)  # these slices are named by chips
     part = re.sub(r"\b(macbook(?: pro| air)?)\s+1[1-6](?=\s)", r"\1", part, flags=re.I)
     part = re.sub(rf"^({_WORD})\s+(?=nodes?\b)", lambda m: f"{_NUMBERS[m[1].lower()]} ", part, flags=re.I)

@@ -18,12 +18,14 @@ from advisor.catalog.types import (
     CloudOffer,
     CpuPlatform,
     Engine,
+    KnownEngine,
+    KnownEnginesFile,
     NamedMachine,
     Quantization,
     index_machines,
 )
 from advisor.decoding import Json, convert, decode_json
-from advisor.errors import BadInput, UnknownName
+from advisor.errors import AdvisorError, BadInput, UnknownName
 from advisor.models.types import GgufArchitectures, Model, find_architecture
 from advisor.near import near_matches, simplify_name
 
@@ -67,9 +69,33 @@ class Catalog:
         return self._section("engines", dict[str, Engine])
 
     def engine(self, name: str) -> Engine:
-        """One engine by id or alias. Raises UnknownName."""
-        engines = self.engines()
-        return engines[find_id("engine", name, self._section("engine_names", dict[str, str]), engines)]
+        """One engine by id or alias. Raises UnknownName, and AdvisorError `engine_not_served` for the name of a program
+        that has no entry of its own; it says what that runs."""
+        engines, names = self.engines(), self._section("engine_names", dict[str, str])
+        known = self.known_engines.get(simplify_name(name))
+        if known is None or simplify_name(name) in names:
+            shown = dict.fromkeys((*engines, *(k.names[0] for k in self.known_engines.values())))
+            return engines[find_id("engine", name, names, shown)]
+        inside = f"; it runs {' or '.join(engines[e].name for e in known.runs)}: name that" if known.runs else ""
+        raise AdvisorError(
+            "engine_not_served", f"{known.names[0]} has no launch of ours: {known.note}{inside}.", known.runs
+        )
+
+    def find_served_engine(self, name: str) -> tuple[Engine, str | None]:
+        """An engine by any name; for that of a program which runs one of ours that one, and a sentence that says so."""
+        known = self.known_engines.get(simplify_name(name))
+        if known is None or not known.runs or simplify_name(name) in self._section("engine_names", dict[str, str]):
+            return self.engine(name), None
+        entry = self.engine(known.runs[0])
+        said = f"{known.names[0]} ({known.kind}: {known.note}): this is the answer for {entry.name}, which it runs"
+        return entry, f"{said}; settings of its own are not rendered"
+
+    @cached_property
+    def known_engines(self) -> dict[str, KnownEngine]:
+        """Programs without an entry of their own (rules/known-engines.yaml), by every simplified name."""
+        found = self._read_table("known-engines.yaml", KnownEnginesFile)
+        entries = found.engines if found else ()
+        return {simplify_name(n): msgspec.structs.replace(k, names=(n, *k.names)) for k in entries for n in k.names}
 
     def accelerators(self) -> dict[str, Accelerator]:
         """All accelerators by id."""

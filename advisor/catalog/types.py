@@ -112,6 +112,9 @@ class Accelerator(Record, frozen=True, kw_only=True):
     unified: bool = False
     reported_names: tuple[str, ...] = ()  # exact NVML names
     name_pattern: Pattern | None = None  # case-insensitive regular expression over driver names
+    processor: str | None = None  # of integrated graphics: the processor that the bare name stands for
+    processors: Pattern | None = None  # of integrated graphics: over names of the processors that have them
+    served_by: dict[EngineId, str] = {}  # of vendor `other`: engines that run on it -> by what
     pci_ids: tuple[str, ...] = ()
     architecture: str | None = None
     compute_capability: Annotated[str, like(r"\d+\.\d", "is none (as '8.9')", "probe")] | None = None
@@ -496,6 +499,23 @@ class Engine(MemoRecord, frozen=True, kw_only=True, eq=False):
     versions: dict[str, object] = {}  # build numbers and flag history
     caveats: tuple[str, ...] = ()
     sources: dict[str, Source] = {}
+
+
+class KnownEngine(Record, frozen=True, kw_only=True):
+    """A program that people serve models with and that has no entry of its own."""
+
+    names: tuple[str, ...]  # the first is the one shown
+    kind: Literal["engine", "wrapper", "front end", "plugin", "orchestrator", "compiler", "other"]
+    runs: tuple[EngineId, ...] = ()  # of ours, the usual first; empty: none
+    note: str
+
+
+class KnownEnginesFile(Record, frozen=True, kw_only=True):
+    """rules/known-engines.yaml."""
+
+    as_of: str
+    source: str
+    engines: tuple[KnownEngine, ...]
 
 
 class NamedMachine(Record, frozen=True, kw_only=True):

@@ -8,8 +8,19 @@ from advisor.deployment import DeploymentEstimate, Holds, SpeedEstimate, WhyNot
 from advisor.record import Record
 
 Severity = Literal["error", "warning", "info"]
+Source = Literal["file", "repository", "stated", "assumed"]
 ORDER: dict[str, int] = {"error": 0, "warning": 1, "info": 2}
 CONFIGURATION = "configuration"  # phase of what is reported about the check itself: it fails nothing
+
+
+class Certainty(Record, frozen=True, kw_only=True):
+    """Where the facts of a launch come from: this file, its repository, what the user states, or nowhere."""
+
+    engine: Source = "file"
+    release: Source = "file"
+    entry_point: Source = "file"
+    device: Source = "file"
+    words: Source = "file"
 
 
 class FileEdit(Record, frozen=True, kw_only=True):
@@ -36,7 +47,8 @@ class Finding(Record, frozen=True, kw_only=True):
     engine: str | None = None
     error: str | None = None  # what the engine itself says
     edits: tuple[FileEdit, ...] = ()
-    certain: bool = True  # False: it rests on a version that the file does not state
+    certain: bool = True  # False: it rests on something that no file and nobody states, see `assumed`
+    assumed: tuple[str, ...] = ()  # what that is: engine, release, entry_point
 
 
 def report_unused(file: str, line: int, message: str, fix: str, resource: str | None = None) -> Finding:
@@ -84,6 +96,7 @@ class CheckedDeployment(Record, frozen=True, kw_only=True):
     quantization: str | None
     hardware: str | None
     hardware_from: str | None
+    certainty: Certainty = Certainty()
     fits: bool | None
     why: tuple[str, ...] = ()
     assumed: tuple[str, ...] = ()
@@ -118,6 +131,7 @@ class CheckReport(Record, frozen=True, kw_only=True):
     suppressed: tuple[Finding, ...] = ()
     problems: tuple[FileProblem, ...] = ()
     files: int = 0
+    passed_over: int = 0  # of them: found in a folder, and no deployment
     rules: int = 0  # rules in force
     asked_fit: bool = True
     fail_on: str = "error"

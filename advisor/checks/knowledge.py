@@ -22,6 +22,8 @@ _TEXTS_WITHIN = ("image", "docker", "<<", "source ", "\n. ")
 # what a file that starts an engine under a name nobody knows holds at least
 _OF_DEPLOYMENTS = ("model", "llm", "gguf", "parameter ")  # the last: of an Ollama model file
 
+_KEY = re.compile(r"^[ \t-]*[\"']?(image|command|args|cmd|run|model|containers|entrypoint)[\"']?[ \t]*:", re.M)
+
 
 class KnownProgram(Value, frozen=True):
     """A program or module, and the engine that it starts."""
@@ -161,6 +163,8 @@ class Knowledge:
         names |= {w for r in routers for w in r.words}
         self._stems = _shortest({n.lower() for n in names} | set(others))
         self._words = _shortest({n.lower() for n in names} | {e.id for e in entries} | set(_OF_DEPLOYMENTS))
+        alone = "|".join(sorted(re.escape(n) for n in names if len(n) > 3))  # `max` and `tgi` are parts of any text
+        self._name = re.compile(rf"(?<![\w-])(?:{alone})(?!\w)", re.I)
         self._no_engine = re.compile(self.recognition.no_engine_images)
 
     def may_start_engine(self, script: str) -> bool:
@@ -173,6 +177,10 @@ class Knowledge:
         """Whether a text of any kind holds the name of an engine, or speaks of a model."""
         lowered = text.lower()
         return any(word in lowered for word in self._words)
+
+    def describes_container(self, text: str) -> bool:
+        """Whether a text that cannot be read has a key of a launch, and an engine's name."""
+        return _KEY.search(text) is not None and self._name.search(text) is not None
 
     def server(self, engine: str) -> ServerDefaults | None:
         """What an engine's server does without being told; None where that is not known."""

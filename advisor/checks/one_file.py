@@ -51,6 +51,7 @@ class FileResult(Record, frozen=True):
     suppressed: tuple[Finding, ...] = ()
     skipped: tuple[RuleSkip, ...] = ()
     problem: FileProblem | None = None
+    recognised: bool = True  # False: one of many in a folder, which is no deployment
 
 
 class Checker(Value, frozen=True):
@@ -89,7 +90,8 @@ def _find_machines(options: CheckOptions, rules: Catalog) -> dict[str, Machine]:
 
 def check_file(name: str, checker: Checker, stdin: bytes | None = None) -> FileResult:
     """The result of one file; what is wrong with the file itself is a FileProblem, never an exception."""
-    return take_file(name, checker, check_source, lambda x: FileResult(problem=x), stdin) or FileResult()
+    found = take_file(name, checker, check_source, lambda x: FileResult(problem=x), stdin)
+    return found or FileResult(recognised=False)
 
 
 T = TypeVar("T")
@@ -99,19 +101,22 @@ Take = Callable[[str, str, Path | None, Checker], T]  # text, name, folder, chec
 def take_file(
     name: str, checker: Checker, take: Take[T], failed: Callable[[FileProblem], T], stdin: bytes | None = None
 ) -> T | None:
-    """What `take` makes of one file; None for one of many in a folder that speaks of no engine."""
-    alone = name == "-" or name in checker.options.named
+    """What `take` makes of one file; None for one of many in a folder that speaks of no engine, or that cannot be read
+    and is no deployment."""
+    alone, source = name == "-" or name in checker.options.named, None
+    tooling = name.lower().endswith(".json")  # most are some tool's, with comments that JSON has not
     try:
         source = _read(name, stdin)
-        tooling = name.lower().endswith(".json")  # most are some tool's, with comments that JSON has not
         if (
             (not alone or tooling)
             and not checker.book.know.may_hold_launch(source)
             and not reads_others(source.encode(), name)
         ):
-            return None  # one of many in a folder that was named
+            return None
         return take(source, name, None if name == "-" else Path(name).parent, checker)
     except BadFile as e:
+        if source is not None and (not alone or tooling) and not _is_recognised(source, e, checker):
+            return None
         over = not alone and isinstance(e, (NotText, LinkOut))
         return failed(_describe_problem(name, e, over))
     except (AdvisorError, MemoryError):
@@ -167,9 +172,10 @@ def _describe_problem(name: str, fault: BadFile, passed_over: bool = False) -> F
     return FileProblem(file=name, line=int(m[1]) if m else None, message=message, passed_over=passed_over)
 
 
-def _is_passed_over(name: str, source: str, checker: Checker) -> bool:
-    """Whether what of a file cannot be read matters little: it was found in a folder and speaks of no engine."""
-    return name not in {"-", *checker.options.named} and not checker.book.know.may_hold_launch(source)
+def _is_recognised(source: str, fault: BadFile, checker: Checker) -> bool:
+    """Whether a text that cannot be read is a deployment all the same."""
+    known = checker.book.know
+    return known.may_hold_launch(source) if isinstance(fault, Unread) else known.describes_container(source)
 
 
 def relocate(launches: Sequence[Launch], source: str) -> None:
@@ -217,7 +223,8 @@ def read_source(source: str, name: str, folder: Path | None, checker: Checker) -
     asked, declared = options, comments.find_declared_hardware(source)
     if options.on is None and declared:
         asked = replace(options, on=declared, on_from="a comment in the file")
-    problem = _describe_problem(name, faults[0], _is_passed_over(name, source, checker)) if faults else None
+    over = name not in {"-", *options.named} and not all(_is_recognised(source, x, checker) for x in faults)
+    problem = _describe_problem(name, faults[0], over) if faults else None
     return SourceLaunches(launches, asked, doubled, problem)
 
 

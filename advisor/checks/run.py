@@ -37,7 +37,7 @@ from advisor.tree import leads_out
 # Names that deployment files have; the pre-commit hooks ask for the same.
 FILES = re.compile(
     r"\.(ya?ml|json|sh|bash|zsh|sbatch|slurm|service|env|modelfile|dockerfile|hcl|nomad)$"
-    r"|(^|/)((docker-?compose|compose|dockerfile|containerfile|modelfile|\.env)[^/]*|kustomization)$"
+    r"|(^|/)((dockerfile|containerfile|modelfile|\.env)(?![^/]*\.(?:[jt]s|kt|py|go|rs|java)$)[^/]*|kustomization)$"
     r"|\.service\.d/[^/]+\.conf$",
     re.I,
 )
@@ -181,6 +181,7 @@ def collect_report(results: Sequence[FileResult], checker: Checker, files: int) 
         suppressed=tuple(s for r in results for s in r.suppressed),
         problems=tuple(r.problem for r in results if r.problem is not None),
         files=files,
+        passed_over=sum(not r.recognised for r in results),
         rules=len(checker.book.rules),
         asked_fit=options.fit,
         fail_on=options.fail_on,

@@ -180,22 +180,23 @@ Examples:
 \b
 Targets: command and compose (a file for each node), kubernetes, keda (with ScaledObjects),
 lws, kserve, llm-d, ray, slurm (equal replicas of a node are a job array), litellm (a
-gateway in front).
+gateway in front). Folders for Kubernetes are applied by kubectl apply -k.
 Exit status: 0 written, 2 usage error.
 """,
 )
 @click.argument("plan")
 @click.option("--target", required=True, metavar="T", help="Kind of files (listed below).")
+@click.option("--fronts", metavar="TARGET", help="What runs the replicas behind a gateway: kubernetes or nodes.")
 @click.option("--output", required=True, metavar="DIR", help="Folder to write into; `-` prints the files.")
 @click.option("--force", is_flag=True, help="Overwrite files that are there.")
 @options.add_rules_option
 @options.quiet
-def render(plan: str, target: str, output: str, force: bool, quiet: bool) -> int:
+def render(plan: str, target: str, fronts: str | None, output: str, force: bool, quiet: bool) -> int:
     """Launch files of a plan, for the target that runs it."""
     from advisor.fleet.render import read_plan_file, render_fleet
     from advisor.render.files import write_files
 
-    files = render_fleet(read_plan_file(plan), target, options.open_session())
+    files = render_fleet(read_plan_file(plan), target, options.open_session(), fronts)
     if output == "-":
         for file in files:
             click.echo(f"# {file.name}\n{file.content}")
@@ -208,15 +209,16 @@ def render(plan: str, target: str, output: str, force: bool, quiet: bool) -> int
 
 def _make_request(question: FleetPlanQuestion | FleetCheckQuestion, jobs: int | None, rules: Catalog) -> FleetRequest:
     """The fleet of a file or of a cluster, and what it has to serve. Raises BadInput, BadFile, UnknownName."""
-    from advisor.fleet.demand import read_demand
+    from advisor.fleet.demand import list_labels, read_demand
     from advisor.fleet.inventory.pools import make_fleet
     from advisor.fleet.plan import FleetRequest, read_running
     from advisor.workers import count_cores
 
     kept = question.keep if isinstance(question, FleetPlanQuestion) else None
+    demands = read_demand(question.models, rules)
     return FleetRequest(
-        make_fleet(read_nodes(question, rules)),
-        read_demand(question.models, rules),
+        make_fleet(read_nodes(question, rules, keep=list_labels(demands))),
+        demands,
         question.confidence,
         question.prices,
         None if kept is None else read_running(kept),
@@ -224,12 +226,17 @@ def _make_request(question: FleetPlanQuestion | FleetCheckQuestion, jobs: int | 
     )
 
 
-def read_nodes(question: FleetNodesQuestion, rules: Catalog, probe: bool = False) -> Inventory:
-    """The nodes of a file or of a cluster; `probe`: asked themselves. Raises BadInput, BadFile."""
+def read_nodes(
+    question: FleetNodesQuestion, rules: Catalog, probe: bool = False, keep: tuple[str, ...] = ()
+) -> Inventory:
+    """The nodes of a file or of a cluster; `probe`: asked themselves; `keep`: labels that are asked for. Raises
+    BadInput, BadFile."""
     from advisor.errors import BadInput
     from advisor.fleet.inventory import live
+    from advisor.fleet.inventory.kubernetes import NodeOptions
     from advisor.fleet.inventory.source import read_inventory
 
+    node_options = NodeOptions(question.tolerate, keep)
     ray = question.ray
     asked = sum((question.nodes is not None, question.kubernetes, question.slurm, ray is not None))
     if asked != 1:
@@ -237,13 +244,15 @@ def read_nodes(question: FleetNodesQuestion, rules: Catalog, probe: bool = False
         raise BadInput(f"{said}: nodes.json of kubectl, - for standard input, or --slurm to ask the cluster")
     if question.pods is not None and question.nodes is None:
         raise BadInput("--pods goes with a SOURCE; a live cluster is asked for its pods")
+    if question.tolerate and (question.slurm or ray is not None):
+        raise BadInput("--tolerate is about taints, which nodes of Kubernetes have")
     if question.kubernetes:
-        return live.ask_kubernetes(rules)
+        return live.ask_kubernetes(rules, node_options)
     if question.slurm:
         return live.ask_slurm(rules, probe)
     if ray is not None:
         return live.ask_ray(ray, rules, probe)
-    made = read_inventory(question.nodes or "-", rules, question.pods)
+    made = read_inventory(question.nodes or "-", rules, question.pods, node_options)
     if probe and made.kind != "kubernetes":
         raise BadInput("--probe reaches nodes by --slurm or --ray, or prints Jobs for a Kubernetes SOURCE")
     return made

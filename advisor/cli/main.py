@@ -31,6 +31,7 @@ COMMANDS = {
     "diff": ("advisor.cli.check:diff", "What a change of a deployment file does to memory, speed and findings."),
     "upgrade": ("advisor.cli.upgrade", "What another release of the engine changes for the launches of files."),
     "fleet": ("advisor.cli.fleet", "Many models on the nodes that are there: show, plan, check, render."),
+    "replay": ("advisor.cli.replay", "What a plan does under a trace of requests, and what breaks first."),
     "report": ("advisor.cli.report", "The answer of another command as an HTML page."),
     "models": ("advisor.cli.catalogues:models", "Add models of your own, from a repository's headers or from files."),
     "lock": ("advisor.cli.check:lock", "Pin the dimensions of a private model for `advise check`."),
@@ -86,10 +87,13 @@ class LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and not args[0].startswith("-") and args[0] not in self.modules:
+            from advisor.advice.option_words import find_meant, load_option_words
             from advisor.errors import UnknownName
             from advisor.near import near_matches
 
-            raise UnknownName("command", args[0], near_matches(args[0], self.modules) or tuple(self.modules))
+            meant = find_meant(args[0], load_option_words().commands)
+            near = (meant,) if meant and meant in self.modules else near_matches(args[0], self.modules)
+            raise UnknownName("command", args[0], near or tuple(self.modules))
         return super().resolve_command(ctx, args)
 
 
@@ -125,7 +129,9 @@ def run_command_line(words: list[str]) -> int:
             from advisor.cli.questions import start_conversation
 
             return start_conversation(run_command_line)
-        result = root.main(args=words, prog_name="advise", standalone_mode=False)
+        result = root.main(
+            args=["--version"] if words == ["version"] else words, prog_name="advise", standalone_mode=False
+        )
         sys.stdout.flush()
         return result if isinstance(result, int) and not isinstance(result, bool) else 0
     except click.exceptions.Exit as e:
@@ -143,8 +149,9 @@ def run_command_line(words: list[str]) -> int:
         click.echo(e.format_message(), err=True)
         return e.exit_code
     except click.ClickException as e:
-        message = e.format_message()
-        return _fail(words, "usage", message, [], _usage(e, message))
+        from advisor.cli.hints import describe_usage_error
+
+        return _fail(words, "usage", e.format_message(), [], describe_usage_error(e))
     except Exception as e:
         if isinstance(e, OSError) and e.filename is None and e.errno in _OUTPUT_FAULTS:
             return _lose_output(e.strerror or str(e))
@@ -154,11 +161,6 @@ def run_command_line(words: list[str]) -> int:
         return _fail(
             words, "internal", text, [], f"{text} (set ADVISOR_DEBUG=1 for the traceback, and please report it)"
         )
-
-
-def _usage(e: click.ClickException, message: str) -> str:
-    ctx = getattr(e, "ctx", None)
-    return f"{message} See `{ctx.command_path} --help`." if ctx is not None else message
 
 
 # what writing to an open stream fails with; files of ours are named in their errors

@@ -11,7 +11,16 @@ import click
 from msgspec.structs import replace
 
 from advisor.errors import BadInput
-from advisor.questions import SPELLINGS, Asking, FieldNotes, QuestionField, is_in_range, list_fields, make_asking
+from advisor.questions import (
+    SPELLINGS,
+    Asking,
+    FieldNotes,
+    QuestionField,
+    find_choice,
+    is_in_range,
+    list_fields,
+    make_asking,
+)
 from advisor.record import Record, Value
 
 if TYPE_CHECKING:
@@ -123,10 +132,26 @@ POSITIVE = _Number(QuestionField("", "", "number", "", FieldNotes(), False, None
 # the options of a question
 
 
+class _Word(click.Choice):  # type: ignore[type-arg,unused-ignore]  # generic in newer releases only
+    """One of a few words, or what people call it; the error names near ones."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        choices = tuple(map(str, self.choices))
+        meant = find_choice(str(value), choices)
+        if meant not in choices:
+            from advisor.near import near_matches
+
+            called = param.opts[0] if param is not None and param.opts else "it"
+            raise BadInput(
+                f"{called}: {str(value)[:40]!r} is none of {', '.join(choices)}.", near_matches(str(value), choices)
+            )
+        return meant
+
+
 def _make_type(field: QuestionField) -> Any:
     if field.choices:
-        return click.Choice(field.choices)
-    if field.kind == "number":
+        return _Word(field.choices)
+    if field.kind == "number" and not field.classes:
         return click.FLOAT if field.above is field.least is None else _Number(field)
     if field.kind == "integer" and field.notes.spelling is None:
         most = None if field.most is None or field.most >= 10**9 else int(field.most)

@@ -150,6 +150,8 @@ def _accelerator(machine: Machine, accelerators: Mapping[str, Accelerator]) -> d
         "gpu.smallest_gib": min(known_sizes) / GIB if all_sizes else None,
         "gpu.mig": any(d.mig_profile for d in devices),
         "gpu.driver_missing": missing,
+        "gpu.served_by": "; ".join(dict.fromkeys(_served_by(a) for _, a in pairs if a is not None and a.served_by))
+        or None,
         "gpu.interconnect": machine.interconnect,
     }
 
@@ -158,6 +160,10 @@ def _vendor(device: Device, entry: Accelerator | None) -> str:
     """The vendor as engines tell platforms apart: Gaudi is a platform of its own next to Intel's GPUs."""
     gaudi = entry is not None and (entry.architecture or "").startswith("Gaudi")
     return "habana" if gaudi else device.vendor
+
+
+def _served_by(entry: Accelerator) -> str:
+    return "; ".join(f"{engine}={how}" for engine, how in entry.served_by.items())
 
 
 def _capability(device: Device, entry: Accelerator | None) -> float | None:

@@ -43,7 +43,7 @@ _VENDOR_WORDS = {
     "google": "a TPU",
     "aws": "an AWS accelerator",
     "habana": "Intel Gaudi",
-    "qualcomm": "a Qualcomm accelerator",
+    "qualcomm": "a Qualcomm GPU or accelerator",
 }
 FEATURE_WORDS = {
     "structured_output": "structured output (response_format with a schema)",
@@ -212,6 +212,9 @@ def _hardware(engine: Engine, facts: FactValues) -> Iterator[_Concern]:
     vendor = facts.get("gpu.vendor")
     if not isinstance(vendor, str) or vendor == "mixed":
         return
+    if vendor == "other":
+        yield _served(engine, facts)
+        return
     key = next((x for x in _HARDWARE_KEYS.get(vendor, ()) if x in engine.hardware), None)
     listed = engine.hardware[key] if key else engine.hardware.get("any") or engine.hardware.get("local")
     here = _VENDOR_WORDS.get(vendor, vendor)
@@ -238,6 +241,17 @@ def _hardware(engine: Engine, facts: FactValues) -> Iterator[_Concern]:
     else:
         text = f"{engine.name} does not run on {here}{_because(listed)}; it runs on {_runs_on(engine)}"
         yield True, _reason(engine, "vendor_not_supported", place, text, listed.src)
+
+
+def _served(engine: Engine, facts: FactValues) -> _Concern:
+    """Accelerators of other makers: what the accelerator's own entry says of the engine."""
+    here = facts.get("gpu.accelerator") or "these accelerators"
+    for engine_id, _, how in (p.partition("=") for p in str(facts.get("gpu.served_by") or "").split("; ")):
+        if engine_id == engine.id:
+            text = f"{engine.name} runs on {here} by {how}; its speed there is not known"
+            return False, _reason(engine, "partial_support", "hardware", text, ())
+    text = f"no support of {engine.name} for {here} is known; it runs on {_runs_on(engine)}"
+    return True, _reason(engine, "vendor_not_supported", "hardware", text, ())
 
 
 def _runs_on(engine: Engine) -> str:

@@ -253,6 +253,7 @@ _AMD_GENERATIONS = (
     ("gfx110", "rdna3"),
     ("gfx115", "rdna3_5"),
     ("gfx120", "rdna4"),
+    ("gfx125", "cdna5"),
 )
 
 
@@ -266,7 +267,7 @@ def intel_generation(architecture: str | None) -> str | None:
     if not architecture:
         return None
     low = architecture.lower()
-    if low.startswith("xe2"):
+    if low.startswith(("xe2", "xe3")):
         return "xe2"
     if low.startswith(("xe-hpc", "generation 12.5")):
         return "xe_hpc"

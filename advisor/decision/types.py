@@ -42,10 +42,10 @@ OPERATORS: dict[FieldType, tuple[str, ...]] = {
 
 GENERATIONS = (
     *("maxwell", "pascal", "volta", "turing", "ampere", "ada", "hopper", "blackwell_dc", "blackwell_rtx"),
-    *("gcn", "cdna1", "cdna2", "cdna3", "cdna4", "rdna1", "rdna2", "rdna3", "rdna3_5", "rdna4"),
+    *("gcn", "cdna1", "cdna2", "cdna3", "cdna4", "cdna5", "rdna1", "rdna2", "rdna3", "rdna3_5", "rdna4"),
     *("apple", "xe", "xe2", "xe_hpc", "gaudi", "tpu", "neuron", "cpu", "mixed"),
 )
-VENDORS = ("nvidia", "amd", "intel", "apple", "google", "aws", "habana", "qualcomm", "mixed", "none")
+VENDORS = ("nvidia", "amd", "intel", "apple", "google", "aws", "habana", "qualcomm", "other", "mixed", "none")
 SYSTEMS = ("linux", "windows", "macos", "android", "ios", "browser")
 USE_CASES = ("chat", "rag", "agent", "code", "batch", "voice", "embeddings", "edge", "develop")
 
@@ -77,6 +77,7 @@ _ALL = (
     _field("gpu.smallest_gib", "float", "memory of the smallest usable accelerator, GiB"),
     _field("gpu.mig", "bool", "a device is a MIG slice"),
     _field("gpu.driver_missing", "bool", "a card is present that nothing drives"),
+    _field("gpu.served_by", "str", "engines that drive an accelerator of another maker, and by what: `vllm=plugin`"),
     _field("gpu.interconnect", "str", "link between devices: nvlink, pcie, nvlink+infiniband"),
     _field("gpu.vllm_gfx", "bool", "every card's gfx is on vLLM's ROCm list"),
     _field("gpu.ollama_gfx", "bool", "every card's gfx is on Ollama's ROCm list"),

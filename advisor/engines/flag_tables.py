@@ -118,6 +118,7 @@ class FlagTable(MemoRecord, frozen=True, kw_only=True):
     parser: str = "argparse"  # how it reads: argparse and clap take abbreviations, exact does not
     negated: bool = False  # every switch also has a spelling with `no-`, `enable-` one with `disable-`
     single_dash: bool = False  # long names may be written with one dash
+    as_written: bool = False  # `_` in a name is not taken for `-`
     cuts_numbers: bool = False  # a whole number may be written with decimals
     port: int | None = None
     positional: tuple[str, ...] = ()

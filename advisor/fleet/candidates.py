@@ -28,13 +28,12 @@ from advisor.catalog.resolve import ResolvedModel
 from advisor.catalog.types import Engine
 from advisor.decision.filters import hardware_support
 from advisor.deployment import Deployment, MemoryEstimate, SpeedEstimate
-from advisor.engines import capacity
 from advisor.engines.flags import find_own_flag
 from advisor.fleet.demand import FleetRules, ModelDemand, load_fleet_rules
 from advisor.formats import native_format
 from advisor.machines.types import Machine
 from advisor.planning.arrange import finish_arrangement, place_on_nodes, size_units
-from advisor.planning.arrivals import Load, MissedTimes, find_served_rate, limit_rate
+from advisor.planning.arrivals import SHARES, KeptLimit, Load, MissedTimes, find_served_rate, limit_rate, make_load
 from advisor.planning.candidates import (
     Attempt,
     Bounds,
@@ -54,9 +53,10 @@ from advisor.planning.traffic import P95_OF_NORMAL, TokenSpread, Traffic
 from advisor.planning.types import Plan, SearchRequest, TriedFormat
 from advisor.record import Value
 from advisor.session import Session
-from advisor.speed.efficiencies import OutsideSteps, load_engine_rules
+from advisor.speed.efficiencies import ArrivalRules, load_engine_rules
 from advisor.speed.step_table import StepTable, make_step_table
 
+SURELY = 0.7  # of a limit: by so much of it one request is in time, whatever a simulation adds
 STEPS = (64, 256)  # users that a launch is sized for at first, and where it turns out to hold them all
 Confidence = Literal["likely", "safe"]
 CONFIDENCES: tuple[Confidence, Confidence] = ("likely", "safe")
@@ -71,8 +71,22 @@ class LaunchParts(Value, frozen=True):
     plan: Plan | None = None
 
 
+class Alternative(Value, frozen=True):
+    """A launch whose highest rate was not looked for yet: no more than `bound` requests a second."""
+
+    made: LaunchParts | None  # None: another process found it
+    table: StepTable
+    load: Load
+    targets: Targets
+    share: float
+    known: ArrivalRules
+    bound: float
+    after: int  # users at once of those before it, from which on it is looked at
+
+
 class ReplicaCandidate(Value, frozen=True):
-    """One way to run a replica. `serves`: what it does so at each confidence at which it keeps the targets."""
+    """One way to run a replica. `serves`: what it does so at each confidence at which it keeps the targets; while
+    launches are `pending`, no more than that."""
 
     engine: str
     quantization: str
@@ -81,6 +95,12 @@ class ReplicaCandidate(Value, frozen=True):
     nodes: int
     serves: Mapping[Confidence, Capacity]
     made: LaunchParts | None  # None: another process found it
+    pending: tuple[Alternative, ...] = ()
+
+    @property
+    def kind(self) -> tuple[str, str, int, int]:
+        """What distinguishes it from the others of an offer."""
+        return self.engine, self.quantization, self.devices, self.nodes
 
     def amount(self, confidence: Confidence) -> float:
         """What it serves at a confidence; 0 where it does not keep the targets."""
@@ -93,14 +113,23 @@ class Refusal(Value, frozen=True):
     code: str  # does_not_fit, too_slow, engine, unknown
     text: str
     needs_bytes: int | None = None
-    times: MissedTargets | None = None
+    times: MissedTimes | None = None
 
 
 class Offer(Value, frozen=True):
-    """What one pool has for one model."""
+    """What one pool has for one model; `settle` replaces candidates in it."""
 
-    candidates: tuple[ReplicaCandidate, ...]
+    candidates: list[ReplicaCandidate]
     refusal: Refusal | None = None
+
+    def settle(self, candidate: ReplicaCandidate) -> ReplicaCandidate:
+        """The candidate with what it serves, which is found out when it is first asked for."""
+        if not candidate.pending:
+            return candidate
+        place = next(k for k, c in enumerate(self.candidates) if c.kind == candidate.kind)
+        if self.candidates[place].pending:
+            self.candidates[place] = settle(self.candidates[place])
+        return self.candidates[place]
 
 
 class Capacity(Value, frozen=True):
@@ -110,11 +139,7 @@ class Capacity(Value, frozen=True):
     amount: float
 
 
-class MissedTargets(Value, frozen=True):
-    """Why a replica serves nobody in time: its times with one request. None = that one is not asked for."""
-
-    ttft_s: float | None
-    tpot_s: float | None
+UNKNOWN = MissedTimes({})  # times that are not known
 
 
 def list_candidates(
@@ -158,7 +183,7 @@ def _list_on(
             refusals.append(offer.refusal)
     order = ("too_slow", "does_not_fit", "unknown", "engine")
     refusals.sort(key=lambda r: order.index(r.code))
-    return Offer((), refusals[0] if refusals else Refusal("engine", "no engine of those allowed serves this here"))
+    return Offer([], refusals[0] if refusals else Refusal("engine", "no engine of those allowed serves this here"))
 
 
 def _list_engines(demand: ModelDemand, guide_result: GuideResult, rules: Catalog) -> list[Engine]:
@@ -183,7 +208,7 @@ def _list_for_engine(
     tools = prepare_engine(entry, search, session)
     if not isinstance(tools, EngineTools):
         text = next((r.text for r in tools.reasons), f"{entry.name} serves nothing here")
-        return Offer((), Refusal("engine", text))
+        return Offer([], Refusal("engine", text))
     asked = replace(search, quantization=None)
     usable = list(find_usable_formats(entry, asked, session.rules, []))
     if demand.quantizations:
@@ -192,31 +217,83 @@ def _list_for_engine(
             usable += find_usable_formats(entry, replace(search, quantization=name), session.rules, [])
     attempts = [a for a in list_attempts(tools, search, usable) if not a.offload]
     if not attempts:
-        return Offer((), Refusal("engine", f"{entry.name} has no format of those allowed for {search.model.id}"))
+        return Offer([], Refusal("engine", f"{entry.name} has no format of those allowed for {search.model.id}"))
     tried: list[TriedFormat] = []
-    late: list[MissedTargets] = []
+    late: list[MissedTimes] = []
     for tier in _list_tiers(attempts, tools, search, bool(demand.quantizations), defaults):
         found: dict[tuple[int, int, str], ReplicaCandidate] = {}
         for attempt in tier:
             trial = Trial(tools, search, attempt, Bounds(), tried)
             for candidate in _list_for_attempt(trial, defaults, late, demand.percentile):
                 key = candidate.devices, candidate.nodes, candidate.quantization
-                if key not in found or _worth(candidate) > _worth(found[key]):
-                    found[key] = candidate
+                found[key] = _join(found.get(key), candidate)
         if found:
-            return Offer(tuple(found.values()))
-    if late:
+            return Offer(list(found.values()))
+    known = [m for m in late if m != UNKNOWN]
+    if late and not known:
+        return Offer([], Refusal("unknown", f"how fast {entry.name} runs {search.model.id} here is not known"))
+    if known:
         text = f"{entry.name} is too slow here"
-        return Offer((), Refusal("too_slow", text, times=min(late, key=lambda m: (m.tpot_s or 0, m.ttft_s or 0))))
+        nearest = min(known, key=lambda m: [m.times.get(k, 0.0) for k in ("tpot_s", "ttft_s", "e2e_s")])
+        return Offer([], Refusal("too_slow", text, times=nearest))
     least = min((t.needs_bytes for t in tried if t.fits is False and t.needs_bytes), default=None)
     reason = next((t.text for t in reversed(tried)), None)
     code = "does_not_fit" if any(t.fits is False for t in tried) or not tried else "unknown"
-    return Offer((), Refusal(code, reason or f"{entry.name} serves nothing here", least))
+    return Offer([], Refusal(code, reason or f"{entry.name} serves nothing here", least))
 
 
 def _worth(candidate: ReplicaCandidate) -> tuple[float, float]:
     """What is better of two layouts of as many devices."""
     return candidate.amount("likely"), candidate.amount("safe")
+
+
+def _join(one: ReplicaCandidate | None, other: ReplicaCandidate) -> ReplicaCandidate:
+    """The better of two layouts of as many devices; where that is not known yet, both."""
+    if one is None:
+        return other
+    if one.pending and other.pending:
+        serves = max(one, other, key=_worth).serves
+        return replace(one, serves=serves, pending=(*one.pending, *other.pending))
+    return max(settle(one), settle(other), key=_worth)
+
+
+def settle(candidate: ReplicaCandidate) -> ReplicaCandidate:
+    """The best of the pending launches, by simulation; without anything that it serves where none keeps the targets."""
+    best, users = None, 0
+    for other in candidate.pending:
+        if users < other.after or (best is not None and other.bound <= best.amount("likely")):
+            continue
+        serves = _simulate(other, [])
+        made = replace(candidate, serves=serves, made=other.made, pending=())
+        users = max(users, *(c.users for c in serves.values()), 0)
+        best = made if best is None or _worth(made) > _worth(best) else best
+    if best is None:
+        return replace(candidate, serves={}, pending=()) if candidate.pending else candidate
+    return best
+
+
+def _simulate(launch: Alternative, late: list[MissedTimes]) -> dict[Confidence, Capacity]:
+    """What a launch serves at each confidence, by simulation."""
+    serves: dict[Confidence, Capacity] = {}
+    for confidence in CONFIDENCES:
+        likely = serves["likely"].amount if "likely" in serves else None
+        targets = replace(launch.targets, safe=confidence == "safe")
+        found = _find_capacity_at_rate(launch.table, launch.load, launch.known, targets, launch.share, likely)
+        if isinstance(found, Capacity):
+            serves[confidence] = found
+        elif confidence == "likely":
+            late.append(found)
+    return serves
+
+
+def _is_surely_in_time(launch: Alternative) -> bool:
+    """Whether one request alone keeps the targets by far, so that no simulation is needed to say that some do."""
+    table, load, most = launch.table, launch.load, launch.targets.most
+    between = table.decode(1.0, load.prompt.p95 + load.output.p95)
+    steps = -(-load.prompt.p95 // max(1, table.limits.chunk))
+    first = launch.known.outside_steps.value + load.prompt.p95 * sum((*table.read, *table.read_rest)) + steps * between
+    times = {"ttft_s": first, "tpot_s": between, "e2e_s": first + load.output.p95 * between}
+    return all(times[k] <= SURELY * limit for k, limit in most.items())
 
 
 def _list_tiers(
@@ -238,7 +315,7 @@ def _list_tiers(
 
 
 def _list_for_attempt(
-    trial: Trial, defaults: FleetRules, late: list[MissedTargets], share: float
+    trial: Trial, defaults: FleetRules, late: list[MissedTimes], share: float
 ) -> list[ReplicaCandidate]:
     """What one format offers: for each number of devices the layout that serves the most."""
     tools, search = trial.tools, trial.search
@@ -251,6 +328,7 @@ def _list_for_attempt(
     if not (find_own_flag(tools.entry, "tensor_parallel") and machine.usable_devices):
         return _list_whole_nodes(trial, defaults, late, share)
     best: dict[tuple[int, int], ReplicaCandidate] = {}
+    after = 0
     for users in STEPS:
         sized_for = _with_users(trial, users)
         units = size_units(sized_for, base)
@@ -263,15 +341,16 @@ def _list_for_attempt(
                 continue  # fits on fewer, which was looked at
             parts, memory = LaunchParts(sized_for, sized), (sized.unit.deployment, sized.memory)
             key = sized.unit.cards // nodes, nodes
-            least = best[key].amount("likely") if key in best else 0.0
-            candidate = _make_candidate(parts, *key, memory, sized.held, late, share, least)
+            least = best[key].amount("likely") if key in best and not best[key].pending else 0.0
+            candidate = _make_candidate(parts, *key, memory, sized.held, late, share, least, after)
             if candidate is None:
                 continue
-            if key not in best or _worth(candidate) > _worth(best[key]):
-                best[key] = candidate
-            full |= max(c.users for c in candidate.serves.values()) >= 2 * users
+            best[key] = _join(best.get(key), candidate)
+            reached = sized.held if candidate.pending else max(c.users for c in candidate.serves.values())
+            full |= reached >= 2 * users
         if not full:
             break
+        after = 2 * users
     return list(best.values())
 
 
@@ -283,70 +362,76 @@ def _with_users(trial: Trial, users: int) -> Trial:
 
 def _make_candidate(
     made: LaunchParts, devices: int, nodes: int, on: tuple[Deployment, MemoryEstimate], held: int,
-    late: list[MissedTargets], share: float, least: float = 0.0,
+    late: list[MissedTimes], share: float, least: float = 0.0, after: int = 0,
 ) -> ReplicaCandidate | None:  # fmt: skip
     """A replica of a deployment and its memory that holds `held` requests; None where it serves nobody in time, or at
-    any rate no more than `least`."""
+    any rate no more than `least`. How much it serves of a rate is left open where that is surely something."""
     search, tools, rules = made.trial.search, made.trial.tools, made.trial.tools.session.rules
-    targets = find_targets(search.workload, search.machine, rules)
-    serves: dict[Confidence, Capacity] = {}
-    table = _make_table(made.trial, *on, held) if search.traffic.rate is not None else None
-    load = _make_load(made.trial, on[0])
-    if table is not None and limit_rate(table, load) <= least:
+    targets, weights = find_targets(search.workload, search.machine, rules), made.trial.attempt.chosen.quantization
+    whole = ReplicaCandidate(tools.entry.id, weights.id, weights.bits_nominal, devices, nodes, {}, made)
+    if search.traffic.rate is None:
+        rate = partial(estimate_rate, made.trial, *on)
+        serves = _list_kept(rate, held, targets, late)
+        return replace(whole, serves=serves) if serves else None
+    table, known = _make_table(made.trial, *on, held), load_engine_rules(rules).arrivals
+    if table is None:
+        late.append(UNKNOWN)
         return None
+    # a fleet is planned for the rate of a busy moment
+    load = replace(make_load(on[0], search.traffic, tools.session), burst=1.0)
+    bound = limit_rate(table, load, known)
+    if bound <= least:
+        return None
+    launch = Alternative(made, table, load, targets, share, known, bound, after)
+    if bound > 0 and _is_surely_in_time(launch):
+        most = {"likely": Capacity(0, bound), "safe": Capacity(0, bound / table.around[1])}
+        return replace(whole, serves=most, made=None, pending=(launch,))
+    serves = _simulate(launch, late)
+    return replace(whole, serves=serves) if serves else None
+
+
+def _list_kept(rate: SpeedOf, held: int, targets: Targets, late: list[MissedTimes]) -> dict[Confidence, Capacity]:
+    """The users that a replica serves at once, at each confidence."""
+    serves: dict[Confidence, Capacity] = {}
     for confidence in CONFIDENCES:
-        safe = confidence == "safe"
-        if search.traffic.rate is None:
-            rate = partial(estimate_rate, made.trial, *on)
-            found = find_capacity(rate, held, replace(targets, safe=safe))
-        else:
-            likely = serves["likely"].amount if "likely" in serves else None
-            outside = load_engine_rules(rules).outside_steps
-            found = _find_capacity_at_rate(table, load, outside, replace(targets, safe=safe), share, likely)
+        found = find_capacity(rate, held, replace(targets, safe=confidence == "safe"))
         if isinstance(found, Capacity):
             serves[confidence] = found
-        elif found is not None and not safe:
-            late.append(found)
-    weights = made.trial.attempt.chosen.quantization
-    if not serves:
-        return None
-    return ReplicaCandidate(tools.entry.id, weights.id, weights.bits_nominal, devices, nodes, serves, made)
+        elif confidence == "likely":
+            late.append(found or UNKNOWN)
+    return serves
 
 
 def _make_table(trial: Trial, deployment: Deployment, memory: MemoryEstimate, held: int) -> StepTable | None:
     """The steps of a replica that holds so many requests; None where they are not known, and where it holds none."""
     traffic = trial.search.traffic
-    table = make_step_table(deployment, memory, trial.tools.session, traffic.typical_tokens) if held > 0 else None
-    if table is None:
+    if deployment.model.kind != "chat":  # an input is read as a prompt is; no measured row is of such a model
+        deployment = replace(deployment, model=replace(deployment.model, kind="chat"))
+    session = trial.tools.session
+    made = make_step_table(deployment, memory, session, traffic.typical_tokens, traffic.use_case) if held > 0 else None
+    if made is None:
         return None
-    return replace(table, limits=replace(table.limits, running=min(table.limits.running, -(-held // table.replicas))))
-
-
-def _make_load(trial: Trial, deployment: Deployment) -> Load:
-    """The requests of a demand as they come to a deployment; those of users have no rate."""
-    traffic = trial.search.traffic
-    kept = traffic.depth + (traffic.shared_tokens if capacity.keeps_prefixes(deployment, trial.tools.inner) else 0)
-    prompt = TokenSpread(mean=traffic.depth + traffic.prompt.mean, p95=traffic.depth + traffic.prompt.p95)
-    return Load(traffic.rate or 0.0, prompt, traffic.output, kept, longest=traffic.context_length)
+    return replace(made, limits=replace(made.limits, running=min(made.limits.running, -(-held // made.replicas))))
 
 
 def _find_capacity_at_rate(
-    table: StepTable | None, load: Load, outside: OutsideSteps, targets: Targets, share: float, likely: float | None
-) -> Capacity | MissedTargets | None:
-    """The highest rate at which `share` of the requests keep the targets, by simulation; None where it is not known.
-    `likely`: that by likely steps."""
-    if table is None:
-        return None
-    slower, overhead = (table.bound, outside.high) if targets.safe else (1.0, outside.value)
-    near = likely / slower if targets.safe and likely else None
-    found = find_served_rate(table, load, targets.most, share, slower, overhead, near)
+    table: StepTable, load: Load, known: ArrivalRules, targets: Targets, share: float, likely: float | None
+) -> Capacity | MissedTimes:
+    """The highest rate at which `share` of the requests keep the targets, by simulation. `likely`: that by likely
+    steps."""
+    near = likely / table.around[1] if targets.safe and likely else None
+    limits = {
+        k: KeptLimit(most, SHARES[targets.percentiles[k]] if k in targets.percentiles else share)
+        for k, most in targets.most.items()
+    }
+    found = find_served_rate(table, load, limits, known, targets.safe, near)
     if isinstance(found, MissedTimes):
-        return MissedTargets(*(getattr(found, k) if k in targets.most else None for k in ("ttft_s", "tpot_s")))
+        return found
     return Capacity(found.running, found.rate)
 
 
 def _list_whole_nodes(
-    trial: Trial, defaults: FleetRules, late: list[MissedTargets], share: float
+    trial: Trial, defaults: FleetRules, late: list[MissedTimes], share: float
 ) -> list[ReplicaCandidate]:
     """An engine that takes memory for each request: a server on the whole node, for as many users as it serves."""
     if trial.search.machine.nodes > 1:
@@ -362,6 +447,9 @@ def _list_whole_nodes(
         devices, parts = max(1, len(asked.search.machine.usable_devices)), LaunchParts(asked, None, plan)
         made = _make_candidate(parts, devices, 1, (plan.deployment, plan.memory), users, late, share)
         if made is None:
+            break
+        made = settle(made)
+        if not made.serves:
             break
         if best is not None and _worth(made) <= _worth(best):
             break
@@ -402,7 +490,7 @@ def with_percentile(traffic: Traffic, percentile: float) -> Traffic:
     return replace(traffic, prompt=prompt)
 
 
-def find_capacity(speed_of: SpeedOf, held: int, targets: Targets) -> Capacity | MissedTargets | None:
+def find_capacity(speed_of: SpeedOf, held: int, targets: Targets) -> Capacity | MissedTimes | None:
     """The most users that a replica serves at once which holds `held` requests; None where its speed is not known."""
 
     def on_time(users: int) -> bool:
@@ -410,12 +498,13 @@ def find_capacity(speed_of: SpeedOf, held: int, targets: Targets) -> Capacity | 
         return all(meets_target(t, speed_of(users, t.long_prompts), targets) is True for t in asked)
 
     first = speed_of(1, False)
-    if first is None or first.output_tps is None:
-        return None
+    if first is None or first.output_tps is None:  # what nobody waits for is served where it is held
+        return Capacity(held, float(held)) if not targets.most and held > 0 else None
     if held < 1 or not on_time(1):
-        long = speed_of(1, True) if "ttft_s" in targets.most else None
-        ttft, tpot = (long.ttft_s if long else None), (first.tpot_s if "tpot_s" in targets.most else None)
-        return MissedTargets(*(None if t is None else (t.high if targets.safe else t.value) for t in (ttft, tpot)))
+        long = speed_of(1, True) if targets.about_long_prompts else None
+        asked = (t for t in TARGETS if t.figure in targets.most)
+        times = {t.figure: t.find_time(long if t.long_prompts else first, targets.output) for t in asked}
+        return MissedTimes({k: t.high if targets.safe else t.value for k, t in times.items() if t is not None})
     users = _find_largest(on_time, held)
     return Capacity(users, float(users))
 

@@ -11,9 +11,10 @@ from msgspec.structs import replace
 from advisor.catalog import Catalog
 from advisor.errors import BadFile, BadInput
 from advisor.fleet.candidates import Offer
-from advisor.fleet.offers import collect_offers, find_models, find_node_prices, pose_problem
-from advisor.fleet.plan import FleetRequest, plan_fleet, solve
+from advisor.fleet.offers import collect_offers, find_models, find_node_prices
+from advisor.fleet.plan import FleetRequest, plan_fleet
 from advisor.fleet.plan_types import FleetCost, FleetPlan, Unserved
+from advisor.fleet.surviving import find_least_left, solve_demands
 from advisor.fleet.types import Fleet, Pool
 from advisor.record import Answer, Record
 from advisor.session import Session
@@ -28,6 +29,7 @@ class LossAnswer(Record, frozen=True, kw_only=True):
     lost: tuple[str, ...]  # pools that lose a node each; of a device `one device of a node of POOL`
     served: bool
     unserved: tuple[str, ...]
+    left: float  # before anything is started: the least share of a model that the plan still serves
 
 
 class DeployedDifference(Record, frozen=True, kw_only=True):
@@ -73,7 +75,7 @@ def check_fleet(request: FleetRequest, lose: int, files: Sequence[str], session:
     plan = plan_fleet(request, session)
     losses: tuple[LossAnswer, ...] = ()
     if lose and not plan.unserved:
-        losses = tuple(_lose_nodes(request, lose, session))
+        losses = tuple(_lose_nodes(request, lose, plan, session))
         failing = tuple(x for x in losses if not x.served)
         losses = failing or losses
     answer = FleetCheck(
@@ -89,7 +91,7 @@ def check_fleet(request: FleetRequest, lose: int, files: Sequence[str], session:
     return answer.keep(plan)
 
 
-def _lose_nodes(request: FleetRequest, lose: int, session: Session) -> Iterator[LossAnswer]:
+def _lose_nodes(request: FleetRequest, lose: int, plan: FleetPlan, session: Session) -> Iterator[LossAnswer]:
     """Every way to lose so many nodes: equal nodes are alike, so one of each group stands for all."""
     rules = session.rules
     demands = find_models(request.demands, rules)
@@ -104,9 +106,24 @@ def _lose_nodes(request: FleetRequest, lose: int, session: Session) -> Iterator[
         offers = collect_offers(rest, demands, session, jobs=request.jobs, known=known)
         known = offers.known
         prices = find_node_prices(rest, request.prices, rules)
-        served = solve(pose_problem(offers, prices, request.confidence), rules).served
+        served = solve_demands(offers, prices, request.confidence, rules)[1].served
         missing = tuple(d.demand.name for d, ok in zip(demands, served, strict=True) if not ok)
-        yield LossAnswer(lost=tuple(groups[g].id for g in case), served=not missing, unserved=missing)
+        yield LossAnswer(
+            lost=tuple(groups[g].id for g in case),
+            served=not missing,
+            unserved=missing,
+            left=_find_share(request, plan, [groups[g] for g in case]),
+        )
+
+
+def _find_share(request: FleetRequest, plan: FleetPlan, gone: Sequence[Pool]) -> float:
+    """The least share of a demand that replicas on other nodes serve, one node of each of these pools being lost."""
+    nodes = frozenset(n for pool in gone for n in pool.node_names)
+    shares = [
+        find_least_left([r for r in plan.replicas if r.name == d.name], len(gone), nodes) / d.amount
+        for d in request.demands
+    ]
+    return round(max(0.0, min(1.0, *shares)), 4)
 
 
 def without_nodes(fleet: Fleet, gone: Counter[str]) -> Fleet:

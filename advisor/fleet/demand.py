@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
@@ -17,11 +19,17 @@ from advisor.deployment import UseCase, Workload
 from advisor.errors import BadFile, BadInput, UnknownName
 from advisor.files import read_yaml
 from advisor.near import near_matches
+from advisor.planning.arrivals import SHARES
+from advisor.planning.traffic import split_limit
+from advisor.questions import read_time_limit
+from advisor.questions.workload import TimeLimit
 from advisor.record import Record, pick_fields
+from advisor.units import parse_tokens
 
 MOST_MODELS = 1000
-Seconds = Annotated[float, Meta(gt=0, le=86_400)]
+LIMITS = ("ttft_s", "tpot_s", "e2e_s")
 Tokens = Annotated[int, Meta(ge=1, le=100_000_000)]
+LENGTHS = ("context", "prompt_tokens", "prompt_p95", "output_tokens", "output_p95")
 
 
 class DemandEntry(Record, frozen=True, kw_only=True):
@@ -32,7 +40,7 @@ class DemandEntry(Record, frozen=True, kw_only=True):
     rate: Annotated[float, Meta(gt=0, le=1e6)] | None = None  # requests a second, mean
     users: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None  # requests at once
     burst: Annotated[float, Meta(ge=1, le=1000)] = 1.0
-    use_case: UseCase = "chat"
+    use_case: UseCase | Literal["rerank"] = "chat"
     context: Tokens | None = None
     prompt_tokens: Tokens | None = None
     prompt_p95: Tokens | None = None
@@ -40,11 +48,16 @@ class DemandEntry(Record, frozen=True, kw_only=True):
     output_p95: Tokens | None = None
     shared_prefix: Annotated[float, Meta(ge=0, le=1)] | None = None
     trace: str | None = None  # file next to this one, instead of rate and tokens
-    ttft_s: Seconds | None = None
-    tpot_s: Seconds | None = None
+    ttft_s: TimeLimit | None = None
+    tpot_s: TimeLimit | None = None
+    e2e_s: TimeLimit | None = None
     percentile: Annotated[float, Meta(ge=0.5, lt=1)] | None = None  # of the requests that keep the targets
     priority: Annotated[int, Meta(ge=-1000, le=1000)] = 0  # higher ones are served first
     spread: Annotated[int, Meta(ge=1, le=1000)] = 1  # nodes that its replicas stand on, at least
+    least: Annotated[int, Meta(ge=1, le=1000)] = 1  # replicas, at least
+    survive: Annotated[int, Meta(ge=0, le=3)] = 0  # nodes that may be lost: what stays up serves the demand
+    where: dict[str, str] = {}  # labels of its nodes; region, zone, pool
+    spot: bool | None = None  # false: no spot nodes; true: these only
     engines: tuple[str, ...] = ()  # allowed ones
     quantizations: tuple[str, ...] = ()  # allowed ones
     licence: str | None = None  # permissive, commercial: what the model's must be
@@ -64,6 +77,11 @@ class ModelDemand(Record, frozen=True, kw_only=True):
     percentile: float
     priority: int
     spread: int
+    least: int = 1
+    survive: int = 0
+    where: dict[str, str] = {}
+    spot: bool | None = None
+    reranks: bool = False
     engines: tuple[str, ...]
     quantizations: tuple[str, ...]
     licence: str | None
@@ -92,6 +110,7 @@ class FleetRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     percentile: float
     least_bits: float
     would_help: tuple[str, ...]
+    other_words: dict[str, str]
     prometheus: str
 
     def __post_init__(self) -> None:
@@ -129,19 +148,43 @@ def _read_entry(raw: Any, number: int, path: Path, rules: Catalog, inside: Path 
     if not isinstance(raw, dict):
         raise BadFile(path, f"{where} is not a mapping with `model:`")
     known = DemandEntry.__struct_fields__
+    meant = load_fleet_rules(rules).other_words
     for key in raw:
         if key not in known:
-            near = near_matches(str(key), known)
+            near = (meant[key],) if key in meant else near_matches(str(key), known)
             raise BadFile(path, f"{where}: unknown key {str(key)[:40]!r}" + (f" ({near[0]}?)" if near else ""))
     try:
-        entry = convert(raw, DemandEntry)
+        limits = {k: _read_limit(raw[k], f"{where}: {k}") for k in LIMITS if k in raw}
+        entry = convert({**_read_words(raw), **limits}, DemandEntry)
     except msgspec.ValidationError as e:
         raise BadFile(path, f"{where}: {e}") from None
+    except BadInput as e:
+        raise BadFile(path, e.message) from None
     if entry.trace is not None and inside is not None:
         trace = (path.parent / entry.trace).resolve()
         if not trace.is_relative_to(inside.resolve()):
             raise BadFile(path, f"{where}: the trace lies outside of the folder that is read")
     return _complete(entry, where, path, rules)
+
+
+def _read_words(raw: dict[str, Any]) -> dict[str, Any]:
+    """An entry with its lengths (`128k`) and its percentile (`p99`, 99) as numbers. Raises BadInput."""
+    made = {k: parse_tokens(v) if k in LENGTHS and isinstance(v, str) else v for k, v in raw.items()}
+    share = raw.get("percentile")
+    words = re.fullmatch(r"p?(\d{1,2}(?:\.\d+)?)\s*%?", share, re.I) if isinstance(share, str) else None
+    number = float(words[1]) if words else share
+    if isinstance(number, (int, float)) and not isinstance(number, bool):
+        made["percentile"] = number / 100 if number > 1 else number
+    return made
+
+
+def _read_limit(value: Any, name: str) -> Any:
+    """A limit in one spelling: seconds, `0.2@p99`, or {p99: 0.2}. Raises BadInput naming the field."""
+    if isinstance(value, dict):
+        if len(value) != 1:
+            raise BadInput(f"{name}: one percentile is expected, as {{p99: 0.2}}")
+        value = "@".join(str(x) for x in (*value.values(), *value))
+    return read_time_limit(value, name) if isinstance(value, str) else value
 
 
 def _complete(entry: DemandEntry, where: str, path: Path, rules: Catalog) -> ModelDemand:
@@ -157,14 +200,18 @@ def _complete(entry: DemandEntry, where: str, path: Path, rules: Catalog) -> Mod
     except UnknownName as e:
         raise BadFile(path, f"{where}: {e.line()}") from None
     defaults = load_fleet_rules(rules)
+    reranks = entry.use_case == "rerank"
+    traffic = pick_fields(entry, *TRAFFIC) | ({"use_case": "embeddings"} if reranks else {})
+    named = split_limit(entry.ttft_s)[1] if entry.users and entry.ttft_s is not None else None
     return ModelDemand(
         name=entry.name or entry.model,
-        workload=Workload(concurrency=entry.users or 1, **pick_fields(entry, *TRAFFIC)),
-        percentile=entry.percentile or defaults.percentile,
+        workload=Workload(concurrency=entry.users or 1, **traffic),
+        reranks=reranks,
+        percentile=SHARES[named] if named else entry.percentile or defaults.percentile,
         engines=engines,
         quantizations=quantizations,
         variants=entry.variants or defaults.most_variants,
-        **pick_fields(entry, "model", "priority", "spread", "licence"),
+        **pick_fields(entry, "model", "priority", "spread", "licence", "least", "survive", "where", "spot"),
     )
 
 
@@ -186,6 +233,12 @@ def _with_trace(entry: DemandEntry, where: str, path: Path) -> DemandEntry:
         "rate": entry.rate if entry.rate is not None or entry.users is not None else found.rate,
     }
     return replace(entry, **given)
+
+
+def list_labels(demands: Sequence[ModelDemand]) -> tuple[str, ...]:
+    """The labels of nodes that demands ask for; regions have one that not every inventory keeps."""
+    asked = {key for d in demands for key in d.where}
+    return tuple(sorted(asked | ({"topology.kubernetes.io/region"} if "region" in asked else set())))
 
 
 def load_fleet_rules(rules: Catalog) -> FleetRules:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from math import ceil, inf
 from pathlib import Path
 
 import msgspec
@@ -22,8 +24,10 @@ from advisor.fleet.candidates import (
     Refusal,
     ReplicaCandidate,
     list_candidates,
+    settle,
 )
 from advisor.fleet.demand import ModelDemand, load_fleet_rules
+from advisor.fleet.inventory.kubernetes import CAPACITY_TYPES
 from advisor.fleet.problem import Demand, DevicePool, FleetProblem, NodeGroup, Variant
 from advisor.fleet.types import Fleet, Pool
 from advisor.machines.types import Machine
@@ -70,6 +74,14 @@ class PosedProblem(Value, frozen=True):
     groups: tuple[str, ...]
 
 
+class PosedDemand(Value, frozen=True):
+    """A demand of the problem, the least that a replica has to serve of it, and the most that one counts for."""
+
+    demand: Demand
+    least: float
+    most: float
+
+
 class NodePrices(Value, frozen=True):
     """By group of pools: the price of one node an hour; groups without one are not in it."""
 
@@ -88,7 +100,12 @@ def find_models(demands: Sequence[ModelDemand], rules: Catalog) -> tuple[Planned
                 f"{demand.model}: its layers are not in the catalogue, so nothing can be sized; "
                 "give a directory with config.json"
             )
-        refusal = None
+        refusal, what = None, found.model.kind
+        if demand.reranks and what != "reranker":
+            raise BadInput(f"{demand.model} is no reranker ({what}): `use_case: rerank` takes models that score pairs")
+        if what != "chat":  # requests are read, and nothing is written
+            work = demand.workload
+            demand = replace(demand, workload=replace(work, use_case="embeddings", output_tokens=None))
         if demand.licence is not None:
             kind = classify_licence(found.model.license, rules)
             if kind not in ALLOWED[demand.licence]:
@@ -96,6 +113,26 @@ def find_models(demands: Sequence[ModelDemand], rules: Catalog) -> tuple[Planned
                 refusal = Refusal("licence", text)
         out.append(PlannedDemand(demand, found, refusal))
     return tuple(out)
+
+
+PLACES = {"region": "topology.kubernetes.io/region", "zone": "topology.kubernetes.io/zone"}
+SPOT = re.compile(r"spot|preemptible", re.I)
+
+
+def is_spot(pool: Pool) -> bool:
+    """Whether labels say that its nodes may be taken away: `capacity-type: spot`, `gke-spot: "true"`."""
+    return any(
+        SPOT.search(value) or (SPOT.search(key) and value.lower() in ("true", "1", "yes"))
+        for key, value in pool.labels.items()
+        if SPOT.search(key) or "capacity" in key.lower() or key in CAPACITY_TYPES
+    )
+
+
+def may_stand_on(demand: ModelDemand, pool: Pool) -> bool:
+    """Whether a pool is where the demand wants its replicas."""
+    own = {"pool": pool.id, **{word: pool.labels.get(label) for word, label in PLACES.items()}, **pool.labels}
+    placed = all(v in (own.get(k) or "", *(own.get(f"{k}s") or "").split(",")) for k, v in demand.where.items())
+    return placed and demand.spot in (None, is_spot(pool))
 
 
 def list_usable_pools(fleet: Fleet) -> tuple[Pool, ...]:
@@ -150,6 +187,8 @@ def collect_offers(
         if planned.refusal is None:
             asked = msgspec.json.encode(planned.demand)
             for p, (machine, count) in enumerate(machines):
+                if not may_stand_on(planned.demand, pools[p]):
+                    continue
                 keys[d, p] = (asked, *encoded[p])
                 questions.setdefault(keys[d, p], Question(d, machine, count))
     answers = dict(known or {})
@@ -192,7 +231,11 @@ def _answer_chunk(roots: Sequence[Path], chunk: Sequence[tuple[PlannedDemand, Qu
     """Offers whose candidates are figures alone, in a worker process."""
     rules = catalog(roots)
     offers = [_answer(planned, question, Session(rules)) for planned, question in chunk]
-    return [replace(offer, candidates=tuple(replace(c, made=None) for c in offer.candidates)) for offer in offers]
+    return [replace(offer, candidates=[_strip(c) for c in offer.candidates]) for offer in offers]
+
+
+def _strip(candidate: ReplicaCandidate) -> ReplicaCandidate:
+    return replace(candidate, made=None, pending=tuple(replace(a, made=None) for a in candidate.pending))
 
 
 def complete(offers: PoolOffers, demand: int, pool: int, candidate: ReplicaCandidate, session: Session) -> LaunchParts:
@@ -204,7 +247,7 @@ def complete(offers: PoolOffers, demand: int, pool: int, candidate: ReplicaCandi
         demand, free_machine(here), min(len(here.node_names), load_fleet_rules(session.rules).most_nodes)
     )
     again = _answer(offers.demands[demand], question, session)
-    found = next(c for c in again.candidates if replace(c, made=None) == candidate)
+    found = settle(next(c for c in again.candidates if c.kind == candidate.kind))
     assert found.made is not None
     return found.made
 
@@ -215,11 +258,14 @@ def pose_problem(
     confidence: Confidence,
     likely_for: Sequence[tuple[int, str | None]] = (),
     left: Sequence[float] | None = None,
+    apart: int = 0,
+    settled: bool = False,
 ) -> PosedProblem:
     """The problem at one confidence.
 
     `likely_for`: (demand, accelerator) whose speed counts as measured; `left`: what of each demand is still to be
-    served.
+    served; `apart`: further nodes than the fewest that replicas of a demand stand on which survives a loss; `settled`:
+    with candidates alone whose capacity is known, and not only bounded.
     """
     groups = tuple(dict.fromkeys(p.group for p in found.pools))
     sizes = {p.group: len(p.node_names) for p in found.pools}
@@ -233,6 +279,8 @@ def pose_problem(
         best: dict[tuple[int, int], ReplicaCandidate] = {}
         for candidate in offer.candidates:
             key, amount = (candidate.devices, candidate.nodes), candidate.amount(mode)
+            if settled and candidate.pending:
+                continue
             if amount > (best[key].amount(mode) if key in best else 0.0):
                 best[key] = candidate
         for candidate in best.values():
@@ -240,19 +288,30 @@ def pose_problem(
                 Variant(d, p, candidate.devices, candidate.nodes, candidate.amount(mode), float(candidate.nodes > 1))
             )
             candidates.append(candidate)
-    demands = tuple(
-        Demand(
-            left[d] if left is not None else planned.demand.amount,
-            planned.demand.priority,
-            planned.demand.variants,
-            planned.demand.spread,
-        )
-        for d, planned in enumerate(found.demands)
-    )
+    amounts = left if left is not None else [planned.demand.amount for planned in found.demands]
+    most = [max((v.capacity for v in variants if v.demand == d), default=0.0) for d in range(len(amounts))]
+    posed = [_pose_demand(d.demand, a, m, apart) for d, a, m in zip(found.demands, amounts, most, strict=True)]
+    able = [k for k, v in enumerate(variants) if v.capacity >= posed[v.demand].least]
+    variants = [replace(variants[k], capacity=min(variants[k].capacity, posed[variants[k].demand].most)) for k in able]
+    candidates = [candidates[k] for k in able]
+    demands = tuple(p.demand for p in posed)
     problem = FleetProblem(
         tuple(NodeGroup(sizes[g], priced[k]) for k, g in enumerate(groups)), pools, tuple(variants), demands
     )
     return PosedProblem(problem, tuple(candidates), groups)
+
+
+def _pose_demand(demand: ModelDemand, amount: float, most: float, apart: int) -> PosedDemand:
+    """A demand of which one replica serves `most`. None counts for more than its share of the least number, so at least
+    as many are taken. Of k equal parts on k nodes k - N serve it after N are lost: k of them are asked for, of replicas
+    that serve one each."""
+    if not demand.survive:
+        share = amount / demand.least if demand.least > 1 else inf
+        return PosedDemand(Demand(amount, demand.priority, demand.variants, demand.spread), 0.0, share)
+    stay = max(ceil(amount / most - 1e-9) if most else 1, demand.least - demand.survive, 1) + apart
+    nodes, part = stay + demand.survive, amount / stay
+    asked = Demand(part * nodes, demand.priority, demand.variants, max(demand.spread, nodes))
+    return PosedDemand(asked, part * (1 - 1e-9), part)
 
 
 def find_accelerator(pool: Pool) -> str | None:
@@ -276,9 +335,10 @@ def _fallback_price(group: str, found: PoolOffers, prices: NodePrices) -> float:
 
 def find_wider(found: PoolOffers, demand: int, pool: int, candidate: ReplicaCandidate) -> list[ReplicaCandidate]:
     """Other formats of the same engine and as many devices with more bits, the widest first."""
+    offer = found.offers[demand, pool]
     others = [
-        c
-        for c in found.offers[demand, pool].candidates
+        offer.settle(c)
+        for c in list(offer.candidates)
         if (c.devices, c.nodes, c.engine) == (candidate.devices, candidate.nodes, candidate.engine)
         and c.bits > candidate.bits
     ]
@@ -328,7 +388,7 @@ def find_node_prices(fleet: Fleet, path: str | None, rules: Catalog) -> NodePric
 
 
 def _price_devices(pool: Pool, hourly: Mapping[str, float]) -> float | None:
-    """What renting the devices of a node costs; None where that is not known."""
+    """What renting the devices of a node costs, the lost ones too; None where that is not known."""
     first = next(iter(pool.machine.usable_devices), None)
     amount = hourly.get(first.accelerator or "") if first is not None and first.mig_profile is None else None
-    return pool.devices * amount if amount is not None else None
+    return (pool.whole or pool.devices) * amount if amount is not None else None

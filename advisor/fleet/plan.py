@@ -8,12 +8,10 @@ from collections.abc import Iterator, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from advisor.catalog import Catalog
 from advisor.distribution import install_command
 from advisor.fleet.candidates import Confidence, ReplicaCandidate, make_replica_plan
-from advisor.fleet.demand import ModelDemand, load_fleet_rules
-from advisor.fleet.greedy import solve_greedily
-from advisor.fleet.highs import SolverLimits, has_solver, solve_exactly
+from advisor.fleet.demand import ModelDemand
+from advisor.fleet.highs import has_solver
 from advisor.fleet.offers import (
     NodePrices,
     PlannedDemand,
@@ -26,11 +24,11 @@ from advisor.fleet.offers import (
     find_models,
     find_node_prices,
     find_wider,
-    pose_problem,
 )
 from advisor.fleet.plan_types import Changes, FleetCost, FleetPlan, Replica, SolverReport, read_plan
-from advisor.fleet.problem import Solution, is_better
+from advisor.fleet.problem import Solution
 from advisor.fleet.replicas import make_replica, make_replicas
+from advisor.fleet.surviving import find_least_left, solve_demands, solve_settled
 from advisor.fleet.types import Fleet, Pool, describe_pool
 from advisor.fleet.unserved import explain_unserved, find_measurement
 from advisor.record import Value
@@ -96,16 +94,15 @@ def plan_fleet(request: FleetRequest, session: Session, progress: Progress | Non
     chosen, changes = choose_plan(offers, prices, request.confidence, session), None
     money = find_money(chosen, prices)
     other: Confidence = "safe" if request.confidence == "likely" else "likely"
-    second_posed = pose_problem(offers, prices, other)
-    second = ChosenPlan(second_posed, solve(second_posed, rules), ())
+    second = ChosenPlan(*solve_demands(offers, prices, other, rules), ())
     second_money = find_money(second, prices)
     if money is not None and second_money is not None and (second_money < money) is (other == "safe"):
         second_money = money  # within the solver's gap
-    solutions = {request.confidence: chosen.solution, other: second.solution}
+    solutions = {request.confidence: (chosen.posed, chosen.solution), other: (second.posed, second.solution)}
     if request.running is not None:
         kept = keep_plan(request, offers, demands, prices, session)
         chosen, changes, money = kept or (*compare_plans(request.running, chosen), money)
-    unserved = explain_unserved(chosen.posed, chosen.solution, offers, prices, request.advice, session)
+    unserved = explain_unserved(chosen.solution, offers, prices, request.confidence, request.advice, session)
     costs = {request.confidence: money, other: second_money}
     return FleetPlan(
         confidence=request.confidence,
@@ -126,8 +123,7 @@ def plan_fleet(request: FleetRequest, session: Session, progress: Progress | Non
 
 def choose_plan(offers: PoolOffers, prices: NodePrices, confidence: Confidence, session: Session) -> ChosenPlan:
     """The best plan at one confidence, with its replicas."""
-    posed = pose_problem(offers, prices, confidence)
-    solution = solve(posed, session.rules)
+    posed, solution = solve_demands(offers, prices, confidence, session.rules)
     posed = widen_formats(posed, solution, offers, confidence)
     return ChosenPlan(posed, solution, make_replicas(posed, solution, offers, confidence, session))
 
@@ -141,6 +137,8 @@ def keep_plan(
 ) -> tuple[ChosenPlan, Changes, float | None] | None:
     """What runs, with what has to be added; None where that does not serve everything."""
     rules = session.rules
+    if any(d.demand.survive or d.demand.least > 1 for d in demands):
+        return None  # how replicas stand is planned as a whole
     kept, stopped = find_kept(request.running or (), offers, request.confidence)
     served = [sum(k.capacity for k in kept if k.demand == d) for d in range(len(demands))]
     short = [d for d, planned in enumerate(demands) if served[d] < planned.demand.amount * (1 - 1e-9)]
@@ -151,8 +149,8 @@ def keep_plan(
     rest = without_kept(request.fleet, offers, kept)
     left = collect_offers(rest, [demands[d] for d in short], session, jobs=request.jobs, known=offers.known)
     amounts = [demands[d].demand.amount - served[d] for d in short]
-    posed = pose_problem(left, find_node_prices(rest, request.prices, rules), request.confidence, left=amounts)
-    solution = solve(posed, rules)
+    rest_prices = find_node_prices(rest, request.prices, rules)
+    posed, solution = solve_settled(left, rest_prices, request.confidence, rules, left=amounts)
     if not all(solution.served):
         return None
     ports: dict[str, int] = {}
@@ -207,20 +205,6 @@ def compare_plans(running: Sequence[RunningReplica], chosen: ChosenPlan) -> tupl
     return replace(chosen, replicas=tuple(replicas)), changes
 
 
-def solve(posed: PosedProblem, rules: Catalog) -> Solution:
-    """The best plan: HiGHS's where it is installed, never one that is worse than the greedy."""
-    start = solve_greedily(posed.problem)
-    if not has_solver() or not posed.problem.variants:
-        return start
-    defaults = load_fleet_rules(rules)
-    large = len(posed.problem.variants) >= defaults.large_from
-    limits = SolverLimits(defaults.large_gap if large else defaults.gap, defaults.seconds)
-    found = solve_exactly(posed.problem, limits, start)
-    if found is None or is_better(posed.problem, start, found):
-        return replace(start, gap=None)
-    return found
-
-
 def find_money(chosen: ChosenPlan, prices: NodePrices) -> float | None:
     """What the plan costs an hour; None where not everything is served or a price lacks."""
     posed, solution = chosen.posed, chosen.solution
@@ -267,6 +251,14 @@ def list_notes(offers: PoolOffers, request: FleetRequest, replicas: Sequence[Rep
         nodes = {n for r in replicas if r.name == demand.name for n in r.nodes}
         if nodes and len(nodes) < demand.spread:
             notes.append(f"{demand.name} runs on {len(nodes)} nodes where {demand.spread} were asked for")
+        if len(nodes) > 1 and demand.spread > 1 and not demand.survive:
+            left = find_least_left([r for r in replicas if r.name == demand.name], 1) / demand.amount
+            if left < 1:
+                notes.append(f"{demand.name}: after the loss of one node {left:.0%} of it are served (`survive: 1`)")
+    if any(d.found.model.kind != "chat" and r.name == d.demand.name for d in offers.demands for r in replicas):
+        notes.append(
+            "models that embed or score: by the seconds that reading takes; no measured row is of such a model"
+        )
     if not has_solver():
         notes.append(f"planned by the greedy alone: `{install_command('fleet')}` brings the solver HiGHS")
     return notes
@@ -315,9 +307,11 @@ def _list_matches(replica: RunningReplica, offers: PoolOffers, confidence: Confi
             continue
         node, devices = pool.node_names.index(replica.nodes[0]), tuple(free.index(x) for x in positions)
         asked = replica.engine, replica.quantization, max(1, replica.devices), 1
-        for candidate in offer.candidates:
-            kind = candidate.engine, candidate.quantization, candidate.devices, candidate.nodes
-            if confidence in candidate.serves and kind == asked:
+        for candidate in list(offer.candidates):
+            if candidate.kind != asked:
+                continue
+            candidate = offer.settle(candidate)
+            if confidence in candidate.serves:
                 yield KeptReplica(d, p, candidate, node, devices, candidate.amount(confidence))
 
 

@@ -59,7 +59,7 @@ class Unserved(Record, frozen=True, kw_only=True):
 
     model: str
     name: str
-    code: str  # does_not_fit, too_slow, no_room, engine, licence, unknown
+    code: str  # does_not_fit, too_slow, no_room, engine, licence, where, unknown
     why: str
     what_would_help: str | None
 

@@ -21,6 +21,7 @@ from advisor.errors import BadInput
 from advisor.estimation import find_machine
 from advisor.fleet.demand import load_fleet_rules
 from advisor.fleet.plan_types import PlannedReplica, read_plan
+from advisor.machines.types import Machine
 from advisor.planning.layouts import show_devices
 from advisor.planning.recipes import with_recipe
 from advisor.record import Value, pick_fields
@@ -33,6 +34,8 @@ EVERYWHERE = "0.0.0.0"  # noqa: S104 - a gateway or another node asks the server
 TARGETS = ("command", "kubernetes", "keda", "lws", "kserve", "llm-d", "ray", "slurm", "compose", "litellm")
 NUMBERS = ("replicas", "minReplicas", "maxReplicas", "min_replicas", "max_replicas")
 NAMED_BY_KIND = ("kubernetes", "keda")
+APPLIED = ("kubernetes", "keda", "lws", "kserve", "llm-d")  # what `kubectl apply -k` starts
+FRONTED = ("kubernetes", "nodes")  # what a gateway can stand in front of: Services, ports of nodes
 STAND_IN = 47_123  # a port that stands for the replica's own while the template writes the file
 PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 MOST_OF_NODE = 0.9  # of its memory: the system and Slurm have the rest
@@ -47,6 +50,7 @@ class PlannedPool(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     devices: int
     labels: dict[str, str] = {}
+    tolerations: tuple[str, ...] = ()
     resource: str | None = None
 
 
@@ -67,8 +71,9 @@ class ReplicaKind(Value, frozen=True):
     suffix: str = ""  # of names in files, where a model has several kinds
 
 
-def render_fleet(plan: PlanFile, target: str, session: Session) -> tuple[LaunchFile, ...]:
-    """The files of a target. Raises BadInput for an unknown target and for replicas that it cannot start."""
+def render_fleet(plan: PlanFile, target: str, session: Session, fronts: str | None = None) -> tuple[LaunchFile, ...]:
+    """The files of a target. `fronts`: of a gateway, the target that runs the replicas (None: kubernetes where the plan
+    has resources of its pods). Raises BadInput for an unknown target and for replicas that it cannot start."""
     if target not in TARGETS:
         from advisor.near import near_matches
 
@@ -79,15 +84,19 @@ def render_fleet(plan: PlanFile, target: str, session: Session) -> tuple[LaunchF
     if target in ("command", "compose", "slurm"):  # pods and Ray listen for others anyway
         kinds = [replace(k, deployment=replace(k.deployment, host=EVERYWHERE)) for k in kinds]
     pools = {p.id: p for p in plan.pools}
+    if fronts is not None and target != "litellm":
+        raise BadInput("--fronts goes with --target litellm: it says what runs the replicas behind the gateway")
     if target == "litellm":
-        return (_make_gateway(kinds),)
+        in_pods = any("/" in (p.resource or "") for p in plan.pools)
+        return (_make_gateway(kinds, fronts or ("kubernetes" if in_pods else "nodes"), session),)
     if target in ("command", "compose"):
         return tuple(_list_node_files(kinds, target, session))
     if target == "slurm":
         return tuple(job for k in kinds for job in list_jobs(k, pools.get(k.replicas[0].pool), session))
     if target in NAMED_BY_KIND:
         _refuse_several_nodes(kinds, "lws or ray")
-    return tuple(make_resources(k, target, pools.get(k.replicas[0].pool), session) for k in kinds)
+    made = tuple(make_resources(k, target, pools.get(k.replicas[0].pool), session) for k in kinds)
+    return (*made, _list_in_order(made)) if target in APPLIED else made
 
 
 def _refuse_several_nodes(kinds: Sequence[ReplicaKind], targets: str) -> None:
@@ -112,6 +121,8 @@ def _list_node_files(kinds: Sequence[ReplicaKind], target: str, session: Session
         safe = re.sub(r"[^A-Za-z0-9_.-]", "_", node)
         cards = [replica.device_indices for _, replica in here]
         made = render_side_by_side(servers, target, session, devices=cards)[0]
+        begin, mark, rest = made.content.partition(f"# {WRITTEN_BY}.\n")
+        made = replace(made, content=f"{begin}{mark}# advise: on={here[0][1].hardware}\n{rest}" if mark else begin)
         out.append(replace(made, name=f"{safe}.sh" if target == "command" else f"{safe}-{made.name}"))
     return out
 
@@ -124,25 +135,55 @@ def _on_node(deployment: Deployment, replica: PlannedReplica) -> Deployment:
     return show_devices(made, replica.device_indices) if 0 < len(replica.device_indices) < total else made
 
 
-def _make_gateway(kinds: Sequence[ReplicaKind]) -> LaunchFile:
-    """A LiteLLM configuration: requests for a model go to the replica with the fewest under way."""
+def _make_gateway(kinds: Sequence[ReplicaKind], fronts: str, session: Session) -> LaunchFile:
+    """A LiteLLM configuration: requests for a model go to its servers by what each of them serves. Of Kubernetes one
+    entry a Service, which deals them out to equal pods. Raises BadInput for what it cannot stand in front of."""
     import yaml
 
-    listed = [
-        {
-            "model_name": kind.replicas[0].name,
-            "litellm_params": {
-                "model": f"openai/{replica.name}",
-                "api_base": f"http://{replica.nodes[0]}:{replica.port}/v1",
-                "api_key": "os.environ/API_KEY",
-            },
-        }
-        for kind in kinds
-        for replica in kind.replicas
-    ]
-    body = {"model_list": listed, "router_settings": {"routing_strategy": "least-busy"}}
+    if fronts not in FRONTED:
+        raise BadInput(f"--fronts {fronts}: a gateway stands in front of {' or '.join(FRONTED)}")
+    listed: list[Json] = []
+    for kind in kinds:
+        name = kind.replicas[0].name
+        if fronts == "kubernetes":
+            service = find_service_name(kind)
+            port = session.rules.engine(kind.deployment.engine).port or 8000
+            listed.append(_list_server(name, f"{service}:{port}", sum(r.capacity for r in kind.replicas)))
+        else:
+            listed += [_list_server(name, f"{r.nodes[0]}:{r.port}", r.capacity) for r in kind.replicas]
+    body = {"model_list": listed, "router_settings": {"routing_strategy": "simple-shuffle", "num_retries": 2}}
     text = f"# One address for all models of the fleet: litellm --config litellm.yaml\n# {WRITTEN_BY}.\n"
+    where = "Services of Kubernetes, in whose namespace it runs" if fronts == "kubernetes" else "servers on the nodes"
+    text += f"# In front of {where}; `weight` is what each serves by the plan.\n"
     return LaunchFile(name="litellm.yaml", content=text + yaml.safe_dump(body, sort_keys=False, width=1000))
+
+
+def _list_server(name: str, address: str, capacity: float) -> Json:
+    return {
+        "model_name": name,
+        "litellm_params": {
+            "model": f"openai/{name}",
+            "api_base": f"http://{address}/v1",
+            "api_key": "os.environ/API_KEY",
+            "weight": max(1, round(100 * capacity)),
+        },
+    }
+
+
+def find_service_name(kind: ReplicaKind) -> str:
+    """What the files of a kind call its objects, the Service among them."""
+    return make_slug(f"{kind.deployment.engine}-{kind.deployment.served_name}") + kind.suffix
+
+
+def _list_in_order(files: Sequence[LaunchFile]) -> LaunchFile:
+    """What applies a folder as a whole. Secrets come first: they are not among the files."""
+    first = [line for f in files for line in f.content.splitlines() if line.startswith(("# First:", "# and"))]
+    said = "".join(f"{line}\n" for line in dict.fromkeys(first))
+    body = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization"}
+    content = dump_yaml({**body, "resources": [f.name for f in files]})
+    return LaunchFile(
+        name="kustomization.yaml", content=f"{said}# Then: kubectl apply -k .\n# {WRITTEN_BY}.\n{content}"
+    )
 
 
 def make_resources(kind: ReplicaKind, target: str, pool: PlannedPool | None, session: Session) -> LaunchFile:
@@ -151,15 +192,23 @@ def make_resources(kind: ReplicaKind, target: str, pool: PlannedPool | None, ses
 
     made = render_kind(kind, "kubernetes" if target == "keda" else target, session)
     head = "".join(f"{line}\n" for line in made.content.splitlines() if line.startswith("# "))
-    out = []
+    out: list[Json] = []
+    claims: dict[str, Json] = {}  # of what pods on several nodes would share
     for body in (parse_yaml(part, made.name) for part in made.content.split("\n---\n")):
         if not isinstance(body, dict):
             continue
         _multiply(body, len(kind.replicas), made.name)
+        if body.get("kind") == "PersistentVolumeClaim" and len(kind.replicas) * kind.nodes > 1:
+            if kind.deployment.model_path is None:
+                claims[body["metadata"]["name"]] = body["spec"]
+                continue
+            body["spec"]["accessModes"] = ["ReadWriteMany"]  # one copy for all, so its storage class has to offer that
         for spec in _find_pod_specs(body):
-            if pool is not None and pool.labels:
-                spec["nodeSelector"] = {**spec.get("nodeSelector", {}), **pool.labels}
-        _spread(body, kind)
+            if pool is not None:
+                _place_pods(spec, pool)
+            _give_own_volumes(spec, claims)
+        if body.get("kind") == "Deployment" and len(kind.replicas) > 1:
+            _keep_up(body, kind, out)
         if target == "keda" and body.get("kind") == "Deployment":
             out.append(_make_scaled_object(body["metadata"]["name"], kind, session.rules))
         out.append(body)
@@ -196,19 +245,54 @@ def _find_pod_specs(body: Json) -> Iterator[Json]:
                 yield from _find_pod_specs(child)
 
 
-def _spread(body: Json, kind: ReplicaKind) -> None:
-    """A Deployment's pods over the nodes, where the plan has several."""
-    if body.get("kind") != "Deployment" or len({n for r in kind.replicas for n in r.nodes}) < 2:
-        return
-    labels = body["spec"]["selector"]["matchLabels"]
-    body["spec"]["template"]["spec"]["topologySpreadConstraints"] = [
+def _place_pods(spec: Json, pool: PlannedPool) -> None:
+    """Onto the nodes of a pool: by its labels, and with its taints tolerated."""
+    if pool.labels:
+        spec["nodeSelector"] = {**spec.get("nodeSelector", {}), **pool.labels}
+    listed = spec.get("tolerations", [])
+    known = {t.get("key") for t in listed if t.get("operator") == "Exists"}
+    for taint in pool.tolerations:
+        shown, _, effect = taint.rpartition(":")
+        key, _, value = shown.partition("=")
+        if key not in known:
+            operator = {"operator": "Equal", "value": value} if value else {"operator": "Exists"}
+            listed.append({"key": key, **operator, "effect": effect})
+    if listed:
+        spec["tolerations"] = listed
+
+
+def _give_own_volumes(spec: Json, claims: dict[str, Json]) -> None:
+    """A claim for each pod in place of one for all, which is mounted by one node at a time."""
+    for volume in spec.get("volumes", ()):
+        name = volume.get("persistentVolumeClaim", {}).get("claimName")
+        if name in claims:
+            del volume["persistentVolumeClaim"]
+            volume["ephemeral"] = {"volumeClaimTemplate": {"spec": claims[name]}}
+
+
+def _keep_up(body: Json, kind: ReplicaKind, out: list[Json]) -> None:
+    """A roll-out and a drained node stop one of several replicas at a time; pods stand apart where the plan says so."""
+    spec, meta = body["spec"], body["metadata"]
+    spec["strategy"] = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}}
+    out.append(
         {
-            "maxSkew": 1,
-            "topologyKey": "kubernetes.io/hostname",
-            "whenUnsatisfiable": "ScheduleAnyway",
-            "labelSelector": {"matchLabels": dict(labels)},
+            "apiVersion": "policy/v1",
+            "kind": "PodDisruptionBudget",
+            "metadata": {"name": meta["name"], "labels": dict(meta["labels"])},
+            "spec": {"maxUnavailable": 1, "selector": {"matchLabels": dict(spec["selector"]["matchLabels"])}},
         }
-    ]
+    )
+    nodes = {n for r in kind.replicas for n in r.nodes}
+    if len(nodes) > 1:
+        apart = len(nodes) == len(kind.replicas)
+        spec["template"]["spec"]["topologySpreadConstraints"] = [
+            {
+                "maxSkew": 1,
+                "topologyKey": "kubernetes.io/hostname",
+                "whenUnsatisfiable": "DoNotSchedule" if apart else "ScheduleAnyway",
+                "labelSelector": {"matchLabels": dict(spec["selector"]["matchLabels"])},
+            }
+        ]
 
 
 def _make_scaled_object(name: str, kind: ReplicaKind, rules: Catalog) -> Json:
@@ -328,16 +412,17 @@ def group_replicas(plan: PlanFile, rules: Catalog) -> list[ReplicaKind]:
         while name in names:
             name, k = f"{base}-{k}", k + 1
         names.add(name)
-        made = _make_deployment_of(same[0], rules)
+        made = make_replica_deployment(same[0], rules)
         out.append(ReplicaKind(name, made, len(same[0].nodes), tuple(same), name[len(base) :]))
     return out
 
 
-def _make_deployment_of(replica: PlannedReplica, rules: Catalog) -> Deployment:
-    if replica.hardware is None:
+def make_replica_deployment(replica: PlannedReplica, rules: Catalog, machine: Machine | None = None) -> Deployment:
+    """What starts a replica, on its own hardware or on this machine. Raises UnknownName, BadInput."""
+    if machine is None and replica.hardware is None:
         raise BadInput(f"{replica.name}: the plan does not say on which hardware it runs")
     found = resolve_model(replica.model, rules)
-    machine = replace(find_machine(replica.hardware, rules), nodes=max(1, len(replica.nodes)))
+    machine = replace(machine or find_machine(replica.hardware or "", rules), nodes=max(1, len(replica.nodes)))
     entry = rules.engine(replica.engine)
     own = {k: v for k, v in replica.settings.items() if not k.isupper()}
     cache = own.get("kv-cache-dtype")

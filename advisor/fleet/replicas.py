@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from msgspec.structs import replace
@@ -139,7 +140,7 @@ def place_replicas(problem: FleetProblem, replicas: Sequence[int]) -> list[Place
     """A place for every replica; None where nodes lack. Replicas of a demand that wants several nodes are spread."""
     paid = count_group_nodes(problem, replicas)
     taken: dict[tuple[int, int], int] = {}  # (pool, node) -> devices
-    stands: set[tuple[int, int, int]] = set()  # (demand, group, node)
+    stands: Counter[tuple[int, int, int]] = Counter()  # (demand, group, node) -> replicas
     order = [k for k, n in enumerate(replicas) for _ in range(n)]
 
     def size(k: int) -> int:
@@ -161,7 +162,7 @@ def place_replicas(problem: FleetProblem, replicas: Sequence[int]) -> list[Place
             if taken.get((variant.pool, n), 0) <= most_taken and (n < paid[pool.group] or spread)
         ]
         if spread:
-            free.sort(key=lambda n: ((variant.demand, pool.group, n) in stands, n >= paid[pool.group], n))
+            free.sort(key=lambda n: (stands[variant.demand, pool.group, n], n >= paid[pool.group], n))
         else:  # where least is left over
             free.sort(key=lambda n: (-taken.get((variant.pool, n), 0), n))
         chosen = free[: variant.nodes]
@@ -170,7 +171,7 @@ def place_replicas(problem: FleetProblem, replicas: Sequence[int]) -> list[Place
         first = taken.get((variant.pool, chosen[0]), 0)
         for n in chosen:
             taken[variant.pool, n] = taken.get((variant.pool, n), 0) + size(k)
-            stands.add((variant.demand, pool.group, n))
+            stands[variant.demand, pool.group, n] += 1
         out.append(Place(k, tuple(chosen), tuple(range(first, first + variant.devices))))
     return out
 

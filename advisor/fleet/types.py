@@ -21,6 +21,7 @@ class NodePart(Record, frozen=True, kw_only=True):
     devices_free: int | None  # that nobody has taken; None = not known
     free_indices: tuple[int, ...] | None = None  # positions in machine.devices, where the source says which are free
     resource: str | None = None  # what pods and jobs ask for to get one: "nvidia.com/gpu", "gpu:h100", "GPU"
+    whole: int | None = None  # that the machine has where some are lost: it is paid for whole
 
 
 class Node(Record, frozen=True, kw_only=True):
@@ -31,6 +32,7 @@ class Node(Record, frozen=True, kw_only=True):
     reason: str | None = None
     price_per_hour: float | None = None
     labels: dict[str, str] = {}  # what files for this node select it by: partition, zone, product
+    tolerations: tuple[str, ...] = ()  # taints that pods have to tolerate: KEY[=VALUE]:EFFECT
     notes: tuple[str, ...] = ()  # what is odd about it but does not keep it from use
 
 
@@ -54,6 +56,7 @@ class Pool(NodePart, frozen=True, kw_only=True):
     node_names: tuple[str, ...]
     price_per_hour: float | None = None  # of one node, with all that is in it
     labels: dict[str, str] = {}
+    tolerations: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
     @property
@@ -98,6 +101,7 @@ class PoolAnswer(Record, frozen=True, kw_only=True):
     needs_probe: bool  # the memory of its devices is not known
     price_per_hour: float | None  # of one node
     labels: dict[str, str]
+    tolerations: tuple[str, ...]  # taints of the nodes that pods have to tolerate: KEY[=VALUE]:EFFECT
     notes: tuple[str, ...]
 
 
@@ -124,7 +128,7 @@ def describe_pool(pool: Pool) -> PoolAnswer:
         host_memory_bytes=pool.machine.memory.usable_bytes,
         needs_probe=not pool.memory_known,
         **pick_fields(pool, "id", "group", "node_names", "devices", "devices_free", "resource", "price_per_hour"),
-        **pick_fields(pool, "labels", "notes"),
+        **pick_fields(pool, "labels", "tolerations", "notes"),
     )
 
 

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from advisor.errors import AdvisorError
 from advisor.estimation import find_machine
-from advisor.fleet.candidates import Confidence, Refusal, list_candidates
+from advisor.fleet.candidates import CONFIDENCES, Confidence, Refusal, list_candidates, settle
 from advisor.fleet.demand import load_fleet_rules
 from advisor.fleet.greedy import solve_greedily
 from advisor.fleet.offers import (
@@ -21,6 +21,7 @@ from advisor.fleet.offers import (
 )
 from advisor.fleet.plan_types import Measurement, Unserved
 from advisor.fleet.problem import Solution, Variant, count_group_nodes
+from advisor.planning.targets import TARGETS, find_named_limits
 from advisor.session import Session
 from advisor.units import format_gib
 
@@ -30,12 +31,16 @@ WORST_FIRST = ("too_slow", "does_not_fit", "unknown", "engine", "licence")
 
 
 def explain_unserved(
-    posed: PosedProblem, solution: Solution, offers: PoolOffers, prices: NodePrices, advice: bool, session: Session
+    solution: Solution, offers: PoolOffers, prices: NodePrices, confidence: Confidence, advice: bool, session: Session
 ) -> tuple[Unserved, ...]:
     """Every demand that is not served, why, and what would serve it."""
     out = []
+    for (d, _), offer in offers.offers.items():
+        for candidate in list(offer.candidates) if not solution.served[d] else ():
+            offer.settle(candidate)  # the reason has figures, and bounds are none
+    posed = pose_problem(offers, prices, confidence) if not all(solution.served) else None
     for d, planned in enumerate(offers.demands):
-        if not solution.served[d]:
+        if posed is not None and not solution.served[d]:
             code, why, helps = _explain(d, posed, solution, offers, prices, advice, session)
             demand = planned.demand
             out.append(Unserved(model=demand.model, name=demand.name, code=code, why=why, what_would_help=helps))
@@ -60,11 +65,19 @@ def _explain(
         more = _find_more_nodes(d, posed, solution, offers, prices) if advice else None
         return "no_room", _describe_lack(d, mine, posed, offers), more
     found = [o for (k, _), o in offers.offers.items() if k == d]
-    if any(o.candidates for o in found):  # in time as predicted, but not at the low end of the predictions
+    if any(
+        c.serves for o in found for c in o.candidates
+    ):  # in time as predicted, but not at the low end of the predictions
         why = "its targets are met by the likely speeds only, not by their low bounds"
         helps = "`--confidence likely`, looser targets, or `advise calibrate` with a measurement of this model here"
         return "too_slow", why, helps
     refusals = [o.refusal for o in found if o.refusal is not None]
+    if not found and offers.pools:
+        where = ", ".join(f"{k}={v}" for k, v in planned.demand.where.items())
+        spot = {None: "", True: "spot nodes", False: "nodes that are not spot"}[planned.demand.spot]
+        return "where", f"no usable pool is where it may stand: {' and '.join(filter(None, (where, spot)))}", None
+    if any(o.candidates for o in found):
+        return "too_slow", "its targets are not met by one request alone", "looser targets, or a smaller model"
     if not refusals:
         why = "no pool can be planned for: it is not known which devices are free, or how much memory they have"
         helps = "--pods (Kubernetes), `scontrol show node -o -d` (Slurm), `advise fleet show --probe`"
@@ -79,11 +92,12 @@ def _describe(refusal: Refusal, planned: PlannedDemand) -> str:
     times, work = refusal.times, planned.demand.workload
     if times is None:
         return text
-    missed = []
-    if times.tpot_s is not None and (work.tpot_s is None or times.tpot_s > work.tpot_s):
-        missed.append(f"{times.tpot_s:.3g} s between tokens")
-    if times.ttft_s is not None and (work.ttft_s is None or times.ttft_s > work.ttft_s):
-        missed.append(f"{times.ttft_s:.3g} s to the first token")
+    limits = find_named_limits(work)
+    missed = [
+        f"{t.name} {times.times[t.figure]:.3g} s"
+        for t in reversed(TARGETS)
+        if t.figure in times.times and (t.figure not in limits or times.times[t.figure] > limits[t.figure].most)
+    ]
     return f"the targets are not met by one request alone: {' and '.join(missed) or text} at best"
 
 
@@ -96,8 +110,11 @@ def _describe_lack(d: int, mine: Sequence[Variant], posed: PosedProblem, offers:
         nodes = posed.problem.groups[pool.group].nodes
         count = nodes // v.nodes if v.nodes > 1 else nodes * (pool.devices // v.devices)
         by_pool[v.pool] = max(by_pool.get(v.pool, 0.0), count * v.capacity)
-    most = sum(by_pool.values())
+    most, wanted = sum(by_pool.values()), offers.demands[d].demand
     amount = posed.problem.demands[d].amount
+    if wanted.survive:
+        lost = f"{wanted.survive} node{'s' * (wanted.survive > 1)}"
+        return f"too few nodes can carry it for {wanted.amount:.3g} {unit} to be served after {lost} are lost"
     if most < amount:
         return f"all usable nodes together serve {most:.3g} of {amount:.3g} {unit}"
     return f"the other models leave too few devices for {amount:.3g} {unit}"
@@ -147,11 +164,12 @@ def _find_other_help(planned: PlannedDemand, refusal: Refusal, session: Session)
         except AdvisorError:
             continue
         if any(
-            "likely" in c.serves for c in list_candidates(planned.demand, planned.found, machine, 1, session).candidates
+            "likely" in settle(c).serves
+            for c in list_candidates(planned.demand, planned.found, machine, 1, session).candidates
         ):
             return f"a node with {words.partition(',')[0]}"
     if refusal.code == "too_slow":
-        return "looser targets (`ttft_s`, `tpot_s`), or a smaller model"
+        return "looser targets (`ttft_s`, `tpot_s`, `e2e_s`), or a smaller model"
     if refusal.needs_bytes is not None:
         return f"devices with {format_gib(refusal.needs_bytes, 0)} of memory on one node"
     return None
@@ -160,25 +178,25 @@ def _find_other_help(planned: PlannedDemand, refusal: Refusal, session: Session)
 def find_measurement(
     offers: PoolOffers,
     prices: NodePrices,
-    solutions: Mapping[Confidence, Solution],
+    solutions: Mapping[Confidence, tuple[PosedProblem, Solution]],
 ) -> Measurement | None:
     """The model and card whose measured speed would bring the safe plan nearest to the likely one; None where both are
     the same."""
-    safe, likely = solutions["safe"], solutions["likely"]
+    safe, likely = solutions["safe"][1], solutions["likely"][1]
     if all(safe.served) and safe.cost <= likely.cost * 1.01:
         return None
-    base = pose_problem(offers, prices, "safe")
+    base = pose_problem(offers, prices, "safe", settled=True)
     start = solve_greedily(base.problem)
     pairs: dict[tuple[int, str | None], float] = {}
-    for confidence in ("likely", "safe"):
-        posed = pose_problem(offers, prices, confidence)
-        for v, n in zip(posed.problem.variants, solutions[confidence].replicas, strict=True):
+    for confidence in CONFIDENCES:
+        posed, solution = solutions[confidence]
+        for v, n in zip(posed.problem.variants, solution.replicas, strict=True):
             if n:
                 key = v.demand, find_accelerator(offers.pools[v.pool])
                 pairs[key] = pairs.get(key, 0.0) + n * v.devices * v.nodes
     best: tuple[int, float, tuple[int, str | None]] | None = None
     for pair in sorted(pairs, key=lambda x: -pairs[x])[:MOST_PAIRS]:
-        found = solve_greedily(pose_problem(offers, prices, "safe", likely_for=[pair]).problem)
+        found = solve_greedily(pose_problem(offers, prices, "safe", [pair], settled=True).problem)
         missing = sum(not s for s in found.served)
         if best is None or (missing, found.cost) < best[:2]:
             best = (missing, found.cost, pair)

@@ -115,7 +115,8 @@ def _memory(accelerator: Accelerator, place: EntryPlace) -> Iterator[Fault]:
 
 def _recognised(accelerator: Accelerator, place: EntryPlace, cards: Mapping[str, Accelerator]) -> Iterator[Fault]:
     """What a probe reports of this card has to lead back to it."""
-    if accelerator.vendor == "nvidia" and accelerator.compute_capability is None:
+    announced = accelerator.confidence == DOUBTFUL  # which of its figures are known is not for us to say
+    if accelerator.vendor == "nvidia" and accelerator.compute_capability is None and not announced:
         yield place.fault("probe", "`compute_capability` is missing: engines state their floors in it")
     if accelerator.vendor == "amd" and accelerator.gfx is None:
         yield place.fault("probe", "`gfx` is missing: engines list what they support by it")

@@ -39,6 +39,7 @@ FILES: dict[str, str | None] = {
     "choosing.yaml": "advisor.planning.utility:UtilityRules",
     "abilities.yaml": "advisor.ability.lookup:AbilitiesFile",
     "boards.yaml": "advisor.ability.lookup:BoardsFile",
+    "known-engines.yaml": "advisor.catalog.types:KnownEnginesFile",
     "thinking.yaml": "advisor.ability.lookup:ThinkingFile",
     "format-loss.yaml": "advisor.ability.lookup:FormatLossFile",
     "licences.yaml": "advisor.ability.lookup:LicencesFile",
@@ -54,6 +55,7 @@ FILES: dict[str, str | None] = {
     "freshness.yaml": "advisor.freshness:FreshnessFile",
     "releases.yaml": "advisor.freshness:ReleasesFile",
     "live-prices.yaml": "advisor.advice.hardware.prices:LivePriceNames",
+    "option-words.yaml": "advisor.advice.option_words:OptionWords",
     "shorthands.yaml": "advisor.formats:ShorthandsFile",
     "model-names.yaml": "advisor.catalog.model_spellings:ModelNamesFile",
     "drafts.yaml": "advisor.memory.draft_bound:DraftsFile",
@@ -61,6 +63,7 @@ FILES: dict[str, str | None] = {
     "hf.yaml": "advisor.models.hf_keys:ConfigClasses",
     "speed.yaml": "advisor.speed.efficiencies:SpeedRules",
     "speed-engines.yaml": "advisor.speed.efficiencies:EngineRules",
+    "speed-machines.yaml": "advisor.speed.rates:MachineRules",
 }
 WITHOUT_SUBFOLDERS = ("flags/*.yaml", "flag-history/*.yaml", "routers/*.yaml", "starts/*.yaml", "recipes/*.yaml")
 

@@ -49,6 +49,7 @@ class HardwareDetails(msgspec.Struct):
     visible: str | None = None
     npu: str | None = None
     no_gpu: bool = False
+    laptop: str | None = None  # the word that says it is one
     host_only: bool = False  # names a computer without saying which accelerator it has
     gtt_bytes: int | None = None
     carve_bytes: int | None = None
@@ -293,6 +294,8 @@ _LINK += r"ethernet|infinity fabric|xgmi)"
 _DDR = r"(?:LP)?DDR\dX?"
 _RATE = r"[- ]?(?P<rate>\d{4,5})(?: ?(?:MT/s|MHz))?"
 _SIZED = SIZE.replace("(", "(?P<size>", 1).replace("(GB|", "(?P<unit>GB|")
+_DISTRIBUTIONS = "ubuntu|debian|fedora|rhel|centos|rocky|arch linux|opensuse|nixos|alpine|"
+_DISTRIBUTIONS += "cachyos|bazzite|steamos|mint|manjaro|pop!?_?os|proxmox|unraid|truenas"
 _END = r"(?: (?:of )?(?:RAM|memory))?(?: each)?"
 _TABLE: tuple[tuple[str, _Taker], ...] = (
     (
@@ -329,15 +332,16 @@ _TABLE: tuple[tuple[str, _Taker], ...] = (
     (rf"GTT {SIZE}", _take("gtt_bytes")),
     (r"(?:iogpu\.)?wired_limit_mb ?= ?(\d{1,9})", _wired),
     (r"linux", _take(os="linux")),
-    (r"(?:ubuntu|debian|fedora|rhel|centos|rocky|arch linux|opensuse|nixos|alpine)(?: [\w.]+)?", _distribution),
+    (rf"(?:{_DISTRIBUTIONS})(?: [\w.]+)?", _distribution),
     (rf"windows(?: ({_V}))?", _windows),
     (rf"mac ?os(?: x)?(?: {_OS})?(?: \w+)?", _take(os="macos")),
     (rf"android(?: {_OS})?", _take(os="android")),
     (rf"i(?:pad)?os(?: {_OS})?", _take(os="ios")),
     (rf"OS {_OS}", _take()),
     (r"WSL ?2?", _take(os="linux", wsl=True)),
-    (r"(?:iphone|ipad|pixel \d|galaxy s?\d|android (?:phone|tablet)|phone)(?: [\w ]{1,20})?", _phone),
+    (r"(?:iphone|ipad(?!.*\bM\d)|pixel \d|galaxy s?\d|android (?:phone|tablet)|phone)(?: [\w ]{1,20})?", _phone),
     (r"(?:web )?browser(?: on .{1,40})?|webgpu", _take(os="browser", host_only=True)),
+    (r"(?P<laptop>laptop|notebook)|e-?gpu", _take(host_only=True)),
     (
         r"(?:(?P<cores>\d{1,3})-core )?(?:laptop|desktop|pc|mini pc|server|workstation|vm|notebook)",
         _take(host_only=True),

@@ -11,7 +11,7 @@ from typing import Literal
 from advisor.memo import MemoRecord
 from advisor.record import Record
 
-Vendor = Literal["nvidia", "amd", "intel", "apple", "google", "aws", "habana", "qualcomm", "unknown"]
+Vendor = Literal["nvidia", "amd", "intel", "apple", "google", "aws", "habana", "qualcomm", "other", "unknown"]
 USUAL_BACKENDS = {"nvidia": "cuda", "amd": "rocm", "apple": "metal", "intel": "sycl"}  # where no other is stated
 Os = Literal["linux", "windows", "macos", "android", "ios", "browser"]
 

@@ -371,6 +371,8 @@ def _mla(mla: t.Mla, hidden: int) -> Iterator[Shape]:
         yield "attn_v_b.weight", (r, vd, mla.n_heads)
     else:
         yield "attn_kv_b.weight", (r, mla.n_heads * (nope + vd))
+    if mla.extra:  # a gate for each head (Ling 3)
+        yield "attn_gate.weight", (hidden, mla.extra // hidden)
     yield "attn_output.weight", (mla.n_heads * vd, hidden)
 
 
@@ -395,8 +397,11 @@ def _kda(kda: t.Kda, hidden: int) -> Iterator[Shape]:
     for side in "qkv":
         yield f"attn_{side}.weight", (hidden, width)
         yield f"ssm_conv1d_{side}.weight", (kda.conv_kernel, 1, width)
-    yield "ssm_f_a.weight", (hidden, dim)
-    yield "ssm_f_b.weight", (dim, width)
+    if kda.extra:  # a decay gate of full rank (Ling 3)
+        yield "ssm_f_a.weight", (hidden, width)
+    else:
+        yield "ssm_f_a.weight", (hidden, dim)
+        yield "ssm_f_b.weight", (dim, width)
     yield "ssm_beta.weight", (hidden, kda.n_heads)
     yield "ssm_a", (1, kda.n_heads)
     yield "ssm_dt.bias", (width,)

@@ -20,6 +20,7 @@ from advisor.models.types import (
     GatedDeltaNet,
     Indexer,
     Kda,
+    Lightning,
     Mamba1,
     Mamba2,
     Mla,
@@ -95,6 +96,10 @@ def read_mixer(metadata: GgufMetadata, block: Block, layer: int) -> AttentionGro
         return recurrent
     if "attn_kv_a_mqa.weight" in block:
         return _mla(metadata, block, layer)
+    if "attn_norm_2.weight" in block and metadata.arch == "minimax-01":
+        heads = metadata.need("attention.head_count", layer)
+        width = metadata.shape(block, "attn_output.weight", 2)[0]
+        return Lightning(n=1, n_heads=heads, head_dim=metadata.divide(width, heads, "lightning attention width"))
     if "attn_q.weight" in block or "attn_qkv.weight" in block:
         return _softmax(metadata, block, layer)
     return NoMixer(n=1)
@@ -184,6 +189,7 @@ def _mla(metadata: GgufMetadata, block: Block, layer: int) -> Mla:
         )
         if index
         else None,
+        extra=prod(block.get("attn_gate.weight", (0,))),
     )
 
 

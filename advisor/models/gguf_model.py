@@ -221,8 +221,8 @@ def _windowed_layers(metadata: GgufMetadata, rule: WindowRule | None, n: int) ->
     if isinstance(stored, tuple) and len(stored) >= n:
         return [bool(x) for x in stored[:n]]
     period = stored if isinstance(stored, int) and stored > 0 else rule.every if rule is not None else None
-    if period is None:
-        return [False] * n
+    if not period:
+        return [period == 0] * n
     first = rule is not None and rule.first
     return [bool(i % period) if first else i % period < period - 1 for i in range(n)]
 

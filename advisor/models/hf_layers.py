@@ -65,11 +65,19 @@ def layer_kinds(config: ConfigSection, traits: ModelTraits, n: int) -> list[str]
     if isinstance(letters, str) and letters and set(letters) <= {"L", "G"}:  # exaone: "LLLG", the last layer global
         return ["full" if letters[i % len(letters)] == "G" or i == n - 1 else "sliding" for i in range(n)]
     period = (
-        config.maybe("full_attention_interval", "sliding_window_pattern", "_sliding_window_pattern", least=1)
+        config.maybe(
+            "full_attention_interval", "layer_group_size", "sliding_window_pattern", "_sliding_window_pattern", least=1
+        )
         or traits.pattern
     )
     period = config.maybe("global_attn_every_n_layers", "no_rope_layer_interval", least=1) or period
-    other = "linear" if traits.mixer == "delta" else "chunked" if config.has("attention_chunk_size") else "sliding"
+    other = (
+        "linear"
+        if traits.mixer in {"delta", "grouped_kda"}
+        else "chunked"
+        if config.has("attention_chunk_size")
+        else "sliding"
+    )
     if not period:
         raise unknown_architecture(config.where, "the order of its layers (`layer_types`) is not given")
     return ["full" if (i + 1) % period == 0 else other for i in range(n)]
@@ -181,7 +189,7 @@ def _delta(config: ConfigSection, traits: ModelTraits, n: int) -> list[Attention
 
 
 def _hybrid(config: ConfigSection, traits: ModelTraits, n: int) -> list[AttentionGroup]:
-    """Attention between Mamba-2 (Granite 4) or short-convolution (LFM2) layers."""
+    """Attention between Mamba-2 (Granite 4) or short-convolution (LFM2 and 3) layers."""
     at = config.items("full_attn_idxs", int)
     kinds = ["full" if i in set(at) else "conv" for i in range(n)] if at is not None else layer_kinds(config, traits, n)
     made: dict[str, AttentionGroup] = {}
@@ -189,6 +197,7 @@ def _hybrid(config: ConfigSection, traits: ModelTraits, n: int) -> list[Attentio
         "full": lambda: read_full_attention(config, traits),
         "mamba": lambda: read_mamba2(config),
         "conv": lambda: ShortConv(n=1, conv_kernel=config.whole("conv_L_cache")),
+        "sliding": lambda: add_window(read_full_attention(config, traits), read_window(config)),
     }
     for kind in set(kinds):
         if kind not in makers:
@@ -240,6 +249,16 @@ def _kimi_linear(config: ConfigSection, traits: ModelTraits, n: int) -> list[Att
     return [full if i + 1 in numbers else fast for i in range(n)]
 
 
+def _grouped_kda(config: ConfigSection, traits: ModelTraits, n: int) -> list[AttentionGroup]:
+    """Ling 3: the last of `layer_group_size` layers has latent attention, the others gates of full rank."""
+    heads, width = config.whole("num_attention_heads"), config.whole("head_dim")
+    more = heads * width * (config.hidden() - width) - width * config.hidden()  # than a decay gate of low rank has
+    kernel = config.whole("short_conv_kernel_size", "linear_conv_kernel_dim")
+    fast = Kda(n=1, n_heads=heads, head_dim=width, conv_kernel=kernel, full_rank_gate=True, extra=more)
+    full = msgspec.structs.replace(read_mla(config), extra=config.hidden() * heads)  # gates the heads
+    return [full if k == "full" else fast for k in layer_kinds(config, traits, n)]
+
+
 def _mllama(config: ConfigSection, traits: ModelTraits, n: int) -> list[AttentionGroup]:
     """Cross-attention layers read image tokens; two scalar gates each."""
     at = set(config.items("cross_attention_layers", int) or [])
@@ -272,6 +291,7 @@ MIXERS: dict[str, Callable[[ConfigSection, ModelTraits, int], list[AttentionGrou
     "mamba1": lambda config, _, n: [read_mamba1(config)] * n,
     "lightning": _lightning,
     "kimi_linear": _kimi_linear,
+    "grouped_kda": _grouped_kda,
     "mllama": _mllama,
     "encoder": _encoder,
 }

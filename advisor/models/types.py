@@ -231,7 +231,7 @@ FfnGroup = Dense | Moe | NoFfn
 class WindowRule(Record, frozen=True, kw_only=True):
     """Which layers look back a limited number of tokens. A pattern that the file stores wins."""
 
-    every: int | None = None  # one layer in so many is full; None: only the file can say which
+    every: int | None = None  # one layer in so many is full, with 0 none; None: only the file can say which
     first: bool = False  # the full one is the first of its period, else the last
     size: int | None = None  # tokens, where the file gives no `attention.sliding_window`
     fixed_size: int | None = None  # tokens, whatever the file gives

@@ -1,20 +1,18 @@
-"""Requests that arrive: what each of them waits, by simulating the engine's scheduler step by step.
+"""Requests that arrive: what each of them waits, by simulating the engine's scheduler (planning/scheduler.py).
 
-First come, first served; a step decodes one token of each running request and works on prompts within its budget of
-tokens; a request is taken while a place and room in the cache are free; where the cache runs full the last one taken
-starts again (vLLM, v1/core/sched/scheduler.py). Gaps and lengths are quantiles that a seed in the code shuffles, the
-same for every question, so that equal questions have equal answers and more machines are never worse.
+Gaps and lengths are quantiles that a seed in the code shuffles, the same for every question, so that equal questions
+have equal answers and more machines are never worse.
 """
 
 from __future__ import annotations
 
-import heapq
 import math
 import random
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from statistics import NormalDist
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -27,34 +25,25 @@ from advisor.deployment import (
     Occupancy,
     OpenInterval,
     Percentiles,
-    Workload,
 )
 from advisor.engines import capacity
 from advisor.errors import BadInput
 from advisor.estimation import LoadSpec
+from advisor.planning.prefixes import CachingServer
 from advisor.planning.rules import load_workload_defaults
+from advisor.planning.scheduler import Arrival, ClosedServer, Server, serve, simulate
 from advisor.planning.traffic import P95_OF_NORMAL, TokenSpread, Traffic
-from advisor.planning.types import Plan
 from advisor.record import Value
 from advisor.session import Session
-from advisor.speed.efficiencies import OutsideSteps, load_engine_rules
+from advisor.speed.efficiencies import ArrivalRules, OutsideSteps, load_engine_rules
 from advisor.speed.step_table import StepTable, make_step_table
 
 SEED = 20261127
 REQUESTS = 1000  # that are simulated where they arrive at a rate
-WARM_UP = 0.1  # of them, which find an empty server and are not counted
+ROUNDS = 4  # of users who ask again, at least
 BUSY_S = 5.0  # a busy moment, as in planning/trace.py
 WIDEST = P95_OF_NORMAL**2 / 2  # logarithm of the largest 95th percentile over the mean that a log-normal spread has
 SHARES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
-
-
-class Arrival(Value, frozen=True):
-    """One request: seconds, tokens of the prompt that are computed and that the cache has, tokens of the answer."""
-
-    at: float
-    prompt: int
-    output: int
-    cached: int = 0
 
 
 class Load(Value, frozen=True):
@@ -67,172 +56,6 @@ class Load(Value, frozen=True):
     even: bool = False  # one after the other in equal gaps, not at random
     burst: float = 1.0
     longest: int = 10**9  # tokens of prompt and answer together
-
-
-class _Request:
-    __slots__ = ("arrival", "done_at", "ends", "first_at", "generated", "left", "order", "taken_at")
-
-    def __init__(self, arrival: Arrival) -> None:
-        self.arrival = arrival
-        self.left = max(1, arrival.prompt)  # of the prompt
-        self.generated = 0
-        self.first_at = self.done_at = self.taken_at = math.nan
-        self.ends = self.order = 0
-
-    def start_again(self) -> None:
-        self.left = max(1, self.arrival.prompt) + self.generated
-
-
-class Server:
-    """One replica under a scheduler. Every step takes `slower` times what the table says."""
-
-    def __init__(self, table: StepTable, slower: float = 1.0) -> None:
-        self.table, self.slower = table, slower
-        self.now = self.prompt_s = 0.0
-        self.running, self.waiting = Counter[int](), Counter[int]()  # how many -> seconds
-        self.queue: deque[_Request] = deque()
-        self.reading: deque[_Request] = deque()
-        self.decoding: dict[int, _Request] = {}
-        self.ends: list[tuple[int, int]] = []  # (step at whose end a request is done, its order)
-        self.steps = self.taken = self.context = self.own = 0  # tokens that are attended to, and that fill the pool
-        self.done: list[_Request] = []
-
-    @property
-    def load(self) -> int:
-        return len(self.queue) + len(self.reading) + len(self.decoding)
-
-    def advance(self, until: float) -> None:
-        """Steps up to a time; the last may end a little after it."""
-        while self.now < until and self.load:
-            self._take()
-            if self.reading:
-                self._read()
-            else:
-                self._leap(until)
-        if not self.load:
-            self.now = max(self.now, until) if until < math.inf else self.now
-
-    def _take(self) -> None:
-        limits = self.table.limits
-        while self.queue and len(self.reading) + len(self.decoding) < limits.running:
-            request = self.queue[0]
-            promised = sum(r.left for r in self.reading)
-            if limits.pool and self.load > len(self.queue) and self.own + promised + request.left > limits.pool:
-                break
-            self.queue.popleft()
-            self.taken += 1
-            request.order = self.taken
-            if math.isnan(request.taken_at):
-                request.taken_at = self.now
-            self.context += request.arrival.cached
-            self.reading.append(request)
-
-    def _read(self) -> None:
-        """A step with chunks of prompts."""
-        limits = self.table.limits
-        alone, running = limits.prompts == "first", len(self.reading) + len(self.decoding)
-        n = 0 if alone else len(self.decoding)
-        room, tokens, weighted, finished = max(1, limits.chunk - n), 0, 0.0, []
-        while self.reading and room > 0:
-            request = self.reading[0]
-            part = min(room, request.left)
-            before = request.arrival.cached + request.arrival.prompt + request.generated - request.left
-            weighted += part * (before + part / 2)
-            request.left -= part
-            tokens, room = tokens + part, room - part
-            if request.left:
-                break
-            finished.append(self.reading.popleft())
-        context = 0 if alone else self.context
-        seconds = self.slower * self.table.step(n, context, tokens, weighted / tokens)
-        without = self.slower * self.table.decode(n, context) if n else 0.0
-        self.prompt_s += seconds - without
-        self._pass(seconds, running)
-        self.context += tokens
-        self.own += tokens
-        if n:
-            self._decode(1)
-        for request in finished:
-            self._begin(request, seconds)
-
-    def _begin(self, request: _Request, seconds: float) -> None:
-        """The first token of an answer, or the next one of a request that started again."""
-        if not request.generated:
-            request.first_at = self.now + self.table.limits.lag * seconds
-        request.generated += 1
-        self.own, self.context = self.own + 1, self.context + 1
-        if request.generated >= request.arrival.output:
-            self._end(request, seconds)
-        else:
-            request.ends = self.steps + request.arrival.output - request.generated
-            self.decoding[request.order] = request
-            heapq.heappush(self.ends, (request.ends, request.order))
-
-    def _leap(self, until: float) -> None:
-        """Steps of decoding alone, up to the next end, the next arrival, or a full cache."""
-        n, pool = len(self.decoding), self.table.limits.pool
-        count = self.ends[0][0] - self.steps
-        if pool and self.own + n * count > pool and n > 1:
-            count = min(count, (pool - self.own) // n)
-            if count < 1:
-                self._drop_last()
-                return
-        seconds = self.slower * self.table.decode(n, self.context + n * (count - 1) / 2)
-        if until < math.inf:
-            count = max(1, min(count, math.ceil((until - self.now) / seconds)))
-        self._pass(seconds * count, n)
-        self._decode(count, seconds)
-
-    def _decode(self, count: int, seconds: float = 0.0) -> None:
-        self.steps += count
-        self.context += count * len(self.decoding)
-        self.own += count * len(self.decoding)
-        while self.ends and self.ends[0][0] <= self.steps:
-            ends, order = heapq.heappop(self.ends)
-            request = self.decoding.get(order)
-            if request is not None and request.ends == ends:
-                del self.decoding[order]
-                request.generated = request.arrival.output
-                self._end(request, seconds)
-
-    def _end(self, request: _Request, seconds: float) -> None:
-        request.done_at = self.now + self.table.limits.lag * seconds
-        tokens = request.arrival.prompt + request.generated
-        self.own -= tokens
-        self.context -= tokens + request.arrival.cached
-        self.done.append(request)
-
-    def _drop_last(self) -> None:
-        """The last one taken gives its place in the cache back and starts again, its answer so far as a prompt."""
-        order = max(self.decoding)
-        request = self.decoding.pop(order)
-        request.generated = request.arrival.output - (request.ends - self.steps)
-        tokens = request.arrival.prompt + request.generated
-        self.own -= tokens
-        self.context -= tokens + request.arrival.cached
-        request.start_again()
-        self.ends = [x for x in self.ends if x[1] != order]
-        heapq.heapify(self.ends)
-        self.queue.appendleft(request)
-
-    def _pass(self, seconds: float, running: int) -> None:
-        self.now += seconds
-        self.running[running] += seconds  # type: ignore[assignment]  # seconds, not counts
-        self.waiting[len(self.queue)] += seconds  # type: ignore[assignment]
-
-
-def simulate(arrivals: Sequence[Arrival], table: StepTable, slower: float = 1.0) -> list[Server]:
-    """The replicas of a deployment after all requests, in the order of their arrival, were answered. A router gives
-    each to the replica with the fewest."""
-    servers = [Server(table, slower) for _ in range(table.replicas)]
-    for arrival in arrivals:
-        for server in servers:
-            server.advance(arrival.at)
-        least = min(servers, key=lambda s: s.load)
-        least.queue.append(_Request(arrival))
-    for server in servers:
-        server.advance(math.inf)
-    return servers
 
 
 @lru_cache(maxsize=8)
@@ -285,13 +108,13 @@ def estimate_arrivals(
     BadInput for a workload that contradicts itself, and where a setting allows no answer."""
     _refuse(load)
     usual = load_workload_defaults(session.rules)
-    overhead = load_engine_rules(session.rules).outside_steps
+    known = load_engine_rules(session.rules).arrivals
     longest = memory.context_length
     if load.trace is not None:
         arrivals = [Arrival(at, min(p, max(1, longest - o)), o) for at, p, o in sorted(load.trace)]
         mean = sum(a.prompt + a.output for a in arrivals) // len(arrivals)
         table = make_step_table(deployment, memory, session, mean)
-        return None if table is None else answer_trace(table, arrivals, overhead)
+        return None if table is None else answer_trace([ServerGroup(table)], arrivals, known)[0]
     spreads, assumed = [], []
     for name in ("prompt", "output"):
         mean, p95 = getattr(load, f"{name}_tokens"), getattr(load, f"{name}_p95")
@@ -305,25 +128,16 @@ def estimate_arrivals(
     if table is None or load.rate is None:
         return None
     asked = Load(load.rate, prompt, output, cached, load.arrivals == "constant", load.burst, longest)
-    return answer_load(table, asked, overhead, assumed)
+    return answer_load(table, asked, known, assumed)
 
 
-def estimate_plan_arrivals(plan: Plan, traffic: Traffic, workload: Workload, session: Session) -> Arrivals | None:
-    """What requests wait that arrive at the rate of a plan's traffic, each copy having its part of them; None without
-    a rate, and where its steps are not known."""
-    if traffic.rate is None or plan.prefill is not None:
-        return None
-    entry = engines.find_engine_module(plan.deployment.engine, session.rules.engines())[1]
-    table = make_step_table(plan.deployment, plan.memory, session, traffic.typical_tokens)
-    if table is None:
-        return None
-    kept = traffic.depth + (traffic.shared_tokens if capacity.keeps_prefixes(plan.deployment, entry) else 0)
+def make_load(deployment: Deployment, traffic: Traffic, session: Session) -> Load:
+    """The requests of a traffic as they come to a deployment; those of users have no rate."""
+    entry = engines.find_engine_module(deployment.engine, session.rules.engines())[1]
+    kept = traffic.depth + (traffic.shared_tokens if capacity.keeps_prefixes(deployment, entry) else 0)
     prompt = TokenSpread(mean=traffic.depth + traffic.prompt.mean, p95=traffic.depth + traffic.prompt.p95)
-    load = Load(traffic.rate, prompt, traffic.output, kept, burst=traffic.burst, longest=traffic.context_length)
-    lengths = ("prompt_tokens", "prompt_p95", "output_tokens", "output_p95")
-    assumed = [n for n in lengths if getattr(workload, n) is None]
-    servers = replace(table, replicas=table.replicas * plan.servers)
-    return answer_load(servers, load, load_engine_rules(session.rules).outside_steps, assumed)
+    output = traffic.output if deployment.model.kind == "chat" else TokenSpread(mean=1, p95=1)
+    return Load(traffic.rate or 0.0, prompt, output, kept, burst=traffic.burst, longest=traffic.context_length)
 
 
 def _refuse(load: LoadSpec) -> None:
@@ -344,9 +158,9 @@ def _refuse(load: LoadSpec) -> None:
         raise BadInput(f"workload: cached_prompt_tokens are at most prompt_tokens - 1, {load.prompt_tokens - 1:,}")
 
 
-def answer_load(table: StepTable, load: Load, overhead: OutsideSteps, assumed: Sequence[str] = ()) -> Arrivals:
-    """What requests at a rate wait. `overhead`: seconds of a request outside of the engine's steps. `assumed` names
-    what nobody stated: half and double the spread of lengths are in the bounds then."""
+def answer_load(table: StepTable, load: Load, known: ArrivalRules, assumed: Sequence[str] = ()) -> Arrivals:
+    """What requests at a rate wait. `assumed` names what nobody stated: the bounds have half and double the spread of
+    lengths in them then."""
     most = _find_most_rate(table, load.prompt.mean - load.cached, load.cached, load.output.mean)
     spreads = (0.5, 1.0, 2.0) if assumed else (1.0, 1.0, 1.0)
     if load.rate >= most.value:
@@ -356,33 +170,73 @@ def answer_load(table: StepTable, load: Load, overhead: OutsideSteps, assumed: S
         )  # fmt: skip
     # each replica has its part of the requests: what a router that looks at them saves is not counted
     one, part = replace(table, replicas=1), replace(load, rate=load.rate / table.replicas)
-    runs = [_Run(draw_arrivals(part, w), one, x, WARM_UP) for w, x in zip(spreads, _around(table.bound), strict=True)]
+    slower = zip(spreads, _around(table), strict=True)
+    runs = [_run(draw_arrivals(part, w), one, x, known.warm_up) for w, x in slower]
     stable = True if load.rate < most.low else None
-    return _answer(runs, load.rate, most, overhead, stable, tuple(assumed), table.replicas)
+    return _answer(runs, load.rate, most, known.outside_steps, stable, tuple(assumed), table.replicas)
 
 
-def answer_trace(table: StepTable, arrivals: Sequence[Arrival], overhead: OutsideSteps) -> Arrivals:
-    """What the requests of a trace, in the order of their arrival, wait."""
+def answer_users(
+    table: StepTable, load: Load, users: int, known: ArrivalRules, assumed: Sequence[str] = ()
+) -> Arrivals:
+    """What each waits of users who ask again as soon as they are answered. Neither the first of each is counted, since
+    these come at once, nor the last."""
+    each = -(-users // table.replicas)
+    spreads = (0.5, 1.0, 2.0) if assumed else (1.0, 1.0, 1.0)
+    one, count = replace(table, replicas=1), max(REQUESTS, ROUNDS * each)
+    runs = []
+    for spread, slower in zip(spreads, _around(table), strict=True):
+        server = ClosedServer(one, slower, each, draw_arrivals(replace(load, rate=1.0), spread, count))
+        server.advance(math.inf)
+        served = sorted(r.arrival.at for r in server.done)
+        runs.append(Run([server.steady], served[each], served[-each]))
+    most = _find_most_rate(table, load.prompt.mean - load.cached, load.cached, load.output.mean)
+    return _answer(runs, None, most, known.outside_steps, True, tuple(assumed), table.replicas)
+
+
+class ServerGroup(Value, frozen=True):
+    """Equal servers behind one router. `keeps`: they keep prompts that they have seen."""
+
+    table: StepTable
+    keeps: bool = False
+
+    def make(self, slower: float = 1.0) -> list[Server]:
+        """All of them, idle."""
+        kind = CachingServer if self.keeps and self.table.limits.pool else Server
+        return [kind(self.table, slower) for _ in range(self.table.replicas)]
+
+
+def answer_trace(
+    groups: Sequence[ServerGroup], arrivals: Sequence[Arrival], known: ArrivalRules
+) -> tuple[Arrivals, Run]:
+    """What the requests of a trace, in the order of their arrival, wait, and the simulation by likely steps."""
+    runs = []
+    for end in range(3):
+        servers = [s for g in groups for s in g.make(_around(g.table)[end])]
+        for server in servers:
+            server.samples = [] if end == 1 else None
+        serve(arrivals, servers)
+        runs.append(Run(servers, 0.0))
     n = len(arrivals)
-    prompt, cached, output = (sum(getattr(a, x) for a in arrivals) / n for x in ("prompt", "cached", "output"))
-    most = _find_most_rate(table, prompt, cached, output)
+    prompt, output = (sum(getattr(a, x) for a in arrivals) / n for x in ("prompt", "output"))
+    kept = sum(s.hit_tokens for s in runs[1].servers if isinstance(s, CachingServer)) / n
+    each = [_find_most_rate(g.table, prompt - kept, kept, output) for g in groups]
+    most = Interval(**{k: sum(getattr(x, k) for x in each) for k in Interval.__struct_fields__})
     seconds = arrivals[-1].at - arrivals[0].at
     rate = (n - 1) / seconds if seconds > 0 else None
-    runs = [_Run(arrivals, table, x, 0.0) for x in _around(table.bound)]
     stable = None if rate is None or most.low <= rate < most.value else rate < most.low
-    return _answer(runs, rate, most, overhead, stable, ())
+    return _answer(runs, rate, most, known.outside_steps, stable, ()), runs[1]
 
 
-def _around(bound: float) -> tuple[float, float, float]:
-    return 1 / bound, 1.0, bound
+def _around(table: StepTable) -> tuple[float, float, float]:
+    return table.around[0], 1.0, table.around[1]
 
 
 def _find_most_rate(table: StepTable, prompt: float, cached: float, output: float) -> Interval:
     most = table.find_most_rate(max(1.0, prompt), cached, max(1.0, output))
-    return Interval(value=most, low=most / table.bound, high=most * table.bound)
+    return Interval(value=most, low=most / table.around[1], high=most / table.around[0])
 
 
-FULL = 0.95  # of the highest rate, beyond which a queue varies without bounds
 TRIES = 4  # simulations of a search
 FEW = 300  # requests of one
 ALONE = 40  # and of the first, in which they come one by one
@@ -396,36 +250,41 @@ class ServedRate(Value, frozen=True):
 
 
 class MissedTimes(Value, frozen=True):
-    """The times of requests that come one by one, where these already miss a limit."""
+    """The times by figure of requests that come one by one, where these already miss a limit."""
 
-    ttft_s: float
-    tpot_s: float
+    times: Mapping[str, float]
+
+
+class KeptLimit(NamedTuple):
+    """Seconds at most, and the share of the requests that keep it."""
+
+    most: float
+    share: float
 
 
 def find_served_rate(
-    table: StepTable, load: Load, most: Mapping[str, float], share: float, slower: float, overhead: float,
+    table: StepTable, load: Load, limits: Mapping[str, KeptLimit], known: ArrivalRules, safe: bool,
     near: float | None = None,
 ) -> ServedRate | MissedTimes:  # fmt: skip
-    """The highest rate at which `share` of the requests keep the limits `most` (seconds by name of a figure), where
-    every step takes `slower` times as long; `load.rate` is not looked at. All replicas alike. `near`: about where it
-    is, by an earlier search."""
+    """The highest rate at which limits (by name of a figure) are kept, by the longest steps that are likely where that
+    is `safe`; `load.rate` is not looked at. All replicas alike. `near`: about where it is, by an earlier search."""
     one = replace(table, replicas=1)
-    top = limit_rate(one, load) / slower
+    slower = table.around[1] if safe else 1.0
+    overhead = known.outside_steps.high if safe else known.outside_steps.value
+    top = limit_rate(one, load, known) / slower
 
-    def run(rate: float, count: int = FEW) -> tuple[dict[str, float], _Run]:
-        found = _Run(draw_arrivals(replace(load, rate=rate), count=count), one, slower, WARM_UP)
-        ttft = _find_percentile(found.firsts, share) + overhead
-        between = _find_percentile(found.between, share) if found.between else 0.0
-        return {"ttft_s": ttft, "tpot_s": between}, found
+    def run(rate: float, count: int = FEW) -> tuple[dict[str, float], Run]:
+        found = _run(draw_arrivals(replace(load, rate=rate), count=count), one, slower, known.warm_up)
+        return {k: found.find_time(k, x.share, overhead) for k, x in limits.items()}, found
 
     def keeps(times: Mapping[str, float]) -> bool:
-        return all(times[k] <= limit for k, limit in most.items())
+        return all(times[k] <= limit.most for k, limit in limits.items())
 
     low, high = top / 256, top
     times, best = run(low, ALONE)
     if not keeps(times):
-        return MissedTimes(**times)
-    tokens_apart = most.get("tpot_s", math.inf) / slower
+        return MissedTimes(times)
+    tokens_apart = limits["tpot_s"].most / slower if "tpot_s" in limits else math.inf
     rate = min(top, near / table.replicas if near is not None else _find_steady_rate(one, load, tokens_apart, top))
     for _ in range(TRIES if near is None else TRIES // 2):
         times, found = run(rate)
@@ -446,9 +305,10 @@ def find_served_rate(
     return ServedRate(low * table.replicas, peak * table.replicas)
 
 
-def limit_rate(table: StepTable, load: Load) -> float:
+def limit_rate(table: StepTable, load: Load, known: ArrivalRules) -> float:
     """Requests a second beyond which no limit is kept, whatever it is."""
-    return FULL * table.find_most_rate(max(1.0, load.prompt.mean - load.cached), load.cached, load.output.mean)
+    most = table.find_most_rate(max(1.0, load.prompt.mean - load.cached), load.cached, load.output.mean)
+    return known.most_full * most
 
 
 def _find_steady_rate(table: StepTable, load: Load, between: float, top: float) -> float:
@@ -466,22 +326,31 @@ def _find_steady_rate(table: StepTable, load: Load, between: float, top: float) 
     return low or top / 16
 
 
-class _Run:
+class Run:
     """One simulation, and the times of the requests that count."""
 
-    def __init__(self, arrivals: Sequence[Arrival], table: StepTable, slower: float, warm_up: float) -> None:
-        self.servers = simulate(arrivals, table, slower)
-        since = arrivals[int(warm_up * len(arrivals))].at
-        done = [r for s in self.servers for r in s.done if r.arrival.at >= since]
+    def __init__(self, servers: Sequence[Server], since: float, until: float = math.inf) -> None:
+        self.servers = servers
+        done = [r for s in servers for r in s.done if since <= r.arrival.at <= until]
         self.waits = [r.taken_at - r.arrival.at for r in done]
         self.firsts = sorted(r.first_at - r.arrival.at for r in done)
         self.whole = sorted(r.done_at - r.arrival.at for r in done)
         long = [r for r in done if r.arrival.output > 1]
         self.between = sorted((r.done_at - r.first_at) / (r.arrival.output - 1) for r in long)
 
+    def find_time(self, figure: str, share: float, overhead: float) -> float:
+        """A percentile of a figure of a workload's targets, with what lies outside of the steps."""
+        times = {"ttft_s": self.firsts, "tpot_s": self.between, "e2e_s": self.whole}[figure]
+        outside = 0.0 if figure == "tpot_s" else overhead
+        return find_percentile(times, share) + outside if times else 0.0
+
+
+def _run(arrivals: Sequence[Arrival], table: StepTable, slower: float, warm_up: float) -> Run:
+    return Run(simulate(arrivals, table, slower), arrivals[int(warm_up * len(arrivals))].at)
+
 
 def _answer(
-    runs: Sequence[_Run], rate: float | None, most: Interval, overhead: OutsideSteps, stable: bool | None,
+    runs: Sequence[Run], rate: float | None, most: Interval, overhead: OutsideSteps, stable: bool | None,
     assumed: tuple[str, ...], alike: int = 1,
 ) -> Arrivals:  # fmt: skip
     fast, usual, slow = runs
@@ -525,10 +394,11 @@ def _summarise(times: Sequence[float]) -> dict[str, float]:
     """Mean and percentiles of sorted times."""
     if not times:
         return {}
-    return {"mean": sum(times) / len(times)} | {k: _find_percentile(times, x) for k, x in SHARES.items()}
+    return {"mean": sum(times) / len(times)} | {k: find_percentile(times, x) for k, x in SHARES.items()}
 
 
-def _find_percentile(times: Sequence[float], share: float) -> float:
+def find_percentile(times: Sequence[float], share: float) -> float:
+    """The time that so large a share of sorted times is no longer than."""
     at = share * (len(times) - 1)
     low, high = times[int(at)], times[min(len(times) - 1, int(at) + 1)]
     return low + (at - int(at)) * (high - low)

@@ -2,47 +2,83 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from operator import attrgetter
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from advisor.catalog import Catalog
 from advisor.deployment import Arrivals, Interval, OpenInterval, SpeedEstimate, Workload
 from advisor.machines.types import Machine
 from advisor.planning.rules import load_workload_defaults
-from advisor.planning.traffic import find_longest_gap
+from advisor.planning.traffic import split_limit
 from advisor.record import Record, Value
+from advisor.units import format_short_time
 from advisor.unknowns import all_hold
 
 
 class Target(Value, frozen=True):
-    """Something that users may ask of a plan: at most so much of one figure of its speed."""
+    """Something that users may ask of a plan: at most so many seconds of one figure."""
 
-    figure: str  # of SpeedEstimate; what TargetAnswer calls it
-    find: Callable[[Workload], float | None]  # the limit that a workload names
-    describe: Callable[[float], str]  # the limit in words
-    show: Callable[[float], str]  # a figure
+    figure: str  # of a workload, of Arrivals and of TargetAnswer
+    name: str  # in messages
     long_prompts: bool = False  # it holds for prompts of the 95th percentile, not for those of the mean
-    missed: str | None = None  # what a figure of `value` misses of `most`, for hardware that is refused
     includes_wait: bool = False  # for others, so that it says nothing of which plan is the faster one
+
+    def find_time(self, speed: SpeedEstimate | None, output: int) -> Interval | None:
+        """The figure of a speed, for answers of so many tokens."""
+        if speed is None or self.figure != "e2e_s":
+            return getattr(speed, self.figure, None)
+        first, between, n = speed.ttft_s, speed.tpot_s, max(0, output - 1)
+        if first is None or between is None:
+            return None
+        ends = ((getattr(first, e) + n * getattr(between, e)) for e in Interval.__struct_fields__)
+        return Interval(**dict(zip(Interval.__struct_fields__, ends, strict=True)))
 
 
 TARGETS = (
     Target(
         "ttft_s",
-        attrgetter("ttft_s"),
-        "first token within {:g} s".format,
-        "{:.2g} s".format,
+        "first token",
         long_prompts=True,
-        missed="first token after {value:.1f} s where {most:g} s are required",
         includes_wait=True,
     ),
+    Target("tpot_s", "between tokens"),
     Target(
-        "tpot_s",
-        find_longest_gap,
-        lambda most: f"{1 / most:.3g} tokens/s a request",
-        lambda gap: f"{1 / gap:.3g} tokens/s",
+        "e2e_s",
+        "whole answer",
+        long_prompts=True,
+        includes_wait=True,
     ),
 )
+
+
+class Limit(NamedTuple):
+    """Seconds at most, and of how many requests: p50 to p99; None where none was stated."""
+
+    most: float
+    percentile: str | None = None
+
+
+class TargetVerdict(Record, frozen=True, kw_only=True):
+    """One target, and what is predicted of it. Seconds."""
+
+    figure: str
+    name: str
+    percentile: str | None  # None: of the mean, for prompts of the 95th percentile
+    most: float
+    predicted: OpenInterval | None
+    met: bool | None
+
+    @property
+    def words(self) -> str:
+        """The figure, what was asked, and whether it is met."""
+        time, percentile = self.predicted, f" {self.percentile}" if self.percentile else ""
+        value = "not known" if time is None else format_short_time(time.value)
+        if time is not None and time.high is not None:
+            value += f" ({format_short_time(time.low)} to {format_short_time(time.high)})"
+        return f"{self.name}{percentile} {value}, asked {format_short_time(self.most)}: {MET[self.met]}"
+
+
+MET = {True: "met", False: "not met", None: "cannot tell"}
 
 
 class TargetAnswer(Record, frozen=True, kw_only=True):
@@ -50,12 +86,12 @@ class TargetAnswer(Record, frozen=True, kw_only=True):
 
     ttft_s: float | None
     tpot_s: float | None
+    e2e_s: float | None = None
     met: bool | None
     confidence: str
     rate: float | None = None  # requests a second that are asked for, where they are more than are served
-
-
-JUDGED = "p90"  # of the requests that arrive keep a target
+    verdicts: tuple[TargetVerdict, ...] = ()  # the binding one first
+    nearest: tuple[str, ...] = ()  # where they are not met: the smallest changes that meet them
 
 
 class Targets(Value, frozen=True):
@@ -64,6 +100,8 @@ class Targets(Value, frozen=True):
     most: Mapping[str, float]
     safe: bool = False  # by the bounds of the estimate, not by its value
     named: bool = False  # by the user
+    percentiles: Mapping[str, str] = {}  # of those that name one
+    output: int = 0  # tokens of a typical answer
 
     @property
     def about_long_prompts(self) -> bool:
@@ -73,10 +111,12 @@ class Targets(Value, frozen=True):
 
 def find_targets(workload: Workload, machine: Machine, rules: Catalog) -> Targets:
     """The targets of a workload: those that were named, else the use's own limit between tokens."""
-    safe, named = workload.confidence == "safe", _find_named_limits(workload)
-    if named:
-        return Targets(named, safe, True)
+    safe, named = workload.confidence == "safe", find_named_limits(workload)
     defaults = load_workload_defaults(rules)
+    if named:
+        percentiles = {k: x.percentile for k, x in named.items() if x.percentile is not None}
+        output = workload.output_tokens or defaults.typical[workload.use_case].output if "e2e_s" in named else 0
+        return Targets({k: x.most for k, x in named.items()}, safe, True, percentiles, output)
     if workload.use_case in defaults.unhurried:
         return Targets({}, safe)
     on_cards = bool(machine.usable_devices)
@@ -84,26 +124,80 @@ def find_targets(workload: Workload, machine: Machine, rules: Catalog) -> Target
     return Targets({"tpot_s": between}, safe)
 
 
-def _find_named_limits(workload: Workload) -> dict[str, float]:
-    found = ((t.figure, t.find(workload)) for t in TARGETS)
-    return {figure: most for figure, most in found if most is not None}
+def find_named_limits(workload: Workload) -> dict[str, Limit]:
+    """The limits that a workload names, by figure; between tokens the stricter of a time and a rate."""
+    stated = {t.figure: getattr(workload, t.figure) for t in TARGETS}
+    found = {figure: Limit(*split_limit(limit)) for figure, limit in stated.items() if limit is not None}
+    if workload.target_tps is not None and not ("tpot_s" in found and found["tpot_s"].most <= 1 / workload.target_tps):
+        found["tpot_s"] = Limit(1 / workload.target_tps)
+    return found
 
 
-def answer_targets(workload: Workload, met: bool | None, arrivals: Arrivals | None = None) -> TargetAnswer | None:
-    """The targets that were named, with the verdict on them: that of `arrivals` where requests arrive, else `met`. None
-    where none was named, and what arrives is served."""
-    named = {t.figure: t.find(workload) for t in TARGETS}
-    overloaded = arrivals is not None and arrivals.stable is False
-    if not overloaded and not any(most is not None for most in named.values()):
+def is_simulated(workload: Workload) -> bool:
+    """Whether the targets are of percentiles, which only a simulation of the requests tells."""
+    limits = find_named_limits(workload)
+    return workload.rate is not None or "e2e_s" in limits or any(x.percentile for x in limits.values())
+
+
+def judge_arrivals(limits: Mapping[str, Limit], arrivals: Arrivals, usual: str, safe: bool) -> list[TargetVerdict]:
+    """The verdicts on limits under requests that were simulated, `usual` being the percentile of what names none."""
+    found = []
+    for target in TARGETS:
+        if target.figure not in limits:
+            continue
+        most, percentile = limits[target.figure].most, limits[target.figure].percentile or usual
+        time = getattr(getattr(arrivals, target.figure), percentile, None)
+        found.append(_judge(target, percentile, most, time, safe))
+    return found
+
+
+def judge_speed(
+    limits: Mapping[str, Limit], speed: SpeedEstimate | None, long: SpeedEstimate | None, output: int, safe: bool
+) -> list[TargetVerdict]:
+    """The verdicts on limits by the mean times of users at once; `long`: with prompts of the 95th percentile."""
+    found = []
+    for target in TARGETS:
+        if target.figure in limits:
+            time = target.find_time(long if target.long_prompts else speed, output)
+            found.append(_judge(target, None, limits[target.figure].most, time, safe))
+    return found
+
+
+def _judge(
+    target: Target, percentile: str | None, most: float, time: Interval | OpenInterval | None, safe: bool
+) -> TargetVerdict:
+    if isinstance(time, Interval):
+        time = OpenInterval(value=time.value, low=time.low, high=time.high)
+    met = is_within(time, most, safe)
+    return TargetVerdict(
+        figure=target.figure, name=target.name, percentile=percentile, most=most, predicted=time, met=met
+    )
+
+
+def answer_targets(
+    workload: Workload, verdicts: Sequence[TargetVerdict], met: bool | None, overloaded: bool = False
+) -> TargetAnswer | None:
+    """The targets that were named, with the verdicts on them, or only whether all are `met` where there are none of
+    these. None where no target was named, and what arrives is served."""
+    limits = find_named_limits(workload)
+    if not overloaded and not limits:
         return None
-    if arrivals is not None and not overloaded:
-        met = all_hold(
-            is_within(getattr(getattr(arrivals, k), JUDGED, None), most, workload.confidence == "safe")
-            for k, most in named.items()
-            if most is not None
-        )
-    rate = arrivals.rate if arrivals is not None and overloaded else None
-    return TargetAnswer(**named, met=False if overloaded else met, confidence=workload.confidence, rate=rate)
+    if verdicts and not overloaded:
+        met = all_hold(v.met for v in verdicts)
+    first, between, whole = (limits[t.figure].most if t.figure in limits else None for t in TARGETS)
+    return TargetAnswer(
+        ttft_s=first,
+        tpot_s=between,
+        e2e_s=whole,
+        met=False if overloaded else met,
+        confidence=workload.confidence,
+        rate=workload.rate if overloaded else None,
+        verdicts=tuple(sorted(verdicts, key=_measure_excess, reverse=True)),
+    )
+
+
+def _measure_excess(verdict: TargetVerdict) -> float:
+    return verdict.predicted.value / verdict.most if verdict.predicted is not None else 0.0
 
 
 def meets_targets(speed: SpeedEstimate | None, long: SpeedEstimate | None, targets: Targets) -> bool | None:
@@ -116,8 +210,7 @@ def meets_targets(speed: SpeedEstimate | None, long: SpeedEstimate | None, targe
 
 def meets_target(target: Target, speed: SpeedEstimate | None, targets: Targets) -> bool | None:
     """Whether the figure of one of the targets is within its limit; None where it is not known."""
-    interval = getattr(speed, target.figure) if speed is not None else None
-    return is_within(interval, targets.most[target.figure], targets.safe)
+    return is_within(target.find_time(speed, targets.output), targets.most[target.figure], targets.safe)
 
 
 def measure_distance(speed: SpeedEstimate | None, targets: Targets) -> float | None:

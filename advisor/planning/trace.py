@@ -1,7 +1,9 @@
-"""Traffic read from a trace of requests: CSV with the columns of Azure's traces, or JSON lines as Mooncake has them.
+"""Traffic read from a trace of requests: CSV with the columns of Azure's traces or our own, or JSON lines as Mooncake
+has them.
 
 Azure: TIMESTAMP, ContextTokens, GeneratedTokens (Azure/AzurePublicDataset, AzureLLMInferenceTrace). Mooncake: timestamp
-in milliseconds, input_length, output_length, hash_ids of the prompt's blocks of 512 tokens (kvcache-ai/Mooncake).
+in milliseconds, input_length, output_length, hash_ids of the prompt's blocks of 512 tokens (kvcache-ai/Mooncake). Ours:
+arrival_s, prompt_tokens, output_tokens, and session: a prompt begins with all of the turns of its session before.
 """
 
 from __future__ import annotations
@@ -26,6 +28,14 @@ MOST_REQUESTS = 2_000_000
 MOST_TOKENS = 10**8
 BLOCK = 512  # tokens of one of Mooncake's hash ids
 MOMENT_S = 5.0  # about as long as people wait for a first token
+TURN_BLOCK = 16  # tokens of a block of a session
+MOST_BLOCKS = 2**20  # of one session, so that no two sessions have the same names
+COLUMNS = {  # of CSV files, in lower case
+    "at": ("timestamp", "arrival_s"),
+    "prompt": ("contexttokens", "prompt_tokens"),
+    "output": ("generatedtokens", "output_tokens"),
+    "session": ("session",),
+}
 IN_COMMON = 0.5  # of the requests: a block that so many begin with is a common prefix
 
 
@@ -36,6 +46,15 @@ class TraceRequest(Value, frozen=True):
     prompt: int
     output: int
     blocks: tuple[int, ...] = ()
+    session: str | None = None
+
+    def name_blocks(self, session: int) -> tuple[tuple[int, ...], int]:
+        """The blocks of its prompt, those of its answer where later turns begin with it, and the tokens of one;
+        `session`: a number that no other session has."""
+        if self.session is None:
+            return self.blocks, BLOCK if self.blocks else 0
+        first, count = session * MOST_BLOCKS, min(MOST_BLOCKS, (self.prompt + self.output) // TURN_BLOCK)
+        return tuple(range(first, first + count)), TURN_BLOCK
 
 
 class TraceSummary(Record, frozen=True, kw_only=True):
@@ -116,17 +135,21 @@ def _csv_rows(text: str, path: Path) -> Iterator[TraceRequest]:
         names = {n.strip().lower(): n for n in rows.fieldnames or ()}
     except csv.Error as e:
         raise BadInput(f"{path}:1: {e}") from None
-    prompt, output, at = (names.get(n) for n in ("contexttokens", "generatedtokens", "timestamp"))
+    at, prompt, output, session = (next((names[n] for n in x if n in names), None) for x in COLUMNS.values())
     if prompt is None or output is None:
         raise BadInput(
-            f"{path}: no trace: a CSV file wants the columns ContextTokens and GeneratedTokens (and TIMESTAMP), "
-            "JSON lines input_length and output_length (and timestamp)"
+            f"{path}: no trace: a CSV file wants the columns ContextTokens and GeneratedTokens (and TIMESTAMP), or "
+            "prompt_tokens and output_tokens (and arrival_s, session); JSON lines input_length and output_length (and "
+            "timestamp)"
         )
     try:
         for number, row in enumerate(rows, 2):
             where = f"{path}:{number}"
             yield TraceRequest(
-                _seconds(row.get(at), where) if at else None, _tokens(row[prompt], where), _tokens(row[output], where)
+                _seconds(row.get(at), where) if at else None,
+                _tokens(row[prompt], where),
+                _tokens(row[output], where),
+                session=row[session] or None if session else None,
             )
     except csv.Error as e:
         raise BadInput(f"{path}: {e}") from None

@@ -106,10 +106,10 @@ def describe_cut_lengths(workload: Workload, traffic: Traffic) -> str | None:
     return f"{asked}: a context of {traffic.context_length:,} tokens has no room for that, so such requests are refused"
 
 
-def find_longest_gap(workload: Workload) -> float | None:
-    """Most seconds between tokens that the user named, as time or as rate, the stricter of both; None where neither."""
-    limits = (workload.tpot_s, 1 / workload.target_tps if workload.target_tps else None)
-    return min((x for x in limits if x), default=None)
+def split_limit(limit: float | str) -> tuple[float, str | None]:
+    """A limit as it is asked for: seconds, and the percentile of the requests that keep it, where one is named."""
+    seconds, at, percentile = str(limit).partition("@")
+    return float(seconds), percentile if at else None
 
 
 def expect_users(workload: Workload, rules: Catalog) -> int:
@@ -121,7 +121,8 @@ def expect_users(workload: Workload, rules: Catalog) -> int:
         return workload.concurrency
     defaults = load_workload_defaults(rules)
     output = workload.output_tokens or defaults.typical[workload.use_case].output
-    between = workload.tpot_s or (1 / workload.target_tps if workload.target_tps else None)
+    named = None if workload.tpot_s is None else split_limit(workload.tpot_s)[0]
+    between = named or (1 / workload.target_tps if workload.target_tps else None)
     seconds = max(1, output) * (between or defaults.slowest_between_tokens_s / 2)
     return max(workload.concurrency, math.ceil(workload.rate * workload.burst * seconds))
 

@@ -25,6 +25,27 @@ LARGEST_LENGTH = 10**9  # tokens; above it a request is a slip of the keyboard
 NO_NETWORK: dict[Interface, str] = dict.fromkeys(("http", "mcp"), "nothing is asked over the network here")
 
 
+# what people call the uses; compared without case, spaces and punctuation
+_USE_WORDS = {
+    "chat": "chatbot chatting assistant roleplay roleplaying writing creativewriting translation general",
+    "code": "coding codegen codegeneration programming autocomplete completion dev",
+    "agent": "agents agentic agenticcoding toolcalling toolcalls tools functioncalling codingagent mcp automation",
+    "rag": "documents documentqa qa search retrieval knowledgebase",
+    "voice": "speech voicechat voiceassistant phonecalls",
+    "batch": "bulk offline offlinebatch batchprocessing extraction datageneration",
+    "embeddings": "embedding embed vectors rerank reranking",
+    "edge": "mobile phone ondevice iot",
+    "develop": "development experimenting testing research",
+}
+
+
+def find_choice(word: str, choices: tuple[str, ...]) -> str:
+    """The choice that a word means; the word itself where it means none of them."""
+    plain = "".join(filter(str.isalnum, word.lower()))
+    same = (c for c in choices if c.lower() == plain or plain in _USE_WORDS.get(c, "").split())
+    return word if word in choices else next(same, word)
+
+
 class FieldNotes(Value, frozen=True):
     """What the interfaces need to know of a field in addition to its type and its meaning."""
 
@@ -176,6 +197,20 @@ def read_seconds(text: str, name: str) -> float:
     return read_number(plain, name)
 
 
+PERCENTILES = ("p50", "p90", "p95", "p99")
+
+
+def read_time_limit(text: str, name: str) -> float | str:
+    """At most so many seconds, for a share of the requests: `2`, `200ms`, `0.2@p99`. Raises BadInput naming it."""
+    seconds, at, share = text.partition("@")
+    limit = read_seconds(seconds, name)
+    if not 0 < limit <= 1e6:
+        raise BadInput(f"{name}: {text[:40]!r} is not a number of seconds above 0")
+    if at and share.strip().lower() not in PERCENTILES:
+        raise BadInput(f"{name}: @{share[:20]} is none of {', '.join('@' + p for p in PERCENTILES)}")
+    return f"{limit:.10g}@{share.strip().lower()}" if at else limit
+
+
 def read_share(text: str, name: str) -> float:
     """A share: `0.8`, `80%`. Raises BadInput naming the field."""
     plain = text.strip()
@@ -247,7 +282,7 @@ def read_rates(value: Any, name: str) -> dict[str, float]:
 
 SPELLINGS: dict[str, Callable[[Any, str], Any]] = {
     "tokens": read_tokens,
-    "seconds": read_seconds,
+    "time limit": read_time_limit,
     "share": read_share,
     "list": read_list,
     "pairs": read_pairs,

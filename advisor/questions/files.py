@@ -6,7 +6,13 @@ from msgspec import Meta
 
 from advisor.questions import describe
 from advisor.questions.recommend import HardwareText, Port, SnapshotFile
-from advisor.questions.workload import ContextLength
+from advisor.questions.workload import (
+    Confidence,
+    ContextLength,
+    TimeBetweenTokens,
+    TimeToFirstToken,
+    TimeToLastToken,
+)
 from advisor.record import Record
 
 TEXT_IN_FILE = {"cli": "`-` reads a text from standard input", "library": "a text is given as a file"}
@@ -70,6 +76,40 @@ class UpgradeQuestion(DeploymentFilesQuestion, frozen=True, kw_only=True):
     engine: Annotated[
         str | None, describe("Whose launches are meant, where files start several engines.", "--engine", metavar="E")
     ] = None
+
+
+class ReplayQuestion(Record, frozen=True, kw_only=True):
+    """What a plan does under a trace of requests."""
+
+    plan: Annotated[
+        str,
+        describe(
+            "What `advise recommend --json` or `advise fleet plan --json` wrote, or a launch file.",
+            metavar="PLAN",
+            argument=True,
+            path="file",
+        ),
+    ]
+    trace: Annotated[
+        str,
+        describe(
+            "Requests with their times: Azure's CSV, Mooncake's JSON lines, or arrival_s, prompt_tokens, "
+            "output_tokens, session.",
+            "--trace",
+            metavar="FILE",
+            path="file",
+            empty=True,
+        ),
+    ]
+    model: Annotated[
+        str | None, describe("Which model of a fleet's plan.", "--model", metavar="M", examples=("Qwen/Qwen3-32B",))
+    ] = None
+    hardware: HardwareText = None
+    snapshot: SnapshotFile = None
+    ttft_s: TimeToFirstToken = None
+    tpot_s: TimeBetweenTokens = None
+    e2e_s: TimeToLastToken = None
+    confidence: Confidence = "likely"
 
 
 class CheckQuestion(DeploymentFilesQuestion, frozen=True, kw_only=True):
@@ -312,6 +352,14 @@ class FleetNodesQuestion(Record, frozen=True, kw_only=True):
     ray: Annotated[
         str | None, describe("Ask a Ray cluster (auto, HOST:PORT).", "--ray", metavar="ADDRESS", without=CLUSTER)
     ] = None
+    tolerate: Annotated[
+        tuple[str, ...],
+        describe(
+            "A taint of Kubernetes nodes that the pods tolerate; it is written into files.",
+            "--tolerate",
+            metavar="KEY[=VALUE]",
+        ),
+    ] = ()
 
 
 class FleetPlanQuestion(FleetNodesQuestion, frozen=True, kw_only=True):

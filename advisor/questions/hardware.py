@@ -16,7 +16,7 @@ from advisor.questions.recommend import (
     SnapshotFile,
     describe_models,
 )
-from advisor.questions.workload import Positive, Rate, Seconds, TrafficFields
+from advisor.questions.workload import Positive, Rate, TrafficFields
 
 Amount = Annotated[float, Meta(gt=0)]
 Sort = Literal["price", "speed", "value"]
@@ -83,12 +83,6 @@ class HardwareQuestion(TrafficFields, frozen=True, kw_only=True):
     ] = None
     rate: Annotated[
         Rate | None, describe("Requests a second, instead of users at once.", "--requests-per-second", metavar="R")
-    ] = None
-    ttft_s: Annotated[
-        Seconds | None, describe("Required time to first token, seconds.", "--ttft", metavar="S", spelling="seconds")
-    ] = None
-    tpot_s: Annotated[
-        Seconds | None, describe("Required time per output token, seconds.", "--tpot", metavar="S", spelling="seconds")
     ] = None
     target_tps: Annotated[
         Rate | None,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from advisor.decoding import Json
 from advisor.errors import BadInput
 from advisor.near import near_matches, unknown_options
-from advisor.questions import SPELLINGS, Interface, QuestionField, is_in_range, list_fields
+from advisor.questions import SPELLINGS, Interface, QuestionField, find_choice, is_in_range, list_fields
 from advisor.record import Record
 
 Q = TypeVar("Q", bound=Record)
@@ -31,11 +31,15 @@ class ReadQuestion(NamedTuple):
 
 
 def read_question(
-    kind: type[Q], given: Mapping[str, Any], of: str, interface: Interface, hints: Mapping[str, str] | None = None
+    kind: type[Q],
+    given: Mapping[str, Any],
+    of: str,
+    interface: Interface,
+    hints: Callable[[str], str | None] | None = None,
 ) -> ReadQuestion:
     """The question of a kind that names and values make; None is "not stated". `of`: what it is called in messages.
 
-    `hints`: what other words for a field mean. Raises BadInput for an unknown name, a field that is not taken here, and
+    `hints`: the field that another word means. Raises BadInput for an unknown name, a field that is not taken here, and
     a value that is none.
     """
     fields = {f.name: f for f in list_fields(kind)}
@@ -64,11 +68,14 @@ def read_question(
 
 
 def _refuse_unknown(
-    of: str, unknown: Sequence[str], fields: Sequence[QuestionField], hints: Mapping[str, str] | None
+    of: str, unknown: Sequence[str], fields: Sequence[QuestionField], hints: Callable[[str], str | None] | None
 ) -> BadInput:
     """The error for names that no field has, with the names that fields have now."""
     now = {old: f.name for f in fields for old in f.notes.old}
-    error = unknown_options(of, unknown, [*(f.name for f in fields), *now], hints)
+    names = {f.attribute: f.name for f in fields}
+    meant = {n: hints(n) or "" for n in unknown} if hints else {}
+    spellings = {n: names[field] for n, field in meant.items() if field in names}
+    error = unknown_options(of, unknown, [*(f.name for f in fields), *now], spellings)
     error.near = tuple(dict.fromkeys(now.get(n, n) for n in error.near))
     return error
 
@@ -78,11 +85,11 @@ def read_value(field: QuestionField, value: Any, of: str, name: str) -> Any:
     called = f"{of}: {name}"
     if isinstance(value, bool) and field.notes.stands_for is not None and field.kind != "boolean":
         return field.notes.stands_for if value else field.default
-    if isinstance(value, field.classes):
-        return value
     spelling = field.notes.spelling
     if spelling and (isinstance(value, str) or field.kind in ("array", "object")) and _is_listed(value):
         value = SPELLINGS[spelling](value, name)
+    if isinstance(value, field.classes):
+        return value
     return _check_limits(field, _check_type(field, value, called), called)
 
 
@@ -96,6 +103,8 @@ def _check_type(field: QuestionField, value: Any, called: str) -> Any:
         return int(value)
     if not right:
         raise BadInput(f"{called}: {type(value).__name__} is given, {field.kind} is expected")
+    if field.choices and isinstance(value, str):
+        value = find_choice(value, field.choices)
     if field.choices and value not in field.choices:
         shown = f"{called}: {str(value)[:60]!r} is none of {', '.join(field.choices)}"
         raise BadInput(shown, near_matches(str(value), field.choices))

@@ -1,6 +1,6 @@
 """What a deployment is for: the fields that all questions about requests share."""
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import Meta
 
@@ -11,6 +11,8 @@ Positive = Annotated[int, Meta(ge=1, le=10**9)]
 NotNegative = Annotated[int, Meta(ge=0, le=10**9)]
 Share = Annotated[float, Meta(ge=0, le=1)]
 Seconds = Annotated[float, Meta(gt=0, le=1e6)]
+LimitText = Annotated[str, Meta(pattern=r"^[0-9.e+-]+@p(50|90|95|99)$")]
+TimeLimit = Seconds | LimitText  # at most so long; 0.2@p99: for 99 of 100 requests
 Rate = Annotated[float, Meta(gt=0, le=1e6)]
 UseCase = Literal["chat", "rag", "agent", "code", "batch", "voice", "embeddings", "edge", "develop"]
 SHARED = 0.8  # share of a prompt that a bare `--shared-prefix` stands for
@@ -28,6 +30,21 @@ ContextLength = Annotated[
     ),
 ]
 Concurrency = Annotated[Positive | None, describe("Requests at once.", "--users", "--concurrency", metavar="N")]
+
+LIMIT: dict[str, Any] = {"spelling": "time limit", "examples": (0.2, "0.2@p99")}
+TimeToFirstToken = Annotated[
+    TimeLimit | None, describe("Most seconds to the first token.", "--ttft", metavar="S[@pN]", **LIMIT)
+]
+TimeBetweenTokens = Annotated[
+    TimeLimit | None, describe("Most seconds between tokens.", "--tpot", metavar="S[@pN]", **LIMIT)
+]
+TimeToLastToken = Annotated[
+    TimeLimit | None, describe("Most seconds to the last token.", "--e2e", metavar="S[@pN]", **LIMIT)
+]
+Confidence = Annotated[
+    Literal["likely", "safe"],
+    describe("Meet the targets by the likeliest speed, or by the low end of its interval.", "--confidence"),
+]
 
 
 class WorkloadFields(Record, frozen=True, kw_only=True):
@@ -57,19 +74,13 @@ class WorkloadFields(Record, frozen=True, kw_only=True):
         describe("Requests a second, instead of users at once.", "--requests-per-second", "--rate", metavar="R"),
     ] = None
     burst: Annotated[float, Meta(ge=1, le=1000), describe("The rate in a busy moment over the mean rate.")] = 1.0
-    ttft_s: Annotated[
-        Seconds | None, describe("Most seconds to the first token.", "--ttft", metavar="S", spelling="seconds")
-    ] = None
-    tpot_s: Annotated[
-        Seconds | None, describe("Most seconds between tokens.", "--tpot", metavar="S", spelling="seconds")
-    ] = None
+    ttft_s: TimeToFirstToken = None
+    tpot_s: TimeBetweenTokens = None
+    e2e_s: TimeToLastToken = None
     target_tps: Annotated[
         Rate | None, describe("Least tokens a second of one request.", "--target-tps", metavar="N")
     ] = None
-    confidence: Annotated[
-        Literal["likely", "safe"],
-        describe("Meet the targets by the likeliest speed, or by the low end of its interval.", "--confidence"),
-    ] = "likely"
+    confidence: Confidence = "likely"
     full_length: Annotated[bool, describe("All users may send full-length requests at once.", "--full-length")] = False
     depth_tokens: Annotated[
         NotNegative | None,

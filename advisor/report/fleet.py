@@ -117,6 +117,11 @@ def describe_fleet_check(checked: FleetCheck) -> str:
         what = "one node" if checked.lose == 1 else f"{checked.lose} nodes"
         out.append(f"Losing any {what}: " + ("survived" if not failing else "not survived"))
         out += bullets(f"without {' and '.join(x.lost)}: {', '.join(x.unserved)} is not served" for x in failing)
+        worst = min((x.left for x in checked.losses), default=1.0)
+        if worst < 1:
+            out.append(
+                f"Until replicas are started elsewhere {worst:.0%} of a model may be served (`survive` of a demand)"
+            )
     if checked.differences is not None:
         out.append("Deployed files: " + ("as planned" if not checked.differences else "not as planned"))
         out += bullets(

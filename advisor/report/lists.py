@@ -44,6 +44,13 @@ def _engines(rules: Catalog) -> list[ListRow]:
             "loads": [k for k, s in e.formats.items() if s.support == "yes"], "license": e.license, "port": e.port,
         }
         for e in rules.engines().values()
+    ] + [
+        {
+            "id": k.names[0], "name": k.names[0], "aliases": [], "kind": k.kind, "version": None,
+            "status": f"no entry; runs {', '.join(k.runs)}" if k.runs else "no entry", "runs_on": [], "partly_on": [],
+            "loads": [], "license": None, "port": None,
+        }
+        for k in rules.known_engines.values()
     ]  # fmt: skip
 
 

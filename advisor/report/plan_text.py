@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from advisor.advice.types import RankedDeployment
 from advisor.deployment import SPEED_FIGURES, Arrivals, SpeedEstimate
 from advisor.patterns import pattern_when_used
-from advisor.planning.targets import JUDGED, TARGETS
+from advisor.planning.targets import MET
 from advisor.report.text import fits_word, format_bounds
-from advisor.units import format_rate, format_tokens
+from advisor.units import format_rate, format_short_time, format_tokens
 
 
 def format_seconds(seconds: float) -> str:
@@ -103,29 +103,22 @@ def describe_split(ranked: RankedDeployment) -> str:
 
 
 def describe_targets(ranked: RankedDeployment) -> Iterator[str]:
-    """Whether the targets that were named are met; nothing where none was named."""
+    """Whether the targets that were named are met, the binding one first; nothing where none was named."""
     targets = ranked.targets
     if targets is None:
         return
     if targets.rate is not None and ranked.arrivals is not None:
         most = format_bounds(ranked.arrivals.most_rate, between=" to ")
         yield f"overloaded: {targets.rate:g} requests/s are asked for, {most} are served; the queue grows without end"
-        return
-    named = [(t, most) for t in TARGETS if (most := getattr(targets, t.figure)) is not None]
-    met = {True: "met", False: "not met", None: "cannot tell"}[targets.met]
-    share = f"{JUDGED}, " if ranked.arrivals is not None else ""
-    yield f"targets ({', '.join(t.describe(most) for t, most in named)}; {share}{targets.confidence}): {met}"
-    if targets.met is False:
-        found = ((t, _find_judged(ranked, t.figure)) for t, _ in named)
-        predicted = [t.show(value) for t, value in found if value is not None]
-        yield f"predicted: {', '.join(predicted)}"
-
-
-def _find_judged(ranked: RankedDeployment, figure: str) -> float | None:
-    """The value of a figure that a target is held against."""
-    where = getattr(ranked.arrivals, figure) if ranked.arrivals is not None else ranked.speed
-    interval = getattr(where, JUDGED if ranked.arrivals is not None else figure, None)
-    return None if interval is None else interval.value
+    words = [v.words for v in targets.verdicts]
+    if not words and targets.rate is None:
+        words = [f"targets {MET[targets.met]}"]
+    yield from words[:1]
+    if targets.nearest:
+        yield f"nearest that meets it: {' or '.join(targets.nearest)}"
+    yield from words[1:]
+    if targets.confidence == "safe":
+        yield "judged by the slow end of the bounds"
 
 
 def describe_arrivals(arrivals: Arrivals) -> Iterator[str]:
@@ -135,8 +128,8 @@ def describe_arrivals(arrivals: Arrivals) -> Iterator[str]:
     run = f"{arrivals.running.mean:.0f} run at once (95 %: {arrivals.running.p95:.0f})"
     yield f"{arrivals.rate:g} requests/s: {run}" if arrivals.rate is not None else run
     first = arrivals.ttft_s
-    yield f"first token p50 {format_rate(first.p50.value)} s, p99 {format_rate(first.p99.value)} s"
-    yield f"whole answer p95 {format_rate(arrivals.e2e_s.p95.value)} s"
+    yield f"first token p50 {format_short_time(first.p50.value)}, p99 {format_short_time(first.p99.value)}"
+    yield f"whole answer p95 {format_short_time(arrivals.e2e_s.p95.value)}"
     yield f"at most {format_bounds(arrivals.most_rate, between=' to ')} requests/s"
     if arrivals.assumed:
         yield f"assumed: {', '.join(arrivals.assumed)}"

@@ -297,6 +297,19 @@ class OutsideSteps(msgspec.Struct, frozen=True):
     source: str
 
 
+Percentile = Literal["p50", "p90", "p95", "p99"]  # of the requests that arrive
+
+
+class ArrivalRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How requests that arrive are simulated and judged."""
+
+    outside_steps: OutsideSteps
+    warm_up: Annotated[float, within(0, 0.5, "is no such share")]  # of the requests, that find an empty server
+    most_full: Annotated[float, within(0.5, 1, "is no such share")]  # of the highest rate, that is planned for
+    judged: Percentile  # where a target names none
+    source: str
+
+
 class Acceptance(NamedTuple):
     """Share of rounds whose first drafted token is accepted, and of those the share that accepts each further one."""
 
@@ -354,7 +367,7 @@ class EngineRules(msgspec.Struct, frozen=True):
 
     source: str
     as_of: str
-    outside_steps: OutsideSteps
+    arrivals: ArrivalRules
     tensor_split: tuple[str, ...]
     speculation: SpeculationRules
     bfloat16: tuple[str, ...]

@@ -35,13 +35,10 @@ from advisor.speed.efficiencies import (
     load_speed_rules,
 )
 from advisor.speed.parallel_plan import ParallelPlan
-from advisor.speed.rates import SlowerCase, halves_sums
+from advisor.speed.rates import SlowerCase, halves_sums, load_machine_rules
 from advisor.speed.speculation import RoundTimes, draft_seconds, find_speculation, seconds_per_token
 from advisor.speed.steps import LoadPasses, Pass, describe_ranks, plan_checks, plan_passes
 from advisor.speed.work import RequestLoad
-
-# Host memory is behind few measured rows: bounds are at least these factors. Assumed
-HOST_BOUND = {"none": 1.0, "known": 1.8, "assumed": 1.8, "disk": 4.0}
 
 
 class Drafted(Value, frozen=True):
@@ -87,7 +84,7 @@ def estimate_speed(
     known = load_engine_rules(rules).evidence
     here = evidence.find_evidence(deployment, keys.format, plan.layout, known, session)
     efficiencies = find_efficiencies(table, keys)
-    drafted = _drafted(deployment, estimate, session, load, passes, keys)
+    drafted = find_drafted(deployment, estimate, session, load, passes, keys)
     times = laws.compute_times(
         passes,
         load.output,
@@ -98,10 +95,11 @@ def estimate_speed(
     )
     reach = _reach_of_unknown(deployment, entry, passes, keys, table, load)
     many = load.concurrency > 1
+    least_bound = float(getattr(load_machine_rules(rules).host_bound, passes.host))
     unsure = (drafted.usual / drafted.least, drafted.most / drafted.usual) if drafted else (1.0, 1.0)
 
     def around(kind: str, value: float, bound: ErrorBound, faster: float = 1.0, slower: float = 1.0) -> Interval:
-        wide = max(bound.factor, HOST_BOUND[passes.host])
+        wide = max(bound.factor, least_bound)
         least, most = reach[kind]
         if here is not None:
             measured = here.adjust(kind, load, wide)
@@ -215,7 +213,7 @@ def _notes(
     return tuple(out)
 
 
-def _drafted(
+def find_drafted(
     deployment: Deployment,
     estimate: MemoryEstimate,
     session: Session,

@@ -9,12 +9,78 @@ import math
 from collections.abc import Iterator, Sequence
 
 from advisor.catalog import Catalog
+from advisor.catalog.documents import decode_document
 from advisor.catalog.types import Quantization
 from advisor.deployment import Deployment
 from advisor.engines import fitting
 from advisor.machines.types import Device, Machine
 from advisor.record import Record, Value
 from advisor.speed.parallel_plan import BFLOAT, INTEGER, SUMMED_AT_16, VECTOR, ParallelPlan
+
+
+class HostMemory(Record, frozen=True, kw_only=True):
+    """GB/s of host memory: slowest, usual, fastest."""
+
+    gbs: tuple[float, float, float]
+    ram_gb: float | None = None  # up to so many of it; None: more
+
+
+class HostMemories(Record, frozen=True, kw_only=True):
+    """Host memory by how much there is, rows in rising order; `unstated`: where that is not known."""
+
+    by_ram: tuple[HostMemory, ...]
+    unstated: tuple[float, float, float]
+    source: str
+
+
+class HostBound(Record, frozen=True, kw_only=True):
+    """Error bound, a factor, by where a pass reads its weights from, but for the devices."""
+
+    none: float
+    known: float
+    assumed: float
+    disk: float
+    source: str
+
+
+class CoreRate(Record, frozen=True, kw_only=True):
+    """TFLOPS of a core, and how many times as many with a flag of the processor."""
+
+    tflops: float
+    wider: dict[str, float]
+    source: str
+
+
+class NetworkRates(Record, frozen=True, kw_only=True):
+    """GB/s one way between machines."""
+
+    rates: dict[str, float]
+    other: float
+    source: str
+
+
+class PowerToClock(Record, frozen=True, kw_only=True):
+    """Clock under a power limit: (limit / usual limit) ** exponent."""
+
+    exponent: float
+    source: str
+
+
+class MachineRules(Record, frozen=True, kw_only=True):
+    """rules/speed-machines.yaml."""
+
+    source: str
+    as_of: str
+    host_memory: HostMemories
+    host_bound: HostBound
+    core: CoreRate
+    network_gbs: NetworkRates
+    power_to_clock: PowerToClock
+
+
+def load_machine_rules(rules: Catalog) -> MachineRules:
+    """The document. Raises BadInput when an overlay spoiled it."""
+    return decode_document(rules, "speed-machines.yaml", MachineRules)
 
 
 class SlowerCase(Value, frozen=True):
@@ -60,7 +126,7 @@ def compute_peak_rates(
     link, direct = _link(deployment, plan, rules)
     host = machine_host_bandwidth(deployment.machine, rules) if deployment.machine is not None else None
     pcie = link_gbs(devices[0], rules, False)[0] if devices and not devices[0].unified else None
-    slowest, host_gbs, fastest = (host,) * 3 if host else expect_host_bandwidth(deployment.machine)
+    slowest, host_gbs, fastest = (host,) * 3 if host else expect_host_bandwidth(deployment.machine, rules)
     prompt_gbs = [min(x, pcie or x) for x in (slowest, host_gbs, fastest)]
     slower = [
         SlowerCase(("host_s",), host_gbs / x, prompt_gbs[1] / y)
@@ -77,7 +143,7 @@ def compute_peak_rates(
         host_known=host is not None,
         slower=(*slower, *_open_cases(devices, plan, link, direct, rules)),
         host_prompt_gbs=prompt_gbs[1],
-        host_tflops=host_tflops(deployment),
+        host_tflops=host_tflops(deployment, rules),
         disk_gbs=deployment.machine.disk_gbs if deployment.machine is not None else None,
     )
 
@@ -97,15 +163,13 @@ def _link(deployment: Deployment, plan: ParallelPlan, rules: Catalog) -> tuple[f
     machine = deployment.machine
     if machine and machine.nodes > 1 and ranks > len(machine.usable_devices):
         words = (machine.interconnect or "").split("+")
-        return machine.network_gbs or next((NETWORK_GBS[w] for w in words if w in NETWORK_GBS), NETWORK_GBS[""]), False
+        usual = load_machine_rules(rules).network_gbs
+        return machine.network_gbs or next((usual.rates[w] for w in words if w in usual.rates), usual.other), False
     interconnect = deployment.machine.interconnect if deployment.machine else None
     nvlink = None if interconnect is None else "nvlink" in interconnect or "xgmi" in interconnect
     link, direct = link_gbs(devices[0], rules, nvlink)
     # all ranks share the way through the host
     return (link, True) if direct else (link * 2 / max(2, plan.tensor), False)
-
-
-POWER_TO_CLOCK = 0.85  # RTX 3090 at 220 of 350 W: 0.58 to 0.67 of the rate of one card (noonghunna/club-3090)
 
 
 def clock_share(device: Device, rules: Catalog) -> float:
@@ -114,7 +178,7 @@ def clock_share(device: Device, rules: Catalog) -> float:
     usual = device.power_default_watts or (entry.tdp_watts if entry else None)
     if not device.power_limit_watts or not usual:
         return 1.0
-    return float(min(1.0, device.power_limit_watts / usual) ** POWER_TO_CLOCK)
+    return float(min(1.0, device.power_limit_watts / usual) ** load_machine_rules(rules).power_to_clock.exponent)
 
 
 def device_bandwidth(device: Device, rules: Catalog) -> float | None:
@@ -189,7 +253,6 @@ def link_gbs(device: Device, rules: Catalog, nvlink: bool | None) -> tuple[float
     return PCIE_GBS.get(generation, 15.75) * (device.pcie_width or 16) / 16, False
 
 
-NETWORK_GBS = {"infiniband": 50.0, "roce": 50.0, "thunderbolt": 5.0, "ethernet": 1.25, "": 1.25}  # one way
 PCIE_GBS = {1: 4.0, 2: 8.0, 3: 15.75, 4: 31.5, 5: 63.0, 6: 121.0}  # one way, 16 lanes
 
 
@@ -198,17 +261,12 @@ def _pcie(text: str | None) -> int:
     return int(text[0]) if text and text[0].isdigit() else 3
 
 
-UNKNOWN_HOST_GBS = 40.0
-# GB of RAM up to which a host usually has memory of so many GB/s: slowest, usual, fastest. Two channels of DDR4 or
-# DDR5; two to eight; six to twenty-four, on two sockets (the platforms of rules/hardware/cpus.yaml)
-HOST_GBS = ((64e9, (40.0, 60.0, 90.0)), (192e9, (50.0, 90.0, 300.0)), (math.inf, (100.0, 250.0, 600.0)))
-ANY_HOST_GBS = (40.0, UNKNOWN_HOST_GBS, 600.0)
-
-
-def expect_host_bandwidth(machine: Machine | None) -> tuple[float, float, float]:
+def expect_host_bandwidth(machine: Machine | None, rules: Catalog) -> tuple[float, float, float]:
     """GB/s that the memory of an unnamed host has at least, usually and at most, by how much of it there is."""
-    total = machine.memory.total_bytes if machine else None
-    return next(gbs for most, gbs in HOST_GBS if total <= 1.1 * most) if total else ANY_HOST_GBS
+    total, known = machine.memory.total_bytes if machine else None, load_machine_rules(rules).host_memory
+    if not total:
+        return known.unstated
+    return next(row.gbs for row in known.by_ram if row.ram_gb is None or total <= 1.1e9 * row.ram_gb)
 
 
 SLOW_LINK_GBS = PCIE_GBS[3] / 2  # 3.0 x8, usual where a board splits its lanes
@@ -246,15 +304,11 @@ def machine_host_bandwidth(machine: Machine, rules: Catalog) -> float | None:
     return entry.bandwidth_gbs_per_socket * sockets
 
 
-# A core's products: two units of 8 fused multiply-adds at 3 GHz (AVX2), more where the processor says so. Assumed
-CORE_TFLOPS = 0.096
-WIDER = (("amx_int8", 8.0), ("avx512f", 2.0))
-
-
-def host_tflops(deployment: Deployment) -> float | None:
+def host_tflops(deployment: Deployment, rules: Catalog) -> float | None:
     """Peak of the processor's cores, TFLOPS; None when their number is not known."""
     cpu = deployment.machine.cpu if deployment.machine else None
     cores = (cpu.usable_cores or cpu.physical_cores) if cpu else None
     if cpu is None or not cores:
         return None
-    return cores * CORE_TFLOPS * next((f for flag, f in WIDER if flag in (cpu.flags or ())), 1.0)
+    core = load_machine_rules(rules).core
+    return cores * core.tflops * next((f for flag, f in core.wider.items() if flag in (cpu.flags or ())), 1.0)

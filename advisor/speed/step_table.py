@@ -6,6 +6,7 @@ A step decodes one token of each running sequence and, where the engine joins th
             + links and scans of the chunks + sequence x (sequences - 1)
 
 with p of `laws`. Engines that give prompts passes of their own take them first and alone, or add them to the step.
+With speculative decoding a round makes several tokens: what a token takes of it stands for the decode step.
 """
 
 from __future__ import annotations
@@ -15,13 +16,20 @@ from collections.abc import Sequence
 from typing import Literal
 
 from advisor import engines
-from advisor.deployment import Deployment, MemoryEstimate
+from advisor.deployment import Deployment, MemoryEstimate, UseCase
 from advisor.record import Value
 from advisor.session import Session
 from advisor.speed import laws
-from advisor.speed.efficiencies import find_efficiencies, find_error_bound, load_speed_rules, schedules_ahead
-from advisor.speed.estimator import make_efficiency_keys
-from advisor.speed.steps import PassTokens, describe_ranks, make_link_name, plan_pass
+from advisor.speed.efficiencies import (
+    EfficiencyKeys,
+    find_efficiencies,
+    find_error_bound,
+    load_speed_rules,
+    schedules_ahead,
+)
+from advisor.speed.estimator import Drafted, find_drafted, make_efficiency_keys
+from advisor.speed.steps import PassTokens, describe_ranks, make_link_name, plan_pass, plan_passes
+from advisor.speed.work import RequestLoad
 
 Prompts = Literal["joined", "first", "added"]  # to passes of decoding; alone, before them; passes between them
 MOST_SEQUENCES = 2048  # of the table; more run as so many
@@ -53,13 +61,15 @@ class StepTable(Value, frozen=True):
     read: tuple[float, float]  # seconds of products of one token of a prompt, at the start and at `depth`
     read_rest: tuple[float, float]  # what else a token costs
     sequence: float
-    bound: float  # a factor: half of what a step is off by, up and down
+    around: tuple[float, float]  # factors on a step: the shortest and the longest that it may be
+    drafted: tuple[float, ...] = ()  # seconds a token over those of a step without speculation, as in `sequences`
 
     def decode(self, sequences: float, cached: float) -> float:
         """Seconds of a step of so many sequences with so many tokens in the cache, all of them."""
         memory, products, rest = self._parts(sequences, cached)
         seconds = float(laws.overlap_seconds(memory, products)) + rest
-        return max(self.least, seconds) + self.sequence * (sequences - 1)
+        plain = max(self.least, seconds) + self.sequence * (sequences - 1)
+        return plain * _interpolate(self.drafted, self.sequences, sequences) if self.drafted else plain
 
     def step(self, sequences: float, cached: float, tokens: float, position: float) -> float:
         """Seconds of a step that also works on `tokens` of prompts, in the mean at a `position` of theirs."""
@@ -74,7 +84,11 @@ class StepTable(Value, frozen=True):
         memory, own, rest = self._parts(max(1.0, sequences), cached if sequences else ALONE)
         memory += self._expert_seconds(sequences + tokens) - self._expert_seconds(max(1.0, sequences))
         late = self.sequence * max(0.0, sequences - 1)
-        return float(laws.overlap_seconds(memory, products + (own if sequences else 0.0))) + rest + more + late
+        seconds = float(laws.overlap_seconds(memory, products + (own if sequences else 0.0))) + rest + more + late
+        if not (self.drafted and sequences):
+            return seconds
+        drafted = self.decode(sequences, cached)
+        return seconds + drafted - drafted / _interpolate(self.drafted, self.sequences, sequences)
 
     def find_most_rate(self, prompt: float, cached: float, output: float) -> float:
         """Requests a second at which every step is full, all replicas: no queue is served faster in the mean. `prompt`
@@ -106,10 +120,12 @@ class StepTable(Value, frozen=True):
         return between(self.memory), between(self.products), between(self.rest)
 
     def _expert_seconds(self, tokens: float) -> float:
-        if not self.experts:
-            return 0.0
-        i, share = _find_place(self.sequences, tokens)
-        return self.experts[i] + share * (self.experts[i + 1] - self.experts[i])
+        return _interpolate(self.experts, self.sequences, tokens) if self.experts else 0.0
+
+
+def _interpolate(values: Sequence[float], sequences: Sequence[int], n: float) -> float:
+    i, share = _find_place(sequences, n)
+    return values[i] + share * (values[i + 1] - values[i])
 
 
 def _find_place(sequences: Sequence[int], n: float) -> tuple[int, float]:
@@ -118,9 +134,12 @@ def _find_place(sequences: Sequence[int], n: float) -> tuple[int, float]:
     return i, min(1.0, max(0.0, (n - sequences[i]) / (sequences[i + 1] - sequences[i])))
 
 
-def make_step_table(deployment: Deployment, estimate: MemoryEstimate, session: Session, depth: int) -> StepTable | None:
-    """The steps of a deployment whose memory is `estimate`, for requests of up to `depth` tokens; None where its speed
-    is not known, as for `estimate_speed`. Raises BadInput where a setting allows no answer."""
+def make_step_table(
+    deployment: Deployment, estimate: MemoryEstimate, session: Session, depth: int, use_case: UseCase = "chat"
+) -> StepTable | None:
+    """The steps of a deployment whose memory is `estimate`, for requests of up to `depth` tokens; `use_case`: what they
+    write, where it is drafted. None where its speed is not known, as for `estimate_speed`. Raises BadInput where a
+    setting allows no answer."""
     rules = session.rules
     if deployment.model.kind != "chat" or estimate.refused:
         return None
@@ -161,7 +180,12 @@ def make_step_table(deployment: Deployment, estimate: MemoryEstimate, session: S
         return added.products / chunk / stages, added.rest / chunk / stages
 
     first, last = read(0.0), read(float(depth))
-    bound = find_error_bound(load_speed_rules(rules), keys, "tpot", "static", "closed")
+    bound = find_error_bound(load_speed_rules(rules), keys, "tpot", "static", "closed").factor
+    half = max(1, depth // 2)
+    loads = [RequestLoad(concurrency=n * plan.replicas, prompt=half, output=half, use_case=use_case) for n in sequences]
+    drafted = _list_drafted(deployment, estimate, session, loads, keys)
+    faster = min((d.least / d.usual for d in drafted), default=1.0)
+    slower = max((d.most / d.usual for d in drafted), default=1.0)
     return StepTable(
         limits=StepLimits(
             running=plan.most_running,
@@ -181,5 +205,25 @@ def make_step_table(deployment: Deployment, estimate: MemoryEstimate, session: S
         read=(first[0], last[0]),
         read_rest=(first[1], last[1]),
         sequence=0.0 if ahead else efficiencies.waits.sequence,  # scheduling runs while the devices work
-        bound=bound.factor,
+        around=(faster / bound, slower * bound),
+        drafted=tuple(d.usual / d.plain for d in drafted),
     )
+
+
+def _list_drafted(
+    deployment: Deployment,
+    estimate: MemoryEstimate,
+    session: Session,
+    loads: Sequence[RequestLoad],
+    keys: EfficiencyKeys,
+) -> list[Drafted]:
+    """What speculative decoding makes of a token under each of the loads; empty where the settings ask for none."""
+    rules, out = session.rules, []
+    entry = engines.find_engine_module(deployment.engine, rules.engines())[1]
+    for load in loads:
+        made = plan_passes(deployment, estimate, entry, rules.quantization(deployment.quantization), rules, load)
+        drafted = find_drafted(deployment, estimate, session, load, made[0], keys) if made is not None else None
+        if drafted is None:
+            return []
+        out.append(drafted)
+    return out

@@ -65,7 +65,7 @@ def device(name: str = "?", vendor: Vendor = "nvidia", gib: float | None = None,
         ("NVIDIA Thor", 62000, "jetson-thor-t4000"),
         ("NVIDIA Jetson AGX Orin Developer Kit", 62827, "jetson-agx-orin-64gb"),
         ("NVIDIA GeForce MX450", 2048, None),
-        ("Quadro P4000", 8192, None),
+        ("Quadro P3000", 6144, None),
     ],
 )
 def test_nvml_names(name: str, mib: int, entry: str | None) -> None:

@@ -48,7 +48,7 @@ def test_bombs(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_bad_file_is_a_problem_not_a_crash(tmp_path: Path) -> None:
-    (tmp_path / "a.yaml").write_text("model: [b\nc: d\n")
+    (tmp_path / "a.yaml").write_text("image: vllm/vllm-openai\nmodel: [b\nc: d\n")
     (tmp_path / "b.yaml").write_bytes(b"a: \xff\xfe\n")
     (tmp_path / "c.sh").write_text("vllm serve Qwen/Qwen3-8B\n")
     report = check_paths([tmp_path], CheckOptions(fit=False))

@@ -60,7 +60,7 @@ def test_hooks_manifest_is_valid_for_pre_commit() -> None:
     ("source", "on", "status"),
     [
         ("vllm serve Qwen/Qwen3-4B --max-model-len 4096\n", "1x RTX 4090", 0),
-        ("vllm serve Qwen/Qwen3-4B --swap-space 4\n", "1x RTX 4090", 1),
+        ("vllm serve Qwen/Qwen3-4B --swap-space 4\n# advise: version=0.33.0\n", "1x RTX 4090", 1),
         ("vllm serve Qwen/Qwen3-4B\n", "", 2),
     ],
 )

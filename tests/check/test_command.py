@@ -14,6 +14,7 @@ from advisor.catalog import catalog
 FITS = "vllm serve Qwen/Qwen3-4B --max-model-len 4096\n"
 BIG = "vllm serve meta-llama/Llama-3.3-70B-Instruct --max-model-len 4096\n"
 SWAP = "# keep me\nvllm serve Qwen/Qwen3-4B --max-model-len 4096 --swap-space 16  # and me\n"
+PINNED = "# advise: version=0.33.0\n" + SWAP
 
 
 def advise(folder: Path, *words: str, stdin: str = "") -> commands.Finished:
@@ -30,9 +31,10 @@ def advise(folder: Path, *words: str, stdin: str = "") -> commands.Finished:
         (FITS, ["--no-fit"], 0),
         ("vllm serve $M\n", ["--on", "1x RTX 4090"], 2),
         ("vllm serve $M\n", ["--on", "1x RTX 4090", "--set", "M=Qwen/Qwen3-0.6B"], 0),
-        (SWAP, ["--no-fit"], 1),
-        (SWAP, ["--no-fit", "--fail-on", "none"], 0),
-        (SWAP, ["--no-fit", "--ignore", "swap-space-removed"], 0),
+        (SWAP, ["--no-fit"], 0),  # of no stated release: a warning
+        (PINNED, ["--no-fit"], 1),
+        (PINNED, ["--no-fit", "--fail-on", "none"], 0),
+        (PINNED, ["--no-fit", "--ignore", "swap-space-removed"], 0),
         (FITS.replace("4096", "4096 --enforce-eager"), ["--no-fit"], 0),
         (FITS.replace("4096", "4096 --enforce-eager"), ["--no-fit", "--strict"], 1),
         (FITS, ["--on", "1x RTX 4099"], 2),
@@ -78,7 +80,7 @@ def test_verdict_is_the_estimators(tmp_path: Path) -> None:
 
 def test_suppression_and_its_audit(tmp_path: Path) -> None:
     (tmp_path / "s.sh").write_text(
-        "# advise: ignore[swap-space-removed] pinned elsewhere\n" + SWAP.splitlines()[1] + "\n"
+        "# advise: version=0.33.0\n# advise: ignore[swap-space-removed] kept\n" + SWAP.splitlines()[1] + "\n"
     )
     assert advise(tmp_path, "s.sh", "--no-fit").returncode == 0
     assert advise(tmp_path, "s.sh", "--no-fit", "--no-suppressions").returncode == 1
@@ -112,12 +114,12 @@ def test_machine_snapshot(tmp_path: Path) -> None:
 
 
 def test_baseline(tmp_path: Path) -> None:
-    (tmp_path / "s.sh").write_text(SWAP)
+    (tmp_path / "s.sh").write_text(PINNED)
     advise(tmp_path, "s.sh", "--no-fit", "--create-baseline", "b.json")
     assert advise(tmp_path, "s.sh", "--no-fit", "--baseline", "b.json").returncode == 0
-    (tmp_path / "s.sh").write_text("\n\n" + SWAP)  # moved lines are no new findings
+    (tmp_path / "s.sh").write_text("\n\n" + PINNED)  # moved lines are no new findings
     assert advise(tmp_path, "s.sh", "--no-fit", "--baseline", "b.json").returncode == 0
-    (tmp_path / "s.sh").write_text(SWAP.replace("--swap-space 16", "--swap-space 16 --task embed"))
+    (tmp_path / "s.sh").write_text(PINNED.replace("--swap-space 16", "--swap-space 16 --task embed"))
     p = advise(tmp_path, "s.sh", "--no-fit", "--baseline", "b.json")
     assert p.returncode == 1
     assert "task-flag-old" in p.stdout

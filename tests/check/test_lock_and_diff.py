@@ -53,7 +53,9 @@ def test_a_broken_lock_is_one_line(tmp_path: Path) -> None:
 
 def test_diff(tmp_path: Path) -> None:
     (tmp_path / "a.sh").write_text("vllm serve Qwen/Qwen3-4B --max-model-len 4096\n")
-    (tmp_path / "b.sh").write_text("vllm serve Qwen/Qwen3-4B --max-model-len 8192 --swap-space 4\n")
+    (tmp_path / "b.sh").write_text(
+        "# advise: version=0.33.0\nvllm serve Qwen/Qwen3-4B --max-model-len 8192 --swap-space 4\n"
+    )
     p = advise(tmp_path, "diff", "a.sh", "b.sh", "--on", "1x RTX 4090")
     assert p.returncode == 1
     assert "fits -> fits" in p.stdout

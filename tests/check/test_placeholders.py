@@ -74,8 +74,10 @@ def test_nothing_is_wrong_with_a_placeholder(name: str, form: str, tmp_path: Pat
 
 AROUND = ("--max-num-seqs", "{}", "--tensor-parallel-size", "3", "--swap-space", "4", "--port={}")
 LAUNCHES = {
-    "serve.sh": "vllm serve Qwen/Qwen3-8B " + " ".join(AROUND) + "\n",
-    "vllm.service": "[Service]\nExecStart=/usr/bin/vllm serve Qwen/Qwen3-8B " + " ".join(AROUND) + "\n",
+    "serve.sh": "# advise: version=0.33.0\nvllm serve Qwen/Qwen3-8B " + " ".join(AROUND) + "\n",
+    "vllm.service": "# advise: version=0.33.0\n[Service]\nExecStart=/usr/bin/vllm serve Qwen/Qwen3-8B "
+    + " ".join(AROUND)
+    + "\n",
     "compose.yaml": "services: {{v: {{image: 'vllm/vllm-openai:v0.33.0', ipc: host, command: ['Qwen/Qwen3-8B', "
     + ", ".join(f"'{w}'" for w in AROUND)
     + "]}}}}\n",

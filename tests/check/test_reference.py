@@ -26,7 +26,7 @@ def test_json_schema(tmp_path: Path) -> None:
     (tmp_path / "a.sh").write_text(
         "vllm serve Qwen/Qwen3-8B --swap-space 4\nvllm serve $X\nllama-server -m /x/a.gguf\n"
     )
-    (tmp_path / "b.yaml").write_text("model: [\n")
+    (tmp_path / "b.yaml").write_text("image: ollama/ollama\nmodel: [\n")
     schema = json.loads((Path(advisor.__file__).parent / "schemas" / "check.json").read_text())
     for on in ("1x H100 80GB SXM", None):
         body = json.loads(msgspec.json.encode(as_json(advisor.check(tmp_path, on=on))))

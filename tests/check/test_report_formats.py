@@ -30,7 +30,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> CheckReport:
     (folder / "fits.sh").write_text("vllm serve Qwen/Qwen3-4B --max-model-len 4096\n")
     (folder / "big.sh").write_text("vllm serve meta-llama/Llama-3.3-70B-Instruct\n")
     (folder / "open.sh").write_text("vllm serve $MODEL\n")
-    (folder / "broken.yaml").write_text("model: [b\n")
+    (folder / "broken.yaml").write_text("image: vllm/vllm-openai\nmodel: [b\n")
     found = check_paths([folder], CheckOptions(on="1x RTX 4090"))
     extra = Finding(
         rule="flag-unknown", severity="warning", file=str(folder / "fits.sh"), line=1, message=NASTY, fix=NASTY
@@ -58,6 +58,8 @@ def test_sarif(report: CheckReport) -> None:
         assert not r["locations"][0]["physicalLocation"]["artifactLocation"]["uri"].startswith("/")
     assert {"swap-space-removed", "does-not-fit", "cannot-tell", "unreadable"} - set(ids) <= {"does-not-fit"}
     assert any("fixes" in r for r in run["results"])
+    (swap,) = [r for r in run["results"] if r["ruleId"] == "swap-space-removed"]  # of no stated release
+    assert (swap["level"], swap["properties"]) == ("warning", {"certain": False, "assumed": ["release"]})
     secret = next(r for r in run["tool"]["driver"]["rules"] if r["id"] == "secret-inline")
     assert secret["properties"]["security-severity"] == "8.0"
 

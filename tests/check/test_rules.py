@@ -109,15 +109,21 @@ def test_api_key_rule_is_silent_inside_the_cluster() -> None:
 
 def test_version_that_nobody_states_makes_errors_warnings() -> None:
     """In an image of unknown version a removed flag may still be there."""
-    text = "services: {v: {image: '%s', command: [Qwen/Qwen3-8B, --swap-space, '4'], gpus: all}}"
+    text = "services: {v: {image: '%s', command: [vllm, serve, Qwen/Qwen3-8B, --swap-space, '4'], gpus: all}}"
     levels = {
         image: next(f.severity for f in check_text(text % image).findings if f.rule == "swap-space-removed")
-        for image in ("vllm/vllm-openai:v0.33.0", "vllm/vllm-openai:latest", "example.com/our-vllm:7")
+        for image in (
+            "vllm/vllm-openai:v0.33.0",
+            "vllm/vllm-openai:latest",
+            "vllm/vllm-openai:nightly",
+            "example.com/v:7",
+        )
     }
     assert levels == {
         "vllm/vllm-openai:v0.33.0": "error",
         "vllm/vllm-openai:latest": "error",
-        "example.com/our-vllm:7": "warning",
+        "vllm/vllm-openai:nightly": "warning",
+        "example.com/v:7": "warning",
     }
 
 

@@ -66,12 +66,12 @@ def test_every_program_and_module_is_a_word_of_a_script() -> None:
     assert not know.may_start_engine("echo hello | jq .x\n")
 
 
-def test_broken_yaml_is_named_where_it_is_asked_for_or_speaks_of_models(tmp_path: Path) -> None:
+def test_broken_yaml_is_named_where_it_is_asked_for_or_starts_an_engine(tmp_path: Path) -> None:
     (tmp_path / "good.sh").write_text("vllm serve Qwen/Qwen3-8B --max-model-len 4096\n")
     (tmp_path / "other.yaml").write_text("a: [\n")
     ask = CliRunner().invoke
     in_folder = ask(root, ["check", str(tmp_path), "--no-fit"])
     assert "other.yaml" not in in_folder.output
     assert "other.yaml" in ask(root, ["check", str(tmp_path / "other.yaml"), "--no-fit"]).output
-    (tmp_path / "other.yaml").write_text("model: [\n")
+    (tmp_path / "other.yaml").write_text("image: ollama/ollama\nmodel: [\n")
     assert "other.yaml" in ask(root, ["check", str(tmp_path), "--no-fit"]).output

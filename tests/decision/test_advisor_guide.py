@@ -126,6 +126,7 @@ LEAVES: list[tuple[str, dict[str, Any], str]] = [
     ),
     ("gaudi", {**TEAM, "gpu.vendor": "habana"}, "vllm"),
     ("tpu", {**TEAM, "gpu.vendor": "google"}, "vllm sglang"),
+    ("other-makers", {**TEAM, "gpu.vendor": "other"}, "vllm sglang llama.cpp"),
     ("anything-else", {**ONE, "gpu.vendor": "mixed"}, "llama.cpp ollama"),
     ("anything-else", {}, "llama.cpp ollama"),
 ]

@@ -26,6 +26,8 @@ def make_node(i: int, said: dict[str, Any]) -> dict[str, Any]:
     """A node as Kubernetes' API has it."""
     capacity = {"cpu": "96", "memory": "1056000000Ki", **said.get("resources", {})}
     metadata: dict[str, Any] = {"name": said.get("name", f"node-{i}"), "labels": said.get("labels", {})}
+    if "annotations" in said:
+        metadata["annotations"] = said["annotations"]
     if said.get("deleted"):
         metadata["deletionTimestamp"] = "2026-11-01T00:00:00Z"
     conditions = [{"type": "MemoryPressure", "status": "False"}, {"type": "Ready", "status": said.get("ready", "True")}]
@@ -57,6 +59,7 @@ def content(kind: str, case: dict[str, Any]) -> bytes:
     if kind == "kubernetes":
         items = [make_node(i, n) for i, n in enumerate(case["nodes"])]
         items += [make_pod(p) for p in case.get("pods", [])]
+        items += [{"kind": "ResourceSlice", "metadata": {"name": "s"}, "spec": s} for s in case.get("slices", [])]
         return json.dumps({"apiVersion": "v1", "kind": "List", "items": items}).encode()
     if kind == "slurm":
         return case["text"].encode() if "text" in case else json.dumps(case["json"]).encode()

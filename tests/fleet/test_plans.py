@@ -14,6 +14,7 @@ from typing import Any
 
 import jsonschema
 import pytest
+import yaml
 from fleets import NODES, RULES, ask, draw
 from programs import program
 
@@ -207,7 +208,7 @@ def test_rendered_files_are_what_was_planned(tmp_path: Path, capsys: pytest.Capt
     ) == 0  # fmt: skip
     asked = ["fleet", "check", str(tmp_path / "fleet.yaml"), "--models", str(tmp_path / "demand.yaml"), "--json"]
     assert run_command_line([*asked, "--deployed", str(out)]) == 0
-    files = sorted(out.iterdir())
+    files = sorted(f for f in out.iterdir() if f.name != "kustomization.yaml")
     names = [line for f in files for line in f.read_text().splitlines() if line.startswith("  name: ")]
     assert len(files) == 1 or len(set(names)) > 1
     files[0].unlink()
@@ -224,11 +225,50 @@ def test_files_for_clusters_have_the_replicas_of_the_plan(target: str, tmp_path:
     body = plan.to_dict()
     body["pools"][0]["labels"] = {"gpu": "h100"}
     (tmp_path / "plan.json").write_text(json.dumps(body))
-    for file in render_fleet(read_plan_file(str(tmp_path / "plan.json")), target, Session(RULES)):
+    files = render_fleet(read_plan_file(str(tmp_path / "plan.json")), target, Session(RULES))
+    for file in (f for f in files if f.name != "kustomization.yaml"):
         (tmp_path / file.name).write_text(file.content)
         report = check_files([str(tmp_path / file.name)], CheckOptions(named=frozenset([file.name])), Session(RULES))
         assert [d.replicas for d in report.deployments] == [len(plan.replicas)]
         assert "nodeSelector:" in file.content
+
+
+def test_files_of_several_nodes_start_together(tmp_path: Path) -> None:
+    """Each pod has a volume of its own, one at a time is replaced, and the gateway asks Services that are there."""
+    plan = ask(
+        tmp_path, [{**H100, "count": 2}, {**L40S, "count": 3}], [{**QWEN, "model": "Qwen/Qwen3-8B", "spread": 4}]
+    )
+    body = plan.to_dict()
+    for pool in body["pools"]:
+        pool |= {"tolerations": ["dedicated=llm:NoSchedule", "nvidia.com/gpu:NoSchedule"], "resource": "nvidia.com/gpu"}
+    (tmp_path / "plan.json").write_text(json.dumps(body))
+    planned = read_plan_file(str(tmp_path / "plan.json"))
+    *files, order = render_fleet(planned, "kubernetes", Session(RULES))
+    assert yaml.safe_load(order.content)["resources"] == [f.name for f in files]
+    services, several = {}, 0
+    for file in files:
+        found = {d["kind"]: d for d in yaml.safe_load_all(file.content)}
+        services[found["Service"]["metadata"]["name"]] = found["Service"]["spec"]["ports"][0]["port"]
+        pod = found["Deployment"]["spec"]["template"]["spec"]
+        assert [t["key"] for t in pod["tolerations"]] == ["nvidia.com/gpu", "dedicated"]
+        if found["Deployment"]["spec"]["replicas"] > 1:
+            several += 1
+            assert "PersistentVolumeClaim" not in found
+            assert pod["volumes"][0]["ephemeral"]["volumeClaimTemplate"]["spec"]["accessModes"] == ["ReadWriteOnce"]
+            assert found["Deployment"]["spec"]["strategy"]["rollingUpdate"] == {"maxSurge": 0, "maxUnavailable": 1}
+            labels = found["Deployment"]["spec"]["template"]["metadata"]["labels"]
+            assert found["PodDisruptionBudget"]["spec"]["selector"]["matchLabels"].items() <= labels.items()
+    assert several
+    for fronts, addresses in (
+        (None, {f"http://{n}:{p}/v1" for n, p in services.items()}),
+        ("nodes", {f"http://{r.nodes[0]}:{r.port}/v1" for r in plan.replicas}),
+    ):
+        (gateway,) = render_fleet(planned, "litellm", Session(RULES), fronts)
+        rows = [m["litellm_params"] for m in yaml.safe_load(gateway.content)["model_list"]]
+        assert {r["api_base"] for r in rows} == addresses
+        assert sum(r["weight"] for r in rows) == pytest.approx(100 * sum(r.capacity for r in plan.replicas), rel=0.01)
+    with pytest.raises(AdvisorError, match="--fronts"):
+        render_fleet(planned, "litellm", Session(RULES), "ray")
 
 
 def test_jobs_of_one_node_have_ports_of_their_own(tmp_path: Path) -> None:

@@ -23,6 +23,8 @@ from advisor.models.hf_config import model_from_config, read_model_dir
 CLASSES = catalog().config_classes
 CONFIGS = sorted((Path(__file__).parent / "configs").glob("*.json"))
 WITHOUT_ROW = {"microsoft--phi-2"}
+DATA = Path(__file__).parent.parent / "data"
+COUNTED = [json.loads(x) for x in (DATA / "transformers_counts.jsonl").read_text().splitlines()]
 
 
 def rows() -> dict[str, dict[str, str]]:
@@ -276,3 +278,12 @@ def test_any_value_in_any_key_is_read_or_refused(data: st.DataObject) -> None:
         assert sum(g.n for g in model.layout.attention) == model.layout.n_layers
     assert "\n" not in problem
     assert len(problem) < 1000
+
+
+@pytest.mark.parametrize("line", COUNTED, ids=lambda x: str(x["config"]["model_type"]))
+def test_parameters_that_transformers_makes(line: dict[str, Any]) -> None:
+    """Default configurations of transformers 5.23.0, whose parameters were counted on torch's meta device; rotary
+    sizes, token ids and the like left out. Norms without weights and a router's bias (a buffer there) may differ."""
+    model = model_from_config(line["config"], "x", catalog().config_classes)
+    assert model.guessed is None
+    assert model.params_text == pytest.approx(line["parameters"], rel=3e-6)

@@ -49,6 +49,16 @@ def test_a_picture_holds_nothing_but_shapes_and_words(made: dict[str, str]) -> N
         assert "@import" not in text
 
 
+def test_a_terminal_holds_what_the_command_prints(made: dict[str, str]) -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    for name, command in pictures.TERMINALS.items():
+        first, *lines = [e.text or "" for e in ElementTree.fromstring(made[name]).iter(f"{SVG}text")]
+        assert first == f"$ {command}"
+        assert lines == pictures.run(command).splitlines()
+        assert max(map(len, (first, *lines))) <= 80
+        assert f"](docs/pictures/{name})" in readme.partition("\n## ")[0]
+
+
 @pytest.mark.parametrize("name", pictures.PICTURES)
 def test_widths_are_those_of_the_answer(name: str, made: dict[str, str]) -> None:
     """The bars are as long as the bytes of the JSON say; every figure of a plot stands in its list."""

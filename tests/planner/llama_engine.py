@@ -22,9 +22,9 @@ from typing import Any
 PACKAGE, VERSION = "@node-llama-cpp/linux-x64", "3.22.1"  # llama.cpp v0.5.0
 RUNTIME = "nvidia-cuda-runtime==13.0.*"  # for its headers
 QUANTIZED = {"Q4_K_M": 15, "Q8_0": 7, "MXFP4_MOE": 38}  # llama_ftype
-KINDS = {"f16": 1, "q8_0": 8, "q4_0": 2}  # ggml_type
+KINDS = {"f32": 0, "f16": 1, "q4_0": 2, "q5_1": 7, "q8_0": 8, "bf16": 30}  # ggml_type
 HERE = Path(__file__).parent
-EXPERTS = rb"\.ffn_(up|down|gate|gate_up)_(ch|)exps"
+EXPERTS = r"\.ffn_(up|down|gate|gate_up)_(ch|)exps"
 
 # what nvcc's headers ask of the compiler
 HOST_DEFINES = "".join(
@@ -95,14 +95,16 @@ def _build_device(folder: Path) -> None:
 
 
 def ask(folder: Path, question: dict[str, Any]) -> list[dict[str, Any]]:
-    """The library's answers: one per entry of `cases`, or the types that it would quantise to (`mix`).
+    """The library's answers: one per entry of `cases`, the types that it would quantise to (`mix`), or the tensors that
+    a model with the file's keys has (`tensors`).
 
-    A question: `file`, `cuda`, `gpus`, `layers` (on GPUs), `experts_on_host`, `repack` (weights are rearranged for the
-    processor), and either `mix` or `cases`. An answer has `memory` (place -> weights, context, scratch; bytes) or
-    `error`. With `fit` (MiB that stay free on each device) and `mib` (of each device) the engine's own `--fit` places
-    the model first: `placed` has what it set.
+    A question: `file`, `cuda`, `gpus`, `shares` (of each GPU), `layers` (on GPUs), `experts_on_host` (True, or of so
+    many layers), `repack` (weights are rearranged for the processor), and one of `mix`, `tensors`, `cases`. An answer
+    has `memory` (place -> weights, context, scratch; bytes) or `error`. With `fit` (MiB that stay free on each device)
+    and `mib` (of each device) the engine's own `--fit` places the model first: `placed` has what it set.
     """
     env = os.environ | {"LD_LIBRARY_PATH": str(folder / "pretended"), "PRETEND_GPUS": str(question.get("gpus", 1))}
+    env["GGML_NO_BACKTRACE"] = "1"  # gdb takes seconds
     if "mib" in question:
         env["PRETEND_MIB"] = ",".join(map(str, question["mib"]))
     answers: list[dict[str, Any]] = []
@@ -156,6 +158,12 @@ class QuantizeParams(c.Structure):
         *((x, c.c_bool) for x in ("again", "quantize_output", "copy", "pure", "split", "dry")),
         *((x, c.c_void_p) for x in ("matrix", "keys", "types", "prune")), ("buffer", c.c_size_t),
     )  # fmt: skip
+
+
+class Reading(c.Structure):
+    """gguf_init_params."""
+
+    _fields_ = (("no_alloc", c.c_bool), ("context", c.c_void_p))
 
 
 class Override(c.Structure):
@@ -235,11 +243,16 @@ def answer(folder: Path, question: dict[str, Any]) -> Iterator[dict[str, Any]]:
     params = library.llama.llama_model_default_params()
     params.layers, params.no_alloc, params.load = question.get("layers", -1), True, 0
     params.extra_buffers = bool(question.get("repack"))
-    if question.get("experts_on_host"):
-        kept = (c.c_void_p * 4)(
-            c.cast(EXPERTS, c.c_void_p).value, library.ggml.ggml_backend_cpu_buffer_type(), None, None
-        )
-        params.overrides = c.cast(kept, c.c_void_p).value
+    if "tensors" in question:
+        yield _list_tensors(library, libraries(folder, question.get("cuda", True)), question["file"], params)
+        return
+    shares = (c.c_float * 128)(*question.get("shares", ()))
+    params.shares = c.cast(shares, c.c_void_p).value if "shares" in question else None
+    n = question.get("experts_on_host", 0)
+    patterns = [x.encode() for x in ([EXPERTS] if n is True else [rf"blk\.{i}{EXPERTS}" for i in range(n)])]
+    host = library.ggml.ggml_backend_cpu_buffer_type()
+    kept = (Override * (len(patterns) + 1))(*(Override(x, host) for x in patterns))
+    params.overrides = c.cast(kept, c.c_void_p).value if patterns else None
     if "fit" in question:
         for case in question["cases"]:
             yield _fit(library, question, case)
@@ -248,6 +261,30 @@ def answer(folder: Path, question: dict[str, Any]) -> Iterator[dict[str, Any]]:
     for case in question["cases"]:
         library.said.clear() if model else None
         yield _plan(library, model, case) if model else {"error": "".join(library.said[-6:])[-300:]}
+
+
+def _list_tensors(library: Library, own: Path, file: str, params: Any) -> dict[str, Any]:
+    """Names and shapes (row first) of what a model with these keys has: a std::vector of pairs, read off its memory."""
+    reader = c.CDLL(str(own / "libggml-base.so")).gguf_init_from_file
+    reader.restype, reader.argtypes = c.c_void_p, [c.c_char_p, Reading]
+    taker = c.CFUNCTYPE(None, c.c_void_p, c.c_void_p)
+    make = library.llama.llama_model_init_from_user
+    make.restype, make.argtypes = c.c_void_p, [c.c_void_p, taker, c.c_void_p, ModelParams]
+    params.no_alloc = False
+    model = make(reader(file.encode(), Reading(True, None)), taker(lambda _tensor, _data: None), None, params)
+    if not model:
+        return {"error": "".join(library.said)[-900:]}
+    table = library.llama._Z29llama_internal_get_tensor_mapB5cxx11PK11llama_model
+    table.restype, table.argtypes = c.POINTER(c.c_uint64), [c.c_void_p]
+    first, end = table(model)[:2]
+    found = {}
+    for at in range(first, end, 40):  # a std::string of 32 bytes, and the tensor
+        text, length, tensor = (c.c_uint64.from_address(at + x).value for x in (0, 8, 32))
+        shape = [c.c_int64.from_address(tensor + 16 + 8 * i).value for i in range(4)]
+        while len(shape) > 1 and shape[-1] == 1:
+            shape.pop()
+        found[c.string_at(text, length).decode()] = shape
+    return {"tensors": found}
 
 
 def _fit(library: Library, question: dict[str, Any], case: dict[str, Any]) -> dict[str, Any]:
@@ -276,7 +313,7 @@ def _context_params(library: Library, case: dict[str, Any]) -> Any:
     params = library.llama.llama_context_default_params()
     params.context, params.ubatch, params.sequences = case["context"], case["ubatch"], case["slots"]
     params.batch = max(2048, params.ubatch)
-    params.unified, params.flash, params.swa_full = case["unified"], int(case["flash"]), False
+    params.unified, params.flash, params.swa_full = case["unified"], int(case["flash"]), bool(case.get("whole_windows"))
     params.type_k, params.type_v = KINDS[case["keys"]], KINDS[case["values"]]
     params.outputs, params.outputs_each = case["slots"], 1  # a server wants one row of logits a slot
     return params

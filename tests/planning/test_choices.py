@@ -208,8 +208,8 @@ def test_targets_are_figures_and_stand_in_the_answer() -> None:
     figures = PredictedFigures.__struct_fields__
     assert tuple(f.field for f in SPEED_FIGURES) == figures
     asked = [t.figure for t in TARGETS]
-    assert set(asked) < set(figures)
-    assert TargetAnswer.__struct_fields__ == (*asked, "met", "confidence", "rate")
+    assert {t for t in asked if t != "e2e_s"} < set(figures)
+    assert TargetAnswer.__struct_fields__[: len(asked)] == (*asked,)
 
 
 def test_a_processor_has_more_time() -> None:

@@ -24,7 +24,13 @@ from advisor.cli.main import root, run_command_line
 from advisor.errors import BadInput
 from advisor.operations import OPERATIONS, ask, to_json
 from advisor.questions import Interface, QuestionField, list_fields, make_asking
-from advisor.questions.files import BenchQuestion, FleetCheckQuestion, FleetNodesQuestion, ProbeQuestion
+from advisor.questions.files import (
+    BenchQuestion,
+    FleetCheckQuestion,
+    FleetNodesQuestion,
+    ProbeQuestion,
+    ReplayQuestion,
+)
 from advisor.questions.hardware import HardwareQuestion
 from advisor.questions.reading import make_question_schema, read_question
 from advisor.questions.recommend import RecommendQuestion, RenderQuestion, RunQuestion
@@ -42,6 +48,7 @@ COMMANDS: dict[str, type[Record]] = {
     "render": RenderQuestion,
     "run": RunQuestion,
     "bench": BenchQuestion,
+    "replay": ReplayQuestion,
     "probe": ProbeQuestion,
     "fleet show": FleetNodesQuestion,
     "fleet check": FleetCheckQuestion,

@@ -14,7 +14,7 @@ from speed_asking import RULES, ask, made
 from advisor.errors import BadInput
 from advisor.estimation import EstimateRequest, find_machine, resolve_request
 from advisor.speed.efficiencies import load_speed_rules
-from advisor.speed.rates import ANY_HOST_GBS, clock_share, expect_host_bandwidth
+from advisor.speed.rates import clock_share, expect_host_bandwidth
 from tools.speed.rows import FitSample, MeasuredRow, make_samples, predict_sample, read_measured_rows
 
 ROWS = Path(__file__).parents[1] / "data" / "speed_rows.csv"
@@ -102,12 +102,11 @@ def test_a_network_between_machines_is_as_fast_as_it_is_called() -> None:
 
 
 def test_an_unnamed_host_is_as_fast_as_others_with_its_memory() -> None:
-    some = [expect_host_bandwidth(find_machine(f"RTX 4090, {n}GB RAM", RULES)) for n in (64, 128, 1152)]
+    some = [expect_host_bandwidth(find_machine(f"RTX 4090, {n}GB RAM", RULES), RULES) for n in (64, 128, 1152)]
     for usual in some:
         assert list(usual) == sorted(usual)
     assert [x[1] for x in some] == sorted(x[1] for x in some)
-    assert expect_host_bandwidth(find_machine("RTX 4090", RULES)) == ANY_HOST_GBS
-    assert (ANY_HOST_GBS[0], ANY_HOST_GBS[2]) == (40.0, 600.0)
+    assert expect_host_bandwidth(find_machine("RTX 4090", RULES), RULES)[::2] == (40.0, 600.0)
     # ktransformers 797: 17.3 tokens/s of DeepSeek-R1 in 4 bits from the memory of a server that it does not name
     found = ask(*made("deepseek-ai/DeepSeek-R1", "Q4_K_M", "RTX 4090, 1152GB RAM", "ktransformers", context=4096))
     assert found.decode_tps is not None

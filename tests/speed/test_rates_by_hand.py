@@ -240,9 +240,9 @@ def test_bandwidth_of_host_memory(
     ],
 )
 def test_products_of_a_processor(cpu: Cpu, tflops: float | None) -> None:
-    found = host_tflops(on(Machine(cpu=cpu)))
+    found = host_tflops(on(Machine(cpu=cpu)), RULES)
     assert found == (pytest.approx(tflops) if tflops is not None else None)
-    assert host_tflops(on(None)) is None
+    assert host_tflops(on(None), RULES) is None
 
 
 def test_host_memory_behind_a_card() -> None:

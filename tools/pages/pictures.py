@@ -12,6 +12,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from functools import cache
+from html import escape
 from pathlib import Path
 
 from advisor.catalog.roots import cache_dir
@@ -36,11 +37,30 @@ PICTURES = {
     "alternatives.svg": Picture('advise recommend --on "2x RTX 3090, 128GB RAM, linux" --model 70B --concurrency 4', 1),
     "cost.svg": Picture("advise hardware --model 70B --users 4 --rent 3000USD/month"),
 }
+TERMINALS = {"recommend.svg": 'advise recommend --on "RTX 4090, 64GB RAM, linux"'}  # what is printed, as it stands
+COLUMN, LINE, MARGIN = 8.2, 18, 14  # pixels of a letter at 13.6 px, of a line, around the text
 
 
 def make_pictures() -> dict[str, str]:
     """The text of every picture by its name."""
-    return {name: draw_picture(picture) for name, picture in PICTURES.items()}
+    drawn = {name: draw_picture(picture) for name, picture in PICTURES.items()}
+    return drawn | {name: draw_terminal(command) for name, command in TERMINALS.items()}
+
+
+def draw_terminal(command: str) -> str:
+    """What a command prints at 80 columns, as SVG."""
+    lines = [f"$ {command}", *run(command).splitlines()]
+    width, height = 80 * COLUMN + 2 * MARGIN, len(lines) * LINE + 2 * MARGIN
+    style = "font: 13.6px ui-monospace, Menlo, Consolas, monospace; white-space: pre; fill: #e6edf3"
+    rows = "".join(
+        f'<text x="{MARGIN}" y="{MARGIN + LINE * i + 13}" xml:space="preserve">{escape(line)}</text>\n'
+        for i, line in enumerate(lines)
+    )
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height}" role="img">\n'
+        f"<style>text {{ {style} }}</style>\n"
+        f'<rect width="{width:g}" height="{height}" rx="8" fill="#0d1117"/>\n{rows}</svg>\n'
+    )
 
 
 def draw_picture(picture: Picture) -> str:
@@ -60,12 +80,17 @@ def draw_picture(picture: Picture) -> str:
 @cache
 def ask(command: str) -> Record:
     """The answer of a command line, as somebody gets it who has no rules and measurements of their own."""
-    words = [sys.executable, "-m", "advisor", *shlex.split(command)[1:], "--json"]
+    return read_answer(find_kind(shlex.split(command)[1:]), run(f"{command} --json"))
+
+
+def run(command: str) -> str:
+    """What a command line of ours prints for somebody who has no rules and measurements of their own."""
+    words = [sys.executable, "-m", "advisor", *shlex.split(command)[1:]]
     with tempfile.TemporaryDirectory() as home:
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("ADVISOR_", "XDG_"))}
-        own = {"HOME": home, "ADVISOR_CACHE_DIR": str(cache_dir())}  # the compiled rules are those of anybody
+        own = {"HOME": home, "ADVISOR_CACHE_DIR": str(cache_dir()), "COLUMNS": "80"}  # compiled rules are anybody's
         done = subprocess.run(words, stdout=subprocess.PIPE, env={**kept, **own}, check=True)  # noqa: S603
-    return read_answer(find_kind(words[3:]), done.stdout.decode())
+    return done.stdout.decode()
 
 
 def list_figures(words: Sequence[str], answer: Record) -> list[Bars | Plot]:

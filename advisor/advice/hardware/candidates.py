@@ -25,10 +25,11 @@ from advisor.machines.types import Machine
 from advisor.models.types import native_format
 from advisor.planning.resident import count_need, share_machine
 from advisor.planning.search import find_best_plan
-from advisor.planning.targets import TARGETS
+from advisor.planning.targets import find_named_limits, is_simulated
 from advisor.planning.traffic import read_traffic
 from advisor.planning.types import Plan, Rejection, SearchRequest
-from advisor.record import Value
+from advisor.planning.verdicts import JudgedPlan, judge_plan
+from advisor.record import Value, pick_fields
 from advisor.session import Session
 from advisor.units import format_gib
 
@@ -43,6 +44,7 @@ class HardwareCandidate(Value, frozen=True):
     engine: Engine
     why: tuple[str, ...]
     plan: Plan
+    judged: JudgedPlan = JudgedPlan()
     also: tuple[HardwareCandidate, ...] = ()  # of the other models that stay loaded next to it
 
 
@@ -190,7 +192,12 @@ class HardwareSearch:
         if plan.starts and not plan.holds_all and plan.holds is not None:
             held = plan.holds.asked - plan.holds.waiting
             return HardwareRejection("does_not_fit", f"holds {held} of {plan.holds.asked} typical requests at once")
-        slow = self._slow(plan.deployment, plan.memory, plan.speed)
+        judged = JudgedPlan()
+        if is_simulated(search.workload):
+            judged = judge_plan(plan, search.traffic, search.workload, self.session, remedies=False)
+            slow = _reject_late(judged)
+        else:
+            slow = self._slow(plan.deployment, plan.memory, plan.speed)
         return slow or HardwareCandidate(
             plan.deployment,
             plan.memory,
@@ -199,6 +206,7 @@ class HardwareSearch:
             entry,
             tuple(w.text for w in verdict.warnings),
             plan,
+            judged=judged,
         )
 
     def _search(self, offer: DeviceOffer, count: int, quantization: str) -> SearchRequest:
@@ -215,6 +223,7 @@ class HardwareSearch:
                 work,
                 ttft_s=request.ttft_s or work.ttft_s,
                 tpot_s=request.tpot_s or work.tpot_s,
+                e2e_s=request.e2e_s or work.e2e_s,
                 target_tps=request.target_tps or work.target_tps,
             ),
             facts=self.facts(offer, count),
@@ -230,9 +239,9 @@ class HardwareSearch:
         request, share = self.request, self.budget.slowest_share
         if speed is None:
             return None
-        named = request.target_tps
-        if request.tpot_s is not None:
-            named = max(named or 0, 1 / request.tpot_s)
+        asked = pick_fields(request, "ttft_s", "tpot_s", "target_tps")
+        limits = find_named_limits(replace(request.workload, **{k: x for k, x in asked.items() if x is not None}))
+        named = 1 / limits["tpot_s"].most if "tpot_s" in limits else None
         slowest = self.budget.slowest_decode_tps.get(request.workload.use_case, 0.0) if named is None else named
         if slowest and speed.decode_tps is not None and speed.decode_tps.value < share * slowest:
             why = "are required" if named is not None else f"are the least for {request.workload.use_case}"
@@ -240,11 +249,10 @@ class HardwareSearch:
             return HardwareRejection(
                 "too_slow", f"{rate} tokens/s where {slowest:g} {why}: {self._bandwidth(deployment, estimate)}"
             )
-        limits = {t.figure: t.find(request.workload) for t in TARGETS} | {"ttft_s": request.ttft_s}
-        for target in TARGETS:
-            interval, most = getattr(speed, target.figure), limits[target.figure]
-            if target.missed and interval is not None and most is not None and interval.value > most / share:
-                return HardwareRejection("too_slow", target.missed.format(value=interval.value, most=most))
+        first, most = speed.ttft_s, limits["ttft_s"].most if "ttft_s" in limits else None
+        if first is not None and most is not None and first.value > most / share:
+            text = f"first token after {first.value:.1f} s where {most:g} s are required"
+            return HardwareRejection("too_slow", text)
         return None
 
     def _bandwidth(self, deployment: Deployment, estimate: MemoryEstimate) -> str:
@@ -260,6 +268,16 @@ class HardwareSearch:
         if active and active < self.found.model.params_total:
             read = int(read * active / self.found.model.params_total)
         return f"decoding is bound by memory bandwidth, {entry.bandwidth_gbs:g} GB/s for {format_gib(read)} a token"
+
+
+def _reject_late(judged: JudgedPlan) -> HardwareRejection | None:
+    """Why requests that arrive are not served in time; None where they are, and where that is not known."""
+    answer, arrivals = judged.targets, judged.arrivals
+    if answer is None or arrivals is None or answer.met is not False:
+        return None
+    if answer.rate is not None:
+        return HardwareRejection("too_slow", f"serves {arrivals.most_rate.value:.3g} of {answer.rate:g} requests/s")
+    return HardwareRejection("too_slow", answer.verdicts[0].words)
 
 
 def _rate(value: float) -> str:

@@ -244,6 +244,8 @@ def _option(
         holds=candidate.plan.holds,
         max_sequences=candidate.memory.kv_cache.max_sequences if candidate.memory.kv_cache else None,
         speed=candidate.speed,
+        targets=candidate.judged.targets,
+        arrivals=candidate.judged.arrivals,
         tokens_per_money=None if not total or not money else round(1000 * total / money, 3),
         maturity=maturity.words if maturity else "how far software is on this vendor's hardware is not known",
         needs=host.words if host else "a host that takes this form; not known in detail",

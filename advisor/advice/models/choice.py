@@ -44,7 +44,7 @@ from advisor.planning.utility import (
 from advisor.record import Value, pick_fields
 from advisor.render.words import make_model_reference
 from advisor.session import Session
-from advisor.speed.rates import UNKNOWN_HOST_GBS, device_bandwidth, machine_host_bandwidth
+from advisor.speed.rates import device_bandwidth, load_machine_rules, machine_host_bandwidth
 from advisor.units import format_bytes
 from advisor.unknowns import sum_known
 
@@ -380,7 +380,7 @@ def bound_reads(machine: Machine, rules: Catalog) -> FastestReads:
     """The bounds of a machine."""
     rates = [device_bandwidth(d, rules) for d in machine.usable_devices]
     return FastestReads(
-        host=(machine_host_bandwidth(machine, rules) or UNKNOWN_HOST_GBS) * 1e9,
+        host=(machine_host_bandwidth(machine, rules) or load_machine_rules(rules).host_memory.unstated[1]) * 1e9,
         cards=None if any(r is None for r in rates) else sum(r for r in rates if r is not None) * 1e9,
         card_bytes=card_bytes(machine),
         unified=is_unified(machine),

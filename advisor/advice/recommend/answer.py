@@ -80,10 +80,13 @@ def answer_question(
 
 def recommend(request: RecommendRequest, session: Session) -> Advice:
     """Advice for a question on a day. Raises UnknownName and BadInput for names and values that cannot be."""
-    advice, note = _recommend(request, session), find_stale_note("recommend", session.rules, session.today)
-    if note is None or note in advice.warnings:
-        return advice
-    return replace(advice, warnings=(*advice.warnings, note))
+    said = None
+    if request.engine:
+        entry, said = session.rules.find_served_engine(request.engine)
+        request = replace(request, engine=entry.id)
+    advice, old = _recommend(request, session), find_stale_note("recommend", session.rules, session.today)
+    notes = dict.fromkeys(n for n in (said, *advice.warnings, old) if n is not None)
+    return replace(advice, warnings=tuple(notes))
 
 
 def _recommend(request: RecommendRequest, session: Session) -> Advice:
@@ -255,11 +258,12 @@ def _ranked(
     servers = list_plan_servers(plan, entry)
     first = replace(servers[0], port=plan.deployment.port) if plan.layout.prefill else servers[0]
     quick = make_quick_start(first, session) if has_command else None
-    arrivals = None
-    if position == 0 and search.traffic.rate is not None:
-        from advisor.planning.arrivals import estimate_plan_arrivals
+    targets, arrivals = answer_targets(search.workload, (), plan.on_time), None
+    if position == 0 and (targets is not None or search.traffic.rate is not None):
+        from advisor.planning.verdicts import judge_plan
 
-        arrivals = estimate_plan_arrivals(plan, search.traffic, search.workload, session)
+        judged = judge_plan(plan, search.traffic, search.workload, session)
+        targets, arrivals = judged.targets, judged.arrivals
     ranked = RankedDeployment(
         engine=entry.id,
         engine_version=plan.deployment.engine_version or entry.version,
@@ -283,7 +287,7 @@ def _ranked(
         why_not=plan.why_not,
         conditions=plan.conditions,
         holds=plan.holds,
-        targets=answer_targets(search.workload, plan.on_time, arrivals),
+        targets=targets,
         arrivals=arrivals,
     )
     return ranked.keep(OfferedLaunch(entry.name, plan, {d.name: d.because for d in decided}))

@@ -55,18 +55,6 @@ define("ranks", "devices the launch asks for", lambda c: None if c.arguments.ope
 define("length", "longest request that is asked for, tokens", lambda c: concept_number(c, *LENGTHS), "float")
 
 
-@fact("version.certain", "the engine's version is stated, or nothing speaks against the current one")
-def _certain(facts: LaunchFacts) -> bool:
-    launch = facts.launch
-    if launch.version is not None:
-        return True
-    if launch.setup.image is None:
-        return launch.kind not in ("kubernetes", "helm", "recipe", "srt-slurm", "yaml", "template") or (
-            launch.program is not None and not launch.setup.container
-        )
-    return facts["image.official"] and not re.search(r"\d{2,}", facts["image.tag"] or "")
-
-
 define("engine.version", "the engine's version, stated or current", lambda c: c.version, "version")
 define("engine.name", "the engine's name", lambda c: c.launch.engine, "str")
 define(

@@ -9,6 +9,7 @@ from advisor.catalog import model_spellings
 from advisor.checks.facts.arguments import concept_number, flag_number, usual_share
 from advisor.checks.facts.launch_facts import LaunchFacts, define, fact
 from advisor.checks.facts.model import count_uniform
+from advisor.checks.read.accelerators import MANY_RANKS
 from advisor.checks.resolve.arguments import is_length_given
 from advisor.checks.resolve.judge import pool_tokens
 from advisor.deployment import MemoryEstimate, Setting
@@ -45,6 +46,12 @@ def _slot_above(facts: LaunchFacts) -> bool | None:
 
 
 define("fit.verdict", "the deployment fits", lambda c: c.checked.judged.fits)
+
+
+@fact("fit.short", "memory is too small for the deployment: it is not refused for something else alone")
+def _short(facts: LaunchFacts) -> bool | None:
+    fits = facts.checked.judged.fits
+    return None if fits is None else not fits and facts.estimate is not None and facts.estimate.fits is False
 
 
 def _sizes(facts: LaunchFacts, name: str) -> list[int]:
@@ -163,7 +170,7 @@ def _ranks_above(facts: LaunchFacts) -> bool | None:
     several = (flag_number(facts, "nnodes") or 1) > 1 or (setup.nodes or 1) > 1
     if several or facts.arguments.value("distributed-executor-backend") == "ray":
         return False
-    have = _count_given(facts)
+    have = _count_given(facts) if facts["devices.kind"] not in MANY_RANKS else None
     return None if have is None else n > have
 
 

@@ -7,6 +7,7 @@ import re
 from advisor.checks.facts.arguments import flag_number
 from advisor.checks.facts.launch_facts import LaunchFacts, define, define_place, fact
 from advisor.checks.facts.model import weight_bytes
+from advisor.checks.read.accelerators import find_device_kind
 from advisor.checks.read.launch import Mount, find_holding_mount
 from advisor.engines.pool import PINNED_MORE
 from advisor.units import GIB
@@ -49,6 +50,14 @@ define(
 )
 
 
+define(
+    "devices.kind",
+    "what the devices that the file asks for are: gpu, mig, tpu, neuron, npu",
+    lambda c: find_device_kind(c.setup.gpu_resource),
+    "str",
+)
+
+
 @fact("shm.missing", "neither shared IPC nor a larger /dev/shm")
 def _shm(facts: LaunchFacts) -> bool | None:
     setup = facts.setup
@@ -56,7 +65,8 @@ def _shm(facts: LaunchFacts) -> bool | None:
         return False
     if setup.ipc_host or setup.shm_bytes is not None or find_mount(facts, "/dev/shm") is not None:  # noqa: S108 - a mount point
         return False
-    return None if facts.launch.kind in ("dockerfile", "recipe", "srt-slurm", "yaml") else True
+    shares = facts["devices.kind"] in ("gpu", "mig")  # by NCCL; what others need of it is not known
+    return None if not shares or facts.launch.kind in ("dockerfile", "recipe", "srt-slurm", "yaml") else True
 
 
 @fact("shm.small", "shared memory below 1 GiB a rank")
@@ -178,8 +188,8 @@ define(
 
 @fact("devices.mig", "the devices are MIG slices")
 def _mig(facts: LaunchFacts) -> bool | None:
-    if "mig-" in (facts.setup.gpu_resource or ""):
-        return True
+    if facts["devices.kind"] == "mig":
+        return not re.search(r"/mig-7g", facts.setup.gpu_resource or "")  # seven of seven parts are the whole card
     return facts["gpu.mig"] if facts.checked.machine is not None else False
 
 

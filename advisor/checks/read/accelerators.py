@@ -18,6 +18,16 @@ GPU_RESOURCE = re.compile(
     r"aws\.amazon\.com/neuron\w*|intel\.com/gpu|nvidia\.com/[A-Z][\w.-]*|metax-tech\.com/gpu|huawei\.com/\w+)$"
 )
 
+# Units whose ranks the file does not count: a Neuron device has two cores or more, a TPU chip one or two
+_KINDS = (("nvidia.com/mig-", "mig"), ("google.com/tpu", "tpu"), ("aws.amazon.com/neuroncore", "npu"),
+          ("aws.amazon.com/neuron", "neuron"), ("habana.ai/", "npu"), ("huawei.com/", "npu"))  # fmt: skip
+MANY_RANKS = ("tpu", "neuron")
+
+
+def find_device_kind(resource: str | None) -> str:
+    """What a unit of a resource is: gpu, mig, tpu, neuron or npu."""
+    return next((kind for start, kind in _KINDS if (resource or "").startswith(start)), "gpu")
+
 
 class ClusterNames(msgspec.Struct, frozen=True):
     """rules/checks/hardware.yaml."""

@@ -39,6 +39,7 @@ from advisor.yaml_places import (
 WEIGHTS = ("ADAPTER", "DRAFT")  # words of a Modelfile that name further weights
 LEFT_TO_CLIENTS = ("SYSTEM", "TEMPLATE", "MESSAGE")  # words of a Modelfile that say what requests begin with
 _MACRO = re.compile(r"\$\{([\w.-]+)\}")
+_GIVEN_PORT = 5800  # the first that llama-swap hands out
 
 
 def find_flags_engine(doc: object, ctx: ReaderContext) -> str | None:
@@ -139,9 +140,10 @@ def read_llama_swap(doc: Mapping[str, Located], ctx: ReaderContext) -> list[Laun
         first = first_line(command)
         if TOO_LONG in filled.unknown:
             note_unread(ctx, f"macros make more than {LONGEST:,} characters of the command", first)
-        given = {"PORT": "5800", "MODEL_ID": str(name)}
+        given = {"PORT": str(_GIVEN_PORT), "MODEL_ID": str(name)}
         started = make_finder(ctx).script(_one_line(filled), first, given)
-        fixed = re.search(r"--port[ =](\d{2,5})", filled)
+        published = any(host == _GIVEN_PORT for x in started for _, host, _ in x.setup.ports)
+        fixed = None if published else re.search(r"--port[ =](\d{2,5})", filled)  # else it is the container's own
         places = dict(around.places)
         if fixed and fixed[1] not in str(value_at(m, "proxy") or ""):
             places["swap-port"] = first

@@ -38,7 +38,9 @@ def is_job(source: str) -> bool:
 
 
 def read_job(source: str, ctx: ReaderContext) -> list[Launch]:
-    """The launches of a job's tasks. Raises BadFile for what is no HCL."""
+    """The launches of a job's tasks; none of HCL that is no job. Raises BadFile for what is no HCL."""
+    if not is_job(source):
+        return []
     jobs = parse_hcl(source, ctx.file, ctx.line, ctx.variables).find("job")
     groups = [group for job in jobs for group in job.find("group")]
     return [x for group in groups for task in group.find("task") for x in _read_task(task, group, ctx)]

@@ -209,6 +209,9 @@ def read_container_setup(
     mounts, disk = _mounts(container, spec, around)
     shm = next((m for m in mounts if m.target.rstrip("/") == "/dev/shm"), None)  # noqa: S108 - a mount point, not a file
     security = as_mapping(container, "securityContext")
+    privileged = as_boolean(security, "privileged") is True
+    if privileged and setup.gpu_granted is False:
+        setup = replace(setup, gpu_granted=None)  # it sees every device of the host, where the runtime lets it
     kinds = ("startup", "liveness", "readiness")
     probes = tuple(_probe(kind, p) for kind in kinds if isinstance(p := container.get(f"{kind}Probe"), dict))
     ports = tuple((None, None, as_whole_number(p, "containerPort")) for p in as_sequence(container, "ports"))
@@ -224,7 +227,7 @@ def read_container_setup(
         shm_bytes=shm.size_bytes if shm else None,
         memory_limit=parse_container_size(memory) if memory and not memory.unknown else None,
         cpu_limit=_cpu(cpu) if cpu else None,
-        privileged=as_boolean(security, "privileged") is True,
+        privileged=privileged,
         fabric=tuple(str(k) for k in limits if str(k).startswith(FABRIC)),
         locks_memory=any(str(x) in MEMORY_LOCKS for x in as_sequence(added)),
         huge_pages=any(str(k).startswith("hugepages-") for k in limits),
@@ -306,7 +309,10 @@ class PodSurroundings:
 
     def port(self, labels: Mapping[str, Located]) -> tuple[int, int] | None:
         """(target port, line) of the Service that selects these pods, where it is a number."""
-        for p in (p for s in self._select(labels) for p in as_sequence(s, "spec", "ports")):
+        serving = (
+            s for s in self._select(labels) if str(value_at(s, "spec", "clusterIP")) != "None"
+        )  # else a meeting place
+        for p in (p for s in serving for p in as_sequence(s, "spec", "ports")):
             target = as_whole_number(p, "port" if value_at(p, "targetPort") is None else "targetPort")
             if target:
                 return target, line_of(p)

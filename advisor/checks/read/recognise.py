@@ -71,7 +71,7 @@ class LaunchFinder:
         if depth > MAX_NESTED:
             self._give_up(Unread("shells stand in shells there, too deep", line))
             return []
-        unique: dict[tuple[str, tuple[str, ...]], Launch] = {}
+        unique: dict[tuple[str, str | None, tuple[str, ...]], Launch] = {}
         given = {k: v if isinstance(v, Text) else make_text(v) for k, v in (env or {}).items()}
         for step in self._split(source, line, env, positional):
             if sure and self.know.may_start_engine(step.unread):
@@ -85,7 +85,7 @@ class LaunchFinder:
                 run = _base(step.words[0]) not in ("cat", "tee")  # what these write may be anything
                 found = self.script(step.heredoc, line_of(step.heredoc), around, depth + 1, sure=run)
             for launch in found:
-                unique.setdefault((launch.engine, launch.argv), launch)
+                unique.setdefault((launch.engine, launch.setup.image, launch.argv), launch)
         return with_clients(list(unique.values()), self.know)
 
     def _note_pins(self, words: Sequence[str]) -> None:
@@ -226,10 +226,8 @@ class LaunchFinder:
         image = run.image
         if image is None or not image.unknown or find_image_by_variable(image, self.know) is not None:
             return run
-        if not any(parse_image(w, self.know).entry is not None for w in run.args if not w.startswith("-")):
-            return run
         again = docker_run.parse_docker_run([w for w in words if w is not image])
-        if again is None:
+        if again is None or again.image is None or parse_image(again.image, self.know).entry is None:
             return run
         granted = True if again.setup.gpu_granted else None
         return replace(again, setup=replace(again.setup, gpu_granted=granted))

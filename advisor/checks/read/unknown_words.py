@@ -17,7 +17,7 @@ LONGEST = 65_536  # characters of a word that variables were put into
 _TEMPLATE = re.compile(r"\$?\{\{.*?\}\}|\{%.*?%\}", re.S)
 _ANYWHERE = re.compile(
     r"\$?\{\{(?P<template>.*?)\}\}|\{%.*?%\}"  # {{ name }}, ${{ name }}, {% if name %}
-    r"|\$\{(?P<braced>[A-Za-z_]\w*)[^{}]*\}|\$\((?P<inside>[A-Za-z_]\w*)\)|\$(?P<plain>[A-Za-z_]\w*)"
+    r"|\$\{(?P<braced>[A-Za-z_]\w*|\d+)[^{}]*\}|\$\((?P<inside>[A-Za-z_]\w*)\)|\$(?P<plain>[A-Za-z_]\w*|\d)"
     r"|(?<![A-Za-z0-9_])__[A-Z][A-Z0-9_]*__(?![A-Za-z0-9_])|@@[A-Za-z_][\w.-]*@@",
     re.S,
 )

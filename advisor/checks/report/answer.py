@@ -38,6 +38,7 @@ class CheckSummary(Record, frozen=True, kw_only=True):
     warnings: int
     infos: int
     rules_skipped: int
+    passed_over: int = 0  # of the files: found in a folder, and no deployment
     exit_status: int  # 0 starts and fits, 1 does not, 2 cannot tell
 
 
@@ -63,6 +64,7 @@ def as_json(report: CheckReport) -> CheckAnswer:
         problems=list(report.problems),
         summary=CheckSummary(
             files=report.files,
+            passed_over=report.passed_over,
             rules=report.rules,
             errors=levels.count("error"),
             warnings=levels.count("warning"),

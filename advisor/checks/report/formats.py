@@ -202,6 +202,7 @@ def _describe_result(finding: Finding, index: int) -> Json:
         "message": {"text": f"{finding.message}. {finding.fix}"},
         "locations": [{"physicalLocation": {"artifactLocation": place, "region": region}}],
         "partialFingerprints": {"advise/v1": fingerprint_finding(finding)},
+        "properties": {"certain": finding.certain, "assumed": list(finding.assumed)},
     }
     changes = [
         {

@@ -95,7 +95,8 @@ def _accounts(report: CheckReport) -> Iterator[str]:
 
 def _summary(report: CheckReport) -> str:
     levels = [f.severity for f in report.findings]
-    parts = [_count(report.files, "file"), _count(len(report.deployments), "deployment")]
+    over = f" ({report.passed_over} no deployment)" if report.passed_over else ""
+    parts = [_count(report.files, "file") + over, _count(len(report.deployments), "deployment")]
     parts += [_count(n, level) for level in ("error", "warning", "info") if (n := levels.count(level))]
     if report.skipped:
         missing = (m for skip in report.skipped for m in skip.missing[:1])

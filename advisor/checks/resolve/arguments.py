@@ -37,6 +37,7 @@ class LaunchArgument(Value, frozen=True):
     known: bool = True
     off: bool = False
     abbreviated: bool = False
+    misspelt: bool = False  # `_` for `-`, before a parser that compares names as they are written
     stray: Text | None = None  # a value given to a flag that takes none
     missing: bool = False  # a value is expected and none was given
     key: str | None = None  # `--speculative-config.method x`: the part after the dot
@@ -133,7 +134,10 @@ def _words(argv: Sequence[Text], table: FlagLookup | None) -> tuple[list[LaunchA
         else:
             name, off, abbreviated, key = found
             entry = table.table.flags[name] if table else FlagEntry()
-            argument = LaunchArgument(name, written, inline, word, off=off, abbreviated=abbreviated, key=key)
+            misspelt = (
+                "_" in written and table is not None and table.table.as_written and written not in table.spellings
+            )
+            argument = LaunchArgument(name, written, inline, word, True, off, abbreviated, misspelt, key=key)
             argument, i = _take_known(argument, entry, argv, i, table)
         given.append(argument)
     return given, positional, unread

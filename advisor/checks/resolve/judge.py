@@ -14,6 +14,7 @@ from advisor.checks.read.unknown_words import mark_placeholders
 from advisor.checks.resolve import arguments
 from advisor.checks.resolve import launch_reader as reading
 from advisor.checks.resolve.arguments import LaunchArguments, count_ranks, is_length_given
+from advisor.checks.resolve.certainty import read_certainty
 from advisor.checks.resolve.seen_machine import find_seen_machine
 from advisor.decision.starts import judge_deployment
 from advisor.deployment import Deployment, DeploymentEstimate, MemoryEstimate
@@ -157,6 +158,7 @@ def _check_on(
         quantization=plain_text(stated.quantization) if stated is not None else None,
         hardware=plain_text(hardware),
         hardware_from=plain_text(hardware_from),
+        certainty=read_certainty(launch, hardware_from, knowledge),
         fits=fits,
         why=tuple(dict.fromkeys(str(w) for w in why)),
         assumed=(*map(str, launch_reading.assumed), *(seen.notes if seen is not None else ())),

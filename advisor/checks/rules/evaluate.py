@@ -17,7 +17,7 @@ from advisor.checks.rules.load import LINT, PHASES, CheckRule, RuleEntry, list_r
 from advisor.decision.conditions import combine_tests, value_meets_test
 from advisor.decision.types import Condition, FieldTest
 from advisor.distribution import WRITTEN_BY
-from advisor.engines.versions import version_key
+from advisor.engines.versions import is_before, version_key
 from advisor.errors import UnknownName
 from advisor.near import near_matches
 
@@ -43,7 +43,10 @@ class Rulebook:
         dropped = _matching(ignore, every, False)
         self.rules = [r for r in every if r.entry.id in chosen and r.entry.id not in dropped]
         self.ignored = dropped
-        self.claimed = {(r.entry.each, x) for r in every for x in r.entry.only}
+        self.claimed: dict[tuple[str | None, str], list[RuleEntry]] = {}
+        for rule in every:
+            for name in rule.entry.only:
+                self.claimed.setdefault((rule.entry.each, name), []).append(rule.entry)
 
     def judges_suppressions_of(self, rule: str) -> bool:
         """Whether a comment that suppresses nothing of this rule is a finding: the rule is asked, or there is none."""
@@ -82,27 +85,34 @@ class Rulebook:
                 findings.append(self._finding(entry, facts, file, {}, _place(entry.at, facts)))
             return
         for item in value_matches.EACH[entry.each](facts) if outcome else ():
-            if item.key not in entry.only if entry.only else (entry.each, item.key) in self.claimed:
+            of_others = (r for r in self.claimed.get((entry.each, item.key), ()) if _applies(r, facts.checked))
+            if item.key not in entry.only if entry.only else any(of_others):
                 continue
-            made = self._finding(entry, facts, file, item.words, (item.word.line, item.word.column))
+            made = self._finding(entry, facts, file, item.words, (item.word.line, item.word.column), item.never)
             fix = item.fix or item.words.get("hint") or made.fix
             findings.append(replace(made, edits=item.edits if entry.edit else (), fix=fix))
 
     def _finding(
-        self, entry: RuleEntry, facts: LaunchFacts, file: str, words: Mapping[str, str], place: tuple[int, int]
+        self,
+        entry: RuleEntry,
+        facts: LaunchFacts,
+        file: str,
+        words: Mapping[str, str],
+        place: tuple[int, int],
+        never: bool = False,  # no release has what is found
     ) -> Finding:
         severity = entry.severity
         if entry.strict is not None and (self.strict or says_it_is_rendered(facts.source)):
             severity = entry.strict
         message = fill_message(entry.message, facts, words)
-        by_version = entry.versions is not None or entry.each in value_matches.BY_VERSION
-        certain = not by_version or facts.launch.version is not None
-        if not certain:
-            message += f" (version not pinned: {facts.version} taken)" if facts.version else ""
+        assumed = list_assumed(entry, facts, never)
+        certain = not assumed and not (facts.launch.version is None and _is_of_release(entry))
+        if not certain and facts.launch.version is None and facts.version and _is_of_release(entry):
+            message += f" (version not pinned: {facts.version} taken)"
         guard = facts.guards.get(place)
         if guard is not None:
             message += f" (where it is given: {guard})"
-        if severity == "error" and (guard is not None or not (certain or facts["version.certain"])):
+        if severity == "error" and (guard is not None or assumed):
             severity = "warning"
         return Finding(
             rule=entry.id,
@@ -120,7 +130,25 @@ class Rulebook:
             if entry.edit
             else (),
             certain=certain,
+            assumed=assumed,
         )
+
+
+def list_assumed(entry: RuleEntry, facts: LaunchFacts, never: bool) -> tuple[str, ...]:
+    """What a finding of this rule rests on that is only assumed: then it is no error."""
+    known = facts.checked.judged.certainty
+    if not entry.engines and entry.each not in value_matches.OF_PARSERS and entry.versions is None:
+        return ()  # it holds for any program
+    rests_on = [("engine", known.engine), ("entry_point", known.entry_point)]
+    read = facts.flags.history.read if facts.flags.history is not None else ()
+    older = bool(read and facts.launch.version) and is_before(facts.launch.version or "", read[0])
+    if _is_of_release(entry) and (older or not never):
+        rests_on.append(("release", "assumed" if older else known.release))
+    return tuple(name for name, source in rests_on if source == "assumed")
+
+
+def _is_of_release(entry: RuleEntry) -> bool:
+    return entry.versions is not None or entry.each in value_matches.BY_VERSION
 
 
 def says_it_is_rendered(source: str) -> bool:

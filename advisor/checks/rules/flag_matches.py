@@ -13,6 +13,7 @@ from advisor.checks.findings import FileEdit
 from advisor.checks.read.launch import ENGINE_KEYS
 from advisor.checks.read.unknown_words import is_unknown
 from advisor.checks.resolve.arguments import LaunchArgument, parse_number
+from advisor.checks.resolve.certainty import is_fork
 from advisor.checks.rules.edits import remove_argument, rename_argument
 from advisor.engines.flag_tables import FlagEntry, FlagTable, find_presence, find_value
 from advisor.engines.versions import is_before, version_key
@@ -96,7 +97,7 @@ def engine_keys(facts: LaunchFacts) -> Iterator[RuleMatch]:
             near = near_matches(argument.written, list(table.flags), n=1)
             hint = f"Did you mean {near[0].replace('-', '_')}?" if near else "Remove it"
             words = {"key": argument.written.replace("-", "_"), "hint": hint}
-            yield RuleMatch(argument.written, words, argument.place)
+            yield RuleMatch(argument.written, words, argument.place, never=True)
 
 
 def find_last_release(table: FlagTable, name: str, version: str | None) -> str | None:
@@ -132,20 +133,18 @@ def _list_unknown(facts: LaunchFacts) -> Iterator[RuleMatch]:
     known = list(facts.flags.flags)
     if not known or not is_parsed_by_engine(facts):
         return
-    lookups = (facts.knowledge.flags(e) for e in facts.knowledge.rules.engines())
-    tables = [lookup.table for lookup in lookups if lookup is not None]
-    gone = {name for t in tables for name in (*t.left(), *t.gone_before_reading)}
+    gone = {*facts.flags.left(), *facts.flags.gone_before_reading}
     found = 0
     for argument in facts.arguments.given:
-        bare = argument.bare
-        if argument.known or bare in gone or is_unknown(argument.place) or not argument.written.startswith("-"):
+        bare, taken = argument.bare, argument.known and not argument.misspelt
+        if taken or bare in gone or is_unknown(argument.place) or not argument.written.startswith("-"):
             continue
         found += 1
         near = near_matches(bare, known, n=1) if found <= MOST_LOOKED_UP else ()
         hint = f"Did you mean --{near[0]}?" if near else "Look it up in the engine's own --help, or remove it"
         close = bool(near) and is_near(bare, near[0])
         edits = rename_argument(argument, f"--{near[0]}", facts.source) if close else ()
-        yield RuleMatch(bare, {"flag": argument.written, "hint": hint}, argument.place, edits)
+        yield RuleMatch(bare, {"flag": argument.written, "hint": hint}, argument.place, edits, never=True)
 
 
 def is_parsed_by_engine(facts: LaunchFacts) -> bool:
@@ -157,11 +156,6 @@ def is_parsed_by_engine(facts: LaunchFacts) -> bool:
         and not any(re.search(known.variables, name) for name in facts.env)
         and facts.launch.kind not in known.kinds
     )
-
-
-def other_values(facts: LaunchFacts) -> bool:
-    """Whether a fork is started, whose flags take other values than the engine's own."""
-    return re.search(facts.knowledge.recognition.other_parsers.forks, _starter(facts)) is not None
 
 
 def _starter(facts: LaunchFacts) -> str:
@@ -196,7 +190,7 @@ def _list_typed(facts: LaunchFacts) -> Iterator[tuple[LaunchArgument, FlagEntry,
 
 def bad_values(facts: LaunchFacts) -> Iterator[RuleMatch]:
     """Values that are none of a flag's choices, not of its type, or out of its range."""
-    for argument, entry, value in _list_typed(facts) if not other_values(facts) else ():
+    for argument, entry, value in _list_typed(facts) if not is_fork(facts.launch, facts.knowledge) else ():
         if entry.t == "flag" or argument.name in _OWN_RULES or value.startswith("{{"):
             continue
         hint = _describe_expected(entry, value, facts.flags.cuts_numbers)
@@ -283,6 +277,7 @@ class RuleMatch(Value, frozen=True):
     words: Mapping[str, str]
     word: Text
     edits: tuple[FileEdit, ...] = ()
+    never: bool = False  # no release ever had it
     fix: str | None = None  # None: the `hint` among the words, else what the rule says
 
 

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 from advisor.catalog.launch_types import Concept
 from advisor.checks.findings import FileEdit
 from advisor.checks.read.launch import find_holding_mount
+from advisor.checks.resolve.certainty import is_fork
 from advisor.checks.rules import flag_matches
 from advisor.checks.rules.edits import make_edit
-from advisor.checks.rules.flag_matches import RuleMatch, is_near, other_values, was_ever_taken
+from advisor.checks.rules.flag_matches import RuleMatch, is_near, was_ever_taken
 from advisor.engines.flag_tables import (
     FlagHistory,
     FlagTable,
@@ -49,6 +50,7 @@ OF_FLAGS = frozenset((
     "removed_flags", "unknown_flags", "newer_flags", "bad_values", "values_of_release", "abbreviated", "stray_values",
     "missing_values",
 ))  # fmt: skip
+OF_PARSERS = BY_VERSION | OF_FLAGS | {"bad_json", "config_keys", "modelfile_unknown", "modelfile_deprecated"}
 
 
 def removed_variables(facts: LaunchFacts) -> Iterator[RuleMatch]:
@@ -158,7 +160,7 @@ def _is_no_type(kind: Concept, value: str, known: Sequence[str], facts: LaunchFa
 def kv_types(facts: LaunchFacts) -> Iterator[RuleMatch]:
     """KV cache types that the engine does not have."""
     entry = facts.engine
-    if entry is None or other_values(facts):
+    if entry is None or is_fork(facts.launch, facts.knowledge):
         return
     for name in CACHE_TYPES:
         kind, known = find_concept(entry, name), list_accepted_values(entry, name, facts.knowledge.rules)
@@ -167,7 +169,7 @@ def kv_types(facts: LaunchFacts) -> Iterator[RuleMatch]:
                 near = near_matches(value, known, n=2)
                 meant = f"Did you mean {' or '.join(near)}? " if near else ""
                 words = {"value": value, "hint": f"{meant}There are {', '.join(known[:12])}"}
-                yield RuleMatch(value, words, value)
+                yield RuleMatch(value, words, value, never=not was_ever_taken(facts.flags, kind.flags[0], value))
 
 
 def quantizations(facts: LaunchFacts) -> Iterator[RuleMatch]:
@@ -195,7 +197,7 @@ def values_of_release(facts: LaunchFacts) -> Iterator[RuleMatch]:
     """Values that are in no closed list of the engine's version: parsers, attention backends, speculative methods.
     Choices that no release ever had are found by `bad_values`."""
     table, history, version = facts.flags, facts.flags.history, facts.version
-    if history is None or other_values(facts):
+    if history is None or is_fork(facts.launch, facts.knowledge):
         return
     plugged = any(PARSER_PLUGIN in a.written for a in facts.arguments.given)  # it brings parsers of its own
     for name, written, word in _listed_values(facts, table, history):

@@ -22,13 +22,14 @@ from advisor.memory.ggml.layers import has_kernels
 from advisor.memory.gguf_tensors import as_gguf
 from advisor.memory.layers import LayerCache, cache_layers
 from advisor.models.tensors import BLOCKS
-from advisor.models.types import Encoder, Mamba2, Model, NoMixer
+from advisor.models.types import Encoder, Mamba1, Mamba2, Model, NoMixer
 from advisor.record import Record, Value
 
 KEPT = 4096  # plans remembered, some 2 KB each: a search looks at a few dozen, cards of every size at the same ones
 # Tables of which rows are looked up: they stay in host memory
 ROUNDED_ROWS = 0.03  # rows are rounded to whole tiles, and what is no matrix lies on one device; assumed
-SCANNED = (96, 128, 256)  # widths of Mamba-2's state that CUDA has a kernel for (ggml-cuda.cu, supports_op)
+# widths of Mamba-2's state, of Mamba's, and multiples of its rows that CUDA has kernels for (ggml-cuda.cu, supports_op)
+SCANNED, SCANNED_MAMBA, SCANNED_ROWS = (96, 128, 256), 16, 128
 LOOKED_UP = ("token_embd.weight", "per_layer_token_embd.weight", "position_embd.weight", "token_types.weight")
 FIRST_LAYER = (
     "token_embd_norm.weight",
@@ -287,8 +288,13 @@ def plan_scratch(
     """Bytes of scratch per place, and how sure they are. `where`: place of each layer, output last."""
     lay, settings = model.known_layout, question.settings
     on_host = not question.devices or all(p == HOST for p in where)
-    tokens = ggml.round_up(min(settings.ctx_size, settings.ubatch), settings.slots)
+    step = min(settings.ctx_size, settings.ubatch)
+    tokens = ggml.round_up(step, settings.slots)
     window_cells = cells.window_cells if _rows(model).window and uses_windows(model) else 0
+    # random files differ there, by some KB or by a tensor
+    unfollowed = window_cells and (
+        not any(_rows(model).growing_unless_windowed) or (question.devices > 1 and tokens != step)
+    )
     if not keeps_cache(model) and uses_windows(model) and any(isinstance(p, Encoder) and p.window for p in lay.mixers):
         window_cells = 1  # a mask of its own, over the step alone
     shape = StepShape(
@@ -307,6 +313,7 @@ def plan_scratch(
     single = compute.count_scratch(model, shape)
     architecture = model.gguf_architecture
     followed = single.known and architecture is not None and architecture.listed and architecture.graph.whole
+    followed = followed and not unfollowed
     basis: Basis = "exact" if followed else "modelled"
     logits = 4 * lay.vocab_size * settings.slots
     if on_host:
@@ -329,9 +336,20 @@ def plan_scratch(
 def _find_moved(model: Model, weights: gguf_weights.GgufWeights, settings: LlamaSettings) -> tuple[MovedTensor, ...]:
     """Tensors that lie elsewhere than their layer: as the settings say, and what no kernel of a GPU reads."""
     moved = find_moved(weights, settings.overrides) if settings.overrides else ()
-    if any(isinstance(x, Mamba2) and x.state not in SCANNED for x in model.known_layout.mixers):
-        moved += tuple(MovedTensor(tensor=x, place=HOST) for x in weights.weights if x.name.endswith(".ssm_a"))
-    return moved
+    state = next((x.state for x in model.known_layout.mixers if isinstance(x, Mamba1 | Mamba2)), None)
+    if state is None:
+        return moved
+    return moved + tuple(MovedTensor(tensor=x, place=HOST) for x in weights.weights if not _has_kernel(x, state))
+
+
+def _has_kernel(tensor: gguf_weights.TensorWeight, state: int) -> bool:
+    """Whether CUDA can scan, or convolve, with such a tensor; others do not ask (llama-model-loader.cpp)."""
+    inner, rows = (*tensor.ne, 1)[:2]
+    if tensor.name.endswith(".ssm_conv1d.weight"):
+        return rows % SCANNED_ROWS == 0
+    if not tensor.name.endswith(".ssm_a"):
+        return True
+    return state in SCANNED if inner == 1 else inner == SCANNED_MAMBA and rows % SCANNED_ROWS == 0
 
 
 def place_weights(

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from advisor.catalog import Catalog
 from advisor.catalog.described_machine import MIG, find_vendor, mig_bytes
+from advisor.catalog.hardware_names import parse_hardware
 from advisor.catalog.match import MEMORY_TOLERANCE, find_accelerators, usable_capacity_bytes
 from advisor.catalog.name_words import choose_accelerator, split_name
 from advisor.catalog.types import Accelerator
@@ -48,11 +49,12 @@ class CardLookup(Value, frozen=True):
     rules: Catalog
     found: dict[tuple[object, ...], CardKind]
     devices: dict[tuple[CardKind, int, int, int], tuple[Device, ...]]
+    machines: dict[str, tuple[CardKind, int] | None]
 
 
 def make_lookup(rules: Catalog) -> CardLookup:
     """A lookup with nothing found yet."""
-    return CardLookup(rules, {}, {})
+    return CardLookup(rules, {}, {}, {})
 
 
 def make_devices(lookup: CardLookup, kind: CardKind, count: int, first: int = 0, seen: int = 0) -> tuple[Device, ...]:
@@ -151,6 +153,43 @@ def find_by_words(lookup: CardLookup, text: str, vendor: Vendor = "unknown", mig
     if key not in lookup.found:
         lookup.found[key] = _find_by_words(lookup, text, vendor, mig)
     return lookup.found[key]
+
+
+def find_by_size(
+    lookup: CardLookup, text: str, vendor: Vendor, gigabytes: int | None, may_be: Sequence[str] = ()
+) -> CardKind | None:
+    """The one card with so much memory among those that it may be, else whose model number the text has (`MI325` is of
+    the MI325X)."""
+    word = next((w for w in re.split(r"[\W_]+", text.lower()) if re.fullmatch(r"[a-z]+\d{2,4}[a-z]?", w)), None)
+    if word is None or not gigabytes:
+        return None
+
+    def fits(entry: Accelerator) -> bool:
+        named = entry.id in may_be if may_be else re.search(rf"\b{word}[a-z]?\b", entry.name.lower()) is not None
+        return named and entry.form != "laptop" and not entry.only_with_size and _agrees(gigabytes * GIB, entry)
+
+    fitting = [a for a in lookup.rules.accelerators().values() if a.memory_bytes and fits(a)]
+    return _make_card_kind(fitting[0], vendor, None) if len(fitting) == 1 else None
+
+
+def find_machine_cards(lookup: CardLookup, name: str) -> tuple[CardKind, int] | None:
+    """The one kind of card of a cloud's machine type, and how many it has; None for what is none, and for several."""
+    if name not in lookup.machines:
+        lookup.machines[name] = _find_machine_cards(lookup, name)
+    return lookup.machines[name]
+
+
+def _find_machine_cards(lookup: CardLookup, name: str) -> tuple[CardKind, int] | None:
+    if simplify_name(name) not in lookup.rules.named_machines():
+        return None
+    try:
+        devices = parse_hardware(name, lookup.rules).devices
+    except AdvisorError:
+        return None
+    if len({d.accelerator for d in devices}) != 1:
+        return None
+    d = devices[0]
+    return CardKind(d.name, d.vendor, d.accelerator, d.total_bytes, d.total_basis, d.mig_profile), len(devices)
 
 
 def _find_by_words(lookup: CardLookup, text: str, vendor: Vendor, mig: str | None) -> CardKind:

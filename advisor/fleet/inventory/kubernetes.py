@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -17,6 +17,7 @@ from advisor.fleet.inventory.cards import CardLookup
 from advisor.fleet.inventory.foreign import ForeignShape, as_shape, check_names, positive
 from advisor.fleet.inventory.labels import INSTANCE_TYPES, NodeLabels, find_devices
 from advisor.fleet.inventory.parts import make_part
+from advisor.fleet.inventory.register import REGISTER, RegisteredCard, count_claimable, read_register
 from advisor.fleet.types import Inventory, Node
 from advisor.machines.host import normalise_arch
 from advisor.machines.types import Cpu, HostMemory, Machine, Os
@@ -28,18 +29,28 @@ PODS_HINT = "what pods have taken is not known: --pods FILE tells (kubectl get p
 DEVICE_TAINTS = (
     "nvidia.com/", "amd.com/gpu", "gpu.intel.com/", "habana.ai/", "google.com/tpu", "aws.amazon.com/neuron", "sku=gpu",
 )  # fmt: skip
+# spot and reserved nodes have another price and another risk: EKS's, Karpenter's, GKE's, AKS's, OKE's, Cast's labels
+CAPACITY_TYPES = (
+    "karpenter.sh/capacity-type", "eks.amazonaws.com/capacityType", "cloud.google.com/gke-spot",
+    "cloud.google.com/gke-preemptible", "cloud.google.com/gke-provisioning", "kubernetes.azure.com/scalesetpriority",
+    "oci.oraclecloud.com/oke-is-preemptible", "scheduling.cast.ai/spot",
+)  # fmt: skip
 # labels by which files for a node select it
 SELECTING = (
     "nvidia.com/gpu.product", "amd.com/gpu.product-name", "gpu.intel.com/product", "cloud.google.com/gke-accelerator",
     "cloud.google.com/gke-tpu-accelerator", "cloud.google.com/gke-tpu-topology", *INSTANCE_TYPES[:1],
-    "topology.kubernetes.io/zone",
+    "topology.kubernetes.io/zone", *CAPACITY_TYPES,
 )  # fmt: skip
+NAMES_DEVICES = re.compile(r"gpu|accelerat|[nxt]pu\b|cuda", re.I)  # keys of labels of nodes whose cards have no name
+UNIQUE = re.compile(r"timestamp|driver|cuda\.|hostname|uuid|serial", re.I)  # of these, what tells nothing of the cards
+MOST_LABELS = 16
 Taken = Mapping[str, Mapping[str, int]]  # node -> resource -> devices
 
 
 class _Metadata(ForeignShape, frozen=True, kw_only=True):
     name: str | None = None
     labels: dict[str, str] | None = None
+    annotations: msgspec.Raw = msgspec.Raw()
     deletionTimestamp: str | None = None
 
 
@@ -65,6 +76,10 @@ class _Spec(ForeignShape, frozen=True, kw_only=True):
     nodeName: str | None = None
     containers: list[_Container] | None = None
     initContainers: list[_Container] | None = None
+    # of a ResourceSlice
+    driver: str | None = None
+    pool: Json | None = None
+    devices: list[Json] | None = None
 
 
 class _Condition(ForeignShape, frozen=True, kw_only=True):
@@ -94,6 +109,16 @@ class _List(ForeignShape, frozen=True, kw_only=True):
     items: list[msgspec.Raw] | None = None
 
 
+class NodeOptions(Value, frozen=True):
+    """What the caller says of all nodes: taints that pods tolerate (KEY[=VALUE]), further labels that are kept."""
+
+    tolerate: tuple[str, ...] = ()
+    keep: tuple[str, ...] = ()
+
+
+NO_OPTIONS = NodeOptions()
+
+
 class PodList(Value, frozen=True):
     """A list of pods in JSON, and where it comes from."""
 
@@ -101,20 +126,33 @@ class PodList(Value, frozen=True):
     where: object
 
 
-def read_kubernetes(data: bytes, where: object, lookup: CardLookup, pods: PodList | None = None) -> Inventory:
+class _Seen(Value, frozen=True):
+    """What is read of a node, of pods and of claims."""
+
+    lookup: CardLookup
+    options: NodeOptions
+    taken: Taken | None
+    claimable: Mapping[str, Mapping[str, int]]
+
+
+def read_kubernetes(
+    data: bytes, where: object, lookup: CardLookup, pods: PodList | None = None, options: NodeOptions = NO_OPTIONS
+) -> Inventory:
     """The nodes of a list in JSON; pods in it, or in a list of their own, tell what is taken. Raises BadFile."""
-    nodes, taken = _split(_items(data, where))
+    nodes, taken, slices = _split(_items(data, where))
     if pods is not None:
-        others, taken = _split(_items(pods.data, pods.where))
+        others, taken, _ = _split(_items(pods.data, pods.where))
         if taken is None and (others or parse_json(pods.data, pods.where, _List).items != []):
             raise BadFile(pods.where, "describes no pods: kubectl get pods -A -o json")
         taken = taken or {}
-    return _make_inventory(nodes, where, lookup, taken)
+    return _make_inventory(nodes, where, _Seen(lookup, options, taken, count_claimable(slices)))
 
 
-def read_kubernetes_values(value: Any, where: object, lookup: CardLookup, pods: PodList | None = None) -> Inventory:
+def read_kubernetes_values(
+    value: Any, where: object, lookup: CardLookup, pods: PodList | None = None, options: NodeOptions = NO_OPTIONS
+) -> Inventory:
     """As `read_kubernetes`, of the plain values of a YAML file."""
-    return read_kubernetes(msgspec.json.encode(as_shape(value, Json, where)), where, lookup, pods)
+    return read_kubernetes(msgspec.json.encode(as_shape(value, Json, where)), where, lookup, pods, options)
 
 
 def _items(data: bytes, where: object) -> Iterator[_Item]:
@@ -131,17 +169,20 @@ def _items(data: bytes, where: object) -> Iterator[_Item]:
         yield made if made.kind or not kind else replace(made, kind=kind)
 
 
-def _split(items: Iterable[_Item]) -> tuple[list[_Item], dict[str, Counter[str]] | None]:
-    """Nodes, and what pods have taken; None without pods."""
+def _split(items: Iterable[_Item]) -> tuple[list[_Item], dict[str, Counter[str]] | None, list[Json]]:
+    """Nodes; what pods have taken, None without pods; specs of ResourceSlices."""
     nodes: list[_Item] = []
+    slices: list[Json] = []
     taken: dict[str, Counter[str]] | None = None
     for item in items:
         if item.kind == "Pod":
             taken = {} if taken is None else taken
             _count_pod(item, taken)
+        elif item.kind == "ResourceSlice" and item.spec is not None:
+            slices.append(msgspec.structs.asdict(item.spec))
         elif item.kind == "Node" or (item.kind is None and item.status is not None and item.status.allocatable):
             nodes.append(item)
-    return nodes, taken
+    return nodes, taken, slices
 
 
 def _count_pod(pod: _Item, taken: dict[str, Counter[str]]) -> None:
@@ -167,32 +208,37 @@ def _asked(container: _Container) -> dict[str, int]:
     return {k: n for k, v in asked.items() if "/" in k and (n := positive(v)) is not None}
 
 
-def _make_inventory(items: list[_Item], where: object, lookup: CardLookup, taken: Taken | None) -> Inventory:
+def _make_inventory(items: list[_Item], where: object, seen: _Seen) -> Inventory:
     if not items:
         raise BadFile(where, "has no nodes: kubectl get nodes -o json")
     names = [item.metadata.name or "" for item in items]
     if not all(names):
         raise BadFile(where, "has a node without a name")
     check_names(names, where)
-    nodes = [_make_node(name, item, lookup, taken) for name, item in zip(names, items, strict=True)]
-    notes = (PODS_HINT,) if taken is None and any(p.devices for n in nodes for p in n.parts) else ()
+    nodes = [_make_node(name, item, seen) for name, item in zip(names, items, strict=True)]
+    notes = (PODS_HINT,) if seen.taken is None and any(p.devices for n in nodes for p in n.parts) else ()
     return Inventory(kind="kubernetes", nodes=tuple(nodes), notes=notes)
 
 
-def _make_node(name: str, item: _Item, lookup: CardLookup, taken: Taken | None) -> Node:
-    labels = item.metadata.labels or {}
-    selecting = {k: labels[k] for k in SELECTING if labels.get(k)}
+def _make_node(name: str, item: _Item, seen: _Seen) -> Node:
+    labels, lookup, taken = item.metadata.labels or {}, seen.lookup, seen.taken
+    selecting = {k: labels[k] for k in (*SELECTING, *seen.options.keep) if labels.get(k)}
     status = item.status or _Status()
-    reason = _find_reason(item)
+    reason, tolerated = _read_taints(item, seen.options.tolerate)
     if reason is not None:
         return Node(name=name, reason=reason, labels=selecting)
-    seen = NodeLabels(labels, _counts(status.capacity), _counts(status.allocatable))
-    found = find_devices(seen, lookup)
+    described = NodeLabels(
+        labels, _counts(status.capacity), _counts(status.allocatable), _read_annotations(item.metadata.annotations),
+        seen.claimable.get(name, {}),
+    )  # fmt: skip
+    found = find_devices(described, lookup)
     host = _make_host(labels, status)
     if not found.groups:
         if found.problems:
             return Node(name=name, reason="; ".join(found.problems), labels=selecting)
-        return Node(name=name, parts=(make_part(lookup, host),), labels=selecting)
+        return Node(name=name, parts=(make_part(lookup, host),), labels=selecting, tolerations=tolerated)
+    if any(g.kind.accelerator is None for g in found.groups):  # unlike labels never share a pool
+        selecting |= _list_naming_labels(labels)
     notes = [*found.notes, *(f"not used: {p}" for p in found.problems)]
     if not any(c.type == "Ready" for c in status.conditions or ()):
         notes.append("whether the node is ready is not stated")
@@ -200,27 +246,50 @@ def _make_node(name: str, item: _Item, lookup: CardLookup, taken: Taken | None) 
     for group in found.groups:
         busy = taken.get(name, {}).get(group.resource, 0) if taken is not None else None
         free = None if busy is None else max(0, group.number - busy)
-        parts.append(make_part(lookup, host, group.kind, group.number, free, resource=group.resource))
-    return Node(name=name, parts=tuple(parts), labels=selecting, notes=tuple(dict.fromkeys(notes)))
+        part = make_part(lookup, host, group.kind, group.number, free, resource=group.resource)
+        parts.append(replace(part, whole=group.whole) if group.whole > group.number else part)
+    return Node(
+        name=name, parts=tuple(parts), labels=selecting, notes=tuple(dict.fromkeys(notes)), tolerations=tolerated
+    )
 
 
-def _find_reason(item: _Item) -> str | None:
-    """Why no pods are started on a node; None where they are."""
+def _read_annotations(raw: msgspec.Raw) -> tuple[RegisteredCard, ...]:
+    """The register of a sharing scheduler; most nodes have none, and their annotations are long."""
+    if not any(key.encode() in bytes(raw) for key in REGISTER):
+        return ()
+    try:
+        return read_register(msgspec.json.decode(raw, type=dict[str, Any]))
+    except msgspec.MsgspecError:
+        return ()
+
+
+def _list_naming_labels(labels: Mapping[str, str]) -> dict[str, str]:
+    """Labels that say something of the devices, whatever it means."""
+    names = sorted(k for k in labels if NAMES_DEVICES.search(k) and not UNIQUE.search(k))
+    return {k: labels[k] for k in names[:MOST_LABELS]}
+
+
+def _read_taints(item: _Item, tolerate: Sequence[str]) -> tuple[str | None, tuple[str, ...]]:
+    """(why no pods are started on a node, None where they are; the taints that these tolerate)."""
     spec = item.spec or _Spec()
     if item.metadata.deletionTimestamp:
-        return "is being deleted"
+        return "is being deleted", ()
     if spec.unschedulable:
-        return "cordoned: no new pods are placed on it"
+        return "cordoned: no new pods are placed on it", ()
     conditions = (item.status or _Status()).conditions or ()
     ready = next((c for c in conditions if c.type == "Ready"), None)
     if ready is not None and ready.status != "True":
-        return "not ready" + (f": {ready.reason[:80]}" if ready.reason else "")
+        return "not ready" + (f": {ready.reason[:80]}" if ready.reason else ""), ()
+    tolerated = []
     for taint in spec.taints or ():
         key = taint.key or ""
         shown = f"{key}={taint.value}" if taint.value else key
-        if taint.effect in ("NoSchedule", "NoExecute") and not shown.startswith(DEVICE_TAINTS):
-            return f"tainted: {shown[:120]}:{taint.effect}"
-    return None
+        if taint.effect not in ("NoSchedule", "NoExecute"):
+            continue
+        if not shown.startswith(DEVICE_TAINTS) and key not in tolerate and shown not in tolerate:
+            return f"tainted: {shown[:120]}:{taint.effect} (--tolerate {key[:60]} where pods tolerate it)", ()
+        tolerated.append(f"{shown}:{taint.effect}")
+    return None, tuple(tolerated)
 
 
 def _counts(resources: Mapping[str, str | int | float] | None) -> dict[str, int]:

@@ -1,34 +1,47 @@
 """What labels and resources of a Kubernetes node say about its devices, each held against the others.
 
+The devices of a node are the least that any source can prove: what can be allocated, labels of drivers and clouds, the
+machine type, registers of sharing schedulers, ResourceSlices. More to allocate than cards are shares of them.
+
 Sources: GPU feature discovery and device plugin of NVIDIA, AMD's node labeller, Intel's device plugins, Intel Gaudi's,
-GKE, EKS with Karpenter, AKS; their documentation as of 2026-11. Label values are what drivers say, with other marks.
+GKE, EKS with Karpenter, AKS, CoreWeave, HAMi; their documentation as of 2026-11. Label values are what drivers say,
+with other marks.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
-from advisor.catalog.hardware_names import parse_hardware
-from advisor.errors import AdvisorError
-from advisor.fleet.inventory.cards import CardKind, CardLookup, find_by_driver_name, find_by_words
+from advisor.fleet.inventory.cards import (
+    CardKind,
+    CardLookup,
+    find_by_driver_name,
+    find_by_size,
+    find_by_words,
+    find_machine_cards,
+)
 from advisor.fleet.inventory.foreign import positive
+from advisor.fleet.inventory.register import RegisteredCard
 from advisor.machines.device_visibility import MIG_NOTE
 from advisor.machines.types import Vendor
-from advisor.near import simplify_name
 from advisor.record import Value
 
-# devices of makers that the catalogue knows nothing of: they are there, and nobody can plan with them
-OTHER_DEVICES = re.compile(
-    r"[\w.-]+/[\w.-]*(?:gpu|npu|tpu|xpu|mlu|dcu|ascend|accelerator|neuron)[\w.-]*|"
-    r"nvidia\.com/(?:G[A-Z]\d|AD\d|TU\d|GRID)[\w.-]*",  # cards for virtual machines, by their chips
+# Devices of makers that the catalogue knows nothing of are there, and nobody can plan with them. These resources are no
+# accelerators: networks, storage, virtual machines, encryption, what Kubernetes itself counts
+NO_ACCELERATORS = re.compile(
+    r"(?:[\w.-]*kubernetes\.io|[\w.-]*kubevirt\.io|[\w.-]*k8s\.io|rdma|smarter-devices|vpc\.amazonaws\.com|mellanox\.com|"
+    r"networking\.gke\.io[\w.-]*|sgx\.intel\.com|(?:qat|dsa|iaa|dlb)\.intel\.com)/.*|"
+    r"[^/]+/[\w.-]*(?:rdma|sriov|roce|hostdev|hostnic|\beni\b|\bips?\b|-ip\b|address|netdev|nic\b|vf\b|\bbr\d|network|kvm|tun|"
+    r"vhost|licen[cs]e|fuse|volume|storage|disk|hugepage|batch-|mid-|snd|video|usb|tty|efa|qat|sgx)[\w.-]*",
     re.I,
 )
+MOST_OTHERS = 1024  # devices of one resource: a larger number counts something else
 INSTANCE_GPU = ("karpenter.k8s.aws/instance-gpu-", "eks.amazonaws.com/instance-gpu-")  # name, memory (MiB), count
 _NAMING = (
     "nvidia.com/gpu.product", "amd.com/gpu.product-name", "amd.com/gpu.device-id", "gpu.intel.com/product",
     "cloud.google.com/gke-accelerator", "cloud.google.com/gke-tpu-accelerator", *(f"{p}name" for p in INSTANCE_GPU),
-    "k8s.amazonaws.com/accelerator",
+    "k8s.amazonaws.com/accelerator", "gpu.nvidia.com/model", "gpu.nvidia.com/class",
 )  # fmt: skip
 _PRESENT = (
     "nvidia.com/gpu.present",
@@ -46,7 +59,13 @@ CLOUD_NAMES = {
     "tpu-v6e-slice": "TPU v6e",
 }
 INSTANCE_TYPES = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type")
-CLOUD_LABELS = ("cloud.google.com/gke-accelerator", "k8s.amazonaws.com/accelerator")
+# GKE's, EKS's, CoreWeave's
+CLOUD_LABELS = (
+    "cloud.google.com/gke-accelerator", "k8s.amazonaws.com/accelerator", "gpu.nvidia.com/model", "gpu.nvidia.com/class",
+)  # fmt: skip
+CLOUD_COUNTS = ("cloud.google.com/gke-accelerator-count", "gpu.nvidia.com/count")
+GKE_PARTITION = "cloud.google.com/gke-gpu-partition-size"
+GKE_SHARING = "cloud.google.com/gke-gpu-sharing-strategy"
 
 
 class DeviceGroup(Value, frozen=True):
@@ -55,6 +74,7 @@ class DeviceGroup(Value, frozen=True):
     resource: str
     kind: CardKind
     number: int
+    whole: int  # that the machine has, also those that are lost
 
 
 class Findings(Value, frozen=True):
@@ -67,11 +87,14 @@ class Findings(Value, frozen=True):
 
 
 class NodeLabels(Value, frozen=True):
-    """Labels of a node, and its whole resources: capacity as they are, allocatable as pods may have them."""
+    """Labels of a node, and its whole resources: capacity as they are, allocatable as pods may have them; cards that a
+    sharing scheduler registered, and those of its ResourceSlices by name."""
 
     labels: Mapping[str, str]
     capacity: Mapping[str, int]
     allocatable: Mapping[str, int]
+    registered: tuple[RegisteredCard, ...] = ()
+    claimable: Mapping[str, int] = {}
 
     def label_count(self, key: str) -> int | None:
         """A label that is a number; None where it is absent, 0 or none."""
@@ -84,7 +107,8 @@ def find_devices(node: NodeLabels, lookup: CardLookup) -> Findings:
     for reader in _READERS:
         reader(node, lookup, found)
     for resource, count in node.allocatable.items():
-        if count and resource not in found.read and OTHER_DEVICES.fullmatch(resource):
+        known = resource in found.read or NO_ACCELERATORS.fullmatch(resource)
+        if not known and 0 < count <= MOST_OTHERS:
             found.problems.append(f"{count} of {resource[:60]}: devices that this program cannot plan with")
     if not found.groups and not found.problems:
         _find_missing(node, lookup, found)
@@ -110,7 +134,9 @@ def _read_intel(node: NodeLabels, lookup: CardLookup, found: Findings) -> None:
     if kind.accelerator is None and chip is not None:
         kind = find_by_pci(lookup, f"8086:{chip}", product or f"Intel {chip}", "intel")
     for resource in resources:
-        add_devices(found, node, resource, kind, count, "the plugin hands each card out several times (shared-dev-num)")
+        add_devices(
+            found, node, lookup, resource, kind, count, "the plugin hands each card out several times (shared-dev-num)"
+        )
 
 
 def _reader_of(resource: str, vendor: Vendor, words: str, label: str = "") -> Callable[..., None]:
@@ -123,8 +149,8 @@ def _reader_of(resource: str, vendor: Vendor, words: str, label: str = "") -> Ca
         if card_label:
             kind = find_by_words(lookup, CLOUD_NAMES.get(card_label, card_label), vendor)
         else:
-            kind = find_by_instance(node, lookup) or find_by_words(lookup, words, vendor)
-        add_devices(found, node, resource, kind, None)
+            kind = (find_by_instance(node, lookup) or (find_by_words(lookup, words, vendor), 0))[0]
+        add_devices(found, node, lookup, resource, kind, None)
 
     return read
 
@@ -141,12 +167,16 @@ def _read_neuron_cores(node: NodeLabels, lookup: CardLookup, found: Findings) ->
 def _find_missing(node: NodeLabels, lookup: CardLookup, found: Findings) -> None:
     """Cards that labels describe and no resource does: a driver or a device plugin is missing."""
     labels = node.labels
+    if node.claimable:
+        listed = ", ".join(f"{n}x {name}" for name, n in node.claimable.items())
+        found.problems.append(f"{listed[:120]} by dynamic resource allocation: claims, which no file here makes")
+        return
     named = next((labels[k] for k in _NAMING if labels.get(k)), None)
     if named is None and next((k for k in _PRESENT if labels.get(k) == "true"), None) is not None:
         named = "a GPU"
     if named is None:
-        kind = find_by_instance(node, lookup)
-        named = kind.name if kind is not None else None
+        cards = find_by_instance(node, lookup)
+        named = cards[0].name if cards is not None else None
     if named is not None:
         found.problems.append(
             f"its labels name {named[:60]}, and none can be allocated: no driver, no device plugin, or dynamic "
@@ -177,7 +207,7 @@ def read_amd(node: NodeLabels, lookup: CardLookup, found: Findings) -> None:
             continue
         counts = [n for n in chips.values() if n is not None]
         kind = _amd_kind(node, lookup, next(iter(chips), None))
-        add_devices(found, node, resource, kind, sum(counts) if len(counts) == len(chips) > 0 else None)
+        add_devices(found, node, lookup, resource, kind, sum(counts) if len(counts) == len(chips) > 0 else None)
 
 
 def _amd_values(labels: Mapping[str, str], what: str) -> dict[str, int | None]:
@@ -194,7 +224,11 @@ def _amd_values(labels: Mapping[str, str], what: str) -> dict[str, int | None]:
 
 def _amd_kind(node: NodeLabels, lookup: CardLookup, chip: str | None) -> CardKind:
     product = node.labels.get("amd.com/gpu.product-name", "")
+    size = next(iter(_amd_values(node.labels, "vram")), "")
+    gib = positive(re.sub(r"gi?b?$", "", size.lower()))
     kind = find_by_words(lookup, product, "amd") if product else None
+    if kind is not None and kind.accelerator is None:
+        kind = find_by_size(lookup, product, "amd", gib) or kind
     if (kind is None or kind.accelerator is None) and chip is not None:
         kind = find_by_pci(lookup, f"1002:{chip}", product or f"AMD {chip}", "amd")
     kind = kind or find_by_cloud(node, lookup, "amd")
@@ -202,8 +236,6 @@ def _amd_kind(node: NodeLabels, lookup: CardLookup, chip: str | None) -> CardKin
     if kind.accelerator is not None and of_chip and kind.accelerator not in of_chip:
         note = f"{product}: its device id {chip} is that of {', '.join(of_chip)}: neither is believed"
         return CardKind(product, "amd", notes=(note,))
-    size = next(iter(_amd_values(node.labels, "vram")), "")
-    gib = positive(re.sub(r"gi?b?$", "", size.lower()))
     entry = lookup.rules.accelerators().get(kind.accelerator or "")
     if gib is None or entry is None or entry.memory_bytes is None:
         return kind
@@ -218,6 +250,7 @@ def read_nvidia(node: NodeLabels, lookup: CardLookup, found: Findings) -> None:
     labels = node.labels
     product_label = labels.get("nvidia.com/gpu.product", "")
     product, mig = _split_product(product_label)
+    mig = mig or labels.get(GKE_PARTITION) or None
     sliced = False
     for resource in [r for r in node.allocatable if r.startswith("nvidia.com/mig-")]:
         profile = resource.removeprefix("nvidia.com/mig-").removesuffix(".shared")
@@ -232,20 +265,24 @@ def read_nvidia(node: NodeLabels, lookup: CardLookup, found: Findings) -> None:
         kind = find_by_driver_name(
             lookup, base or "NVIDIA", "nvidia", _mib(labels, f"{prefix}.memory"), profile.replace(".me", "+me")
         )
-        add_devices(found, node, resource, kind, None)
+        add_devices(found, node, lookup, resource, kind, None)
     for resource in ("nvidia.com/gpu", "nvidia.com/gpu.shared"):
         count = node.allocatable.get(resource)
         found.read.add(resource)
         if count is None or (sliced and not count) or (count and _is_shared(node, "nvidia.com/gpu", resource, found)):
             continue
+        if _is_registered_in_shares(node, resource, found):
+            continue
         memory = _mib(labels, "nvidia.com/gpu.memory")
         if product:
             kind = find_by_driver_name(lookup, product, "nvidia", memory, mig)
+        elif node.registered:
+            kind = find_by_driver_name(lookup, node.registered[0].name, "nvidia", node.registered[0].memory_mib)
         else:
-            kind = find_by_cloud(node, lookup, "nvidia")
+            kind = find_by_cloud(node, lookup, "nvidia", mig)
         labelled = None if mig or sliced else _labelled(node)
         if count or not product or not mig:
-            add_devices(found, node, resource, kind, labelled)
+            add_devices(found, node, lookup, resource, kind, labelled)
 
 
 def _split_product(product: str) -> tuple[str, str | None]:
@@ -261,17 +298,33 @@ def _is_shared(node: NodeLabels, prefix: str, resource: str, found: Findings) ->
     replicas = node.label_count(f"{prefix}.replicas") or 1
     clients = node.label_count("cloud.google.com/gke-max-shared-clients-per-gpu") or 1
     marked = labels.get(f"{prefix}.product", "").endswith("-SHARED") or resource.endswith(".shared")
-    if replicas <= 1 and clients <= 1 and not marked:
+    how = labels.get(f"{prefix}.sharing-strategy") or labels.get(GKE_SHARING)
+    if replicas <= 1 and clients <= 1 and not marked and how in (None, "none"):
         return False
-    how = labels.get(f"{prefix}.sharing-strategy") or labels.get("cloud.google.com/gke-gpu-sharing-strategy")
     named = {"mps": "MPS", "time-slicing": "time slicing", "time-sharing": "time slicing"}.get(how or "", "sharing")
     found.problems.append(f"{count} shares of its cards by {named} ({resource}): a share has no memory of its own")
     return True
 
 
+def _is_registered_in_shares(node: NodeLabels, resource: str, found: Findings) -> bool:
+    """Whether a sharing scheduler hands its cards out in shares, or unlike cards under one name: that is a problem."""
+    cards, count = node.registered, node.allocatable[resource]
+    names = sorted({c.name for c in cards})
+    if not cards or (len(names) == 1 and all(c.shares == 1 for c in cards) and count):
+        return False
+    listed = f"{len(cards)}x {names[0]}" if len(names) == 1 else f"cards of several kinds ({', '.join(names)[:80]})"
+    if not count:
+        found.problems.append(f"{listed} registered with HAMi, none of which can be allocated ({resource} is 0)")
+    elif len(names) > 1:
+        found.problems.append(f"{listed} under {resource}")
+    else:
+        found.problems.append(f"{count} shares of {listed} (HAMi, {resource}): a share has no memory of its own")
+    return True
+
+
 def _labelled(node: NodeLabels) -> int | None:
     """How many cards labels describe: the driver's count first, then those of clouds."""
-    keys = ("nvidia.com/gpu.count", *(f"{p}count" for p in INSTANCE_GPU), "cloud.google.com/gke-accelerator-count")
+    keys = ("nvidia.com/gpu.count", *(f"{p}count" for p in INSTANCE_GPU), *CLOUD_COUNTS)
     return next((n for k in keys if (n := node.label_count(k)) is not None), None)
 
 
@@ -281,30 +334,60 @@ def _mib(labels: Mapping[str, str], key: str) -> int | None:
 
 
 def add_devices(
-    found: Findings, node: NodeLabels, resource: str, kind: CardKind, labelled: int | None, several: str = ""
-) -> None:
+    found: Findings, node: NodeLabels, lookup: CardLookup, resource: str, kind: CardKind, labelled: int | None,
+    several: str = "",
+) -> None:  # fmt: skip
     """Take the devices of a resource, unless more of them can be asked for than there are cards."""
     count = node.allocatable.get(resource, 0)
     found.read.add(resource)
-    there = max(x for x in (labelled, node.capacity.get(resource), count) if x is not None)
+    proofs = list(_prove_counts(node, lookup, kind, labelled, found)) if not kind.mig else []
+    there = max(0, *(n for n, _ in proofs), node.capacity.get(resource, 0), count)
     if count == 0:
         if there:
             found.problems.append(
                 f"{there}x {kind.name}, none of which can be allocated ({resource} is 0): not healthy"
             )
         return
-    if labelled is not None and count > labelled:
+    least, who = min(proofs, default=(count, ""))
+    if count > least:
         why = several or "cards of several kinds, or shares of them"
-        found.problems.append(f"its labels name {labelled}x {kind.name}, and {resource} counts {count}: {why}")
+        found.problems.append(f"{who} {least}x {kind.name}, and {resource} counts {count}: {why}")
         return
     if count < there:
         found.notes.append(f"{there}x {kind.name} by its labels, and {count} can be allocated")
     found.notes.extend((*kind.notes, MIG_NOTE) if kind.mig else kind.notes)
-    found.groups.append(DeviceGroup(resource, kind, count))
+    found.groups.append(DeviceGroup(resource, kind, count, there))
 
 
-def find_by_cloud(node: NodeLabels, lookup: CardLookup, vendor: Vendor) -> CardKind:
-    """The card as the cloud's labels name it: Karpenter's, GKE's, EKS's, else the machine type."""
+def _prove_counts(
+    node: NodeLabels, lookup: CardLookup, kind: CardKind, labelled: int | None, found: Findings
+) -> Iterator[tuple[int, str]]:
+    """(how many cards, by which source) of every source that counts them."""
+    if labelled is not None:
+        yield labelled, "its labels name"
+    if node.registered:
+        yield len(node.registered), "HAMi registered"
+    if node.claimable:
+        yield sum(node.claimable.values()), "its ResourceSlices list"
+    cards = find_by_instance(node, lookup)
+    if cards is None:
+        return
+    if kind.accelerator is None or cards[0].accelerator == kind.accelerator:
+        yield cards[1], "its machine type has"
+    elif cards[0].vendor == kind.vendor:
+        found.notes.append(f"its machine type has {cards[0].name}, and the node says {kind.name}, which is believed")
+
+
+def find_cloud_name(lookup: CardLookup, name: str, vendor: Vendor, gigabytes: int | None, mig: str | None) -> CardKind:
+    """The card of a cloud's word for it; where it may be several, the one with so much memory."""
+    words = re.sub(r"[_-]?nvlink", " SXM", CLOUD_NAMES.get(name, name), flags=re.I)
+    kind = find_by_words(lookup, words, vendor, mig)
+    return kind if kind.total_bytes is not None else find_by_size(lookup, words, vendor, gigabytes, kind.may_be) or kind
+
+
+def find_by_cloud(node: NodeLabels, lookup: CardLookup, vendor: Vendor, mig: str | None = None) -> CardKind:
+    """The card, or its slice, as the cloud's labels name it: Karpenter's, GKE's, EKS's, CoreWeave's, else the machine
+    type."""
     labels = node.labels
     for prefix in INSTANCE_GPU:
         name, size = labels.get(f"{prefix}name"), node.label_count(f"{prefix}memory")
@@ -313,8 +396,11 @@ def find_by_cloud(node: NodeLabels, lookup: CardLookup, vendor: Vendor) -> CardK
             return kind if kind.accelerator is not None else find_by_words(lookup, name, vendor)
     for key in CLOUD_LABELS:
         if labels.get(key):
-            return find_by_words(lookup, CLOUD_NAMES.get(labels[key], labels[key]), vendor)
-    return find_by_instance(node, lookup) or make_unnamed(vendor)
+            return find_cloud_name(lookup, labels[key], vendor, node.label_count("gpu.nvidia.com/vram"), mig)
+    cards = find_by_instance(node, lookup)
+    if cards is None or cards[0].vendor not in (vendor, "unknown"):
+        return make_unnamed(vendor)
+    return find_by_words(lookup, cards[0].accelerator or "", vendor, mig) if mig else cards[0]
 
 
 def make_unnamed(vendor: Vendor) -> CardKind:
@@ -322,25 +408,10 @@ def make_unnamed(vendor: Vendor) -> CardKind:
     return CardKind(f"{maker} device".strip(), vendor, notes=(f"no label says which {maker} devices these are",))
 
 
-def find_by_instance(node: NodeLabels, lookup: CardLookup) -> CardKind | None:
-    """The one kind of card of a cloud's machine type."""
-    kind = next((v for k in INSTANCE_TYPES if (v := node.labels.get(k))), None)
-    if kind is None or simplify_name(kind) not in lookup.rules.named_machines():
-        return None
-    key = ("instance", kind)
-    if key not in lookup.found:
-        try:
-            devices = parse_hardware(kind, lookup.rules).devices
-        except AdvisorError:
-            devices = ()
-        names = {d.accelerator for d in devices}
-        if len(names) != 1:
-            return None
-        first = devices[0]
-        lookup.found[key] = CardKind(
-            first.name, first.vendor, first.accelerator, first.total_bytes, first.total_basis, first.mig_profile
-        )
-    return lookup.found[key]
+def find_by_instance(node: NodeLabels, lookup: CardLookup) -> tuple[CardKind, int] | None:
+    """The one kind of card of a cloud's machine type, and how many it has."""
+    name = next((v for k in INSTANCE_TYPES if (v := node.labels.get(k))), None)
+    return find_machine_cards(lookup, name) if name is not None else None
 
 
 def list_by_pci(lookup: CardLookup, chip: str) -> tuple[str, ...]:

@@ -25,7 +25,7 @@ from advisor.errors import AdvisorError, BadFile, BadInput
 from advisor.fleet.inventory import kubernetes, ray, slurm
 from advisor.fleet.inventory.cards import make_lookup
 from advisor.fleet.inventory.foreign import MAX_INVENTORY
-from advisor.fleet.inventory.kubernetes import PodList
+from advisor.fleet.inventory.kubernetes import NO_OPTIONS, NodeOptions, PodList
 from advisor.fleet.inventory.parts import describe_hardware
 from advisor.fleet.types import Inventory, Node, NodePart
 from advisor.machines.snapshot import MAX_SNAPSHOT, load_snapshot
@@ -58,7 +58,7 @@ HOW = f"""\
 """
 
 
-def ask_kubernetes(rules: Catalog) -> Inventory:
+def ask_kubernetes(rules: Catalog, node_options: NodeOptions = NO_OPTIONS) -> Inventory:
     """The nodes that kubectl sees, with what pods have taken where they may be read. Raises BadInput, BadFile."""
     nodes = ask_program(NODES)
     try:
@@ -66,7 +66,7 @@ def ask_kubernetes(rules: Catalog) -> Inventory:
         failed: tuple[str, ...] = ()
     except AdvisorError as e:  # who may see nodes need not see pods
         pods, failed = None, (f"pods could not be read: {e.line()}",)
-    made = kubernetes.read_kubernetes(nodes, "kubectl get nodes", make_lookup(rules), pods)
+    made = kubernetes.read_kubernetes(nodes, "kubectl get nodes", make_lookup(rules), pods, node_options)
     return replace(made, notes=(*made.notes, *failed))
 
 

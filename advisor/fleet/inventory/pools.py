@@ -58,7 +58,8 @@ def _signature(node: Node, seen: dict[int, bytes]) -> tuple[object, ...]:
     for part in node.parts:
         if id(part.machine) not in seen:
             seen[id(part.machine)] = _machine_signature(part.machine)
-        parts.append((seen[id(part.machine)], part.devices, part.devices_free, part.free_indices, part.resource))
+        parts.append((seen[id(part.machine)], part.devices, part.devices_free, part.free_indices, part.resource,
+                      part.whole))  # fmt: skip
     return (tuple(parts), node.price_per_hour, tuple(sorted(node.labels.items())), node.notes)
 
 
@@ -110,7 +111,8 @@ def _make_pools(group: _Kind, ids: Sequence[str]) -> list[Pool]:
             group=ids[0],
             node_names=names,
             machine=_least([n.parts[k] for n in group.nodes]),
-            **pick_fields(part, "devices", "devices_free", "free_indices", "resource"),
+            **pick_fields(part, "devices", "devices_free", "free_indices", "resource", "whole"),
+            tolerations=tuple(dict.fromkeys(t for n in group.nodes for t in n.tolerations)),
             **pick_fields(first, "price_per_hour", "labels", "notes"),
         )
         for k, part in enumerate(first.parts)

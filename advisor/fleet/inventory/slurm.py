@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from advisor.decoding import Json
 from advisor.errors import BadFile
 from advisor.files import decode_text, parse_json
-from advisor.fleet.inventory.cards import CardKind, CardLookup, find_by_words
+from advisor.fleet.inventory.cards import CardKind, CardLookup, find_by_words, find_machine_cards
 from advisor.fleet.inventory.foreign import (
     MAX_NAME,
     MAX_NODES,
@@ -33,6 +33,7 @@ MOST_DEVICES = 4096  # of one node
 MAX_FEATURE = 80  # characters of one that may be a card's name
 DETAIL_HINT = "jobs run on it, and which of its cards they have taken is not stated: `scontrol show node -o -d` says it"
 # base states and flags with which jobs are started on a node; every other one sets it aside
+ASLEEP = {"POWERED_DOWN", "POWERING_UP", "POWERING_DOWN", "POWER_DOWN", "POWER_UP", "POWER"}  # started when asked
 WORKING = {"IDLE", "MIXED", "ALLOCATED", "COMPLETING", "CLOUD", "DYNAMIC_NORM", "DYNAMIC_FUTURE", "PERFCTRS", "UNDRAIN",
            "POWERED_UP"}  # fmt: skip
 MARKS = {"*": "NOT_RESPONDING", "~": "POWERED_DOWN", "#": "POWERING_UP", "%": "POWERING_DOWN", "!": "POWER_DOWN",
@@ -135,7 +136,9 @@ def make_node(seen: SlurmNode, lookup: CardLookup) -> Node:
     labels = {"partition": seen.partitions[0]} if seen.partitions else {}
     if len(seen.partitions) > 1:
         labels["partitions"] = ",".join(seen.partitions)[:500]
-    wrong = [s for s in seen.states if s not in WORKING]
+    asleep = ASLEEP.intersection(seen.states)
+    boots = {"NOT_RESPONDING"} if "POWERING_UP" in asleep else set()
+    wrong = [s for s in seen.states if s not in WORKING and s not in asleep | boots]
     if wrong or not seen.states:
         reason = (seen.reason or "").strip()
         state = f"state {'+'.join(seen.states)[:120]}" if seen.states else "its state is not reported"
@@ -149,7 +152,12 @@ def make_node(seen: SlurmNode, lookup: CardLookup) -> Node:
         return Node(name=seen.name, parts=(make_part(lookup, host),), labels=labels)
     if sum(g.number for g in gpus) > MOST_DEVICES:
         return Node(name=seen.name, labels=labels, reason=f"more than {MOST_DEVICES} GPUs, which no node has")
-    notes: list[str] = []
+    notes: list[str] = ["asleep: Slurm starts it when a job asks for it"] if asleep else []
+    machine = next((c for f in seen.features[:64] if (c := find_machine_cards(lookup, f)) is not None), None)
+    total = sum(g.number for g in gpus)
+    if machine is not None and total > machine[1]:
+        reason = f"its machine type has {machine[1]}x {machine[0].name}, and gres counts {total}: shares of them"
+        return Node(name=seen.name, labels=labels, reason=reason)
     parts = list(_make_parts(seen, gpus, host, lookup, notes))
     if any(p.devices_free is None for p in parts):
         notes.append(DETAIL_HINT)
@@ -212,7 +220,9 @@ def _find_kind(name: str | None, features: Sequence[str], lookup: CardLookup) ->
     for feature in features[:64]:
         size = re.fullmatch(r"(?:gpu_?mem|gpu|vram|gmem)?_?(\d{2,3})gb?", feature, re.I)
         words = f"{name} {size[1]}GB" if size and name else feature
-        hint = find_by_words(lookup, words) if len(feature) <= MAX_FEATURE else kind
+        cards = find_machine_cards(lookup, feature)
+        named = cards[0] if cards is not None else None
+        hint = named or (find_by_words(lookup, words) if len(feature) <= MAX_FEATURE else kind)
         if (
             hint.accelerator is not None
             and hint.total_bytes is not None
@@ -227,8 +237,9 @@ def _find_kind(name: str | None, features: Sequence[str], lookup: CardLookup) ->
 
 
 def _make_host(seen: SlurmNode) -> Machine:
-    total = seen.memory_mib * MIB if seen.memory_mib else None
-    limit = (seen.memory_mib - seen.reserved_mib) * MIB if seen.memory_mib and seen.reserved_mib else None
+    known = seen.memory_mib is not None and seen.memory_mib > 1  # 1 is what Slurm writes where nothing was configured
+    total = seen.memory_mib * MIB if seen.memory_mib and known else None
+    limit = (seen.memory_mib - seen.reserved_mib) * MIB if seen.memory_mib and known and seen.reserved_mib else None
     return Machine(
         source="text",
         cpu=Cpu(

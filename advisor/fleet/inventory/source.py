@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,7 +20,7 @@ from advisor.files import MAX_TEXT, decode_text, parse_json, parse_yaml
 from advisor.fleet.inventory import kubernetes, ray, slurm
 from advisor.fleet.inventory.cards import make_lookup
 from advisor.fleet.inventory.foreign import MAX_NAME, MAX_NODES, STDIN, ForeignShape, as_shape, read_source
-from advisor.fleet.inventory.kubernetes import PodList
+from advisor.fleet.inventory.kubernetes import NO_OPTIONS, NodeOptions, PodList
 from advisor.fleet.inventory.parts import describe_hardware, split_machine
 from advisor.fleet.inventory.pools import make_fleet
 from advisor.fleet.types import Fleet, Inventory, Node, SourceKind
@@ -67,15 +68,17 @@ class FleetFile(Record, frozen=True, kw_only=True):
     currency: Annotated[str, Meta(min_length=1, max_length=8)] | None = None
 
 
-def read_fleet(source: str, rules: Catalog, pods: str | None = None) -> Fleet:
+def read_fleet(source: str, rules: Catalog, pods: str | None = None, options: NodeOptions = NO_OPTIONS) -> Fleet:
     """The pools of a file, of standard input (`-`) or of a folder of snapshots; `pods`: pods of a Kubernetes cluster.
 
     Raises BadFile, BadInput, and for hardware in words what these raise.
     """
-    return make_fleet(read_inventory(source, rules, pods))
+    return make_fleet(read_inventory(source, rules, pods, options))
 
 
-def read_inventory(source: str, rules: Catalog, pods: str | None = None) -> Inventory:
+def read_inventory(
+    source: str, rules: Catalog, pods: str | None = None, options: NodeOptions = NO_OPTIONS
+) -> Inventory:
     """The nodes of a source. Raises as `read_fleet` does."""
     if source == STDIN == pods:
         raise BadInput("only one of the nodes and the pods can come from standard input")
@@ -85,24 +88,27 @@ def read_inventory(source: str, rules: Catalog, pods: str | None = None) -> Inve
     else:
         where = "standard input" if source == STDIN else path
         taken = PodList(read_source(pods), "standard input" if pods == STDIN else pods) if pods is not None else None
-        made = parse_inventory(read_source(source), where, rules, taken)
-    if pods is not None and made.kind != "kubernetes":
-        raise BadInput(f"--pods describes Kubernetes, and the source is of another kind ({made.kind})")
+        made = parse_inventory(read_source(source), where, rules, taken, options)
+    given = "--pods" if pods is not None else "--tolerate" if options.tolerate else None
+    if given is not None and made.kind != "kubernetes":
+        raise BadInput(f"{given} describes Kubernetes, and the source is of another kind ({made.kind})")
     return made
 
 
-def parse_inventory(data: bytes, where: object, rules: Catalog, pods: PodList | None = None) -> Inventory:
+def parse_inventory(
+    data: bytes, where: object, rules: Catalog, pods: PodList | None = None, options: NodeOptions = NO_OPTIONS
+) -> Inventory:
     """The nodes that the content of a file describes. Raises as `read_fleet` does."""
     lookup = make_lookup(rules)
     begin = data[:4096].lstrip()
     if not begin:
         raise BadFile(where, "is empty")
     if begin.startswith(b"["):
-        return ray.read_ray(data, where, lookup)
+        return ray.read_ray(_read_printed(data), where, lookup)
     if begin.startswith(b"{") and not re.match(rb"\{\s*\w+\s*:", begin):  # {nodes: [...]} is YAML's short form
         kind = _kind_of_object(data, where)
         if kind == "kubernetes":
-            return kubernetes.read_kubernetes(data, where, lookup, pods)
+            return kubernetes.read_kubernetes(data, where, lookup, pods, options)
         if kind == "slurm":
             return slurm.read_slurm_json(data, where, lookup)
         if kind == "snapshots":
@@ -110,7 +116,17 @@ def parse_inventory(data: bytes, where: object, rules: Catalog, pods: PodList | 
         return read_own_file(parse_json(data, where, Json), where, rules)
     if re.search(rb"(?m)^NodeName=", data):
         return slurm.read_scontrol(data, where, lookup)
-    return _read_yaml(data, where, rules, pods)
+    return _read_yaml(data, where, rules, pods, options)
+
+
+def _read_printed(data: bytes) -> bytes:
+    """A list as `print(ray.nodes())` shows it, as JSON; JSON as it is."""
+    if b"'" not in data or len(data) > MAX_TEXT:
+        return data
+    try:
+        return msgspec.json.encode(ast.literal_eval(data.decode()))
+    except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
+        return data
 
 
 def _kind_of_object(data: bytes, where: object) -> SourceKind:
@@ -147,7 +163,7 @@ def _read_snapshot(where: object, rules: Catalog) -> Inventory:
     return Inventory(kind="snapshots", nodes=(make_snapshot_node(where.stem, load_snapshot(where), rules),))
 
 
-def _read_yaml(data: bytes, where: object, rules: Catalog, pods: PodList | None) -> Inventory:
+def _read_yaml(data: bytes, where: object, rules: Catalog, pods: PodList | None, options: NodeOptions) -> Inventory:
     if len(data) > MAX_TEXT:
         raise BadFile(where, f"is larger than {MAX_TEXT // 2**20} MiB, which is too much for YAML: give JSON")
     text = decode_text(data, where)
@@ -156,10 +172,12 @@ def _read_yaml(data: bytes, where: object, rules: Catalog, pods: PodList | None)
     if re.match(r"\s*NAME\s+STATUS\s+ROLES", text):
         raise BadFile(where, "is a table of kubectl for people: kubectl get nodes -o json")
     value = parse_yaml(text, where)
+    if isinstance(value, dict) and value.get("kind") in ("RayCluster", "RayService"):
+        raise BadFile(where, "says what Ray starts, not which nodes there are: kubectl get nodes -o json")
     if not isinstance(value, dict) or not ({"nodes", "items", "kind"} & set(value)):
         raise BadFile(where, UNKNOWN_KIND)
     if "items" in value or value.get("kind") == "Node":
-        return kubernetes.read_kubernetes_values(value, where, make_lookup(rules), pods)
+        return kubernetes.read_kubernetes_values(value, where, make_lookup(rules), pods, options)
     return read_own_file(value, where, rules)
 
 

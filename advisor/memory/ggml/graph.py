@@ -259,12 +259,15 @@ class Step:
         self.graph, self.model, self.layout, self.shape = Graph(), model, lay, shape
         self.traits, self.names, self.encodes = architecture.graph, architecture.tensors, architecture.encoder
         # llama.cpp chooses blocks where every sequence has a cache of its own, else it attends to all cells
+        self.indexed = architecture.index_cache is not None
         self.blocks = architecture.index_cache == "keys and values" and shape.streams == shape.sequences
         self.sees_all = architecture.encoder or not architecture.keeps_cache
         self.hidden, self.tokens = lay.hidden_size, shape.tokens
         self.inputs: dict[str, Tensor] = {}
         self.caches: dict[tuple[str, int], int] = {}  # places of the last ones, by side and cells
         self.wide_masks: dict[int, Tensor] = {}  # in F32, made once for all layers; by stream
+        self.ranked: Tensor | None = None  # cells that the last layer's index chose
+        self.blank: Tensor | None = None  # rows of zeros for masks
         self.stand_in(ON_DEVICE)
         widths = [x.n_kv_heads * (x.v_head_dim or x.head_dim) for x in lay.mixers if isinstance(x, t.Softmax)]
         widths += [g.n_heads * g.v_head_dim for g in lay.attention if isinstance(g, t.Mla) and not g.absorbed]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from math import prod
 
-from advisor.memory.ggml.graph import F16, F32, I32, HeadShape, Step, Tensor, change, compute, copy, view
+from advisor.memory.ggml.graph import F16, F32, I32, I64, HeadShape, Step, Tensor, change, compute, copy, view
 from advisor.models.types import Indexer
 
 
@@ -71,6 +71,31 @@ def attend_blocks(step: Step, query: Tensor, kept: tuple[Tensor, ...], heads: He
         joined = out if joined is None else compute((width, each * (i + 1)), joined, out)
     assert joined is not None
     return joined
+
+
+def rank_cells(step: Step, tensor: Tensor, query: Tensor, index: Indexer) -> Tensor:
+    """The mask with those cells open that one fused operation ranks highest (src/models/deepseek32.cpp)."""
+    shape, n, cells = step.shape, step.tokens, step.shape.cells
+    mask, taken = step.get_mask(False), min(index.top_k or cells, cells)
+    if not index.shared:
+        wide, turn = (index.dim, index.heads, n), step.get_input("index rotation", F32 * index.dim**2)
+        asked = view(step.multiply(query, index.heads * index.dim, "indexer.attn_q_b"), wide)
+        asked = compute(wide, turn, change(asked, step.get_positions()))
+        key = change(step.normalize(step.multiply(tensor, index.dim, "indexer.attn_k")))
+        key = compute((index.dim, n), turn, change(key, step.get_positions()))
+        step.graph.expand(step.store(view(key, (index.dim, n), "row"), step.get_input("index rows", I64 * n)))
+        weights = change(step.multiply(tensor, index.heads, "indexer.proj"))
+        kept = step.read_kept(F16 * index.dim * cells * shape.streams)
+        seen = step.get_input("mask of the index", F16 * cells * n)
+        scores = compute((cells, n), asked, *kept, weights, seen)
+        step.ranked = copy(compute((taken, n), scores), (taken, n))
+    kind = F16 if shape.flash else F32
+    closed = Tensor(kind * cells * n, ("closed",), (mask,))
+    if step.blank is None:  # rows of zeros of all layers are there from the beginning
+        step.blank = Tensor(F32 * taken * n * (1 if shape.scheduled else step.layout.n_layers), ("blank",))
+    blank = compute((taken, n), step.blank)
+    opened = Tensor(0, ("opened",), (blank, *((step.ranked,) if step.ranked else ()), closed), whole=closed)
+    return Tensor(kind * cells * n, ("mask",), (opened, mask))
 
 
 def store_index(step: Step, tensor: Tensor, index: Indexer) -> None:

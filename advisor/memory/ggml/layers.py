@@ -195,12 +195,9 @@ def has_kernels(model: t.Model) -> bool:
     """Whether the GPU computes the attention of all layers; `--flash-attn auto` is off where it does not."""
     if model.layout is None:
         return True
-    for part in model.layout.mixers:
-        if isinstance(part, t.Softmax) and not has_kernel(shape_heads(part, False)):
-            return False
-        if isinstance(part, t.Mla) and not has_kernel(shape_absorbed(part) if part.absorbed else shape_expanded(part)):
-            return False
-    return True
+    shapes = [shape_heads(x, False) for x in model.layout.mixers if isinstance(x, t.Softmax)]
+    latent = [x for x in model.layout.mixers if isinstance(x, t.Mla)]
+    return all(map(has_kernel, shapes + [shape_absorbed(x) if x.absorbed else shape_expanded(x) for x in latent]))
 
 
 def _find_side(width: int) -> int:
@@ -271,11 +268,14 @@ def attend_latent(step: Step, tensor: Tensor, group: t.Mla) -> Tensor:
         return _attend_expanded(step, tensor, group)
     shape, graph, n, heads = step.shape, step.graph, step.tokens, group.n_heads
     nope, rope, latent = group.qk_nope_head_dim, group.qk_rope_head_dim, group.kv_lora_rank
-    query = step.normalize(step.multiply(tensor, group.q_lora_rank, "attn_q_a")) if group.q_lora_rank else tensor
-    query = view(
-        step.multiply(query, heads * (nope + rope), "attn_q_b" if group.q_lora_rank else "attn_q"),
-        (nope + rope, heads, n),
-    )
+    short = step.normalize(step.multiply(tensor, group.q_lora_rank, "attn_q_a")) if group.q_lora_rank else tensor
+    mask = step.get_mask(False)
+    if group.indexer is not None and step.indexed:
+        from advisor.memory.ggml.hyper import rank_cells
+
+        mask = rank_cells(step, tensor, short, group.indexer)
+    query = step.multiply(short, heads * (nope + rope), "attn_q_b" if group.q_lora_rank else "attn_q")
+    query = view(query, (nope + rope, heads, n))
     row = step.multiply(tensor, latent + rope, "attn_kv_a_mqa")
     rotated = change(view(row, (rope, 1, n), "rope"), step.get_positions())
     row = step.normalize(view(row, (latent, n), "latent"))
@@ -295,13 +295,13 @@ def attend_latent(step: Step, tensor: Tensor, group: t.Mla) -> Tensor:
         kept = _read_narrow(step, "keys", latent + rope, shape.cells)
         kept += _read_narrow(step, "latent", latent, shape.cells)
         mixed = compute((latent, heads, each, shape.streams), asked, *kept)
-        mixed = _attend_fused(step, mixed, has_kernel(shape_absorbed(group)), step.get_mask(False))
+        mixed = _attend_fused(step, mixed, has_kernel(shape_absorbed(group)), mask)
         if mixed.kernel:  # values are a part of the keys
             mixed.size += F16 * shape.cells * shape.streams * shape.count_expanded(latent + rope, 0)
         mixed = compute((group.v_head_dim, each, heads, shape.streams), view(mixed, (latent, each, heads), "permuted"))
     else:
         kept = step.read_cache("keys", latent + rope, shape.cells)
-        scores = change(compute((shape.cells, each, heads, shape.streams), asked, *kept), step.get_mask(False))
+        scores = change(compute((shape.cells, each, heads, shape.streams), asked, *kept), mask)
         # the latent rows themselves are the values, transposed for the product
         turned = Tensor(F16 * latent * shape.cells * shape.streams, ("values",))
         mixed = compute((latent, each, heads, shape.streams), turned, scores)
@@ -309,6 +309,8 @@ def attend_latent(step: Step, tensor: Tensor, group: t.Mla) -> Tensor:
     step.weigh(mixed, "attn_v_b", each)
     mixed = view(mixed, (group.v_head_dim, heads, each, shape.streams), "permuted")
     graph.expand(mixed := copy(mixed, (group.v_head_dim * heads, n)))
+    if group.extra:
+        mixed = change(mixed, change(step.multiply(tensor, group.extra // step.hidden, "attn_gate")))
     return step.multiply(mixed, step.hidden, "attn_output")
 
 
@@ -317,10 +319,8 @@ def _attend_expanded(step: Step, tensor: Tensor, group: t.Mla) -> Tensor:
     n, heads = step.tokens, group.n_heads
     nope, rope, width = group.qk_nope_head_dim, group.qk_rope_head_dim, group.v_head_dim
     query = step.normalize(step.multiply(tensor, group.q_lora_rank, "attn_q_a")) if group.q_lora_rank else tensor
-    query = view(
-        step.multiply(query, heads * (nope + rope), "attn_q_b" if group.q_lora_rank else "attn_q"),
-        (nope + rope, heads, n),
-    )
+    query = step.multiply(query, heads * (nope + rope), "attn_q_b" if group.q_lora_rank else "attn_q")
+    query = view(query, (nope + rope, heads, n))
     row = step.multiply(tensor, group.kv_lora_rank + rope, "attn_kv_a_mqa")
     rotated = change(view(row, (rope, 1, n), "rope"), step.get_positions())
     both = step.multiply(

@@ -1,0 +1,44 @@
+"""Where the facts of a launch come from. An error rests on what its files or the user state, on nothing assumed."""
+
+from __future__ import annotations
+
+import re
+
+from advisor.checks.findings import Certainty, Source
+from advisor.checks.knowledge import Knowledge
+from advisor.checks.read.launch import Launch
+from advisor.checks.read.recognise import parse_image
+
+_STATED = ("--engine-version", "--on", "--machine", "a comment in the file")
+_FILLED_IN = ("yaml", "recipe", "srt-slurm", "template")  # kinds of which something nobody sees makes the container
+_NEWEST = re.compile(r"latest|latest-.*|.*-latest|(server|full|light)(-[a-z]+\d*)?")  # tags that mean the last release
+
+
+def read_certainty(launch: Launch, hardware_from: str | None, knowledge: Knowledge) -> Certainty:
+    """Where engine, release, entry point, devices and words of a launch are from."""
+    by_itself = launch.program is not None and not is_fork(launch, knowledge)
+    image = parse_image(launch.setup.image, knowledge) if launch.setup.image else None
+    own = image is not None and image.entry is not None and image.entry.official
+    official = own and launch.kind not in _FILLED_IN
+    newest = own and image is not None and image.digest is None and _NEWEST.fullmatch(image.tag or "latest") is not None
+    outside = launch.setup.image is None and not launch.setup.container and launch.kind not in ("kubernetes", "helm")
+    known = by_itself or (outside and launch.program is None) or (official and not is_fork(launch, knowledge))
+    return Certainty(
+        engine="file" if known else "assumed",
+        release=_source(launch.version_from or "file" if launch.version is not None or newest else None),
+        entry_point="assumed" if not known or launch.unresolved else "file",
+        device=_source(hardware_from),
+        words="assumed" if launch.unresolved or launch.unread else "file",
+    )
+
+
+def _source(origin: str | None) -> Source:
+    if origin is None:
+        return "assumed"
+    return "stated" if origin in _STATED else "file"
+
+
+def is_fork(launch: Launch, knowledge: Knowledge) -> bool:
+    """Whether a fork is started, or a server of other models, whose flags take other values than the engine's own."""
+    words, known = f"{launch.program or ''} {launch.setup.image or ''}", knowledge.recognition.other_parsers
+    return re.search(known.forks, words) is not None or any(w.partition("=")[0] in known.flags for w in launch.argv)

@@ -1,0 +1,72 @@
+"""Cards as sharing schedulers and drivers of claims list them: HAMi's annotation of a node, ResourceSlices.
+
+Formats: Project-HAMi, docs/developers/protocol.md (a record of seven columns a card; JSON since 2.6); Kubernetes,
+resource.k8s.io/v1 and its betas (`basic:` around attributes).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from advisor.decoding import Json
+from advisor.fleet.inventory.foreign import positive
+from advisor.record import Value
+
+REGISTER = ("hami.io/node-nvidia-register", "4pd.io/node-nvidia-register")
+COLUMNS = 7  # id, shares, MiB, cores, type, NUMA, healthy
+
+
+class RegisteredCard(Value, frozen=True):
+    """A card, and in how many shares it is handed out."""
+
+    name: str
+    memory_mib: int | None
+    shares: int
+
+
+def read_register(annotations: Mapping[str, object]) -> tuple[RegisteredCard, ...]:
+    """The cards that HAMi's device plugin registered; none where the annotation is absent or cannot be read."""
+    text = next((v for k in REGISTER if isinstance(v := annotations.get(k), str) and v), "")
+    if not text.startswith("["):
+        rows = [r.split(",") for r in text.split(":")]
+        return tuple(_make_card(r[4], r[2], r[1]) for r in rows if len(r) >= COLUMNS)
+    try:
+        cards = msgspec.json.decode(text, type=list[Json])
+    except msgspec.MsgspecError:
+        return ()
+    return tuple(_make_card(str(c.get("type", "")), c.get("devmem"), c.get("count")) for c in cards)
+
+
+def _make_card(kind: str, mib: object, shares: object) -> RegisteredCard:
+    name = kind.removeprefix("NVIDIA-")
+    return RegisteredCard(name[:80], positive(mib), positive(shares) or 1)
+
+
+def count_claimable(slices: Iterable[Json]) -> dict[str, dict[str, int]]:
+    """node -> product -> devices that claims can have, of the specs of ResourceSlices; of each pool the newest."""
+    newest: dict[tuple[str, str, str], int] = {}
+    found = []
+    for spec in slices:
+        pool = spec.get("pool") or {}
+        key = (str(spec.get("nodeName")), str(spec.get("driver")), str(pool.get("name")))
+        generation = positive(pool.get("generation")) or 0
+        newest[key] = max(generation, newest.get(key, 0))
+        found.append((key, generation, spec.get("devices") or ()))
+    out: dict[str, dict[str, int]] = {}
+    for key, generation, devices in found:
+        for device in devices if generation == newest[key] else ():
+            name = _name_device(device)
+            here = out.setdefault(key[0], {})
+            here[name] = here.get(name, 0) + 1
+    return out
+
+
+def _name_device(device: Json) -> str:
+    said = device.get("basic") or device
+    attributes: Mapping[str, Any] = said.get("attributes") or {}
+    words = [v.get("string") for k in ("productName", "model", "profile", "partitionProfile")
+             if isinstance(v := attributes.get(k), dict)]  # fmt: skip
+    return " ".join(w for w in words if isinstance(w, str))[:60] or "device"

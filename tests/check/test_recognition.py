@@ -1,0 +1,59 @@
+"""What of a folder is a deployment: the rest never changes the exit status, whatever its syntax."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from advisor.checks.findings import CheckReport
+from advisor.checks.one_file import CheckOptions
+from advisor.checks.run import check_paths
+
+ALONE = CheckOptions(fit=False, select=("flag-unknown",))
+WELL = "vllm serve Qwen/Qwen3-8B --max-model-len 8192 --host 127.0.0.1\n"
+OTHERS = {
+    "tsconfig.json": '{\n  // as TypeScript reads it\n  "extends": "./base.json", /* a model */ "strict": true,\n}\n',
+    "ComposeRow.kt": 'fun row() { val models = mapOf("a" to "ollama") }\n',
+    "compose.ts": 'const image = "vllm/vllm-openai"; export { image };\n',
+    "terragrunt.hcl": 'inputs = { image = "vllm/vllm-openai", ports = { for i, m in local.models : m => i } }\n',
+    "main.yaml": "model: {%- if x %}\n  a: [1,\n",
+}
+BROKEN = {
+    "compose.yaml": "services:\n  v:\n    image: vllm/vllm-openai:v0.33.0\n    ports: [8000\n",
+    "pod.json": '{"spec": {"containers": [{\n"image": "lmsysorg/sglang:v0.5.19",\n',
+}
+
+
+def check_folder(folder: Path, files: dict[str, str]) -> CheckReport:
+    for name, body in {"serve.sh": WELL, **files}.items():
+        (folder / name).write_text(body)
+    return check_paths([folder], ALONE)
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_what_is_no_deployment_changes_nothing(name: str, tmp_path: Path) -> None:
+    report = check_folder(tmp_path, {name: OTHERS[name]})
+    assert (report.status(), len(report.deployments), report.problems) == (0, 1, ())
+    assert report.passed_over == report.files - 1 - (name == "terragrunt.hcl")  # which can be read
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_deployment_that_cannot_be_read_is_named(name: str, tmp_path: Path) -> None:
+    report = check_folder(tmp_path, {name: BROKEN[name]})
+    assert (report.status(), [Path(p.file).name for p in report.problems]) == (2, [name])
+
+
+def test_an_anchor_may_be_set_again(tmp_path: Path) -> None:
+    """An alias means the latest node of its anchor (YAML 1.2.2, 3.2.2.2); libyaml refuses the second."""
+    body = (
+        "x: &a {image: 'nginx:1'}\nservices:\n  one: *a\n"
+        "  v: &a {image: 'vllm/vllm-openai:v0.33.0', command: --no-such-flag}\n  w: *a\n"
+    )
+    with pytest.raises(yaml.YAMLError):
+        yaml.load(body, Loader=yaml.CSafeLoader)
+    (tmp_path / "compose.yaml").write_text(body)
+    report = check_paths([tmp_path / "compose.yaml"], ALONE)
+    assert [(f.rule, f.line) for f in report.findings] == [("flag-unknown", 4)]
+    assert {d.name for d in report.deployments} == {"v", "w"}

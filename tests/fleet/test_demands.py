@@ -1,0 +1,108 @@
+"""Demands in the words in which they are stated: lengths, percentiles, places, what may be lost, models that embed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fleets import RULES, ask
+from inventories import make_node
+
+from advisor.errors import BadFile, BadInput
+from advisor.fleet.demand import list_labels, load_fleet_rules, read_demand
+from advisor.fleet.inventory.kubernetes import NodeOptions
+from advisor.fleet.inventory.pools import make_fleet
+from advisor.fleet.inventory.source import parse_inventory
+from advisor.fleet.plan_types import FleetPlan
+
+QWEN = {"model": "Qwen/Qwen3-8B", "rate": 5, "tpot_s": 0.05}
+BIG = {"name": "big", "count": 2, "hardware": "2x H100 80GB SXM, 512GB RAM, linux", "price_per_hour": 5}
+SMALL = {"name": "small", "count": 2, "hardware": "1x L4, 64GB RAM, linux", "price_per_hour": 0.6}
+H100 = {"name": "h", "count": 1, "hardware": "1x H100 80GB SXM, 128GB RAM, linux", "price_per_hour": 2}
+
+
+def read(folder: Path, entry: dict[str, Any]) -> Any:
+    (folder / "d.json").write_text(json.dumps({"models": [{"model": "Qwen/Qwen3-8B", **entry}]}))
+    return read_demand(folder / "d.json", RULES)[0]
+
+
+def nodes_of(plan: FleetPlan) -> set[str]:
+    return {n.rpartition("-")[0] for r in plan.replicas for n in r.nodes}
+
+
+@pytest.mark.parametrize("share", [99, "p99", "99%", 0.99, "P 99"])
+def test_lengths_and_percentiles_as_people_write_them(share: object, tmp_path: Path) -> None:
+    if share == "P 99":
+        with pytest.raises(BadFile, match="percentile"):
+            read(tmp_path, {"rate": 1, "percentile": share})
+        return
+    found = read(tmp_path, {"rate": 1, "percentile": share, "context": "128k", "prompt_tokens": "1,000"})
+    assert found.percentile == 0.99
+    assert (found.workload.context, found.workload.prompt_tokens) == (131072, 1000)
+
+
+def test_words_of_others_are_named(tmp_path: Path) -> None:
+    for word, ours in load_fleet_rules(RULES).other_words.items():
+        with pytest.raises(BadFile, match=rf"unknown key '{word}' \({ours}\?\)"):
+            read(tmp_path, {word: 1})
+
+
+def test_replicas_stand_where_they_may(tmp_path: Path) -> None:
+    """Spot nodes are cheaper, and only what says so stays off them."""
+    cheap = {**BIG, "name": "cheap", "price_per_hour": 1, "labels": {"karpenter.sh/capacity-type": "spot", "zone": "a"}}
+    sure = {**BIG, "name": "sure", "labels": {"karpenter.sh/capacity-type": "on-demand", "zone": "b"}}
+    asked: list[tuple[dict[str, Any], set[str]]] = [
+        ({}, {"cheap"}), ({"spot": False}, {"sure"}), ({"spot": True}, {"cheap"}), ({"where": {"zone": "b"}}, {"sure"}),
+    ]  # fmt: skip
+    models = [{**QWEN, "name": str(k), **more} for k, (more, _) in enumerate(asked)]
+    plan = ask(tmp_path, [cheap, sure], [*models, {**QWEN, "name": "c", "where": {"zone": "c"}}])
+    for k, (_, nodes) in enumerate(asked):
+        assert {n.rpartition("-")[0] for r in plan.replicas if r.name == str(k) for n in r.nodes} == nodes
+    assert [(u.name, u.code) for u in plan.unserved] == [("c", "where")]
+    assert "zone=c" in plan.unserved[0].why
+
+
+def test_what_stays_up_serves_the_demand(tmp_path: Path) -> None:
+    """Any node may be lost; without that, one strong replica and weak ones are `spread`, which the notes say."""
+    plan = ask(tmp_path, [BIG, SMALL], [{**QWEN, "survive": 1}])
+    nodes = {n for r in plan.replicas for n in r.nodes}
+    for lost in nodes:
+        assert sum(r.capacity for r in plan.replicas if lost not in r.nodes) >= QWEN["rate"]
+    weak = ask(tmp_path, [BIG, SMALL], [{**QWEN, "spread": 3}])
+    assert any("after the loss of one node" in n for n in weak.notes)
+    none = ask(tmp_path, [{**BIG, "count": 1}], [{**QWEN, "survive": 1}])
+    assert [u.code for u in none.unserved] == ["no_room"]
+
+
+def test_at_least_so_many_replicas(tmp_path: Path) -> None:
+    plan = ask(tmp_path, [BIG, SMALL], [{**QWEN, "least": 3}])
+    assert len(plan.replicas) == 3
+    assert all(r.capacity > r.load for r in plan.replicas)
+
+
+def test_models_that_embed_and_score_share_a_fleet_with_the_others(tmp_path: Path) -> None:
+    models = [
+        {"model": "BAAI/bge-m3", "rate": 50},
+        {"model": "BAAI/bge-reranker-v2-m3", "rate": 5, "use_case": "rerank"},
+    ]
+    plan = ask(tmp_path, [{**H100, "count": 2}], [*models])
+    assert {r.name for r in plan.replicas} == {"BAAI/bge-m3", "BAAI/bge-reranker-v2-m3"}
+    assert any("no measured row" in n for n in plan.notes)
+    with pytest.raises(BadInput, match="no reranker"):
+        ask(tmp_path, [H100], [{"model": "BAAI/bge-m3", "rate": 5, "use_case": "rerank"}])
+
+
+def test_taints_that_pods_tolerate_and_labels_that_are_asked_for(tmp_path: Path) -> None:
+    taint = {"key": "dedicated", "value": "inference", "effect": "NoSchedule"}
+    said = {"labels": {"nvidia.com/gpu.product": "NVIDIA-L40S", "team": "a"}, "resources": {"nvidia.com/gpu": "4"}}
+    node = make_node(0, {**said, "spec": {"taints": [taint]}})
+    data = json.dumps({"kind": "List", "items": [node]}).encode()
+    assert make_fleet(parse_inventory(data, "x", RULES)).set_aside[0].reason.startswith("tainted: dedicated=inference")
+    keep = list_labels([read(tmp_path, {"rate": 1, "where": {"team": "a"}})])
+    for said_taint in ("dedicated", "dedicated=inference"):
+        (pool,) = make_fleet(parse_inventory(data, "x", RULES, None, NodeOptions((said_taint,), keep))).pools
+        assert pool.tolerations == ("dedicated=inference:NoSchedule",)
+        assert pool.labels["team"] == "a"
+    assert make_fleet(parse_inventory(data, "x", RULES, None, NodeOptions(("dedicated=web",)))).set_aside
