@@ -38,7 +38,7 @@ def _headline(plan: FleetPlan) -> str:
     total = models + len(plan.unserved)
     served = f"All {total} models are served" if not plan.unserved else f"{models} of {total} models are served"
     devices = sum(r.devices for r in plan.replicas)
-    least = "" if plan.least_nodes is None else f" (no plan needs fewer than {plan.least_nodes})"
+    least = "" if plan.least_nodes is None else f" (at least {plan.least_nodes} in any plan)"
     return f"{served}: {len(plan.replicas)} replicas on {plan.nodes_used} nodes{least}, {devices} devices"
 
 
