@@ -180,17 +180,18 @@ def _read_part(part: str, reading: _Reading) -> None:
 
 
 def _read_without_a_word(part: str, reading: _Reading) -> bool:
-    """Read the part without its last or its first word, where only that is not understood."""
+    """Read the part without one word, the last rather than others, where only that is not understood."""
     words = part.split()
     chip = re.search(r"(?<=\s)(?:(?:AMD|Intel|Qualcomm) )?(?:Ryzen|Core|Snapdragon)\b.*", part, re.I)
     if chip is not None and phrases.read_cpu(chip[0], reading.details):
         reading.details.unread.append(part[: chip.start()].strip())
         return True
-    for rest, left in ((words[:-1], words[-1]), (words[1:], words[0])):
+    for at in range(len(words) - 1, -1, -1) if len(words) <= MAX_PIECE else ():
+        rest, left = words[:at] + words[at + 1 :], words[at]
         if not rest or _TELLS.fullmatch(left):
             continue
         pieces = cut_into_pieces(" ".join(rest), lambda piece: _is_understood(piece, reading))
-        named = left is words[-1] or (len(pieces or ()) == 1 and re.search(r"[a-z]{2}(?<!gb)", " ".join(rest), re.I))
+        named = at > 0 or (len(pieces or ()) == 1 and re.search(r"[a-z]{2}(?<!gb)", " ".join(rest), re.I))
         if pieces and named and not all(phrases.is_phrase(p) for p in pieces):
             for piece in pieces:
                 _read_part(piece, reading)
@@ -492,7 +493,7 @@ def spell_out(part: str) -> str:
         part,
         flags=re.I,
     )
-    part = re.sub(r"^amd (\d{4}[ugh]\w?)$", r"AMD Ryzen \1", part, flags=re.I)
+    part = re.sub(r"^amd (\d{4}[a-z]\w{0,3})(?: cpu)?$", r"AMD Ryzen \1", part, flags=re.I)
     part = re.sub(r"\((?:r|tm)\)", "", part, flags=re.I)
     part = re.sub(r"\bcpu:? (?=(?:intel|amd|core|ryzen|xeon|epyc|i[3579]-))", "", part, flags=re.I)
     part = re.sub(r"\b(v5e|v5litepod|v6e)-(\d{1,3})\b", r"\1 x \2", part, flags=re.I)  # these slices are named by chips

@@ -19,7 +19,7 @@ FILLER = frozenset(
         "nvidia", "geforce", "amd", "radeon", "instinct", "intel", "apple", "tesla", "google", "aws", "amazon",
         "habana", "gpu", "gpus", "card", "cards", "graphics", "generation", "edition", "chip", "accelerator", "the",
         "of", "a", "an", "each", "per", "with", "mig", "slice", "module", "system", "vram", "memory",
-        "npu", "devkit", "developer", "kit",
+        "npu", "devkit", "developer", "kit", "igpu", "dgpu",
     )
 )  # fmt: skip
 # Words of a board's form: a plain name may leave them out.

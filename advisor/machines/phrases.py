@@ -296,7 +296,7 @@ _RATE = r"[- ]?(?P<rate>\d{4,5})(?: ?(?:MT/s|MHz))?"
 _SIZED = SIZE.replace("(", "(?P<size>", 1).replace("(GB|", "(?P<unit>GB|")
 _DISTRIBUTIONS = "ubuntu|debian|fedora|rhel|centos|rocky|arch linux|opensuse|nixos|alpine|"
 _DISTRIBUTIONS += "cachyos|bazzite|steamos|mint|manjaro|pop!?_?os|proxmox|unraid|truenas"
-_END = r"(?: (?:of )?(?:RAM|memory))?(?: each)?"
+_END = r"(?: CL\d\d)?(?: (?:of )?(?:RAM|memory))?(?: each)?"
 _TABLE: tuple[tuple[str, _Taker], ...] = (
     (
         r"cpu(?:[ -]only)?|gpu: none|"
@@ -329,11 +329,12 @@ _TABLE: tuple[tuple[str, _Taker], ...] = (
     (r"cpu limit(?:ed to)? (\d+(?:\.\d+)?)(?: (?:cpus?|cores?))?", _cpu_limit),
     (rf"container limited to {SIZE}(?: and (\d+(?:\.\d+)?) CPUs?)?(?: on an? {SIZE} host)?", _container),
     (rf"(?:VRAM )?carve-?out {SIZE}", _take("carve_bytes")),
+    (rf"{SIZE} (?:allocated |set |given )?as (?:video memory|VRAM)", _take("carve_bytes")),
     (rf"GTT {SIZE}", _take("gtt_bytes")),
     (r"(?:iogpu\.)?wired_limit_mb ?= ?(\d{1,9})", _wired),
     (r"linux", _take(os="linux")),
     (rf"(?:{_DISTRIBUTIONS})(?: [\w.]+)?", _distribution),
-    (rf"windows(?: ({_V}))?", _windows),
+    (rf"win(?:dows)?(?: ?({_V}))?(?: (?:pro|home|enterprise))?", _windows),
     (rf"mac ?os(?: x)?(?: {_OS})?(?: \w+)?", _take(os="macos")),
     (rf"android(?: {_OS})?", _take(os="android")),
     (rf"i(?:pad)?os(?: {_OS})?", _take(os="ios")),
