@@ -20,7 +20,7 @@ def describe_usage_error(error: click.ClickException) -> str:
     ctx = getattr(error, "ctx", None)
     hint = None
     if ctx is not None:
-        with contextlib.suppress(AdvisorError):  # of the rules: what is wrong with the words is told all the same
+        with contextlib.suppress(AdvisorError):  # a fault of the rules must not hide the error
             hint = next(_list_hints(error, ctx), None)
     if isinstance(error, click.NoSuchOption):
         near = () if hint else _near_options(error)

@@ -18,17 +18,17 @@ from advisor.record import Record, Value
 from advisor.speed.parallel_plan import BFLOAT, INTEGER, SUMMED_AT_16, VECTOR, ParallelPlan
 
 
-class HostMemory(Record, frozen=True, kw_only=True):
+class HostMemoryRate(Record, frozen=True, kw_only=True):
     """GB/s of host memory: slowest, usual, fastest."""
 
     gbs: tuple[float, float, float]
     ram_gb: float | None = None  # up to so many of it; None: more
 
 
-class HostMemories(Record, frozen=True, kw_only=True):
+class HostMemoryRates(Record, frozen=True, kw_only=True):
     """Host memory by how much there is, rows in rising order; `unstated`: where that is not known."""
 
-    by_ram: tuple[HostMemory, ...]
+    by_ram: tuple[HostMemoryRate, ...]
     unstated: tuple[float, float, float]
     source: str
 
@@ -71,7 +71,7 @@ class MachineRules(Record, frozen=True, kw_only=True):
 
     source: str
     as_of: str
-    host_memory: HostMemories
+    host_memory: HostMemoryRates
     host_bound: HostBound
     core: CoreRate
     network_gbs: NetworkRates
