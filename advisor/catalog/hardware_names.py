@@ -13,10 +13,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from advisor.catalog.described_machine import HOST_USABLE, MIG, CardCount, describe_machine, takes_ram
+from advisor.catalog.described_machine import HOST_USABLE, MIG, CardCount, describe_machine, keep_reserve, takes_ram
 from advisor.catalog.match import join_catalogue
 from advisor.catalog.name_words import NameWords, UnknownSize, choose_accelerator, split_name
-from advisor.catalog.reserve import keep_reserve
 from advisor.catalog.store import Catalog
 from advisor.catalog.types import Accelerator, NamedMachine
 from advisor.catalog.variants import choose_by_cores, find_memory_variant

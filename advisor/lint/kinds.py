@@ -47,7 +47,7 @@ FILES: dict[str, str | None] = {
     "cards.yaml": "advisor.advice.explain:CardsFile",
     "guide-memory.yaml": "advisor.planning.rules:GuideMemory",
     "workloads.yaml": "advisor.planning.rules:WorkloadDefaults",
-    "reserve.yaml": "advisor.catalog.reserve:ReserveFile",
+    "reserve.yaml": "advisor.catalog.described_machine:ReserveFile",
     "ranking.yaml": "advisor.planning.rules:Ranking",
     "budgets.yaml": "advisor.advice.hardware.budget:BudgetRules",
     "comparisons.yaml": "advisor.advice.compare:ComparisonsFile",

@@ -11,8 +11,7 @@ from msgspec.structs import replace
 from advisor.advice.effects import name_unused
 from advisor.advice.models.choice import SizedModel, choose_model, describe_copy, find_stored_models
 from advisor.advice.models.facts import describe_licences, describe_quality
-from advisor.advice.recommend.alternatives import add_named_plans, describe_growth
-from advisor.advice.recommend.choices import choose_models
+from advisor.advice.recommend.alternatives import add_named_plans, choose_models, describe_growth
 from advisor.advice.recommend.engines import Worth, list_in_order, search_engines
 from advisor.advice.recommend_request import (
     GuideResult,
