@@ -58,9 +58,9 @@ def resolve_model(name: str, rules: Catalog) -> ResolvedModel:
 
     if len(name) > LONGEST_NAME:
         raise UnknownName("model", name)
-    if "/" not in name and name.lower().endswith(".gguf") and not Path(name).exists():  # a file's name alone
-        if (named := _find_by_spelling(name, name, rules)) is not None:
-            return named
+    alone = "/" not in name and name.lower().endswith(".gguf") and not Path(name).exists()  # a file's name, no file
+    if alone and (named := _find_by_spelling(name, name, rules)) is not None:
+        return named
     if _is_path(name) and not is_address(name, rules):
         if are_local_models_refused():
             raise BadInput(f"{_shown(name)} is a path, and no file is read for a question from outside: name the model")
