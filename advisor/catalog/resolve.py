@@ -58,12 +58,9 @@ def resolve_model(name: str, rules: Catalog) -> ResolvedModel:
 
     if len(name) > LONGEST_NAME:
         raise UnknownName("model", name)
-    is_file_name = "/" not in name and name.lower().endswith(".gguf")
-    if (
-        is_file_name
-        and (are_local_models_refused() or not Path(name).exists())
-        and (named := _find_by_spelling(name, name, rules)) is not None
-    ):
+    alone = "/" not in name and name.lower().endswith(".gguf")  # the name of a file that there is not
+    alone = alone and (are_local_models_refused() or not Path(name).exists())
+    if alone and (named := _find_by_spelling(name, name, rules)) is not None:
         return named
     if _is_path(name) and not is_address(name, rules):
         if are_local_models_refused():

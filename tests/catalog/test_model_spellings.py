@@ -119,12 +119,21 @@ def test_families_and_sizes_are_answered_with_a_choice(name: str, among: str, no
 
 @pytest.mark.parametrize(
     "name",
-    ["gemma3:28b", "qwen3.7:8b", "qwen4 32b", "gpt-4", "claude", "someorg/my-finetune-8b", "Qwen/Qwn3-8B", "org/llama",
+    ["gemma3:28b", "qwen3.7:8b", "qwen4 32b", "someorg/my-finetune-8b", "Qwen/Qwn3-8B", "org/llama",
      "quen3-coder:31b", "mixtral 9x7b", "llama 3.1 9b"],
 )  # fmt: skip
 def test_digits_versions_and_hub_names_are_never_mended(name: str) -> None:
     with pytest.raises(UnknownName):
         resolve_model(name, CATALOG)
+
+
+@pytest.mark.parametrize(
+    ("name", "code"), [("gpt-4", "closed_model"), ("Qwen3-TTS", "speech_model"), ("FLUX.2", "image_model")]
+)
+def test_what_no_engine_here_serves_says_what_it_is(name: str, code: str) -> None:
+    with pytest.raises(AdvisorError) as e:
+        resolve_model(name, CATALOG)
+    assert e.value.code == code
 
 
 @pytest.mark.slow

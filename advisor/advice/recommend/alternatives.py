@@ -1,4 +1,4 @@
-"""Other plans next to the chosen one: up to three to choose from, by name, near misses; and what a growing load needs."""
+"""Plans next to the chosen one: up to three to choose from, by name, near misses; and what a growing load needs."""
 
 from __future__ import annotations
 
