@@ -29,7 +29,7 @@ class LossAnswer(Record, frozen=True, kw_only=True):
     lost: tuple[str, ...]  # pools that lose a node each; of a device `one device of a node of POOL`
     served: bool
     unserved: tuple[str, ...]
-    left: float  # before anything is started: the least share of a model that the plan still serves
+    left: float | None = None  # before anything is started: the least share of a model that the plan still serves
 
 
 class DeployedDifference(Record, frozen=True, kw_only=True):

@@ -101,7 +101,7 @@ class PoolAnswer(Record, frozen=True, kw_only=True):
     needs_probe: bool  # the memory of its devices is not known
     price_per_hour: float | None  # of one node
     labels: dict[str, str]
-    tolerations: tuple[str, ...]  # taints of the nodes that pods have to tolerate: KEY[=VALUE]:EFFECT
+    tolerations: tuple[str, ...] = ()  # taints of the nodes that pods have to tolerate: KEY[=VALUE]:EFFECT
     notes: tuple[str, ...]
 
 

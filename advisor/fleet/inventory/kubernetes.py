@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from advisor.decoding import Json
+from advisor.decoding import Json, decode_json
 from advisor.errors import BadFile
 from advisor.files import parse_json
 from advisor.fleet.inventory.cards import CardLookup
@@ -258,7 +258,7 @@ def _read_annotations(raw: msgspec.Raw) -> tuple[RegisteredCard, ...]:
     if not any(key.encode() in bytes(raw) for key in REGISTER):
         return ()
     try:
-        return read_register(msgspec.json.decode(raw, type=dict[str, Any]))
+        return read_register(decode_json(raw, Json))
     except msgspec.MsgspecError:
         return ()
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from advisor.decoding import Json
+from advisor.decoding import Json, decode_json
 from advisor.fleet.inventory.foreign import positive
 from advisor.record import Value
 
@@ -34,7 +34,7 @@ def read_register(annotations: Mapping[str, object]) -> tuple[RegisteredCard, ..
         rows = [r.split(",") for r in text.split(":")]
         return tuple(_make_card(r[4], r[2], r[1]) for r in rows if len(r) >= COLUMNS)
     try:
-        cards = msgspec.json.decode(text, type=list[Json])
+        cards = decode_json(text, list[Json])
     except msgspec.MsgspecError:
         return ()
     return tuple(_make_card(str(c.get("type", "")), c.get("devmem"), c.get("count")) for c in cards)
