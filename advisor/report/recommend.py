@@ -349,7 +349,7 @@ def summarise_machine(machine: Machine) -> str:
         parts.append(f"{machine.cpu.model or 'CPU'}{cores}")
     ram, sold = machine.memory.usable_bytes, machine.memory.sold_bytes
     if ram is None and sold is not None:
-        parts.append(f"{format_gib(sold[0], 0)} to {format_gib(sold[1], 0)} RAM, as it is sold")
+        parts.append(f"{sold[0] / GIB:.0f} to {format_gib(sold[1], 0)} RAM")  # as it is sold
     else:
         parts.append(f"{format_gib(ram, 1)} RAM" if ram is not None else "RAM unknown")
     if machine.os:

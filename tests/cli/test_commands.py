@@ -126,7 +126,7 @@ def test_unknown_host_memory_cannot_be_a_fit() -> None:
 
 def test_a_superchip_shows_the_memory_it_is_sold_with() -> None:
     said = " ".join(advise("recommend", "--on", "GH200", "--model", "llama3.1:8b").stdout.split())
-    assert "106 GiB to 447 GiB RAM, as it is sold" in said
+    assert "(95.6 GiB); 106 to 447 GiB RAM" in said
     said = " ".join(advise("recommend", "--on", "NVIDIA GH200 480GB", "--model", "llama3.1:8b").stdout.split())
     assert "424.7 GiB RAM" in said
 
