@@ -118,7 +118,7 @@ def describe_fleet_check(checked: FleetCheck) -> str:
         what = "one node" if checked.lose == 1 else f"{checked.lose} nodes"
         out.append(f"Losing any {what}: " + ("survived" if not failing else "not survived"))
         out += bullets(f"without {' and '.join(x.lost)}: {', '.join(x.unserved)} is not served" for x in failing)
-        worst = min((x.left for x in checked.losses), default=1.0)
+        worst = min((x.left for x in checked.losses if x.left is not None), default=1.0)
         if worst < 1:
             out.append(
                 f"Until replicas are started elsewhere {worst:.0%} of a model may be served (`survive` of a demand)"
