@@ -29,7 +29,7 @@ VALUES: dict[str, Any] = {
     "api": "openai", "lora_rank": 64, "priority": "latency", "stage": "production", "willing_to_tune": True,
     "checkpoint_format": "hf_safetensors", "form_factor": "phone", "cloud": "allowed", "os": "linux",
     "backend": "vulkan",
-    "licence": "permissive", "thinking": False, "min_ability": -9.0, "hours_per_month": 100.0,
+    "licence": "permissive", "fewest": True, "thinking": False, "min_ability": -9.0, "hours_per_month": 100.0,
     "electricity_price": 0.4, "duty": 0.5, "api_price": 40.0, "exchange_rates": {"GBP": 0.7},
 }  # fmt: skip
 
