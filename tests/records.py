@@ -71,7 +71,7 @@ def list_defaults(package: str) -> dict[str, list[Any]]:
                 if isinstance(one, type) and issubclass(one, Value):
                     fields = one.__struct_fields__[len(one.__struct_fields__) - len(one.__struct_defaults__) :]
                     for name, value in zip(fields, one.__struct_defaults__, strict=True):
-                        note(found, name, value)
+                        note(found, name, getattr(value, "factory", lambda value=value: value)())
                 elif callable(one) and (not isinstance(one, type) or not issubclass(one, msgspec.Struct)):
                     note_parameters(found, one)
     return found

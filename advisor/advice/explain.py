@@ -128,8 +128,9 @@ def explain(question: ExplainQuestion, machine: Machine | None, session: Session
     """The explanation of a model on a machine, or on none. Raises UnknownName, BadFile, BadInput."""
     try:
         return _explain(question, machine, session)
-    except BadInput:  # where no engine is asked for, what the usual one cannot load another may
-        if question.engine is not None or question.quantization is not None:
+    except BadInput:  # where no engine is asked for, what the usual one cannot load another may; a file is of one
+        decided = question.engine is not None or question.quantization is not None or question.verify
+        if decided or Path(question.model or "").is_file():
             raise
         usual = formats.usual_engine("hf", session.rules)
         return _explain(replace(question, engine=usual.id), machine, session)

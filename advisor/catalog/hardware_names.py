@@ -148,6 +148,7 @@ def _read_part(part: str, reading: _Reading) -> None:
     if re.search(_CHIP, part, re.I):
         part = _take_cores(part, reading)
     if part.lower().endswith(" cpu") and phrases.read_cpu(part, reading.details):
+        reading.details.processor_only = True
         return
     without = re.fullmatch(r"(.+?)\s+(?:without|no) driver", part, re.I)
     if without:
@@ -390,9 +391,9 @@ def _settle_laptop(card: CardCount, reading: _Reading) -> CardCount:
 
 
 def _add_integrated(reading: _Reading) -> None:
-    """The graphics of a processor that was named, where no card was."""
+    """The graphics of a processor that was named, where no card was and it was not called a CPU."""
     cpu = reading.details.cpu_model
-    if cpu is None or reading.cards or reading.details.no_gpu:
+    if cpu is None or reading.cards or reading.details.no_gpu or reading.details.processor_only:
         return
     known = reading.catalogue.accelerators().values()
     found = [a for a in known if a.processors is not None and re.search(a.processors, cpu, re.I)]

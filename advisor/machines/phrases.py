@@ -51,6 +51,7 @@ class HardwareDetails(msgspec.Struct):
     no_gpu: bool = False
     laptop: str | None = None  # the word that says it is one
     host_only: bool = False  # names a computer without saying which accelerator it has
+    processor_only: bool = False  # a processor that is called one: its graphics are not meant
     gtt_bytes: int | None = None
     carve_bytes: int | None = None
     wired_bytes: int | None = None

@@ -371,8 +371,8 @@ def _mla(mla: t.Mla, hidden: int) -> Iterator[Shape]:
         yield "attn_v_b.weight", (r, vd, mla.n_heads)
     else:
         yield "attn_kv_b.weight", (r, mla.n_heads * (nope + vd))
-    if mla.extra:  # a gate for each head (Ling 3)
-        yield "attn_gate.weight", (hidden, mla.extra // hidden)
+    if mla.gate_width(hidden):
+        yield "attn_gate.weight", (hidden, mla.gate_width(hidden))
     yield "attn_output.weight", (mla.n_heads * vd, hidden)
 
 

@@ -88,7 +88,11 @@ class Mla(_Group, frozen=True, kw_only=True, tag="mla"):
     indexer: Indexer | None = None
     gate: Literal["elementwise"] | None = None
     absorbed: bool = True  # False: a GGUF file from before; keys and values of every head are cached
-    extra: int = 0
+    extra: int = 0  # a gate for each head (Ling 3)
+
+    def gate_width(self, hidden: int) -> int:
+        """Columns of the gate's matrix; 0 where there is none."""
+        return self.extra // hidden + (self.n_heads * self.v_head_dim if self.gate else 0)
 
 
 class Compressed(_Group, frozen=True, kw_only=True, tag="compressed"):

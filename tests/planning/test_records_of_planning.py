@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from records import list_changeable, list_positional, list_records, list_set
 
 from advisor.decision.policy import Policy
@@ -24,6 +26,7 @@ def test_what_is_left_out_is_nothing_or_the_usual() -> None:
         "tensor": [1], "pipeline": [1], "data": [1], "expert": [1], "nodes": [1], "copies": [1], "servers": [1],
         "starts": [True], "burst": [1.0], "layout": [CardLayout()], "policy": [Policy()],
         "alike": [1], "count": [1000], "longest": [10**9], "slower": [1.0], "wider": [1.0],  # requests that arrive
+        "until": [math.inf], "remedies": [True],  # all of them, and what would help where they miss a target
     }  # fmt: skip
     found = list_set("advisor.planning")
     assert found == usual

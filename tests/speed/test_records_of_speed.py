@@ -8,8 +8,8 @@ from records import list_changeable, list_positional, list_records, list_set
 PASSES = {"LoadPasses", "Pass"}
 # read from documents alone
 READ = {
-    "ChoiceErrors", "Coefficient", "EngineRules", "EvidenceRules", "HeldOutErrors", "HeldOutSpread", "OutsideSteps",
-    "SpeedRules",
+    "ArrivalRules", "ChoiceErrors", "Coefficient", "EngineRules", "EvidenceRules", "HeldOutErrors", "HeldOutSpread",
+    "OutsideSteps", "SpeedRules",
 }  # fmt: skip
 
 
@@ -30,7 +30,7 @@ def test_what_is_left_out_is_nothing_or_the_usual() -> None:
         "kv_heads": [1], "per_tokens": [1],
         "levels": [tuple(2**i for i in range(10))], "seed": [1],
         "expert_tile": [1], "weight": [1.0], "layers": ["dense"], "parts": [2], "splits_attention": [True],
-        "branches": [1], "finds": [1.0], "matrix": [1.0],
+        "branches": [1], "finds": [1.0], "matrix": [1.0], "use_case": ["chat"],
     }  # fmt: skip
     found = list_set("advisor.speed") | list_set("tools.speed")
     assert found == usual

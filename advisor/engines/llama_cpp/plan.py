@@ -179,15 +179,18 @@ def count_file_bytes(model: Model, quantization: str, whole: bool) -> int:
 
 def least_file_bytes(model: Model, quantization: str) -> float:
     """What a GGUF format with one type for the bulk takes at least, in no time: the language model's parameters in that
-    type, of which a mix makes some larger and none smaller. 0 for other formats.
+    type, of which a mix makes some larger and none smaller but experts that are stored so. 0 for other formats. What a
+    file has no name for is left out.
 
     Checked on every model of the catalogue, whose counts of parameters are rounded (tests/memory/test_least_bytes.py).
     """
     bulk = gguf_weights.BASE.get(quantization)
     if bulk is None or quantization in gguf_weights.NARROWED:
         return 0
-    elements, size = BLOCKS[bulk]
-    return (model.params_total - (model.vision.params if model.vision else 0)) * size / elements * (1 - ROUNDED)
+    stored = model.gguf_architecture.tensors.stored_experts if model.gguf_architecture else None
+    each = min(size / elements for elements, size in (BLOCKS[bulk], BLOCKS[stored or bulk]))
+    left_out = sum(x.params for x in model.weights.extras if x.name is None)
+    return (model.params_total - left_out - (model.vision.params if model.vision else 0)) * each * (1 - ROUNDED)
 
 
 def _shares(devices: Sequence[Device]) -> tuple[float, ...]:

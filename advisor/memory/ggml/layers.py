@@ -309,8 +309,8 @@ def attend_latent(step: Step, tensor: Tensor, group: t.Mla) -> Tensor:
     step.weigh(mixed, "attn_v_b", each)
     mixed = view(mixed, (group.v_head_dim, heads, each, shape.streams), "permuted")
     graph.expand(mixed := copy(mixed, (group.v_head_dim * heads, n)))
-    if group.extra:
-        mixed = change(mixed, change(step.multiply(tensor, group.extra // step.hidden, "attn_gate")))
+    if width := group.gate_width(step.hidden):
+        mixed = change(mixed, change(step.multiply(tensor, width, "attn_gate")))
     return step.multiply(mixed, step.hidden, "attn_output")
 
 
