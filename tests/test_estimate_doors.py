@@ -62,7 +62,7 @@ def test_the_library_answers_as_the_line_does(capfdbinary: pytest.CaptureFixture
 
 @pytest.mark.slow
 def test_the_library_answers_as_a_thousand_lines_do(capfdbinary: pytest.CaptureFixture[bytes], tmp_path: Path) -> None:
-    compare(1000, 15, capfdbinary, tmp_path)
+    compare(500, 15, capfdbinary, tmp_path)
 
 
 def test_many_requests_answer_as_each_alone() -> None:

@@ -29,15 +29,8 @@ def ask(hardware: str, use: str = "chat", model: str | None = None, **limits: ob
 
 @pytest.mark.slow
 def test_the_choice_is_near_the_best_that_fits() -> None:
-    """Every model of the catalogue sized, on a sample of the machines."""
-    gaps = [judge(machine, use, CATALOG).gap for machine in MACHINES[::6] for use in USES]
-    assert statistics.median(gaps) <= 0.3
-    assert max(gaps) <= 0.8
-
-
-@pytest.mark.slow
-def test_the_choice_is_near_the_best_on_all_machines() -> None:
-    gaps = sorted(judge(machine, use, CATALOG).gap for machine in MACHINES for use in USES)
+    """Every model of the catalogue sized, on a third of the machines."""
+    gaps = sorted(judge(machine, use, CATALOG).gap for machine in MACHINES[::3] for use in USES)
     assert statistics.median(gaps) <= 0.3
     assert gaps[int(0.9 * len(gaps))] <= 0.8
 

@@ -73,12 +73,12 @@ def test_no_refused_size_is_recommended() -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1])
 def test_no_refused_size_is_recommended_in_a_large_grid(seed: int) -> None:
-    wrong, given, several = refused(seed, n=500)
+    wrong, given, several = refused(seed, n=200)
     assert wrong == []
-    assert given > 500
-    assert several > 100
+    assert given > 200
+    assert several > 40
 
 
 def test_hardware_buys_no_cards_that_would_stay_unused(tmp_path: Path) -> None:

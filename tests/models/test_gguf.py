@@ -302,7 +302,7 @@ def test_random_bytes_after_the_magic(data: bytes) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=20_000)
+@settings(max_examples=8_000)
 @given(edits=EDITS, cut=st.none() | st.integers(0, 2**20))
 def test_damaged_files_at_length(sample: bytes, edits: list[tuple[int, bytes]], cut: int | None) -> None:
     read_or_refuse(damaged(sample, edits, cut))

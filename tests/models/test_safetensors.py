@@ -220,7 +220,7 @@ def test_damaged_files(tmp_path: Path, edits: list[tuple[int, bytes]], cut: int 
 
 
 @pytest.mark.slow
-@settings(max_examples=20_000)
+@settings(max_examples=8_000)
 @given(edits=EDITS, cut=st.none() | st.integers(0, len(SAMPLE)))
 def test_damaged_files_at_length(tmp_path: Path, edits: list[tuple[int, bytes]], cut: int | None) -> None:
     read_or_refuse(tmp_path / "m.safetensors", damaged(edits, cut))
