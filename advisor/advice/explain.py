@@ -93,6 +93,12 @@ class Explanation(Answer, frozen=True, kw_only=True):
         return self.planned.starts if self.planned is not None else all_hold((self.judged.starts, served))
 
     @property
+    def exit_status(self) -> int:
+        """0 it starts, as it stands or as the planner lays it out, 1 it does not, or a part of it lies on disk, 2 that
+        cannot be determined."""
+        return self.planned.exit_status if self.planned is not None else {True: 0, False: 1, None: 2}[self.starts]
+
+    @property
     def deployment(self) -> Deployment:
         """The deployment with all names resolved."""
         return self.explained.deployment

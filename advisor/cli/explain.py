@@ -54,9 +54,7 @@ def command(question: ExplainQuestion, shown: options.Presentation) -> int:
     options.print_answer(explanation, shown, "explain:describe_explanation", shown.verbose)
     if explanation.verified is not None and not explanation.verified.agrees:
         return 1
-    if explanation.machine is None:
-        return 0
-    return {True: 0, False: 1, None: 2}[explanation.starts]
+    return 0 if explanation.machine is None else explanation.exit_status
 
 
 def _show_guide(question: ExplainQuestion, shown: options.Presentation, rules: Catalog, asking: Asking) -> int:

@@ -192,7 +192,7 @@ def statuses(rng: random.Random, folder: Any) -> tuple[Any, ...] | None:
         advice = advisor.recommend(hardware, model=model, context_length=length, rules=RULES, **named)
     except AdvisorError:
         return None
-    status = {True: 0, False: 1, None: 2}[explained.starts]
+    status = explained.exit_status
     chosen = advice.chosen
     if chosen is None:
         return (model, hardware, engine, weights, length), status, 1, None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -133,9 +134,18 @@ def choose_model(
     if ordered:
         why = (_explain_choice(ordered[0], request),)
         return ModelChoice(ordered[0].model, why, ordered[1:], ordered[0], lambda most: find_more(most)[1:])
+    if slow is None and asked is None:  # what the guide would take here holds none: any engine is better than no answer
+        others = (choose_model(request, e, guide, session, among, most) for e in list_usual_engines(rules))
+        return next((x for x in others if x.model is not None), ModelChoice(None, (), ()))
     if slow is None:
         return ModelChoice(None, (), ())
     return ModelChoice(slow.model, (f"{_explain_choice(slow, request)}; slower than one would like",), (), slow)
+
+
+def list_usual_engines(rules: Catalog) -> list[Engine]:
+    """Engines that others run underneath, those of the most first."""
+    run = Counter(name for entry in rules.engines().values() for name in entry.runs)
+    return [rules.engine(name) for name, _ in run.most_common()]
 
 
 def _list_by_ability(
