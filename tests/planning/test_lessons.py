@@ -146,7 +146,7 @@ def test_no_release_candidate_is_recommended() -> None:
 
 
 def test_formats_that_are_called_larger_are() -> None:
-    x = chosen("1x L40S, 128GB RAM", "llama3.3:70b")
+    x = chosen("1x L40S, 128GB RAM", "llama3.3:70b", engine="vllm")
     assert x.quantization is not None
     own = RULES.quantization(x.quantization).bits_nominal
     refused = {t: RULES.quantization(t.quantization).bits_nominal for t in x.tried if t.fits is False}
@@ -254,7 +254,7 @@ def test_latency_for_many_leaves_drafts_out() -> None:
 
 
 def test_a_near_miss_says_what_would_hold_it() -> None:
-    found = ask("1x RTX 4090, 128GB RAM", "qwen3:32b")
+    found = ask("1x RTX 4090, 128GB RAM", "qwen3:32b", engine="vllm")
     wide = next(x for x in found.near_misses if x.what.startswith("FP8"))
     assert wide.would_fit_if == "2 such cards instead of 1, or at least 25 GiB on each"
     assert chosen("2x RTX 4090, 128GB RAM", "qwen3:32b", quantization="FP8").starts
