@@ -23,7 +23,8 @@ STEP = 9  # one row in so many by default
 
 
 def judge(rows: list[dict[str, str]], folder: Path) -> int:
-    """How many launches are seen; fails for an error that is not among the true ones, and for hardware refused."""
+    """How many launches are seen; fails for an error that is not among the true ones, for a true one that is not named
+    (a warning, where only the release is assumed), and for hardware refused."""
     knowledge = Knowledge(RULES)
     book = Rulebook(knowledge)
     seen, wrong = 0, []
@@ -32,7 +33,8 @@ def judge(rows: list[dict[str, str]], folder: Path) -> int:
         found = check_source(f"{row['command']}\n", "serve.sh", folder, make_checker(book, options))
         seen += bool(found.verdicts)
         errors = {f.rule for f in found.findings if f.severity == "error"}
-        if errors != set(row["errors"].split()) or any(v.fits is False for v in found.verdicts):
+        true, named = set(row["errors"].split()), {f.rule for f in found.findings}
+        if errors - true or true - named or any(v.fits is False for v in found.verdicts):
             wrong.append((sorted(errors), row["errors"], row["hardware"], row["command"], row["source"]))
     assert wrong == []
     return seen
