@@ -57,7 +57,7 @@ SEEDS = (
     Seed("engines/tensorrt-llm.yaml", "  linux: {support: 'yes'", "  linux: {support: yes", "wrong_value", "quote it"),
     Seed("flags/mlx-lm.yaml", "port: {t: int}", "port: {t: integer}", "wrong_value", "type 'integer'"),
     Seed("workloads.yaml", "easy_share: 0.5", "easy_shares: 0.5", "unknown_key", "`easy_shares` is not a key"),
-    Seed("ranking.yaml", "tie: 0.05", "tie: 0.05\nties: 0.05", "unknown_key", "`ties` is not a key", at="ties: 0.05"),
+    Seed("choosing.yaml", "tie: 0.15", "ties: 0.05\ntie: 0.15", "unknown_key", "`ties` is not a key", at="ties: 0.05"),
     Seed("budgets.yaml", "hours_per_month: 730", "hours_per_month: 730\nhours_per_month: 731", "duplicate_key", "appears twice",
          at="hours_per_month: 731"),
     Seed("drafts.yaml", "hidden_states: 3", "hidden_states: three", "wrong_value", "a whole number is expected"),
