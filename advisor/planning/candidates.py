@@ -69,13 +69,14 @@ def list_attempts(tools: EngineTools, search: SearchRequest, usable: list[format
     gguf = formats.format_family(tools.entry, tools.session.rules) == "gguf"
     both = (False, True) if gguf and search.machine.usable_devices else (False,)
     order = list(order_formats(usable, list_cache_types(tools.inner, search)))
-    return [
+    attempts = (
         Attempt(chosen, kv, offload, chosen.quantization.quality < FOUR_BIT_QUALITY)
         for offload in both
         for kv, chosen in order
         if search.limits is None
         or (chosen.quantization.bits_nominal <= search.limits.most_bits and kv == search.limits.cache)
-    ]
+    )
+    return [a for a in attempts if search.narrow or not a.narrow]
 
 
 def make_base(tools: EngineTools, search: SearchRequest, attempt: Attempt, machine: Machine) -> Deployment:

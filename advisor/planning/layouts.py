@@ -227,7 +227,8 @@ def _indices(machine: Machine | None, count: int) -> tuple[int, ...]:
 
 
 LARGEST_STEP = 4096  # tokens of a pass
-PARTS = ("ffn_down_exps", "ffn_(gate|gate_up|down)_exps")  # what stays on the host of a layer, the least first
+# what stays on the host of a layer, and the share of its experts that comes to a card, the most first
+PARTS = (("", 1.0), ("ffn_down_exps", 0.6), ("ffn_(gate|gate_up|down)_exps", 0.25))
 TRIES = 3  # ways to share the same layers out, each with what the one before has shown
 
 
@@ -330,7 +331,12 @@ def _bring_part(placed: Deployment, some: str, places: str, split: str | None, a
         return placed
     rest = {k: v for k, v in placed.settings.items() if k != some}
     fewer: dict[str, Setting] = {some: staying - 1} if staying > 1 else {}
-    for kept in ("", *PARTS):  # the whole layer was tried as it stands
+    behind, now = sum_running(read_file_weights(placed)).expert_device, ask(placed)
+    layer = behind[staying] - behind[staying - 1]
+    room = sum((r.budget_bytes or 0) - (r.high_bytes or 0) for r in now.devices) if now is not None else 0
+    for kept, share in PARTS:
+        if share * layer > room:  # on whichever card
+            continue
         part: dict[str, Setting] = {places: rf"blk\.{staying - 1}\.{kept}=CPU"} if kept else {}
         made = replace(placed, settings={**rest, **fewer, **part})
         estimate = ask(made)

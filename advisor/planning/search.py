@@ -60,13 +60,21 @@ def find_best_plan(entry: Engine, search: SearchRequest, session: Session) -> Pl
         return isinstance(found, Plan) and answers_rate(found, search, spare) is True
 
     low, high, found = 0, 1, _find_for_users(entry, _with_users(search, 1), session)
-    if isinstance(found, Plan) and answers_rate(found, search, spare) is None:
+    if isinstance(found, Rejection):
+        return found
+    one = found
+    if answers_rate(one, search, spare) is None:
         note = (
             f"how fast {entry.name} answers here is not known: whether it keeps up with the rate cannot be determined"
         )
-        return replace(found, on_time=None, notes=(*found.notes, note))
+        return replace(one, on_time=None, notes=(*one.notes, note))
+    if not enough(one):  # each of several users is answered no faster than one alone
+        share = find_answered_share(one, search, spare)
+        low = math.floor(1 / share) if share else 1
+        high = min(max(2, low), MOST_USERS)
+        found = _find_for_users(entry, _with_users(search, high), session)
     while isinstance(found, Plan) and not enough(found) and high < MOST_USERS and found.holds_all:
-        low, high = high, 2 * high
+        low, high = high, high + max(1, high // 2)
         found = _find_for_users(entry, _with_users(search, high), session)
     while isinstance(found, Plan) and high - low > max(1, high // 16):
         middle = (low + high) // 2
@@ -75,10 +83,8 @@ def find_best_plan(entry: Engine, search: SearchRequest, session: Session) -> Pl
             high, found = middle, smaller
         else:
             low = middle
-    if isinstance(found, Rejection):
-        return found
-    if not enough(found):
-        return replace(found, on_time=False)
+    if isinstance(found, Rejection) or not enough(found):
+        return replace(one if isinstance(found, Rejection) else found, on_time=False)
     peak = high + math.ceil(P99_OF_NORMAL * math.sqrt(high))  # arrivals are independent, so their number varies
     most = _find_for_users(entry, _with_users(search, peak), session)
     return most if isinstance(most, Plan) else found
@@ -111,14 +117,20 @@ def ask_for_speculation(entry: Engine, search: SearchRequest, rules: Catalog) ->
 
 def answers_rate(plan: Plan, search: SearchRequest, spare: float) -> bool | None:
     """Whether the plan answers `spare` times as many requests as come; None where its speed is not known."""
-    traffic = search.traffic
-    if traffic.rate is None:
+    if search.traffic.rate is None:
         return True
-    if plan.speed is None or plan.speed.output_tps is None:
+    share = find_answered_share(plan, search, spare)
+    return None if share is None else share >= 1
+
+
+def find_answered_share(plan: Plan, search: SearchRequest, spare: float) -> float | None:
+    """What the plan answers of `spare` times the requests that come; None where its speed is not known."""
+    traffic = search.traffic
+    if traffic.rate is None or plan.speed is None or plan.speed.output_tps is None:
         return None
     rate = plan.speed.output_tps
     sure = rate.low if search.workload.confidence == "safe" else rate.value
-    return sure >= spare * traffic.rate * traffic.burst * max(1, traffic.output.mean)
+    return sure / (spare * traffic.rate * traffic.burst * max(1, traffic.output.mean))
 
 
 def _with_users(search: SearchRequest, users: int) -> SearchRequest:
@@ -238,7 +250,7 @@ def _plan_stage(
     for attempt in attempts:
         quantization = attempt.chosen.quantization
         known = has_download(tools.entry, search, quantization)
-        if best is not None and not may_be_worth_more(quantization, best, search, tools.session.rules):
+        if best is not None and not may_be_worth_more(quantization, attempt.cache, best, search, tools.session.rules):
             continue
         if quantization.id in served or (not known and (downloads_only or any(p.starts for _, p in found))):
             continue

@@ -107,5 +107,6 @@ class SearchRequest(Value, frozen=True):
     backend: str | None = None  # that is insisted on
     whole: Machine | None = None  # the machine whose part `machine` is
     from_disk: bool = False  # where nothing fits, a part of the file may stay on disk
+    narrow: bool = True  # and the weights may have less than four bits
     limits: FormatLimits | None = None  # None: every format and cache type
     known: dict[Hashable, Any] | None = None  # answers that several searches for one user's question share

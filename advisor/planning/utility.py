@@ -22,6 +22,7 @@ from advisor.planning.types import Plan, SearchRequest
 from advisor.render.words import find_repository
 
 EIGHT_BITS = 8
+HALF = 0.5  # of a cache of 16 bit: what a smaller type leaves of it at the least
 FULL = 0.9  # of a budget: what is used above it counts as tight
 
 
@@ -88,18 +89,27 @@ def value_ability(ability: Ability, weights: UtilityRules) -> dict[str, float]:
 
 def value_plan(plan: Plan, search: SearchRequest, rules: Catalog) -> dict[str, float]:
     """The terms of a plan of a given model; the sum orders, most first."""
-    weights, use = load_utility(rules), search.traffic.use_case
-    cache = find_cache_loss(plan.deployment.kv_cache_type.k, rules) or weights.unknown_loss_percent
-    tokens = search.traffic.output.mean + count_thinking_tokens(search.model, use, rules)
-    seconds, between = answer_seconds(plan.speed, tokens), plan.speed.tpot_s if plan.speed is not None else None
-    hurry = weights.hurry if search.workload.priority in ("throughput", "latency") else 1.0
+    weights = load_utility(rules)
+    seconds = _wait_seconds(plan, search, rules)
+    between = plan.speed.tpot_s if plan.speed is not None else None
     return {
         **cost_format(plan.quantization, plan.deployment.engine, search, rules),
-        "cache": -weights.ability_per_percent * cache[1],
-        "wait": -hurry * cost_wait(seconds, use, weights) if seconds else 0.0,
+        "cache": -_cost_cache(plan.deployment.kv_cache_type.k, weights, rules),
+        "wait": -_cost_wait(seconds, search, weights) if seconds else 0.0,
         "unsure": -weights.unsure * math.log2(between.high / between.low) if between is not None else 0.0,
         "tight": -weights.tight * measure_tightness(plan.memory),
     }
+
+
+def _wait_seconds(plan: Plan, search: SearchRequest, rules: Catalog) -> float | None:
+    """Of an answer, thinking included; None where the speed is not known."""
+    thinking = count_thinking_tokens(search.model, search.traffic.use_case, rules)
+    return answer_seconds(plan.speed, search.traffic.output.mean + thinking)
+
+
+def _cost_wait(seconds: float, search: SearchRequest, weights: UtilityRules) -> float:
+    hurry = weights.hurry if search.workload.priority in ("throughput", "latency") else 1.0
+    return hurry * cost_wait(seconds, search.traffic.use_case, weights)
 
 
 def add_up(terms: dict[str, float]) -> float:
@@ -129,18 +139,30 @@ def _is_third_party(quantization: Quantization, engine: str, search: SearchReque
     return bool(name) and owner != search.model.id.partition("/")[0] and owner not in makers
 
 
-def may_be_worth_more(quantization: Quantization, than: Plan, search: SearchRequest, rules: Catalog) -> bool:
-    """Whether a narrower format can be worth more than a plan: at the most it is faster by what it is narrower."""
-    weights = load_utility(rules)
-    narrower = math.log2(than.quantization.bits_nominal / quantization.bits_nominal)
-    if than.speed is None or narrower <= 0:
+def may_be_worth_more(
+    quantization: Quantization, cache: str, than: Plan, search: SearchRequest, rules: Catalog
+) -> bool:
+    """Whether another format and cache type can be worth more than a plan that holds everybody: at the most it is
+    faster by what it is smaller, all of it taken off the slowest memory."""
+    weights, seconds, host = load_utility(rules), _wait_seconds(than, search, rules), than.memory.host
+    rows = [*than.memory.devices, *([host] if host is not None else [])]
+    read, held = sum(r.weights_bytes or 0 for r in rows), sum(r.kv_cache_bytes or 0 for r in rows)
+    own, kind = than.quantization.bits_nominal, than.deployment.kv_cache_type.k
+    saved = read * (1 - quantization.bits_nominal / own) + held * (0.0 if cache == kind else 1 - HALF)
+    slow = host.weights_bytes or 0 if than.offload and host is not None else read + held
+    if seconds is None or saved >= slow:
         return True
-    hurry = weights.hurry if search.workload.priority in ("throughput", "latency") else 1.0
-    gain = hurry * (weights.ability_per_doubling + weights.ability_per_late_doubling) * narrower
+    gain = _cost_wait(seconds, search, weights) - _cost_wait(seconds * min(1.0, 1 - saved / slow), search, weights)
     now, then = (
-        add_up(cost_format(q, than.deployment.engine, search, rules)) for q in (than.quantization, quantization)
+        add_up(cost_format(q, than.deployment.engine, search, rules)) - _cost_cache(c, weights, rules)
+        for q, c in ((than.quantization, kind), (quantization, cache))
     )
     return then + gain > now + weights.same
+
+
+def _cost_cache(kind: str, weights: UtilityRules, rules: Catalog) -> float:
+    loss = find_cache_loss(kind, rules) or weights.unknown_loss_percent
+    return weights.ability_per_percent * loss[1]
 
 
 def measure_tightness(estimate: MemoryEstimate) -> float:

@@ -127,11 +127,14 @@ def test_host_memory_that_is_short_is_no_use() -> None:
     assert len(calls) == 2
 
 
-def bring(fits: Callable[[dict[str, Any]], bool], **settings: Any) -> dict[str, Any]:
-    """Settings once a part of one more layer is brought; two cards, the first full."""
+def bring(fits: Callable[[dict[str, Any]], bool], unit: int = 2**36, **settings: Any) -> dict[str, Any]:
+    """Settings once a part of one more layer is brought; two cards, the first full, the other with 5 units free."""
 
     def ask(d: Deployment) -> MemoryEstimate:
-        full, empty = row(budget_bytes=10, high_bytes=12), row(budget_bytes=10, high_bytes=5)
+        full, empty = (
+            row(budget_bytes=10 * unit, high_bytes=12 * unit),
+            row(budget_bytes=10 * unit, high_bytes=5 * unit),
+        )
         return memory(full, empty, fits=fits(dict(d.settings)))
 
     placed = msgspec.structs.replace(MOE, settings={"n-gpu-layers": "all", **settings})
@@ -152,6 +155,7 @@ def test_a_part_of_one_more_layer() -> None:
         "n-gpu-layers": "all", "override-tensor": r"blk\.0\.ffn_down_exps=CPU",
     }  # fmt: skip
     assert bring(lambda s: True) == {"n-gpu-layers": "all"}
+    assert bring(lambda s: True, 1, **{"n-cpu-moe": 5}) == usual  # no part finds room, whatever the card
     # a layer moves to the card that has room
     moved = bring(lambda s: s["tensor-split"] == "9,10", **{"n-cpu-moe": 5, "tensor-split": "10,9"})
     assert moved == {"n-gpu-layers": "all", "n-cpu-moe": 4, "tensor-split": "9,10"}

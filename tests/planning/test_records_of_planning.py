@@ -27,6 +27,7 @@ def test_what_is_left_out_is_nothing_or_the_usual() -> None:
         "starts": [True], "burst": [1.0], "layout": [CardLayout()], "policy": [Policy()],
         "alike": [1], "count": [1000], "longest": [10**9], "slower": [1.0], "wider": [1.0],  # requests that arrive
         "until": [math.inf], "remedies": [True],  # all of them, and what would help where they miss a target
+        "narrow": [True],  # formats, too
     }  # fmt: skip
     found = list_set("advisor.planning")
     assert found == usual

@@ -29,7 +29,6 @@ from advisor.engines.llama_cpp.plan import count_file_bytes, least_file_bytes
 from advisor.errors import BadInput, UnknownName
 from advisor.machines.types import Machine
 from advisor.models.types import Model
-from advisor.planning.format_candidates import FOUR_BIT_QUALITY
 from advisor.planning.rules import load_workload_defaults
 from advisor.planning.search import find_best_plan
 from advisor.planning.types import Plan, Rejection, SearchRequest
@@ -73,7 +72,7 @@ class _Search:
         self.next = next(left, None)
         self.found: list[SizedModel] = []
         self.slow: SizedModel | None = None
-        self.count = 0
+        self.tried = self.slower = 0
 
 
 class ModelChoice(Value, frozen=True):
@@ -115,18 +114,20 @@ def choose_model(
             model, ability, ceiling = search.next
             best = max((x.worth for x in search.found), default=-math.inf)
             enough = len(search.found) > others and ceiling < best - choosing.tie
-            if enough or search.count >= choosing.most_sized:
+            if enough or (search.tried if search.found else search.slower) >= choosing.most_sized:
                 break
             search.next = next(search.left, None)
+            search.tried += 1
             sized = _size_model(model, ability, request, asked, guide, session, choosing)
             if sized is None:
                 continue
             copy = stored.find(sized.model.id, sized.plan.quantization.id)
             sized = replace(sized, option=replace(sized.option, stored=copy))
-            search.count += 1
             if not _is_slow(sized, request, choosing):
                 search.found.append(sized)
-            elif search.slow is None or search.slow.worth < sized.worth:
+                continue
+            search.slower += 1
+            if search.slow is None or search.slow.worth < sized.worth:
                 search.slow = sized
         return tuple(_order_by_worth(search.found, choosing))
 
@@ -190,6 +191,9 @@ def _size_model(
         return None
     guide_result = ask_guide(request, model, guide, rules)
     search = build_search_request(request, ResolvedModel(model), guide_result, guide, rules, asked)
+    search = replace(
+        search, narrow=request.quantization is not None
+    )  # a smaller model at four bits is the better answer
     kept: SizedModel | None = None
     refused: set[str] = set()
     for engine_id in (asked.id,) if asked else guide_result.decision.engines:
@@ -201,9 +205,7 @@ def _size_model(
             if all(r.code in ("does_not_fit", "format_not_loadable") for r in plan.reasons):
                 refused.add(engine_id)
             continue
-        # a smaller model at four bits is the better answer
-        narrow = plan.quantization.quality < FOUR_BIT_QUALITY and request.quantization is None
-        if not plan.starts or narrow or not plan.holds_all or _crowds(request.machine, plan, choosing):
+        if not plan.starts or not plan.holds_all or _crowds(request.machine, plan, choosing):
             refused.add(engine_id)
             continue
         sized = _size_plan(model, ability, plan, search, session)
