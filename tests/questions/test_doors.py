@@ -253,9 +253,11 @@ ON = "2x RTX 3090, 64GB RAM, linux"
 SMALL = "RTX 4090, 64GB RAM, linux"  # what is asked for without a model sizes them all
 SAME: list[tuple[str, dict[str, Any], list[str]]] = [
     ("recommend", {"hardware": ON, "model": "8B", "ttft_s": "500ms", "licence": "permissive", "context_length": "16k",
-                   "stage": "production", "priority": "throughput", "rate": 2},
+                   "stage": "production", "priority": "throughput"},
      ["--on", ON, "--model", "8B", "--ttft", "0.5", "--licence", "permissive", "--context", "16k", "--workload",
-      "stage=production", "--priority", "throughput", "--requests-per-second", "2"]),
+      "stage=production", "--priority", "throughput"]),
+    ("recommend", {"hardware": ON, "model": "8B", "engine": "vllm", "rate": 2},
+     ["--on", ON, "--model", "8B", "--engine", "vllm", "--requests-per-second", "2"]),
     ("recommend", {"hardware": SMALL, "engine": "vllm", "thinking": False, "shared_prefix": True,
                    "workload": "tool_calling=true", "guide": "choosing-a-backend", "answers": {"gpu": "nvidia"}},
      ["--on", SMALL, "--engine", "vllm", "--no-thinking", "--shared-prefix",
