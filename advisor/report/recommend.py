@@ -275,12 +275,15 @@ def _others(advice: Advice) -> Iterable[str]:
     """Named plans, the first alternatives, the other models."""
     named = {i: name for name, i in advice.named.items() if i is not None}
     order = [*named, *(i for i in range(len(advice.alternatives)) if i not in named)]
-    shown = [i for i in order if advice.alternatives[i].memory is not None]
+    offered = [(x.engine, x.model, x.settings) for x in advice.choices]  # in the row before
+    alike = [(x.engine, x.model, x.settings) in offered for x in advice.alternatives]
+    shown = [i for i in order if advice.alternatives[i].memory is not None and not alike[i]]
     for i in shown[:SHOWN]:
         other = advice.alternatives[i]
         rate = other.speed.rate_of_each if other.speed else None  # as in `Speed`
         what = f"{other.engine_name.partition(' (')[0]} {other.quantization}"
-        speed = f" ({format_rate(rate.value)} tokens/s)" if rate else ""
+        how = next((f" {g}" for g in other.gains if g.startswith("by ")), "")
+        speed = f" ({format_rate(rate.value)} tokens/s{how})" if rate else ""
         yield f"{named[i]}: {what}{speed}" if i in named else f"{what}{speed}"
     if advice.models:
         yield "models: " + ", ".join(m.model.rpartition("/")[2] for m in advice.models[:SHOWN])
