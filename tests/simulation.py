@@ -7,6 +7,7 @@ works on at most a chunk of prompts, as vLLM's scheduler does (first come, first
 
 from __future__ import annotations
 
+import heapq
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -29,71 +30,85 @@ class Served(NamedTuple):
 
 
 class _Running:
-    __slots__ = ("first_at", "last_at", "left_output", "left_prompt", "request", "tokens")
+    __slots__ = ("first_at", "left_prompt", "number", "request", "tokens")
 
-    def __init__(self, request: Arrival) -> None:
-        self.request = request
-        self.left_prompt, self.left_output = request.prompt, max(1, request.output)
+    def __init__(self, request: Arrival, number: int) -> None:
+        self.request, self.number = request, number  # which one of its copy it is
+        self.left_prompt = request.prompt
         self.tokens = request.prompt + request.output + request.cached
-        self.first_at = self.last_at = 0.0
+        self.first_at = 0.0
 
 
 class Copy:
-    """One server."""
+    """One server. Steps without prompts are alike until the next request ends or arrives: they only count time."""
 
     def __init__(
         self, step: StepSeconds, most_running: int, cache_tokens: int, chunk: int, weight: float = 1.0
     ) -> None:
         self.weight = weight  # of the router: a server of twice the weight has twice the requests
         self.step, self.most_running, self.cache_tokens, self.chunk = step, most_running, cache_tokens, chunk
-        self.now, self.queue, self.running = 0.0, deque[Arrival](), list[_Running]()
+        self.now, self.steps, self.held, self.admitted = 0.0, 0, 0, 0
+        self.queue, self.reading = deque[Arrival](), list[_Running]()
+        self.decoding = list[tuple[int, int, _Running]]()  # a heap: by the step that ends the request, then as admitted
         self.served: list[Served] = []
 
     @property
+    def running(self) -> int:
+        return len(self.reading) + len(self.decoding)
+
+    @property
     def load(self) -> int:
-        return len(self.queue) + len(self.running)
+        return len(self.queue) + self.running
 
     def advance(self, until: float) -> None:
         """Steps up to a time; the last may end a little after it."""
-        while self.now < until and (self.queue or self.running):
+        while self.now < until and self.load:
             self._admit()
-            self._step()
-        if not self.queue and not self.running:
+            if self.reading:
+                self._read()
+            else:
+                self._decode(until)
+            self._end()
+        if not self.load:
             self.now = max(self.now, until)
 
     def _admit(self) -> None:
-        held = sum(r.tokens for r in self.running)
-        while self.queue and len(self.running) < self.most_running:
+        while self.queue and self.running < self.most_running:
             wanted = self.queue[0].prompt + self.queue[0].output + self.queue[0].cached
-            if self.running and held + wanted > self.cache_tokens:
+            if self.running and self.held + wanted > self.cache_tokens:
                 break
-            held += wanted
-            self.running.append(_Running(self.queue.popleft()))
+            self.held += wanted
+            self.admitted += 1
+            self.reading.append(_Running(self.queue.popleft(), self.admitted))
 
-    def _step(self) -> None:
-        decoding = [r for r in self.running if not r.left_prompt]
-        room, reading = max(0, self.chunk - len(decoding)), 0
-        finished_prompts = []
-        for r in self.running:
-            if r.left_prompt and room > 0:
-                taken = min(room, r.left_prompt)
-                r.left_prompt -= taken
-                room -= taken
-                reading += taken
-                if not r.left_prompt:
-                    finished_prompts.append(r)
-        self.now += self.step(max(1, len(decoding)), reading)
-        for r in finished_prompts:
-            r.first_at = r.last_at = self.now
-            r.left_output -= 1
-        for r in decoding:
-            r.left_output -= 1
-            r.last_at = self.now
-        for r in [r for r in self.running if not r.left_prompt and r.left_output <= 0]:
-            self.running.remove(r)
+    def _read(self) -> None:
+        """A step that works on prompts, too."""
+        room = whole = max(0, self.chunk - len(self.decoding))
+        for r in self.reading:
+            taken = min(room, r.left_prompt)
+            r.left_prompt -= taken
+            room -= taken
+        self.now += self.step(max(1, len(self.decoding)), whole - room)
+        self.steps += 1
+        for r in self.reading:
+            if not r.left_prompt:  # the step that ends a prompt gives the first token
+                r.first_at = self.now
+                heapq.heappush(self.decoding, (self.steps + max(1, r.request.output) - 1, r.number, r))
+        self.reading = [r for r in self.reading if r.left_prompt]
+
+    def _decode(self, until: float) -> None:
+        seconds, last = self.step(len(self.decoding), 0), self.decoding[0][0]
+        while self.now < until and self.steps < last:
+            self.now += seconds
+            self.steps += 1
+
+    def _end(self) -> None:
+        while self.decoding and self.decoding[0][0] <= self.steps:
+            r = heapq.heappop(self.decoding)[2]
+            self.held -= r.tokens
             n = max(1, r.request.output - 1)
             asked = r.request.at if r.request.asked_at is None else r.request.asked_at
-            self.served.append(Served(r.first_at - asked, (r.last_at - r.first_at) / n, r.request))
+            self.served.append(Served(r.first_at - asked, (self.now - r.first_at) / n, r.request))
 
 
 def simulate(arrivals: Sequence[Arrival], copies: Sequence[Copy]) -> list[Served]:

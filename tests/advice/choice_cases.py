@@ -41,18 +41,19 @@ class ChoiceGap(NamedTuple):
 
 
 def judge(machine: str, use: str, rules: Catalog) -> ChoiceGap:
-    """Choose as `recommend` does, then size every model of the catalogue."""
+    """Choose as `recommend` does, then size every model of the catalogue that could be worth the most: by falling
+    ability, which is what a model is worth at most, so that few are left after the first that fit."""
     request = RecommendRequest(parse_hardware(machine, rules), Workload(use_case=use))
     guide, choosing = load_main_guide(rules), choice.load_utility(rules)
     chosen = choice.choose_model(request, None, guide, Session(rules)).chosen
     best, most = "", float("-inf")
-    for name in rules.model_ids():
-        model = rules.find_model(name)
-        ability = find_ability(model, use, rules)
-        if model.layout is None or ability is None or add_up(value_ability(ability, choosing)) <= most:
-            continue
+    known = [(m, find_ability(m, use, rules)) for m in map(rules.find_model, rules.model_ids()) if m.layout is not None]
+    able = [(add_up(value_ability(x, choosing)), m, x) for m, x in known if x is not None]
+    for at_most, model, ability in sorted(able, key=lambda x: -x[0]):
+        if at_most <= most:
+            break
         sized = choice._size_model(model, ability, request, None, guide, Session(rules), choosing)
         if sized is not None and not choice._is_slow(sized, request, choosing) and sized.worth > most:
-            best, most = name, sized.worth
+            best, most = model.id, sized.worth
     taken = chosen.model.id if chosen else None
     return ChoiceGap(machine, use, taken, chosen.worth if chosen else -9.0, best, most)

@@ -9,13 +9,12 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from ray_environment import find_ray_python
 from recipes import SHARDS, merge, recipe, write_sweep
 
-TOP = Path(__file__).resolve().parents[2]
 PROGRAM = """
 import advisor, ray
 
@@ -46,15 +45,9 @@ def started(words: list[str], seconds: int, **settings: object) -> subprocess.Co
 
 
 @pytest.fixture(scope="module")
-def python(tmp_path_factory: pytest.TempPathFactory) -> str:
+def python() -> str:
     """Of an environment with ray and this package."""
-    place = tmp_path_factory.mktemp("ray") / "venv"
-    subprocess.run([sys.executable, "-m", "venv", str(place)], check=True, timeout=120)
-    installed = started([str(place / "bin/python"), "-m", "pip", "install", "-q", "ray>=2.50", str(TOP)], 600)
-    if "No matching distribution found for ray" in installed.stderr:
-        pytest.skip(f"ray has no build for Python {sys.version_info.major}.{sys.version_info.minor}")
-    assert installed.returncode == 0, installed.stderr
-    return str(place / "bin/python")
+    return find_ray_python()
 
 
 def run_ray(words: list[str], folder: Path) -> subprocess.CompletedProcess[str]:

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from inventories import DATA
-from programs import ELSEWHERE
+from ray_environment import find_ray_python
 from slurm_lab import SlurmLab, started_lab
-
-TOP = Path(__file__).resolve().parents[2]
-SECONDS = 600
 
 
 @pytest.fixture(scope="module")
@@ -33,16 +28,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmLab]:
     del os.environ["ASKED"]
 
 
-@pytest.fixture(scope="module")
-def ray_python(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Of an environment with ray and this package; RAY_PYTHON names one that is there."""
-    if os.environ.get("RAY_PYTHON"):
-        return os.environ["RAY_PYTHON"]
-    place = tmp_path_factory.mktemp("ray") / "venv"
-    subprocess.run([sys.executable, "-m", "venv", str(place)], check=True, timeout=SECONDS)
-    words = [str(place / "bin/python"), "-m", "pip", "install", "-q", "ray[serve]>=2.50", str(TOP)]
-    installed = subprocess.run(words, capture_output=True, text=True, check=False, timeout=SECONDS)
-    if "No matching distribution found for ray" in installed.stderr:
-        pytest.skip(f"{ELSEWHERE}ray for Python {sys.version_info.major}.{sys.version_info.minor}")
-    assert installed.returncode == 0, installed.stderr
-    return str(place / "bin/python")
+@pytest.fixture(scope="session")
+def ray_python() -> str:
+    """Of an environment with ray and this package."""
+    return find_ray_python()

@@ -166,10 +166,10 @@ def test_plans_keep_their_targets_in_a_replay(tmp_path: Path) -> None:
     """All plans but a few, with speeds as predicted; all pieces but a few where they are off by as much as those of
     measured rows are, whole plans a little less often."""
     exact, off = [], []
-    for _, plan, pieces, seed in make_plans(range(200, 235), 1000, tmp_path):
+    for _, plan, pieces, seed in make_plans(range(200, 226), 1000, tmp_path):
         exact.append(min(replay(plan, pieces, None)))
         off += replay(plan, pieces, random.Random(seed))
-    assert len(exact) >= 25
+    assert len(exact) >= 18
     assert sum(s >= PROMISED for s in exact) >= 0.95 * len(exact), sorted(exact)[:10]
     assert sum(s >= PROMISED for s in off) >= 0.95 * len(off), sorted(off)[:20]
 
@@ -186,12 +186,12 @@ def test_a_lost_node_is_survived_where_that_is_what_check_says(tmp_path: Path) -
     """Nine of ten of the plans that are left keep the targets: single replicas stand at their limit, and bursts hit
     them."""
     shares, said = [], {True: 0, False: 0}
-    for request, plan, pieces, _ in make_plans(range(100, 150), 1000, tmp_path, (1, 2)):
+    for request, plan, pieces, _ in make_plans(range(100, 120), 1000, tmp_path, (1, 2)):
         survives = check_fleet(request, 1, (), Session(RULES)).to_dict()["survives"]
         said[survives] += 1
         left = [plan_fleet(r, Session(RULES)) for r in find_losses(request, plan)]
         assert survives is all(not p.unserved for p in left)
         if survives:
             shares += [min(replay(p, pieces, None)) for p in left]
-    assert min(said.values()) >= 3, said
+    assert min(said.values()) >= 2, said
     assert sum(s >= PROMISED for s in shares) >= 0.9 * len(shares), sorted(shares)[:10]

@@ -100,7 +100,7 @@ def test_the_linter_answers_any_damage_of_a_small_folder(tmp_path: Path) -> None
 def test_the_linter_answers_any_damage_of_the_shipped_rules(tmp_path: Path) -> None:
     chance = random.Random(16)
     names = [f.name for f in files()]
-    for n in range(8):
+    for n in range(4):
         root = tmp_path / str(n)
         shutil.copytree(shipped_root(), root)
         documents = [x for x in names if not x.startswith("models/")]

@@ -101,7 +101,7 @@ def test_commands_agree_about_what_is_recommended(seed: int) -> None:
 @pytest.mark.slow
 def test_commands_agree_over_many_questions() -> None:
     wrong = []
-    for hardware, model, load in questions(100, 500):
+    for hardware, model, load in questions(100, 200):
         for ranked, work in answered(hardware, model, load):
             wrong += [(hardware, model, ranked.engine, work.concurrency, w) for w in disagreements(ranked, work)]
     assert wrong == []
@@ -159,7 +159,9 @@ def test_recommended_commands_pass_the_gate(tmp_path: Any) -> None:
 
 
 @pytest.mark.slow
-def test_recommended_commands_pass_the_gate_over_a_grid(tmp_path: Any) -> None:
+def test_recommended_commands_pass_the_gate_over_a_grid(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of an answer only the choice is looked at: other plans of its engine are not looked for."""
+    monkeypatch.setattr("advisor.advice.recommend.answer.add_named_plans", lambda advice, *_: advice)
     looked, wrong = 0, []
     for hardware, model, load in questions(8, 150):
         for ranked, _ in answered(hardware, model, load)[:1]:
@@ -221,7 +223,9 @@ def test_explain_recommend_and_check_have_one_exit_status(tmp_path: Any) -> None
 
 
 @pytest.mark.slow
-def test_exit_statuses_agree_over_500_questions(tmp_path: Any) -> None:
-    looked, wrong = differ(4, 500, tmp_path)
-    assert looked >= 450
+def test_exit_statuses_agree_over_many_questions(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of an answer only the choice is looked at: other plans of its engine are not looked for."""
+    monkeypatch.setattr("advisor.advice.recommend.answer.add_named_plans", lambda advice, *_: advice)
+    looked, wrong = differ(4, 200, tmp_path)
+    assert looked >= 180
     assert wrong == []

@@ -49,15 +49,11 @@ def _server(engine: str, target: str) -> str:
 
 
 @pytest.mark.slow
-def test_a_thousand_files_hold_only_flags_of_the_engine() -> None:
-    seen = check(every=97)
-    assert sum(seen.values()) >= 900, seen
+def test_thousands_of_files_hold_only_flags_of_the_engine() -> None:
+    """One deployment in so many as no other number divides, so that none of its parts is always the same."""
+    seen = check(every=11)
+    assert sum(seen.values()) > 4_500, seen
     assert set(seen) == set(matrix.load_targets(RULES).targets), "a target that no sample reached"
-
-
-@pytest.mark.slow
-def test_all_files_hold_only_flags_of_the_engine() -> None:
-    assert sum(check(every=1).values()) > 50_000
 
 
 def test_the_check_refuses_what_a_parser_refuses() -> None:

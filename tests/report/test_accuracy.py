@@ -21,16 +21,6 @@ HOW = "run: python -m tools.accuracy.page tests/data docs/accuracy.md"
 
 
 @pytest.mark.slow
-def test_the_page_is_made_from_the_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All of it but the planner's rows over the catalogue, which take longest."""
-    monkeypatch.setattr(page, "_over_catalogue", lambda data, rules: ["LEFT OUT"])
-    stored = (ROOT / "docs" / "accuracy.md").read_text(encoding="utf-8")
-    before, _, after = stored.partition(f"{page.PLANNER_HEAD}\n")
-    rest = after[after.index("## ") :]
-    assert f"{before}{page.PLANNER_HEAD}\n\nLEFT OUT\n\n{rest}" == page.make_accuracy_page(DATA, RULES), HOW
-
-
-@pytest.mark.slow
 def test_the_whole_page_is_made_from_the_rows() -> None:
     assert (ROOT / "docs" / "accuracy.md").read_text(encoding="utf-8") == page.make_accuracy_page(DATA, RULES), HOW
 

@@ -24,12 +24,10 @@ def run_load(*words: str) -> dict[str, Any]:
     return found
 
 
-def test_a_thousand_estimates_by_32_clients() -> None:
-    """Both ways compete with other tests for the processor: one good run of three shows what the server can do."""
-    assert any(run_load("1000", str(seed))["ratio"] >= 0.5 for seed in (1, 2, 3))
-
-
-def test_memory_stays_flat() -> None:
-    found = run_load("1000", "4", "60")
+def test_thousands_of_estimates_by_32_clients() -> None:
+    """Memory stays flat. Both ways compete with other tests for the processor: one good run of three shows what the
+    server can do."""
+    found = run_load("1000", "1", "30")
     assert found["answers"] >= 3000
     assert max(found["memory_mb"][1:]) <= found["memory_mb"][0] + MOST_GROWTH_MB
+    assert found["ratio"] >= 0.5 or any(run_load("1000", str(seed))["ratio"] >= 0.5 for seed in (2, 3))
