@@ -71,3 +71,12 @@ def test_work_grows_with_the_number_of_flags_and_not_with_its_square() -> None:
 
     check(10)  # what is read once
     assert check(800) < 2.5 * check(400)
+
+
+def test_work_grows_with_the_number_of_services_and_not_with_its_square() -> None:
+    def check(count: int) -> int:
+        text = "services:\n" + "".join(f"  s{i}: {{image: x, depends_on: [s0]}}\n" for i in range(count))
+        return calls(lambda: check_text(text, "compose.yaml", fit=False))
+
+    check(10)  # what is read once
+    assert check(400) < 2.5 * check(200)

@@ -69,22 +69,24 @@ def read_document(doc: object, ctx: ReaderContext) -> list[Launch]:
     override, over = _find_override(ctx)
     services = _merged(services, as_mapping(_stand_at(over, line_of(services)))) if over else services
     known = {**read_variables(read_inside(ctx.folder, ".env") or ""), **ctx.variables}
+    awaited = {name for service in services.values() for name in list_awaited(service)}
     out: list[Launch] = []
     for name, raw in services.items():
         if isinstance(raw, dict):
             whole = _extended(raw, services, ctx, 0)
             service = as_mapping(_expanded(whole, known))
             found = _read_service(str(name), service, ctx, line_of(name), _runs_always(whole))
-            if any(awaits_health(other, str(name)) for other in services.values()):
+            if str(name) in awaited:
                 found = [replace(x, setup=replace(x.setup, places={**x.setup.places, AWAITED: x.line})) for x in found]
             merged = (f"{override} is merged into the service, as docker compose does",) if name in over else ()
             out += [replace(x, assumed=(*x.assumed, *merged)) for x in found]
     return _merge_pullers(out, ctx)
 
 
-def awaits_health(service: Located, name: str) -> bool:
-    """Whether a service starts only once another one is healthy."""
-    return str(value_at(service, "depends_on", name, "condition")) == "service_healthy"
+def list_awaited(service: Located) -> list[str]:
+    """The services that have to be healthy before this one starts."""
+    after = as_mapping(service, "depends_on")
+    return [str(name) for name, how in after.items() if str(value_at(how, "condition")) == "service_healthy"]
 
 
 def _find_override(ctx: ReaderContext) -> tuple[str, dict[str, Located]]:
