@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import msgspec
 from msgspec.structs import replace
 
 from advisor import engines, formats
@@ -14,7 +13,7 @@ from advisor.advice.limits import DeploymentLimits, find_limits
 from advisor.advice.types import RankedDeployment
 from advisor.advice.workload import fetch_model, whole_context
 from advisor.catalog import Catalog
-from advisor.catalog.described_machine import find_vendor
+from advisor.catalog.described_machine import CardsFile, find_vendor, list_common_cards
 from advisor.catalog.documents import decode_document
 from advisor.catalog.match import usable_capacity_bytes
 from advisor.catalog.resolve import choose_file_format, resolve_model
@@ -32,7 +31,6 @@ from advisor.engines.flags import find_own_flag, list_smaller_caches, takes_shar
 from advisor.errors import AdvisorError, BadInput
 from advisor.estimation import estimate, find_stated_machine
 from advisor.machines.types import Device, Machine
-from advisor.meanings import AcceleratorId
 from advisor.memory.layers import cache_layers
 from advisor.models.types import Model
 from advisor.planning.holding import Holding, describe_estimate, hold_deployment
@@ -387,15 +385,6 @@ class CardFit(Record, frozen=True, kw_only=True):
     assumed: bool  # the usable memory is derived from the nominal size
 
 
-class CardsFile(msgspec.Struct, frozen=True):
-    """rules/cards.yaml."""
-
-    source: str
-    as_of: str
-    counts: list[int]
-    accelerators: list[AcceleratorId]
-
-
 def estimate_at(deployment: Deployment, length: int, session: Session) -> MemoryEstimate:
     """The memory of a deployment at another context length. Raises BadInput as `estimate` does."""
     return estimate(replace(deployment, context_length=length), session)
@@ -434,10 +423,7 @@ def find_card_fits(
         return best
 
     out = []
-    for name in cards.accelerators:
-        card = session.rules.accelerators().get(name)
-        if card is None:
-            raise BadInput(f"rules/cards.yaml: {name} is not in the catalogue")
+    for card in list_common_cards(session.rules):
         size, basis = usable_capacity_bytes(card)
         if size is not None:
             out.append(find_smallest_number(card, size, basis == "assumed"))

@@ -17,6 +17,7 @@ from advisor.errors import BadInput
 from advisor.machines import device_visibility
 from advisor.machines.phrases import HardwareDetails
 from advisor.machines.types import Cpu, Device, HostMemory, Machine, Os, Vendor
+from advisor.meanings import AcceleratorId
 from advisor.record import Value
 from advisor.units import GIB, format_gib
 
@@ -337,3 +338,22 @@ def keep_reserve(machine: Machine, rules: Catalog) -> Machine:
     share = (kept.unified_share if unified else kept.share) * ram
     reserve = min(ram // 2, int(min(kept.most_gib * GIB, max(least * GIB, share))))
     return replace(machine, memory=replace(memory, reserve_bytes=reserve), notes=notes)
+
+
+class CardsFile(msgspec.Struct, frozen=True):
+    """rules/cards.yaml."""
+
+    source: str
+    as_of: str
+    counts: list[int]
+    accelerators: list[AcceleratorId]
+
+
+def list_common_cards(rules: Catalog) -> list[Accelerator]:
+    """The cards that are tried where nobody says which, small to large. Raises BadInput for one that is not known."""
+    known, out = rules.accelerators(), []
+    for name in decode_document(rules, "cards.yaml", CardsFile).accelerators:
+        if name not in known:
+            raise BadInput(f"rules/cards.yaml: {name} is not in the catalogue")
+        out.append(known[name])
+    return out

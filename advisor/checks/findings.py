@@ -81,6 +81,13 @@ class ConcurrentSpeed(Record, frozen=True, kw_only=True):
     speed: SpeedEstimate
 
 
+class LeastHardware(Record, frozen=True, kw_only=True):
+    """The smallest common hardware that a launch starts on: `needs_bytes` of each card."""
+
+    hardware: str
+    needs_bytes: int
+
+
 class CheckedDeployment(Record, frozen=True, kw_only=True):
     """One deployment of a file with its verdict: `fits` is whether it starts and has room for its requests, None where
     that cannot be determined; `why` says why."""
@@ -103,6 +110,7 @@ class CheckedDeployment(Record, frozen=True, kw_only=True):
     unused: tuple[str, ...] = ()  # settings and variables without effect on the verdict
     not_modelled: tuple[str, ...] = ()  # those that bear on it, or on speed, and have no law: why they matter
     request: dict[str, Any] = {}  # the settings that the estimator was given: the effective launch
+    least: LeastHardware | None = None  # where nothing says what it runs on
     ranks: int | None = None
     replicas: int | None = None  # equal ones, where the file says how many
     memory: DeploymentEstimate | None = None
@@ -138,6 +146,10 @@ class CheckReport(Record, frozen=True, kw_only=True):
     strict: bool = False
     verbose: bool = False  # the text has the account of every launch
 
+    def is_open(self, deployment: CheckedDeployment) -> bool:
+        """Whether it is not known if a deployment fits; with --strict also where only the hardware is not stated."""
+        return self.asked_fit and deployment.fits is None and (self.strict or deployment.least is None)
+
     def status(self) -> int:
         """Exit status: 1 does not fit or findings at or above the threshold, 2 cannot tell, 0 all well."""
         threshold = "warning" if self.strict and self.fail_on == "error" else self.fail_on
@@ -146,8 +158,5 @@ class CheckReport(Record, frozen=True, kw_only=True):
             return 1
         if self.asked_fit and any(d.fits is False for d in self.deployments):
             return 1
-        if any(self.strict or not p.passed_over for p in self.problems) or (
-            self.asked_fit and any(d.fits is None for d in self.deployments)
-        ):
-            return 2
-        return 0
+        unread = any(self.strict or not p.passed_over for p in self.problems)
+        return 2 if unread or any(map(self.is_open, self.deployments)) else 0

@@ -208,7 +208,7 @@ def diff(old: str, new: str, on: str | None, as_json: bool, quiet: bool) -> int:
         options.print_text(describe_difference(difference), end=False)
     if any(f.severity == "error" for f in difference.new_findings) or any(x.fits is False for x in after.deployments):
         return 1
-    return 2 if after.problems or any(x.fits is None for x in after.deployments) else 0
+    return 2 if after.problems or any(map(after.is_open, after.deployments)) else 0
 
 
 @click.command(

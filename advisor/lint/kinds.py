@@ -44,7 +44,7 @@ FILES: dict[str, str | None] = {
     "format-loss.yaml": "advisor.ability.lookup:FormatLossFile",
     "licences.yaml": "advisor.ability.lookup:LicencesFile",
     "fleet.yaml": "advisor.fleet.demand:FleetRules",
-    "cards.yaml": "advisor.advice.explain:CardsFile",
+    "cards.yaml": "advisor.catalog.described_machine:CardsFile",
     "guide-memory.yaml": "advisor.planning.rules:GuideMemory",
     "workloads.yaml": "advisor.planning.rules:WorkloadDefaults",
     "reserve.yaml": "advisor.catalog.described_machine:ReserveFile",

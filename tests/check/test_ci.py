@@ -61,7 +61,8 @@ def test_hooks_manifest_is_valid_for_pre_commit() -> None:
     [
         ("vllm serve Qwen/Qwen3-4B --max-model-len 4096\n", "1x RTX 4090", 0),
         ("vllm serve Qwen/Qwen3-4B --swap-space 4\n# advise: version=0.33.0\n", "1x RTX 4090", 1),
-        ("vllm serve Qwen/Qwen3-4B\n", "", 2),
+        ("vllm serve Qwen/Qwen3-4B\n", "", 0),
+        ("vllm serve $MODEL\n", "", 2),
     ],
 )
 def test_action_runs_its_script(source: str, on: str, status: int, tmp_path: Path) -> None:

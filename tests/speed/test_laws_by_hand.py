@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from pathlib import Path
 
 import msgspec
@@ -13,7 +12,6 @@ from speed_asking import RULES, ask, made
 from advisor.models import types as t
 from advisor.session import Session
 from advisor.speed import laws
-from advisor.speed.curve import LEVELS
 from advisor.speed.estimator import estimate_midway_speed, estimate_speed
 from advisor.speed.laws import Efficiency, WaitFactors
 from advisor.speed.work import (
@@ -174,12 +172,6 @@ def test_windows_of_scores() -> None:
 
 
 # --- loads
-
-
-def test_the_curve_doubles() -> None:
-    assert LEVELS[0] == 1
-    assert all(b == 2 * a for a, b in itertools.pairwise(LEVELS))
-    assert LEVELS[-1] == 512
 
 
 def test_midway_is_half_of_the_context_for_prompt_and_output() -> None:

@@ -28,7 +28,7 @@ def test_what_is_left_out_is_nothing_or_the_usual() -> None:
         "tensor": [1], "stages": [1], "replicas": [1], "expert_ranks": [1], "ranks": [1], "shares": [(1.0,)],
         "key_bytes": [2.0], "value_bytes": [2.0], "chunk": [512], "most_running": [10**9],
         "kv_heads": [1], "per_tokens": [1],
-        "levels": [tuple(2**i for i in range(10))], "seed": [1],
+        "seed": [1],
         "expert_tile": [1], "weight": [1.0], "layers": ["dense"], "parts": [2], "splits_attention": [True],
         "branches": [1], "finds": [1.0], "matrix": [1.0], "use_case": ["chat"],
     }  # fmt: skip

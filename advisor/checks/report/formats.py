@@ -237,6 +237,9 @@ def verdict_findings(report: CheckReport) -> list[Finding]:
             rule, severity = "does-not-fit", "error"
             message = f"{deployment.model} on {deployment.hardware}: {why or 'it does not fit'}"
             fix = "Use a smaller quantization, a shorter context or more devices"
+        elif deployment.least is not None:
+            rule, severity = "hardware-not-stated", "info"
+            message, fix = f"{deployment.model} {why}", "Say it with --on, or `# advise: on=...` in the file"
         elif deployment.fits is None:
             rule, severity = "cannot-tell", "info"
             message = f"whether {deployment.model or 'the model'} fits cannot be determined: "

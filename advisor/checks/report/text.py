@@ -44,9 +44,12 @@ def describe_deployment(
     deployment: CheckedDeployment, model: str, report: CheckReport
 ) -> tuple[str, str, str, str, str, str]:
     """(engine and model, hardware, memory that is needed, of how much, requests that are held, verdict)."""
-    verdict = fits_word(deployment.fits, report.asked_fit)
-    called = f"{deployment.engine} {model}", deployment.hardware or "unknown"
-    return *called, *_describe_memory(deployment), verdict
+    verdict, least = fits_word(deployment.fits, report.asked_fit), deployment.least
+    called = f"{deployment.engine} {model}"
+    if least is not None and report.asked_fit:
+        cards, needs = f"≥ {least.hardware.replace('GeForce ', '')}", f"{least.needs_bytes / GIB:.1f}G"
+        return called, cards, needs, "-", "-", "not stated"
+    return called, deployment.hardware or "unknown", *_describe_memory(deployment), verdict
 
 
 def _describe_memory(deployment: CheckedDeployment) -> tuple[str, str, str]:
@@ -77,7 +80,8 @@ def _reasons(report: CheckReport) -> Iterator[str]:
         if deployment.fits is True:
             continue
         for why in deployment.why[:3]:
-            yield f"{deployment.source}:{deployment.line}: {fits_word(deployment.fits, True)}: {why}"
+            told = fits_word(deployment.fits, True) if deployment.least is None else "the hardware is not stated"
+            yield f"{deployment.source}:{deployment.line}: {told}: {why}"
     assumptions = dict.fromkeys(a for d in report.deployments for a in d.assumed)
     for a in list(assumptions)[:6]:
         yield f"assumed: {a}"

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+
 from msgspec.structs import replace
 
+from advisor.catalog.described_machine import list_common_cards
 from advisor.catalog.match import usable_capacity_bytes
 from advisor.catalog.name_words import find_other_size
 from advisor.catalog.types import Accelerator
-from advisor.checks.findings import CheckedDeployment, ConcurrentSpeed
+from advisor.checks.findings import CheckedDeployment, ConcurrentSpeed, LeastHardware
 from advisor.checks.knowledge import Knowledge
+from advisor.checks.read.accelerators import find_device_kind
 from advisor.checks.read.launch import Launch, map_words
+from advisor.checks.read.recognise import is_for_processors, parse_image
 from advisor.checks.read.unknown_words import mark_placeholders
 from advisor.checks.resolve import arguments
 from advisor.checks.resolve import launch_reader as reading
@@ -17,7 +22,7 @@ from advisor.checks.resolve.arguments import LaunchArguments, count_ranks, is_le
 from advisor.checks.resolve.certainty import read_certainty
 from advisor.checks.resolve.seen_machine import find_seen_machine
 from advisor.decision.starts import judge_deployment
-from advisor.deployment import Deployment, DeploymentEstimate, MemoryEstimate
+from advisor.deployment import Deployment, DeploymentEstimate, DeviceMemory, MemoryEstimate
 from advisor.errors import AdvisorError
 from advisor.estimation import (
     HUB_TAGS,
@@ -28,11 +33,13 @@ from advisor.estimation import (
     find_idle_settings,
     resolve_request,
 )
-from advisor.machines.types import Machine
+from advisor.machines.types import Machine, Vendor
 from advisor.planning.holding import Holding, describe_estimate, hold_deployment
 from advisor.record import Value
 from advisor.session import Session
+from advisor.units import GIB
 from advisor.unknowns import all_hold
+from advisor.yaml_places import make_text
 
 AT_ONCE = (1, 16)  # requests, in `advise diff`
 SHORTEST = 2048  # tokens; a server that holds less serves nobody
@@ -67,6 +74,14 @@ def check_launch(
     """The verdict on a launch. Never raises for what a file says; what cannot be determined is named in `why`. Where
     the cards' name stands for several sizes and the verdict depends on the size, it is that of the smaller."""
     checked = _check_on(launch, knowledge, asked, machines, session)
+    if asked.fit and checked.reading.open == (reading.NO_HARDWARE,):
+        least = _find_least(checked, knowledge, asked, machines, session)
+        if least is None:
+            return checked
+        why = (
+            f"needs {least.needs_bytes / GIB:.1f} GiB a card: {least.hardware} or larger; --on says whether yours does"
+        )
+        return replace(checked, judged=replace(checked.judged, least=least, why=(why,)))
     accelerators = knowledge.rules.accelerators()
     devices = checked.machine.usable_devices if checked.machine is not None else ()
     entry = accelerators.get(devices[0].accelerator or "") if devices and checked.judged.fits is not None else None
@@ -81,6 +96,46 @@ def check_launch(
     said = f"{small.name} is assumed, the smaller that the name stands for: with {large.name} it "
     said += "fits" if larger.judged.fits else "does not fit"
     return replace(smaller, judged=replace(smaller.judged, why=(*smaller.judged.why, said)))
+
+
+def _find_least(
+    checked: CheckedLaunch, knowledge: Knowledge, asked: LaunchCheckOptions, machines: dict[str, Machine],
+    session: Session,
+) -> LeastHardware | None:  # fmt: skip
+    """The smallest common cards on which a launch starts that says of its hardware at the most how many there are, and
+    whose; None where it starts on none of them, or takes others than cards."""
+    setup = checked.launch.setup
+    count = setup.gpu_count or checked.judged.ranks or 1
+    image = parse_image(make_text(setup.image, checked.launch.line), knowledge) if setup.image else None
+    others = find_device_kind(setup.gpu_resource) != "gpu" or (image is not None and is_for_processors(image))
+    if others or (setup.nodes or 1) > 1 or (setup.container and setup.gpu_granted is False):
+        return None
+    words = f"{setup.gpu_resource or ''} {setup.image or ''}".lower()
+    vendor = next((v for word, v in VENDOR_WORDS.items() if word in words), "nvidia")
+
+    def judge(card: Accelerator) -> CheckedDeployment:
+        on = replace(asked, on=f"{count}x {card.name}", on_from="assumed")
+        return _check_on(checked.launch, knowledge, on, machines, session).judged
+
+    cards = [c for c in list_common_cards(knowledge.rules) if c.vendor == vendor]
+    cards.sort(key=lambda c: c.memory_bytes or 0)
+    at = bisect_left(range(len(cards)), True, key=lambda i: judge(cards[i]).fits is True)
+    found = judge(cards[at]) if at < len(cards) else None
+    if found is None or found.memory is None or not found.memory.devices:
+        return None
+    one = int((found.memory.kv_cache.bytes_per_token or 0) * found.memory.context_length)
+    needs = max(_count_least(d, one) for d in found.memory.devices)
+    return LeastHardware(hardware=str(found.hardware), needs_bytes=needs) if needs else None
+
+
+def _count_least(device: DeviceMemory, request: int) -> int:
+    """Bytes without which the launch does not start: of a pool that takes what is left, one request of full length."""
+    fixed = (device.weights_bytes, device.recurrent_state_bytes, device.compute_bytes, device.overhead_bytes)
+    return sum(x or 0 for x in fixed) + min(device.kv_cache_bytes or 0, request)
+
+
+# a word of a resource or an image -> the vendor of its cards
+VENDOR_WORDS: dict[str, Vendor] = {"amd.com": "amd", "rocm": "amd", "intel.com": "intel", "xpu": "intel"}
 
 
 def _check_on(

@@ -36,6 +36,7 @@ from advisor.yaml_places import Text, make_text
 _PATHS = re.compile(r"^(/|\.{1,2}/|~/|s3://|gs://|az://|oci://|pvc://|\$|file://|[A-Za-z]:\\)")
 _SECRET = re.compile(r"(^|[-_])(token|authtoken|key|password)$")  # a flag whose value nobody else is to see
 LOCKED = "advise lock"  # source of a model that a lock file pins, before what it was pinned from
+NO_HARDWARE = "the hardware is not known: say it with --on, or `# advise: on=...` in the file"
 NO_DRAFT = ("", "ngram", "[ngram]")  # methods without weights
 
 
@@ -140,7 +141,7 @@ def read_launch(
     if one_file and named is not None and quantization is None and in_a_file:
         reasons.append(f"the weight format of {model} is not in its name")
     if hardware is None:
-        reasons.append("the hardware is not known: say it with --on, or `# advise: on=...` in the file")
+        reasons.append(NO_HARDWARE)
     if entry is None or entry.recognition.model_in_image or entry.kind == "proxy":
         reasons.append(f"what {launch.engine} puts on the device is not modelled")
     request = None
