@@ -28,6 +28,9 @@ class LaunchFile(Record, frozen=True, kw_only=True):
     executable: bool = False
 
 
+PULL = "docker pull"
+
+
 class QuickStart(Record, frozen=True, kw_only=True):
     """`install` is None where no single line installs the engine on this system."""
 
@@ -61,6 +64,13 @@ def render_command(deployment: Deployment, session: Session) -> str:
             + shell_call(seen["lines"])
         )
     return _render(deployment, "command", session, script=False)[1].strip()
+
+
+def render_container_command(deployment: Deployment, session: Session) -> str:
+    """The shell command that starts the deployment in the engine's image, ready to paste. Raises BadInput where there
+    is no template."""
+    lines = _render(deployment, "docker", session, script=False)[1].strip().splitlines()
+    return "\n".join(x.removeprefix("exec ") for x in lines if not x.startswith("#") and x != "set -eu")
 
 
 def _has_own_template(engine_id: str, target: str) -> bool:
@@ -278,5 +288,5 @@ def _install(how: Installation, version: str, seen: Json) -> str | None:
     if how.shell:
         return how.shell.replace("{version}", version)
     if how.image:
-        return f"docker pull {quote_shell(seen['image']['name'])}" if seen["image"] else None
+        return f"{PULL} {quote_shell(seen['image']['name'])}" if seen["image"] else None
     return None

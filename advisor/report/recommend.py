@@ -175,10 +175,9 @@ def _install(machine: Machine, chosen: RankedDeployment) -> tuple[str, ...]:
         return (f"it is installed{f' ({found.version})' if found.version else ''}",)
     if chosen.install is None:
         return (f"see rules/engines/{chosen.engine}.yaml: no single line installs it here",) if chosen.command else ()
-    image = chosen.install.startswith("docker pull")
-    if image and machine.docker is False:
+    if chosen.install.startswith("docker pull") and machine.docker is False:
         return (chosen.install, "no docker was found on the machine: install it first")
-    return (chosen.install, *(("start it by `advise render --target docker`",) if image else ()))
+    return (chosen.install,)
 
 
 def count_places(estimate: MemoryEstimate, least: float = GIB) -> Counter[DeviceMemory]:

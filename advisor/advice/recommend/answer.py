@@ -269,7 +269,7 @@ def _ranked(
         model=plan.deployment.model.id,
         quantization=plan.quantization.id,
         settings={d.name: d.value for d in decided},
-        command=_render_commands(servers, plan, entry, session) if has_command else None,
+        command=_render_commands(servers, plan, entry, session, quick.install) if quick is not None else None,
         install=quick.install if quick else None,
         test=quick.test if quick else None,
         memory=with_machine_notes(plan.memory, plan.deployment),
@@ -292,7 +292,17 @@ def _ranked(
     return ranked.keep(OfferedLaunch(entry.name, plan, {d.name: d.because for d in decided}))
 
 
-def _render_commands(servers: list[Deployment], plan: Plan, entry: Engine, session: Session) -> str:
+def _render_commands(
+    servers: list[Deployment], plan: Plan, entry: Engine, session: Session, install: str | None
+) -> str:
+    """The lines that start the plan: in a container where that is how the engine is installed."""
+    from advisor.render.files import PULL, list_targets, render_container_command
+
+    machine = plan.deployment.machine
+    there = machine is not None and (machine.docker is False or any(e.engine == entry.id for e in machine.engines))
+    pulled = (install or "").startswith(PULL) and "docker" in list_targets(entry.id, session.rules)
+    if pulled and not there and len(servers) == 1 and plan.layout.nodes == 1:
+        return render_container_command(servers[0], session)
     if plan.layout.prefill:
         from advisor.render.copies import render_role_commands
 
