@@ -102,9 +102,13 @@ def value_plan(plan: Plan, search: SearchRequest, rules: Catalog) -> dict[str, f
 
 
 def _wait_seconds(plan: Plan, search: SearchRequest, rules: Catalog) -> float | None:
-    """Of an answer, thinking included; None where the speed is not known."""
-    thinking = count_thinking_tokens(search.model, search.traffic.use_case, rules)
-    return answer_seconds(plan.speed, search.traffic.output.mean + thinking)
+    """Of an answer, thinking included; where throughput matters most, of as many as are asked for at once, all of them.
+    None where the speed is not known."""
+    tokens = search.traffic.output.mean + count_thinking_tokens(search.model, search.traffic.use_case, rules)
+    whole = plan.speed.output_tps if plan.speed is not None else None
+    if search.workload.priority == "throughput" and whole is not None and whole.value:
+        return (plan.holds.asked if plan.holds is not None else search.traffic.users) * tokens / whole.value
+    return answer_seconds(plan.speed, tokens)
 
 
 def _cost_wait(seconds: float, search: SearchRequest, weights: UtilityRules) -> float:
