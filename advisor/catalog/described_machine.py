@@ -351,9 +351,7 @@ class CardsFile(msgspec.Struct, frozen=True):
 
 def list_common_cards(rules: Catalog) -> list[Accelerator]:
     """The cards that are tried where nobody says which, small to large. Raises BadInput for one that is not known."""
-    known, out = rules.accelerators(), []
-    for name in decode_document(rules, "cards.yaml", CardsFile).accelerators:
-        if name not in known:
-            raise BadInput(f"rules/cards.yaml: {name} is not in the catalogue")
-        out.append(known[name])
-    return out
+    try:
+        return [rules.accelerators()[name] for name in decode_document(rules, "cards.yaml", CardsFile).accelerators]
+    except KeyError as name:
+        raise BadInput(f"rules/cards.yaml: {name} is not in the catalogue") from None

@@ -82,7 +82,7 @@ class ConcurrentSpeed(Record, frozen=True, kw_only=True):
 
 
 class LeastHardware(Record, frozen=True, kw_only=True):
-    """The smallest common hardware that a launch starts on: `needs_bytes` of each card."""
+    """The smallest common cards that hold all of a launch: `needs_bytes` of each. It is assumed, and no verdict."""
 
     hardware: str
     needs_bytes: int

@@ -35,6 +35,7 @@ Examples:
 In a file: `# advise: on=2x H100 80GB SXM`, `# advise: ignore[rule] reason`,
 `# advise: model=Qwen/Qwen3-8B quant=Q4_K_M` above a launch that names a path.
 Exit status: 0 fits and clean, 1 does not fit or findings of level error, 2 cannot tell or usage error.
+Without hardware the answer is what cards it needs, and 0; --strict makes that 2.
 """,
 )
 @options.ask(CheckQuestion, "rules", "json", "verbose", "quiet")
@@ -208,7 +209,7 @@ def diff(old: str, new: str, on: str | None, as_json: bool, quiet: bool) -> int:
         options.print_text(describe_difference(difference), end=False)
     if any(f.severity == "error" for f in difference.new_findings) or any(x.fits is False for x in after.deployments):
         return 1
-    return 2 if after.problems or any(map(after.is_open, after.deployments)) else 0
+    return 2 if after.problems or any(x.fits is None for x in after.deployments) else 0
 
 
 @click.command(

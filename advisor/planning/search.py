@@ -62,19 +62,19 @@ def find_best_plan(entry: Engine, search: SearchRequest, session: Session) -> Pl
     low, high, found = 0, 1, _find_for_users(entry, _with_users(search, 1), session)
     if isinstance(found, Rejection):
         return found
-    one = found
-    if answers_rate(one, search, spare) is None:
+    last = found
+    if answers_rate(last, search, spare) is None:
         note = (
             f"how fast {entry.name} answers here is not known: whether it keeps up with the rate cannot be determined"
         )
-        return replace(one, on_time=None, notes=(*one.notes, note))
-    if not enough(one):  # each of several users is answered no faster than one alone
-        share = find_answered_share(one, search, spare)
-        low = math.floor(1 / share) if share else 1
-        high = min(max(2, low), MOST_USERS)
+        return replace(last, on_time=None, notes=(*last.notes, note))
+    if not enough(last):  # each of several users is answered no faster than one alone
+        share = find_answered_share(last, search, spare)
+        low = math.ceil(1 / share) - 1 if share else 1
+        high = min(max(2, low + 1), MOST_USERS)
         found = _find_for_users(entry, _with_users(search, high), session)
     while isinstance(found, Plan) and not enough(found) and high < MOST_USERS and found.holds_all:
-        low, high = high, high + max(1, high // 2)
+        low, high, last = high, min(high + max(1, high // 2), MOST_USERS), found
         found = _find_for_users(entry, _with_users(search, high), session)
     while isinstance(found, Plan) and high - low > max(1, high // 16):
         middle = (low + high) // 2
@@ -84,7 +84,7 @@ def find_best_plan(entry: Engine, search: SearchRequest, session: Session) -> Pl
         else:
             low = middle
     if isinstance(found, Rejection) or not enough(found):
-        return replace(one if isinstance(found, Rejection) else found, on_time=False)
+        return replace(last if isinstance(found, Rejection) else found, on_time=False)
     peak = high + math.ceil(P99_OF_NORMAL * math.sqrt(high))  # arrivals are independent, so their number varies
     most = _find_for_users(entry, _with_users(search, peak), session)
     return most if isinstance(most, Plan) else found

@@ -14,7 +14,7 @@ from advisor.ability.lookup import Ability, find_ability, find_cache_loss, find_
 from advisor.catalog import Catalog
 from advisor.catalog.documents import decode_document
 from advisor.catalog.types import Quantization
-from advisor.deployment import MemoryEstimate, SpeedEstimate
+from advisor.deployment import Interval, MemoryEstimate, SpeedEstimate
 from advisor.formats import format_family
 from advisor.meanings import UseCase
 from advisor.models.types import Model
@@ -53,7 +53,7 @@ class UtilityRules(msgspec.Struct, frozen=True):
     missing_feature: float
     same: float
     answer_tokens: dict[UseCase, int]
-    most_sized: int
+    most_tried: int
     shown: int
 
 
@@ -96,7 +96,7 @@ def value_plan(plan: Plan, search: SearchRequest, rules: Catalog) -> dict[str, f
         **cost_format(plan.quantization, plan.deployment.engine, search, rules),
         "cache": -_cost_cache(plan.deployment.kv_cache_type.k, weights, rules),
         "wait": -_cost_wait(seconds, search, weights) if seconds else 0.0,
-        "unsure": -weights.unsure * math.log2(between.high / between.low) if between is not None else 0.0,
+        "unsure": -_cost_unsure(between, weights),
         "tight": -weights.tight * measure_tightness(plan.memory),
     }
 
@@ -146,22 +146,29 @@ def _is_third_party(quantization: Quantization, engine: str, search: SearchReque
 def may_be_worth_more(
     quantization: Quantization, cache: str, than: Plan, search: SearchRequest, rules: Catalog
 ) -> bool:
-    """Whether another format and cache type can be worth more than a plan that holds everybody: at the most it is
-    faster by what it is smaller, all of it taken off the slowest memory."""
+    """Whether another format and cache type may be worth more than a plan that holds everybody: faster by what it is
+    smaller, all of it taken off the slowest memory, as sure as can be and with room to spare."""
     weights, seconds, host = load_utility(rules), _wait_seconds(than, search, rules), than.memory.host
     rows = [*than.memory.devices, *([host] if host is not None else [])]
     read, held = sum(r.weights_bytes or 0 for r in rows), sum(r.kv_cache_bytes or 0 for r in rows)
     own, kind = than.quantization.bits_nominal, than.deployment.kv_cache_type.k
     saved = read * (1 - quantization.bits_nominal / own) + held * (0.0 if cache == kind else 1 - HALF)
     slow = host.weights_bytes or 0 if than.offload and host is not None else read + held
-    if seconds is None or saved >= slow:
+    if not seconds or slow <= 0 or saved >= slow:
         return True
-    gain = _cost_wait(seconds, search, weights) - _cost_wait(seconds * min(1.0, 1 - saved / slow), search, weights)
+    between = than.speed.tpot_s if than.speed is not None else None
+    spare = weights.tight * measure_tightness(than.memory) + _cost_unsure(between, weights)
+    then_seconds = seconds * min(1.0, 1 - saved / slow)
+    gain = spare + _cost_wait(seconds, search, weights) - _cost_wait(then_seconds, search, weights)
     now, then = (
         add_up(cost_format(q, than.deployment.engine, search, rules)) - _cost_cache(c, weights, rules)
         for q, c in ((than.quantization, kind), (quantization, cache))
     )
     return then + gain > now + weights.same
+
+
+def _cost_unsure(between: Interval | None, weights: UtilityRules) -> float:
+    return weights.unsure * math.log2(between.high / between.low) if between is not None else 0.0
 
 
 def _cost_cache(kind: str, weights: UtilityRules, rules: Catalog) -> float:

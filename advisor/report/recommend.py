@@ -175,9 +175,11 @@ def _install(machine: Machine, chosen: RankedDeployment) -> tuple[str, ...]:
         return (f"it is installed{f' ({found.version})' if found.version else ''}",)
     if chosen.install is None:
         return (f"see rules/engines/{chosen.engine}.yaml: no single line installs it here",) if chosen.command else ()
-    if chosen.install.startswith("docker pull") and machine.docker is False:
+    if not chosen.install.startswith("docker pull") or "docker run" in (chosen.command or ""):
+        return (chosen.install,)
+    if machine.docker is False:
         return (chosen.install, "no docker was found on the machine: install it first")
-    return (chosen.install,)
+    return (chosen.install, "start it by `advise render --target docker`")
 
 
 def count_places(estimate: MemoryEstimate, least: float = GIB) -> Counter[DeviceMemory]:

@@ -304,14 +304,3 @@ def _unit(device: Device | None, plan: ParallelPlan, rules: Catalog) -> str:
     if plan.vector_attention:
         return "vector"
     return "half" if device is not None and not plan.integer and halves_sums(device, rules) else ""
-
-
-def estimate_midway_speed(
-    deployment: Deployment, estimate: MemoryEstimate, session: Session, concurrency: int = 1
-) -> SpeedEstimate | None:
-    """Speed of `concurrency` requests whose prompt and output fill half of the estimate's context each.
-
-    None where it is not known. Raises BadInput where a setting allows no answer.
-    """
-    half = max(1, estimate.context_length // 2)
-    return estimate_speed(deployment, estimate, session, RequestLoad(concurrency=concurrency, prompt=half, output=half))

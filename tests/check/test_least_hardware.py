@@ -52,6 +52,9 @@ def test_the_least_is_enough_and_the_next_smaller_is_not(name: str, text: str, c
         "vllm serve $MODEL\n",
         "vllm serve meta-llama/Llama-3.1-405B-Instruct --max-model-len 8192\n",  # on no single card
         "image: x\n",
+        "docker run --gpus 0 vllm/vllm-openai:v0.33.0 --model Qwen/Qwen3-4B\n",
+        "docker run --gpus all quay.io/ascend/vllm-ascend:v0.11 vllm serve Qwen/Qwen3-4B\n",
+        "docker run --device /dev/kfd --device /dev/dri me/vllm:1 vllm serve Qwen/Qwen3-4B\n",
     ],
 )
 def test_there_is_none_where_more_is_open(text: str) -> None:

@@ -9,13 +9,13 @@ import json
 
 import pytest
 from asking import GIB, RULES, asked, deployed
+from midway_speed import estimate_midway_speed
 
 from advisor.catalog import catalog
 from advisor.cli.main import run_command_line
 from advisor.estimation import estimate
 from advisor.models.hf_config import model_from_config
 from advisor.session import Session
-from advisor.speed.estimator import estimate_midway_speed
 
 V19 = "0.19.0"
 

@@ -7,12 +7,13 @@ from pathlib import Path
 import msgspec
 import pytest
 from judged_samples import one_pass, passes
+from midway_speed import estimate_midway_speed
 from speed_asking import RULES, ask, made
 
 from advisor.models import types as t
 from advisor.session import Session
 from advisor.speed import laws
-from advisor.speed.estimator import estimate_midway_speed, estimate_speed
+from advisor.speed.estimator import estimate_speed
 from advisor.speed.laws import Efficiency, WaitFactors
 from advisor.speed.work import (
     ModelWork,

@@ -7,13 +7,13 @@ import random
 
 import msgspec
 import pytest
+from midway_speed import estimate_midway_speed
 
 from advisor.catalog import catalog
 from advisor.deployment import Deployment
 from advisor.estimation import EstimateRequest, estimate, resolve_request
 from advisor.models.types import Moe
 from advisor.session import Session
-from advisor.speed.estimator import estimate_midway_speed
 from advisor.speed.steps import touched_share
 
 RULES = catalog()

@@ -114,7 +114,8 @@ def choose_model(
             model, ability, ceiling = search.next
             best = max((x.worth for x in search.found), default=-math.inf)
             enough = len(search.found) > others and ceiling < best - choosing.tie
-            if enough or (search.tried if search.found else search.slower) >= choosing.most_sized:
+            few = 2 if len(search.found) <= others else 1  # others are looked for longer
+            if enough or (search.tried / few if search.found else search.slower) >= choosing.most_tried:
                 break
             search.next = next(search.left, None)
             search.tried += 1
@@ -133,14 +134,15 @@ def choose_model(
 
     ordered, slow = find_more(choosing.shown if most is None else most), search.slow
     if ordered:
-        why = (_explain_choice(ordered[0], request),)
-        return ModelChoice(ordered[0].model, why, ordered[1:], ordered[0], lambda most: find_more(most)[1:])
+        why = f"no model given: {ordered[0].model.id} is worth the most for {request.workload.use_case} here"
+        return ModelChoice(ordered[0].model, (why,), ordered[1:], ordered[0], lambda most: find_more(most)[1:])
     if slow is None and asked is None:  # what the guide would take here holds none: any engine is better than no answer
         others = (choose_model(request, e, guide, session, among, most) for e in list_usual_engines(rules))
         return next((x for x in others if x.model is not None), ModelChoice(None, (), ()))
     if slow is None:
         return ModelChoice(None, (), ())
-    return ModelChoice(slow.model, (f"{_explain_choice(slow, request)}; slower than one would like",), (), slow)
+    why = f"no model given: {slow.model.id} is worth the most for {request.workload.use_case} here"
+    return ModelChoice(slow.model, (f"{why}; slower than one would like",), (), slow)
 
 
 def list_usual_engines(rules: Catalog) -> list[Engine]:
@@ -250,8 +252,9 @@ def _answer_tokens(ability: Ability, use: str, rules: Catalog, choosing: Utility
 
 
 def _is_slow(sized: SizedModel, request: RecommendRequest, choosing: UtilityRules) -> bool:
+    """Whether it is below the floor, overloaded by the asked rate, or misses a target."""
     rate = sized.option.decode_tps
-    return rate is not None and rate < _slowest(request, choosing)
+    return sized.plan.on_time is False or (rate is not None and rate < _slowest(request, choosing))
 
 
 def _slowest(request: RecommendRequest, choosing: UtilityRules) -> float:
@@ -275,10 +278,6 @@ def _preference(sized: SizedModel) -> tuple[bool, bool, bool, bool, float]:
     option = sized.option
     known = (option.stored is not None, option.download, option.boards > 0, option.licence_class == "permissive")
     return (*known, option.decode_tps or 0.0)
-
-
-def _explain_choice(sized: SizedModel, request: RecommendRequest) -> str:
-    return f"no model given: {sized.model.id} is worth the most for {request.workload.use_case} here"
 
 
 def _crowds(machine: Machine, plan: Plan, choosing: UtilityRules) -> bool:

@@ -6,7 +6,7 @@ import re
 
 from advisor.checks.facts.launch_facts import LaunchFacts, define, define_place, fact
 from advisor.checks.facts.setup import find_mount
-from advisor.checks.read.recognise import is_for_processors
+from advisor.checks.read.recognise import find_image_vendor, is_for_processors
 
 _FLOATING = re.compile(
     r"^(latest|nightly|main|dev|master|edge|stable|cuda\d*|server|server-[a-z]+\d*|full|light|rocm|vulkan|cpu|gpu|v?\d+|.*-latest|latest-.*|nightly-.*|.*nightly)$"
@@ -19,10 +19,6 @@ _CACHE_VARIABLES = (
     "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_HOME", "TRANSFORMERS_CACHE", "OLLAMA_MODELS", "LLAMA_CACHE",
     "NIM_CACHE_PATH",
 )  # fmt: skip
-_VENDORS = {  # word in an image's name or tag -> vendor, the first that holds
-    "rocm": "amd", "gaudi": "habana", "hpu": "habana", "xpu": "intel", "intel": "intel", "tpu": "google",
-    "neuron": "aws", "cpu": "none", "vulkan": "any", "npu": "other", "musa": "other",
-}  # fmt: skip
 _SAYS_NOT_ALL = ("dockerfile", "recipe", "srt-slurm", "yaml")  # kinds of files that leave mounts to others
 
 
@@ -58,9 +54,8 @@ def _vendor(facts: LaunchFacts) -> str | None:
     image, known = facts.image, facts.known_image
     if image is None or known is None:
         return None
-    words = f"{image.name}:{image.tag or ''}".lower()
-    named = next((vendor for word, vendor in _VENDORS.items() if word in words), known.vendor)
-    return named or ("nvidia" if "cuda" in words else None)
+    cuda = "nvidia" if "cuda" in f"{image.name}:{image.tag}".lower() else None
+    return find_image_vendor(image) or known.vendor or cuda
 
 
 @fact("image.wrong_vendor", "the image is for another vendor's accelerators than the hardware's")

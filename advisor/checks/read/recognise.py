@@ -379,6 +379,20 @@ class ImageReference(Value, frozen=True):
     entry: KnownImage | None
 
 
+# what a word of an image's name or tag begins with -> the vendor that it is for, the first that holds
+_VENDORS = {
+    "rocm": "amd", "gaudi": "habana", "hpu": "habana", "habana": "habana", "xpu": "intel", "intel": "intel",
+    "sycl": "intel", "tpu": "google", "neuron": "aws", "cpu": "none", "vulkan": "any", "npu": "other", "musa": "other",
+    "ascend": "other", "cann": "other",
+}  # fmt: skip
+
+
+def find_image_vendor(image: ImageReference) -> str | None:
+    """Whose accelerators an image is for by the words of its name and tag; None where they do not say it."""
+    words = re.split(r"[^a-z0-9]+", f"{image.name}:{image.tag or ''}".lower())
+    return next((vendor for start, vendor in _VENDORS.items() if any(w.startswith(start) for w in words)), None)
+
+
 def parse_image(reference: str, knowledge: Knowledge) -> ImageReference:
     """`nvcr.io/x/y:tag@sha256:...` taken apart, with what is known of it."""
     rest, _, digest = reference.strip().partition("@")

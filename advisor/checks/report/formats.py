@@ -239,7 +239,7 @@ def verdict_findings(report: CheckReport) -> list[Finding]:
             fix = "Use a smaller quantization, a shorter context or more devices"
         elif deployment.least is not None:
             rule, severity = "hardware-not-stated", "info"
-            message, fix = f"{deployment.model} {why}", "Say it with --on, or `# advise: on=...` in the file"
+            message, fix = f"{deployment.model} needs {why}", "Say it with --on, or `# advise: on=...` in the file"
         elif deployment.fits is None:
             rule, severity = "cannot-tell", "info"
             message = f"whether {deployment.model or 'the model'} fits cannot be determined: "

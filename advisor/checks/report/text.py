@@ -47,7 +47,7 @@ def describe_deployment(
     verdict, least = fits_word(deployment.fits, report.asked_fit), deployment.least
     called = f"{deployment.engine} {model}"
     if least is not None and report.asked_fit:
-        cards, needs = f"≥ {least.hardware.replace('GeForce ', '')}", f"{least.needs_bytes / GIB:.1f}G"
+        cards, needs = f"e.g. {least.hardware.replace('GeForce ', '')}", f"{least.needs_bytes / GIB:.1f}G"
         return called, cards, needs, "-", "-", "not stated"
     return called, deployment.hardware or "unknown", *_describe_memory(deployment), verdict
 
@@ -80,7 +80,7 @@ def _reasons(report: CheckReport) -> Iterator[str]:
         if deployment.fits is True:
             continue
         for why in deployment.why[:3]:
-            told = fits_word(deployment.fits, True) if deployment.least is None else "the hardware is not stated"
+            told = fits_word(deployment.fits, True) if deployment.least is None else "the hardware is not stated (--on)"
             yield f"{deployment.source}:{deployment.line}: {told}: {why}"
     assumptions = dict.fromkeys(a for d in report.deployments for a in d.assumed)
     for a in list(assumptions)[:6]:

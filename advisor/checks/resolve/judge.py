@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
-
 from msgspec.structs import replace
 
 from advisor.catalog.described_machine import list_common_cards
@@ -14,13 +12,13 @@ from advisor.checks.findings import CheckedDeployment, ConcurrentSpeed, LeastHar
 from advisor.checks.knowledge import Knowledge
 from advisor.checks.read.accelerators import find_device_kind
 from advisor.checks.read.launch import Launch, map_words
-from advisor.checks.read.recognise import is_for_processors, parse_image
+from advisor.checks.read.recognise import find_image_vendor, is_for_processors, parse_image
 from advisor.checks.read.unknown_words import mark_placeholders
 from advisor.checks.resolve import arguments
 from advisor.checks.resolve import launch_reader as reading
 from advisor.checks.resolve.arguments import LaunchArguments, count_ranks, is_length_given
 from advisor.checks.resolve.certainty import read_certainty
-from advisor.checks.resolve.seen_machine import find_seen_machine
+from advisor.checks.resolve.seen_machine import RESOURCES, find_seen_machine
 from advisor.decision.starts import judge_deployment
 from advisor.deployment import Deployment, DeploymentEstimate, DeviceMemory, MemoryEstimate
 from advisor.errors import AdvisorError
@@ -33,7 +31,7 @@ from advisor.estimation import (
     find_idle_settings,
     resolve_request,
 )
-from advisor.machines.types import Machine, Vendor
+from advisor.machines.types import Machine
 from advisor.planning.holding import Holding, describe_estimate, hold_deployment
 from advisor.record import Value
 from advisor.session import Session
@@ -75,13 +73,8 @@ def check_launch(
     the cards' name stands for several sizes and the verdict depends on the size, it is that of the smaller."""
     checked = _check_on(launch, knowledge, asked, machines, session)
     if asked.fit and checked.reading.open == (reading.NO_HARDWARE,):
-        least = _find_least(checked, knowledge, asked, machines, session)
-        if least is None:
-            return checked
-        why = (
-            f"needs {least.needs_bytes / GIB:.1f} GiB a card: {least.hardware} or larger; --on says whether yours does"
-        )
-        return replace(checked, judged=replace(checked.judged, least=least, why=(why,)))
+        least, line = _find_least(checked, knowledge, asked, machines, session)
+        return replace(checked, judged=replace(checked.judged, least=least, why=(line or checked.judged.why[0],)))
     accelerators = knowledge.rules.accelerators()
     devices = checked.machine.usable_devices if checked.machine is not None else ()
     entry = accelerators.get(devices[0].accelerator or "") if devices and checked.judged.fits is not None else None
@@ -101,41 +94,44 @@ def check_launch(
 def _find_least(
     checked: CheckedLaunch, knowledge: Knowledge, asked: LaunchCheckOptions, machines: dict[str, Machine],
     session: Session,
-) -> LeastHardware | None:  # fmt: skip
-    """The smallest common cards on which a launch starts that says of its hardware at the most how many there are, and
-    whose; None where it starts on none of them, or takes others than cards."""
+) -> tuple[LeastHardware | None, str | None]:  # fmt: skip
+    """The smallest common cards that hold all of a launch which says of its hardware at the most how many there are,
+    and whose; and a line on it. Nothing where it takes other devices than cards."""
     setup = checked.launch.setup
-    count = setup.gpu_count or checked.judged.ranks or 1
-    image = parse_image(make_text(setup.image, checked.launch.line), knowledge) if setup.image else None
-    others = find_device_kind(setup.gpu_resource) != "gpu" or (image is not None and is_for_processors(image))
-    if others or (setup.nodes or 1) > 1 or (setup.container and setup.gpu_granted is False):
-        return None
-    words = f"{setup.gpu_resource or ''} {setup.image or ''}".lower()
-    vendor = next((v for word, v in VENDOR_WORDS.items() if word in words), "nvidia")
-
-    def judge(card: Accelerator) -> CheckedDeployment:
-        on = replace(asked, on=f"{count}x {card.name}", on_from="assumed")
-        return _check_on(checked.launch, knowledge, on, machines, session).judged
-
+    count = setup.gpu_count if setup.gpu_count is not None else checked.judged.ranks or 1
+    vendor = _find_vendor(checked.launch, knowledge)
     cards = [c for c in list_common_cards(knowledge.rules) if c.vendor == vendor]
-    cards.sort(key=lambda c: c.memory_bytes or 0)
-    at = bisect_left(range(len(cards)), True, key=lambda i: judge(cards[i]).fits is True)
-    found = judge(cards[at]) if at < len(cards) else None
-    if found is None or found.memory is None or not found.memory.devices:
+    if not cards or count < 1 or (setup.nodes or 1) > 1 or (setup.container and setup.gpu_granted is False):
+        return None, None
+    for card in sorted(cards, key=lambda c: c.memory_bytes or 0):
+        on = replace(asked, on=f"{count}x {card.name}", on_from="assumed")
+        found = _check_on(checked.launch, knowledge, on, machines, session).judged
+        if found.fits and found.memory is not None and found.memory.devices:
+            request = int((found.memory.kv_cache.bytes_per_token or 0) * found.memory.context_length)
+            needs = max(_count_least(d, request) for d in found.memory.devices)
+            why = f"{needs / GIB:.1f} GiB a card where all of it lies on cards, such as {found.hardware}"
+            return LeastHardware(hardware=str(found.hardware), needs_bytes=needs), why
+    return None, f"on none of the common cards, not even {count}x {cards[-1].name}, it is known to start"
+
+
+def _find_vendor(launch: Launch, knowledge: Knowledge) -> str | None:
+    """Whose cards a launch is for: by its resource, else by its image; NVIDIA's where neither says it."""
+    setup = launch.setup
+    if setup.gpu_resource is not None:
+        return RESOURCES.get(setup.gpu_resource) if find_device_kind(setup.gpu_resource) == "gpu" else None
+    image = parse_image(make_text(setup.image, launch.line), knowledge) if setup.image else None
+    if image is not None and is_for_processors(image):
         return None
-    one = int((found.memory.kv_cache.bytes_per_token or 0) * found.memory.context_length)
-    needs = max(_count_least(d, one) for d in found.memory.devices)
-    return LeastHardware(hardware=str(found.hardware), needs_bytes=needs) if needs else None
+    known = image.entry.vendor if image is not None and image.entry is not None else None
+    said = (find_image_vendor(image) if image is not None else None) or known
+    by_file = setup.gpu_granted and not (setup.gpu_all or setup.gpu_count or setup.gpu_ids)  # /dev/kfd and the like
+    return None if said is None and by_file else "nvidia" if said in (None, "any") else said
 
 
 def _count_least(device: DeviceMemory, request: int) -> int:
     """Bytes without which the launch does not start: of a pool that takes what is left, one request of full length."""
     fixed = (device.weights_bytes, device.recurrent_state_bytes, device.compute_bytes, device.overhead_bytes)
     return sum(x or 0 for x in fixed) + min(device.kv_cache_bytes or 0, request)
-
-
-# a word of a resource or an image -> the vendor of its cards
-VENDOR_WORDS: dict[str, Vendor] = {"amd.com": "amd", "rocm": "amd", "intel.com": "intel", "xpu": "intel"}
 
 
 def _check_on(

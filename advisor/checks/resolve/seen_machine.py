@@ -29,7 +29,7 @@ from advisor.yaml_places import Text, make_text
 RUNTIME_VARIABLE = "NVIDIA_VISIBLE_DEVICES"  # which container runtimes read, and nothing else
 MASKS = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK",
          "ONEAPI_DEVICE_SELECTOR")  # fmt: skip
-_RESOURCES: dict[str, Vendor] = {
+RESOURCES: dict[str, Vendor] = {
     "nvidia.com/gpu": "nvidia", "amd.com/gpu": "amd", "gpu.intel.com": "intel", "intel.com/gpu": "intel",
 }  # fmt: skip
 
@@ -103,7 +103,7 @@ def _count_out(setup: LaunchSetup, mine: Sequence[Device], whole: Machine) -> Se
     several = (setup.nodes or 1) > 1 and whole.nodes == 1
     if not count or several or "ray" in setup.places or setup.gpu_fraction:
         return None
-    vendor = next((v for k, v in _RESOURCES.items() if (resource or "").startswith(k)), None)
+    vendor = next((v for k, v in RESOURCES.items() if (resource or "").startswith(k)), None)
     if resource is not None and (vendor is None or resource.endswith(("shared", "_tiles"))):
         return None
     fitting = [d for d in mine if vendor in (None, d.vendor)]

@@ -169,7 +169,7 @@ def kv_types(facts: LaunchFacts) -> Iterator[RuleMatch]:
                 near = near_matches(value, known, n=2)
                 meant = f"Did you mean {' or '.join(near)}? " if near else ""
                 words = {"value": value, "hint": f"{meant}There are {', '.join(known[:12])}"}
-                never = not any(was_ever_taken(facts.flags, f, value) for f in kind.flags[:1])  # none of Ollama's
+                never = not kind.flags or not was_ever_taken(facts.flags, kind.flags[0], value)
                 yield RuleMatch(value, words, value, never=never)
 
 
