@@ -52,9 +52,11 @@ def run(model: Path, folder: Path, start: Start, context: int, slots: int) -> tu
     p = advise("render", "--target", "command", "--output", str(folder), "--port", str(port), *asked)
     assert p.returncode == 0, p.stderr
     script = folder / "run.sh"
-    # the file starts what was recommended, on another port
-    wanted = chosen["command"].replace("--port 8080", f"--port {port}")
-    assert "".join(wanted.split()) in "".join(script.read_text().split())
+    # the file starts what was recommended, in a container or not, on another port
+    lines = [x.strip(" \\") for x in chosen["command"].splitlines()]
+    wanted = [x for x in lines if x.startswith("--") and x[2:].partition(" ")[0] in chosen["settings"]]
+    assert len(wanted) == len(chosen["settings"])
+    assert all(x in script.read_text() for x in wanted)
     return chosen, start(script, port)
 
 
