@@ -117,7 +117,14 @@ def test_slips_of_the_keyboard(one: str, other: str, near: bool) -> None:
 
 @pytest.mark.parametrize(
     ("flag", "found"),
-    [("--api-key abcdefg", False), ("--api-key abcdefg8", True), ("--api-key changeme-please-99", False)],
+    [
+        ("--api-key abcdefg", False),
+        ("--api-key abcdefg8", True),
+        ("--api-key changeme-please-99", False),
+        (f"--api-key hf_{'x' * 26}", False),  # a place for a key
+        (f"--api-key nvapi-{'*' * 24}", False),
+        ("--api-key hf_xxxxaBcDeFgHiJkLmNoPqRsT", True),
+    ],
 )
 def test_keys_from_eight_letters_on(flag: str, found: bool) -> None:
     assert ("secret-inline" in rules_of(check_text(VLLM.format("", f"--model a/b {flag}\n")))) is found

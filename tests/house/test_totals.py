@@ -23,7 +23,7 @@ LOADED = {"modules": 151, "pairs": 1_055}
 # Then: targets of percentiles, replay, sessions 1,100; devices and demands of fleets 800; the utility, choices and the
 # system's share 450; names of the day 250; certainty and kinds of devices 200; memory's rest 100
 TOTALS = {"lines": 80_500, "modules": 405}
-TOKENS = {"tokens": 630_500}
+TOKENS = {"tokens": 631_000}
 TOOLS_LINES = 6_860
 SLACK = 1.05  # how far a limit may stand above the truth
 LAYOUT = {

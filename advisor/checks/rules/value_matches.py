@@ -34,7 +34,7 @@ _SECRET = re.compile(
     r"^(hf_[A-Za-z0-9]{20,}|sk-[A-Za-z0-9_-]{16,}|nvapi-[A-Za-z0-9_-]{20,}|gh[pousr]_[A-Za-z0-9]{20,}|AKIA[A-Z0-9]{16})$"
 )
 _NO_SECRET = re.compile(
-    r"^(\$|<|\{|your|my|change|example|xxx|token-abc123$|secret$|none$|null$|empty$|dummy|placeholder|sk-(no|your|xxx|ollama|1234|none|dummy|local|test)|EMPTY)",
+    r"^(\$|<|\{|your|my|change|example|xxx|token-abc123$|secret$|none$|null$|empty$|dummy|placeholder|sk-(no|your|xxx|ollama|1234|none|dummy|local|test)|EMPTY|(hf_|sk-|nvapi-|gh[pousr]_)?([x*0.])\4{7})",
     re.I,
 )
 CACHE_TYPES: tuple[ConceptName, ...] = ("kv_cache_type", "kv_cache_key_type", "kv_cache_value_type")
