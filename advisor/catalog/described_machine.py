@@ -350,8 +350,6 @@ class CardsFile(msgspec.Struct, frozen=True):
 
 
 def list_common_cards(rules: Catalog) -> list[Accelerator]:
-    """The cards that are tried where nobody says which, small to large. Raises BadInput for one that is not known."""
-    try:
-        return [rules.accelerators()[name] for name in decode_document(rules, "cards.yaml", CardsFile).accelerators]
-    except KeyError as name:
-        raise BadInput(f"rules/cards.yaml: {name} is not in the catalogue") from None
+    """The cards that are tried where nobody says which, small to large. The lint names one that is not known."""
+    known = rules.accelerators()
+    return [known[name] for name in decode_document(rules, "cards.yaml", CardsFile).accelerators if name in known]
