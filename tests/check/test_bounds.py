@@ -64,19 +64,15 @@ def test_unknown_never_passes() -> None:
         assert found.verdicts[0].why
 
 
-def test_work_grows_with_the_number_of_flags_and_not_with_its_square() -> None:
-    def check(count: int) -> int:
-        text = "vllm serve Qwen/Qwen3-8B " + " ".join(f"--flag-{i} {i}" for i in range(count))
-        return calls(lambda: check_text(text, "x.sh", fit=False))
+FLAGS = ("x.sh", "vllm serve Qwen/Qwen3-8B ", " --flag-{0} {0}")
+SERVICES = ("compose.yaml", "services:\n", "  s{0}: {{image: x, depends_on: [s0]}}\n")
+
+
+@pytest.mark.parametrize(("name", "before", "each", "count"), [(*FLAGS, 400), (*SERVICES, 200)])
+def test_work_grows_with_the_number_and_not_with_its_square(name: str, before: str, each: str, count: int) -> None:
+    def check(n: int) -> int:
+        text = before + "".join(each.format(i) for i in range(n))
+        return calls(lambda: check_text(text, name, fit=False))
 
     check(10)  # what is read once
-    assert check(800) < 2.5 * check(400)
-
-
-def test_work_grows_with_the_number_of_services_and_not_with_its_square() -> None:
-    def check(count: int) -> int:
-        text = "services:\n" + "".join(f"  s{i}: {{image: x, depends_on: [s0]}}\n" for i in range(count))
-        return calls(lambda: check_text(text, "compose.yaml", fit=False))
-
-    check(10)  # what is read once
-    assert check(400) < 2.5 * check(200)
+    assert check(2 * count) < 2.5 * check(count)

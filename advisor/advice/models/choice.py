@@ -133,15 +133,15 @@ def choose_model(
         return tuple(_order_by_worth(search.found, choosing))
 
     ordered, slow = find_more(choosing.shown if most is None else most), search.slow
+    best = ordered[0] if ordered else slow
+    why = f"no model given: {best.model.id} is worth the most for {request.workload.use_case} here" if best else ""
     if ordered:
-        why = f"no model given: {ordered[0].model.id} is worth the most for {request.workload.use_case} here"
         return ModelChoice(ordered[0].model, (why,), ordered[1:], ordered[0], lambda most: find_more(most)[1:])
     if slow is None and asked is None:  # what the guide would take here holds none: any engine is better than no answer
         others = (choose_model(request, e, guide, session, among, most) for e in list_usual_engines(rules))
         return next((x for x in others if x.model is not None), ModelChoice(None, (), ()))
     if slow is None:
         return ModelChoice(None, (), ())
-    why = f"no model given: {slow.model.id} is worth the most for {request.workload.use_case} here"
     return ModelChoice(slow.model, (f"{why}; slower than one would like",), (), slow)
 
 
@@ -193,9 +193,8 @@ def _size_model(
         return None
     guide_result = ask_guide(request, model, guide, rules)
     search = build_search_request(request, ResolvedModel(model), guide_result, guide, rules, asked)
-    search = replace(
-        search, narrow=request.quantization is not None
-    )  # a smaller model at four bits is the better answer
+    # a smaller model at four bits is the better answer
+    search = replace(search, narrow=request.quantization is not None)
     kept: SizedModel | None = None
     refused: set[str] = set()
     for engine_id in (asked.id,) if asked else guide_result.decision.engines:

@@ -100,10 +100,12 @@ def _find_least(
     setup = checked.launch.setup
     count = setup.gpu_count if setup.gpu_count is not None else checked.judged.ranks or 1
     vendor = _find_vendor(checked.launch, knowledge)
-    cards = [c for c in list_common_cards(knowledge.rules) if c.vendor == vendor]
+    cards = sorted(
+        (c for c in list_common_cards(knowledge.rules) if c.vendor == vendor), key=lambda c: c.memory_bytes or 0
+    )
     if not cards or count < 1 or (setup.nodes or 1) > 1 or (setup.container and setup.gpu_granted is False):
         return None, None
-    for card in sorted(cards, key=lambda c: c.memory_bytes or 0):
+    for card in cards:
         on = replace(asked, on=f"{count}x {card.name}", on_from="assumed")
         found = _check_on(checked.launch, knowledge, on, machines, session).judged
         if found.fits and found.memory is not None and found.memory.devices:
