@@ -16,7 +16,7 @@ from advisor.checks.read import comments
 from advisor.checks.read.context import ReaderContext
 from advisor.checks.read.detect import read_launches, reads_others
 from advisor.checks.read.launch import Launch
-from advisor.checks.resolve.judge import LaunchCheckOptions, check_launch
+from advisor.checks.resolve.judge import CheckedLaunch, LaunchCheckOptions, check_launch
 from advisor.checks.resolve.named_files import join_named_files
 from advisor.checks.rules.evaluate import Rulebook
 from advisor.errors import AdvisorError, BadFile, LinkOut, NotText, Unread
@@ -233,7 +233,11 @@ def check_source(source: str, name: str, folder: Path | None, checker: Checker) 
     book, options, machines = checker.book, checker.options, checker.machines
     knowledge, read = book.know, read_source(source, name, folder, checker)
     launches, asked = read.launches, read.asked
-    verdicts = [check_launch(x, knowledge, asked, machines, checker.session) for x in launches]
+
+    def list_errors(found: CheckedLaunch) -> frozenset[str]:
+        return frozenset(f.rule for f in book.apply([found], source, name)[0] if f.severity == "error")
+
+    verdicts = [check_launch(x, knowledge, asked, machines, checker.session, list_errors) for x in launches]
     findings, skipped = book.apply(verdicts, source, name)
     earlier = [
         check_launch(x.before, knowledge, asked, machines, checker.session) for x in launches if x.before is not None

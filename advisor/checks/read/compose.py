@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 
@@ -28,7 +29,7 @@ from advisor.checks.read.docker_run import (
     read_gpus,
 )
 from advisor.checks.read.dockerfile import DockerStage, make_stage_finder, read_stage
-from advisor.checks.read.launch import AWAITED, HealthProbe, Launch, LaunchSetup, Mount
+from advisor.checks.read.launch import ALTERNATIVE, AWAITED, HealthProbe, Launch, LaunchSetup, Mount, note_place
 from advisor.checks.read.recognise import parse_image
 from advisor.checks.read.scripts import make_script_reader, read_variables
 from advisor.checks.read.shell.commands import split_commands, split_words
@@ -71,16 +72,31 @@ def read_document(doc: object, ctx: ReaderContext) -> list[Launch]:
     known = {**read_variables(read_inside(ctx.folder, ".env") or ""), **ctx.variables}
     awaited = {name for service in services.values() for name in list_awaited(service)}
     out: list[Launch] = []
-    for name, raw in services.items():
-        if isinstance(raw, dict):
-            whole = _extended(raw, services, ctx, 0)
-            service = as_mapping(_expanded(whole, known))
-            found = _read_service(str(name), service, ctx, line_of(name), _runs_always(whole))
-            if str(name) in awaited:
-                found = [replace(x, setup=replace(x.setup, places={**x.setup.places, AWAITED: x.line})) for x in found]
-            merged = (f"{override} is merged into the service, as docker compose does",) if name in over else ()
-            out += [replace(x, assumed=(*x.assumed, *merged)) for x in found]
+    wholes = {name: _extended(raw, services, ctx, 0) for name, raw in services.items() if isinstance(raw, dict)}
+    filled = {name: as_mapping(_expanded(whole, known)) for name, whole in wholes.items()}
+    claimed = Counter(claim for service in filled.values() for claim in _list_claims(service))
+    for name, service in filled.items():
+        alone = any(claimed[claim] > 1 for claim in _list_claims(service))
+        always = not alone and _runs_always(wholes[name])
+        found = _read_service(str(name), service, ctx, line_of(name), always)
+        if str(name) in awaited:
+            found = [note_place(x, AWAITED, x.line) for x in found]
+        if alone and service.get("profiles") is None:
+            found = [note_place(x, ALTERNATIVE, line_of(name)) for x in found]
+        merged = (f"{override} is merged into the service, as docker compose does",) if name in over else ()
+        out += [replace(x, assumed=(*x.assumed, *merged)) for x in found]
     return _merge_pullers(out, ctx)
+
+
+def _list_claims(service: Mapping[str, Located]) -> set[str]:
+    """What only one container of a machine can have: its name, and the ports of the host that it takes."""
+    ports = {str(p[1]) for x in as_sequence(service, "ports") if (p := _read_port(x)) is not None and p[1]}
+    name = as_string(service, "container_name")
+    if str(service.get("network_mode")) == "host":
+        words = " ".join(_split_command(service.get("command")))
+        m = re.search(r"--port[= ](\d+)", words)
+        ports = {m[1]} if m else set()
+    return ports if name is None else {*ports, f"name {name}"}
 
 
 def list_awaited(service: Located) -> list[str]:

@@ -10,7 +10,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from advisor.checks.knowledge import Knowledge
-from advisor.checks.read.launch import Launch, LaunchSetup
+from advisor.checks.read.launch import Launch, LaunchSetup, find_setup
 from advisor.checks.read.recognise import LaunchFinder
 from advisor.checks.read.shell.commands import split_words
 from advisor.checks.read.unknown_words import make_bounded
@@ -146,7 +146,7 @@ def make_launches(
             kind=kind,
             name=name or x.name,
             resource=name or x.name,
-            setup=x.setup if setup is None or x.setup != LaunchSetup() else setup,
+            setup=find_setup(x, setup or LaunchSetup()),
         )
         for x in started[:MAX_LAUNCHES]
     ]

@@ -13,6 +13,8 @@ ENGINE_KEYS = "engine-kwargs"  # a place: settings that a framework hands to the
 SWAP_FILE = "llama-swap"  # kind of a file in which several servers stand behind one address
 PULL = "pull"  # place: a model is pulled where no server runs
 TAKEN_SERVICE_NAME = "service:taken"  # place: a service whose name sets a variable that the server misreads
+CUT_OFF = "cut off"  # place: words that were meant for the launch and stand behind its end
+ALTERNATIVE = "alternative"  # place: another service has its container name or port, so one of them runs
 AWAITED = "awaited"  # place: another service starts once this one is healthy
 
 
@@ -127,6 +129,20 @@ class Launch(Record, frozen=True, kw_only=True):
     declared: ModelDeclaration | None = None
     ignore: dict[str, str] = {}  # rules that the object's annotations suppress -> reason
     before: Launch | None = None  # as it stands in another file, which this one changes: what is stated there is enough
+
+
+def note_place(launch: Launch, name: str, line: int) -> Launch:
+    """The launch with one place more."""
+    setup = launch.setup
+    return replace(launch, setup=replace(setup, places={**setup.places, name: line}))
+
+
+def find_setup(launch: Launch, around: LaunchSetup) -> LaunchSetup:
+    """The setup of a launch: its own, or what is around it where it has none but places."""
+    own = launch.setup
+    if own != LaunchSetup(places=own.places):
+        return own
+    return replace(around, places={**around.places, **own.places})
 
 
 def map_words(launch: Launch, change: Callable[[Text], Text]) -> Launch:

@@ -11,7 +11,7 @@ from advisor.catalog.launch_types import EngineProgram, Recognition
 from advisor.checks.knowledge import Knowledge, KnownImage
 from advisor.checks.read import docker_run
 from advisor.checks.read.benchmarks import as_server_words
-from advisor.checks.read.launch import Launch, LaunchSetup
+from advisor.checks.read.launch import CUT_OFF, Launch, LaunchSetup, find_setup, note_place
 from advisor.checks.read.shell.commands import ShellCommand, split_commands
 from advisor.checks.read.unknown_words import TOO_LONG
 from advisor.errors import BadFile, Unread
@@ -21,6 +21,7 @@ from advisor.yaml_places import Text, first_line, line_of, make_text
 MAX_NESTED = 6  # shells inside shells inside containers
 MOST_SCANNED = 60  # words of a command among which another one may begin
 _PIN = re.compile(r"^([A-Za-z0-9_.-]+?)(?:\[[^\]]*\])?==v?(\d[\w.]*)$")
+_FLAG = re.compile(r"--?[A-Za-z]")
 _FEEDS = frozenset(["bash", "sh", "zsh", "ssh", "srun", "sbatch", "cat", "tee", "sudo"])
 
 
@@ -73,19 +74,27 @@ class LaunchFinder:
             return []
         unique: dict[tuple[str, str | None, tuple[str, ...]], Launch] = {}
         given = {k: v if isinstance(v, Text) else make_text(v) for k, v in (env or {}).items()}
+        found: list[Launch] = []
+        before: tuple[Text, ...] = ()
         for step in self._split(source, line, env, positional):
             if sure and self.know.may_start_engine(step.unread):
                 self._give_up(Unread("what stands there is not shell text", step.line))
             if not step.words:
                 continue
             around = {**given, **step.exported, **step.env}
+            if sure and _FLAG.match(
+                step.words[0]
+            ):  # no program: the line before has no backslash, or a blank behind it
+                found = found or self.command([*before, *step.words], around, step.line, depth)
+                unique |= {_identify(x): note_place(x, CUT_OFF, step.line) for x in found}
+            before = step.words
             found = self.command(list(step.words), around, step.line, depth)
             self._note_pins(step.words)
             if not found and step.heredoc is not None and _base(step.words[0]) in _FEEDS:
                 run = _base(step.words[0]) not in ("cat", "tee")  # what these write may be anything
                 found = self.script(step.heredoc, line_of(step.heredoc), around, depth + 1, sure=run)
             for launch in found:
-                unique.setdefault((launch.engine, launch.setup.image, launch.argv), launch)
+                unique.setdefault(_identify(launch), launch)
         return with_clients(list(unique.values()), self.know)
 
     def _note_pins(self, words: Sequence[str]) -> None:
@@ -259,7 +268,7 @@ class LaunchFinder:
         version = image_version(image) if image else None
         out = []
         for launch in found:
-            around = setup if launch.setup == LaunchSetup() else launch.setup
+            around = find_setup(launch, setup)
             same = entry is not None and entry.engine == launch.engine
             pinned = launch.version or (version if same else None)
             origin = launch.version_from or ("the image tag" if pinned and same else None)
@@ -320,6 +329,10 @@ class LaunchFinder:
         if entry.entry == "derived" and args and not args[0].startswith("-") and "/" not in args[0]:
             return [unclear]
         return [made]
+
+
+def _identify(launch: Launch) -> tuple[str, str | None, tuple[str, ...]]:
+    return launch.engine, launch.setup.image, launch.argv
 
 
 def _base(word: str) -> str:

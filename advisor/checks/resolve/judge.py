@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
+from typing import TypeGuard
+
 from msgspec.structs import replace
 
 from advisor.catalog.described_machine import list_common_cards
@@ -18,7 +22,7 @@ from advisor.checks.resolve import arguments
 from advisor.checks.resolve import launch_reader as reading
 from advisor.checks.resolve.arguments import LaunchArguments, count_ranks, is_length_given
 from advisor.checks.resolve.certainty import read_certainty
-from advisor.checks.resolve.seen_machine import RESOURCES, find_seen_machine
+from advisor.checks.resolve.seen_machine import MASKS, find_resource_vendor, find_seen_machine
 from advisor.decision.starts import judge_deployment
 from advisor.deployment import Deployment, DeploymentEstimate, DeviceMemory, MemoryEstimate
 from advisor.errors import AdvisorError
@@ -40,6 +44,7 @@ from advisor.unknowns import all_hold
 from advisor.yaml_places import make_text
 
 AT_ONCE = (1, 16)  # requests, in `advise diff`
+MOST_CARDS, MOST_HOST = 8, 4096  # of one machine, and GB of its memory: no launch that says nothing has more
 SHORTEST = 2048  # tokens; a server that holds less serves nobody
 
 
@@ -66,15 +71,26 @@ class CheckedLaunch(Value, frozen=True):
     estimate: MemoryEstimate | None
 
 
+ErrorsOf = Callable[[CheckedLaunch], frozenset[str]]
+
+
 def check_launch(
-    launch: Launch, knowledge: Knowledge, asked: LaunchCheckOptions, machines: dict[str, Machine], session: Session
+    launch: Launch,
+    knowledge: Knowledge,
+    asked: LaunchCheckOptions,
+    machines: dict[str, Machine],
+    session: Session,
+    list_errors: ErrorsOf = lambda checked: frozenset(),
 ) -> CheckedLaunch:
     """The verdict on a launch. Never raises for what a file says; what cannot be determined is named in `why`. Where
-    the cards' name stands for several sizes and the verdict depends on the size, it is that of the smaller."""
+    the cards' name stands for several sizes and the verdict depends on the size, it is that of the smaller.
+    `list_errors`: the rules that call a launch an error."""
     checked = _check_on(launch, knowledge, asked, machines, session)
     if asked.fit and checked.reading.open == (reading.NO_HARDWARE,):
-        least, line = _find_least(checked, knowledge, asked, machines, session)
-        return replace(checked, judged=replace(checked.judged, least=least, why=(line or checked.judged.why[0],)))
+        return _check_on_common_cards(
+            checked, lambda words: _check_on(launch, knowledge, replace(asked, on=words), machines, session),
+            knowledge, list_errors,
+        )  # fmt: skip
     accelerators = knowledge.rules.accelerators()
     devices = checked.machine.usable_devices if checked.machine is not None else ()
     entry = accelerators.get(devices[0].accelerator or "") if devices and checked.judged.fits is not None else None
@@ -91,47 +107,85 @@ def check_launch(
     return replace(smaller, judged=replace(smaller.judged, why=(*smaller.judged.why, said)))
 
 
-def _find_least(
-    checked: CheckedLaunch, knowledge: Knowledge, asked: LaunchCheckOptions, machines: dict[str, Machine],
-    session: Session,
-) -> tuple[LeastHardware | None, str | None]:  # fmt: skip
-    """The smallest common cards that hold all of a launch which says of its hardware at the most how many there are,
-    and whose; and a line on it. Nothing where it takes other devices than cards."""
-    setup = checked.launch.setup
-    count = setup.gpu_count if setup.gpu_count is not None else checked.judged.ranks or 1
-    vendor = _find_vendor(checked.launch, knowledge)
-    cards = sorted(
-        (c for c in list_common_cards(knowledge.rules) if c.vendor == vendor), key=lambda c: c.memory_bytes or 0
-    )
+def _check_on_common_cards(
+    checked: CheckedLaunch, check_on: Callable[[str], CheckedLaunch], knowledge: Knowledge, list_errors: ErrorsOf
+) -> CheckedLaunch:
+    """A launch which says of its hardware at the most how many cards there are, and whose: with the smallest common
+    ones that it starts on and that no rule refuses; it does not fit where the largest there are do not hold it either.
+    As it was where it takes other devices than cards."""
+    setup, judged, vendors = checked.launch.setup, checked.judged, _list_vendors(checked.launch, knowledge)
+    count = _count_cards(checked, knowledge)
+    cards = sorted(list_common_cards(knowledge.rules), key=lambda c: c.memory_bytes or 0)
+    cards = [c for c in cards if c.vendor in vendors[:1]]
     if not cards or count < 1 or (setup.nodes or 1) > 1 or (setup.container and setup.gpu_granted is False):
-        return None, None
+        return checked
+    before, refused = list_errors(checked), True
     for card in cards:
-        on = replace(asked, on=f"{count}x {card.name}", on_from="assumed")
-        found = _check_on(checked.launch, knowledge, on, machines, session).judged
-        if found.fits and found.memory is not None and found.memory.devices:
-            request = int((found.memory.kv_cache.bytes_per_token or 0) * found.memory.context_length)
-            needs = max(_count_least(d, request) for d in found.memory.devices)
-            why = f"{needs / GIB:.1f} GiB a card where all of it lies on cards, such as {found.hardware}"
-            return LeastHardware(hardware=str(found.hardware), needs_bytes=needs), why
-    return None, f"on none of the common cards, not even {count}x {cards[-1].name}, it is known to start"
+        found = check_on(f"{count}x {card.name}")
+        if _has_room(found.judged.memory) and found.judged.fits and not list_errors(found) - before:
+            needs = max(_count_least(d, found.judged.memory) for d in found.judged.memory.devices)
+            why = f"{needs / GIB:.1f} GiB a card where all of it lies on cards, such as {found.judged.hardware}"
+            least = LeastHardware(hardware=str(found.judged.hardware), needs_bytes=needs)
+            return replace(checked, judged=replace(judged, least=least, why=(why,)))
+        refused = refused and _is_refused(found.judged)
+    if refused and any(x.certain and x.code == "architecture" for x in found.judged.why_not):  # whatever the card is
+        return replace(checked, judged=replace(judged, fits=False, why=found.judged.why, why_not=found.judged.why_not))
+    known = sorted(knowledge.rules.accelerators().values(), key=lambda c: c.memory_bytes or 0)
+    most = [f"{MOST_CARDS}x {next(c.name for c in reversed(known) if c.vendor == v)}" for v in vendors]
+    largest = [check_on(f"{words}, {MOST_HOST}GB RAM, linux").judged for words in most] if refused else []
+    if largest and all(map(_is_refused, largest)):
+        told = f"on no card, not even on those of {most[0]}: {largest[0].why[0] if largest[0].why else 'it is refused'}"
+        return replace(checked, judged=replace(judged, fits=False, why=(told,), why_not=largest[0].why_not))
+    told = f"on none of the common cards, not even {count}x {cards[-1].name}, it is known to start"
+    return replace(checked, judged=replace(judged, why=(told,)))
 
 
-def _find_vendor(launch: Launch, knowledge: Knowledge) -> str | None:
-    """Whose cards a launch is for: by its resource, else by its image; NVIDIA's where neither says it."""
+def _has_room(memory: DeploymentEstimate | None) -> TypeGuard[DeploymentEstimate]:
+    """Whether all of a launch finds room on each device, and a request of full length as well."""
+    if memory is None or not memory.devices or memory.kv_cache.max_sequences == 0:
+        return False
+    return not any(d.total_bytes and d.budget_bytes and d.total_bytes > d.budget_bytes for d in memory.devices)
+
+
+def _is_refused(judged: CheckedDeployment) -> bool:
+    """Whether a launch does not start there for sure, whatever its release is where the file does not say it."""
+    certain = [x for x in judged.why_not if x.certain and x.code != "memory"]
+    return judged.fits is False and not (certain and judged.certainty.release == "assumed")
+
+
+def _count_cards(checked: CheckedLaunch, knowledge: Knowledge) -> int:
+    """How many cards there have to be: those that it takes, and all before the last that it names by a number."""
+    launch = checked.launch
+    entry = knowledge.rules.engines().get(launch.engine)
+    choice = entry.device_choice.names if entry is not None and entry.device_choice is not None else ()
+    words = [*launch.setup.gpu_ids, *(w for m in MASKS if (w := launch.env.get(m)) is not None and not w.unknown)]
+    words += [w for n in choice if (w := checked.arguments.value(n)) is not None and not w.unknown]
+    named = [int(n) + 1 for w in words for n in re.findall(r"(?:^|,)[A-Za-z]{0,8}(\d{1,2})(?=,|$)", w.replace(" ", ""))]
+    taken = launch.setup.gpu_count if launch.setup.gpu_count is not None else checked.judged.ranks or 1
+    return max([taken, *named]) if taken else 0
+
+
+def _list_vendors(launch: Launch, knowledge: Knowledge) -> tuple[str, ...]:
+    """Whose cards a launch may be for, the likeliest first: by its resource, else by its image. Empty where it takes
+    other devices."""
     setup = launch.setup
     if setup.gpu_resource is not None:
-        return RESOURCES.get(setup.gpu_resource) if find_device_kind(setup.gpu_resource) == "gpu" else None
+        vendor = find_resource_vendor(setup.gpu_resource)
+        return () if vendor is None or find_device_kind(setup.gpu_resource) != "gpu" else (vendor,)
     image = parse_image(make_text(setup.image, launch.line), knowledge) if setup.image else None
     if image is not None and is_for_processors(image):
-        return None
+        return ()
     known = image.entry.vendor if image is not None and image.entry is not None else None
     said = (find_image_vendor(image) if image is not None else None) or known
+    if said not in (None, "any"):
+        return (said,)
     by_file = setup.gpu_granted and not (setup.gpu_all or setup.gpu_count or setup.gpu_ids)  # /dev/kfd and the like
-    return None if said is None and by_file else "nvidia" if said in (None, "any") else said
+    return () if said is None and by_file else ("nvidia", "amd")
 
 
-def _count_least(device: DeviceMemory, request: int) -> int:
+def _count_least(device: DeviceMemory, memory: DeploymentEstimate) -> int:
     """Bytes without which the launch does not start: of a pool that takes what is left, one request of full length."""
+    request = int((memory.kv_cache.bytes_per_token or 0) * memory.context_length)
     fixed = (device.weights_bytes, device.recurrent_state_bytes, device.compute_bytes, device.overhead_bytes)
     return sum(x or 0 for x in fixed) + min(device.kv_cache_bytes or 0, request)
 

@@ -103,14 +103,21 @@ def _count_out(setup: LaunchSetup, mine: Sequence[Device], whole: Machine) -> Se
     several = (setup.nodes or 1) > 1 and whole.nodes == 1
     if not count or several or "ray" in setup.places or setup.gpu_fraction:
         return None
-    vendor = next((v for k, v in RESOURCES.items() if (resource or "").startswith(k)), None)
-    if resource is not None and (vendor is None or resource.endswith(("shared", "_tiles"))):
+    vendor = find_resource_vendor(resource)
+    if resource is not None and vendor is None:
         return None
     fitting = [d for d in mine if vendor in (None, d.vendor)]
     if len(fitting) < count:
         return mine
     unlike = len({(d.name, d.total_bytes) for d in fitting}) > 1
     return None if unlike and (setup.cluster or not setup.container) else fitting[:count]
+
+
+def find_resource_vendor(resource: str | None) -> Vendor | None:
+    """Whose whole devices a resource of Kubernetes counts; None for parts of them, and for others."""
+    if resource is None or resource.endswith(("shared", "_tiles")):
+        return None
+    return next((v for k, v in RESOURCES.items() if resource.startswith(k)), None)
 
 
 def _apply_masks(launch: Launch, machine: Machine) -> SeenMachine:
