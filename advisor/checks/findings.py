@@ -120,6 +120,11 @@ class CheckedDeployment(Record, frozen=True, kw_only=True):
     holds: Holds | None = None
     speed: tuple[ConcurrentSpeed, ...] = ()  # where it was asked for (`advise diff`)
 
+    @property
+    def waits(self) -> bool:
+        """Whether it starts without a model, and is told by requests which to load."""
+        return self.model is None and self.starts is True
+
 
 class FileProblem(Record, frozen=True, kw_only=True):
     """A file that could not be read."""
@@ -147,8 +152,10 @@ class CheckReport(Record, frozen=True, kw_only=True):
     verbose: bool = False  # the text has the account of every launch
 
     def is_open(self, deployment: CheckedDeployment) -> bool:
-        """Whether it is not known if a deployment fits; with --strict also where only the hardware is not stated."""
-        return self.asked_fit and deployment.fits is None and (self.strict or deployment.least is None)
+        """Whether it is not known if a deployment fits; with --strict also where only the hardware is not stated, or
+        the models that a server loads on request."""
+        known = deployment.least is not None or deployment.waits
+        return self.asked_fit and deployment.fits is None and (self.strict or not known)
 
     def status(self) -> int:
         """Exit status: 1 does not fit or findings at or above the threshold, 2 cannot tell, 0 all well."""

@@ -217,7 +217,8 @@ def read_source(source: str, name: str, folder: Path | None, checker: Checker) -
     context = ReaderContext(
         name, knowledge, options.variables, folder, problems=faults, doubled=doubled, root=options.root
     )
-    launches = [join_named_files(x, source, folder, knowledge) for x in read_launches(source, name, 1, context)]
+    read = read_launches(source, name, 1, context)
+    launches = [y for x in read for y in join_named_files(x, source, folder, knowledge)]
     launches = comments.apply_declarations(launches, source, name)
     relocate(launches, source)
     asked, declared = options, comments.find_declared_hardware(source)

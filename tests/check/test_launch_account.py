@@ -83,14 +83,19 @@ def test_the_options_file_of_tensorrt_llm(tmp_path: Path) -> None:
     assert run("kv_cache_config: {max_tokens: 2000}\n").fits is None
 
 
-def test_presets_with_one_model(tmp_path: Path) -> None:
-    presets = "version = 1\n[*]\nctx-size = 8192\n[m]\nhf-repo = unsloth/Qwen3-8B-GGUF:Q4_K_M\nn-gpu-layers = all\n"
+def test_each_preset_is_a_launch(tmp_path: Path) -> None:
+    """llama.cpp b11434, common/preset.cpp: keys are flags, short or long, or variables; those of [*] are for all."""
+    presets = "version = 1\n[*]\nc = 8192\n[m]\nhf-repo = unsloth/Qwen3-8B-GGUF:Q4_K_M\nn-gpu-layers = all\n"
     (tmp_path / "p.ini").write_text(presets)
     found = judge("llama-server --models-preset p.ini\n", tmp_path)
     assert found.request["ctx-size"] == 8192
     assert found.fits is True
-    (tmp_path / "p.ini").write_text(presets + "[n]\nhf-repo = unsloth/Qwen3-4B-GGUF:Q4_K_M\n")
-    assert judge("llama-server --models-preset p.ini\n", tmp_path).fits is None
+    more = "[n]\nLLAMA_ARG_HF_REPO = unsloth/Llama-3.3-70B-Instruct-GGUF:Q8_0\nload-on-startup = true\n"
+    more += "ctx-sise = 3\nngl = 99\n"
+    (tmp_path / "p.ini").write_text(presets + more)
+    result = check_text("llama-server --models-preset p.ini\n", "a.sh", tmp_path, on=CARDS)
+    assert [(d.name, d.fits) for d in result.verdicts] == [("m", True), ("n", False)]
+    assert [f.message.partition(" ")[0] for f in result.findings if f.rule == "flag-unknown"] == ["--ctx-sise"]
 
 
 @pytest.mark.parametrize(

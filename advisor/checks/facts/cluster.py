@@ -216,10 +216,10 @@ define_place("modelfile.trailing_comment", "a parameter's value is followed by a
 define_place("docker.ollama_pull", "a RUN line pulls a model without a server", PULL)
 
 
-@fact("wrapper.variables", "variables that only wrapper images read, on the engine's own image")
+@fact("wrapper.variables", "only variables that wrapper images read name the model, on the engine's own image")
 def _wrapper(facts: LaunchFacts) -> bool:
-    names = {"MODEL_NAME", "QUANTIZATION", "TENSOR_PARALLEL_SIZE", "MAX_MODEL_LEN", "GPU_MEMORY_UTILIZATION"}
-    return bool(facts["image.official"] and names & set(facts.env) and not facts.launch.argv)
+    names = {*facts.knowledge.recognition.model_variables, "QUANTIZATION", "TENSOR_PARALLEL_SIZE", "MAX_MODEL_LEN"}
+    return bool(facts["image.official"] and facts["args.no_model"] and names & set(facts.env))
 
 
 define("setup.exposed", "reachable from beyond the machine or cluster", lambda c: exposure(c) is not None)

@@ -8,7 +8,7 @@ from advisor.checks.facts.arguments import flag_number
 from advisor.checks.facts.launch_facts import LaunchFacts, define, define_place, fact
 from advisor.checks.facts.model import weight_bytes
 from advisor.checks.read.accelerators import find_device_kind
-from advisor.checks.read.launch import ALTERNATIVE, CUT_OFF, Mount, find_holding_mount
+from advisor.checks.read.launch import ALTERNATIVE, CUT_OFF, NO_ASSIGNMENT, NO_ENV_FILE, Mount, find_holding_mount
 from advisor.engines.pool import PINNED_MORE
 from advisor.units import GIB
 
@@ -167,6 +167,8 @@ def _offload(facts: LaunchFacts) -> bool | None:
 
 
 define_place("setup.alternative", "another service has its container name or host port", ALTERNATIVE)
+define_place("setup.no_assignment", "an entry of `environment` has no `=`, and is no name", NO_ASSIGNMENT)
+define_place("setup.no_env_file", "an `env_file` is not there", NO_ENV_FILE)
 define_place("setup.cut_off", "words for the launch stand behind its end", CUT_OFF)
 define_place("setup.one_string", "the program and all its arguments are one word, which no file is called", "command")
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from pathlib import PurePath
+from pathlib import Path, PurePath
 
 from msgspec.structs import replace
 
 from advisor.checks.read.context import (
     ReaderContext,
     expand_variables,
+    find_root,
     list_texts,
     make_finder,
     make_launches,
@@ -29,10 +30,21 @@ from advisor.checks.read.docker_run import (
     read_gpus,
 )
 from advisor.checks.read.dockerfile import DockerStage, make_stage_finder, read_stage
-from advisor.checks.read.launch import ALTERNATIVE, AWAITED, HealthProbe, Launch, LaunchSetup, Mount, note_place
+from advisor.checks.read.launch import (
+    ALTERNATIVE,
+    AWAITED,
+    NO_ASSIGNMENT,
+    NO_ENV_FILE,
+    HealthProbe,
+    Launch,
+    LaunchSetup,
+    Mount,
+    note_place,
+)
 from advisor.checks.read.recognise import parse_image
 from advisor.checks.read.scripts import make_script_reader, read_variables
 from advisor.checks.read.shell.commands import split_commands, split_words
+from advisor.checks.read.shell.words import NAME
 from advisor.errors import BadFile, Unread
 from advisor.yaml_places import (
     Located,
@@ -49,6 +61,7 @@ from advisor.yaml_places import (
     lines_of,
     make_text,
     parse_documents,
+    place_like,
     value_at,
 )
 
@@ -156,11 +169,31 @@ def _extended(
         raise Unread(f"services extend each other more than {MAX_EXTENDS} times", line_of(raw))
     name, source = as_string(e) or as_string(e, "service"), as_string(e, "file")
     if source is not None:
-        services = as_mapping(parse_inside(ctx.folder, source), "services")
+        services = as_mapping(parse_inside(ctx.folder, source, find_root(ctx)), "services")
+        within = ctx.folder / PurePath(source).parent if ctx.folder is not None else None
+        ctx = replace(ctx, folder=within)
     base = services.get(name or "")
     if not isinstance(base, dict):
         return raw
-    return _merged(_extended(base, services, ctx, depth + 1), raw)
+    base = _extended(base, services, ctx, depth + 1)
+    return _merged(base if source is None else _put_into(base, source.rpartition("/")[0]), raw)
+
+
+def _put_into(service: dict[str, Located], folder: str) -> dict[str, Located]:
+    """A service of a file in another folder, with the paths of its build and its variables as seen from here."""
+
+    def join(path: Text) -> Text:
+        away = path.startswith(("/", "~", "$")) or "://" in path or not folder
+        return path if away else place_like(f"{folder}/{path}", path)
+
+    out, build = at_line(Map(service), line_of(service)), service.get("build")
+    if isinstance(build, Text):
+        out["build"] = join(build)
+    elif isinstance(build, dict):
+        out["build"] = at_line(Map({**build, "context": join(_find_context(build))}), line_of(build))
+    if "env_file" in out:
+        out["env_file"] = [join(x) if isinstance(x, Text) else x for x in as_sequence(service, "env_file")]
+    return out
 
 
 def _merged(below: dict[str, Located], above: dict[str, Located]) -> dict[str, Located]:
@@ -215,17 +248,22 @@ def _read_service(
     name: str, service: Mapping[str, Located], ctx: ReaderContext, line: int, always: bool
 ) -> list[Launch]:
     env, external = read_environment(service.get("environment"))
+    setup = _with_misspelt_keys(_read_setup(service), service, ctx)
+    wrong = [k for k in external if not NAME.fullmatch(k)]
+    places = {NO_ASSIGNMENT: line_of(service["environment"])} if wrong else {}
     for item in as_sequence(service, "env_file"):
-        text = read_inside(ctx.folder, as_string(item) or as_string(item, "path") or "")
+        path = as_string(item) or as_string(item, "path") or make_text("")
+        text = read_inside(ctx.folder, path, find_root(ctx))
+        if text is None and "$" not in path and as_boolean(item, "required") is not False:
+            places[NO_ENV_FILE] = line_of(path)
         env = {**read_variables(text or ""), **env}
     env |= {k: make_text(f"$({k})", line, 0, (k,)) for k in external if k not in env}
-    setup = _with_misspelt_keys(_read_setup(service), service, ctx)
-    setup = replace(setup, runs_with="services" if always else None)
+    setup = replace(setup, runs_with="services" if always else None, places={**setup.places, **places})
     entry = _split_command(service["entrypoint"]) if service.get("entrypoint") else None
     image, command = as_string(service, "image"), _split_command(service.get("command"))
     found = make_finder(ctx, make_script_reader(ctx, setup.mounts)).container(image, entry, command, env, setup)
-    if not found or found[0].unresolved:
-        found = find_built(service, entry, command, env, setup, ctx) or found
+    built = find_built(service, entry, command, env, setup, ctx)
+    found = built if built and (not found or found[0].unresolved or not built[0].unresolved) else found
     return [
         replace(
             x,
@@ -377,16 +415,24 @@ def _find_context(build: object) -> Text:
     return as_string(build) or as_string(build, "context") or make_text(".")
 
 
+def _find_build_folder(build: object, ctx: ReaderContext) -> Path | None:
+    """That folder, where it lies in the tree."""
+    context = _find_context(build)
+    if ctx.folder is None or context.unknown or "\0" in context:
+        return None
+    folder = (ctx.folder / context).resolve()
+    return folder if any(map(folder.is_relative_to, (ctx.folder.resolve(), find_root(ctx)))) else None
+
+
 def _read_stage(build: object, ctx: ReaderContext) -> DockerStage | None:
     """The stage that is built; None where its Dockerfile does not lie next to the file."""
-    context = _find_context(build)
     given, _ = read_environment(value_at(build, "args"))
     arguments = {k: str(v) for k, v in given.items() if not v.unknown}
     target = as_string(build, "target")
-    folder = ctx.folder / context if ctx.folder is not None and not context.unknown else None
+    folder = _find_build_folder(build, ctx)
     text: str | None = as_string(build, "dockerfile_inline")
     if text is None:
-        text = read_inside(ctx.folder, f"{context}/{as_string(build, 'dockerfile') or 'Dockerfile'}")
+        text = read_inside(folder, as_string(build, "dockerfile") or "Dockerfile", find_root(ctx))
     return None if text is None else read_stage(text, replace(ctx, folder=folder, line=1), arguments, target)
 
 
@@ -407,8 +453,7 @@ def _start(
     else:
         entry = None if entry is None else [make_text(w, line, 0, w.unknown) for w in entry]
         words = words if command else [make_text(w, line, 0, w.unknown) for w in words]
-    context = _find_context(build)
-    build_context = replace(ctx, folder=ctx.folder / context if ctx.folder is not None else None)
+    build_context = replace(ctx, folder=_find_build_folder(build, ctx))
     places = {**as_mapping(setup.places), "image": line}
     built = replace(setup, image=stage.image, places=places)
     found = make_stage_finder(stage, build_context).container(stage.image, entry, words, variables, built)

@@ -96,14 +96,14 @@ def find_root(ctx: ReaderContext) -> Path:
     return given if given.is_relative_to(tree) else tree
 
 
-def read_inside(folder: Path | None, name: str) -> str | None:
-    """The text of a file below the folder of the deployment file; None for anything outside of it, absent, no regular
-    file, or what cannot be read."""
+def read_inside(folder: Path | None, name: str, root: Path | None = None) -> str | None:
+    """The text of a file below the folder of the deployment file, or below `root`; None for anything outside of it,
+    absent, no regular file, or what cannot be read."""
     if folder is None or not name or "\0" in name or "$" in name:
         return None
     try:
         path = (folder / name).resolve()
-        inside = path.is_relative_to(folder.resolve()) and path.is_file()
+        inside = any(map(path.is_relative_to, (folder.resolve(), root or folder.resolve()))) and path.is_file()
         if inside and path.stat().st_size > LARGEST:
             raise Unread(f"{name} is larger than {LARGEST // 2**20} MiB")
         return read_text(path, LARGEST) if inside else None
@@ -113,9 +113,9 @@ def read_inside(folder: Path | None, name: str) -> str | None:
         return None
 
 
-def parse_inside(folder: Path | None, name: str) -> dict[str, Located]:
-    """The first document of a YAML file below the folder of the deployment file, where it is a mapping; else empty."""
-    text = read_inside(folder, name)
+def parse_inside(folder: Path | None, name: str, root: Path | None = None) -> dict[str, Located]:
+    """The first document of such a YAML file, where it is a mapping; else empty."""
+    text = read_inside(folder, name, root)
     try:
         return as_mapping(parse_documents(text, name), 0) if text is not None else {}
     except Unread:

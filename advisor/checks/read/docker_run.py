@@ -18,6 +18,9 @@ _PLAIN = frozenset((  # options without a value
     "--detach", "--rm", "--interactive", "--tty", "--init", "--privileged", "--read-only", "--no-healthcheck",
     "--oom-kill-disable", "--publish-all", "--quiet", "--disable-content-trust", "--sig-proxy", "--replace", "--rmi",
     "--help", "--no-hosts", "--http-proxy",
+    # of `docker compose run`
+    "--service-ports", "--use-aliases", "--no-deps", "--build", "--quiet-build", "--quiet-pull", "--remove-orphans",
+    "--no-TTY",
 ))  # fmt: skip
 _PLACES = {
     "-p": "ports", "--publish": "ports", "--gpus": "gpu", "--device": "gpu", "--privileged": "privileged",
@@ -41,7 +44,8 @@ class ContainerRun(Value, frozen=True):
 
 def parse_docker_run(words: list[Text]) -> ContainerRun | None:
     """The parts of a `docker run` command; None for any other docker command."""
-    start = next((i for i, w in enumerate(words[1:4], 1) if w in ("run", "create")), None)
+    composed = words[0].endswith("-compose") or words[1:2] == ["compose"]
+    start = next((i for i, w in enumerate(words[1 : 12 if composed else 4], 1) if w in ("run", "create")), None)
     if start is None:
         return None
     env: dict[str, Text] = {}
@@ -66,7 +70,7 @@ def parse_docker_run(words: list[Text]) -> ContainerRun | None:
             entrypoint = [value] if value else None
         elif option == "--name":
             name = str(value)
-    image = words[i] if i < len(words) else None
+    image = words[i] if i < len(words) and not composed else None  # compose: a service stands there
     return ContainerRun(image, entrypoint, words[i + 1 :], env, tuple(passed), _setup(options), name)
 
 
@@ -91,7 +95,7 @@ def _option(words: Sequence[Text], i: int) -> tuple[str, Text | None, int]:
         if key in _PLAIN or i + 1 >= len(words):
             return key, None, 1
         return key, words[i + 1], 2
-    m = re.fullmatch(r"-[ditqP]*(?:([^ditqP])=*(.*))?", word, re.S)
+    m = re.fullmatch(r"-[ditqPT]*(?:([^ditqPT])=*(.*))?", word, re.S)
     if m is None or m[1] is None:
         return word, None, 1
     if m[2]:

@@ -15,6 +15,8 @@ PULL = "pull"  # place: a model is pulled where no server runs
 TAKEN_SERVICE_NAME = "service:taken"  # place: a service whose name sets a variable that the server misreads
 CUT_OFF = "cut off"  # place: words that were meant for the launch and stand behind its end
 ALTERNATIVE = "alternative"  # place: another service has its container name or port, so one of them runs
+NO_ASSIGNMENT = "no assignment"  # place: an entry of `environment` that is no variable's name, and has no `=`
+NO_ENV_FILE = "env file"  # place: an `env_file` that is not there
 AWAITED = "awaited"  # place: another service starts once this one is healthy
 
 

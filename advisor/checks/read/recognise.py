@@ -22,6 +22,7 @@ MAX_NESTED = 6  # shells inside shells inside containers
 MOST_SCANNED = 60  # words of a command among which another one may begin
 _PIN = re.compile(r"^([A-Za-z0-9_.-]+?)(?:\[[^\]]*\])?==v?(\d[\w.]*)$")
 _FLAG = re.compile(r"--?[A-Za-z]")
+_EXEC_SCRIPT = re.compile(r"\bexec\s+(?:\S*sh\s+(?!-)(\S+)|(\S+\.sh)\b)")  # ends as a script that nobody sees here
 _FEEDS = frozenset(["bash", "sh", "zsh", "ssh", "srun", "sbatch", "cat", "tee", "sudo"])
 
 
@@ -279,6 +280,14 @@ class LaunchFinder:
             out.append(replace(launch, version=pinned, version_from=origin, setup=around))
         return out
 
+    def _name_program(self, base: str, words: Sequence[Text]) -> str | None:
+        """What the first word of a container starts, by its name; None where that is no server."""
+        known = self.know.recognition
+        if base not in known.wrappers["shells"] or is_opaque_script(words):
+            return None if base in known.others else base
+        handed_on = _EXEC_SCRIPT.search(words[-1])
+        return _base(handed_on[1] or handed_on[2]) if handed_on is not None else None
+
     def _by_image(
         self,
         image: ImageReference,
@@ -289,9 +298,8 @@ class LaunchFinder:
     ) -> list[Launch]:
         """A launch by what the image does with its arguments."""
         first = next(iter(entrypoint or args), None)
-        known = self.know.recognition
-        base = _base(first) if first else ""
-        if base in known.others or (base in known.wrappers["shells"] and not is_opaque_script(entrypoint, args)):
+        base = self._name_program(_base(first) if first else "", [*(entrypoint or ()), *args])
+        if base is None:
             return []
         made = Launch(engine=entry.engine, argv=tuple(args), env=dict(env), line=line_of(first))
         unclear = replace(made, argv=(), unresolved=(f"what `{base}` starts",))
@@ -377,9 +385,8 @@ def find_image_by_variable(reference: Text, knowledge: Knowledge) -> KnownImage 
     return None
 
 
-def is_opaque_script(entrypoint: Sequence[Text] | None, args: Sequence[Text]) -> bool:
+def is_opaque_script(words: Sequence[Text]) -> bool:
     """Whether a shell is handed a script file, whose content nobody sees here."""
-    words = [*(entrypoint or []), *args]
     return len(words) > 1 and not any(re.fullmatch(r"-[a-z]*c", w) for w in words[1:])
 
 

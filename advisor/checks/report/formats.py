@@ -235,7 +235,7 @@ def verdict_findings(report: CheckReport) -> list[Finding]:
         why = deployment.why[0] if deployment.why else None
         if deployment.fits is False and (deployment.source, deployment.name) not in reported:
             rule, severity = "does-not-fit", "error"
-            message = f"{deployment.model} on {deployment.hardware}: {why or 'it does not fit'}"
+            message = f"{deployment.model} on {deployment.hardware or 'any card'}: {why or 'it does not fit'}"
             fix = "Use a smaller quantization, a shorter context or more devices"
         elif deployment.least is not None:
             rule, severity = "hardware-not-stated", "info"

@@ -44,7 +44,7 @@ def describe_deployment(
     deployment: CheckedDeployment, model: str, report: CheckReport
 ) -> tuple[str, str, str, str, str, str]:
     """(engine and model, hardware, memory that is needed, of how much, requests that are held, verdict)."""
-    verdict, least = fits_word(deployment.fits, report.asked_fit), deployment.least
+    verdict, least = fits_word(deployment.fits, report.asked_fit, deployment.waits), deployment.least
     called = f"{deployment.engine} {model}"
     if least is not None and report.asked_fit:
         cards, needs = f"e.g. {least.hardware.replace('GeForce ', '')}", f"{least.needs_bytes / GIB:.1f}G"
@@ -69,8 +69,9 @@ def _describe_memory(deployment: CheckedDeployment) -> tuple[str, str, str]:
     )
 
 
-def fits_word(fits: bool | None, asked: bool) -> str:
-    return "not asked" if not asked else {True: "fits", False: "does not fit", None: "cannot tell"}[fits]
+def fits_word(fits: bool | None, asked: bool, waits: bool = False) -> str:
+    open_ = "starts" if waits else "cannot tell"
+    return "not asked" if not asked else {True: "fits", False: "does not fit", None: open_}[fits]
 
 
 def _reasons(report: CheckReport) -> Iterator[str]:
@@ -79,8 +80,12 @@ def _reasons(report: CheckReport) -> Iterator[str]:
     for deployment in report.deployments:
         if deployment.fits is True:
             continue
-        for why in deployment.why[:3]:
-            told = fits_word(deployment.fits, True) if deployment.least is None else "the hardware is not stated (--on)"
+        for why in deployment.why[: 1 if deployment.waits else 3]:
+            told = (
+                fits_word(deployment.fits, True, deployment.waits)
+                if deployment.least is None
+                else "the hardware is not stated (--on)"
+            )
             yield f"{deployment.source}:{deployment.line}: {told}: {why}"
     assumptions = dict.fromkeys(a for d in report.deployments for a in d.assumed)
     for a in list(assumptions)[:6]:

@@ -94,7 +94,7 @@ def read_arguments(launch: Launch, knowledge: Knowledge) -> LaunchArguments:
 
 def _setting(name: str, value: Text, table: FlagLookup | None) -> LaunchArgument:
     """A setting from a field of its own: true and false switch a flag."""
-    found = _lookup(name if name.startswith("--") else f"--{name}", table)
+    found = _lookup(name if name.startswith("-") else f"--{name}", table)
     flag = found[0] if found else name.lstrip("-")
     entry = table.table.flags.get(flag) if table else None
     if entry is not None and entry.t == "flag":

@@ -274,7 +274,7 @@ def _check_on(
         request=launch_reading.settings,
         ranks=count_ranks(launch_arguments, launch.engine, knowledge),
         replicas=launch.setup.replicas,
-        starts=holding.starts,
+        starts=True if reading.ON_REQUEST in why and not launch.unresolved else holding.starts,
         why_not=memory.why_not if memory is not None else holding.start.list_why_not() if holding.start else (),
         conditions=memory.conditions if memory is not None else (),
         holds=holding.holds,

@@ -17,6 +17,7 @@ from advisor.catalog.types import Engine
 from advisor.checks.knowledge import Knowledge, is_told_by_variables
 from advisor.checks.read import accelerators
 from advisor.checks.read.launch import Launch
+from advisor.checks.read.recognise import parse_image
 from advisor.checks.read.unknown_words import say_what_is_open
 from advisor.checks.resolve.arguments import (
     LaunchArguments,
@@ -37,6 +38,7 @@ _PATHS = re.compile(r"^(/|\.{1,2}/|~/|s3://|gs://|az://|oci://|pvc://|\$|file://
 _SECRET = re.compile(r"(^|[-_])(token|authtoken|key|password)$")  # a flag whose value nobody else is to see
 LOCKED = "advise lock"  # source of a model that a lock file pins, before what it was pinned from
 NO_HARDWARE = "the hardware is not known: say it with --on, or `# advise: on=...` in the file"
+ON_REQUEST = "which models the server is to load is not stated"
 NO_DRAFT = ("", "ngram", "[ngram]")  # methods without weights
 
 
@@ -73,7 +75,8 @@ def find_model_name(launch: Launch, arguments: LaunchArguments, knowledge: Knowl
         found = next((p for p in arguments.positional if p not in ("serve", "\\")), None)
     if found is None or (launch.model is not None and _points_elsewhere(found)):
         found = launch.model
-    if found is None:
+    known = parse_image(launch.setup.image, knowledge).entry if launch.setup.image else None
+    if found is None and (known is None or not known.official):  # a program around the engine may read it
         found = next((launch.env[k] for k in knowledge.recognition.model_variables if launch.env.get(k)), None)
     return found
 
@@ -109,7 +112,7 @@ def read_launch(
     elif named is not None:
         assumed.append(f"the model is {named.name}, as a comment in the file says")
     elif model is None:
-        reasons.append("which models the server is to load is not stated" if later else "the model is not named")
+        reasons.append(ON_REQUEST if later else "the model is not named")
     elif model.unknown:
         reasons.append(f"the model is {model[:80]}, and {say_what_is_open(model)}")
     else:

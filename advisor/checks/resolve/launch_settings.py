@@ -39,7 +39,7 @@ def read_launch_text(source: str, name: str, rules: Catalog) -> LaunchValues:
     knowledge = Knowledge(rules)
     folder = Path(name).parent if Path(name).is_file() else None
     found = read_launches(source, name, 1, ReaderContext(name, knowledge, {}, folder))
-    found = [join_named_files(x, source, folder, knowledge) for x in found]
+    found = [y for x in found for y in join_named_files(x, source, folder, knowledge)]
     found = comments.apply_declarations(found, source, name)
     launches = [x for x in found if x.engine in rules.engines()]
     if not launches:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import configparser
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 from msgspec.structs import replace
 
-from advisor.catalog.launch_types import ConfigFile
 from advisor.checks.knowledge import Knowledge
 from advisor.checks.read.configs import read_settings_file
 from advisor.checks.read.context import read_inside
@@ -24,27 +24,31 @@ _WRITTEN = re.compile(  # cat > FILE <<EOF, cat <<EOF > FILE, tee FILE <<EOF
     re.M | re.S,
 )
 EVERY_MODEL = "*"  # section of a file of presets
+PRESET_KEYS = ("load-on-startup", "stop-timeout")  # of the router alone (llama.cpp common/preset.cpp, common/arg.h)
 
 
-def join_named_files(launch: Launch, source: str, folder: Path | None, knowledge: Knowledge) -> Launch:
-    """The launch with the settings of the file that it names; what is not here is kept as unread. `source`: the text
-    of the deployment file, which may write that file itself."""
+def join_named_files(launch: Launch, source: str, folder: Path | None, knowledge: Knowledge) -> list[Launch]:
+    """The launch with the settings of the file that it names, one for each model that it has; what is not here is kept
+    as unread. `source`: the text of the deployment file, which may write that file itself."""
     kind = dict(knowledge.config_files).get(launch.engine)
     path = read_arguments(launch, knowledge).value(*kind.flags) if kind is not None and kind.flags else None
     if kind is None or path is None:
-        return launch
-    unread = replace(launch, unread=(*launch.unread, path))
+        return [launch]
+    unread = [replace(launch, unread=(*launch.unread, path))]
     text = None if path.unknown else _find_text(path, launch, source, folder)
     if text is None:
         return unread
     try:
-        read = _read_presets(text) if kind.form == "presets" else _read_yaml(text, path, kind)
+        if kind.form == "presets":
+            return _join_presets(text, path, launch, knowledge) or unread
+        read = read_settings_file(as_mapping(parse_documents(text, path), 0), kind)
     except (BadFile, configparser.Error):
         return unread
-    if read is None:
-        return replace(launch, unresolved=(*launch.unresolved, f"which models of {path} requests ask for"))
-    joined = {f"--{k}": place_like(v, path) for k, v in read.items()}
-    return replace(launch, settings={**joined, **launch.settings})
+    return [_with_settings(launch, {f"--{k}": v for k, v in read.items()}, path)]
+
+
+def _with_settings(launch: Launch, read: Mapping[str, str], path: Text) -> Launch:
+    return replace(launch, settings={**{k: place_like(v, path) for k, v in read.items()}, **launch.settings})
 
 
 def _find_text(path: Text, launch: Launch, source: str, folder: Path | None) -> str | None:
@@ -59,17 +63,20 @@ def _find_text(path: Text, launch: Launch, source: str, folder: Path | None) -> 
     return found if found is not None else read_inside(folder, name)
 
 
-def _read_yaml(text: str, path: str, kind: ConfigFile) -> dict[str, Text]:
-    """Raises BadFile."""
-    return read_settings_file(as_mapping(parse_documents(text, path), 0), kind)
-
-
-def _read_presets(text: str) -> dict[str, str] | None:
-    """The settings of the one model that the file has; None where it has several. Raises configparser.Error."""
+def _join_presets(text: str, path: Text, launch: Launch, knowledge: Knowledge) -> list[Launch]:
+    """A launch for each model of a file of presets, which requests ask for by its name. Raises configparser.Error."""
     parser = configparser.ConfigParser(interpolation=None, delimiters=("=",), strict=False, default_section="\0")
+    parser.optionxform = str  # type: ignore[assignment,method-assign]  # keys keep their case: some are variables
     parser.read_string(f"[\1]\n{text}")  # a version may stand before the first section
-    models = [s for s in parser.sections() if s not in ("\1", EVERY_MODEL)]
-    if len(models) != 1:
-        return None
-    shared = parser[EVERY_MODEL] if parser.has_section(EVERY_MODEL) else {}
-    return {k.lstrip("-"): v for k, v in {**shared, **parser[models[0]]}.items()}
+    table = knowledge.flags(launch.engine)
+    variables, spellings = (table.by_variable, table.spellings) if table is not None else ({}, {})
+    shared, out = parser[EVERY_MODEL] if parser.has_section(EVERY_MODEL) else {}, list[Launch]()
+    for name in parser.sections():
+        if name in ("\1", EVERY_MODEL):
+            continue
+        keys = {k.lstrip("-"): v for k, v in {**shared, **parser[name]}.items() if k not in PRESET_KEYS}
+        env = {k: place_like(v, path) for k, v in keys.items() if k in variables}
+        flags = {k if f"-{k}" not in spellings else f"-{k}": v for k, v in keys.items() if k not in env}
+        flags = {k if k.startswith("-") else f"--{k}": v for k, v in flags.items()}
+        out.append(_with_settings(replace(launch, name=name, resource=name, env={**env, **launch.env}), flags, path))
+    return out
