@@ -159,7 +159,11 @@ class Knowledge:
         self.engine_variables = {v: e.id for e in entries for v in e.recognition.model_variables}
         self._images = _images(entries, routers)
         names = {*self.programs, *(m.partition(".")[0] for m in self.modules), *self.packages, *self.image_words}
-        others = (*self.recognition.wrappers["containers"], *_TEXTS_WITHIN)
+        others = (
+            *self.recognition.wrappers["containers"],
+            *_TEXTS_WITHIN,
+            *(n.replace("-", "_") for n in self.programs),
+        )
         names |= {w for r in routers for w in r.words}
         self._stems = _shortest({n.lower() for n in names} | set(others))
         self._words = _shortest({n.lower() for n in names} | {e.id for e in entries} | set(_OF_DEPLOYMENTS))

@@ -138,3 +138,53 @@ def test_a_shell_that_ends_as_a_script_starts_what_nobody_sees() -> None:
     (x,) = launches(text, "compose.yaml")
     assert (x.engine, x.unresolved) == ("sglang", ("what `s.sh` starts",))
     assert launches(text.replace("exec bash s.sh", "echo done"), "compose.yaml") == []
+
+
+def test_a_list_of_a_dockerfile_that_is_no_json_goes_to_a_shell() -> None:
+    """llama.cpp 14019: the server was handed /bin/sh."""
+    image = "FROM ghcr.io/ggml-org/llama.cpp:server-cuda-b5583\nCMD [{}]\n"
+    for words, wrong in (
+        ('"-hf", "a/b-GGUF" "--port", "80"', True),
+        ('"-hf", "a/b-GGUF",', True),
+        ('"-hf", "a/b"', False),
+    ):
+        found = check_text(image.format(words), "Dockerfile")
+        assert ("dockerfile-no-json" in rules_of(found)) is wrong
+        assert len(found.verdicts) == 1
+
+
+def test_a_shell_takes_options_behind_its_c() -> None:
+    """vllm 32755: the image's entry point got `bash -c -i` as arguments."""
+    text = (
+        "services: {v: {image: 'vllm/vllm-openai:v0.33.0', command: 'bash -c -i \"vllm serve openai/gpt-oss-20b\"'}}\n"
+    )
+    assert "entrypoint-doubled" in rules_of(check_text(text, "compose.yaml"))
+
+
+def test_a_program_and_its_words_stand_in_a_file_that_is_read_in(tmp_path: Path) -> None:
+    (tmp_path / "s.env").write_text("LLAMA_SERVER=/opt/own/bin/llama-server\nMODEL=/m/Qwen3-8B-Q4_K_M.gguf\n")
+    script = (
+        '#!/bin/bash\nENV_FILE="$(dirname "$0")/s.env"\nsource "$ENV_FILE"\nexec "$LLAMA_SERVER" -m "$MODEL" -c 4096\n'
+    )
+    (tmp_path / "start.sh").write_text(script)
+    unit = "[Service]\nExecStart=/srv/start.sh\n"
+    for text, name in ((script, "start.sh"), (unit, "a.service")):
+        (x,) = launches(text, str(tmp_path / name), tmp_path)
+        assert [str(w) for w in x.argv] == ["-m", "/m/Qwen3-8B-Q4_K_M.gguf", "-c", "4096"]
+    (x,) = launches('"${LLAMA_SERVER_BIN}" -m a.gguf\n"$OTHER_TOOL" -m b.gguf\n', "a.sh")  # its name says which it is
+    assert x.engine == "llama.cpp"
+
+
+def test_a_quoted_text_over_several_lines_keeps_its_dollars_and_line_ends() -> None:
+    body = "    command: >\n      sh -c '\n        for i in $$(seq 1 9); do\n          sleep 1;\n        done;\n\n"
+    body += "        exec ollama serve\n      '\n"
+    found = check_text("services:\n  o:\n    image: ollama/ollama:0.11.0\n    entrypoint: []\n" + body, "compose.yaml")
+    assert found.problem is None
+    assert [d.engine for d in found.verdicts] == ["ollama"]
+
+
+def test_a_release_that_does_not_register_a_model_is_doubted_without_a_card() -> None:
+    """worker-vllm 279: the architecture came in 0.17.0."""
+    run = "docker run --gpus all vllm/vllm-openai:v{} --model Qwen/Qwen3.5-35B-A3B --max-model-len 8192\n"
+    assert "engine-may-refuse" in rules_of(check_text(run.format("0.16.0"), "a.sh"))
+    assert "engine-may-refuse" not in rules_of(check_text(run.format("0.33.0"), "a.sh"))

@@ -7,7 +7,7 @@ import re
 from advisor.checks.facts.launch_facts import LaunchFacts, define, define_place, fact
 from advisor.checks.facts.model import weight_bytes
 from advisor.checks.facts.setup import define_size
-from advisor.checks.read.launch import AWAITED, PULL, SWAP_FILE, TAKEN_SERVICE_NAME, HealthProbe
+from advisor.checks.read.launch import AWAITED, NO_JSON, PULL, SWAP_FILE, TAKEN_SERVICE_NAME, HealthProbe
 from advisor.checks.resolve.arguments import find_launch_concept
 from advisor.units import GIB
 
@@ -213,6 +213,7 @@ define_place(
 )
 define_place("modelfile.no_from", "no FROM line", "no-from")
 define_place("modelfile.trailing_comment", "a parameter's value is followed by a comment", "trailing-comment")
+define_place("docker.no_json", "a list of a Dockerfile is no JSON, so all of it goes to a shell", NO_JSON)
 define_place("docker.ollama_pull", "a RUN line pulls a model without a server", PULL)
 
 

@@ -72,6 +72,9 @@ _PLACES = (  # keys whose lines findings name
     "environment",
 )  # fmt: skip
 _GPU_DEVICES = ("/dev/kfd", "/dev/dri", "/dev/nvidia", "nvidia.com/gpu", "/dev/accel", "amd.com/gpu")
+_DOLLAR = (
+    "\ue000"  # stands for a dollar where variables are filled in already and words are taken apart as a shell does
+)
 ALIKE = 0.8  # of difflib's ratio: one letter of five may be wrong
 
 
@@ -220,19 +223,21 @@ def _expanded(value: Located, known: Mapping[str, str]) -> Located:
 def _split_command(value: object) -> list[Text]:
     """`command:` as words; a text is split as a shell would, with variables already filled in."""
     if isinstance(value, Text):
-        found = split_words(value.replace("$", "\\$"), first_line(value), value.column)
+        found = split_words(value.replace("$", _DOLLAR), first_line(value), value.column)
         if value.block:
             found = shell_lines(value)
         left = value.unknown
-        return [make_text(w, line_of(w), w.column, tuple(u for u in left if u in w)) for w in found]
+        shown = [(w, w.replace(_DOLLAR, "$")) for w in found]
+        return [make_text(x, line_of(w), w.column, tuple(u for u in left if u in x)) for w, x in shown]
     return list(list_texts(value))
 
 
 def shell_lines(value: Text) -> list[Text]:
     """The words of a block scalar, each with its own line: line ends are blanks there."""
     lines = ("" if x.lstrip().startswith("#") else x.rstrip().removesuffix("\\").rstrip() for x in lines_of(value))
-    joined = " \\\n".join(lines)
-    return [w for c in split_commands(joined.replace("$", "\\$"), line_of(value) + 1) for w in c.words]
+    quoted = any(x.count("'") % 2 for x in lines_of(value))  # a text over several lines, which keeps their ends
+    joined = value if quoted else " \\\n".join(lines)
+    return [w for c in split_commands(joined.replace("$", _DOLLAR), line_of(value) + 1) for w in c.words]
 
 
 def _runs_always(raw: Mapping[str, Located]) -> bool:

@@ -11,12 +11,14 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from advisor.checks.read.context import ReaderContext, expand_variables, make_finder, make_launch, make_launches
-from advisor.checks.read.launch import PULL, Launch, LaunchSetup, Mount
+from advisor.checks.read.launch import NO_JSON, PULL, Launch, LaunchSetup, Mount
 from advisor.checks.read.recognise import LaunchFinder
 from advisor.checks.read.scripts import join_lines, make_script_reader
 from advisor.checks.read.shell.commands import split_words
 from advisor.record import Value
 from advisor.yaml_places import Text, make_text
+
+_QUOTED = re.compile(r'"([^"]*)"')
 
 
 class DockerStage(Value, frozen=True):
@@ -92,10 +94,13 @@ def _apply_instruction(
         stage = replace(stage, packages=(*stage.packages, *split_words(rest.replace("&&", " "), n)[:500])[:5000])
         engine = _pulls_without_server(rest, ctx)
         return stage if engine is None else replace(stage, pulled=engine, places={**stage.places, PULL: n})
-    if word == "ENTRYPOINT":
-        return replace(stage, entrypoint=tuple(_exec_form(rest, n)), command=())
-    if word == "CMD":
-        return replace(stage, command=tuple(_exec_form(rest, n)))
+    if word in ("ENTRYPOINT", "CMD"):
+        wrong = rest.startswith("[") and _json_words(rest) is None
+        words = tuple(make_text(w, n) for w in _QUOTED.findall(rest)) if wrong else tuple(_exec_form(rest, n))
+        places = {**stage.places, NO_JSON: n} if wrong else stage.places
+        if word == "CMD":
+            return replace(stage, command=words, places=places)
+        return replace(stage, entrypoint=words, command=(), places=places)
     if word == "USER":
         return replace(stage, places={**stage.places, "user": n})
     if word == "WORKDIR":

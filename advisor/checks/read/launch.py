@@ -17,6 +17,7 @@ CUT_OFF = "cut off"  # place: words that were meant for the launch and stand beh
 ALTERNATIVE = "alternative"  # place: another service has its container name or port, so one of them runs
 NO_ASSIGNMENT = "no assignment"  # place: an entry of `environment` that is no variable's name, and has no `=`
 NO_ENV_FILE = "env file"  # place: an `env_file` that is not there
+NO_JSON = "no JSON"  # place: words of a Dockerfile that begin like a list and are none
 AWAITED = "awaited"  # place: another service starts once this one is healthy
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from itertools import dropwhile
 
 from msgspec.structs import replace
 
@@ -22,7 +23,9 @@ MAX_NESTED = 6  # shells inside shells inside containers
 MOST_SCANNED = 60  # words of a command among which another one may begin
 _PIN = re.compile(r"^([A-Za-z0-9_.-]+?)(?:\[[^\]]*\])?==v?(\d[\w.]*)$")
 _FLAG = re.compile(r"--?[A-Za-z]")
+_FLAG_OR_END = re.compile(r"--|-[a-z]+")  # of a shell, behind -c and before the text
 _EXEC_SCRIPT = re.compile(r"\bexec\s+(?:\S*sh\s+(?!-)(\S+)|(\S+\.sh)\b)")  # ends as a script that nobody sees here
+_NAMED_PROGRAM = re.compile(r"\$\{?(\w+?)(?:_(?:BIN|BINARY|EXE|PATH|CMD))?\}?")  # $LLAMA_SERVER_BIN
 _FEEDS = frozenset(["bash", "sh", "zsh", "ssh", "srun", "sbatch", "cat", "tee", "sudo"])
 
 
@@ -153,7 +156,7 @@ class LaunchFinder:
         for i, word in enumerate(words[1:], 1):
             rest = words[i + 1 :]
             if rest and re.fullmatch(r"-[a-z]*c", word):
-                body, *after = rest[1:] if rest[0] == "--" and len(rest) > 1 else rest
+                body, *after = list(dropwhile(_FLAG_OR_END.fullmatch, rest)) or rest
                 return self.script(body, first_line(body), env, depth + 1, after[1:])
             if not word.startswith("-") and words[i - 1] != "-o":
                 if word.endswith("/env"):
@@ -194,7 +197,8 @@ class LaunchFinder:
         """The launch that these words are, if the first of them starts an engine."""
         known = self.know
         base = re.sub(r"\.(exe|sh|llamafile)$", "", _base(words[0]))
-        entry, used = known.programs.get(base), 1
+        named = _NAMED_PROGRAM.fullmatch(base)
+        entry, used = known.programs.get(named[1].lower().replace("_", "-") if named else base), 1
         if entry is None and re.fullmatch(r"(?:python|pypy)[\d.]*t?|\$\{?PYTHON\w*\}?", base):
             i = 1
             while i < len(words) and words[i].startswith("-") and not words[i].startswith("-m"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
@@ -26,8 +27,10 @@ MOST_TASKS = 32  # of a job array that are read
 TASK = "SLURM_ARRAY_TASK_ID"
 _ARRAY = re.compile(r"^#SBATCH\s+(?:.*\s)?(?:--array[= ]|-a ?)([\d,:%-]+)", re.M)
 _MANIFEST = re.compile(r"^(apiVersion|services|FROM|\[Service\]|\[Unit\]|models)\b", re.M)
-# `source FILE` and `. FILE`, without what comes before the folder of the script itself
-_READ_IN = re.compile(r"""^[ \t]*(?:source|\.)[ \t]+["']?(?:(?:\$\([^)]*\)|\$\{?\w+\}?)/|\./)?([\w./-]+)["']?""", re.M)
+# `source FILE`, `. FILE`, and FILE in a variable, without what comes before the folder of the script itself
+_BESIDE = r"""["']?(?:(?:\$\([^)]*\)|\$\{?\w+\}?)/|\./)?([\w./-]+)["']?"""
+_READ_IN = re.compile(rf"""^[ \t]*(?:source|\.)[ \t]+(?:{_BESIDE}|["']?\$\{{?(\w+)\}}?["']?[ \t]*$)""", re.M)
+_FILE_IN = re.compile(rf"^[ \t]*(\w+)={_BESIDE}[ \t]*$", re.M)
 _LINE = re.compile(r"^\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=\s?(.*?)\s*$")
 
 
@@ -122,7 +125,10 @@ def make_script_reader(ctx: ReaderContext, mounts: Sequence[Mount] | None = None
     def read(path: str) -> str | None:
         name = path.rpartition("/")[2] if mounts is None else find_mounted_file(path, mounts)
         text = read_inside(ctx.folder, name)
-        return text if text is not None and (text.startswith("#!") or name.endswith(".sh")) else None
+        if text is None or not (text.startswith("#!") or name.endswith(".sh")):
+            return None
+        given = read_sourced_variables(text, ctx).items()  # its own lines are counted nowhere
+        return "".join(f"{k}={shlex.quote(v)}\n" for k, v in given) + text
 
     return read
 
@@ -137,7 +143,8 @@ def find_mounted_file(path: str, mounts: Sequence[Mount]) -> str:
 def read_sourced_variables(script: str, ctx: ReaderContext) -> dict[str, Text]:
     """The variables of the files next to a script that it reads in (`source ./server.env`), the last one winning."""
     out: dict[str, Text] = {}
-    for name in _READ_IN.findall(script)[:20]:
+    named = dict(_FILE_IN.findall(script))
+    for name in [named.get(v, f) for f, v in _READ_IN.findall(script)[:20]]:
         found = read_variables(read_inside(ctx.folder, name) or "")
         out |= {k: v for k, v in found.items() if "$" not in v and "`" not in v}
     return out

@@ -44,6 +44,7 @@ from advisor.unknowns import all_hold
 from advisor.yaml_places import make_text
 
 AT_ONCE = (1, 16)  # requests, in `advise diff`
+USUAL_HOST = 128  # GB
 MOST_CARDS, MOST_HOST = 8, 4096  # of one machine, and GB of its memory: no launch that says nothing has more
 SHORTEST = 2048  # tokens; a server that holds less serves nobody
 
@@ -122,6 +123,8 @@ def _check_on_common_cards(
     before, refused = list_errors(checked), True
     for card in cards:
         found = check_on(f"{count}x {card.name}")
+        if found.judged.fits is None and found.judged.memory is not None:  # the host's memory may be all that is open
+            found = check_on(f"{count}x {card.name}, {USUAL_HOST}GB RAM, linux")
         if _has_room(found.judged.memory) and found.judged.fits and not list_errors(found) - before:
             needs = max(_count_least(d, found.judged.memory) for d in found.judged.memory.devices)
             why = f"{needs / GIB:.1f} GiB a card where all of it lies on cards, such as {found.judged.hardware}"
@@ -137,7 +140,8 @@ def _check_on_common_cards(
         told = f"on no card, not even on those of {most[0]}: {largest[0].why[0] if largest[0].why else 'it is refused'}"
         return replace(checked, judged=replace(judged, fits=False, why=(told,), why_not=largest[0].why_not))
     told = f"on none of the common cards, not even {count}x {cards[-1].name}, it is known to start"
-    return replace(checked, judged=replace(judged, why=(told,)))
+    doubts = tuple(x for x in found.judged.why_not if not x.certain)
+    return replace(checked, judged=replace(judged, why=(told, *found.judged.why[:1]), why_not=doubts))
 
 
 def _has_room(memory: DeploymentEstimate | None) -> TypeGuard[DeploymentEstimate]:

@@ -65,7 +65,9 @@ def _find_text(path: Text, launch: Launch, source: str, folder: Path | None) -> 
 
 def _join_presets(text: str, path: Text, launch: Launch, knowledge: Knowledge) -> list[Launch]:
     """A launch for each model of a file of presets, which requests ask for by its name. Raises configparser.Error."""
-    parser = configparser.ConfigParser(interpolation=None, delimiters=("=",), strict=False, default_section="\0")
+    parser = configparser.ConfigParser(
+        interpolation=None, delimiters=("=",), strict=False, default_section="\0", inline_comment_prefixes=("#", ";")
+    )
     parser.optionxform = str  # type: ignore[assignment,method-assign]  # keys keep their case: some are variables
     parser.read_string(f"[\1]\n{text}")  # a version may stand before the first section
     table = knowledge.flags(launch.engine)
