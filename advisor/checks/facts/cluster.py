@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
-from advisor.checks.facts.launch_facts import LaunchFacts, define, define_place, fact
+from advisor.checks.facts.launch_facts import LaunchFacts, define, fact
 from advisor.checks.facts.model import weight_bytes
 from advisor.checks.facts.setup import define_size
-from advisor.checks.read.launch import AWAITED, NO_JSON, PULL, SWAP_FILE, TAKEN_SERVICE_NAME, HealthProbe
+from advisor.checks.read.launch import AWAITED, SWAP_FILE, TAKEN_SERVICE_NAME, HealthProbe
 from advisor.checks.resolve.arguments import find_launch_concept
 from advisor.units import GIB
 
@@ -196,25 +196,6 @@ def _timeout_short(facts: LaunchFacts) -> bool | None:
         return False
     t, load = facts["swap.timeout"], facts["load.seconds"]
     return None if t is None or load is None else t < load - 60
-
-
-define_place(
-    "swap.port_fixed",
-    "a fixed port that the proxy does not know, or two models on one",
-    "swap-port",
-    "swap-port-shared",
-)
-define_place(
-    "swap.config_wrong",
-    "groups and matrix together, a member in two groups, or an alias twice",
-    "swap-groups-and-matrix",
-    "swap-member-twice",
-    "swap-alias-twice",
-)
-define_place("modelfile.no_from", "no FROM line", "no-from")
-define_place("modelfile.trailing_comment", "a parameter's value is followed by a comment", "trailing-comment")
-define_place("docker.no_json", "a list of a Dockerfile is no JSON, so all of it goes to a shell", NO_JSON)
-define_place("docker.ollama_pull", "a RUN line pulls a model without a server", PULL)
 
 
 @fact("wrapper.variables", "only variables that wrapper images read name the model, on the engine's own image")

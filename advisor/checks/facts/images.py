@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from advisor.checks.facts.launch_facts import LaunchFacts, define, define_place, fact
+from advisor.checks.facts.launch_facts import LaunchFacts, define, fact
 from advisor.checks.facts.setup import find_mount
 from advisor.checks.read.recognise import find_image_vendor, is_for_processors
 
@@ -66,9 +66,6 @@ def _wrong(facts: LaunchFacts) -> bool | None:
     if have is None:
         return None
     return mine != have and have not in ("mixed", "none") and mine != "none"
-
-
-define_place("image.doubled", "the arguments repeat the program that the image starts by itself", "doubled")
 
 
 @fact("hub.token", "a hub token is handed over")

@@ -31,6 +31,7 @@ _ASKED: dict[str, tuple[FieldType | None, str]] = {  # what is asked of a flag o
     "given": ("bool", "whether {} is given"),
     "has": ("bool", "whether {} is given"),
     "env": ("str", "value of the variable {}"),
+    "noted": ("bool", "whether a reader of files has noted {}"),
 }
 
 
@@ -170,6 +171,8 @@ class LaunchFacts(Mapping[str, Any]):
             return ABSENT if value is None else None if value.unknown else str(value)
         if head == "has":
             return rest in self.env
+        if head == "noted":
+            return rest in self.setup.places
         raise KeyError(name)
 
     def _argument(self, head: str, flag: str) -> object:
@@ -217,10 +220,6 @@ class FactTable(dict[str, Fact]):
         """Writes a fact down that is one expression."""
         self.add(name, doc, kind)(compute)
 
-    def define_place(self, name: str, doc: str, *places: str) -> None:
-        """Writes a fact down that a reader has noted: one of these places of the setup is known."""
-        self.define(name, doc, lambda c: any(place in c.setup.places for place in places))
-
 
 FACTS = FactTable()
-fact, define, define_place = FACTS.add, FACTS.define, FACTS.define_place
+fact, define = FACTS.add, FACTS.define

@@ -5,15 +5,20 @@ from __future__ import annotations
 import re
 
 from advisor.checks.facts.arguments import flag_number
-from advisor.checks.facts.launch_facts import LaunchFacts, define, define_place, fact
+from advisor.checks.facts.launch_facts import LaunchFacts, define, fact
 from advisor.checks.facts.model import weight_bytes
 from advisor.checks.read.accelerators import find_device_kind
-from advisor.checks.read.launch import ALTERNATIVE, CUT_OFF, NO_ASSIGNMENT, NO_ENV_FILE, Mount, find_holding_mount
+from advisor.checks.read.launch import Mount, find_holding_mount
 from advisor.engines.pool import PINNED_MORE
 from advisor.units import GIB
 
 SHOWN = 40  # characters of a key
-_POD_KINDS = ("Pod", "Deployment", "StatefulSet", "Job", "ReplicaSet", "DaemonSet", "LeaderWorkerSet", "CronJob")
+_POD_KINDS = frozenset(
+    map(
+        "kind:{}".format,
+        ["Pod", "Deployment", "StatefulSet", "Job", "ReplicaSet", "DaemonSet", "LeaderWorkerSet", "CronJob"],
+    )
+)
 
 
 def find_mount(facts: LaunchFacts, path: str) -> Mount | None:
@@ -166,13 +171,6 @@ def _offload(facts: LaunchFacts) -> bool | None:
     return None if have is None or n is None else gb * n * (1 + PINNED_MORE[1]) > have
 
 
-define_place("setup.alternative", "another service has its container name or host port", ALTERNATIVE)
-define_place("setup.no_assignment", "an entry of `environment` has no `=`, and is no name", NO_ASSIGNMENT)
-define_place("setup.no_env_file", "an `env_file` is not there", NO_ENV_FILE)
-define_place("setup.cut_off", "words for the launch stand behind its end", CUT_OFF)
-define_place("setup.one_string", "the program and all its arguments are one word, which no file is called", "command")
-
-
 @fact("devices.visible_conflict", "visible devices name indices that the container does not have, or one twice")
 def _visible(facts: LaunchFacts) -> bool:
     mask = facts.env.get("CUDA_VISIBLE_DEVICES")
@@ -204,16 +202,15 @@ def _overridden(facts: LaunchFacts) -> bool:
     return visible and setup.cluster and bool(setup.gpu_count)
 
 
-define_place(
+define(
     "setup.standard_pod",
     "the containers stand in a pod of Kubernetes' own kinds, not in a resource that fills them in",
-    *map("kind:{}".format, _POD_KINDS),
+    lambda c: not _POD_KINDS.isdisjoint(c.setup.places),
 )
 
 
 define("setup.hardware_named", "the file names the accelerator", lambda c: c.setup.hardware is not None)
 define("setup.restart_always", "restart: always", lambda c: c.setup.restart == "always")
-define_place("setup.ray", "a Ray cluster runs the launch", "ray")
 
 
 @fact("setup.ray_short", "the worker groups have fewer GPUs than the launch asks for")

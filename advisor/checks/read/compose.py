@@ -30,17 +30,7 @@ from advisor.checks.read.docker_run import (
     read_gpus,
 )
 from advisor.checks.read.dockerfile import DockerStage, make_stage_finder, read_stage
-from advisor.checks.read.launch import (
-    ALTERNATIVE,
-    AWAITED,
-    NO_ASSIGNMENT,
-    NO_ENV_FILE,
-    HealthProbe,
-    Launch,
-    LaunchSetup,
-    Mount,
-    note_place,
-)
+from advisor.checks.read.launch import AWAITED, HealthProbe, Launch, LaunchSetup, Mount, note_place
 from advisor.checks.read.recognise import parse_image
 from advisor.checks.read.scripts import make_script_reader, read_variables
 from advisor.checks.read.shell.commands import split_commands, split_words
@@ -98,7 +88,7 @@ def read_document(doc: object, ctx: ReaderContext) -> list[Launch]:
         if str(name) in awaited:
             found = [note_place(x, AWAITED, x.line) for x in found]
         if alone and service.get("profiles") is None:
-            found = [note_place(x, ALTERNATIVE, line_of(name)) for x in found]
+            found = [note_place(x, "alternative", line_of(name)) for x in found]
         merged = (f"{override} is merged into the service, as docker compose does",) if name in over else ()
         out += [replace(x, assumed=(*x.assumed, *merged)) for x in found]
     return _merge_pullers(out, ctx)
@@ -255,12 +245,12 @@ def _read_service(
     env, external = read_environment(service.get("environment"))
     setup = _with_misspelt_keys(_read_setup(service), service, ctx)
     wrong = [k for k in external if not NAME.fullmatch(k)]
-    places = {NO_ASSIGNMENT: line_of(service["environment"])} if wrong else {}
+    places = {"no assignment": line_of(service["environment"])} if wrong else {}
     for item in as_sequence(service, "env_file"):
         path = as_string(item) or as_string(item, "path") or make_text("")
         text = read_inside(ctx.folder, path, find_root(ctx))
         if text is None and "$" not in path and as_boolean(item, "required") is not False:
-            places[NO_ENV_FILE] = line_of(path)
+            places["env file"] = line_of(path)
         env = {**read_variables(text or ""), **env}
     env |= {k: make_text(f"$({k})", line, 0, (k,)) for k in external if k not in env}
     setup = replace(setup, runs_with="services" if always else None, places={**setup.places, **places})

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from advisor.checks.read.context import ReaderContext, expand_variables, make_finder, make_launch, make_launches
-from advisor.checks.read.launch import NO_JSON, PULL, Launch, LaunchSetup, Mount
+from advisor.checks.read.launch import PULL, Launch, LaunchSetup, Mount
 from advisor.checks.read.recognise import LaunchFinder
 from advisor.checks.read.scripts import join_lines, make_script_reader
 from advisor.checks.read.shell.commands import split_words
@@ -97,7 +97,7 @@ def _apply_instruction(
     if word in ("ENTRYPOINT", "CMD"):
         wrong = rest.startswith("[") and _json_words(rest) is None
         words = tuple(make_text(w, n) for w in _QUOTED.findall(rest)) if wrong else tuple(_exec_form(rest, n))
-        places = {**stage.places, NO_JSON: n} if wrong else stage.places
+        places = {**stage.places, "no JSON": n} if wrong else stage.places
         if word == "CMD":
             return replace(stage, command=words, places=places)
         return replace(stage, entrypoint=words, command=(), places=places)

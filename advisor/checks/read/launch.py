@@ -13,11 +13,6 @@ ENGINE_KEYS = "engine-kwargs"  # a place: settings that a framework hands to the
 SWAP_FILE = "llama-swap"  # kind of a file in which several servers stand behind one address
 PULL = "pull"  # place: a model is pulled where no server runs
 TAKEN_SERVICE_NAME = "service:taken"  # place: a service whose name sets a variable that the server misreads
-CUT_OFF = "cut off"  # place: words that were meant for the launch and stand behind its end
-ALTERNATIVE = "alternative"  # place: another service has its container name or port, so one of them runs
-NO_ASSIGNMENT = "no assignment"  # place: an entry of `environment` that is no variable's name, and has no `=`
-NO_ENV_FILE = "env file"  # place: an `env_file` that is not there
-NO_JSON = "no JSON"  # place: words of a Dockerfile that begin like a list and are none
 AWAITED = "awaited"  # place: another service starts once this one is healthy
 
 

@@ -12,7 +12,7 @@ from advisor.catalog.launch_types import EngineProgram, Recognition
 from advisor.checks.knowledge import Knowledge, KnownImage
 from advisor.checks.read import docker_run
 from advisor.checks.read.benchmarks import as_server_words
-from advisor.checks.read.launch import CUT_OFF, Launch, LaunchSetup, find_setup, note_place
+from advisor.checks.read.launch import Launch, LaunchSetup, find_setup, note_place
 from advisor.checks.read.shell.commands import ShellCommand, split_commands
 from advisor.checks.read.unknown_words import TOO_LONG
 from advisor.errors import BadFile, Unread
@@ -90,7 +90,7 @@ class LaunchFinder:
                 step.words[0]
             ):  # no program: the line before has no backslash, or a blank behind it
                 found = found or self.command([*before, *step.words], around, step.line, depth)
-                unique |= {_identify(x): note_place(x, CUT_OFF, step.line) for x in found}
+                unique |= {_identify(x): note_place(x, "cut off", step.line) for x in found}
             before = step.words
             found = self.command(list(step.words), around, step.line, depth)
             self._note_pins(step.words)
