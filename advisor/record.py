@@ -9,6 +9,7 @@ import msgspec
 SCHEMA_VERSION: Final = 1  # of all JSON output; it grows where a field goes or changes its meaning
 T = TypeVar("T")
 M = TypeVar("M", bound="RecordWithInner")
+Names = tuple[str, ...]
 
 
 def pick_fields(source: object, *names: str) -> dict[str, Any]:

@@ -7,7 +7,7 @@ column for findings. Size, depth and alias expansion are bounded before anything
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar
 
 from advisor.errors import BadFile, Unread
@@ -46,6 +46,11 @@ class Seq(list["Located"]):
 
 Collection = TypeVar("Collection", Map, Seq)
 Located: TypeAlias = "dict[str, Located] | list[Located] | Text | None"
+Block: TypeAlias = "dict[str, Located]"  # a mapping
+Table: TypeAlias = "Mapping[str, Located]"  # one that is only read
+Texts: TypeAlias = "Sequence[Text]"
+TextList: TypeAlias = "list[Text]"
+Strings: TypeAlias = "Mapping[str, str]"
 
 
 def make_text(value: str, line: int = 0, column: int = 0, unknown: tuple[str, ...] = (), block: bool = False) -> Text:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from advisor.deployment import DeploymentEstimate, Holds, SpeedEstimate, WhyNot
-from advisor.record import Record
+from advisor.record import Names, Record
 
 Severity = Literal["error", "warning", "info"]
 Source = Literal["file", "repository", "stated", "assumed"]
@@ -48,21 +48,15 @@ class Finding(Record, frozen=True, kw_only=True):
     error: str | None = None  # what the engine itself says
     edits: tuple[FileEdit, ...] = ()
     certain: bool = True  # False: it rests on something that no file and nobody states, see `assumed`
-    assumed: tuple[str, ...] = ()  # what that is: engine, release, entry_point
+    assumed: Names = ()  # what that is: engine, release, entry_point
 
 
 def report_unused(file: str, line: int, message: str, fix: str, resource: str | None = None) -> Finding:
     """What is found of a suppression that suppresses nothing."""
     return Finding(
-        rule="suppression-unused",
-        severity="info",
-        file=file,
-        line=line,
-        phase="lint",
-        resource=resource,
-        message=message,
-        fix=fix,
-    )
+        rule="suppression-unused", severity="info", file=file, line=line, phase="lint", resource=resource,
+        message=message, fix=fix
+    )  # fmt: skip
 
 
 class RuleSkip(Record, frozen=True, kw_only=True):
@@ -71,7 +65,7 @@ class RuleSkip(Record, frozen=True, kw_only=True):
     rule: str
     file: str
     resource: str | None = None
-    missing: tuple[str, ...] = ()
+    missing: Names = ()
 
 
 class ConcurrentSpeed(Record, frozen=True, kw_only=True):
@@ -105,10 +99,10 @@ class CheckedDeployment(Record, frozen=True, kw_only=True):
     hardware_from: str | None
     certainty: Certainty = Certainty()
     fits: bool | None
-    why: tuple[str, ...] = ()
-    assumed: tuple[str, ...] = ()
-    unused: tuple[str, ...] = ()  # settings and variables without effect on the verdict
-    not_modelled: tuple[str, ...] = ()  # those that bear on it, or on speed, and have no law: why they matter
+    why: Names = ()
+    assumed: Names = ()
+    unused: Names = ()  # settings and variables without effect on the verdict
+    not_modelled: Names = ()  # those that bear on it, or on speed, and have no law: why they matter
     request: dict[str, Any] = {}  # the settings that the estimator was given: the effective launch
     least: LeastHardware | None = None  # where nothing says what it runs on
     ranks: int | None = None
@@ -116,7 +110,7 @@ class CheckedDeployment(Record, frozen=True, kw_only=True):
     memory: DeploymentEstimate | None = None
     starts: bool | None = None  # the engine takes it, and weights, scratch and one longest request find room
     why_not: tuple[WhyNot, ...] = ()  # where `starts` is not true
-    conditions: tuple[str, ...] = ()  # a plugin, a source build, a switch, with which it starts
+    conditions: Names = ()  # a plugin, a source build, a switch, with which it starts
     holds: Holds | None = None
     speed: tuple[ConcurrentSpeed, ...] = ()  # where it was asked for (`advise diff`)
 

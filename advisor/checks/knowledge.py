@@ -15,7 +15,7 @@ from advisor.catalog.types import Engine
 from advisor.engines.flag_tables import FlagTable, Router, load_flag_table, load_routers, make_flag_table
 from advisor.meanings import EngineId, ModelIdLower, Pattern, QuantizationName, Version
 from advisor.memo import memoize_by_identity
-from advisor.record import Value
+from advisor.record import Names, Value
 
 # words of a script that an image, a text of its own or another file comes with
 _TEXTS_WITHIN = ("image", "docker", "<<", "source ", "\n. ")
@@ -51,8 +51,8 @@ class OtherParsers(msgspec.Struct, frozen=True):
 
     wrappers: Pattern
     forks: Pattern
-    flags: tuple[str, ...]
-    kinds: tuple[str, ...]
+    flags: Names
+    kinds: Names
     variables: Pattern  # of the environment: plugins for other devices have flags of their own
 
 
@@ -61,18 +61,18 @@ class RecognitionTables(msgspec.Struct, frozen=True):
 
     no_engine_images: Pattern
     other_parsers: OtherParsers
-    wrappers: dict[str, tuple[str, ...]]
-    others: tuple[str, ...]
-    model_variables: tuple[str, ...]
-    model_flags: tuple[str, ...]
-    api_key_flags: tuple[str, ...]
-    api_key_variables: tuple[str, ...]
-    image_folders: tuple[str, ...]
+    wrappers: dict[str, Names]
+    others: Names
+    model_variables: Names
+    model_flags: Names
+    api_key_flags: Names
+    api_key_variables: Names
+    image_folders: Names
     quantization_values: dict[str, QuantizationName]
-    compose_service_keys: tuple[str, ...]
+    compose_service_keys: Names
     gated_models: Pattern
-    native_families: tuple[str, ...]
-    tool_parsers: dict[str, tuple[str, ...]]  # word in a model's name -> parsers that fit it
+    native_families: Names
+    tool_parsers: dict[str, Names]  # word in a model's name -> parsers that fit it
     source: str
     as_of: str
 
@@ -92,7 +92,7 @@ class LaunchResource(msgspec.Struct, frozen=True):
     engine: EngineId = ""  # always, or where no word of `engines` says another
     engines: dict[str, EngineId] = {}  # word in the file -> engine, the first that holds
     flags: dict[str, str] = {}  # its names -> the engine's flags
-    keys: tuple[str, ...] = ()  # further keys that it has
+    keys: Names = ()  # further keys that it has
 
 
 class ResourcesFile(msgspec.Struct, frozen=True):
@@ -210,7 +210,7 @@ class Knowledge:
                 return entry.id
         return engine
 
-    def servers(self) -> tuple[str, ...]:
+    def servers(self) -> Names:
         """Engines whose server's defaults are known."""
         return tuple(e.id for e in self.rules.engines().values() if e.recognition.server is not None)
 
@@ -231,7 +231,7 @@ class Knowledge:
         return _lookup(table) if table is not None and table.engine == engine else None
 
 
-def _shortest(words: Iterable[str]) -> tuple[str, ...]:
+def _shortest(words: Iterable[str]) -> Names:
     """The words that hold no other of them: a text with any of all holds one of these."""
     known = set(words)
     return tuple(sorted(w for w in known if not any(o != w and o in w for o in known)))

@@ -101,14 +101,10 @@ def _refuse(path: Path, lines: Sequence[str], own: str, known: str) -> Finding:
     line = next((n for n, text in enumerate(lines, 1) if own in text), 1)
     named = own if own == known else f"{own} ({known})"
     return Finding(
-        rule="lock-replaces-model",
-        severity="error",
-        file=str(path),
-        line=line,
+        rule="lock-replaces-model", severity="error", file=str(path), line=line,
         message=f"{named} is in the catalogue, whose dimensions are taken: a lock file pins what no catalogue has",
-        fix="Take the entry out of the lock file",
-        phase="lint",
-    )
+        fix="Take the entry out of the lock file", phase="lint"
+    )  # fmt: skip
 
 
 def _write_overlay(rows: Sequence[Json]) -> Path:

@@ -21,10 +21,10 @@ from advisor.checks.resolve.named_files import join_named_files
 from advisor.checks.rules.evaluate import Rulebook
 from advisor.errors import AdvisorError, BadFile, LinkOut, NotText, Unread
 from advisor.machines.types import Machine
-from advisor.record import Record, Value
+from advisor.record import Names, Record, Value
 from advisor.session import Session
 from advisor.tree import describe_link, leads_out
-from advisor.yaml_places import MAX_BYTES, Text, lines_of
+from advisor.yaml_places import MAX_BYTES, Text, TextList, lines_of
 
 STRICT_KINDS = ("compose", "kubernetes")  # whose programs refuse a key that stands twice
 
@@ -34,8 +34,8 @@ class CheckOptions(LaunchCheckOptions, frozen=True):
 
     snapshot: str | None = None  # file of a machine; `on` is then only what it is called
     variables: dict[str, str] = {}
-    select: tuple[str, ...] = ()
-    ignore: tuple[str, ...] = ()
+    select: Names = ()
+    ignore: Names = ()
     suppressions: bool = True
     fail_on: str = "error"  # least severity that makes the exit status 1, or "none"
     strict: bool = False  # rules that are errors only then (`strict` of their entries)
@@ -151,17 +151,12 @@ def _name_doubled(keys: Sequence[Text], launches: Sequence[Launch], name: str) -
     then = "Docker Compose and kubectl refuse the file" if refused else "the last one counts"
     return [
         Finding(
-            rule="key-doubled",
-            severity="error" if refused else "warning",
-            file=name,
-            line=k.line or 1,
-            column=k.column or 1,
-            message=f"{k} stands twice in one mapping: {then}",
-            fix="Keep one of them",
-            phase="lint",
+            rule="key-doubled", severity="error" if refused else "warning", file=name, line=k.line or 1,
+            column=k.column or 1, message=f"{k} stands twice in one mapping: {then}", fix="Keep one of them",
+            phase="lint"
         )
         for k in keys
-    ]
+    ]  # fmt: skip
 
 
 def _describe_problem(name: str, fault: BadFile, passed_over: bool = False) -> FileProblem:
@@ -205,7 +200,7 @@ class SourceLaunches(Value, frozen=True):
 
     launches: list[Launch]
     asked: CheckOptions
-    doubled: list[Text]  # keys that stand twice
+    doubled: TextList  # keys that stand twice
     problem: FileProblem | None
 
 
@@ -213,7 +208,7 @@ def read_source(source: str, name: str, folder: Path | None, checker: Checker) -
     """The launches of a text, with what comments and files next to it say. Raises BadFile."""
     options, knowledge = checker.options, checker.book.know
     faults: list[BadFile] = []
-    doubled: list[Text] = []
+    doubled: TextList = []
     context = ReaderContext(
         name, knowledge, options.variables, folder, problems=faults, doubled=doubled, root=options.root
     )
@@ -252,9 +247,6 @@ def check_source(source: str, name: str, folder: Path | None, checker: Checker) 
         judges = None if "suppression-unused" in book.ignored else book.judges_suppressions_of
         kept, gone = comments.apply_suppressions(findings, source, name, [v.launch for v in verdicts], judges)
     return FileResult(
-        verdicts=tuple(v.judged for v in verdicts if v.launch.engine not in knowledge.routers),
-        findings=tuple(kept),
-        suppressed=tuple(gone),
-        skipped=tuple(skipped),
-        problem=read.problem,
-    )
+        verdicts=tuple(v.judged for v in verdicts if v.launch.engine not in knowledge.routers), findings=tuple(kept),
+        suppressed=tuple(gone), skipped=tuple(skipped), problem=read.problem
+    )  # fmt: skip

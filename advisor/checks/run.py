@@ -175,18 +175,13 @@ def collect_report(results: Sequence[FileResult], checker: Checker, files: int) 
     findings = [f for r in results for f in r.findings]
     findings.sort(key=lambda f: (f.file, f.line, f.column, ORDER[f.severity], f.rule, f.message))
     return CheckReport(
-        deployments=tuple(v for r in results for v in r.verdicts),
-        findings=tuple(findings),
+        deployments=tuple(v for r in results for v in r.verdicts), findings=tuple(findings),
         skipped=tuple(s for r in results for s in r.skipped),
         suppressed=tuple(s for r in results for s in r.suppressed),
-        problems=tuple(r.problem for r in results if r.problem is not None),
-        files=files,
-        passed_over=sum(not r.recognised for r in results),
-        rules=len(checker.book.rules),
-        asked_fit=options.fit,
-        fail_on=options.fail_on,
-        strict=options.strict,
-    )
+        problems=tuple(r.problem for r in results if r.problem is not None), files=files,
+        passed_over=sum(not r.recognised for r in results), rules=len(checker.book.rules), asked_fit=options.fit,
+        fail_on=options.fail_on, strict=options.strict
+    )  # fmt: skip
 
 
 class ResultCache:

@@ -78,13 +78,9 @@ def answer_question(question: UpgradeQuestion, session: Session, asking: Asking,
     launches = tuple(x for f in files for x in _upgrade_file(f, engine, stated, to, checker))
     problems = tuple(p for f in files for p in (f.problem, f.read.problem if f.read else None) if p is not None)
     return Upgrade(
-        engine=engine,
-        to=to,
-        launches=launches,
-        problems=problems,
-        notes=tuple(_describe_release(engine, to, checker)),
-        exit_status=_find_status(launches, problems, question.fit),
-    )
+        engine=engine, to=to, launches=launches, problems=problems, notes=tuple(_describe_release(engine, to, checker)),
+        exit_status=_find_status(launches, problems, question.fit)
+    )  # fmt: skip
 
 
 def _read_files(question: UpgradeQuestion, checker: Checker, stdin: bytes | None) -> Iterator[_File]:
@@ -166,20 +162,14 @@ def _upgrade_file(file: _File, engine: str, stated: str | None, to: str, checker
         version = plain_text(before.launch.version)
         found = _find(before, judged[0], file, checker) if version is not None else []
         pair = _Pair(
-            LaunchFacts(after, know, judged[1], file.source),
-            before if version is not None else None,
-            after,
-            version,
-            to,
-            all(v in list_releases(engine, checker) for v in (version, to)),
-        )
+            LaunchFacts(after, know, judged[1], file.source), before if version is not None else None, after, version,
+            to, all(v in list_releases(engine, checker) for v in (version, to))
+        )  # fmt: skip
         changes = [
             *_pins(pair, file, checker),
             *_compare_findings(pair, found, _find(after, judged[1], file, checker), checker),
-            *_list_open_words(pair, file),
-            *_list_deprecated(pair, file),
-            *_compare_defaults(pair, file, checker),
-        ]
+            *_list_open_words(pair, file), *_list_deprecated(pair, file), *_compare_defaults(pair, file, checker)
+        ]  # fmt: skip
         yield _make_upgrade(launch, pair, _settle_edits(changes, pair), checker)
 
 
@@ -347,35 +337,21 @@ def _settle_edits(changes: Sequence[UpgradeChange], pair: _Pair) -> tuple[Upgrad
 def _make_side(checked: CheckedLaunch, version: str, checker: Checker) -> ReleaseSide:
     judged = checked.judged
     return ReleaseSide(
-        version=version,
-        read=version in list_releases(checked.launch.engine, checker),
-        starts=judged.starts,
-        fits=judged.fits,
-        why=judged.why,
-        why_not=judged.why_not,
-        conditions=judged.conditions,
-        memory=judged.memory,
-    )
+        version=version, read=version in list_releases(checked.launch.engine, checker), starts=judged.starts,
+        fits=judged.fits, why=judged.why, why_not=judged.why_not, conditions=judged.conditions, memory=judged.memory
+    )  # fmt: skip
 
 
 def _make_upgrade(launch: Launch, pair: _Pair, changes: tuple[UpgradeChange, ...], checker: Checker) -> LaunchUpgrade:
     judged, before = pair.after.judged, pair.before
     sides = _make_side(pair.after, pair.new, checker)
     return LaunchUpgrade(
-        source=judged.source,
-        line=judged.line,
-        kind=judged.kind,
-        name=judged.name,
-        engine=judged.engine,
-        version_from=None if before is None else plain_text(before.launch.version_from),
-        model=judged.model,
-        quantization=judged.quantization,
-        hardware=judged.hardware,
-        before=None if before is None or pair.old is None else _make_side(before, pair.old, checker),
-        after=sides,
-        changes=changes,
-        notes=tuple(_list_notes(pair, checker)),
-    )
+        source=judged.source, line=judged.line, kind=judged.kind, name=judged.name, engine=judged.engine,
+        version_from=None if before is None else plain_text(before.launch.version_from), model=judged.model,
+        quantization=judged.quantization, hardware=judged.hardware,
+        before=None if before is None or pair.old is None else _make_side(before, pair.old, checker), after=sides,
+        changes=changes, notes=tuple(_list_notes(pair, checker))
+    )  # fmt: skip
 
 
 def _list_notes(pair: _Pair, checker: Checker) -> Iterator[str]:

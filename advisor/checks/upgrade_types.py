@@ -7,7 +7,7 @@ from typing import Literal
 from advisor.checks.findings import FileEdit, FileProblem
 from advisor.deployment import DeploymentEstimate, WhyNot
 from advisor.engines.account import Bearing
-from advisor.record import Answer, Record
+from advisor.record import Answer, Names, Record
 
 Kind = Literal["gone", "renamed", "came", "value", "deprecated", "default", "rule", "version"]
 Effect = Literal["breaks", "stays", "mends", "warns", "moves", "unknown"]
@@ -41,9 +41,9 @@ class ReleaseSide(Record, frozen=True, kw_only=True):
     read: bool  # whether the flags of this release were read, and not only those of its neighbours
     starts: bool | None
     fits: bool | None
-    why: tuple[str, ...] = ()
+    why: Names = ()
     why_not: tuple[WhyNot, ...] = ()
-    conditions: tuple[str, ...] = ()
+    conditions: Names = ()
     memory: DeploymentEstimate | None = None
 
 
@@ -62,7 +62,7 @@ class LaunchUpgrade(Record, frozen=True, kw_only=True):
     before: ReleaseSide | None  # null: which release runs is not known
     after: ReleaseSide
     changes: tuple[UpgradeChange, ...] = ()
-    notes: tuple[str, ...] = ()
+    notes: Names = ()
 
     def count(self, effect: Effect) -> int:
         """How many changes have an effect."""
@@ -76,5 +76,5 @@ class Upgrade(Answer, frozen=True, kw_only=True):
     to: str
     launches: tuple[LaunchUpgrade, ...]
     problems: tuple[FileProblem, ...] = ()
-    notes: tuple[str, ...] = ()
+    notes: Names = ()
     exit_status: int  # 0 nothing breaks, 1 something does not start or a word is refused, 2 cannot tell

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from advisor.decision.types import (
     OPERATORS,
@@ -137,7 +139,10 @@ def _comparable(value: Scalar, version: bool) -> Scalar | tuple[int, ...]:
     return parse_version(value) if version and isinstance(value, str) else value
 
 
-_COMPARE = {"at_least": operator.ge, "at_most": operator.le, "above": operator.gt, "below": operator.lt}
+_COMPARE: dict[str, Callable[[Any, Any], object]] = {
+    "at_least": operator.ge, "at_most": operator.le, "above": operator.gt, "below": operator.lt,
+    "matches": lambda seen, pattern: re.search(pattern, seen),
+}  # fmt: skip
 
 
 def value_meets_test(test: FieldTest, seen: Scalar | None, version: bool) -> bool | None:

@@ -34,7 +34,7 @@ _ORDER = ("at_least", "at_most", "above", "below")
 OPERATORS: dict[FieldType, tuple[str, ...]] = {
     "bool": ("is", "is_not", "exists"),
     "enum": _EQUAL,
-    "str": _EQUAL,
+    "str": (*_EQUAL, "matches"),
     "int": _EQUAL + _ORDER,
     "float": _EQUAL + _ORDER,
     "version": _EQUAL + _ORDER,

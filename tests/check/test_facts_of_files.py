@@ -121,7 +121,6 @@ UNIT = "[Unit]\n{}\n[Service]\nExecStart=/usr/bin/vllm serve Qwen/Qwen3-8B\n{}\n
         ("After=network-online.target", "Restart=always", "unit.no_network_order", False),
         ("", "Restart=always", "unit.no_network_order", True),
         ("After=network-online.target", "", "unit.no_network_order", True),
-        ("", "", "unit.present", True),
         ("", "PrivateDevices=yes", "unit.no_device_access", True),
         ("", "PrivateDevices=no", "unit.no_device_access", False),
         ("", "", "unit.no_device_access", False),

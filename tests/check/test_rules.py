@@ -191,3 +191,36 @@ def test_a_checkpoint_of_modelopt_names_its_method_itself() -> None:
     copy = "vllm serve nvidia/NVIDIA-Nemotron-3-Super-120B-A12B-NVFP4 --quantization fp4\n"
     assert "quant-unknown" not in rules_of(check_text(copy, engine_version="0.26.0"))
     assert "quant-unknown" in rules_of(check_text("vllm serve Qwen/Qwen3-8B --quantization fp4\n"))
+
+
+CONNECTOR = 'vllm serve a/b --kv-transfer-config \'{{"kv_connector": "{}"}}\''
+SEGMENTS = "PYTORCH_ALLOC_CONF=expandable_segments:{} " + CONNECTOR
+MATCHED = [
+    ("llama-server -m a.gguf -sm tensor -ctk q8_0", "llama-split-tensor-kv", True),
+    ("llama-server -m a.gguf -sm tensor -ctv iq4_nl", "llama-split-tensor-kv", True),
+    ("llama-server -m a.gguf -sm tensor -ctv bf16", "llama-split-tensor-kv", False),
+    ("llama-server -m a.gguf -fa off -ctv q4_0", "llama-kv-quant-needs-fa", True),
+    ("llama-server -m a.gguf -fa off -ctv f16", "llama-kv-quant-needs-fa", False),
+    ("llama-server -m a.gguf -fa off -ctv $T", "llama-kv-quant-needs-fa", False),
+    ("OLLAMA_KV_CACHE_TYPE=q8_0 OLLAMA_FLASH_ATTENTION=False ollama serve", "ollama-kv-quant-needs-fa", True),
+    ("OLLAMA_KV_CACHE_TYPE=q8_0 OLLAMA_FLASH_ATTENTION=1 ollama serve", "ollama-kv-quant-needs-fa", False),
+    ("OLLAMA_KV_CACHE_TYPE=f16 OLLAMA_FLASH_ATTENTION=0 ollama serve", "ollama-kv-quant-needs-fa", False),
+    ("sglang serve --model-path a/b --served-model-name a:b", "sglang-model-name-colon", True),
+    ("sglang serve --model-path a/b --served-model-name ab", "sglang-model-name-colon", False),
+    ("pip install vllm==0.10.0\nCUDA_VISIBLE_DEVICES=GPU-abc vllm serve a/b", "mig-uuid", True),
+    ("pip install vllm==0.10.0\nCUDA_VISIBLE_DEVICES=0 vllm serve a/b", "mig-uuid", False),
+    ("text-generation-launcher --model-id a/b --sharded true --num-shard 1", "tgi-sharded-one", True),
+    ("text-generation-launcher --model-id a/b --sharded true --num-shard 2", "tgi-sharded-one", False),
+    ("text-generation-launcher --model-id a/b --sharded true", "tgi-sharded-one", False),
+    (SEGMENTS.format("true", "Nixl"), "kv-connector-expandable-segments", True),
+    (SEGMENTS.format("False", "Nixl"), "kv-connector-expandable-segments", False),
+    (SEGMENTS.format("true", "Own"), "kv-connector-expandable-segments", False),
+    ("vllm serve a/b --allowed-origins '[\"*\"]'", "cors-wildcard", True),
+    ("vllm serve a/b --allowed-origins '[\"https://a.b\"]'", "cors-wildcard", False),
+    ("OLLAMA_ORIGINS='*' ollama serve", "cors-wildcard", True),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "rule", "holds"), MATCHED)
+def test_conditions_that_look_for_words(text: str, rule: str, holds: bool) -> None:
+    assert (rule in rules_of(check_text(text + "\n", "a.sh"))) is holds

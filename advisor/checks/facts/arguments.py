@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from operator import ge, gt, lt
 
@@ -11,6 +10,7 @@ from advisor.checks.resolve.arguments import LENGTHS, find_launch_concept, parse
 from advisor.engines.flag_tables import list_accepted_values
 from advisor.engines.flags import ConceptName
 from advisor.engines.versions import pick_version
+from advisor.record import Names
 
 
 def concept_number(facts: LaunchFacts, *names: ConceptName) -> float | None:
@@ -28,7 +28,7 @@ def _parallel(facts: LaunchFacts, name: ConceptName) -> int | None:
 
 def flag_number(facts: LaunchFacts, *names: str) -> float | None:
     """The number one of these flags has; None where absent or unknown."""
-    word = facts.arguments.value(*names)
+    word = facts.value(*names)
     return None if word is None or word.unknown else parse_number(word)
 
 
@@ -39,10 +39,10 @@ def usual_share(facts: LaunchFacts) -> float | None:
 
 
 def compare_flag_pair(
-    facts: LaunchFacts, below: tuple[str, ...], above: tuple[str, ...], test: Callable[[float, float], bool]
+    facts: LaunchFacts, below: Names, above: Names, test: Callable[[float, float], bool]
 ) -> bool | None:
     """A test on two flags' numbers: False where one is absent, None where one is not known."""
-    argument, launch_argument = facts.arguments.last(*below), facts.arguments.last(*above)
+    argument, launch_argument = facts.last(*below), facts.last(*above)
     if argument is None or launch_argument is None:
         return False
     x, y = flag_number(facts, *below), flag_number(facts, *above)
@@ -64,11 +64,9 @@ define(
 )
 define("kind", "kind of the file", lambda c: c.launch.kind, "str")
 define(
-    "program",
-    "the words that start the engine",
-    lambda c: c.launch.program or ("" if c.setup.container else None),
-    "str",
-)
+    "program", "the words that start the engine", lambda c: c.launch.program or ("" if c.setup.container else None),
+    "str"
+)  # fmt: skip
 
 
 def define_pair(name: str, doc: str, first: str, second: str, test: Callable[[float, float], bool]) -> None:
@@ -77,34 +75,22 @@ def define_pair(name: str, doc: str, first: str, second: str, test: Callable[[fl
 
 
 define_pair(
-    "args.chunk_off_page",
-    "chunked-prefill-size is not a multiple of page-size",
-    "chunked-prefill-size",
-    "page-size",
-    lambda chunk, page: chunk > 0 and page > 0 and chunk % page != 0,
-)
+    "args.chunk_off_page", "chunked-prefill-size is not a multiple of page-size", "chunked-prefill-size", "page-size",
+    lambda chunk, page: chunk > 0 and page > 0 and chunk % page != 0
+)  # fmt: skip
 define_pair(
-    "args.node_rank_outside",
-    "node-rank is not below nnodes",
-    "node-rank",
-    "nnodes",
-    lambda rank, nodes: rank >= nodes or rank < 0,
-)
+    "args.node_rank_outside", "node-rank is not below nnodes", "node-rank", "nnodes",
+    lambda rank, nodes: rank >= nodes or rank < 0
+)  # fmt: skip
 define_pair(
-    "args.local_above_dp",
-    "data-parallel-size-local is above data-parallel-size",
-    "data-parallel-size-local",
-    "data-parallel-size",
-    gt,
-)
+    "args.local_above_dp", "data-parallel-size-local is above data-parallel-size", "data-parallel-size-local",
+    "data-parallel-size", gt
+)  # fmt: skip
 define_pair("args.cpu_loras_below", "max-cpu-loras is below max-loras", "max-cpu-loras", "max-loras", lt)
 define_pair(
-    "args.batch_total_below_total",
-    "max-batch-total-tokens is below max-total-tokens",
-    "max-batch-total-tokens",
-    "max-total-tokens",
-    lt,
-)
+    "args.batch_total_below_total", "max-batch-total-tokens is below max-total-tokens", "max-batch-total-tokens",
+    "max-total-tokens", lt
+)  # fmt: skip
 define(
     "args.input_not_below_total",
     "max-input-tokens is not below max-total-tokens",
@@ -115,7 +101,7 @@ define(
 @fact("args.nnodes_uneven", "the ranks do not divide by the nodes")
 def _nnodes(facts: LaunchFacts) -> bool | None:
     n = flag_number(facts, "nnodes")
-    if facts.arguments.last("nnodes") is None:
+    if facts.last("nnodes") is None:
         return False
     ranks = facts.checked.judged.ranks
     return None if n is None or n < 1 or ranks is None else n > 1 and ranks % int(n) != 0
@@ -125,7 +111,7 @@ def _nnodes(facts: LaunchFacts) -> bool | None:
 def _dcp(facts: LaunchFacts) -> bool | None:
     n = flag_number(facts, "decode-context-parallel-size")
     tp = facts["tp"]
-    if facts.arguments.last("decode-context-parallel-size") is None:
+    if facts.last("decode-context-parallel-size") is None:
         return False
     return None if n is None or n < 1 or tp is None else tp % int(n) != 0
 
@@ -135,34 +121,6 @@ def _lora_large(facts: LaunchFacts) -> bool | None:
     if not facts.arguments.on("enable-lora"):
         return False
     return (flag_number(facts, "max-loras") or 1) * (flag_number(facts, "max-lora-rank") or 16) >= 1024
-
-
-@fact("args.sharded_one", "sharded is true with at most one shard")
-def _sharded(facts: LaunchFacts) -> bool | None:
-    word = facts.arguments.value("sharded")
-    if word is None or word.lower() != "true" or facts.arguments.last("num-shard") is None:
-        return False
-    n = flag_number(facts, "num-shard")
-    return None if n is None else n <= 1
-
-
-@fact("json.speculative", "the method of --speculative-config", "str")
-def _method(facts: LaunchFacts) -> str | None:
-    word = facts.arguments.value("speculative-config")
-    m = re.search(r'"method"\s*:\s*"([^"]+)"', word or "")
-    return m[1] if m else None
-
-
-@fact("args.kv_connector", "a KV connector (Nixl, Mooncake) is set up")
-def _connector(facts: LaunchFacts) -> bool:
-    word = facts.arguments.value("kv-transfer-config")
-    return word is not None and re.search(r"nixl|mooncake", word, re.I) is not None
-
-
-@fact("args.expandable_segments", "PYTORCH_CUDA_ALLOC_CONF asks for expandable segments")
-def _expandable(facts: LaunchFacts) -> bool:
-    stated = (facts.env.get(k, "").lower() for k in ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"))
-    return any("expandable_segments:true" in word for word in stated)
 
 
 @fact("args.rope_changed", "rope parameters are overridden")
@@ -180,13 +138,6 @@ def _rope(facts: LaunchFacts) -> bool:
 def _long(facts: LaunchFacts) -> bool:
     names = ("VLLM_ALLOW_LONG_MAX_MODEL_LEN", "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN")
     return any(facts.env.get(k, "").lower() in ("1", "true") for k in names)
-
-
-define(
-    "args.origins_wildcard",
-    "any web page may call the server",
-    lambda c: "*" in (c.arguments.value("allowed-origins") or "") or c.env.get("OLLAMA_ORIGINS") == "*",
-)
 
 
 @fact("args.key_given", "an API key is set, by flag or variable")
@@ -219,28 +170,13 @@ def _no_model(facts: LaunchFacts) -> bool | None:
 
 @fact("args.tool_parser_odd", "the tool parser is another family's than the model")
 def _parser(facts: LaunchFacts) -> bool | None:
-    text, name = facts.arguments.value("tool-call-parser"), str(facts.reading.model or "").lower()
+    text, name = facts.value("tool-call-parser"), str(facts.reading.model or "").lower()
     if text is None or not name:
         return False
     for word, fitting in facts.knowledge.recognition.tool_parsers.items():
         if word in name and "distill" not in name and "hermes" not in name:
             return str(text) not in fitting
     return False
-
-
-define(
-    "args.tgi_quantize",
-    "the quantization that TGI is given",
-    lambda c: str(word) if (word := c.arguments.value("quantize")) else None,
-    "str",
-)
-
-
-define(
-    "args.name_has_colon",
-    "the served model name holds a colon",
-    lambda c: ":" in (c.arguments.value("served-model-name") or ""),
-)
 
 
 @fact("args.attention_config_backend", "--attention-config names a backend")

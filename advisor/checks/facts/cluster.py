@@ -75,11 +75,9 @@ def _path(facts: LaunchFacts) -> bool | None:
 
 
 define(
-    "probe.path",
-    "the paths of the probes",
-    lambda c: ", ".join(dict.fromkeys(p.path for p in c.setup.probes if p.path)),
-    "str",
-)
+    "probe.path", "the paths of the probes",
+    lambda c: ", ".join(dict.fromkeys(p.path for p in c.setup.probes if p.path)), "str"
+)  # fmt: skip
 define(
     "probe.health", "the path to probe", lambda c: c.server.health[0] if c.server and c.server.health else None, "str"
 )
@@ -159,11 +157,8 @@ define_size("pod.disk_gib", "size of the volume for the model, GiB", "disk_bytes
 
 @fact("pod.storage_and_model", "a storage URI and another model in the arguments")
 def _storage(facts: LaunchFacts) -> bool:
-    word = facts.arguments.value("model", "model_id", "model-id")
+    word = facts.value("model", "model_id", "model-id")
     return bool(facts.setup.storage_uri) and word is not None and not word.startswith(("/mnt/models", "$"))
-
-
-define("unit.present", "a systemd unit", lambda c: "present" in c.setup.unit)
 
 
 @fact("unit.no_network_order", "the unit does not wait for the network, or does not restart")
@@ -288,11 +283,8 @@ def _mismatch(facts: LaunchFacts) -> bool | None:
 
 
 define(
-    "port.published",
-    "container ports that are published",
-    lambda c: ", ".join(map(str, _list_ports(c))),
-    "str",
-)
+    "port.published", "container ports that are published", lambda c: ", ".join(map(str, _list_ports(c))), "str"
+)  # fmt: skip
 define("fabric.rdma", "devices of an RDMA network are handed over", lambda c: bool(c.setup.fabric))
 define(
     "fabric.efa",

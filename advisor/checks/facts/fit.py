@@ -37,7 +37,7 @@ def _length_above(facts: LaunchFacts) -> bool | None:
 @fact("llama.slot_above_model", "a slot's context is above what the model was trained for")
 def _slot_above(facts: LaunchFacts) -> bool | None:
     model, ctx = facts.model, flag_number(facts, "ctx-size")
-    if facts.arguments.last("ctx-size") is None:
+    if facts.last("ctx-size") is None:
         return False
     if model is None or not model.max_context or ctx is None:
         return None
@@ -86,11 +86,9 @@ def _request_exceeds(facts: LaunchFacts) -> bool | None:
 
 
 define(
-    "fit.sequences",
-    "requests of full length that the cache holds",
-    lambda c: c.estimate.kv_cache.max_sequences if c.estimate is not None else None,
-    "int",
-)
+    "fit.sequences", "requests of full length that the cache holds",
+    lambda c: c.estimate.kv_cache.max_sequences if c.estimate is not None else None, "int"
+)  # fmt: skip
 
 
 @fact("fit.tight", "the cache holds fewer than two requests of the asked length")
@@ -114,11 +112,9 @@ _define_size("fit.needed_gib", "what the fullest device needs, GiB", "total_byte
 _define_size("fit.budget_gib", "what the engine may use of a device, GiB", "budget_bytes", min)
 _define_size("fit.weights_gib", "weights on the fullest device, GiB", "weights_bytes", max)
 define(
-    "fit.longest",
-    "tokens that the cache holds",
-    lambda c: pool_tokens(c.estimate) if c.estimate is not None else None,
-    "int",
-)
+    "fit.longest", "tokens that the cache holds", lambda c: pool_tokens(c.estimate) if c.estimate is not None else None,
+    "int"
+)  # fmt: skip
 
 
 define(
@@ -157,8 +153,8 @@ def _draft(facts: LaunchFacts) -> bool:
     entry = facts.engine
     if entry is None or entry.draft is None:
         return False
-    config = [facts.arguments.value(name) or "" for name in entry.draft.json]
-    named = facts.arguments.last(*entry.draft.model) if entry.draft.model else None
+    config = [facts.value(name) or "" for name in entry.draft.json]
+    named = facts.last(*entry.draft.model) if entry.draft.model else None
     return named is not None or any('"model"' in x for x in config)
 
 
@@ -168,7 +164,7 @@ def _ranks_above(facts: LaunchFacts) -> bool | None:
     if n is None:
         return None
     several = (flag_number(facts, "nnodes") or 1) > 1 or (setup.nodes or 1) > 1
-    if several or facts.arguments.value("distributed-executor-backend") == "ray":
+    if several or facts.value("distributed-executor-backend") == "ray":
         return False
     have = _count_given(facts) if facts["devices.kind"] not in MANY_RANKS else None
     return None if have is None else n > have
@@ -231,7 +227,7 @@ def _draft_unknown(facts: LaunchFacts) -> bool | None:
         return bool(facts.deployment.uncounted)
     if entry is None:
         return False
-    words = {k: facts.arguments.value(k) for k in list_draft_settings(entry)}
+    words = {k: facts.value(k) for k in list_draft_settings(entry)}
     given: dict[str, Setting] = {k: str(word) for k, word in words.items() if word is not None}
     name = engines.find_draft_name(given, entry)
     if name is None:

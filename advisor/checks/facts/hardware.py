@@ -188,7 +188,7 @@ def _too_old(facts: LaunchFacts) -> bool | None:
 
 @fact("quant.floor_missed", "the quantization needs a newer GPU")
 def _below_floor(facts: LaunchFacts) -> bool | None:
-    word, own = facts.arguments.value("quantization"), facts["model.quantization"]
+    word, own = facts.value("quantization"), facts["model.quantization"]
     floors = facts.flags.quantization_capability
     method = word.lower() if word is not None and not word.unknown else _METHODS.get(own)
     if method is None or method not in floors:
@@ -211,8 +211,6 @@ define(
     lambda c: any(x.code == "architecture" and not x.certain for x in c.checked.judged.why_not),
 )
 define(
-    "start.reason",
-    "what the engine's own registries say against a start, or leave open",
-    lambda c: "; ".join(x.text for x in c.checked.judged.why_not if x.code != "memory") or None,
-    "str",
-)
+    "start.reason", "what the engine's own registries say against a start, or leave open",
+    lambda c: "; ".join(x.text for x in c.checked.judged.why_not if x.code != "memory") or None, "str"
+)  # fmt: skip

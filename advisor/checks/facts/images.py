@@ -73,7 +73,7 @@ def _token(facts: LaunchFacts) -> bool | None:
     env = facts.env
     if facts.setup.cluster and facts["setup.standard_pod"] is not True:
         return None  # the operator or chart hands it over
-    if any(k in env and env[k] != "" for k in _TOKENS) or facts.arguments.last("hf-token") is not None:
+    if any(k in env and env[k] != "" for k in _TOKENS) or facts.last("hf-token") is not None:
         return True
     if "envFrom" in facts.setup.places:
         return None
@@ -94,7 +94,7 @@ def _offline(facts: LaunchFacts) -> bool:
 def _list_cache_paths(facts: LaunchFacts) -> list[str]:
     """Where the engine keeps what it downloads: as set, else its image's own place."""
     words = (
-        facts.arguments.value("download-dir", "huggingface-hub-cache"),
+        facts.value("download-dir", "huggingface-hub-cache"),
         *(facts.env.get(k) for k in _CACHE_VARIABLES),
     )
     stated = [str(w) for w in words if w is not None]

@@ -19,11 +19,11 @@ def _slot(facts: LaunchFacts) -> float | None:
 
 @fact("llama.split_by_slots", "slots divide the context")
 def _split(facts: LaunchFacts) -> bool | None:
-    slots = facts.arguments.last("parallel")
+    slots = facts.last("parallel")
     if slots is None or facts.arguments.on("kv-unified"):
         return False
     n = flag_number(facts, "parallel")
-    return None if n is None else n > 1 and facts.arguments.last("ctx-size") is not None
+    return None if n is None else n > 1 and facts.last("ctx-size") is not None
 
 
 @fact("llama.slot_context_small", "slots divide the context to less than 4096 tokens each")
@@ -33,47 +33,30 @@ def _slot_small(facts: LaunchFacts) -> bool | None:
     return split if not split else None if n is None else bool(n < 4096)
 
 
-@fact("llama.kv_quantized", "the cache of values is quantized")
-def _kv_quantized(facts: LaunchFacts) -> bool | None:
-    word = facts.arguments.value("cache-type-v")
-    return False if word is None else None if word.unknown else word.startswith(("q", "iq"))
-
-
-@fact("llama.kv_any_quantized", "the cache of keys or values is quantized")
-def _kv_any(facts: LaunchFacts) -> bool:
-    return any((facts.arguments.value(n) or "").startswith(("q", "iq")) for n in ("cache-type-v", "cache-type-k"))
-
-
 @fact("llama.kv_types_differ", "keys and values are cached in different types")
 def _kv_differ(facts: LaunchFacts) -> bool | None:
-    words = [facts.arguments.value(n) or make_text("f16") for n in ("cache-type-k", "cache-type-v")]
+    words = [facts.value(n) or make_text("f16") for n in ("cache-type-k", "cache-type-v")]
     return None if any(word.unknown for word in words) else words[0] != words[1]
 
 
 @fact("llama.batch_above_ubatch", "batch-size is above ubatch-size (defaults 2048 and 512)")
 def _batch_above(facts: LaunchFacts) -> bool | None:
-    b = flag_number(facts, "batch-size") if facts.arguments.last("batch-size") else 2048.0
-    u = flag_number(facts, "ubatch-size") if facts.arguments.last("ubatch-size") else 512.0
+    b = flag_number(facts, "batch-size") if facts.last("batch-size") else 2048.0
+    u = flag_number(facts, "ubatch-size") if facts.last("ubatch-size") else 512.0
     return None if b is None or u is None else b > u
 
 
 define(
     "llama.embedding_batch",
     "the batch is wider than the micro-batch, by hand",
-    lambda c: c["llama.batch_above_ubatch"] if c.arguments.last("batch-size") else False,
+    lambda c: c["llama.batch_above_ubatch"] if c.last("batch-size") else False,
 )
 
 
 @fact("llama.context_not_given", "no context size, so the model's training context is taken")
 def _no_ctx(facts: LaunchFacts) -> bool | None:
-    argument = facts.arguments.last("ctx-size")
+    argument = facts.last("ctx-size")
     return (None if facts.arguments.open else True) if argument is None else argument.value == "0"
-
-
-@fact("ollama.kv_needs_flash", "a quantized cache with flash attention switched off")
-def _ollama_kv(facts: LaunchFacts) -> bool:
-    off = facts.env.get("OLLAMA_FLASH_ATTENTION", "").lower() in ("0", "false")
-    return off and facts.env.get("OLLAMA_KV_CACHE_TYPE", "").startswith("q")
 
 
 define(
@@ -90,17 +73,13 @@ def _ollama_host(facts: LaunchFacts) -> bool:
 
 
 define(
-    "ollama.parallel",
-    "OLLAMA_NUM_PARALLEL",
-    lambda c: parse_number(c.env.get("OLLAMA_NUM_PARALLEL", "1")) or 1.0,
-    "float",
-)
+    "ollama.parallel", "OLLAMA_NUM_PARALLEL", lambda c: parse_number(c.env.get("OLLAMA_NUM_PARALLEL", "1")) or 1.0,
+    "float"
+)  # fmt: skip
 define(
-    "ollama.loaded",
-    "OLLAMA_MAX_LOADED_MODELS",
-    lambda c: parse_number(c.env.get("OLLAMA_MAX_LOADED_MODELS", "0")) or 0.0,
-    "float",
-)
+    "ollama.loaded", "OLLAMA_MAX_LOADED_MODELS",
+    lambda c: parse_number(c.env.get("OLLAMA_MAX_LOADED_MODELS", "0")) or 0.0, "float"
+)  # fmt: skip
 define(
     "text.build_step",
     "the file builds a TensorRT engine",

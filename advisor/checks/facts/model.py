@@ -79,11 +79,9 @@ def _define_by_layout(name: str, doc: str, holds: Callable[[Model, Layout], bool
 
 
 define(
-    "model.name",
-    "the model as the file names it",
-    lambda c: str(c.reading.model) if c.reading.model is not None else None,
-    "str",
-)
+    "model.name", "the model as the file names it",
+    lambda c: str(c.reading.model) if c.reading.model is not None else None, "str"
+)  # fmt: skip
 
 
 _define_by_name("model.hub_id", "the model is a repository of the hub", lambda w: _HUB.fullmatch(w) is not None)
@@ -120,7 +118,6 @@ _define_by_model(
     "model.max_context", "longest context the model was trained for, tokens", lambda m: m.max_context, "int"
 )
 _define_by_model("model.family", "the model's family in the catalogue", lambda m: m.family, "str")
-_define_by_model("model.type", "the model's type", lambda m: m.model_type, "str")
 
 
 @fact(
@@ -185,7 +182,7 @@ _define_by_weights(
 
 @fact("quant.flag_differs", "--quantization differs from the checkpoint's own method")
 def _differs(facts: LaunchFacts) -> bool | None:
-    word = facts.arguments.value("quantization")
+    word = facts.value("quantization")
     if word is None:
         return False
     own = facts["model.quantization"]
@@ -198,7 +195,7 @@ def _differs(facts: LaunchFacts) -> bool | None:
 
 @fact("quant.on_plain", "a checkpoint method is asked for on a checkpoint that is not quantized")
 def _plain_quant(facts: LaunchFacts) -> bool | None:
-    word = facts.arguments.value("quantization", "quantize")
+    word = facts.value("quantization", "quantize")
     if word is None or word.lower() not in ("awq", "gptq", "marlin", "awq_marlin", "gptq_marlin"):
         return False
     own = facts["model.quantization"]
@@ -209,7 +206,7 @@ def _plain_quant(facts: LaunchFacts) -> bool | None:
 
 @fact("kv.type", "type of the KV cache as asked", "str")
 def _kv(facts: LaunchFacts) -> str | None:
-    word = facts.arguments.value("kv-cache-dtype", "kv_cache_dtype", "kv-cache-format")
+    word = facts.value("kv-cache-dtype", "kv_cache_dtype", "kv-cache-format")
     return "auto" if word is None else None if word.unknown else str(word)
 
 
@@ -218,6 +215,6 @@ def _kv_differs(facts: LaunchFacts) -> bool | None:
     kind, model = facts["kv.type"], facts.model
     if kind not in ("float16", "bfloat16", "half"):
         return False
-    asked = facts.arguments.value("dtype")
+    asked = facts.value("dtype")
     own = str(asked) if asked is not None and asked != "auto" else model.dtype if model is not None else None
     return None if own is None else _HALF.get(own, own) != _HALF.get(kind, kind)

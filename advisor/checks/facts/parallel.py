@@ -95,7 +95,7 @@ def _count_refused(facts: LaunchFacts, part: Divided) -> int | None:
 def _stages_refused(facts: LaunchFacts) -> bool | None:
     model, entry = facts.model, facts.engine
     replaced = entry.tensor_parallel.unless if entry is not None and entry.tensor_parallel is not None else ()
-    if model is None or entry is None or any(facts.arguments.value(name) for name in replaced):
+    if model is None or entry is None or any(facts.value(name) for name in replaced):
         return None
     return parallel.refuses_stages(entry, model)
 
@@ -155,23 +155,15 @@ def _groups(facts: LaunchFacts) -> bool | None:
 
 
 define(
-    "tp.groups_refused",
-    "what a rank's share of the groups lacks",
-    lambda c: next((r.text for r in _list_refused(c, "groups") or ()), None),
-    "str",
-)
+    "tp.groups_refused", "what a rank's share of the groups lacks",
+    lambda c: next((r.text for r in _list_refused(c, "groups") or ()), None), "str"
+)  # fmt: skip
 define(
-    "tp.heads_refused",
-    "attention heads that do not divide",
-    lambda c: _count_refused(c, "attention_heads"),
-    "int",
-)
+    "tp.heads_refused", "attention heads that do not divide", lambda c: _count_refused(c, "attention_heads"), "int"
+)  # fmt: skip
 define(
-    "tp.kv_heads_refused",
-    "key-value heads that do not divide",
-    lambda c: _count_refused(c, "kv_heads"),
-    "int",
-)
+    "tp.kv_heads_refused", "key-value heads that do not divide", lambda c: _count_refused(c, "kv_heads"), "int"
+)  # fmt: skip
 
 
 @fact("tp.parts_refused", "parts of the model, other than heads, that do not divide", "str")
@@ -223,18 +215,15 @@ define(
     lambda c: compare_flag_pair(c, ("long-prefill-token-threshold",), c.concept_flags(*LENGTHS), gt),
 )
 define_pair(
-    "args.active_above_sequences",
-    "max-num-active-seqs is above max-num-seqs",
-    "max-num-active-seqs",
-    "max-num-seqs",
-    gt,
-)
+    "args.active_above_sequences", "max-num-active-seqs is above max-num-seqs", "max-num-active-seqs", "max-num-seqs",
+    gt
+)  # fmt: skip
 
 
 @fact("args.draft_slots", "draft tokens of all sequences leave no space in the batch")
 def _draft_slots(facts: LaunchFacts) -> bool | None:
-    config = facts.arguments.last("speculative-config")
-    if config is None or facts.arguments.last("max-num-batched-tokens") is None:
+    config = facts.last("speculative-config")
+    if config is None or facts.last("max-num-batched-tokens") is None:
         return False
     m = re.search(r'"num_speculative_tokens"\s*:\s*(\d{1,4})', str(config.value or ""))
     n, sequences = flag_number(facts, "max-num-batched-tokens"), _sequences_at_least(facts)
@@ -246,7 +235,7 @@ def _draft_missing(facts: LaunchFacts) -> bool | None:
     entry = facts.engine
     if entry is None or entry.draft is None or not entry.draft.needs_model:
         return False
-    words = {name: facts.arguments.value(name) for name in list_draft_settings(entry)}
+    words = {name: facts.value(name) for name in list_draft_settings(entry)}
     if any(word is not None and word.unknown for word in words.values()):
         return None
     given: dict[str, Setting] = {name: str(word) for name, word in words.items() if word is not None}

@@ -41,11 +41,9 @@ _boolean("setup.gpu_block_wrong", "the device block is not valid", "gpu_block")
 _boolean("setup.storage_uri", "a storage URI names the model", "storage_uri")
 _boolean("setup.misspelt", "a key is misspelt", "misspelt_keys")
 define(
-    "setup.misspelt_keys",
-    "keys that are misspelt, each with the one that is meant",
-    lambda c: ", ".join((f"`{key[:SHOWN]}` (`{meant}`?)" for key, meant in c.setup.misspelt_keys)),
-    "str",
-)
+    "setup.misspelt_keys", "keys that are misspelt, each with the one that is meant",
+    lambda c: ", ".join((f"`{key[:SHOWN]}` (`{meant}`?)" for key, meant in c.setup.misspelt_keys)), "str"
+)  # fmt: skip
 define("setup.gpu_granted", "an accelerator is handed to the process", lambda c: c.setup.gpu_granted)
 define("setup.gpu_block", "what is wrong with the device block", lambda c: "; ".join(c.setup.gpu_block), "str")
 define(
@@ -56,11 +54,9 @@ define(
 
 
 define(
-    "devices.kind",
-    "what the devices that the file asks for are: gpu, mig, tpu, neuron, npu",
-    lambda c: find_device_kind(c.setup.gpu_resource),
-    "str",
-)
+    "devices.kind", "what the devices that the file asks for are: gpu, mig, tpu, neuron, npu",
+    lambda c: find_device_kind(c.setup.gpu_resource), "str"
+)  # fmt: skip
 
 
 @fact("shm.missing", "neither shared IPC nor a larger /dev/shm")
@@ -95,11 +91,9 @@ def define_size(name: str, doc: str, read: str, digits: int) -> None:
 
 
 define(
-    "shm.gib",
-    "size of /dev/shm, GiB",
-    lambda c: c.setup.shm_bytes / GIB if c.setup.shm_bytes is not None else None,
-    "float",
-)
+    "shm.gib", "size of /dev/shm, GiB", lambda c: c.setup.shm_bytes / GIB if c.setup.shm_bytes is not None else None,
+    "float"
+)  # fmt: skip
 define_size("memory.limit_gib", "memory limit of the container or unit, GiB", "memory_limit", 2)
 
 
@@ -151,7 +145,7 @@ def _small(facts: LaunchFacts) -> bool:
 @fact("memory.prompt_cache_exceeds", "llama-server's prompt cache of 8 GiB does not fit into the memory limit")
 def _cache_ram(facts: LaunchFacts) -> bool | None:
     limit = facts.setup.memory_limit
-    if limit is None or facts.arguments.last("cache-ram") is not None or "LLAMA_ARG_CACHE_RAM" in facts.env:
+    if limit is None or facts.last("cache-ram") is not None or "LLAMA_ARG_CACHE_RAM" in facts.env:
         return False
     return limit < 8 * GIB
 
@@ -179,13 +173,6 @@ def _visible(facts: LaunchFacts) -> bool:
     ids = [int(x) for x in mask.split(",")]
     have = facts.setup.gpu_count if facts.setup.container else None
     return len(set(ids)) < len(ids) or (have is not None and max(ids) >= have)
-
-
-define(
-    "devices.visible_mig",
-    "visible devices name a MIG slice or GPU by its id",
-    lambda c: re.match("\\s*(MIG-|GPU-)", c.env.get("CUDA_VISIBLE_DEVICES", "")) is not None,
-)
 
 
 @fact("devices.mig", "the devices are MIG slices")

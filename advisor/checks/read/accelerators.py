@@ -12,6 +12,7 @@ from advisor.catalog.documents import decode_document
 from advisor.checks.knowledge import Knowledge
 from advisor.meanings import HardwareWords
 from advisor.memo import memoize_by_identity
+from advisor.record import Names
 
 GPU_RESOURCE = re.compile(
     r"^(nvidia\.com/(gpu|mig-[\w.]+|gpu\.shared)|amd\.com/gpu|gpu\.intel\.com/\w+|habana\.ai/gaudi|google\.com/tpu|"
@@ -32,8 +33,8 @@ def find_device_kind(resource: str | None) -> str:
 class ClusterNames(msgspec.Struct, frozen=True):
     """rules/checks/hardware.yaml."""
 
-    labels: tuple[str, ...]
-    instance_labels: tuple[str, ...]
+    labels: Names
+    instance_labels: Names
     accelerators: dict[str, HardwareWords]
     instances: dict[str, HardwareWords]
     source: str

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 
 from advisor.catalog.launch_types import Benchmark
-from advisor.yaml_places import Text, place_like
+from advisor.checks.read.launch import Env
+from advisor.yaml_places import Text, TextList, Texts, place_like
 
 _FLAG = re.compile(r"--?[A-Za-z]")
 
 
-def as_server_words(words: Sequence[Text], benchmark: Benchmark) -> tuple[Text, ...]:
+def as_server_words(words: Texts, benchmark: Benchmark) -> tuple[Text, ...]:
     """The words of a server with the settings of a benchmark. Of several values of a flag the largest counts: it
     decides whether the benchmark runs through."""
     given, rest = _read(words, benchmark)
@@ -32,10 +32,10 @@ def as_server_words(words: Sequence[Text], benchmark: Benchmark) -> tuple[Text, 
     return tuple(rest)
 
 
-def _read(words: Sequence[Text], benchmark: Benchmark) -> tuple[dict[str, Text], list[Text]]:
+def _read(words: Texts, benchmark: Benchmark) -> tuple[Env, TextList]:
     """The values of known flags under the server's names, and the words that are left."""
-    given: dict[str, Text] = {}
-    left: list[Text] = []
+    given: Env = {}
+    left: TextList = []
     i = 0
     while i < len(words):
         word, i = words[i], i + 1

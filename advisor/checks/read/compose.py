@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePath
 
 from msgspec.structs import replace
@@ -30,16 +30,20 @@ from advisor.checks.read.docker_run import (
     read_gpus,
 )
 from advisor.checks.read.dockerfile import DockerStage, make_stage_finder, read_stage
-from advisor.checks.read.launch import AWAITED, HealthProbe, Launch, LaunchSetup, Mount, note_place
+from advisor.checks.read.launch import AWAITED, Env, HealthProbe, Launch, Launches, LaunchSetup, Mount, note_place
 from advisor.checks.read.recognise import parse_image
 from advisor.checks.read.scripts import make_script_reader, read_variables
 from advisor.checks.read.shell.commands import split_commands, split_words
 from advisor.checks.read.shell.words import NAME
 from advisor.errors import BadFile, Unread
 from advisor.yaml_places import (
+    Block,
     Located,
     Map,
+    Table,
     Text,
+    TextList,
+    Texts,
     as_boolean,
     as_mapping,
     as_sequence,
@@ -68,7 +72,7 @@ _DOLLAR = (
 ALIKE = 0.8  # of difflib's ratio: one letter of five may be wrong
 
 
-def read_document(doc: object, ctx: ReaderContext) -> list[Launch]:
+def read_document(doc: object, ctx: ReaderContext) -> Launches:
     """The launches of one compose document."""
     services = value_at(doc, "services")
     if not isinstance(services, dict):
@@ -77,7 +81,7 @@ def read_document(doc: object, ctx: ReaderContext) -> list[Launch]:
     services = _merged(services, as_mapping(_stand_at(over, line_of(services)))) if over else services
     known = {**read_variables(read_inside(ctx.folder, ".env") or ""), **ctx.variables}
     awaited = {name for service in services.values() for name in list_awaited(service)}
-    out: list[Launch] = []
+    out: Launches = []
     wholes = {name: _extended(raw, services, ctx, 0) for name, raw in services.items() if isinstance(raw, dict)}
     filled = {name: as_mapping(_expanded(whole, known)) for name, whole in wholes.items()}
     claimed = Counter(claim for service in filled.values() for claim in _list_claims(service))
@@ -94,7 +98,7 @@ def read_document(doc: object, ctx: ReaderContext) -> list[Launch]:
     return _merge_pullers(out, ctx)
 
 
-def _list_claims(service: Mapping[str, Located]) -> set[str]:
+def _list_claims(service: Table) -> set[str]:
     """What only one container of a machine can have: its name, and the ports of the host that it takes."""
     ports = {str(p[1]) for x in as_sequence(service, "ports") if (p := _read_port(x)) is not None and p[1]}
     name = as_string(service, "container_name")
@@ -111,7 +115,7 @@ def list_awaited(service: Located) -> list[str]:
     return [str(name) for name, how in after.items() if str(value_at(how, "condition")) == "service_healthy"]
 
 
-def _find_override(ctx: ReaderContext) -> tuple[str, dict[str, Located]]:
+def _find_override(ctx: ReaderContext) -> tuple[str, Block]:
     """(name, services) of the file that docker compose merges into the one that it takes by itself; empty for a file
     that it does not take by itself. Source: compose-go, cli/options.go."""
     folder, own = ctx.folder, PurePath(ctx.file).name
@@ -139,7 +143,7 @@ def _stand_at(value: Located, line: int) -> Located:
     return [_stand_at(v, line) for v in value] if isinstance(value, list) else value
 
 
-def _merge_pullers(found: list[Launch], ctx: ReaderContext) -> list[Launch]:
+def _merge_pullers(found: Launches, ctx: ReaderContext) -> Launches:
     """A server and the service that pulls its models (`ollama pull`) are one launch a model."""
     clients = [x for x in found if x.argv[:1] and x.argv[0] in ctx.know.client_words(x.engine)]
     servers = [x for x in found if clients and x.engine == clients[0].engine and x not in clients]
@@ -151,9 +155,7 @@ def _merge_pullers(found: list[Launch], ctx: ReaderContext) -> list[Launch]:
     return [y for x in found if x not in clients for y in (merged if x is server else [x])]
 
 
-def _extended(
-    raw: dict[str, Located], services: Mapping[str, Located], ctx: ReaderContext, depth: int
-) -> dict[str, Located]:
+def _extended(raw: Block, services: Table, ctx: ReaderContext, depth: int) -> Block:
     """A service with what it extends merged below it."""
     e = raw.get("extends")
     if e is None:
@@ -172,7 +174,7 @@ def _extended(
     return _merged(base if source is None else _put_into(base, source.rpartition("/")[0]), raw)
 
 
-def _put_into(service: dict[str, Located], folder: str) -> dict[str, Located]:
+def _put_into(service: Block, folder: str) -> Block:
     """A service of a file in another folder, with the paths of its build and its variables as seen from here."""
 
     def join(path: Text) -> Text:
@@ -189,7 +191,7 @@ def _put_into(service: dict[str, Located], folder: str) -> dict[str, Located]:
     return out
 
 
-def _merged(below: dict[str, Located], above: dict[str, Located]) -> dict[str, Located]:
+def _merged(below: Block, above: Block) -> Block:
     out = at_line(Map(below), line_of(above))
     for k, v in above.items():
         old = out.get(k)
@@ -210,7 +212,7 @@ def _expanded(value: Located, known: Mapping[str, str]) -> Located:
     return [_expanded(v, known) for v in value] if isinstance(value, list) else value
 
 
-def _split_command(value: object) -> list[Text]:
+def _split_command(value: object) -> TextList:
     """`command:` as words; a text is split as a shell would, with variables already filled in."""
     if isinstance(value, Text):
         found = split_words(value.replace("$", _DOLLAR), first_line(value), value.column)
@@ -222,7 +224,7 @@ def _split_command(value: object) -> list[Text]:
     return list(list_texts(value))
 
 
-def shell_lines(value: Text) -> list[Text]:
+def shell_lines(value: Text) -> TextList:
     """The words of a block scalar, each with its own line: line ends are blanks there."""
     lines = ("" if x.lstrip().startswith("#") else x.rstrip().removesuffix("\\").rstrip() for x in lines_of(value))
     quoted = any(x.count("'") % 2 for x in lines_of(value))  # a text over several lines, which keeps their ends
@@ -230,7 +232,7 @@ def shell_lines(value: Text) -> list[Text]:
     return [w for c in split_commands(joined.replace("$", _DOLLAR), line_of(value) + 1) for w in c.words]
 
 
-def _runs_always(raw: Mapping[str, Located]) -> bool:
+def _runs_always(raw: Table) -> bool:
     """Whether a service runs whenever the others do, on their machine, and on devices that no variable chooses."""
     devices = [raw.get("gpus"), value_at(raw, "deploy"), raw.get("devices")]
     env, _ = read_environment(raw.get("environment"))
@@ -239,9 +241,7 @@ def _runs_always(raw: Mapping[str, Located]) -> bool:
     return not chosen and raw.get("profiles") is None and value_at(raw, "deploy", "placement") is None
 
 
-def _read_service(
-    name: str, service: Mapping[str, Located], ctx: ReaderContext, line: int, always: bool
-) -> list[Launch]:
+def _read_service(name: str, service: Table, ctx: ReaderContext, line: int, always: bool) -> Launches:
     env, external = read_environment(service.get("environment"))
     setup = _with_misspelt_keys(_read_setup(service), service, ctx)
     wrong = [k for k in external if not NAME.fullmatch(k)]
@@ -269,7 +269,7 @@ def _read_service(
     ]
 
 
-def _with_misspelt_keys(setup: LaunchSetup, service: Mapping[str, Located], ctx: ReaderContext) -> LaunchSetup:
+def _with_misspelt_keys(setup: LaunchSetup, service: Table, ctx: ReaderContext) -> LaunchSetup:
     """The setup with the keys of the service that Compose does not have and that look like one of its own."""
     known = ctx.know.recognition.compose_service_keys
     unknown = [k for k in service if isinstance(k, str) and k not in known and not k.startswith("x-")]
@@ -284,7 +284,7 @@ def _with_misspelt_keys(setup: LaunchSetup, service: Mapping[str, Located], ctx:
     return replace(setup, misspelt_keys=tuple(found.items()), places=places)
 
 
-def _read_setup(service: Mapping[str, Located]) -> LaunchSetup:
+def _read_setup(service: Table) -> LaunchSetup:
     """What is around a service's process."""
     setup = LaunchSetup(container=True, image=as_string(service, "image"), gpu_granted=False)
     setup = read_service_gpus(setup, service)
@@ -335,11 +335,9 @@ def _read_mount(value: object) -> Mount | None:
         return None
     kind = str(value_at(value, "type") or "volume")
     return Mount(
-        target=str(target),
-        kind="memory" if kind == "tmpfs" else kind,
-        size_bytes=parse_container_size(as_string(value, "tmpfs", "size")),
-        source=as_string(value, "source"),
-    )
+        target=str(target), kind="memory" if kind == "tmpfs" else kind,
+        size_bytes=parse_container_size(as_string(value, "tmpfs", "size")), source=as_string(value, "source")
+    )  # fmt: skip
 
 
 def _split_volume(v: str) -> list[str]:
@@ -354,19 +352,14 @@ def _split_volume(v: str) -> list[str]:
     return out
 
 
-def _read_health_check(port: Mapping[str, Located]) -> HealthProbe:
+def _read_health_check(port: Table) -> HealthProbe:
     words = " ".join(str(w) for w in as_sequence(port, "test"))
     m = re.search(r"https?://[^\s/'\"]+?(?::(\d{2,5}))?(/[\w./-]*)?(?=[\s'\"|)]|$)", words)
     return HealthProbe(
-        kind="healthcheck",
-        path=(m[2] or "/") if m else None,
-        port=m[1] if m else None,
-        delay=parse_seconds(port.get("start_period")),
-        period=parse_seconds(port.get("interval")),
-        failures=as_whole_number(port, "retries"),
-        command=words or None,
-        line=line_of(port),
-    )
+        kind="healthcheck", path=(m[2] or "/") if m else None, port=m[1] if m else None,
+        delay=parse_seconds(port.get("start_period")), period=parse_seconds(port.get("interval")),
+        failures=as_whole_number(port, "retries"), command=words or None, line=line_of(port)
+    )  # fmt: skip
 
 
 def parse_seconds(value: object) -> float | None:
@@ -381,13 +374,13 @@ def parse_seconds(value: object) -> float | None:
 
 
 def find_built(
-    service: Mapping[str, Located],
-    entrypoint: Sequence[Text] | None,
-    command: Sequence[Text],
-    env: dict[str, Text],
+    service: Table,
+    entrypoint: Texts | None,
+    command: Texts,
+    env: Env,
     setup: LaunchSetup,
     ctx: ReaderContext,
-) -> list[Launch]:
+) -> Launches:
     """What a service starts whose image is built here. Words of the Dockerfile stand where the file says `build`."""
     build = service.get("build")
     if build is None:
@@ -434,20 +427,24 @@ def _read_stage(build: object, ctx: ReaderContext) -> DockerStage | None:
 def _start(
     stage: DockerStage,
     build: object,
-    entrypoint: Sequence[Text] | None,
-    command: Sequence[Text],
-    env: dict[str, Text],
+    entrypoint: Texts | None,
+    command: Texts,
+    env: Env,
     setup: LaunchSetup,
     ctx: ReaderContext,
-) -> list[Launch]:
+) -> Launches:
     line = line_of(build) or 1
-    variables = {**{k: make_text(v, line, 0, v.unknown) for k, v in stage.env.items()}, **env}
+
+    def stand_here(words: Iterable[Text]) -> TextList:
+        return [make_text(w, line, 0, w.unknown) for w in words]
+
+    variables = {**dict(zip(stage.env, stand_here(stage.env.values()), strict=True)), **env}
     entry, words = stage.split_start(command)
     if entrypoint is not None:
         entry, words = list(entrypoint), list(command)
     else:
-        entry = None if entry is None else [make_text(w, line, 0, w.unknown) for w in entry]
-        words = words if command else [make_text(w, line, 0, w.unknown) for w in words]
+        entry = None if entry is None else stand_here(entry)
+        words = words if command else stand_here(words)
     build_context = replace(ctx, folder=_find_build_folder(build, ctx))
     places = {**as_mapping(setup.places), "image": line}
     built = replace(setup, image=stage.image, places=places)
@@ -456,7 +453,7 @@ def _start(
     return [replace(s, env={}) if s.unresolved and entry is not None else s for s in found]
 
 
-def read_service_gpus(setup: LaunchSetup, service: Mapping[str, Located]) -> LaunchSetup:
+def read_service_gpus(setup: LaunchSetup, service: Table) -> LaunchSetup:
     """The devices of a service: `gpus`, the runtime, `devices`, and what is reserved under `deploy`."""
     wrong: list[str] = []
     gpus = service.get("gpus")

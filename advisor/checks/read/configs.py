@@ -19,10 +19,10 @@ from advisor.checks.read.context import (
     read_environment,
     read_texts,
 )
-from advisor.checks.read.launch import SWAP_FILE, Launch, LaunchSetup
+from advisor.checks.read.launch import SWAP_FILE, Env, Launches, LaunchSetup
 from advisor.checks.read.unknown_words import LONGEST, TOO_LONG
 from advisor.yaml_places import (
-    Located,
+    Table,
     Text,
     as_boolean,
     as_mapping,
@@ -62,9 +62,9 @@ def find_flags_engine(doc: object, ctx: ReaderContext) -> str | None:
     return None
 
 
-def read_flags_file(doc: Mapping[str, Located], engine: str, ctx: ReaderContext) -> list[Launch]:
+def read_flags_file(doc: Table, engine: str, ctx: ReaderContext) -> Launches:
     """A file of flags: keys are the engine's flags without dashes."""
-    settings: dict[str, Text] = {}
+    settings: Env = {}
     argv: list[Text] = []
     kind = dict(ctx.know.config_files).get(engine)
     if kind is not None and kind.nested is not None:
@@ -83,11 +83,11 @@ def read_flags_file(doc: Mapping[str, Located], engine: str, ctx: ReaderContext)
     return [make_launch(ctx, None, doc, engine, f"{engine}-config", argv=tuple(argv), settings=settings)]
 
 
-def read_settings_file(doc: Mapping[str, Located], kind: ConfigFile) -> dict[str, Text]:
+def read_settings_file(doc: Table, kind: ConfigFile) -> Env:
     """Settings of a configuration file by their names: a list as words, a block as JSON, the keys of the block that
     counts as settings by themselves."""
     inner = as_mapping(doc, kind.nested) if kind.nested is not None else {}
-    out: dict[str, Text] = {}
+    out: Env = {}
     for k, v in {**{k: v for k, v in doc.items() if k != kind.nested}, **inner}.items():
         name = kind.nested_names.get(k, k) if k in inner and v in kind.nested_values else k
         if isinstance(v, Text):
@@ -119,10 +119,10 @@ def _typed(value: object) -> object:
     return s
 
 
-def read_llama_swap(doc: Mapping[str, Located], ctx: ReaderContext) -> list[Launch]:
+def read_llama_swap(doc: Table, ctx: ReaderContext) -> Launches:
     """llama-swap: each model has a command of its own; macros are filled in."""
     macros = read_texts(doc, "macros")
-    out: list[Launch] = []
+    out: Launches = []
     ports: set[str] = set()
     around = LaunchSetup(
         places={"timeout": line_of(doc.get("healthCheckTimeout")), **_swap_faults(doc)},
@@ -158,7 +158,7 @@ def read_llama_swap(doc: Mapping[str, Located], ctx: ReaderContext) -> list[Laun
     return out
 
 
-def _swap_faults(doc: Mapping[str, Located]) -> dict[str, int]:
+def _swap_faults(doc: Table) -> dict[str, int]:
     out: dict[str, int] = {}
     if doc.get("groups") is not None and doc.get("matrix") is not None:
         out["swap-groups-and-matrix"] = line_of(doc.get("matrix"))
@@ -191,10 +191,10 @@ def _one_line(command: str) -> str:
     )
 
 
-def read_modelfile(source: str, ctx: ReaderContext) -> list[Launch]:
+def read_modelfile(source: str, ctx: ReaderContext) -> Launches:
     """An Ollama Modelfile: FROM and PARAMETER lines."""
     model: Text | None = None
-    settings: dict[str, Text] = {}
+    settings: Env = {}
     places: dict[str, int] = {}
     unit: dict[str, str] = {}
     fence: str | None = None

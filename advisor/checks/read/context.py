@@ -10,7 +10,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from advisor.checks.knowledge import Knowledge
-from advisor.checks.read.launch import Launch, LaunchSetup, find_setup
+from advisor.checks.read.launch import Env, Launch, Launches, LaunchSetup, find_setup
 from advisor.checks.read.recognise import LaunchFinder
 from advisor.checks.read.shell.commands import split_words
 from advisor.checks.read.unknown_words import make_bounded
@@ -19,6 +19,8 @@ from advisor.files import read_text
 from advisor.record import Value
 from advisor.yaml_places import (
     Located,
+    Strings,
+    Table,
     Text,
     as_mapping,
     as_sequence,
@@ -46,9 +48,9 @@ class ReaderContext(Value, frozen=True):
 
     file: str
     know: Knowledge
-    variables: Mapping[str, str]  # given with --set, or from `.env` next to the file
+    variables: Strings  # given with --set, or from `.env` next to the file
     folder: Path | None = None  # files next to it may be read; None = nothing else is read
-    read_text: Callable[[str, str, int, ReaderContext], list[Launch]] | None = (
+    read_text: Callable[[str, str, int, ReaderContext], Launches] | None = (
         None  # the dispatcher, for texts inside texts
     )
     depth: int = 0
@@ -56,10 +58,10 @@ class ReaderContext(Value, frozen=True):
     problems: list[BadFile] | None = None  # gathers what part of a file cannot be read, where the rest can be
     doubled: list[Text] | None = None  # gathers keys that a mapping has twice
     root: str | None = None  # the outermost folder that files are read from; None = that of the tree
-    objects: tuple[Mapping[str, Located], ...] = ()  # of the file, where it is a manifest
+    objects: tuple[Table, ...] = ()  # of the file, where it is a manifest
 
 
-def expand_variables(value: Text, variables: Mapping[str, str], depth: int = 0) -> Text:
+def expand_variables(value: Text, variables: Strings, depth: int = 0) -> Text:
     """`$X`, `${X:-default}` and `$$` replaced as docker compose does; what is not set stays and is named."""
     if "$" not in value:
         return value
@@ -133,23 +135,18 @@ def note_unread(ctx: ReaderContext, why: str, line: int | None) -> None:
 
 
 def make_launches(
-    ctx: ReaderContext, kind: str, started: list[Launch], name: str | None, setup: LaunchSetup | None = None
-) -> list[Launch]:
+    ctx: ReaderContext, kind: str, started: Launches, name: str | None, setup: LaunchSetup | None = None
+) -> Launches:
     """The launches of what was found to be started, as parts of this file; `setup` is for those without one."""
     if len(started) > MAX_LAUNCHES:
         note_unread(ctx, f"it starts more than {MAX_LAUNCHES} servers", started[MAX_LAUNCHES].line)
     return [
         replace(
-            x,
-            file=ctx.file,
-            line=x.line or ctx.line,
-            kind=kind,
-            name=name or x.name,
-            resource=name or x.name,
-            setup=find_setup(x, setup or LaunchSetup()),
+            x, file=ctx.file, line=x.line or ctx.line, kind=kind, name=name or x.name, resource=name or x.name,
+            setup=find_setup(x, setup or LaunchSetup())
         )
         for x in started[:MAX_LAUNCHES]
-    ]
+    ]  # fmt: skip
 
 
 def read_commands(
@@ -158,8 +155,8 @@ def read_commands(
     commands: Text,
     name: str | None = None,
     setup: LaunchSetup | None = None,
-    variables: Mapping[str, str] | None = None,
-) -> list[Launch]:
+    variables: Strings | None = None,
+) -> Launches:
     """The launches of a shell text inside a file; of any text where nothing says what it is."""
     found = make_finder(ctx).script(commands, first_line(commands), variables, sure=kind not in _ANY_TEXT)
     return make_launches(ctx, kind, found, name, setup)
@@ -170,7 +167,7 @@ def make_finder(ctx: ReaderContext, read_script: Callable[[str], str | None] = l
     return LaunchFinder(ctx.know, read_script, ctx.problems)
 
 
-def read_nested(ctx: ReaderContext, value: Text, hint: str = "") -> list[Launch]:
+def read_nested(ctx: ReaderContext, value: Text, hint: str = "") -> Launches:
     """The launches of a text inside this file (a ConfigMap's script, a heredoc)."""
     if ctx.read_text is None or "\n" not in value:
         return []
@@ -182,7 +179,7 @@ def read_nested(ctx: ReaderContext, value: Text, hint: str = "") -> list[Launch]
     return ctx.read_text(value, hint, first, replace(ctx, depth=ctx.depth + 1))
 
 
-def read_environment(value: object) -> tuple[dict[str, Text], tuple[str, ...]]:
+def read_environment(value: object) -> tuple[Env, tuple[str, ...]]:
     """(variables, names whose value comes from elsewhere) of `K=V` lists, mappings, or name/value lists."""
     rows = list(_list_variables(value))
     return {k: v for k, v in rows if v is not None}, tuple(k for k, v in rows if v is None)
@@ -205,13 +202,13 @@ def _list_variables(value: object) -> Iterator[tuple[str, Text | None]]:
             yield str(name), stated
 
 
-def find_name(resource: Mapping[str, Located]) -> str | None:
+def find_name(resource: Table) -> str | None:
     return as_string(resource, "metadata", "name")
 
 
 def make_launch(
     ctx: ReaderContext,
-    named: Mapping[str, Located] | Text | str | None,
+    named: Table | Text | str | None,
     where: object,
     engine: str,
     kind: str = "kubernetes",
@@ -227,7 +224,7 @@ def list_texts(value: object) -> tuple[Text, ...]:
     return tuple(w for w in as_sequence(value) if isinstance(w, Text))
 
 
-def read_texts(value: object, *path: str) -> dict[str, Text]:
+def read_texts(value: object, *path: str) -> Env:
     """The text values of the mapping at a path."""
     return {str(k): v for k, v in as_mapping(value, *path).items() if isinstance(v, Text)}
 
@@ -237,12 +234,12 @@ def read_words(value: object) -> tuple[Text, ...]:
     return tuple(split_words(value, first_line(value))) if isinstance(value, Text) else list_texts(value)
 
 
-def rename_settings(values: object, flags: Mapping[str, str]) -> dict[str, Text]:
+def rename_settings(values: object, flags: Strings) -> Env:
     """Settings by an engine's flags; what is not there is left out."""
     return {flag: word for key, flag in flags.items() if (word := as_string(values, key)) is not None}
 
 
-def read_parallelism(place: object, ctx: ReaderContext) -> dict[str, Text]:
+def read_parallelism(place: object, ctx: ReaderContext) -> Env:
     """Ranks as `parallelism:` of KServe and llm-d says them, by their engine's flags."""
     return rename_settings(value_at(place, "parallelism"), ctx.know.resources["parallelism"].flags)
 

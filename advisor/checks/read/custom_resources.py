@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from msgspec.structs import replace
 
@@ -25,11 +25,12 @@ from advisor.checks.read.context import (
 )
 from advisor.checks.read.docker_run import parse_container_size
 from advisor.checks.read.helm import read_release
-from advisor.checks.read.launch import ENGINE_KEYS, Launch, LaunchSetup
+from advisor.checks.read.launch import ENGINE_KEYS, Launches, LaunchSetup
 from advisor.checks.read.pods import read_pod
 from advisor.errors import BadFile
 from advisor.yaml_places import (
-    Located,
+    Block,
+    Table,
     Text,
     as_mapping,
     as_sequence,
@@ -45,7 +46,7 @@ from advisor.yaml_places import (
 SHARED_MEMORY = 2 * 2**30  # `sharedMemorySize` of llmaz's own BackendRuntimes
 
 
-def read(kind: str, resource: dict[str, Located], ctx: ReaderContext) -> list[Launch] | None:
+def read(kind: str, resource: Block, ctx: ReaderContext) -> Launches | None:
     """The launches of a custom resource; None for a kind that has no reader of its own."""
     reader = _READERS.get(kind)
     if reader is None and str(resource.get("apiVersion", "")).startswith("kubeai.org") and kind == "Model":
@@ -53,7 +54,7 @@ def read(kind: str, resource: dict[str, Located], ctx: ReaderContext) -> list[La
     return None if reader is None else reader(resource, ctx)
 
 
-def _kubeai(resource: dict[str, Located], ctx: ReaderContext) -> list[Launch]:
+def _kubeai(resource: Block, ctx: ReaderContext) -> Launches:
     """KubeAI Model: engine, url, args, resourceProfile."""
     spec = as_mapping(resource, "spec")
     engine = ctx.know.resources["kubeai-model"].engines.get(str(spec.get("engine", "")).lower())
@@ -65,11 +66,8 @@ def _kubeai(resource: dict[str, Located], ctx: ReaderContext) -> list[Launch]:
     profile = str(spec.get("resourceProfile") or "")
     words, _, count = profile.partition(":")
     setup = LaunchSetup(
-        container=True,
-        cluster=True,
-        min_replicas=as_whole_number(spec, "minReplicas"),
-        image=as_string(spec, "image"),
-    )
+        container=True, cluster=True, min_replicas=as_whole_number(spec, "minReplicas"), image=as_string(spec, "image")
+    )  # fmt: skip
     source = f"resourceProfile: {profile}"
     if words.startswith("cpu"):
         setup = replace(setup, gpu_granted=False, **accelerators.name_hardware("cpu", source))
@@ -85,7 +83,7 @@ def _kubeai(resource: dict[str, Located], ctx: ReaderContext) -> list[Launch]:
     ]
 
 
-def _kaito(resource: dict[str, Located], ctx: ReaderContext) -> list[Launch]:
+def _kaito(resource: Block, ctx: ReaderContext) -> Launches:
     """KAITO Workspace and InferenceSet: a preset on an instance type; its runtime is vLLM."""
     body = as_mapping(resource, "spec", "template") or resource
     preset = value_at(body, "inference", "preset", "name")
@@ -97,18 +95,15 @@ def _kaito(resource: dict[str, Located], ctx: ReaderContext) -> list[Launch]:
     profile = as_string(body, "resource", "partition", "profile")
     count = as_whole_number(body, "resource", "count")
     setup = LaunchSetup(
-        container=True,
-        cluster=True,
-        gpu_granted=True,
-        **accelerators.name_hardware(words, f"instanceType: {instance}"),
-        nodes=count if count and count > 1 else None,
-        gpu_resource=f"nvidia.com/mig-{profile}" if profile else None,
-    )
+        container=True, cluster=True, gpu_granted=True,
+        **accelerators.name_hardware(words, f"instanceType: {instance}"), nodes=count if count and count > 1 else None,
+        gpu_resource=f"nvidia.com/mig-{profile}" if profile else None
+    )  # fmt: skip
     engine = ctx.know.resources["kaito"].engine
     return [make_launch(ctx, resource, name, engine, model=name, setup=setup)]
 
 
-def _vllm_runtime(resource: dict[str, Located], ctx: ReaderContext) -> list[Launch]:
+def _vllm_runtime(resource: Block, ctx: ReaderContext) -> Launches:
     """production-stack VLLMRuntime."""
     spec = as_mapping(resource, "spec")
     config = as_mapping(spec, "vllmConfig")
@@ -120,14 +115,10 @@ def _vllm_runtime(resource: dict[str, Located], ctx: ReaderContext) -> list[Laun
     image = "/".join(x for x in (as_string(deploy, "image", "registry"), as_string(deploy, "image", "name")) if x)
     n = as_whole_number(gpu)
     setup = LaunchSetup(
-        container=True,
-        cluster=True,
-        image=image or None,
-        gpu_count=n,
-        gpu_granted=None if gpu is None else bool(n),
+        container=True, cluster=True, image=image or None, gpu_count=n, gpu_granted=None if gpu is None else bool(n),
         memory_limit=parse_container_size(as_string(deploy, "resources", "memory")),
-        places={"image": line_of(deploy.get("image")), "resources": line_of(deploy.get("resources"))},
-    )
+        places={"image": line_of(deploy.get("image")), "resources": line_of(deploy.get("resources"))}
+    )  # fmt: skip
     env, _ = read_environment(config.get("env"))
     model = as_string(spec, "model", "modelURL")
     argv = list_texts(config.get("extraArgs"))
@@ -138,7 +129,7 @@ def _vllm_runtime(resource: dict[str, Located], ctx: ReaderContext) -> list[Laun
     ]
 
 
-def _nim(resource: dict[str, Located], ctx: ReaderContext) -> list[Launch]:
+def _nim(resource: Block, ctx: ReaderContext) -> Launches:
     """NIM operator: NIMService and NIMCache name a NIM image."""
     puller = as_string(resource, "spec", "source", "ngc", "modelPuller")
     image = as_string(resource, "spec", "image", "repository") or puller
@@ -154,14 +145,14 @@ def _nim(resource: dict[str, Located], ctx: ReaderContext) -> list[Launch]:
     return [make_launch(ctx, resource, image, engine, model=nim_model(image), setup=setup)]
 
 
-def read_llm_service(resource: dict[str, Located], ctx: ReaderContext) -> list[Launch]:
+def read_llm_service(resource: Block, ctx: ReaderContext) -> Launches:
     """KServe LLMInferenceService (and its configs): vLLM, the model in spec.model."""
     spec = as_mapping(resource, "spec")
     engine = ctx.know.resources["kserve-llm"].engine
     model = parse_model_uri(as_string(spec, "model", "uri"))
     label = as_string(spec, "model", "name")
     settings = read_parallelism(spec.get("worker"), ctx) | read_parallelism(spec, ctx)
-    out: list[Launch] = []
+    out: Launches = []
     for part in ("template", "prefill", "worker"):
         for s, _ in pods.find_pod_specs(as_mapping(spec, part)):
             pod = pods.read_pod_setup(s, ctx)
@@ -184,7 +175,7 @@ def read_llm_service(resource: dict[str, Located], ctx: ReaderContext) -> list[L
     ]
 
 
-def read_inference_service(resource: dict[str, Located], ctx: ReaderContext) -> list[Launch]:
+def read_inference_service(resource: Block, ctx: ReaderContext) -> Launches:
     """KServe InferenceService: a runtime by model format or name, or containers of its own."""
     predictor = as_mapping(resource, "spec", "predictor")
     model = as_mapping(predictor, "model")
@@ -201,13 +192,9 @@ def read_inference_service(resource: dict[str, Located], ctx: ReaderContext) -> 
         limits, requests = pods.read_resources(model)
         setup = pods.add_accelerators(pods.read_pod_setup(predictor, ctx), limits, requests, ctx)
         setup = replace(
-            setup,
-            storage_uri=uri,
-            memory_limit=parse_container_size(as_string(limits, "memory")),
-            **counts,
-            image=as_string(model, "image"),
-            places={"resources": line_of(model.get("resources")) or line_of(model)},
-        )
+            setup, storage_uri=uri, memory_limit=parse_container_size(as_string(limits, "memory")), **counts,
+            image=as_string(model, "image"), places={"resources": line_of(model.get("resources")) or line_of(model)}
+        )  # fmt: skip
         named = parse_model_uri(uri) if uri else None
         argv = list_texts(model.get("args"))
         out.append(make_launch(ctx, resource, model, engine, argv=argv, env=env, model=named, setup=setup))
@@ -219,7 +206,7 @@ def _format_engine(fmt: str, runtime: str, ctx: ReaderContext) -> str | None:
     return next((e for word, e in ctx.know.resources["kserve-format"].engines.items() if word in both), None)
 
 
-def read_playground(resource: Mapping[str, Located], ctx: ReaderContext) -> list[Launch]:
+def read_playground(resource: Table, ctx: ReaderContext) -> Launches:
     """The launch of a Playground; empty for one whose backend is none that is known."""
     spec = as_mapping(resource, "spec")
     config = as_mapping(spec, "backendRuntimeConfig")
@@ -236,34 +223,23 @@ def read_playground(resource: Mapping[str, Located], ctx: ReaderContext) -> list
     shm = as_string(config, "sharedMemorySize")
     image, version = as_string(config, "image"), as_string(config, "version")
     setup = LaunchSetup(
-        container=True,
-        cluster=True,
-        image=image,
-        replicas=as_whole_number(spec, "replicas"),
+        container=True, cluster=True, image=image, replicas=as_whole_number(spec, "replicas"),
         min_replicas=as_whole_number(spec, "elasticConfig", "minReplicas"),
-        shm_bytes=parse_container_size(shm) if shm is not None else SHARED_MEMORY,
-    )
+        shm_bytes=parse_container_size(shm) if shm is not None else SHARED_MEMORY
+    )  # fmt: skip
     if model is not None:
         setup = _add_flavor(setup, model, ctx)
     return [
         make_launch(
-            ctx,
-            resource,
-            resource,
-            engine,
-            "llmaz",
-            model=_name_model(model) or claimed,
-            env=env,
-            argv=list_texts(config.get("args")),
-            setup=setup,
-            unresolved=open_,
+            ctx, resource, resource, engine, "llmaz", model=_name_model(model) or claimed, env=env,
+            argv=list_texts(config.get("args")), setup=setup, unresolved=open_,
             version=version.lstrip("v") if version is not None and not version.unknown else None,
-            version_from="backendRuntimeConfig.version" if version is not None else None,
+            version_from="backendRuntimeConfig.version" if version is not None else None
         )
-    ]
+    ]  # fmt: skip
 
 
-def _name_model(model: Mapping[str, Located] | None) -> Text | None:
+def _name_model(model: Table | None) -> Text | None:
     spec = as_mapping(model, "spec")
     hub = as_mapping(spec, "source", "modelHub") or as_mapping(spec, "dataSource")
     name, file = as_string(hub, "modelID"), as_string(hub, "filename")
@@ -272,7 +248,7 @@ def _name_model(model: Mapping[str, Located] | None) -> Text | None:
     return parse_model_uri(as_string(spec, "source", "uri"))
 
 
-def _add_flavor(setup: LaunchSetup, model: Mapping[str, Located], ctx: ReaderContext) -> LaunchSetup:
+def _add_flavor(setup: LaunchSetup, model: Table, ctx: ReaderContext) -> LaunchSetup:
     """The devices of the first flavor that the model may run on."""
     spec = as_mapping(model, "spec")
     flavors = as_sequence(spec, "inferenceConfig", "flavors") or as_sequence(spec, "inferenceFlavors")
@@ -283,7 +259,7 @@ def _add_flavor(setup: LaunchSetup, model: Mapping[str, Located], ctx: ReaderCon
     return replace(found, places={**found.places, "resources": line_of(flavors)})
 
 
-def read_ray(resource: dict[str, Located], ctx: ReaderContext) -> list[Launch]:
+def read_ray(resource: Block, ctx: ReaderContext) -> Launches:
     """RayService, RayJob, RayCluster: the engine is in the serve config or entry point, GPUs in the groups."""
     spec = as_mapping(resource, "spec")
     out = [x for x in read_pod(resource, ctx, find_name(resource)) if x.program is not None]
@@ -314,7 +290,7 @@ def read_ray(resource: dict[str, Located], ctx: ReaderContext) -> list[Launch]:
     return out
 
 
-def is_serve_config(doc: Mapping[str, Located]) -> bool:
+def is_serve_config(doc: Table) -> bool:
     """Whether a document is a configuration of Ray Serve that names models."""
     return any(
         isinstance(value_at(app, "args", "llm_configs"), list)
@@ -326,12 +302,12 @@ def is_serve_config(doc: Mapping[str, Located]) -> bool:
 def read_serve_config(
     doc: object,
     ctx: ReaderContext,
-    resource: Mapping[str, Located] | None,
+    resource: Table | None,
     setup: LaunchSetup,
     kind: str,
-) -> list[Launch]:
+) -> Launches:
     """The launches of a configuration of Ray Serve: a file, or what a resource holds."""
-    out: list[Launch] = []
+    out: Launches = []
     engine, named = ctx.know.resources["ray-serve-llm"].engine, ctx.know.resources["ray-serve-variables"]
     for app in as_sequence(doc, "applications"):
         for given in as_sequence(app, "args", "llm_configs"):
@@ -365,18 +341,9 @@ def read_serve_config(
     return out
 
 
-_READERS: dict[str, Callable[[dict[str, Located], ReaderContext], list[Launch]]] = {
-    "LLMInferenceService": read_llm_service,
-    "LLMInferenceServiceConfig": read_llm_service,
-    "InferenceService": read_inference_service,
-    "Workspace": _kaito,
-    "InferenceSet": _kaito,
-    "VLLMRuntime": _vllm_runtime,
-    "RayService": read_ray,
-    "RayJob": read_ray,
-    "RayCluster": read_ray,
-    "NIMService": _nim,
-    "NIMCache": _nim,
-    "HelmRelease": read_release,
-    "Playground": read_playground,
-}
+_READERS: dict[str, Callable[[Block, ReaderContext], Launches]] = {
+    "LLMInferenceService": read_llm_service, "LLMInferenceServiceConfig": read_llm_service,
+    "InferenceService": read_inference_service, "Workspace": _kaito, "InferenceSet": _kaito,
+    "VLLMRuntime": _vllm_runtime, "RayService": read_ray, "RayJob": read_ray, "RayCluster": read_ray,
+    "NIMService": _nim, "NIMCache": _nim, "HelmRelease": read_release, "Playground": read_playground
+}  # fmt: skip

@@ -296,14 +296,9 @@ def _fenced(source: str, ctx: ReaderContext) -> list[Launch]:
 
 
 _READERS: dict[str, Callable[[str, ReaderContext], list[Launch]]] = {
-    "shell": scripts.read_script,
-    "systemd": units.read_systemd,
-    "dockerfile": dockerfile.read_dockerfile,
-    "modelfile": configs.read_modelfile,
-    "env": scripts.read,
-    "nomad": nomad.read_job,
-    "markdown": _fenced,
-}
+    "shell": scripts.read_script, "systemd": units.read_systemd, "dockerfile": dockerfile.read_dockerfile,
+    "modelfile": configs.read_modelfile, "env": scripts.read, "nomad": nomad.read_job, "markdown": _fenced
+}  # fmt: skip
 
 
 def reads_others(source: bytes, name: str) -> bool:

@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
-from advisor.checks.read.launch import LaunchSetup, Mount
+from advisor.checks.read.launch import Env, LaunchSetup, Mount
 from advisor.record import Value
 from advisor.units import parse_bytes
-from advisor.yaml_places import Text, line_of, place_like
+from advisor.yaml_places import Text, TextList, line_of, place_like
 
 _PLAIN = frozenset((  # options without a value
     "--detach", "--rm", "--interactive", "--tty", "--init", "--privileged", "--read-only", "--no-healthcheck",
@@ -34,23 +34,23 @@ class ContainerRun(Value, frozen=True):
     """One `docker run`."""
 
     image: Text | None
-    entrypoint: list[Text] | None
-    args: list[Text]
-    env: dict[str, Text]
+    entrypoint: TextList | None
+    args: TextList
+    env: Env
     passed: tuple[str, ...]  # `-e NAME`: taken from the caller
     setup: LaunchSetup
     name: str | None
 
 
-def parse_docker_run(words: list[Text]) -> ContainerRun | None:
+def parse_docker_run(words: TextList) -> ContainerRun | None:
     """The parts of a `docker run` command; None for any other docker command."""
     composed = words[0].endswith("-compose") or words[1:2] == ["compose"]
     start = next((i for i, w in enumerate(words[1 : 12 if composed else 4], 1) if w in ("run", "create")), None)
     if start is None:
         return None
-    env: dict[str, Text] = {}
+    env: Env = {}
     passed: list[str] = []
-    entrypoint: list[Text] | None = None
+    entrypoint: TextList | None = None
     name: str | None = None
     options: list[tuple[str, Text]] = []
     i = start + 1
@@ -74,7 +74,7 @@ def parse_docker_run(words: list[Text]) -> ContainerRun | None:
     return ContainerRun(image, entrypoint, words[i + 1 :], env, tuple(passed), _setup(options), name)
 
 
-def find_exec_command(words: list[Text]) -> list[Text]:
+def find_exec_command(words: TextList) -> TextList:
     """The command of a `docker exec`; empty for any other docker command."""
     start = next((i for i, w in enumerate(words[1:4], 1) if w == "exec"), None)
     if start is None:
@@ -155,22 +155,18 @@ def read_cdi_device(setup: LaunchSetup, value: str) -> dict[str, object]:
 
 # option -> the fields that its value sets
 _CHANGES: dict[str, Callable[[LaunchSetup, str], dict[str, object]]] = {
-    "--gpus": lambda _, v: read_gpus(v),
-    "--device": _read_device,
+    "--gpus": lambda _, v: read_gpus(v), "--device": _read_device,
     "--runtime": lambda _, v: {"gpu_granted": True} if v in ("nvidia", "habana") else {},
     "--shm-size": lambda _, v: {"shm_bytes": parse_container_size(v)},
     "--ipc": lambda _, v: {"ipc_host": v.startswith(("host", "shareable"))},
-    "--net": lambda _, v: {"host_network": v == "host"},
-    "--network": lambda _, v: {"host_network": v == "host"},
+    "--net": lambda _, v: {"host_network": v == "host"}, "--network": lambda _, v: {"host_network": v == "host"},
     "-m": lambda _, v: {"memory_limit": parse_container_size(v)},
-    "--memory": lambda _, v: {"memory_limit": parse_container_size(v)},
-    "--cpus": lambda _, v: {"cpu_limit": _float(v)},
-    "--restart": lambda _, v: {"restart": str(v)},
-    "--privileged": lambda *_: {"privileged": True, "gpu_granted": True},
+    "--memory": lambda _, v: {"memory_limit": parse_container_size(v)}, "--cpus": lambda _, v: {"cpu_limit": _float(v)},
+    "--restart": lambda _, v: {"restart": str(v)}, "--privileged": lambda *_: {"privileged": True, "gpu_granted": True},
     "--cap-add": lambda _, v: {"locks_memory": True} if v.upper() in MEMORY_LOCKS else {},
     "--ulimit": lambda _, v: {"locks_memory": True} if v.startswith("memlock") else {},
-    "--pid": lambda _, v: {"host_pid": v == "host"},
-}
+    "--pid": lambda _, v: {"host_pid": v == "host"}
+}  # fmt: skip
 
 
 def _comma_separated(value: str) -> list[str]:

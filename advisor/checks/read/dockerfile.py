@@ -5,18 +5,18 @@ from __future__ import annotations
 import json
 import posixpath
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from advisor.checks.read.context import ReaderContext, expand_variables, make_finder, make_launch, make_launches
-from advisor.checks.read.launch import PULL, Launch, LaunchSetup, Mount
+from advisor.checks.read.launch import PULL, Env, Launch, LaunchSetup, Mount
 from advisor.checks.read.recognise import LaunchFinder
 from advisor.checks.read.scripts import join_lines, make_script_reader
 from advisor.checks.read.shell.commands import split_words
 from advisor.record import Value
-from advisor.yaml_places import Text, make_text
+from advisor.yaml_places import Strings, Text, TextList, make_text
 
 _QUOTED = re.compile(r'"([^"]*)"')
 
@@ -27,14 +27,14 @@ class DockerStage(Value, frozen=True):
     image: Text | None = None
     entrypoint: tuple[Text, ...] | None = None  # None = that of the base image; empty: none at all
     command: tuple[Text, ...] = ()
-    env: dict[str, Text] = {}
+    env: Env = {}
     copied: tuple[Mount, ...] = ()  # files next to the Dockerfile, as if they were mounted
     places: dict[str, int] = {}
     pulled: str | None = None  # an engine whose model is pulled where no server runs
     packages: tuple[Text, ...] = ()  # words of RUN lines, for the versions that they pin
     folder: str = "/"  # WORKDIR
 
-    def split_start(self, command: Sequence[Text] = ()) -> tuple[list[Text] | None, list[Text]]:
+    def split_start(self, command: Sequence[Text] = ()) -> tuple[TextList | None, TextList]:
         """(entry point, None = that of the base image; arguments), with another command in place of its own."""
         words = list(command) or list(self.command)
         if self.entrypoint == ():  # the command starts by itself
@@ -49,7 +49,7 @@ class _Instruction(NamedTuple):
 
 
 def read_stage(
-    source: str, ctx: ReaderContext, arguments: Mapping[str, str] | None = None, target: str | None = None
+    source: str, ctx: ReaderContext, arguments: Strings | None = None, target: str | None = None
 ) -> DockerStage:
     """The last stage of a Dockerfile, or the one called `target`. `arguments` are given for its ARGs."""
     known: dict[str, str] = {**ctx.variables, **(arguments or {})}
@@ -71,9 +71,7 @@ def read_stage(
     return now
 
 
-def _begin_stage(
-    step: _Instruction, known: Mapping[str, str], stages: dict[str, DockerStage]
-) -> tuple[DockerStage, str]:
+def _begin_stage(step: _Instruction, known: Strings, stages: dict[str, DockerStage]) -> tuple[DockerStage, str]:
     parts = [p for p in step.rest.split() if not p.startswith("--")]
     base = expand_variables(make_text(parts[0], step.line, 6), known) if parts else make_text("", step.line)
     name = parts[2].lower() if len(parts) > 2 and parts[1].upper() == "AS" else ""
@@ -83,9 +81,7 @@ def _begin_stage(
     return DockerStage(image=base, env={}, places={"image": step.line}), name
 
 
-def _apply_instruction(
-    stage: DockerStage, step: _Instruction, known: Mapping[str, str], ctx: ReaderContext
-) -> DockerStage:
+def _apply_instruction(stage: DockerStage, step: _Instruction, known: Strings, ctx: ReaderContext) -> DockerStage:
     """The stage with one more instruction."""
     word, rest, n = step
     if word == "ENV":
@@ -110,8 +106,8 @@ def _apply_instruction(
     return stage
 
 
-def _read_env(rest: str, n: int, known: Mapping[str, str]) -> dict[str, Text]:
-    out: dict[str, Text] = {}
+def _read_env(rest: str, n: int, known: Strings) -> Env:
+    out: Env = {}
     for text in split_words("x " + rest, n, known=known)[1:]:
         k, eq, v = text.partition("=")
         if eq:
@@ -185,7 +181,7 @@ def _pulls_without_server(line: str, ctx: ReaderContext) -> str | None:
     return None
 
 
-def _exec_form(rest: str, n: int) -> list[Text]:
+def _exec_form(rest: str, n: int) -> TextList:
     words = _json_words(rest)
     return [make_text(w, n) for w in (("sh", "-c", rest) if words is None else words)]
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from operator import floordiv, ge, gt, le, lt, mul, ne, sub
 
-from advisor.record import Value
+from advisor.record import Names, Value
 
 MAX_STEPS = 20_000
 MAX_OUTPUT = 2**20
@@ -141,7 +141,7 @@ class _Filler:
         variables.update({k: inner[k] for k in self.changed if k in variables and k in inner})
 
     def repeat(
-        self, names: tuple[str, ...], value: object, nodes: tuple[TemplateNode, ...], variables: dict[str, object]
+        self, names: Names, value: object, nodes: tuple[TemplateNode, ...], variables: dict[str, object]
     ) -> None:
         if not isinstance(value, (Mapping, list, tuple)):
             raise TemplateFault("a range over no list")
@@ -247,7 +247,7 @@ class _Filler:
         return UNKNOWN if "{{" in text else text
 
 
-def _split_names(words: Words) -> tuple[tuple[str, ...], Words]:
+def _split_names(words: Words) -> tuple[Names, Words]:
     """`$k, $v := ...` as (names, what stands behind)."""
     at = next((i for i, w in enumerate(words) if w == ("mark", ":=")), None)
     if at is None:
@@ -494,55 +494,27 @@ def _trunc(count: str, text: str) -> str:
 
 # what takes texts, and makes one of them; what it is given is shown as text first
 _OF_TEXTS: dict[str, Callable[..., object]] = {
-    "squote": lambda *v: " ".join(f"'{x}'" for x in v),
-    "trim": lambda t: t.strip(),
-    "trimSuffix": lambda end, t: t.removesuffix(end),
-    "trimPrefix": lambda head, t: t.removeprefix(head),
-    "trunc": _trunc,
-    "lower": str.lower,
-    "upper": str.upper,
-    "replace": lambda old, new, t: t.replace(old, new),
-    "contains": lambda part, t: part in t,
-    "hasPrefix": lambda head, t: t.startswith(head),
-    "hasSuffix": lambda end, t: t.endswith(end),
-    "toString": str,
-    "float64": str,
-    "print": lambda *v: "".join(v),
-    "eq": lambda a, *b: a in b,
-    "ne": ne,
-    "splitList": lambda sep, t: t.split(sep),
-}
+    "squote": lambda *v: " ".join(f"'{x}'" for x in v), "trim": lambda t: t.strip(),
+    "trimSuffix": lambda end, t: t.removesuffix(end), "trimPrefix": lambda head, t: t.removeprefix(head),
+    "trunc": _trunc, "lower": str.lower, "upper": str.upper, "replace": lambda old, new, t: t.replace(old, new),
+    "contains": lambda part, t: part in t, "hasPrefix": lambda head, t: t.startswith(head),
+    "hasSuffix": lambda end, t: t.endswith(end), "toString": str, "float64": str, "print": lambda *v: "".join(v),
+    "eq": lambda a, *b: a in b, "ne": ne, "splitList": lambda sep, t: t.split(sep)
+}  # fmt: skip
 _OF_NUMBERS: dict[str, Callable[[float, float], bool]] = {"gt": gt, "ge": ge, "lt": lt, "le": le}
 _OF_INTEGERS: dict[str, Callable[..., int]] = {
-    "int": int,
-    "int64": int,
-    "add": lambda *v: sum(v),
-    "sub": sub,
-    "mul": mul,
-    "div": floordiv,
-}
+    "int": int, "int64": int, "add": lambda *v: sum(v), "sub": sub, "mul": mul, "div": floordiv
+}  # fmt: skip
 _KNOWN_ONLY: dict[str, Callable[..., object]] = {
     **{name: _converted(f, _show) for name, f in _OF_TEXTS.items()},
     **{name: _converted(f, lambda v: float(str(v))) for name, f in _OF_NUMBERS.items()},
-    **{name: _converted(f, _whole, str) for name, f in _OF_INTEGERS.items()},
-    "quote": _quote,
-    "toYaml": _to_yaml,
-    "toJson": _to_json,
-    "indent": _indent,
-    "nindent": lambda n, t: "\n" + _indent(n, t),
-    "printf": _printf,
-    "len": lambda v: str(len(v)),
-    "list": lambda *v: list(v),
-    "first": lambda v: v[0],
-    "last": lambda v: v[-1],
-    "join": lambda sep, v: _show(sep).join(map(_show, v)),
-    "index": _index,
-    "get": _index,
-    "hasKey": lambda m, k: k in m,
-    "keys": lambda m: list(m),
-    "required": lambda message, v: OPEN if is_empty(v) else v,
-    "kindIs": _kind_is,
-}
+    **{name: _converted(f, _whole, str) for name, f in _OF_INTEGERS.items()}, "quote": _quote, "toYaml": _to_yaml,
+    "toJson": _to_json, "indent": _indent, "nindent": lambda n, t: "\n" + _indent(n, t), "printf": _printf,
+    "len": lambda v: str(len(v)), "list": lambda *v: list(v), "first": lambda v: v[0], "last": lambda v: v[-1],
+    "join": lambda sep, v: _show(sep).join(map(_show, v)), "index": _index, "get": _index,
+    "hasKey": lambda m, k: k in m, "keys": lambda m: list(m), "required": lambda message, v: OPEN if is_empty(v) else v,
+    "kindIs": _kind_is
+}  # fmt: skip
 
 
 def _guarded(function: Callable[..., object]) -> Callable[..., object]:
@@ -558,16 +530,10 @@ def _guarded(function: Callable[..., object]) -> Callable[..., object]:
 
 
 FUNCTIONS: dict[str, Callable[..., object]] = {
-    **{name: _guarded(f) for name, f in _KNOWN_ONLY.items()},
-    "default": _default,
-    "coalesce": _fill,
+    **{name: _guarded(f) for name, f in _KNOWN_ONLY.items()}, "default": _default, "coalesce": _fill,
     "dict": lambda *pairs: {str(k): v for k, v in zip(pairs[::2], pairs[1::2], strict=False)},
-    "and": lambda *v: _decide(v, False),
-    "or": lambda *v: _decide(v, True),
-    "not": _not,
-    "empty": _not,
+    "and": lambda *v: _decide(v, False), "or": lambda *v: _decide(v, True), "not": _not, "empty": _not,
     "ternary": lambda yes, no, test: UNKNOWN if test is UNKNOWN else no if is_empty(test) or not is_true(test) else yes,
     "until": lambda n: [str(i) for i in range(_whole(n))] if _whole(n) <= MAX_RANGE else UNKNOWN,
-    "append": lambda v, item: [*v, item],
-    "concat": lambda *v: [x for part in v for x in part],
-}
+    "append": lambda v, item: [*v, item], "concat": lambda *v: [x for part in v for x in part]
+}  # fmt: skip

@@ -7,12 +7,12 @@ nothing resolves. Source: the HCL native syntax specification of hashicorp/hcl.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from advisor.checks.read.unknown_words import make_bounded
 from advisor.errors import BadFile, Unread
 from advisor.record import Value
-from advisor.yaml_places import Located, Map, Seq, Text, as_string, at_line, make_text
+from advisor.yaml_places import Block, Located, Map, Seq, Strings, Text, as_string, at_line, make_text
 
 MAX_TOKENS = 200_000
 MAX_DEPTH = 40
@@ -31,7 +31,7 @@ class HclBlock(Value, frozen=True):
 
     kind: str
     labels: tuple[Text, ...]
-    attributes: dict[str, Located]
+    attributes: Block
     blocks: tuple[HclBlock, ...]
     line: int
 
@@ -47,7 +47,7 @@ class _Token(Value, frozen=True):
     column: int
 
 
-def parse_hcl(source: str, where: object, first_line: int = 1, variables: Mapping[str, str] | None = None) -> HclBlock:
+def parse_hcl(source: str, where: object, first_line: int = 1, variables: Strings | None = None) -> HclBlock:
     """The whole file as one block without a kind. `variables` win over the defaults of `variable` blocks. Raises
     BadFile."""
     known = {**_find_defaults(source, where, first_line), **(variables or {})}
@@ -122,7 +122,7 @@ def _read_heredoc(source: str, begin: int, mark: str, where: object, line: int) 
 class _Parser:
     """Where the reading of the tokens stands."""
 
-    def __init__(self, tokens: list[_Token], where: object, variables: Mapping[str, str]) -> None:
+    def __init__(self, tokens: list[_Token], where: object, variables: Strings) -> None:
         self.tokens, self.where, self.variables = tokens, where, variables
         self.i = 0
         self.depth = 0
@@ -143,7 +143,7 @@ class _Parser:
         self.depth += 1
         if self.depth > MAX_DEPTH:
             raise self.fault("is nested too deeply")
-        attributes: dict[str, Located] = {}
+        attributes: Block = {}
         blocks: list[HclBlock] = []
         while (token := self.skip_newlines(",")) is not None and token.value != "}":
             if token.kind not in ("word", "string"):

@@ -4,7 +4,7 @@ charts whose values name a model next to an engine (`vllm: {LLM_MODEL_ID: ...}`)
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -28,12 +28,13 @@ from advisor.checks.read.context import (
 )
 from advisor.checks.read.docker_run import parse_container_size
 from advisor.checks.read.go_template import FilledTemplate, TemplateFault, TemplateNode, fill_template, list_definitions
-from advisor.checks.read.launch import Launch, LaunchSetup, Mount, move_launch
+from advisor.checks.read.launch import Launch, Launches, LaunchSetup, Mount, move_launch
 from advisor.checks.read.recognise import image_version, parse_image
 from advisor.record import Value
 from advisor.yaml_places import (
     Located,
     Map,
+    Table,
     Text,
     as_boolean,
     as_mapping,
@@ -52,7 +53,7 @@ MAX_HELPERS = 20
 SHARED_MEMORY = 20 * 2**30  # `shmSize` of production-stack where it is not set
 
 
-def read_known_chart(doc: object, ctx: ReaderContext) -> list[Launch] | None:
+def read_known_chart(doc: object, ctx: ReaderContext) -> Launches | None:
     """The launches of the values of a chart that is known here; None for any other document."""
     if isinstance(value_at(doc, "servingEngineSpec"), dict):
         return _production_stack(doc, ctx)
@@ -63,7 +64,7 @@ def read_known_chart(doc: object, ctx: ReaderContext) -> list[Launch] | None:
     return None
 
 
-def _production_stack(doc: object, ctx: ReaderContext) -> list[Launch]:
+def _production_stack(doc: object, ctx: ReaderContext) -> Launches:
     engine = as_mapping(doc, "servingEngineSpec")
     kind = ctx.know.resources["production-stack"]
     out = []
@@ -107,30 +108,20 @@ def _production_stack(doc: object, ctx: ReaderContext) -> list[Launch]:
         version = image_version(parse_image(image, ctx.know)) if image else None
         out.append(
             make_launch(
-                ctx,
-                as_string(m, "name"),
-                m,
-                kind.engine,
-                "helm",
-                model=as_string(m, "modelURL"),
-                settings=settings,
-                argv=argv,
-                env=env,
-                setup=setup,
-                version=version,
-                version_from="the image tag" if version else None,
+                ctx, as_string(m, "name"), m, kind.engine, "helm", model=as_string(m, "modelURL"), settings=settings,
+                argv=argv, env=env, setup=setup, version=version, version_from="the image tag" if version else None
             )
-        )
+        )  # fmt: skip
     return out
 
 
-def _modelservice(doc: Mapping[str, Located], ctx: ReaderContext) -> list[Launch]:
+def _modelservice(doc: Table, ctx: ReaderContext) -> Launches:
     uri = as_string(doc, "modelArtifacts", "uri")
     named = as_string(doc, "modelArtifacts", "name")
     model = parse_model_uri(uri)
     if model is not None and "://" in model:
         model = named or model
-    out: list[Launch] = []
+    out: Launches = []
     for part in ("decode", "prefill"):
         body = as_mapping(doc, part)
         if as_boolean(body, "create") is False or not body:
@@ -155,9 +146,7 @@ class _FilledCommand(Value, frozen=True):
     left: tuple[str, ...]
 
 
-def _filled(
-    command: Text, part: str, s: Mapping[str, Located], body: Mapping[str, Located], chart: Chart
-) -> _FilledCommand:
+def _filled(command: Text, part: str, s: Table, body: Table, chart: Chart) -> _FilledCommand:
     """The scenario's own values first, then the benchmark's; what neither has stays unknown."""
     common = as_mapping(s, "common") or s
     left: list[str] = []
@@ -185,7 +174,7 @@ def _filled(
     return _FilledCommand(made, variables, (f"llm-d-benchmark's own defaults: {defaults}",) if defaults else ())
 
 
-def _scenario(s: Mapping[str, Located], ctx: ReaderContext) -> list[Launch]:
+def _scenario(s: Table, ctx: ReaderContext) -> Launches:
     """llm-d benchmark scenarios: a model, and an engine for decode, prefill or alone."""
     kind = ctx.know.resources[BENCHMARK]
     common = as_mapping(s, "common") or s
@@ -195,7 +184,7 @@ def _scenario(s: Mapping[str, Located], ctx: ReaderContext) -> list[Launch]:
     if key is not None and value is not None:
         labels[key] = value
     there = LaunchSetup(container=True, cluster=True, **accelerators.find_labelled_accelerator(labels, ctx.know))
-    out: list[Launch] = []
+    out: Launches = []
     for part in ("standalone", "decode", "prefill"):
         body = as_mapping(s, part) or as_mapping(common, part) or as_mapping(s, "modelservice", part)
         if not body or as_boolean(body, "enabled") is False:
@@ -204,7 +193,7 @@ def _scenario(s: Mapping[str, Located], ctx: ReaderContext) -> list[Launch]:
         for place in (common, body):
             settings |= rename_settings(value_at(place, "model"), kind.flags)
         setup = replace(there, gpu_granted=True)
-        own: list[Launch] = []
+        own: Launches = []
         command = as_string(body, kind.engine, "customCommand")
         if command is not None:
             whole = _filled(command, part, s, body, ctx.know.charts[BENCHMARK])
@@ -219,9 +208,9 @@ def _scenario(s: Mapping[str, Located], ctx: ReaderContext) -> list[Launch]:
     return out
 
 
-def read_subcharts(doc: object, ctx: ReaderContext) -> list[Launch]:
+def read_subcharts(doc: object, ctx: ReaderContext) -> Launches:
     """Values whose keys are engines (`vllm:`, `tgi:`, `ollama:`) with a model or image of their own."""
-    out: list[Launch] = []
+    out: Launches = []
     for key, body in as_mapping(doc).items():
         engine = ctx.know.resources["subcharts"].engines.get(str(key))
         if engine is None or not isinstance(body, dict) or as_boolean(body, "enabled") is False:
@@ -254,9 +243,9 @@ def is_app_template(values: object) -> bool:
     return any(True for _ in _list_containers(values))
 
 
-def read_values(values: Mapping[str, Located], ctx: ReaderContext) -> list[Launch]:
+def read_values(values: Table, ctx: ReaderContext) -> Launches:
     """The launches of the chart's values."""
-    mounts, out = tuple(_list_mounts(values)), list[Launch]()
+    mounts, out = tuple(_list_mounts(values)), Launches()
     for controller, pod, container in _list_containers(values):
         spec = at_line(
             Map({**as_mapping(values, "defaultPodOptions"), **as_mapping(pod, "pod"), "containers": [container]}),
@@ -267,7 +256,7 @@ def read_values(values: Mapping[str, Located], ctx: ReaderContext) -> list[Launc
     return out
 
 
-def read_release(resource: Mapping[str, Located], ctx: ReaderContext) -> list[Launch]:
+def read_release(resource: Table, ctx: ReaderContext) -> Launches:
     """The launches of a HelmRelease: what its values say."""
     values = as_mapping(resource, "spec", "values")
     if is_app_template(values):
@@ -276,7 +265,7 @@ def read_release(resource: Mapping[str, Located], ctx: ReaderContext) -> list[La
     return read_subcharts(values, ctx) if known is None else known
 
 
-def _list_containers(values: object) -> Iterator[tuple[str, Mapping[str, Located], dict[str, Located]]]:
+def _list_containers(values: object) -> Iterator[tuple[str, Table, dict[str, Located]]]:
     """(controller, its values, a container as Kubernetes writes it)."""
     for name, controller in as_mapping(values, "controllers").items():
         if not isinstance(controller, dict) or as_boolean(controller, "enabled") is False:
@@ -294,7 +283,7 @@ def _list_containers(values: object) -> Iterator[tuple[str, Mapping[str, Located
             yield str(name), controller, made
 
 
-def _list_mounts(values: Mapping[str, Located]) -> Iterator[Mount]:
+def _list_mounts(values: Table) -> Iterator[Mount]:
     """What is mounted: under the path that is stated, else under the volume's name."""
     for name, volume in as_mapping(values, "persistence").items():
         if not isinstance(volume, dict) or as_boolean(volume, "enabled") is False:

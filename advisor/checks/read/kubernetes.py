@@ -8,19 +8,29 @@ from msgspec.structs import replace
 
 from advisor.checks.read import custom_resources
 from advisor.checks.read.context import ReaderContext, find_name, read_nested
-from advisor.checks.read.launch import Launch
+from advisor.checks.read.launch import Launches
 from advisor.checks.read.pods import PodSurroundings, find_pod_specs, read_containers, read_pod_setup
-from advisor.yaml_places import Located, Text, as_mapping, as_string, as_whole_number, find_all, line_of, value_at
+from advisor.yaml_places import (
+    Block,
+    Located,
+    Text,
+    as_mapping,
+    as_string,
+    as_whole_number,
+    find_all,
+    line_of,
+    value_at,
+)
 
 IGNORE = "advise.check/ignore-"
 _SKIP = frozenset(("CustomResourceDefinition", "ClusterRole", "Role", "ClusterRoleBinding", "RoleBinding"))
 
 
-def read_objects(objects: list[dict[str, Located]], ctx: ReaderContext) -> list[Launch]:
+def read_objects(objects: list[Block], ctx: ReaderContext) -> Launches:
     """The launches of parsed objects; services and volume claims among them say what surrounds the pods."""
     around = PodSurroundings(objects)
     ctx = replace(ctx, objects=tuple(objects))
-    out: list[Launch] = []
+    out: Launches = []
     for o in objects:
         kind = str(o.get("kind", ""))
         if kind in _SKIP:
@@ -38,7 +48,7 @@ def read_objects(objects: list[dict[str, Located]], ctx: ReaderContext) -> list[
     return out
 
 
-def flatten_lists(doc: object) -> Iterator[dict[str, Located]]:
+def flatten_lists(doc: object) -> Iterator[Block]:
     """The objects of a document: itself, or the items of a `List`."""
     if isinstance(doc, dict) and str(doc.get("kind", "")).endswith("List") and isinstance(doc.get("items"), list):
         for item in doc["items"]:
@@ -47,29 +57,27 @@ def flatten_lists(doc: object) -> Iterator[dict[str, Located]]:
         yield doc
 
 
-def _pods(resource: dict[str, Located], kind: str, ctx: ReaderContext, around: PodSurroundings) -> list[Launch]:
+def _pods(resource: Block, kind: str, ctx: ReaderContext, around: PodSurroundings) -> Launches:
     name, owner = find_name(resource), as_mapping(resource, "spec")
-    out: list[Launch] = []
+    out: Launches = []
     for spec, above in find_pod_specs(resource):
         if any(as_string(x, "type") == "frontend" for x in above[-2:] if isinstance(x, dict)):
             continue  # DynamoGraphDeployment: its front end has the engine's image, and no model
         labels = as_mapping(above[-1], "metadata", "labels") if above else as_mapping(resource, "metadata", "labels")
         pod = read_pod_setup(spec, ctx)
         pod = replace(
-            pod,
-            exposed=around.exposed(labels) or ("the host's network" if pod.host_network else None),
+            pod, exposed=around.exposed(labels) or ("the host's network" if pod.host_network else None),
             replicas=as_whole_number(owner, "replicas"),
-            progress_deadline=as_whole_number(owner, "progressDeadlineSeconds"),
-            rolling=_rolling(kind, owner),
+            progress_deadline=as_whole_number(owner, "progressDeadlineSeconds"), rolling=_rolling(kind, owner),
             nodes=as_whole_number(owner, "leaderWorkerTemplate", "size") if kind == "LeaderWorkerSet" else None,
-            places={**pod.places, "object": line_of(resource), "kind:" + kind: 1},
-        )
+            places={**pod.places, "object": line_of(resource), "kind:" + kind: 1}
+        )  # fmt: skip
         out += read_containers(spec, pod, name, ctx, around, labels)
     if out:
         return out
     # resources that fill a pod in from one container (`mainContainer`)
     bodies = [x for x in find_all(resource, "image") if x.get("args") is not None or x.get("command") is not None]
-    specs: list[dict[str, Located]] = [{"containers": [x]} for x in bodies if isinstance(x["image"], Text)]
+    specs: list[Block] = [{"containers": [x]} for x in bodies if isinstance(x["image"], Text)]
     return [x for spec in specs for x in read_containers(spec, read_pod_setup({}, ctx), name, ctx)]
 
 

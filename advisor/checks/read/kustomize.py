@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from advisor.checks.read import kubernetes
 from advisor.checks.read.context import ReaderContext, find_root, list_texts, note_unread
-from advisor.checks.read.launch import Launch, move_launch
+from advisor.checks.read.launch import Launch, Launches, move_launch
 from advisor.errors import BadFile, Unread
 from advisor.files import read_text
 from advisor.record import Value
@@ -78,7 +78,7 @@ class _BuiltObject(Value, frozen=True):
     made: Object
 
 
-def read_kustomization(doc: Object, ctx: ReaderContext) -> list[Launch]:
+def read_kustomization(doc: Object, ctx: ReaderContext) -> Launches:
     """The launches that a kustomization changes. Those of other files stand where this one names them."""
     if ctx.folder is None:
         return []
@@ -91,7 +91,7 @@ def read_kustomization(doc: Object, ctx: ReaderContext) -> list[Launch]:
     if not changed:
         return []
     inside = replace(ctx, folder=None)  # what lies next to this file is not what lies next to theirs
-    out: list[Launch] = []
+    out: Launches = []
     around = [b.made for b in built if id(b.made) not in changed and b.made.get("kind") in _AROUND]
     for b in (b for b in built if id(b.made) in changed):
         before = kubernetes.read_objects([b.original, *around], inside)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from advisor.record import Record, Value
+from advisor.record import Names, Record, Value
 from advisor.yaml_places import Text
 
+Env = dict[str, Text]  # variables
+KnownEnv = Mapping[str, Text]  # those that are only read
 ENGINE_KEYS = "engine-kwargs"  # a place: settings that a framework hands to the engine's class as keyword arguments
 SWAP_FILE = "llama-swap"  # kind of a file in which several servers stand behind one address
 PULL = "pull"  # place: a model is pulled where no server runs
@@ -56,12 +58,12 @@ class LaunchSetup(Record, frozen=True, kw_only=True):
     image: str | None = None
     gpu_count: int | None = None  # devices handed to the process
     gpu_all: bool = False  # all of them, by the container's own option, whatever its variables say
-    gpu_ids: tuple[str, ...] = ()
+    gpu_ids: Names = ()
     gpu_granted: bool | None = None  # any device of any vendor
     gpu_requests: int | None = None  # Kubernetes: under requests
     gpu_fraction: bool = False  # not a whole number
     gpu_resource: str | None = None  # nvidia.com/gpu, amd.com/gpu, nvidia.com/mig-1g.10gb
-    gpu_block: tuple[str, ...] = ()  # what is wrong with a compose device block
+    gpu_block: Names = ()  # what is wrong with a compose device block
     misspelt_keys: tuple[tuple[str, str], ...] = ()  # keys that Compose refuses, and those that are meant
     hardware: str | None = None  # words for the accelerator the file names
     hardware_source: str | None = None
@@ -74,7 +76,7 @@ class LaunchSetup(Record, frozen=True, kw_only=True):
     memory_limit: int | None = None
     cpu_limit: float | None = None
     privileged: bool = False
-    fabric: tuple[str, ...] = ()  # RDMA devices handed to it: resource names, or files of /dev
+    fabric: Names = ()  # RDMA devices handed to it: resource names, or files of /dev
     locks_memory: bool = False  # IPC_LOCK, or a memlock limit of its own
     huge_pages: bool = False  # requested
     host_pid: bool = False
@@ -115,18 +117,21 @@ class Launch(Record, frozen=True, kw_only=True):
     version_from: str | None = None
     program: str | None = None  # the words that start the engine; None = the image's own entry point
     argv: tuple[Text, ...] = ()
-    env: dict[str, Text] = {}
+    env: Env = {}
     model: Text | None = None  # where a field of its own names it
     quantization: str | None = None
-    settings: dict[str, Text] = {}  # where fields of their own name them, under the engine's flags
+    settings: Env = {}  # where fields of their own name them, under the engine's flags
     setup: LaunchSetup = LaunchSetup()
-    unread: tuple[str, ...] = ()  # files with further arguments that are not here
-    unresolved: tuple[str, ...] = ()  # what about the launch as a whole cannot be determined
-    assumed: tuple[str, ...] = ()  # what the file leaves to its chart, and was taken from there
+    unread: Names = ()  # files with further arguments that are not here
+    unresolved: Names = ()  # what about the launch as a whole cannot be determined
+    assumed: Names = ()  # what the file leaves to its chart, and was taken from there
     resource: str | None = None  # what a baseline and an annotation call it
     declared: ModelDeclaration | None = None
     ignore: dict[str, str] = {}  # rules that the object's annotations suppress -> reason
     before: Launch | None = None  # as it stands in another file, which this one changes: what is stated there is enough
+
+
+Launches = list[Launch]
 
 
 def note_place(launch: Launch, name: str, line: int) -> Launch:
@@ -146,12 +151,10 @@ def find_setup(launch: Launch, around: LaunchSetup) -> LaunchSetup:
 def map_words(launch: Launch, change: Callable[[Text], Text]) -> Launch:
     """The launch with each of its words changed."""
     return replace(
-        launch,
-        argv=tuple(map(change, launch.argv)),
-        env={k: change(v) for k, v in launch.env.items()},
+        launch, argv=tuple(map(change, launch.argv)), env={k: change(v) for k, v in launch.env.items()},
         settings={k: change(v) for k, v in launch.settings.items()},
-        model=None if launch.model is None else change(launch.model),
-    )
+        model=None if launch.model is None else change(launch.model)
+    )  # fmt: skip
 
 
 def move_launch(launch: Launch, move: Callable[[Text], Text], line: Callable[[int], int]) -> Launch:

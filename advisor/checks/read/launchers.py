@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from msgspec.structs import replace
 
 from advisor.checks.read import accelerators
@@ -19,11 +17,11 @@ from advisor.checks.read.context import (
     read_commands,
     read_environment,
 )
-from advisor.checks.read.launch import Launch, LaunchSetup
+from advisor.checks.read.launch import Launches, LaunchSetup
 from advisor.checks.read.shell.commands import split_words
 from advisor.yaml_places import (
-    Located,
     Map,
+    Table,
     Text,
     as_boolean,
     as_mapping,
@@ -36,9 +34,9 @@ from advisor.yaml_places import (
 )
 
 
-def read_infernet(doc: Mapping[str, Located], ctx: ReaderContext) -> list[Launch]:
+def read_infernet(doc: Table, ctx: ReaderContext) -> Launches:
     """Infernet node configuration: containers with image, command and env."""
-    out: list[Launch] = []
+    out: Launches = []
     for c in as_sequence(doc, "containers"):
         if not isinstance(c, dict):
             continue
@@ -48,19 +46,16 @@ def read_infernet(doc: Mapping[str, Located], ctx: ReaderContext) -> list[Launch
         gpu = as_boolean(c, "gpu") is True
         port = as_whole_number(c, "port")
         setup = LaunchSetup(
-            container=True,
-            gpu_granted=gpu,
-            gpu_all=gpu,
-            ports=((None, port, None),) if port else (),
+            container=True, gpu_granted=gpu, gpu_all=gpu, ports=((None, port, None),) if port else (),
             exposed=f"port {port}" if port and as_boolean(c, "external") is not False else None,
-            places={"image": line_of(c.get("image"))},
-        )
+            places={"image": line_of(c.get("image"))}
+        )  # fmt: skip
         found = make_finder(ctx).container(as_string(c, "image"), None, words, env, setup)
         out += [replace(x, line=line_of(c)) for x in make_launches(ctx, "infernet", found, as_string(c, "id"))]
     return out
 
 
-def read_skypilot(doc: Mapping[str, Located], ctx: ReaderContext) -> list[Launch]:
+def read_skypilot(doc: Table, ctx: ReaderContext) -> Launches:
     """SkyPilot task: resources and a run script."""
     spec = as_string(doc, "resources", "accelerators")
     kinds = as_mapping(doc, "resources", "accelerators")
@@ -85,7 +80,7 @@ def read_skypilot(doc: Mapping[str, Located], ctx: ReaderContext) -> list[Launch
     return [x for body in parts for x in read_commands(ctx, "skypilot", body, as_string(doc, "name"), setup, known)]
 
 
-def read_recipe(doc: Mapping[str, Located], ctx: ReaderContext) -> list[Launch]:
+def read_recipe(doc: Table, ctx: ReaderContext) -> Launches:
     """A model recipe of the vLLM project: base arguments, and variants that add to them."""
     model = as_mapping(doc, "model")
     named = as_string(model, "model_id")
@@ -98,20 +93,16 @@ def read_recipe(doc: Mapping[str, Located], ctx: ReaderContext) -> list[Launch]:
     for key, v in variants.items():
         out.append(
             make_launch(
-                ctx,
-                str(key),
-                key if line_of(key) else named,
-                ctx.know.resources["vllm-recipes"].engine,
-                "recipe",
+                ctx, str(key), key if line_of(key) else named, ctx.know.resources["vllm-recipes"].engine, "recipe",
                 model=as_string(v, "model_id") or named,
                 argv=(*base, *list_texts(value_at(v, "extra_args") or value_at(v, "args"))),
-                env={**env, **read_environment(value_at(v, "extra_env"))[0]},
+                env={**env, **read_environment(value_at(v, "extra_env"))[0]}
             )
-        )
+        )  # fmt: skip
     return out
 
 
-def read_srt_slurm(doc: Mapping[str, Located], ctx: ReaderContext) -> list[Launch]:
+def read_srt_slurm(doc: Table, ctx: ReaderContext) -> Launches:
     """srt-slurm recipes: a container, an engine's configuration per role, the nodes it takes."""
     kind = str(value_at(doc, "backend", "type") or "")
     container = as_string(doc, "identity", "container", "image") or as_string(doc, "model", "container")
@@ -126,7 +117,7 @@ def read_srt_slurm(doc: Mapping[str, Located], ctx: ReaderContext) -> list[Launc
     card = str(value_at(doc, "resources", "gpu_type") or "")
     words = accelerators.find_accelerator_words(ctx.know, card)
     around = LaunchSetup(hardware=words, gpu_granted=True, container=True, image=container)
-    out: list[Launch] = []
+    out: Launches = []
     for role in ("aggregated", "prefill", "decode", "agg"):
         body = config.get(role)
         if not isinstance(body, dict):
@@ -150,10 +141,10 @@ def _flag_words(flag: object, value: object) -> list[Text]:
     return [w for w in words if isinstance(w, Text)]
 
 
-def read_model_list(doc: Mapping[str, Located], ctx: ReaderContext) -> list[Launch]:
+def read_model_list(doc: Table, ctx: ReaderContext) -> Launches:
     """Lists of models with an engine's arguments for each (`vllm_args: {--max-model-len: 65536}`), as launchers for
     Slurm keep them; empty for anything else."""
-    engines, out = ctx.know.rules.engines(), list[Launch]()
+    engines, out = ctx.know.rules.engines(), Launches()
     for name, body in as_mapping(doc, "models").items():
         entry = as_mapping(body)
         for key, given in entry.items():

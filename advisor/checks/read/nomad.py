@@ -13,7 +13,7 @@ from advisor.checks.read import accelerators
 from advisor.checks.read.context import ReaderContext, list_texts, make_finder, make_launches, read_texts
 from advisor.checks.read.docker_run import find_exposure, parse_container_size
 from advisor.checks.read.hcl import HclBlock, parse_hcl
-from advisor.checks.read.launch import Launch, LaunchSetup, Mount
+from advisor.checks.read.launch import Launches, LaunchSetup, Mount
 from advisor.checks.read.scripts import read_variables
 from advisor.yaml_places import (
     Located,
@@ -37,7 +37,7 @@ def is_job(source: str) -> bool:
     return re.search(r'^[ \t]*job\s+"[^"\n]*"\s*\{', source, re.M) is not None
 
 
-def read_job(source: str, ctx: ReaderContext) -> list[Launch]:
+def read_job(source: str, ctx: ReaderContext) -> Launches:
     """The launches of a job's tasks; none of HCL that is no job. Raises BadFile for what is no HCL."""
     if not is_job(source):
         return []
@@ -46,7 +46,7 @@ def read_job(source: str, ctx: ReaderContext) -> list[Launch]:
     return [x for group in groups for task in group.find("task") for x in _read_task(task, group, ctx)]
 
 
-def _read_task(task: HclBlock, group: HclBlock, ctx: ReaderContext) -> list[Launch]:
+def _read_task(task: HclBlock, group: HclBlock, ctx: ReaderContext) -> Launches:
     driver = str(as_string(task.attributes, "driver") or "")
     config = next(task.find("config"), None)
     if config is None or driver not in (*CONTAINERS, *PROGRAMS):
@@ -108,19 +108,14 @@ def _read_setup(task: HclBlock, group: HclBlock, config: HclBlock, driver: str) 
             ports.append((None, static, to or static))
     container = driver in CONTAINERS
     return LaunchSetup(
-        container=container,
-        image=as_string(settings, "image") if container else None,
-        replicas=as_whole_number(group.attributes, "count"),
-        memory_limit=memory * _MIB if memory is not None else None,
+        container=container, image=as_string(settings, "image") if container else None,
+        replicas=as_whole_number(group.attributes, "count"), memory_limit=memory * _MIB if memory is not None else None,
         shm_bytes=as_whole_number(settings, "shm_size"),
-        ipc_host=str(as_string(settings, "ipc_mode") or "").startswith("host"),
-        host_network=host_network,
-        privileged=as_boolean(settings, "privileged") is True,
-        ports=tuple(ports),
-        exposed=find_exposure(ports, host_network),
-        mounts=tuple(_list_mounts(task, config)),
-        places={"image": config.line, "resources": resources.line if resources is not None else config.line},
-    )
+        ipc_host=str(as_string(settings, "ipc_mode") or "").startswith("host"), host_network=host_network,
+        privileged=as_boolean(settings, "privileged") is True, ports=tuple(ports),
+        exposed=find_exposure(ports, host_network), mounts=tuple(_list_mounts(task, config)),
+        places={"image": config.line, "resources": resources.line if resources is not None else config.line}
+    )  # fmt: skip
 
 
 def _list_mounts(task: HclBlock, config: HclBlock) -> list[Mount]:

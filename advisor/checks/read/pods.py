@@ -18,10 +18,12 @@ from advisor.checks.read.context import (
     read_texts,
 )
 from advisor.checks.read.docker_run import MEMORY_LOCKS, parse_container_size
-from advisor.checks.read.launch import TAKEN_SERVICE_NAME, HealthProbe, Launch, LaunchSetup, Mount
+from advisor.checks.read.launch import TAKEN_SERVICE_NAME, HealthProbe, Launch, Launches, LaunchSetup, Mount
 from advisor.checks.read.unknown_words import make_bounded
 from advisor.yaml_places import (
+    Block,
     Located,
+    Table,
     Text,
     as_boolean,
     as_mapping,
@@ -40,8 +42,8 @@ FABRIC = ("rdma/", "nvidia.com/hostdev", "vpc.amazonaws.com/efa")  # device plug
 
 
 def find_pod_specs(
-    resource: object, depth: int = 0, above: tuple[dict[str, Located], ...] = ()
-) -> Iterator[tuple[dict[str, Located], tuple[dict[str, Located], ...]]]:
+    resource: object, depth: int = 0, above: tuple[Block, ...] = ()
+) -> Iterator[tuple[Block, tuple[Block, ...]]]:
     """Every mapping with a list of containers, and the mappings it lies in (the nearest last)."""
     if depth > 30:
         return
@@ -60,16 +62,16 @@ def find_pod_specs(
 
 
 def read_containers(
-    spec: Mapping[str, Located],
+    spec: Table,
     pod: LaunchSetup,
     name: str | None,
     ctx: ReaderContext,
     around: PodSurroundings | None = None,
-    labels: Mapping[str, Located] | None = None,
+    labels: Table | None = None,
     kind: str = "kubernetes",
-) -> list[Launch]:
+) -> Launches:
     """The launches of a pod spec's containers."""
-    out: list[Launch] = []
+    out: Launches = []
     here = [c for c in as_sequence(spec, "containers") if isinstance(c, dict)]
     for c in here:
         env, external = read_environment(c.get("env"))
@@ -81,12 +83,9 @@ def read_containers(
         if c.get("envFrom") is not None:
             setup = replace(setup, places={**setup.places, "envFrom": line_of(c)})
         started = make_finder(ctx).container(
-            as_string(c, "image"),
-            [_filled(w, env) for w in list_texts(c.get("command"))] or None,
-            [_filled(w, env) for w in list_texts(c.get("args"))],
-            env,
-            setup,
-        )
+            as_string(c, "image"), [_filled(w, env) for w in list_texts(c.get("command"))] or None,
+            [_filled(w, env) for w in list_texts(c.get("args"))], env, setup
+        )  # fmt: skip
         found = make_launches(ctx, kind, started, name if len(here) == 1 or own is None else f"{name or 'pod'}/{own}")
         if around is not None:
             found = [_add_services(x, around, labels or {}, ctx) for x in found]
@@ -94,7 +93,7 @@ def read_containers(
     return out
 
 
-def _add_services(launch: Launch, around: PodSurroundings, labels: Mapping[str, Located], ctx: ReaderContext) -> Launch:
+def _add_services(launch: Launch, around: PodSurroundings, labels: Table, ctx: ReaderContext) -> Launch:
     """The launch with the port that a Service sends to, and with the line of one whose name sets a variable that its
     server misreads."""
     setup, target, known = launch.setup, around.port(labels), ctx.know.server(launch.engine)
@@ -130,7 +129,7 @@ def _filled(word: Text, env: Mapping[str, Text]) -> Text:
     return make_bounded(made_, word, unknown)
 
 
-def read_pod_setup(spec: Mapping[str, Located], ctx: ReaderContext) -> LaunchSetup:
+def read_pod_setup(spec: Table, ctx: ReaderContext) -> LaunchSetup:
     """What the pod says for all its containers."""
     labels: dict[str, str] = {**read_texts(spec, "nodeSelector")}
     terms = ("nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
@@ -143,17 +142,12 @@ def read_pod_setup(spec: Mapping[str, Located], ctx: ReaderContext) -> LaunchSet
         for t in as_sequence(spec, "tolerations")
     )
     return LaunchSetup(
-        container=True,
-        cluster=True,
-        **accelerators.find_labelled_accelerator(labels, ctx.know),
-        host_network=as_boolean(spec, "hostNetwork") is True,
-        host_pid=as_boolean(spec, "hostPID") is True,
-        ipc_host=as_boolean(spec, "hostIPC") is True,
-        tolerates_gpu=tolerates,
+        container=True, cluster=True, **accelerators.find_labelled_accelerator(labels, ctx.know),
+        host_network=as_boolean(spec, "hostNetwork") is True, host_pid=as_boolean(spec, "hostPID") is True,
+        ipc_host=as_boolean(spec, "hostIPC") is True, tolerates_gpu=tolerates,
         selects_node=bool(labels or affinity or spec.get("runtimeClassName") or spec.get("resourceClaims")),
-        service_links=as_boolean(spec, "enableServiceLinks"),
-        gpu_granted=True if spec.get("resourceClaims") else None,
-    )
+        service_links=as_boolean(spec, "enableServiceLinks"), gpu_granted=True if spec.get("resourceClaims") else None
+    )  # fmt: skip
 
 
 def list_selected(terms: Sequence[Located]) -> list[tuple[str, tuple[Text, ...]]]:
@@ -166,27 +160,22 @@ def list_selected(terms: Sequence[Located]) -> list[tuple[str, tuple[Text, ...]]
     ]
 
 
-def read_resources(container: Mapping[str, Located]) -> tuple[Mapping[str, Located], Mapping[str, Located]]:
+def read_resources(container: Table) -> tuple[Table, Table]:
     """(limits, requests) of a container."""
     return as_mapping(container, "resources", "limits"), as_mapping(container, "resources", "requests")
 
 
-def add_accelerators(
-    setup: LaunchSetup, limits: Mapping[str, Located], requests: Mapping[str, Located], ctx: ReaderContext
-) -> LaunchSetup:
+def add_accelerators(setup: LaunchSetup, limits: Table, requests: Table, ctx: ReaderContext) -> LaunchSetup:
     """A Setup with the accelerators that resource limits hand over."""
     limit, request = (next(filter(accelerators.GPU_RESOURCE.match, map(str, x)), None) for x in (limits, requests))
     named = limit or request
     asked = (limits.get(limit or ""), requests.get(request or ""))
     counts = [as_whole_number(value) for value in asked]
     setup = replace(
-        setup,
-        gpu_count=counts[0],
-        gpu_requests=counts[1],
+        setup, gpu_count=counts[0], gpu_requests=counts[1],
         gpu_granted=(counts[0] is None or counts[0] > 0) if limit else bool(setup.gpu_granted or request),
-        gpu_resource=named,
-        gpu_fraction=any(re.fullmatch(r"\d*\.\d+|\d+m", str(value)) for value in asked),
-    )
+        gpu_resource=named, gpu_fraction=any(re.fullmatch(r"\d*\.\d+|\d+m", str(value)) for value in asked)
+    )  # fmt: skip
     maker, _, plain = (named or "").partition("/")
     if setup.hardware is not None or maker != "nvidia.com" or plain.startswith(("gpu", "mig-")):
         return setup
@@ -195,8 +184,8 @@ def add_accelerators(
 
 
 def read_container_setup(
-    container: Mapping[str, Located],
-    spec: Mapping[str, Located],
+    container: Table,
+    spec: Table,
     pod: LaunchSetup,
     ctx: ReaderContext,
     around: PodSurroundings | None,
@@ -221,26 +210,17 @@ def read_container_setup(
     added = value_at(security, "capabilities", "add")
     memory, cpu = as_string(limits, "memory"), as_string(limits, "cpu")
     return replace(
-        setup,
-        image=as_string(container, "image"),
-        mounts=tuple(mounts),
-        shm_bytes=shm.size_bytes if shm else None,
+        setup, image=as_string(container, "image"), mounts=tuple(mounts), shm_bytes=shm.size_bytes if shm else None,
         memory_limit=parse_container_size(memory) if memory and not memory.unknown else None,
-        cpu_limit=_cpu(cpu) if cpu else None,
-        privileged=privileged,
+        cpu_limit=_cpu(cpu) if cpu else None, privileged=privileged,
         fabric=tuple(str(k) for k in limits if str(k).startswith(FABRIC)),
         locks_memory=any(str(x) in MEMORY_LOCKS for x in as_sequence(added)),
-        huge_pages=any(str(k).startswith("hugepages-") for k in limits),
-        probes=probes,
-        ports=ports,
-        disk_bytes=disk,
-        places={**pod.places, **places},
-    )
+        huge_pages=any(str(k).startswith("hugepages-") for k in limits), probes=probes, ports=ports, disk_bytes=disk,
+        places={**pod.places, **places}
+    )  # fmt: skip
 
 
-def _mounts(
-    container: Mapping[str, Located], spec: Mapping[str, Located], around: PodSurroundings | None
-) -> tuple[list[Mount], int | None]:
+def _mounts(container: Table, spec: Table, around: PodSurroundings | None) -> tuple[list[Mount], int | None]:
     """(what is mounted into a container, bytes of the last volume of its own that states how large it is)."""
     volumes = {str(value_at(v, "name")): v for v in as_sequence(spec, "volumes")}
     out: list[Mount] = []
@@ -266,18 +246,15 @@ def _mounts(
     return out, disk
 
 
-def _probe(kind: str, p: Mapping[str, Located]) -> HealthProbe:
+def _probe(kind: str, p: Table) -> HealthProbe:
     http = as_mapping(p, "httpGet")
     return HealthProbe(
-        kind=kind,
-        path=as_string(http, "path") or ("/" if http else None),
+        kind=kind, path=as_string(http, "path") or ("/" if http else None),
         port=as_string(http, "port") or as_string(p, "tcpSocket", "port"),
         delay=float(as_whole_number(p, "initialDelaySeconds") or 0),
-        period=float(as_whole_number(p, "periodSeconds") or 10),
-        failures=as_whole_number(p, "failureThreshold") or 3,
-        command=" ".join(list_texts(value_at(p, "exec", "command"))) or None,
-        line=line_of(p),
-    )
+        period=float(as_whole_number(p, "periodSeconds") or 10), failures=as_whole_number(p, "failureThreshold") or 3,
+        command=" ".join(list_texts(value_at(p, "exec", "command"))) or None, line=line_of(p)
+    )  # fmt: skip
 
 
 def _cpu(value: str) -> float | None:
@@ -288,7 +265,7 @@ def _cpu(value: str) -> float | None:
 class PodSurroundings:
     """Services, claims and names of one file that matter to its pods."""
 
-    def __init__(self, objects: list[dict[str, Located]]) -> None:
+    def __init__(self, objects: list[Block]) -> None:
         self.services = [o for o in objects if o.get("kind") == "Service"]
         self.ingress = any(o.get("kind") in ("Ingress", "Route", "VirtualService") for o in objects)
         self.service_names = {str(find_name(o)): line_of(find_name(o)) for o in self.services}
@@ -299,7 +276,7 @@ class PodSurroundings:
             if o.get("kind") == "PersistentVolumeClaim"
         }
 
-    def exposed(self, labels: Mapping[str, Located]) -> str | None:
+    def exposed(self, labels: Table) -> str | None:
         """How pods with these labels are reachable from beyond the cluster; None when they are not."""
         for s in self._select(labels):
             kind = str(value_at(s, "spec", "type") or "ClusterIP")
@@ -308,7 +285,7 @@ class PodSurroundings:
                 return f"a Service of type {kind}"
         return "an Ingress" if self.ingress else None
 
-    def port(self, labels: Mapping[str, Located]) -> tuple[int, int] | None:
+    def port(self, labels: Table) -> tuple[int, int] | None:
         """(target port, line) of the Service that selects these pods, where it is a number."""
         serving = (
             s for s in self._select(labels) if str(value_at(s, "spec", "clusterIP")) != "None"
@@ -319,7 +296,7 @@ class PodSurroundings:
                 return target, line_of(p)
         return None
 
-    def _select(self, labels: Mapping[str, Located]) -> Iterator[dict[str, Located]]:
+    def _select(self, labels: Table) -> Iterator[Block]:
         """The Services that select pods with these labels."""
         for s in self.services:
             selector = as_mapping(s, "spec", "selector")
@@ -327,8 +304,8 @@ class PodSurroundings:
                 yield s
 
 
-def read_pod(spec: object, ctx: ReaderContext, name: str | None) -> list[Launch]:
-    out: list[Launch] = []
+def read_pod(spec: object, ctx: ReaderContext, name: str | None) -> Launches:
+    out: Launches = []
     for s, _ in find_pod_specs(spec):
         out += read_containers(s, read_pod_setup(s, ctx), name, ctx)
     return out

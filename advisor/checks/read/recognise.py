@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from itertools import dropwhile
 
 from msgspec.structs import replace
@@ -12,12 +12,12 @@ from advisor.catalog.launch_types import EngineProgram, Recognition
 from advisor.checks.knowledge import Knowledge, KnownImage
 from advisor.checks.read import docker_run
 from advisor.checks.read.benchmarks import as_server_words
-from advisor.checks.read.launch import Launch, LaunchSetup, find_setup, note_place
+from advisor.checks.read.launch import Env, KnownEnv, Launch, Launches, LaunchSetup, find_setup, note_place
 from advisor.checks.read.shell.commands import ShellCommand, split_commands
 from advisor.checks.read.unknown_words import TOO_LONG
 from advisor.errors import BadFile, Unread
-from advisor.record import Value
-from advisor.yaml_places import Text, first_line, line_of, make_text
+from advisor.record import Names, Value
+from advisor.yaml_places import Strings, Text, TextList, Texts, first_line, line_of, make_text
 
 MAX_NESTED = 6  # shells inside shells inside containers
 MOST_SCANNED = 60  # words of a command among which another one may begin
@@ -51,9 +51,7 @@ class LaunchFinder:
             raise fault
         self.problems.append(fault)
 
-    def _split(
-        self, source: str, line: int, env: Mapping[str, str] | None, positional: Sequence[Text] | None
-    ) -> Sequence[ShellCommand]:
+    def _split(self, source: str, line: int, env: Strings | None, positional: Texts | None) -> Sequence[ShellCommand]:
         """The commands of a text; those before the place where reading ends, which is noted."""
         if TOO_LONG in getattr(source, "unknown", ()):
             self._give_up(Unread("a text is too long", line))
@@ -67,18 +65,18 @@ class LaunchFinder:
         self,
         source: str,
         line: int = 1,
-        env: Mapping[str, str] | None = None,
+        env: Strings | None = None,
         depth: int = 0,
-        positional: Sequence[Text] | None = None,
+        positional: Texts | None = None,
         sure: bool = True,
-    ) -> list[Launch]:
+    ) -> Launches:
         """Every launch in a shell text; one that two branches make alike counts once. `sure`: that it is one."""
         if depth > MAX_NESTED:
             self._give_up(Unread("shells stand in shells there, too deep", line))
             return []
-        unique: dict[tuple[str, str | None, tuple[str, ...]], Launch] = {}
+        unique: dict[tuple[str, str | None, Names], Launch] = {}
         given = {k: v if isinstance(v, Text) else make_text(v) for k, v in (env or {}).items()}
-        found: list[Launch] = []
+        found: Launches = []
         before: tuple[Text, ...] = ()
         for step in self._split(source, line, env, positional):
             if sure and self.know.may_start_engine(step.unread):
@@ -108,7 +106,7 @@ class LaunchFinder:
             if m and name in self.know.packages:
                 self.pins[self.know.packages[name]] = m[2]
 
-    def command(self, words: list[Text], env: Mapping[str, Text], line: int, depth: int = 0) -> list[Launch]:
+    def command(self, words: TextList, env: KnownEnv, line: int, depth: int = 0) -> Launches:
         """The launches that one command makes (none, one, or several inside `bash -c`)."""
         if depth > MAX_NESTED:
             self._give_up(Unread("commands stand in commands there, too deep", line))
@@ -142,7 +140,7 @@ class LaunchFinder:
             return self._scan(words, own, line, depth)
         return self._script_next_to_file(words, own, depth)
 
-    def _start(self, words: list[Text], env: dict[str, Text], line: int, depth: int) -> list[Launch] | None:
+    def _start(self, words: TextList, env: Env, line: int, depth: int) -> Launches | None:
         """The launches of words that begin with an engine, a shell or a container; None for any others."""
         wrappers, base = self.know.recognition.wrappers, _base(words[0])
         made = self._started(words, env, line)
@@ -152,7 +150,7 @@ class LaunchFinder:
             return self._shell(words, env, depth)
         return self._container(words, env, line, depth) if base in wrappers["containers"] else None
 
-    def _shell(self, words: list[Text], env: dict[str, Text], depth: int) -> list[Launch]:
+    def _shell(self, words: TextList, env: Env, depth: int) -> Launches:
         for i, word in enumerate(words[1:], 1):
             rest = words[i + 1 :]
             if rest and re.fullmatch(r"-[a-z]*c", word):
@@ -164,7 +162,7 @@ class LaunchFinder:
                 return self._script_next_to_file(words[i:], env, depth)
         return []
 
-    def _script_next_to_file(self, words: list[Text], env: Mapping[str, Text], depth: int) -> list[Launch]:
+    def _script_next_to_file(self, words: TextList, env: KnownEnv, depth: int) -> Launches:
         """The launches of a script that lies next to the file. They stand where the script is started."""
         text = None if words[0].unknown else self.read_script(words[0])
         if text is None or text in self.opened:
@@ -183,7 +181,7 @@ class LaunchFinder:
             for s in found
         ]
 
-    def _scan(self, words: list[Text], env: dict[str, Text], line: int, depth: int) -> list[Launch]:
+    def _scan(self, words: TextList, env: Env, line: int, depth: int) -> Launches:
         self._note_pins(words)
         for i in range(1, min(len(words), MOST_SCANNED)):
             found = None if _assign(words[i], env) else self._start(words[i:], env, line, depth)
@@ -193,7 +191,7 @@ class LaunchFinder:
             self._give_up(Unread(f"a command has more than {MOST_SCANNED} words", line))
         return []
 
-    def _started(self, words: list[Text], env: Mapping[str, Text], line: int) -> Launch | None:
+    def _started(self, words: TextList, env: KnownEnv, line: int) -> Launch | None:
         """The launch that these words are, if the first of them starts an engine."""
         known = self.know
         base = re.sub(r"\.(exe|sh|llamafile)$", "", _base(words[0]))
@@ -216,16 +214,12 @@ class LaunchFinder:
         engine, measures = known.engine_by_flags(entry.engine, words[used:]), entry.how.benchmark
         pinned = self.pins.get(engine)
         return Launch(
-            engine=engine,
-            program=" ".join(words[:used]),
-            argv=tuple(words[used:]) if measures is None else as_server_words(words[used:], measures),
-            env=dict(env),
-            version=pinned,
-            version_from="a pin in the file" if pinned else None,
-            line=line_of(words[0]) or line,
-        )
+            engine=engine, program=" ".join(words[:used]),
+            argv=tuple(words[used:]) if measures is None else as_server_words(words[used:], measures), env=dict(env),
+            version=pinned, version_from="a pin in the file" if pinned else None, line=line_of(words[0]) or line
+        )  # fmt: skip
 
-    def _container(self, words: list[Text], env: dict[str, Text], line: int, depth: int) -> list[Launch]:
+    def _container(self, words: TextList, env: Env, line: int, depth: int) -> Launches:
         run = docker_run.parse_docker_run(words)
         if run is None:
             inner = docker_run.find_exec_command(words)
@@ -235,7 +229,7 @@ class LaunchFinder:
         found = self.container(run.image, run.entrypoint, run.args, inside, run.setup, depth + 1)
         return [replace(s, line=line_of(words[0]) or line, name=s.name or run.name) for s in found]
 
-    def _without_open_options(self, run: docker_run.ContainerRun, words: list[Text]) -> docker_run.ContainerRun:
+    def _without_open_options(self, run: docker_run.ContainerRun, words: TextList) -> docker_run.ContainerRun:
         """The run where a variable that nothing sets (`$DOCKER_OPTS`) stands before the image."""
         image = run.image
         if image is None or not image.unknown or find_image_by_variable(image, self.know) is not None:
@@ -249,12 +243,12 @@ class LaunchFinder:
     def container(
         self,
         reference: Text | None,
-        entrypoint: Sequence[Text] | None,
-        args: Sequence[Text],
-        env: Mapping[str, Text],
+        entrypoint: Texts | None,
+        args: Texts,
+        env: KnownEnv,
         setup: LaunchSetup,
         depth: int = 0,
-    ) -> list[Launch]:
+    ) -> Launches:
         """The launches of a container: its image, what replaces the entry point, the arguments."""
         image = parse_image(reference, self.know) if reference else None
         entry = image.entry if image else None
@@ -284,7 +278,7 @@ class LaunchFinder:
             out.append(replace(launch, version=pinned, version_from=origin, setup=around))
         return out
 
-    def _name_program(self, base: str, words: Sequence[Text]) -> str | None:
+    def _name_program(self, base: str, words: Texts) -> str | None:
         """What the first word of a container starts, by its name; None where that is no server."""
         known = self.know.recognition
         if base not in known.wrappers["shells"] or is_opaque_script(words):
@@ -296,10 +290,10 @@ class LaunchFinder:
         self,
         image: ImageReference,
         entry: KnownImage,
-        entrypoint: Sequence[Text] | None,
-        args: Sequence[Text],
-        env: Mapping[str, Text],
-    ) -> list[Launch]:
+        entrypoint: Texts | None,
+        args: Texts,
+        env: KnownEnv,
+    ) -> Launches:
         """A launch by what the image does with its arguments."""
         first = next(iter(entrypoint or args), None)
         base = self._name_program(_base(first) if first else "", [*(entrypoint or ()), *args])
@@ -343,7 +337,7 @@ class LaunchFinder:
         return [made]
 
 
-def _identify(launch: Launch) -> tuple[str, str | None, tuple[str, ...]]:
+def _identify(launch: Launch) -> tuple[str, str | None, Names]:
     return launch.engine, launch.setup.image, launch.argv
 
 
@@ -352,7 +346,7 @@ def _base(word: str) -> str:
     return word.rpartition("/")[2]
 
 
-def _assign(word: Text, env: dict[str, Text]) -> bool:
+def _assign(word: Text, env: Env) -> bool:
     """Whether a word sets a variable (`NAME=value`), which `env` gets then."""
     m = re.match(r"^([A-Za-z_][A-Za-z0-9_]*)=", word)
     if m:
@@ -371,7 +365,7 @@ def _count_start_words(entry: EngineProgram, rest: Sequence[str]) -> int | None:
     return None
 
 
-def find_engine_inside(args: Sequence[Text], env: Mapping[str, Text], profiles: Mapping[str, str]) -> str | None:
+def find_engine_inside(args: Texts, env: KnownEnv, profiles: Strings) -> str | None:
     """The engine inside an image that holds several, where a profile names it."""
     words = " ".join([*args, env.get("NIM_MODEL_PROFILE", "")])
     found = (e for word, e in profiles.items() if re.search(rf"(^|[\s=]){word}\b|{word}[-_]", words))
@@ -389,7 +383,7 @@ def find_image_by_variable(reference: Text, knowledge: Knowledge) -> KnownImage 
     return None
 
 
-def is_opaque_script(words: Sequence[Text]) -> bool:
+def is_opaque_script(words: Texts) -> bool:
     """Whether a shell is handed a script file, whose content nobody sees here."""
     return len(words) > 1 and not any(re.fullmatch(r"-[a-z]*c", w) for w in words[1:])
 
@@ -443,7 +437,7 @@ def image_version(image: ImageReference) -> str | None:
     return m[1] if m else None
 
 
-def with_clients(found: list[Launch], knowledge: Knowledge) -> list[Launch]:
+def with_clients(found: Launches, knowledge: Knowledge) -> Launches:
     """A server (`ollama serve`) and the clients next to it (`ollama run`, `pull`): one server and the models it is to
     load."""
     clients = [s for s in found if s.argv[:1] and s.argv[0] in knowledge.client_words(s.engine)]

@@ -18,10 +18,10 @@ from advisor.checks.read.context import (
     read_inside,
     read_nested,
 )
-from advisor.checks.read.launch import Launch, LaunchSetup, Mount, find_holding_mount
+from advisor.checks.read.launch import Env, Launches, LaunchSetup, Mount, find_holding_mount
 from advisor.checks.read.shell.commands import ShellCommand, split_commands
 from advisor.errors import Unread
-from advisor.yaml_places import Text, lines_of, make_text
+from advisor.yaml_places import lines_of, make_text
 
 MOST_TASKS = 32  # of a job array that are read
 TASK = "SLURM_ARRAY_TASK_ID"
@@ -34,7 +34,7 @@ _FILE_IN = re.compile(rf"^[ \t]*(\w+)={_BESIDE}[ \t]*$", re.M)
 _LINE = re.compile(r"^\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=\s?(.*?)\s*$")
 
 
-def read_script(source: str, ctx: ReaderContext) -> list[Launch]:
+def read_script(source: str, ctx: ReaderContext) -> Launches:
     """The launches of a shell script; `#SBATCH` says what it runs on. Manifests in heredocs are read as such."""
     if not ctx.variables and not ctx.know.may_start_engine(source):
         return []
@@ -45,7 +45,7 @@ def read_script(source: str, ctx: ReaderContext) -> list[Launch]:
     if len(tasks) > MOST_TASKS:
         note_unread(ctx, f"the first {MOST_TASKS} tasks of its job array are read", ctx.line)
         tasks = tasks[:MOST_TASKS]
-    out: list[Launch] = []
+    out: Launches = []
     for task in tasks or (None,):
         given = known if task is None else {**known, TASK: str(task)}
         found = make_finder(ctx).script(source, ctx.line, given, sure=not ctx.depth or source.startswith("#!"))
@@ -140,9 +140,9 @@ def find_mounted_file(path: str, mounts: Sequence[Mount]) -> str:
     return mount.source.rstrip("/") + path[len(mount.target.rstrip("/")) :]
 
 
-def read_sourced_variables(script: str, ctx: ReaderContext) -> dict[str, Text]:
+def read_sourced_variables(script: str, ctx: ReaderContext) -> Env:
     """The variables of the files next to a script that it reads in (`source ./server.env`), the last one winning."""
-    out: dict[str, Text] = {}
+    out: Env = {}
     named = dict(_FILE_IN.findall(script))
     for name in [named.get(v, f) for f, v in _READ_IN.findall(script)[:20]]:
         found = read_variables(read_inside(ctx.folder, name) or "")
@@ -150,9 +150,9 @@ def read_sourced_variables(script: str, ctx: ReaderContext) -> dict[str, Text]:
     return out
 
 
-def read_variables(source: str, first: int = 1) -> dict[str, Text]:
+def read_variables(source: str, first: int = 1) -> Env:
     """The variables of an env file."""
-    out: dict[str, Text] = {}
+    out: Env = {}
     for n, line in enumerate(lines_of(source), first):
         m = _LINE.match(line)
         if m is None or line.lstrip().startswith("#"):
@@ -166,7 +166,7 @@ def read_variables(source: str, first: int = 1) -> dict[str, Text]:
     return out
 
 
-def read(source: str, ctx: ReaderContext) -> list[Launch]:
+def read(source: str, ctx: ReaderContext) -> Launches:
     """The server that an env file sets up, if one reads it."""
     env = read_variables(source, ctx.line)
     for engine, kind in ctx.know.env_files:

@@ -10,11 +10,11 @@ from msgspec.structs import replace
 from advisor.checks.knowledge import is_told_by_variables
 from advisor.checks.read.context import ReaderContext, make_finder, make_launch, make_launches
 from advisor.checks.read.docker_run import parse_container_size
-from advisor.checks.read.launch import Launch, LaunchSetup
+from advisor.checks.read.launch import Launches, LaunchSetup
 from advisor.checks.read.scripts import join_lines, make_script_reader
 from advisor.checks.read.unknown_words import end_of_template
 from advisor.errors import Unread
-from advisor.yaml_places import Text, line_of, make_text
+from advisor.yaml_places import Text, TextList, line_of, make_text
 
 _UNIT_WORDS = frozenset((
     "After", "Wants", "Restart", "RestartSec", "MemoryMax", "User", "Group", "SupplementaryGroups", "PrivateDevices",
@@ -27,13 +27,13 @@ _CODE = re.compile(r"u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|([0-7]{3})")
 _VARIABLE = re.compile(r"\$(?:\{([A-Za-z_]\w*)\}|(\$))")
 
 
-def read_systemd(source: str, ctx: ReaderContext) -> list[Launch]:
+def read_systemd(source: str, ctx: ReaderContext) -> Launches:
     """The launch of a unit: ExecStart with Environment= and what else is set; drop-ins may have no ExecStart."""
     section = ""
     env: dict[str, Text] = {}
     unit: dict[str, str] = {}
     places: dict[str, int] = {}
-    starts: list[Text] = []
+    starts: TextList = []
     for n, line in join_lines(source, ctx.line, " ", "#;"):
         m = re.match(r"\s*\[([A-Za-z]+)\]\s*$", line)
         if m:
@@ -57,7 +57,7 @@ def read_systemd(source: str, ctx: ReaderContext) -> list[Launch]:
             places[key] = n
     limit = parse_container_size(unit.get("MemoryMax"))
     setup = LaunchSetup(unit={"present": "yes", **unit}, places=places, memory_limit=limit)
-    out: list[Launch] = []
+    out: Launches = []
     for start in starts:
         words = split_exec_words(start, start.line, start.column, env)
         found = make_finder(ctx, make_script_reader(ctx)).command(words, env, start.line)
@@ -78,10 +78,10 @@ def _by_prefix(env: Mapping[str, Text], ctx: ReaderContext) -> str | None:
     return None
 
 
-def split_exec_words(source: str, line: int = 1, column: int = 0, known: Mapping[str, str] | None = None) -> list[Text]:
+def split_exec_words(source: str, line: int = 1, column: int = 0, known: Mapping[str, str] | None = None) -> TextList:
     """Words of an `ExecStart=`. `known` None: no variables are expanded (`Environment=`). `%%` is a percent sign; other
     specifiers stay as they are written."""
-    out: list[Text] = []
+    out: TextList = []
     for w in (w.replace("%%", "%") for w in _split(source, line)):
         alone = re.fullmatch(r"\$([A-Za-z_]\w*)", w)
         if known is None:

@@ -63,16 +63,11 @@ def as_json(report: CheckReport) -> CheckAnswer:
         suppressed=list(report.suppressed),
         problems=list(report.problems),
         summary=CheckSummary(
-            files=report.files,
-            passed_over=report.passed_over,
-            rules=report.rules,
-            errors=levels.count("error"),
-            warnings=levels.count("warning"),
-            infos=levels.count("info"),
-            rules_skipped=len(report.skipped),
-            exit_status=report.status(),
+            files=report.files, passed_over=report.passed_over, rules=report.rules, errors=levels.count("error"),
+            warnings=levels.count("warning"), infos=levels.count("info"), rules_skipped=len(report.skipped),
+            exit_status=report.status()
         ),
-    )
+    )  # fmt: skip
 
 
 def _counted(report: CheckReport) -> list[SkippedRule]:

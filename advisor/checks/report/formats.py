@@ -134,12 +134,9 @@ def junit(report: CheckReport, rules: Catalog) -> str:
             else:
                 add_case(name, "system-out", body)
         counts = {
-            "tests": len(suite),
-            "failures": len(suite.findall("testcase/failure")),
-            "errors": 0,
-            "skipped": len(suite.findall("testcase/skipped")),
-            "time": 0,
-        }
+            "tests": len(suite), "failures": len(suite.findall("testcase/failure")), "errors": 0,
+            "skipped": len(suite.findall("testcase/skipped")), "time": 0
+        }  # fmt: skip
         suite.attrib |= {k: str(n) for k, n in counts.items()}
         suite.attrib |= {"timestamp": "1970-01-01T00:00:00", "hostname": "advise"}
     return '<?xml version="1.0" encoding="utf-8"?>\n' + ET.tostring(top, encoding="unicode") + "\n"
@@ -184,11 +181,9 @@ def _describe_rule(entry: RuleEntry | None, finding: Finding) -> Json:
         "help": {"text": help_text},
         "defaultConfiguration": {"level": level},
         "properties": {
-            "tags": [finding.phase],
-            "problem.severity": {"note": "recommendation"}.get(level, level),
-            **security,
+            "tags": [finding.phase], "problem.severity": {"note": "recommendation"}.get(level, level), **security
         },
-    }
+    }  # fmt: skip
 
 
 def _describe_result(finding: Finding, index: int) -> Json:
@@ -196,26 +191,21 @@ def _describe_result(finding: Finding, index: int) -> Json:
     place = {"uri": quote(relative_path(finding.file)), "uriBaseId": "%SRCROOT%"}
     region = {"startLine": max(1, finding.line), "startColumn": max(1, finding.column)}
     result: Json = {
-        "ruleId": finding.rule,
-        "ruleIndex": index,
-        "level": LEVEL[finding.severity],
+        "ruleId": finding.rule, "ruleIndex": index, "level": LEVEL[finding.severity],
         "message": {"text": f"{finding.message}. {finding.fix}"},
         "locations": [{"physicalLocation": {"artifactLocation": place, "region": region}}],
         "partialFingerprints": {"advise/v1": fingerprint_finding(finding)},
-        "properties": {"certain": finding.certain, "assumed": list(finding.assumed)},
-    }
+        "properties": {"certain": finding.certain, "assumed": list(finding.assumed)}
+    }  # fmt: skip
     changes = [
         {
             "deletedRegion": {
-                "startLine": e.line,
-                "startColumn": e.column,
-                "endLine": e.line,
-                "endColumn": e.column + len(e.old),
+                "startLine": e.line, "startColumn": e.column, "endLine": e.line, "endColumn": e.column + len(e.old)
             },
             "insertedContent": {"text": e.new},
         }
         for e in finding.edits
-    ]
+    ]  # fmt: skip
     if changes:
         changed = [{"artifactLocation": place, "replacements": changes}]
         result["fixes"] = [{"description": {"text": finding.fix}, "artifactChanges": changed}]
@@ -249,16 +239,10 @@ def verdict_findings(report: CheckReport) -> list[Finding]:
             continue
         out.append(
             Finding(
-                rule=rule,
-                severity=severity,
-                file=deployment.source,
-                line=deployment.line or 1,
-                message=message,
-                fix=fix,
-                phase="memory",
-                resource=deployment.name,
+                rule=rule, severity=severity, file=deployment.source, line=deployment.line or 1, message=message,
+                fix=fix, phase="memory", resource=deployment.name
             )
-        )
+        )  # fmt: skip
     return sorted(out, key=lambda f: (f.file, f.line, f.rule, f.message))
 
 
@@ -324,14 +308,9 @@ def remove_baseline(report: CheckReport, path: str) -> CheckReport:
 
 
 FORMATS: dict[str, Callable[[CheckReport, Catalog], str]] = {
-    "json": lambda report, _: pretty_json(as_json(report)),
-    "text": lambda report, _: describe_report(report),
-    "sarif": sarif,
-    "junit": junit,
-    "github": github,
-    "gitlab": gitlab,
-    "markdown": markdown,
-}
+    "json": lambda report, _: pretty_json(as_json(report)), "text": lambda report, _: describe_report(report),
+    "sarif": sarif, "junit": junit, "github": github, "gitlab": gitlab, "markdown": markdown
+}  # fmt: skip
 
 
 def write_report_text(report: CheckReport, name: str, rules: Catalog) -> str:

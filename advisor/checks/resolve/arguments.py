@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
 from itertools import takewhile
 
 from msgspec.structs import replace
@@ -15,8 +14,8 @@ from advisor.checks.read.launch import Launch
 from advisor.checks.read.unknown_words import Guard, find_guard, is_only_guarded
 from advisor.engines.flag_tables import FlagEntry
 from advisor.engines.flags import ConceptName, find_concept
-from advisor.record import Value
-from advisor.yaml_places import Text, place_like
+from advisor.record import Names, Value
+from advisor.yaml_places import Text, TextList, Texts, place_like
 
 _FLAG = re.compile(r"^--?[A-Za-z]")
 _NUMBER = re.compile(r"^-?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$")
@@ -59,7 +58,7 @@ class LaunchArguments(Value, frozen=True):
 
     given: tuple[LaunchArgument, ...]
     positional: tuple[Text, ...]
-    open: tuple[str, ...]  # what could hold further arguments that are not known
+    open: Names  # what could hold further arguments that are not known
 
     def last(self, *names: str) -> LaunchArgument | None:
         """The flag as it counts: the last one given."""
@@ -103,9 +102,9 @@ def _setting(name: str, value: Text, table: FlagLookup | None) -> LaunchArgument
     return LaunchArgument(flag, name, value, value, known=known)
 
 
-def _words(argv: Sequence[Text], table: FlagLookup | None) -> tuple[list[LaunchArgument], list[Text], list[str]]:
+def _words(argv: Texts, table: FlagLookup | None) -> tuple[list[LaunchArgument], TextList, list[str]]:
     given: list[LaunchArgument] = []
-    positional: list[Text] = []
+    positional: TextList = []
     unread: list[str] = []
     i = 0
     while i < len(argv):
@@ -151,7 +150,7 @@ def _is_flag(word: Text, table: FlagLookup | None) -> bool:
 
 
 def _take_known(
-    argument: LaunchArgument, entry: FlagEntry, argv: Sequence[Text], i: int, table: FlagLookup | None
+    argument: LaunchArgument, entry: FlagEntry, argv: Texts, i: int, table: FlagLookup | None
 ) -> tuple[LaunchArgument, int]:
     """The argument with the words from `i` on that belong to it, and where the next one begins."""
     value, following = argument.value, argv[i] if i < len(argv) else None
@@ -174,7 +173,7 @@ def _is_value(word: Text) -> bool:
     return not _FLAG.match(word) or _NUMBER.match(word) is not None
 
 
-def _take_unknown(argument: LaunchArgument, argv: Sequence[Text], i: int) -> tuple[LaunchArgument, int]:
+def _take_unknown(argument: LaunchArgument, argv: Texts, i: int) -> tuple[LaunchArgument, int]:
     """The same for a flag that the engine does not know."""
     if argument.value is None and i < len(argv) and not _FLAG.match(argv[i]):
         return replace(argument, value=argv[i]), i + 1
@@ -233,7 +232,7 @@ def find_launch_concept(engine: str, name: ConceptName, knowledge: Knowledge) ->
     return find_concept(entry, name) if entry is not None else NOTHING
 
 
-def list_concept_flags(engine: str, names: tuple[ConceptName, ...], knowledge: Knowledge) -> tuple[str, ...]:
+def list_concept_flags(engine: str, names: tuple[ConceptName, ...], knowledge: Knowledge) -> Names:
     """Every spelling of these concepts' flags, without dashes."""
     return tuple(f for n in names for f in find_launch_concept(engine, n, knowledge).flags)
 

@@ -37,7 +37,7 @@ from advisor.estimation import (
 )
 from advisor.machines.types import Machine
 from advisor.planning.holding import Holding, describe_estimate, hold_deployment
-from advisor.record import Value
+from advisor.record import Names, Value
 from advisor.session import Session
 from advisor.units import GIB
 from advisor.unknowns import all_hold
@@ -169,7 +169,7 @@ def _count_cards(checked: CheckedLaunch, knowledge: Knowledge) -> int:
     return max([taken, *named]) if taken else 0
 
 
-def _list_vendors(launch: Launch, knowledge: Knowledge) -> tuple[str, ...]:
+def _list_vendors(launch: Launch, knowledge: Knowledge) -> Names:
     """Whose cards a launch may be for, the likeliest first: by its resource, else by its image. Empty where it takes
     other devices."""
     setup = launch.setup
@@ -215,8 +215,8 @@ def _check_on(
     named, why = launch_reading.named, list(launch_reading.open)
     deployment: Deployment | None = None
     memory_estimate: MemoryEstimate | None = None
-    notes: tuple[str, ...] = ()
-    idle: tuple[str, ...] = ()
+    notes: Names = ()
+    idle: Names = ()
     machine = _machine(hardware, knowledge, machines) if hardware is not None else None
     seen = None
     if machine is not None:
@@ -258,33 +258,20 @@ def _check_on(
     model = launch_reading.model if launch_reading.model is not None else named.name if named is not None else None
     stated = deployment or named
     judged = CheckedDeployment(
-        source=launch.file,
-        line=launch.line,
-        kind=launch.kind,
-        name=plain_text(launch.name),
-        engine=launch.engine,
-        engine_version=plain_text(version),
-        version_from=launch.version_from or ("current" if version else None),
-        model=plain_text(model),
-        quantization=plain_text(stated.quantization) if stated is not None else None,
-        hardware=plain_text(hardware),
-        hardware_from=plain_text(hardware_from),
-        certainty=read_certainty(launch, hardware_from, knowledge),
-        fits=fits,
+        source=launch.file, line=launch.line, kind=launch.kind, name=plain_text(launch.name), engine=launch.engine,
+        engine_version=plain_text(version), version_from=launch.version_from or ("current" if version else None),
+        model=plain_text(model), quantization=plain_text(stated.quantization) if stated is not None else None,
+        hardware=plain_text(hardware), hardware_from=plain_text(hardware_from),
+        certainty=read_certainty(launch, hardware_from, knowledge), fits=fits,
         why=tuple(dict.fromkeys(str(w) for w in why)),
         assumed=(*map(str, launch_reading.assumed), *(seen.notes if seen is not None else ())),
-        unused=(*launch_reading.account.unused, *idle),
-        not_modelled=launch_reading.account.not_modelled,
-        request=launch_reading.settings,
-        ranks=count_ranks(launch_arguments, launch.engine, knowledge),
+        unused=(*launch_reading.account.unused, *idle), not_modelled=launch_reading.account.not_modelled,
+        request=launch_reading.settings, ranks=count_ranks(launch_arguments, launch.engine, knowledge),
         replicas=launch.setup.replicas,
         starts=True if reading.ON_REQUEST in why and not launch.unresolved else holding.starts,
         why_not=memory.why_not if memory is not None else holding.start.list_why_not() if holding.start else (),
-        conditions=memory.conditions if memory is not None else (),
-        holds=holding.holds,
-        memory=memory,
-        speed=speed,
-    )
+        conditions=memory.conditions if memory is not None else (), holds=holding.holds, memory=memory, speed=speed
+    )  # fmt: skip
     sure = seen is not None and seen.sure
     return CheckedLaunch(launch, launch_arguments, judged, launch_reading, machine, sure, deployment, memory_estimate)
 

@@ -31,7 +31,7 @@ from advisor.engines.account import list_deciding_settings, list_known_variables
 from advisor.engines.flags import ConceptName, find_concept
 from advisor.errors import AdvisorError, BadInput, UnknownName
 from advisor.estimation import EstimateRequest
-from advisor.record import Value
+from advisor.record import Names, Value
 from advisor.yaml_places import Text, make_text
 
 _PATHS = re.compile(r"^(/|\.{1,2}/|~/|s3://|gs://|az://|oci://|pvc://|\$|file://|[A-Za-z]:\\)")
@@ -48,8 +48,8 @@ class LaunchReading(Value, frozen=True):
     model: Text | None  # as the file writes it
     named: model_spellings.NamedModel | None  # what that is in the catalogue
     request: EstimateRequest | None
-    open: tuple[str, ...]  # why memory cannot be determined, one reason each
-    assumed: tuple[str, ...]
+    open: Names  # why memory cannot be determined, one reason each
+    assumed: Names
     by_path: bool = False  # the catalogue's model is taken from the name of a local folder or file
     settings: Json = {}  # the effective ones
     account: SettingsAccount = SettingsAccount()
@@ -150,13 +150,9 @@ def read_launch(
     request = None
     if not reasons and named is not None and hardware is not None:
         request = EstimateRequest(
-            model=named.name,
-            engine=launch.engine,
-            engine_version=launch.version,
-            quantization=quantization,
-            hardware=hardware,
-            settings=settings,
-        )
+            model=named.name, engine=launch.engine, engine_version=launch.version, quantization=quantization,
+            hardware=hardware, settings=settings
+        )  # fmt: skip
     open_ = tuple(dict.fromkeys(reasons))
     return LaunchReading(model, named, request, open_, tuple(assumed), by_path, settings, account)
 

@@ -62,23 +62,16 @@ def _values(launch: Launch, knowledge: Knowledge, others: int) -> LaunchValues:
     quantization = launch_reader.find_quantization(launch, given, reading.named, knowledge)
     key = find_launch_concept(launch.engine, "api_key", knowledge)
     return LaunchValues(
-        engine=launch.engine,
-        kind=launch.kind,
-        container=launch.setup.container,
+        engine=launch.engine, kind=launch.kind, container=launch.setup.container,
         model=None if reading.model is None or reading.model.unknown else str(reading.model),
-        named=reading.named.name if reading.named else None,
-        path=reading.model is not None and is_path(reading.model),
-        quantization=str(quantization) if isinstance(quantization, str) else None,
-        settings=settings,
+        named=reading.named.name if reading.named else None, path=reading.model is not None and is_path(reading.model),
+        quantization=str(quantization) if isinstance(quantization, str) else None, settings=settings,
         environment={k: str(v) for k, v in launch.env.items() if v and not v.unknown},
-        host=host or (EVERYWHERE if published else None),
-        port=port,
+        host=host or (EVERYWHERE if published else None), port=port,
         keyed=any(n in settings for n in key.flags) or any(n in launch.env for n in key.environment),
-        hardware=words[0] if words else None,
-        devices=launch.setup.gpu_count,
-        others=others,
-        unread=tuple(dict.fromkeys(unread)),
-    )
+        hardware=words[0] if words else None, devices=launch.setup.gpu_count, others=others,
+        unread=tuple(dict.fromkeys(unread))
+    )  # fmt: skip
 
 
 def _told_by_variable(launch: Launch, knowledge: Knowledge) -> tuple[str | None, int | None]:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from advisor.checks.knowledge import Knowledge
 from advisor.checks.read.configs import read_settings_file
 from advisor.checks.read.context import read_inside
-from advisor.checks.read.launch import Launch
+from advisor.checks.read.launch import Launch, Launches
 from advisor.checks.read.scripts import find_mounted_file
 from advisor.checks.resolve.arguments import read_arguments
 from advisor.errors import BadFile
@@ -27,7 +27,7 @@ EVERY_MODEL = "*"  # section of a file of presets
 PRESET_KEYS = ("load-on-startup", "stop-timeout")  # of the router alone (llama.cpp common/preset.cpp, common/arg.h)
 
 
-def join_named_files(launch: Launch, source: str, folder: Path | None, knowledge: Knowledge) -> list[Launch]:
+def join_named_files(launch: Launch, source: str, folder: Path | None, knowledge: Knowledge) -> Launches:
     """The launch with the settings of the file that it names, one for each model that it has; what is not here is kept
     as unread. `source`: the text of the deployment file, which may write that file itself."""
     kind = dict(knowledge.config_files).get(launch.engine)
@@ -63,7 +63,7 @@ def _find_text(path: Text, launch: Launch, source: str, folder: Path | None) -> 
     return found if found is not None else read_inside(folder, name)
 
 
-def _join_presets(text: str, path: Text, launch: Launch, knowledge: Knowledge) -> list[Launch]:
+def _join_presets(text: str, path: Text, launch: Launch, knowledge: Knowledge) -> Launches:
     """A launch for each model of a file of presets, which requests ask for by its name. Raises configparser.Error."""
     parser = configparser.ConfigParser(
         interpolation=None, delimiters=("=",), strict=False, default_section="\0", inline_comment_prefixes=("#", ";")
@@ -72,7 +72,7 @@ def _join_presets(text: str, path: Text, launch: Launch, knowledge: Knowledge) -
     parser.read_string(f"[\1]\n{text}")  # a version may stand before the first section
     table = knowledge.flags(launch.engine)
     variables, spellings = (table.by_variable, table.spellings) if table is not None else ({}, {})
-    shared, out = parser[EVERY_MODEL] if parser.has_section(EVERY_MODEL) else {}, list[Launch]()
+    shared, out = parser[EVERY_MODEL] if parser.has_section(EVERY_MODEL) else {}, Launches()
     for name in parser.sections():
         if name in ("\1", EVERY_MODEL):
             continue

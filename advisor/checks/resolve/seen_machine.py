@@ -23,7 +23,7 @@ from advisor.machines.device_visibility import (
     names_unknown_devices,
 )
 from advisor.machines.types import Device, Machine, Vendor
-from advisor.record import Value
+from advisor.record import Names, Value
 from advisor.yaml_places import Text, make_text
 
 RUNTIME_VARIABLE = "NVIDIA_VISIBLE_DEVICES"  # which container runtimes read, and nothing else
@@ -39,7 +39,7 @@ class SeenMachine(Value, frozen=True):
     their places in the whole machine."""
 
     machine: Machine
-    notes: tuple[str, ...] = ()
+    notes: Names = ()
     sure: bool = True
 
 
@@ -64,7 +64,7 @@ def _hand_over(launch: Launch, whole: Machine, knowledge: Knowledge) -> SeenMach
     if image is not None and is_for_processors(image) and mine:
         return SeenMachine(keep_devices(whole, ()), (f"the image {setup.image} supports processors only",))
     variable = launch.env.get(RUNTIME_VARIABLE)
-    notes: tuple[str, ...] = ()
+    notes: Names = ()
     if variable is not None and variable != "all":
         if setup.container and not (setup.gpu_all or setup.gpu_ids or setup.gpu_count is not None):
             return _name_out(whole, [d for d in mine if d.vendor == "nvidia"], variable, f"{RUNTIME_VARIABLE}=")
@@ -80,9 +80,7 @@ def _hand_over(launch: Launch, whole: Machine, knowledge: Knowledge) -> SeenMach
     return SeenMachine(keep_devices(whole, kept), (*notes, f"the launch is given {len(kept)} of {len(mine)} devices"))
 
 
-def _name_out(
-    whole: Machine, mine: Sequence[Device], value: Text, before: str, notes: tuple[str, ...] = ()
-) -> SeenMachine:
+def _name_out(whole: Machine, mine: Sequence[Device], value: Text, before: str, notes: Names = ()) -> SeenMachine:
     """The machine with the devices that a container runtime is given by number or id."""
     shown = f"{before}{value[:60]}"
     if value.unknown or find_placeholders(value) or names_unknown_devices(value, mine):

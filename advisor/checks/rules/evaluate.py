@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from msgspec.structs import replace
 
@@ -21,6 +21,7 @@ from advisor.distribution import WRITTEN_BY
 from advisor.engines.versions import is_before, version_key
 from advisor.errors import UnknownName
 from advisor.near import near_matches
+from advisor.yaml_places import Strings
 
 
 class Rulebook:
@@ -98,7 +99,7 @@ class Rulebook:
         entry: RuleEntry,
         facts: LaunchFacts,
         file: str,
-        words: Mapping[str, str],
+        words: Strings,
         place: tuple[int, int],
         never: bool = False,  # no release has what is found
     ) -> Finding:
@@ -193,7 +194,7 @@ def condition_holds(condition: Condition | None, facts: LaunchFacts, missing: li
     return combine_tests(condition, holds)
 
 
-def fill_message(template: str, facts: LaunchFacts, words: Mapping[str, str]) -> str:
+def fill_message(template: str, facts: LaunchFacts, words: Strings) -> str:
     """A message with `{fact}` filled in; nothing but names is taken from the template."""
 
     def one(m: re.Match[str]) -> str:
@@ -212,7 +213,7 @@ def fill_message(template: str, facts: LaunchFacts, words: Mapping[str, str]) ->
 def _place(at: Sequence[str], facts: LaunchFacts) -> tuple[int, int]:
     """(line, column) of the first of the named arguments, variables or places that the file has."""
     for name in at:
-        argument = facts.arguments.last(name)
+        argument = facts.last(name)
         word = argument.place if argument is not None and argument.place.line else facts.env.get(name)
         if word is not None and word.line:
             return word.line, word.column

@@ -36,7 +36,7 @@ _JSON = (
 _NO_NUMBERS = ("auto", "none", "all", "-1", "")
 
 
-def removed_flags(facts: LaunchFacts) -> Iterator[RuleMatch]:
+def removed_flags(facts: LaunchFacts) -> Matches:
     """Flags that the launch's version no longer has, and an older one had."""
     table, version = facts.flags, facts.version
     if table.history is None or not is_parsed_by_engine(facts):
@@ -88,7 +88,7 @@ def is_engine_key(argument: LaunchArgument, facts: LaunchFacts) -> bool:
     return ENGINE_KEYS in facts.setup.places and re.fullmatch(r"[a-z][a-z0-9-]*", argument.written) is not None
 
 
-def engine_keys(facts: LaunchFacts) -> Iterator[RuleMatch]:
+def engine_keys(facts: LaunchFacts) -> Matches:
     """Keyword arguments that the engine's class never had."""
     table = facts.flags
     gone = {*table.left(), *table.gone_before_reading, *table.engine_keys}
@@ -119,17 +119,17 @@ def _instead(written: str, instead: str | None) -> str:
     return f"Remove {written}" + (f" ({instead[8:].strip()})" if instead.startswith("remove;") else "")
 
 
-def unknown_flags(facts: LaunchFacts) -> Iterator[RuleMatch]:
+def unknown_flags(facts: LaunchFacts) -> Matches:
     """Flags that no version of the engine is known to have."""
     return _list_unknown(facts) if facts.launch.kind not in CONFIG_FILES else iter(())
 
 
-def config_keys(facts: LaunchFacts) -> Iterator[RuleMatch]:
+def config_keys(facts: LaunchFacts) -> Matches:
     """Keys of a configuration file that are no flags."""
     return _list_unknown(facts) if facts.launch.kind in CONFIG_FILES else iter(())
 
 
-def _list_unknown(facts: LaunchFacts) -> Iterator[RuleMatch]:
+def _list_unknown(facts: LaunchFacts) -> Matches:
     known = list(facts.flags.flags)
     if not known or not is_parsed_by_engine(facts):
         return
@@ -162,7 +162,7 @@ def _starter(facts: LaunchFacts) -> str:
     return f"{facts.launch.program or ''} {facts.setup.image or ''}"
 
 
-def newer_flags(facts: LaunchFacts) -> Iterator[RuleMatch]:
+def newer_flags(facts: LaunchFacts) -> Matches:
     """Flags that joined after the version that is pinned."""
     history, version = facts.flags.history, facts.launch.version
     if version is None or history is None or not is_parsed_by_engine(facts):
@@ -188,7 +188,7 @@ def _list_typed(facts: LaunchFacts) -> Iterator[tuple[LaunchArgument, FlagEntry,
             yield argument, entry, value
 
 
-def bad_values(facts: LaunchFacts) -> Iterator[RuleMatch]:
+def bad_values(facts: LaunchFacts) -> Matches:
     """Values that are none of a flag's choices, not of its type, or out of its range."""
     for argument, entry, value in _list_typed(facts) if not is_fork(facts.launch, facts.knowledge) else ():
         if entry.t == "flag" or argument.name in _OWN_RULES or value.startswith("{{"):
@@ -217,7 +217,7 @@ def _describe_expected(entry: FlagEntry, value: str, cuts_numbers: bool) -> str 
     return None if expected is None else f"A number {expected} is expected"
 
 
-def abbreviated(facts: LaunchFacts) -> Iterator[RuleMatch]:
+def abbreviated(facts: LaunchFacts) -> Matches:
     """Flags written as a prefix of their name."""
     for argument in facts.arguments.given:
         if argument.abbreviated:
@@ -226,7 +226,7 @@ def abbreviated(facts: LaunchFacts) -> Iterator[RuleMatch]:
             yield RuleMatch(argument.name, {"flag": argument.written, "full": full}, argument.place, edits)
 
 
-def stray_values(facts: LaunchFacts) -> Iterator[RuleMatch]:
+def stray_values(facts: LaunchFacts) -> Matches:
     """`true` behind a flag that takes no value."""
     if facts.flags.parser != "argparse" or facts.launch.kind.endswith("-config") or not is_parsed_by_engine(facts):
         return
@@ -235,14 +235,14 @@ def stray_values(facts: LaunchFacts) -> Iterator[RuleMatch]:
             yield RuleMatch(argument.name, {"flag": argument.written, "value": argument.stray}, argument.stray)
 
 
-def missing_values(facts: LaunchFacts) -> Iterator[RuleMatch]:
+def missing_values(facts: LaunchFacts) -> Matches:
     """A flag at the end, or before another flag, that wants a value."""
     for argument in facts.arguments.given if is_parsed_by_engine(facts) else ():
         if argument.missing and argument.name != "flash-attn" and argument.place.startswith("-"):
             yield RuleMatch(argument.name, {"flag": argument.written}, argument.place)
 
 
-def bad_json(facts: LaunchFacts) -> Iterator[RuleMatch]:
+def bad_json(facts: LaunchFacts) -> Matches:
     """JSON arguments that are no JSON once quotes are gone."""
     for argument, entry, word in _list_typed(facts):
         value = word.strip()
@@ -260,7 +260,7 @@ def bad_json(facts: LaunchFacts) -> Iterator[RuleMatch]:
             yield RuleMatch(argument.name, {"flag": argument.written, "value": value[:60]}, word)
 
 
-def flash_values(facts: LaunchFacts) -> Iterator[RuleMatch]:
+def flash_values(facts: LaunchFacts) -> Matches:
     """`-fa` without on, off or auto."""
     for argument in facts.arguments.given:
         value = argument.value
@@ -279,6 +279,9 @@ class RuleMatch(Value, frozen=True):
     edits: tuple[FileEdit, ...] = ()
     never: bool = False  # no release ever had it
     fix: str | None = None  # None: the `hint` among the words, else what the rule says
+
+
+Matches = Iterator[RuleMatch]
 
 
 def is_near(a: str, b: str) -> bool:

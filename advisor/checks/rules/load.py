@@ -18,7 +18,7 @@ from advisor.errors import BadInput
 from advisor.meanings import EngineId, Version, like, one_of
 from advisor.memo import memoize_by_identity
 from advisor.near import near_matches
-from advisor.record import Value
+from advisor.record import Names, Value
 
 PHASES = ("start", "memory", "runtime", "perf", "ops", "security", "correctness", "lint")
 LINT = ("suppression-unused",)  # made by the checker itself
@@ -40,15 +40,15 @@ class RuleEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     except_because: str | None = None  # and why
     severity: Severity
     phase: Annotated[str, one_of(*PHASES)]
-    kinds: tuple[str, ...] = ()  # kinds of launch; empty = all
+    kinds: Names = ()  # kinds of launch; empty = all
     versions: VersionRange | None = None
     when: Any = None
     each: str | None = None
-    only: tuple[str, ...] = ()  # of an `each` rule: the items it is for
+    only: Names = ()  # of an `each` rule: the items it is for
     message: str
     error: str | None = None
     fix: str
-    at: tuple[str, ...] = ()
+    at: Names = ()
     edit: str | None = None  # remove, rename NEW, set VALUE, ... : a safe change
     strict: Severity | None = None  # with --strict, and in files which say that `advise render` wrote them
     default: bool = True  # False: only when selected

@@ -13,7 +13,7 @@ from advisor.checks.read.launch import find_holding_mount
 from advisor.checks.resolve.certainty import is_fork
 from advisor.checks.rules import flag_matches
 from advisor.checks.rules.edits import make_edit
-from advisor.checks.rules.flag_matches import RuleMatch, is_near, was_ever_taken
+from advisor.checks.rules.flag_matches import Matches, RuleMatch, is_near, was_ever_taken
 from advisor.engines.flag_tables import (
     FlagHistory,
     FlagTable,
@@ -53,7 +53,7 @@ OF_FLAGS = frozenset((
 OF_PARSERS = BY_VERSION | OF_FLAGS | {"bad_json", "config_keys", "modelfile_unknown", "modelfile_deprecated"}
 
 
-def removed_variables(facts: LaunchFacts) -> Iterator[RuleMatch]:
+def removed_variables(facts: LaunchFacts) -> Matches:
     """VLLM_ variables that the launch's version no longer reads."""
     table, history = facts.flags, facts.flags.history
     for name, value in facts.env.items():
@@ -64,7 +64,7 @@ def removed_variables(facts: LaunchFacts) -> Iterator[RuleMatch]:
             yield RuleMatch(name, {"name": name, "last": presence.last, "instead": instead}, value, fix=fix)
 
 
-def unknown_variables(facts: LaunchFacts) -> Iterator[RuleMatch]:
+def unknown_variables(facts: LaunchFacts) -> Matches:
     """VLLM_ or OLLAMA_ variables that no version reads."""
     table = facts.flags
     prefix, plugins = table.variable_prefix, table.plugin_variables
@@ -82,7 +82,7 @@ def unknown_variables(facts: LaunchFacts) -> Iterator[RuleMatch]:
         yield RuleMatch(name, {"name": name, "hint": hint}, value)
 
 
-def secrets(facts: LaunchFacts) -> Iterator[RuleMatch]:
+def secrets(facts: LaunchFacts) -> Matches:
     """Tokens and keys that stand in the file."""
     for argument in facts.arguments.given:
         value = argument.value
@@ -112,14 +112,14 @@ def _is_secret(value: str, least: int) -> bool:
     )
 
 
-def modelfile_deprecated(facts: LaunchFacts) -> Iterator[RuleMatch]:
+def modelfile_deprecated(facts: LaunchFacts) -> Matches:
     """Deprecated PARAMETERs of a Modelfile."""
     for name, value in facts.launch.settings.items():
         if name in facts.flags.deprecated_parameters:
             yield RuleMatch(name, {"name": name}, value, edits=_whole_line(value, facts))
 
 
-def modelfile_unknown(facts: LaunchFacts) -> Iterator[RuleMatch]:
+def modelfile_unknown(facts: LaunchFacts) -> Matches:
     """PARAMETERs that the engine does not know."""
     known = facts.flags.modelfile_parameters
     if not known or facts.launch.kind != "modelfile":
@@ -136,11 +136,11 @@ def _whole_line(value: Text, facts: LaunchFacts) -> tuple[FileEdit, ...]:
     return (make_edit(value.line, lines[value.line - 1], ""),) if 0 < value.line <= len(lines) else ()
 
 
-def unmounted_files(facts: LaunchFacts) -> Iterator[RuleMatch]:
+def unmounted_files(facts: LaunchFacts) -> Matches:
     """Files that flags name and that no volume holds, in a container of the engine's own image."""
     folders = facts.knowledge.recognition.image_folders
     for name in facts.flags.files if facts["setup.all_mounts"] is True else ():
-        value = facts.arguments.value(name)
+        value = facts.value(name)
         if value is None or value.unknown or not value.startswith("/"):
             continue
         inside = any(value == folder or value.startswith(f"{folder}/") for folder in folders)
@@ -157,7 +157,7 @@ def _is_no_type(kind: Concept, value: str, known: Sequence[str], facts: LaunchFa
     return value.lower() not in known
 
 
-def kv_types(facts: LaunchFacts) -> Iterator[RuleMatch]:
+def kv_types(facts: LaunchFacts) -> Matches:
     """KV cache types that the engine does not have."""
     entry = facts.engine
     if entry is None or is_fork(facts.launch, facts.knowledge):
@@ -173,9 +173,9 @@ def kv_types(facts: LaunchFacts) -> Iterator[RuleMatch]:
                 yield RuleMatch(value, words, value, never=never)
 
 
-def quantizations(facts: LaunchFacts) -> Iterator[RuleMatch]:
+def quantizations(facts: LaunchFacts) -> Matches:
     """Quantization methods that the engine's version does not have."""
-    word, table = facts.arguments.value("quantization"), facts.flags
+    word, table = facts.value("quantization"), facts.flags
     if word is None or word.unknown or word.lower() == "none":
         return
     if table.quantization_overridden and facts["model.quantization"] in table.quantization_overridden:
@@ -194,7 +194,7 @@ def quantizations(facts: LaunchFacts) -> Iterator[RuleMatch]:
     yield RuleMatch(word, {"value": word, "hint": hint}, word)
 
 
-def values_of_release(facts: LaunchFacts) -> Iterator[RuleMatch]:
+def values_of_release(facts: LaunchFacts) -> Matches:
     """Values that are in no closed list of the engine's version: parsers, attention backends, speculative methods.
     Choices that no release ever had are found by `bad_values`."""
     table, history, version = facts.flags, facts.flags.history, facts.version
@@ -253,7 +253,7 @@ def _hint(word: str, known: Sequence[str], presence: Presence) -> str:
     return f"Take {presence.following} or newer. {meant}" if presence.following is not None else meant
 
 
-def helm_keys(facts: LaunchFacts) -> Iterator[RuleMatch]:
+def helm_keys(facts: LaunchFacts) -> Matches:
     """Values that the production-stack chart does not know."""
     kind = facts.knowledge.resources["production-stack"]
     known = (*kind.flags, *kind.keys)
@@ -264,7 +264,7 @@ def helm_keys(facts: LaunchFacts) -> Iterator[RuleMatch]:
             yield RuleMatch(name, {"name": name, "hint": hint}, make_text(name, line, 1))
 
 
-def left_open(facts: LaunchFacts) -> Iterator[RuleMatch]:
+def left_open(facts: LaunchFacts) -> Matches:
     """Parts of a launch that the file leaves open."""
     seen: set[str] = set()
     for what in dict.fromkeys((*facts.launch.unresolved, *facts.arguments.open)):
@@ -280,7 +280,7 @@ def left_open(facts: LaunchFacts) -> Iterator[RuleMatch]:
             yield RuleMatch(argument.name, {"what": f"{argument.written} {value[:60]}"}, value)
 
 
-def near_models(facts: LaunchFacts) -> Iterator[RuleMatch]:
+def near_models(facts: LaunchFacts) -> Matches:
     """Hub ids that are one slip away from one of the catalogue."""
     word = facts.reading.model
     if word is None or word.unknown or facts.reading.named is not None or facts["model.hub_id"] is not True:
@@ -298,31 +298,13 @@ def near_models(facts: LaunchFacts) -> Iterator[RuleMatch]:
 
 
 # what a rule may ask for with `each`, by the name that it has there
-EACH: dict[str, Callable[[LaunchFacts], Iterator[RuleMatch]]] = {
+EACH: dict[str, Callable[[LaunchFacts], Matches]] = {
     finder.__name__: finder
     for finder in (
-        flag_matches.removed_flags,
-        flag_matches.unknown_flags,
-        flag_matches.newer_flags,
-        flag_matches.bad_values,
-        flag_matches.abbreviated,
-        flag_matches.stray_values,
-        flag_matches.missing_values,
-        flag_matches.config_keys,
-        flag_matches.engine_keys,
-        flag_matches.bad_json,
-        removed_variables,
-        unknown_variables,
-        secrets,
-        modelfile_deprecated,
-        modelfile_unknown,
-        kv_types,
-        quantizations,
-        helm_keys,
-        near_models,
-        left_open,
-        flag_matches.flash_values,
-        unmounted_files,
-        values_of_release,
+        flag_matches.removed_flags, flag_matches.unknown_flags, flag_matches.newer_flags, flag_matches.bad_values,
+        flag_matches.abbreviated, flag_matches.stray_values, flag_matches.missing_values, flag_matches.config_keys,
+        flag_matches.engine_keys, flag_matches.bad_json, removed_variables, unknown_variables, secrets,
+        modelfile_deprecated, modelfile_unknown, kv_types, quantizations, helm_keys, near_models, left_open,
+        flag_matches.flash_values, unmounted_files, values_of_release
     )
-}
+}  # fmt: skip

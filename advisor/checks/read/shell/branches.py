@@ -16,7 +16,7 @@ from enum import Enum
 from advisor.checks.read.shell.words import JoinedText, LoopWords, ShellValue, join_parts
 from advisor.checks.read.unknown_words import Guard, add_guard
 from advisor.unknowns import all_hold, any_holds
-from advisor.yaml_places import Text
+from advisor.yaml_places import Text, TextList
 
 LABEL = 80  # characters of a condition that are shown
 Variables = dict[str, ShellValue]
@@ -173,8 +173,8 @@ def evaluate_test(words: Sequence[Text]) -> bool | None:
     return _evaluate_or(inside, head == "[[")
 
 
-def _split(words: Sequence[Text], *operators: str) -> list[list[Text]]:
-    out: list[list[Text]] = [[]]
+def _split(words: Sequence[Text], *operators: str) -> list[TextList]:
+    out: list[TextList] = [[]]
     for word in words:
         if word in operators:
             out.append([])

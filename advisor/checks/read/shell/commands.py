@@ -8,11 +8,12 @@ them all.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from advisor.checks.read.launch import Env
 from advisor.checks.read.shell.branches import (
     GATES,
     HOLDS,
@@ -39,7 +40,7 @@ from advisor.checks.read.shell.words import (
 from advisor.errors import Unread
 from advisor.record import Value
 from advisor.unknowns import any_holds
-from advisor.yaml_places import Text, make_text
+from advisor.yaml_places import Strings, Text, TextList, Texts, make_text
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -70,8 +71,8 @@ class ShellCommand(Value, frozen=True):
     that is no command the grammar knows; it may hold anything."""
 
     words: tuple[Text, ...]
-    env: dict[str, Text]
-    exported: dict[str, Text]
+    env: Env
+    exported: Env
     heredoc: Text | None
     line: int
     unread: str = ""
@@ -81,8 +82,8 @@ def split_commands(
     source: str,
     line: int = 1,
     column: int = 0,
-    known: Mapping[str, str] | None = None,
-    positional: Sequence[Text] | None = None,
+    known: Strings | None = None,
+    positional: Texts | None = None,
 ) -> list[ShellCommand]:
     """The simple commands of a shell text, in order. `known` are variables that are set before it, `positional` what
     `$1` and `$@` stand for (None = not known). Raises Unread, with what was found, for a text that is too long."""
@@ -104,7 +105,7 @@ def split_commands(
     return reader.list_found()
 
 
-def split_words(source: str, line: int = 1, column: int = 0, known: Mapping[str, str] | None = None) -> list[Text]:
+def split_words(source: str, line: int = 1, column: int = 0, known: Strings | None = None) -> TextList:
     """All words of a text that is one command (a compose `command:`, a `cmd:`). What cannot be read stays as one that
     is not known."""
     found = split_commands(source.replace("\n", " "), line, column, known)
@@ -321,7 +322,7 @@ class _ShellReader(WordReader):
         name = node.child_by_field_name("name")
         self.functions[self._text(name) if name else ""] = ShellFunction(body, (first, len(self.out)))
 
-    def _call(self, name: str, words: Sequence[Text]) -> None:
+    def _call(self, name: str, words: Texts) -> None:
         """A function of the script is called: its body, with words and local variables of its own."""
         if len(self.inside) >= MAX_CALLS_DEEP or self.calls >= MAX_CALLS:
             raise Unread("its functions call each other too often", self.line)
@@ -382,8 +383,8 @@ class _ShellReader(WordReader):
 
     def _command(self, node: Node) -> Status:
         behind = self.behind.get(node.id, ())
-        own: dict[str, Text] = {}
-        words: list[Text] = []
+        own: Env = {}
+        words: TextList = []
         if node.type != "command":  # its keyword
             words.append(make_text(self._text(node.children[0]), *self.place(node)))
         parts = list(self._arguments([*node.children, *behind]))
@@ -403,7 +404,7 @@ class _ShellReader(WordReader):
             self.ended = True
         return OF_TEST[evaluate_test(words)] if is_test(words) else Status.RAN
 
-    def _declare(self, words: Sequence[Text], own: dict[str, Text]) -> None:
+    def _declare(self, words: Texts, own: Env) -> None:
         names = [w for w in words[1:] if not w.startswith("-")]
         for word in names:
             if m := ASSIGN.match(word):
@@ -416,11 +417,11 @@ class _ShellReader(WordReader):
             self.locals |= set(named)
 
     def _assignment(self, node: Node) -> None:
-        own: dict[str, Text] = {}
+        own: Env = {}
         self._assign(node, own)
         self.vars.update(own)
 
-    def _assign(self, node: Node, own: dict[str, Text]) -> None:
+    def _assign(self, node: Node, own: Env) -> None:
         """`NAME=value` puts it among `own`; an array is set at once."""
         left, sign, *value = node.children
         name, before = self._text(left), self.vars.get(self._text(left))
@@ -447,7 +448,7 @@ class _ShellReader(WordReader):
         return made
 
     def _test(self, node: Node) -> Status:
-        words: list[Text] = []
+        words: TextList = []
         for x in list_leaves(node):
             if node.children[0].type == "((" and NAME.fullmatch(self._text(x)):
                 value = self.vars.get(self._text(x))
@@ -458,7 +459,7 @@ class _ShellReader(WordReader):
                 words.append(self._one_word(x, pattern=words[-1:] in (["=="], ["="], ["!="])))
         return OF_TEST[evaluate_test(words)]
 
-    def _simple(self, words: Sequence[Text], own: dict[str, Text], heredoc: Text | None) -> None:
+    def _simple(self, words: Texts, own: Env, heredoc: Text | None) -> None:
         """A command with the variables that are set for it; one that changes the script's own is carried out."""
         if not words:
             self.vars.update(own)
@@ -476,7 +477,7 @@ class _ShellReader(WordReader):
             self._carry_out(words)
             self.out.append(ShellCommand(tuple(words), own if words else {}, exports, heredoc, line))
 
-    def _carry_out(self, words: Sequence[Text]) -> None:
+    def _carry_out(self, words: Texts) -> None:
         """`set`, `shift`, `read` and `unset` change variables."""
         name, rest, given = str(words[0]) if words else "", words[1:], self.vars.get("@")
         if name == "set" and "--" in rest[:2]:

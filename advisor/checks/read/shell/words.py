@@ -14,8 +14,8 @@ from msgspec.structs import replace
 
 from advisor.checks.read.shell.tree import TEMPLATE, VARIABLE
 from advisor.checks.read.unknown_words import TOO_LONG, find_placeholders, make_bounded
-from advisor.record import Value
-from advisor.yaml_places import Text, make_text
+from advisor.record import Names, Value
+from advisor.yaml_places import Text, TextList, make_text
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -73,9 +73,9 @@ class WordReader:
         self.line = self.first_line + row
         return self.line, column + 1 + (0 if row else self.first_column)
 
-    def read_words(self, nodes: Iterable[Node]) -> list[Text]:
+    def read_words(self, nodes: Iterable[Node]) -> TextList:
         """The words that nodes stand for: none, where a variable is empty, or several; one where nodes touch."""
-        out: list[Text] = []
+        out: TextList = []
         pieces: list[WordPiece] = []
         place, end = (self.line, 0), -1
         for node in nodes:
@@ -223,7 +223,7 @@ class WordPiece(Value, frozen=True):
 
     value: str
     quoted: bool
-    unknown: tuple[str, ...]
+    unknown: Names
     split: bool = False  # came from an unquoted variable: blanks in it end the word
     array: tuple[Text, ...] | None = None
     origin: Text | None = None  # the word of an array that it is, with its own place
@@ -241,12 +241,12 @@ class JoinedText(Text):
     parts: tuple[Text, ...] = ()
 
 
-def make_unknown(shown: str, names: tuple[str, ...] | None = None) -> WordPiece:
+def make_unknown(shown: str, names: Names | None = None) -> WordPiece:
     return WordPiece(shown, True, names or (shown,))
 
 
 def join_pieces(pieces: list[WordPiece]) -> Text:
-    parts: list[Text] = []
+    parts: TextList = []
     size = 0
     for piece in pieces:
         value = " ".join(piece.array) if piece.array is not None else piece.value
@@ -275,7 +275,7 @@ def drop_front(text: Text, count: int) -> Text:
     rest = text[count:][:MAX_VALUE]
     if not isinstance(text, JoinedText):
         return make_text(rest, text.line, text.column, text.unknown)
-    kept: list[Text] = []
+    kept: TextList = []
     for part in text.parts:
         if count < len(part):
             kept.append(make_text(part[count:], text.line, text.column, part.unknown))
@@ -285,10 +285,10 @@ def drop_front(text: Text, count: int) -> Text:
     return made
 
 
-def split_fields(pieces: list[WordPiece], line: int, column: int) -> list[Text]:
+def split_fields(pieces: list[WordPiece], line: int, column: int) -> TextList:
     """The words that a run of pieces makes. Arrays and unquoted variables may be several: their first word joins what
     stands before them, their last what follows."""
-    out: list[Text] = []
+    out: TextList = []
     now: list[WordPiece] = []
 
     def end() -> None:
