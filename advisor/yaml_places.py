@@ -48,9 +48,11 @@ Collection = TypeVar("Collection", Map, Seq)
 Located: TypeAlias = "dict[str, Located] | list[Located] | Text | None"
 Block: TypeAlias = "dict[str, Located]"  # a mapping
 Table: TypeAlias = "Mapping[str, Located]"  # one that is only read
-Texts: TypeAlias = "Sequence[Text]"
-TextList: TypeAlias = "list[Text]"
-Strings: TypeAlias = "Mapping[str, str]"
+Texts = Sequence[Text]
+TextList = list[Text]
+TextTuple = tuple[Text, ...]
+Strings = Mapping[str, str]
+Words = Sequence[str]
 
 
 def make_text(value: str, line: int = 0, column: int = 0, unknown: tuple[str, ...] = (), block: bool = False) -> Text:
@@ -163,14 +165,7 @@ def parse_readable_documents(source: str, where: object, first_line: int) -> lis
 
 def find_doubled_keys(docs: object) -> Iterator[Text]:
     """Keys that a mapping has twice, as they stand there again."""
-    stack = [docs]
-    while stack:
-        here = stack.pop()
-        if isinstance(here, Map):
-            yield from here.doubled
-            stack.extend(here.values())
-        elif isinstance(here, list):
-            stack.extend(here)
+    return (key for here in walk(docs) if isinstance(here, Map) for key in here.doubled)
 
 
 def _inside(template: str) -> str:
@@ -317,14 +312,16 @@ def as_whole_number(value: object, *path: str | int) -> int | None:
     return int(found) if isinstance(found, str) and re.fullmatch(r"[+-]?\d{1,12}", found.strip()) else None
 
 
-def find_all(value: object, key: str) -> Iterator[dict[str, Located]]:
-    """Every mapping below that holds `key`, parents first."""
+def walk(value: object) -> Iterator[object]:
+    """A value and all below it, parents first."""
     stack = [value]
     while stack:
         here = stack.pop()
-        if isinstance(here, dict):
-            if key in here:
-                yield here
-            stack.extend(reversed(list(here.values())))
-        elif isinstance(here, list):
-            stack.extend(reversed(here))
+        yield here
+        below = here.values() if isinstance(here, dict) else here if isinstance(here, list) else ()
+        stack.extend(reversed(list(below)))
+
+
+def find_all(value: object, key: str) -> Iterator[dict[str, Located]]:
+    """Every mapping below that holds `key`, parents first."""
+    return (x for x in walk(value) if isinstance(x, dict) and key in x)

@@ -116,7 +116,7 @@ class CheckedDeployment(Record, frozen=True, kw_only=True):
 
     @property
     def waits(self) -> bool:
-        """Whether it starts without a model, and is told by requests which to load."""
+        """Whether it starts without a model: requests say which to load."""
         return self.model is None and self.starts is True
 
 

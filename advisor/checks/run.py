@@ -33,6 +33,7 @@ from advisor.questions.files import CheckQuestion, DeploymentFilesQuestion
 from advisor.safe_text import mask_secrets
 from advisor.session import Session
 from advisor.tree import leads_out
+from advisor.yaml_places import Words
 
 # Names that deployment files have; the pre-commit hooks ask for the same.
 FILES = re.compile(
@@ -141,7 +142,7 @@ def check_paths(
 
 
 def check_files(
-    files: Sequence[str],
+    files: Words,
     options: CheckOptions,
     session: Session,
     stdin: bytes | None = None,
@@ -258,7 +259,7 @@ def _salt(rules: Catalog, options: CheckOptions) -> bytes:
 
 
 def check_many(
-    files: Sequence[str],
+    files: Words,
     checker: Checker,
     *,
     stdin: bytes | None = None,
@@ -282,7 +283,7 @@ def check_many(
     return [r for r in found if r is not None]
 
 
-def _check_each(files: Sequence[str], checker: Checker, stdin: bytes | None, jobs: int) -> Iterator[FileResult]:
+def _check_each(files: Words, checker: Checker, stdin: bytes | None, jobs: int) -> Iterator[FileResult]:
     if jobs > 1 and len(files) >= LEAST_FOR_JOBS and "-" not in files:
         from advisor.workers import make_pool
 

@@ -67,6 +67,9 @@ class _Pair(Value, frozen=True):
         return self.facts.flags.history if is_parsed_by_engine(self.facts) else None
 
 
+Changes = Iterator[UpgradeChange]
+
+
 def answer_question(question: UpgradeQuestion, session: Session, asking: Asking, stdin: bytes | None = None) -> Upgrade:
     """What changes for every launch. Raises BadInput for a version that is none, files without a launch, and where
     several engines are started and none is named."""
@@ -196,7 +199,7 @@ def _make(pair: _Pair, file: str, **given: object) -> UpgradeChange:
     return UpgradeChange(**plain)  # type: ignore[arg-type]  # fields by name
 
 
-def _pins(pair: _Pair, file: _File, checker: Checker) -> Iterator[UpgradeChange]:
+def _pins(pair: _Pair, file: _File, checker: Checker) -> Changes:
     """The release where the file states it."""
     launch, old = pair.after.launch, pair.old
     if old is None or old == pair.new or launch.version_from in (STATED, "--to"):
@@ -214,9 +217,7 @@ def _pins(pair: _Pair, file: _File, checker: Checker) -> Iterator[UpgradeChange]
     )  # fmt: skip
 
 
-def _compare_findings(
-    pair: _Pair, old: Sequence[Finding], new: Sequence[Finding], checker: Checker
-) -> Iterator[UpgradeChange]:
+def _compare_findings(pair: _Pair, old: Sequence[Finding], new: Sequence[Finding], checker: Checker) -> Changes:
     """What rules find at one release and not at the other, and what both refuse."""
     places = [{(f.rule, f.line, f.column) for f in side} for side in (old, new)]
     for finding in new:
@@ -256,7 +257,7 @@ def _find_word(pair: _Pair, finding: Finding) -> tuple[str, str | None]:
     return next((k for k, v in pair.after.launch.env.items() if (v.line, v.column) == at), finding.rule), None
 
 
-def _list_open_words(pair: _Pair, file: _File) -> Iterator[UpgradeChange]:
+def _list_open_words(pair: _Pair, file: _File) -> Changes:
     """Words of which it is not known whether the release to come has them: the releases around it disagree."""
     history = pair.history
     for argument in pair.after.arguments.given if history is not None else ():
@@ -270,7 +271,7 @@ def _list_open_words(pair: _Pair, file: _File) -> Iterator[UpgradeChange]:
             )  # fmt: skip
 
 
-def _list_deprecated(pair: _Pair, file: _File) -> Iterator[UpgradeChange]:
+def _list_deprecated(pair: _Pair, file: _File) -> Changes:
     """Words that the release to come takes and will not keep."""
     history, seen = pair.history, set[str]()
     for argument in pair.after.arguments.given if history is not None else ():
@@ -291,7 +292,7 @@ def _list_deprecated(pair: _Pair, file: _File) -> Iterator[UpgradeChange]:
         )  # fmt: skip
 
 
-def _compare_defaults(pair: _Pair, file: _File, checker: Checker) -> Iterator[UpgradeChange]:
+def _compare_defaults(pair: _Pair, file: _File, checker: Checker) -> Changes:
     """Defaults that move under what the launch leaves to its engine."""
     if pair.old is None or pair.history is None:
         return

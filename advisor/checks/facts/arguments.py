@@ -103,7 +103,7 @@ def _nnodes(facts: LaunchFacts) -> bool | None:
     n = flag_number(facts, "nnodes")
     if facts.last("nnodes") is None:
         return False
-    ranks = facts.checked.judged.ranks
+    ranks = facts.judged.ranks
     return None if n is None or n < 1 or ranks is None else n > 1 and ranks % int(n) != 0
 
 

@@ -50,7 +50,7 @@ define("fit.verdict", "the deployment fits", lambda c: c.checked.judged.fits)
 
 @fact("fit.short", "memory is too small for the deployment: it is not refused for something else alone")
 def _short(facts: LaunchFacts) -> bool | None:
-    fits = facts.checked.judged.fits
+    fits = facts.judged.fits
     return None if fits is None else not fits and facts.estimate is not None and facts.estimate.fits is False
 
 
@@ -78,7 +78,7 @@ def _weights_exceed(facts: LaunchFacts) -> bool | None:
 @fact("fit.request_exceeds", "the weights fit and one request of full length does not")
 def _request_exceeds(facts: LaunchFacts) -> bool | None:
     estimate = facts.estimate
-    if estimate is None or facts.checked.judged.fits is None:
+    if estimate is None or facts.judged.fits is None:
         return None
     if estimate.fits is not False or estimate.longest_served is not None or facts["fit.weights_exceed"]:
         return False
@@ -96,7 +96,7 @@ def _tight(facts: LaunchFacts) -> bool | None:
     estimate = facts.estimate
     if estimate is None:
         return None
-    if facts.checked.judged.fits is not True:
+    if facts.judged.fits is not True:
         return False
     n = estimate.kv_cache.max_sequences
     asked = facts["args.sequences"]

@@ -201,7 +201,7 @@ def _below_floor(facts: LaunchFacts) -> bool | None:
 
 @fact("start.refused", "the engine itself refuses model, weight format or cache on this GPU, as no other rule says")
 def _refused(facts: LaunchFacts) -> bool:
-    refused = any(x.certain and x.code != "memory" for x in facts.checked.judged.why_not)
+    refused = any(x.certain and x.code != "memory" for x in facts.judged.why_not)
     return refused and facts["quant.floor_missed"] is not True and facts["gpu.listed"] is not False
 
 

@@ -100,7 +100,7 @@ class LaunchFacts(Mapping[str, Any]):
     ) -> None:
         self.checked, self.knowledge, self.siblings, self.source = checked, knowledge, siblings, source
         self.launch, self.arguments, self.reading = checked.launch, checked.arguments, checked.reading
-        self.deployment, self.estimate = checked.deployment, checked.estimate
+        self.deployment, self.estimate, self.judged = checked.deployment, checked.estimate, checked.judged
         self.value, self.last = checked.arguments.value, checked.arguments.last
         self.setup, self.env = checked.launch.setup, checked.launch.env
         self.engine = knowledge.rules.engines().get(checked.launch.engine)

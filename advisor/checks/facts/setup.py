@@ -202,7 +202,7 @@ define("setup.restart_always", "restart: always", lambda c: c.setup.restart == "
 
 @fact("setup.ray_short", "the worker groups have fewer GPUs than the launch asks for")
 def _ray_short(facts: LaunchFacts) -> bool | None:
-    have, n = facts.setup.gpu_count, facts.checked.judged.ranks
+    have, n = facts.setup.gpu_count, facts.judged.ranks
     return False if have is None else None if n is None else have < n
 
 

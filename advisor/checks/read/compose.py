@@ -80,7 +80,8 @@ def read_document(doc: object, ctx: ReaderContext) -> Launches:
     override, over = _find_override(ctx)
     services = _merged(services, as_mapping(_stand_at(over, line_of(services)))) if over else services
     known = {**read_variables(read_inside(ctx.folder, ".env") or ""), **ctx.variables}
-    awaited = {name for service in services.values() for name in list_awaited(service)}
+    after = [row for service in services.values() for row in as_mapping(service, "depends_on").items()]
+    awaited = {name for name, how in after if str(value_at(how, "condition")) == "service_healthy"}
     out: Launches = []
     wholes = {name: _extended(raw, services, ctx, 0) for name, raw in services.items() if isinstance(raw, dict)}
     filled = {name: as_mapping(_expanded(whole, known)) for name, whole in wholes.items()}
@@ -89,7 +90,7 @@ def read_document(doc: object, ctx: ReaderContext) -> Launches:
         alone = any(claimed[claim] > 1 for claim in _list_claims(service))
         always = not alone and _runs_always(wholes[name])
         found = _read_service(str(name), service, ctx, line_of(name), always)
-        if str(name) in awaited:
+        if name in awaited:
             found = [note_place(x, AWAITED, x.line) for x in found]
         if alone and service.get("profiles") is None:
             found = [note_place(x, "alternative", line_of(name)) for x in found]
@@ -107,12 +108,6 @@ def _list_claims(service: Table) -> set[str]:
         m = re.search(r"--port[= ](\d+)", words)
         ports = {m[1]} if m else set()
     return ports if name is None else {*ports, f"name {name}"}
-
-
-def list_awaited(service: Located) -> list[str]:
-    """The services that have to be healthy before this one starts."""
-    after = as_mapping(service, "depends_on")
-    return [str(name) for name, how in after.items() if str(value_at(how, "condition")) == "service_healthy"]
 
 
 def _find_override(ctx: ReaderContext) -> tuple[str, Block]:

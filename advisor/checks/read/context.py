@@ -22,6 +22,7 @@ from advisor.yaml_places import (
     Strings,
     Table,
     Text,
+    TextTuple,
     as_mapping,
     as_sequence,
     as_string,
@@ -219,7 +220,7 @@ def make_launch(
     return Launch(file=ctx.file, line=line_of(where), kind=kind, name=name, resource=name, engine=engine, **fields)
 
 
-def list_texts(value: object) -> tuple[Text, ...]:
+def list_texts(value: object) -> TextTuple:
     """The text items of a list."""
     return tuple(w for w in as_sequence(value) if isinstance(w, Text))
 
@@ -229,7 +230,7 @@ def read_texts(value: object, *path: str) -> Env:
     return {str(k): v for k, v in as_mapping(value, *path).items() if isinstance(v, Text)}
 
 
-def read_words(value: object) -> tuple[Text, ...]:
+def read_words(value: object) -> TextTuple:
     """Arguments as one text, read as a shell reads it, or as a list."""
     return tuple(split_words(value, first_line(value))) if isinstance(value, Text) else list_texts(value)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import PurePath
 
 from msgspec.structs import replace
@@ -52,6 +52,7 @@ from advisor.yaml_places import (
     parse_readable_documents,
     place_like,
     value_at,
+    walk,
 )
 
 _DOCKER_WORD = re.compile(r"^(RUN|CMD|ENTRYPOINT|COPY|WORKDIR|ENV|EXPOSE)\s", re.M)
@@ -240,8 +241,8 @@ def read_generic(doc: object, ctx: ReaderContext) -> list[Launch]:
         out.append(make_launch(ctx, None, body, entry.engine, "yaml", setup=setup, unresolved=open_))
     if out:
         return out
-    for value in _texts(doc):
-        if _MENTIONS.search(value):
+    for value in walk(doc):
+        if isinstance(value, Text) and _MENTIONS.search(value):
             if "```" in value:
                 out += _fenced(value, replace(ctx, line=first_line(value)))
             elif "\n" in value or " " in value:
@@ -262,18 +263,6 @@ def _repository(image: object) -> Text | None:
     if repository is None:
         return None
     return place_like(f"{repository}:{tag}", repository) if tag else repository
-
-
-def _texts(doc: object) -> Iterator[Text]:
-    stack = [doc]
-    while stack:
-        here = stack.pop()
-        if isinstance(here, Text):
-            yield here
-        elif isinstance(here, dict):
-            stack.extend(reversed(list(here.values())))
-        elif isinstance(here, list):
-            stack.extend(reversed(here))
 
 
 def _fenced(source: str, ctx: ReaderContext) -> list[Launch]:

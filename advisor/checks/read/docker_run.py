@@ -30,6 +30,9 @@ MEMORY_LOCKS = ("IPC_LOCK", "CAP_IPC_LOCK", "ALL")  # capabilities that let a pr
 _GPU_DEVICE = re.compile(r"/dev/(kfd|dri|nvidia|accel|davinci)|nvidia\.com/gpu|amd\.com/gpu|habana")
 
 
+Fields = dict[str, object]  # of a LaunchSetup
+
+
 class ContainerRun(Value, frozen=True):
     """One `docker run`."""
 
@@ -138,13 +141,13 @@ def make_mount(parts: Sequence[str]) -> Mount:
     return Mount(target=parts[1], kind="bind" if parts[0][:1] in "/.~$" else "volume", source=parts[0])
 
 
-def _read_device(setup: LaunchSetup, value: str) -> dict[str, object]:
+def _read_device(setup: LaunchSetup, value: str) -> Fields:
     if _GPU_DEVICE.search(value):
         return {"gpu_granted": True, **read_cdi_device(setup, value)}
     return {"fabric": (*setup.fabric, str(value))} if "/dev/infiniband" in value else {}
 
 
-def read_cdi_device(setup: LaunchSetup, value: str) -> dict[str, object]:
+def read_cdi_device(setup: LaunchSetup, value: str) -> Fields:
     """The fields of a LaunchSetup that a device of the Container Device Interface sets (`nvidia.com/gpu=0`)."""
     m = re.search(r"(?:nvidia|amd)\.com/gpu=([\w-]+)", value)
     if m is None or m[1] == "all":
@@ -154,7 +157,7 @@ def read_cdi_device(setup: LaunchSetup, value: str) -> dict[str, object]:
 
 
 # option -> the fields that its value sets
-_CHANGES: dict[str, Callable[[LaunchSetup, str], dict[str, object]]] = {
+_CHANGES: dict[str, Callable[[LaunchSetup, str], Fields]] = {
     "--gpus": lambda _, v: read_gpus(v), "--device": _read_device,
     "--runtime": lambda _, v: {"gpu_granted": True} if v in ("nvidia", "habana") else {},
     "--shm-size": lambda _, v: {"shm_bytes": parse_container_size(v)},
@@ -177,7 +180,7 @@ def _comma_separated(value: str) -> list[str]:
         return value.split(",")
 
 
-def read_gpus(value: str) -> dict[str, object]:
+def read_gpus(value: str) -> Fields:
     """The fields of a LaunchSetup that `--gpus VALUE` sets."""
     plain = value.strip("\"'")
     if plain == "all":

@@ -16,7 +16,7 @@ from advisor.checks.read.recognise import LaunchFinder
 from advisor.checks.read.scripts import join_lines, make_script_reader
 from advisor.checks.read.shell.commands import split_words
 from advisor.record import Value
-from advisor.yaml_places import Strings, Text, TextList, make_text
+from advisor.yaml_places import Strings, Text, TextList, TextTuple, make_text
 
 _QUOTED = re.compile(r'"([^"]*)"')
 
@@ -25,13 +25,13 @@ class DockerStage(Value, frozen=True):
     """The stage of a Dockerfile that is built: what it is built on and what it starts."""
 
     image: Text | None = None
-    entrypoint: tuple[Text, ...] | None = None  # None = that of the base image; empty: none at all
-    command: tuple[Text, ...] = ()
+    entrypoint: TextTuple | None = None  # None = that of the base image; empty: none at all
+    command: TextTuple = ()
     env: Env = {}
     copied: tuple[Mount, ...] = ()  # files next to the Dockerfile, as if they were mounted
     places: dict[str, int] = {}
     pulled: str | None = None  # an engine whose model is pulled where no server runs
-    packages: tuple[Text, ...] = ()  # words of RUN lines, for the versions that they pin
+    packages: TextTuple = ()  # words of RUN lines, for the versions that they pin
     folder: str = "/"  # WORKDIR
 
     def split_start(self, command: Sequence[Text] = ()) -> tuple[TextList | None, TextList]:

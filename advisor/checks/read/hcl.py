@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from advisor.checks.read.unknown_words import make_bounded
 from advisor.errors import BadFile, Unread
 from advisor.record import Value
-from advisor.yaml_places import Block, Located, Map, Seq, Strings, Text, as_string, at_line, make_text
+from advisor.yaml_places import Block, Located, Map, Seq, Strings, Text, TextTuple, as_string, at_line, make_text
 
 MAX_TOKENS = 200_000
 MAX_DEPTH = 40
@@ -30,7 +30,7 @@ class HclBlock(Value, frozen=True):
     """`kind "label" { ... }`: attributes by name, and the blocks inside."""
 
     kind: str
-    labels: tuple[Text, ...]
+    labels: TextTuple
     attributes: Block
     blocks: tuple[HclBlock, ...]
     line: int
@@ -139,7 +139,7 @@ class _Parser:
         token = self.peek() or (self.tokens[-1] if self.tokens else None)
         return BadFile(self.where, message, line=token.line if token is not None else None)
 
-    def read_body(self, kind: str, labels: tuple[Text, ...], line: int) -> HclBlock:
+    def read_body(self, kind: str, labels: TextTuple, line: int) -> HclBlock:
         self.depth += 1
         if self.depth > MAX_DEPTH:
             raise self.fault("is nested too deeply")

@@ -146,9 +146,9 @@ class _FilledCommand(Value, frozen=True):
     left: tuple[str, ...]
 
 
-def _filled(command: Text, part: str, s: Table, body: Table, chart: Chart) -> _FilledCommand:
+def _filled(command: Text, part: str, scenario: Table, body: Table, chart: Chart) -> _FilledCommand:
     """The scenario's own values first, then the benchmark's; what neither has stays unknown."""
-    common = as_mapping(s, "common") or s
+    common = as_mapping(scenario, "common") or scenario
     left: list[str] = []
     profile = as_string(common, "accelerator", "profile") or as_string(common, "accelerator", "type")
     usual = profile is None or profile in ("auto", "nvidia")
@@ -174,10 +174,10 @@ def _filled(command: Text, part: str, s: Table, body: Table, chart: Chart) -> _F
     return _FilledCommand(made, variables, (f"llm-d-benchmark's own defaults: {defaults}",) if defaults else ())
 
 
-def _scenario(s: Table, ctx: ReaderContext) -> Launches:
+def _scenario(scenario: Table, ctx: ReaderContext) -> Launches:
     """llm-d benchmark scenarios: a model, and an engine for decode, prefill or alone."""
     kind = ctx.know.resources[BENCHMARK]
-    common = as_mapping(s, "common") or s
+    common = as_mapping(scenario, "common") or scenario
     model = as_string(common, "model", "huggingfaceId") or as_string(common, "model", "name")
     labels = read_texts(common, "affinity", "nodeSelector")
     key, value = (as_string(common, "acceleratorType", k) for k in ("labelKey", "labelValue"))
@@ -186,7 +186,7 @@ def _scenario(s: Table, ctx: ReaderContext) -> Launches:
     there = LaunchSetup(container=True, cluster=True, **accelerators.find_labelled_accelerator(labels, ctx.know))
     out: Launches = []
     for part in ("standalone", "decode", "prefill"):
-        body = as_mapping(s, part) or as_mapping(common, part) or as_mapping(s, "modelservice", part)
+        body = as_mapping(scenario, part) or as_mapping(common, part) or as_mapping(scenario, "modelservice", part)
         if not body or as_boolean(body, "enabled") is False:
             continue
         settings = read_parallelism(body, ctx)
@@ -196,7 +196,7 @@ def _scenario(s: Table, ctx: ReaderContext) -> Launches:
         own: Launches = []
         command = as_string(body, kind.engine, "customCommand")
         if command is not None:
-            whole = _filled(command, part, s, body, ctx.know.charts[BENCHMARK])
+            whole = _filled(command, part, scenario, body, ctx.know.charts[BENCHMARK])
             own = read_commands(ctx, "helm", whole.command, part, setup, whole.variables)
             own = [replace(x, assumed=whole.left) for x in own]
         if not own:
@@ -204,7 +204,7 @@ def _scenario(s: Table, ctx: ReaderContext) -> Launches:
             own = [make_launch(ctx, part, body, kind.engine, "helm", argv=argv, setup=setup)]
         out += [replace(x, model=x.model or model, settings={**settings, **x.settings}) for x in own]
     if not out and model is not None:
-        out = [make_launch(ctx, as_string(s, "name"), model, kind.engine, "helm", model=model, setup=there)]
+        out = [make_launch(ctx, as_string(scenario, "name"), model, kind.engine, "helm", model=model, setup=there)]
     return out
 
 

@@ -246,14 +246,15 @@ def _mounts(container: Table, spec: Table, around: PodSurroundings | None) -> tu
     return out, disk
 
 
-def _probe(kind: str, p: Table) -> HealthProbe:
-    http = as_mapping(p, "httpGet")
+def _probe(kind: str, stated: Table) -> HealthProbe:
+    http = as_mapping(stated, "httpGet")
     return HealthProbe(
         kind=kind, path=as_string(http, "path") or ("/" if http else None),
-        port=as_string(http, "port") or as_string(p, "tcpSocket", "port"),
-        delay=float(as_whole_number(p, "initialDelaySeconds") or 0),
-        period=float(as_whole_number(p, "periodSeconds") or 10), failures=as_whole_number(p, "failureThreshold") or 3,
-        command=" ".join(list_texts(value_at(p, "exec", "command"))) or None, line=line_of(p)
+        port=as_string(http, "port") or as_string(stated, "tcpSocket", "port"),
+        delay=float(as_whole_number(stated, "initialDelaySeconds") or 0),
+        period=float(as_whole_number(stated, "periodSeconds") or 10),
+        failures=as_whole_number(stated, "failureThreshold") or 3,
+        command=" ".join(list_texts(value_at(stated, "exec", "command"))) or None, line=line_of(stated)
     )  # fmt: skip
 
 

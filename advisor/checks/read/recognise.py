@@ -17,7 +17,7 @@ from advisor.checks.read.shell.commands import ShellCommand, split_commands
 from advisor.checks.read.unknown_words import TOO_LONG
 from advisor.errors import BadFile, Unread
 from advisor.record import Names, Value
-from advisor.yaml_places import Strings, Text, TextList, Texts, first_line, line_of, make_text
+from advisor.yaml_places import Strings, Text, TextList, Texts, Words, first_line, line_of, make_text
 
 MAX_NESTED = 6  # shells inside shells inside containers
 MOST_SCANNED = 60  # words of a command among which another one may begin
@@ -99,7 +99,7 @@ class LaunchFinder:
                 unique.setdefault(_identify(launch), launch)
         return with_clients(list(unique.values()), self.know)
 
-    def _note_pins(self, words: Sequence[str]) -> None:
+    def _note_pins(self, words: Words) -> None:
         for w in words:
             m = _PIN.match(w)
             name = m[1].lower().replace("_", "-") if m else ""
@@ -354,7 +354,7 @@ def _assign(word: Text, env: Env) -> bool:
     return m is not None
 
 
-def _count_start_words(entry: EngineProgram, rest: Sequence[str]) -> int | None:
+def _count_start_words(entry: EngineProgram, rest: Words) -> int | None:
     """How many words after the program belong to it; None when it is not started as a server."""
     if not entry.after:
         return 0

@@ -23,6 +23,7 @@ from advisor.distribution import DISTRIBUTION
 from advisor.errors import BadFile
 from advisor.files import read_json, write_report
 from advisor.safe_text import escape_commands, escape_text, make_safe
+from advisor.yaml_places import Words
 
 _MARKUP, _REFERENCE = re.compile(r"[\\|\[\]`*~]"), re.compile(r"://|@|(?<=www)\.|(?<![\w&])#(?=\d)")
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -88,7 +89,7 @@ def markdown(report: CheckReport, rules: Catalog) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+def _table(head: Words, rows: Sequence[Words]) -> list[str]:
     """The lines of a table, and a blank one."""
     rule = ("---",) * len(head)
     return [f"| {' | '.join(r)} |" for r in (head, rule, *(tuple(map(_cell, row)) for row in rows))] + [""]

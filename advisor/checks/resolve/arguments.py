@@ -15,7 +15,7 @@ from advisor.checks.read.unknown_words import Guard, find_guard, is_only_guarded
 from advisor.engines.flag_tables import FlagEntry
 from advisor.engines.flags import ConceptName, find_concept
 from advisor.record import Names, Value
-from advisor.yaml_places import Text, TextList, Texts, place_like
+from advisor.yaml_places import Text, TextList, Texts, TextTuple, place_like
 
 _FLAG = re.compile(r"^--?[A-Za-z]")
 _NUMBER = re.compile(r"^-?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$")
@@ -40,7 +40,7 @@ class LaunchArgument(Value, frozen=True):
     stray: Text | None = None  # a value given to a flag that takes none
     missing: bool = False  # a value is expected and none was given
     key: str | None = None  # `--speculative-config.method x`: the part after the dot
-    extra: tuple[Text, ...] = ()  # further values of a flag that takes many
+    extra: TextTuple = ()  # further values of a flag that takes many
 
     @property
     def bare(self) -> str:
@@ -57,7 +57,7 @@ class LaunchArguments(Value, frozen=True):
     """All arguments of a launch."""
 
     given: tuple[LaunchArgument, ...]
-    positional: tuple[Text, ...]
+    positional: TextTuple
     open: Names  # what could hold further arguments that are not known
 
     def last(self, *names: str) -> LaunchArgument | None:

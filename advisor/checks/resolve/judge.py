@@ -159,13 +159,12 @@ def _is_refused(judged: CheckedDeployment) -> bool:
 
 def _count_cards(checked: CheckedLaunch, knowledge: Knowledge) -> int:
     """How many cards there have to be: those that it takes, and all before the last that it names by a number."""
-    launch = checked.launch
-    entry = knowledge.rules.engines().get(launch.engine)
+    setup, entry = checked.launch.setup, knowledge.rules.engines().get(checked.launch.engine)
     choice = entry.device_choice.names if entry is not None and entry.device_choice is not None else ()
-    words = [*launch.setup.gpu_ids, *(w for m in MASKS if (w := launch.env.get(m)) is not None and not w.unknown)]
-    words += [w for n in choice if (w := checked.arguments.value(n)) is not None and not w.unknown]
-    named = [int(n) + 1 for w in words for n in re.findall(r"(?:^|,)[A-Za-z]{0,8}(\d{1,2})(?=,|$)", w.replace(" ", ""))]
-    taken = launch.setup.gpu_count if launch.setup.gpu_count is not None else checked.judged.ranks or 1
+    words = [*map(checked.launch.env.get, MASKS), *map(checked.arguments.value, choice)]
+    stated = [*setup.gpu_ids, *(w for w in words if w is not None and not w.unknown)]
+    named = [int(n) + 1 for w in stated for n in re.findall(r"(?:^|,) *[A-Za-z]{0,8}(\d{1,2})(?= *(?:,|$))", w)]
+    taken = setup.gpu_count if setup.gpu_count is not None else checked.judged.ranks or 1
     return max([taken, *named]) if taken else 0
 
 
@@ -232,13 +231,12 @@ def _check_on(
         except AdvisorError as x:
             why.append(x.line())
     fits: bool | None = None
+    holding, memory = Holding(None, None), None
+    speed: tuple[ConcurrentSpeed, ...] = ()
     if memory_estimate is not None and deployment is not None:
         given = is_length_given(launch_arguments, launch.engine, knowledge)
         fits, memory_why = _judge_memory(memory_estimate, deployment, launch_reading, given)
         why = [*why, *memory_why]
-    holding, memory = Holding(None, None), None
-    speed: tuple[ConcurrentSpeed, ...] = ()
-    if memory_estimate is not None and deployment is not None:
         idle = find_idle_settings(deployment, memory_estimate, session)
         holding = hold_deployment(deployment, memory_estimate, session)
         if holding.start is not None:
@@ -246,24 +244,22 @@ def _check_on(
             why += [x.text for x in holding.start.list_why_not()]
         memory = describe_estimate(DeploymentEstimate, memory_estimate, deployment, holding, notes)
         speed = _speeds(deployment, memory_estimate, session) if asked.speed else ()
-    elif (
-        deployment is not None and asked.fit
-    ):  # what its memory takes is not known: the engine may refuse it all the same
+    elif deployment is not None and asked.fit:  # its memory is not known: the engine may refuse it all the same
         start = judge_deployment(deployment, session.rules)
         if start is not None and start.starts is False:
             holding, fits = Holding(False, None, start), False
             why = [x.text for x in start.list_why_not()]
     entry = knowledge.rules.engines().get(launch.engine)
     version = launch.version or (entry.version if entry else None)
-    model = launch_reading.model if launch_reading.model is not None else named.name if named is not None else None
+    model = launch_reading.model or (named.name if named else None)
     stated = deployment or named
     judged = CheckedDeployment(
         source=launch.file, line=launch.line, kind=launch.kind, name=plain_text(launch.name), engine=launch.engine,
         engine_version=plain_text(version), version_from=launch.version_from or ("current" if version else None),
-        model=plain_text(model), quantization=plain_text(stated.quantization) if stated is not None else None,
+        model=plain_text(model), quantization=plain_text(stated.quantization) if stated else None,
         hardware=plain_text(hardware), hardware_from=plain_text(hardware_from),
         certainty=read_certainty(launch, hardware_from, knowledge), fits=fits,
-        why=tuple(dict.fromkeys(str(w) for w in why)),
+        why=tuple(dict.fromkeys(map(str, why))),
         assumed=(*map(str, launch_reading.assumed), *(seen.notes if seen is not None else ())),
         unused=(*launch_reading.account.unused, *idle), not_modelled=launch_reading.account.not_modelled,
         request=launch_reading.settings, ranks=count_ranks(launch_arguments, launch.engine, knowledge),

@@ -14,7 +14,7 @@ from advisor.checks.findings import FileEdit
 from advisor.checks.resolve.arguments import LaunchArgument
 from advisor.errors import BadFile
 from advisor.safe_text import escape_commands, escape_text, mask_secrets
-from advisor.yaml_places import lines_of
+from advisor.yaml_places import Words, lines_of
 
 if TYPE_CHECKING:
     from advisor.checks.resolve.judge import CheckedLaunch
@@ -95,7 +95,7 @@ def _from_flow_list(argument: LaunchArgument, found: str, value: str | None) -> 
     return (make_edit(argument.place.line, found, re.sub(pattern, "", found)),)
 
 
-def make_edits(kind: str, at: Sequence[str], checked: CheckedLaunch, source: str) -> tuple[FileEdit, ...]:
+def make_edits(kind: str, at: Words, checked: CheckedLaunch, source: str) -> tuple[FileEdit, ...]:
     """The safe change of a rule without `each`, for the first in `at`: `remove`, `rename NEW`, `set VALUE`,
     `remove-variable`."""
     word, _, rest = kind.partition(" ")
@@ -156,7 +156,7 @@ def _together(bare: str, edits: Sequence[FileEdit]) -> str:
     return bare
 
 
-def _stands(file_edit: FileEdit, lines: Sequence[str]) -> bool:
+def _stands(file_edit: FileEdit, lines: Words) -> bool:
     """Whether the words to change are still where they were."""
     if not 0 < file_edit.line <= len(lines) or file_edit.column < 1:
         return False

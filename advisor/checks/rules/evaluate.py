@@ -21,7 +21,7 @@ from advisor.distribution import WRITTEN_BY
 from advisor.engines.versions import is_before, version_key
 from advisor.errors import UnknownName
 from advisor.near import near_matches
-from advisor.yaml_places import Strings
+from advisor.yaml_places import Strings, Words
 
 
 class Rulebook:
@@ -30,8 +30,8 @@ class Rulebook:
     def __init__(
         self,
         knowledge: Knowledge,
-        select: Sequence[str] = (),
-        ignore: Sequence[str] = (),
+        select: Words = (),
+        ignore: Words = (),
         every: tuple[CheckRule, ...] | None = None,
         strict: bool = False,
     ) -> None:
@@ -138,7 +138,7 @@ class Rulebook:
 
 def list_assumed(entry: RuleEntry, facts: LaunchFacts, never: bool) -> tuple[str, ...]:
     """What a finding of this rule rests on that is only assumed: then it is no error."""
-    known = facts.checked.judged.certainty
+    known = facts.judged.certainty
     if not entry.engines and entry.each not in value_matches.OF_PARSERS and entry.versions is None:
         return ()  # it holds for any program
     rests_on = [("engine", known.engine), ("entry_point", known.entry_point)]
@@ -210,7 +210,7 @@ def fill_message(template: str, facts: LaunchFacts, words: Strings) -> str:
     return re.sub(r"\{([a-zA-Z_][\w.-]*)\}", one, template)
 
 
-def _place(at: Sequence[str], facts: LaunchFacts) -> tuple[int, int]:
+def _place(at: Words, facts: LaunchFacts) -> tuple[int, int]:
     """(line, column) of the first of the named arguments, variables or places that the file has."""
     for name in at:
         argument = facts.last(name)
@@ -225,7 +225,7 @@ def _place(at: Sequence[str], facts: LaunchFacts) -> tuple[int, int]:
     return 0, 0
 
 
-def _matching(words: Sequence[str], every: Sequence[CheckRule], select: bool) -> set[str]:
+def _matching(words: Words, every: Sequence[CheckRule], select: bool) -> set[str]:
     """Rule ids that ids, phases and `all` name; without words the default set (select) or none. Raises UnknownName."""
     if not words:
         return {r.entry.id for r in every if r.entry.default} if select else set()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from advisor.catalog.launch_types import Concept
@@ -25,7 +25,7 @@ from advisor.engines.flag_tables import (
 )
 from advisor.engines.flags import ConceptName, find_concept
 from advisor.near import near_matches
-from advisor.yaml_places import Text, lines_of, make_text
+from advisor.yaml_places import Text, Words, lines_of, make_text
 
 if TYPE_CHECKING:
     from advisor.checks.facts.launch_facts import LaunchFacts
@@ -96,7 +96,7 @@ def secrets(facts: LaunchFacts) -> Matches:
             yield RuleMatch(name, {"where": name}, value)
 
 
-def suggest(name: str, known: Sequence[str], otherwise: str, n: int = 1) -> str:
+def suggest(name: str, known: Words, otherwise: str, n: int = 1) -> str:
     """Which of the known names may be meant, else something else."""
     near = near_matches(name, known, n=n)
     return f"Did you mean {' or '.join(near)}?" if near else otherwise
@@ -148,7 +148,7 @@ def unmounted_files(facts: LaunchFacts) -> Matches:
             yield RuleMatch(name, {"name": name, "value": str(value)}, value)
 
 
-def _is_no_type(kind: Concept, value: str, known: Sequence[str], facts: LaunchFacts) -> bool:
+def _is_no_type(kind: Concept, value: str, known: Words, facts: LaunchFacts) -> bool:
     """Whether a release has no cache type of this name: by its own list where that was read, else by today's."""
     history, flags = facts.flags.history, kind.flags[:1]
     found = find_value(history, flags[0], value.lower(), facts.version) if history is not None and flags else None
@@ -246,7 +246,7 @@ def read_json_word(word: Text, key: str) -> Text | None:
     return make_text(value, word.line, word.column)
 
 
-def _hint(word: str, known: Sequence[str], presence: Presence) -> str:
+def _hint(word: str, known: Words, presence: Presence) -> str:
     meant = suggest(word, known, "It takes " + ", ".join(known[:12]), n=2)
     if presence.last is not None:
         return f"{presence.last} was the last release read that took it. {meant}"

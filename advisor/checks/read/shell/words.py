@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from advisor.checks.read.shell.tree import TEMPLATE, VARIABLE
 from advisor.checks.read.unknown_words import TOO_LONG, find_placeholders, make_bounded
 from advisor.record import Names, Value
-from advisor.yaml_places import Text, TextList, make_text
+from advisor.yaml_places import Text, TextList, TextTuple, make_text
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -36,7 +36,7 @@ _PATH_PARTS = {
 _RESOLVES = (["realpath"], ["readlink", "-f"], ["readlink", "-m"], ["readlink", "-e"])
 _BLANKS = re.compile(r"(?:\s|\\\n)+")
 MAX_PARTS = 200  # of one text that are known apart
-ShellValue = Text | tuple[Text, ...]
+ShellValue = Text | TextTuple
 MAX_VALUE = 16 * 1024  # characters that one variable or word may grow to
 
 
@@ -225,11 +225,11 @@ class WordPiece(Value, frozen=True):
     quoted: bool
     unknown: Names
     split: bool = False  # came from an unquoted variable: blanks in it end the word
-    array: tuple[Text, ...] | None = None
+    array: TextTuple | None = None
     origin: Text | None = None  # the word of an array that it is, with its own place
 
 
-class LoopWords(tuple[Text, ...]):
+class LoopWords(TextTuple):
     """The words a loop runs over: its variable stands for all of them."""
 
     __slots__ = ()
@@ -238,7 +238,7 @@ class LoopWords(tuple[Text, ...]):
 class JoinedText(Text):
     """A text made of parts that are not known alike: each keeps its own `unknown`."""
 
-    parts: tuple[Text, ...] = ()
+    parts: TextTuple = ()
 
 
 def make_unknown(shown: str, names: Names | None = None) -> WordPiece:
