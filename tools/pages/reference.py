@@ -346,6 +346,7 @@ PATTERNS = (
     ("given.FLAG", "bool", "whether the flag is given"),
     ("env.VARIABLE", "str", "value of an environment variable; absent = not set"),
     ("has.VARIABLE", "bool", "whether the variable is set"),
+    ("noted.NAME", "bool", "whether a reader of files has noted it, with its line: `noted.doubled`, `noted.cut off`"),
 )
 
 
