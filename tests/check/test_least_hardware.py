@@ -107,6 +107,16 @@ NOWHERE = [  # text, whether it is known to start on no card
 ]  # fmt: skip
 
 
+def test_words_that_another_program_adds_may_make_room() -> None:
+    """A recipe of the vLLM project has no parallel size: its page adds one for the hardware that is chosen."""
+    text = "model: {model_id: deepseek-ai/DeepSeek-R1, base_args: [--max-model-len, '8192']}\n"
+    assert judge(text, "r.yaml").fits is None
+    assert (
+        judge("model: deepseek-ai/DeepSeek-R1\nmax-model-len: 8192\ngpu-memory-utilization: 0.9\n", "v.yaml").fits
+        is None
+    )
+
+
 @pytest.mark.parametrize(("text", "nowhere"), NOWHERE)
 def test_what_no_card_holds_does_not_fit(text: str, nowhere: bool) -> None:
     found = judge(text, "a.sh")

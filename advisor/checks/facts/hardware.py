@@ -206,10 +206,9 @@ def _refused(facts: LaunchFacts) -> bool:
 
 
 define(
-    "start.doubted",
-    "the release does not register the model's architecture, and whether another way is open is not known",
-    lambda c: any(x.code == "architecture" and not x.certain for x in c.checked.judged.why_not),
-)
+    "start.doubted", "the stated release does not register the architecture, and another way is not known",
+    lambda c: c.launch.version is not None and any(x.code == "architecture" and not x.certain for x in c.judged.why_not)
+)  # fmt: skip
 define(
     "start.reason", "what the engine's own registries say against a start, or leave open",
     lambda c: "; ".join(x.text for x in c.checked.judged.why_not if x.code != "memory") or None, "str"

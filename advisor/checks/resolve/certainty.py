@@ -10,7 +10,7 @@ from advisor.checks.read.launch import Launch
 from advisor.checks.read.recognise import parse_image
 
 _STATED = ("--engine-version", "--on", "--machine", "a comment in the file")
-_FILLED_IN = ("yaml", "recipe", "srt-slurm", "template")  # kinds of which something nobody sees makes the container
+FILLED_IN = ("yaml", "recipe", "srt-slurm", "template")  # kinds of which something nobody sees makes the container
 _NEWEST = re.compile(r"latest|latest-.*|.*-latest|(server|full|light)(-[a-z]+\d*)?")  # tags that mean the last release
 
 
@@ -19,7 +19,7 @@ def read_certainty(launch: Launch, hardware_from: str | None, knowledge: Knowled
     by_itself = launch.program is not None and not is_fork(launch, knowledge)
     image = parse_image(launch.setup.image, knowledge) if launch.setup.image else None
     own = image is not None and image.entry is not None and image.entry.official
-    official = own and launch.kind not in _FILLED_IN
+    official = own and launch.kind not in FILLED_IN
     newest = own and image is not None and image.digest is None and _NEWEST.fullmatch(image.tag or "latest") is not None
     outside = launch.setup.image is None and not launch.setup.container and launch.kind not in ("kubernetes", "helm")
     known = by_itself or (outside and launch.program is None) or (official and not is_fork(launch, knowledge))

@@ -21,7 +21,7 @@ from advisor.checks.read.unknown_words import mark_placeholders
 from advisor.checks.resolve import arguments
 from advisor.checks.resolve import launch_reader as reading
 from advisor.checks.resolve.arguments import LaunchArguments, count_ranks, is_length_given
-from advisor.checks.resolve.certainty import read_certainty
+from advisor.checks.resolve.certainty import FILLED_IN, read_certainty
 from advisor.checks.resolve.seen_machine import MASKS, find_resource_vendor, find_seen_machine
 from advisor.decision.starts import judge_deployment
 from advisor.deployment import Deployment, DeploymentEstimate, DeviceMemory, MemoryEstimate
@@ -120,7 +120,8 @@ def _check_on_common_cards(
     cards = [c for c in cards if c.vendor in vendors[:1]]
     if not cards or count < 1 or (setup.nodes or 1) > 1 or (setup.container and setup.gpu_granted is False):
         return checked
-    before, refused = list_errors(checked), True
+    words_elsewhere = checked.launch.kind in FILLED_IN or checked.launch.kind.endswith("-config")
+    before, refused = list_errors(checked), judged.certainty.entry_point != "assumed" and not words_elsewhere
     for card in cards:
         found = check_on(f"{count}x {card.name}")
         if found.judged.fits is None and found.judged.memory is not None:  # the host's memory may be all that is open

@@ -78,7 +78,6 @@ def _join_presets(text: str, path: Text, launch: Launch, knowledge: Knowledge) -
             continue
         keys = {k.lstrip("-"): v for k, v in {**shared, **parser[name]}.items() if k not in PRESET_KEYS}
         env = {k: place_like(v, path) for k, v in keys.items() if k in variables}
-        flags = {k if f"-{k}" not in spellings else f"-{k}": v for k, v in keys.items() if k not in env}
-        flags = {k if k.startswith("-") else f"--{k}": v for k, v in flags.items()}
+        flags = {f"-{k}" if f"-{k}" in spellings else f"--{k}": v for k, v in keys.items() if k not in env}
         out.append(_with_settings(replace(launch, name=name, resource=name, env={**env, **launch.env}), flags, path))
     return out
