@@ -74,7 +74,6 @@ spec:
         ("replicas: 1", "", "setup.standard_pod", True),
         ("replicas: 1", "", "setup.cluster", True),
         ("replicas: 1", "hostNetwork: true", "setup.host_network", True),
-        ("replicas: 1", "hostIPC: true", "setup.ipc_host", True),
         ("replicas: 1", "hostPID: true", "setup.host_pid", True),
         ("replicas: 1", "", "setup.host_pid", False),
         ("replicas: 1", "", "hub.token", False),
@@ -209,7 +208,7 @@ def test_shares_of_one_card(one: str, other: str, card: int, above: bool) -> Non
         # a volume that is called like a cache is no fault where the model is a path
         (VLLM.format("-v hf:/data", "--model /data/x"), "cache.wrong_path", None, False),
         (f"vllm serve {Q} --swap-space 4", "memory.host_need_gib", None, 12.0),
-        (f"vllm serve {Q} --cpu-offload-gb 10 -tp 2", "memory.host_need_gib", None, 46.0),
+        ("vllm serve Qwen/Qwen3-32B --cpu-offload-gb 10 -tp 2", "memory.host_need_gib", None, 46.0),
         ("vllm serve a/b", "engine.reserves", None, True),
         ("ollama serve", "engine.reserves", None, False),
         ("vllm serve a/b", "engine.name", None, "vllm"),

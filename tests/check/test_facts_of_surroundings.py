@@ -103,9 +103,6 @@ COMMANDS: list[tuple[str, str, Any]] = [
     (f"vllm serve {Q}", "model.gguf", False),
     ("vllm serve /m/a.safetensors", "model.safetensors", True),
     (f"vllm serve {Q}", "model.safetensors", False),
-    (f"vllm serve {Q}", "model.known", True),
-    ("vllm serve a/b", "model.known", False),
-    ("vllm serve $M", "model.known", None),
     ("vllm serve /models/Qwen3-8B", "model.assumed", True),
     (f"vllm serve {Q}", "model.assumed", False),
     (f"vllm serve {Q}", "model.heads", 32),
@@ -189,8 +186,10 @@ COMMANDS: list[tuple[str, str, Any]] = [
     (VLLM.format("", f"--model {Q}"), "setup.all_mounts", True),
     ("docker run --gpus all me/vllm:1 --model a/b", "setup.all_mounts", False),
     # host memory: 1.9 times what is offloaded, of 64 GB
-    (f"vllm serve {Q} --cpu-offload-gb 10", "offload.exceeds_host", False),
-    (f"vllm serve {Q} --cpu-offload-gb 40", "offload.exceeds_host", True),
+    ("vllm serve Qwen/Qwen3-32B --cpu-offload-gb 10", "offload.exceeds_host", False),
+    ("vllm serve Qwen/Qwen3-32B --cpu-offload-gb 40", "offload.exceeds_host", True),
+    (f"vllm serve {Q} --cpu-offload-gb 40", "offload.exceeds_host", False),  # it has no more than 16 GB
+    ("vllm serve /models/gpt2 --cpu-offload-gb 40", "offload.exceeds_host", None),
     (f"vllm serve {Q}", "offload.exceeds_host", False),
     (f"vllm serve {Q} --cpu-offload-gb 10", "memory.host_need_gib", 27.0),
     (f"vllm serve {Q} --swap-space 4 -tp 2", "memory.host_need_gib", 16.0),

@@ -188,3 +188,9 @@ def test_a_release_that_does_not_register_a_model_is_doubted_without_a_card() ->
     run = "docker run --gpus all vllm/vllm-openai:v{} --model Qwen/Qwen3.5-35B-A3B --max-model-len 8192\n"
     assert "engine-may-refuse" in rules_of(check_text(run.format("0.16.0"), "a.sh"))
     assert "engine-may-refuse" not in rules_of(check_text(run.format("0.33.0"), "a.sh"))
+
+
+def test_what_a_script_writes_is_no_script() -> None:
+    text = "#!/bin/sh\nsudo tee /etc/o.plist >/dev/null <<EOF\n<?xml version='1.0'?>\n<a>(ollama</a>\nEOF\n"
+    found = check_text(text, "install.sh")
+    assert (found.problem, found.verdicts) == (None, ())

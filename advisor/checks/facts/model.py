@@ -100,11 +100,6 @@ def _store(facts: LaunchFacts) -> bool | None:
     return None if word is None else bool(_CLOUD.match(word)) and not setup.storage_uri and not setup.cluster
 
 
-define(
-    "model.known",
-    "the catalogue has the model",
-    lambda c: None if c.reading.model is None or c.reading.model.unknown else c.reading.named is not None,
-)
 define("model.assumed", "the model is taken from the name of a path", lambda c: c.reading.by_path)
 _define_by_model("model.heads", "attention heads", lambda m: count_uniform(m, "n_heads"), "int")
 _define_by_model("model.kv_heads", "key-value heads", lambda m: count_uniform(m, "n_kv_heads"), "int")

@@ -35,7 +35,6 @@ _boolean("setup.cluster", "runs in a cluster", "cluster")
 _boolean("setup.privileged", "the container is privileged", "privileged")
 _boolean("setup.host_pid", "shares the host's process ids", "host_pid")
 _boolean("setup.host_network", "uses the host's network", "host_network")
-_boolean("setup.ipc_host", "shares the host's memory segments", "ipc_host")
 _boolean("setup.gpu_fraction", "a fraction of a GPU is asked for", "gpu_fraction")
 _boolean("setup.gpu_block_wrong", "the device block is not valid", "gpu_block")
 _boolean("setup.storage_uri", "a storage URI names the model", "storage_uri")
@@ -90,24 +89,29 @@ def define_size(name: str, doc: str, read: str, digits: int) -> None:
     define(name, doc, compute, "float")
 
 
-define(
-    "shm.gib", "size of /dev/shm, GiB", lambda c: c.setup.shm_bytes / GIB if c.setup.shm_bytes is not None else None,
-    "float"
-)  # fmt: skip
+define_size("shm.gib", "size of /dev/shm, GiB", "shm_bytes", 3)
 define_size("memory.limit_gib", "memory limit of the container or unit, GiB", "memory_limit", 2)
+
+
+def _offloaded(facts: LaunchFacts) -> float | None:
+    """GiB of the host that weights take which are kept there (x 1.9): as many as are asked for, and as there are."""
+    asked, ranks, size = flag_number(facts, "cpu-offload-gb"), facts["ranks"], weight_bytes(facts)
+    if not asked:
+        return 0.0
+    return None if ranks is None or size is None else min(asked * ranks, size / GIB) * (1 + PINNED_MORE[1])
 
 
 @fact("memory.host_need_gib", "host memory the launch needs at least: 8 GiB and the pools it asks for (x 1.9)", "float")
 def _host_need(facts: LaunchFacts) -> float | None:
-    offload = flag_number(facts, "cpu-offload-gb") or 0.0
+    offload = _offloaded(facts)
     pool = flag_number(facts, "kv-offloading-size") or 0.0
     swap = flag_number(facts, "swap-space") or 0.0
     ranks, tp = facts["ranks"], facts["tp"]
-    if ranks is None or tp is None:
+    if ranks is None or tp is None or offload is None:
         return None
     env = facts.env.get("LMCACHE_MAX_LOCAL_CPU_SIZE")
     lm = float(env) if env and re.fullmatch(r"\d+(\.\d+)?", env) else 0.0
-    return float(8.0 + (1 + PINNED_MORE[1]) * offload * ranks + 1.92 * pool + swap * tp + lm * ranks)
+    return float(8.0 + offload + 1.92 * pool + swap * tp + lm * ranks)
 
 
 @fact("memory.pools", "host memory pools are asked for")
@@ -158,11 +162,8 @@ def _cpu(facts: LaunchFacts) -> bool | None:
 
 @fact("offload.exceeds_host", "weights offloaded to the host (x 1.9) exceed its memory")
 def _offload(facts: LaunchFacts) -> bool | None:
-    gb = flag_number(facts, "cpu-offload-gb")
-    if not gb:
-        return False
-    have, n = facts["host.memory_gib"], facts["ranks"]
-    return None if have is None or n is None else gb * n * (1 + PINNED_MORE[1]) > have
+    need, have = _offloaded(facts), facts["host.memory_gib"]
+    return False if need == 0 else None if need is None or have is None else need > have
 
 
 @fact("devices.visible_conflict", "visible devices name indices that the container does not have, or one twice")

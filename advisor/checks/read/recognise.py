@@ -84,16 +84,14 @@ class LaunchFinder:
             if not step.words:
                 continue
             around = {**given, **step.exported, **step.env}
-            if sure and _FLAG.match(
-                step.words[0]
-            ):  # no program: the line before has no backslash, or a blank behind it
+            if sure and _FLAG.match(step.words[0]):  # no program: what stands above it does not end in a backslash
                 found = found or self.command([*before, *step.words], around, step.line, depth)
                 unique |= {_identify(x): note_place(x, "cut off", step.line) for x in found}
             before = step.words
             found = self.command(list(step.words), around, step.line, depth)
             self._note_pins(step.words)
             if not found and step.heredoc is not None and _base(step.words[0]) in _FEEDS:
-                run = _base(step.words[0]) not in ("cat", "tee")  # what these write may be anything
+                run = not {"cat", "tee"} & {*map(_base, step.words)}  # what these write may be anything
                 found = self.script(step.heredoc, line_of(step.heredoc), around, depth + 1, sure=run)
             for launch in found:
                 unique.setdefault(_identify(launch), launch)
