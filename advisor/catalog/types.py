@@ -94,6 +94,7 @@ class Price(Record, frozen=True, kw_only=True):
     currency: Currency
     date: str
     kind: str  # "retail", "used", "launch", ...
+    memory_gb: float | None = None  # of the size that is priced, where there are several; None: the largest
     source: str
 
 
@@ -143,6 +144,7 @@ class Accelerator(Record, frozen=True, kw_only=True):
     launch_date: str | None = None
     msrp: dict[Currency, PriceOfDevice] = {}  # currency -> launch price
     price: Price | None = None
+    more_prices: tuple[Price, ...] = ()  # of other sizes
     unknown: tuple[Literal["tflops", "bandwidth_gbs", "price"], ...] = ()  # looked for, and in no source
     source: str
     confidence: Confidence
