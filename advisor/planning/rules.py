@@ -86,11 +86,12 @@ class PlanRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     spare: float
     admitted: int
     drafted_users: int
+    drafted_from: float
     users_of_copy: int
     named: float
 
     def __post_init__(self) -> None:
-        for name in ("same", "worth_waiting", "behind", "spare", "admitted", "named"):
+        for name in ("same", "worth_waiting", "behind", "spare", "admitted", "drafted_from", "named"):
             if getattr(self, name) < 1:
                 raise ValueError(f"`plans.{name}` is a factor of 1 or more")
 

@@ -40,7 +40,7 @@ from advisor.planning.slots import on_all_layers
 from advisor.planning.targets import find_targets, measure_distance
 from advisor.planning.traffic import P99_OF_NORMAL
 from advisor.planning.types import CardLayout, Plan, Rejection, SearchRequest, TriedFormat
-from advisor.planning.utility import add_up, load_utility, may_be_worth_more, value_plan
+from advisor.planning.utility import EIGHT_BITS, add_up, load_utility, may_be_worth_more, value_plan
 from advisor.session import Session
 from advisor.units import format_gib
 
@@ -104,6 +104,18 @@ def _try_speculating(
         return other
     now, then = (objective.rate_speed(p.speed, search.traffic, "latency") for p in (found, other))
     return other if then > load_plan_rules(rules).same * now else found
+
+
+def speculate_where_sure(entry: Engine, plan: Plan, search: SearchRequest, session: Session) -> Plan:
+    """The plan, or the same weights with speculative decoding, where the low end of its gain is worth it already."""
+    asked = ask_for_speculation(entry, search, session.rules)
+    if asked is None or search.traffic.rate is not None or plan.offload or not plan.starts:
+        return plan
+    other = _find_for_users(entry, replace(asked, quantization=plan.quantization.id), session)
+    if isinstance(other, Rejection) or not other.starts or not other.holds_all or other.speed is None:
+        return plan
+    gain = other.speed.gain
+    return other if gain is not None and gain.low >= load_plan_rules(session.rules).drafted_from else plan
 
 
 def ask_for_speculation(entry: Engine, search: SearchRequest, rules: Catalog) -> SearchRequest | None:
@@ -270,8 +282,13 @@ def _plan_stage(
         found.append((attempt, plan))
         if _is_sure(plan) and plan.holds_all:
             served.add(quantization.id)
-            best = plan if plan.on_time is not False else best
+            best = plan if plan.on_time is not False and _answers(plan, search, tools.session.rules) else best
     return found
+
+
+def _answers(plan: Plan, search: SearchRequest, rules: Catalog) -> bool:
+    """Whether it may answer what comes; True where users come, not requests."""
+    return answers_rate(plan, search, load_plan_rules(rules).spare) is not False
 
 
 def _is_sure(plan: Plan) -> bool:
@@ -283,7 +300,7 @@ def _take_best(
     found: Sequence[tuple[Attempt, Plan]], tools: EngineTools, search: SearchRequest
 ) -> tuple[Attempt, Plan] | None:
     """The plan over the most floors, of these the one that is worth the most; of plans that are worth the same the
-    first."""
+    first, or the quickest of at least eight bits where that is clearly quicker."""
     if not found:
         return None
     rules, targets = tools.session.rules, find_targets(search.workload, search.machine, tools.session.rules)
@@ -291,6 +308,7 @@ def _take_best(
     sure = [x for x in sure if has_download(tools.entry, search, x[0].chosen.quantization)] or sure
     if search.traffic.full_length:
         sure = [x for x in sure if x[1].holds_all] or sure
+    sure = [x for x in sure if _answers(x[1], search, rules)] or sure
     on_time = [x for x in sure if x[1].on_time is not False]
     if not on_time:
         distances = [measure_distance(p.speed, targets) or 0.0 for _, p in sure]
@@ -298,7 +316,15 @@ def _take_best(
         return next(x for x, distance in zip(sure, distances, strict=True) if distance <= least)
     worth = [add_up(value_plan(p, search, rules)) for _, p in on_time]
     enough = max(worth) - load_utility(rules).same
-    return next(x for x, value in zip(on_time, worth, strict=True) if value >= enough)
+    equal = [x for x, value in zip(on_time, worth, strict=True) if value >= enough]
+    wide = [x for x in equal if x[1].quantization.bits_nominal >= EIGHT_BITS]
+    return max(wide, key=lambda x: _round_rate(x[1], search, rules)) if wide and wide[0] is equal[0] else equal[0]
+
+
+def _round_rate(plan: Plan, search: SearchRequest, rules: Catalog) -> int:
+    """Tokens a second of one request, on a scale on which rates that are hardly apart are the same."""
+    rate = objective.rate_speed(plan.speed, search.traffic, "latency")
+    return round(math.log(rate, load_plan_rules(rules).named)) if rate else 0
 
 
 def _run_from_disk(

@@ -164,7 +164,8 @@ def may_be_worth_more(
         add_up(cost_format(q, than.deployment.engine, search, rules)) - _cost_cache(c, weights, rules)
         for q, c in ((than.quantization, kind), (quantization, cache))
     )
-    return then + gain > now + weights.same
+    wide = quantization.bits_nominal >= EIGHT_BITS  # of those that are worth the same the quicker one is taken
+    return then + gain > now + (-weights.same if wide else weights.same)
 
 
 def _cost_unsure(between: Interval | None, weights: UtilityRules) -> float:
