@@ -20,6 +20,7 @@ from advisor.advice.hardware.prices import (
     replace_rentals,
 )
 from advisor.advice.hardware_types import Ask, HardwareAdvice
+from advisor.advice.types import Advice
 from advisor.advice.workload import SPELLINGS, build_workload
 from advisor.catalog import Catalog
 from advisor.errors import BadInput
@@ -40,9 +41,11 @@ def answer_question(question: HardwareQuestion, session: Session, asking: Asking
     rules, machine = session.rules, find_stated_machine(question, session.rules, asking)
     asking = replace(asking, machine=machine)
     live = cache(fetch_live_prices)  # asked once, however often the question is
+    plans: dict[bytes, Advice] = {}
 
     def answer(asked: HardwareQuestion, on: Machine | None) -> HardwareAdvice:
-        return find_hardware(resolve_question(asked, rules, replace(asking, machine=on), live), session)
+        ask = resolve_question(asked, rules, replace(asking, machine=on), live)
+        return find_hardware(ask, session, plans, asking.progress)
 
     return name_unused(question, answer(question, machine), asking, rules, answer)
 
@@ -58,8 +61,8 @@ def resolve_question(
     model = question.model or next(iter(question.models), None)
     if question.model and question.models:
         raise BadInput(f"{names['model']} and {names['models']} exclude each other")
-    if model is None:
-        raise BadInput(f"{names['model']} is missing: what should it run?")
+    if model is None and not (question.budget or question.rent or question.prices):
+        raise BadInput(f"{names['model']} is missing: what should it run? Or {names['budget']}: what does that buy?")
     question, more = _take_stated(question)
     _check_numbers(question, names)
     rates = exchange_rates(question.exchange_rates, budget_rules, names["exchange_rates"])
@@ -72,10 +75,8 @@ def resolve_question(
     first = budget or rent
     currency = (question.currency or (first.currency if first else "EUR")).upper()
     money.check_currency(currency, rates, names["currency"], names["exchange_rates"])
-    # what is required of an option here is no target of its plan
-    load = replace(question, ttft_s=None, tpot_s=None, e2e_s=None, target_tps=None)
-    if question.rate is None:
-        load = replace(load, concurrency=question.concurrency or 1)
+    question = replace(question, full_length=question.full_length or question.context is not None)
+    load = question if question.rate is not None else replace(question, concurrency=question.concurrency or 1)
     return Ask(
         model=model,
         others=question.models[1:],
@@ -88,7 +89,7 @@ def resolve_question(
         hours=hours,
         machine=find_stated_machine(question, rules, asking),
         rates=rates,
-        **pick_fields(question, "quantization", "electricity_price", "duty", "sort", "api_price", *TARGETS),
+        **pick_fields(question, "quantization", "electricity_price", "duty", "sort", "api_price", "cards_only"),
     )
 
 
@@ -118,7 +119,6 @@ def _read_amount(
     return money.parse_money(amount, names[field], rates, per, names["exchange_rates"])
 
 
-TARGETS = ("target_tps", "ttft_s", "tpot_s", "e2e_s")
 ABOVE_ZERO = ("target_tps", "api_price")
 
 

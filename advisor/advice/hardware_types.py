@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Literal
 
 from advisor.advice.hardware.prices import PriceList
-from advisor.deployment import Arrivals, Holds, Setting, SpeedEstimate, Workload
+from advisor.deployment import Arrivals, Holds, Interval, Setting, SpeedEstimate, Workload
 from advisor.machines.types import Machine
 from advisor.money import Money
 from advisor.planning.targets import TargetAnswer
 from advisor.questions.hardware import Sort
-from advisor.questions.workload import TimeLimit
 from advisor.record import Answer, Record, Value
 
 Axis = Literal["buy", "rent"]
@@ -19,7 +18,7 @@ Axis = Literal["buy", "rent"]
 class Ask(Value, frozen=True):
     """The question with prices read and names resolved. Rates a second are per request unless stated otherwise."""
 
-    model: str
+    model: str | None  # None: the one that is worth the most on each computer
     workload: Workload
     prices: PriceList
     others: tuple[str, ...] = ()  # models that stay loaded next to it
@@ -29,14 +28,11 @@ class Ask(Value, frozen=True):
     rent: Money | None = None  # per month
     currency: str = "EUR"
     hours: float = 730
-    target_tps: float | None = None
-    ttft_s: TimeLimit | None = None
-    tpot_s: TimeLimit | None = None
-    e2e_s: TimeLimit | None = None
     electricity_price: float | None = None  # EUR
     duty: float | None = None
     api_price: float | None = None  # of a hosted API, currency per million output tokens
     machine: Machine | None = None  # what is there already
+    cards_only: bool = False  # a computer for the cards is there
     sort: Sort = "price"
     rates: dict[str, float] | None = None  # units for one US dollar; None = those of the rules
 
@@ -55,17 +51,23 @@ class ResidentModel(Record, frozen=True, kw_only=True):
 class HardwareOption(Record, frozen=True, kw_only=True):
     """One thing to buy or rent that holds the deployment. Amounts are in `currency`."""
 
-    hardware: str  # 2x GeForce RTX 3090
+    hardware: str  # 2x GeForce RTX 3090, 64GB RAM, linux: what `--on` takes
     accelerator: str
     count: int
     cards_used: int  # of these, by the plan
     axis: Axis
     fits: bool | None
+    model: str = ""  # no field of answers of before
     engine: str
     quantization: str
     settings: dict[str, Setting]
     currency: str
-    price: float | None  # once, without host; None for rentals
+    price: float | None  # once, the host included where it has to be bought; None for rentals
+    price_range: Interval | None = None  # of the price, by the sources of its parts
+    within_budget: bool | None = True  # None: at the low end of its price
+    host: str | None = None  # that is counted in, in words
+    host_price: float | None = None
+    noise: str | None = None  # of the host
     price_date: str
     price_kind: str
     price_source: str
@@ -90,6 +92,7 @@ class HardwareOption(Record, frozen=True, kw_only=True):
     speed: SpeedEstimate | None
     targets: TargetAnswer | None = None  # None: none was named, and nothing arrives
     arrivals: Arrivals | None = None  # where requests arrive, or percentiles are asked for
+    worth: float | None = None  # to its owner, in units of ability (rules/choosing.yaml): compares models and computers
     why: tuple[str, ...]
     also: tuple[ResidentModel, ...] = ()  # in parts of the devices; bytes are those of the first model's part
 
@@ -101,16 +104,17 @@ class RejectedHardware(Record, frozen=True, kw_only=True):
     accelerator: str
     count: int
     axis: Axis
-    code: str  # over_budget, does_not_fit, too_slow, no_native_format, or a reason code of engines
+    code: str  # over_budget, does_not_fit, too_slow, too_narrow, unproven, or a reason code of engines
     text: str
 
 
 class HardwareAdvice(Answer, frozen=True, kw_only=True):
     """The answer to `advise hardware`. `options` is empty when nothing fits; `beyond` then says what would."""
 
-    model: str
+    model: str | None  # None: each option names its own
     others: tuple[str, ...] = ()  # models that stay loaded next to it
     quantizations: tuple[str, ...]
+    workload: Workload = Workload()
     context_length: int
     users: int
     rate: float | None = None  # requests a second, in place of users

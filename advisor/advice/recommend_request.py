@@ -61,6 +61,7 @@ class RecommendRequest(Value, frozen=True):
     every_command: bool = True  # False: only the choice's, for answers that show no other
     from_disk: bool = True  # a named model that fits nowhere may run with a part on disk
     every_model: bool = True  # False: other models that fit are looked for only where a short text has room for them
+    brief: bool = False  # the choice alone: no other plans, nothing that would change it
     found: ResolvedModel | None = None  # the model, where it is resolved already
 
 

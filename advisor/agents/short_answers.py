@@ -216,8 +216,8 @@ def shorten_hardware(answer: Json) -> Json:
     options = advice.options
     named = {k: i for k, i in advice.named.items() if i is not None}
     first = list(dict.fromkeys([*named.values(), *range(len(options))]))[:6]
-    names = ("hardware", "axis", "engine", "quantization", "price", "currency", "hourly", "monthly_cost", "provider",
-             "fits")  # fmt: skip
+    names = ("hardware", "axis", "model", "engine", "quantization", "price", "within_budget", "currency", "hourly",
+             "monthly_cost", "provider", "fits")  # fmt: skip
     return {
         **pick(advice, "model", "context_length", "users", "currency"),
         "named": {k: options[i].hardware for k, i in named.items()},

@@ -25,6 +25,7 @@ Examples:
   advise hardware --on "RTX 3060, 64GB RAM" --model qwen3:32b --budget 1500EUR
   advise hardware --models qwen3:32b,bge-m3 --users 4 --budget 9000EUR
   advise hardware --model 70B --users 4 --budget 8000EUR --plot options.svg
+  advise hardware --use-case code --budget 2000EUR
   advise hardware --tiers
 
 Exit status: 0 something fits, 1 nothing does, 2 cannot tell or usage error.
@@ -33,17 +34,14 @@ Exit status: 0 something fits, 1 nothing does, 2 cannot tell or usage error.
 @options.ask(HardwareQuestion, "plot", "rules", "json", "verbose", "quiet")
 @click.option("--tiers", is_flag=True, help="The budget chart of one source with our verdicts, and nothing else.")
 def command(question: HardwareQuestion, shown: options.Presentation, tiers: bool) -> int:
-    """What to buy or rent for a model, a number of users and a budget.
+    """What to buy or rent for a model (or a use), a number of users and a budget.
 
-    Cheapest first among what fits: engine, weight format, predicted speed, price with its date, power, break-even.
+    Cheapest first among what fits, each with the plan that `recommend` has for it: engine, weight format, predicted
+    speed, price with its date, power, break-even. Without a model: the computer whose best model is worth the most.
     """
-    from advisor.errors import BadInput
-
     session = options.open_session()
     if tiers:
         return _show_tiers(shown, session.rules)
-    if not question.model and not question.models:
-        raise BadInput("--model is missing: what should it run? (`advise hardware --tiers` needs none)")
     from advisor.advice.hardware_request import answer_question
 
     figure = options.check_figure_path(shown.plot, shown.force)

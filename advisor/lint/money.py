@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from advisor.advice.hardware.budget import AXES, BudgetRules
+from advisor.advice.hardware.budget import BudgetRules
 from advisor.lint.faults import Fault
 from advisor.lint.house import House, RuleDocument, TableItem
 from advisor.units import GIB
@@ -49,10 +49,11 @@ def _budgets(document: RuleDocument) -> Iterator[Fault]:
         if rate <= 0 or (currency == "USD" and rate != 1):
             problem = f"{rate:g} is not a number of {currency} for one US dollar"
             yield place.field("unit", ("rates", "per_usd", currency), problem)
-    lists = {k for k, v in b.formats.items() if isinstance(v, tuple)}
-    for axis in AXES:
-        if axis not in lists or not isinstance(b.formats.get(f"why_{axis}"), str):
-            yield place.field("missing_key", ("formats",), f"`{axis}` (a list) and `why_{axis}` (text) are needed")
+    for i, host in enumerate(b.hosts):
+        if host.price.high is not None and host.price.high < host.price.low:
+            yield place.field("range", ("hosts", i, "price"), f"{host.price.high:g} is below {host.price.low:g}")
+        if missing := [f for f in host.forms if f not in b.forms]:
+            yield place.field("unknown_name", ("hosts", i, "forms"), f"{', '.join(missing)}: not among `forms`")
     for i, row in enumerate(b.tiers.rows):
         if row.up_to is not None and row.from_ is not None and row.from_ >= row.up_to:
             yield place.field("range", ("tiers", "rows", i), f"from {row.from_:g} is not below up_to {row.up_to:g}")

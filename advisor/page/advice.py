@@ -253,7 +253,7 @@ def make_hardware(advice: HardwareAdvice) -> Page:
     options = advice.options
     named = {k: i for k, i in advice.named.items() if i is not None}
     first = options[next(iter(named.values()), 0)] if options else None
-    verdict = f"{first.hardware} for {advice.model}, {advice.load}" if first else "Nothing fits."
+    verdict = f"{first.hardware} for {first.model}, {advice.load}" if first else "Nothing fits."
     return make_page(
         "Hardware", verdict, "good" if first else "bad",
         make_section("The named choices", _named_options(advice, named)),
@@ -297,6 +297,7 @@ def _named_options(advice: HardwareAdvice, named: dict[str, int]) -> Table:
 def _options(advice: HardwareAdvice) -> Table:
     columns: dict[str, Column] = {
         "hardware": "hardware",
+        "model": "model",
         "engine": "engine",
         "format": "quantization",
         "price": ("price", advice.currency),

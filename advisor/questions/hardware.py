@@ -23,7 +23,7 @@ Sort = Literal["price", "speed", "value"]
 
 
 class HardwareQuestion(TrafficFields, frozen=True, kw_only=True):
-    """What to buy or rent for a model, a number of users and a budget. Rates a second are those of one request."""
+    """What to buy or rent for a model (or a use), a number of users and a budget. Rates a second are of one request."""
 
     NO_OPTION: ClassVar[Mapping[str, str]] = dict.fromkeys(("endpoint", "cloud"), "hardware is what is looked for")
 
@@ -75,6 +75,9 @@ class HardwareQuestion(TrafficFields, frozen=True, kw_only=True):
     api_price: Annotated[
         Amount | None, describe("Price of a hosted API for a million output tokens.", "--api-price", metavar="X")
     ] = None
+    cards_only: Annotated[
+        bool, describe("A computer for the cards is there: prices are of the cards alone.", "--cards-only")
+    ] = False
     sort: Annotated[Sort, describe("Order of the options.", "--sort")] = "price"
     hardware: HardwareText = None
     snapshot: SnapshotFile = None

@@ -73,7 +73,9 @@ def plot_hardware_advice(advice: HardwareAdvice, path: Path) -> None:
         ax.set_ylabel("tokens/s of one request")
         ax.set_ylim(bottom=0)
         ax.grid(alpha=0.3)
-    fig.suptitle(f"{advice.model} for {advice.users} at once, {format_tokens(advice.context_length)} tokens each")
+    fig.suptitle(
+        f"{advice.model or 'hardware'} for {advice.users} at once, {format_tokens(advice.context_length)} tokens each"
+    )
     _save(fig, path)
 
 

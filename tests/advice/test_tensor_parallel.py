@@ -84,7 +84,7 @@ def test_hardware_buys_no_cards_that_would_stay_unused(tmp_path: Path) -> None:
     shopping = advisor.hardware(
         "microsoft/phi-4", users=8, budget="90000EUR", engine="vllm", quantization="BF16", fewest=True, prices=prices
     )
-    assert [o.hardware for o in shopping.options] == ["2x A100 SXM4 80GB"]
+    assert [o.hardware for o in shopping.options] == ["2x A100 SXM4 80GB, linux"]
     assert [x.text for x in shopping.rejected] == ["1 of the 4 cards are enough, and 2 are offered"]
 
 

@@ -323,7 +323,7 @@ def test_a_good_part_on_the_host() -> None:
 
 def test_a_table_that_is_looked_up_is_not_offloaded() -> None:
     """bge-m3: half of its bytes are the token embedding, which GGUF engines keep in host memory."""
-    found = advisor.hardware("BAAI/bge-m3", users=4, budget="2000EUR")
+    found = advisor.hardware("BAAI/bge-m3", concurrency=4, budget="2000EUR")
     assert any(o.engine == "llama.cpp" for o in found.options if o.fits)
     assert not any("host memory" in r.text for r in found.rejected)
 

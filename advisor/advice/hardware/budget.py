@@ -8,12 +8,11 @@ import msgspec
 
 from advisor.catalog import Catalog
 from advisor.catalog.documents import decode_document
-from advisor.errors import BadInput
-from advisor.meanings import AcceleratorId, Currency, Form, QuantizationName, UseCase, within
+from advisor.catalog.types import Price
+from advisor.meanings import AcceleratorId, Currency, Form, within
 from advisor.record import Record
 
 FILE = "budgets.yaml"
-AXES = ("buy", "rent")
 
 
 class BudgetTier(Record, frozen=True, kw_only=True):
@@ -33,7 +32,7 @@ class BudgetTier(Record, frozen=True, kw_only=True):
     from_: float | None = msgspec.field(default=None, name="from")
 
 
-class HostNeeds(Record, frozen=True, kw_only=True):
+class FormNeeds(Record, frozen=True, kw_only=True):
     """What a form of card needs around it."""
 
     most: int  # devices in one machine
@@ -41,11 +40,28 @@ class HostNeeds(Record, frozen=True, kw_only=True):
     words: str
 
 
+class Host(Record, frozen=True, kw_only=True):
+    """A computer without cards, as it is bought to carry them."""
+
+    id: str
+    words: str
+    forms: tuple[Form, ...]
+    cards: int  # at most
+    card_watts: float  # that its power supply has for all cards
+    cards_usd: float = float("inf")  # that cards may cost
+    ram_gb: int
+    more_ram_gb: tuple[int, ...] = ()  # that it takes, too
+    usd_per_gb: tuple[float, float] = (0.0, 0.0)  # of that: low and high
+    noise: Literal["quiet", "audible", "loud"]
+    price: Price
+
+
 class Maturity(Record, frozen=True, kw_only=True):
     """How far software is on a vendor's hardware: 1 = first."""
 
     rank: int
     words: str
+    unasked: bool = True  # False: offered only to those who name an engine or a price list
 
 
 class RunningCosts(Record, frozen=True, kw_only=True):
@@ -75,7 +91,7 @@ class TierRows(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BudgetRules(msgspec.Struct, frozen=True, kw_only=True):
-    """rules/budgets.yaml. `formats`: lists for `buy`, `rent` and families, and the reasons `why_buy`, `why_rent`."""
+    """rules/budgets.yaml."""
 
     source: str | None = None
     as_of: str | None = None
@@ -84,10 +100,14 @@ class BudgetRules(msgspec.Struct, frozen=True, kw_only=True):
     power: RunningCosts
     old_after_days: int
     counts: tuple[int, ...]
-    slowest_share: float
-    slowest_decode_tps: dict[UseCase, float]  # where no rate is asked for: below it nobody is helped
-    formats: dict[str, tuple[QuantizationName, ...] | str]
-    hosts: dict[Form, HostNeeds]
+    forms: dict[Form, FormNeeds]
+    hosts: tuple[Host, ...]
+    narrowest_bits: dict[str, float]  # of weights that are offered unasked, by family of formats
+    longest_prompt_s: float
+    worth_per_doubling: float
+    looked_at: int
+    users_of_host_memory: int  # at most, at once, that experts in host memory are offered to
+    enough: int  # sure options of an axis; after them only what is faster than all of them
     not_bought_single: tuple[Form, ...]
     not_offered: tuple[Form, ...]
     not_sold_here: tuple[AcceleratorId, ...]
@@ -95,17 +115,7 @@ class BudgetRules(msgspec.Struct, frozen=True, kw_only=True):
     maturity: dict[str, Maturity]
     tiers: TierRows
 
-    def list_formats(self, of: str) -> tuple[str, ...]:
-        """The formats of an axis or of a family; none where it has no list of its own."""
-        found = self.formats.get(of, ())
-        return () if isinstance(found, str) else found
-
 
 def load_budget_rules(rules: Catalog) -> BudgetRules:
-    """Currencies, costs, formats, hosts and tiers. Raises BadInput naming the field that an overlay spoiled."""
-    file = decode_document(rules, FILE, BudgetRules)
-    kinds: dict[str, type] = {**dict.fromkeys(AXES, tuple), "why_buy": str, "why_rent": str}
-    missing = next((k for k, kind in kinds.items() if not isinstance(file.formats.get(k), kind)), None)
-    if missing is not None:
-        raise BadInput(f"rules/{FILE}: formats: {missing} is missing")
-    return file
+    """Currencies, costs, hosts and tiers. Raises BadInput naming the field that an overlay spoiled."""
+    return decode_document(rules, FILE, BudgetRules)

@@ -31,6 +31,8 @@ class DeviceOffer(Record, frozen=True, kw_only=True):
 
     accelerator: str
     buy: float | None = None
+    buy_low: float | None = None  # of the sources, where they differ
+    buy_high: float | None = None
     per_hour: float | None = None
     currency: str
     date: str
@@ -148,17 +150,17 @@ def _bought(rules: Catalog, launched_from: str, skip: tuple[str, ...]) -> Iterat
             or accelerator.vendor not in ("nvidia", "amd", "intel", "apple")
         ):
             continue
-        memory = max(accelerator.memory_options_gb, default=None)  # a price without a size is the dearest size's
-        if accelerator.price is not None:
-            price = accelerator.price
-            amount = price.low if price.high is None else (price.low + price.high) / 2
+        for price in (accelerator.price, *accelerator.more_prices) if accelerator.price is not None else ():
+            assert price is not None
             yield DeviceOffer(
                 accelerator=accelerator.id,
-                buy=amount,
-                memory_gb=memory,
+                buy=price.low if price.high is None else (price.low + price.high) / 2,
+                buy_low=price.low,
+                buy_high=price.high,
+                memory_gb=price.memory_gb or max(accelerator.memory_options_gb, default=None),
                 **pick_fields(price, "currency", "date", "kind", "source"),
             )
-        elif (
+        if accelerator.price is None and (
             accelerator.msrp and (accelerator.launch_date or "") >= launched_from and not accelerator.memory_options_gb
         ):
             currency = "USD" if "USD" in accelerator.msrp else next(iter(accelerator.msrp))

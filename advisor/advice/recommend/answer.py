@@ -133,7 +133,12 @@ def _choose(
     if chosen.look_for_others and not request.every_model:
         others = chosen.look_for_others(SHOWN_IN_TEXT) if len(advice.alternatives) < SHOWN_IN_TEXT else ()
     choices = advice.choices
-    if chosen.chosen is not None and advice.chosen is not None and advice.chosen.memory is not None:
+    if (
+        not request.brief
+        and chosen.chosen is not None
+        and advice.chosen is not None
+        and advice.chosen.memory is not None
+    ):
         sized, rank = (chosen.chosen, *(others or chosen.others)), partial(_rank_sized, request, guide, session)
         choices = choose_models(advice.chosen, sized, load_utility(rules), rank)
     return replace(advice, models=tuple(x.option for x in others[:shown]), choices=choices)
@@ -168,9 +173,9 @@ def _advice(
     search = build_search_request(request, found, guide_result, guide, rules, asked)
     search = replace(search, from_disk=request.from_disk and request.model is not None)  # a model that is chosen fits
     answers = search_engines(request, guide_result, search, asked, session)
-    offers, rejected, needs = answers.offers, answers.rejected, answers.needs
+    offers, rejected, needs = answers.offers[: 1 if request.brief else None], answers.rejected, answers.needs
     offered = [
-        _ranked(e, f, guide_result, search, session, i, worth.terms, request.every_command or i == 0)
+        _ranked(e, f, guide_result, search, session, i, worth.terms, request.every_command or i == 0, request.brief)
         for i, (worth, e, f) in enumerate(offers)
     ]
     clients = list_clients(request, guide_result, asked, rules, found.model)
@@ -197,7 +202,7 @@ def _advice(
     if chosen is not None and asked is None and offers and not clients:
         warnings += find_ties(offers, load_utility(rules).same)
     growth: tuple[str, ...] = ()
-    if chosen is not None and chosen.deployment is not None:
+    if chosen is not None and chosen.deployment is not None and not request.brief:
         cards = len(chosen.layout.devices) or None if chosen.layout is not None else None  # of all copies on one node
         growth = describe_growth(chosen.deployment, guide_result.facts, guide, guide_result.decision, session, cards)
     advice = Advice(
@@ -213,6 +218,8 @@ def _advice(
         remedies=() if chosen else _remedies(request, found.model, rejected),
         growth=growth,
     )
+    if request.brief:
+        return advice
     best = (offers[0][1], offers[0][2]) if offers and not clients and chosen is not None else None
 
     def rank(entry: Engine, plan: Plan) -> RankedDeployment:
@@ -241,6 +248,7 @@ def _ranked(
     position: int,
     utility: dict[str, float],
     shown: bool,
+    brief: bool = False,
 ) -> RankedDeployment:
     rules = session.rules
     from advisor import engines
@@ -253,7 +261,7 @@ def _ranked(
         reasons = ("runs here too, though the guide does not recommend it for this workload",)
     use = str(guide_result.facts.get("workload.use_case") or "chat")
     prominent = position < 4 or entry.id in guide_result.decision.engines
-    has_command = shown and prominent and "command" in list_targets(entry.id, rules)
+    has_command = shown and prominent and not brief and "command" in list_targets(entry.id, rules)
     servers = list_plan_servers(plan, entry)
     first = replace(servers[0], port=plan.deployment.port) if plan.layout.prefill else servers[0]
     quick = make_quick_start(first, session) if has_command else None
@@ -261,7 +269,7 @@ def _ranked(
     if position == 0 and (targets is not None or search.traffic.rate is not None):
         from advisor.planning.verdicts import judge_plan
 
-        judged = judge_plan(plan, search.traffic, search.workload, session)
+        judged = judge_plan(plan, search.traffic, search.workload, session, remedies=not brief)
         targets, arrivals = judged.targets, judged.arrivals
     ranked = RankedDeployment(
         engine=entry.id,

@@ -9,7 +9,7 @@ from advisor.catalog import Catalog
 from advisor.catalog.types import Engine
 from advisor.decision.filters import hardware_support, judge_engine, list_needed_features
 from advisor.decision.types import Reason
-from advisor.planning.search import find_best_plan
+from advisor.planning.search import find_best_plan, speculate_where_sure
 from advisor.planning.types import Plan, Rejection, SearchRequest
 from advisor.planning.utility import add_up, load_utility, value_plan
 from advisor.record import Value
@@ -36,6 +36,8 @@ def search_engines(
     found, listed = EngineAnswers([], {}, {}), list(guide_result.decision.engines)
     offers, rejected, needs = found.offers, found.rejected, found.needs
     for entry in list_in_order(listed, asked, session.rules):
+        if request.brief and entry.id not in listed and any(w.is_settled for w, _, _ in offers):
+            break  # no engine that the guide does not name comes before that
         left_out = _explain_left_out(entry, guide_result, listed, asked)
         if left_out is not None:
             reasons = judge_engine(entry, guide_result.facts, None, search.model, request.workload).reasons
@@ -59,6 +61,12 @@ def search_engines(
             result = replace(result, notes=(*result.notes, f"pinned to {pinned[0]} by policy: {pinned[1]}"))
         offers.append((value_engine(entry, result, search, guide_result, asked, session.rules), entry, result))
     offers.sort(key=lambda x: x[0].order, reverse=True)
+    if offers:
+        _, entry, plan = offers[0]
+        sooner = speculate_where_sure(entry, plan, search, session)
+        if sooner is not plan:
+            sooner = replace(sooner, tried=plan.tried, notes=plan.notes)
+            offers[0] = value_engine(entry, sooner, search, guide_result, asked, session.rules), entry, sooner
     return found
 
 
@@ -97,6 +105,11 @@ class Worth(Value, frozen=True):
     def order(self) -> tuple[list[bool], float]:
         """What is better sorts later."""
         return [*self.floors.values()], add_up(self.terms)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether it is over every floor but those that somebody's wishes make."""
+        return all(held for name, held in self.floors.items() if name not in ("asked", "policy"))
 
 
 def value_engine(

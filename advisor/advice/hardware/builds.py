@@ -1,0 +1,133 @@
+"""What can be bought or rented, as whole computers: cards with a host that carries them, at what price."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from advisor.advice.hardware.budget import BudgetRules, Host
+from advisor.advice.hardware.prices import DeviceOffer
+from advisor.advice.hardware_types import Ask, Axis
+from advisor.catalog import Catalog
+from advisor.catalog.described_machine import WHOLE_COMPUTERS
+from advisor.catalog.types import Accelerator
+from advisor.deployment import Interval
+from advisor.machines.types import Machine
+from advisor.money import convert_currency
+from advisor.record import Value
+from advisor.units import GIB
+
+
+class Build(Value, frozen=True):
+    """One thing to buy or rent: so many of a priced device, in a host where that has a price, too."""
+
+    offer: DeviceOffer
+    entry: Accelerator
+    count: int
+    axis: Axis
+    hardware: str  # as `--on` takes it
+    cost: Interval  # once, or a month's rent
+    cards: Interval  # of it without the host
+    host: Host | None = None  # None: a whole computer, a rental, or one that is there
+    ram_gb: int = 0  # of the host
+    more_ram: bool = False  # than the host comes with
+
+    @property
+    def bandwidth(self) -> float:
+        """GB/s of all devices; 0 where not known."""
+        return (self.entry.bandwidth_gbs or 0.0) * self.count
+
+    @property
+    def memory_bytes(self) -> int:
+        """Of all devices; 0 where not known."""
+        size = self.offer.memory_gb * GIB if self.offer.memory_gb else self.entry.memory_bytes
+        return int(size or 0) * self.count
+
+    def is_beaten(self, other: Build) -> bool:
+        """Whether another one of the same maker has as much memory, as fast."""
+        alike = self.entry.vendor == other.entry.vendor
+        return alike and self.bandwidth <= other.bandwidth and self.memory_bytes <= other.memory_bytes
+
+
+def list_builds(request: Ask, axis: Axis, budget: BudgetRules, rules: Catalog, more_ram: bool = False) -> list[Build]:
+    """What the price list offers on an axis, lowest prices first, whatever the budget, in the asked currency.
+
+    `more_ram`: hosts of few cards with more memory than they come with, too.
+    """
+    table = rules.accelerators()
+    offered = (p for p in request.prices.prices if (p.buy if axis == "buy" else p.per_hour) is not None)
+    found = [b for p in offered for b in _list_counts(request, p, table[p.accelerator], axis, budget, more_ram)]
+    return sorted(found, key=lambda b: b.cost.low)
+
+
+def _list_counts(
+    request: Ask, offer: DeviceOffer, entry: Accelerator, axis: Axis, budget: BudgetRules, more_ram: bool
+) -> Iterator[Build]:
+    closed, whole = request.prices.closed, entry.form in WHOLE_COMPUTERS
+    needs = budget.forms.get(entry.form or "")
+    for n in request.prices.counts:
+        if n > 1 and (whole or (not closed and needs is not None and n > needs.most)):
+            continue  # several whole computers are several machines
+        if not closed and axis == "buy" and entry.form in budget.not_bought_single and n < 4:
+            continue
+        cards = _price_cards(request, offer, n, axis, budget)
+        if axis == "rent" or closed or whole or request.machine is not None or request.cards_only:
+            yield Build(offer, entry, n, axis, _describe(request, offer, entry, n, 0, axis), cards, cards)
+            continue
+        usd = convert_currency(cards.value, request.currency, "USD", budget.rates.per_usd)
+        host = find_host(entry, n, usd, budget)
+        if host is None:
+            continue  # no host that carries so many has a price
+        for ram in (host.ram_gb, *(host.more_ram_gb if more_ram else ())):
+            beside = _price_host(request, host, ram, budget)
+            cost = Interval(value=cards.value + beside.value, low=cards.low + beside.low, high=cards.high + beside.high)
+            words = _describe(request, offer, entry, n, ram, axis)
+            yield Build(offer, entry, n, axis, words, cost, cards, host, ram, ram > host.ram_gb)
+
+
+def _price_host(request: Ask, host: Host, ram_gb: int, budget: BudgetRules) -> Interval:
+    """Of a computer without cards and so much memory."""
+    more = ram_gb - host.ram_gb
+    low, high = (
+        host.price.low + more * host.usd_per_gb[0],
+        (host.price.high or host.price.low) + more * host.usd_per_gb[1],
+    )
+    low, high = (convert_currency(x, host.price.currency, request.currency, budget.rates.per_usd) for x in (low, high))
+    return Interval(value=(low + high) / 2, low=low, high=high)
+
+
+def _price_cards(request: Ask, offer: DeviceOffer, n: int, axis: Axis, budget: BudgetRules) -> Interval:
+    """Of so many devices: once, or for the hours of a month."""
+    times = n if axis == "buy" else n * request.hours
+    middle = (offer.buy if axis == "buy" else offer.per_hour) or 0.0
+    bounds = (offer.buy_low, middle, offer.buy_high) if axis == "buy" else (None, middle, None)
+    low, value, high = (
+        convert_currency(middle if x is None else x, offer.currency, request.currency, budget.rates.per_usd) * times
+        for x in bounds
+    )
+    return Interval(low=low, value=value, high=high)
+
+
+def find_host(entry: Accelerator, count: int, usd: float, budget: BudgetRules) -> Host | None:
+    """The cheapest host for so many of a card, which cost so much: enough places, and power for all at their limit."""
+    watts = (entry.tdp_watts or 0) * count
+    able = [h for h in budget.hosts if (entry.form or "") in h.forms and h.cards >= count and h.card_watts >= watts]
+    able = [h for h in able if h.cards_usd >= usd]
+    return min(able, key=lambda h: h.price.low + (h.price.high or h.price.low), default=None)
+
+
+def _describe(request: Ask, offer: DeviceOffer, entry: Accelerator, n: int, ram_gb: int, axis: Axis) -> str:
+    """The computer in the words of `--on`, which is how it is planned for."""
+    size = f" {offer.memory_gb:g}GB" if offer.memory_gb else ""
+    there = request.machine if axis == "buy" else None
+    ram, system = "", ", linux"
+    if ram_gb:
+        ram = f", {ram_gb}GB RAM"
+    elif there is not None and entry.form not in WHOLE_COMPUTERS:
+        ram, system = _describe_there(there)
+    return f"{n}x {entry.name}{size}{ram}{'' if entry.vendor == 'apple' else system}"
+
+
+def _describe_there(machine: Machine) -> tuple[str, str]:
+    """Memory and system of a computer that takes the cards."""
+    total = machine.memory.total_bytes
+    return f", {total / GIB:.0f}GB RAM" if total else "", f", {machine.os or 'linux'}"
