@@ -192,11 +192,12 @@ _CHANNELS = {"dual": 2, "quad": 4, "octa": 8}
 
 
 def _memory_modules(details: HardwareDetails, m: re.Match[str]) -> None:
-    """`12x 32GB DDR5-4800`, `12x DDR5-4800`, `8-channel DDR4-3200`, `192GB DDR5-6000`: modules fill a channel each."""
+    """`12x 32GB DDR5-4800`, `12x DDR5-4800`, `192GB DDR5-6000 12 channels`: modules fill a channel each."""
     found = m.groupdict()
     number, size, rate = found.get("n"), found.get("size"), found.get("rate")
-    if number:
-        details.memory_channels = _CHANNELS.get(number.lower()) or _count(number, "memory modules", 64)
+    channels = number or found.get("channels")
+    if channels:
+        details.memory_channels = _CHANNELS.get(channels.lower()) or _count(channels, "memory modules", 64)
     if size:
         details.ram_bytes = parse_memory_size(size, found["unit"]) * (details.memory_channels or 1 if number else 1)
         details.host_only = True
@@ -322,7 +323,10 @@ _TABLE: tuple[tuple[str, _Taker], ...] = (
         _memory_modules,
     ),
     (rf"(?P<n>\d{{1,2}}|dual|quad|octa)(?:\s*[x×]\s*|[- ]channels?(?: of)? ){_DDR}(?:{_RATE})?{_END}", _memory_modules),
-    (rf"(?:{_SIZED} (?:of )?)?{_DDR}{_RATE}{_END}", _memory_modules),
+    (
+        rf"(?:{_SIZED} (?:of )?)?{_DDR}{_RATE}{_END}(?: (?P<channels>\d{{1,2}}|dual|quad|octa)[- ]channels?)?",
+        _memory_modules,
+    ),
     (rf"(?:{_DISK}:? (?P<a>{_GBS})|(?P<b>{_GBS}) {_DISK}(?: reads?)?)", _disk),
     (SIZE, _take("bare_bytes")),
     (rf"{SIZE} free(?: VRAM)?", _take("free_bytes")),

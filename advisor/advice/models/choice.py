@@ -48,6 +48,7 @@ from advisor.speed.rates import device_bandwidth, load_machine_rules, machine_ho
 from advisor.units import format_bytes
 from advisor.unknowns import sum_known
 
+CLEARLY_FASTER = 1.25  # predicted rates that differ by less say nothing of two models
 # classes of licences that an answer to `--licence` may have
 ALLOWED: dict[str, tuple[LicenceClass, ...]] = {
     "permissive": ("permissive",),
@@ -272,11 +273,16 @@ def _order_by_worth(found: Sequence[SizedModel], choosing: UtilityRules) -> list
     return [first, *(x for x in left if x is not first)]
 
 
-def _preference(sized: SizedModel) -> tuple[bool, bool, bool, bool, float]:
-    """Of models that are worth the same: what lies here, can be downloaded, was measured, is permissive, is fast."""
+def _preference(sized: SizedModel) -> tuple[bool, bool, bool, bool, int, str]:
+    """Of models that are worth the same: what lies here, can be downloaded, was measured, is permissive, is clearly
+    faster, is newer."""
     option = sized.option
     known = (option.stored is not None, option.download, option.boards > 0, option.licence_class == "permissive")
-    return (*known, option.decode_tps or 0.0)
+    return (
+        *known,
+        round(math.log(option.decode_tps, CLEARLY_FASTER)) if option.decode_tps else 0,
+        sized.model.release_date or "",
+    )
 
 
 def _crowds(machine: Machine, plan: Plan, choosing: UtilityRules) -> bool:
