@@ -151,7 +151,7 @@ def _rank_sized(request: RecommendRequest, guide: Guide, session: Session, sized
     guide_result = ask_guide(settled, sized.model, guide, rules)
     search = build_search_request(settled, found, guide_result, guide, rules, None)
     entry = rules.engines()[sized.plan.deployment.engine]
-    return _ranked(entry, sized.plan, guide_result, search, session, 0, {}, True)
+    return _ranked(entry, sized.plan, guide_result, search, session, 0, {}, request.every_command)
 
 
 def _advice(
