@@ -61,7 +61,7 @@ def resolve_question(
     model = question.model or next(iter(question.models), None)
     if question.model and question.models:
         raise BadInput(f"{names['model']} and {names['models']} exclude each other")
-    if model is None and not (question.budget or question.rent or question.prices):
+    if model is None and not (question.budget or question.rent or question.prices or question.ladder):
         raise BadInput(f"{names['model']} is missing: what should it run? Or {names['budget']}: what does that buy?")
     question, more = _take_stated(question)
     _check_numbers(question, names)
@@ -89,7 +89,9 @@ def resolve_question(
         hours=hours,
         machine=find_stated_machine(question, rules, asking),
         rates=rates,
-        **pick_fields(question, "quantization", "electricity_price", "duty", "sort", "api_price", "cards_only"),
+        **pick_fields(
+            question, "quantization", "electricity_price", "duty", "sort", "api_price", "cards_only", "ladder"
+        ),
     )
 
 

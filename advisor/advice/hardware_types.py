@@ -33,6 +33,7 @@ class Ask(Value, frozen=True):
     api_price: float | None = None  # of a hosted API, currency per million output tokens
     machine: Machine | None = None  # what is there already
     cards_only: bool = False  # a computer for the cards is there
+    ladder: bool = False  # what is worth the most at each budget of a row of them
     sort: Sort = "price"
     rates: dict[str, float] | None = None  # units for one US dollar; None = those of the rules
 
@@ -97,6 +98,13 @@ class HardwareOption(Record, frozen=True, kw_only=True):
     also: tuple[ResidentModel, ...] = ()  # in parts of the devices; bytes are those of the first model's part
 
 
+class Rung(Record, frozen=True, kw_only=True):
+    """A budget, and what is worth the most for it."""
+
+    budget: float
+    option: int | None  # index; None: nothing serves the load for so little
+
+
 class RejectedHardware(Record, frozen=True, kw_only=True):
     """Hardware that is not offered, and why."""
 
@@ -124,6 +132,7 @@ class HardwareAdvice(Answer, frozen=True, kw_only=True):
     currency: str
     options: tuple[HardwareOption, ...]
     named: dict[str, int | None]  # cheapest, value, fastest -> index of an option
+    ladder: tuple[Rung, ...] = ()  # where it was asked for
     rejected: tuple[RejectedHardware, ...]
     beyond: tuple[str, ...]  # what it would take where nothing (or little) is within the budget
     here: str | None  # whether it fits the machine that is there

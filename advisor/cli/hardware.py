@@ -26,6 +26,7 @@ Examples:
   advise hardware --models qwen3:32b,bge-m3 --users 4 --budget 9000EUR
   advise hardware --model 70B --users 4 --budget 8000EUR --plot options.svg
   advise hardware --use-case code --budget 2000EUR
+  advise hardware --use-case code --ladder
   advise hardware --tiers
 
 Exit status: 0 something fits, 1 nothing does, 2 cannot tell or usage error.

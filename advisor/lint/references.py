@@ -112,7 +112,7 @@ def _list_forms(house: House, part: TypedPart) -> set[str] | None:
         return None
     used = [a.form for a in house.accelerators.values() if a.form]
     b = budgets.value
-    return {f for f in used if used.count(f) > 1} | {*b.forms, *b.not_bought_single, *b.not_offered}
+    return {f for f in used if used.count(f) > 1} | {*b.forms, *b.least_bought, *b.not_offered}
 
 
 def _list_currencies(house: House, part: TypedPart) -> Container[str] | None:

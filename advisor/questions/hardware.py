@@ -78,6 +78,9 @@ class HardwareQuestion(TrafficFields, frozen=True, kw_only=True):
     cards_only: Annotated[
         bool, describe("A computer for the cards is there: prices are of the cards alone.", "--cards-only")
     ] = False
+    ladder: Annotated[
+        bool, describe("What is worth the most at each of several budgets, in a line each.", "--ladder")
+    ] = False
     sort: Annotated[Sort, describe("Order of the options.", "--sort")] = "price"
     hardware: HardwareText = None
     snapshot: SnapshotFile = None

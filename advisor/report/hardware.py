@@ -26,7 +26,13 @@ def describe_hardware_advice(advice: HardwareAdvice, verbose: bool = False) -> s
     out = [paint(head, "bold"), wrap_text(f"Budget: {' and '.join(money) if money else 'none named'}", "  ")]
     if advice.here:
         out.append(wrap_text(advice.here[0].upper() + advice.here[1:], "  "))
-    for axis, title in (("buy", "To buy"), ("rent", f"To rent ({advice.hours_per_month:g} hours a month)")):
+    if advice.ladder:
+        out += ["", f"For each budget, {advice.currency}:", _draw_ladder(advice)]
+    for axis, title in (
+        ()
+        if advice.ladder and not verbose
+        else (("buy", "To buy"), ("rent", f"To rent ({advice.hours_per_month:g} hours a month)"))
+    ):
         rows = [o for o in advice.options if o.axis == axis]
         if rows:
             out += ["", f"{title}, {advice.currency}:", _table(rows if verbose else rows[:SHOWN], advice, axis)]
@@ -72,6 +78,24 @@ def _table(rows: Sequence[HardwareOption], advice: HardwareAdvice, axis: str) ->
     if advice.model is None:
         return align_table(body, ("hardware", "model", "format", price, "t/s", "fits"), "lllrrl")
     return align_table(body, ("hardware", "format", price, "dated", "t/s", "all t/s", "fits"), "llrlrrl")
+
+
+def _draw_ladder(advice: HardwareAdvice) -> str:
+    """A line for each budget: what is worth the most for it; what is the same is not repeated."""
+    body, before = [], -1
+    for rung in advice.ladder:
+        if rung.option is None or rung.option == before:
+            body.append(
+                [f"{rung.budget:,.0f}", "nothing serves this" if rung.option is None else "the same", *[""] * 4]
+            )
+            continue
+        before, option = rung.option, advice.options[rung.option]
+        each = option.speed.tpot_s if option.speed else None
+        rate = f"{1 / each.value:.0f}" if each else "-"
+        price = f"{option.price:,.0f}" if option.price is not None else "-"
+        name = _short(option.model.rpartition("/")[2])
+        body.append([f"{rung.budget:,.0f}", _short(option.hardware), name[:18], option.quantization, price, rate])
+    return align_table(body, ("up to", "hardware", "model", "format", "price", "t/s"), "rlllrr")
 
 
 def _picks(advice: HardwareAdvice) -> list[str]:

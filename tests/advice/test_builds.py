@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -149,7 +150,29 @@ def test_software_that_is_not_there_yet_is_offered_to_who_asks() -> None:
 def test_narrow_weights_are_no_reason_to_buy() -> None:
     found = ask("--model", "70B", "--users", "1", "--budget", "4000EUR")
     for kind in (RULES.quantization(o["quantization"]) for o in found["options"]):
-        assert kind.bits_nominal >= BUDGET.narrowest_bits[kind.family]
+        assert kind.bits_nominal >= 4
     asked = ask("--model", "70B", "--users", "1", "--budget", "4000EUR", "--quant", "Q2_K")["options"]
     assert asked
     assert {o["quantization"] for o in asked} == {"Q2_K"}
+
+
+def test_a_card_that_is_there_is_not_bought_again() -> None:
+    words = ("--model", "70B", "--users", "1", "--budget", "6000EUR")
+    one = next(o for o in ask(*words, "--cards-only")["options"] if (o["accelerator"], o["count"]) == ("rtx-3090", 2))
+    more = ask("--on", "RTX 3090, 64GB RAM, linux", *words)
+    assert not any((o["accelerator"], o["count"]) == ("rtx-3090", 1) for o in more["options"])
+    two = next(o for o in more["options"] if (o["accelerator"], o["count"]) == ("rtx-3090", 2))
+    assert two["price"] == pytest.approx(one["price"] / 2, abs=0.02)
+
+
+def test_a_ladder_climbs_only_for_worth() -> None:
+    """Each rung is what is worth the most within it, and a dearer one is worth more."""
+    found = ask("--model", "qwen3:14b", "--users", "2", "--ladder")
+    options, tie = found["options"], 0.15
+    bought = [(rung["budget"], options[rung["option"]]) for rung in found["ladder"] if rung["option"] is not None]
+    assert [rung["budget"] for rung in found["ladder"]] == list(BUDGET.ladder)
+    assert bought
+    for (budget, option), (_, after) in pairwise(bought):
+        assert option["price"] <= budget
+        assert option["worth"] >= max(o["worth"] for o in options if o["fits"] and o["price"] <= budget) - tie
+        assert after is option or after["worth"] > option["worth"]

@@ -22,7 +22,7 @@ LOADED = {"modules": 151, "pairs": 1_055}
 # speculation 300, backends and power limits 230, sizes and downloads 300; tree-sitter took 260 away.
 # Then: targets of percentiles, replay, sessions 1,100; devices and demands of fleets 800; the utility, choices and the
 # system's share 450; names of the day 250; certainty and kinds of devices 200; memory's rest 100
-TOTALS = {"lines": 80_400, "modules": 405}
+TOTALS = {"lines": 80_500, "modules": 405}
 TOKENS = {"tokens": 631_000}
 TOOLS_LINES = 6_860
 SLACK = 1.05  # how far a limit may stand above the truth

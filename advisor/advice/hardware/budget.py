@@ -102,13 +102,16 @@ class BudgetRules(msgspec.Struct, frozen=True, kw_only=True):
     counts: tuple[int, ...]
     forms: dict[Form, FormNeeds]
     hosts: tuple[Host, ...]
-    narrowest_bits: dict[str, float]  # of weights that are offered unasked, by family of formats
+    narrowest_bits: dict[str, float]  # of weights that are offered unasked, by family: where a card is squeezed full
+    squeezed: float  # share of a budget, above which that is so; below it the least of these bits is enough
     longest_prompt_s: float
     worth_per_doubling: float
     looked_at: int
+    ladder: tuple[float, ...]  # budgets
     users_of_host_memory: int  # at most, at once, that experts in host memory are offered to
     enough: int  # sure options of an axis; after them only what is faster than all of them
-    not_bought_single: tuple[Form, ...]
+    least_bought: dict[str, int]  # by form or id: what is sold on boards of so many
+    least_held: float  # of the users at once; the others wait, no longer than the use's patience
     not_offered: tuple[Form, ...]
     not_sold_here: tuple[AcceleratorId, ...]
     launched_from: str

@@ -67,9 +67,12 @@ def _list_counts(
     for n in request.prices.counts:
         if n > 1 and (whole or (not closed and needs is not None and n > needs.most)):
             continue  # several whole computers are several machines
-        if not closed and axis == "buy" and entry.form in budget.not_bought_single and n < 4:
+        least = budget.least_bought.get(entry.id) or budget.least_bought.get(entry.form or "", 1)
+        if not closed and axis == "buy" and n < least:
             continue
-        cards = _price_cards(request, offer, n, axis, budget)
+        if axis == "buy" and n <= (owned := count_owned(request, entry)) and owned:
+            continue  # they are there
+        cards = _price_cards(request, offer, entry, n, axis, budget)
         if axis == "rent" or closed or whole or request.machine is not None or request.cards_only:
             yield Build(offer, entry, n, axis, _describe(request, offer, entry, n, 0, axis), cards, cards)
             continue
@@ -95,9 +98,17 @@ def _price_host(request: Ask, host: Host, ram_gb: int, budget: BudgetRules) -> I
     return Interval(value=(low + high) / 2, low=low, high=high)
 
 
-def _price_cards(request: Ask, offer: DeviceOffer, n: int, axis: Axis, budget: BudgetRules) -> Interval:
-    """Of so many devices: once, or for the hours of a month."""
-    times = n if axis == "buy" else n * request.hours
+def count_owned(request: Ask, entry: Accelerator) -> int:
+    """How many of a card the machine has that is there; they are not bought again."""
+    there = request.machine.devices if request.machine is not None else ()
+    return sum(d.accelerator == entry.id for d in there)
+
+
+def _price_cards(
+    request: Ask, offer: DeviceOffer, entry: Accelerator, n: int, axis: Axis, budget: BudgetRules
+) -> Interval:
+    """Of so many devices, without those that are there: once, or for the hours of a month."""
+    times = n - count_owned(request, entry) if axis == "buy" else n * request.hours
     middle = (offer.buy if axis == "buy" else offer.per_hour) or 0.0
     bounds = (offer.buy_low, middle, offer.buy_high) if axis == "buy" else (None, middle, None)
     low, value, high = (

@@ -9,7 +9,15 @@ from advisor.advice.hardware.budget import BudgetRules
 from advisor.advice.hardware.builds import Build
 from advisor.advice.hardware.prices import DeviceOffer, convert_offer_price, count_days_old
 from advisor.advice.hardware.shop import HardwareRejection, Progress, Shop, choose_plan, find_tightest_device
-from advisor.advice.hardware_types import Ask, Axis, HardwareAdvice, HardwareOption, RejectedHardware, ResidentModel
+from advisor.advice.hardware_types import (
+    Ask,
+    Axis,
+    HardwareAdvice,
+    HardwareOption,
+    RejectedHardware,
+    ResidentModel,
+    Rung,
+)
 from advisor.advice.recommend.answer import recommend
 from advisor.advice.recommend_request import RecommendRequest
 from advisor.advice.types import Advice, RankedDeployment
@@ -58,6 +66,9 @@ def find_hardware(
         hours_per_month=request.hours,
         currency=request.currency,
         options=tuple(options[:MOST_SHOWN]),
+        ladder=tuple(climb(options[:MOST_SHOWN], shop.budget.ladder, load_utility(session.rules).tie))
+        if request.ladder
+        else (),
         rejected=tuple(_order_rejected(rejected)[:MOST_SHOWN]),
         beyond=tuple(_beyond(shop)) if not any(o.fits for o in options) else (),
         here=describe_here(shop) if request.machine is not None else None,
@@ -69,6 +80,8 @@ def find_hardware(
 
 def _axes(request: Ask) -> tuple[Axis, ...]:
     """The axes that were asked about; both when no budget was named."""
+    if request.ladder:
+        return ("buy",)
     if request.budget is None and request.rent is None:
         sold = any(p.buy is not None for p in request.prices.prices)
         let = any(p.per_hour is not None for p in request.prices.prices)
@@ -76,19 +89,44 @@ def _axes(request: Ask) -> tuple[Axis, ...]:
     return tuple(a for a, b in zip(_AXES, (request.budget, request.rent), strict=True) if b is not None)
 
 
+def find_limit(request: Ask, axis: Axis, budget: BudgetRules) -> float | None:
+    """The most money of an axis, in the asked currency; None where none was named."""
+    named = request.budget if axis == "buy" else request.rent
+    if axis == "buy" and request.ladder and named is None:
+        return budget.ladder[-1]
+    return named.amount if named is not None else None
+
+
+def climb(options: Sequence[HardwareOption], budgets: Iterable[float], tie: float) -> Iterator[Rung]:
+    """For each budget, from the least on, the option that is worth the most; a dearer one only where it is worth more
+    than the rung before by `tie`."""
+    best: int | None = None
+    for budget in budgets:
+        for i, option in sorted(enumerate(options), key=lambda x: _cost(x[1])):
+            bought = option.axis == "buy" and option.fits and _cost(option) <= budget
+            if bought and (best is None or (option.worth or 0.0) > (options[best].worth or 0.0) + tie):
+                best = i
+        yield Rung(budget=budget, option=best)
+
+
 def _search_axis(shop: Shop, axis: Axis) -> tuple[list[HardwareOption], list[RejectedHardware]]:
     """Options of one axis, cheapest first. What is offered at a price does not depend on the budget, so that more money
     never takes an option away: computers are looked at in the order of their price."""
     request = shop.request
-    limit = request.budget if axis == "buy" else request.rent
+    limit = find_limit(request, axis, shop.budget)
     good, bad, taken = list[HardwareOption](), list[RejectedHardware](), list[Build]()
     builds = shop.list_builds(axis)
-    worth_a_look = _list_frontier(builds, limit.amount if limit else None, shop) if request.model is None else None
+    worth_a_look = None
+    if request.ladder and request.model is None:
+        rungs = (_list_frontier(builds, amount, shop) for amount in shop.budget.ladder)
+        worth_a_look = [b for found in rungs for b in found[-LOOKED_AT_RUNG:]]
+    elif request.model is None:
+        worth_a_look = _list_frontier(builds, limit, shop)
     for build in builds:
         result: RankedDeployment | HardwareRejection
-        if limit is not None and build.cost.low > limit.amount:
+        if limit is not None and build.cost.low > limit:
             per = "" if axis == "buy" else " a month"
-            text = f"{build.cost.low:,.0f} {request.currency}{per} at the least is above {limit.amount:,.0f}"
+            text = f"{build.cost.low:,.0f} {request.currency}{per} at the least is above {limit:,.0f}"
             if build.cost.low == build.cost.value:
                 text = text.replace(" at the least", "")
             result = HardwareRejection("over_budget", text)
@@ -136,6 +174,7 @@ def _tell_more(shop: Shop, options: Sequence[HardwareOption]) -> Iterator[str]:
             yield f"{price} would buy {build.hardware} with {found.model}: worth {more:.1f} more (rules/choosing.yaml)"
 
 
+LOOKED_AT_RUNG = 5  # of the frontier of each budget
 MORE = 1.3  # times the budget, within which one looks for something better
 
 
@@ -150,7 +189,7 @@ def _make_option(shop: Shop, build: Build, chosen: RankedDeployment) -> Hardware
     request, entry, offer, n = shop.request, build.entry, build.offer, build.count
     assert chosen.memory is not None
     memory, plan, buys = chosen.memory, chosen.plan, build.axis == "buy"
-    cost, limit = build.cost.value, request.budget if buys else request.rent
+    cost, limit = build.cost.value, find_limit(request, build.axis, shop.budget)
     monthly = find_power_cost(shop, build) if buys else cost
     hours, break_even_source = find_break_even(shop, build)
     needed, there = find_tightest_device(memory)
@@ -177,7 +216,7 @@ def _make_option(shop: Shop, build: Build, chosen: RankedDeployment) -> Hardware
         currency=request.currency,
         price=round(cost, 2) if buys else None,
         price_range=build.cost if buys else None,
-        within_budget=True if limit is None or cost <= limit.amount else None,
+        within_budget=True if limit is None or cost <= limit else None,
         host=build.host.words if build.host else None,
         host_price=round(cost - build.cards.value, 2) if build.host else None,
         noise=build.host.noise if build.host else None,
@@ -248,9 +287,9 @@ def _beyond(shop: Shop) -> Iterator[str]:
     """What it would take: the cheapest hardware above the money, else how many machines."""
     request, found = shop.request, 0
     for axis in _axes(request):
-        limit = request.budget if axis == "buy" else request.rent
+        limit = find_limit(request, axis, shop.budget)
         for build in shop.list_builds(axis):
-            if limit is None or build.cost.low <= limit.amount or found == MOST_BEYOND:
+            if limit is None or build.cost.low <= limit or found == MOST_BEYOND:
                 continue
             result = choose_plan(shop, build)
             if isinstance(result, RankedDeployment) and result.memory is not None and result.memory.fits:
@@ -378,7 +417,8 @@ NOT_FOR_GOOD = "spot"  # a price that may be withdrawn at any time
 def name_picks(options: Sequence[HardwareOption]) -> dict[str, int | None]:
     """Index of each pick, of one axis: what is bought before what is rented, sure options and lasting prices only."""
     found: dict[str, int | None] = dict.fromkeys(PICKS)
-    sure = [(i, o) for i, o in enumerate(options) if o.fits and o.price_kind != NOT_FOR_GOOD]
+    lasting = [(i, o) for i, o in enumerate(options) if o.fits and o.price_kind != NOT_FOR_GOOD]
+    sure = [x for x in lasting if x[1].within_budget] or lasting
     if not sure:
         return found
     axis = sure[0][1].axis
@@ -392,6 +432,7 @@ def name_picks(options: Sequence[HardwareOption]) -> dict[str, int | None]:
         found["fastest"] = max(rated, key=lambda x: _rate(x[1]))[0]
     if len({o.model for _, o in here}) > 1:
         found["ablest"] = max(here, key=lambda x: x[1].worth or 0.0)[0]
+        found["value"] = here[0][0]  # worth for the money is their order; tokens of unlike models do not compare
     return found
 
 

@@ -183,13 +183,17 @@ def _refuse_service(shop: Shop, build: Build, chosen: RankedDeployment) -> Hardw
     holds = chosen.holds
     if holds is not None and holds.waiting:
         wait = holds.wait_s.value if holds.wait_s is not None else None
-        if wait is None or wait > weights.patience_s[request.workload.use_case]:
+        few = holds.asked - holds.waiting < shop.budget.least_held * holds.asked
+        if few or wait is None or wait > weights.patience_s[request.workload.use_case]:
             text = f"holds {holds.asked - holds.waiting} of {holds.asked} typical requests at once"
             return HardwareRejection(
                 "does_not_fit", text + (f"; the others wait {wait:.0f} s" if wait is not None else "")
             )
     kind, native = chosen.plan.quantization, native_format(chosen.plan.deployment.model)
-    least = shop.budget.narrowest_bits.get(kind.family, 0.0)
+    bounds = shop.budget.narrowest_bits
+    needed, there = find_tightest_device(chosen.memory) if chosen.memory is not None else (None, None)
+    squeezed = bool(needed and there and needed > shop.budget.squeezed * there)
+    least = bounds.get(kind.family, 0.0) if squeezed else min(bounds.values())
     if request.quantization is None and kind.bits_nominal < least and native is None:
         return HardwareRejection("too_narrow", f"holds it in {kind.id} only: {kind.bits_nominal:g} bits a weight")
     return None
