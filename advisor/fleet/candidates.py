@@ -180,9 +180,12 @@ def _list_on(
             traffic = with_percentile(traffic, demand.percentile)
         work = replace(search.workload, rate=demand.workload.rate)
         offer = _list_for_engine(entry, replace(search, traffic=traffic, workload=work), demand, session, defaults)
-        if offer.candidates:
+        formats = {c.quantization for c in offer.candidates}
+        if asked is None and formats and not any(has_download(entry, search, rules.quantization(q)) for q in formats):
+            refusals.append(Refusal("engine", f"no {', '.join(sorted(formats))} of it is known for {entry.name}"))
+        elif offer.candidates:
             return offer
-        if offer.refusal is not None:
+        elif offer.refusal is not None:
             refusals.append(offer.refusal)
     order = ("too_slow", "does_not_fit", "unknown", "engine")
     refusals.sort(key=lambda r: order.index(r.code))

@@ -325,6 +325,15 @@ def test_a_format_below_four_bits_is_taken_where_it_is_named_only(tmp_path: Path
     assert find_machine(str(one["hardware"]), RULES).text == named.replicas[0].hardware
 
 
+def test_a_format_that_nobody_publishes_is_no_plan(tmp_path: Path) -> None:
+    """No EXL3 of this model is known: on one L4 nothing else is left, so that it is not served there."""
+    small = {"name": "tiny", "count": 2, "hardware": "1x L4, 64GB RAM, linux", "price_per_hour": 0.6}
+    gemma = {**QWEN, "model": "google/gemma-3-27b-it", "rate": 0.5, "prompt_tokens": 300, "output_tokens": 100}
+    plan = ask(tmp_path, [small], [gemma])
+    assert plan.replicas == ()
+    assert [u.name for u in plan.unserved] == ["google/gemma-3-27b-it"]
+
+
 def test_slices_are_served_one_by_one_and_unknown_use_is_no_verdict(tmp_path: Path) -> None:
     """A node of MIG slices holds a replica on each; without pods nobody knows what is free, so nothing is given."""
     recorded = Path(__file__).parent.parent / "data" / "fleet" / "recorded"
