@@ -11,6 +11,8 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
+from msgspec.structs import replace
+
 from advisor.catalog import Catalog
 from advisor.catalog.documents import decode_document
 from advisor.catalog.downloads import list_repositories
@@ -163,13 +165,26 @@ def judge_deployment(deployment: Deployment, rules: Catalog) -> StartVerdict | N
 
 
 def judge_start_on(
-    engine: Engine, facts: FactValues, quantization: Quantization | None, model: Model | None, rules: Catalog
+    engine: Engine,
+    facts: FactValues,
+    quantization: Quantization | None,
+    model: Model | None,
+    rules: Catalog,
+    caches: Sequence[str] = ("auto",),
 ) -> StartVerdict | None:
-    """The verdict on the newest release of an engine with a machine's facts; None where a part is left open."""
+    """The verdict on the newest release of an engine with a machine's facts, by the first cache type with which it is
+    not refused; None where a part is left open."""
     if quantization is None or model is None:
         return None
     allowed = dict.fromkeys(engine.concepts.remote_code.flags, True)  # a plan writes it where it is needed
-    return judge_start(StartQuestion(engine, None, model, quantization, name_devices(facts), given=allowed), rules)
+    asked = StartQuestion(engine, None, model, quantization, name_devices(facts), given=allowed)
+    verdicts = [judge_start(asked, rules)]
+    for cache in caches[1:]:
+        if verdicts[-1] is None or verdicts[-1].starts is not False:
+            break
+        verdicts.append(judge_start(replace(asked, cache=cache), rules))
+    last = verdicts[-1]
+    return last if last is None or last.starts is not False else verdicts[0]
 
 
 def needs_remote_code(engine: Engine, model: Model, rules: Catalog) -> bool:

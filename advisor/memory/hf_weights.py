@@ -216,8 +216,7 @@ def size_range(model: Model, quantization: Quantization) -> tuple[float, float, 
 
 def _bits(model: Model, quantization: Quantization, expert: bool) -> float:
     """Bits per covered weight. Some checkpoints keep routed experts narrower than the format they are named after."""
-    native = (model.native_quant or "").lower()
-    if expert and "experts fp4" in native and native.startswith(quantization.id.lower()):
+    if expert and model.has_fp4_experts and native_format(model) == quantization.id:
         return FP4_EXPERTS
     return quantization.bits_nominal
 

@@ -528,6 +528,11 @@ class Model(MemoRecord, frozen=True, kw_only=True):
         return self.layout
 
     @property
+    def has_fp4_experts(self) -> bool:
+        """Whether the publisher's 8-bit checkpoint has routed experts of four bits."""
+        return "experts fp4" in (self.native_quant or "")
+
+    @property
     def is_moe(self) -> bool:
         """Whether any layer has routed experts."""
         return self.layout is not None and any(isinstance(g, Moe) for g in self.layout.ffn)

@@ -25,7 +25,8 @@ from advisor.errors import BadInput
 from advisor.estimation import estimate_memory, with_draft
 from advisor.machines.types import Machine
 from advisor.memory.draft_bound import load_draft_rules
-from advisor.models.types import Model
+from advisor.memory.hf_weights import FP4_EXPERTS
+from advisor.models.types import Model, native_format
 from advisor.planning import objective
 from advisor.planning.format_candidates import FOUR_BIT_QUALITY, list_cache_types, order_formats
 from advisor.planning.holding import find_holding, list_why_not
@@ -135,7 +136,9 @@ def find_too_large(
     if any(s is None for s in sizes) or search.path is not None or ((host or not sizes) and ram is None):
         return None
     available = sum(s for s in sizes if s is not None) * search.machine.nodes + ((ram or 0) if host or not sizes else 0)
-    least = int(LEAST_SHARE * search.model.params_total * quantization.bits_nominal / 8)
+    mixed = search.model.has_fp4_experts and native_format(search.model) == quantization.id
+    bits = FP4_EXPERTS if mixed else quantization.bits_nominal
+    least = int(LEAST_SHARE * search.model.params_total * bits / 8)
     if formats.format_family(tools.entry, tools.session.rules) == "gguf" and least > LEAST_SHARE**2 * available:
         with suppress(BadInput):
             least = count_file_bytes(search.model, quantization.id, host or not sizes)

@@ -39,7 +39,7 @@ def find_usable_formats(
 ) -> Iterator[formats.FormatChoice]:
     """Weight formats worth trying, best first; unusable ones go to `refused`."""
     npu = search.facts.get("npu") if search.facts.get("workload.accelerator") == "npu" else None
-    taken = list_npu_formats(entry, npu)
+    taken, caches = list_npu_formats(entry, npu), list_cache_types(entry, search)
     for chosen in _list_formats(entry, search, rules):
         if taken and chosen.quantization.id not in taken:
             text = f"{entry.name} takes {', '.join(taken)} on the NPU, not {chosen.quantization.id}"
@@ -53,7 +53,7 @@ def find_usable_formats(
             search.workload,
             asked=search.asked,
             requires=search.requires,
-            start=judge_start_on(entry, search.facts, chosen.quantization, search.model, rules),
+            start=judge_start_on(entry, search.facts, chosen.quantization, search.model, rules, caches),
         )
         hard = [r for r in verdict.reasons if r.code in REFUSED]
         if hard:

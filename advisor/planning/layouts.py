@@ -71,7 +71,7 @@ def list_units(base: Deployment, entry: Engine) -> Iterator[Unit]:
         yield Unit(base, max(1, n), CardLayout(devices=devices))
         return
     launch = make_parallel_launch(base, entry)
-    narrow_experts = "experts fp4" in (base.model.native_quant or "")  # whose blocks are not those of FP8
+    narrow_experts = base.model.has_fp4_experts  # whose blocks are not those of FP8
     if launch.block is None and base.quantization == "FP8" and not narrow_experts:  # a plan rests on the usual blocks
         launch = replace(launch, block=USUAL_BLOCK)
     sizes = allowed_sizes(entry, base.model, n, launch) if n else (1,)

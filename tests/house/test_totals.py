@@ -22,7 +22,7 @@ LOADED = {"modules": 151, "pairs": 1_055}
 # speculation 300, backends and power limits 230, sizes and downloads 300; tree-sitter took 260 away.
 # Then: targets of percentiles, replay, sessions 1,100; devices and demands of fleets 800; the utility, choices and the
 # system's share 450; names of the day 250; certainty and kinds of devices 200; memory's rest 100. Whole computers at
-# their price took their lines from the search that they replaced; the reasons of a buyer and the ladder are 2,000 tokens
+# their price took their lines from the search that they replaced; a buyer's reasons and the ladder are 2,000 tokens
 TOTALS = {"lines": 80_500, "modules": 405}
 TOKENS = {"tokens": 633_000}
 TOOLS_LINES = 6_860

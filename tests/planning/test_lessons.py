@@ -257,3 +257,12 @@ def test_a_near_miss_says_what_would_hold_it() -> None:
     wide = next(x for x in found.near_misses if x.what.startswith("FP8"))
     assert wide.would_fit_if == "2 such cards instead of 1, or at least 25 GiB on each"
     assert chosen("2x RTX 4090, 128GB RAM", "qwen3:32b", quantization="FP8").starts
+
+
+def test_the_published_mixture_of_widths_is_not_refused_for_its_size_or_its_cache() -> None:
+    """DeepSeek V4's 8-bit checkpoint has experts of four bits (149 GiB), and vLLM takes it on sm120 with an 8-bit cache
+    (vllm 0.33.0, FLASHMLA_SPARSE of compressed layers; recipes: verified on RTX PRO 6000)."""
+    x = chosen("2x RTX PRO 6000 Blackwell, 256GB RAM, linux", "deepseek-ai/DeepSeek-V4-Flash")
+    assert (x.engine, x.quantization, x.settings["tensor-parallel-size"]) == ("vllm", "FP8", 2)
+    assert x.settings["kv-cache-dtype"] == "fp8"
+    assert x.starts is True
