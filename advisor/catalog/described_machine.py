@@ -25,6 +25,7 @@ HOST_USABLE = 0.95  # of a superchip's nominal LPDDR, assumed: Lambda's GH200 of
 CARVE_NOTE = (
     "GPU memory of this APU is VRAM carve-out + GTT; {} assumed, say e.g. `GTT 96GiB` if ttm.pages_limit is raised"
 )
+WINDOWS_CARVE_NOTE = "GPU memory of this APU is set in AMD's software; {} assumed, say e.g. `GTT 96GiB` if more is set"
 MIG = re.compile(r"\b(\d)g\.(\d{1,3})gb(\+me)?", re.I)
 _VENDORS: tuple[Vendor, ...] = get_args(Vendor)
 
@@ -203,7 +204,8 @@ def _total(
         if details.gtt_bytes is not None:
             return details.gtt_bytes + (details.carve_bytes or 0), "reported"
         if ram is not None and entry.usable_share is not None:
-            notes.append(CARVE_NOTE.format(f"{entry.usable_share:.0%} of RAM"))
+            note = WINDOWS_CARVE_NOTE if details.os == "windows" else CARVE_NOTE
+            notes.append(note.format(f"{entry.usable_share:.0%} of RAM"))
             return int(ram * entry.usable_share) + (details.carve_bytes or 0), "assumed"
     if ram is not None and entry.usable_share is not None:
         notes.append(

@@ -12,7 +12,7 @@ import msgspec
 from advisor import engines
 from advisor.catalog import Catalog
 from advisor.catalog.launch_types import EngineStart, ImageStart, ImageUser, Installation, InstallLane
-from advisor.catalog.types import ContainerImage, Engine
+from advisor.catalog.types import ContainerImage, Engine, Floor
 from advisor.decoding import Json
 from advisor.deployment import Deployment, Setting, Workload
 from advisor.engines.base import DecidedSetting
@@ -102,9 +102,14 @@ def setting_text(value: Setting) -> str:
 
 
 def choose_image(
-    devices: tuple[Device, ...], cuda: str | None, images: tuple[ContainerImage, ...], backend: str | None = None
+    devices: tuple[Device, ...],
+    cuda: str | None,
+    images: tuple[ContainerImage, ...],
+    backend: str | None = None,
+    floors: dict[str, Floor] | None = None,
 ) -> ContainerImage | None:
-    """The container image for these devices and this backend: the newest CUDA lane that the driver supports."""
+    """The container image for these devices and this backend: the newest CUDA lane that the driver supports, and ROCm's
+    for what it lists."""
     by = {i.lane: i for i in images}
     vendor = devices[0].vendor if devices else "cpu"
     major = int(cuda.split(".")[0]) if cuda and cuda.split(".")[0].isdecimal() else None
@@ -116,6 +121,9 @@ def choose_image(
         "intel": ["intel", "xpu", "vulkan"],
         "cpu": ["cpu"],
     }.get(vendor, [])
+    supported = floors["rocm"].amd_gfx if floors and "rocm" in floors and "vulkan" in by else ()
+    if supported and any(d.gfx and d.gfx not in supported for d in devices):  # it runs by Vulkan instead
+        order = ["vulkan"]
     return next((by[x] for x in ([] if backend is None else [backend]) + order if x in by), None)
 
 
@@ -193,6 +201,7 @@ def make_template_context(
         deployment.machine.drivers.get("cuda") if deployment.machine else None,
         entry.images,
         deployment.backend,
+        entry.floors,
     )
     version = deployment.engine_version or entry.version
     ref, host = make_model_reference(deployment, rules), deployment.host or "127.0.0.1"

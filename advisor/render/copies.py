@@ -32,8 +32,7 @@ def render_commands(servers: Sequence[Deployment], session: Session, nodes: int 
         return f"{text}\n{render_commands(servers, session)}"
     if nodes > 1:
         return _render_nodes(servers[0], nodes, session)
-    lines = [f"{render_command(s, session)} &" for s in servers]
-    return "\n".join([*lines, "wait"]) if len(lines) > 1 else render_command(servers[0], session)
+    return " &\n".join(render_command(s, session) for s in servers)
 
 
 def ask_for_keys(servers: Sequence[Deployment], rules: Catalog) -> str:
@@ -108,7 +107,7 @@ def render_copies(
     """
     if target == "command":
         title = "Equal servers side by side; put a router (nginx, LiteLLM) before their ports."
-        return _make_script(servers, title, render_commands(servers, session), session, work)
+        return _make_script(servers, title, f"{render_commands(servers, session)} &\nwait", session, work)
     if target != "compose":
         raise BadInput(f"{len(servers)} equal servers: take --target command or compose, which writes a router, too")
     return (_compose(servers, devices, session, port, work),)
@@ -137,7 +136,7 @@ def render_side_by_side(
     """
     title = "Models side by side, each with its own share of the memory and its own port."
     if target == "command":
-        return _make_script(models, title, render_commands(models, session), session, work)
+        return _make_script(models, title, f"{render_commands(models, session)} &\nwait", session, work)
     if target != "compose":
         raise BadInput(f"{len(models)} models side by side: take --target command or compose")
     name, whole, on = _join_services(models, devices or [()] * len(models), session, work)

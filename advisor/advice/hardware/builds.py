@@ -11,7 +11,6 @@ from advisor.catalog import Catalog
 from advisor.catalog.described_machine import WHOLE_COMPUTERS
 from advisor.catalog.types import Accelerator
 from advisor.deployment import Interval
-from advisor.machines.types import Machine
 from advisor.money import convert_currency
 from advisor.record import Value
 from advisor.units import GIB
@@ -134,11 +133,6 @@ def _describe(request: Ask, offer: DeviceOffer, entry: Accelerator, n: int, ram_
     if ram_gb:
         ram = f", {ram_gb}GB RAM"
     elif there is not None and entry.form not in WHOLE_COMPUTERS:
-        ram, system = _describe_there(there)
+        total = there.memory.total_bytes
+        ram, system = f", {total / GIB:.0f}GB RAM" if total else "", f", {there.os or 'linux'}"
     return f"{n}x {entry.name}{size}{ram}{'' if entry.vendor == 'apple' else system}"
-
-
-def _describe_there(machine: Machine) -> tuple[str, str]:
-    """Memory and system of a computer that takes the cards."""
-    total = machine.memory.total_bytes
-    return f", {total / GIB:.0f}GB RAM" if total else "", f", {machine.os or 'linux'}"
