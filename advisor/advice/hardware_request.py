@@ -63,6 +63,8 @@ def resolve_question(
         raise BadInput(f"{names['model']} and {names['models']} exclude each other")
     if model is None and not (question.budget or question.rent or question.prices or question.ladder):
         raise BadInput(f"{names['model']} is missing: what should it run? Or {names['budget']}: what does that buy?")
+    if question.ladder and question.rent:
+        raise BadInput(f"{names['ladder']} is a row of amounts to spend once; {names['rent']} is one a month")
     question, more = _take_stated(question)
     _check_numbers(question, names)
     rates = exchange_rates(question.exchange_rates, budget_rules, names["exchange_rates"])

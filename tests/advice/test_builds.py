@@ -16,6 +16,7 @@ from advisor.advice.hardware.builds import find_host
 from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
 from advisor.cli.main import root
+from advisor.errors import BadInput
 
 RULES = catalog([shipped_root()])
 BUDGET = load_budget_rules(RULES)
@@ -23,7 +24,8 @@ BUDGET = load_budget_rules(RULES)
 
 def ask(*words: str) -> dict[str, Any]:
     done = CliRunner().invoke(root, ["hardware", *words, "--json"], standalone_mode=False)
-    assert done.exception is None, done.exception
+    if done.exception is not None:
+        raise done.exception
     return dict(json.loads(done.stdout))
 
 
@@ -176,3 +178,10 @@ def test_a_ladder_climbs_only_for_worth() -> None:
         assert option["price"] <= budget
         assert option["worth"] >= max(o["worth"] for o in options if o["fits"] and o["price"] <= budget) - tie
         assert after is option or after["worth"] > option["worth"]
+
+
+def test_a_ladder_ends_with_the_budget_and_has_no_rent() -> None:
+    words = ("--model", "qwen3:8b", "--ladder")
+    assert [r["budget"] for r in ask(*words, "--budget", "1000EUR")["ladder"]] == [500, 1000]
+    with pytest.raises(BadInput, match="--rent"):
+        ask(*words, "--rent", "100EUR/month")

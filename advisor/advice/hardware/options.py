@@ -51,9 +51,9 @@ def find_hardware(
     options.sort(key=lambda o: _sort_key(o, request, shop.budget, session))
     models = [f.model.id for f in shop.found]
     notes = [*request.prices.notes, *_tell_more(shop, options), *list_notes(shop, options)]
-    notes += filter(None, (f.note for f in shop.found[:1]))
-    notes += filter(None, (describe_cut_lengths(shop.work, shop.traffic),))
-    notes += filter(None, (find_stale_note("hardware", session.rules, session.today),))
+    stale = find_stale_note("hardware", session.rules, session.today)
+    cut = describe_cut_lengths(shop.work, shop.traffic)
+    notes += filter(None, (*(f.note for f in shop.found[:1]), cut, stale))
     return HardwareAdvice(
         model=next(iter(models), None),
         quantizations=tuple(dict.fromkeys(o.quantization for o in options)),
@@ -66,7 +66,7 @@ def find_hardware(
         hours_per_month=request.hours,
         currency=request.currency,
         options=tuple(options[:MOST_SHOWN]),
-        ladder=tuple(climb(options[:MOST_SHOWN], shop.budget.ladder, load_utility(session.rules).tie))
+        ladder=tuple(climb(options[:MOST_SHOWN], list_rungs(request, shop.budget), load_utility(session.rules).tie))
         if request.ladder
         else (),
         rejected=tuple(_order_rejected(rejected)[:MOST_SHOWN]),
@@ -92,9 +92,12 @@ def _axes(request: Ask) -> tuple[Axis, ...]:
 def find_limit(request: Ask, axis: Axis, budget: BudgetRules) -> float | None:
     """The most money of an axis, in the asked currency; None where none was named."""
     named = request.budget if axis == "buy" else request.rent
-    if axis == "buy" and request.ladder and named is None:
-        return budget.ladder[-1]
-    return named.amount if named is not None else None
+    return named.amount if named is not None else budget.ladder[-1] if request.ladder else None
+
+
+def list_rungs(request: Ask, budget: BudgetRules) -> list[float]:
+    """The budgets of a ladder, up to the one that was named."""
+    return [x for x in budget.ladder if request.budget is None or x <= request.budget.amount]
 
 
 def climb(options: Sequence[HardwareOption], budgets: Iterable[float], tie: float) -> Iterator[Rung]:
@@ -118,7 +121,7 @@ def _search_axis(shop: Shop, axis: Axis) -> tuple[list[HardwareOption], list[Rej
     builds = shop.list_builds(axis)
     worth_a_look = None
     if request.ladder and request.model is None:
-        rungs = (_list_frontier(builds, amount, shop) for amount in shop.budget.ladder)
+        rungs = (_list_frontier(builds, amount, shop) for amount in list_rungs(request, shop.budget))
         worth_a_look = [b for found in rungs for b in found[-LOOKED_AT_RUNG:]]
     elif request.model is None:
         worth_a_look = _list_frontier(builds, limit, shop)
@@ -126,9 +129,8 @@ def _search_axis(shop: Shop, axis: Axis) -> tuple[list[HardwareOption], list[Rej
         result: RankedDeployment | HardwareRejection
         if limit is not None and build.cost.low > limit:
             per = "" if axis == "buy" else " a month"
-            text = f"{build.cost.low:,.0f} {request.currency}{per} at the least is above {limit:,.0f}"
-            if build.cost.low == build.cost.value:
-                text = text.replace(" at the least", "")
+            least = "" if build.cost.low == build.cost.value else " at the least"
+            text = f"{build.cost.low:,.0f} {request.currency}{per}{least} is above {limit:,.0f}"
             result = HardwareRejection("over_budget", text)
         elif worth_a_look is not None and build not in worth_a_look:
             continue
@@ -169,11 +171,11 @@ def _tell_more(shop: Shop, options: Sequence[HardwareOption]) -> Iterator[str]:
     for build in _list_frontier(builds, None, shop)[-1:]:
         found = choose_plan(shop, build)
         if isinstance(found, RankedDeployment) and _value(found, shop.session) > best:
-            price = f"{build.cost.value:,.0f} {shop.request.currency}"
-            more = _value(found, shop.session) - best
-            yield f"{price} would buy {build.hardware} with {found.model}: worth {more:.1f} more (rules/choosing.yaml)"
+            buys = f"{build.cost.value:,.0f} {shop.request.currency} would buy {build.hardware} with {found.model}"
+            yield f"{buys}: worth {_value(found, shop.session) - best:.1f} more (rules/choosing.yaml)"
 
 
+MOST_BEYOND = 3  # computers above the budget
 LOOKED_AT_RUNG = 5  # of the frontier of each budget
 MORE = 1.3  # times the budget, within which one looks for something better
 
@@ -298,9 +300,6 @@ def _beyond(shop: Shop) -> Iterator[str]:
                 yield f"fits beyond the budget: {build.hardware}, {result.quantization}: {cost}"
     if not found:
         yield _count_nodes(shop)
-
-
-MOST_BEYOND = 3
 
 
 def _count_nodes(shop: Shop) -> str:
