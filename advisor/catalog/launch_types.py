@@ -160,6 +160,7 @@ class ServerDefaults(Record, frozen=True, kw_only=True):
     image_port: Port | None = None
     image_host: str | None = None
     image_lacks: tuple[str, ...] = ()  # programs that health checks call and its image does not have
+    image_users: tuple[str, ...] = ()  # numbers of users that its image has a name for; () = nobody looked
     image_checks_health: bool | None = None  # its image has a health check of its own
     health: tuple[Annotated[str, like("/.*", "is not a path")], ...] = ()
     cache: tuple[str, ...] = ()

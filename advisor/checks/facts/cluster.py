@@ -152,6 +152,10 @@ def _disk(facts: LaunchFacts) -> bool | None:
     return None if need is None else have < need * 1.1
 
 
+define(
+    "pod.claim_contended", "one node at a time may mount a claim, and several pods of the file do",
+    lambda c: any(m.contended for m in c.setup.mounts)
+)  # fmt: skip
 define_size("pod.disk_gib", "size of the volume for the model, GiB", "disk_bytes", 1)
 
 

@@ -29,6 +29,15 @@ class DriverBranch(msgspec.Struct, frozen=True):
     cuda: Version
 
 
+class LeastDriver(msgspec.Struct, frozen=True):
+    """The oldest branch of drivers whose devices an engine takes, from a version on."""
+
+    engine: EngineId
+    since: Version
+    branch: int
+    source: str
+
+
 class ImageCuda(msgspec.Struct, frozen=True):
     """The CUDA that an engine's own images have at least, from a version on."""
 
@@ -46,6 +55,7 @@ class DriverVersions(msgspec.Struct, frozen=True):
     drivers: tuple[DriverBranch, ...]
     let_pass: tuple[int, ...]
     images: tuple[ImageCuda, ...]
+    least: tuple[LeastDriver, ...]
 
 
 def _versions(facts: LaunchFacts) -> DriverVersions:
@@ -54,7 +64,7 @@ def _versions(facts: LaunchFacts) -> DriverVersions:
 
 def _named_cuda(facts: LaunchFacts) -> str | None:
     """CUDA that the image's tag names."""
-    m = re.search(r"cu(?:da)?[-_.]?(1[1-9])\.?(\d)?", facts["image.tag"] or "")
+    m = re.search(r"cu(?:da)?[-_.:]?(1[1-9])\.?(\d)?", f"{facts['image.repository']}:{facts['image.tag']}")
     return f"{m[1]}.{m[2] or 0}" if m else None
 
 
@@ -95,6 +105,20 @@ def _driver(facts: LaunchFacts) -> bool | None:
     if have is None or _named_cuda(facts) is None:
         return None
     return version_key(mine)[0] > version_key(have)[0]
+
+
+@fact("engine.least_driver", "the oldest branch of NVIDIA's drivers whose GPUs the engine's release takes", "int")
+def _least_driver(facts: LaunchFacts) -> int | None:
+    version, rows = facts.version, (x for x in _versions(facts).least if x.engine == facts.launch.engine)
+    return next((x.branch for x in rows if version is not None and not is_before(version, x.since)), None)
+
+
+@fact("engine.driver_too_old", "the driver is older than any whose GPUs the engine's release takes")
+def _below_least(facts: LaunchFacts) -> bool | None:
+    least, have = facts["engine.least_driver"], facts["driver.nvidia"]
+    if least is None:
+        return False
+    return None if have is None else int(str(have).partition(".")[0]) < least
 
 
 @fact("gpu.sm", "compute capability as text", "str")

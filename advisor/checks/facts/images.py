@@ -19,6 +19,8 @@ _CACHE_VARIABLES = (
     "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_HOME", "TRANSFORMERS_CACHE", "OLLAMA_MODELS", "LLAMA_CACHE",
     "NIM_CACHE_PATH",
 )  # fmt: skip
+# what getpass.getuser() reads before it looks the number up, and what makes PyTorch not ask
+_NAMES_USER = frozenset(["LOGNAME", "USER", "LNAME", "USERNAME", "TORCHINDUCTOR_CACHE_DIR"])
 _SAYS_NOT_ALL = ("dockerfile", "recipe", "srt-slurm", "yaml")  # kinds of files that leave mounts to others
 
 
@@ -56,6 +58,18 @@ def _vendor(facts: LaunchFacts) -> str | None:
         return None
     cuda = "nvidia" if "cuda" in f"{image.name}:{image.tag}".lower() else None
     return find_image_vendor(image) or known.vendor or cuda
+
+
+@fact("image.user_unnamed", "the engine's image knows no name for the user's number, and no variable gives one")
+def _unnamed(facts: LaunchFacts) -> bool:
+    user = facts.setup.user
+    known = facts.server.image_users if facts.server is not None else ()
+    if user is None or not user.isdigit() or not known or not facts["image.official"]:
+        return False
+    return user not in known and _NAMES_USER.isdisjoint(facts.env)
+
+
+define("setup.user", "as whom the process runs", lambda c: c.setup.user, "str")
 
 
 @fact("image.wrong_vendor", "the image is for another vendor's accelerators than the hardware's")

@@ -305,6 +305,7 @@ def _read_setup(service: Table) -> LaunchSetup:
         memory_limit=parse_container_size(memory) if memory else None,
         privileged=as_boolean(service, "privileged") is True,
         host_pid=str(service.get("pid")) == "host",
+        user=str(service["user"]).partition(":")[0] if service.get("user") else None,
         fabric=tuple(str(d) for d in as_sequence(service, "devices") if "/dev/infiniband" in str(d)),
         locks_memory=any(str(x) in MEMORY_LOCKS for x in as_sequence(service, "cap_add"))
         or value_at(service, "ulimits", "memlock") is not None,

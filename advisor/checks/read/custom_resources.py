@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from msgspec.structs import replace
 
@@ -25,13 +25,15 @@ from advisor.checks.read.context import (
 )
 from advisor.checks.read.docker_run import parse_container_size
 from advisor.checks.read.helm import read_release
-from advisor.checks.read.launch import ENGINE_KEYS, Launches, LaunchSetup
+from advisor.checks.read.launch import ENGINE_KEYS, Launches, LaunchSetup, note_place
 from advisor.checks.read.pods import read_pod
 from advisor.errors import BadFile
 from advisor.yaml_places import (
     Block,
+    Strings,
     Table,
     Text,
+    TextTuple,
     as_mapping,
     as_sequence,
     as_string,
@@ -152,6 +154,8 @@ def read_llm_service(resource: Block, ctx: ReaderContext) -> Launches:
     model = parse_model_uri(as_string(spec, "model", "uri"))
     label = as_string(spec, "model", "name")
     settings = read_parallelism(spec.get("worker"), ctx) | read_parallelism(spec, ctx)
+    alone = spec.get("worker") is None and str(resource.get("kind")) == "LLMInferenceService"
+    stages = settings.pop("pipeline-parallel-size", None) if alone and not spec.get("baseRefs") else None
     out: Launches = []
     for part in ("template", "prefill", "worker"):
         for s, _ in pods.find_pod_specs(as_mapping(spec, part)):
@@ -169,6 +173,8 @@ def read_llm_service(resource: Block, ctx: ReaderContext) -> Launches:
         out = [make_launch(ctx, resource, resource, engine, setup=LaunchSetup(container=True, cluster=True))]
     named = model if model is not None and "/" in model and "://" not in model else None
     shown = named or (label if label is not None and "{" not in label else model)
+    if stages is not None and stages != "1":  # no template of one node hands it on
+        out = [note_place(x, "no stages", line_of(stages)) for x in out]
     return [
         replace(x, model=shown or x.model, settings={**settings, **x.settings}) if x.engine == engine else x
         for x in out
@@ -196,9 +202,30 @@ def read_inference_service(resource: Block, ctx: ReaderContext) -> Launches:
             image=as_string(model, "image"), places={"resources": line_of(model.get("resources")) or line_of(model)}
         )  # fmt: skip
         named = parse_model_uri(uri) if uri else None
-        argv = list_texts(model.get("args"))
-        out.append(make_launch(ctx, resource, model, engine, argv=argv, env=env, model=named, setup=setup))
+        if model.get("resources") is not None:
+            setup = replace(setup, places={**setup.places, "kind:InferenceService": 1})
+        own = ctx.know.resources["kserve-format"]
+        argv, settings = _split_own_flags(list_texts(model.get("args")), own.flags, own.keys)
+        stated = {"argv": argv, "settings": settings, "env": env, "model": named}
+        out.append(make_launch(ctx, resource, model, engine, setup=setup, **stated))
     return out
+
+
+def _split_own_flags(words: TextTuple, flags: Strings, others: Collection[str]) -> tuple[TextTuple, dict[str, Text]]:
+    """(the engine's words, its settings by flag): what the server around it takes itself is taken out of them."""
+    rest: list[Text] = []
+    settings: dict[str, Text] = {}
+    left = list(words)
+    while left:
+        word = left.pop(0)
+        name, eq, value = word.removeprefix("--").partition("=")
+        if not word.startswith("--") or (name not in flags and name not in others):
+            rest.append(word)
+            continue
+        stated = place_like(value, word) if eq else left.pop(0) if left and not left[0].startswith("-") else None
+        if stated is not None and name in flags:
+            settings[flags[name]] = stated
+    return tuple(rest), settings
 
 
 def _format_engine(fmt: str, runtime: str, ctx: ReaderContext) -> str | None:

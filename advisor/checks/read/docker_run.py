@@ -24,7 +24,7 @@ _PLAIN = frozenset((  # options without a value
 ))  # fmt: skip
 _PLACES = {
     "-p": "ports", "--publish": "ports", "--gpus": "gpu", "--device": "gpu", "--privileged": "privileged",
-    "--shm-size": "shm", "--net": "network", "--network": "network",
+    "--shm-size": "shm", "-u": "user", "--user": "user", "--net": "network", "--network": "network",
 }  # fmt: skip
 MEMORY_LOCKS = ("IPC_LOCK", "CAP_IPC_LOCK", "ALL")  # capabilities that let a process lock memory
 _GPU_DEVICE = re.compile(r"/dev/(kfd|dri|nvidia|accel|davinci)|nvidia\.com/gpu|amd\.com/gpu|habana")
@@ -168,7 +168,8 @@ _CHANGES: dict[str, Callable[[LaunchSetup, str], Fields]] = {
     "--restart": lambda _, v: {"restart": str(v)}, "--privileged": lambda *_: {"privileged": True, "gpu_granted": True},
     "--cap-add": lambda _, v: {"locks_memory": True} if v.upper() in MEMORY_LOCKS else {},
     "--ulimit": lambda _, v: {"locks_memory": True} if v.startswith("memlock") else {},
-    "--pid": lambda _, v: {"host_pid": v == "host"}
+    "--pid": lambda _, v: {"host_pid": v == "host"}, "-u": lambda _, v: {"user": v.partition(":")[0]},
+    "--user": lambda _, v: {"user": v.partition(":")[0]}
 }  # fmt: skip
 
 

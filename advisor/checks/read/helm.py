@@ -83,7 +83,8 @@ def _production_stack(doc: object, ctx: ReaderContext) -> Launches:
         selected = pods.list_selected(as_sequence(m, "nodeSelectorTerms"))
         labels = read_texts(m, "nodeSelector") | {key: values[0] for key, values in selected if len(values) == 1}
         count = as_whole_number(m, "requestGPU")
-        shm = as_string(m, "shmSize")
+        shm, copies = as_string(m, "shmSize"), as_whole_number(m, "replicaCount")
+        contended = (copies or 1) > 1 and pods.is_for_one_node({"accessModes": m.get("pvcAccessMode")})
         setup = LaunchSetup(
             container=True,
             cluster=True,
@@ -93,15 +94,16 @@ def _production_stack(doc: object, ctx: ReaderContext) -> Launches:
             gpu_resource=as_string(m, "requestGPUType"),
             **accelerators.find_labelled_accelerator(labels, ctx.know),
             shm_bytes=parse_container_size(shm) if shm else SHARED_MEMORY,
-            mounts=(Mount(target="/data", kind="pvc"),) if m.get("pvcStorage") else (),
+            mounts=(Mount(target="/data", kind="pvc", contended=contended),) if m.get("pvcStorage") else (),
             disk_bytes=parse_container_size(as_string(m, "pvcStorage")),
-            replicas=as_whole_number(m, "replicaCount"),
+            replicas=copies,
             memory_limit=parse_container_size(as_string(m, "limitMemory")),
             selects_node=bool(labels),
             tolerates_gpu=bool(m.get("tolerations") or engine.get("tolerations")),
             places={
                 "image": line_of(m.get("tag")) or line_of(repository),
                 "resources": line_of(m.get("requestGPU")) or line_of(m),
+                "volumeMounts": line_of(m.get("pvcAccessMode")) or line_of(m),
                 **{f"unknown-key:{k}": line_of(config) for k in unknown_keys},
             },
         )

@@ -25,6 +25,7 @@ class Mount(Record, frozen=True, kw_only=True):
     kind: str = "volume"  # volume, bind, memory, pvc, host, config, secret
     size_bytes: int | None = None
     source: str | None = None
+    contended: bool = False  # a claim that one node may mount at a time, and several pods of the file mount
 
 
 def find_holding_mount(mounts: Sequence[Mount], path: str) -> Mount | None:
@@ -76,6 +77,7 @@ class LaunchSetup(Record, frozen=True, kw_only=True):
     memory_limit: int | None = None
     cpu_limit: float | None = None
     privileged: bool = False
+    user: str | None = None  # as whom the process runs, where the file states it: name or number
     fabric: Names = ()  # RDMA devices handed to it: resource names, or files of /dev
     locks_memory: bool = False  # IPC_LOCK, or a memlock limit of its own
     huge_pages: bool = False  # requested

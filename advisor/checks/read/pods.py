@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
@@ -208,11 +209,13 @@ def read_container_setup(
     places = {key: line_of(container.get(key)) or line_of(container) for key in named}
     places["privileged"] = line_of(security.get("privileged")) or line_of(container)
     added = value_at(security, "capabilities", "add")
+    user = as_string(security, "runAsUser") or as_string(spec, "securityContext", "runAsUser")
+    places["user"] = line_of(user) or line_of(container)
     memory, cpu = as_string(limits, "memory"), as_string(limits, "cpu")
     return replace(
         setup, image=as_string(container, "image"), mounts=tuple(mounts), shm_bytes=shm.size_bytes if shm else None,
         memory_limit=parse_container_size(memory) if memory and not memory.unknown else None,
-        cpu_limit=_cpu(cpu) if cpu else None, privileged=privileged,
+        cpu_limit=_cpu(cpu) if cpu else None, privileged=privileged, user=user,
         fabric=tuple(str(k) for k in limits if str(k).startswith(FABRIC)),
         locks_memory=any(str(x) in MEMORY_LOCKS for x in as_sequence(added)),
         huge_pages=any(str(k).startswith("hugepages-") for k in limits), probes=probes, ports=ports, disk_bytes=disk,
@@ -229,7 +232,7 @@ def _mounts(container: Table, spec: Table, around: PodSurroundings | None) -> tu
         target, source = as_string(m, "mountPath"), str(value_at(m, "name"))
         if target is None:
             continue
-        v, size = as_mapping(volumes.get(source)), None
+        v, size, contended = as_mapping(volumes.get(source)), None, False
         kind = next((kind for key, kind in _VOLUMES.items() if v.get(key) is not None), "volume")
         if "emptyDir" in v:
             kind = "memory" if str(value_at(v, "emptyDir", "medium")) == "Memory" else "scratch"
@@ -238,11 +241,12 @@ def _mounts(container: Table, spec: Table, around: PodSurroundings | None) -> tu
             source = str(value_at(v, "hostPath", "path"))
         elif v.get("persistentVolumeClaim") is not None:
             claims = around.claims if around is not None else {}
-            disk = claims.get(str(value_at(v, "persistentVolumeClaim", "claimName"))) or disk
+            named = str(value_at(v, "persistentVolumeClaim", "claimName"))
+            disk, contended = claims.get(named) or disk, around is not None and named in around.contended
         elif kind == "pvc":
             asked = ("volumeClaimTemplate", "spec", "resources", "requests", "storage")
             disk = parse_container_size(as_string(v, "ephemeral", *asked))
-        out.append(Mount(target=str(target), kind=kind, size_bytes=size, source=source))
+        out.append(Mount(target=str(target), kind=kind, size_bytes=size, source=source, contended=contended))
     return out, disk
 
 
@@ -263,6 +267,23 @@ def _cpu(value: str) -> float | None:
     return float(m[1]) / (1000 if m[2] else 1) if m else None
 
 
+def is_for_one_node(claim: object) -> bool:
+    """Whether one node at a time may mount what a claim asks for."""
+    modes = {str(x) for x in as_sequence(value_at(claim, "accessModes"))}
+    return bool(modes) and modes <= {"ReadWriteOnce", "ReadWriteOncePod"}
+
+
+def _list_claimed(resource: Block) -> Iterator[str]:
+    """The claim of each volume of each pod that an object keeps running, once for every replica of it."""
+    if str(resource.get("kind")) not in ("Deployment", "StatefulSet", "ReplicaSet", "Pod"):
+        return
+    copies = as_whole_number(resource, "spec", "replicas")
+    for spec, _ in find_pod_specs(resource):
+        for volume in as_sequence(spec, "volumes"):
+            if (name := as_string(volume, "persistentVolumeClaim", "claimName")) is not None:
+                yield from [str(name)] * min(1 if copies is None else copies, 2)
+
+
 class PodSurroundings:
     """Services, claims and names of one file that matter to its pods."""
 
@@ -271,11 +292,10 @@ class PodSurroundings:
         self.ingress = any(o.get("kind") in ("Ingress", "Route", "VirtualService") for o in objects)
         self.service_names = {str(find_name(o)): line_of(find_name(o)) for o in self.services}
         stated = ("spec", "resources", "requests", "storage")
-        self.claims = {
-            str(find_name(o)): parse_container_size(as_string(o, *stated))
-            for o in objects
-            if o.get("kind") == "PersistentVolumeClaim"
-        }
+        claims = {str(find_name(o)): o for o in objects if o.get("kind") == "PersistentVolumeClaim"}
+        self.claims = {name: parse_container_size(as_string(o, *stated)) for name, o in claims.items()}
+        pods = Counter(name for o in objects for name in _list_claimed(o))
+        self.contended = {name for name, o in claims.items() if pods[name] > 1 and is_for_one_node(o.get("spec"))}
 
     def exposed(self, labels: Table) -> str | None:
         """How pods with these labels are reachable from beyond the cluster; None when they are not."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from itertools import dropwhile
+from itertools import dropwhile, pairwise
 
 from msgspec.structs import replace
 
@@ -26,6 +26,7 @@ _FLAG = re.compile(r"--?[A-Za-z]")
 _FLAG_OR_END = re.compile(r"--|-[a-z]+")  # of a shell, behind -c and before the text
 _EXEC_SCRIPT = re.compile(r"\bexec\s+(?:\S*sh\s+(?!-)(\S+)|(\S+\.sh)\b)")  # ends as a script that nobody sees here
 _NAMED_PROGRAM = re.compile(r"\$\{?(\w+?)(?:_(?:BIN|BINARY|EXE|PATH|CMD))?\}?")  # $LLAMA_SERVER_BIN
+REQUIREMENTS = "requirements.txt"  # the file next to a script, and what then states a version
 _FEEDS = frozenset(["bash", "sh", "zsh", "ssh", "srun", "sbatch", "cat", "tee", "sudo"])
 
 
@@ -43,6 +44,7 @@ class LaunchFinder:
         self.know = knowledge
         self.read_script = read_script
         self.pins: dict[str, str] = {}
+        self.required: dict[str, str] = {}  # versions that a file of requirements next to the script pins
         self.problems = problems
         self.opened: list[str] = []  # texts of scripts next to the file that are being read
 
@@ -98,11 +100,19 @@ class LaunchFinder:
         return with_clients(list(unique.values()), self.know)
 
     def _note_pins(self, words: Words) -> None:
-        for w in words:
-            m = _PIN.match(w)
-            name = m[1].lower().replace("_", "-") if m else ""
-            if m and name in self.know.packages:
-                self.pins[self.know.packages[name]] = m[2]
+        self.pins |= self._find_pins(words)
+        for option, name in pairwise(words):
+            if option in ("-r", "--requirement"):
+                self.pins |= self._find_pins((self.read_script(name) or "").split())
+
+    def _find_pins(self, words: Words) -> dict[str, str]:
+        """Versions by engine."""
+        pins = [(m[1].lower().replace("_", "-"), m[2]) for w in words if (m := _PIN.match(w))]
+        return {self.know.packages[name]: version for name, version in pins if name in self.know.packages}
+
+    def require(self, requirements: str) -> None:
+        """Takes the versions that a file of requirements pins for what is started without a container."""
+        self.required = self._find_pins(re.sub(r"#.*", "", requirements).split())
 
     def command(self, words: TextList, env: KnownEnv, line: int, depth: int = 0) -> Launches:
         """The launches that one command makes (none, one, or several inside `bash -c`)."""
@@ -211,10 +221,11 @@ class LaunchFinder:
         used += after
         engine, measures = known.engine_by_flags(entry.engine, words[used:]), entry.how.benchmark
         pinned = self.pins.get(engine)
+        origin = "a pin in the file" if pinned else REQUIREMENTS if engine in self.required else None
         return Launch(
             engine=engine, program=" ".join(words[:used]),
             argv=tuple(words[used:]) if measures is None else as_server_words(words[used:], measures), env=dict(env),
-            version=pinned, version_from="a pin in the file" if pinned else None, line=line_of(words[0]) or line
+            version=pinned or self.required.get(engine), version_from=origin, line=line_of(words[0]) or line
         )  # fmt: skip
 
     def _container(self, words: TextList, env: Env, line: int, depth: int) -> Launches:
@@ -267,8 +278,9 @@ class LaunchFinder:
         for launch in found:
             around = find_setup(launch, setup)
             same = entry is not None and entry.engine == launch.engine
-            pinned = launch.version or (version if same else None)
-            origin = launch.version_from or ("the image tag" if pinned and same else None)
+            own = launch.version if launch.version_from != REQUIREMENTS else None  # what lies next to a script is not inside
+            pinned = own or (version if same else None)
+            origin = launch.version_from if own else "the image tag" if pinned else None
             places = {**around.places, "command": line_of(words[0]) or 1} if one_string else around.places
             if doubled and launch.engine == (entry.engine if entry else ""):
                 places = {**places, "doubled": 1}
@@ -321,6 +333,8 @@ class LaunchFinder:
             if not args:
                 return []
             return [replace(unclear, program=str(args[0])[:80])]
+        if entry.entry == "shell":  # its first word is no program
+            return [note_place(made, "no program", line_of(first) or 1)]
         if own.profiles:
             return [replace(made, engine=find_engine_inside(args, env, own.profiles) or entry.engine)]
         if (

@@ -19,6 +19,7 @@ from advisor.checks.read.context import (
     read_nested,
 )
 from advisor.checks.read.launch import Env, Launches, LaunchSetup, Mount, find_holding_mount
+from advisor.checks.read.recognise import REQUIREMENTS
 from advisor.checks.read.shell.commands import ShellCommand, split_commands
 from advisor.errors import Unread
 from advisor.yaml_places import lines_of, make_text
@@ -46,9 +47,12 @@ def read_script(source: str, ctx: ReaderContext) -> Launches:
         note_unread(ctx, f"the first {MOST_TASKS} tasks of its job array are read", ctx.line)
         tasks = tasks[:MOST_TASKS]
     out: Launches = []
+    required = read_inside(ctx.folder, REQUIREMENTS) or ""
     for task in tasks or (None,):
         given = known if task is None else {**known, TASK: str(task)}
-        found = make_finder(ctx).script(source, ctx.line, given, sure=not ctx.depth or source.startswith("#!"))
+        finder = make_finder(ctx)
+        finder.require(required)
+        found = finder.script(source, ctx.line, given, sure=not ctx.depth or source.startswith("#!"))
         if task is not None:
             found = [replace(x, env={k: v for k, v in x.env.items() if k != TASK}) for x in found]
             found = [x for x in found if (x.engine, x.argv, x.env) not in [(y.engine, y.argv, y.env) for y in out]]
