@@ -156,6 +156,12 @@ def _shared(facts: LaunchFacts) -> bool:
     return any(sum(s * (1 if n is None else n) for ids, s, n in others if device in ids) > 1.0 for device in mine)
 
 
+define(
+    "gpu.neighbours", "other services of the file on the same GPU, which take memory that nobody counts",
+    lambda c: ", ".join(c.setup.neighbours), "str"
+)  # fmt: skip
+
+
 def _list_taken(checked: CheckedLaunch) -> Sequence[str]:
     """The devices that a launch takes whenever others of its file run, by their numbers or ids: the first of those that
     it sees. Empty where that is not certain."""

@@ -96,7 +96,25 @@ def read_document(doc: object, ctx: ReaderContext) -> Launches:
             found = [note_place(x, "alternative", line_of(name)) for x in found]
         merged = (f"{override} is merged into the service, as docker compose does",) if name in over else ()
         out += [replace(x, assumed=(*x.assumed, *merged)) for x in found]
-    return _merge_pullers(out, ctx)
+    read = {x.name for x in out}
+    others = {k: read_service_gpus(LaunchSetup(), v) for k, v in filled.items() if k not in read and _runs_always(v)}
+    return [_with_neighbours(x, others, filled) for x in _merge_pullers(out, ctx)]
+
+
+def _with_neighbours(launch: Launch, others: Mapping[str, LaunchSetup], services: Mapping[str, Table]) -> Launch:
+    """The launch with the other services that are handed one of its devices."""
+    setup = launch.setup
+    if setup.runs_with is None or not setup.gpu_granted:
+        return launch
+    near = [k for k, x in others.items() if x.gpu_granted and _share_device(setup, x)]
+    shown = tuple(f"{k} ({as_string(services[k], 'image') or 'an image that is built'})" for k in near)
+    return replace(launch, setup=replace(setup, neighbours=shown))
+
+
+def _share_device(one: LaunchSetup, other: LaunchSetup) -> bool:
+    """Whether two services are handed a device in common: a count takes the first ones, no count all."""
+    ids = [x.gpu_ids or tuple(map(str, range(x.gpu_count or 64))) for x in (one, other)]
+    return not set(ids[0]).isdisjoint(ids[1])
 
 
 def _list_claims(service: Table) -> set[str]:

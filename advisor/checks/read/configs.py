@@ -207,7 +207,8 @@ def read_modelfile(source: str, ctx: ReaderContext) -> Launches:
         if m is None or line.lstrip().startswith("#"):
             continue
         word, rest = m[1].upper(), m[2].strip(" \t")
-        if rest.count('"""') == 1:
+        value = rest.partition(" ")[2].lstrip() if word in ("MESSAGE", "PARAMETER") else rest
+        if value.startswith('"""') and value.count('"""') == 1:  # unquote() of parser/parser.go
             fence = '"""'
         if word == "FROM" and model is None:
             model = make_text(rest, n, m.start(2) + 1)

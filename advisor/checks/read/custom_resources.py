@@ -206,8 +206,8 @@ def read_inference_service(resource: Block, ctx: ReaderContext) -> Launches:
             setup = replace(setup, places={**setup.places, "kind:InferenceService": 1})
         own = ctx.know.resources["kserve-format"]
         argv, settings = _split_own_flags(list_texts(model.get("args")), own.flags, own.keys)
-        stated = {"argv": argv, "settings": settings, "env": env, "model": named}
-        out.append(make_launch(ctx, resource, model, engine, setup=setup, **stated))
+        launch = make_launch(ctx, resource, model, engine, argv=argv, settings=settings, env=env, setup=setup)
+        out.append(replace(launch, model=named))
     return out
 
 

@@ -86,6 +86,7 @@ class LaunchSetup(Record, frozen=True, kw_only=True):
     probes: tuple[HealthProbe, ...] = ()
     replicas: int | None = None
     runs_with: str | None = None  # launches of the file that have the same word here run at once, on one machine
+    neighbours: Names = ()  # services on the same devices, which are no servers of models that are read
     rolling: bool | None = None  # a rollout starts the new one before the old one ends
     progress_deadline: int | None = None
     tolerates_gpu: bool | None = None

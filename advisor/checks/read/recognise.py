@@ -278,7 +278,7 @@ class LaunchFinder:
         for launch in found:
             around = find_setup(launch, setup)
             same = entry is not None and entry.engine == launch.engine
-            own = launch.version if launch.version_from != REQUIREMENTS else None  # what lies next to a script is not inside
+            own = None if launch.version_from == REQUIREMENTS else launch.version  # an image holds what it holds
             pinned = own or (version if same else None)
             origin = launch.version_from if own else "the image tag" if pinned else None
             places = {**around.places, "command": line_of(words[0]) or 1} if one_string else around.places
