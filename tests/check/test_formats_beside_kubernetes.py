@@ -85,7 +85,7 @@ def test_nomad() -> None:
 
 @pytest.mark.parametrize(
     ("text", "line"),
-    [('job "a" {\n  x = "open\n}', 2), ('job "a" {\n', 1), ('job "a" {\n  = 3\n}', 2), ("x = <<EOF\nnever\n", 1),
+    [('job "a" {\n  x = "open\n}', 2), ('job "a" {\n', 1), ('job "a" {\n  = 3\n}', 1), ("x = <<EOF\nnever\n", 2),
      ('job "a" {\n  b c\n}', 2), ("a { " * 60, 1), ("x = " + "[" * 90, 1)],
 )  # fmt: skip
 def test_broken_hcl_is_named_by_its_line(text: str, line: int) -> None:

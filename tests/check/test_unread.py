@@ -28,7 +28,7 @@ BUDGETS = {  # for these
     unknown_words: {"LONGEST": 2_000},
     units: {"MAX_WORDS": 600},
     yaml_places: {"MAX_NODES": 2_000, "MAX_DOCUMENTS": 100},
-    hcl: {"MAX_TOKENS": 600},
+    hcl: {"MAX_SOURCE": 50_000},
     context: {"MAX_LAUNCHES": 20},
 }
 LARGEST = 3_000_000  # characters; beyond 4 MiB no file is read, which is an error of its own

@@ -1,4 +1,4 @@
-"""HCL2 (Nomad's and Packer's files) as blocks with places: what findings need and python-hcl2 does not give.
+"""HCL2 (Nomad's and Packer's files) as blocks with places, by tree-sitter's grammar of HCL.
 
 Of expressions only strings, numbers, booleans, lists, maps and `var.name` are taken; any other stays a text that
 nothing resolves. Source: the HCL native syntax specification of hashicorp/hcl.
@@ -8,20 +8,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cache
+from typing import TYPE_CHECKING
 
+from advisor.checks.read.shell.tree import MAX_SOURCE, parse_bounded
 from advisor.checks.read.unknown_words import make_bounded
 from advisor.errors import BadFile, Unread
 from advisor.record import Value
 from advisor.yaml_places import Block, Located, Map, Seq, Strings, Text, TextTuple, as_string, at_line, make_text
 
-MAX_TOKENS = 200_000
-MAX_DEPTH = 40
-_TOKEN = re.compile(
-    r"(?P<space>[ \t\r]+)|(?P<newline>\n)|(?P<comment>\#[^\n]*|//[^\n]*|/\*.*?\*/)"
-    r"|(?P<heredoc><<-?[A-Za-z_][\w.-]*)|(?P<string>\")|(?P<word>[A-Za-z_][\w.-]*)|(?P<number>-?\d+(?:\.\d+)?)"
-    r"|(?P<mark>[{}\[\]=,:()])|(?P<other>.)",
-    re.S,
-)
+if TYPE_CHECKING:
+    from tree_sitter import Language, Node
+
+MAX_DEPTH = 40  # of blocks and values
+_ESCAPE = re.compile(r'\\([ntr"\\])')
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", '"': '"', "\\": "\\"}
 _REFERENCE = re.compile(r"\$\{([^{}]*)\}")
 
@@ -40,210 +40,121 @@ class HclBlock(Value, frozen=True):
         return (b for b in self.blocks if b.kind == kind)
 
 
-class _Token(Value, frozen=True):
-    kind: str
-    value: str
-    line: int
-    column: int
+@cache
+def _language() -> Language:
+    import tree_sitter_hcl
+    from tree_sitter import Language
+
+    return Language(tree_sitter_hcl.language())
 
 
 def parse_hcl(source: str, where: object, first_line: int = 1, variables: Strings | None = None) -> HclBlock:
     """The whole file as one block without a kind. `variables` win over the defaults of `variable` blocks. Raises
-    BadFile."""
-    known = {**_find_defaults(source, where, first_line), **(variables or {})}
-    return _Parser(_list_tokens(source, where, first_line), where, known).read_body("", (), first_line)
+    BadFile, and Unread for what is too large."""
+    if len(source) > MAX_SOURCE:
+        raise Unread(f"it is longer than {MAX_SOURCE:,} characters", first_line)
+    root = parse_bounded(_language(), re.sub(r"[^\x00-\x7f]", "_", source), first_line)
+    reader = _Reader(source, where, first_line, {})
+    if (wrong := _find_error(root)) is not None:
+        before = source[: wrong.named_children[-1].end_byte if wrong.named_children else wrong.start_byte].rstrip()
+        line = first_line + before.count("\n")
+        raise BadFile(where, f"what follows {before.split()[-1][-20:] if before else ''!r} is no HCL", line=line)
+    whole = reader.read_body("", (), root, 0)
+    stated = [(b.labels[0], as_string(b.attributes, "default")) for b in whole.find("variable") if b.labels]
+    defaults = {str(name): str(value) for name, value in stated if value is not None and not value.unknown}
+    return _Reader(source, where, first_line, {**defaults, **(variables or {})}).read_body("", (), root, 0)
 
 
-def _find_defaults(source: str, where: object, first_line: int) -> dict[str, str]:
-    whole = _Parser(_list_tokens(source, where, first_line), where, {}).read_body("", (), 1)
-    named = [(b.labels[0], as_string(b.attributes, "default")) for b in whole.find("variable") if b.labels]
-    return {str(name): str(value) for name, value in named if value is not None and not value.unknown}
+def _find_error(root: Node) -> Node | None:
+    """The first node that the grammar could not read, or that is missing."""
+    now: Node | None = root if root.has_error else None
+    while now is not None and not (now.is_error or now.is_missing):
+        now = next((child for child in now.children if child.has_error or child.is_missing), None)
+    return now
 
 
-def _list_tokens(source: str, where: object, first_line: int) -> list[_Token]:
-    out: list[_Token] = []
-    i, line, start = 0, first_line, 0
-    while i < len(source):
-        m = _TOKEN.match(source, i)
-        if m is None or len(out) > MAX_TOKENS:
-            raise Unread(f"it has more than {MAX_TOKENS:,} words", line)
-        kind, value, column = str(m.lastgroup), m[0], i - start + 1
-        end = m.end()
-        if kind == "string":
-            value, end = _read_string(source, i, where, line)
-        elif kind == "heredoc":
-            value, end = _read_heredoc(source, end, value, where, line)
-        if kind not in ("space", "comment"):
-            out.append(_Token(kind, value, line, column))
-        passed = source.count("\n", i, end)
-        if passed:
-            line += passed
-            start = source.rindex("\n", i, end) + 1
-        i = end
-    return out
+class _Reader(Value, frozen=True):
+    """A text whose tree is read; a byte of the tree is a character of it."""
 
+    source: str
+    where: object
+    first_line: int
+    variables: Strings
 
-def _read_string(source: str, begin: int, where: object, line: int) -> tuple[str, int]:
-    out: list[str] = []
-    i, depth = begin + 1, 0
-    while i < len(source):
-        c = source[i]
-        if c == "\\" and not depth:
-            out.append(_ESCAPES.get(source[i + 1 : i + 2], source[i : i + 2]))
-            i += 2
-            continue
-        if c == '"' and not depth:
-            return "".join(out), i + 1
-        if c == "\n":
-            break
-        if source.startswith(("${", "%{"), i) and source[i - 1 : i] != c:
-            depth += 1
-        elif c == "}" and depth:
-            depth -= 1
-        out.append(c)
-        i += 1
-    raise BadFile(where, "a string is not closed", line=line)
+    def show(self, node: Node) -> str:
+        return self.source[node.start_byte : node.end_byte]
 
+    def line(self, node: Node) -> int:
+        return self.first_line + node.start_point[0]
 
-def _read_heredoc(source: str, begin: int, mark: str, where: object, line: int) -> tuple[str, int]:
-    word, indented = mark.lstrip("<-"), mark.startswith("<<-")
-    first = source.find("\n", begin) + 1
-    m = re.compile(rf"^[ \t]*{re.escape(word)}[ \t]*\r?$", re.M).search(source, first) if first else None
-    if m is None:
-        raise BadFile(where, f"the text that {mark} begins is not closed", line=line)
-    body = source[first : m.start()]
-    if indented:
-        lines = body.split("\n")
-        depth = min((len(x) - len(x.lstrip()) for x in lines if x.strip()), default=0)
-        body = "\n".join(x[depth:] for x in lines)
-    return body, m.end()
+    def text(self, node: Node, value: str, unknown: tuple[str, ...] = (), block: bool = False) -> Text:
+        return make_text(value, self.line(node), node.start_point[1] + 1, unknown, block)
 
-
-class _Parser:
-    """Where the reading of the tokens stands."""
-
-    def __init__(self, tokens: list[_Token], where: object, variables: Strings) -> None:
-        self.tokens, self.where, self.variables = tokens, where, variables
-        self.i = 0
-        self.depth = 0
-
-    def peek(self) -> _Token | None:
-        return self.tokens[self.i] if self.i < len(self.tokens) else None
-
-    def skip_newlines(self, also: str = "") -> _Token | None:
-        while (t := self.peek()) is not None and (t.kind == "newline" or (also and t.value == also)):
-            self.i += 1
-        return t
-
-    def fault(self, message: str) -> BadFile:
-        token = self.peek() or (self.tokens[-1] if self.tokens else None)
-        return BadFile(self.where, message, line=token.line if token is not None else None)
-
-    def read_body(self, kind: str, labels: TextTuple, line: int) -> HclBlock:
-        self.depth += 1
-        if self.depth > MAX_DEPTH:
-            raise self.fault("is nested too deeply")
+    def read_body(self, kind: str, labels: TextTuple, block: Node, depth: int) -> HclBlock:
+        """A block, or the file."""
+        if depth > MAX_DEPTH:
+            raise BadFile(self.where, "is nested too deeply", line=self.line(block))
         attributes: Block = {}
         blocks: list[HclBlock] = []
-        while (token := self.skip_newlines(",")) is not None and token.value != "}":
-            if token.kind not in ("word", "string"):
-                raise self.fault(f"{token.value[:20]!r} is found where the name of a block or a value is expected")
-            self.i += 1
-            name, names = token, []
-            while (t := self.peek()) is not None and t.kind in ("string", "word"):
-                names.append(make_text(t.value, t.line, t.column))
-                self.i += 1
-            if t is not None and t.value == "{":
-                self.i += 1
-                blocks.append(self.read_body(name.value, tuple(names), name.line))
-                self._close("}")
-            elif t is not None and t.value in ("=", ":"):
-                self.i += 1
-                attributes[name.value] = self.read_value()
-            else:
-                raise self.fault(f"`{name.value[:40]}` is followed by neither `=` nor `{{`")
-        self.depth -= 1
-        return HclBlock(kind, labels, attributes, tuple(blocks), line)
+        bodies = [child for child in block.children if child.type == "body"]
+        for part in (x for body in bodies for x in body.children):
+            if part.type == "attribute":
+                attributes[self.show(part.children[0])] = self.read_value(part.children[-1], depth + 1)
+            elif part.type == "block":
+                name, *rest = [x for x in part.children if x.type in ("identifier", "string_lit")]
+                named = tuple(self.text(x, self.show(x).strip('"')) for x in rest)
+                blocks.append(self.read_body(self.show(name), named, part, depth + 1))
+        return HclBlock(kind, labels, attributes, tuple(blocks), self.line(block))
 
-    def _close(self, mark: str) -> None:
-        token = self.skip_newlines(",")
-        if token is None or token.value != mark:
-            raise self.fault(f"`{mark}` is missing")
-        self.i += 1
+    def read_value(self, node: Node, depth: int) -> Located:
+        """The value of an expression."""
+        if depth > MAX_DEPTH:
+            raise BadFile(self.where, "is nested too deeply", line=self.line(node))
+        inner = node
+        while inner.type in ("expression", "literal_value", "template_expr", "collection_value") and (
+            len(inner.children) == 1
+        ):
+            inner = inner.children[0]
+        if inner.type == "string_lit" or inner.type == "quoted_template":
+            raw = _ESCAPE.sub(lambda m: _ESCAPES[m[1]], self.show(inner)[1:-1])
+            return self._fill(self.text(inner, raw))
+        if inner.type == "heredoc_template":
+            return self.text(inner, _read_heredoc(self.show(inner)), block=True)
+        if inner.type == "tuple":
+            values = [self.read_value(x, depth + 1) for x in inner.children if x.type == "expression"]
+            return at_line(Seq(values), self.line(inner))
+        if inner.type == "object":
+            return at_line(Map(self._read_pairs(inner, depth)), self.line(inner))
+        shown = self.show(inner)
+        if inner.type in ("bool_lit", "null_lit") or re.fullmatch(r"-?\d+(\.\d+)?", shown):
+            return self.text(inner, shown)
+        known = self._look_up(shown)
+        if known is None:
+            shown = " ".join(shown.split())[:60]
+            return self.text(inner, "${" + shown + "}", (shown,))
+        return self.text(inner, known)
 
-    def read_value(self) -> Located:
-        token = self.skip_newlines()
-        if token is None:
-            raise self.fault("a value is missing at the end")
-        if token.kind in ("string", "heredoc"):
-            self.i += 1
-            made = self._filled(make_text(token.value, token.line, token.column, (), token.kind == "heredoc"))
-            return made if self._ends() else self._expression(token)
-        if token.value == "[":
-            return self._list(token)
-        if token.value == "{":
-            self.i += 1
-            body = self.read_body("", (), token.line)
-            self._close("}")
-            return at_line(Map((make_text(k), v) for k, v in body.attributes.items()), token.line)
-        self.i += 1
-        if token.kind in ("number", "word") and self._ends():
-            return self._plain(token)
-        return self._expression(token)
-
-    def _plain(self, token: _Token) -> Text:
-        value = token.value
-        if token.kind == "word" and value not in ("true", "false", "null"):
-            known = self._look_up(value)
-            if known is None:
-                return make_text("${" + value + "}", token.line, token.column, (value,))
-            value = known
-        return make_text(value, token.line, token.column)
+    def _read_pairs(self, node: Node, depth: int) -> Iterator[tuple[Text, Located]]:
+        for pair in (x for x in node.children if x.type == "object_elem"):
+            key, value = pair.child_by_field_name("key"), pair.child_by_field_name("val")
+            if key is not None and value is not None:
+                yield self.text(key, self.show(key).strip('"')), self.read_value(value, depth + 1)
 
     def _look_up(self, name: str) -> str | None:
         """The value of `var.NAME`; None for one that is not known, and for any other name."""
         return self.variables.get(name.removeprefix("var.")) if name.startswith("var.") else None
 
-    def _ends(self) -> bool:
-        token = self.peek()
-        return token is None or token.kind == "newline" or token.value in ("}", "]", ",")
+    def _fill(self, text: Text) -> Text:
+        unknown = [name for m in _REFERENCE.finditer(text) if self._look_up(name := m[1].strip()) is None]
+        made = _REFERENCE.sub(lambda m: self._look_up(m[1].strip()) or m[0], text)
+        return make_bounded(made, text, unknown) if "${" in text else text
 
-    def _list(self, token: _Token) -> Seq:
-        self.i += 1
-        self.depth += 1
-        if self.depth > MAX_DEPTH:
-            raise self.fault("is nested too deeply")
-        out = at_line(Seq(), token.line)
-        while (t := self.skip_newlines(",")) is not None and t.value != "]":
-            out.append(self.read_value())
-        self._close("]")
-        self.depth -= 1
-        return out
 
-    def _expression(self, first: _Token) -> Text:
-        """What is left of an expression up to its end: brackets inside are passed over."""
-        words = [first.value]
-        level = int(first.value in ("(", "[", "{"))
-        while (t := self.peek()) is not None:
-            if level <= 0 and (t.kind == "newline" or t.value in ("}", "]", ",")):
-                break
-            level += (t.value in ("(", "[", "{")) - (t.value in (")", "]", "}"))
-            words.append(t.value)
-            self.i += 1
-        shown = " ".join(words)[:60]
-        return make_text("${" + shown + "}", first.line, first.column, (shown,))
-
-    def _filled(self, text: Text) -> Text:
-        unknown: list[str] = []
-
-        def one(m: re.Match[str]) -> str:
-            name = m[1].strip()
-            known = self._look_up(name)
-            if known is None:
-                unknown.append(name)
-            return m[0] if known is None else known
-
-        if "${" not in text:
-            return text
-        made = _REFERENCE.sub(one, text) if not text.block else str(text)
-        return make_bounded(made, text, unknown)
+def _read_heredoc(shown: str) -> str:
+    """What stands between the marks of a heredoc; `<<-` takes the indentation that all lines have."""
+    mark, _, rest = shown.partition("\n")
+    lines = rest.split("\n")[:-1]
+    if mark.startswith("<<-"):
+        depth = min((len(x) - len(x.lstrip()) for x in lines if x.strip()), default=0)
+        lines = [x[depth:] for x in lines]
+    return "".join(f"{x}\n" for x in lines)

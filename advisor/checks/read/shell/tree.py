@@ -39,10 +39,15 @@ def _language() -> Language:
 def parse_shell(source: str, line: int) -> Node:
     """The root of the tree; a byte of it is a character of `source`. The grammar never fails: what it cannot read are
     its ERROR nodes. Raises Unread where it would take too long (heredocs by the thousand)."""
+    text = f"{source}\n\n"  # a backslash at the end continues nothing
+    return parse_bounded(_language(), _HIDDEN.sub(_hide, text), line)
+
+
+def parse_bounded(language: Language, source: str, line: int) -> Node:
+    """The root of a text's tree by a grammar; the text is ASCII. Raises Unread where it would take too long."""
     from tree_sitter import Parser
 
-    text = f"{source}\n\n"  # a backslash at the end continues nothing
-    hidden = _HIDDEN.sub(_hide, text).encode("ascii")
+    hidden = source.encode("ascii")
     left = 100 + 8 * len(hidden) // CHUNK  # a text is read twice, one whose parts the grammar tries in turn more often
 
     def read(offset: int, _: object) -> bytes:
@@ -50,7 +55,7 @@ def parse_shell(source: str, line: int) -> Node:
         left -= 1
         return hidden[offset : offset + CHUNK] if left > 0 else b""
 
-    root = Parser(_language()).parse(read).root_node
+    root = Parser(language).parse(read).root_node
     if left <= 0:
         raise Unread("the grammar goes over its parts too often", line)
     return root
