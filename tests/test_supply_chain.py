@@ -79,6 +79,7 @@ def test_optional_parts_do_not_come_unasked() -> None:
         "py-cpuinfo",
         "tree-sitter",
         "tree-sitter-bash",
+        "tree-sitter-hcl",
     }
     for x in PROJECT["dependencies"]:
         assert not [s for s in Requirement(x).specifier if s.operator in ("<", "<=", "==", "~=")], x
