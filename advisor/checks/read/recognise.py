@@ -328,6 +328,8 @@ class LaunchFinder:
         if entrypoint:
             if base.startswith("-"):  # the words of `command:` are arguments all the same
                 return [replace(made, argv=(*entrypoint, *args))]
+            if base in self.know.programs:  # another of its commands: what serves was found before
+                return []
             return [replace(unclear, program=" ".join(entrypoint)[:80])]
         if entry.entry == "shell" and (not args or not args[0].startswith("-")):
             if not args:
