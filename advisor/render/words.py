@@ -252,7 +252,7 @@ def make_model_reference(deployment: Deployment, rules: Catalog) -> ModelRef:
     if tags and (tag := _find_tag(deployment.model, quantization, tags)):
         return replace(plain, tag=tag)
     if quantization.family == "gguf" or formats.own_family(entry, rules) == "gguf":
-        return _gguf_ref(deployment.model, quantization, plain, tags)
+        return _gguf_ref(deployment, quantization, plain, tags)
     native = (deployment.model.native_quant or "").lower()
     if quantization.family == "none" or native.startswith(quantization.id.lower()):
         return replace(plain, repository=deployment.model.id)
@@ -316,11 +316,11 @@ def is_sharded(model: Model, quantization: Quantization, tags: ModelTags) -> boo
     return tags.largest_pull is not None and model.params_total * quantization.bits_nominal / 8 > tags.largest_pull
 
 
-def find_gguf_repository(model: Model, quantization: Quantization) -> str | None:
+def find_gguf_repository(model: Model, quantization: Quantization, prediction: bool = False) -> str | None:
     """The first repository of GGUF files that has the format, or lists none and is not named after another one; None
-    where there is none."""
+    where there is none. `prediction`: with the model's prediction block, by the name, where there is such a one."""
     types = {d.repository: d.types for d in model.downloads if d.types}
-    for repository in model.gguf_repos:
+    for repository in sorted(model.gguf_repos, key=lambda r: ("-mtp-" in r.lower()) is not prediction):
         if repository in types:  # llama.cpp and the hub look for the label in the names of files
             if {quantization.id, f"UD-{quantization.id}"} & {*types[repository]}:
                 return repository
@@ -338,8 +338,9 @@ def has_gguf(model: Model, quantization: Quantization, tags: ModelTags | None) -
     return find_gguf_repository(model, quantization) is not None
 
 
-def _gguf_ref(model: Model, quantization: Quantization, plain: ModelRef, tags: ModelTags | None) -> ModelRef:
-    repo = find_gguf_repository(model, quantization)
+def _gguf_ref(deployment: Deployment, quantization: Quantization, plain: ModelRef, tags: ModelTags | None) -> ModelRef:
+    model, settings = deployment.model, deployment.settings
+    repo = find_gguf_repository(model, quantization, "mtp" in str(settings.get("spec-type")))
     if repo and tags is None:
         # llama.cpp looks for the label in the repository's file names, where MXFP4_MOE is just MXFP4
         label = "MXFP4" if quantization.id == "MXFP4_MOE" else quantization.id

@@ -111,6 +111,8 @@ def find_fastest(entry: Engine, chosen: Plan, search: SearchRequest, session: Se
         return None
     gains = [f"{format_rate(then)} tokens/s instead of {format_rate(now)}"]
     if found.speed and found.speed.gain and not (chosen.speed and chosen.speed.gain):
+        if found.quantization == chosen.quantization and found.layout == chosen.layout:
+            return None  # what speculation brings this plan is said as such, where it is sure to bring something
         gains.append("by speculative decoding")
     return found, (*gains, *_losses(chosen, found))
 
@@ -242,6 +244,8 @@ def describe_growth(
     on_devices = sum(r.weights_bytes or 0 for r in now.devices)
     offloaded = now.host is not None and (now.host.weights_bytes or 0) > OFFLOADED * on_devices
     movable = held is not deployment  # by the engine itself
+    cache_flags = session.rules.engines()[deployment.engine].concepts.kv_cache_type.flags
+    wide_cache = deployment.kv_cache_type.k == "auto" and deployment.settings.keys().isdisjoint(cache_flags)
     if now.devices and (offloaded or (movable and now.fits is not True)):  # more would only move layers to the host
         return _engine_steps(deployment, facts, guide, decision, None)
     users = _limit(lambda n: _estimate_changed(held, session, sequences=n), now, deployment.sequences, MOST_USERS)
@@ -258,11 +262,11 @@ def describe_growth(
     out = list(_engine_steps(deployment, facts, guide, decision, users))
     if users is not None and users < MOST_USERS:
         requests = f"{users} {'request' if users == 1 else 'requests'} of {format_tokens(length)} tokens at once"
-        out.append(f"beyond {requests}: {_more_users(deployment, cards)}")
+        out.append(f"beyond {requests}: {_more_users(deployment, cards, wide_cache)}")
     longest, then = deployment.model.max_context, "a model trained for more"
     if context is not None and context < (longest or 2**31):
         longest = context
-        then = "8-bit KV cache, another card" if deployment.kv_cache_type.k == "auto" else "another card"
+        then = "8-bit KV cache, another card" if wide_cache else "another card"
     if longest:
         requests = f"{deployment.sequences} requests" if deployment.sequences > 1 else "one request"
         out.append(f"beyond {format_tokens(longest)} tokens in {requests}: {then}")
@@ -358,12 +362,12 @@ def _next_engine(
     return None, None
 
 
-def _more_users(deployment: Deployment, cards: int | None) -> str:
+def _more_users(deployment: Deployment, cards: int | None, wide_cache: bool) -> str:
     """What holds more requests than these cards do."""
     there = len(deployment.machine.usable_devices) if deployment.machine is not None else 0
     if there > (cards or deployment.device_count or there):
         return "the unused cards (data or tensor parallel)"
-    if deployment.kv_cache_type.k == "auto":
+    if wide_cache:
         return "8-bit KV cache, second machine"
     return "a second machine behind a router"
 

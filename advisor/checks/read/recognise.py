@@ -328,15 +328,12 @@ class LaunchFinder:
         if entrypoint:
             if base.startswith("-"):  # the words of `command:` are arguments all the same
                 return [replace(made, argv=(*entrypoint, *args))]
-            if base in self.know.programs:  # another of its commands: what serves was found before
-                return []
-            return [replace(unclear, program=" ".join(entrypoint)[:80])]
-        if entry.entry == "shell" and (not args or not args[0].startswith("-")):
-            if not args:
-                return []
-            return [replace(unclear, program=str(args[0])[:80])]
-        if entry.entry == "shell":  # its first word is no program
-            return [note_place(made, "no program", line_of(first) or 1)]
+            # another command of the engine's program starts nothing: what serves was found before
+            return [] if base in self.know.programs else [replace(unclear, program=" ".join(entrypoint)[:80])]
+        if entry.entry == "shell":
+            if args and args[0].startswith("-"):
+                return [note_place(made, "no program", line_of(first) or 1)]
+            return [replace(unclear, program=str(args[0])[:80])] if args else []
         if own.profiles:
             return [replace(made, engine=find_engine_inside(args, env, own.profiles) or entry.engine)]
         if (
