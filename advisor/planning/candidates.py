@@ -74,8 +74,7 @@ def list_attempts(tools: EngineTools, search: SearchRequest, usable: list[format
         Attempt(chosen, kv, offload, chosen.quantization.quality < FOUR_BIT_QUALITY)
         for offload in both
         for kv, chosen in order
-        if search.limits is None
-        or (chosen.quantization.bits_nominal <= search.limits.most_bits and kv == search.limits.cache)
+        if search.cache in (None, kv)
     )
     return [a for a in attempts if search.narrow or not a.narrow]
 

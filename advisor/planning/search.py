@@ -109,7 +109,8 @@ def _try_speculating(
 def speculate_where_sure(entry: Engine, plan: Plan, search: SearchRequest, session: Session) -> Plan:
     """The plan, or the same weights with speculative decoding, where the low end of its gain is worth it already."""
     asked = ask_for_speculation(entry, search, session.rules)
-    if asked is None or search.traffic.rate is not None or plan.offload or not plan.starts:
+    cards = search.machine.usable_devices  # nobody has published what it brings on processors alone
+    if asked is None or search.traffic.rate is not None or plan.offload or not plan.starts or not cards:
         return plan
     other = _find_for_users(entry, replace(asked, quantization=plan.quantization.id), session)
     if isinstance(other, Rejection) or not other.starts or not other.holds_all or other.speed is None:

@@ -82,13 +82,6 @@ class Rejection(Value, frozen=True):
     needs_bytes: int | None = None  # the least that was tried, as `TriedFormat` has it
 
 
-class FormatLimits(Value, frozen=True):
-    """Formats no wider than so many bits, with this cache type."""
-
-    most_bits: float
-    cache: str
-
-
 class SearchRequest(Value, frozen=True):
     """What is asked of every engine alike."""
 
@@ -108,5 +101,5 @@ class SearchRequest(Value, frozen=True):
     whole: Machine | None = None  # the machine whose part `machine` is
     from_disk: bool = False  # where nothing fits, a part of the file may stay on disk
     narrow: bool = True  # and the weights may have less than four bits
-    limits: FormatLimits | None = None  # None: every format and cache type
+    cache: str | None = None  # the only cache type that is looked at; None: every one
     known: dict[Hashable, Any] | None = None  # answers that several searches for one user's question share

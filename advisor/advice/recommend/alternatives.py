@@ -12,7 +12,8 @@ from advisor import estimation
 from advisor.advice.limits import find_largest
 from advisor.advice.models.choice import SizedModel
 from advisor.advice.types import Advice, NearMiss, RankedDeployment, SpeculationOffer
-from advisor.catalog.types import Engine
+from advisor.catalog import Catalog
+from advisor.catalog.types import Engine, Quantization
 from advisor.decision.evaluate import evaluate_guide, list_thresholds
 from advisor.decision.types import Decision, FactValues, Guide, Reason
 from advisor.deployment import Deployment, MemoryEstimate, Workload
@@ -20,14 +21,14 @@ from advisor.engines.additions import limit_requests
 from advisor.errors import AdvisorError
 from advisor.machines.types import Machine
 from advisor.planning.candidates import find_engine_additions
-from advisor.planning.format_candidates import find_usable_formats, has_download
+from advisor.planning.format_candidates import FOUR_BIT_QUALITY, find_usable_formats, has_download
 from advisor.planning.layouts import with_settings
 from advisor.planning.objective import estimate_traffic_speed, output_rate
 from advisor.planning.rules import load_plan_rules
 from advisor.planning.search import ask_for_speculation, find_best_plan
 from advisor.planning.slots import on_all_layers
-from advisor.planning.types import FormatLimits, Plan, Rejection, SearchRequest
-from advisor.planning.utility import UtilityRules
+from advisor.planning.types import Plan, Rejection, SearchRequest
+from advisor.planning.utility import UtilityRules, add_up, cost_format, load_utility
 from advisor.session import Session
 from advisor.units import GIB, format_gib, format_rate, format_tokens
 
@@ -97,17 +98,36 @@ NamedPlan = tuple[Plan, tuple[str, ...]]  # with what it gains and loses
 
 
 def find_fastest(entry: Engine, chosen: Plan, search: SearchRequest, session: Session) -> NamedPlan | None:
-    """The plan of the same engine that answers the most (one user: the soonest), where it is clearly faster."""
+    """The plan of the same engine that answers the most (one user: the soonest), with the narrowest format of four bits
+    and more that costs little more than the chosen one, else with that; where it is clearly faster."""
     if chosen.offload or search.workload.priority in ("throughput", "latency"):
         return None
-    priority = "throughput" if search.traffic.users > 1 else "latency"
-    limits = FormatLimits(chosen.quantization.bits_nominal, chosen.deployment.kv_cache_type.k)
-    work: Workload = replace(search.workload, priority=priority)
-    found = find_best_plan(entry, replace(search, workload=work, limits=limits), session)
-    if isinstance(found, Rejection) or not found.starts:
-        return None
+    work: Workload = replace(search.workload, priority="throughput" if search.traffic.users > 1 else "latency")
+    asked = replace(search, workload=work, cache=chosen.deployment.kv_cache_type.k)
+    for quantization in (*_list_narrowest(entry, chosen, search, session.rules), chosen.quantization):
+        found = find_best_plan(entry, replace(asked, quantization=quantization.id), session)
+        if isinstance(found, Plan) and found.starts and (named := _name_faster(chosen, found, search, session.rules)):
+            return named
+    return None
+
+
+def _list_narrowest(entry: Engine, chosen: Plan, search: SearchRequest, rules: Catalog) -> list[Quantization]:
+    """The narrowest format of four bits and more with a download that costs little more than the chosen; or none."""
+
+    def cost(q: Quantization) -> float:
+        return add_up(cost_format(q, entry.id, search, rules))
+
+    least = cost(chosen.quantization) - load_utility(rules).near
+    usable = [f.quantization for f in find_usable_formats(entry, search, rules, [])] if not search.quantization else []
+    fits = [q for q in usable if q.quality >= FOUR_BIT_QUALITY and has_download(entry, search, q) and cost(q) >= least]
+    narrower = [q for q in fits if q.bits_nominal < chosen.quantization.bits_nominal]
+    return sorted(narrower, key=lambda q: q.bits_nominal)[:1]
+
+
+def _name_faster(chosen: Plan, found: Plan, search: SearchRequest, rules: Catalog) -> NamedPlan | None:
+    """The plan that was found with what it gains and loses; None where it is not clearly faster."""
     now, then = _rate(chosen, search), _rate(found, search)
-    if not now or then < load_plan_rules(session.rules).named * now:
+    if not now or then < load_plan_rules(rules).named * now:
         return None
     gains = [f"{format_rate(then)} tokens/s instead of {format_rate(now)}"]
     if found.speed and found.speed.gain and not (chosen.speed and chosen.speed.gain):
