@@ -56,7 +56,6 @@ from advisor.session import Session
 from advisor.speed.efficiencies import ArrivalRules, load_engine_rules
 from advisor.speed.step_table import StepTable, make_step_table
 
-SURELY = 0.7  # of a limit: by so much of it one request is in time, whatever a simulation adds
 STEPS = (64, 256)  # users that a launch is sized for at first, and where it turns out to hold them all
 Confidence = Literal["likely", "safe"]
 CONFIDENCES: tuple[Confidence, Confidence] = ("likely", "safe")
@@ -303,7 +302,7 @@ def _is_surely_in_time(launch: Alternative) -> bool:
     reading = load.prompt.p95 * (max(table.read) + max(table.read_rest))
     first = launch.known.outside_steps.value + reading + steps * between
     times = {"ttft_s": first, "tpot_s": between, "e2e_s": first + load.output.p95 * between}
-    return all(times[k] <= SURELY * limit for k, limit in most.items())
+    return all(times[k] <= launch.known.surely * limit for k, limit in most.items())
 
 
 def _list_tiers(

@@ -388,8 +388,13 @@ def make_plan(trial: Trial, copy: PlannedCopy) -> Plan:
     )
 
 
-def make_unsure_plan(trial: Trial, deployment: Deployment, memory: MemoryEstimate, layout: CardLayout) -> Plan:
-    """A plan that may start."""
+def make_unsure_plan(trial: Trial, deployment: Deployment, memory: MemoryEstimate, layout: CardLayout) -> Plan | None:
+    """A plan that may start; None where it would take what the system needs of a memory that both share."""
+    one = fitting.merge_rows(deployment, memory.devices, memory.host)
+    if one is not None and one.total_bytes and one.budget_bytes and one.total_bytes > one.budget_bytes:
+        short = f"{one.name}: about {format_gib(one.total_bytes)} needed, {format_gib(one.budget_bytes)} there"
+        note_failure(trial, deployment, replace(memory, short=(short,)))
+        return None
     traffic = trial.search.traffic
     speed = objective.estimate_traffic_speed(deployment, memory, traffic, traffic.users, False, trial.tools.session)
     plan = make_plan(trial, PlannedCopy(deployment, memory, layout, speed, None))

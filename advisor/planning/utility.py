@@ -22,8 +22,6 @@ from advisor.planning.types import Plan, SearchRequest
 from advisor.render.words import find_repository
 
 EIGHT_BITS = 8
-HALF = 0.5  # of a cache of 16 bit: what a smaller type leaves of it at the least
-FULL = 0.9  # of a budget: what is used above it counts as tight
 
 
 class UtilityRules(msgspec.Struct, frozen=True):
@@ -48,6 +46,9 @@ class UtilityRules(msgspec.Struct, frozen=True):
     below_eight_bits: float
     unsure: float
     tight: float
+    tight_from: float
+    least_cache: float
+    clearly: float
     place: float
     limited_hardware: float
     missing_feature: float
@@ -97,7 +98,7 @@ def value_plan(plan: Plan, search: SearchRequest, rules: Catalog) -> dict[str, f
         "cache": -_cost_cache(plan.deployment.kv_cache_type.k, weights, rules),
         "wait": -_cost_wait(seconds, search, weights) if seconds else 0.0,
         "unsure": -_cost_unsure(between, weights),
-        "tight": -weights.tight * measure_tightness(plan.memory),
+        "tight": -weights.tight * measure_tightness(plan.memory, weights),
     }
 
 
@@ -152,12 +153,12 @@ def may_be_worth_more(
     rows = [*than.memory.devices, *([host] if host is not None else [])]
     read, held = sum(r.weights_bytes or 0 for r in rows), sum(r.kv_cache_bytes or 0 for r in rows)
     own, kind = than.quantization.bits_nominal, than.deployment.kv_cache_type.k
-    saved = read * (1 - quantization.bits_nominal / own) + held * (0.0 if cache == kind else 1 - HALF)
+    saved = read * (1 - quantization.bits_nominal / own) + held * (0.0 if cache == kind else 1 - weights.least_cache)
     slow = host.weights_bytes or 0 if than.offload and host is not None else read + held
     if not seconds or slow <= 0 or saved >= slow:
         return True
     between = than.speed.tpot_s if than.speed is not None else None
-    spare = weights.tight * measure_tightness(than.memory) + _cost_unsure(between, weights)
+    spare = weights.tight * measure_tightness(than.memory, weights) + _cost_unsure(between, weights)
     then_seconds = seconds * min(1.0, 1 - saved / slow)
     gain = spare + _cost_wait(seconds, search, weights) - _cost_wait(then_seconds, search, weights)
     now, then = (
@@ -177,7 +178,7 @@ def _cost_cache(kind: str, weights: UtilityRules, rules: Catalog) -> float:
     return weights.ability_per_percent * loss[1]
 
 
-def measure_tightness(estimate: MemoryEstimate) -> float:
-    """How much of the last tenth of the tightest budget is used, 0 to 1; 0 where no budget is known."""
+def measure_tightness(estimate: MemoryEstimate, weights: UtilityRules) -> float:
+    """How much of the last part of the tightest budget is used, 0 to 1; 0 where no budget is known."""
     shares = [r.total_bytes / r.budget_bytes for r in estimate.devices if r.total_bytes and r.budget_bytes]
-    return 0.0 if not shares else min(1.0, max(0.0, (max(shares) - FULL) / (1 - FULL)))
+    return 0.0 if not shares else min(1.0, max(0.0, (max(shares) - weights.tight_from) / (1 - weights.tight_from)))

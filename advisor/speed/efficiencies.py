@@ -306,6 +306,7 @@ class ArrivalRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     outside_steps: OutsideSteps
     warm_up: Annotated[float, within(0, 0.5, "is no such share")]  # of the requests, that find an empty server
     most_full: Annotated[float, within(0.5, 1, "is no such share")]  # of the highest rate, that is planned for
+    surely: Annotated[float, within(0, 1, "is no such share")]  # of a limit: one request that takes no more is in time
     judged: Percentile  # where a target names none
     source: str
 

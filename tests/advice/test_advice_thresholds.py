@@ -8,7 +8,7 @@ from advisor.advice.recommend.alternatives import describe_room
 from advisor.catalog import catalog
 from advisor.deployment import DeviceMemory, KvCache, MemoryEstimate
 from advisor.estimation import find_machine
-from advisor.planning.utility import measure_tightness
+from advisor.planning.utility import load_utility, measure_tightness
 from advisor.units import GIB
 
 RULES = catalog()
@@ -37,7 +37,7 @@ def make_estimate(*rows: tuple[int | None, int | None]) -> MemoryEstimate:
 def test_only_the_last_tenth_of_a_budget_counts_as_tight(
     rows: tuple[tuple[int | None, int | None], ...], expected: float
 ) -> None:
-    assert measure_tightness(make_estimate(*rows)) == pytest.approx(expected)
+    assert measure_tightness(make_estimate(*rows), load_utility(RULES)) == pytest.approx(expected)
 
 
 def test_more_cards_are_named_where_these_are_too_few() -> None:

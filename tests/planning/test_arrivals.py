@@ -36,7 +36,7 @@ from advisor.speed.step_table import Prompts
 
 RULES = catalog()
 DATA = Path(__file__).parent.parent / "data" / "arrivals"
-NOTHING = ArrivalRules(OutsideSteps(0.0, 0.0, 0.0, "none"), 0.1, 0.95, "p90", "none")
+NOTHING = ArrivalRules(OutsideSteps(0.0, 0.0, 0.0, "none"), 0.1, 0.95, 0.7, "p90", "none")
 ONE = {
     "model": "meta-llama/Llama-3.1-8B-Instruct", "engine": "vllm", "hardware": "1x H100 80GB SXM",
     "quantization": "BF16", "settings": {"max-num-seqs": 128, "max-model-len": 8192},

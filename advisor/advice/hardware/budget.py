@@ -107,6 +107,8 @@ class BudgetRules(msgspec.Struct, frozen=True, kw_only=True):
     longest_prompt_s: float
     worth_per_doubling: float
     looked_at: int
+    looked_at_rung: int
+    more: float
     ladder: tuple[float, ...]  # budgets
     users_of_host_memory: int  # at most, at once, that experts in host memory are offered to
     enough: int  # sure options of an axis; after them only what is faster than all of them

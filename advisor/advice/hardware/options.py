@@ -122,7 +122,7 @@ def _search_axis(shop: Shop, axis: Axis) -> tuple[list[HardwareOption], list[Rej
     worth_a_look = None
     if request.ladder and request.model is None:
         rungs = (_list_frontier(builds, amount, shop) for amount in list_rungs(request, shop.budget))
-        worth_a_look = [b for found in rungs for b in found[-LOOKED_AT_RUNG:]]
+        worth_a_look = [b for found in rungs for b in found[-shop.budget.looked_at_rung :]]
     elif request.model is None:
         worth_a_look = _list_frontier(builds, limit, shop)
     for build in builds:
@@ -167,7 +167,7 @@ def _tell_more(shop: Shop, options: Sequence[HardwareOption]) -> Iterator[str]:
     limit, best = shop.request.budget, max((o.worth or 0.0 for o in options if o.fits), default=None)
     if shop.request.model is not None or limit is None or best is None:
         return
-    builds = [b for b in shop.list_builds("buy") if limit.amount < b.cost.value <= MORE * limit.amount]
+    builds = [b for b in shop.list_builds("buy") if limit.amount < b.cost.value <= shop.budget.more * limit.amount]
     for build in _list_frontier(builds, None, shop)[-1:]:
         found = choose_plan(shop, build)
         if isinstance(found, RankedDeployment) and _value(found, shop.session) > best:
@@ -176,8 +176,6 @@ def _tell_more(shop: Shop, options: Sequence[HardwareOption]) -> Iterator[str]:
 
 
 MOST_BEYOND = 3  # computers above the budget
-LOOKED_AT_RUNG = 5  # of the frontier of each budget
-MORE = 1.3  # times the budget, within which one looks for something better
 
 
 def _refuse(build: Build, refusal: HardwareRejection) -> RejectedHardware:

@@ -48,7 +48,6 @@ from advisor.speed.rates import device_bandwidth, load_machine_rules, machine_ho
 from advisor.units import format_bytes
 from advisor.unknowns import sum_known
 
-CLEARLY_FASTER = 1.25  # predicted rates that differ by less say nothing of two models
 # classes of licences that an answer to `--licence` may have
 ALLOWED: dict[str, tuple[LicenceClass, ...]] = {
     "permissive": ("permissive",),
@@ -269,18 +268,18 @@ def _order_by_worth(found: Sequence[SizedModel], choosing: UtilityRules) -> list
     if not left:
         return []
     equal = [x for x in left if x.worth >= left[0].worth - choosing.tie]
-    first = max(equal, key=_preference)
+    first = max(equal, key=lambda x: _preference(x, choosing))
     return [first, *(x for x in left if x is not first)]
 
 
-def _preference(sized: SizedModel) -> tuple[bool, bool, bool, bool, int, str]:
+def _preference(sized: SizedModel, choosing: UtilityRules) -> tuple[bool, bool, bool, bool, int, str]:
     """Of models that are worth the same: what lies here, can be downloaded, was measured, is permissive, is clearly
     faster, is newer."""
     option = sized.option
     known = (option.stored is not None, option.download, option.boards > 0, option.licence_class == "permissive")
     return (
         *known,
-        round(math.log(option.decode_tps, CLEARLY_FASTER)) if option.decode_tps else 0,
+        round(math.log(option.decode_tps, 1 / choosing.clearly)) if option.decode_tps else 0,
         sized.model.release_date or "",
     )
 

@@ -33,7 +33,6 @@ from advisor.session import Session
 from advisor.units import GIB, format_gib, format_rate, format_tokens
 
 SHOWN_MISSES = 3
-CLEARLY = 0.8  # of the time of an answer, or of the memory: what is worth another plan
 
 
 def add_named_plans(
@@ -114,8 +113,8 @@ def find_fastest(entry: Engine, chosen: Plan, search: SearchRequest, session: Se
 def _list_narrowest(entry: Engine, chosen: Plan, search: SearchRequest, rules: Catalog) -> list[Quantization]:
     """The narrowest format of four bits and more with a download that costs little more than the chosen; or none."""
 
-    def cost(q: Quantization) -> float:
-        return add_up(cost_format(q, entry.id, search, rules))
+    def cost(quantization: Quantization) -> float:
+        return add_up(cost_format(quantization, entry.id, search, rules))
 
     least = cost(chosen.quantization) - load_utility(rules).near
     usable = [f.quantization for f in find_usable_formats(entry, search, rules, [])] if not search.quantization else []
@@ -132,7 +131,7 @@ def _name_faster(chosen: Plan, found: Plan, search: SearchRequest, rules: Catalo
     gains = [f"{format_rate(then)} tokens/s instead of {format_rate(now)}"]
     if found.speed and found.speed.gain and not (chosen.speed and chosen.speed.gain):
         if found.quantization == chosen.quantization and found.layout == chosen.layout:
-            return None  # what speculation brings this plan is said as such, where it is sure to bring something
+            return None  # the same plan: what speculation is sure to bring stands in a row of its own
         gains.append("by speculative decoding")
     return found, (*gains, *_losses(chosen, found))
 
@@ -420,11 +419,11 @@ def choose_models(
         out.append(rank(able).with_fields(kind="ablest"))
     near = [x for x in sized if _careful(x, weights) >= _careful(first, weights) - weights.near]
     quick = min(near, key=lambda x: x.option.answer_s or float("inf"))
-    if ablest and (quick.option.answer_s or 0) < CLEARLY * (first.option.answer_s or 0):
+    if ablest and (quick.option.answer_s or 0) < weights.clearly * (first.option.answer_s or 0):
         out.append(rank(quick).with_fields(kind="quick"))
     taken = {x.model for x in out}
     least = min(near, key=lambda x: sum_places(x.plan.memory))
-    if least.model.id not in taken and sum_places(least.plan.memory) < CLEARLY * sum_places(first.plan.memory):
+    if least.model.id not in taken and sum_places(least.plan.memory) < weights.clearly * sum_places(first.plan.memory):
         out.append(rank(least).with_fields(kind="light"))
     return tuple(out)
 

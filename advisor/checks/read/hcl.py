@@ -54,7 +54,7 @@ def parse_hcl(source: str, where: object, first_line: int = 1, variables: String
     if len(source) > MAX_SOURCE:
         raise Unread(f"it is longer than {MAX_SOURCE:,} characters", first_line)
     root = parse_bounded(_language(), re.sub(r"[^\x00-\x7f]", "_", source), first_line)
-    reader = _Reader(source, where, first_line, {})
+    reader = _HclText(source, where, first_line, {})
     if (wrong := _find_error(root)) is not None:
         before = source[: wrong.named_children[-1].end_byte if wrong.named_children else wrong.start_byte].rstrip()
         line = first_line + before.count("\n")
@@ -62,7 +62,7 @@ def parse_hcl(source: str, where: object, first_line: int = 1, variables: String
     whole = reader.read_body("", (), root, 0)
     stated = [(b.labels[0], as_string(b.attributes, "default")) for b in whole.find("variable") if b.labels]
     defaults = {str(name): str(value) for name, value in stated if value is not None and not value.unknown}
-    return _Reader(source, where, first_line, {**defaults, **(variables or {})}).read_body("", (), root, 0)
+    return _HclText(source, where, first_line, {**defaults, **(variables or {})}).read_body("", (), root, 0)
 
 
 def _find_error(root: Node) -> Node | None:
@@ -73,7 +73,7 @@ def _find_error(root: Node) -> Node | None:
     return now
 
 
-class _Reader(Value, frozen=True):
+class _HclText(Value, frozen=True):
     """A text whose tree is read; a byte of the tree is a character of it."""
 
     source: str
