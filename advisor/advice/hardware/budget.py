@@ -103,6 +103,7 @@ class BudgetRules(msgspec.Struct, frozen=True, kw_only=True):
     forms: dict[Form, FormNeeds]
     hosts: tuple[Host, ...]
     narrowest_bits: dict[str, float]  # of weights that are offered unasked, by family: where a card is squeezed full
+    usual_narrow: str  # the weight format that is tried where the plan's own is narrower than these
     squeezed: float  # share of a budget, above which that is so; below it the least of these bits is enough
     longest_prompt_s: float
     worth_per_doubling: float

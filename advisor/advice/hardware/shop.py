@@ -51,9 +51,9 @@ class Shop:
         self.work = replace(request.workload, context=whole_context(request.workload.context, longest))
         self.traffic: Traffic = read_traffic(self.work, longest, rules)
 
-    def plan(self, hardware: str) -> Advice:
+    def plan(self, hardware: str, quantization: str | None = None) -> Advice:
         """What `recommend` answers for a computer in words, remembered over all questions that share `plans`."""
-        asked = self.request
+        asked = replace(self.request, quantization=quantization) if quantization else self.request
         key = (hardware, asked.model, asked.others, asked.quantization, asked.engine, asked.workload)
         found = self.plans.get(msgspec.json.encode(key))
         if found is None:
@@ -105,7 +105,15 @@ def choose_plan(shop: Shop, build: Build) -> RankedDeployment | HardwareRejectio
     refusal = shop.refuse_unproven(build) or _refuse_small(shop, build)
     if refusal is not None:
         return refusal
-    advice = shop.plan(build.hardware)
+    first = _judge_plan(shop, build, shop.plan(build.hardware))
+    if not isinstance(first, HardwareRejection) or first.code != "too_narrow":
+        return first
+    wider = _judge_plan(shop, build, shop.plan(build.hardware, shop.budget.usual_narrow))  # experts on the host, maybe
+    return first if isinstance(wider, HardwareRejection) else wider
+
+
+def _judge_plan(shop: Shop, build: Build, advice: Advice) -> RankedDeployment | HardwareRejection:
+    """The chosen plan, or why nobody should buy the computer for it."""
     chosen = advice.chosen
     if chosen is None or chosen.memory is None:
         named = [r for e in advice.rejected if e.engine == shop.request.engine for r in e.reasons]
