@@ -37,6 +37,9 @@ class FormNeeds(Record, frozen=True, kw_only=True):
 
     most: int  # devices in one machine
     psu_reserve_watts: float
+    gpu_share: float | None = (
+        None  # of a memory that all share: what its owners let the GPU take; None = nobody sets it
+    )
     words: str
 
 

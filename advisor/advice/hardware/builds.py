@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from advisor.advice.hardware.budget import BudgetRules, Host
+from advisor.advice.hardware.budget import BudgetRules, FormNeeds, Host
 from advisor.advice.hardware.prices import DeviceOffer
 from advisor.advice.hardware_types import Ask, Axis
 from advisor.catalog import Catalog
@@ -73,7 +73,7 @@ def _list_counts(
             continue  # they are there
         cards = _price_cards(request, offer, entry, n, axis, budget)
         if axis == "rent" or closed or whole or request.machine is not None or request.cards_only:
-            yield Build(offer, entry, n, axis, _describe(request, offer, entry, n, 0, axis), cards, cards)
+            yield Build(offer, entry, n, axis, _describe(request, offer, entry, n, 0, axis, needs), cards, cards)
             continue
         usd = convert_currency(cards.value, request.currency, "USD", budget.rates.per_usd)
         host = find_host(entry, n, usd, budget)
@@ -82,7 +82,7 @@ def _list_counts(
         for ram in (host.ram_gb, *(host.more_ram_gb if more_ram else ())):
             beside = _price_host(request, host, ram, budget)
             cost = Interval(value=cards.value + beside.value, low=cards.low + beside.low, high=cards.high + beside.high)
-            words = _describe(request, offer, entry, n, ram, axis)
+            words = _describe(request, offer, entry, n, ram, axis, needs)
             yield Build(offer, entry, n, axis, words, cost, cards, host, ram, ram > host.ram_gb)
 
 
@@ -125,12 +125,16 @@ def find_host(entry: Accelerator, count: int, usd: float, budget: BudgetRules) -
     return min(able, key=lambda h: h.price.low + (h.price.high or h.price.low), default=None)
 
 
-def _describe(request: Ask, offer: DeviceOffer, entry: Accelerator, n: int, ram_gb: int, axis: Axis) -> str:
+def _describe(
+    request: Ask, offer: DeviceOffer, entry: Accelerator, n: int, ram_gb: int, axis: Axis, needs: FormNeeds | None
+) -> str:
     """The computer in the words of `--on`, which is how it is planned for."""
     size = f" {offer.memory_gb:g}GB" if offer.memory_gb else ""
     there = request.machine if axis == "buy" else None
     ram, system = "", ", linux"
-    if ram_gb:
+    if needs is not None and needs.gpu_share is not None and offer.memory_gb:
+        ram = f", GTT {needs.gpu_share * offer.memory_gb:.0f}GiB"
+    elif ram_gb:
         ram = f", {ram_gb}GB RAM"
     elif there is not None and entry.form not in WHOLE_COMPUTERS:
         total = there.memory.total_bytes
