@@ -44,8 +44,7 @@ class FileQuestion(Value, frozen=True):
     shares: tuple[float, ...]  # of the layers, device by device, where no setting says them
     cuda: bool  # buffers of the cache are padded
     all_logits: bool  # scratch holds the logits of every token of a batch
-    only: int | None = None  # the one device of which scratch is counted; None: all
-    scratch: bool = True  # False: scratch, which takes the time, is left out
+    only: int | None = None  # the one device of which scratch, which takes the time, is counted; HOST: none, None: all
 
 
 class AllocationPlan(Record, frozen=True, kw_only=True):
@@ -99,7 +98,7 @@ def plan_file(model: Model, weights: gguf_weights.GgufWeights, question: FileQue
     basis: Basis = "modelled"
     compute: dict[int, int] = {}
     gives_logits = has_output_matrix(model)
-    if question.scratch:
+    if question.only != HOST:
         compute, basis = plan_scratch(model, weights, where, cells, question)
         if question.all_logits and gives_logits:
             compute[where[-1]] = max(compute.get(where[-1], 0), count_logits(model, settings))
@@ -312,27 +311,35 @@ def plan_scratch(
         value_type=settings.cache_v.upper() if keeps_cache(model) else "F16",
         cache_on_host=settings.cache_on_host,
     )
-    single = compute.count_scratch(model, shape)
-    architecture = model.gguf_architecture
-    followed = single.known and architecture is not None and architecture.listed and architecture.graph.whole
-    followed = followed and not unfollowed
-    basis: Basis = "exact" if followed else "modelled"
     logits = 4 * lay.vocab_size * settings.slots
     if on_host:
-        return {HOST: single.device + logits}, basis
+        single = compute.count_scratch(model, shape)
+        return {HOST: single.device + logits}, _name_basis(model, single, bool(unfollowed))
     moved = _find_moved(model, weights, settings)
     kept = keeps_on_host(where[:-1], settings) or settings.cache_on_host or bool(settings.overrides)
     apart = kept or bool(moved)
     if question.devices == 1 and not apart and has_kernels(model):
-        return {0: single.device, HOST: single.host + logits}, basis
+        single = compute.count_scratch(model, shape)
+        return {0: single.device, HOST: single.host + logits}, _name_basis(model, single, bool(unfollowed))
     # a batch follows another where all layers lie on devices
     whole = question.devices > 1 and settings.split == "layer" and not kept and HOST not in where
     places = tuple((x.tensor.name, x.place) for x in moved)
     placed = gguf_weights.place_layers(
         weights, where[: lay.n_layers] + where[-1:], settings.cpu_moe_layers or 0, places
     )
-    out = compute.share_scratch(model, shape, placed, question.devices, compute.COPIES if whole else 1)
-    return {**out, HOST: out[HOST] + logits}, basis if whole and not moved and has_kernels(model) else "modelled"
+    copies = compute.COPIES if whole else 1
+    out = compute.share_scratch(model, shape, placed, question.devices, copies, question.only)
+    if question.only is not None or not whole or moved or not has_kernels(model):
+        return {**out, HOST: out.get(HOST, 0) + logits}, "modelled"
+    basis = _name_basis(model, compute.count_scratch(model, shape), bool(unfollowed))
+    return {**out, HOST: out[HOST] + logits}, basis
+
+
+def _name_basis(model: Model, single: compute.Scratch, unfollowed: bool) -> Basis:
+    """How sure the scratch is: every part of the model's graph may be followed."""
+    architecture = model.gguf_architecture
+    followed = single.known and architecture is not None and architecture.listed and architecture.graph.whole
+    return "exact" if followed and not unfollowed else "modelled"
 
 
 def _find_moved(model: Model, weights: gguf_weights.GgufWeights, settings: LlamaSettings) -> tuple[MovedTensor, ...]:

@@ -50,6 +50,7 @@ from advisor.memory.ggml.layers import (
 )
 from advisor.memory.gguf_tensors import order_ffns, order_mixers
 from advisor.models import types as t
+from advisor.models.types import GgufArchitecture
 from advisor.record import Record
 
 COPIES = 4  # of a step's inputs where several devices work on batches in turn
@@ -130,13 +131,71 @@ def _lay_out(model: t.Model, kinds: Sequence[Kind]) -> tuple[list[Layer], bool]:
     return [(mixer, lay.ffn[j], place) for mixer, (_, j, place) in zip(laid_out, kinds, strict=True)], known
 
 
-def share_scratch(model: t.Model, shape: StepShape, placed: Placed, devices: int, copies: int) -> dict[int, int]:
-    """Bytes of each device and of the host where layers lie in several places. `copies`: batches under way at once."""
+def share_scratch(
+    model: t.Model, shape: StepShape, placed: Placed, devices: int, copies: int, only: int | None = None
+) -> dict[int, int]:
+    """Bytes of each device and of the host where layers lie in several places, or of `only` one of these. `copies`:
+    batches under way at once."""
     # copies of what crosses in every layer add up
     crosses = model.known_layout.per_layer is not None or not has_kernels(model) or any(x.lent for x in placed)
     adds_up = copies > 1 and crosses
-    kinds = choose_layers(model, placed, all_of_them=adds_up)
-    return _share(model, replace(shape, scheduled=True), kinds, placed[-1], devices, copies)
+    kinds, shape = choose_layers(model, placed, all_of_them=adds_up), replace(shape, scheduled=True)
+    if adds_up or not _is_chain(model):
+        return _share(model, shape, kinds, placed[-1], devices, copies)
+    every = shape.cache_on_host or not has_kernels(model)
+    out = {}
+    for place in (*range(devices), HOST) if only is None else (only,):
+        near, output = _look_from(place, kinds, placed[-1], every)
+        out[place] = _share(model, shape, near, output, 2, copies)[min(place, 1)] if near else 0
+    return out
+
+
+@memoize_by_identity
+def _is_chain(model: t.Model) -> bool:
+    """Whether a layer takes from others only what the one before it gives, and its number says nothing of it."""
+    architecture, lay = model.gguf_architecture or GgufArchitecture(), model.known_layout
+    graph = architecture.graph
+    linked = graph.hyper_streams or graph.deepstack or graph.no_rope_every or architecture.index_cache is not None
+    return (
+        not linked
+        and lay.per_layer is None
+        and not any(isinstance(x, t.NoMixer) or (isinstance(x, t.Softmax) and x.kv_shared) for x in lay.mixers)
+    )
+
+
+def _look_from(
+    place: int, kinds: tuple[Kind, ...], output: PlacedLayer, every: bool
+) -> tuple[tuple[Kind, ...], PlacedLayer]:
+    """The layers on which the scratch of a place depends, those with an operation there and the ones next to them, and
+    the output. Of two devices then, as all others are one to it. `every`: all layers come to the host."""
+    last = kinds[-1][2].place
+    names, rest = ({HOST: HOST, place: 1}, 0) if place > 0 else ({HOST: HOST, 0: 0}, 1)
+    own = [_works_at(layer, place) or (every and place == HOST) for _, _, layer in kinds]
+    if place == HOST:  # what is handed over, other things to each kind of layer, is kept until the last device has it
+        names, rest = {last: 1, HOST: HOST}, 0
+        mixers = [mixer for mixer, _, _ in kinds]
+        own = [x or mixer not in mixers[:i] for i, (x, mixer) in enumerate(zip(own, mixers, strict=True))]
+    own[-1] |= place == HOST or _works_at(output, place)
+    near = [
+        (mixer, ffn, _rename(layer, names, rest, place == 0))
+        for i, (mixer, ffn, layer) in enumerate(kinds)
+        if any(own[max(0, i - 1) : i + 2])
+    ]
+    return tuple(near), _rename(output, names, rest, place == 0)
+
+
+def _works_at(layer: PlacedLayer, place: int) -> bool:
+    """Whether a device, or the host, does something of a layer."""
+    return layer.place == place or bool(layer.lent and place <= 0) or any(at == place for _, at in layer.moved)
+
+
+def _rename(layer: PlacedLayer, names: dict[int, int], rest: int, borrows: bool) -> PlacedLayer:
+    """A layer with other numbers of the places; how large what lies in host memory is matters where it is borrowed."""
+    return PlacedLayer(
+        place=names.get(layer.place, rest),
+        lent=layer.lent if borrows else tuple((name, 1) for name, _ in layer.lent),
+        moved=tuple((name, names.get(at, rest)) for name, at in layer.moved),
+    )
 
 
 @memoize_by_identity
