@@ -106,7 +106,11 @@ class Gauge:
 
 
 def gauge_deployment(deployment: Deployment, settings: LlamaSettings, constants: LlamaConstants) -> Gauge:
-    """A gauge for all that a deployment loads."""
+    """A gauge for all that a deployment loads. Raises BadInput for a format that is no mix."""
+    devices, model, mix = len(fitting.used_devices(deployment)), deployment.model, deployment.quantization
+    if loads_mix_alone(deployment):
+        read_file_weights(deployment)
+        return _gauge_mix(model, mix, make_question(deployment, settings, constants), devices)
     plans: dict[tuple[LlamaSettings, int], AllocationPlan] = {}
 
     def plan(tried: LlamaSettings, only: int) -> AllocationPlan:
@@ -114,7 +118,16 @@ def gauge_deployment(deployment: Deployment, settings: LlamaSettings, constants:
             plans[tried, only] = plan_allocation(deployment, tried, constants, only)
         return plans[tried, only]
 
-    return Gauge(plan, settings, len(fitting.used_devices(deployment)))
+    return Gauge(plan, settings, devices)
+
+
+def _gauge_mix(model: Model, mix: str, question: FileQuestion, devices: int) -> Gauge:
+    """The same where a mix of the model is all that is loaded: its plans are remembered."""
+    return Gauge(
+        lambda tried, only: plan_mix(model, mix, replace(question, settings=tried, only=only)),
+        question.settings,
+        devices,
+    )
 
 
 @memoize_by_identity
@@ -145,10 +158,7 @@ def _fit_mix(
 ) -> LlamaSettings:
     """`_fit` where a mix of the model is all that is loaded: cards of one size share it."""
 
-    def plan(tried: LlamaSettings, only: int) -> AllocationPlan:
-        return plan_mix(model, mix, replace(question, settings=tried, only=only))
-
-    gauge = Gauge(plan, question.settings, len(limits))
+    gauge = _gauge_mix(model, mix, question, len(limits))
     return _fit(model, question.settings, usual, limits, placed, gauge)
 
 
