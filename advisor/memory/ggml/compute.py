@@ -145,8 +145,8 @@ def share_scratch(
     every = shape.cache_on_host or not has_kernels(model)
     out = {}
     for place in (*range(devices), HOST) if only is None else (only,):
-        near, output = _look_from(place, kinds, placed[-1], every)
-        out[place] = _share(model, shape, near, output, 2, copies)[min(place, 1)] if near else 0
+        near, output = _look_from(max(place, 0), kinds, placed[-1], every)
+        out[place] = _share(model, shape, near, output, 3, copies)[min(place, 1)] if near else 0
     return out
 
 
@@ -164,29 +164,35 @@ def _is_chain(model: t.Model) -> bool:
 
 
 def _look_from(
-    place: int, kinds: tuple[Kind, ...], output: PlacedLayer, every: bool
+    at: int, kinds: tuple[Kind, ...], output: PlacedLayer, every: bool
 ) -> tuple[tuple[Kind, ...], PlacedLayer]:
-    """The layers on which the scratch of a place depends, those with an operation there and the ones next to them, and
-    the output. Of two devices then, as all others are one to it. `every`: all layers come to the host."""
+    """The layers on which the scratch of a device depends, those with an operation there and the ones next to them, and
+    the output; other devices are one to it. The first, which borrows from the host, is looked at with it. `every`: all
+    layers come to the host."""
     last = kinds[-1][2].place
-    names, rest = ({HOST: HOST, place: 1}, 0) if place > 0 else ({HOST: HOST, 0: 0}, 1)
-    own = [_works_at(layer, place) or (every and place == HOST) for _, _, layer in kinds]
-    if place == HOST:  # what is handed over, other things to each kind of layer, is kept until the last device has it
-        names, rest = {last: 1, HOST: HOST}, 0
+    if at:
+        names, rest = {HOST: HOST, at: 1}, 0
+        own = [_works_at(layer, at) for _, _, layer in kinds]
+        own[-1] |= _works_at(output, at)
+    else:  # what is handed over, other things to each kind of layer, is kept until the last device has it
+        names, rest = {last: 2, HOST: HOST, 0: 0}, 1
         mixers = [mixer for mixer, _, _ in kinds]
-        own = [x or mixer not in mixers[:i] for i, (x, mixer) in enumerate(zip(own, mixers, strict=True))]
-    own[-1] |= place == HOST or _works_at(output, place)
+        own = [
+            every or bool(layer.lent) or _works_at(layer, 0) or _works_at(layer, HOST) or mixer not in mixers[:i]
+            for i, (mixer, _, layer) in enumerate(kinds)
+        ]
+        own[-1] = True
     near = [
-        (mixer, ffn, _rename(layer, names, rest, place == 0))
+        (mixer, ffn, _rename(layer, names, rest, not at))
         for i, (mixer, ffn, layer) in enumerate(kinds)
         if any(own[max(0, i - 1) : i + 2])
     ]
-    return tuple(near), _rename(output, names, rest, place == 0)
+    return tuple(near), _rename(output, names, rest, not at)
 
 
 def _works_at(layer: PlacedLayer, place: int) -> bool:
     """Whether a device, or the host, does something of a layer."""
-    return layer.place == place or bool(layer.lent and place <= 0) or any(at == place for _, at in layer.moved)
+    return layer.place == place or any(at == place for _, at in layer.moved)
 
 
 def _rename(layer: PlacedLayer, names: dict[int, int], rest: int, borrows: bool) -> PlacedLayer:
