@@ -69,8 +69,8 @@ class Placement(Value, frozen=True):
     plan: AllocationPlan
 
 
-# the plan of settings: with the scratch of the one device given, or of none where that is HOST
-PlanSettings = Callable[[LlamaSettings, int], AllocationPlan]
+# the plan of settings: with the scratch of the one device given, of none where that is HOST, of all where it is None
+PlanSettings = Callable[[LlamaSettings, int | None], AllocationPlan]
 
 
 class Gauge:
@@ -83,7 +83,9 @@ class Gauge:
 
     def all(self, tried: LlamaSettings) -> list[int]:
         """Bytes of each device."""
-        return [self.only(tried, i) for i in range(len(self.seen))]
+        self.seen = [tried] * len(self.seen)
+        plan = self.plan(tried, None)
+        return [plan.at(i).total for i in range(len(self.seen))]
 
     def one_of_all(self, tried: LlamaSettings, at: int) -> int:
         """Bytes of one device; the scratch of all is taken for that of others from now on."""
@@ -99,10 +101,16 @@ class Gauge:
         """Bytes of one device with the scratch that was seen last."""
         return self.plan(tried, HOST).at(at).total + self.plan(self.seen[at], at).at(at).compute
 
+    def all_roughly(self, tried: LlamaSettings) -> list[int]:
+        """Bytes of each device with the scratch that was seen last."""
+        return [self.roughly(tried, i) for i in range(len(self.seen))]
+
     def keeps_within(self, tried: LlamaSettings, limits: Sequence[int]) -> bool:
         """Whether settings take no more of any device."""
-        sure = all(self.plan(tried, HOST).at(i).total <= limit for i, limit in enumerate(limits))
-        return sure and all(self.plan(tried, i).at(i).total <= limit for i, limit in enumerate(limits))
+        return all(
+            all(plan.at(i).total <= limit for i, limit in enumerate(limits))
+            for plan in (self.plan(tried, only) for only in (HOST, None))
+        )
 
 
 def gauge_deployment(deployment: Deployment, settings: LlamaSettings, constants: LlamaConstants) -> Gauge:
@@ -111,9 +119,9 @@ def gauge_deployment(deployment: Deployment, settings: LlamaSettings, constants:
     if loads_mix_alone(deployment):
         read_file_weights(deployment)
         return _gauge_mix(model, mix, make_question(deployment, settings, constants), devices)
-    plans: dict[tuple[LlamaSettings, int], AllocationPlan] = {}
+    plans: dict[tuple[LlamaSettings, int | None], AllocationPlan] = {}
 
-    def plan(tried: LlamaSettings, only: int) -> AllocationPlan:
+    def plan(tried: LlamaSettings, only: int | None) -> AllocationPlan:
         if (tried, only) not in plans:
             plans[tried, only] = plan_allocation(deployment, tried, constants, only)
         return plans[tried, only]
@@ -330,13 +338,13 @@ def place_whole_layers(deployment: Deployment, settings: LlamaSettings, constant
     if not devices or not open_ or gauge.keeps_within(settings, limits):
         return Placement(settings, plan_allocation(deployment, settings, constants))
 
-    def over(layers: int, measure: Callable[[LlamaSettings, int], int] = gauge.only) -> int:
-        tried = replace(settings, gpu_layers=min(layers, total))
-        return max(measure(tried, i) - limit for i, limit in enumerate(limits))
+    def over(layers: int, measure: Callable[[LlamaSettings], list[int]] = gauge.all) -> int:
+        tried = measure(replace(settings, gpu_layers=min(layers, total)))
+        return max(u - limit for u, limit in zip(tried, limits, strict=True))
 
     # layers are shared out, so as many more as there are devices make the fullest one fuller
     each = find_most(
-        lambda n: over(n * unit), -(-total // unit), -min(limits), lambda n: over(n * unit, gauge.roughly), SLACK
+        lambda n: over(n * unit), -(-total // unit), -min(limits), lambda n: over(n * unit, gauge.all_roughly), SLACK
     )
     most = min(total, each * unit)
     while unit > 1 and most + 1 < min(total, (each + 1) * unit) and over(most + 1) <= 0:

@@ -169,25 +169,21 @@ def _look_from(
     """The layers on which the scratch of a device depends, those with an operation there and the ones next to them, and
     the output; other devices are one to it. The first, which borrows from the host, is looked at with it. `every`: all
     layers come to the host."""
-    last = kinds[-1][2].place
+    last, end = kinds[-1][2].place, len(kinds) - 1
     if at:
         names, rest = {HOST: HOST, at: 1}, 0
-        own = [_works_at(layer, at) for _, _, layer in kinds]
-        own[-1] |= _works_at(output, at)
+        own = [i for i, (_, _, layer) in enumerate(kinds) if _works_at(layer, at)]
+        own += [end] if _works_at(output, at) else []
     else:  # what is handed over, other things to each kind of layer, is kept until the last device has it
         names, rest = {last: 2, HOST: HOST, 0: 0}, 1
-        mixers = [mixer for mixer, _, _ in kinds]
-        own = [
-            every or bool(layer.lent) or _works_at(layer, 0) or _works_at(layer, HOST) or mixer not in mixers[:i]
-            for i, (mixer, _, layer) in enumerate(kinds)
-        ]
-        own[-1] = True
-    near = [
-        (mixer, ffn, _rename(layer, names, rest, not at))
-        for i, (mixer, ffn, layer) in enumerate(kinds)
-        if any(own[max(0, i - 1) : i + 2])
-    ]
-    return tuple(near), _rename(output, names, rest, not at)
+        firsts = {kinds[i][0]: i for i in range(end, -1, -1)}
+        own = [i for i, (_, _, x) in enumerate(kinds) if every or x.lent or x.place <= 0 or x.moved]
+        own += [end, *firsts.values()]
+    near = sorted({x for i in own for x in (i - 1, i, i + 1) if 0 <= x <= end})
+    return (
+        tuple((kinds[i][0], kinds[i][1], _rename(kinds[i][2], names, rest, not at)) for i in near),
+        _rename(output, names, rest, not at),
+    )
 
 
 def _works_at(layer: PlacedLayer, place: int) -> bool:
@@ -197,10 +193,13 @@ def _works_at(layer: PlacedLayer, place: int) -> bool:
 
 def _rename(layer: PlacedLayer, names: dict[int, int], rest: int, borrows: bool) -> PlacedLayer:
     """A layer with other numbers of the places; how large what lies in host memory is matters where it is borrowed."""
+    place, lent, moved = names.get(layer.place, rest), layer.lent, layer.moved
+    if place == layer.place and (borrows or not lent) and not moved:
+        return layer
     return PlacedLayer(
-        place=names.get(layer.place, rest),
-        lent=layer.lent if borrows else tuple((name, 1) for name, _ in layer.lent),
-        moved=tuple((name, names.get(at, rest)) for name, at in layer.moved),
+        place=place,
+        lent=lent if borrows else tuple((name, 1) for name, _ in lent),
+        moved=tuple((name, names.get(at, rest)) for name, at in moved),
     )
 
 
