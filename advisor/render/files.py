@@ -12,7 +12,7 @@ from advisor.deployment import Deployment, Workload
 from advisor.errors import BadInput
 from advisor.record import Record
 from advisor.render import matrix
-from advisor.render.context import is_outside, make_template_context
+from advisor.render.context import make_template_context
 from advisor.render.environment import make_environment, quote_shell, shell_call, template_roots
 from advisor.session import Session
 
@@ -70,9 +70,10 @@ def render_container_command(deployment: Deployment, session: Session) -> str:
     """The shell command that starts the deployment in the engine's image, ready to paste. Raises BadInput where there
     is no template."""
     entry = session.rules.engine(deployment.engine)
-    if not (_has_own_template(entry.id, "docker") or is_outside(deployment.host) or deployment.model_path):
-        # what targets/docker.j2 says, without the time that Jinja takes to load
-        return str(_see(deployment, "docker", session, headed=False)["docker_run"])
+    if not _has_own_template(entry.id, "docker"):
+        seen = _see(deployment, "docker", session, headed=False)
+        if not seen["outside"] and seen["model"]["path"] is None:
+            return str(seen["docker_run"])  # what targets/docker.j2 says, without the time that Jinja takes to load
     lines = _render(deployment, "docker", session, script=False)[1].strip().splitlines()
     return "\n".join(x.removeprefix("exec ") for x in lines if not x.startswith("#") and x != "set -eu")
 
