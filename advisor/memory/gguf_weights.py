@@ -261,10 +261,14 @@ def choose_types(model: t.Model, mix: str) -> list[str]:
     """
     all_tensors = list_file_tensors(model)
     inputs = _read_mix_inputs(model, WIDE_ENDS.get(mix, mix))
-    typed = [i for i, x in enumerate(all_tensors) if len(x.ne) > 1 and _role(x.part or x.name) != "f32"]
+    typed = [
+        (-1 if x.layer is None else x.layer, x.name, i)
+        for i, x in enumerate(all_tensors)
+        if len(x.ne) > 1 and _role(x.part or x.name) != "f32"
+    ]
     out = ["F32"] * len(all_tensors)
     seen = {"value": 0, "down": 0}
-    for i in sorted(typed, key=lambda i: (_rank(all_tensors[i]), all_tensors[i].name)):  # as they are written
+    for _, _, i in sorted(typed):  # as they are written
         out[i] = _type(inputs, all_tensors[i], seen)
         if mix in WIDE_ENDS and _role(all_tensors[i].name) in ("output", "embedding", "per_layer"):
             out[i] = _whole_blocks("Q8_0", all_tensors[i].ne[0])
