@@ -312,34 +312,26 @@ def plan_scratch(
         cache_on_host=settings.cache_on_host,
     )
     logits = 4 * lay.vocab_size * settings.slots
-    if on_host:
-        single = compute.count_scratch(model, shape)
-        return {HOST: single.device + logits}, _name_basis(model, single, bool(unfollowed))
-    moved = _find_moved(model, weights, settings)
+    moved = () if on_host else _find_moved(model, weights, settings)
     kept = keeps_on_host(where[:-1], settings) or settings.cache_on_host or bool(settings.overrides)
-    apart = kept or bool(moved)
-    if question.devices == 1 and not apart and has_kernels(model):
-        single = compute.count_scratch(model, shape)
-        return {0: single.device, HOST: single.host + logits}, _name_basis(model, single, bool(unfollowed))
+    followed, single = has_kernels(model) and not moved, None
     # a batch follows another where all layers lie on devices
     whole = question.devices > 1 and settings.split == "layer" and not kept and HOST not in where
+    if on_host or (question.devices == 1 and not kept and followed) or (whole and followed and question.only is None):
+        single = compute.count_scratch(model, shape)
+    architecture = model.gguf_architecture
+    sure = single is not None and single.known and architecture is not None and architecture.listed
+    sure = sure and architecture is not None and architecture.graph.whole and not unfollowed
+    basis: Basis = "exact" if sure else "modelled"
+    if single is not None and not whole:
+        return {HOST: single.device + logits} if on_host else {0: single.device, HOST: single.host + logits}, basis
     places = tuple((x.tensor.name, x.place) for x in moved)
     placed = gguf_weights.place_layers(
         weights, where[: lay.n_layers] + where[-1:], settings.cpu_moe_layers or 0, places
     )
     copies = compute.COPIES if whole else 1
     out = compute.share_scratch(model, shape, placed, question.devices, copies, question.only)
-    if question.only is not None or not whole or moved or not has_kernels(model):
-        return {**out, HOST: out.get(HOST, 0) + logits}, "modelled"
-    basis = _name_basis(model, compute.count_scratch(model, shape), bool(unfollowed))
-    return {**out, HOST: out[HOST] + logits}, basis
-
-
-def _name_basis(model: Model, single: compute.Scratch, unfollowed: bool) -> Basis:
-    """How sure the scratch is: every part of the model's graph may be followed."""
-    architecture = model.gguf_architecture
-    followed = single.known and architecture is not None and architecture.listed and architecture.graph.whole
-    return "exact" if followed and not unfollowed else "modelled"
+    return {**out, HOST: out.get(HOST, 0) + logits}, basis
 
 
 def _find_moved(model: Model, weights: gguf_weights.GgufWeights, settings: LlamaSettings) -> tuple[MovedTensor, ...]:
