@@ -10,6 +10,7 @@ from typing import Literal
 from advisor.catalog import Catalog, ModelRow
 from advisor.catalog.documents import decode_document
 from advisor.meanings import ModelId, Pattern, QuantizationName, UseCase
+from advisor.memo import memoize_by_identity
 from advisor.models.types import Model
 from advisor.record import Record, Value
 
@@ -79,8 +80,18 @@ def release_year(date: str | None) -> float | None:
 
 def thinking_mode(model: Model | ModelRow, rules: Catalog) -> ThinkingMode:
     """Whether the model thinks before it answers."""
-    file = decode_document(rules, "thinking.yaml", ThinkingFile)
-    return next((r.mode for r in file.modes if re.search(r.pattern, model.id, re.I)), "never")
+    return _find_mode(rules, model.id)
+
+
+@memoize_by_identity
+def _find_mode(rules: Catalog, name: str) -> ThinkingMode:
+    return next((mode for pattern, mode in _compile_modes(rules) if pattern.search(name)), "never")
+
+
+@memoize_by_identity
+def _compile_modes(rules: Catalog) -> list[tuple[re.Pattern[str], ThinkingMode]]:
+    modes = decode_document(rules, "thinking.yaml", ThinkingFile).modes
+    return [(re.compile(r.pattern, re.I), r.mode) for r in modes]
 
 
 def thinking_tokens(use: str, rules: Catalog) -> int:

@@ -23,6 +23,7 @@ from advisor.errors import AdvisorError, AmbiguousName, BadInput, UnknownName
 from advisor.machines import phrases
 from advisor.machines.phrases import HardwareDetails
 from advisor.machines.types import Device, Machine
+from advisor.memo import memoize_by_identity
 from advisor.near import near_matches, simplify_name
 from advisor.record import Value
 from advisor.units import GIB, format_gib
@@ -161,8 +162,7 @@ def _read_part(part: str, reading: _Reading) -> None:
             and phrases.read_phrase(inside.strip(), reading.details)
         ):
             part = part.replace(f"({inside})", " ").strip()
-    known = reading.catalogue.accelerators()
-    named = _find_cards(part, known)
+    named = _find_cards(part, reading.catalogue)
     if named is not None:
         _add_cards(named, reading)
         return
@@ -222,7 +222,7 @@ def _is_understood(piece: str, reading: _Reading) -> bool:
     if phrases.is_phrase(piece) or _find_machine(piece, reading) is not None:
         return True
     try:
-        if _find_cards(piece, reading.catalogue.accelerators()) is not None:
+        if _find_cards(piece, reading.catalogue) is not None:
             return True
     except AdvisorError as e:
         return e.code == "ambiguous_accelerator" and any(c.isdigit() for c in piece)
@@ -242,20 +242,27 @@ def _digits_first(part: str) -> str:
     return part
 
 
-def _find_cards(part: str, known: Mapping[str, Accelerator]) -> CardCount | None:
+@memoize_by_identity
+def _choose_card(catalogue: Catalog, asked: NameWords, mig: str | None) -> tuple[Accelerator, str | None] | None:
+    """`choose_accelerator` of a catalogue's: the same card is named again and again."""
+    return choose_accelerator(asked, catalogue.accelerators(), mig)
+
+
+def _find_cards(part: str, catalogue: Catalog) -> CardCount | None:
     """The cards that a part means in one of the ways its count can be read; None when no name has these words.
 
     Raises AdvisorError `ambiguous_accelerator` when several are meant or no size fits, BadInput for too many.
     """
     refused: AdvisorError | None = None
+    known = catalogue.accelerators()
     for count, written in split_counts(part):
-        name = _name_with_size(written, known)
+        name = _name_with_size(catalogue, written)
         mig = MIG.search(name)
         asked = split_name(MIG.sub(" ", name) if mig else name)
         if all(_TELLS_NOTHING.fullmatch(word) for word in asked.words):
             continue
         try:
-            chosen = choose_accelerator(asked, known, mig[0].lower() if mig else None)
+            chosen = _choose_card(catalogue, asked, mig[0].lower() if mig else None)
         except AdvisorError as e:
             sized = _find_other_size(count, name, asked, e.entries, known) if isinstance(e, UnknownSize) else None
             if sized is not None:
@@ -272,9 +279,10 @@ def _find_cards(part: str, known: Mapping[str, Accelerator]) -> CardCount | None
     return None
 
 
-def _name_with_size(name: str, known: Mapping[str, Accelerator]) -> str:
+@memoize_by_identity
+def _name_with_size(catalogue: Catalog, name: str) -> str:
     """`H20-3e` as `H20 141GB`: a name that means another amount of memory."""
-    for entry in known.values():
+    for entry in catalogue.accelerators().values():
         for other, gb in entry.sold_as.items():
             if re.search(rf"\b{re.escape(other)}\b", name, re.I):
                 bare = re.sub(rf"\b{re.escape(other)}\b", entry.name, name, flags=re.I)

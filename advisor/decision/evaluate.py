@@ -10,6 +10,7 @@ from advisor.decision.guides import find_tree
 from advisor.decision.types import (
     FIELDS,
     Decision,
+    FactValue,
     FactValues,
     Field,
     Guide,
@@ -91,8 +92,28 @@ def evaluate_tree(guide: Guide, tree: Tree, facts: FactValues, keep: KeptSteps =
         problem = None if value is None else find_value_problem(field, value)
         if problem:
             raise BadInput(problem)
+    if next((t for t in guide.trees if t.name == tree.name), None) is not tree:
+        return _answer_tree(guide, tree, facts, keep)
+    read = _list_read(guide, tree.name)
+    return _answer_again(guide, tree.name, keep, tuple((name, facts[name]) for name in read if name in facts))
+
+
+@memoize_by_identity
+def _list_read(guide: Guide, name: str) -> tuple[str, ...]:
+    """The facts that the conditions of a tree ask for."""
+    tests = (t for node in walk_nodes(find_tree(guide, name).nodes) for t in list_tests(node.condition))
+    return tuple(dict.fromkeys(t.field for t in tests))
+
+
+@memoize_by_identity
+def _answer_again(guide: Guide, name: str, keep: KeptSteps, facts: tuple[tuple[str, FactValue], ...]) -> TreeAnswer:
+    """A tree's answer to the facts that it asks for: other models and machines differ in these less than in others."""
+    return _answer_tree(guide, find_tree(guide, name), dict(facts), keep)
+
+
+def _answer_tree(guide: Guide, tree: Tree, facts: FactValues, keep: KeptSteps) -> TreeAnswer:
     trace: list[TraceStep] = []
-    look = _Evaluation(facts, fields, f"{guide.name}/{tree.name}/", trace, keep)
+    look = _Evaluation(facts, tree.questions or FIELDS, f"{guide.name}/{tree.name}/", trace, keep)
     leaves = _block(tree.nodes, tree.order, look)
     return TreeAnswer(tuple(leaves), tuple(trace))
 

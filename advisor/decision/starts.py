@@ -204,15 +204,21 @@ def judge_start(question: StartQuestion, rules: Catalog) -> StartVerdict | None:
     """The verdict of the engine's registries; None where none of this engine was read."""
     if not rules.has_document(LIMITS) or not question.devices:
         return None
-    known = decode_document(rules, LIMITS, StartRules)
-    switches = {k for x in known.limits for k in (*x.unless, *x.given, *x.besides)}
-    switches.update(question.engine.concepts.remote_code.flags, *(r.backend_settings for r in known.engines.values()))
-    given = tuple((k, str(question.given[k])) for k in sorted(switches) if k in question.given)
+    read = {*_list_switches(rules), *question.engine.concepts.remote_code.flags}
+    given = tuple((k, str(question.given[k])) for k in sorted(read.intersection(question.given)))
     version, newest = question.version, question.engine.version
     if version and newest and not are_comparable(version, newest):
         version = None
     asked = version, question.quantization, question.devices, question.cache, given, question.from_hub
     return _judge(question.model, rules, question.engine, *asked)
+
+
+@memoize_by_identity
+def _list_switches(rules: Catalog) -> tuple[str, ...]:
+    """Settings that some verdict depends on."""
+    known = decode_document(rules, LIMITS, StartRules)
+    more = (k for r in known.engines.values() for k in r.backend_settings)
+    return tuple({*(k for x in known.limits for k in (*x.unless, *x.given, *x.besides)), *more})
 
 
 @memoize_by_identity

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from importlib import import_module
+from typing import Any, Literal
 
 import msgspec
 from msgspec.structs import replace
 
 from advisor.catalog.types import Engine, Quantization
 from advisor.deployment import Deployment, MemoryEstimate, Setting
-from advisor.engines import fitting, plain, pool
+from advisor.engines import fitting, plain
 from advisor.engines.base import DecidedSetting, get_flag, get_integer, get_setting, list_decided, own_defaults
 from advisor.record import Value
 from advisor.units import GIB
@@ -23,12 +24,13 @@ from advisor.units import GIB
 class FamilyEngine(Value, frozen=True):
     """An engine whose memory is its family's, and whose settings are its own."""
 
-    family: Any  # the module
+    family: Literal["plain", "pool"]  # the module
     launch_settings: Callable[[Deployment, Engine, Quantization], tuple[DecidedSetting, ...]]
 
     def memory(self, deployment: Deployment, entry: Engine, quantization: Quantization) -> MemoryEstimate:
         """Where every byte goes."""
-        found: MemoryEstimate = self.family.memory(deployment, entry, quantization)
+        module: Any = import_module(f"advisor.engines.{self.family}")
+        found: MemoryEstimate = module.memory(deployment, entry, quantization)
         return found
 
 
@@ -52,6 +54,8 @@ EXLLAMAV3_MODES: dict[str, Setting] = {"auto": "FP16", "fp16": "FP16", "f16": "F
 
 
 def _vllm(deployment: Deployment, entry: Engine, quantization: Quantization) -> tuple[DecidedSetting, ...]:
+    from advisor.engines import pool
+
     constants = pool.read_constants(entry)
     settings = pool.resolve_pool_settings(deployment, entry, constants)
     tokens = settings.batched_tokens
@@ -82,6 +86,8 @@ def _vllm(deployment: Deployment, entry: Engine, quantization: Quantization) -> 
 
 
 def _lmdeploy(deployment: Deployment, entry: Engine, quantization: Quantization) -> tuple[DecidedSetting, ...]:
+    from advisor.engines import pool
+
     settings = pool.resolve_pool_settings(deployment, entry, pool.read_constants(entry))
     weights, cache = LMDEPLOY_FORMATS.get(quantization.id, ""), LMDEPLOY_CACHE.get(settings.kv_type, "")
     rows = (
@@ -94,6 +100,8 @@ def _lmdeploy(deployment: Deployment, entry: Engine, quantization: Quantization)
 
 def _max(deployment: Deployment, entry: Engine, quantization: Quantization) -> tuple[DecidedSetting, ...]:
     """MAX names its devices, it does not count them."""
+    from advisor.engines import pool
+
     return tuple(
         replace(x, value=f"gpu:{','.join(map(str, range(int(x.value))))}") if x.name == "devices" else x
         for x in pool.launch_settings(deployment, entry, quantization)
@@ -170,14 +178,14 @@ def _vllm_mlx(deployment: Deployment, entry: Engine, quantization: Quantization)
 
 
 OWN_SETTINGS: Mapping[str, FamilyEngine] = {
-    "vllm": FamilyEngine(pool, _vllm),
-    "lmdeploy": FamilyEngine(pool, _lmdeploy),
-    "max": FamilyEngine(pool, _max),
-    "ktransformers": FamilyEngine(plain, _ktransformers),
-    "exllamav3": FamilyEngine(plain, _exllamav3),
-    "openvino-model-server": FamilyEngine(plain, _openvino),
-    "mlc-llm": FamilyEngine(plain, _mlc_llm),
-    "vllm-mlx": FamilyEngine(plain, _vllm_mlx),
+    "vllm": FamilyEngine("pool", _vllm),
+    "lmdeploy": FamilyEngine("pool", _lmdeploy),
+    "max": FamilyEngine("pool", _max),
+    "ktransformers": FamilyEngine("plain", _ktransformers),
+    "exllamav3": FamilyEngine("plain", _exllamav3),
+    "openvino-model-server": FamilyEngine("plain", _openvino),
+    "mlc-llm": FamilyEngine("plain", _mlc_llm),
+    "vllm-mlx": FamilyEngine("plain", _vllm_mlx),
     # `litert-lm serve` takes host and port only; length and backend belong to the model and the request
-    "litert-lm": FamilyEngine(plain, lambda deployment, entry, quantization: ()),
+    "litert-lm": FamilyEngine("plain", lambda deployment, entry, quantization: ()),
 }

@@ -67,9 +67,9 @@ def memory_type(engine: Engine) -> Any:
 
     None where no module reads the block.
     """
-    family = str(engine.memory.get("family") or "")
     module: Any = find_own_module(engine.id)
-    module = getattr(module, "family", module)  # settings of its own alone
+    family = str(getattr(module, "family", None) or engine.memory.get("family") or "")
+    module = None if hasattr(module, "family") else module  # settings of its own alone
     if module is None and family in FAMILIES:
         module = importlib.import_module(f"advisor.engines.{module_name(family)}")
     if module is None:

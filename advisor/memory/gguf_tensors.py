@@ -7,6 +7,7 @@ Source: llama.cpp v0.5.0 model loader (shapes it checks on load); counts checked
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 
 from msgspec.structs import replace
 
@@ -38,7 +39,12 @@ class GgufTensor(Record, frozen=True, kw_only=True):
     @property
     def expert(self) -> bool:
         """Whether the tensor holds routed experts (what `--cpu-moe` keeps on the host)."""
-        return _ROUTED.search(self.name) is not None
+        return _is_routed(self.name)
+
+
+@lru_cache(maxsize=16384)
+def _is_routed(name: str) -> bool:
+    return _ROUTED.search(name) is not None
 
 
 def layer_order(

@@ -127,24 +127,35 @@ def sum_running(weights: GgufWeights) -> RunningTotals:
 
 
 @memoize_by_identity
+def _list_parts(weights: GgufWeights) -> list[list[tuple[str, str, int, bool]]]:
+    """Of each layer its tensors: (name, name without the layer, bytes on a device, routed experts)."""
+    parts: list[list[tuple[str, str, int, bool]]] = [[] for _ in range(sum_running(weights).layers)]
+    for x in weights.weights:
+        if x.layer is not None and not x.mtp:
+            parts[x.layer].append((x.name, x.name.split(".", 2)[2].removesuffix(".weight"), x.device_bytes, x.expert))
+    return parts
+
+
+@memoize_by_identity
 def place_layers(
     weights: GgufWeights, where: tuple[int, ...], expert_layers: int, moved: tuple[tuple[str, int], ...] = ()
 ) -> tuple[PlacedLayer, ...]:
     """Where each layer lies, and the output, with the tensors that lie in host memory: those of layers that do, routed
     experts of the first `expert_layers`, and what is `moved` there by its name."""
-    elsewhere, found = dict(moved), [list[tuple[str, int]]() for _ in where]
-    away = [list[tuple[str, int]]() for _ in where]
-    for x in weights.weights:
-        if x.layer is None or x.mtp or x.layer >= len(where) - 1:
-            continue
-        usual = HOST if x.expert and x.layer < expert_layers else where[x.layer]
-        name, place = x.name.split(".", 2)[2].removesuffix(".weight"), elsewhere.get(x.name, usual)
-        if place == HOST:
-            found[x.layer].append((name, x.device_bytes))
-        elif place != where[x.layer]:
-            away[x.layer].append((name, place))
-    parts = zip(where, found, away, strict=True)
-    return tuple(PlacedLayer(place=at, lent=tuple(lent), moved=tuple(others)) for at, lent, others in parts)
+    elsewhere, parts = dict(moved), _list_parts(weights)
+    touched = {int(name.split(".", 2)[1]) for name in elsewhere if name.startswith("blk.")}
+    placed = []
+    for i, at in enumerate(where):
+        lent, others = [], []
+        if i < min(len(where) - 1, len(parts)) and (at == HOST or i < expert_layers or i in touched):
+            for name, short, size, expert in parts[i]:
+                place = elsewhere.get(name, HOST if expert and i < expert_layers else at)
+                if place == HOST:
+                    lent.append((short, size))
+                elif place != at:
+                    others.append((short, place))
+        placed.append(PlacedLayer(place=at, lent=tuple(lent), moved=tuple(others)))
+    return tuple(placed)
 
 
 @memoize_by_identity
@@ -250,10 +261,14 @@ def choose_types(model: t.Model, mix: str) -> list[str]:
     """
     all_tensors = list_file_tensors(model)
     inputs = _read_mix_inputs(model, WIDE_ENDS.get(mix, mix))
-    typed = [i for i, x in enumerate(all_tensors) if len(x.ne) > 1 and _role(x.part or x.name) != "f32"]
+    typed = [
+        (-1 if x.layer is None else x.layer, x.name, i)
+        for i, x in enumerate(all_tensors)
+        if len(x.ne) > 1 and _role(x.part or x.name) != "f32"
+    ]
     out = ["F32"] * len(all_tensors)
     seen = {"value": 0, "down": 0}
-    for i in sorted(typed, key=lambda i: (_rank(all_tensors[i]), all_tensors[i].name)):  # as they are written
+    for _, _, i in sorted(typed):  # as they are written
         out[i] = _type(inputs, all_tensors[i], seen)
         if mix in WIDE_ENDS and _role(all_tensors[i].name) in ("output", "embedding", "per_layer"):
             out[i] = _whole_blocks("Q8_0", all_tensors[i].ne[0])

@@ -7,6 +7,7 @@ of llama.cpp v0.5.0 run with one processor variant at a time.
 """
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 from advisor.memo import memoize_by_identity
 from advisor.memory.gguf_weights import GgufWeights, TensorWeight, tensors_outside_layers
@@ -42,6 +43,11 @@ def choose_kernels(kernels: Sequence[RepackingKernel], flags: Sequence[str] | No
     return tuple(k for k in kernels if flags is not None and set(k.flags) <= set(flags))
 
 
+@lru_cache(maxsize=16384)
+def _is_product(name: str) -> bool:
+    return _PRODUCT.fullmatch(name) is not None
+
+
 @memoize_by_identity
 def sum_repacked(weights: GgufWeights, kernels: tuple[RepackingKernel, ...], gives_logits: bool) -> RepackedBytes:
     """All loaded weights in host memory, of a model that runs on the processor alone."""
@@ -50,7 +56,7 @@ def sum_repacked(weights: GgufWeights, kernels: tuple[RepackingKernel, ...], giv
     for tensor_weight in weights.weights:
         if tensor_weight.mtp:
             continue
-        matrix = tensor_weight.kind in taken and len(tensor_weight.ne) > 1 and _PRODUCT.fullmatch(tensor_weight.name)
+        matrix = tensor_weight.kind in taken and len(tensor_weight.ne) > 1 and _is_product(tensor_weight.name)
         size = _repacked_bytes(tensor_weight, kernels) if matrix else None
         if size is None:
             mapped += tensor_weight.file_bytes

@@ -23,7 +23,7 @@ from advisor.estimation import estimate as estimate_bytes
 from advisor.machines.types import Device
 from advisor.patterns import pattern_when_used
 from advisor.render import matrix
-from advisor.render.environment import quote_comment
+from advisor.render.environment import quote_comment, quote_published_address, quote_shell, shell_call
 from advisor.render.matrix import PodNeeds
 from advisor.render.words import (
     ModelWords,
@@ -186,10 +186,12 @@ def make_template_context(
     target: str = "command",
     work: Workload | None = None,
     brief: bool = False,
+    headed: bool = True,
 ) -> Json:
     """All names a template may use (docs/templates.md lists them). Raises BadInput for values no file can hold.
 
-    `brief` leaves out what a command has no use for: sizes, and the words inside a container.
+    `brief` leaves out what a command has no use for: sizes, and the words inside a container; without a head
+    (`headed`) nothing names the hardware.
     """
     rules = session.rules
     _refuse_what_is_no_text(deployment)
@@ -228,7 +230,7 @@ def make_template_context(
     seen = {
         "engine": {"id": entry.id, "name": entry.name, "version": version},
         "model": {**ref.to_dict(), "declared": make_declaration(ref, entry, target, rules)},
-        "hardware": None if brief else _word_hardware(deployment, rules),
+        "hardware": None if brief or not headed else _word_hardware(deployment, rules),
         "served_name": deployment.served_name if named else None,
         "name": make_slug(
             f"{entry.id}-{deployment.served_name or local_name(deployment.model_path or deployment.model.id)}"
@@ -411,6 +413,8 @@ def make_target_names(
     if target == "install":
         how = entry.installation or Installation()
         return {"how": how.to_dict(), "lane_install": how.lanes.get(str(seen["vendor"]), InstallLane()).to_dict()}
+    if target == "docker" and seen["image"] and seen["container"]:
+        return {"docker_run": write_docker_run(seen)}
     if target == "lws":
         w = make_node_words(start, "LWS_GROUP_SIZE", "LWS_WORKER_INDEX", "LWS_LEADER_ADDRESS")
         return {"node_words": f" {w['words']}", "worker_words": w["worker"]}
@@ -447,6 +451,46 @@ def make_target_names(
         length = next((x["value"] for x in seen["decided"] if x["name"] in names), None)
         return {"modelfile_context": length or deployment.context_length}
     return {}
+
+
+GPU_FLAGS = {
+    "nvidia": ("--gpus all",),
+    "amd": ("--device /dev/kfd --device /dev/dri --group-add video --security-opt seccomp=unconfined",),
+    "intel": ("--device /dev/dri",),
+}
+HUB_CACHE = "/root/.cache/huggingface"
+
+
+def write_docker_run(seen: Json) -> str:
+    """`docker run` of the shell for the deployment: with the devices, without privileges it has no use for, with the
+    weights mounted. Raises BadInput for an address that Docker does not publish on."""
+    inside, path = seen["container"], seen["model"]["path"]
+    try:
+        port = f"{quote_published_address(seen['host'])}:{seen['port']}:{inside['port']}"
+    except ValueError as e:
+        raise BadInput(str(e)) from None
+    # root reads a user's own files (a folder that is mounted) by DAC_OVERRIDE
+    reads = " --cap-add=DAC_OVERRIDE" if path or inside["cache"] == HUB_CACHE else ""
+    lines = [
+        "docker run --rm --init",
+        *GPU_FLAGS.get(seen["vendor"], ()),
+        f"--security-opt no-new-privileges --cap-drop=ALL{reads}",
+    ]
+    if inside["ipc"]:
+        lines.append("--ipc host" + (" --ulimit memlock=-1 --ulimit stack=67108864" if inside["ulimits"] else ""))
+    lines += [f"-p {quote_shell(port)}", "-e HF_TOKEN"]
+    if seen["outside"] and seen["key"] and seen["key"]["variable"]:
+        lines.append(f'-e {seen["key"]["variable"]}="${{API_KEY:?set API_KEY to the key that clients must show}}"')
+    lines += [f"-e {quote_shell(f'{name}={value}')}" for name, value in seen["environment"].items()]
+    if path:
+        source, target = ("${model%/*}", "/models") if inside["file"] else ("$model", "/model")
+        lines.append(rf'--mount "type=bind,\"source={source}\",target={target},readonly"')
+    elif inside["cache"] == HUB_CACHE:
+        lines.append(f'-v "${{HF_HOME:-$HOME/.cache/huggingface}}":{HUB_CACHE}')
+    else:
+        volume = f"{seen['name']}-models:{inside['cache']}"
+        lines.append(f"-v {quote_shell(volume)}")
+    return " \\\n  ".join([*lines, quote_shell(seen["image"]["name"]), shell_call(inside["lines"])])
 
 
 def sky_name(name: str) -> str:

@@ -69,6 +69,11 @@ def render_command(deployment: Deployment, session: Session) -> str:
 def render_container_command(deployment: Deployment, session: Session) -> str:
     """The shell command that starts the deployment in the engine's image, ready to paste. Raises BadInput where there
     is no template."""
+    entry = session.rules.engine(deployment.engine)
+    if not _has_own_template(entry.id, "docker"):
+        seen = _see(deployment, "docker", session, headed=False)
+        if not seen["outside"] and seen["model"]["path"] is None:
+            return str(seen["docker_run"])  # what targets/docker.j2 says, without the time that Jinja takes to load
     lines = _render(deployment, "docker", session, script=False)[1].strip().splitlines()
     return "\n".join(x.removeprefix("exec ") for x in lines if not x.startswith("#") and x != "set -eu")
 
@@ -98,6 +103,22 @@ def render_files(
     return (LaunchFile(name=name, content=content, executable=program),)
 
 
+def _see(
+    deployment: Deployment, target: str, session: Session, work: Workload | None = None, headed: bool = True
+) -> Json:
+    """The names that the target's template may use. Raises BadInput for a target that the engine does not have here."""
+    rules = session.rules
+    entry = rules.engine(deployment.engine)
+    if target not in list_targets(entry.id, rules):
+        have = ", ".join(list_targets(entry.id, rules)) or "no target yet"
+        why = matrix.find_target_support(entry.id, target, rules)[1]
+        raise BadInput(f"{entry.name} has no {target} file: {why}. It has {have}")
+    seen = make_template_context(deployment, entry, session, target, work, headed=headed)
+    if target in IN_IMAGES and seen["image"] is None:
+        raise BadInput(f"{entry.name}: no container image is known for {seen['vendor']} devices; take --target command")
+    return seen
+
+
 def _render(
     deployment: Deployment,
     target: str,
@@ -108,17 +129,10 @@ def _render(
 ) -> tuple[str, str]:
     """(file name, content)"""
     rules = session.rules
-    entry = rules.engine(deployment.engine)
-    if target not in list_targets(entry.id, rules):
-        have = ", ".join(list_targets(entry.id, rules)) or "no target yet"
-        why = matrix.find_target_support(entry.id, target, rules)[1]
-        raise BadInput(f"{entry.name} has no {target} file: {why}. It has {have}")
-    seen = make_template_context(deployment, entry, session, target, work)
-    if target in IN_IMAGES and seen["image"] is None:
-        raise BadInput(f"{entry.name}: no container image is known for {seen['vendor']} devices; take --target command")
+    seen = _see(deployment, target, session, work)
     file = matrix.load_targets(rules).targets[target].file.replace("{name}", seen["name"])
     values = {**seen, "script": script, "verbose": verbose, "target": target}
-    return file, _fill((entry.id, SHARED), target, values)
+    return file, _fill((seen["engine"]["id"], SHARED), target, values)
 
 
 def make_readme(

@@ -1,4 +1,5 @@
 """Every model on every accelerator in the formats that make sense, through the batch entry point: time, memory, growth.
+And a grid in which nothing repeats, the worst case.
 
     python tests/benchmarks/sweep.py [JOBS] [--page docs/performance.md]
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import random
 import resource
 import time
 from collections.abc import Iterator
@@ -44,6 +46,51 @@ def requests(rules: Catalog) -> Iterator[bytes]:
                 ).encode()
 
 
+MIXED = 3_000
+
+
+def mixed_requests(rules: Catalog) -> list[bytes]:
+    """Models, cards, how many, lengths, requests at once and formats at random; in the order of the models."""
+    rng = random.Random(3)
+    models = [m.id for m in rules.model_index() if not m.stub]
+    cards = [a.id for a in rules.accelerators().values()]
+    formats = (("llama.cpp", "Q4_K_M"), ("llama.cpp", "Q8_0"), ("vllm", "BF16"), ("vllm", "FP8"))
+    rows = []
+    for _ in range(MIXED):
+        engine, quantization = rng.choice(formats)
+        rows.append(
+            {
+                "model": rng.choice(models),
+                "hardware": f"{rng.choice((1, 2, 4, 8))}x {rng.choice(cards)}",
+                "engine": engine,
+                "quantization": quantization,
+                "context_length": rng.choice((4096, 16384, 65536)),
+                "sequences": rng.choice((1, 8, 32)),
+            }
+        )
+    return [json.dumps(r).encode() for r in sorted(rows, key=lambda r: str(r["model"]))]
+
+
+def measure_mixed() -> float:
+    """Seconds of processor time that the mixed grid takes in one process."""
+    lines, began = mixed_requests(catalog()), time.process_time()
+    for _ in answer_lines(lines):
+        pass
+    return time.process_time() - began
+
+
+def describe_mixed(seconds: float) -> str:
+    """What the page says of the mixed grid."""
+    return f"""## A mixed grid
+
+{MIXED:,} deployments at random, in the order of their models: any model, any accelerator, one to eight of it,
+three lengths, one to 32 requests at once, two formats of llama.cpp and two of vLLM. One process takes {seconds:.0f}
+seconds of processor time, **{MIXED / seconds:,.0f} a second**: hardly anything that was planned for one serves another,
+and models that are too large for the cards are placed layer by layer as llama-server's `--fit` does. This is the
+worst case, the table above the best.
+"""
+
+
 def peak_bytes() -> int:
     """Largest resident memory of this process and of the largest worker so far."""
     kib = sum(resource.getrusage(w).ru_maxrss for w in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
@@ -73,11 +120,13 @@ def main() -> None:
         r = rows[-1]
         print(f"{r['count']:>9,} deployments  {r['seconds']:6.1f} s  {r['count'] / r['seconds']:6.0f} a second  "
               f"{r['errors']:,} refused, {r['fits']:,} fit  peak {r['peak'] / 2**20:.0f} MiB", flush=True)  # fmt: skip
+    mixed = measure_mixed()
+    print(f"{MIXED:>9,} mixed  {mixed:6.1f} s of processor time  {MIXED / mixed:6.0f} a second")
     if given.page:
-        write(given.page, rows, given.jobs)
+        write(given.page, rows, given.jobs, mixed)
 
 
-def write(page: Path, rows: list[dict[str, float]], jobs: int) -> None:
+def write(page: Path, rows: list[dict[str, float]], jobs: int, mixed: float) -> None:
     """docs/performance.md and its figure."""
     from matplotlib.figure import Figure
 
@@ -119,7 +168,8 @@ Peak: this process and the largest worker.
 
 Time grows with the number of deployments and memory does not: lines are read as answers are written
 (`advise estimate --jsonl - --jobs {jobs}`, `advisor.estimate_many(requests, jobs={jobs})`).
-""",
+
+{describe_mixed(mixed)}""",
         encoding="utf-8",
     )
 

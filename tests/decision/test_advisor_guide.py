@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from effort import calls
 from guide_coverage import count_held_nodes
 from guide_files import load_guide_file
 from hypothesis import given
@@ -339,3 +340,21 @@ def test_an_unknown_fact_is_named_in_the_trace() -> None:
     assert step.held is None
     assert step.because == "unknown: gpu.vendor"
     assert step.conditions[0].seen is None
+
+
+def test_an_answer_that_is_remembered_is_that_of_a_fresh_guide() -> None:
+    for _, known, _ in (*LEAVES[::12], *LEAVES[::-12]):
+        asked = facts(known)
+        fresh = load_guide_file(ROOT / "guides" / "advisor.yaml", ENGINE_IDS)
+        for tree in GUIDE.trees:
+            again = next(t for t in fresh.trees if t.name == tree.name)
+            assert evaluate_tree(GUIDE, tree, asked, "held") == evaluate_tree(fresh, again, asked, "held")
+
+
+def test_a_fact_that_no_condition_reads_asks_for_no_new_answer() -> None:
+    asked = facts({**TEAM, **H100})
+    evaluate_guide(GUIDE, asked)
+    unread = {**asked, "model.name": "another"}
+    assert (
+        calls(lambda: evaluate_guide(GUIDE, unread)) < calls(lambda: evaluate_guide(GUIDE, {**asked, "nodes": 7})) / 2
+    )

@@ -11,7 +11,7 @@ from msgspec import structs
 from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
 from advisor.deployment import Deployment
-from advisor.engines.llama_cpp.fit import apply_fit, count_bytes
+from advisor.engines.llama_cpp.fit import apply_fit
 from advisor.engines.llama_cpp.plan import plan_allocation
 from advisor.engines.llama_cpp.settings import LlamaSettings, Override, read_constants, resolve_llama_settings
 from advisor.estimation import EstimateRequest, resolve_request
@@ -88,7 +88,7 @@ def placed() -> list[tuple[TableRow, LlamaSettings, list[int]]]:
     for row in ROWS:
         deployment = make_deployment(row)
         fitted = apply_fit(deployment, resolve_llama_settings(deployment, CONSTANTS.usual), CONSTANTS)
-        found.append((row, fitted.settings, count_bytes(fitted.plan, len(row["mib"].split(";")))))
+        found.append((row, fitted.settings, [fitted.plan.at(i).total for i in range(len(row["mib"].split(";")))]))
     return found
 
 

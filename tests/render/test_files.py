@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import subprocess
+import sys
 from pathlib import Path
 
 import msgspec
@@ -18,7 +19,14 @@ from advisor.checks.read.units import split_exec_words
 from advisor.errors import BadInput
 from advisor.estimation import EstimateRequest, resolve_request
 from advisor.render.environment import make_environment
-from advisor.render.files import LaunchFile, list_targets, render_command, render_files, write_files
+from advisor.render.files import (
+    LaunchFile,
+    list_targets,
+    render_command,
+    render_container_command,
+    render_files,
+    write_files,
+)
 from advisor.session import Session
 
 FLAGS = Path(__file__).parent.parent / "data" / "flags"
@@ -141,6 +149,25 @@ def test_the_pasted_command_is_the_scripts_own() -> None:
     ):
         d = launch(engine, served_name="it's $(mine)")
         assert rendered(d, "command").content.split("exec ", 1)[1].strip() == render_command(d, Session(RULES))
+
+
+def test_the_pasted_container_command_is_the_scripts_own() -> None:
+    for engine in ("llama.cpp", "vllm", "sglang"):
+        for hardware in ("RTX 4090, linux", "RX 7900 XTX, linux", "cpu, 64GB RAM, linux"):
+            d = launch(engine, hardware=hardware, served_name="it's $(mine)")
+            try:
+                script = rendered(d, "docker").content
+            except BadInput:  # no image for these devices
+                continue
+            assert script.split("exec ", 1)[1].strip() == render_container_command(d, Session(RULES))
+
+
+def test_a_pasted_container_command_needs_no_templates() -> None:
+    asked = "from advisor.cli.main import run_command_line as run; run(['recommend', '--on', 'cpu, 16GB RAM, linux'])"
+    code = f"import sys; {asked}; sys.exit('jinja2' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "docker run" in done.stdout
+    assert done.returncode == 0
 
 
 def test_addresses_of_version_6_are_bracketed() -> None:

@@ -21,7 +21,6 @@ from advisor.advice.recommend_request import RecommendRequest, ask_guide, build_
 from advisor.advice.types import ModelOption, StoredCopy
 from advisor.catalog import Catalog
 from advisor.catalog.compiled_rules import ModelRow
-from advisor.catalog.model_spellings import find_named_model
 from advisor.catalog.resolve import ResolvedModel
 from advisor.catalog.types import Engine
 from advisor.decision.types import Guide
@@ -331,8 +330,13 @@ def find_stored_models(machine: Machine, rules: Catalog) -> StoredModels:
         return StoredModels({})
     from advisor.models.local_stores import list_stored_models
 
+    listed = list_stored_models()
+    if not listed:
+        return StoredModels({})
+    from advisor.catalog.model_spellings import find_named_model
+
     found: dict[str, list[StoredCopy]] = {}
-    for stored in list_stored_models():
+    for stored in listed:
         named = find_named_model(stored.spelled, rules)
         if named is None:
             continue

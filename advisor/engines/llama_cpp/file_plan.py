@@ -44,8 +44,7 @@ class FileQuestion(Value, frozen=True):
     shares: tuple[float, ...]  # of the layers, device by device, where no setting says them
     cuda: bool  # buffers of the cache are padded
     all_logits: bool  # scratch holds the logits of every token of a batch
-    only: int | None = None  # the one device of which scratch is counted; None: all
-    scratch: bool = True  # False: scratch, which takes the time, is left out
+    only: int | None = None  # the one device of which scratch, which takes the time, is counted; HOST: none, None: all
 
 
 class AllocationPlan(Record, frozen=True, kw_only=True):
@@ -99,7 +98,7 @@ def plan_file(model: Model, weights: gguf_weights.GgufWeights, question: FileQue
     basis: Basis = "modelled"
     compute: dict[int, int] = {}
     gives_logits = has_output_matrix(model)
-    if question.scratch:
+    if question.only != HOST:
         compute, basis = plan_scratch(model, weights, where, cells, question)
         if question.all_logits and gives_logits:
             compute[where[-1]] = max(compute.get(where[-1], 0), count_logits(model, settings))
@@ -312,27 +311,27 @@ def plan_scratch(
         value_type=settings.cache_v.upper() if keeps_cache(model) else "F16",
         cache_on_host=settings.cache_on_host,
     )
-    single = compute.count_scratch(model, shape)
-    architecture = model.gguf_architecture
-    followed = single.known and architecture is not None and architecture.listed and architecture.graph.whole
-    followed = followed and not unfollowed
-    basis: Basis = "exact" if followed else "modelled"
     logits = 4 * lay.vocab_size * settings.slots
-    if on_host:
-        return {HOST: single.device + logits}, basis
-    moved = _find_moved(model, weights, settings)
+    moved = () if on_host else _find_moved(model, weights, settings)
     kept = keeps_on_host(where[:-1], settings) or settings.cache_on_host or bool(settings.overrides)
-    apart = kept or bool(moved)
-    if question.devices == 1 and not apart and has_kernels(model):
-        return {0: single.device, HOST: single.host + logits}, basis
+    followed, single = has_kernels(model) and not moved, None
     # a batch follows another where all layers lie on devices
     whole = question.devices > 1 and settings.split == "layer" and not kept and HOST not in where
+    if on_host or (question.devices == 1 and not kept and followed) or (whole and followed and question.only is None):
+        single = compute.count_scratch(model, shape)
+    architecture = model.gguf_architecture
+    sure = single is not None and single.known and architecture is not None and architecture.listed
+    sure = sure and architecture is not None and architecture.graph.whole and not unfollowed
+    basis: Basis = "exact" if sure else "modelled"
+    if single is not None and not whole:
+        return {HOST: single.device + logits} if on_host else {0: single.device, HOST: single.host + logits}, basis
     places = tuple((x.tensor.name, x.place) for x in moved)
     placed = gguf_weights.place_layers(
         weights, where[: lay.n_layers] + where[-1:], settings.cpu_moe_layers or 0, places
     )
-    out = compute.share_scratch(model, shape, placed, question.devices, compute.COPIES if whole else 1)
-    return {**out, HOST: out[HOST] + logits}, basis if whole and not moved and has_kernels(model) else "modelled"
+    copies = compute.COPIES if whole else 1
+    out = compute.share_scratch(model, shape, placed, question.devices, copies, question.only)
+    return {**out, HOST: out.get(HOST, 0) + logits}, basis
 
 
 def _find_moved(model: Model, weights: gguf_weights.GgufWeights, settings: LlamaSettings) -> tuple[MovedTensor, ...]:

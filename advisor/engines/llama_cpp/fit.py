@@ -15,7 +15,7 @@ from advisor.catalog.types import Engine
 from advisor.deployment import Deployment
 from advisor.engines import fitting
 from advisor.engines.llama_cpp.file_plan import AllocationPlan, FileQuestion, plan_mix
-from advisor.engines.llama_cpp.plan import loads_mix_alone, make_question, plan_allocation
+from advisor.engines.llama_cpp.plan import loads_mix_alone, make_question, plan_allocation, read_file_weights
 from advisor.engines.llama_cpp.settings import (
     ALL_LAYERS,
     LlamaConstants,
@@ -58,7 +58,7 @@ class DeviceShare(Value, frozen=True):
 Shares = tuple[DeviceShare, ...]
 # the most steps of a way to share, up to some, for which a device has room; it takes so many bytes with none
 FindMost = Callable[[Callable[[int], Shares], int, int, int], int]
-Shared = Callable[[Shares], list[int]]  # bytes that a share of the layers takes of each device
+Shared = Callable[[Shares, int], int]  # bytes that a share of the layers takes of a device
 HasRoom = Callable[[Shares, int], bool]  # whether a device has room, and more, for its share of the layers
 
 
@@ -69,43 +69,72 @@ class Placement(Value, frozen=True):
     plan: AllocationPlan
 
 
-class Gauge(Value, frozen=True):
-    """Ways to tell what bytes settings take of each device."""
-
-    all: Callable[[LlamaSettings], list[int]]
-    only: Callable[[LlamaSettings, int], int]  # of one device
-    roughly: Callable[[LlamaSettings], list[int]]  # with the scratch that was seen last
+# the plan of settings: with the scratch of the one device given, of none where that is HOST, of all where it is None
+PlanSettings = Callable[[LlamaSettings, int | None], AllocationPlan]
 
 
-# the plan of settings: with the scratch of all devices or of the one given; without any where False
-PlanSettings = Callable[[LlamaSettings, int | None, bool], AllocationPlan]
+class Gauge:
+    """Ways to tell what bytes settings take of each device. Scratch, which takes the time, is counted where it is
+    asked for."""
+
+    def __init__(self, plan: PlanSettings, first: LlamaSettings, devices: int) -> None:
+        self.plan = plan
+        self.seen = [first] * devices  # whose scratch is taken for that of others
+
+    def all(self, tried: LlamaSettings) -> list[int]:
+        """Bytes of each device."""
+        self.seen = [tried] * len(self.seen)
+        plan = self.plan(tried, None)
+        return [plan.at(i).total for i in range(len(self.seen))]
+
+    def one_of_all(self, tried: LlamaSettings, at: int) -> int:
+        """Bytes of one device; the scratch of all is taken for that of others from now on."""
+        self.seen = [tried] * len(self.seen)
+        return self.only(tried, at)
+
+    def only(self, tried: LlamaSettings, at: int) -> int:
+        """Bytes of one device."""
+        self.seen[at] = tried
+        return self.plan(tried, at).at(at).total
+
+    def roughly(self, tried: LlamaSettings, at: int) -> int:
+        """Bytes of one device with the scratch that was seen last."""
+        return self.plan(tried, HOST).at(at).total + self.plan(self.seen[at], at).at(at).compute
+
+    def all_roughly(self, tried: LlamaSettings) -> list[int]:
+        """Bytes of each device with the scratch that was seen last."""
+        return [self.roughly(tried, i) for i in range(len(self.seen))]
+
+    def keeps_within(self, tried: LlamaSettings, limits: Sequence[int]) -> bool:
+        """Whether settings take no more of any device."""
+        return all(
+            all(plan.at(i).total <= limit for i, limit in enumerate(limits))
+            for plan in (self.plan(tried, only) for only in (HOST, None))
+        )
 
 
-def make_gauge(plan: PlanSettings, first: AllocationPlan, devices: int) -> Gauge:
-    """A gauge; `first` is the plan of some settings."""
-    scratch = dict(first.compute)
+def gauge_deployment(deployment: Deployment, settings: LlamaSettings, constants: LlamaConstants) -> Gauge:
+    """A gauge for all that a deployment loads. Raises BadInput for a format that is no mix."""
+    devices, model, mix = len(fitting.used_devices(deployment)), deployment.model, deployment.quantization
+    if loads_mix_alone(deployment):
+        read_file_weights(deployment)
+        return _gauge_mix(model, mix, make_question(deployment, settings, constants), devices)
+    plans: dict[tuple[LlamaSettings, int | None], AllocationPlan] = {}
 
-    def measure(tried: LlamaSettings) -> list[int]:
-        made = plan(tried, None, True)
-        scratch.update(made.compute)
-        return count_bytes(made, devices)
+    def plan(tried: LlamaSettings, only: int | None) -> AllocationPlan:
+        if (tried, only) not in plans:
+            plans[tried, only] = plan_allocation(deployment, tried, constants, only)
+        return plans[tried, only]
 
-    def measure_one(tried: LlamaSettings, at: int) -> int:
-        made = plan(tried, at, True)
-        scratch[at] = made.at(at).compute
-        return count_bytes(made, devices)[at]
-
-    def measure_roughly(tried: LlamaSettings) -> list[int]:
-        made = count_bytes(plan(tried, None, False), devices)
-        return [x + scratch.get(i, 0) for i, x in enumerate(made)]
-
-    return Gauge(measure, measure_one, measure_roughly)
+    return Gauge(plan, settings, devices)
 
 
-def gauge_deployment(deployment: Deployment, constants: LlamaConstants, first: AllocationPlan, devices: int) -> Gauge:
-    """A gauge for all that a deployment loads."""
-    return make_gauge(
-        lambda tried, only, scratch: plan_allocation(deployment, tried, constants, only, scratch), first, devices
+def _gauge_mix(model: Model, mix: str, question: FileQuestion, devices: int) -> Gauge:
+    """The same where a mix of the model is all that is loaded: its plans are remembered."""
+    return Gauge(
+        lambda tried, only: plan_mix(model, mix, replace(question, settings=tried, only=only)),
+        question.settings,
+        devices,
     )
 
 
@@ -115,23 +144,20 @@ def apply_fit(deployment: Deployment, settings: LlamaSettings, constants: LlamaC
 
     Raises BadInput for a model whose tensors are not known.
     """
-    first = Placement(settings, plan_allocation(deployment, settings, constants))
     budgets = [fitting.budget_bytes(x) for x in fitting.used_devices(deployment)]
     known = [x for x in budgets if x is not None]
     split = len(budgets) > 1 and bool(settings.tensor_split)
     placed = settings.gpu_layers is not None or settings.cpu_moe_layers is not None or bool(settings.overrides) or split
-    if not settings.fit or not known or len(known) < len(budgets) or (placed and settings.context_was_given):
-        return first
-    limits = tuple(x - constants.usual.fit_target_mib * MIB for x in known)
-    if _keeps_within(first.plan, limits):
-        return first
-    if loads_mix_alone(deployment):
-        question = make_question(deployment, settings, constants)
-        fitted = _fit_mix(deployment.model, deployment.quantization, question, constants.usual, limits, placed)
-    else:
-        gauge = gauge_deployment(deployment, constants, first.plan, len(limits))
-        fitted = _fit(deployment.model, settings, first.plan, constants.usual, limits, placed, gauge)
-    return first if fitted == settings else Placement(fitted, plan_allocation(deployment, fitted, constants))
+    if settings.fit and known and len(known) == len(budgets) and not (placed and settings.context_was_given):
+        limits = tuple(x - constants.usual.fit_target_mib * MIB for x in known)
+        if loads_mix_alone(deployment):
+            read_file_weights(deployment)  # a format that is no mix is refused
+            question = make_question(deployment, settings, constants)
+            settings = _fit_mix(deployment.model, deployment.quantization, question, constants.usual, limits, placed)
+        else:
+            gauge = gauge_deployment(deployment, settings, constants)
+            settings = _fit(deployment.model, settings, constants.usual, limits, placed, gauge)
+    return Placement(settings, plan_allocation(deployment, settings, constants))
 
 
 @memoize_by_identity
@@ -140,43 +166,27 @@ def _fit_mix(
 ) -> LlamaSettings:
     """`_fit` where a mix of the model is all that is loaded: cards of one size share it."""
 
-    def plan(tried: LlamaSettings, only: int | None, scratch: bool) -> AllocationPlan:
-        return plan_mix(model, mix, replace(question, settings=tried, only=only, scratch=scratch))
-
-    first = plan(question.settings, None, True)
-    return _fit(model, question.settings, first, usual, limits, placed, make_gauge(plan, first, len(limits)))
+    gauge = _gauge_mix(model, mix, question, len(limits))
+    return _fit(model, question.settings, usual, limits, placed, gauge)
 
 
 def _fit(
-    model: Model,
-    settings: LlamaSettings,
-    plan: AllocationPlan,
-    usual: LlamaDefaults,
-    limits: Sequence[int],
-    placed: bool,
-    gauge: Gauge,
+    model: Model, settings: LlamaSettings, usual: LlamaDefaults, limits: Sequence[int], placed: bool, gauge: Gauge
 ) -> LlamaSettings:
+    if gauge.keeps_within(settings, limits):
+        return settings
     if not settings.context_was_given:
+        plan = gauge.plan(settings, HOST)
         layer = sum(v for k, v in plan.weights.items() if k != HOST) // max(1, len(plan.where) - 1)
         # what whole layers, or matrices of experts, leave free on each of several devices
         waste = (len(limits) + 1) * layer // (6 if model.is_moe else 2) if len(limits) > 1 else 0
-        used = sum(count_bytes(plan, len(limits)))
+        used = sum(gauge.all(settings))
         settings, enough = _shorten_context(settings, usual, sum(limits), used, waste, gauge)
         if enough and len(limits) == 1:
             return settings
     if placed:
         return settings  # the engine leaves a placement that was given as it is
     return _place_layers(settings, limits, count_layers(model), model.is_moe, gauge)
-
-
-def count_bytes(plan: AllocationPlan, devices: int) -> list[int]:
-    """What a plan takes of each device."""
-    return [plan.at(i).total for i in range(devices)]
-
-
-def _keeps_within(plan: AllocationPlan, limits: Sequence[int]) -> bool:
-    """Whether a plan takes no more of any device."""
-    return all(used <= limit for used, limit in zip(count_bytes(plan, len(limits)), limits, strict=True))
 
 
 def count_layers(model: Model) -> int:
@@ -207,8 +217,8 @@ def _place_layers(
     def apply(shares: Shares) -> LlamaSettings:
         return write_shares(settings, shares, layers)
 
-    def take(shares: Shares) -> list[int]:
-        return gauge.all(apply(shares))
+    def take(shares: Shares, at: int) -> int:
+        return gauge.one_of_all(apply(shares), at)
 
     def find(make: Callable[[int], Shares], high: int, at: int, used: int) -> int:
         limit = limits[at]
@@ -216,14 +226,14 @@ def _place_layers(
             lambda n: gauge.only(apply(make(n)), at) - limit,
             high,
             used - limit,
-            lambda n: gauge.roughly(apply(make(n)))[at] - limit,
+            lambda n: gauge.roughly(apply(make(n)), at) - limit,
             SLACK,
         )
 
     def has_room(shares: Shares, at: int) -> bool:
         tried = apply(shares)
-        left = limits[at] - gauge.roughly(tried)[at]
-        return left > 0 if abs(left) > SLACK else gauge.all(tried)[at] < limits[at]
+        left = limits[at] - gauge.roughly(tried, at)
+        return left > 0 if abs(left) > SLACK else gauge.one_of_all(tried, at) < limits[at]
 
     shares = _fill_from_behind(limits, layers, moe, find)
     if moe:
@@ -279,7 +289,7 @@ def _bring_experts(shares: Shares, devices: int, find: FindMost, take: Shared, h
             return _move(shares, at, start, count)
 
         left = sum(x.parts for x in shares[start:])
-        shares = make(find(make, left, at, take(shares)[at])) if left else shares
+        shares = make(find(make, left, at, take(shares, at))) if left else shares
         while start < devices and not shares[start].parts:
             start += 1
         if start < devices:
@@ -322,26 +332,19 @@ def place_whole_layers(deployment: Deployment, settings: LlamaSettings, constant
     Raises BadInput for a model whose tensors are not known.
     """
     devices = fitting.used_devices(deployment)
-    first = Placement(settings, plan_allocation(deployment, settings, constants))
-    if not devices or settings.gpu_layers is not None or not settings.fit:
-        return first
-    if any(fitting.budget_bytes(x) is None for x in devices):
-        return first
-    limits = list_limits(deployment, constants)
-    if _keeps_within(first.plan, limits):
-        return first
-
-    total = count_layers(deployment.model)
-    gauge = gauge_deployment(deployment, constants, first.plan, len(limits))
+    total, unit = count_layers(deployment.model), len(devices)
+    open_ = settings.gpu_layers is None and settings.fit and all(fitting.budget_bytes(x) is not None for x in devices)
+    limits, gauge = list_limits(deployment, constants), gauge_deployment(deployment, settings, constants)
+    if not devices or not open_ or gauge.keeps_within(settings, limits):
+        return Placement(settings, plan_allocation(deployment, settings, constants))
 
     def over(layers: int, measure: Callable[[LlamaSettings], list[int]] = gauge.all) -> int:
         tried = measure(replace(settings, gpu_layers=min(layers, total)))
         return max(u - limit for u, limit in zip(tried, limits, strict=True))
 
     # layers are shared out, so as many more as there are devices make the fullest one fuller
-    unit = len(devices)
     each = find_most(
-        lambda n: over(n * unit), -(-total // unit), -min(limits), lambda n: over(n * unit, gauge.roughly), SLACK
+        lambda n: over(n * unit), -(-total // unit), -min(limits), lambda n: over(n * unit, gauge.all_roughly), SLACK
     )
     most = min(total, each * unit)
     while unit > 1 and most + 1 < min(total, (each + 1) * unit) and over(most + 1) <= 0:
@@ -374,8 +377,8 @@ def fits_on_cards(
     """Whether that many layers leave so much of each device free, as `--fit` wants it (`--fit-target`)."""
     if any(fitting.budget_bytes(x) is None for x in fitting.used_devices(deployment)):
         return False
-    plan = plan_allocation(deployment, replace(settings, gpu_layers=layers), constants)
-    return _keeps_within(plan, list_limits(deployment, constants))
+    tried = replace(settings, gpu_layers=layers)
+    return gauge_deployment(deployment, tried, constants).keeps_within(tried, list_limits(deployment, constants))
 
 
 def find_most(over: Over, high: int, over_none: int, rough: Over | None = None, slack: int = 0) -> int:

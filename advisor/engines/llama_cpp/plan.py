@@ -57,15 +57,14 @@ def plan_allocation(
     settings: LlamaSettings,
     constants: LlamaConstants,
     only: int | None = None,
-    scratch: bool = True,
 ) -> AllocationPlan:
     """What the engine would allocate where. Raises BadInput for a model whose tensors are not known.
 
-    Scratch is what takes the time: `only` leaves it out for all devices but one, `scratch=False` for all.
+    Scratch is what takes the time: `only` leaves it out for all devices but one, or, where it is HOST, for all.
     """
     devices = fitting.used_devices(deployment)
     weights = read_file_weights(deployment)
-    question = replace(make_question(deployment, settings, constants), only=only, scratch=scratch)
+    question = replace(make_question(deployment, settings, constants), only=only)
     if is_own_file(deployment):
         plan = plan_file(as_gguf(deployment.model), weights, question)
     else:
@@ -94,7 +93,7 @@ def plan_allocation(
     draft = additions.make_draft_deployment(deployment, settings.ctx_size, settings.slots)
     if draft is None:
         return plan
-    second = plan_allocation(draft, resolve_llama_settings(draft, constants.usual), constants, scratch=scratch)
+    second = plan_allocation(draft, resolve_llama_settings(draft, constants.usual), constants, only)
     return replace(
         plan,
         weights=_add_places(plan.weights, second.weights),

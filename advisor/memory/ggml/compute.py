@@ -50,6 +50,7 @@ from advisor.memory.ggml.layers import (
 )
 from advisor.memory.gguf_tensors import order_ffns, order_mixers
 from advisor.models import types as t
+from advisor.models.types import GgufArchitecture
 from advisor.record import Record
 
 COPIES = 4  # of a step's inputs where several devices work on batches in turn
@@ -130,13 +131,76 @@ def _lay_out(model: t.Model, kinds: Sequence[Kind]) -> tuple[list[Layer], bool]:
     return [(mixer, lay.ffn[j], place) for mixer, (_, j, place) in zip(laid_out, kinds, strict=True)], known
 
 
-def share_scratch(model: t.Model, shape: StepShape, placed: Placed, devices: int, copies: int) -> dict[int, int]:
-    """Bytes of each device and of the host where layers lie in several places. `copies`: batches under way at once."""
+def share_scratch(
+    model: t.Model, shape: StepShape, placed: Placed, devices: int, copies: int, only: int | None = None
+) -> dict[int, int]:
+    """Bytes of each device and of the host where layers lie in several places, or of `only` one of these. `copies`:
+    batches under way at once."""
     # copies of what crosses in every layer add up
     crosses = model.known_layout.per_layer is not None or not has_kernels(model) or any(x.lent for x in placed)
     adds_up = copies > 1 and crosses
-    kinds = choose_layers(model, placed, all_of_them=adds_up)
-    return _share(model, replace(shape, scheduled=True), kinds, placed[-1], devices, copies)
+    kinds, shape = choose_layers(model, placed, all_of_them=adds_up), replace(shape, scheduled=True)
+    if adds_up or not _is_chain(model):
+        return _share(model, shape, kinds, placed[-1], devices, copies)
+    every = shape.cache_on_host or not has_kernels(model)
+    out = {}
+    for place in (*range(devices), HOST) if only is None else (only,):
+        near, output = _look_from(max(place, 0), kinds, placed[-1], every)
+        out[place] = _share(model, shape, near, output, 3, copies)[min(place, 1)] if near else 0
+    return out
+
+
+@memoize_by_identity
+def _is_chain(model: t.Model) -> bool:
+    """Whether a layer takes from others only what the one before it gives, and its number says nothing of it."""
+    architecture, lay = model.gguf_architecture or GgufArchitecture(), model.known_layout
+    graph = architecture.graph
+    linked = graph.hyper_streams or graph.deepstack or graph.no_rope_every or architecture.index_cache is not None
+    return (
+        not linked
+        and lay.per_layer is None
+        and not any(isinstance(x, t.NoMixer) or (isinstance(x, t.Softmax) and x.kv_shared) for x in lay.mixers)
+    )
+
+
+def _look_from(
+    at: int, kinds: tuple[Kind, ...], output: PlacedLayer, every: bool
+) -> tuple[tuple[Kind, ...], PlacedLayer]:
+    """The layers on which the scratch of a device depends, those with an operation there and the ones next to them, and
+    the output; other devices are one to it. The first, which borrows from the host, is looked at with it. `every`: all
+    layers come to the host."""
+    last, end = kinds[-1][2].place, len(kinds) - 1
+    if at:
+        names, rest = {HOST: HOST, at: 1}, 0
+        own = [i for i, (_, _, layer) in enumerate(kinds) if _works_at(layer, at)]
+        own += [end] if _works_at(output, at) else []
+    else:  # what is handed over, other things to each kind of layer, is kept until the last device has it
+        names, rest = {last: 2, HOST: HOST, 0: 0}, 1
+        firsts = {kinds[i][0]: i for i in range(end, -1, -1)}
+        own = [i for i, (_, _, x) in enumerate(kinds) if every or x.lent or x.place <= 0 or x.moved]
+        own += [end, *firsts.values()]
+    near = sorted({x for i in own for x in (i - 1, i, i + 1) if 0 <= x <= end})
+    return (
+        tuple((kinds[i][0], kinds[i][1], _rename(kinds[i][2], names, rest, not at)) for i in near),
+        _rename(output, names, rest, not at),
+    )
+
+
+def _works_at(layer: PlacedLayer, place: int) -> bool:
+    """Whether a device, or the host, does something of a layer."""
+    return layer.place == place or any(at == place for _, at in layer.moved)
+
+
+def _rename(layer: PlacedLayer, names: dict[int, int], rest: int, borrows: bool) -> PlacedLayer:
+    """A layer with other numbers of the places; how large what lies in host memory is matters where it is borrowed."""
+    place, lent, moved = names.get(layer.place, rest), layer.lent, layer.moved
+    if place == layer.place and (borrows or not lent) and not moved:
+        return layer
+    return PlacedLayer(
+        place=place,
+        lent=lent if borrows else tuple((name, 1) for name, _ in lent),
+        moved=tuple((name, names.get(at, rest)) for name, at in moved),
+    )
 
 
 @memoize_by_identity

@@ -24,6 +24,7 @@ ALIGNMENT, HOST_ALIGNMENT = 128, 32  # of CUDA buffers and in host memory, bytes
 F32 = 4
 F16, I32, I64 = 2, 4, 8
 Layout = tuple[int | str, ...]
+KEEP: Layout = ("keep",)  # of a note that tensors are held until here
 
 
 class Tensor:
@@ -84,7 +85,7 @@ class Graph:
 
     def keep(self, *tensors: Tensor) -> None:
         """Hold tensors until here: kernels that a backend fuses read them to the end."""
-        self.tensors.append(Tensor(0, ("keep",), tensors))
+        self.tensors.append(Tensor(0, KEEP, tensors))
 
 
 def count_peak(tensors: Sequence[Tensor], alignment: int = ALIGNMENT) -> int:
@@ -103,7 +104,9 @@ def reserve(tensors: Sequence[Tensor], spaces: Mapping[int | None, Space]) -> No
             operand.children += 1
     for tensor in tensors:
         if tensor.size and not tensor.held:
-            _place(tensor, spaces[tensor.place])
+            if not tensor.in_place or not _replace(tensor, spaces[tensor.place]):
+                tensor.offset = spaces[tensor.place].take(tensor.size)
+            tensor.held = True
         for operand in tensor.operands:
             operand.children -= 1
             if not operand.children and not operand.views:
@@ -124,20 +127,21 @@ def _leave(whole: Tensor, spaces: Mapping[int | None, Space]) -> None:
         whole.held = False
 
 
-def _place(tensor: Tensor, space: Space) -> None:
-    tensor.held = True
-    if tensor.in_place:
-        for operand in tensor.operands:
-            # a view counts as memory of somebody else and is never overwritten
-            if not operand.held or operand.output or operand.layout != tensor.layout:
+def _replace(tensor: Tensor, space: Space) -> bool:
+    """Overwrite the first operand that nothing else reads, if there is one."""
+    layout = tensor.layout
+    for operand in tensor.operands:
+        # a view counts as memory of somebody else and is never overwritten
+        if operand.held and operand.children == 1 and not operand.views and not operand.output:
+            if operand.layout != layout:
                 continue
-            if operand.children == 1 and not operand.views:
-                tensor.offset, operand.held = operand.offset, False
+            tensor.offset, operand.held = operand.offset, False
+            if operand.size != tensor.size:
                 rest = space.round_up(operand.size) - space.round_up(tensor.size)
                 if rest > 0:
                     space.free(tensor.offset + space.round_up(tensor.size), rest)
-                return
-    tensor.offset = space.take(tensor.size)
+            return True
+    return False
 
 
 class Space:

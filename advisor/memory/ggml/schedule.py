@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from math import prod
 
 from advisor.memory.ggml import HOST
-from advisor.memory.ggml.graph import ALIGNMENT, BORROWED, F32, HOST_ALIGNMENT, Space, Tensor, read_shape, reserve
+from advisor.memory.ggml.graph import ALIGNMENT, BORROWED, F32, HOST_ALIGNMENT, KEEP, Space, Tensor, read_shape, reserve
 
 
 def count_places(tensors: Sequence[Tensor], inputs: Sequence[Tensor], devices: int, copies: int) -> dict[int, int]:
@@ -18,7 +18,7 @@ def count_places(tensors: Sequence[Tensor], inputs: Sequence[Tensor], devices: i
     under way at once, each with copies of its own of what is handed over and what crosses."""
     for tensor in inputs:
         tensor.place, tensor.output = HOST, copies > 1
-    _assign([x for x in tensors if _is_computed(x)])
+    _assign([x for x in tensors if x.whole is None and x.layout != KEEP])
     ordered, crossing = _split(tensors, copies)
     first = [*inputs, *_repeat(inputs, copies - 1)]
     if copies > 1:  # never overwritten by a later batch
@@ -51,11 +51,6 @@ def _span(tensor: Tensor) -> int:
     return F32 * (row * prod(others) - row + own // prod(others)) if apart else F32 * own
 
 
-def _is_computed(tensor: Tensor) -> bool:
-    """Whether an operation makes it: neither a view nor a note of what is kept."""
-    return tensor.whole is None and tensor.layout != ("keep",)
-
-
 def _assign(nodes: Sequence[Tensor]) -> None:
     """Operations without weights go where their neighbours are, to GPUs first."""
     backwards = nodes[::-1]
@@ -83,17 +78,23 @@ def _split(tensors: Sequence[Tensor], copies: int) -> tuple[list[Tensor], list[T
     twins: dict[tuple[int, int | None], Tensor] = {}
     place: int | None = None
     for tensor in tensors:
-        if _is_computed(tensor):
-            if tensor.place != place or (needed and _borrows(tensor)):
-                out += needed + part
+        if tensor.whole is None and tensor.layout != KEEP:  # neither a view nor a note of what is kept
+            if tensor.place != place or (needed and place != HOST and _borrows(tensor)):
+                out += needed
+                out += part
                 part, needed, place = [], [], tensor.place
-            _fetch(tensor, twins, needed, copies > 1)
+            for operand in tensor.operands:
+                if (operand.whole or operand).place != place:
+                    _fetch(tensor, twins, needed, copies > 1)
+                    break
         part.append(tensor)
     return out + needed + part, list(twins.values())
 
 
 def _borrows(tensor: Tensor) -> bool:
-    return any(x.layout is BORROWED and x.place != tensor.place for x in tensor.operands)
+    """Whether it has a weight that lies in host memory: of a product the first operand, else the last."""
+    operands = tensor.operands
+    return bool(operands) and (operands[0].layout is BORROWED or operands[-1].layout is BORROWED)
 
 
 def _fetch(tensor: Tensor, twins: dict[tuple[int, int | None], Tensor], needed: list[Tensor], output: bool) -> None:
@@ -106,6 +107,6 @@ def _fetch(tensor: Tensor, twins: dict[tuple[int, int | None], Tensor], needed: 
         key = (id(operand), tensor.place)
         if key not in twins:
             twins[key] = _twin(operand, tensor.place, output)
-            needed += [Tensor(0, ("keep",), (operand,)), twins[key]]
+            needed += [Tensor(0, KEEP, (operand,)), twins[key]]
         own.append(twins[key])
     tensor.operands = own
