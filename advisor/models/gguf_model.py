@@ -340,6 +340,8 @@ def _read_shape(metadata: GgufMetadata, block: Block, graph: GraphTraits) -> Gra
             hyper_streams=metadata.need("hyper_connection.count"),
             hyper_rank=metadata.need("hyper_connection.low_rank"),
         )
+    if keys.get(f"{arch}.embedding_scale"):
+        graph = structs.replace(graph, embedding_scaled=True)
     sections = keys.get(f"{arch}.rope.dimension_sections")
     if graph.positions_by_file and isinstance(sections, tuple) and len(sections) > 1 and all(sections[:2]):
         graph = structs.replace(graph, positions=4)

@@ -228,13 +228,18 @@ def build_step(
     step = Step(model, shape)
     step.stand_in(layers[0][2])
     deepstack = step.traits.deepstack
+    table = step.layout.per_layer
+    own_rows = None if table is None else _look_up(step, "per layer", (table.width, step.layout.n_layers, step.tokens))
     tensor = _embed(step)
+    if own_rows is not None:
+        step.graph.expand(tensor)
+    if step.traits.embedding_scaled:
+        tensor = change(tensor)
     if step.traits.looks_up_positions:
         tensor = change(_look_up(step, "rows of positions", (step.hidden, step.tokens)), tensor)
     padded = compute((step.hidden * (1 + deepstack), step.tokens), tensor)
     tensor = view(padded, (step.hidden, step.tokens), "own") if deepstack else tensor
-    each = _embed_per_layer(step, tensor)
-    table = step.layout.per_layer
+    each = None if own_rows is None else _embed_per_layer(step, tensor, own_rows)
     streams = table.streams if table is not None and table.laurel_rank else 0
     if streams:
         from advisor.memory.ggml import altup
@@ -264,6 +269,7 @@ def build_step(
     mixes = step.traits.hyper_streams
     tensor = hyper.mix_streams(step, tensor, "head", False)[0] if mixes else step.normalize(tensor)
     if step.traits.keeps_all_rows:
+        tensor.output = True  # a prediction block may read it
         tensor = _pick(step, tensor)
     if not step.encodes:
         tensor = step.multiply(tensor, step.layout.vocab_size, "output")
@@ -284,17 +290,13 @@ def _embed(step: Step) -> Tensor:
     return out
 
 
-def _embed_per_layer(step: Step, tensor: Tensor) -> Tensor | None:
-    """The parts of a second embedding that the layers add, all of them at once."""
+def _embed_per_layer(step: Step, tensor: Tensor, looked_up: Tensor) -> Tensor:
+    """The parts of a second embedding that the layers add, all of them at once. `looked_up`: its rows."""
     table = step.layout.per_layer
-    if table is None:
-        return None
+    assert table is not None
     n, layers = step.tokens, step.layout.n_layers
     shape = (table.width, layers, n)
-    looked_up = _look_up(step, "per layer", shape)
-    if table.laurel_rank:  # scaled before anything else
-        step.graph.expand(tensor)
-        looked_up = step.graph.expand(change(looked_up))
+    looked_up = step.graph.expand(change(looked_up))  # scaled before anything else
     projected = change(step.multiply(tensor, table.width * layers, "per_layer_model_proj"))
     joined = change(change(step.normalize(view(projected, shape)), looked_up))
     return copy(view(joined, (table.width, n, layers), "permuted"), (table.width, n, layers))
