@@ -154,6 +154,19 @@ def test_unknown_type_of_standard_shape_is_read_and_said() -> None:
     assert model.params_total == 2 * 1000 * 512 + 512 + 4 * (attention + 3 * 512 * 1024 + 2 * 512)
 
 
+def test_layers_with_keys_of_their_own() -> None:
+    """`per_layer_config`, as transformers 5 writes what some layers have otherwise."""
+    plain = model_from_config(PLAIN, "x", CLASSES)
+    wide = model_from_config({**PLAIN, "per_layer_config": {"03": {"head_dim": 128}}}, "x", CLASSES)
+    assert plain.layout is not None
+    assert wide.layout is not None
+    assert [g.n for g in wide.layout.attention] == [3, 1]
+    assert wide.params_text - plain.params_text == 64 * 512 * (8 + 2 + 2 + 8)
+    for wrong in ({"4": {}}, {"x": {}}, {"0": 3}):
+        with pytest.raises(BadInput, match=r"per_layer_config|`0`"):
+            model_from_config({**PLAIN, "per_layer_config": wrong}, "x", CLASSES)
+
+
 @pytest.mark.parametrize(
     "hint",
     [
@@ -162,6 +175,9 @@ def test_unknown_type_of_standard_shape_is_read_and_said() -> None:
         {"mamba_d_state": 16},
         {"sliding_window": 128},
         {"layer_types": ["wkv"] * 4},
+        {"moe_intermediate_size": 64},
+        {"linear_num_heads": 4},
+        {"num_experts": 8, "num_experts_per_tok": 2, "is_moe": False},
     ],
 )
 def test_unknown_type_with_unmodelled_parts_is_refused(hint: dict[str, Any]) -> None:

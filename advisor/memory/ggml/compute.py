@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from advisor.memo import memoize_by_identity
 from advisor.memory.ggml import HOST, round_up
+from advisor.memory.ggml import layers as parts
 from advisor.memory.ggml.graph import (
     ALIGNMENT,
     F16,
@@ -34,20 +35,6 @@ from advisor.memory.ggml.graph import (
     count_peak,
     view,
 )
-from advisor.memory.ggml.layers import (
-    attend,
-    attend_latent,
-    feed_forward,
-    has_kernel,
-    has_kernels,
-    mix_delta_net,
-    mix_mamba1,
-    mix_mamba2,
-    mix_short_convolution,
-    shape_absorbed,
-    shape_expanded,
-    shape_heads,
-)
 from advisor.memory.gguf_tensors import order_ffns, order_mixers
 from advisor.models import types as t
 from advisor.record import Record
@@ -61,11 +48,11 @@ Kind = tuple[int, int, PlacedLayer]  # of a layer: which of the model's mixers, 
 _PLAIN = (t.Softmax, t.Mla, t.GatedDeltaNet, t.ShortConv)
 Layer = tuple[t.AttentionGroup, t.FfnGroup, PlacedLayer]
 _MIXERS: dict[type, Callable[[Step, Tensor, Any], Tensor]] = {
-    t.Mla: attend_latent,
-    t.GatedDeltaNet: mix_delta_net,
-    t.Mamba1: mix_mamba1,
-    t.Mamba2: mix_mamba2,
-    t.ShortConv: mix_short_convolution,
+    t.Mla: parts.attend_latent,
+    t.GatedDeltaNet: parts.mix_delta_net,
+    t.Mamba1: parts.mix_mamba1,
+    t.Mamba2: parts.mix_mamba2,
+    t.ShortConv: parts.mix_short_convolution,
 }
 
 
@@ -97,11 +84,11 @@ def _masks(model: t.Model, shape: StepShape) -> list[tuple[int, bool]]:
     there: dict[bool, bool] = {}  # of windowed layers or not -> whether the device reads this mask
     for part in model.layout.mixers:
         if isinstance(part, t.Softmax):
-            heads = shape_heads(part, bool(shape.window_cells))
-            window, own = heads.window, not shape.gpu or has_kernel(heads)
+            heads = parts.shape_heads(part, bool(shape.window_cells))
+            window, own = heads.window, not shape.gpu or parts.has_kernel(heads)
         elif isinstance(part, t.Mla):
-            heads = shape_absorbed(part) if part.absorbed else shape_expanded(part)
-            window, own = False, not shape.gpu or has_kernel(heads)
+            heads = parts.shape_absorbed(part) if part.absorbed else parts.shape_expanded(part)
+            window, own = False, not shape.gpu or parts.has_kernel(heads)
         else:
             continue
         there[window] = there.get(window, False) or own
@@ -133,7 +120,7 @@ def _lay_out(model: t.Model, kinds: Sequence[Kind]) -> tuple[list[Layer], bool]:
 def share_scratch(model: t.Model, shape: StepShape, placed: Placed, devices: int, copies: int) -> dict[int, int]:
     """Bytes of each device and of the host where layers lie in several places. `copies`: batches under way at once."""
     # copies of what crosses in every layer add up
-    crosses = model.known_layout.per_layer is not None or not has_kernels(model) or any(x.lent for x in placed)
+    crosses = model.known_layout.per_layer is not None or not parts.has_kernels(model) or any(x.lent for x in placed)
     adds_up = copies > 1 and crosses
     kinds = choose_layers(model, placed, all_of_them=adds_up)
     return _share(model, replace(shape, scheduled=True), kinds, placed[-1], devices, copies)
@@ -342,14 +329,14 @@ def _add_layer(step: Step, tensor: Tensor, layer: Layer, number: int, last: bool
         normed = _pick(step, normed) if block == "parallel" and not step.traits.second_norm else normed
     if block == "parallel" and mixed is not None and not isinstance(ffn, t.NoFfn):
         normed = step.normalize(residual) if step.traits.second_norm else normed
-        return change(change(feed_forward(step, normed, ffn), residual), mixed)
+        return change(change(parts.feed_forward(step, normed, ffn), residual), mixed)
     tensor = residual
     if mixed is not None:
         tensor = _sum(step, step.normalize(mixed) if after else mixed, residual)
         tensor = step.normalize(tensor) if block == "sum" else tensor
     if isinstance(ffn, t.NoFfn):
         return tensor
-    out = feed_forward(step, step.normalize(tensor) if before else tensor, ffn)
+    out = parts.feed_forward(step, step.normalize(tensor) if before else tensor, ffn)
     tensor = _sum(step, step.normalize(out) if after else out, tensor)
     return step.normalize(tensor) if block == "sum" else tensor
 
@@ -371,7 +358,7 @@ def _add_hyper_layer(step: Step, wide: Tensor, layer: Layer, number: int, last: 
     wide = scatter(step, wide, mixed, inject)
     stream, inject = mix_streams(step, wide, "ffn")
     assert inject is not None
-    return scatter(step, wide, feed_forward(step, stream, ffn), inject)
+    return scatter(step, wide, parts.feed_forward(step, stream, ffn), inject)
 
 
 def _mix(step: Step, tensor: Tensor, mixer: t.AttentionGroup, number: int, residual: Tensor) -> Tensor:
@@ -382,7 +369,7 @@ def _mix(step: Step, tensor: Tensor, mixer: t.AttentionGroup, number: int, resid
             mixed = change(mixed, _mix(step, step.normalize(residual), part, number, residual))
         return mixed
     if isinstance(mixer, t.Softmax):
-        return attend(step, tensor, mixer, number)
+        return parts.attend(step, tensor, mixer, number)
     if type(mixer) not in _MIXERS:
         raise UnknownLayer(type(mixer).__name__)
     return _MIXERS[type(mixer)](step, tensor, mixer)
