@@ -29,8 +29,8 @@ _STANDARD = ("hidden_size", "num_hidden_layers", "num_attention_heads", "interme
 _HINTS = (
     "expert", "moe", "mamba", "ssm", "lora_rank", "linear_", "conv", "kv_shared", "compress", "index_", "hybrid",
     "state", "recurrent", "block_types", "attn_type", "attn_layer", "rwkv", "block_config", "latent",
-    "is_encoder_decoder", "altup", "ngram", "loop", "cycle", "recur", "ut_steps", "head_sizes",
-    "window_sizes", "per_stack",
+    "is_encoder_decoder", "altup", "ngram", "type_vocab", "auto_adjust", "loop", "cycle", "recur", "ut_steps",
+    "head_sizes", "window_sizes", "per_stack",
 )  # fmt: skip
 # keys of parts that take no memory to speak of
 _HARMLESS = pattern_when_used(
