@@ -47,6 +47,8 @@ def model_from_gguf(file: GgufFile, path: Path | str | None, architectures: t.Gg
     ffn: list[t.FfnGroup] = [read_feed_forward(metadata, b, hidden) for b in blocks]
     if all(isinstance(m, t.NoMixer) for m in attention):
         raise AdvisorError("unknown_architecture", f"{name}: no layer of architecture {arch[:60]!r} can be read")
+    if (metadata.maybe("num_loops") or 1) > 1:  # each round has caches of its own
+        raise AdvisorError("unknown_architecture", f"{name}: layers that run several times (`num_loops`) are not known")
     attention_groups, attention_order = group_layers(attention)
     ffn_groups, ffn_order = group_layers(ffn)
     names = {t.name: t for t in file.tensors}

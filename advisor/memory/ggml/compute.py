@@ -217,9 +217,7 @@ def build_step(
     deepstack = step.traits.deepstack
     table = step.layout.per_layer
     own_rows = None if table is None else _look_up(step, "per layer", (table.width, step.layout.n_layers, step.tokens))
-    tensor = _embed(step)
-    if own_rows is not None:
-        step.graph.expand(tensor)
+    tensor = _embed(step) if own_rows is None else step.graph.expand(_embed(step))
     if step.traits.embedding_scaled:
         tensor = change(tensor)
     if step.traits.looks_up_positions:
