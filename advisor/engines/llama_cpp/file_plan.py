@@ -299,6 +299,8 @@ def plan_scratch(
         or (question.devices > 1 and tokens != step)
         or (settings.flash and "f32" in (settings.cache_k, settings.cache_v))  # cast in the graph
     )
+    if question.devices > 1 and {settings.cache_k, settings.cache_v} != {"f16"} and not unfollowed:
+        unfollowed = any(x.recurrent for x in cache_layers(model))
     if not keeps_cache(model) and uses_windows(model) and any(isinstance(p, Encoder) and p.window for p in lay.mixers):
         window_cells = 1  # a mask of its own, over the step alone
     shape = StepShape(
@@ -317,8 +319,7 @@ def plan_scratch(
     single = compute.count_scratch(model, shape)
     architecture = model.gguf_architecture
     followed = single.known and architecture is not None and architecture.listed and architecture.graph.whole
-    followed = followed and not unfollowed
-    basis: Basis = "exact" if followed else "modelled"
+    basis: Basis = "exact" if followed and not unfollowed else "modelled"
     logits = 4 * lay.vocab_size * settings.slots
     if on_host:
         return {HOST: single.device + logits}, basis
