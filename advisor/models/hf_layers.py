@@ -116,9 +116,8 @@ def read_full_attention(config: ConfigSection, traits: ModelTraits) -> t.Full:
                 f"{heads} heads"
             )
         head_dim = config.hidden() // heads
-    kv = config.maybe("num_key_value_heads", "num_kv_heads", "multi_query_group_num", least=1) or heads
-    if config.flag("multi_query") and not config.flag("new_decoder_architecture"):
-        kv = 1
+    one = config.flag("multi_query") and not config.flag("new_decoder_architecture")
+    kv = 1 if one else config.maybe("num_key_value_heads", "num_kv_heads", "multi_query_group_num", least=1) or heads
     if kv > heads:
         raise BadInput(f"{config.where}: `num_key_value_heads` {kv} is more than the {heads} attention heads")
     return t.Full(
