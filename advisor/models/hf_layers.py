@@ -284,8 +284,7 @@ def _grouped_kda(config: ConfigSection, traits: ModelTraits, n: int) -> list[t.A
     more = heads * width * (config.hidden() - width) - width * config.hidden()  # than a decay gate of low rank has
     kernel = config.whole("short_conv_kernel_size", "linear_conv_kernel_dim")
     fast = t.Kda(n=1, n_heads=heads, head_dim=width, conv_kernel=kernel, full_rank_gate=True, extra=more)
-    full = read_mla(config)
-    full = msgspec.structs.replace(full, extra=config.hidden() * full.n_heads)  # gates the heads
+    full = msgspec.structs.replace(read_mla(config), extra=config.hidden() * config.whole("num_attention_heads"))
     return [full if k == "full" else fast for k in layer_kinds(config, traits, n)]
 
 

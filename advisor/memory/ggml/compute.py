@@ -33,6 +33,7 @@ from advisor.memory.ggml.graph import (
     compute,
     copy,
     count_peak,
+    read_shape,
     view,
 )
 from advisor.memory.gguf_tensors import order_ffns, order_mixers
@@ -277,14 +278,11 @@ def _embed(step: Step) -> Tensor:
 
 def _embed_per_layer(step: Step, tensor: Tensor, looked_up: Tensor) -> Tensor:
     """The parts of a second embedding that the layers add, all of them at once. `looked_up`: its rows."""
-    table = step.layout.per_layer
-    assert table is not None
-    n, layers = step.tokens, step.layout.n_layers
-    shape = (table.width, layers, n)
+    width, layers, n = shape = read_shape(looked_up)
     looked_up = step.graph.expand(change(looked_up))  # scaled before anything else
-    projected = change(step.multiply(tensor, table.width * layers, "per_layer_model_proj"))
+    projected = change(step.multiply(tensor, width * layers, "per_layer_model_proj"))
     joined = change(change(step.normalize(view(projected, shape)), looked_up))
-    return copy(view(joined, (table.width, n, layers), "permuted"), (table.width, n, layers))
+    return copy(view(joined, (width, n, layers), "permuted"), (width, n, layers))
 
 
 def _look_up(step: Step, name: str, shape: tuple[int, ...]) -> Tensor:
