@@ -216,8 +216,7 @@ def stored_params(model: t.Model) -> int:
     A part whose size is not known is left out. Raises ValueError without a layer layout.
     """
     total = text_params(model)
-    weights = model.weights
-    layout = _layout(model)
+    weights, layout = model.weights, _layout(model)
     total += embedding_params(layout) if weights.stored_tied_copy and layout.tie_embeddings else 0
     if weights.stored_mtp:
         total += mtp_params(model) or 0

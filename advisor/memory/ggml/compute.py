@@ -218,7 +218,8 @@ def build_step(
     deepstack = step.traits.deepstack
     table = step.layout.per_layer
     own_rows = None if table is None else _look_up(step, "per layer", (table.width, step.layout.n_layers, step.tokens))
-    tensor = _embed(step) if own_rows is None else step.graph.expand(_embed(step))
+    early = table is not None and (step.place != HOST or table.laurel_rank > 0)  # as the planner's own graphs have it
+    tensor = step.graph.expand(_embed(step)) if early else _embed(step)
     if step.traits.embedding_scaled:
         tensor = change(tensor)
     if step.traits.looks_up_positions:
@@ -279,7 +280,7 @@ def _embed(step: Step) -> Tensor:
 def _embed_per_layer(step: Step, tensor: Tensor, looked_up: Tensor) -> Tensor:
     """The parts of a second embedding that the layers add, all of them at once. `looked_up`: its rows."""
     width, layers, n = shape = read_shape(looked_up)
-    looked_up = step.graph.expand(change(looked_up))  # scaled before anything else
+    looked_up = step.graph.expand(change(looked_up)) if step.graph.tensors else looked_up  # scaled with the embedding
     projected = change(step.multiply(tensor, width * layers, "per_layer_model_proj"))
     joined = change(change(step.normalize(view(projected, shape)), looked_up))
     return copy(view(joined, (width, n, layers), "permuted"), (width, n, layers))
