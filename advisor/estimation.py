@@ -14,11 +14,11 @@ from advisor import engines, formats, residuals
 from advisor.catalog import Catalog
 from advisor.catalog.types import Engine, Quantization
 from advisor.decoding import Json
-from advisor.deployment import Basis, Deployment, Draft, KvType, MemoryEstimate, Setting, SpeedEstimate
+from advisor.deployment import Basis, Deployment, DeviceMemory, Draft, KvType, MemoryEstimate, Setting, SpeedEstimate
 from advisor.engines.account import list_idle_settings, take_account
 from advisor.engines.additions import add_tiers
 from advisor.engines.base import LARGEST_LENGTH, EngineModule
-from advisor.engines.fitting import bound_estimate
+from advisor.engines.fitting import bound_estimate, row_fits
 from advisor.engines.versions import is_before, version_key
 from advisor.errors import AdvisorError, BadInput
 from advisor.machines.types import Machine
@@ -119,16 +119,44 @@ def estimate_memory(
         raise BadInput("the request asks for more memory than any machine has: look at context length and sequences")
     named = engines.settings_entry(deployment.engine, session.rules.engines())
     tiered = add_tiers(deployment, named.tiers, memory_estimate)
-    return _name_unmodelled(_label_guess(tiered, deployment), deployment)
+    return _name_unmodelled(_label_guess(tiered, deployment, session.rules), deployment)
 
 
-def _label_guess(memory_estimate: MemoryEstimate, deployment: Deployment) -> MemoryEstimate:
-    """The estimate of a model whose class is not known, which is read as a plain one: nothing of it is exact."""
+def _label_guess(memory_estimate: MemoryEstimate, deployment: Deployment, rules: Catalog) -> MemoryEstimate:
+    """The estimate of a model whose class is not known, which is read by its keys: nothing of it is exact."""
     model = deployment.model
-    if not model.guessed or "exact" not in memory_estimate.basis.values():
+    if not model.guessed:
         return memory_estimate
+    from advisor.catalog.documents import decode_document
+    from advisor.models.hf_keys import ConfigClasses
+
     basis: dict[str, Basis] = {k: "modelled" if v == "exact" else v for k, v in memory_estimate.basis.items()}
-    return replace(memory_estimate, basis=basis, warnings=(*memory_estimate.warnings, model.guessed))
+    said = replace(memory_estimate, basis=basis, warnings=(*memory_estimate.warnings, model.guessed))
+    return (
+        said
+        if "safetensors" in model.published
+        else _widen_weights(said, decode_document(rules, "hf.yaml", ConfigClasses).unlisted_within)
+    )
+
+
+def _widen_weights(memory_estimate: MemoryEstimate, within: float) -> MemoryEstimate:
+    """Bounds for weights that may be smaller or larger by this share; a verdict that hangs on it is open."""
+    rows = tuple(_widen_row(x, within) for x in memory_estimate.devices)
+    host = _widen_row(memory_estimate.host, within) if memory_estimate.host is not None else None
+    cache, fits = memory_estimate.kv_cache, memory_estimate.fits
+    answers = [row_fits(x) for x in rows or (host,) if x is not None]
+    if cache.available_low_bytes is not None:  # a pool is what the weights leave
+        low = cache.available_low_bytes - max(int(within * (x.weights_bytes or 0)) for x in rows)
+        cache = replace(cache, available_low_bytes=max(0, low))
+        answers = [low >= (x.kv_cache_bytes or 0) + (x.recurrent_state_bytes or 0) for x in rows]
+    hangs = not all(answers) if fits else not memory_estimate.refused and False not in answers
+    return replace(memory_estimate, devices=rows, host=host, kv_cache=cache, fits=None if hangs else fits)
+
+
+def _widen_row(row: DeviceMemory, within: float) -> DeviceMemory:
+    more = int(within * (row.weights_bytes or 0))
+    low, high = row.low_bytes, row.high_bytes
+    return row if low is None or high is None else replace(row, low_bytes=low - more, high_bytes=high + more)
 
 
 def _name_unmodelled(memory_estimate: MemoryEstimate, deployment: Deployment) -> MemoryEstimate:

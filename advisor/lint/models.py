@@ -11,22 +11,8 @@ from advisor.errors import UnknownName
 from advisor.lint.faults import Fault
 from advisor.lint.house import House, RuleDocument
 from advisor.lint.reading import EntryPlace, is_stand_in
+from advisor.models import types as t
 from advisor.models.parameters import active_params, stored_params, text_params, vision_params
-from advisor.models.types import (
-    Chunked,
-    GatedDeltaNet,
-    Kda,
-    Layout,
-    Lightning,
-    Mamba1,
-    Mamba2,
-    Model,
-    Moe,
-    NoMixer,
-    Parallel,
-    ShortConv,
-    Sliding,
-)
 
 # A published count that ends in at least so many zeros is a rounded one: half a unit of its last digit is allowed.
 ROUNDED_FROM = 3
@@ -37,7 +23,7 @@ NAME_RANGE = (0.6, 1.7)  # of a stub's parameters over the size in its name; 0.9
 # bits of a weight that a download may take over the definition's, by kind of download
 DOWNLOAD_RANGE = (0.6, 2.2)
 DOWNLOAD_BITS = (1.4, 36.0)  # where the format is not stated
-STATES = (GatedDeltaNet, Kda, Lightning, Mamba1, Mamba2, NoMixer, ShortConv)
+STATES = (t.GatedDeltaNet, t.Kda, t.Lightning, t.Mamba1, t.Mamba2, t.NoMixer, t.ShortConv)
 LONGEST_CONTEXT = (128, 100_000_000)  # tokens
 COPY_RANGE = (0.85, 2.2)  # of a format's nominal bits: embeddings, norms and towers stay wide
 
@@ -45,7 +31,7 @@ COPY_RANGE = (0.85, 2.2)  # of a format's nominal bits: embeddings, norms and to
 def find_models_faults(house: House) -> Iterator[Fault]:
     """Counts that do not follow, layers that do not add up, sizes and references that cannot be."""
     for item in house.tables["models"].values():
-        model: Model = item.entry
+        model: t.Model = item.entry
         yield from _downloads(house, model, item.place)
         if (model.layout is None) == (model.stub is None) and not _cannot_be_read(model, item.place):
             yield item.place.fault("missing_key", "needs either `layout` or, where it is not known, `stub`")
@@ -68,12 +54,12 @@ def find_models_faults(house: House) -> Iterator[Fault]:
             yield from _counts(model, item.place)
 
 
-def _has_no_cache(model: Model) -> bool:
+def _has_no_cache(model: t.Model) -> bool:
     """Whether every layer keeps a state of one size, so that no length is too long."""
     return model.layout is not None and all(isinstance(g, STATES) for g in model.layout.attention)
 
 
-def _cannot_be_read(model: Model, place: EntryPlace) -> bool:
+def _cannot_be_read(model: t.Model, place: EntryPlace) -> bool:
     """Whether the layers stand in the file, and are left out because of their faults."""
     return model.layout is None and model.stub is None and any(place.written((k,)) for k in ("layout", "stub"))
 
@@ -84,11 +70,11 @@ def rounding(published: int) -> int:
     return 10**zeros // 2 if zeros >= ROUNDED_FROM else 0
 
 
-def _counts(model: Model, place: EntryPlace) -> Iterator[Fault]:
+def _counts(model: t.Model, place: EntryPlace) -> Iterator[Fault]:
     text = text_params(model)
     rebuilt = vision_params(model.vision) if model.vision else None
     vision = (model.vision.params if model.vision else 0) if rebuilt is None else rebuilt
-    moe = any(isinstance(g, Moe) for g in model.layout.ffn) if model.layout else False
+    moe = any(isinstance(g, t.Moe) for g in model.layout.ffn) if model.layout else False
     derivable = (
         ("params_total", model.params_total, text + vision, "text and vision, tied embeddings once"),
         ("params_text", model.params_text, text, "the text backbone"),
@@ -117,7 +103,7 @@ def _differs(place: EntryPlace, at: At, published: int, derived: int, what: str)
     )
 
 
-def _layers(layout: Layout, place: EntryPlace) -> Iterator[Fault]:
+def _layers(layout: t.Layout, place: EntryPlace) -> Iterator[Fault]:
     kinds = (
         ("attention", layout.attention, layout.attention_order),
         ("ffn", layout.ffn, layout.ffn_order),
@@ -134,7 +120,7 @@ def _layers(layout: Layout, place: EntryPlace) -> Iterator[Fault]:
             yield from _group(full, (*at, i), place)
 
 
-def _order(layout: Layout, name: str, sizes: list[int], order: tuple[int, ...], place: EntryPlace) -> Iterator[Fault]:
+def _order(layout: t.Layout, name: str, sizes: list[int], order: tuple[int, ...], place: EntryPlace) -> Iterator[Fault]:
     at: At = ("layout", f"{name}_order")
     if len(order) > layout.n_layers or not all(0 <= i < len(sizes) for i in order):
         yield place.fault("total", f"{name}_order is longer than the layers or names a group that is not there", at)
@@ -149,16 +135,16 @@ def _group(group: object, at: At, place: EntryPlace) -> Iterator[Fault]:
     heads, shared = getattr(group, "n_heads", None), getattr(group, "n_kv_heads", None)
     if heads and shared and heads % shared:
         yield place.field("total", at, f"{heads} heads are not a multiple of {shared} KV heads")
-    if isinstance(group, (Sliding, Chunked)) and not group.window:
+    if isinstance(group, (t.Sliding, t.Chunked)) and not group.window:
         yield place.field("missing_key", at, "`window` is missing: the tokens that such layers look back")
-    if isinstance(group, Moe) and group.top_k > group.n_experts:
+    if isinstance(group, t.Moe) and group.top_k > group.n_experts:
         yield place.field("total", at, f"top_k {group.top_k} of {group.n_experts} experts")
-    if isinstance(group, Parallel):
+    if isinstance(group, t.Parallel):
         for i, part in enumerate(group.parts):
             yield from _group(part, (*at, "parts", i), place)
 
 
-def _stub(model: Model, place: EntryPlace) -> Iterator[Fault]:
+def _stub(model: t.Model, place: EntryPlace) -> Iterator[Fault]:
     """No layout to count: at least the size in the name has to be near."""
     named = [
         float(n) for n in re.findall(r"(?<![\w.])(\d+(?:\.\d+)?)[bB](?![a-zA-Z])", re.sub(r"[-_/]", " ", model.id))
@@ -171,7 +157,7 @@ def _stub(model: Model, place: EntryPlace) -> Iterator[Fault]:
         yield place.fault("unit", problem, ("params_total",))
 
 
-def _downloads(house: House, model: Model, place: EntryPlace) -> Iterator[Fault]:
+def _downloads(house: House, model: t.Model, place: EntryPlace) -> Iterator[Fault]:
     for key, size in model.published.items():
         given = [x for x in (size.bytes, size.gb, size.gib) if x is not None]
         at: At = ("published", key)

@@ -17,20 +17,7 @@ from advisor.catalog.types import Quantization
 from advisor.memo import memoize_by_identity
 from advisor.memory import gguf_tensors
 from advisor.memory.gguf_tensors import GgufTensor, NoLayout
-from advisor.models.types import (
-    Compressed,
-    Dense,
-    Encoder,
-    Full,
-    Kda,
-    Layout,
-    Mamba2,
-    Mla,
-    Model,
-    Moe,
-    Sliding,
-    native_format,
-)
+from advisor.models import types as t
 from advisor.patterns import pattern_when_used
 from advisor.record import Record, Value
 
@@ -94,9 +81,9 @@ def is_quantized(tensor: GgufTensor, quantization: Quantization) -> bool:
     return quantization.covers == "matrices" or not kind.outer
 
 
-def as_stored(model: Model, quantization: Quantization) -> Quantization:
+def as_stored(model: t.Model, quantization: Quantization) -> Quantization:
     """The format as the model's own checkpoint has it: what it covers, how many weights share a scale."""
-    if quantization.id != native_format(model):
+    if quantization.id != t.native_format(model):
         return quantization
     if "(experts" in (model.native_quant or ""):
         quantization = replace(quantization, covers="experts")
@@ -111,7 +98,7 @@ def as_stored(model: Model, quantization: Quantization) -> Quantization:
 
 @memoize_by_identity
 def rank_weights(
-    model: Model,
+    model: t.Model,
     quantization: Quantization,
     tp: int,
     pp: int = 1,
@@ -130,7 +117,7 @@ def rank_weights(
     except NoLayout:
         return _spread_parameters(model, quantization, tp, pp, ep)
     lay = model.known_layout
-    if any(isinstance(g, Compressed) for g in lay.attention):  # checkpoints and GGUF files split them in other ways
+    if any(isinstance(g, t.Compressed) for g in lay.attention):  # checkpoints and GGUF files split them in other ways
         return _spread_parameters(model, quantization, tp, pp, ep)
     heads, mamba2 = widest_kv_heads(model), find_mamba2(model)
     stages, experts, outside = [0.0] * pp, [0.0] * pp, [0.0] * pp
@@ -173,7 +160,7 @@ class _SizedGroup(Value, frozen=True):
 
 
 @memoize_by_identity
-def _group_tensors(model: Model, quantization: Quantization, by_layer: bool) -> tuple[_SizedGroup, ...]:
+def _group_tensors(model: t.Model, quantization: Quantization, by_layer: bool) -> tuple[_SizedGroup, ...]:
     """The tensors of each layer; not `by_layer`: of all layers together."""
     kept = re.compile(model.kept_16bit[quantization.id]) if quantization.id in model.kept_16bit else None
     mamba2 = find_mamba2(model) is not None
@@ -201,7 +188,7 @@ def _group_tensors(model: Model, quantization: Quantization, by_layer: bool) -> 
     )
 
 
-def size_range(model: Model, quantization: Quantization) -> tuple[float, float, float]:
+def size_range(model: t.Model, quantization: Quantization) -> tuple[float, float, float]:
     """How real checkpoints of this format compare with its definition: low, usual, high.
 
     Publishers leave more than the head at 16 bit in experts' routers, linear attention and state layers; models without
@@ -210,18 +197,20 @@ def size_range(model: Model, quantization: Quantization) -> tuple[float, float, 
     lay = model.layout
     if quantization.size_range_plain is None or lay is None:
         return quantization.size_range
-    plain = all(isinstance(g, (Full, Sliding)) for g in lay.attention) and all(isinstance(g, Dense) for g in lay.ffn)
+    plain = all(isinstance(g, (t.Full, t.Sliding)) for g in lay.attention) and all(
+        isinstance(g, t.Dense) for g in lay.ffn
+    )
     return quantization.size_range_plain if plain else quantization.size_range
 
 
-def _bits(model: Model, quantization: Quantization, expert: bool) -> float:
+def _bits(model: t.Model, quantization: Quantization, expert: bool) -> float:
     """Bits per covered weight. Some checkpoints keep routed experts narrower than the format they are named after."""
-    if expert and model.has_fp4_experts and native_format(model) == quantization.id:
+    if expert and model.has_fp4_experts and t.native_format(model) == quantization.id:
         return FP4_EXPERTS
     return quantization.bits_nominal
 
 
-def _plain_bytes(model: Model, quantization: Quantization) -> float:
+def _plain_bytes(model: t.Model, quantization: Quantization) -> float:
     """Bytes per element of what a quantization leaves alone."""
     if quantization.family == "none":
         return quantization.bits_nominal / 8
@@ -229,7 +218,7 @@ def _plain_bytes(model: Model, quantization: Quantization) -> float:
 
 
 def list_stages(
-    layer: int | None, embeds: bool, lay: Layout, pp: int, partition: tuple[int, ...] = ()
+    layer: int | None, embeds: bool, lay: t.Layout, pp: int, partition: tuple[int, ...] = ()
 ) -> tuple[int, ...]:
     """Pipeline stages that hold a tensor: layers are dealt out in order, the embedding first, the output last."""
     if layer is not None:
@@ -255,30 +244,30 @@ def stage_of(layer: int, n_layers: int, pp: int, partition: tuple[int, ...] = ()
     return pp - 1
 
 
-def widest_kv_heads(model: Model) -> int:
+def widest_kv_heads(model: t.Model) -> int:
     """KV heads of the widest attention layer; tensor parallelism shares K and V by at most so many ranks."""
     lay = model.known_layout
-    heads = [p.n_kv_heads for p in lay.mixers if isinstance(p, (Encoder, Full, Sliding))]
-    heads += [g.n_heads for g in lay.attention if isinstance(g, Kda)]  # their K and V are divided like Q
+    heads = [p.n_kv_heads for p in lay.mixers if isinstance(p, (t.Encoder, t.Full, t.Sliding))]
+    heads += [g.n_heads for g in lay.attention if isinstance(g, t.Kda)]  # their K and V are divided like Q
     return max(heads, default=1) or 1
 
 
-def _count_index(model: Model) -> int:
+def _count_index(model: t.Model) -> int:
     """Parameters of the sparse-attention indexes, of which every rank has all."""
     lay, total = model.known_layout, 0
-    for mla in (g for g in lay.attention if isinstance(g, Mla)):
+    for mla in (g for g in lay.attention if isinstance(g, t.Mla)):
         if mla.indexer is not None and not mla.indexer.shared:
             query = (mla.q_lora_rank or lay.hidden_size) * mla.indexer.heads * mla.indexer.dim
             total += mla.n * (query + lay.hidden_size * (mla.indexer.dim + mla.indexer.heads))
     return total
 
 
-def find_mamba2(model: Model) -> Mamba2 | None:
+def find_mamba2(model: t.Model) -> t.Mamba2 | None:
     """The model's Mamba-2 layer; None without one."""
-    return next((p for p in (model.layout.mixers if model.layout else ()) if isinstance(p, Mamba2)), None)
+    return next((p for p in (model.layout.mixers if model.layout else ()) if isinstance(p, t.Mamba2)), None)
 
 
-def _widen_groups(rows: int, mamba2: Mamba2 | None, tp: int) -> float:
+def _widen_groups(rows: int, mamba2: t.Mamba2 | None, tp: int) -> float:
     """How many times larger a tensor of so many rows is because every rank has whole groups of a Mamba-2 layer."""
     if mamba2 is None:
         return 1.0
@@ -288,7 +277,7 @@ def _widen_groups(rows: int, mamba2: Mamba2 | None, tp: int) -> float:
     return 1 + 2 * more * mamba2.state / rows
 
 
-def _spread_parameters(model: Model, quantization: Quantization, tp: int, pp: int, ep: int) -> RankWeights:
+def _spread_parameters(model: t.Model, quantization: Quantization, tp: int, pp: int, ep: int) -> RankWeights:
     """Parameters x bytes, spread evenly: for layouts whose tensors are not known."""
     lay = model.layout
     routed = count_expert_params(model) if lay is not None else 0
@@ -309,13 +298,13 @@ def _spread_parameters(model: Model, quantization: Quantization, tp: int, pp: in
     )
 
 
-def count_expert_params(model: Model) -> int:
+def count_expert_params(model: t.Model) -> int:
     """Parameters of all routed experts, no more than the model has."""
     lay = model.known_layout
     routed = sum(
         g.n * g.n_experts * (3 if g.act == "gated" else 2) * (g.latent or lay.hidden_size) * g.moe_intermediate
         for g in lay.ffn
-        if isinstance(g, Moe)
+        if isinstance(g, t.Moe)
     )
     return min(routed, model.params_total)
 
@@ -328,14 +317,14 @@ def pick_tiles(rows: tuple[ExpertTiles, ...], format: str, vendor: str, capabili
     return max((x for x in mine if x.from_capability <= capability), key=lambda x: x.from_capability, default=None)
 
 
-def expert_growth(model: Model, tiles: ExpertTiles, tp: int, ep: int) -> float:
+def expert_growth(model: t.Model, tiles: ExpertTiles, tp: int, ep: int) -> float:
     """How many times larger the routed experts are once they are padded, on one of `tp` ranks.
 
     Experts that more than `tp` ranks share are kept whole. Source: vLLM 0.33.0,
     `mxfp4_round_up_hidden_size_and_intermediate_size`.
     """
     lay = model.known_layout
-    groups = [g for g in lay.ffn if isinstance(g, Moe)]
+    groups = [g for g in lay.ffn if isinstance(g, t.Moe)]
     if not groups:
         return 1.0
     size = padded = 0.0

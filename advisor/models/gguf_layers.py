@@ -11,26 +11,8 @@ from math import prod
 from typing import Literal
 
 from advisor.errors import BadFile
+from advisor.models import types as t
 from advisor.models.gguf import GgufFile
-from advisor.models.types import (
-    AttentionGroup,
-    Dense,
-    FfnGroup,
-    Full,
-    GatedDeltaNet,
-    Indexer,
-    Kda,
-    Lightning,
-    Mamba1,
-    Mamba2,
-    Mla,
-    Moe,
-    NgramTable,
-    NoFfn,
-    NoMixer,
-    Parallel,
-    ShortConv,
-)
 
 Block = Mapping[str, tuple[int, ...]]  # tensor name inside the block -> shape
 
@@ -80,32 +62,32 @@ class GgufMetadata:
         return total // parts
 
 
-def read_mixer(metadata: GgufMetadata, block: Block, layer: int) -> AttentionGroup:
+def read_mixer(metadata: GgufMetadata, block: Block, layer: int) -> t.AttentionGroup:
     """The token mixer of a layer, windows not considered."""
     if "shortconv.conv.weight" in block:
-        return ShortConv(n=1, conv_kernel=metadata.shape(block, "shortconv.conv.weight", 2)[0])
+        return t.ShortConv(n=1, conv_kernel=metadata.shape(block, "shortconv.conv.weight", 2)[0])
     if "ssm_conv1d_q.weight" in block:
         head_dim = metadata.need("kda.head_dim")
         width = metadata.shape(block, "attn_output.weight", 2)[0]
         kernel = metadata.shape(block, "ssm_conv1d_q.weight", 2)[0]
-        return Kda(n=1, n_heads=metadata.divide(width, head_dim, "KDA width"), head_dim=head_dim, conv_kernel=kernel)
+        return t.Kda(n=1, n_heads=metadata.divide(width, head_dim, "KDA width"), head_dim=head_dim, conv_kernel=kernel)
     if "ssm_conv1d.weight" in block:
         recurrent = _recurrent(metadata, block)
-        if "attn_q.weight" in block and isinstance(recurrent, Mamba2):
-            return Parallel(n=1, parts=(_softmax(metadata, block, layer), recurrent))
+        if "attn_q.weight" in block and isinstance(recurrent, t.Mamba2):
+            return t.Parallel(n=1, parts=(_softmax(metadata, block, layer), recurrent))
         return recurrent
     if "attn_kv_a_mqa.weight" in block:
         return _mla(metadata, block, layer)
     if "attn_norm_2.weight" in block and metadata.arch == "minimax-01":
         heads = metadata.need("attention.head_count", layer)
         width = metadata.shape(block, "attn_output.weight", 2)[0]
-        return Lightning(n=1, n_heads=heads, head_dim=metadata.divide(width, heads, "lightning attention width"))
+        return t.Lightning(n=1, n_heads=heads, head_dim=metadata.divide(width, heads, "lightning attention width"))
     if "attn_q.weight" in block or "attn_qkv.weight" in block:
         return _softmax(metadata, block, layer)
-    return NoMixer(n=1)
+    return t.NoMixer(n=1)
 
 
-def _recurrent(metadata: GgufMetadata, block: Block) -> GatedDeltaNet | Mamba1 | Mamba2:
+def _recurrent(metadata: GgufMetadata, block: Block) -> t.GatedDeltaNet | t.Mamba1 | t.Mamba2:
     kernel, channels = metadata.shape(block, "ssm_conv1d.weight", 2)[:2]
     inner = metadata.shape(block, "ssm_out.weight", 2)[0]
     state = metadata.need("ssm.state_size")
@@ -115,12 +97,12 @@ def _recurrent(metadata: GgufMetadata, block: Block) -> GatedDeltaNet | Mamba1 |
         k_heads = metadata.divide(
             metadata.divide(channels - inner, 2, "convolution width"), state, "linear attention key width"
         )
-        return GatedDeltaNet(
+        return t.GatedDeltaNet(
             n=1, k_heads=k_heads, v_heads=v_heads, k_dim=state, v_dim=v_dim, conv_kernel=kernel,
             table=_table(metadata, block),
         )  # fmt: skip
     if "ssm_x.weight" in block:
-        return Mamba1(
+        return t.Mamba1(
             n=1,
             inner=inner,
             state=state,
@@ -129,7 +111,7 @@ def _recurrent(metadata: GgufMetadata, block: Block) -> GatedDeltaNet | Mamba1 |
             bcdt_norm="ssm_dt_norm.weight" in block,
         )
     heads = prod(metadata.shape(block, "ssm_dt.bias", 1))
-    return Mamba2(
+    return t.Mamba2(
         n=1,
         heads=heads,
         head_dim=metadata.divide(inner, heads, "Mamba-2 width"),
@@ -141,17 +123,17 @@ def _recurrent(metadata: GgufMetadata, block: Block) -> GatedDeltaNet | Mamba1 |
     )
 
 
-def _table(metadata: GgufMetadata, block: Block) -> NgramTable | None:
+def _table(metadata: GgufMetadata, block: Block) -> t.NgramTable | None:
     if "ple_conv1d.weight" not in block:
         return None
     kernel, width = metadata.shape(block, "ple_conv1d.weight", 2)[:2]
-    return NgramTable(kernel=kernel, kept=(kernel - 1) * metadata.need("ple.ngram_size") * width)
+    return t.NgramTable(kernel=kernel, kept=(kernel - 1) * metadata.need("ple.ngram_size") * width)
 
 
-def _index(metadata: GgufMetadata, block: Block, layer: int) -> Indexer | None:
+def _index(metadata: GgufMetadata, block: Block, layer: int) -> t.Indexer | None:
     if "indexer.k_proj.weight" not in block:
         return None
-    return Indexer(
+    return t.Indexer(
         heads=metadata.need("attention.indexer.head_count"),
         dim=metadata.need("attention.indexer.key_length"),
         top_k=metadata.maybe("attention.indexer.top_k"),
@@ -159,7 +141,7 @@ def _index(metadata: GgufMetadata, block: Block, layer: int) -> Indexer | None:
     )
 
 
-def _mla(metadata: GgufMetadata, block: Block, layer: int) -> Mla:
+def _mla(metadata: GgufMetadata, block: Block, layer: int) -> t.Mla:
     heads = metadata.need("attention.head_count", layer)
     latent = metadata.need("attention.kv_lora_rank")
     rope = metadata.shape(block, "attn_kv_a_mqa.weight", 2)[1] - latent
@@ -172,7 +154,7 @@ def _mla(metadata: GgufMetadata, block: Block, layer: int) -> Mla:
             f"layer {layer}: latent attention widths do not agree with `{metadata.arch}.attention.kv_lora_rank`",
         )
     index = metadata.maybe("attention.indexer.head_count")
-    return Mla(
+    return t.Mla(
         n=1,
         n_heads=heads,
         kv_lora_rank=latent,
@@ -181,7 +163,7 @@ def _mla(metadata: GgufMetadata, block: Block, layer: int) -> Mla:
         v_head_dim=metadata.divide(metadata.shape(block, "attn_output.weight", 2)[0], heads, "output width"),
         q_lora_rank=q_in if q == "attn_q_b.weight" else None,
         absorbed=bool(metadata.maybe("attention.key_length_mla") and metadata.maybe("attention.value_length_mla")),
-        indexer=Indexer(
+        indexer=t.Indexer(
             heads=index,
             dim=metadata.need("attention.indexer.key_length"),
             top_k=metadata.maybe("attention.indexer.top_k"),
@@ -193,7 +175,7 @@ def _mla(metadata: GgufMetadata, block: Block, layer: int) -> Mla:
     )
 
 
-def _softmax(metadata: GgufMetadata, block: Block, layer: int) -> Full:
+def _softmax(metadata: GgufMetadata, block: Block, layer: int) -> t.Full:
     heads = metadata.need("attention.head_count", layer)
     kv = metadata.maybe("attention.head_count_kv", layer) or heads
     v_dim = metadata.divide(metadata.shape(block, "attn_output.weight", 2)[0], heads, "attention output width")
@@ -220,7 +202,7 @@ def _softmax(metadata: GgufMetadata, block: Block, layer: int) -> Full:
     norm = block.get("attn_q_norm.weight")
     if norm is not None:
         kind = "head" if norm == (k_dim,) else "full" if len(norm) == 1 else "per_head"
-    return Full(
+    return t.Full(
         n=1,
         n_heads=heads,
         n_kv_heads=kv,
@@ -238,7 +220,7 @@ def _softmax(metadata: GgufMetadata, block: Block, layer: int) -> Full:
     )
 
 
-def read_feed_forward(metadata: GgufMetadata, block: Block, hidden: int) -> FfnGroup:
+def read_feed_forward(metadata: GgufMetadata, block: Block, hidden: int) -> t.FfnGroup:
     """The feed-forward part of a layer."""
     experts = block.get("ffn_down_exps.weight")
     if experts is not None:
@@ -248,20 +230,20 @@ def read_feed_forward(metadata: GgufMetadata, block: Block, hidden: int) -> FfnG
             metadata.path, "stores every expert as its own tensor, an early format that llama.cpp no longer reads"
         )
     if "ffn_down.weight" not in block:
-        return NoFfn(n=1)
+        return t.NoFfn(n=1)
     width = metadata.shape(block, "ffn_down.weight", 2)[0]
     fused = block.get("ffn_up.weight", (0, 0))[-1] == 2 * width
     gated = "ffn_gate.weight" in block or fused
     bias = "ffn_up.bias" in block or "ffn_down.bias" in block
-    return Dense(n=1, intermediate=width, act="gated" if gated else "plain", bias=bias)
+    return t.Dense(n=1, intermediate=width, act="gated" if gated else "plain", bias=bias)
 
 
-def _experts(metadata: GgufMetadata, block: Block, hidden: int, down: tuple[int, ...]) -> Moe:
+def _experts(metadata: GgufMetadata, block: Block, hidden: int, down: tuple[int, ...]) -> t.Moe:
     width, out, count = down
     shared = block.get("ffn_down_shexp.weight", (0,))[0]
     biases = sum(prod(s) for name, s in block.items() if name.endswith("_exps.bias"))
     scales = sum(prod(s) for name, s in block.items() if name in {"ffn_gate_inp.scale", "ffn_down_exps.scale"})
-    return Moe(
+    return t.Moe(
         n=1,
         n_experts=count,
         top_k=min(metadata.need("expert_used_count"), count),

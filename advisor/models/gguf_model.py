@@ -13,32 +13,11 @@ import msgspec
 from msgspec import structs
 
 from advisor.errors import AdvisorError, BadFile
+from advisor.models import types as t
 from advisor.models.gguf import GgufFile
 from advisor.models.gguf_layers import Block, GgufMetadata, read_feed_forward, read_mixer
 from advisor.models.layers import as_kind, group_layers
 from advisor.models.tensors import FILE_TYPES, TensorInfo
-from advisor.models.types import (
-    AttentionGroup,
-    Chunked,
-    Encoder,
-    ExtraWeights,
-    FfnGroup,
-    Full,
-    GgufArchitecture,
-    GgufArchitectures,
-    GraphTraits,
-    Layout,
-    Model,
-    ModelKind,
-    Mtp,
-    NoMixer,
-    PerLayerEmbedding,
-    PublishedSize,
-    Sliding,
-    TensorTraits,
-    Weights,
-    WindowRule,
-)
 
 MAX_LAYERS = 4096
 POOLING_RANK = 4
@@ -48,7 +27,7 @@ AFTER_ATTENTION = ("post_attention_norm.weight", "attn_output_norm.weight", "att
 AFTER_FFN = ("post_ffw_norm.weight", "layer_output_norm.weight", "ffn_post_norm.weight")
 
 
-def model_from_gguf(file: GgufFile, path: Path | str | None, architectures: GgufArchitectures) -> Model:
+def model_from_gguf(file: GgufFile, path: Path | str | None, architectures: t.GgufArchitectures) -> t.Model:
     """The Model that a GGUF file holds. `path` names it (None: the file that was read).
 
     `params_total` counts the tensor table without rope factors and the MTP block. Raises BadFile (not a language model,
@@ -65,13 +44,15 @@ def model_from_gguf(file: GgufFile, path: Path | str | None, architectures: Gguf
     architecture = architectures.architectures.get(arch)
     notes = [] if architecture else [f"architecture {arch[:60]!r} is not known; read by its tensors"]
     attention = _windows(metadata, [read_mixer(metadata, b, i) for i, b in enumerate(blocks)], architecture, notes)
-    ffn: list[FfnGroup] = [read_feed_forward(metadata, b, hidden) for b in blocks]
-    if all(isinstance(m, NoMixer) for m in attention):
+    ffn: list[t.FfnGroup] = [read_feed_forward(metadata, b, hidden) for b in blocks]
+    if all(isinstance(m, t.NoMixer) for m in attention):
         raise AdvisorError("unknown_architecture", f"{name}: no layer of architecture {arch[:60]!r} can be read")
+    if (metadata.maybe("num_loops") or 1) > 1:  # each round has caches of its own
+        raise AdvisorError("unknown_architecture", f"{name}: layers that run several times (`num_loops`) are not known")
     attention_groups, attention_order = group_layers(attention)
     ffn_groups, ffn_order = group_layers(ffn)
     names = {t.name: t for t in file.tensors}
-    layout = Layout(
+    layout = t.Layout(
         n_layers=n,
         hidden_size=hidden,
         vocab_size=_vocabulary(metadata, file),
@@ -87,7 +68,7 @@ def model_from_gguf(file: GgufFile, path: Path | str | None, architectures: Gguf
     if file.truncated:
         notes.append(f"the file is incomplete: {file.bytes_missing} bytes are missing")
     quant = gguf_quantization(file)
-    model = Model(
+    model = t.Model(
         id=name,
         family=_text(file, "general.basename") or arch,
         kind=_kind(metadata, attention, architecture),
@@ -103,7 +84,7 @@ def model_from_gguf(file: GgufFile, path: Path | str | None, architectures: Gguf
         mtp=mtp,
         weights=_weights(blocks, hidden),
         license=_text(file, "general.license"),
-        published={f"gguf:{quant}": PublishedSize(source=name, bytes=file.file_bytes, file=Path(file.parts[0]).name)},
+        published={f"gguf:{quant}": t.PublishedSize(source=name, bytes=file.file_bytes, file=Path(file.parts[0]).name)},
         verified=architecture is not None,
         gguf_name=arch,
         gguf_architecture=read_architecture(metadata, blocks, architecture),
@@ -113,9 +94,9 @@ def model_from_gguf(file: GgufFile, path: Path | str | None, architectures: Gguf
     rest = total - text_params(model)
     if rest:  # tensors that the groups do not describe (per-layer embeddings, scales, position tables, ...)
         table = names.get("per_layer_token_embd.weight")
-        extras = [ExtraWeights(params=table.elements, what="per-layer embeddings", not_active=True)] if table else []
+        extras = [t.ExtraWeights(params=table.elements, what="per-layer embeddings", not_active=True)] if table else []
         rest -= table.elements if table else 0
-        extras += [ExtraWeights(params=rest, what="further tensors")] if rest else []
+        extras += [t.ExtraWeights(params=rest, what="further tensors")] if rest else []
         model = msgspec.structs.replace(model, weights=msgspec.structs.replace(model.weights, extras=tuple(extras)))
     return msgspec.structs.replace(model, params_active=active_params(model))
 
@@ -185,10 +166,10 @@ def _blocks(metadata: GgufMetadata, file: GgufFile) -> list[Block]:
     return list(blocks)
 
 
-def _mtp(file: GgufFile, n: int) -> Mtp | None:
+def _mtp(file: GgufFile, n: int) -> t.Mtp | None:
     extra = [t for t in file.tensors if _block_number(t.name) >= n]
     layers = len({_block_number(t.name) for t in extra})
-    return Mtp(layers=layers, per_layer=sum(t.elements for t in extra) // layers) if layers else None
+    return t.Mtp(layers=layers, per_layer=sum(t.elements for t in extra) // layers) if layers else None
 
 
 def _vocabulary(metadata: GgufMetadata, file: GgufFile) -> int:
@@ -201,13 +182,13 @@ def _vocabulary(metadata: GgufMetadata, file: GgufFile) -> int:
     return size
 
 
-def _per_layer(metadata: GgufMetadata, names: Mapping[str, TensorInfo]) -> PerLayerEmbedding | None:
+def _per_layer(metadata: GgufMetadata, names: Mapping[str, TensorInfo]) -> t.PerLayerEmbedding | None:
     """The second token embedding, and what comes with it."""
     table, width = names.get("per_layer_token_embd.weight"), metadata.maybe("embedding_length_per_layer_input")
     if table is None or not width or len(table.shape) < 2:
         return None
     laurel = names.get("blk.0.laurel_l.weight")
-    return PerLayerEmbedding(
+    return t.PerLayerEmbedding(
         width=width,
         rows=table.shape[1],
         streams=metadata.maybe("altup.num_inputs") or 1,
@@ -215,7 +196,7 @@ def _per_layer(metadata: GgufMetadata, names: Mapping[str, TensorInfo]) -> PerLa
     )
 
 
-def _windowed_layers(metadata: GgufMetadata, rule: WindowRule | None, n: int) -> list[bool]:
+def _windowed_layers(metadata: GgufMetadata, rule: t.WindowRule | None, n: int) -> list[bool]:
     """Which layers have a window, as llama.cpp takes it: the file's own pattern, else the architecture's."""
     stored = metadata.file.metadata.get(f"{metadata.arch}.attention.sliding_window_pattern")
     if isinstance(stored, tuple) and len(stored) >= n:
@@ -227,7 +208,7 @@ def _windowed_layers(metadata: GgufMetadata, rule: WindowRule | None, n: int) ->
     return [bool(i % period) if first else i % period < period - 1 for i in range(n)]
 
 
-def _window_size(metadata: GgufMetadata, rule: WindowRule | None) -> int | None:
+def _window_size(metadata: GgufMetadata, rule: t.WindowRule | None) -> int | None:
     """Tokens that windowed layers look back; None where none does."""
     given = metadata.maybe("attention.sliding_window")
     if rule is None:  # an architecture that is not known: the file says all there is
@@ -238,8 +219,8 @@ def _window_size(metadata: GgufMetadata, rule: WindowRule | None) -> int | None:
 
 
 def _windows(
-    metadata: GgufMetadata, mixers: list[AttentionGroup], architecture: GgufArchitecture | None, notes: list[str]
-) -> list[AttentionGroup]:
+    metadata: GgufMetadata, mixers: list[t.AttentionGroup], architecture: t.GgufArchitecture | None, notes: list[str]
+) -> list[t.AttentionGroup]:
     """Windows, bidirectional attention and shared caches on top of the shapes."""
     n = len(mixers)
     rule = architecture.windows if architecture is not None else None
@@ -254,32 +235,34 @@ def _windows(
     shared = metadata.maybe("attention.shared_kv_layers")
     if shared is None and architecture is not None and architecture.own_caches is not None:
         shared = max(0, n - architecture.own_caches)
-    out: list[AttentionGroup] = []
+    out: list[t.AttentionGroup] = []
     for i, full in enumerate(mixers):
-        if isinstance(full, Full):
+        if isinstance(full, t.Full):
             if shared and i >= n - shared:
                 full = msgspec.structs.replace(full, kv_shared=True)
             if windowed[i] or encoder:
                 chunked = rule is not None and rule.kind == "chunked"
-                kind = Encoder if encoder else Chunked if chunked else Sliding
+                kind = t.Encoder if encoder else t.Chunked if chunked else t.Sliding
                 full = as_kind(full, kind, window if windowed[i] else None)
         out.append(full)
     return out
 
 
-def _kind(metadata: GgufMetadata, attention: list[AttentionGroup], architecture: GgufArchitecture | None) -> ModelKind:
+def _kind(
+    metadata: GgufMetadata, attention: list[t.AttentionGroup], architecture: t.GgufArchitecture | None
+) -> t.ModelKind:
     pooling = metadata.maybe("pooling_type")
     if pooling == POOLING_RANK:
         return "reranker"
     return (
         "embedding"
         if pooling
-        or (all(isinstance(m, Encoder) for m in attention) and (architecture is None or architecture.encoder))
+        or (all(isinstance(m, t.Encoder) for m in attention) and (architecture is None or architecture.encoder))
         else "chat"
     )
 
 
-def _weights(blocks: list[Block], hidden: int) -> Weights:
+def _weights(blocks: list[Block], hidden: int) -> t.Weights:
     """Norms of the first layer; what differs elsewhere ends up in the extras."""
     first = blocks[0]
     norms = [
@@ -287,16 +270,18 @@ def _weights(blocks: list[Block], hidden: int) -> Weights:
         for name, shape in first.items()
         if name.endswith("norm.weight") and shape == (hidden,) and not name.startswith(("attn_q_", "attn_k_", "ssm_"))
     ]
-    return Weights(norms_per_layer=len(norms), norm_bias="attn_norm.bias" in first or "attn_output_norm.bias" in first)
+    return t.Weights(
+        norms_per_layer=len(norms), norm_bias="attn_norm.bias" in first or "attn_output_norm.bias" in first
+    )
 
 
 def read_architecture(
-    metadata: GgufMetadata, blocks: Sequence[Block], known: GgufArchitecture | None
-) -> GgufArchitecture:
+    metadata: GgufMetadata, blocks: Sequence[Block], known: t.GgufArchitecture | None
+) -> t.GgufArchitecture:
     """The architecture with the traits that the file's own tensors show."""
     attending = next((b for b in blocks if "attn_output.weight" in b), blocks[0])
     dense = next((b for b in blocks if "ffn_down.weight" in b), blocks[0])
-    base = known or GgufArchitecture()
+    base = known or t.GgufArchitecture()
     positions = any(x.name == "position_embd.weight" for x in metadata.file.tensors)
     tensors = structs.replace(
         base.tensors,
@@ -311,10 +296,10 @@ def read_architecture(
         graph = structs.replace(graph, deepstack=deep, looks_up_positions=positions)
         return structs.replace(base, tensors=tensors, graph=graph)
     graph, names = _read_graph(metadata, attending, blocks, positions), _read_norms(tensors, attending)
-    return structs.replace(base, listed=False, windows=WindowRule(stored=True), tensors=names, graph=graph)
+    return structs.replace(base, listed=False, windows=t.WindowRule(stored=True), tensors=names, graph=graph)
 
 
-def _read_router(metadata: GgufMetadata, graph: GraphTraits) -> GraphTraits:
+def _read_router(metadata: GgufMetadata, graph: t.GraphTraits) -> t.GraphTraits:
     """How experts are weighted, of an architecture that reads it from keys."""
     read = {n: metadata.file.metadata.get(f"{metadata.arch}.expert_{n}") for n in ("weights_norm", "weights_scale")}
     if "norm" in graph.routes_by_file:
@@ -327,7 +312,7 @@ def _read_router(metadata: GgufMetadata, graph: GraphTraits) -> GraphTraits:
     return graph
 
 
-def _read_shape(metadata: GgufMetadata, block: Block, graph: GraphTraits) -> GraphTraits:
+def _read_shape(metadata: GgufMetadata, block: Block, graph: t.GraphTraits) -> t.GraphTraits:
     """What else of the graph keys and tensors say."""
     keys, arch = metadata.file.metadata, metadata.arch
     if graph.parallel_by_file and keys.get(f"{arch}.use_parallel_residual"):
@@ -340,6 +325,8 @@ def _read_shape(metadata: GgufMetadata, block: Block, graph: GraphTraits) -> Gra
             hyper_streams=metadata.need("hyper_connection.count"),
             hyper_rank=metadata.need("hyper_connection.low_rank"),
         )
+    if keys.get(f"{arch}.embedding_scale"):
+        graph = structs.replace(graph, embedding_scaled=True)
     sections = keys.get(f"{arch}.rope.dimension_sections")
     if graph.positions_by_file and isinstance(sections, tuple) and len(sections) > 1 and all(sections[:2]):
         graph = structs.replace(graph, positions=4)
@@ -355,12 +342,12 @@ def _has(block: Mapping[str, object], names: Sequence[str]) -> bool:
     return any(n in block for n in names)
 
 
-def _read_graph(metadata: GgufMetadata, block: Block, blocks: Sequence[Block], positions: bool) -> GraphTraits:
+def _read_graph(metadata: GgufMetadata, block: Block, blocks: Sequence[Block], positions: bool) -> t.GraphTraits:
     before, second = "attn_norm.weight" in block, "ffn_norm.weight" in block
     after = _has(block, AFTER_ATTENTION)
     mean = f"{metadata.arch}.attention.layer_norm_epsilon" in metadata.file.metadata
     capped = f"{metadata.arch}.attn_logit_softcapping" in metadata.file.metadata
-    graph = GraphTraits(layer_norm=mean, scores_capped=capped, looks_up_positions=positions)
+    graph = t.GraphTraits(layer_norm=mean, scores_capped=capped, looks_up_positions=positions)
     if not before:
         return structs.replace(graph, block="post" if after else "pre")
     if after and second:
@@ -369,7 +356,7 @@ def _read_graph(metadata: GgufMetadata, block: Block, blocks: Sequence[Block], p
     return structs.replace(graph, block="parallel") if not second and not after and feeds else graph
 
 
-def _read_norms(tensors: TensorTraits, block: Block) -> TensorTraits:
+def _read_norms(tensors: t.TensorTraits, block: Block) -> t.TensorTraits:
     """Names of the norms around both parts of a layer."""
     names = [n.removesuffix(".weight") for n in block if n.endswith("norm.weight")]
     of_mixer = tuple(n for n in names if n == "attn_norm" or f"{n}.weight" in AFTER_ATTENTION)

@@ -6,6 +6,7 @@ What a config does not say (biases, norms, class defaults) comes from rules/hf.y
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -15,10 +16,11 @@ from advisor.decoding import Json
 from advisor.errors import BadFile, BadInput
 from advisor.files import read_json
 from advisor.models.hf_keys import ConfigSection, ModelTraits, unknown_architecture
-from advisor.models.hf_layers import FFNS, MIXERS, read_switch
+from advisor.models.hf_layers import EXPERTS, FFNS, MIXERS, READ_KEYS, TOP_K, read_layers, read_switch
 from advisor.models.layers import group_layers
 from advisor.models.tensors import TensorInfo
 from advisor.models.types import ExtraWeights, Layout, Model, Mtp, PublishedSize, Vision, Weights
+from advisor.patterns import pattern_when_used
 from advisor.units import MIB
 
 MAX_CONFIG = 4 * MIB
@@ -27,8 +29,18 @@ _STANDARD = ("hidden_size", "num_hidden_layers", "num_attention_heads", "interme
 _HINTS = (
     "expert", "moe", "mamba", "ssm", "lora_rank", "linear_", "conv", "kv_shared", "compress", "index_", "hybrid",
     "state", "recurrent", "block_types", "attn_type", "attn_layer", "rwkv", "block_config", "latent",
-    "is_encoder_decoder", "altup", "loop", "cycle", "recur", "ut_steps", "head_sizes", "window_sizes", "per_stack",
+    "is_encoder_decoder", "altup", "ngram", "type_vocab", "auto_adjust", "loop", "cycle", "recur", "ut_steps",
+    "head_sizes", "window_sizes", "per_stack",
 )  # fmt: skip
+# keys of parts that take no memory to speak of
+_HARMLESS = pattern_when_used(
+    r"loss|aux|scal|norm|drop|jitter|eps|dtype|backend|token_id|activation|score|_group$|groups?_|lower_bound|limit|init|"
+    r"router_logits|topk_method|chunk_size|softcap|_bias$|capacity"
+)
+_PLAIN = {"gelu", "gelu_new", "gelu_fast", "relu", "relu2", "xielu"}  # activations of MLPs without a gate, as a rule
+_BERTS = {"bert", "roberta", "xlm-roberta", "camembert", "data2vec-text"}
+_LEARNED_POSITIONS = {*_BERTS, "gpt2", "gpt_bigcode", "opt"}
+_OTHER_MIXERS = ("linear_num_key_heads", "linear_num_heads", "mamba_d_state", "ssm_state_size", "conv_L_cache")
 _WRAPPED = {"gemma3": "gemma3_text", "mistral3": "mistral", "llama4": "llama4_text", "mllama": "mllama_text_model"}
 TOWER_NAMES = (
     "vision", "visual", "audio", "embed_vision", "embed_audio", "multi_modal_projector", "mm_projector", "vit.",
@@ -62,13 +74,8 @@ def model_from_config(config: dict[str, object], id: str, classes: Mapping[str, 
     if outer_type == "deepseek_v3" and outer.has("index_n_heads"):
         model_type = "deepseek_v32"
     traits, note = _traits(text, model_type, classes)
-    section = ConfigSection(
-        {"model_type": model_type, **traits.defaults, **{k: v for k, v in text.data.items() if v is not None}},
-        text.where,
-    )
-    for name, value in text.data.items():
-        if value is None and name in traits.defaults:
-            section = ConfigSection({**section.data, name: None}, section.where)  # an explicit null is not "left out"
+    given = {k: v for k, v in text.data.items() if v is not None or k in traits.defaults}  # null is not left out
+    section = ConfigSection({"model_type": model_type, **traits.defaults, **given}, text.where)
     return _model(outer, section, traits, id, outer_type, note)
 
 
@@ -89,16 +96,31 @@ def _traits(
     known = classes.get(model_type)
     if known is not None:
         return known, known.note
-    missing = [k for k in _STANDARD if not config.has(k)]
-    hints = [k for k in config.data if any(h in k for h in _HINTS) and config.data[k] not in (None, False, 0)]
+    experts = config.has(*EXPERTS)
+    wanted = {k: config.has(k) for k in _STANDARD}
+    wanted["intermediate_size"] |= experts and config.has("moe_intermediate_size")
+    missing = [k for k, there in wanted.items() if not there]
+    keys = [k for k, v in config.data.items() if v not in (None, False, 0, [], {}) and not _HARMLESS.search(k)]
+    hints = [k for k in keys if k not in READ_KEYS and any(x in k for x in _HINTS)]  # of parts that are not read here
+    hints += [k for k in config.data if config.has(k) and not experts and re.search(r"^moe_|experts?_per_tok", k)]
+    if experts and (config.data.get("is_moe") is False or not config.has(*TOP_K)):
+        hints += [k for k in EXPERTS if config.has(k)]
+    if config.has(*_OTHER_MIXERS) and not config.has("layer_types", "full_attention_interval", "attn_layer_indices"):
+        hints += [k for k in _OTHER_MIXERS if config.has(k)]  # of which layers?
+    if config.has("kv_lora_rank") and not config.has("qk_nope_head_dim"):
+        hints.append("kv_lora_rank")
     if config.has("sliding_window") and not config.has("layer_types") and config.flag("use_sliding_window", True):
         hints.append("sliding_window")
     if missing or hints:
         why = f"it has `{hints[0]}`" if hints else f"`{missing[0]}` is missing"
         raise unknown_architecture(config.where, f"model_type {model_type[:60]!r} is not known and {why}")
-    note = f"model_type {model_type[:60]!r} is not known; read as plain attention with gated MLP, biases not counted"
+    note = (
+        f"model_type {model_type[:60]!r} is not known; read by its keys, as layers of known kinds, biases not counted"
+    )
     bias = "attention_bias" if config.has("attention_bias") else False
-    return ModelTraits(qkv_bias=bias, o_bias=bias), note
+    plain = config.text("hidden_act") in _PLAIN or config.text("hidden_activation") in _PLAIN
+    mixer = "delta" if config.has("full_attention_interval") and config.has("linear_num_key_heads") else "softmax"
+    return ModelTraits(qkv_bias=bias, o_bias=bias, mixer=mixer, act="plain" if plain else "gated"), note
 
 
 def _model(
@@ -107,8 +129,8 @@ def _model(
     from advisor.models.parameters import active_params, text_params
 
     n = config.layers()
-    attention, attention_order = group_layers(MIXERS[traits.mixer](config, traits, n))
-    ffn, ffn_order = group_layers(FFNS[traits.ffn](config, traits, n))
+    attention, attention_order = group_layers(read_layers(MIXERS[traits.mixer], config, traits, n))
+    ffn, ffn_order = group_layers(read_layers(FFNS[traits.ffn], config, traits, n))
     hidden, vocab = config.hidden(), config.whole("vocab_size")
     tie_name = "tie_embedding" if config.has("tie_embedding") else "tie_word_embeddings"
     tied = config.flag(tie_name, outer.flag("tie_word_embeddings", traits.tie))
@@ -176,7 +198,7 @@ def _context(config: ConfigSection) -> int | None:
     n = config.maybe(
         "max_position_embeddings", "n_positions", "max_sequence_length", "model_max_length", "seq_length", most=2**40
     )
-    return n - 2 if n and n > 2 and config.data.get("model_type") in {"roberta", "xlm-roberta"} else n
+    return n - 2 if n and n > 2 and config.data.get("model_type") in _BERTS - {"bert"} else n
 
 
 def _rope_factor(data: Mapping[str, object]) -> float | None:
@@ -194,22 +216,25 @@ def _extras(config: ConfigSection, n: int, d: int, architecture: str) -> tuple[E
     """Weights outside the layers that a few classes have."""
     kind = config.data.get("model_type")
     out: list[ExtraWeights] = []
-    if kind in {"bert", "roberta", "xlm-roberta"}:
-        out.append(ExtraWeights(what="position embeddings", params=config.whole("max_position_embeddings") * d))
-    if kind in {"bert", "roberta", "xlm-roberta", "nomic_bert"}:
+    if kind in _LEARNED_POSITIONS:
+        rows = config.whole("max_position_embeddings", "n_positions") + (2 if kind == "opt" else 0)
+        out.append(ExtraWeights(what="position embeddings", params=rows * d))
+    if kind == "bloom":
+        out.append(ExtraWeights(what="norm of the embedding", params=2 * d))
+    if kind in {*_BERTS, "nomic_bert"}:
         out.append(ExtraWeights(what="token types", params=(config.maybe("type_vocab_size") or 0) * d))
-    if kind in {"bert", "roberta", "xlm-roberta"}:
+    if kind in _BERTS:
         if architecture.endswith("ForSequenceClassification"):
             names = config.data.get("id2label")
             labels = (len(names) if isinstance(names, dict) else 0) or config.maybe("num_labels", least=1) or 2
             out.append(ExtraWeights(what="classification head", params=d * d + d + d * labels + labels))
         else:
             out.append(ExtraWeights(what="pooler", params=d * d + d))
-    if kind == "apertus":
+    if kind in {"apertus", "apertus1p5_text"}:
         out.append(ExtraWeights(what="xIELU scalars", params=2 * n))
     if kind == "mllama_text_model":
         out.append(ExtraWeights(what="8 extra embedding rows", params=8 * d))
-    if kind == "gemma4_text":
+    if kind in {"gemma4_text", "gemma4_unified_text"}:
         out.append(ExtraWeights(what="layer scalars", params=n))
     per_layer = config.maybe("hidden_size_per_layer_input")
     if per_layer:

@@ -102,6 +102,9 @@ class ConfigSection:
 
     def layers(self) -> int:
         """Number of layers."""
+        listed = self.data.get("layers_block_type")
+        if isinstance(listed, list) and listed and not self.has("num_hidden_layers"):
+            return min(len(listed), MAX_LAYERS)
         return self.layers_of("num_hidden_layers", "n_layer", "num_layers", "n_layers")
 
     def layers_of(self, *names: str) -> int:
@@ -139,7 +142,9 @@ class ModelTraits(Record, frozen=True, kw_only=True):
     sinks: bool = False
     window: Literal["none", "all", "pattern"] = "none"  # without `layer_types`
     pattern: int = 0  # every pattern-th layer is full
+    window_kv_factor: int = 1  # heads of keys in windowed layers, over those in the others
     act: Literal["gated", "plain"] = "gated"
+    ffn_width: int = 0  # of an MLP over the model's, where the config does not say it
     mlp_bias: Switch = False
     router_bias: Switch = False
     shared_gate: bool = False
@@ -156,4 +161,5 @@ class ConfigClasses(Record, frozen=True, kw_only=True):
     """rules/hf.yaml."""
 
     source: str
+    unlisted_within: float  # weights of a class that is not here and read by its keys: nine in ten are so near
     classes: tuple[ModelTraits, ...]

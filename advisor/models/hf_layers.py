@@ -3,43 +3,65 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeVar
 
 import msgspec
 
 from advisor.errors import BadInput
+from advisor.models import types as t
 from advisor.models.hf_keys import ConfigSection, ModelTraits, Switch, unknown_architecture
 from advisor.models.layers import as_kind
-from advisor.models.types import (
-    AttentionGroup,
-    Chunked,
-    Cross,
-    Dense,
-    Encoder,
-    FfnGroup,
-    Full,
-    GatedDeltaNet,
-    Indexer,
-    Kda,
-    Lightning,
-    Mamba1,
-    Mamba2,
-    Mla,
-    Moe,
-    NoFfn,
-    NoMixer,
-    Parallel,
-    ShortConv,
-    Sliding,
-)
 
 KINDS = {
     "full_attention": "full", "attention": "full", "global_attention": "full", "full": "full", "global": "full",
     "sliding_attention": "sliding", "sliding_window": "sliding", "local_attention": "sliding", "local": "sliding",
-    "chunked_attention": "chunked", "linear_attention": "linear", "mamba": "mamba", "mamba2": "mamba", "conv": "conv",
+    "chunked_attention": "chunked", "linear_attention": "linear", "indexed_attention": "full",
+    "mamba": "mamba", "mamba2": "mamba", "conv": "conv",
 }  # fmt: skip
 EXPERTS = ("num_local_experts", "n_routed_experts", "num_experts", "moe_num_experts")
+TOP_K = ("num_experts_per_tok", "num_experts_per_token", "moe_topk", "moe_k", "top_k_experts")
 _SHARED = ("n_shared_experts", "num_shared_experts", "num_shared_expert", "moe_num_shared_experts")
-_SHARED_WIDTH = ("shared_expert_intermediate_size", "moe_shared_expert_intermediate_size", "shared_intermediate_size")
+_SHARED_WIDTH = (
+    "shared_expert_intermediate_size",
+    "moe_shared_expert_intermediate_size",
+    "shared_intermediate_size",
+    "share_expert_dim",
+    "shared_experts_intermediate_size",
+)
+# further keys of layers that `_by_kind` and `_standard` read
+READ_KEYS = {
+    *EXPERTS, *TOP_K, *_SHARED, *_SHARED_WIDTH, "moe_intermediate_size", "expert_ffn_hidden_size", "moe_latent_size",
+    "moe_layer_freq", "moe_layer_start_index", "moe_layer_end_index", "moe_layer_interval", "is_moe_layer",
+    "kv_lora_rank", "q_lora_rank", "index_n_heads", "index_head_dim", "index_topk", "indexer_types", "conv_L_cache",
+    "linear_num_key_heads", "linear_num_value_heads", "linear_key_head_dim", "linear_value_head_dim",
+    "linear_num_heads", "linear_conv_kernel_dim", "linear_head_dim", "mamba_n_heads", "mamba_num_heads",
+    "mamba_d_head", "mamba_head_dim", "mamba_expand", "mamba_d_state", "ssm_state_size", "mamba_n_groups",
+    "mamba_d_conv", "conv_kernel", "full_attn_idxs", "mamba_conv_bias", "use_conv_bias", "mamba_proj_bias",
+    "moe_hidden_size", "attn_layer_indices",
+}  # fmt: skip
+
+
+G = TypeVar("G")
+
+
+def read_layers(
+    read: Callable[[ConfigSection, ModelTraits, int], list[G]], config: ConfigSection, traits: ModelTraits, n: int
+) -> list[G]:
+    """What `read` gives for every layer, where `per_layer_config` holds keys that are others in some of them."""
+    out, own_keys = read(config, traits, n), config.section("per_layer_config")
+    if own_keys is None:
+        heads = config.per_layer("num_attention_heads_per_layer", int, n) or ()
+        own_keys = ConfigSection({str(i): {"num_attention_heads": x} for i, x in enumerate(heads)}, config.where)
+    made: dict[str, list[G]] = {}
+    for number in own_keys.data:
+        if not number.isdecimal() or int(number) >= n:
+            raise BadInput(f"{config.where}: `per_layer_config` names layer {number[:40]!r} of {n}")
+        own = own_keys.section(number)
+        if own is not None:
+            if (said := repr(own.data)) not in made:
+                made[said] = read(ConfigSection({**config.data, **own.data}, own.where), traits, n)
+            out[int(number)] = made[said][int(number)]
+    return out
 
 
 def read_switch(config: ConfigSection, value: Switch) -> bool:
@@ -57,7 +79,7 @@ def layer_kinds(config: ConfigSection, traits: ModelTraits, n: int) -> list[str]
         if unknown:
             raise unknown_architecture(config.where, f"layer type {unknown[0][:40]!r} is not known")
         return [KINDS[k] for k in listed]
-    if traits.mixer in {"softmax", "gemma_shared"} and traits.window == "none":
+    if traits.mixer in {"softmax", "gemma_shared", "mla"} and traits.window == "none":
         return ["full"] * n
     if traits.window == "all":
         return ["sliding"] * n
@@ -83,9 +105,9 @@ def layer_kinds(config: ConfigSection, traits: ModelTraits, n: int) -> list[str]
     return ["full" if (i + 1) % period == 0 else other for i in range(n)]
 
 
-def read_full_attention(config: ConfigSection, traits: ModelTraits) -> Full:
+def read_full_attention(config: ConfigSection, traits: ModelTraits) -> t.Full:
     """The full-attention layer of this config."""
-    heads = config.whole("num_attention_heads", "n_head", "num_heads")
+    heads = config.whole("num_attention_heads", "n_head", "num_heads", "n_heads")
     head_dim = config.maybe("head_dim", "attention_head_dim", "kv_channels", least=1)
     if head_dim is None:
         if config.hidden() % heads:
@@ -94,14 +116,16 @@ def read_full_attention(config: ConfigSection, traits: ModelTraits) -> Full:
                 f"{heads} heads"
             )
         head_dim = config.hidden() // heads
-    kv = config.maybe("num_key_value_heads", "num_kv_heads", "multi_query_group_num", least=1) or heads
+    one = config.flag("multi_query") and not config.flag("new_decoder_architecture")
+    kv = 1 if one else config.maybe("num_key_value_heads", "num_kv_heads", "multi_query_group_num", least=1) or heads
     if kv > heads:
         raise BadInput(f"{config.where}: `num_key_value_heads` {kv} is more than the {heads} attention heads")
-    return Full(
+    return t.Full(
         n=1,
         n_heads=heads,
         n_kv_heads=kv,
         head_dim=head_dim,
+        v_head_dim=config.maybe("v_head_dim", least=1),
         qkv_bias=read_switch(config, traits.qkv_bias),
         o_bias=read_switch(config, traits.o_bias),
         qk_norm=traits.qk_norm if traits.qk_norm_key is None or config.flag(traits.qk_norm_key) else None,
@@ -110,9 +134,9 @@ def read_full_attention(config: ConfigSection, traits: ModelTraits) -> Full:
     )
 
 
-def add_window(full: Full, window: int | None, kind: str = "sliding") -> AttentionGroup:
+def add_window(full: t.Full, window: int | None, kind: str = "sliding") -> t.AttentionGroup:
     """The same layer with a window; without one it stays full."""
-    return full if window is None else as_kind(full, Chunked if kind == "chunked" else Sliding, window)
+    return full if window is None else as_kind(full, t.Chunked if kind == "chunked" else t.Sliding, window)
 
 
 def read_window(config: ConfigSection) -> int | None:
@@ -122,25 +146,7 @@ def read_window(config: ConfigSection) -> int | None:
     return config.maybe("sliding_window", "sliding_window_size", "attention_chunk_size", least=1)
 
 
-def _softmax(config: ConfigSection, traits: ModelTraits, n: int) -> list[AttentionGroup]:
-    full, window = read_full_attention(config, traits), read_window(config)
-    by_kind: dict[str, AttentionGroup] = {"full": full}
-    out: list[AttentionGroup] = []
-    for kind in layer_kinds(config, traits, n):
-        if kind not in {"full", "sliding", "chunked"}:
-            raise unknown_architecture(config.where, f"{kind} layers are not known for this model type")
-        out.append(by_kind.setdefault(kind, add_window(full, window, kind)))
-    if (
-        config.data.get("model_type") in {"qwen2", "qwen3"}
-        and config.flag("use_sliding_window")
-        and not config.has("layer_types")
-    ):
-        first = config.maybe("max_window_layers") or 0
-        out = [full if i < first else add_window(full, window) for i in range(n)]
-    return out
-
-
-def _gemma_shared(config: ConfigSection, traits: ModelTraits, n: int) -> list[AttentionGroup]:
+def _gemma_shared(config: ConfigSection, traits: ModelTraits, n: int) -> list[t.AttentionGroup]:
     """Gemma 3n and 4: wider global heads, and last layers that reuse an earlier layer's cache."""
     local, window = read_full_attention(config, traits), read_window(config)
     wide = config.maybe("global_head_dim", least=1) or local.head_dim
@@ -156,9 +162,13 @@ def _gemma_shared(config: ConfigSection, traits: ModelTraits, n: int) -> list[At
     return [m if i < own else msgspec.structs.replace(m, kv_shared=True) for i, m in enumerate(mixers)]
 
 
-def read_mla(config: ConfigSection, indexer: Indexer | None = None) -> Mla:
-    """Multi-head latent attention."""
-    return Mla(
+def read_mla(config: ConfigSection) -> t.Mla:
+    """Multi-head latent attention, with the index that chooses what it looks at where the config has one."""
+    indexer = None
+    if config.has("index_n_heads"):
+        heads, width = config.whole("index_n_heads"), config.whole("index_head_dim")
+        indexer = t.Indexer(heads=heads, dim=width, top_k=config.maybe("index_topk"))
+    return t.Mla(
         n=1,
         n_heads=config.whole("num_attention_heads"),
         kv_lora_rank=config.whole("kv_lora_rank"),
@@ -170,51 +180,58 @@ def read_mla(config: ConfigSection, indexer: Indexer | None = None) -> Mla:
     )
 
 
-def _mla(config: ConfigSection, traits: ModelTraits, n: int) -> list[AttentionGroup]:
-    if not config.has("index_n_heads"):
-        return [read_mla(config)] * n
-    index = Indexer(
-        heads=config.whole("index_n_heads"), dim=config.whole("index_head_dim"), top_k=config.maybe("index_topk")
-    )
-    own, reused = read_mla(config, index), read_mla(config, msgspec.structs.replace(index, shared=True))
-    kinds = config.items("indexer_types", str) or ["full"] * n
-    if len(kinds) != n or set(kinds) - {"full", "shared"}:
+def _by_kind(config: ConfigSection, traits: ModelTraits, n: int) -> list[t.AttentionGroup]:
+    """Layers of any mixture of kinds, each by the keys that describe it."""
+    at, other = config.items("full_attn_idxs", int), "conv"
+    if at is None:
+        at, other = config.items("attn_layer_indices", int), "mamba"
+    kinds = ["full" if i in set(at) else other for i in range(n)] if at is not None else layer_kinds(config, traits, n)
+    if config.data.get("model_type") in {"qwen2", "qwen3"} and not config.has("layer_types"):
+        first = config.maybe("max_window_layers") or 0 if config.flag("use_sliding_window") else n
+        kinds = ["full" if i < first else "sliding" for i in range(n)]
+    made = {kind: _make_mixer(kind, config, traits) for kind in set(kinds)}
+    out = [made[kind] for kind in kinds]
+    reused = config.items("indexer_types", str) or ["full"] * n
+    if len(reused) != n or set(reused) - {"full", "shared"}:
         raise BadInput(f"{config.where}: `indexer_types` must hold `full` or `shared` for each of {n} layers")
-    return [own if k == "full" else reused for k in kinds]
+    for i, mixer in enumerate(out):
+        if reused[i] == "shared" and isinstance(mixer, t.Mla) and mixer.indexer is not None:
+            out[i] = msgspec.structs.replace(mixer, indexer=msgspec.structs.replace(mixer.indexer, shared=True))
+    return out
 
 
-def _delta(config: ConfigSection, traits: ModelTraits, n: int) -> list[AttentionGroup]:
-    full, linear = read_full_attention(config, traits), read_delta_net(config)
-    return [full if k == "full" else linear for k in layer_kinds(config, traits, n)]
+def _make_mixer(kind: str, config: ConfigSection, traits: ModelTraits) -> t.AttentionGroup:
+    """The layer of a kind (`layer_kinds`)."""
+    latent = config.has("kv_lora_rank") and config.has("qk_nope_head_dim")
+    if kind == "full":
+        return read_mla(config) if latent else read_full_attention(config, traits)
+    if kind in {"sliding", "chunked"} and not latent:
+        full = read_full_attention(config, traits)
+        own = config.maybe("num_sliding_attention_heads", least=1) or full.n_heads
+        full = msgspec.structs.replace(full, n_heads=own, n_kv_heads=traits.window_kv_factor * full.n_kv_heads)
+        return add_window(full, read_window(config), kind)
+    if kind == "linear" and config.has("linear_num_key_heads"):
+        return read_delta_net(config)
+    if kind == "linear" and config.has("linear_num_heads"):
+        names = ("linear_num_heads", "linear_head_dim", "linear_conv_kernel_dim")
+        heads, width, kernel = (config.whole(x) for x in names)
+        return t.Kda(n=1, n_heads=heads, head_dim=width, conv_kernel=kernel)
+    if kind in {"mamba", "linear"} and config.has("mamba_d_state", "ssm_state_size"):
+        return read_mamba2(config)
+    if kind == "conv":
+        return t.ShortConv(n=1, conv_kernel=config.whole("conv_L_cache"))
+    raise unknown_architecture(config.where, f"{kind} layers are not known for this model type")
 
 
-def _hybrid(config: ConfigSection, traits: ModelTraits, n: int) -> list[AttentionGroup]:
-    """Attention between Mamba-2 (Granite 4) or short-convolution (LFM2 and 3) layers."""
-    at = config.items("full_attn_idxs", int)
-    kinds = ["full" if i in set(at) else "conv" for i in range(n)] if at is not None else layer_kinds(config, traits, n)
-    made: dict[str, AttentionGroup] = {}
-    makers: dict[str, Callable[[], AttentionGroup]] = {
-        "full": lambda: read_full_attention(config, traits),
-        "mamba": lambda: read_mamba2(config),
-        "conv": lambda: ShortConv(n=1, conv_kernel=config.whole("conv_L_cache")),
-        "sliding": lambda: add_window(read_full_attention(config, traits), read_window(config)),
-    }
-    for kind in set(kinds):
-        if kind not in makers:
-            raise unknown_architecture(config.where, f"{kind} layers are not known for this model type")
-        made[kind] = makers[kind]()
-    return [made[k] for k in kinds]
-
-
-def _nemotron_h(config: ConfigSection, traits: ModelTraits, n: int) -> list[AttentionGroup]:
+def _nemotron_h(config: ConfigSection, traits: ModelTraits, n: int) -> list[t.AttentionGroup]:
     """One letter a layer: M Mamba-2, * attention, - MLP, E experts."""
-    pattern = config.text("hybrid_override_pattern") or ""
+    pattern = _read_letters(config)
     if len(pattern) != n or set(pattern) - set("M*-E"):
         raise BadInput(
             f"{config.where}: `hybrid_override_pattern` must hold one of M * - E for each of {n} layers, is "
             f"{pattern[:80]!r}"
         )
-    made: dict[str, AttentionGroup] = {"-": NoMixer(n=1), "E": NoMixer(n=1)}
+    made: dict[str, t.AttentionGroup] = {"-": t.NoMixer(n=1), "E": t.NoMixer(n=1)}
     if "*" in pattern:
         made["*"] = read_full_attention(config, traits)
     if "M" in pattern:
@@ -222,25 +239,36 @@ def _nemotron_h(config: ConfigSection, traits: ModelTraits, n: int) -> list[Atte
     return [made[p] for p in pattern]
 
 
-def _jamba(config: ConfigSection, traits: ModelTraits, n: int) -> list[AttentionGroup]:
+def _read_letters(config: ConfigSection) -> str:
+    words = config.items("layers_block_type", str)
+    if words is None:
+        return config.text("hybrid_override_pattern") or ""
+    return "".join({"mlp": "-", "moe": "E"}.get(x) or {"full": "*"}.get(KINDS.get(x, ""), "M") for x in words)
+
+
+def _jamba(config: ConfigSection, traits: ModelTraits, n: int) -> list[t.AttentionGroup]:
     period = config.whole("attn_layer_period")
     offset = config.whole("attn_layer_offset", least=0)
     full, other = read_full_attention(config, traits), read_mamba1(config, bcdt_norm=True)
     return [full if i % period == offset else other for i in range(n)]
 
 
-def _lightning(config: ConfigSection, traits: ModelTraits, n: int) -> list[AttentionGroup]:
+def _lightning(config: ConfigSection, traits: ModelTraits, n: int) -> list[t.AttentionGroup]:
     """MiniMax-M1: `attn_type_list` has 1 for softmax and 0 for lightning layers."""
     types = config.items("attn_type_list", int)
+    if config.has("layer_types"):
+        types = [int(k == "full") for k in layer_kinds(config, traits, n)]
     if types is None or len(types) != n or set(types) - {0, 1}:
         raise BadInput(f"{config.where}: `attn_type_list` must hold 0 or 1 for each of {n} layers")
     full = read_full_attention(config, traits)
-    fast = Lightning(n=1, n_heads=full.n_heads, head_dim=full.head_dim)
+    fast = t.Lightning(n=1, n_heads=full.n_heads, head_dim=full.head_dim)
     return [full if k else fast for k in types]
 
 
-def _kimi_linear(config: ConfigSection, traits: ModelTraits, n: int) -> list[AttentionGroup]:
+def _kimi_linear(config: ConfigSection, traits: ModelTraits, n: int) -> list[t.AttentionGroup]:
     """Layer numbers in `linear_attn_config` count from 1."""
+    if config.has("layer_types", "linear_num_heads"):
+        return _by_kind(config, traits, n)
     linear = config.section("linear_attn_config")
     at = linear.items("full_attn_layers", int) if linear else None
     if linear is None or at is None:
@@ -249,45 +277,43 @@ def _kimi_linear(config: ConfigSection, traits: ModelTraits, n: int) -> list[Att
     return [full if i + 1 in numbers else fast for i in range(n)]
 
 
-def _grouped_kda(config: ConfigSection, traits: ModelTraits, n: int) -> list[AttentionGroup]:
+def _grouped_kda(config: ConfigSection, traits: ModelTraits, n: int) -> list[t.AttentionGroup]:
     """Ling 3: the last of `layer_group_size` layers has latent attention, the others gates of full rank."""
-    heads, width = config.whole("num_attention_heads"), config.whole("head_dim")
+    heads = config.whole("linear_num_heads", "num_attention_heads")
+    width = config.whole("linear_head_dim", "head_dim")
     more = heads * width * (config.hidden() - width) - width * config.hidden()  # than a decay gate of low rank has
     kernel = config.whole("short_conv_kernel_size", "linear_conv_kernel_dim")
-    fast = Kda(n=1, n_heads=heads, head_dim=width, conv_kernel=kernel, full_rank_gate=True, extra=more)
-    full = msgspec.structs.replace(read_mla(config), extra=config.hidden() * heads)  # gates the heads
+    fast = t.Kda(n=1, n_heads=heads, head_dim=width, conv_kernel=kernel, full_rank_gate=True, extra=more)
+    full = msgspec.structs.replace(read_mla(config), extra=config.hidden() * config.whole("num_attention_heads"))
     return [full if k == "full" else fast for k in layer_kinds(config, traits, n)]
 
 
-def _mllama(config: ConfigSection, traits: ModelTraits, n: int) -> list[AttentionGroup]:
+def _mllama(config: ConfigSection, traits: ModelTraits, n: int) -> list[t.AttentionGroup]:
     """Cross-attention layers read image tokens; two scalar gates each."""
     at = set(config.items("cross_attention_layers", int) or [])
     full = read_full_attention(config, traits)
-    cross = Cross(
+    cross = t.Cross(
         n=1, n_heads=full.n_heads, n_kv_heads=full.n_kv_heads, head_dim=full.head_dim, qk_norm="head", extra=2
     )
     return [cross if i in at else full for i in range(n)]
 
 
-def _encoder(config: ConfigSection, traits: ModelTraits, n: int) -> list[AttentionGroup]:
-    full = read_full_attention(config, traits)
-    whole = as_kind(full, Encoder, None)
-    local = as_kind(full, Encoder, config.maybe("local_attention", least=1))
+def _encoder(config: ConfigSection, traits: ModelTraits, n: int) -> list[t.AttentionGroup]:
+    full, window = read_full_attention(config, traits), config.maybe("local_attention", least=1)
+    whole, local = as_kind(full, t.Encoder, None), as_kind(full, t.Encoder, window)
     every = config.maybe("global_attn_every_n_layers", least=1)
     return [whole if every is None or i % every == 0 else local for i in range(n)]
 
 
-MIXERS: dict[str, Callable[[ConfigSection, ModelTraits, int], list[AttentionGroup]]] = {
-    "softmax": _softmax,
+MIXERS: dict[str, Callable[[ConfigSection, ModelTraits, int], list[t.AttentionGroup]]] = {
+    **dict.fromkeys(("softmax", "mla", "delta", "hybrid"), _by_kind),
     "gemma_shared": _gemma_shared,
-    "mla": _mla,
-    "delta": _delta,
-    "hybrid": _hybrid,
     "nemotron_h": _nemotron_h,
     "parallel": lambda config, traits, n: (
-        [Parallel(n=1, parts=(read_full_attention(config, traits), read_mamba2(config)))] * n
+        [t.Parallel(n=1, parts=(read_full_attention(config, traits), read_mamba2(config)))] * n
     ),
     "jamba": _jamba,
+    "mamba2": lambda config, _, n: [read_mamba2(config)] * n,
     "mamba1": lambda config, _, n: [read_mamba1(config)] * n,
     "lightning": _lightning,
     "kimi_linear": _kimi_linear,
@@ -297,16 +323,18 @@ MIXERS: dict[str, Callable[[ConfigSection, ModelTraits, int], list[AttentionGrou
 }
 
 
-def read_dense(config: ConfigSection, traits: ModelTraits, *names: str) -> Dense:
+def read_dense(config: ConfigSection, traits: ModelTraits, *names: str) -> t.Dense:
     """The dense MLP of this config."""
-    width = config.whole(*(names or ("intermediate_size", "n_inner", "ffn_hidden_size", "shared_intermediate_size")))
-    return Dense(n=1, intermediate=width, act=traits.act, bias=read_switch(config, traits.mlp_bias))
+    names = names or ("intermediate_size", "n_inner", "ffn_hidden_size", "ffn_dim", "shared_intermediate_size")
+    times = config.maybe("expansion_ratio", least=1) or traits.ffn_width
+    width = times * config.hidden() if times and not config.has(*names) else config.whole(*names)
+    return t.Dense(n=1, intermediate=width, act=traits.act, bias=read_switch(config, traits.mlp_bias))
 
 
-def read_moe(config: ConfigSection, traits: ModelTraits) -> Moe:
+def read_moe(config: ConfigSection, traits: ModelTraits) -> t.Moe:
     """The mixture-of-experts layer of this config."""
     experts = config.whole(*EXPERTS)
-    top_k = config.whole("num_experts_per_tok", "num_experts_per_token", "moe_topk", "moe_k", "top_k_experts")
+    top_k = config.whole(*TOP_K)
     if top_k > experts:
         raise BadInput(f"{config.where}: {top_k} experts per token of only {experts} experts")
     width = config.whole("moe_intermediate_size", "expert_ffn_hidden_size", "intermediate_size")
@@ -314,8 +342,8 @@ def read_moe(config: ConfigSection, traits: ModelTraits) -> Moe:
     shared = config.maybe(*_SHARED_WIDTH)
     if shared is None:
         shared = (n_shared or 0) * width
-    gpt_oss = config.data.get("model_type") == "gpt_oss"
-    return Moe(
+    biased = config.data.get("model_type") == "gpt_oss"  # inside every expert
+    return t.Moe(
         n=1,
         n_experts=experts,
         top_k=top_k,
@@ -323,10 +351,10 @@ def read_moe(config: ConfigSection, traits: ModelTraits) -> Moe:
         n_shared=n_shared or (1 if shared else 0),
         shared_intermediate=shared,
         shared_gate=traits.shared_gate and shared > 0,
-        latent=config.maybe("moe_latent_size", least=1),
+        latent=config.maybe("moe_latent_size", "moe_hidden_size", least=1),
         router_bias=read_switch(config, traits.router_bias),
         act=traits.act,
-        extra=experts * (2 * width + config.hidden()) if gpt_oss else 0,  # biases inside every expert
+        extra=experts * (2 * width + config.hidden()) if biased else 0,
     )
 
 
@@ -338,9 +366,9 @@ def _is_moe(config: ConfigSection, n: int) -> list[bool]:
     listed = config.per_layer("mlp_layer_types", str, n)
     if listed is not None:
         return [k != "dense" for k in listed]
-    flags_ = config.items("is_moe_layer", bool)
-    if flags_ is not None and len(flags_) == n:
-        return list(flags_)
+    flags = config.items("is_moe_layer", bool)
+    if flags is not None and len(flags) == n:
+        return flags
     first = config.maybe("first_k_dense_replace", "num_dense_layers", "moe_layer_start_index") or 0
     last = config.maybe("moe_layer_end_index", least=-1)
     every = config.maybe("decoder_sparse_step", "moe_layer_interval", "moe_layer_freq", least=1) or 1
@@ -351,7 +379,7 @@ def _is_moe(config: ConfigSection, n: int) -> list[bool]:
     return [first <= i < end and (i + shift) % every == 0 and i not in plain for i in range(n)]
 
 
-def _standard(config: ConfigSection, traits: ModelTraits, n: int) -> list[FfnGroup]:
+def _standard(config: ConfigSection, traits: ModelTraits, n: int) -> list[t.FfnGroup]:
     if not config.maybe(*EXPERTS):
         return [read_dense(config, traits)] * n
     experts = read_moe(config, traits)
@@ -362,13 +390,13 @@ def _standard(config: ConfigSection, traits: ModelTraits, n: int) -> list[FfnGro
     return [experts if f else other for f in flags]
 
 
-def _gemma4(config: ConfigSection, traits: ModelTraits, n: int) -> list[FfnGroup]:
+def _gemma4(config: ConfigSection, traits: ModelTraits, n: int) -> list[t.FfnGroup]:
     """Experts next to a dense MLP; layers that share a cache may have an MLP of twice the width."""
     width = config.whole("intermediate_size")
     if config.flag("enable_moe_block"):
         experts = config.whole("num_experts")
         return [
-            Moe(
+            t.Moe(
                 n=1,
                 n_experts=experts,
                 top_k=config.whole("top_k_experts", "num_experts_per_tok"),
@@ -379,13 +407,13 @@ def _gemma4(config: ConfigSection, traits: ModelTraits, n: int) -> list[FfnGroup
         ] * n
     own = n - (config.maybe("num_kv_shared_layers", most=n) or 0)
     wide = 2 * width if config.flag("use_double_wide_mlp") else width
-    return [Dense(n=1, intermediate=width if i < own else wide) for i in range(n)]
+    return [t.Dense(n=1, intermediate=width if i < own else wide) for i in range(n)]
 
 
-def _llama4(config: ConfigSection, traits: ModelTraits, n: int) -> list[FfnGroup]:
+def _llama4(config: ConfigSection, traits: ModelTraits, n: int) -> list[t.FfnGroup]:
     """Experts with one shared expert of the same width in every `interleave_moe_layer_step`-th layer."""
     width = config.whole("intermediate_size")
-    experts = Moe(
+    experts = t.Moe(
         n=1,
         n_experts=config.whole("num_local_experts"),
         top_k=config.whole("num_experts_per_tok"),
@@ -402,9 +430,9 @@ def _llama4(config: ConfigSection, traits: ModelTraits, n: int) -> list[FfnGroup
     return [experts if i in chosen else other for i in range(n)]
 
 
-def _nemotron_h_ffn(config: ConfigSection, traits: ModelTraits, n: int) -> list[FfnGroup]:
-    pattern = config.text("hybrid_override_pattern") or ""
-    made: dict[str, FfnGroup] = {"M": NoFfn(n=1), "*": NoFfn(n=1)}
+def _nemotron_h_ffn(config: ConfigSection, traits: ModelTraits, n: int) -> list[t.FfnGroup]:
+    pattern = _read_letters(config)
+    made: dict[str, t.FfnGroup] = {"M": t.NoFfn(n=1), "*": t.NoFfn(n=1)}
     if "-" in pattern:
         made["-"] = read_dense(config, traits)
     if "E" in pattern:
@@ -412,7 +440,7 @@ def _nemotron_h_ffn(config: ConfigSection, traits: ModelTraits, n: int) -> list[
     return [made[p] for p in pattern]
 
 
-def _jamba_ffn(config: ConfigSection, traits: ModelTraits, n: int) -> list[FfnGroup]:
+def _jamba_ffn(config: ConfigSection, traits: ModelTraits, n: int) -> list[t.FfnGroup]:
     other = read_dense(config, traits)
     if (config.maybe("num_experts") or 1) <= 1:
         return [other] * n
@@ -421,7 +449,7 @@ def _jamba_ffn(config: ConfigSection, traits: ModelTraits, n: int) -> list[FfnGr
     return [experts if i % period == offset else other for i in range(n)]
 
 
-def _lfm2(config: ConfigSection, traits: ModelTraits, n: int) -> list[FfnGroup]:
+def _lfm2(config: ConfigSection, traits: ModelTraits, n: int) -> list[t.FfnGroup]:
     """`block_ff_dim` is two thirds reduced and rounded up when `block_auto_adjust_ff_dim` says so."""
     width = config.whole("intermediate_size", "block_ff_dim")
     if config.flag("block_auto_adjust_ff_dim", True):
@@ -431,23 +459,23 @@ def _lfm2(config: ConfigSection, traits: ModelTraits, n: int) -> list[FfnGroup]:
             width = int(factor * width)
         multiple = config.whole("block_multiple_of")
         width = -(-width // multiple) * multiple
-    return [Dense(n=1, intermediate=width)] * n
+    return [t.Dense(n=1, intermediate=width)] * n
 
 
-FFNS: dict[str, Callable[[ConfigSection, ModelTraits, int], list[FfnGroup]]] = {
+FFNS: dict[str, Callable[[ConfigSection, ModelTraits, int], list[t.FfnGroup]]] = {
     "standard": _standard,
     "gemma4": _gemma4,
     "llama4": _llama4,
     "nemotron_h": _nemotron_h_ffn,
     "jamba": _jamba_ffn,
     "lfm2": _lfm2,
-    "none": lambda _config, _traits, n: [NoFfn(n=1)] * n,
+    "none": lambda _config, _traits, n: [t.NoFfn(n=1)] * n,
 }
 
 
-def read_delta_net(config: ConfigSection) -> GatedDeltaNet:
+def read_delta_net(config: ConfigSection) -> t.GatedDeltaNet:
     """Gated DeltaNet (Qwen3-Next, Qwen3.5)."""
-    return GatedDeltaNet(
+    return t.GatedDeltaNet(
         n=1,
         k_heads=config.whole("linear_num_key_heads"),
         v_heads=config.whole("linear_num_value_heads"),
@@ -457,22 +485,21 @@ def read_delta_net(config: ConfigSection) -> GatedDeltaNet:
     )
 
 
-def read_mamba2(config: ConfigSection) -> Mamba2:
+def read_mamba2(config: ConfigSection) -> t.Mamba2:
     """Mamba-2 under the key names of Granite 4, Falcon-H1 and Nemotron-H."""
-    heads = config.whole("mamba_n_heads", "mamba_num_heads")
-    head_dim = (
-        None if config.data.get("mamba_d_head") == "auto" else config.maybe("mamba_d_head", "mamba_head_dim", least=1)
-    )
+    heads = config.whole("mamba_n_heads", "mamba_num_heads", "num_heads")
+    names = ("head_dim",) if config.has("state_size") else ("mamba_d_head", "mamba_head_dim")
+    head_dim = None if config.data.get("mamba_d_head") == "auto" else config.maybe(*names, least=1)
     if head_dim is None:
         inner = config.maybe("mamba_d_ssm", least=1) or config.whole("mamba_expand") * config.hidden()
         if inner % heads:
             raise BadInput(f"{config.where}: `mamba_d_head` is missing and {inner} is not a multiple of {heads} heads")
         head_dim = inner // heads
-    return Mamba2(
+    return t.Mamba2(
         n=1,
         heads=heads,
         head_dim=head_dim,
-        state=config.whole("mamba_d_state", "ssm_state_size"),
+        state=config.whole("mamba_d_state", "ssm_state_size", "state_size"),
         groups=config.whole("mamba_n_groups", "n_groups"),
         conv_kernel=config.whole("mamba_d_conv", "conv_kernel"),
         conv_bias=config.flag("mamba_conv_bias" if config.has("mamba_conv_bias") else "use_conv_bias", True),
@@ -480,14 +507,14 @@ def read_mamba2(config: ConfigSection) -> Mamba2:
     )
 
 
-def read_mamba1(config: ConfigSection, bcdt_norm: bool = False) -> Mamba1:
+def read_mamba1(config: ConfigSection, bcdt_norm: bool = False) -> t.Mamba1:
     """Mamba under the key names of Jamba and Falcon-Mamba."""
     inner = config.maybe("intermediate_size", least=1) if not config.has("mamba_expand") else None
     if inner is None:
         inner = config.whole("mamba_expand", "expand") * config.hidden()
     rank_name = "mamba_dt_rank" if config.has("mamba_dt_rank") else "time_step_rank"
     rank = -(-config.hidden() // 16) if config.data.get(rank_name) == "auto" else config.whole(rank_name)
-    return Mamba1(
+    return t.Mamba1(
         n=1,
         inner=inner,
         state=config.whole("mamba_d_state", "state_size"),
@@ -497,9 +524,9 @@ def read_mamba1(config: ConfigSection, bcdt_norm: bool = False) -> Mamba1:
     )
 
 
-def read_kda(config: ConfigSection) -> Kda:
+def read_kda(config: ConfigSection) -> t.Kda:
     """Kimi delta attention, from the `linear_attn_config` section."""
-    return Kda(
+    return t.Kda(
         n=1,
         n_heads=config.whole("num_heads"),
         head_dim=config.whole("head_dim"),

@@ -6,58 +6,37 @@ implementations (transformers 5.23.0 classes): a linear map a -> b holds a*b wei
 
 from __future__ import annotations
 
-from advisor.models.types import (
-    AttentionGroup,
-    Compressed,
-    Dense,
-    FfnGroup,
-    GatedDeltaNet,
-    Kda,
-    Layout,
-    Lightning,
-    Mamba1,
-    Mamba2,
-    Mla,
-    Model,
-    Moe,
-    NoFfn,
-    NoMixer,
-    Parallel,
-    ShortConv,
-    Softmax,
-    Vision,
-    Weights,
-)
+from advisor.models import types as t
 
 
-def attention_params(group: AttentionGroup, hidden: int) -> int:
+def attention_params(group: t.AttentionGroup, hidden: int) -> int:
     """Parameters of one token mixer of `group` in a model of width `hidden`. The group's `n` is not applied."""
-    if isinstance(group, Softmax):
+    if isinstance(group, t.Softmax):
         return _softmax(group, hidden)
-    if isinstance(group, Mla):
+    if isinstance(group, t.Mla):
         return _mla(group, hidden)
-    if isinstance(group, Compressed):
+    if isinstance(group, t.Compressed):
         return _compressed(group, hidden)
-    if isinstance(group, GatedDeltaNet):
+    if isinstance(group, t.GatedDeltaNet):
         return _gated_deltanet(group, hidden)
-    if isinstance(group, Kda):
+    if isinstance(group, t.Kda):
         return _kda(group, hidden)
-    if isinstance(group, Lightning):
+    if isinstance(group, t.Lightning):
         width = group.n_heads * group.head_dim  # q, k, v, gate and output maps, plus the output norm
         return 5 * hidden * width + width
-    if isinstance(group, Mamba2):
+    if isinstance(group, t.Mamba2):
         return _mamba2(group, hidden)
-    if isinstance(group, Mamba1):
+    if isinstance(group, t.Mamba1):
         return _mamba1(group, hidden)
-    if isinstance(group, ShortConv):
+    if isinstance(group, t.ShortConv):
         return 4 * hidden * hidden + hidden * group.conv_kernel  # in (3 wide), out, depthwise convolution
-    if isinstance(group, Parallel):
+    if isinstance(group, t.Parallel):
         return sum(attention_params(part, hidden) for part in group.parts)
-    assert isinstance(group, NoMixer)
+    assert isinstance(group, t.NoMixer)
     return 0
 
 
-def _softmax(softmax: Softmax, hidden: int) -> int:
+def _softmax(softmax: t.Softmax, hidden: int) -> int:
     v_dim = softmax.v_head_dim or softmax.head_dim
     query, key, value, out = (
         softmax.n_heads * softmax.head_dim,
@@ -85,7 +64,7 @@ def _softmax(softmax: Softmax, hidden: int) -> int:
     return total + softmax.extra
 
 
-def _mla(mla: Mla, hidden: int) -> int:
+def _mla(mla: t.Mla, hidden: int) -> int:
     query = mla.n_heads * (mla.qk_nope_head_dim + mla.qk_rope_head_dim)
     rank = mla.q_lora_rank
     total = hidden * rank + rank + rank * query if rank else hidden * query
@@ -100,7 +79,7 @@ def _mla(mla: Mla, hidden: int) -> int:
     return total + mla.extra
 
 
-def _compressed(compressed: Compressed, hidden: int) -> int:
+def _compressed(compressed: t.Compressed, hidden: int) -> int:
     rank, dim, ratio = compressed.q_lora_rank, compressed.head_dim, compressed.compress_ratio
     total = hidden * rank + rank + rank * compressed.n_heads * dim  # low-rank query
     total += hidden * dim + dim + compressed.n_heads  # one latent key-value head, its norm, sinks
@@ -116,14 +95,14 @@ def _compressed(compressed: Compressed, hidden: int) -> int:
     return total
 
 
-def _gated_deltanet(net: GatedDeltaNet, hidden: int) -> int:
+def _gated_deltanet(net: t.GatedDeltaNet, hidden: int) -> int:
     key, value = net.k_heads * net.k_dim, net.v_heads * net.v_dim
     projections = hidden * (2 * key + 2 * value) + hidden * 2 * net.v_heads  # q, k, v, gate; beta and decay
     convolution = (2 * key + value) * net.conv_kernel
     return projections + convolution + 2 * net.v_heads + net.v_dim + value * hidden
 
 
-def _kda(kda: Kda, hidden: int) -> int:
+def _kda(kda: t.Kda, hidden: int) -> int:
     width = kda.n_heads * kda.head_dim
     low_rank = hidden * kda.head_dim + kda.head_dim * width
     total = 3 * (hidden * width + width * kda.conv_kernel)  # q, k, v, each with its convolution
@@ -134,7 +113,7 @@ def _kda(kda: Kda, hidden: int) -> int:
     return total + kda.extra
 
 
-def _mamba2(mamba2: Mamba2, hidden: int) -> int:
+def _mamba2(mamba2: t.Mamba2, hidden: int) -> int:
     inner = mamba2.heads * mamba2.head_dim
     conv = inner + 2 * mamba2.groups * mamba2.state
     total = hidden * (inner + conv + mamba2.heads) + conv * mamba2.conv_kernel
@@ -146,7 +125,7 @@ def _mamba2(mamba2: Mamba2, hidden: int) -> int:
     return total
 
 
-def _mamba1(mamba1: Mamba1, hidden: int) -> int:
+def _mamba1(mamba1: t.Mamba1, hidden: int) -> int:
     total = hidden * 2 * mamba1.inner + mamba1.inner * (mamba1.conv_kernel + 1)
     total += mamba1.inner * (mamba1.dt_rank + 2 * mamba1.state) + mamba1.dt_rank * mamba1.inner + mamba1.inner
     total += mamba1.inner * mamba1.state + mamba1.inner + mamba1.inner * hidden  # A, D, output
@@ -162,11 +141,11 @@ def mlp_params(hidden: int, intermediate: int, act: str = "gated", bias: bool = 
     return total + (wide * intermediate + hidden if bias else 0)
 
 
-def ffn_params(group: FfnGroup, hidden: int, active: bool = False) -> int:
+def ffn_params(group: t.FfnGroup, hidden: int, active: bool = False) -> int:
     """Parameters of one feed-forward layer of `group`; `active` counts only the experts one token uses."""
-    if isinstance(group, NoFfn):
+    if isinstance(group, t.NoFfn):
         return 0
-    if isinstance(group, Dense):
+    if isinstance(group, t.Dense):
         return mlp_params(hidden, group.intermediate, group.act, group.bias) + group.extra
     experts = group.top_k if active else group.n_experts
     total = experts * expert_params(group, hidden)
@@ -183,23 +162,23 @@ def ffn_params(group: FfnGroup, hidden: int, active: bool = False) -> int:
     return total + group.extra
 
 
-def expert_params(group: Moe, hidden: int) -> int:
+def expert_params(group: t.Moe, hidden: int) -> int:
     """Parameters of one routed expert."""
     return mlp_params(group.latent or hidden, group.moe_intermediate, group.act, group.bias)
 
 
-def norm_params(layout: Layout, weights: Weights) -> int:
+def norm_params(layout: t.Layout, weights: t.Weights) -> int:
     """All layer norms and the final norm."""
     count = layout.n_layers * weights.norms_per_layer + (0 if weights.no_final_norm else 1)
     return count * layout.hidden_size * (2 if weights.norm_bias else 1)
 
 
-def embedding_params(layout: Layout) -> int:
+def embedding_params(layout: t.Layout) -> int:
     """The token embedding (the output matrix is as large when it is not tied)."""
     return layout.vocab_size * layout.hidden_size
 
 
-def text_params(model: Model, active: bool = False) -> int:
+def text_params(model: t.Model, active: bool = False) -> int:
     """Text backbone, tied embeddings counted once, without MTP layers.
 
     `active` counts only the experts one token uses and leaves out extras that are looked up, not multiplied.
@@ -215,32 +194,30 @@ def text_params(model: Model, active: bool = False) -> int:
     return total + sum(e.params for e in model.weights.extras if not (active and e.not_active))
 
 
-def active_params(model: Model) -> int:
+def active_params(model: t.Model) -> int:
     """Weights read per decoded token: `text_params(active)` without an input embedding of its own (one row is read).
 
-    Vision and MTP are not in it. Raises ValueError for a model without a layer layout.
+    t.Vision and MTP are not in it. Raises ValueError for a model without a layer layout.
     """
-    layout = _layout(model)
-    total = text_params(model, active=True)
+    total, layout = text_params(model, active=True), _layout(model)
     return total if layout.tie_embeddings else total - embedding_params(layout)
 
 
-def mtp_params(model: Model) -> int | None:
+def mtp_params(model: t.Model) -> int | None:
     """Multi-token-prediction layers; 0 when the model has none, None when their size is not known."""
     if model.mtp is None or model.mtp.layers == 0:
         return 0
     return None if model.mtp.per_layer is None else model.mtp.layers * model.mtp.per_layer
 
 
-def stored_params(model: Model) -> int:
+def stored_params(model: t.Model) -> int:
     """What the published checkpoint holds: text, and the tied copy, MTP layers, tower and others it stores too.
 
     A part whose size is not known is left out. Raises ValueError without a layer layout.
     """
     total = text_params(model)
-    weights = model.weights
-    if weights.stored_tied_copy and _layout(model).tie_embeddings:
-        total += embedding_params(_layout(model))
+    weights, layout = model.weights, _layout(model)
+    total += embedding_params(layout) if weights.stored_tied_copy and layout.tie_embeddings else 0
     if weights.stored_mtp:
         total += mtp_params(model) or 0
     total += weights.stored_other
@@ -250,7 +227,7 @@ def stored_params(model: Model) -> int:
     return total
 
 
-def vision_params(vision: Vision) -> int | None:
+def vision_params(vision: t.Vision) -> int | None:
     """Vision tower and projector rebuilt from dimensions; None when only the size is known (`residual` and kinds
     whose shape is not recorded)."""
     if vision.hidden is None or vision.layers is None or vision.intermediate is None or vision.out is None:
@@ -285,7 +262,7 @@ def vision_params(vision: Vision) -> int | None:
     return None
 
 
-def _layout(model: Model) -> Layout:
+def _layout(model: t.Model) -> t.Layout:
     if model.layout is None:
         raise ValueError(f"{model.id}: no layer layout is known")
     return model.layout

@@ -298,6 +298,7 @@ class GraphTraits(Record, frozen=True, kw_only=True):
     keeps_all_rows: bool = False  # the last layer computes all tokens, not only those whose logits are needed
     residual_first: bool = False  # sums begin with what the layer was given
     looks_up_positions: bool = False  # rows of a table of positions are added to the embedding
+    embedding_scaled: bool = False  # where the first layer lies, not where the table is
     hyper_streams: int = 0  # residuals side by side (hyper-connections); 0: one, without mixing
     hyper_rank: int = 0  # of what mixes them
     flash: bool = True  # the engine has flash attention for it

@@ -5,9 +5,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
+from typing import Any
 
+import gguf_files
 import pytest
 from llama_random import LaunchComparison, compare_launch, describe_difference, group_sets, plan_file
 from programs import LONG
@@ -15,6 +18,9 @@ from random_gguf import KNOWN, Draw, draw_keys, make_file
 
 from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
+from advisor.estimation import EstimateRequest, estimate, resolve_request
+from advisor.session import Session
+from tools.accuracy.llama_planner import CARD
 
 RULES = catalog([shipped_root()])
 SEED = 3
@@ -54,3 +60,20 @@ def test_evidence_that_differs_from_the_rules(name: str, labels: dict[str, bool]
     row = {"architecture": name, "placed": "1 GPU", "settings": settings}
     found = LaunchComparison(frozenset({"context", "scratch"}), labels)
     assert list(describe_difference(group_sets([(row, found)]), RULES)) == said
+
+
+FILES = json.loads((Path(__file__).parents[1] / "data" / "llama_random_gemma.json").read_text())["files"]
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda x: str(x["architecture"]))
+def test_kept_plans_of_random_files(file: dict[str, Any], tmp_path: Path) -> None:
+    """Scaled embeddings, keys before values, rows of a second embedding, several cards: scratch of every device."""
+    path, types = tmp_path / "x.gguf", {name: kind for name, _, kind in file["tensors"]}
+    shapes = [(name, tuple(shape)) for name, shape, _ in file["tensors"]]
+    gguf_files.write(path, file["architecture"], file["keys"], shapes, lambda name, _shape: types[name], data=False)
+    for row in file["rows"]:
+        asked = EstimateRequest(
+            model=str(path), engine_version="0.5.0", hardware=f"{row['gpus']}x {CARD}", settings=row["settings"]
+        )
+        ours = estimate(resolve_request(asked, RULES)[0], Session(RULES))
+        assert [x.compute_bytes for x in ours.devices] == [x[2] for x in row["devices"]], row["settings"]

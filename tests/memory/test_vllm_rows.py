@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,6 +13,7 @@ from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
 from advisor.deployment import Deployment, MemoryEstimate, Setting
 from advisor.estimation import estimate, find_machine
+from advisor.models.hf_config import read_model_dir
 from advisor.session import Session
 
 _LINES = (Path(__file__).parent.parent / "data" / "vllm_kv_rows.csv").read_text().splitlines()
@@ -97,3 +100,25 @@ def test_experts_in_mxfp4_are_padded_while_they_are_loaded(card: str, gib: float
     weights = estimate(deployment, Session(RULES)).devices[0].weights_bytes
     assert weights is not None
     assert weights / 2**30 == pytest.approx(gib, rel=0.004)
+
+
+RANDOM = (Path(__file__).parent.parent / "data" / "vllm_random_configs.jsonl").read_text().splitlines()[1:]
+
+
+@pytest.mark.parametrize("row", map(json.loads, RANDOM), ids=lambda x: str(x["config"]["model_type"]))
+def test_random_configurations_as_the_planner_has_them(row: dict[str, Any], tmp_path: Path) -> None:
+    """Sizes that nobody published. A config may untie an embedding that vLLM's class ties (Cohere)."""
+    (tmp_path / "config.json").write_text(json.dumps(row["config"]))
+    for length in (4096, 131072):
+        deployment = Deployment(
+            model=read_model_dir(tmp_path, RULES.config_classes),
+            engine="vllm",
+            engine_version="0.33.0",
+            quantization="BF16",
+            machine=find_machine("1x H100 80GB SXM", RULES),
+            settings={"max-model-len": length},
+        )
+        first = estimate(deployment, Session(RULES)).devices[0]
+        if not row["config"]["model_type"].startswith("cohere"):
+            assert first.weights_bytes == pytest.approx(row["weights"], rel=5e-4)
+        assert (first.kv_cache_bytes or 0) + (first.recurrent_state_bytes or 0) == row[f"request_{length}"]

@@ -348,3 +348,13 @@ def test_unknown_architectures(tmp_path: Path) -> None:
     with pytest.raises(AdvisorError) as e:
         read(tmp_path, ("rwkv7", g.base(1, d, 0, 0), rwkv))
     assert e.value.code == "unknown_architecture"
+
+
+def test_layers_that_run_several_times_are_refused(tmp_path: Path) -> None:
+    d, t = 64, g.ends(64, 96)
+    for i in range(2):
+        t += g.attention(i, d, 4, 2, 16) + g.mlp(i, d, 128)
+    once = read(tmp_path, ("nanbeige", {**g.base(2, d, 4, 2), ".num_loops": 1}, t))
+    assert once.known_layout.n_layers == 2
+    with pytest.raises(AdvisorError, match="several times"):
+        read(tmp_path, ("nanbeige", {**g.base(2, d, 4, 2), ".num_loops": 2}, t))

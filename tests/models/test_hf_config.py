@@ -16,9 +16,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from advisor.catalog import catalog
+from advisor.catalog.documents import decode_document
 from advisor.errors import AdvisorError, BadFile, BadInput
 from advisor.models import types as t
 from advisor.models.hf_config import model_from_config, read_model_dir
+from advisor.models.hf_keys import ConfigClasses
 
 CLASSES = catalog().config_classes
 CONFIGS = sorted((Path(__file__).parent / "configs").glob("*.json"))
@@ -154,6 +156,19 @@ def test_unknown_type_of_standard_shape_is_read_and_said() -> None:
     assert model.params_total == 2 * 1000 * 512 + 512 + 4 * (attention + 3 * 512 * 1024 + 2 * 512)
 
 
+def test_layers_with_keys_of_their_own() -> None:
+    """`per_layer_config`, as transformers 5 writes what some layers have otherwise."""
+    plain = model_from_config(PLAIN, "x", CLASSES)
+    wide = model_from_config({**PLAIN, "per_layer_config": {"03": {"head_dim": 128}}}, "x", CLASSES)
+    assert plain.layout is not None
+    assert wide.layout is not None
+    assert [g.n for g in wide.layout.attention] == [3, 1]
+    assert wide.params_text - plain.params_text == 64 * 512 * (8 + 2 + 2 + 8)
+    for wrong in ({"4": {}}, {"x": {}}, {"0": 3}):
+        with pytest.raises(BadInput, match=r"per_layer_config|`0`"):
+            model_from_config({**PLAIN, "per_layer_config": wrong}, "x", CLASSES)
+
+
 @pytest.mark.parametrize(
     "hint",
     [
@@ -162,6 +177,9 @@ def test_unknown_type_of_standard_shape_is_read_and_said() -> None:
         {"mamba_d_state": 16},
         {"sliding_window": 128},
         {"layer_types": ["wkv"] * 4},
+        {"moe_intermediate_size": 64},
+        {"linear_num_heads": 4},
+        {"num_experts": 8, "num_experts_per_tok": 2, "is_moe": False},
     ],
 )
 def test_unknown_type_with_unmodelled_parts_is_refused(hint: dict[str, Any]) -> None:
@@ -282,8 +300,26 @@ def test_any_value_in_any_key_is_read_or_refused(data: st.DataObject) -> None:
 
 @pytest.mark.parametrize("line", COUNTED, ids=lambda x: str(x["config"]["model_type"]))
 def test_parameters_that_transformers_makes(line: dict[str, Any]) -> None:
-    """Default configurations of transformers 5.23.0, whose parameters were counted on torch's meta device; rotary
-    sizes, token ids and the like left out. Norms without weights and a router's bias (a buffer there) may differ."""
+    """Default configurations of transformers 5.23.0 and 5.24.0, whose parameters were counted on torch's meta device.
+
+    Rotary sizes, token ids and the like are left out. Norms without weights and a router's bias (a buffer there) may
+    differ.
+    """
     model = model_from_config(line["config"], "x", catalog().config_classes)
     assert model.guessed is None
     assert model.params_text == pytest.approx(line["parameters"], rel=3e-6)
+
+
+@pytest.mark.parametrize("line", COUNTED, ids=lambda x: str(x["config"]["model_type"]))
+def test_a_class_in_no_table_is_read_by_its_keys_or_refused(line: dict[str, Any]) -> None:
+    """As if its type were new: what is sized is as near as rules/hf.yaml says."""
+    within = decode_document(catalog(), "hf.yaml", ConfigClasses).unlisted_within
+    try:
+        model = model_from_config({**line["config"], "model_type": "new"}, "x", CLASSES)
+    except AdvisorError as e:
+        problem = e.code
+    else:
+        problem = ""
+        assert model.guessed
+        assert model.params_text == pytest.approx(line["parameters"], rel=within)
+    assert problem in ("", "unknown_architecture")

@@ -137,7 +137,10 @@ def draw_keys(name: str, d: Draw, square: bool, experts: bool) -> Keys:
         keys |= _states(name, width, d)
     if small and name not in ("bloom", "mpt", "gpt2"):
         keys |= {"attention.causal": False, "pooling_type": 1}
-    return keys | (_experts(d) if experts else {})
+    keys |= _experts(d) if experts else {}
+    if name == "ernie4_5-moe":  # its loader makes experts in every layer: with a step some would do nothing
+        keys["interleave_moe_layer_step"] = 1
+    return keys
 
 
 def _has_delta(name: str) -> bool:

@@ -294,8 +294,12 @@ def plan_scratch(
     window_cells = cells.window_cells if _rows(model).window and uses_windows(model) else 0
     # random files differ there, by some KB or by a tensor
     unfollowed = window_cells and (
-        not any(_rows(model).growing_unless_windowed) or (question.devices > 1 and tokens != step)
+        not any(_rows(model).growing_unless_windowed)
+        or (question.devices > 1 and tokens != step)
+        or (settings.flash and "f32" in (settings.cache_k, settings.cache_v))  # cast in the graph
     )
+    if question.devices > 1 and {settings.cache_k, settings.cache_v} != {"f16"} and not unfollowed:
+        unfollowed = any(x.recurrent for x in cache_layers(model))
     if not keeps_cache(model) and uses_windows(model) and any(isinstance(p, Encoder) and p.window for p in lay.mixers):
         window_cells = 1  # a mask of its own, over the step alone
     shape = StepShape(

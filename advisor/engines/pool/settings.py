@@ -179,6 +179,7 @@ class PoolConstants(Record, frozen=True, kw_only=True, eq=False):
     images_gib: RangeGib | None = None  # profiling of image inputs, models with a vision tower
     in_use_from: Version | None = None  # oldest release that people still run; None = constants of one release only
     planner: Literal["groups", "plain"]  # how layers of several kinds share the cache
+    unfolds_latent: tuple[ModelType, ...] = ()  # classes of latent attention whose heads are cached one by one
     block: int = 16  # tokens that the cache is handed out in
     wide_heads: WideHeads | None = None
     window_pool: WindowPool | None = None

@@ -303,7 +303,7 @@ def plan_caches(deployment: Deployment, settings: PoolSettings, constants: PoolC
         constants.states,
         extra,
         cache_layers(deployment.draft.model) if deployment.draft else (),
-        settings.switches.no_latent,
+        settings.switches.no_latent or deployment.model.model_type in constants.unfolds_latent,
         None if constants.planner == "groups" else int(settings.states is None),
         settings.layout,
     )
@@ -333,10 +333,12 @@ def _pick_block(deployment: Deployment, settings: PoolSettings, constants: PoolC
 
 
 def unfold_latent(model: Model) -> Model:
-    """The model with keys and values of every head cached in place of latent rows (as a GGUF file from before MLA)."""
-    lay = model.known_layout
-    groups = (replace(g, absorbed=False) if isinstance(g, Mla) and not g.indexer else g for g in lay.attention)
-    return replace(model, layout=replace(lay, attention=tuple(groups)))
+    """The model with keys of every head cached in place of latent rows, and values that are padded to their width."""
+    groups = list(model.known_layout.attention)
+    for i, g in enumerate(groups):
+        if isinstance(g, Mla) and not g.indexer:
+            groups[i] = replace(g, absorbed=False, v_head_dim=g.qk_nope_head_dim + g.qk_rope_head_dim)
+    return replace(model, layout=replace(model.known_layout, attention=tuple(groups)))
 
 
 @memoize_by_identity

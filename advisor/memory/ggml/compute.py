@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from advisor.memo import memoize_by_identity
 from advisor.memory.ggml import HOST, round_up
+from advisor.memory.ggml import layers as parts
 from advisor.memory.ggml.graph import (
     ALIGNMENT,
     F16,
@@ -32,21 +33,8 @@ from advisor.memory.ggml.graph import (
     compute,
     copy,
     count_peak,
+    read_shape,
     view,
-)
-from advisor.memory.ggml.layers import (
-    attend,
-    attend_latent,
-    feed_forward,
-    has_kernel,
-    has_kernels,
-    mix_delta_net,
-    mix_mamba1,
-    mix_mamba2,
-    mix_short_convolution,
-    shape_absorbed,
-    shape_expanded,
-    shape_heads,
 )
 from advisor.memory.gguf_tensors import order_ffns, order_mixers
 from advisor.models import types as t
@@ -62,11 +50,11 @@ Kind = tuple[int, int, PlacedLayer]  # of a layer: which of the model's mixers, 
 _PLAIN = (t.Softmax, t.Mla, t.GatedDeltaNet, t.ShortConv)
 Layer = tuple[t.AttentionGroup, t.FfnGroup, PlacedLayer]
 _MIXERS: dict[type, Callable[[Step, Tensor, Any], Tensor]] = {
-    t.Mla: attend_latent,
-    t.GatedDeltaNet: mix_delta_net,
-    t.Mamba1: mix_mamba1,
-    t.Mamba2: mix_mamba2,
-    t.ShortConv: mix_short_convolution,
+    t.Mla: parts.attend_latent,
+    t.GatedDeltaNet: parts.mix_delta_net,
+    t.Mamba1: parts.mix_mamba1,
+    t.Mamba2: parts.mix_mamba2,
+    t.ShortConv: parts.mix_short_convolution,
 }
 
 
@@ -98,11 +86,11 @@ def _masks(model: t.Model, shape: StepShape) -> list[tuple[int, bool]]:
     there: dict[bool, bool] = {}  # of windowed layers or not -> whether the device reads this mask
     for part in model.layout.mixers:
         if isinstance(part, t.Softmax):
-            heads = shape_heads(part, bool(shape.window_cells))
-            window, own = heads.window, not shape.gpu or has_kernel(heads)
+            heads = parts.shape_heads(part, bool(shape.window_cells))
+            window, own = heads.window, not shape.gpu or parts.has_kernel(heads)
         elif isinstance(part, t.Mla):
-            heads = shape_absorbed(part) if part.absorbed else shape_expanded(part)
-            window, own = False, not shape.gpu or has_kernel(heads)
+            heads = parts.shape_absorbed(part) if part.absorbed else parts.shape_expanded(part)
+            window, own = False, not shape.gpu or parts.has_kernel(heads)
         else:
             continue
         there[window] = there.get(window, False) or own
@@ -137,7 +125,7 @@ def share_scratch(
     """Bytes of each device and of the host where layers lie in several places, or of `only` one of these. `copies`:
     batches under way at once."""
     # copies of what crosses in every layer add up
-    crosses = model.known_layout.per_layer is not None or not has_kernels(model) or any(x.lent for x in placed)
+    crosses = model.known_layout.per_layer is not None or not parts.has_kernels(model) or any(x.lent for x in placed)
     adds_up = copies > 1 and crosses
     kinds, shape = choose_layers(model, placed, all_of_them=adds_up), replace(shape, scheduled=True)
     if adds_up or not _is_chain(model):
@@ -292,13 +280,17 @@ def build_step(
     step = Step(model, shape)
     step.stand_in(layers[0][2])
     deepstack = step.traits.deepstack
-    tensor = _embed(step)
+    table = step.layout.per_layer
+    own_rows = None if table is None else _look_up(step, "per layer", (table.width, step.layout.n_layers, step.tokens))
+    early = table is not None and (step.place != HOST or table.laurel_rank > 0)  # as the planner's own graphs have it
+    tensor = step.graph.expand(_embed(step)) if early else _embed(step)
+    if step.traits.embedding_scaled:
+        tensor = change(tensor)
     if step.traits.looks_up_positions:
         tensor = change(_look_up(step, "rows of positions", (step.hidden, step.tokens)), tensor)
     padded = compute((step.hidden * (1 + deepstack), step.tokens), tensor)
     tensor = view(padded, (step.hidden, step.tokens), "own") if deepstack else tensor
-    each = _embed_per_layer(step, tensor)
-    table = step.layout.per_layer
+    each = None if own_rows is None else _embed_per_layer(step, tensor, own_rows)
     streams = table.streams if table is not None and table.laurel_rank else 0
     if streams:
         from advisor.memory.ggml import altup
@@ -328,6 +320,7 @@ def build_step(
     mixes = step.traits.hyper_streams
     tensor = hyper.mix_streams(step, tensor, "head", False)[0] if mixes else step.normalize(tensor)
     if step.traits.keeps_all_rows:
+        tensor.output = True  # a prediction block may read it
         tensor = _pick(step, tensor)
     if not step.encodes:
         tensor = step.multiply(tensor, step.layout.vocab_size, "output")
@@ -348,20 +341,13 @@ def _embed(step: Step) -> Tensor:
     return out
 
 
-def _embed_per_layer(step: Step, tensor: Tensor) -> Tensor | None:
-    """The parts of a second embedding that the layers add, all of them at once."""
-    table = step.layout.per_layer
-    if table is None:
-        return None
-    n, layers = step.tokens, step.layout.n_layers
-    shape = (table.width, layers, n)
-    looked_up = _look_up(step, "per layer", shape)
-    if table.laurel_rank:  # scaled before anything else
-        step.graph.expand(tensor)
-        looked_up = step.graph.expand(change(looked_up))
-    projected = change(step.multiply(tensor, table.width * layers, "per_layer_model_proj"))
+def _embed_per_layer(step: Step, tensor: Tensor, looked_up: Tensor) -> Tensor:
+    """The parts of a second embedding that the layers add, all of them at once. `looked_up`: its rows."""
+    width, layers, n = shape = read_shape(looked_up)
+    looked_up = step.graph.expand(change(looked_up)) if step.graph.tensors else looked_up  # scaled with the embedding
+    projected = change(step.multiply(tensor, width * layers, "per_layer_model_proj"))
     joined = change(change(step.normalize(view(projected, shape)), looked_up))
-    return copy(view(joined, (table.width, n, layers), "permuted"), (table.width, n, layers))
+    return copy(view(joined, (width, n, layers), "permuted"), (width, n, layers))
 
 
 def _look_up(step: Step, name: str, shape: tuple[int, ...]) -> Tensor:
@@ -404,14 +390,14 @@ def _add_layer(step: Step, tensor: Tensor, layer: Layer, number: int, last: bool
         normed = _pick(step, normed) if block == "parallel" and not step.traits.second_norm else normed
     if block == "parallel" and mixed is not None and not isinstance(ffn, t.NoFfn):
         normed = step.normalize(residual) if step.traits.second_norm else normed
-        return change(change(feed_forward(step, normed, ffn), residual), mixed)
+        return change(change(parts.feed_forward(step, normed, ffn), residual), mixed)
     tensor = residual
     if mixed is not None:
         tensor = _sum(step, step.normalize(mixed) if after else mixed, residual)
         tensor = step.normalize(tensor) if block == "sum" else tensor
     if isinstance(ffn, t.NoFfn):
         return tensor
-    out = feed_forward(step, step.normalize(tensor) if before else tensor, ffn)
+    out = parts.feed_forward(step, step.normalize(tensor) if before else tensor, ffn)
     tensor = _sum(step, step.normalize(out) if after else out, tensor)
     return step.normalize(tensor) if block == "sum" else tensor
 
@@ -433,7 +419,7 @@ def _add_hyper_layer(step: Step, wide: Tensor, layer: Layer, number: int, last: 
     wide = scatter(step, wide, mixed, inject)
     stream, inject = mix_streams(step, wide, "ffn")
     assert inject is not None
-    return scatter(step, wide, feed_forward(step, stream, ffn), inject)
+    return scatter(step, wide, parts.feed_forward(step, stream, ffn), inject)
 
 
 def _mix(step: Step, tensor: Tensor, mixer: t.AttentionGroup, number: int, residual: Tensor) -> Tensor:
@@ -444,7 +430,7 @@ def _mix(step: Step, tensor: Tensor, mixer: t.AttentionGroup, number: int, resid
             mixed = change(mixed, _mix(step, step.normalize(residual), part, number, residual))
         return mixed
     if isinstance(mixer, t.Softmax):
-        return attend(step, tensor, mixer, number)
+        return parts.attend(step, tensor, mixer, number)
     if type(mixer) not in _MIXERS:
         raise UnknownLayer(type(mixer).__name__)
     return _MIXERS[type(mixer)](step, tensor, mixer)

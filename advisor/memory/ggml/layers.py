@@ -143,8 +143,8 @@ def _score(
     if step.sees_all and key is not None and value is not None:
         return _see_all(step, query, key, value, heads)
     if key is not None and value is not None:
-        graph.expand(value)
-        graph.expand(key)
+        for part in (key, value) if shape.window_cells else (value, key):  # build_attn with two caches, and with one
+            graph.expand(part)
         graph.expand(step.store(view(key, (heads.key_width * heads.keys, n), "row"), step.get_key_rows(heads.window)))
         graph.expand(step.store(_lay_out_values(step, value, heads), step.get_value_rows(heads.window)))
     mask = step.get_mask(heads.window)
