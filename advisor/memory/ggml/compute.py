@@ -130,7 +130,7 @@ def share_scratch(
     kinds, shape = choose_layers(model, placed, all_of_them=adds_up), replace(shape, scheduled=True)
     if adds_up or not _is_chain(model):
         return _share(model, shape, kinds, placed[-1], devices, copies)
-    every = shape.cache_on_host or not has_kernels(model)
+    every = shape.cache_on_host or not parts.has_kernels(model)
     out = {}
     for place in (*range(devices), HOST) if only is None else (only,):
         near, output = _look_from(max(place, 0), kinds, placed[-1], every)
