@@ -37,9 +37,20 @@ TOLERANCE = 0.05  # a driver shows a little less than a card's nominal memory
 _TELLS_NOTHING = re.compile(
     r"\d{1,2}|[a-z]|ti|xt|xtx|pro|max|ultra|super|nano|plus|maxq|laptop|pcie|sxm|hgx|dgx|ryzen|ai"
 )
-_NODES = re.compile(r"(\d{1,6})(?: (?:nodes?|clusters?)\s+(?:of|each)\s+|\s*[x×]\s*(?=\d{1,2}\s*[x×]))(.+)", re.I)
+_NODES = re.compile(r"(\d{1,6})(?:[ -](?:nodes?|clusters?)(?: clusters?)?\s+(?:of|each)\s+|\s*[x×]\s*(?=\d{1,2}\s*[x×]))(.+)", re.I)
 # words that say there is a card
 _DESCRIBED = re.compile(r"\b(gaming|gamer|gpus?|(graphics|video) cards?|nvidia|geforce|radeon|dgpu)\b", re.I)
+# series of computers that are sold with many chips
+_COMPUTER = re.compile(
+    r"(?:(?:dell|hp|hpe|lenovo|asus|acer|msi|gigabyte|samsung|lg|microsoft|huawei|honor|razer) )?(?:thinkpad|ideapad|legion|"
+    r"yoga|latitude|xps|inspiron|precision|alienware|elitebook|probook|zbook|omen|victus|pavilion|envy|spectre|omnibook|"
+    r"zenbook|vivobook|rog|tuf|proart|expertbook|predator|nitro|aspire|swift|blade|razer|aero|aorus|katana|raider|stealth|"
+    r"vector|titan \d|prestige|cyborg|matebook|magicbook|surface|galaxy book|gram|framework|tuxedo|clevo|optiplex|"
+    r"thinkcentre|thinkstation|prodesk|elitedesk|elitemini|nuc(?:box)?|beelink|minisforum|gmktec|geekom|aoostar|"
+    r"acemagic|poweredge|proliant|chromebook)\b",
+    re.I,
+)
+_NAMES_A_CARD = re.compile(r"[rg]tx|\b(?:rx|arc|mi|pro w)[ -]?\d|radeon|geforce|quadro|tesla|ryzen|core|snapdragon", re.I)
 # what is left out of a name that is not understood as it stands: not what tells cards apart
 _TELLS = re.compile(
     r".*\d.*|laptop|mobile|notebook|ti|super|xtx?|pro|max|ultra|mini|lite|nano|plus|gre|se|le|d|x|m|s|max-q|"
@@ -61,6 +72,7 @@ _BEFORE = re.compile(
 )
 _AFTER = re.compile(r"(?P<name>.*\S)(?:\s+[x×*]\s*|\s*(?<![a-z-])[x×*](?=\d)|\s*:\s*)(?P<n>\d{1,4})", re.I)
 _AFTER_X = re.compile(r"(?P<name>.*\S)\s+\(?(?P<n>\d{1,3})\s*(?:[x×]|pcs|pieces|units)\)?", re.I)
+_AFTER_WORD = re.compile(r"(?P<name>.*\S)\s+(?P<w>dual|twin)", re.I)
 _AFTER_BRACKET = re.compile(r"(?P<name>.*\S)\s*\([x×]?\s*(?P<n>\d{1,3})\s*[x×]?\)", re.I)
 _CHIP = r"\bm[1-9](?:\s?(?:pro|max|ultra))?|\bmac (?:studio|mini|pro)|\bmacbook(?: pro| air)?"
 # words that tell nothing: they may stand anywhere between pieces
@@ -104,6 +116,8 @@ def parse_hardware(text: str, catalogue: Catalog) -> Machine:
     for count, line in reading.lines:
         _choose_chip(count, line, reading)
     _add_integrated(reading)
+    details = reading.details
+    details.no_gpu |= (details.no_card or details.own_graphics) and not reading.cards
     _ask_for_card(text, reading)
     details, cards = reading.details, [_settle_laptop(_settle_chip(c, reading), reading) for c in _per_node(reading)]
     for what, amount in (("RAM", details.ram_bytes), ("VRAM", details.vram_bytes), ("cores", details.cores)):
@@ -115,7 +129,7 @@ def parse_hardware(text: str, catalogue: Catalog) -> Machine:
         raise BadInput(
             f"hardware {text.strip()!r} names no card and no processor: e.g. `2x RTX 4090, 64GB RAM` or `cpu`"
         )
-    if cards and details.no_gpu:
+    if cards and (details.no_gpu or details.no_card and any(c.entry.kind == "discrete" for c in cards)):
         raise BadInput(f"hardware {text.strip()!r} names a card and states that there is none")
     made = join_catalogue(describe_machine(text, details, cards), catalogue.accelerators(), catalogue.cpu_platforms())
     return keep_reserve(made, catalogue)
@@ -123,6 +137,7 @@ def parse_hardware(text: str, catalogue: Catalog) -> Machine:
 
 def _read_text(text: str, reading: _Reading) -> None:
     unknown: list[tuple[str, UnknownName]] = []
+    text = re.sub(r" w/ ?(?=[a-z])", " with ", text, flags=re.I)
     for part in text.split(","):
         if simplify_name(part) in reading.machines:  # `Dell Pro Max with GB10` is one name
             text = text.replace(part, re.sub(" with ", " ", part, flags=re.I))
@@ -174,6 +189,10 @@ def _read_part(part: str, reading: _Reading) -> None:
     if phrases.read_cpu(_digits_first(part), reading.details):
         return
     if _read_without_a_word(part, reading):
+        return
+    if _COMPUTER.match(part) and not _NAMES_A_CARD.search(part):  # what is in it stands beside it, or is asked for
+        reading.details.unread.append(part)
+        reading.details.host_only = True
         return
     name = next((n for _, n in split_counts(part)), part)
     raise UnknownName("accelerator", name, _near(name, reading), "`advise list accelerators` names them all.")
@@ -408,6 +427,11 @@ def _ask_for_card(text: str, reading: _Reading) -> None:
         raise BadInput(
             f"hardware {text.strip()!r} does not say which card: name it, e.g. `RTX 4060 laptop`, or say `no GPU`"
         )
+    computer = next((x for x in details.unread if _COMPUTER.match(x)), None)
+    if computer and not (reading.cards or details.no_gpu or details.cpu_model):
+        raise BadInput(
+            f"{computer!r} is sold with several chips: name its card or processor, e.g. `RTX 4060 laptop`, `Ryzen 7 8840U`"
+        )
 
 
 def _per_node(reading: _Reading) -> list[CardCount]:
@@ -474,7 +498,7 @@ def split_counts(part: str) -> Iterator[tuple[int, str]]:
     The plain reading (one of the whole) comes last; names in the plural come after the same name as it is written.
     """
     text = part.strip()
-    for pattern in (_BEFORE, _AFTER, _AFTER_X, _AFTER_BRACKET):
+    for pattern in (_BEFORE, _AFTER, _AFTER_X, _AFTER_BRACKET, _AFTER_WORD):
         m = pattern.fullmatch(text)
         if m:
             word = m.groupdict().get("w")
@@ -487,20 +511,34 @@ def split_counts(part: str) -> Iterator[tuple[int, str]]:
 
 def spell_out(part: str) -> str:
     """The part with what people leave out written out (`M4 Max 128` as 128GB), and without the size of a screen."""
+    if _COMPUTER.match(part):  # the number in a computer's name is a size or a year, no count
+        part = re.sub(r"^[^,]+?\b(?=rtx|gtx|radeon|geforce|quadro|(?:amd )?ryzen|intel |core|snapdragon)", "", part, flags=re.I)
+    part = re.sub(r"\((?:r|tm)\)", "", part, flags=re.I)
+    part = re.sub(r"(?<=\d)\s*[卡张块](?=$|\s)", "", re.sub(r"^(\d{1,3})\s*[卡张块]\s*", r"\1x ", part))
+    part = re.sub(r"(?<=\d) cpu(?= and )", "", part, flags=re.I)
     part = re.sub(
         r"\b(?:intel )?(?:core )?(?:ultra ?([3579])|([3579]) ultra) ?(\d{3}[a-z]{0,2})\b",
         r"Core Ultra \1\2 \3",
         part,
         flags=re.I,
     )
+    part = re.sub(r"\bryzen(?=\d)", "Ryzen ", part, flags=re.I)
+    part = re.sub(r"\b(?:ryzen )?(?:([3579]) )?ai ([3579] )?(hx )?(pro )?(?=\d{3}\b)", _order_ryzen, part, flags=re.I)
     part = re.sub(r"^amd (\d{4}[a-z]\w{0,3})(?: cpu)?$", r"AMD Ryzen \1", part, flags=re.I)
-    part = re.sub(r"\((?:r|tm)\)", "", part, flags=re.I)
     part = re.sub(r"\bcpu:? (?=(?:intel|amd|core|ryzen|xeon|epyc|i[3579]-))", "", part, flags=re.I)
     part = re.sub(r"\b(v5e|v5litepod|v6e)-(\d{1,3})\b", r"\1 x \2", part, flags=re.I)  # these slices are named by chips
     part = re.sub(r"\b(macbook(?: pro| air)?)\s+1[1-6](?=\s)", r"\1", part, flags=re.I)
     part = re.sub(rf"^({_WORD})\s+(?=nodes?\b)", lambda m: f"{_NUMBERS[m[1].lower()]} ", part, flags=re.I)
     part = re.sub(r"\b1[1-8](?:\.\d)?(?:\"|''|”|[- ]?inch(?:es)?\b)", " ", part, flags=re.I)
     return re.sub(rf"({_CHIP})\s+(\d{{1,3}})(?=$|\s+(?:ram|memory|unified)\b)", r"\1 \2GB", part.strip(), flags=re.I)
+
+
+def _order_ryzen(said: re.Match[str]) -> str:
+    """`AI 9 HX 370` and `Ryzen 9 AI HX 370` as AMD writes it."""
+    first, second, *rest = (x or "" for x in said.groups())
+    if not first and not second:  # a card of another maker: Cloud AI 100
+        return said[0]
+    return f"Ryzen AI {second or (first and first + ' ')}{''.join(rest)}"
 
 
 def _singular(name: str) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from functools import lru_cache
 from msgspec.structs import replace
 
 from advisor.catalog.types import Accelerator
-from advisor.errors import AdvisorError
+from advisor.errors import AdvisorError, AmbiguousName
 from advisor.record import Value
 from advisor.units import GIB
 
@@ -27,9 +27,11 @@ FORMS = frozenset(("sxm", "pcie", "oam", "hgx", "dgx"))
 _SIZE = re.compile(r"(?<![\w.])(\d{1,4}(?:\.\d)?(?=\s*gi?b)|\d{1,3}(?=\s*g))\s*(?:gb|gib|g|gigs?)(?![\w])")
 _SPELLINGS = (
     (re.compile(r"(\d{2})[ -]?cores?\b|\b(\d{2})c\b"), r" \1\2core "),
+    (re.compile(r"\bmax[ -]?q laptop\b"), " laptop "),
     (re.compile(r"\bmax[ -]q\b"), " maxq "),
     (re.compile(r"\b(?:macbook(?: pro| air)?|mac (?:studio|mini|pro)|imac)\b"), " "),
     (re.compile(r"\bmobile\b"), " laptop "),
+    (re.compile(r"\brtx ?([2-5]0[5-9]0) ?(ti)? ?m\b"), r" rtx \1 \2 laptop "),
     (re.compile(r"sxm ?\d?\b"), " sxm "),
     (re.compile(r"\bpci(?:-?e|-express)?\b"), " pcie "),
     (re.compile(r"\b(rtx|gtx|rx|arc|tpu)(?=[a-z]?\d)"), r"\1 "),
@@ -108,8 +110,10 @@ def _narrow(
     best = _find_most_specific(replace(asked, sizes=sizes), plain)
     if best is None:
         listed = ", ".join(_label(a) for a in plain[:8])
-        raise AdvisorError(
-            "ambiguous_accelerator", f"{asked.text.strip()!r} may be several accelerators: {listed}. Say which."
+        raise AmbiguousName(
+            "ambiguous_accelerator",
+            f"{asked.text.strip()!r} may be several accelerators: {listed}. Say which.",
+            tuple(a.name for a in plain[:8]),
         )
     return best, _describe_default(asked, best, [a for a in plain if a is not best])
 

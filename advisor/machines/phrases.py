@@ -49,6 +49,8 @@ class HardwareDetails(msgspec.Struct):
     visible: str | None = None
     npu: str | None = None
     no_gpu: bool = False
+    no_card: bool = False  # no discrete GPU: the processor's own may be meant
+    own_graphics: bool = False  # the processor's own GPU was named as such
     laptop: str | None = None  # the word that says it is one
     host_only: bool = False  # names a computer without saying which accelerator it has
     processor_only: bool = False  # a processor that is called one: its graphics are not meant
@@ -302,10 +304,14 @@ _END = r"(?: CL\d\d)?(?: (?:of )?(?:RAM|memory))?(?: each)?"
 _TABLE: tuple[tuple[str, _Taker], ...] = (
     (
         r"cpu(?:[ -]only)?|gpu: none|"
-        r"(?:no|without)(?: an?| any| dedicated| discrete)? (?:gpus?|accelerators?|graphics(?: card)?)|"
-        r"(?:integrated graphics|igpu)(?: only)?",
+        r"(?:no|without)(?: an?| any)? (?:gpus?|accelerators?|graphics(?: card)?)",
         _take(no_gpu=True),
     ),
+    (
+        r"(?:no|without)(?: an?| any)? (?:d(?:edicated |iscrete )?-?gpus?|(?:dedicated|discrete) graphics(?: card)?)",
+        _take(no_card=True),
+    ),
+    (r"(?:integrated (?:graphics|gpu)|i-?gpu)(?: only)?", _take(own_graphics=True)),
     (
         rf"{SIZE} (?:of )?(?:(?:system |host )?(?:RAM|memory)|(?:LP)?DDR\dX?)(?: (?:laptop|desktop|pc|server))?",
         _take("ram_bytes", host_only=True),
