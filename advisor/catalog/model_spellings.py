@@ -21,6 +21,8 @@ from advisor.patterns import pattern_when_used
 from advisor.record import Record, Value
 
 SHORTEST_CORRECTED = 5  # letters and digits of a word that may have a slip in it
+MOST_LEADING = 4  # words before the model's own name in that of a tuned copy, and one
+SIZE_SLACK = 0.06  # of the parameters that a name states
 SHORTEST_ASKED = 3  # letters and digits of a name that words are looked up by
 _GGUF = pattern_when_used(r"[-_.@](?P<q>(?:UD-)?(?:I?Q\d(?:_[A-Z0-9]+)*|BF16|F16|F32|MXFP4(?:_MOE)?|TQ\d_\d))$", re.I)
 
@@ -129,7 +131,7 @@ def find_named_model(name: str, rules: Catalog) -> NamedModel | None:
     short = bare.rpartition("/")[2]
     short = re.sub(r"-\d{5}-of-\d{5}$", "", re.sub(r"\.gguf$", "", short, flags=re.I), flags=re.I)
     found = _without_suffix(short, quant, rules)
-    if found is None and short != bare:  # somebody's copy, or a file
+    if found is None:  # somebody's copy, or a file
         found = _find_base(bare.rpartition("/")[0], short, quant, rules)
     if found is None:
         return None
@@ -167,12 +169,33 @@ def find_by_words(name: str, rules: Catalog) -> tuple[ModelRow, ...]:
         same = tuple(row for row, _ in _words_of_models(rules) if low in _family_names(row))
         if same:
             return same
-    idle = frozenset(_conventions(rules).idle_words)
-    for asked in (words, words - idle):
+    idle = frozenset(_conventions(rules).idle_words) | _makers(rules)
+    inside = re.search(r"\(([^()]+)\)", name)  # `Somebody's model (Gemma 4 E2B finetuned)`
+    for asked in (words, words - idle, _split_words(inside[1]) - idle if inside else frozenset()):
         found = tuple(row for row, known in _words_of_models(rules) if asked and asked <= known)
         if found:
             return found
-    return ()
+    sizes = frozenset(w for w in words if re.fullmatch(r"a?\d+(\.\d+)?[bt]", w))
+    whole = max((_parameters(s) for s in sizes if s[0] != "a"), default=0.0)
+    asked = words - idle - sizes  # a size beside the name, where it is that of the model
+    if not whole or not asked:
+        return ()
+    rows = (row for row, known in _words_of_models(rules) if asked <= known)
+    return tuple(row for row in rows if abs(row.params_total - whole) <= SIZE_SLACK * whole)
+
+
+def _parameters(size: str) -> float:
+    """`68.5b` and `1t` as a number of parameters."""
+    return float(size[:-1]) * (1e12 if size[-1] == "t" else 1e9)
+
+
+@memoize_by_identity
+def _makers(rules: Catalog) -> frozenset[str]:
+    """Words of publishers that no model is called by."""
+    makers = frozenset(w for row in rules.model_index() for w in _split_words(row.id.rpartition("/")[0]))
+    return makers - frozenset(
+        w for row in rules.model_index() for w in _split_words(f"{row.id.rpartition('/')[2]} {row.family}")
+    )
 
 
 def _family_names(row: ModelRow) -> set[str]:
@@ -207,7 +230,8 @@ def _ollama_tag(name: str, rules: Catalog) -> NamedModel | None:
     for t in (f"{base}:{m[1]}-{m[2]}" if m[2] else None, f"{base}:{m[1]}"):
         if t and is_in_catalogue(t, rules):
             return NamedModel(t, m[3].upper() if m[3] else None, f"{name} is taken as {t}, by its tag")
-    return None
+    found = _without_suffix(f"{base}-{tag}", None, rules) or _find_base("", f"{base}-{tag}", None, rules)
+    return found and replace(found, assumed=f"{name} is taken as {found.name}, by its tag")
 
 
 def _without_suffix(short: str, quant: str | None, rules: Catalog) -> NamedModel | None:
@@ -223,14 +247,20 @@ def _find_base(publisher: str, short: str, quant: str | None, rules: Catalog) ->
     now, said, gguf = list(_strip_suffixes(short, quant, rules))[-1]
     derived = _conventions(rules).derived
     own = {row.id.rpartition("/")[0].lower() for row in rules.model_index()}
-    if publisher.lower() in own:
+    if publisher and publisher.lower() in own:
         return None
-    for cut in reversed([m.start() for m in re.finditer(r"[-_.]", now)]):
-        base, rest = now[:cut], now[cut:]
-        if re.search(derived.other, rest, re.I) or not re.search(derived.size, base, re.I):
+    starts = (0, *(m.end() for m in re.finditer(r"[-_\s]", now)))
+    for start in starts[:MOST_LEADING]:  # `Huihui-Qwen3-8B-abliterated`: the tuner before the model
+        if re.search(derived.other, now[:start], re.I):
             return None
-        if (known := _find_plain(base, None, rules)) is not None:
-            return NamedModel(known, said, gguf=gguf)
+        for cut in (len(now), *reversed([m.start() for m in re.finditer(r"[-_.\s]", now)])):
+            base, rest = now[start:cut], now[cut:]
+            said_size = re.search(derived.size, base, re.I)
+            if re.search(derived.other, rest, re.I) or not said_size:
+                break
+            named = re.search(r"[a-z]{2}", base[: said_size.start()], re.I)  # a size alone names nothing
+            if named and (known := _find_plain(base, None, rules)) is not None:
+                return NamedModel(known, said, gguf=gguf)
     return None
 
 
@@ -307,7 +337,7 @@ def _vocabulary(rules: Catalog) -> frozenset[str]:
 
 
 def _split_words(name: str) -> frozenset[str]:
-    pieces = r"[a-z]?\d+(?:\.\d+)?[bm](?![a-z0-9])|e\d+b\b|\d+x\d+b|[a-z]+|\d+(?:\.\d+)*"
+    pieces = r"[a-z]?\d+(?:\.\d+)?[bmt](?![a-z0-9])|e\d+b\b|\d+x\d+b|[a-z]+|\d+(?:\.\d+)*"
     return frozenset(re.findall(pieces, name.lower()))
 
 
