@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -65,7 +65,8 @@ _IDLE = frozenset((
     "a", "an", "the", "with", "and", "plus", "&", "my", "our", "i", "we", "have", "has", "got", "own", "on",
     "of", "in", "for", "it", "its", "is", "using", "use", "uses", "running", "run", "machine", "box", "rig",
     "build", "setup", "computer", "tower", "node", "gpu", "gpus", "card", "cards", "graphics", "only", "just",
-    "total", "each", "old", "fe", "founders", "integrated", "custom", "new", "gaming", "homelab", "home", "system", "some", "single", "host", "has:",
+    "total", "each", "old", "fe", "founders", "integrated", "custom",
+    "new", "gaming", "homelab", "home", "system", "some", "single", "host", "has:",
     "that's", ",", ";", "-", "+", "memory", "instance", "machine:", "dedicated", "discrete", "bridge",
     "bridged", "linked", "video", "thinkpad", "legion", "rog", "alienware", "xps", "omen", "zephyrus", "razer",
     "blade", "precision", "colab", "kaggle", "runpod", "vast.ai", "paperspace", "homeserver", "nas", "vps",
@@ -114,7 +115,7 @@ def parse_hardware(text: str, catalogue: Catalog) -> Machine:
         raise BadInput(
             f"hardware {text.strip()!r} names no card and no processor: e.g. `2x RTX 4090, 64GB RAM` or `cpu`"
         )
-    if cards and (details.no_gpu or details.no_card and any(c.entry.kind == "discrete" for c in cards)):
+    if cards and (details.no_gpu or (details.no_card and any(c.entry.kind == "discrete" for c in cards))):
         raise BadInput(f"hardware {text.strip()!r} names a card and states that there is none")
     made = join_catalogue(describe_machine(text, details, cards), catalogue.accelerators(), catalogue.cpu_platforms())
     return keep_reserve(made, catalogue)
@@ -182,7 +183,7 @@ def _read_part(part: str, reading: _Reading) -> None:
         return
     if _read_without_a_word(part, reading):
         return
-    if COMPUTER.match(part) and not NAMES_A_CARD.search(part):  # what is in it stands beside it, or is asked for
+    if COMPUTER.match(part) and not NAMES_A_CARD.search(part):  # what is in it stands next to it, or is asked for
         reading.details.unread.append(part)
         reading.details.host_only = True
         return
@@ -437,7 +438,8 @@ def _ask_for_card(text: str, reading: _Reading) -> None:
     computer = next((x for x in details.unread if COMPUTER.match(x)), None)
     if computer and not (reading.cards or details.no_gpu or details.cpu_model):
         raise BadInput(
-            f"{computer!r} is sold with several chips: name its card or processor, e.g. `RTX 4060 laptop`, `Ryzen 7 8840U`"
+            f"{computer!r} is sold with several chips: name its card or processor, "
+            "e.g. `RTX 4060 laptop`, `Ryzen 7 8840U`"
         )
 
 

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from advisor.catalog.compiled_rules import ModelRow
 from advisor.catalog.documents import decode_document
 from advisor.catalog.store import Catalog
-from advisor.meanings import Pattern, QuantizationName
+from advisor.meanings import ModelId, Pattern, QuantizationName
 from advisor.memo import memoize_by_identity
 from advisor.near import simplify_name
 from advisor.patterns import pattern_when_used
@@ -26,6 +26,7 @@ SIZE_SLACK = 0.06  # of the parameters that a name states
 SHORTEST_ASKED = 3  # letters and digits of a name that words are looked up by
 _GGUF = pattern_when_used(r"[-_.@](?P<q>(?:UD-)?(?:I?Q\d(?:_[A-Z0-9]+)*|BF16|F16|F32|MXFP4(?:_MOE)?|TQ\d_\d))$", re.I)
 
+_IS_SIZE = pattern_when_used(r"[a-z]?\d+(?:\.\d+)?[bmt]")
 _SHORTHAND = pattern_when_used(
     r"[\s:@]+(?P<q>q[2-8]|(?:[2-8]|16)[- ]?bit|fp8|awq|gptq|nvfp4|mxfp4|int[48]|bf16|fp16)$", re.I
 )
@@ -44,6 +45,14 @@ class DerivedNames(Record, frozen=True, kw_only=True):
 
     size: Pattern  # what of the model's name has to be there
     other: Pattern  # what has no place in the rest: it means other layers
+
+
+class TunedFamily(Record, frozen=True, kw_only=True):
+    """Tuned copies of one model whose names do not say which."""
+
+    names: tuple[str, ...]  # how the name begins
+    size: str
+    model: ModelId
 
 
 class NameElsewhere(Record, frozen=True, kw_only=True):
@@ -66,6 +75,7 @@ class ModelNamesFile(Record, frozen=True, kw_only=True):
     kinds: tuple[str, ...] = ()
     derived: DerivedNames
     idle_words: tuple[str, ...] = ()
+    tuned: tuple[TunedFamily, ...] = ()
     elsewhere: tuple[NameElsewhere, ...] = ()
 
 
@@ -126,6 +136,8 @@ def find_named_model(name: str, rules: Catalog) -> NamedModel | None:
     listed = rules.find_copy(bare) if "/" in bare else None
     if listed is not None:
         return NamedModel(listed[0], quant or listed[1], gguf=listed[1] is None)
+    if bare.count(":") == 2 and "/" not in bare:  # `name:size:format`
+        bare, quant = bare.replace(":", "-", 1).split(":")
     if quant is None and ":" in bare and (tag := _ollama_tag(bare, rules)) is not None:
         return tag
     short = bare.rpartition("/")[2]
@@ -175,18 +187,12 @@ def find_by_words(name: str, rules: Catalog) -> tuple[ModelRow, ...]:
         found = tuple(row for row, known in _words_of_models(rules) if asked and asked <= known)
         if found:
             return found
-    sizes = frozenset(w for w in words if re.fullmatch(r"a?\d+(\.\d+)?[bt]", w))
-    whole = max((_parameters(s) for s in sizes if s[0] != "a"), default=0.0)
-    asked = words - idle - sizes  # a size beside the name, where it is that of the model
-    if not whole or not asked:
+    whole = re.search(r"(?<![\w.])(\d+(?:\.\d+)?)([bt])\b(?:-a\d+(?:\.\d+)?b)?", name, re.I)  # next to a whole name
+    if whole is None or not (asked := _split_words(name.replace(whole[0], " ")) - idle):
         return ()
-    rows = (row for row, known in _words_of_models(rules) if asked <= known)
-    return tuple(row for row in rows if abs(row.params_total - whole) <= SIZE_SLACK * whole)
-
-
-def _parameters(size: str) -> float:
-    """`68.5b` and `1t` as a number of parameters."""
-    return float(size[:-1]) * (1e12 if size[-1] == "t" else 1e9)
+    total = float(whole[1]) * (1e12 if whole[2].lower() == "t" else 1e9)
+    rows = (row for row, known in _words_of_models(rules) if asked <= known and not any(map(_IS_SIZE.fullmatch, known)))
+    return tuple(row for row in rows if abs(row.params_total - total) <= SIZE_SLACK * total)
 
 
 @memoize_by_identity
@@ -244,6 +250,7 @@ def _without_suffix(short: str, quant: str | None, rules: Catalog) -> NamedModel
 
 def _find_base(publisher: str, short: str, quant: str | None, rules: Catalog) -> NamedModel | None:
     """The model whose whole name, size included, a tuned copy's begins with. Its own publisher's are no such copies."""
+    short = re.sub(r"(Q[26]_K)[-_ ]+(?:small|medium|large)\b", r"\1", short.replace(" ", "-"), flags=re.I)
     now, said, gguf = list(_strip_suffixes(short, quant, rules))[-1]
     derived = _conventions(rules).derived
     own = {row.id.rpartition("/")[0].lower() for row in rules.model_index()}
@@ -252,15 +259,20 @@ def _find_base(publisher: str, short: str, quant: str | None, rules: Catalog) ->
     starts = (0, *(m.end() for m in re.finditer(r"[-_\s]", now)))
     for start in starts[:MOST_LEADING]:  # `Huihui-Qwen3-8B-abliterated`: the tuner before the model
         if re.search(derived.other, now[:start], re.I):
-            return None
+            break
         for cut in (len(now), *reversed([m.start() for m in re.finditer(r"[-_.\s]", now)])):
             base, rest = now[start:cut], now[cut:]
-            said_size = re.search(derived.size, base, re.I)
-            if re.search(derived.other, rest, re.I) or not said_size:
+            told = re.search(derived.size, base, re.I) or re.search(r"\d(?=.*[-_\s])", base)
+            if re.search(derived.other, rest, re.I) or not told:
                 break
-            named = re.search(r"[a-z]{2}", base[: said_size.start()], re.I)  # a size alone names nothing
+            named = re.search(r"[a-z]{2}", base[: told.start()], re.I)  # a size alone names nothing
             if named and (known := _find_plain(base, None, rules)) is not None:
                 return NamedModel(known, said, gguf=gguf)
+    plain = re.sub(r"[-_\s]+", "-", now.lower())
+    size = re.search(derived.size, plain)
+    for family in _conventions(rules).tuned:
+        if size is not None and size[0] == family.size and plain.startswith(tuple(f"{n}-" for n in family.names)):
+            return NamedModel(family.model, said, gguf=gguf)
     return None
 
 

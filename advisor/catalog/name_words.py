@@ -43,8 +43,8 @@ _SPELLINGS = (
 
 # series of computers that are sold with many chips
 COMPUTER = re.compile(
-    r"(?:(?:dell|hp|hpe|lenovo|asus|acer|msi|gigabyte|samsung|lg|microsoft|huawei|honor|razer) )?(?:thinkpad|thinkbook|ideapad|legion|"
-    r"yoga|latitude|xps|inspiron|precision|alienware|elitebook|probook|zbook|omen|victus|pavilion|envy|spectre|omnibook|"
+    r"(?:(?:dell|hp|hpe|lenovo|asus|acer|msi|gigabyte|samsung|lg|microsoft|huawei|honor|razer) )?(?:thinkpad|thinkbook|"
+    r"ideapad|legion|yoga|latitude|xps|inspiron|precision|alienware|elitebook|probook|zbook|omen|victus|pavilion|envy|spectre|omnibook|"
     r"zenbook|vivobook|rog|tuf|proart|expertbook|predator|nitro|aspire|swift|blade|razer|aero|aorus|katana|raider|stealth|"
     r"vector|titan \d|prestige|cyborg|matebook|magicbook|surface|galaxy book|gram|framework|tuxedo|clevo|optiplex|"
     r"thinkcentre|thinkstation|prodesk|elitedesk|elitemini|nuc(?:box)?|beelink|minisforum|gmktec|geekom|aoostar|"

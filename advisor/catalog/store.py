@@ -98,7 +98,7 @@ class Catalog:
             return listed
         words = re.split(r"[-_\s/]+", name.lower())
         inside = [e for e in self.engines() if e in words or ("." in e and any(w.endswith(e) for w in words))]
-        if len(inside) != 1 or len(words) == len(inside) and words[0] == inside[0]:
+        if len(inside) != 1 or (len(words) == len(inside) and words[0] == inside[0]):
             return None
         return KnownEngine(names=(name,), kind="wrapper", runs=(inside[0],), note="a build or fork, by its name alone")
 

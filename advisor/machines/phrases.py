@@ -317,7 +317,8 @@ _TABLE: tuple[tuple[str, _Taker], ...] = (
     ),
     (r"(?:integrated (?:graphics|gpu)|i-?gpu)(?: only)?", _take(own_graphics=True)),
     (
-        rf"{SIZE} (?:of )?(?:(?:(?:system|host|total|shared|main) )*(?:RAM|memory)|(?:LP)?DDR\dX?)(?: (?:laptop|desktop|pc|server))?",
+        rf"{SIZE} (?:of )?(?:(?:(?:system|host|total|shared|main) )*(?:RAM|memory)|(?:LP)?DDR\dX?)"
+        r"(?: (?:laptop|desktop|pc|server))?",
         _take("ram_bytes", host_only=True),
     ),
     (rf"{SIZE} (?:RAM|memory) (?:per|a|each) socket", _memory_of_sockets),
@@ -385,12 +386,13 @@ _TABLE: tuple[tuple[str, _Taker], ...] = (
     (r"(?:CUDA_|HIP_|ROCR_)?visible[ _]devices[ =](\S+)", _visible),
     (r"(?P<npu>.{2,40}) NPU", _take()),
     (
-        r"(?:power )?(?:limit|cap)(?:ped)?(?: (?:at|to))? (\d{1,5}) ?W(?:/card| each)?|(\d{1,5}) ?W(?:/card| each)?(?: (?:power )?(?:limit|cap))?",
+        r"(?:power )?(?:limit|cap)(?:ped)?(?: (?:at|to))? (\d{1,5}) ?W(?:/card| each)?|"
+        r"(\d{1,5}) ?W(?:/card| each)?(?: (?:power )?(?:limit|cap))?",
         lambda details, m: setattr(details, "power_watts", float(m[1] or m[2])),
     ),
     (  # what changes nothing here
-        r"(?:no|without) (?:nvlink|p2p|display|bridge)|(?:kvm|proxmox|esxi|lxc|bare metal|vfio)?/?(?:kvm|proxmox|esxi|lxc|bare metal|vfio|"
-        r"passthrough)(?: passthrough)?|undervolted|(?:water|air)[- ]?cooled|gfx\d{3,4}[a-z]?|rdna ?\d(?:\.\d)?|cdna ?\d",
+        r"(?:no|without) (?:nvlink|p2p|display|bridge)|undervolted|water[- ]?cooled|gfx\d{3,4}[a-z]?|[rc]dna ?\d|"
+        r"(?:kvm|proxmox|esxi|lxc|bare metal|vfio|passthrough)(?:[/ ](?:kvm|proxmox|vfio|passthrough))*",
         _take(),
     ),
     (r"arm64|aarch64|x86_64|x86-64|amd64|x64|riscv64|s390x|ppc64le", _arch),
