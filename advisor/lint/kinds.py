@@ -53,6 +53,7 @@ FILES: dict[str, str | None] = {
     "comparisons.yaml": "advisor.advice.compare:ComparisonsFile",
     "migrations.yaml": "advisor.advice.migrate_types:MigrationsFile",
     "freshness.yaml": "advisor.freshness:FreshnessFile",
+    "mirrors.yaml": "advisor.render.matrix:Mirrors",
     "releases.yaml": "advisor.freshness:ReleasesFile",
     "live-prices.yaml": "advisor.advice.hardware.prices:LivePriceNames",
     "option-words.yaml": "advisor.advice.option_words:OptionWords",
