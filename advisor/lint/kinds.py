@@ -6,6 +6,10 @@ from fnmatch import fnmatchcase
 from importlib import import_module
 from typing import Any
 
+import msgspec
+
+from advisor.catalog.load import TYPES, MisplacedDocument, read_entries
+from advisor.decoding import convert
 from advisor.record import Value
 
 # pattern of the file's path -> where its type stands, imported when it is asked for; None: entries of tables
@@ -88,4 +92,23 @@ def find_kind(file: str) -> RuleFileKind | None:
         name = f"{file[:-4]}.yaml" if place is None and file.endswith(".yml") else file
         if fnmatchcase(name, pattern) and (pattern not in WITHOUT_SUBFOLDERS or file.count("/") == pattern.count("/")):
             return RuleFileKind(pattern, place)
+    return None
+
+
+def find_document_fault(file: str, document: object) -> str | None:
+    """Why this program cannot read a rule file of this path; None where it can. Entries of tables are checked one by
+    one, without the names that they refer to."""
+    kind = find_kind(file)
+    if kind is None:
+        return "no part of the program reads a file of this name"
+    try:
+        if kind.type is not None:
+            convert(document, kind.type)
+            return None
+        for entry in read_entries(file, document):
+            convert(entry.data, TYPES[entry.table])
+    except MisplacedDocument as e:
+        return e.problem
+    except msgspec.ValidationError as e:
+        return str(e)
     return None

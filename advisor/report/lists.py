@@ -250,10 +250,14 @@ def describe_ages(ages: FactAges) -> str:
         for f in ordered
     ]
     out += ["", align_table(rows, ("", "facts", "of", "age", "shelf life", ""), "lrlrrl")]
-    out += list_section("From, and how refreshed", (f"{f.label}: {f.source}; {f.refresh}" for f in ordered))
+    out += list_section("From, and how refreshed", map(_origin, ordered))
     newer = (f"{b.engine}: facts of {b.facts_of}, {b.package} {b.newest} ({b.seen})" for b in ages.behind)
     out += list_section("Newer releases than the facts are of", newer)
     return "\n".join(out)
+
+
+def _origin(f: FamilyAge) -> str:
+    return f"{f.label}: {f.source}; {f.refresh}" + (f"; oldest: {f.oldest}" if f.oldest else "")
 
 
 def _days(n: int | None) -> str:
