@@ -201,11 +201,13 @@ class Catalog:
 
     @cached_property
     def config_classes(self) -> dict[str, ModelTraits]:
-        """What the classes of a `model_type` add to a config.json (rules/hf.yaml)."""
+        """What the classes of a `model_type` add to a config.json (rules/hf.yaml, hf-generated.yaml)."""
         from advisor.models.hf_keys import ConfigClasses
 
-        found = self._read_table("hf.yaml", ConfigClasses)
-        return {name: traits for traits in found.classes for name in traits.model_types} if found else {}
+        files = (
+            self._read_table(name, ConfigClasses) for name in ("hf-generated.yaml", "hf.yaml")
+        )  # the hand's go before
+        return {name: traits for found in files if found for traits in found.classes for name in traits.model_types}
 
     def _read_table(self, path: str, kind: type[T]) -> T | None:
         """A file of rules as a value of a type; None where there is none, as in an overlay alone."""

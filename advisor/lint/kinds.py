@@ -65,6 +65,7 @@ FILES: dict[str, str | None] = {
     "model-names.yaml": "advisor.catalog.model_spellings:ModelNamesFile",
     "drafts.yaml": "advisor.memory.draft_bound:DraftsFile",
     "gguf.yaml": "advisor.models.types:GgufArchitectures",
+    "hf-generated.yaml": "advisor.models.hf_keys:ConfigClasses",
     "hf.yaml": "advisor.models.hf_keys:ConfigClasses",
     "speed.yaml": "advisor.speed.efficiencies:SpeedRules",
     "speed-engines.yaml": "advisor.speed.efficiencies:EngineRules",

@@ -153,7 +153,10 @@ class ModelTraits(Record, frozen=True, kw_only=True):
 
 
 class ConfigClasses(Record, frozen=True, kw_only=True):
-    """rules/hf.yaml."""
+    """rules/hf.yaml, and rules/hf-generated.yaml, which tests/facts/layouts.py writes."""
 
     source: str
+    as_of: str | None = None
     classes: tuple[ModelTraits, ...]
+    checkpoints: dict[str, str] = {}  # model type -> the repository that the defaults of its class are of
+    unread: dict[str, str] = {}  # model type -> why the generator has no row for it
