@@ -157,6 +157,10 @@ class Config:
             try:
                 if isinstance(x, ast.If):
                     self._run(x.body if self.value(x.test, names) else x.orelse, names)
+                elif isinstance(x, ast.For) and isinstance(x.target, ast.Name):
+                    for item in list(self.value(x.iter, names))[:LONGEST]:
+                        names[x.target.id] = item
+                        self._run(x.body, names)
                 elif isinstance(x, ast.Assign) and len(x.targets) == 1:
                     target, value = x.targets[0], self.value(x.value, names)
                     if isinstance(target, ast.Name):
@@ -542,7 +546,7 @@ def _make_models(rows: dict[str, ModelTraits], configs: dict[str, Config], versi
             continue
         source = (f"defaults of the class of {t} in transformers {version}, {day}",)
         model = msgspec.structs.replace(
-            model, id=config.checkpoint, family=t, aliases=(), source=source, max_context=None
+            model, id=config.checkpoint, family=t, aliases=(), source=source
         )
         found.append(_prune(list_plain_fields(model)))
     body = yaml.safe_dump({"models": found}, sort_keys=False, width=150, allow_unicode=True, default_flow_style=None)
