@@ -51,7 +51,7 @@ class TunedFamily(Record, frozen=True, kw_only=True):
     """Tuned copies of one model whose names do not say which."""
 
     names: tuple[str, ...]  # how the name begins
-    size: str
+    size: str | None = None  # None: the name alone says it
     model: ModelId
 
 
@@ -114,7 +114,7 @@ def is_address(name: str, rules: Catalog) -> bool:
 
 def find_named_model(name: str, rules: Catalog) -> NamedModel | None:
     """The catalogue's name and the weight format that `name` says; None where the catalogue has no such name."""
-    bare, quant = name.strip(), None
+    bare, quant = name.strip().removesuffix(":latest"), None
     if "/" not in bare:
         m = _SHORTHAND.search(bare)
         if m:
@@ -271,7 +271,8 @@ def _find_base(publisher: str, short: str, quant: str | None, rules: Catalog) ->
     plain = re.sub(r"[-_\s]+", "-", now.lower())
     size = re.search(derived.size, plain)
     for family in _conventions(rules).tuned:
-        if size is not None and size[0] == family.size and plain.startswith(tuple(f"{n}-" for n in family.names)):
+        sized = family.size is None or (size is not None and size[0] == family.size)
+        if sized and f"{plain}-".startswith(tuple(f"{n}-" for n in family.names)):
             return NamedModel(family.model, said, gguf=gguf)
     return None
 

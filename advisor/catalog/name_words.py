@@ -66,10 +66,11 @@ _BEFORE = re.compile(
     re.I,
 )
 _AFTER = re.compile(
-    r"(?P<name>.*\S)(?<!snapdragon)(?:\s+[x×*]\s*|\s*(?<![a-z-])[x×*](?=\d)|\s*:\s*)(?P<n>\d{1,4})", re.I
+    r"(?P<name>.*\S)(?<!snapdragon)(?:\s+[x×*]\s*|\s*(?<![a-z-])[x×](?=\d)|\s*\*(?=\d)|\s*:\s*)(?P<n>\d{1,4})", re.I
 )
 _AFTER_X = re.compile(r"(?P<name>.*\S)\s+\(?(?P<n>\d{1,3})\s*(?:[x×]|pcs|pieces|units)\)?", re.I)
 _AFTER_WORD = re.compile(r"(?P<name>.*\S)\s+(?P<w>dual|twin)", re.I)
+_BEFORE_X = re.compile(r"[x×](?P<n>\d{1,3})\s+(?P<name>\S.*)", re.I)
 _AFTER_BRACKET = re.compile(r"(?P<name>.*\S)\s*\([x×]?\s*(?P<n>\d{1,3})\s*[x×]?\)", re.I)
 CHIP = r"\bm[1-9](?:\s?(?:pro|max|ultra))?|\bmac (?:studio|mini|pro)|\bmacbook(?: pro| air)?"
 
@@ -270,7 +271,7 @@ def split_counts(part: str) -> Iterator[tuple[int, str]]:
     The plain reading (one of the whole) comes last; names in the plural come after the same name as it is written.
     """
     text = part.strip()
-    for pattern in (_BEFORE, _AFTER, _AFTER_X, _AFTER_BRACKET, _AFTER_WORD):
+    for pattern in (_BEFORE, _AFTER, _AFTER_X, _AFTER_BRACKET, _AFTER_WORD, _BEFORE_X):
         m = pattern.fullmatch(text)
         if m:
             word = m.groupdict().get("w")
@@ -288,6 +289,10 @@ def spell_out(part: str) -> str:
             r"^[^,(]+?\b(?=rtx|gtx|radeon|geforce|quadro|(?:amd )?ryzen|intel |core|snapdragon)", "", part, flags=re.I
         )
     part = re.sub(r"\((?:r|tm)\)", "", part, flags=re.I)
+    part = re.sub(r"([单双四六八])卡\s*", lambda m: f"{'单双.四.六.八'.index(m[1]) + 1}x ", part)
+    part = re.sub(r"\bcore[- ]i([3579])[- ](?=\d)", r"Core i\1-", part, flags=re.I)
+    part = re.sub(r"^(?:intel )?(1[0-4]([1-9])\d\d(?:k[fs]?|f|hx|h|p|u|t|s))$", _name_core, part, flags=re.I)
+    part = re.sub(r" in (?:an? |my )?\S+ (?:server|workstation|pc|tower)$", "", part, flags=re.I)
     part = re.sub(r"(?<=\d)\s*[卡张块](?=$|\s)", "", re.sub(r"^(\d{1,3})\s*[卡张块]\s*", r"\1x ", part))
     part = re.sub(r"(?<=\d) cpu(?= and )", "", part, flags=re.I)
     part = re.sub(
@@ -308,6 +313,11 @@ def spell_out(part: str) -> str:
     part = re.sub(rf"^({_WORD})\s+(?=nodes?\b)", lambda m: f"{_NUMBERS[m[1].lower()]} ", part, flags=re.I)
     part = re.sub(r"\b1[1-8](?:\.\d)?(?:\"|''|”|[- ]?inch(?:es)?\b)", " ", part, flags=re.I)
     return re.sub(rf"({CHIP})\s+(\d{{1,3}})(?=$|\s+(?:ram|memory|unified)\b)", r"\1 \2GB", part.strip(), flags=re.I)
+
+
+def _name_core(said: re.Match[str]) -> str:
+    """`12700k` as Intel writes it."""
+    return f"Core i{min(9, int(said[2]) | 1)}-{said[1]}"
 
 
 def _order_ryzen(said: re.Match[str]) -> str:

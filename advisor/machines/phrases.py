@@ -308,14 +308,14 @@ _END = r"(?: CL\d\d)?(?: (?:of )?(?:RAM|memory))?(?: each)?"
 _TABLE: tuple[tuple[str, _Taker], ...] = (
     (
         r"cpu(?:[ -]only)?|gpu: none|"
-        r"(?:no|without)(?: an?| any)? (?:gpus?|accelerators?|graphics(?: card)?)",
+        r"(?:no|without)(?: an?| any)? (?:gpus?|accelerators?|(?:graphics|video) ?cards?|graphics)",
         _take(no_gpu=True),
     ),
     (
         r"(?:no|without)(?: an?| any)? (?:d(?:edicated |iscrete )?-?gpus?|(?:dedicated|discrete) graphics(?: card)?)",
         _take(no_card=True),
     ),
-    (r"(?:integrated (?:graphics|gpu)|i-?gpu)(?: only)?", _take(own_graphics=True)),
+    (r"(?:(?:integrated|onboard) (?:graphics|gpu)|i-?gpu)(?: only)?", _take(own_graphics=True)),
     (
         rf"{SIZE} (?:of )?(?:(?:(?:system|host|total|shared|main) )*(?:RAM|memory)|(?:LP)?DDR\dX?)"
         r"(?: (?:laptop|desktop|pc|server))?",
@@ -392,6 +392,7 @@ _TABLE: tuple[tuple[str, _Taker], ...] = (
     ),
     (  # what changes nothing here
         r"(?:no|without) (?:nvlink|p2p|display|bridge)|undervolted|water[- ]?cooled|gfx\d{3,4}[a-z]?|[rc]dna ?\d|"
+        r"(?:mb|motherboard|mainboard|psu|case)[: ].+|"
         r"(?:kvm|proxmox|esxi|lxc|bare metal|vfio|passthrough)(?:[/ ](?:kvm|proxmox|vfio|passthrough))*",
         _take(),
     ),
