@@ -117,7 +117,7 @@ Examples:
   advise facts --stale               those alone that are older than their shelf life
   advise facts --on-day 2027-06-01   as it will be then
   advise facts --export facts.json   the facts in force, in one file with its day and a checksum
-  advise facts --import facts.json   on a machine without a network: laid over the shipped ones
+  advise facts --import facts.json   on a machine without a network: layered over the shipped ones
 
 Exit status: 0; with --stale 1 where any is too old.
 """,

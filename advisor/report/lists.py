@@ -256,8 +256,9 @@ def describe_ages(ages: FactAges) -> str:
     return "\n".join(out)
 
 
-def _origin(f: FamilyAge) -> str:
-    return f"{f.label}: {f.source}; {f.refresh}" + (f"; oldest: {f.oldest}" if f.oldest else "")
+def _origin(family: FamilyAge) -> str:
+    said = f"{family.label}: {family.source}; {family.refresh}"
+    return f"{said}; oldest: {family.oldest}" if family.oldest else said
 
 
 def _days(n: int | None) -> str:

@@ -19,12 +19,11 @@ import ast
 import datetime
 import difflib
 import json
-import operator
 import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +36,7 @@ from advisor.models.hf_config import model_from_config
 from advisor.models.hf_keys import ModelTraits
 
 sys.path[:0] = [str(Path(__file__).resolve().parents[2]), str(Path(__file__).parent)]
+from class_defaults import MODELS, Config, Unread, find_class  # noqa: E402
 from versions import newest  # noqa: E402
 
 from tools.starts import common  # noqa: E402
@@ -56,7 +56,6 @@ HEAD = """\
 # written by `make facts STEPS=layouts`, nothing here is by hand. `unread`: types whose layers the generator does not
 # read, with the reason; `checkpoints`: the repository that each class's defaults are of.
 """
-MODELS = "transformers/models"
 USUAL = {f.name: f.default for f in msgspec.structs.fields(ModelTraits) if f.default is not msgspec.NODEFAULT}
 OTHER_MIXERS = re.compile(
     r"Mamba|SSM|Rwkv|RWKV|Lightning|Retention|KDA|Conv|Recurrent|Indexer|Compress|Mixer|CCA|N[gG]ram|Engram|DeltaAttention"
@@ -64,8 +63,6 @@ OTHER_MIXERS = re.compile(
 MORE_THAN_ONCE = re.compile(
     r"loop|recur|cycle|ut_steps|kv_shared|num_kv_shared", re.I
 )  # keys of layers that share or repeat
-MAX_STEPS = 100_000
-LONGEST = 5_000  # entries of a list that is made
 CLOSE = 0.01  # of the parameters
 # attributes that hold matrices which the mixers and networks of `advisor.models` count
 COUNTED = frozenset(
@@ -117,189 +114,11 @@ COUNTED = frozenset(
 MATRIX = re.compile(r"nn\.(Linear|Embedding|Conv\d?d?|ModuleList)|Linear\(")
 
 
-class Unread(Exception):
-    """Why a type cannot be read."""
-
-
-class Config:
-    """The defaults of a configuration class, with what `__post_init__` makes of them."""
-
-    def __init__(self, package: Package, model_type: str, name: str) -> None:
-        self.values: dict[str, Any] = {"model_type": model_type}
-        self.checkpoint: str | None = None
-        path, node = _find_class(package, name, "configuration")
-        self.folder = path.rpartition("/")[0]
-        self.steps = 0
-        for cls in _with_bases(package, path, node):
-            for found in (
-                d.args or [k.value for k in d.keywords] for d in cls.decorator_list if isinstance(d, ast.Call)
-            ):
-                self.checkpoint = next(
-                    (x.value for x in found if isinstance(x, ast.Constant) and "/" in str(x.value)), self.checkpoint
-                )
-            for x in cls.body:
-                if isinstance(x, ast.AnnAssign) and isinstance(x.target, ast.Name) and x.value is not None:
-                    self._set(x.target.id, x.value)
-            init = next((x for x in cls.body if isinstance(x, ast.FunctionDef) and x.name == "__post_init__"), None)
-            if init is not None:
-                self._run(init.body, {})
-        self.stated = set(self.values)
-
-    def _set(self, name: str, node: ast.expr) -> None:
-        try:
-            self.values[name] = self.value(node, {})
-        except (Unread, KeyError, TypeError):
-            self.values.pop(name, None)
-
-    def _run(self, body: list[ast.stmt], names: dict[str, Any]) -> None:
-        """What the statements do to the attributes; what cannot be known is passed over."""
-        for x in body:
-            try:
-                if isinstance(x, ast.If):
-                    self._run(x.body if self.value(x.test, names) else x.orelse, names)
-                elif isinstance(x, ast.For) and isinstance(x.target, ast.Name):
-                    for item in list(self.value(x.iter, names))[:LONGEST]:
-                        names[x.target.id] = item
-                        self._run(x.body, names)
-                elif isinstance(x, ast.Assign) and len(x.targets) == 1:
-                    target, value = x.targets[0], self.value(x.value, names)
-                    if isinstance(target, ast.Name):
-                        names[target.id] = value
-                    elif isinstance(target, ast.Attribute):
-                        self.values[target.attr] = value
-                    elif isinstance(target, ast.Subscript):
-                        self.value(target.value, names)[self.value(target.slice, names)] = value
-            except (Unread, TypeError, KeyError, IndexError, ZeroDivisionError, AttributeError):
-                continue
-
-    def value(self, node: ast.expr, names: dict[str, Any]) -> Any:
-        """A plain expression over the attributes. Raises Unread."""
-        self.steps += 1
-        how = _KINDS.get(type(node))
-        if self.steps > MAX_STEPS or how is None:
-            raise Unread(f"`{ast.unparse(node)[:60]}` is not worked out")
-        return how(self, node, lambda n: self.value(n, names), names)
-
-
-Ask = Callable[[ast.expr], Any]
-
-
-def _of_name(_: Config, node: ast.Name, __: Ask, names: dict[str, Any]) -> Any:
-    if node.id not in names:
-        raise Unread(f"`{node.id}` is not worked out")
-    return names[node.id]
-
-
-def _of_attribute(config: Config, node: ast.Attribute, _: Ask, __: dict[str, Any]) -> Any:
-    if ast.unparse(node.value) not in ("self", "config") or node.attr not in config.values:
-        raise Unread(f"`{ast.unparse(node)}` is not worked out")
-    return config.values[node.attr]
-
-
-def _of_bool(_: Config, node: ast.BoolOp, ask: Ask, __: dict[str, Any]) -> Any:
-    got: Any = None
-    for x in node.values:
-        got = ask(x)
-        if bool(got) is isinstance(node.op, ast.Or):
-            break
-    return got
-
-
-def _of_binary(_: Config, node: ast.BinOp, ask: Ask, __: dict[str, Any]) -> Any:
-    left, right = ask(node.left), ask(node.right)
-    if isinstance(node.op, ast.Mult) and isinstance(left, list) and len(left) * right > LONGEST:
-        raise Unread("a list that is too long")
-    return _BINARY[type(node.op)](left, right)
-
-
-def _of_list(config: Config, node: ast.ListComp, ask: Ask, names: dict[str, Any]) -> Any:
-    g = node.generators[0]
-    if len(node.generators) > 1 or not isinstance(g.target, ast.Name):
-        raise Unread("a list over several names")
-    inner = [{**names, g.target.id: item} for item in ask(g.iter)]
-    return [config.value(node.elt, n) for n in inner if all(config.value(t, n) for t in g.ifs)]
-
-
-def _of_call(config: Config, node: ast.Call, ask: Ask, _: dict[str, Any]) -> Any:
-    name = ast.unparse(node.func)
-    if name in ("kwargs.pop", "kwargs.get"):  # none were given
-        return ask(node.args[1]) if len(node.args) > 1 else None
-    if name == "getattr" and len(node.args) == 3:
-        found = config.values.get(ask(node.args[1]))
-        return ask(node.args[2]) if found is None else found
-    if name not in _CALLS:
-        raise Unread(f"`{name}` is not worked out")
-    args = [ask(a) for a in node.args]
-    if name == "range" and max(map(abs, args), default=0) > LONGEST:
-        raise Unread("a range that is too long")
-    return _CALLS[name](*args)
-
-
-_KINDS: dict[type, Any] = {
-    ast.Constant: lambda _c, node, _ask, _n: node.value,
-    ast.Name: _of_name,
-    ast.Attribute: _of_attribute,
-    ast.List: lambda _c, node, ask, _n: [ask(x) for x in node.elts],
-    ast.Tuple: lambda _c, node, ask, _n: [ask(x) for x in node.elts],
-    ast.IfExp: lambda _c, node, ask, _n: ask(node.body) if ask(node.test) else ask(node.orelse),
-    ast.BoolOp: _of_bool,
-    ast.UnaryOp: lambda _c, node, ask, _n: (
-        not ask(node.operand) if isinstance(node.op, ast.Not) else -ask(node.operand)
-    ),
-    ast.BinOp: _of_binary,
-    ast.Compare: lambda _c, node, ask, _n: _COMPARED[type(node.ops[0])](ask(node.left), ask(node.comparators[0])),
-    ast.Subscript: lambda _c, node, ask, _n: ask(node.value)[ask(node.slice)],
-    ast.ListComp: _of_list,
-    ast.Call: _of_call,
-}
-_BINARY: dict[type, Any] = {
-    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Mod: operator.mod,
-    ast.FloorDiv: operator.floordiv, ast.Div: operator.truediv,
-}  # fmt: skip
-_COMPARED: dict[type, Any] = {
-    ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt,
-    ast.GtE: operator.ge, ast.Is: operator.is_, ast.IsNot: operator.is_not, ast.In: lambda a, b: a in b,
-    ast.NotIn: lambda a, b: a not in b,
-}  # fmt: skip
-_CALLS: dict[str, Any] = {
-    "range": range,
-    "len": len,
-    "bool": bool,
-    "int": int,
-    "min": min,
-    "max": max,
-    "list": list,
-    "set": set,
-}
-
-
-def _find_class(package: Package, name: str, kind: str) -> tuple[str, ast.ClassDef]:
-    for path in package.paths(f"{MODELS}/"):
-        if f"/{kind}_" in path and name in (module := package.module(path)).names:
-            node = module.names[name][-1].node
-            if isinstance(node, ast.ClassDef):
-                return path, node
-    raise Unread(f"{name} is not in the package")
-
-
-def _with_bases(package: Package, path: str, node: ast.ClassDef) -> list[ast.ClassDef]:
-    """A class after what it derives from in the same package's configurations."""
-    out = [node]
-    for base in node.bases:
-        if isinstance(base, ast.Name) and base.id not in ("PreTrainedConfig", "PretrainedConfig"):
-            try:
-                there, found = _find_class(package, base.id, "configuration")
-            except Unread:
-                continue
-            out = [*_with_bases(package, there, found), *out]
-    return out
-
-
 class Modules:
     """The classes of the source that a model's layers stand in."""
 
     def __init__(self, package: Package, causal: str) -> None:
-        path, _ = _find_class(package, causal, "modeling")
+        path, _ = find_class(package, causal, "modeling")
         self.package, self.path = package, path
         classes = {
             n.node.name: n.node
@@ -349,7 +168,7 @@ class Modules:
         bases = found[-1].node.bases if found and isinstance(found[-1].node, ast.ClassDef) else []
         for base in (b.id for b in bases if isinstance(b, ast.Name)):
             try:
-                return _find_class(self.package, base, "modeling")[0].split("/")[-2]
+                return find_class(self.package, base, "modeling")[0].split("/")[-2]
             except Unread:
                 continue
         return None
@@ -545,9 +364,7 @@ def _make_models(rows: dict[str, ModelTraits], configs: dict[str, Config], versi
         if size is None or abs(model.params_total / float(size[1]) / 1e9 - 1) > NAMED_CLOSE:
             continue
         source = (f"defaults of the class of {t} in transformers {version}, {day}",)
-        model = msgspec.structs.replace(
-            model, id=config.checkpoint, family=t, aliases=(), source=source
-        )
+        model = msgspec.structs.replace(model, id=config.checkpoint, family=t, aliases=(), source=source)
         found.append(_prune(list_plain_fields(model)))
     body = yaml.safe_dump({"models": found}, sort_keys=False, width=150, allow_unicode=True, default_flow_style=None)
     return MODELS_HEAD + body
