@@ -196,7 +196,7 @@ def _read_brackets(part: str, reading: _Reading) -> bool:
     """Read the part without its brackets, and what stands in them where it is understood by itself."""
     inside = [x.strip() for found in re.findall(r"\(([^()]*)\)", part) for x in re.split(r"[,;]", found)]
     outside = " ".join(re.sub(r"\([^()]*\)", " ", part).split())
-    if not outside or "(" in outside or phrases.is_phrase(outside):
+    if not inside or not outside or "(" in outside or phrases.is_phrase(outside):
         return False
     _read_part(outside, reading)
     for x in inside:

@@ -44,8 +44,8 @@ _SPELLINGS = (
 # series of computers that are sold with many chips
 COMPUTER = re.compile(
     r"(?:(?:dell|hp|hpe|lenovo|asus|acer|msi|gigabyte|samsung|lg|microsoft|huawei|honor|razer) )?(?:thinkpad|thinkbook|"
-    r"ideapad|legion|yoga|latitude|xps|inspiron|precision|alienware|elitebook|probook|zbook|omen|victus|pavilion|envy|spectre|omnibook|"
-    r"zenbook|vivobook|rog|tuf|proart|expertbook|predator|nitro|aspire|swift|blade|razer|aero|aorus|katana|raider|stealth|"
+    r"ideapad|legion|yoga|latitude|xps|inspiron|precision|alienware|elitebook|probook|zbook|omen|victus|pavilion|envy|"
+    r"spectre|omnibook|zenbook|vivobook|rog|tuf|proart|expertbook|predator|nitro|aspire|swift|blade|razer|aero|aorus|katana|raider|stealth|"
     r"vector|titan \d|prestige|cyborg|matebook|magicbook|surface|galaxy book|gram|framework|tuxedo|clevo|optiplex|"
     r"thinkcentre|thinkstation|prodesk|elitedesk|elitemini|nuc(?:box)?|beelink|minisforum|gmktec|geekom|aoostar|"
     r"acemagic|poweredge|proliant|chromebook)\b",
@@ -317,7 +317,7 @@ def spell_out(part: str) -> str:
 
 def _name_core(said: re.Match[str]) -> str:
     """`12700k` as Intel writes it."""
-    return f"Core i{min(9, int(said[2]) | 1)}-{said[1]}"
+    return f"Core i{'-333555779'[int(said[2])]}-{said[1]}"
 
 
 def _order_ryzen(said: re.Match[str]) -> str:

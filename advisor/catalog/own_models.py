@@ -19,7 +19,7 @@ from advisor.catalog.store import Catalog
 from advisor.errors import BadFile, BadInput
 from advisor.files import read_bytes, read_text, replace_file
 from advisor.models.types import Model
-from advisor.record import Value
+from advisor.record import Record
 
 HEAD = "# Written by `advise models add`. An entry of this id goes before the shipped one.\n"
 FILLED_IN = ("gguf_name", "gguf_architecture", "downloads")  # from other rule files
@@ -97,10 +97,10 @@ class FactsBundle(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         return hashlib.sha256(msgspec.json.encode(rest, order="sorted")).hexdigest()
 
 
-class CarriedFacts(Value, frozen=True):
+class CarriedFacts(Record, frozen=True):
     """What was written or read. `left_out`: file -> why this program cannot read it."""
 
-    path: Path
+    path: str
     day: str
     files: int
     sha256: str
@@ -123,7 +123,7 @@ def export_facts(
     made = FactsBundle(advisor_facts=BUNDLE, day=days[0], made=days[1], layers=tuple(x for x in layers if x))
     made = msgspec.structs.replace(made, sha256=made.checksum())
     replace_file(target, msgspec.json.encode(made))
-    return CarriedFacts(target, made.day, sum(map(len, layers)), made.sha256, {})
+    return CarriedFacts(str(target), made.day, sum(map(len, layers)), made.sha256, {})
 
 
 def import_facts(
@@ -162,7 +162,7 @@ def import_facts(
         raise BadInput(f"{folder}: cannot be written: {e.strerror or e}") from None
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
-    return CarriedFacts(folder, bundle.day, sum(map(len, bundle.layers)) - len(left_out), bundle.sha256, left_out)
+    return CarriedFacts(str(folder), bundle.day, sum(map(len, bundle.layers)) - len(left_out), bundle.sha256, left_out)
 
 
 def _read_bundle(source: Path) -> FactsBundle:

@@ -165,15 +165,7 @@ def _carry_facts(target: str | None, source: str | None, force: bool, as_json: b
     else:
         done = import_facts(Path(source or ""), day, force, find_document_fault)
     if as_json:
-        options.print_json(
-            {
-                "path": str(done.path),
-                "day": done.day,
-                "files": done.files,
-                "sha256": done.sha256,
-                "left_out": done.left_out,
-            }
-        )
+        options.print_json(done.to_dict())
         return 0
     options.print_text(f"{done.path}: facts of {done.day}, {done.files} files, sha256 {done.sha256[:16]}")
     for name, why in done.left_out.items():

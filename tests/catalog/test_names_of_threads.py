@@ -40,6 +40,11 @@ def test_cards(text: str, card: str, n: int) -> None:
     assert all(d.accelerator is not None and d.accelerator.startswith(card.removesuffix("-16gb")) for d in devices)
 
 
+@pytest.mark.parametrize(("said", "model"), [("12700k", "i7-12700k"), ("12600k", "i5-12600k"), ("14900k", "i9-14900k")])
+def test_processors(said: str, model: str) -> None:
+    assert parse_hardware(f"{said}, no GPU, 32GB RAM", RULES).cpu.model == f"Core {model}"
+
+
 def test_nodes_of_a_cluster() -> None:
     assert parse_hardware("8-node cluster of Sparks", RULES).nodes == 8
 
