@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Sequence
@@ -45,6 +44,8 @@ def _list_imported() -> list[Path]:
     folder = imported_facts()
     if not (folder / MANIFEST).is_file():
         return []
+    import json
+
     try:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8")[:4096])
         day, layers = str(manifest["day"]), min(int(manifest["layers"]), 99)
