@@ -7,7 +7,7 @@ changes a verdict; an old fact is only named.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import Literal
 
@@ -47,6 +47,7 @@ class FreshnessFile(Record, frozen=True, kw_only=True):
 
     source: str
     families: tuple[FactFamily, ...]
+    carried: tuple[str, ...] = ()  # what `advise facts --export` takes of the shipped files
 
 
 class PackageRelease(Record, frozen=True, kw_only=True):
@@ -78,6 +79,7 @@ class FamilyAge(Record, frozen=True, kw_only=True):
     refresh: str
     by: str
     files: tuple[str, ...]
+    oldest: str | None  # the file, or the row, of the oldest day, and that day
 
 
 class EngineBehind(Record, frozen=True, kw_only=True):
@@ -109,6 +111,16 @@ def tell_ages(rules: Catalog, day: datetime.date) -> FactAges:
     )
 
 
+def find_carried(rules: Catalog) -> tuple[str, ...]:
+    """Patterns of the shipped files that `advise facts --export` takes."""
+    return decode_document(rules, FILE, FreshnessFile).carried
+
+
+def find_newest_day(rules: Catalog) -> str:
+    """The newest day that any rule file names as its own."""
+    return max((d for p in rules.document_paths() if (d := _day(rules, p)) is not None), default="")
+
+
 def find_stale_note(answer: DatedAnswer, rules: Catalog, day: datetime.date) -> str | None:
     """One line that names the facts behind an answer that are older than their shelf life; None where none is."""
     if not rules.has_document(FILE):  # rules of your own alone
@@ -122,8 +134,8 @@ def find_stale_note(answer: DatedAnswer, rules: Catalog, day: datetime.date) -> 
 
 
 def _age(family: FactFamily, facts: int, rules: Catalog, day: datetime.date) -> FamilyAge:
-    days = (_day(rules, p) for p in rules.document_paths() if _holds(family, p))
-    oldest = family.as_of or min((d for d in days if d is not None), default=None)
+    oldest_day, row = min(_date_rows(family, rules), default=(None, None))
+    oldest = family.as_of or oldest_day
     age = None if oldest is None else (day - parse_day(oldest, f"rules/{FILE}, {family.id}")).days
     return FamilyAge(
         id=family.id,
@@ -137,7 +149,20 @@ def _age(family: FactFamily, facts: int, rules: Catalog, day: datetime.date) -> 
         refresh=family.refresh,
         by=family.by,
         files=family.files,
+        oldest=f"{row} ({oldest_day})" if row else None,
     )
+
+
+def _date_rows(family: FactFamily, rules: Catalog) -> Iterator[tuple[str, str]]:
+    """(day, name) of each file of a family that has one; where entries name days of their own, of each entry."""
+    if family.table == "accelerators":
+        named = ((max(_DAY.findall(a.source), default=""), i) for i, a in rules.accelerators().items())
+        yield from (x for x in named if x[0])
+    if family.table == "cloud_offers":
+        yield from ((o.date, f"{o.provider} {o.name}") for o in rules.cloud_offers())
+    for path in rules.document_paths():
+        if _holds(family, path) and (day := _day(rules, path)) is not None:
+            yield day, path
 
 
 class _Dated(msgspec.Struct, frozen=True):

@@ -9,13 +9,23 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from msgspec.structs import replace
 
 from advisor.catalog.described_machine import HOST_USABLE, MIG, CardCount, describe_machine, keep_reserve, takes_ram
 from advisor.catalog.match import join_catalogue
-from advisor.catalog.name_words import NameWords, UnknownSize, choose_accelerator, split_name
+from advisor.catalog.name_words import (
+    CHIP,
+    COMPUTER,
+    NAMES_A_CARD,
+    NameWords,
+    UnknownSize,
+    choose_accelerator,
+    spell_out,
+    split_counts,
+    split_name,
+)
 from advisor.catalog.store import Catalog
 from advisor.catalog.types import Accelerator, NamedMachine
 from advisor.catalog.variants import choose_by_cores, find_memory_variant
@@ -36,9 +46,11 @@ LONGEST = 200  # characters of a comment
 TOLERANCE = 0.05  # a driver shows a little less than a card's nominal memory
 # words that name no card alone
 _TELLS_NOTHING = re.compile(
-    r"\d{1,2}|[a-z]|ti|xt|xtx|pro|max|ultra|super|nano|plus|maxq|laptop|pcie|sxm|hgx|dgx|ryzen|ai"
+    r"\d{1,2}|[a-z]|x\d{1,2}|ti|xt|xtx|pro|max|ultra|super|nano|plus|maxq|laptop|pcie|sxm|hgx|dgx|ryzen|ai"
 )
-_NODES = re.compile(r"(\d{1,6})(?: (?:nodes?|clusters?)\s+(?:of|each)\s+|\s*[x×]\s*(?=\d{1,2}\s*[x×]))(.+)", re.I)
+_NODES = re.compile(
+    r"(\d{1,6})(?:[ -](?:nodes?|clusters?)(?: clusters?)?\s+(?:of|each)\s+|\s*[x×]\s*(?=\d{1,2}\s*[x×]))(.+)", re.I
+)
 # words that say there is a card
 _DESCRIBED = re.compile(r"\b(gaming|gamer|gpus?|(graphics|video) cards?|nvidia|geforce|radeon|dgpu)\b", re.I)
 # what is left out of a name that is not understood as it stands: not what tells cards apart
@@ -49,27 +61,13 @@ _TELLS = re.compile(
 )
 _BARE_SIZE = re.compile(phrases.SIZE, re.I)
 _SOLD_ALONE = ("card", "pcie-card", "workstation-card")
-_NUMBERS = {
-    "a": 1, "an": 1, "one": 1, "single": 1, "two": 2, "dual": 2, "twin": 2, "double": 2, "pair of": 2, "a pair of": 2,
-    "couple of": 2, "a couple of": 2, "three": 3, "triple": 3, "four": 4, "quad": 4, "five": 5, "six": 6, "seven": 7,
-    "eight": 8, "octa": 8, "ten": 10, "twelve": 12, "sixteen": 16,
-}  # fmt: skip
-_WORD = "|".join(sorted((re.escape(w) for w in _NUMBERS), key=len, reverse=True))
-_BEFORE = re.compile(
-    rf"(?:(?P<n>\d{{1,6}})\s*(?:[x×*](?!tx?\b)\s*|(?:pcs|pieces|units)\s+(?:of\s+)?|\s+(?=\D|\d{{3,4}}[a-z]*\b))|(?P<w>{_WORD})[\s-]+)"
-    r"(?:x\s+)?(?:of\s+)?(?P<name>\S.*)",
-    re.I,
-)
-_AFTER = re.compile(r"(?P<name>.*\S)(?:\s+[x×*]\s*|\s*(?<![a-z-])[x×*](?=\d)|\s*:\s*)(?P<n>\d{1,4})", re.I)
-_AFTER_X = re.compile(r"(?P<name>.*\S)\s+\(?(?P<n>\d{1,3})\s*(?:[x×]|pcs|pieces|units)\)?", re.I)
-_AFTER_BRACKET = re.compile(r"(?P<name>.*\S)\s*\([x×]?\s*(?P<n>\d{1,3})\s*[x×]?\)", re.I)
-_CHIP = r"\bm[1-9](?:\s?(?:pro|max|ultra))?|\bmac (?:studio|mini|pro)|\bmacbook(?: pro| air)?"
 # words that tell nothing: they may stand anywhere between pieces
 _IDLE = frozenset((
     "a", "an", "the", "with", "and", "plus", "&", "my", "our", "i", "we", "have", "has", "got", "own", "on",
     "of", "in", "for", "it", "its", "is", "using", "use", "uses", "running", "run", "machine", "box", "rig",
     "build", "setup", "computer", "tower", "node", "gpu", "gpus", "card", "cards", "graphics", "only", "just",
-    "total", "each", "old", "new", "gaming", "homelab", "home", "system", "some", "single", "host", "has:",
+    "total", "each", "old", "fe", "founders", "integrated", "custom",
+    "new", "gaming", "homelab", "home", "system", "some", "single", "host", "has:",
     "that's", ",", ";", "-", "+", "memory", "instance", "machine:", "dedicated", "discrete", "bridge",
     "bridged", "linked", "video", "thinkpad", "legion", "rog", "alienware", "xps", "omen", "zephyrus", "razer",
     "blade", "precision", "colab", "kaggle", "runpod", "vast.ai", "paperspace", "homeserver", "nas", "vps",
@@ -105,6 +103,8 @@ def parse_hardware(text: str, catalogue: Catalog) -> Machine:
     for count, line in reading.lines:
         _choose_chip(count, line, reading)
     _add_integrated(reading)
+    details = reading.details
+    details.no_gpu |= (details.no_card or details.own_graphics) and not reading.cards
     _ask_for_card(text, reading)
     details, cards = reading.details, [_settle_laptop(_settle_chip(c, reading), reading) for c in _per_node(reading)]
     for what, amount in (("RAM", details.ram_bytes), ("VRAM", details.vram_bytes), ("cores", details.cores)):
@@ -116,7 +116,7 @@ def parse_hardware(text: str, catalogue: Catalog) -> Machine:
         raise BadInput(
             f"hardware {text.strip()!r} names no card and no processor: e.g. `2x RTX 4090, 64GB RAM` or `cpu`"
         )
-    if cards and details.no_gpu:
+    if cards and (details.no_gpu or (details.no_card and any(c.entry.kind == "discrete" for c in cards))):
         raise BadInput(f"hardware {text.strip()!r} names a card and states that there is none")
     made = join_catalogue(describe_machine(text, details, cards), catalogue.accelerators(), catalogue.cpu_platforms())
     return keep_reserve(made, catalogue)
@@ -124,6 +124,13 @@ def parse_hardware(text: str, catalogue: Catalog) -> Machine:
 
 def _read_text(text: str, reading: _Reading) -> None:
     unknown: list[tuple[str, UnknownName]] = []
+    text = re.sub(r"(?<!\d) w/ ?(?=[a-z])", " with ", text, flags=re.I)
+    text = re.sub(r"\bMac(?:BookPro|BookAir|mini)?\d{1,2},\d{1,2}\b", " ", text)  # what Apple calls a model
+    text = re.sub(r" \| (\d{4,6}) ?MiB\b", lambda m: f" {round(int(m[1]) / 1024)}GB", text)  # as nvidia-smi writes it
+    text = re.sub(r"(?<=\d{4})\+(?=\d{1,2}x|\d{4})", " + ", text.replace("; ", ", ").replace(" | ", ", "))
+    sides = text.split(" / ")
+    if len(sides) == 2 and phrases.is_cpu(spell_out(sides[0].partition("Gen ")[2] or sides[0])):  # processor / card
+        text = ", ".join(sides)
     for part in text.split(","):
         if simplify_name(part) in reading.machines:  # `Dell Pro Max with GB10` is one name
             text = text.replace(part, re.sub(" with ", " ", part, flags=re.I))
@@ -146,7 +153,7 @@ def _read_part(part: str, reading: _Reading) -> None:
         return
     if _read_phrase(part, reading) or _read_machine(part, reading):
         return
-    if re.search(_CHIP, part, re.I):
+    if re.search(CHIP, part, re.I):
         part = _take_cores(part, reading)
     if part.lower().endswith(" cpu") and phrases.read_cpu(part, reading.details):
         reading.details.processor_only = True
@@ -173,10 +180,31 @@ def _read_part(part: str, reading: _Reading) -> None:
         return
     if phrases.read_cpu(_digits_first(part), reading.details):
         return
+    if re.search(r"\S.*\(|\).*\S", part) and _read_brackets(part, reading):
+        return
     if _read_without_a_word(part, reading):
+        return
+    if COMPUTER.match(part) and not NAMES_A_CARD.search(part):  # what is in it stands next to it, or is asked for
+        reading.details.unread.append(part)
+        reading.details.host_only = True
         return
     name = next((n for _, n in split_counts(part)), part)
     raise UnknownName("accelerator", name, _near(name, reading), "`advise list accelerators` names them all.")
+
+
+def _read_brackets(part: str, reading: _Reading) -> bool:
+    """Read the part without its brackets, and what stands in them where it is understood by itself."""
+    inside = [x.strip() for found in re.findall(r"\(([^()]*)\)", part) for x in re.split(r"[,;]", found)]
+    outside = " ".join(re.sub(r"\([^()]*\)", " ", part).split())
+    if not inside or not outside or "(" in outside or phrases.is_phrase(outside):
+        return False
+    _read_part(outside, reading)
+    for x in inside:
+        if _is_understood(x, reading):
+            _read_part(x, reading)
+        else:
+            reading.details.unread.append(x)
+    return True
 
 
 def _read_without_a_word(part: str, reading: _Reading) -> bool:
@@ -416,6 +444,12 @@ def _ask_for_card(text: str, reading: _Reading) -> None:
         raise BadInput(
             f"hardware {text.strip()!r} does not say which card: name it, e.g. `RTX 4060 laptop`, or say `no GPU`"
         )
+    computer = next((x for x in details.unread if COMPUTER.match(x)), None)
+    if computer and not (reading.cards or details.no_gpu or details.cpu_model):
+        raise BadInput(
+            f"{computer!r} is sold with several chips: name its card or processor, "
+            "e.g. `RTX 4060 laptop`, `Ryzen 7 8840U`"
+        )
 
 
 def _per_node(reading: _Reading) -> list[CardCount]:
@@ -474,52 +508,6 @@ def _place(size: int, card: CardCount | None, details: HardwareDetails) -> None:
             f"{format_gib(size, 0)} after {card.entry.name} ({format_gib(have, 0)}): "
             f"write `{size // GIB}GB RAM` if host memory is meant"
         )
-
-
-def split_counts(part: str) -> Iterator[tuple[int, str]]:
-    """(how many, name) in every way that a part can be read: `8x H100`, `H100 x8`, `h100:8`, `dual 3090s`, `RTX 4090`.
-
-    The plain reading (one of the whole) comes last; names in the plural come after the same name as it is written.
-    """
-    text = part.strip()
-    for pattern in (_BEFORE, _AFTER, _AFTER_X, _AFTER_BRACKET):
-        m = pattern.fullmatch(text)
-        if m:
-            word = m.groupdict().get("w")
-            number = _NUMBERS[re.sub(r"\s+", " ", word.lower())] if word else int(m["n"])
-            yield number, m["name"].strip()
-            yield from ((number, name) for name in _singular(m["name"].strip()))
-    yield 1, text
-    yield from ((1, name) for name in _singular(text))
-
-
-def spell_out(part: str) -> str:
-    """The part with what people leave out written out (`M4 Max 128` as 128GB), and without the size of a screen."""
-    part = re.sub(
-        r"\b(?:intel )?(?:core )?(?:ultra ?([3579])|([3579]) ultra) ?(\d{3}[a-z]{0,2})\b",
-        r"Core Ultra \1\2 \3",
-        part,
-        flags=re.I,
-    )
-    part = re.sub(r"^amd (\d{4}[a-z]\w{0,3})(?: cpu)?$", r"AMD Ryzen \1", part, flags=re.I)
-    part = re.sub(r"\((?:r|tm)\)", "", part, flags=re.I)
-    part = re.sub(r"\bcpu:? (?=(?:intel|amd|core|ryzen|xeon|epyc|i[3579]-))", "", part, flags=re.I)
-    part = re.sub(r"\b(v5e|v5litepod|v6e)-(\d{1,3})\b", r"\1 x \2", part, flags=re.I)  # these slices are named by chips
-    part = re.sub(r"\b(macbook(?: pro| air)?)\s+1[1-6](?=\s)", r"\1", part, flags=re.I)
-    part = re.sub(rf"^({_WORD})\s+(?=nodes?\b)", lambda m: f"{_NUMBERS[m[1].lower()]} ", part, flags=re.I)
-    part = re.sub(r"\b1[1-8](?:\.\d)?(?:\"|''|”|[- ]?inch(?:es)?\b)", " ", part, flags=re.I)
-    return re.sub(rf"({_CHIP})\s+(\d{{1,3}})(?=$|\s+(?:ram|memory|unified)\b)", r"\1 \2GB", part.strip(), flags=re.I)
-
-
-def _singular(name: str) -> tuple[str, ...]:
-    """The name with the plural of its words taken off, where it has one: `3090s`, `M2 Ultras`, `A6000's`."""
-    plain = re.sub(
-        r"\b([a-z]*\d+(?:\s?ti|\s?super|[a-z]{1,2}?)?|ultra|max|pro|super|ti|spark|studio|mini|gpu|card)(?:'|’)?s\b",
-        r"\1",
-        name,
-        flags=re.I,
-    )
-    return (plain,) if plain != name else ()
 
 
 def is_idle(word: str) -> bool:

@@ -14,16 +14,19 @@ from msgspec.structs import replace
 from advisor.catalog.compiled_rules import ModelRow
 from advisor.catalog.documents import decode_document
 from advisor.catalog.store import Catalog
-from advisor.meanings import Pattern, QuantizationName
+from advisor.meanings import ModelId, Pattern, QuantizationName
 from advisor.memo import memoize_by_identity
 from advisor.near import simplify_name
 from advisor.patterns import pattern_when_used
 from advisor.record import Record, Value
 
 SHORTEST_CORRECTED = 5  # letters and digits of a word that may have a slip in it
+MOST_LEADING = 4  # words before the model's own name in that of a tuned copy, and one
+SIZE_SLACK = 0.06  # of the parameters that a name states
 SHORTEST_ASKED = 3  # letters and digits of a name that words are looked up by
 _GGUF = pattern_when_used(r"[-_.@](?P<q>(?:UD-)?(?:I?Q\d(?:_[A-Z0-9]+)*|BF16|F16|F32|MXFP4(?:_MOE)?|TQ\d_\d))$", re.I)
 
+_IS_SIZE = pattern_when_used(r"[a-z]?\d+(?:\.\d+)?[bmt]")
 _SHORTHAND = pattern_when_used(
     r"[\s:@]+(?P<q>q[2-8]|(?:[2-8]|16)[- ]?bit|fp8|awq|gptq|nvfp4|mxfp4|int[48]|bf16|fp16)$", re.I
 )
@@ -42,6 +45,14 @@ class DerivedNames(Record, frozen=True, kw_only=True):
 
     size: Pattern  # what of the model's name has to be there
     other: Pattern  # what has no place in the rest: it means other layers
+
+
+class TunedFamily(Record, frozen=True, kw_only=True):
+    """Tuned copies of one model whose names do not say which."""
+
+    names: tuple[str, ...]  # how the name begins
+    size: str | None = None  # None: the name alone says it
+    model: ModelId
 
 
 class NameElsewhere(Record, frozen=True, kw_only=True):
@@ -64,6 +75,7 @@ class ModelNamesFile(Record, frozen=True, kw_only=True):
     kinds: tuple[str, ...] = ()
     derived: DerivedNames
     idle_words: tuple[str, ...] = ()
+    tuned: tuple[TunedFamily, ...] = ()
     elsewhere: tuple[NameElsewhere, ...] = ()
 
 
@@ -102,7 +114,7 @@ def is_address(name: str, rules: Catalog) -> bool:
 
 def find_named_model(name: str, rules: Catalog) -> NamedModel | None:
     """The catalogue's name and the weight format that `name` says; None where the catalogue has no such name."""
-    bare, quant = name.strip(), None
+    bare, quant = name.strip().removesuffix(":latest"), None
     if "/" not in bare:
         m = _SHORTHAND.search(bare)
         if m:
@@ -124,12 +136,14 @@ def find_named_model(name: str, rules: Catalog) -> NamedModel | None:
     listed = rules.find_copy(bare) if "/" in bare else None
     if listed is not None:
         return NamedModel(listed[0], quant or listed[1], gguf=listed[1] is None)
+    if bare.count(":") == 2 and "/" not in bare:  # `name:size:format`
+        bare, quant = bare.replace(":", "-", 1).split(":")
     if quant is None and ":" in bare and (tag := _ollama_tag(bare, rules)) is not None:
         return tag
     short = bare.rpartition("/")[2]
     short = re.sub(r"-\d{5}-of-\d{5}$", "", re.sub(r"\.gguf$", "", short, flags=re.I), flags=re.I)
     found = _without_suffix(short, quant, rules)
-    if found is None and short != bare:  # somebody's copy, or a file
+    if found is None:  # somebody's copy, or a file
         found = _find_base(bare.rpartition("/")[0], short, quant, rules)
     if found is None:
         return None
@@ -167,12 +181,27 @@ def find_by_words(name: str, rules: Catalog) -> tuple[ModelRow, ...]:
         same = tuple(row for row, _ in _words_of_models(rules) if low in _family_names(row))
         if same:
             return same
-    idle = frozenset(_conventions(rules).idle_words)
-    for asked in (words, words - idle):
+    idle = frozenset(_conventions(rules).idle_words) | _makers(rules)
+    inside = re.search(r"\(([^()]+)\)", name)  # `Somebody's model (Gemma 4 E2B finetuned)`
+    for asked in (words, words - idle, _split_words(inside[1]) - idle if inside else frozenset()):
         found = tuple(row for row, known in _words_of_models(rules) if asked and asked <= known)
         if found:
             return found
-    return ()
+    whole = re.search(r"(?<![\w.])(\d+(?:\.\d+)?)([bt])\b(?:-a\d+(?:\.\d+)?b)?", name, re.I)  # next to a whole name
+    if whole is None or not (asked := _split_words(name.replace(whole[0], " ")) - idle):
+        return ()
+    total = float(whole[1]) * (1e12 if whole[2].lower() == "t" else 1e9)
+    rows = (row for row, known in _words_of_models(rules) if asked <= known and not any(map(_IS_SIZE.fullmatch, known)))
+    return tuple(row for row in rows if abs(row.params_total - total) <= SIZE_SLACK * total)
+
+
+@memoize_by_identity
+def _makers(rules: Catalog) -> frozenset[str]:
+    """Words of publishers that no model is called by."""
+    makers = frozenset(w for row in rules.model_index() for w in _split_words(row.id.rpartition("/")[0]))
+    return makers - frozenset(
+        w for row in rules.model_index() for w in _split_words(f"{row.id.rpartition('/')[2]} {row.family}")
+    )
 
 
 def _family_names(row: ModelRow) -> set[str]:
@@ -207,7 +236,8 @@ def _ollama_tag(name: str, rules: Catalog) -> NamedModel | None:
     for t in (f"{base}:{m[1]}-{m[2]}" if m[2] else None, f"{base}:{m[1]}"):
         if t and is_in_catalogue(t, rules):
             return NamedModel(t, m[3].upper() if m[3] else None, f"{name} is taken as {t}, by its tag")
-    return None
+    found = _without_suffix(f"{base}-{tag}", None, rules) or _find_base("", f"{base}-{tag}", None, rules)
+    return found and replace(found, assumed=f"{name} is taken as {found.name}, by its tag")
 
 
 def _without_suffix(short: str, quant: str | None, rules: Catalog) -> NamedModel | None:
@@ -220,17 +250,30 @@ def _without_suffix(short: str, quant: str | None, rules: Catalog) -> NamedModel
 
 def _find_base(publisher: str, short: str, quant: str | None, rules: Catalog) -> NamedModel | None:
     """The model whose whole name, size included, a tuned copy's begins with. Its own publisher's are no such copies."""
+    short = re.sub(r"(Q[26]_K)[-_ ]+(?:small|medium|large)\b", r"\1", short.replace(" ", "-"), flags=re.I)
     now, said, gguf = list(_strip_suffixes(short, quant, rules))[-1]
     derived = _conventions(rules).derived
     own = {row.id.rpartition("/")[0].lower() for row in rules.model_index()}
-    if publisher.lower() in own:
+    if publisher and publisher.lower() in own:
         return None
-    for cut in reversed([m.start() for m in re.finditer(r"[-_.]", now)]):
-        base, rest = now[:cut], now[cut:]
-        if re.search(derived.other, rest, re.I) or not re.search(derived.size, base, re.I):
-            return None
-        if (known := _find_plain(base, None, rules)) is not None:
-            return NamedModel(known, said, gguf=gguf)
+    starts = (0, *(m.end() for m in re.finditer(r"[-_\s]", now)))
+    for start in starts[:MOST_LEADING]:  # `Huihui-Qwen3-8B-abliterated`: the tuner before the model
+        if re.search(derived.other, now[:start], re.I):
+            break
+        for cut in (len(now), *reversed([m.start() for m in re.finditer(r"[-_.\s]", now)])):
+            base, rest = now[start:cut], now[cut:]
+            told = re.search(derived.size, base, re.I) or re.search(r"\d(?=.*[-_\s])", base)
+            if re.search(derived.other, rest, re.I) or not told:
+                break
+            named = re.search(r"[a-z]{2}", base[: told.start()], re.I)  # a size alone names nothing
+            if named and (known := _find_plain(base, None, rules)) is not None:
+                return NamedModel(known, said, gguf=gguf)
+    plain = re.sub(r"[-_\s]+", "-", now.lower())
+    size = re.search(derived.size, plain)
+    for family in _conventions(rules).tuned:
+        sized = family.size is None or (size is not None and size[0] == family.size)
+        if sized and f"{plain}-".startswith(tuple(f"{n}-" for n in family.names)):
+            return NamedModel(family.model, said, gguf=gguf)
     return None
 
 
@@ -307,7 +350,7 @@ def _vocabulary(rules: Catalog) -> frozenset[str]:
 
 
 def _split_words(name: str) -> frozenset[str]:
-    pieces = r"[a-z]?\d+(?:\.\d+)?[bm](?![a-z0-9])|e\d+b\b|\d+x\d+b|[a-z]+|\d+(?:\.\d+)*"
+    pieces = r"[a-z]?\d+(?:\.\d+)?[bmt](?![a-z0-9])|e\d+b\b|\d+x\d+b|[a-z]+|\d+(?:\.\d+)*"
     return frozenset(re.findall(pieces, name.lower()))
 
 

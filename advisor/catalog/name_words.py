@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 
 from msgspec.structs import replace
 
 from advisor.catalog.types import Accelerator
-from advisor.errors import AdvisorError
+from advisor.errors import AdvisorError, AmbiguousName
 from advisor.record import Value
 from advisor.units import GIB
 
@@ -27,9 +27,11 @@ FORMS = frozenset(("sxm", "pcie", "oam", "hgx", "dgx"))
 _SIZE = re.compile(r"(?<![\w.])(\d{1,4}(?:\.\d)?(?=\s*gi?b)|\d{1,3}(?=\s*g))\s*(?:gb|gib|g|gigs?)(?![\w])")
 _SPELLINGS = (
     (re.compile(r"(\d{2})[ -]?cores?\b|\b(\d{2})c\b"), r" \1\2core "),
+    (re.compile(r"\bmax[ -]?q laptop\b"), " laptop "),
     (re.compile(r"\bmax[ -]q\b"), " maxq "),
     (re.compile(r"\b(?:macbook(?: pro| air)?|mac (?:studio|mini|pro)|imac)\b"), " "),
     (re.compile(r"\bmobile\b"), " laptop "),
+    (re.compile(r"\brtx ?([2-5]0[5-9]0) ?(ti)? ?m\b"), r" rtx \1 \2 laptop "),
     (re.compile(r"sxm ?\d?\b"), " sxm "),
     (re.compile(r"\bpci(?:-?e|-express)?\b"), " pcie "),
     (re.compile(r"\b(rtx|gtx|rx|arc|tpu)(?=[a-z]?\d)"), r"\1 "),
@@ -37,6 +39,40 @@ _SPELLINGS = (
     (re.compile(r"\b(m\d)(pro|max|ultra)\b"), r"\1 \2"),
     (re.compile(r"\b([ahbv]\d00|mi\d{3}[xa])(sxm|pcie|nvl)\b"), r"\1 \2"),
 )
+
+
+# series of computers that are sold with many chips
+COMPUTER = re.compile(
+    r"(?:(?:dell|hp|hpe|lenovo|asus|acer|msi|gigabyte|samsung|lg|microsoft|huawei|honor|razer) )?(?:thinkpad|thinkbook|"
+    r"ideapad|legion|yoga|latitude|xps|inspiron|precision|alienware|elitebook|probook|zbook|omen|victus|pavilion|envy|"
+    r"spectre|omnibook|zenbook|vivobook|rog|tuf|proart|expertbook|predator|nitro|aspire|swift|blade|razer|aero|aorus|katana|raider|stealth|"
+    r"vector|titan \d|prestige|cyborg|matebook|magicbook|surface|galaxy book|gram|framework|tuxedo|clevo|optiplex|"
+    r"thinkcentre|thinkstation|prodesk|elitedesk|elitemini|nuc(?:box)?|beelink|minisforum|gmktec|geekom|aoostar|"
+    r"acemagic|poweredge|proliant|chromebook)\b",
+    re.I,
+)
+NAMES_A_CARD = re.compile(
+    r"[rg]tx|\b(?:rx|arc|mi|pro w)[ -]?\d|radeon|geforce|quadro|tesla|ryzen|core|snapdragon", re.I
+)
+_NUMBERS = {
+    "a": 1, "an": 1, "one": 1, "single": 1, "two": 2, "dual": 2, "twin": 2, "double": 2, "pair of": 2, "a pair of": 2,
+    "couple of": 2, "a couple of": 2, "three": 3, "triple": 3, "four": 4, "quad": 4, "five": 5, "six": 6, "seven": 7,
+    "eight": 8, "octa": 8, "ten": 10, "twelve": 12, "sixteen": 16,
+}  # fmt: skip
+_WORD = "|".join(sorted((re.escape(w) for w in _NUMBERS), key=len, reverse=True))
+_BEFORE = re.compile(
+    rf"(?:(?P<n>\d{{1,6}})\s*(?:[x×*](?!tx?\b)\s*|(?:pcs|pieces|units)\s+(?:of\s+)?|\s+(?=\D|\d{{3,4}}[a-z]*\b))|(?P<w>{_WORD})[\s-]+)"
+    r"(?:x\s+)?(?:of\s+)?(?P<name>\S.*)",
+    re.I,
+)
+_AFTER = re.compile(
+    r"(?P<name>.*\S)(?<!snapdragon)(?:\s+[x×*]\s*|\s*(?<![a-z-])[x×](?=\d)|\s*\*(?=\d)|\s*:\s*)(?P<n>\d{1,4})", re.I
+)
+_AFTER_X = re.compile(r"(?P<name>.*\S)\s+\(?(?P<n>\d{1,3})\s*(?:[x×]|pcs|pieces|units)\)?", re.I)
+_AFTER_WORD = re.compile(r"(?P<name>.*\S)\s+(?P<w>dual|twin)", re.I)
+_BEFORE_X = re.compile(r"[x×](?P<n>\d{1,3})\s+(?P<name>\S.*)", re.I)
+_AFTER_BRACKET = re.compile(r"(?P<name>.*\S)\s*\([x×]?\s*(?P<n>\d{1,3})\s*[x×]?\)", re.I)
+CHIP = r"\bm[1-9](?:\s?(?:pro|max|ultra))?|\bmac (?:studio|mini|pro)|\bmacbook(?: pro| air)?"
 
 
 class NameWords(Value, frozen=True):
@@ -108,8 +144,10 @@ def _narrow(
     best = _find_most_specific(replace(asked, sizes=sizes), plain)
     if best is None:
         listed = ", ".join(_label(a) for a in plain[:8])
-        raise AdvisorError(
-            "ambiguous_accelerator", f"{asked.text.strip()!r} may be several accelerators: {listed}. Say which."
+        raise AmbiguousName(
+            "ambiguous_accelerator",
+            f"{asked.text.strip()!r} may be several accelerators: {listed}. Say which.",
+            tuple(a.name for a in plain[:8]),
         )
     return best, _describe_default(asked, best, [a for a in plain if a is not best])
 
@@ -225,3 +263,77 @@ def _refuse_mig(asked: NameWords, entries: Sequence[Accelerator], mig: str) -> l
     have = sorted({p for a in entries for p in a.mig_profiles})
     listed = f"it has {', '.join(have)}" if have else "it has no MIG"
     raise AdvisorError("unknown_mig_profile", f"{asked.text.strip()!r} has no MIG profile {mig}: {listed}.")
+
+
+def split_counts(part: str) -> Iterator[tuple[int, str]]:
+    """(how many, name) in every way that a part can be read: `8x H100`, `H100 x8`, `h100:8`, `dual 3090s`, `RTX 4090`.
+
+    The plain reading (one of the whole) comes last; names in the plural come after the same name as it is written.
+    """
+    text = part.strip()
+    for pattern in (_BEFORE, _AFTER, _AFTER_X, _AFTER_BRACKET, _AFTER_WORD, _BEFORE_X):
+        m = pattern.fullmatch(text)
+        if m:
+            word = m.groupdict().get("w")
+            number = _NUMBERS[re.sub(r"\s+", " ", word.lower())] if word else int(m["n"])
+            yield number, m["name"].strip()
+            yield from ((number, name) for name in _singular(m["name"].strip()))
+    yield 1, text
+    yield from ((1, name) for name in _singular(text))
+
+
+def spell_out(part: str) -> str:
+    """The part with what people leave out written out (`M4 Max 128` as 128GB), and without the size of a screen."""
+    if COMPUTER.match(part):  # the number in a computer's name is a size or a year, no count
+        part = re.sub(
+            r"^[^,(]+?\b(?=rtx|gtx|radeon|geforce|quadro|(?:amd )?ryzen|intel |core|snapdragon)", "", part, flags=re.I
+        )
+    part = re.sub(r"\((?:r|tm)\)", "", part, flags=re.I)
+    part = re.sub(r"([单双四六八])卡\s*", lambda m: f"{'单双.四.六.八'.index(m[1]) + 1}x ", part)
+    part = re.sub(r"\bcore[- ]i([3579])[- ](?=\d)", r"Core i\1-", part, flags=re.I)
+    part = re.sub(r"^(?:intel )?(1[0-4]([1-9])\d\d(?:k[fs]?|f|hx|h|p|u|t|s))$", _name_core, part, flags=re.I)
+    part = re.sub(r" in (?:an? |my )?\S+ (?:server|workstation|pc|tower)$", "", part, flags=re.I)
+    part = re.sub(r"(?<=\d)\s*[卡张块](?=$|\s)", "", re.sub(r"^(\d{1,3})\s*[卡张块]\s*", r"\1x ", part))
+    part = re.sub(r"(?<=\d) cpu(?= and )", "", part, flags=re.I)
+    part = re.sub(
+        r"\b(?:intel )?(?:core )?(?:ultra ?([3579])|([3579]) ultra) ?(\d{3}[a-z]{0,2})\b",
+        r"Core Ultra \1\2 \3",
+        part,
+        flags=re.I,
+    )
+    part = re.sub(r"\bryzen(?=\d)", "Ryzen ", part, flags=re.I)
+    part = re.sub(r"\b(?:ryzen )?(?:([3579]) )?ai ([3579] )?(hx )?(pro )?(?=\d{3}\b)", _order_ryzen, part, flags=re.I)
+    part = re.sub(r"(?<=\s)amd (\d{4}(?:x3d|xt?|h[xs]?|u|g|wx)?) cpu\b", r"AMD Ryzen \1", part, flags=re.I)
+    part = re.sub(r"\b(m[1-5](?: pro)?) (?:8|9|1[0-4])-cores?\b(?! ?[cg]pu)", r"\1", part, flags=re.I)
+    part = re.sub(r"\b(x\d{1,2})(?:/x\d{1,2})+", r"\1", part, flags=re.I)
+    part = re.sub(r"^amd (\d{4}[a-z]\w{0,3})(?: cpu)?$", r"AMD Ryzen \1", part, flags=re.I)
+    part = re.sub(r"\bcpu:? (?=(?:intel|amd|core|ryzen|xeon|epyc|i[3579]-))", "", part, flags=re.I)
+    part = re.sub(r"\b(v5e|v5litepod|v6e)-(\d{1,3})\b", r"\1 x \2", part, flags=re.I)  # these slices are named by chips
+    part = re.sub(r"\b(macbook(?: pro| air)?)\s+1[1-6](?=\s)", r"\1", part, flags=re.I)
+    part = re.sub(rf"^({_WORD})\s+(?=nodes?\b)", lambda m: f"{_NUMBERS[m[1].lower()]} ", part, flags=re.I)
+    part = re.sub(r"\b1[1-8](?:\.\d)?(?:\"|''|”|[- ]?inch(?:es)?\b)", " ", part, flags=re.I)
+    return re.sub(rf"({CHIP})\s+(\d{{1,3}})(?=$|\s+(?:ram|memory|unified)\b)", r"\1 \2GB", part.strip(), flags=re.I)
+
+
+def _name_core(said: re.Match[str]) -> str:
+    """`12700k` as Intel writes it."""
+    return f"Core i{'-333555779'[int(said[2])]}-{said[1]}"
+
+
+def _order_ryzen(said: re.Match[str]) -> str:
+    """`AI 9 HX 370` and `Ryzen 9 AI HX 370` as AMD writes it."""
+    first, second, *rest = (x or "" for x in said.groups())
+    if not first and not second:  # a card of another maker: Cloud AI 100
+        return said[0]
+    return f"Ryzen AI {second or (first and first + ' ')}{''.join(rest)}"
+
+
+def _singular(name: str) -> tuple[str, ...]:
+    """The name with the plural of its words taken off, where it has one: `3090s`, `M2 Ultras`, `A6000's`."""
+    plain = re.sub(
+        r"\b([a-z]*\d+(?:\s?ti|\s?super|[a-z]{1,2}?)?|ultra|max|pro|super|ti|spark|studio|mini|gpu|card)(?:'|’)?s\b",
+        r"\1",
+        name,
+        flags=re.I,
+    )
+    return (plain,) if plain != name else ()

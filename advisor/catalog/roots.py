@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -29,13 +30,41 @@ def user_rules() -> Path:
     return Path(os.environ.get("XDG_CONFIG_HOME") or "~/.config").expanduser() / "advisor" / "rules"
 
 
+MANIFEST = "bundle.json"  # of imported facts
+_AS_OF = re.compile(r"(?m)^as_of: '?(\d{4}-\d\d-\d\d)")
+
+
+def imported_facts() -> Path:
+    """Where `advise facts --import` lays what it brought, whether or not it is there."""
+    return user_rules().with_name("facts")
+
+
+def _list_imported() -> list[Path]:
+    """Folders of imported facts, lowest first; none where the shipped facts are newer than they."""
+    folder = imported_facts()
+    if not (folder / MANIFEST).is_file():
+        return []
+    import json
+
+    try:
+        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8")[:4096])
+        day, layers = str(manifest["day"]), min(int(manifest["layers"]), 99)
+        shipped = _AS_OF.search((shipped_root() / "releases.yaml").read_text(encoding="utf-8"))
+    except (OSError, ValueError, KeyError, TypeError):
+        raise BadInput(f"{folder} is no folder of imported facts: import them again with --force") from None
+    if shipped is not None and shipped[1] > day:
+        return []
+    return [p for i in range(layers) if (p := folder / str(i)).is_dir()]
+
+
 def rule_roots(extra: Sequence[Path | str] = ()) -> tuple[Path, ...]:
     """All rule folders, lowest first; an entry in a later folder replaces the one of the same id before it.
 
-    Order: shipped, plugins, the user's configuration folder, $ADVISOR_RULES (several separated as in $PATH), `extra`.
+    Order: shipped, imported facts, plugins, the user's configuration folder, $ADVISOR_RULES (several separated as in
+    $PATH), `extra`.
     Raises BadInput for a folder that was named and does not exist.
     """
-    roots = [shipped_root(), *(p.rules for p in list_plugins() if p.rules is not None)]
+    roots = [shipped_root(), *_list_imported(), *(p.rules for p in list_plugins() if p.rules is not None)]
     config = user_rules()
     if config.is_dir():
         roots.append(config)

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from advisor.models.hf_keys import ModelTraits
 
 T = TypeVar("T")
+LONGEST_BUILD = 40  # characters of a program's name that is read for the engine it is built from
 
 
 def catalog(roots: Sequence[Path] | None = None) -> Catalog:
@@ -72,7 +73,7 @@ class Catalog:
         """One engine by id or alias. Raises UnknownName, and AdvisorError `engine_not_served` for the name of a program
         that has no entry of its own; it says what that runs."""
         engines, names = self.engines(), self._section("engine_names", dict[str, str])
-        known = self.known_engines.get(simplify_name(name))
+        known = self._find_known(name)
         if known is None or simplify_name(name) in names:
             shown = dict.fromkeys((*engines, *(k.names[0] for k in self.known_engines.values())))
             return engines[find_id("engine", name, names, shown)]
@@ -83,12 +84,23 @@ class Catalog:
 
     def find_served_engine(self, name: str) -> tuple[Engine, str | None]:
         """An engine by any name; for that of a program which runs one of ours that one, and a sentence that says so."""
-        known = self.known_engines.get(simplify_name(name))
+        known = self._find_known(name)
         if known is None or not known.runs or simplify_name(name) in self._section("engine_names", dict[str, str]):
             return self.engine(name), None
         entry = self.engine(known.runs[0])
         said = f"{known.names[0]} ({known.kind}: {known.note}): this is the answer for {entry.name}, which it runs"
         return entry, f"{said}; settings of its own are not rendered"
+
+    def _find_known(self, name: str) -> KnownEngine | None:
+        """A program without an entry of its own; where it has no row, what its name says it is built from."""
+        listed = self.known_engines.get(simplify_name(name))
+        if listed is not None or len(name) > LONGEST_BUILD:
+            return listed
+        words = re.split(r"[-_\s/]+", name.lower())
+        inside = [e for e in self.engines() if e in words or ("." in e and any(w.endswith(e) for w in words))]
+        if len(inside) != 1 or (len(words) == len(inside) and words[0] == inside[0]):
+            return None
+        return KnownEngine(names=(name,), kind="wrapper", runs=(inside[0],), note="a build or fork, by its name alone")
 
     @cached_property
     def known_engines(self) -> dict[str, KnownEngine]:
@@ -189,11 +201,13 @@ class Catalog:
 
     @cached_property
     def config_classes(self) -> dict[str, ModelTraits]:
-        """What the classes of a `model_type` add to a config.json (rules/hf.yaml)."""
+        """What the classes of a `model_type` add to a config.json (rules/hf.yaml, hf-generated.yaml)."""
         from advisor.models.hf_keys import ConfigClasses
 
-        found = self._read_table("hf.yaml", ConfigClasses)
-        return {name: traits for traits in found.classes for name in traits.model_types} if found else {}
+        files = (
+            self._read_table(name, ConfigClasses) for name in ("hf-generated.yaml", "hf.yaml")
+        )  # the hand's go before
+        return {name: traits for found in files if found for traits in found.classes for name in traits.model_types}
 
     def _read_table(self, path: str, kind: type[T]) -> T | None:
         """A file of rules as a value of a type; None where there is none, as in an overlay alone."""

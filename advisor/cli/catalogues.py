@@ -116,16 +116,25 @@ Examples:
   advise facts                       every family of facts, the oldest against its shelf life first
   advise facts --stale               those alone that are older than their shelf life
   advise facts --on-day 2027-06-01   as it will be then
+  advise facts --export facts.json   the facts in force, in one file with its day and a checksum
+  advise facts --import facts.json   on a machine without a network: layered over the shipped ones
 
 Exit status: 0; with --stale 1 where any is too old.
 """,
 )
 @click.option("--stale", is_flag=True, help="Only what is older than its shelf life.")
 @click.option("--on-day", metavar="DAY", callback=options.refuse_empty, help="The day to go by (default: today).")
+@click.option("--export", "target", metavar="FILE", callback=options.refuse_empty, help="Write the facts in force.")
+@click.option(
+    "--import", "source", metavar="FILE", callback=options.refuse_empty, help="Take facts that were exported."
+)
+@click.option("--force", is_flag=True, help="Write over what is there; take older facts.")
 @options.add_rules_option
 @options.as_json
-def facts(stale: bool, on_day: str | None, as_json: bool) -> int:
+def facts(stale: bool, on_day: str | None, target: str | None, source: str | None, force: bool, as_json: bool) -> int:
     """How old the facts are: every family with its date, source, shelf life and the way it is refreshed."""
+    if target or source:
+        return _carry_facts(target, source, force, as_json)
     from advisor.freshness import tell_ages
     from advisor.session import parse_day
 
@@ -136,6 +145,32 @@ def facts(stale: bool, on_day: str | None, as_json: bool) -> int:
         ages = replace(ages, families=tuple(f for f in ages.families if f.stale))
     options.print_answer(ages, options.Presentation(as_json=as_json), "lists:describe_ages")
     return 1 if stale and old else 0
+
+
+def _carry_facts(target: str | None, source: str | None, force: bool, as_json: bool) -> int:
+    from advisor.catalog.own_models import export_facts, import_facts
+    from advisor.catalog.roots import rule_roots
+    from advisor.errors import BadInput
+    from advisor.freshness import find_carried, find_newest_day
+    from advisor.lint.kinds import find_document_fault
+
+    if target and source:
+        raise BadInput("--export and --import are two commands")
+    session = options.open_session()
+    day = find_newest_day(session.rules)
+    if target:
+        roots = options.list_rule_roots() or rule_roots()
+        days = (day, session.today.isoformat())
+        done = export_facts(roots, find_carried(session.rules), days, Path(target), force)
+    else:
+        done = import_facts(Path(source or ""), day, force, find_document_fault)
+    if as_json:
+        options.print_json(done.to_dict())
+        return 0
+    options.print_text(f"{done.path}: facts of {done.day}, {done.files} files, sha256 {done.sha256[:16]}")
+    for name, why in done.left_out.items():
+        options.print_text(f"left out {name}, which this program cannot read: {why}")
+    return 0
 
 
 @click.group(

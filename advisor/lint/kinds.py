@@ -6,6 +6,10 @@ from fnmatch import fnmatchcase
 from importlib import import_module
 from typing import Any
 
+import msgspec
+
+from advisor.catalog.load import TYPES, MisplacedDocument, read_entries
+from advisor.decoding import convert
 from advisor.record import Value
 
 # pattern of the file's path -> where its type stands, imported when it is asked for; None: entries of tables
@@ -53,6 +57,7 @@ FILES: dict[str, str | None] = {
     "comparisons.yaml": "advisor.advice.compare:ComparisonsFile",
     "migrations.yaml": "advisor.advice.migrate_types:MigrationsFile",
     "freshness.yaml": "advisor.freshness:FreshnessFile",
+    "mirrors.yaml": "advisor.render.matrix:Mirrors",
     "releases.yaml": "advisor.freshness:ReleasesFile",
     "live-prices.yaml": "advisor.advice.hardware.prices:LivePriceNames",
     "option-words.yaml": "advisor.advice.option_words:OptionWords",
@@ -60,6 +65,7 @@ FILES: dict[str, str | None] = {
     "model-names.yaml": "advisor.catalog.model_spellings:ModelNamesFile",
     "drafts.yaml": "advisor.memory.draft_bound:DraftsFile",
     "gguf.yaml": "advisor.models.types:GgufArchitectures",
+    "hf-generated.yaml": "advisor.models.hf_keys:ConfigClasses",
     "hf.yaml": "advisor.models.hf_keys:ConfigClasses",
     "speed.yaml": "advisor.speed.efficiencies:SpeedRules",
     "speed-engines.yaml": "advisor.speed.efficiencies:EngineRules",
@@ -87,4 +93,23 @@ def find_kind(file: str) -> RuleFileKind | None:
         name = f"{file[:-4]}.yaml" if place is None and file.endswith(".yml") else file
         if fnmatchcase(name, pattern) and (pattern not in WITHOUT_SUBFOLDERS or file.count("/") == pattern.count("/")):
             return RuleFileKind(pattern, place)
+    return None
+
+
+def find_document_fault(file: str, document: object) -> str | None:
+    """Why this program cannot read a rule file of this path; None where it can. Entries of tables are checked one by
+    one, without the names that they refer to."""
+    kind = find_kind(file)
+    if kind is None:
+        return "no part of the program reads a file of this name"
+    try:
+        if kind.type is not None:
+            convert(document, kind.type)
+            return None
+        for entry in read_entries(file, document):
+            convert(entry.data, TYPES[entry.table])
+    except MisplacedDocument as e:
+        return e.problem
+    except msgspec.ValidationError as e:
+        return str(e)
     return None

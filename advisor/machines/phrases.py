@@ -49,6 +49,8 @@ class HardwareDetails(msgspec.Struct):
     visible: str | None = None
     npu: str | None = None
     no_gpu: bool = False
+    no_card: bool = False  # no discrete GPU: the processor's own may be meant
+    own_graphics: bool = False  # the processor's own GPU was named as such
     laptop: str | None = None  # the word that says it is one
     host_only: bool = False  # names a computer without saying which accelerator it has
     processor_only: bool = False  # a processor that is called one: its graphics are not meant
@@ -75,9 +77,9 @@ class HardwareDetails(msgspec.Struct):
 
 
 _Taker = Callable[[HardwareDetails, re.Match[str]], None]
-SIZE = r"(\d{1,7}(?:\.\d{1,3})?)\s*(GB|GiB|(?<!\d{4})G|TB|TiB|T|MB|MiB|gigs?|gigabytes?|terabytes?)"
+SIZE = r"(\d{1,7}(?:\.\d{1,3})?)\s*(GB|GiB|Gi|(?<!\d{4})G|TB|TiB|T|MB|MiB|gigs?|gigabytes?|terabytes?)"
 _SCALE = {"g": GIB, "gb": GIB, "gib": GIB, "t": TIB, "tb": TIB, "tib": TIB, "mb": MIB, "mib": MIB}
-_SCALE |= {"gig": GIB, "gigs": GIB, "gigabyte": GIB, "gigabytes": GIB, "terabyte": TIB, "terabytes": TIB}
+_SCALE |= {"gi": GIB, "gig": GIB, "gigs": GIB, "gigabyte": GIB, "gigabytes": GIB, "terabyte": TIB, "terabytes": TIB}
 _V = r"\d+(?:\.\d+)*"
 _OS = rf"(?P<os_version>{_V})"
 _LINKS = {
@@ -289,6 +291,10 @@ def _disk(details: HardwareDetails, m: re.Match[str]) -> None:
     details.disk_gbs = rate / 1000 if "m" in (m["a"] or m["b"]).lower() else rate
 
 
+def _memory_of_sockets(details: HardwareDetails, m: re.Match[str]) -> None:
+    details.ram_bytes = parse_memory_size(m[1], m[2]) * (details.sockets or 2)
+
+
 _DISK = r"(?:nvme|ssd|disk|raid)(?: (?:drive|array|read))?"
 _GBS = r"\d{1,4}(?:\.\d{1,2})? ?[GM]B/s"
 _LINK = r"(?:nvlink(?: domain)?|nvswitch|pcie(?:\s+(?:gen ?)?\d[\d.]*)?(?: ?x\d+)?|infiniband|roce|thunderbolt(?: \d)?|"
@@ -302,14 +308,20 @@ _END = r"(?: CL\d\d)?(?: (?:of )?(?:RAM|memory))?(?: each)?"
 _TABLE: tuple[tuple[str, _Taker], ...] = (
     (
         r"cpu(?:[ -]only)?|gpu: none|"
-        r"(?:no|without)(?: an?| any| dedicated| discrete)? (?:gpus?|accelerators?|graphics(?: card)?)|"
-        r"(?:integrated graphics|igpu)(?: only)?",
+        r"(?:no|without)(?: an?| any)? (?:gpus?|accelerators?|(?:graphics|video) ?cards?|graphics)",
         _take(no_gpu=True),
     ),
     (
-        rf"{SIZE} (?:of )?(?:(?:system |host )?(?:RAM|memory)|(?:LP)?DDR\dX?)(?: (?:laptop|desktop|pc|server))?",
+        r"(?:no|without)(?: an?| any)? (?:d(?:edicated |iscrete )?-?gpus?|(?:dedicated|discrete) graphics(?: card)?)",
+        _take(no_card=True),
+    ),
+    (r"(?:(?:integrated|onboard) (?:graphics|gpu)|i-?gpu)(?: only)?", _take(own_graphics=True)),
+    (
+        rf"{SIZE} (?:of )?(?:(?:(?:system|host|total|shared|main) )*(?:RAM|memory)|(?:LP)?DDR\dX?)"
+        r"(?: (?:laptop|desktop|pc|server))?",
         _take("ram_bytes", host_only=True),
     ),
+    (rf"{SIZE} (?:RAM|memory) (?:per|a|each) socket", _memory_of_sockets),
     (rf"(?:RAM|memory):? {SIZE}", _take("ram_bytes", host_only=True)),
     (rf"{SIZE} (?:of )?unified(?: memory)?", _take("ram_bytes", unified=True)),
     (
@@ -373,7 +385,17 @@ _TABLE: tuple[tuple[str, _Taker], ...] = (
     (r"(?:in a )?container", _take(container="container")),
     (r"(?:CUDA_|HIP_|ROCR_)?visible[ _]devices[ =](\S+)", _visible),
     (r"(?P<npu>.{2,40}) NPU", _take()),
-    (r"power limit (\d{1,5}) ?W", lambda details, m: setattr(details, "power_watts", float(m[1]))),
+    (
+        r"(?:power )?(?:limit|cap)(?:ped)?(?: (?:at|to))? (\d{1,5}) ?W(?:/card| each)?|"
+        r"(\d{1,5}) ?W(?:/card| each)?(?: (?:power )?(?:limit|cap))?",
+        lambda details, m: setattr(details, "power_watts", float(m[1] or m[2])),
+    ),
+    (  # what changes nothing here
+        r"(?:no|without) (?:nvlink|p2p|display|bridge)|undervolted|water[- ]?cooled|gfx\d{3,4}[a-z]?|[rc]dna ?\d|"
+        r"(?:mb|motherboard|mainboard|psu|case)[: ].+|"
+        r"(?:kvm|proxmox|esxi|lxc|bare metal|vfio|passthrough)(?:[/ ](?:kvm|proxmox|vfio|passthrough))*",
+        _take(),
+    ),
     (r"arm64|aarch64|x86_64|x86-64|amd64|x64|riscv64|s390x|ppc64le", _arch),
     ("|".join(re.escape(f) for f in sorted(_FLAGS, key=len, reverse=True)), _cpu_flag),
 )

@@ -158,8 +158,11 @@ class ModelTraits(Record, frozen=True, kw_only=True):
 
 
 class ConfigClasses(Record, frozen=True, kw_only=True):
-    """rules/hf.yaml."""
+    """rules/hf.yaml, and rules/hf-generated.yaml, which tests/facts/layouts.py writes."""
 
     source: str
-    unlisted_within: float  # weights of a class that is not here and read by its keys: nine in ten are so near
+    as_of: str | None = None
+    unlisted_within: float = 1.0  # of weights of a class that is in neither and read by its keys: nine in ten
     classes: tuple[ModelTraits, ...]
+    checkpoints: dict[str, str] = {}  # model type -> the repository that the defaults of its class are of
+    unread: dict[str, str] = {}  # model type -> why the generator has no row for it

@@ -127,9 +127,13 @@ def choose_image(
     return next((by[x] for x in ([] if backend is None else [backend]) + order if x in by), None)
 
 
-def _environment(deployment: Deployment, decided: tuple[DecidedSetting, ...]) -> dict[str, str]:
-    """Environment variables of the launch. Raises BadInput for a name no shell accepts: names cannot be quoted."""
-    out = {x.name: setting_text(x.value) for x in decided if x.environment} | deployment.environment
+def _environment(deployment: Deployment, decided: tuple[DecidedSetting, ...], hub: str | None) -> dict[str, str]:
+    """Environment variables of the launch, and the mirror of the hub where there is one.
+
+    Raises BadInput for a name that no shell accepts: names cannot be quoted.
+    """
+    out = {"HF_ENDPOINT": hub.rstrip("/")} if hub and not deployment.model_path else {}
+    out |= {x.name: setting_text(x.value) for x in decided if x.environment} | deployment.environment
     for name in out:
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
             raise BadInput(f"environment: {name[:40]!r} is not a name of a variable")
@@ -237,7 +241,7 @@ def make_template_context(
         ),
         "arguments": kept,
         "left_out": left_out,
-        "environment": _environment(deployment, decided),
+        "environment": _environment(deployment, decided, None if start.tags else matrix.load_mirrors(rules).hub),
         "because": {x.name: x.because for x in decided},
         "host": host,
         "address": address,
@@ -247,7 +251,12 @@ def make_template_context(
         "health_path": entry.health_path or "/health",
         "image": None
         if image is None
-        else {"name": f"{image.repository}:{image.tag.replace('{version}', version or 'latest')}", "lane": image.lane},
+        else {
+            "name": matrix.mirror_image(f"{image.repository}:{image.tag}", rules).replace(
+                "{version}", version or "latest"
+            ),
+            "lane": image.lane,
+        },
         "devices": [{"index": x.index, "name": x.name, "vendor": x.vendor} for x in devices],
         "vendor": devices[0].vendor if devices else "cpu",
         "device_count": _per_node(ranks, len(devices)),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections import ChainMap
-from typing import Literal
+from typing import Annotated, Literal
 
+import msgspec
 from msgspec.structs import replace
 
 from advisor.catalog import Catalog
@@ -80,6 +82,29 @@ IN_IMAGES = ("docker", "compose", "kubernetes", "lws", "kserve", "skypilot")  # 
 OTHERS = "targets/"  # folder of overlays
 
 
+class Mirrors(Record, frozen=True, kw_only=True):
+    """rules/mirrors.yaml. None = the public hub, each image's own registry."""
+
+    hub: Annotated[str, msgspec.Meta(pattern=r"^https?://[\w.-]+(:\d{1,5})?(/[\w.-]+)*/?$")] | None = None
+    images: Annotated[str, msgspec.Meta(pattern=r"^[\w.-]+(:\d{1,5})?(/[\w.-]+)*$")] | None = None
+
+
+def load_mirrors(rules: Catalog) -> Mirrors:
+    """The mirrors that were named. Raises BadInput for one that is no address."""
+    return decode_document(rules, "mirrors.yaml", Mirrors) if rules.has_document("mirrors.yaml") else Mirrors()
+
+
+def mirror_image(image: str, rules: Catalog) -> str:
+    """An image at the mirror that was named: `ghcr.io/org/name:tag` is `mirror/org/name:tag`."""
+    mirror = load_mirrors(rules).images
+    if mirror is None:
+        return image
+    first, slash, rest = image.partition("/")
+    if slash and re.search(r"[.:]|^localhost$", first):  # a registry, as Docker tells it from a name
+        return f"{mirror}/{rest}"
+    return f"{mirror}/{image if slash else 'library/' + image}"
+
+
 class MoreTargets(Record, frozen=True, kw_only=True):
     """rules/targets/*.yaml: launch files of an overlay or a plugin, next to those of targets.yaml."""
 
@@ -92,7 +117,12 @@ def load_targets(rules: Catalog) -> TargetsFile:
     found = decode_document(rules, "targets.yaml", TargetsFile)
     paths = sorted(path for path in rules.document_paths() if path.startswith(OTHERS))
     more = [decode_document(rules, path, MoreTargets).targets for path in paths]
-    return replace(found, targets=dict(ChainMap(*reversed(more), found.targets))) if more else found
+    return replace(
+        found,
+        targets=dict(ChainMap(*reversed(more), found.targets)),
+        router_image=mirror_image(found.router_image, rules),
+        places={k: replace(p, image=mirror_image(p.image, rules)) for k, p in found.places.items()},
+    )
 
 
 def find_engine_start(engine_id: str, rules: Catalog) -> EngineStart:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from advisor.catalog import Catalog
 from advisor.errors import BadInput
 from advisor.render.files import LaunchFile
-from advisor.render.matrix import load_targets
+from advisor.render.matrix import load_targets, mirror_image
 
 MANIFESTS = (
     "application/vnd.oci.image.index.v1+json",
@@ -62,7 +62,7 @@ def _list_repositories(rules: Catalog) -> set[str]:
     engines = rules.engines().values()
     placed = {p.image.replace("{engine}", e.id) for p in targets.places.values() for e in engines}
     return {
-        *(i.repository for e in engines for i in e.images),
+        *(mirror_image(i.repository, rules) for e in engines for i in e.images),
         *(p.rpartition(":")[0] for p in placed),
         targets.router_image.rpartition(":")[0],
     }

@@ -250,10 +250,15 @@ def describe_ages(ages: FactAges) -> str:
         for f in ordered
     ]
     out += ["", align_table(rows, ("", "facts", "of", "age", "shelf life", ""), "lrlrrl")]
-    out += list_section("From, and how refreshed", (f"{f.label}: {f.source}; {f.refresh}" for f in ordered))
+    out += list_section("From, and how refreshed", map(_origin, ordered))
     newer = (f"{b.engine}: facts of {b.facts_of}, {b.package} {b.newest} ({b.seen})" for b in ages.behind)
     out += list_section("Newer releases than the facts are of", newer)
     return "\n".join(out)
+
+
+def _origin(family: FamilyAge) -> str:
+    said = f"{family.label}: {family.source}; {family.refresh}"
+    return f"{said}; oldest: {family.oldest}" if family.oldest else said
 
 
 def _days(n: int | None) -> str:

@@ -50,6 +50,11 @@ STEPS = {
         (("tests/engines/history/write.py", "--folder", "{folder}/history", *OF_REGISTRIES),),
         ("rules/flag-history", "rules/routers"),
     ),
+    "layouts": Step(
+        "types of models that transformers brought, with their layers", "3 GB from pip's index",
+        (("tests/facts/layouts.py", "--folder", "{folder}/referee", "--write"),),
+        ("rules/hf-generated.yaml", "rules/models/generated.yaml"),
+    ),
     "planner": Step(
         "what the engines' planners say of every model", "5 GB from pip's index, npm, gcc",
         (
