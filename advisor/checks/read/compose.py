@@ -79,6 +79,10 @@ def read_document(doc: object, ctx: ReaderContext) -> Launches:
         return []
     override, over = _find_override(ctx)
     services = _merged(services, as_mapping(_stand_at(over, line_of(services)))) if over else services
+    for name, below in _read_included(doc, ctx).items():  # whole services of other files are read with those
+        if isinstance(below, dict) and isinstance(services.get(name), dict):
+            stood = as_mapping(_stand_at(below, line_of(services[name])))
+            services = {**services, name: _merged(stood, as_mapping(services[name]))}
     known = {**read_variables(read_inside(ctx.folder, ".env") or ""), **ctx.variables}
     after = [row for service in services.values() for row in as_mapping(service, "depends_on").items()]
     awaited = {name for name, how in after if str(value_at(how, "condition")) == "service_healthy"}
@@ -126,6 +130,17 @@ def _list_claims(service: Table) -> set[str]:
         m = re.search(r"--port[= ](\d+)", words)
         ports = {m[1]} if m else set()
     return ports if name is None else {*ports, f"name {name}"}
+
+
+def _read_included(doc: object, ctx: ReaderContext) -> Table:
+    """The services of files that the document includes, for those of the same name here (Compose 2.39 merges them)."""
+    out: Block = {}
+    for item in as_sequence(doc, "include"):
+        for path in (
+            [as_string(item)] if isinstance(item, Text) else as_sequence(item, "path") or [as_string(item, "path")]
+        ):
+            out |= as_mapping(parse_inside(ctx.folder, str(path or ""), find_root(ctx)), "services")
+    return out
 
 
 def _find_override(ctx: ReaderContext) -> tuple[str, Block]:
@@ -434,7 +449,8 @@ def _read_stage(build: object, ctx: ReaderContext) -> DockerStage | None:
     folder = _find_build_folder(build, ctx)
     text: str | None = as_string(build, "dockerfile_inline")
     if text is None:
-        text = read_inside(folder, as_string(build, "dockerfile") or "Dockerfile", find_root(ctx))
+        names = [as_string(build, "dockerfile")] if as_string(build, "dockerfile") else ["Dockerfile", "dockerfile"]
+        text = next((x for n in names if (x := read_inside(folder, n or "", find_root(ctx))) is not None), None)
     return None if text is None else read_stage(text, replace(ctx, folder=folder, line=1), arguments, target)
 
 

@@ -290,7 +290,12 @@ def read_ray(resource: Block, ctx: ReaderContext) -> Launches:
     """RayService, RayJob, RayCluster: the engine is in the serve config or entry point, GPUs in the groups."""
     spec = as_mapping(resource, "spec")
     out = [x for x in read_pod(resource, ctx, find_name(resource)) if x.program is not None]
-    places = [value_at(spec, "rayClusterConfig"), value_at(spec, "rayClusterSpec"), spec]
+    places = [
+        value_at(spec, "rayClusterConfig"),
+        value_at(spec, "rayClusterSpec"),
+        value_at(spec, "template", "spec"),
+        spec,
+    ]
     heads = [h for p in places if (h := value_at(p, "headGroupSpec"))]
     workers = next((w for p in places if (w := as_sequence(p, "workerGroupSpecs"))), [])
     setup, total = LaunchSetup(container=True, cluster=True), 0
@@ -304,6 +309,9 @@ def read_ray(resource: Block, ctx: ReaderContext) -> Launches:
             counted = (total or None) if whole else None
             asked = counted if found.gpu_requests == found.gpu_count else found.gpu_requests  # of one pod
             setup = replace(found, gpu_count=counted, gpu_requests=asked, places={**setup.places, "ray": 1})
+    if setup.gpu_count is not None and workers:  # a server in the head's pod has the devices of all groups
+        own = [replace(x.setup, gpu_count=setup.gpu_count, gpu_requests=None, places=setup.places) for x in out]
+        out = [replace(x, setup=o) for x, o in zip(out, own, strict=True)]
     entry = as_string(spec, "entrypoint")
     if entry is not None:
         out += read_commands(ctx, "kubernetes", entry, find_name(resource), setup)
@@ -372,5 +380,6 @@ _READERS: dict[str, Callable[[Block, ReaderContext], Launches]] = {
     "LLMInferenceService": read_llm_service, "LLMInferenceServiceConfig": read_llm_service,
     "InferenceService": read_inference_service, "Workspace": _kaito, "InferenceSet": _kaito,
     "VLLMRuntime": _vllm_runtime, "RayService": read_ray, "RayJob": read_ray, "RayCluster": read_ray,
+    "RayClusterFleet": read_ray, "RayClusterReplicaSet": read_ray,
     "NIMService": _nim, "NIMCache": _nim, "HelmRelease": read_release, "Playground": read_playground
 }  # fmt: skip

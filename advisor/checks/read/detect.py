@@ -79,6 +79,8 @@ _WORDS = (
 def read_launches(source: str, name: str, line: int, ctx: ReaderContext) -> list[Launch]:
     """All launches of a text. Raises BadFile for what claims to be YAML and is none."""
     here = replace(ctx, line=line, read_text=read_launches)
+    if name.lower().endswith((".bat", ".cmd")):  # where a line goes on behind `^`
+        source = re.sub(r"\^[ \t]*(\r?\n)", r"\\\1", source)
     commands = read_by_plugins(list_plugins(), source, name)
     if commands is not None:
         return [x for at, command in commands for x in scripts.read_script(command, replace(here, line=line + at - 1))]

@@ -25,7 +25,9 @@ _PIN = re.compile(r"^([A-Za-z0-9_.-]+?)(?:\[[^\]]*\])?==v?(\d[\w.]*)$")
 _FLAG = re.compile(r"--?[A-Za-z]")
 _FLAG_OR_END = re.compile(r"--|-[a-z]+")  # of a shell, behind -c and before the text
 _EXEC_SCRIPT = re.compile(r"\bexec\s+(?:\S*sh\s+(?!-)(\S+)|(\S+\.sh)\b)")  # ends as a script that nobody sees here
-_NAMED_PROGRAM = re.compile(r"\$\{?(\w+?)(?:_(?:BIN|BINARY|EXE|PATH|CMD))?\}?")  # $LLAMA_SERVER_BIN
+_NAMED_PROGRAM = re.compile(
+    r"\$\{?(\w+?)(?:_(?:BIN|BINARY|EXE|EXEC|PATH|CMD|COMMAND|PROGRAM))?\}?"
+)  # $LLAMA_SERVER_BIN
 REQUIREMENTS = "requirements.txt"  # the file next to a script, and what then states a version
 _FEEDS = frozenset(["bash", "sh", "zsh", "ssh", "srun", "sbatch", "cat", "tee", "sudo"])
 

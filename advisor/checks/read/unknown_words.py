@@ -21,7 +21,9 @@ _ANYWHERE = re.compile(
     r"|(?<![A-Za-z0-9_])__[A-Z][A-Z0-9_]*__(?![A-Za-z0-9_])|@@[A-Za-z_][\w.-]*@@",
     re.S,
 )
-_ALONE = re.compile(r"<[A-Za-z][\w .-]*>|%[A-Z][A-Z0-9_]*%|@[A-Z][A-Z0-9_]*@")  # only as a whole value
+_ALONE = re.compile(
+    r"\{[a-z_][a-z0-9_]*\}|<[A-Za-z][\w .-]*>|%[A-Z][A-Z0-9_]*%|@[A-Z][A-Z0-9_]*@"
+)  # only as a whole value
 _FLAG = re.compile(r"^--?[A-Za-z][\w.-]*=")
 _ANGLE = re.compile(r"<[A-Za-z][A-Za-z0-9_-]*>(?=\s|$)")
 

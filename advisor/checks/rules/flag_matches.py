@@ -230,8 +230,9 @@ def stray_values(facts: LaunchFacts) -> Matches:
     """`true` behind a flag that takes no value."""
     if facts.flags.parser != "argparse" or facts.launch.kind.endswith("-config") or not is_parsed_by_engine(facts):
         return
-    for argument in facts.arguments.given:
-        if argument.stray is not None and argument.place.startswith("-"):
+    strays = [x for x in facts.arguments.given if x.stray is not None and x.place.startswith("-")]
+    for argument in strays["api_server" in (facts.launch.program or "") :]:  # takes one positional that nothing reads
+        if argument.stray is not None:
             yield RuleMatch(argument.name, {"flag": argument.written, "value": argument.stray}, argument.stray)
 
 

@@ -289,10 +289,14 @@ def near_models(facts: LaunchFacts) -> Matches:
     org = word.partition("/")[0].lower()
     mine = [n for n in names if n.lower().startswith(org + "/")]
     near = near_matches(word, mine, n=1)
+    parts = [re.split(r"[-_./]", x.lower()) for x in (word, *near)]
+    wrong = [(a, b) for a, b in zip(parts[0], parts[-1], strict=False) if a != b]
     if (
         near
-        and is_near(word.lower(), near[0].lower())
-        and re.sub(r"\d+", "", word.lower()) != re.sub(r"\d+", "", near[0].lower())
+        and len(parts[0]) == len(parts[1])
+        and len(wrong) == 1
+        and is_near(*wrong[0])
+        and not re.search(r"\d", wrong[0][1])
     ):
         yield RuleMatch(word, {"model": word, "near": near[0]}, word, fix=f"Did you mean {near[0]}?")
 

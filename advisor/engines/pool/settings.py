@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Literal
 
 import msgspec
@@ -21,7 +22,7 @@ from advisor.engines.pool.switches import (
     read_state_pool,
     read_switches,
 )
-from advisor.engines.versions import pick_version, version_key
+from advisor.engines.versions import is_before, pick_version, version_key
 from advisor.errors import BadInput
 from advisor.meanings import (
     ONE_AT_LEAST,
@@ -38,6 +39,7 @@ from advisor.memory.hf_weights import ExpertTiles
 from advisor.memory.layers import cache_layers
 from advisor.memory.paged_cache import CURRENT, CacheLayout, PackedCacheType, StateBlocks
 from advisor.memory.working_memory import CapturedGraphs
+from advisor.models.types import Model
 from advisor.near import near_matches
 from advisor.record import Record
 
@@ -157,6 +159,15 @@ class LengthRules(Record, frozen=True, kw_only=True):
     source: str = ""
 
 
+class WholeItem(Record, frozen=True, kw_only=True):
+    """Architectures of which an image or video is read in one step, so that the default of a step is no smaller."""
+
+    architectures: Pattern
+    tokens: int  # of the largest item
+    since: Version
+    source: str
+
+
 class PoolConstants(Record, frozen=True, kw_only=True, eq=False):
     """`memory:` of a pool engine."""  # read once for an entry, so that its identity is its key
 
@@ -192,6 +203,7 @@ class PoolConstants(Record, frozen=True, kw_only=True, eq=False):
     expert_tiles: tuple[ExpertTiles, ...] = ()  # padding of routed experts while they are loaded
     own_head: Pattern | None = None  # architectures whose class has an output matrix whatever the checkpoint ties
     state_bytes: float = 2.0  # bytes per element of a recurrent state
+    whole_items: tuple[WholeItem, ...] = ()
     source: str
 
 
@@ -267,6 +279,8 @@ def resolve_pool_settings(
     switches = read_switches(deployment, constants.switches)
     chunks = names.chunked_prefill.flags
     whole = get_flag(s, *chunks) is False or bool(get_flag(s, *(f"no-{x}" for x in chunks)))  # prompts in one step
+    text_only = bool(get_flag(s, *names.text_only.flags)) or not switches.towers
+    item = 0 if text_only else _count_item_tokens(deployment.model, constants, version)
     return PoolSettings(
         tp=tp,
         pp=pp,
@@ -276,7 +290,7 @@ def resolve_pool_settings(
         fraction=share,
         sequences=_count(deployment, names.sequences.flags) or _default_sequences(deployment, names, constants, tier),
         batched_tokens=_count(deployment, names.batched_tokens.flags)
-        or max(length if length <= tier.whole_prompts_to or whole else 0, tier.batched_tokens),
+        or max(length if length <= tier.whole_prompts_to or whole else 0, tier.batched_tokens, item),
         length=length,
         kv_type=kind,
         kv_bytes=constants.kv_bytes[kind] * (2 if fp32 and kind == "auto" else 1),
@@ -284,7 +298,7 @@ def resolve_pool_settings(
         fp32=fp32,
         eager=bool(get_flag(s, *names.eager.flags)) or not switches.captures,
         cpu_offload=_offload(deployment, names),
-        text_only=bool(get_flag(s, *names.text_only.flags)) or not switches.towers,
+        text_only=text_only,
         length_given=deployment.context_length is not None or get_setting(s, *names.context_length.flags) is not None,
         short_pool=_short_pool(deployment, names, constants.lengths),
         sequences_given=bool(_count(deployment, names.sequences.flags)),
@@ -367,6 +381,14 @@ def _offload(deployment: Deployment, names: Concepts) -> int:
 
 def _count(deployment: Deployment, names: tuple[str, ...]) -> int | None:
     return get_integer(deployment.settings, *names, least=1, most=LARGEST_LENGTH) if names else None
+
+
+def _count_item_tokens(model: Model, constants: PoolConstants, version: str | None) -> int:
+    """Tokens of the largest image or video that has to lie in one step; 0 for models without such ones."""
+    if model.vision is None:
+        return 0
+    rows = [x for x in constants.whole_items if re.search(x.architectures, model.architecture or "")]
+    return max((x.tokens for x in rows if version is None or not is_before(version, x.since)), default=0)
 
 
 def _usual_share(entry: Engine, version: str | None) -> float:
