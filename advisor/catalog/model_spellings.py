@@ -133,6 +133,9 @@ def find_named_model(name: str, rules: Catalog) -> NamedModel | None:
         bare, quant = m[1], m[2]
     if is_in_catalogue(bare, rules):
         return NamedModel(bare, quant)
+    whole = _names_without_format(rules).get(simplify_name(bare))
+    if whole is not None:
+        return NamedModel(whole, quant, f"{name} is taken as {whole}, by its name")
     listed = rules.find_copy(bare) if "/" in bare else None
     if listed is not None:
         return NamedModel(listed[0], quant or listed[1], gguf=listed[1] is None)
@@ -317,6 +320,18 @@ def _conventions(rules: Catalog) -> ModelNamesFile:
 def _plain_names(rules: Catalog) -> frozenset[str]:
     index = rules.model_index()
     return frozenset(simplify_name(n) for row in index for n in (row.id, row.id.rpartition("/")[2], *row.aliases))
+
+
+@memoize_by_identity
+def _names_without_format(rules: Catalog) -> Mapping[str, str]:
+    """Ids that end in a format (`-BF16`), by their name without it, with and without the publisher."""
+    out: dict[str, str] = {}
+    for row in rules.model_index():
+        publisher, _, short = row.id.rpartition("/")
+        plain, stated, _ = list(_strip_suffixes(short, None, rules))[-1]
+        if stated is not None:
+            out |= {simplify_name(x): row.id for x in (plain, f"{publisher}/{plain}")}
+    return {name: model for name, model in out.items() if not is_in_catalogue(name, rules)}
 
 
 def _drop_kind(name: str, rules: Catalog) -> str:

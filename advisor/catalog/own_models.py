@@ -16,6 +16,7 @@ from advisor.catalog.load import read_rule_document, read_rules
 from advisor.catalog.resolve import ResolvedModel
 from advisor.catalog.roots import MANIFEST, imported_facts, rule_files, shipped_root, user_rules
 from advisor.catalog.store import Catalog
+from advisor.decoding import decode_json
 from advisor.errors import BadFile, BadInput
 from advisor.files import read_bytes, read_text, replace_file
 from advisor.models.types import Model
@@ -167,7 +168,7 @@ def import_facts(
 
 def _read_bundle(source: Path) -> FactsBundle:
     try:
-        bundle = msgspec.json.decode(read_bytes(source, MAX_BUNDLE), type=FactsBundle)
+        bundle = decode_json(read_bytes(source, MAX_BUNDLE), FactsBundle)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise BadFile(source, "is no bundle of `advise facts --export`") from None
     if bundle.advisor_facts != BUNDLE:

@@ -131,8 +131,8 @@ def _easy(search: SearchRequest, defaults: WorkloadDefaults, rules: Catalog) -> 
 
 def _hf_names(entry: Engine, search: SearchRequest, defaults: WorkloadDefaults, rules: Catalog) -> list[str]:
     native = formats.native_format(search.model)
-    further = [*dict.fromkeys(d.format for d in search.model.downloads if d.format in defaults.hf_further)]
-    further.sort(key=defaults.hf_further.index)
+    published = {*search.model.quantized_repos, *(d.format for d in search.model.downloads)}
+    further = [x for x in defaults.hf_further if x in published]
     if native is not None:
         return [native, *([] if native in ("MXFP4", "NVFP4") else ["AWQ", *further])]
     cc = search.facts.get("gpu.compute_capability")

@@ -41,6 +41,7 @@ from advisor.planning.targets import find_targets, measure_distance
 from advisor.planning.traffic import P99_OF_NORMAL
 from advisor.planning.types import CardLayout, Plan, Rejection, SearchRequest, TriedFormat
 from advisor.planning.utility import EIGHT_BITS, add_up, load_utility, may_be_worth_more, value_plan
+from advisor.render.words import find_repository
 from advisor.session import Session
 from advisor.units import format_gib
 
@@ -319,7 +320,15 @@ def _take_best(
     enough = max(worth) - load_utility(rules).same
     equal = [x for x, value in zip(on_time, worth, strict=True) if value >= enough]
     wide = [x for x in equal if x[1].quantization.bits_nominal >= EIGHT_BITS]
-    return max(wide, key=lambda x: _round_rate(x[1], search, rules)) if wide and wide[0] is equal[0] else equal[0]
+    return max(wide, key=lambda x: _prefer(x[1], search, rules)) if wide and wide[0] is equal[0] else equal[0]
+
+
+def _prefer(plan: Plan, search: SearchRequest, rules: Catalog) -> tuple[int, bool]:
+    """Of plans of eight bits and more that are worth the same: the quicker one, then a checkpoint that is published
+    over one that is made at the start."""
+    makers = {d.vendor for d in search.machine.usable_devices}
+    published = plan.quantization.family != "hf" or find_repository(search.model, plan.quantization, makers) is not None
+    return _round_rate(plan, search, rules), published
 
 
 def _round_rate(plan: Plan, search: SearchRequest, rules: Catalog) -> int:

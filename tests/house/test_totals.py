@@ -15,16 +15,18 @@ import pytest
 
 TOP = Path(__file__).resolve().parents[2]
 # modules of advisor that one `recommend` loads, and distinct pairs of importer and imported that it runs through
-LOADED = {"modules": 151, "pairs": 1_055}
+LOADED = {"modules": 151, "pairs": 1_058}
 # of advisor/**/*.py; the aim: 70,000 lines, 430 modules, 530,000 tokens. What starts (docs/starts.md) brought 2,900
 # lines: the judge, the account of every input, the machine that a launch sees, recipes; its readers of packages take
 # 1,850 of tools/. Since then: `upgrade` 930, requests that arrive 830, tiers and pools 520, llama.cpp's scheduler 400,
 # speculation 300, backends and power limits 230, sizes and downloads 300; tree-sitter took 260 away.
 # Then: targets of percentiles, replay, sessions 1,100; devices and demands of fleets 800; the utility, choices and the
 # system's share 450; names of the day 250; certainty and kinds of devices 200; memory's rest 100. Whole computers at
-# their price took their lines from the search that they replaced; a buyer's reasons and the ladder are 2,000 tokens
-TOTALS = {"lines": 80_500, "modules": 405}
-TOKENS = {"tokens": 633_000}
+# their price took their lines from the search that they replaced; a buyer's reasons and the ladder are 2,000 tokens.
+# Then: names as boards and logs write them 270, facts in one file and mirrors 190, scratch place by place and what a start
+# does not load 200, eight kinds of failures that the gate names and what its blind round found 180; HCL's parser 90 less
+TOTALS = {"lines": 81_400, "modules": 405}
+TOKENS = {"tokens": 643_000}
 TOOLS_LINES = 6_860
 SLACK = 1.05  # how far a limit may stand above the truth
 LAYOUT = {
