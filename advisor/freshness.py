@@ -79,7 +79,7 @@ class FamilyAge(Record, frozen=True, kw_only=True):
     refresh: str
     by: str
     files: tuple[str, ...]
-    oldest: str | None  # the file, or the row, of the oldest day, and that day
+    oldest: str | None = None  # the file, or the row, of the oldest day, and that day
 
 
 class EngineBehind(Record, frozen=True, kw_only=True):

@@ -14,6 +14,7 @@ from advisor.memory.ggml.graph import (
     HeadShape,
     Step,
     Tensor,
+    UnknownLayer,
     change,
     compute,
     copy,
@@ -485,7 +486,9 @@ def _convolve(step: Step, state: Tensor, rows: Tensor, width: int, kernel: int, 
 
 
 def mix_delta_net(step: Step, tensor: Tensor, group: t.GatedDeltaNet) -> Tensor:
-    """Gated DeltaNet with its fused kernel."""
+    """Gated DeltaNet with its fused kernel, whose states are square."""
+    if group.k_dim != group.v_dim:
+        raise UnknownLayer
     step.graph.expand(tensor)
     n, each = step.shape.sequences, step.tokens // step.shape.sequences
     keys, values = group.k_heads * group.k_dim, group.v_heads * group.v_dim
