@@ -505,12 +505,8 @@ def mix_delta_net(step: Step, tensor: Tensor, group: t.GatedDeltaNet) -> Tensor:
     state = view(_read_state(step, values * group.k_dim), (group.v_dim, group.v_dim, group.v_heads, n))
     convolved = compute((channels, each, n), joined)
     convolved = change(step.weigh(convolved, "ssm_conv1d", each * n, F32 * group.conv_kernel * channels))
-    query, key = (
-        change(
-            compute((group.k_dim, group.k_heads, each, n), view(convolved, (group.k_dim, group.k_heads, each, n), x))
-        )
-        for x in ("query", "key")
-    )
+    heads = (group.k_dim, group.k_heads, each, n)
+    query, key = (change(compute(heads, view(convolved, heads, x))) for x in ("query", "key"))
     value = view(convolved, (group.v_dim, group.v_heads, each, n), "value")
     whole = values * step.tokens + values * group.k_dim * n
     result = compute((whole,), query, key, value, decay, beta, state)
