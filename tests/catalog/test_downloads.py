@@ -111,3 +111,11 @@ def test_what_the_user_has_to_bring_is_a_condition(model: str, engine: str, on: 
     assert chosen is not None
     assert bool(chosen.conditions) is bool(says)
     assert says in " ".join(chosen.conditions)
+
+
+def test_a_plan_that_drafts_takes_the_file_with_the_prediction_block() -> None:
+    model, kind = CATALOG.find_model("Qwen/Qwen3.6-27B"), CATALOG.quantization("Q4_K_M")
+    assert find_gguf_repository(model, kind) == "unsloth/Qwen3.6-27B-GGUF"
+    assert find_gguf_repository(model, kind, prediction=True) == "unsloth/Qwen3.6-27B-MTP-GGUF"
+    without = CATALOG.find_model("Qwen/Qwen3-8B")  # has no such file, and no other name for it
+    assert find_gguf_repository(without, kind, prediction=True) == find_gguf_repository(without, kind)

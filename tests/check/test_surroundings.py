@@ -126,3 +126,34 @@ def test_a_value_in_quotes_at_its_end_opens_no_block() -> None:
     assert found.request.get("num_ctx") == "4096"
     (other,) = check_text('FROM x\nTEMPLATE """a\nPARAMETER num_ctx 1\n"""\n', "Modelfile").verdicts
     assert "num_ctx" not in other.request
+
+
+def test_services_of_included_files_are_merged(tmp_path: Path) -> None:
+    """Compose merges a service with the one of the same name in a file that is included."""
+    (tmp_path / "common.yml").write_text("services: {v: {gpus: all, environment: {HF_HOME: /x}}}\n")
+    text = "services: {v: {image: 'vllm/vllm-openai:v0.33.0', command: [Qwen/Qwen3-8B]}}\n"
+    assert "gpu-not-granted" in rules_of(check_text(text, "compose.yml", tmp_path))
+    for include in ("[common.yml]", "[{path: common.yml}]", "[{path: [common.yml]}]"):
+        found = check_text(f"include: {include}\n{text}", "compose.yml", tmp_path)
+        assert "gpu-not-granted" not in rules_of(found)
+    assert "gpu-not-granted" in rules_of(check_text(f"include: [gone.yml]\n{text}", "compose.yml", tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("source", "name", "silent"),
+    [
+        ("command: |\n  vllm serve Qwen/Qwen3-8B --port {port} -tp {ranks}\n", "recipe.yaml", "flag-bad-value"),
+        ("python -m vllm.entrypoints.openai.api_server --model Qwen/Qwen3-8B --enforce-eager true\n", "a.sh",
+         "flag-takes-no-value"),
+        ("llama-server.exe -m a.gguf ^\r\n  -c 8192 ^\r\n  --port 8080\r\n", "a.bat", "command-cut-off"),
+        ("vllm serve Qwen/Qwen3-VL-Embedding-2B\n", "a.sh", "model-id-typo"),
+    ],
+)  # fmt: skip
+def test_no_false_alarm(source: str, name: str, silent: str) -> None:
+    """Places of str.format, a positional that api_server swallows, carets of batch files, a name with a word more."""
+    assert silent not in rules_of(check_text(source, name))
+
+
+def test_alarms_next_to_them() -> None:
+    assert "flag-takes-no-value" in rules_of(check_text("vllm serve Qwen/Qwen3-8B --enforce-eager true\n", "a.sh"))
+    assert "model-id-typo" in rules_of(check_text("vllm serve Qwen/Qwen3-30B-A3B-Instrct-2507\n", "a.sh"))

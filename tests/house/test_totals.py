@@ -23,8 +23,8 @@ LOADED = {"modules": 151, "pairs": 1_058}
 # Then: targets of percentiles, replay, sessions 1,100; devices and demands of fleets 800; the utility, choices and the
 # system's share 450; names of the day 250; certainty and kinds of devices 200; memory's rest 100. Whole computers at
 # their price took their lines from the search that they replaced; a buyer's reasons and the ladder are 2,000 tokens.
-# Then: names as boards and logs write them 270, facts in one file and mirrors 190, scratch place by place and what a start
-# does not load 200, eight kinds of failures that the gate names and what its blind round found 180; HCL's parser 90 less
+# Then: names as boards and logs write them 270, facts in one file and mirrors 190, scratch place by place and what a
+# start does not load 200, failures that the gate names since and what its blind round found 180; HCL's parser 90 less
 TOTALS = {"lines": 81_400, "modules": 405}
 TOKENS = {"tokens": 643_000}
 TOOLS_LINES = 6_860

@@ -266,3 +266,10 @@ def test_the_published_mixture_of_widths_is_not_refused_for_its_size_or_its_cach
     assert (x.engine, x.quantization, x.settings["tensor-parallel-size"]) == ("vllm", "FP8", 2)
     assert x.settings["kv-cache-dtype"] == "fp8"
     assert x.starts is True
+
+
+@pytest.mark.parametrize("card", ["RTX 5090", "4x RTX 3090", "H100 80GB"])
+def test_a_step_holds_the_largest_image(card: str) -> None:
+    """vLLM 0.33.0 refuses a stated --max-num-batched-tokens below 2,496 for Gemma 4 (issue 42687)."""
+    x = chosen(f"{card}, 128GB RAM, linux", "google/gemma-4-31B-it", engine="vllm", concurrency=4)
+    assert int(str(x.settings["max-num-batched-tokens"])) >= 2496
