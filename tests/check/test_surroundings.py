@@ -157,3 +157,23 @@ def test_no_false_alarm(source: str, name: str, silent: str) -> None:
 def test_alarms_next_to_them() -> None:
     assert "flag-takes-no-value" in rules_of(check_text("vllm serve Qwen/Qwen3-8B --enforce-eager true\n", "a.sh"))
     assert "model-id-typo" in rules_of(check_text("vllm serve Qwen/Qwen3-30B-A3B-Instrct-2507\n", "a.sh"))
+
+
+@pytest.mark.parametrize(
+    ("source", "left"),
+    [
+        ("vllm serve Qwen/Qwen3-8B auto\n", True),
+        ("vllm serve --model Qwen/Qwen3-8B auto --port 80\n", True),
+        ("vllm serve Qwen/Qwen3-8B --dtype auto\n", False),
+        ("vllm serve Qwen/Qwen3-8B $EXTRA\n", False),
+        ("python -m vllm.entrypoints.openai.api_server --model Qwen/Qwen3-8B auto\n", False),
+    ],
+)
+def test_a_word_that_belongs_to_nothing(source: str, left: bool) -> None:
+    assert ("argument-left-over" in rules_of(check_text(source, "a.sh"))) is left
+
+
+def test_the_version_in_somebody_s_tag() -> None:
+    text = "docker run --gpus all gpustack/runner:cuda12.8-vllm0.13.0 vllm serve Qwen/Qwen3-8B --task generate\n"
+    result = check_text(text, "a.sh")
+    assert result.verdicts[0].engine_version == "0.13.0"

@@ -159,6 +159,16 @@ def _model_after_flags(facts: LaunchFacts) -> bool:
     return (swallowed or bool(arguments.positional)) and arguments.last("model") is None
 
 
+@fact("args.left_over", "a word that belongs to no flag and is not the model", "str")
+def _left_over(facts: LaunchFacts) -> str | None:
+    arguments, program = facts.arguments, facts.launch.program or ""
+    words = [w for w in arguments.positional if w not in ("serve", "\\")]
+    taken = int(arguments.last("model") is None or "api_server" in program)  # that module takes one and reads none
+    if arguments.open or len(words) <= taken or any(w.unknown for w in words):
+        return None
+    return str(words[taken])[:60]
+
+
 @fact("args.no_model", "no model is named anywhere")
 def _no_model(facts: LaunchFacts) -> bool | None:
     if facts.launch.unresolved or facts.arguments.open:

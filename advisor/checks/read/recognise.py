@@ -281,7 +281,7 @@ class LaunchFinder:
             around = find_setup(launch, setup)
             same = entry is not None and entry.engine == launch.engine
             own = None if launch.version_from == REQUIREMENTS else launch.version  # an image holds what it holds
-            pinned = own or (version if same else None)
+            pinned = own or (version if same else None) or find_stated_version(reference, launch.engine)
             origin = launch.version_from if own else "the image tag" if pinned else None
             places = {**around.places, "command": line_of(words[0]) or 1} if one_string else around.places
             if doubled and launch.engine == (entry.engine if entry else ""):
@@ -447,6 +447,12 @@ def image_version(image: ImageReference) -> str | None:
         m = re.search(r"(?:^|-)b(\d{3,6})$", image.tag)
         return f"b{m[1]}" if m else None
     m = re.match(r"v?(\d+\.\d+(?:\.\d+)*(?:(?:rc|post|a|b)\d+)?)", image.tag)
+    return m[1] if m else None
+
+
+def find_stated_version(reference: str | None, engine: str) -> str | None:
+    """The version behind the engine's name in somebody's image (`cuda12.8-vllm0.13.0`); None where none is there."""
+    m = re.search(rf"(?<![a-z]){re.escape(engine)}[-_]?v?(\d+\.\d+\.\d+)", reference or "", re.I)
     return m[1] if m else None
 
 

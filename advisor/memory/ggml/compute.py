@@ -262,6 +262,8 @@ def _is_plain(model: t.Model) -> bool:
 
 def _replace_unknown(mixer: t.AttentionGroup) -> t.AttentionGroup:
     """A token mixer of a kind that is laid out, about as wide as one that is not."""
+    if isinstance(mixer, t.GatedDeltaNet) and mixer.k_dim != mixer.v_dim:
+        return replace(mixer, k_dim=mixer.v_dim)
     if isinstance(mixer, (*_PLAIN, t.Mamba1, t.Mamba2, t.NoMixer, t.Parallel)):
         return mixer
     if isinstance(mixer, (t.Kda, t.Lightning)):
