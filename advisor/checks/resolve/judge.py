@@ -21,7 +21,7 @@ from advisor.checks.read.unknown_words import mark_placeholders
 from advisor.checks.resolve import arguments
 from advisor.checks.resolve import launch_reader as reading
 from advisor.checks.resolve.arguments import LaunchArguments, count_ranks, is_length_given
-from advisor.checks.resolve.certainty import FILLED_IN, read_certainty
+from advisor.checks.resolve.certainty import FILLED_IN, is_fork, read_certainty
 from advisor.checks.resolve.seen_machine import MASKS, find_resource_vendor, find_seen_machine
 from advisor.decision.starts import judge_deployment
 from advisor.deployment import Deployment, DeploymentEstimate, DeviceMemory, MemoryEstimate
@@ -245,7 +245,8 @@ def _check_on(
             why += [x.text for x in holding.start.list_why_not()]
         memory = describe_estimate(DeploymentEstimate, memory_estimate, deployment, holding, notes)
         speed = _speeds(deployment, memory_estimate, session) if asked.speed else ()
-    elif deployment is not None and asked.fit:  # its memory is not known: the engine may refuse it all the same
+    elif deployment is not None and asked.fit and not is_fork(launch, knowledge):
+        # its memory is not known: the engine may refuse it all the same
         start = judge_deployment(deployment, session.rules)
         if start is not None and start.starts is False:
             holding, fits = Holding(False, None, start), False
