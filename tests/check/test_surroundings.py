@@ -120,6 +120,14 @@ def test_neighbours_on_a_card(devices: str, named: bool) -> None:
     assert all("embed (ghcr.io/huggingface/text-embeddings-inference:1.8)" in m for m in messages)
 
 
+def test_an_exporter_is_no_neighbour() -> None:
+    source = (
+        "services:\n  llm: {image: 'vllm/vllm-openai:v0.33.0', command: [Qwen/Qwen3-8B], gpus: all}\n"
+        "  dcgm: {image: 'nvcr.io/nvidia/k8s/dcgm-exporter:4.2', gpus: all}\n"
+    )
+    assert "gpu-neighbours" not in rules_of(check_text(source, "compose.yaml"))
+
+
 def test_a_value_in_quotes_at_its_end_opens_no_block() -> None:
     """parser.go of Ollama: only what begins with three quotes goes on until three more."""
     (found,) = check_text('FROM ./x"""\nPARAMETER num_ctx 4096\n', "Modelfile").verdicts

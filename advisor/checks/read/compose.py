@@ -101,8 +101,16 @@ def read_document(doc: object, ctx: ReaderContext) -> Launches:
         merged = (f"{override} is merged into the service, as docker compose does",) if name in over else ()
         out += [replace(x, assumed=(*x.assumed, *merged)) for x in found]
     read = {x.name for x in out}
-    others = {k: read_service_gpus(LaunchSetup(), v) for k, v in filled.items() if k not in read and _runs_always(v)}
+    used = {k: v for k, v in filled.items() if k not in read and _runs_always(v) and not _only_watches(v, ctx)}
+    others = {k: read_service_gpus(LaunchSetup(), v) for k, v in used.items()}
     return [_with_neighbours(x, others, filled) for x in _merge_pullers(out, ctx)]
+
+
+def _only_watches(service: Table, ctx: ReaderContext) -> bool:
+    """Whether a service is a router, a page or an exporter by its image's name: it computes nothing on a GPU."""
+    image = as_string(service, "image")
+    pattern = ctx.know.recognition.no_engine_images
+    return image is not None and re.search(pattern, parse_image(image, ctx.know).name) is not None
 
 
 def _with_neighbours(launch: Launch, others: Mapping[str, LaunchSetup], services: Mapping[str, Table]) -> Launch:
