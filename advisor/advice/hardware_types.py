@@ -94,6 +94,7 @@ class HardwareOption(Record, frozen=True, kw_only=True):
     targets: TargetAnswer | None = None  # None: none was named, and nothing arrives
     arrivals: Arrivals | None = None  # where requests arrive, or percentiles are asked for
     worth: float | None = None  # to its owner, in units of ability (rules/choosing.yaml): compares models and computers
+    weak: str | None = None  # too_slow, too_narrow: offered where nothing good is
     why: tuple[str, ...]
     also: tuple[ResidentModel, ...] = ()  # in parts of the devices; bytes are those of the first model's part
 
@@ -112,7 +113,7 @@ class RejectedHardware(Record, frozen=True, kw_only=True):
     accelerator: str
     count: int
     axis: Axis
-    code: str  # over_budget, does_not_fit, too_slow, too_narrow, unproven, or a reason code of engines
+    code: str  # over_budget, no_place, no_better, does_not_fit, too_slow, too_narrow, unproven, or one of engines
     text: str
 
 

@@ -11,9 +11,11 @@ from functools import cache
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from advisor.errors import BadInput
 from advisor.machines.host import FLAGS, normalise_arch
+from advisor.machines.types import Place
 from advisor.units import GIB, MIB, TIB
 
 
@@ -64,6 +66,7 @@ class HardwareDetails(msgspec.Struct):
     memory_mts: int | None = None  # transfers a second of the host's memory, in millions
     memory_channels: int | None = None  # of all sockets
     disk_gbs: float | None = None  # what files are read with
+    place: Place = Place()
 
     def fill_from(self, other: HardwareDetails) -> None:
         """Take over what `other` says and this does not."""
@@ -291,10 +294,27 @@ def _disk(details: HardwareDetails, m: re.Match[str]) -> None:
     details.disk_gbs = rate / 1000 if "m" in (m["a"] or m["b"]).lower() else rate
 
 
+_NUMBERS = {"one": 1, "two": 2, "three": 3, "four": 4, "second": 1, "third": 1, "other": 1}
+
+
+def _place(details: HardwareDetails, m: re.Match[str]) -> None:
+    """What there is for more cards: groups are named after the fields of Place."""
+    said = {name.rstrip("_"): text.lower() for name, text in m.groupdict().items() if text}
+    slots = said.pop("number", None)
+    found: dict[str, Any] = dict.fromkeys(said, True)
+    if slots is not None:
+        found = {"free_slots" if "free" in m[0].lower() else "slots": _NUMBERS.get(slots) or _count(slots, "slots", 64)}
+    if "psu_watts" in said:
+        found = {"psu_watts": float(_count(said["psu_watts"], "watts"))}
+    details.place = replace(details.place, **found)
+
+
 def _memory_of_sockets(details: HardwareDetails, m: re.Match[str]) -> None:
     details.ram_bytes = parse_memory_size(m[1], m[2]) * (details.sockets or 2)
 
 
+_SUPPLY = r"(?:power suppl(?:y|ies)|psus?)"
+_WIDE = r"(?:(?:double|dual|two)[- ](?:wide|width|slot) )?"
 _DISK = r"(?:nvme|ssd|disk|raid)(?: (?:drive|array|read))?"
 _GBS = r"\d{1,4}(?:\.\d{1,2})? ?[GM]B/s"
 _LINK = r"(?:nvlink(?: domain)?|nvswitch|pcie(?:\s+(?:gen ?)?\d[\d.]*)?(?: ?x\d+)?|infiniband|roce|thunderbolt(?: \d)?|"
@@ -361,9 +381,25 @@ _TABLE: tuple[tuple[str, _Taker], ...] = (
     (r"(?:web )?browser(?: on .{1,40})?|webgpu", _take(os="browser", host_only=True)),
     (r"(?P<laptop>laptop|notebook)|e-?gpu", _take(host_only=True)),
     (
-        r"(?:(?P<cores>\d{1,3})-core )?(?:laptop|desktop|pc|mini pc|server|workstation|vm|notebook)",
+        r"(?:(?P<cores>\d{1,3})-core )?(?:(?:\du|rack|rackmount|office|small form factor|sff|used) )*"
+        r"(?:laptop|desktop|pc|mini pc|server|workstation|vm|notebook|tower)",
         _take(host_only=True),
     ),
+    (rf"(?:\d ?x ?|two |redundant )*(?P<psu_watts>\d{{2,5}}) ?W(?:atts?)? {_SUPPLY}(?: each)?", _place),
+    (rf"{_SUPPLY}:? (?:of |[\w ]+ )?(?P<psu_watts>\d{{2,5}}) ?W(?:atts?)?", _place),
+    (
+        rf"(?P<number>\d{{1,2}}|one|two|three|four) (?:free )?{_WIDE}(?:pci-?e? )?(?:x16 )?(?:slots?|places?)"
+        r"(?: (?:is |are )?free)?|"
+        rf"(?:(?:a|the) )?(?P<number_>second|third|other) {_WIDE}(?:slot|place) (?:is )?free",
+        _place,
+    ),
+    (r"(?P<low_profile>(?:low[- ]profile|half[- ]height))(?: (?:slots?|cards?)(?: only)?)?", _place),
+    (
+        r"(?P<no_lead>(?:no|without)(?: an?| any)? (?:(?:pci-?e|extra|auxiliary|[68][- ]pin|gpu) )*"
+        r"power (?:connector|lead|cable)s?)",
+        _place,
+    ),
+    (r"(?P<passive>passive(?:ly)?)(?: cool(?:ed|ing))?(?: cards?)?(?: only)?", _place),
     (rf"(?:nvidia )?driver (?:version )?(?P<nvidia>{_V})(?:\s*\(CUDA (?P<cuda>{_V})\))?", _drivers),
     (rf"CUDA (?:version )?(?P<cuda>{_V})", _drivers),
     (rf"ROCm (?P<rocm>{_V})", _drivers),
@@ -392,7 +428,7 @@ _TABLE: tuple[tuple[str, _Taker], ...] = (
     ),
     (  # what changes nothing here
         r"(?:no|without) (?:nvlink|p2p|display|bridge)|undervolted|water[- ]?cooled|gfx\d{3,4}[a-z]?|[rc]dna ?\d|"
-        r"(?:mb|motherboard|mainboard|psu|case)[: ].+|"
+        r"(?:mb|motherboard|mainboard|case)[: ].+|psu: .+|"
         r"(?:kvm|proxmox|esxi|lxc|bare metal|vfio|passthrough)(?:[/ ](?:kvm|proxmox|vfio|passthrough))*",
         _take(),
     ),

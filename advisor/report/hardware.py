@@ -13,6 +13,7 @@ from advisor.units import format_gib, format_tokens
 
 SHOWN = 12
 _SIGN = {True: "yes", False: "no", None: "?"}
+_WEAK = {None: "", "too_slow": ", slow", "too_narrow": ", narrow"}
 
 
 def describe_hardware_advice(advice: HardwareAdvice, verbose: bool = False) -> str:
@@ -73,7 +74,7 @@ def _table(rows: Sequence[HardwareOption], advice: HardwareAdvice, axis: str) ->
         model = [_short(option.model.rpartition("/")[2])] if advice.model is None else []
         dated = [_shorten_date(option.price_date)] if advice.model is not None else []
         waits = f", {option.holds.waiting} wait" if option.holds is not None and option.holds.waiting else ""
-        body.append([name, *model, option.quantization, price, *dated, *rates, _SIGN[option.fits] + waits])
+        body.append([name, *model, option.quantization, price, *dated, *rates, _SIGN[option.fits] + _WEAK[option.weak] + waits])
     price = "price" if axis == "buy" else "month"
     if advice.model is None:
         return align_table(body, ("hardware", "model", "format", price, "t/s", "fits"), "lllrrl")
@@ -101,7 +102,7 @@ def _draw_ladder(advice: HardwareAdvice) -> str:
 def _picks(advice: HardwareAdvice) -> list[str]:
     """The named picks in a line each, where they differ."""
     words = {
-        "cheapest": "cheapest that is good",
+        "cheapest": "cheapest" if any(o.weak for o in advice.options[:1]) else "cheapest that is good",
         "value": "best value",
         "fastest": "fastest",
         "ablest": "worth the most",

@@ -8,7 +8,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from advisor.advice.hardware.budget import BudgetRules
 from advisor.advice.hardware.builds import Build
 from advisor.advice.hardware.prices import DeviceOffer, convert_offer_price, count_days_old
-from advisor.advice.hardware.shop import HardwareRejection, Progress, Shop, choose_plan, find_tightest_device
+from advisor.advice.hardware.shop import (
+    HardwareRejection,
+    Progress,
+    Shop,
+    choose_plan,
+    find_power_share,
+    find_tightest_device,
+)
 from advisor.advice.hardware_types import (
     Ask,
     Axis,
@@ -18,8 +25,6 @@ from advisor.advice.hardware_types import (
     ResidentModel,
     Rung,
 )
-from advisor.advice.recommend.answer import recommend
-from advisor.advice.recommend_request import RecommendRequest
 from advisor.advice.types import Advice, RankedDeployment
 from advisor.catalog.described_machine import WHOLE_COMPUTERS
 from advisor.catalog.types import Accelerator
@@ -31,6 +36,7 @@ from advisor.units import format_gib
 
 MOST_SHOWN = 40  # options and refusals in the answer
 NODE_CARD, NODE_COUNTS = "h200-sxm", (8, 16, 32, 64)  # nodes that "several machines" is answered with
+CACHE_SETTINGS, FULL_CACHES = ("cache-type-k", "cache-type-v", "kv-cache-dtype"), {"auto", "f16", "bf16"}
 _AXES: tuple[Axis, Axis] = ("buy", "rent")
 
 
@@ -117,7 +123,7 @@ def _search_axis(shop: Shop, axis: Axis) -> tuple[list[HardwareOption], list[Rej
     never takes an option away: computers are looked at in the order of their price."""
     request = shop.request
     limit = find_limit(request, axis, shop.budget)
-    good, bad, taken = list[HardwareOption](), list[RejectedHardware](), list[Build]()
+    good, bad, taken = list[HardwareOption](), list[tuple[Build, HardwareRejection]](), list[Build]()
     builds = shop.list_builds(axis)
     worth_a_look = None
     if request.ladder and request.model is None:
@@ -140,14 +146,28 @@ def _search_axis(shop: Shop, axis: Axis) -> tuple[list[HardwareOption], list[Rej
             continue  # dearer, and neither faster nor larger than an option of the same maker
         else:
             result = choose_plan(shop, build)
+            result = result if isinstance(result, HardwareRejection) else _refuse_no_better(shop, result) or result
         if isinstance(result, HardwareRejection):
-            bad.append(_refuse(build, result))
+            bad.append((build, result))
             continue
         option = _make_option(shop, build, result)
         good.append(option)
         taken += [build] if option.fits else []
+    if not any(o.fits and o.within_budget for o in good):  # better slow, or narrow, than nothing
+        good += [_make_option(shop, build, r.plan, r) for build, r in bad if r.plan is not None]
+        bad = [(build, r) for build, r in bad if r.plan is None]
     kept, spare = drop_spare_cards(good)
-    return kept, [*bad, *spare]
+    return kept, [*(_refuse(build, r) for build, r in bad), *spare]
+
+
+def _refuse_no_better(shop: Shop, found: RankedDeployment) -> HardwareRejection | None:
+    """A plan that is worth no more than that of the machine that is there, nor faster."""
+    there = shop.here.chosen if shop.here is not None else None
+    if there is None or there.exit_status or _value(found, shop.session) > _value(there, shop.session):
+        return None
+    now, then = (x.speed.tpot_s if x.speed is not None else None for x in (there, found))
+    faster = now is None or then is None or then.value < now.value
+    return None if faster else HardwareRejection("no_better", "no better than what is there")
 
 
 def _list_frontier(builds: Sequence[Build], limit: float | None, shop: Shop) -> list[Build]:
@@ -185,7 +205,9 @@ def _refuse(build: Build, refusal: HardwareRejection) -> RejectedHardware:
     )  # fmt: skip
 
 
-def _make_option(shop: Shop, build: Build, chosen: RankedDeployment) -> HardwareOption:
+def _make_option(
+    shop: Shop, build: Build, chosen: RankedDeployment, weak: HardwareRejection | None = None
+) -> HardwareOption:
     request, entry, offer, n = shop.request, build.entry, build.offer, build.count
     assert chosen.memory is not None
     memory, plan, buys = chosen.memory, chosen.plan, build.axis == "buy"
@@ -193,10 +215,11 @@ def _make_option(shop: Shop, build: Build, chosen: RankedDeployment) -> Hardware
     monthly = find_power_cost(shop, build) if buys else cost
     hours, break_even_source = find_break_even(shop, build)
     needed, there = find_tightest_device(memory)
-    form, maturity = shop.budget.forms.get(entry.form or ""), shop.budget.maturity.get(entry.vendor)
+    form = shop.budget.forms.get(entry.form or "")
     total = chosen.speed.output_tps.value if chosen.speed and chosen.speed.output_tps else None
-    watts = entry.tdp_watts * n if entry.tdp_watts else None
-    why = [*chosen.reasons, *chosen.conditions]
+    watts = build.watts
+    why = [*([weak.text] if weak is not None else []), *_list_conditions(shop, build, chosen)]
+    why += [*chosen.reasons, *chosen.conditions]
     if offer.kind == "launch":
         why.append("a launch price, not a market price")
     age = count_days_old(offer.date, shop.session.today)
@@ -242,9 +265,10 @@ def _make_option(shop: Shop, build: Build, chosen: RankedDeployment) -> Hardware
         targets=chosen.targets,
         arrivals=chosen.arrivals,
         tokens_per_money=None if not total else round(1000 * total / cost, 3),
-        maturity=maturity.words if maturity else "how far software is on this vendor's hardware is not known",
+        maturity=shop.budget.find_maturity(entry).words,
         needs=form.words if form else "a host that takes this form; not known in detail",
         worth=_value(chosen, shop.session),
+        weak=weak.code if weak is not None else None,
         why=tuple(dict.fromkeys(why)),
         also=tuple(
             ResidentModel(
@@ -254,6 +278,19 @@ def _make_option(shop: Shop, build: Build, chosen: RankedDeployment) -> Hardware
             for x in chosen.also
         ),
     )  # fmt: skip
+
+
+def _list_conditions(shop: Shop, build: Build, chosen: RankedDeployment) -> Iterator[str]:
+    """What the plan does with the cards that are there, with little power, and with little memory."""
+    if build.beside:
+        used = len(chosen.plan.layout.devices) > build.count
+        yield f"the cards that are there {'take a part of it' if used else 'are not needed for it'}"
+    share = find_power_share(shop, build)
+    if share is not None and share < 1 and build.entry.tdp_watts:
+        yield f"the power supply that is there is enough with a limit of {share * build.entry.tdp_watts:.0f} W a card"
+    caches = {str(v) for k, v in chosen.settings.items() if k in CACHE_SETTINGS} - FULL_CACHES
+    if caches:
+        yield f"fits with a cache of {' and '.join(sorted(caches))}, not of 16 bits"
 
 
 def _value(chosen: RankedDeployment, session: Session) -> float:
@@ -267,14 +304,13 @@ def _sort_key(option: HardwareOption, request: Ask, budget_rules: BudgetRules, s
     """Sure before unsure, lasting prices first; then by price, speed or tokens for the money, or by worth where each
     computer has a model of its own; software maturity breaks ties."""
     rate = _rate(option)
-    vendor = session.rules.accelerators()[option.accelerator].vendor
-    mature = float(budget_rules.maturity[vendor].rank) if vendor in budget_rules.maturity else 9.0
+    mature = float(budget_rules.find_maturity(session.rules.accelerators()[option.accelerator]).rank)
     key = {"price": _cost(option), "speed": -rate, "value": -(option.tokens_per_money or 0.0)}[request.sort]
     if request.model is None and request.sort == "price":
         key = budget_rules.worth_per_doubling * math.log2(max(_cost(option), 1.0)) - (option.worth or 0.0)
     spot = option.price_kind == NOT_FOR_GOOD
     unsure = (option.fits is not True, option.axis == "rent", spot, option.within_budget is None)
-    return (*map(float, unsure), key, mature, -rate)
+    return (*map(float, unsure), float(WEAK.index(option.weak)), key, mature, -rate)
 
 
 def _order_rejected(rejected: list[RejectedHardware]) -> list[RejectedHardware]:
@@ -392,12 +428,8 @@ def list_notes(shop: Shop, options: Iterable[HardwareOption]) -> Iterator[str]:
 
 def describe_here(shop: Shop) -> str:
     """Whether the machine that is there holds it already."""
-    request = shop.request
-    assert request.machine is not None
-    advice = recommend(
-        RecommendRequest(request.machine, request.workload, request.model, request.quantization, request.engine),
-        shop.session,
-    )
+    advice = shop.here
+    assert advice is not None
     ranked = advice.chosen
     if ranked is None or ranked.memory is None:
         return f"on the machine that is there: no ({'; '.join(advice.remedies[:1]) or 'nothing fits'})"
@@ -407,6 +439,7 @@ def describe_here(shop: Shop) -> str:
     return f"on the machine that is there: {verdict}, {ranked.engine_name} with {ranked.quantization}{space}"
 
 
+WEAK = (None, "too_slow", "too_narrow")  # from good to bad
 PICKS = ("cheapest", "value", "fastest", "ablest")
 NOT_FOR_GOOD = "spot"  # a price that may be withdrawn at any time
 
@@ -419,7 +452,8 @@ def name_picks(options: Sequence[HardwareOption]) -> dict[str, int | None]:
     if not sure:
         return found
     axis = sure[0][1].axis
-    here = [(i, o) for i, o in sure if o.axis == axis]
+    least = min(WEAK.index(o.weak) for _, o in sure if o.axis == axis)
+    here = [(i, o) for i, o in sure if o.axis == axis and WEAK.index(o.weak) == least]
     found["cheapest"] = min(here, key=lambda x: _cost(x[1]))[0]
     valued = [x for x in here if x[1].tokens_per_money]
     if valued:
@@ -427,6 +461,8 @@ def name_picks(options: Sequence[HardwareOption]) -> dict[str, int | None]:
     rated = [x for x in here if _rate(x[1])]
     if rated:
         found["fastest"] = max(rated, key=lambda x: _rate(x[1]))[0]
+    if least:  # nothing is good: no reason for more than the least money
+        found["value"] = found["cheapest"]
     if len({o.model for _, o in here}) > 1:
         found["ablest"] = max(here, key=lambda x: x[1].worth or 0.0)[0]
         found["value"] = here[0][0]  # worth for the money is their order; tokens of unlike models do not compare
