@@ -92,7 +92,15 @@ def resolve_question(
         machine=find_stated_machine(question, rules, asking),
         rates=rates,
         **pick_fields(
-            question, "quantization", "electricity_price", "duty", "sort", "api_price", "cards_only", "ladder"
+            question,
+            "quantization",
+            "electricity_price",
+            "duty",
+            "sort",
+            "api_price",
+            "cards_only",
+            "new_only",
+            "ladder",
         ),
     )
 
@@ -170,6 +178,8 @@ def _prices(
     else:
         closed_out = (*budget_rules.not_offered, *budget_rules.not_sold_here)
         prices = catalogue_prices(rules, budget_rules.counts, budget_rules.launched_from, closed_out)
+    if question.new_only:
+        prices = replace(prices, prices=tuple(p for p in prices.prices if p.kind != "used"))
     if not question.online:
         return prices
     if prices.closed:

@@ -33,6 +33,7 @@ class Ask(Value, frozen=True):
     api_price: float | None = None  # of a hosted API, currency per million output tokens
     machine: Machine | None = None  # what is there already
     cards_only: bool = False  # a computer for the cards is there
+    new_only: bool = False
     ladder: bool = False  # what is worth the most at each budget of a row of them
     sort: Sort = "price"
     rates: dict[str, float] | None = None  # units for one US dollar; None = those of the rules

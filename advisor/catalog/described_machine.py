@@ -16,7 +16,7 @@ from advisor.catalog.variants import MemoryVariant
 from advisor.errors import BadInput
 from advisor.machines import device_visibility
 from advisor.machines.phrases import HardwareDetails
-from advisor.machines.types import Cpu, Device, HostMemory, Machine, Os, Place, Vendor
+from advisor.machines.types import CardRoom, Cpu, Device, HostMemory, Machine, Os, Vendor
 from advisor.meanings import AcceleratorId
 from advisor.record import Value
 from advisor.units import GIB, format_gib
@@ -116,7 +116,7 @@ def describe_machine(text: str, details: HardwareDetails, cards: list[CardCount]
         ),
         devices=devices,
         disk_gbs=details.disk_gbs,
-        place=details.place if details.place != Place() else None,
+        place=CardRoom(**details.place) if details.place else None,
         interconnect=_interconnect(details, cards),
         network_gbs=details.network_gbs,
         drivers=details.drivers,

@@ -11,11 +11,9 @@ from functools import cache
 from typing import Any
 
 import msgspec
-from msgspec.structs import replace
 
 from advisor.errors import BadInput
 from advisor.machines.host import FLAGS, normalise_arch
-from advisor.machines.types import Place
 from advisor.units import GIB, MIB, TIB
 
 
@@ -66,7 +64,7 @@ class HardwareDetails(msgspec.Struct):
     memory_mts: int | None = None  # transfers a second of the host's memory, in millions
     memory_channels: int | None = None  # of all sockets
     disk_gbs: float | None = None  # what files are read with
-    place: Place = Place()
+    place: dict[str, Any] = {}  # fields of CardRoom
 
     def fill_from(self, other: HardwareDetails) -> None:
         """Take over what `other` says and this does not."""
@@ -298,7 +296,7 @@ _NUMBERS = {"one": 1, "two": 2, "three": 3, "four": 4, "second": 1, "third": 1, 
 
 
 def _place(details: HardwareDetails, m: re.Match[str]) -> None:
-    """What there is for more cards: groups are named after the fields of Place."""
+    """What there is for more cards: groups are named after the fields of CardRoom."""
     said = {name.rstrip("_"): text.lower() for name, text in m.groupdict().items() if text}
     slots = said.pop("number", None)
     found: dict[str, Any] = dict.fromkeys(said, True)
@@ -306,7 +304,7 @@ def _place(details: HardwareDetails, m: re.Match[str]) -> None:
         found = {"free_slots" if "free" in m[0].lower() else "slots": _NUMBERS.get(slots) or _count(slots, "slots", 64)}
     if "psu_watts" in said:
         found = {"psu_watts": float(_count(said["psu_watts"], "watts"))}
-    details.place = replace(details.place, **found)
+    details.place |= found
 
 
 def _memory_of_sockets(details: HardwareDetails, m: re.Match[str]) -> None:

@@ -98,7 +98,7 @@ class HostMemory(Record, frozen=True, kw_only=True):
         return self.sold_bytes
 
 
-class Place(Record, frozen=True, kw_only=True):
+class CardRoom(Record, frozen=True, kw_only=True):
     """What the computer has for more cards, where it was stated."""
 
     psu_watts: float | None = None  # one of two supplies: they stand in for each other
@@ -136,7 +136,7 @@ class Machine(MemoRecord, frozen=True, kw_only=True):
     memory: HostMemory = HostMemory()
     devices: tuple[Device, ...] = ()
     disk_gbs: float | None = None  # what files are read with, where it was stated
-    place: Place | None = None
+    place: CardRoom | None = None
     interconnect: str | None = None  # between devices: "nvlink", "pcie", "nvlink+infiniband", ...
     network_gbs: float | None = None  # one way between machines, where it was stated
     drivers: dict[str, str] = {}  # "nvidia": "580.95", "cuda": "13.0", "rocm": "7.2", ...

@@ -78,6 +78,7 @@ class HardwareQuestion(TrafficFields, frozen=True, kw_only=True):
     cards_only: Annotated[
         bool, describe("A computer for the cards is there: prices are of the cards alone.", "--cards-only")
     ] = False
+    new_only: Annotated[bool, describe("New goods only, the host too; nothing used.", "--new")] = False
     ladder: Annotated[
         bool, describe("What is worth the most at each of several budgets, in a line each.", "--ladder")
     ] = False

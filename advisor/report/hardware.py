@@ -73,8 +73,9 @@ def _table(rows: Sequence[HardwareOption], advice: HardwareAdvice, axis: str) ->
         name = _short(option.hardware) if option.price_kind != "spot" else f"{_short(option.hardware)[:19]} spot"
         model = [_short(option.model.rpartition("/")[2])] if advice.model is None else []
         dated = [_shorten_date(option.price_date)] if advice.model is not None else []
-        waits = f", {option.holds.waiting} wait" if option.holds is not None and option.holds.waiting else ""
-        body.append([name, *model, option.quantization, price, *dated, *rates, _SIGN[option.fits] + _WEAK[option.weak] + waits])
+        fits = _SIGN[option.fits] + _WEAK[option.weak]
+        fits += f", {option.holds.waiting} wait" if option.holds is not None and option.holds.waiting else ""
+        body.append([name, *model, option.quantization, price, *dated, *rates, fits])
     price = "price" if axis == "buy" else "month"
     if advice.model is None:
         return align_table(body, ("hardware", "model", "format", price, "t/s", "fits"), "lllrrl")

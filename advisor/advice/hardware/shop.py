@@ -48,6 +48,8 @@ class Shop:
         rules, budget = session.rules, load_budget_rules(session.rules)
         if request.rates is not None:
             budget = replace(budget, rates=replace(budget.rates, per_usd=request.rates))
+        if request.new_only:
+            budget = replace(budget, hosts=tuple(h for h in budget.hosts if h.price.kind == "new"))
         self.request, self.session, self.budget, self.plans = request, session, budget, plans
         self.progress = progress
         self.found = [resolve_sized(name, session) for name in (request.model, *request.others) if name]
