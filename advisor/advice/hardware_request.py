@@ -66,7 +66,8 @@ def resolve_question(
     if question.ladder and question.rent:
         raise BadInput(f"{names['ladder']} is a row of amounts to spend once; {names['rent']} is one a month")
     question, more = _take_stated(question)
-    _check_numbers(question, names)
+    if question.target_tps is not None and not 0 < question.target_tps < math.inf:
+        raise BadInput(f"{names['target_tps']}: {question.target_tps:g} is not a number above 0")
     rates = exchange_rates(question.exchange_rates, budget_rules, names["exchange_rates"])
     hours = hours_of_month(question.hours_per_month, budget_rules, names["hours_per_month"])
     budget, rent = (_read_amount(question, field, rates, names) for field in ("budget", "rent"))
@@ -129,21 +130,6 @@ def _read_amount(
         return amount
     per: money.Per = "month" if field == "rent" else "once"
     return money.parse_money(amount, names[field], rates, per, names["exchange_rates"])
-
-
-ABOVE_ZERO = ("target_tps", "api_price")
-
-
-def _check_numbers(question: HardwareQuestion, names: Mapping[str, str]) -> None:
-    """Raises BadInput for a number that no target, price or share can be."""
-    for field in ABOVE_ZERO:
-        value = getattr(question, field)
-        if value is not None and not 0 < value < math.inf:
-            raise BadInput(f"{names[field]}: {value:g} is not a number above 0")
-    for field, most in (("electricity_price", math.inf), ("duty", 1.0)):
-        value = getattr(question, field)
-        if value is not None and not (0 <= value <= most and value < math.inf):
-            raise BadInput(f"{names[field]}: {value:g} is not a number from 0" + (" to 1" if most == 1 else " on"))
 
 
 def hours_of_month(asked: float | None, budget_rules: BudgetRules, name: str) -> float:

@@ -95,7 +95,7 @@ class HardwareOption(Record, frozen=True, kw_only=True):
     targets: TargetAnswer | None = None  # None: none was named, and nothing arrives
     arrivals: Arrivals | None = None  # where requests arrive, or percentiles are asked for
     worth: float | None = None  # to its owner, in units of ability (rules/choosing.yaml): compares models and computers
-    weak: str | None = None  # too_slow, too_narrow: offered where nothing good is
+    weak: str = ""  # too_slow, too_narrow: why it is no good option
     why: tuple[str, ...]
     also: tuple[ResidentModel, ...] = ()  # in parts of the devices; bytes are those of the first model's part
 
@@ -133,6 +133,7 @@ class HardwareAdvice(Answer, frozen=True, kw_only=True):
     hours_per_month: float
     currency: str
     options: tuple[HardwareOption, ...]
+    weak: tuple[HardwareOption, ...] = ()  # where no option is within the budget: what runs, but slowly or narrowly
     named: dict[str, int | None]  # cheapest, value, fastest -> index of an option
     ladder: tuple[Rung, ...] = ()  # where it was asked for
     rejected: tuple[RejectedHardware, ...]

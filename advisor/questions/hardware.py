@@ -66,7 +66,8 @@ class HardwareQuestion(TrafficFields, frozen=True, kw_only=True):
         Amount | None, describe("Hours a month that a rental runs (default 730).", "--hours", metavar="H")
     ] = None
     electricity_price: Annotated[
-        float | None, describe("Price of one kWh in EUR.", "--electricity", metavar="EUR", old=("eur_per_kwh",))
+        Annotated[float, Meta(ge=0)] | None,
+        describe("Price of one kWh in EUR.", "--electricity", metavar="EUR", old=("eur_per_kwh",)),
     ] = None
     duty: Annotated[
         Annotated[float, Meta(ge=0, le=1)] | None,

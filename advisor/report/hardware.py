@@ -13,7 +13,7 @@ from advisor.units import format_gib, format_tokens
 
 SHOWN = 12
 _SIGN = {True: "yes", False: "no", None: "?"}
-_WEAK = {None: "", "too_slow": ", slow", "too_narrow": ", narrow"}
+_WEAK = {"": "", "too_slow": ", slow", "too_narrow": ", narrow"}
 
 
 def describe_hardware_advice(advice: HardwareAdvice, verbose: bool = False) -> str:
@@ -39,14 +39,19 @@ def describe_hardware_advice(advice: HardwareAdvice, verbose: bool = False) -> s
             out += ["", f"{title}, {advice.currency}:", _table(rows if verbose else rows[:SHOWN], advice, axis)]
             if len(rows) > SHOWN and not verbose:
                 out.append(f"  and {len(rows) - SHOWN} more (-v)")
+    if advice.weak:
+        table = _table(advice.weak[: None if verbose else SHOWN], advice, advice.weak[0].axis)
+        out += ["", f"Nothing good for this money; slow or narrow, {advice.currency}:", table]
     out += ["", *_picks(advice)] if _picks(advice) else []
     lead = advice.named.get("value") if advice.model else 0
     best = advice.options[lead or 0] if advice.options else None
-    if best is not None:
+    if advice.weak:
+        out += ["", *_describe_option("First of these", advice.weak[0], advice)]
+    elif best is not None:
         out += ["", *_describe_option("Best value" if lead is not None and advice.model else "First", best, advice)]
     else:
         out += ["", "Nothing that is offered holds it for this money."]
-        out += bullets(advice.beyond)
+    out += bullets(advice.beyond)
     refused = dict[str, list[str]]()
     for r in advice.rejected:
         if verbose or r.code != "over_budget":
@@ -103,7 +108,7 @@ def _draw_ladder(advice: HardwareAdvice) -> str:
 def _picks(advice: HardwareAdvice) -> list[str]:
     """The named picks in a line each, where they differ."""
     words = {
-        "cheapest": "cheapest" if any(o.weak for o in advice.options[:1]) else "cheapest that is good",
+        "cheapest": "cheapest that is good",
         "value": "best value",
         "fastest": "fastest",
         "ablest": "worth the most",

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from advisor.advice.hardware.budget import BudgetRules
 from advisor.advice.hardware.builds import Build
-from advisor.advice.hardware.prices import DeviceOffer, convert_offer_price, count_days_old
+from advisor.advice.hardware.prices import count_days_old
 from advisor.advice.hardware.shop import (
     HardwareRejection,
     Progress,
@@ -29,6 +29,7 @@ from advisor.advice.types import Advice, RankedDeployment
 from advisor.catalog.described_machine import WHOLE_COMPUTERS
 from advisor.catalog.types import Accelerator
 from advisor.freshness import find_stale_note
+from advisor.money import convert_currency
 from advisor.planning.traffic import describe_cut_lengths
 from advisor.planning.utility import add_up, load_utility
 from advisor.session import Session
@@ -49,11 +50,13 @@ def find_hardware(
     Raises UnknownName, BadInput, BadFile; BadInput for a model whose layers are not known.
     """
     shop = Shop(request, session, {} if plans is None else plans, progress)
-    options, rejected = list[HardwareOption](), list[RejectedHardware]()
+    options, weak, rejected = list[HardwareOption](), list[HardwareOption](), list[RejectedHardware]()
     for axis in _axes(request):
-        good, bad = _search_axis(shop, axis)
+        good, poor, bad = _search_axis(shop, axis)
         options += good
+        weak += poor
         rejected += bad
+    weak.sort(key=lambda o: (o.weak != "too_slow", o.within_budget is None, o.price_kind == NOT_FOR_GOOD, _cost(o)))
     options.sort(key=lambda o: _sort_key(o, request, shop.budget, session))
     models = [f.model.id for f in shop.found]
     notes = [*request.prices.notes, *_tell_more(shop, options), *list_notes(shop, options)]
@@ -72,6 +75,7 @@ def find_hardware(
         hours_per_month=request.hours,
         currency=request.currency,
         options=tuple(options[:MOST_SHOWN]),
+        weak=tuple(weak[:MOST_SHOWN]),
         ladder=tuple(climb(options[:MOST_SHOWN], list_rungs(request, shop.budget), load_utility(session.rules).tie))
         if request.ladder
         else (),
@@ -118,9 +122,10 @@ def climb(options: Sequence[HardwareOption], budgets: Iterable[float], tie: floa
         yield Rung(budget=budget, option=best)
 
 
-def _search_axis(shop: Shop, axis: Axis) -> tuple[list[HardwareOption], list[RejectedHardware]]:
-    """Options of one axis, cheapest first. What is offered at a price does not depend on the budget, so that more money
-    never takes an option away: computers are looked at in the order of their price."""
+def _search_axis(shop: Shop, axis: Axis) -> tuple[list[HardwareOption], list[HardwareOption], list[RejectedHardware]]:
+    """Options of one axis, cheapest first, weak ones where none of them is within the budget, and refusals. What is
+    offered at a price does not depend on the budget, so that more money never takes an option away: computers are
+    looked at in the order of their price."""
     request = shop.request
     limit = find_limit(request, axis, shop.budget)
     good, bad, taken = list[HardwareOption](), list[tuple[Build, HardwareRejection]](), list[Build]()
@@ -153,11 +158,10 @@ def _search_axis(shop: Shop, axis: Axis) -> tuple[list[HardwareOption], list[Rej
         option = _make_option(shop, build, result)
         good.append(option)
         taken += [build] if option.fits else []
-    if not any(o.fits and o.within_budget for o in good):  # better slow, or narrow, than nothing
-        good += [_make_option(shop, build, r.plan, r) for build, r in bad if r.plan is not None]
-        bad = [(build, r) for build, r in bad if r.plan is None]
+    weak = [] if any(o.fits and o.within_budget for o in good) else [x for x in bad if x[1].plan is not None]
     kept, spare = drop_spare_cards(good)
-    return kept, [*(_refuse(build, r) for build, r in bad), *spare]
+    runs_all_the_same = [_make_option(shop, build, r.plan, r) for build, r in weak if r.plan is not None]
+    return kept, runs_all_the_same, [*(_refuse(*x) for x in bad if x not in weak), *spare]
 
 
 def _refuse_no_better(shop: Shop, found: RankedDeployment) -> HardwareRejection | None:
@@ -268,7 +272,7 @@ def _make_option(
         maturity=shop.budget.find_maturity(entry).words,
         needs=form.words if form else "a host that takes this form; not known in detail",
         worth=_value(chosen, shop.session),
-        weak=weak.code if weak is not None else None,
+        weak=weak.code if weak is not None else "",
         why=tuple(dict.fromkeys(why)),
         also=tuple(
             ResidentModel(
@@ -310,7 +314,7 @@ def _sort_key(option: HardwareOption, request: Ask, budget_rules: BudgetRules, s
         key = budget_rules.worth_per_doubling * math.log2(max(_cost(option), 1.0)) - (option.worth or 0.0)
     spot = option.price_kind == NOT_FOR_GOOD
     unsure = (option.fits is not True, option.axis == "rent", spot, option.within_budget is None)
-    return (*map(float, unsure), float(WEAK.index(option.weak)), key, mature, -rate)
+    return (*map(float, unsure), key, mature, -rate)
 
 
 def _order_rejected(rejected: list[RejectedHardware]) -> list[RejectedHardware]:
@@ -377,12 +381,11 @@ def find_break_even(shop: Shop, build: Build) -> tuple[float | None, str | None]
     if not near:
         return None, None
 
-    def convert(offer: DeviceOffer) -> float:
-        rates = shop.budget.rates.per_usd
-        return convert_offer_price(offer, offer.per_hour, shop.request.currency, rates) or 0.0
-
-    best = min(near, key=convert)
-    hourly = convert(best)
+    rates = shop.budget.rates.per_usd
+    hourly, best = min(
+        ((convert_currency(r.per_hour or 0.0, r.currency, shop.request.currency, rates), r) for r in near),
+        key=lambda x: x[0],
+    )
     where = f" ({best.provider}, {best.date})" if best.provider else f" ({best.date})"
     words = f"{table[best.accelerator].name} at {hourly:.2f} {shop.request.currency}/h{where}"
     return round(build.cost.value / (hourly * build.count), 1), words
@@ -390,15 +393,9 @@ def find_break_even(shop: Shop, build: Build) -> tuple[float | None, str | None]
 
 def _alike(one: Accelerator, other: Accelerator) -> bool:
     """The same chip in another form: architecture, memory and (within a fifth) bandwidth."""
-    if (one.vendor, one.architecture, one.memory_bytes) != (
-        other.vendor,
-        other.architecture,
-        other.memory_bytes,
-    ) or not one.memory_bytes:
-        return False
-    if not one.bandwidth_gbs or not other.bandwidth_gbs:
-        return False
-    return abs(one.bandwidth_gbs - other.bandwidth_gbs) <= 0.2 * max(one.bandwidth_gbs, other.bandwidth_gbs)
+    kinds = {(x.vendor, x.architecture, x.memory_bytes) for x in (one, other)}
+    least, most = sorted(x.bandwidth_gbs or 0.0 for x in (one, other))
+    return len(kinds) == 1 and bool(one.memory_bytes) and least >= 0.8 * most > 0
 
 
 def list_notes(shop: Shop, options: Iterable[HardwareOption]) -> Iterator[str]:
@@ -412,11 +409,8 @@ def list_notes(shop: Shop, options: Iterable[HardwareOption]) -> Iterator[str]:
         yield "prices hold the cards and a host for them (--cards-only leaves the host out); no VAT, no shipping"
     elif "buy" in kinds:
         yield "prices are for the cards alone (or a whole computer): host, VAT and shipping are not included"
-    old = {
-        o.price_date
-        for o in shown[:5]
-        if (count_days_old(o.price_date, shop.session.today) or 0) > budget.old_after_days
-    }
+    ages = {o.price_date: count_days_old(o.price_date, shop.session.today) or 0 for o in shown[:5]}
+    old = [date for date, age in ages.items() if age > budget.old_after_days]
     if old:
         advice = "check them, or bring your own with --prices"
         yield f"prices older than {budget.old_after_days} days decide this order ({', '.join(sorted(old))}): {advice}"
@@ -439,7 +433,6 @@ def describe_here(shop: Shop) -> str:
     return f"on the machine that is there: {verdict}, {ranked.engine_name} with {ranked.quantization}{space}"
 
 
-WEAK = (None, "too_slow", "too_narrow")  # from good to bad
 PICKS = ("cheapest", "value", "fastest", "ablest")
 NOT_FOR_GOOD = "spot"  # a price that may be withdrawn at any time
 
@@ -452,8 +445,7 @@ def name_picks(options: Sequence[HardwareOption]) -> dict[str, int | None]:
     if not sure:
         return found
     axis = sure[0][1].axis
-    least = min(WEAK.index(o.weak) for _, o in sure if o.axis == axis)
-    here = [(i, o) for i, o in sure if o.axis == axis and WEAK.index(o.weak) == least]
+    here = [(i, o) for i, o in sure if o.axis == axis]
     found["cheapest"] = min(here, key=lambda x: _cost(x[1]))[0]
     valued = [x for x in here if x[1].tokens_per_money]
     if valued:
@@ -461,8 +453,6 @@ def name_picks(options: Sequence[HardwareOption]) -> dict[str, int | None]:
     rated = [x for x in here if _rate(x[1])]
     if rated:
         found["fastest"] = max(rated, key=lambda x: _rate(x[1]))[0]
-    if least:  # nothing is good: no reason for more than the least money
-        found["value"] = found["cheapest"]
     if len({o.model for _, o in here}) > 1:
         found["ablest"] = max(here, key=lambda x: x[1].worth or 0.0)[0]
         found["value"] = here[0][0]  # worth for the money is their order; tokens of unlike models do not compare
