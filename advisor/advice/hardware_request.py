@@ -32,6 +32,7 @@ from advisor.record import pick_fields
 from advisor.session import Session
 
 MOST_HOURS = 744  # of a month
+AS_ASKED = ("quantization", "electricity_price", "duty", "sort", "api_price", "cards_only", "new_only", "ladder")
 
 
 def answer_question(question: HardwareQuestion, session: Session, asking: Asking) -> HardwareAdvice:
@@ -92,17 +93,7 @@ def resolve_question(
         hours=hours,
         machine=find_stated_machine(question, rules, asking),
         rates=rates,
-        **pick_fields(
-            question,
-            "quantization",
-            "electricity_price",
-            "duty",
-            "sort",
-            "api_price",
-            "cards_only",
-            "new_only",
-            "ladder",
-        ),
+        **pick_fields(question, *AS_ASKED),
     )
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import msgspec
@@ -64,7 +64,12 @@ class HardwareDetails(msgspec.Struct):
     memory_mts: int | None = None  # transfers a second of the host's memory, in millions
     memory_channels: int | None = None  # of all sockets
     disk_gbs: float | None = None  # what files are read with
-    place: dict[str, Any] = {}  # fields of CardRoom
+    psu_watts: float | None = None  # of this and the next, see CardRoom
+    slots: int | None = None
+    free_slots: int | None = None
+    low_profile: bool = False
+    no_lead: bool = False
+    passive: bool = False
 
     def fill_from(self, other: HardwareDetails) -> None:
         """Take over what `other` says and this does not."""
@@ -179,12 +184,24 @@ def _take(_size: str | None = None, **fixed: Any) -> _Taker:
             setattr(details, _size, parse_memory_size(m[1], m[2]))
         for name, text in m.groupdict().items():
             if text:
-                setattr(details, name, _count(text, name) if name in _COUNTED else text)
+                setattr(details, name.rstrip("_"), _READ[name](text) if name in _READ else text)
 
     return take
 
 
-_COUNTED = ("cores", "threads", "sockets")
+_NUMBERS = {"one": 1, "two": 2, "three": 3, "four": 4, "second": 1, "third": 1, "other": 1}
+_READ: dict[str, Callable[[str], Any]] = {  # what the groups of a pattern mean; others are text
+    **{name: partial(_count, what=name) for name in ("cores", "threads", "sockets")},
+    **dict.fromkeys(("gpu_cores", "gpu_cores_"), partial(_count, what="GPU cores", most=1000)),
+    **dict.fromkeys(("power_watts", "power_watts_", "psu_watts"), float),
+    **dict.fromkeys(
+        ("slots", "free_slots", "free_slots_"),
+        lambda text: _NUMBERS.get(text.lower()) or _count(text, "slots", 64),
+    ),
+    "wired_bytes": lambda text: int(text) * MIB or None,
+    "visible": lambda text: "" if text.lower() in ("none", "void", "''") else text,
+    "arch": normalise_arch,
+}
 
 
 def _drivers(details: HardwareDetails, m: re.Match[str]) -> None:
@@ -271,40 +288,9 @@ def _cpu_limit(details: HardwareDetails, m: re.Match[str]) -> None:
         raise BadInput(f"cpu limit {m[1]}: a number of cores above 0 is expected")
 
 
-def _visible(details: HardwareDetails, m: re.Match[str]) -> None:
-    details.visible = "" if m[1].lower() in ("none", "void", "''") else m[1]
-
-
-def _wired(details: HardwareDetails, m: re.Match[str]) -> None:
-    details.wired_bytes = int(m[1]) * MIB or None
-
-
-def _gpu_cores(details: HardwareDetails, m: re.Match[str]) -> None:
-    details.gpu_cores = _count(m[1] or m[2], "GPU cores", 1000)
-
-
-def _arch(details: HardwareDetails, m: re.Match[str]) -> None:
-    details.arch = normalise_arch(m[0])
-
-
 def _disk(details: HardwareDetails, m: re.Match[str]) -> None:
     rate = float(re.split(r"[ GgMm]", m["a"] or m["b"])[0])
     details.disk_gbs = rate / 1000 if "m" in (m["a"] or m["b"]).lower() else rate
-
-
-_NUMBERS = {"one": 1, "two": 2, "three": 3, "four": 4, "second": 1, "third": 1, "other": 1}
-
-
-def _place(details: HardwareDetails, m: re.Match[str]) -> None:
-    """What there is for more cards: groups are named after the fields of CardRoom."""
-    said = {name.rstrip("_"): text.lower() for name, text in m.groupdict().items() if text}
-    slots = said.pop("number", None)
-    found: dict[str, Any] = dict.fromkeys(said, True)
-    if slots is not None:
-        found = {"free_slots" if "free" in m[0].lower() else "slots": _NUMBERS.get(slots) or _count(slots, "slots", 64)}
-    if "psu_watts" in said:
-        found = {"psu_watts": float(_count(said["psu_watts"], "watts"))}
-    details.place |= found
 
 
 def _memory_of_sockets(details: HardwareDetails, m: re.Match[str]) -> None:
@@ -312,7 +298,8 @@ def _memory_of_sockets(details: HardwareDetails, m: re.Match[str]) -> None:
 
 
 _SUPPLY = r"(?:power suppl(?:y|ies)|psus?)"
-_WIDE = r"(?:(?:double|dual|two)[- ](?:wide|width|slot) )?"
+_NUMBER = r"(?:\d{1,2}|one|two|three|four)"
+_SLOTS = r"(?:(?:double|dual|two)[- ](?:wide|width|slot) )?(?:pci-?e? )?(?:x16 )?(?:slots?|places?)"
 _DISK = r"(?:nvme|ssd|disk|raid)(?: (?:drive|array|read))?"
 _GBS = r"\d{1,4}(?:\.\d{1,2})? ?[GM]B/s"
 _LINK = r"(?:nvlink(?: domain)?|nvswitch|pcie(?:\s+(?:gen ?)?\d[\d.]*)?(?: ?x\d+)?|infiniband|roce|thunderbolt(?: \d)?|"
@@ -366,7 +353,7 @@ _TABLE: tuple[tuple[str, _Taker], ...] = (
     (rf"(?:VRAM )?carve-?out {SIZE}", _take("carve_bytes")),
     (rf"{SIZE} (?:allocated |set |given )?as (?:video memory|VRAM)", _take("carve_bytes")),
     (rf"GTT {SIZE}", _take("gtt_bytes")),
-    (r"(?:iogpu\.)?wired_limit_mb ?= ?(\d{1,9})", _wired),
+    (r"(?:iogpu\.)?wired_limit_mb ?= ?(?P<wired_bytes>\d{1,9})", _take()),
     (r"linux", _take(os="linux")),
     (rf"(?:{_DISTRIBUTIONS})(?: [\w.]+)?", _distribution),
     (rf"win(?:dows)?(?: ?({_V}))?(?: (?:pro|home|enterprise))?", _windows),
@@ -383,21 +370,20 @@ _TABLE: tuple[tuple[str, _Taker], ...] = (
         r"(?:laptop|desktop|pc|mini pc|server|workstation|vm|notebook|tower)",
         _take(host_only=True),
     ),
-    (rf"(?:\d ?x ?|two |redundant )*(?P<psu_watts>\d{{2,5}}) ?W(?:atts?)? {_SUPPLY}(?: each)?", _place),
-    (rf"{_SUPPLY}:? (?:of |[\w ]+ )?(?P<psu_watts>\d{{2,5}}) ?W(?:atts?)?", _place),
+    (rf"(?:\d ?x ?|two |redundant )*(?P<psu_watts>\d{{2,5}}) ?W(?:atts?)? {_SUPPLY}(?: each)?", _take()),
+    (rf"{_SUPPLY}:? (?:of |[\w ]+ )?(?P<psu_watts>\d{{2,5}}) ?W(?:atts?)?", _take()),
     (
-        rf"(?P<number>\d{{1,2}}|one|two|three|four) (?:free )?{_WIDE}(?:pci-?e? )?(?:x16 )?(?:slots?|places?)"
-        r"(?: (?:is |are )?free)?|"
-        rf"(?:(?:a|the) )?(?P<number_>second|third|other) {_WIDE}(?:slot|place) (?:is )?free",
-        _place,
+        rf"(?P<free_slots>{_NUMBER}) (?:free {_SLOTS}|{_SLOTS} (?:is |are )?free)|"
+        rf"(?:(?:a|the) )?(?P<free_slots_>second|third|other) {_SLOTS} (?:is )?free",
+        _take(),
     ),
-    (r"(?P<low_profile>(?:low[- ]profile|half[- ]height))(?: (?:slots?|cards?)(?: only)?)?", _place),
+    (rf"(?P<slots>{_NUMBER}) {_SLOTS}", _take()),
+    (r"(?:low[- ]profile|half[- ]height)(?: (?:slots?|cards?)(?: only)?)?", _take(low_profile=True)),
     (
-        r"(?P<no_lead>(?:no|without)(?: an?| any)? (?:(?:pci-?e|extra|auxiliary|[68][- ]pin|gpu) )*"
-        r"power (?:connector|lead|cable)s?)",
-        _place,
+        r"(?:no|without)(?: an?| any)? (?:(?:pci-?e|extra|[68][- ]pin|gpu) )*power (?:connector|lead|cable)s?",
+        _take(no_lead=True),
     ),
-    (r"(?P<passive>passive(?:ly)?)(?: cool(?:ed|ing))?(?: cards?)?(?: only)?", _place),
+    (r"passive(?:ly)?(?: cool(?:ed|ing))?(?: cards?)?(?: only)?", _take(passive=True)),
     (rf"(?:nvidia )?driver (?:version )?(?P<nvidia>{_V})(?:\s*\(CUDA (?P<cuda>{_V})\))?", _drivers),
     (rf"CUDA (?:version )?(?P<cuda>{_V})", _drivers),
     (rf"ROCm (?P<rocm>{_V})", _drivers),
@@ -409,7 +395,7 @@ _TABLE: tuple[tuple[str, _Taker], ...] = (
     (r"(?:spread )?(?:across|over) (\d{1,6}) (?:nodes?|machines|servers)", _spread),
     (r"(\d{1,6}) nodes?", _nodes),
     (r"(\d{1,6}) clusters?", _nodes),
-    (r"(\d{1,3})[ -]cores? gpu|(\d{1,3}) gpu[ -]cores?", _gpu_cores),
+    (r"(?P<gpu_cores>\d{1,3})[ -]cores? gpu|(?P<gpu_cores_>\d{1,3}) gpu[ -]cores?", _take()),
     (r"(?P<cores>\d{1,6})(?: physical| cpu)?[ -]cores?(?: cpu| processor)?", _take()),
     (r"(?P<threads>\d{1,6}) (?:threads|vcpus?|logical cores)", _take()),
     (r"(?P<sockets>\d{1,3}) sockets?", _take()),
@@ -417,12 +403,12 @@ _TABLE: tuple[tuple[str, _Taker], ...] = (
     (r"slurm", _take(orchestrator="slurm")),
     (r"(?:in a )?docker(?: container)?", _take(container="docker")),
     (r"(?:in a )?container", _take(container="container")),
-    (r"(?:CUDA_|HIP_|ROCR_)?visible[ _]devices[ =](\S+)", _visible),
+    (r"(?:CUDA_|HIP_|ROCR_)?visible[ _]devices[ =](?P<visible>\S+)", _take()),
     (r"(?P<npu>.{2,40}) NPU", _take()),
     (
-        r"(?:power )?(?:limit|cap)(?:ped)?(?: (?:at|to))? (\d{1,5}) ?W(?:/card| each)?|"
-        r"(\d{1,5}) ?W(?:/card| each)?(?: (?:power )?(?:limit|cap))?",
-        lambda details, m: setattr(details, "power_watts", float(m[1] or m[2])),
+        r"(?:power )?(?:limit|cap)(?:ped)?(?: (?:at|to))? (?P<power_watts>\d{1,5}) ?W(?:/card| each)?|"
+        r"(?P<power_watts_>\d{1,5}) ?W(?:/card| each)?(?: (?:power )?(?:limit|cap))?",
+        _take(),
     ),
     (  # what changes nothing here
         r"(?:no|without) (?:nvlink|p2p|display|bridge)|undervolted|water[- ]?cooled|gfx\d{3,4}[a-z]?|[rc]dna ?\d|"
@@ -430,7 +416,7 @@ _TABLE: tuple[tuple[str, _Taker], ...] = (
         r"(?:kvm|proxmox|esxi|lxc|bare metal|vfio|passthrough)(?:[/ ](?:kvm|proxmox|vfio|passthrough))*",
         _take(),
     ),
-    (r"arm64|aarch64|x86_64|x86-64|amd64|x64|riscv64|s390x|ppc64le", _arch),
+    (r"(?P<arch>arm64|aarch64|x86_64|x86-64|amd64|x64|riscv64|s390x|ppc64le)", _take()),
     ("|".join(re.escape(f) for f in sorted(_FLAGS, key=len, reverse=True)), _cpu_flag),
 )
 

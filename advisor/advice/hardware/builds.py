@@ -79,8 +79,9 @@ def _list_counts(
     needs = budget.forms.get(entry.form or "")
     if axis == "buy" and whole and request.cards_only:
         return
-    owned = count_owned(request, entry) if axis == "buy" else 0
-    beside = _list_beside(request, entry, rules) if axis == "buy" and not whole else ()
+    there = _list_owned(request, rules) if axis == "buy" and not whole else []
+    owned = sum(e.id == entry.id for e in there)
+    beside = tuple(e for e in there if e.vendor == entry.vendor and e.id != entry.id and e.form not in WHOLE_COMPUTERS)
     place = request.machine.place if request.machine is not None and axis == "buy" else None
     more = {owned + 1, owned + 2} if owned else set()
     more |= {place.free_slots or place.slots or 1} if place is not None and not whole else set()
@@ -119,17 +120,10 @@ def _price_host(request: Ask, host: Host, ram_gb: int, budget: BudgetRules) -> I
     return Interval(value=(low + high) / 2, low=low, high=high)
 
 
-def count_owned(request: Ask, entry: Accelerator) -> int:
-    """How many of a card the machine has that is there; they are not bought again."""
-    there = request.machine.devices if request.machine is not None else ()
-    return sum(d.accelerator == entry.id for d in there)
-
-
-def _list_beside(request: Ask, entry: Accelerator, rules: Catalog) -> tuple[Accelerator, ...]:
-    """Other cards of its maker that are there: engines split a model over both. One of another maker makes way."""
+def _list_owned(request: Ask, rules: Catalog) -> list[Accelerator]:
+    """The cards of the machine that is there; they are not bought again."""
     table, there = rules.accelerators(), request.machine.devices if request.machine is not None else ()
-    known = [table[d.accelerator] for d in there if d.accelerator in table and d.accelerator != entry.id]
-    return tuple(e for e in known if e.vendor == entry.vendor and e.form not in WHOLE_COMPUTERS)
+    return [table[d.accelerator] for d in there if d.accelerator in table]
 
 
 def _price_cards(request: Ask, offer: DeviceOffer, n: int, axis: Axis, budget: BudgetRules) -> Interval:

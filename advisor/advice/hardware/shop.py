@@ -143,9 +143,9 @@ def _refuse_place(shop: Shop, build: Build) -> HardwareRejection | None:
     """Cards that the computer that is there has no place for, or no power."""
     machine, rules, entry = shop.request.machine, shop.budget.place, build.entry
     place = machine.place if machine is not None else None
-    if machine is None or place is None or build.axis == "rent" or entry.form in WHOLE_COMPUTERS:
+    if place is None or build.axis == "rent" or entry.form in WHOLE_COMPUTERS:
         return None
-    taken = sum(d.accelerator == entry.id for d in machine.devices) + len(build.beside)
+    taken = build.count - build.bought + len(build.beside)
     free = place.free_slots if place.slots is None else place.slots - taken
     why = None
     if free is not None and build.bought > free:
