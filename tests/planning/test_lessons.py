@@ -54,6 +54,7 @@ def test_the_published_format_is_not_traded_for_a_conversion() -> None:
     assert chosen("8x H200, 2TB RAM", "deepseek-r1", concurrency=64, priority="throughput").quantization == "FP8"
 
 
+@pytest.mark.slow
 def test_hardware_fits_what_recommend_fits() -> None:
     found = advisor.hardware("70B", concurrency=20, budget="17000EUR")
     assert any("RTX PRO 6000" in o.hardware and o.fits for o in found.options)
