@@ -58,7 +58,7 @@ class Server:
         self.now = self.prompt_s = 0.0
         self.scheduled = (
             math.inf
-        )  # when the step that comes next was, where that is done ahead; infinite: it is not yet
+        )  # when the next step was, where that is done ahead; infinite: it is not yet
         self.running, self.waiting = Counter[int](), Counter[int]()  # how many -> seconds
         self.queue: deque[ServedRequest] = deque()
         self.reading: deque[ServedRequest] = deque()

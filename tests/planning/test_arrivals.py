@@ -228,7 +228,7 @@ def test_published_loads() -> None:
 
 
 def test_published_rates_up_to_the_knee() -> None:
-    """Predicted before the rows were seen by anybody who fitted: nothing of them is in the fit. The last rate queues."""
+    """Predicted before anybody who fits had seen the rows: nothing of them is in the fit. The last rate queues."""
     line = {
         "model": "Qwen/Qwen3-4B", "engine": "vllm", "engine_version": "0.22.1", "hardware": "1x RTX 5090",
         "quantization": "BF16", "settings": {"max-model-len": 8192, "max-num-batched-tokens": 2048},
