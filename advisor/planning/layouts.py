@@ -16,7 +16,7 @@ from advisor.engines.base import own_defaults
 from advisor.engines.flags import find_concept, find_own_flag
 from advisor.engines.llama_cpp.plan import read_file_weights
 from advisor.engines.llama_cpp.settings import LlamaDefaults
-from advisor.engines.parallel import allowed_sizes, make_parallel_launch, refuses_stages
+from advisor.engines.parallel import allowed_sizes, find_size_refusals, make_parallel_launch, refuses_stages
 from advisor.errors import BadInput
 from advisor.machines.device_visibility import VISIBLE
 from advisor.machines.types import Machine
@@ -58,8 +58,8 @@ def _limit_devices(machine: Machine, chosen: set[int]) -> Machine:
 def list_units(base: Deployment, entry: Engine) -> Iterator[Unit]:
     """The ways to lay one copy out over the cards of its machine, few cards first.
 
-    Tensor parallel by every size that the engine is not known to refuse; over several nodes stages of whole nodes; MoE
-    models with whole experts on each rank as well. Stages within a node come last: they are slow for one request.
+    Tensor parallel by every size that the engine is not known to refuse; over several nodes also by all cards of all of
+    them, and stages of whole nodes; MoE models with whole experts on each rank as well. Stages within a node come last: they are slow for one request.
     """
     machine = base.machine
     n = len(machine.usable_devices) if machine is not None else 0
@@ -83,15 +83,19 @@ def list_units(base: Deployment, entry: Engine) -> Iterator[Unit]:
         layout = CardLayout(tensor=tp, devices=_indices(machine, tp))
         yield Unit(_place_on(base, split(tp), tp), tp, layout)
         yield from _with_experts(base, entry, tp, split(tp), layout)
+    nodes, every = machine.nodes, n * machine.nodes
+    if nodes > 1 and not find_size_refusals(entry, base.model, every, launch):
+        layout = CardLayout(tensor=every, nodes=nodes, devices=_indices(machine, n))
+        yield Unit(_place_on(base, split(every), n), every, layout)
     if not pp_flag:
         return
     beside = find_concept(entry, "pipeline_parallel").beside
     because = {**base.because, **dict.fromkeys(beside, "the engine wants it next to stages of layers")}
     staged = replace(with_settings(base, dict.fromkeys(beside, True)), because=because)
-    if machine.nodes > 1:
-        tp, stages = sizes[-1], machine.nodes
-        layout = CardLayout(tensor=tp, pipeline=stages, nodes=stages, devices=_indices(machine, tp))
-        yield Unit(_place_on(staged, {**split(tp), pp_flag: stages}, tp), tp * stages, layout)
+    if nodes > 1:
+        tp = sizes[-1]
+        layout = CardLayout(tensor=tp, pipeline=nodes, nodes=nodes, devices=_indices(machine, tp))
+        yield Unit(_place_on(staged, {**split(tp), pp_flag: nodes}, tp), tp * nodes, layout)
         return
     layers = base.model.layout.n_layers if base.model.layout is not None else 1
     for cards in range(2, n + 1):
