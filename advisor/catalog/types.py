@@ -305,6 +305,15 @@ class SplitLayers(Record, frozen=True, kw_only=True):
     source: str
 
 
+class FasterBackend(Record, frozen=True, kw_only=True):
+    """Devices that another backend than their vendor's own is faster on, by measured pairs."""
+
+    devices: tuple[str, ...]  # gfx1151
+    backend: str
+    sparse: bool = False  # only for models with routed experts
+    source: str
+
+
 class DraftSettings(Record, frozen=True, kw_only=True):
     """Where an engine is given the draft model of speculative decoding."""
 
@@ -489,6 +498,7 @@ class Engine(MemoRecord, frozen=True, kw_only=True, eq=False):
     told: ServerSelfReport | None = None  # what else its server reports about itself
     draft: DraftSettings | None = None  # None = the engine takes no draft model, or how is not known
     split_layers: SplitLayers | None = None
+    faster_backends: tuple[FasterBackend, ...] = ()
     default_slots: int | None = None  # requests at once without any setting
     concepts: Concepts = Concepts()
     recognition: Recognition = Recognition()

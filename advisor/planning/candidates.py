@@ -90,7 +90,7 @@ def make_base(tools: EngineTools, search: SearchRequest, attempt: Attempt, machi
         or machine.installed_version(entry.id),
         quantization=attempt.chosen.quantization.id,
         machine=machine,
-        backend=None if search.backend is None else search.backend.lower(),
+        backend=_faster_backend(entry, search.model, machine) if search.backend is None else search.backend.lower(),
         context_length=context,
         kv_cache_type=KvType(k=attempt.cache, v=attempt.cache),
         model_path=search.path,
@@ -113,6 +113,19 @@ def make_base(tools: EngineTools, search: SearchRequest, attempt: Attempt, machi
         return base
     why = {**base.because, flag: "a part of what is free: the system, or others, use the same memory"}
     return with_settings(replace(base, because=why), {flag: share})
+
+
+def _faster_backend(entry: Engine, model: Model, machine: Machine) -> str | None:
+    """The backend that is faster on all cards of a Linux machine than their vendor's own; None for that."""
+    cards = machine.usable_devices if machine.os == "linux" else ()
+    return next(
+        (
+            x.backend
+            for x in entry.faster_backends
+            if cards and all(d.gfx in x.devices for d in cards) and (model.is_moe or not x.sparse)
+        ),
+        None,
+    )
 
 
 def _memory_share(entry: Engine, machine: Machine, rules: Catalog) -> float | None:
