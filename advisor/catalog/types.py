@@ -137,7 +137,9 @@ class Accelerator(Record, frozen=True, kw_only=True):
     tflops_basis: str | None = None
     interconnect: str | None = None
     nvlink_gbs: Annotated[float, possible(10, 20_000, "GB/s")] | None = None  # both directions, per device
-    network_gbs: Annotated[float, possible(1, 1_000, "GB/s")] | None = None  # one way between computers, where it is built in
+    network_gbs: Annotated[float, possible(1, 1_000, "GB/s")] | None = (
+        None  # one way between computers, where it is built in
+    )
     pcie: str | None = None
     tdp_watts: Annotated[float, possible(5, 5_000, "watts")] | None = None
     mig_max_instances: int | None = None
