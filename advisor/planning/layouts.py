@@ -58,8 +58,9 @@ def _limit_devices(machine: Machine, chosen: set[int]) -> Machine:
 def list_units(base: Deployment, entry: Engine) -> Iterator[Unit]:
     """The ways to lay one copy out over the cards of its machine, few cards first.
 
-    Tensor parallel by every size that the engine is not known to refuse; over several nodes also by all cards of all of
-    them, and stages of whole nodes; MoE models with whole experts on each rank as well. Stages within a node come last: they are slow for one request.
+    Tensor parallel by every size that the engine is not known to refuse, over several nodes by all cards of them, too;
+    stages of whole nodes; MoE models with whole experts on each rank as well. Stages within a node come last: they are
+    slow for one request.
     """
     machine = base.machine
     n = len(machine.usable_devices) if machine is not None else 0
@@ -312,7 +313,8 @@ def _fill_cards(base: Deployment, some: str, split: str | None, ask: Ask) -> Dep
             estimate = ask(made)
             if estimate is not None and estimate.fits:
                 return made
-            over = _list_excess(estimate)
+            rows = estimate.devices if estimate else ()
+            over = [max(0, (r.high_bytes or 0) - (r.budget_bytes or 0)) for r in rows]
             if not any(over):
                 return None  # host memory is what is short, and more layers there make it worse
             budgets = [room - x for room, x in zip(budgets, over, strict=True)]
@@ -320,11 +322,6 @@ def _fill_cards(base: Deployment, some: str, split: str | None, ask: Ask) -> Dep
                 break
         n = max(n + 1, _fewest_on_host(sums, budgets, each, count))
     return None
-
-
-def _list_excess(estimate: MemoryEstimate | None) -> list[int]:
-    """Bytes by which each card is too full."""
-    return [max(0, (r.high_bytes or 0) - (r.budget_bytes or 0)) for r in estimate.devices] if estimate else []
 
 
 def _bring_part(placed: Deployment, some: str, places: str, split: str | None, ask: Ask) -> Deployment:

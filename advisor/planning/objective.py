@@ -186,8 +186,8 @@ def _most_output(found: Sequence[Arrangement], factors: PlanRules) -> Arrangemen
 
 
 def _take_plainest(timed: list[tuple[float, Arrangement]], factors: PlanRules) -> Arrangement:
-    """The plainest of those with the least seconds. A server over several nodes depends on all of them and on what joins
-    them, and the rate of stages presumes that none ever waits for another: both for clearly less only."""
+    """The plainest of those with the least seconds. A server over several nodes depends on all of them and on their
+    links, and the rate of stages presumes that none ever waits for another: both for clearly less only."""
     for number, factor in (("nodes", factors.worth_waiting), ("pipeline", factors.staged)):
         enough = factor * min(t for t, _ in timed)
         timed = [x for x in timed if x[0] <= enough and getattr(x[1].sized.unit.layout, number) == 1] or timed
@@ -235,8 +235,5 @@ def estimate_traffic_speed(
 ) -> SpeedEstimate | None:
     """Speed of a deployment under the traffic of so many users; None where it cannot be modelled."""
     speed = estimate_speed(deployment, estimate, session, make_load(traffic, users, shared, long))
-    return None if speed is None or not all(_finite(x) for x in (speed.tpot_s, speed.ttft_s)) else speed
-
-
-def _finite(interval: Interval | None) -> bool:
-    return interval is None or math.isfinite(interval.high)
+    times = () if speed is None else (speed.tpot_s, speed.ttft_s)
+    return speed if all(x is None or math.isfinite(x.high) for x in times) else None

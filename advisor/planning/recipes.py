@@ -56,7 +56,7 @@ class ParserSwitch(Record, frozen=True, kw_only=True):
 
 
 class RecipesFile(Record, frozen=True, kw_only=True):
-    """rules/recipes/<engine>.yaml: the first of `parsers` and of `drafts` that matches counts, and all of `launches`."""
+    """rules/recipes/<engine>.yaml: of `parsers` and `drafts` the first that matches counts, of `launches` all do."""
 
     engine: EngineId
     as_of: str

@@ -52,7 +52,7 @@ class CoreRate(Record, frozen=True, kw_only=True):
 
 
 class NetworkRates(Record, frozen=True, kw_only=True):
-    """GB/s one way between machines, and seconds of an exchange besides: with RDMA, which fast ones have, or without."""
+    """GB/s one way between machines; seconds of an exchange besides, with RDMA (from so many GB/s) and without."""
 
     rates: dict[str, float]
     other: float
@@ -257,16 +257,12 @@ def link_gbs(device: Device, rules: Catalog, nvlink: bool | None) -> tuple[float
     direct = entry.nvlink_gbs if entry else None
     if direct and (nvlink or (nvlink is None and entry is not None and "card" not in (entry.form or ""))):
         return direct / 2, True
-    generation = device.pcie_generation or _pcie(entry.pcie if entry else None)
+    text = (entry.pcie if entry else None) or "3.0 x16"  # where the catalogue is silent
+    generation = device.pcie_generation or int(text[0])
     return PCIE_GBS.get(generation, 15.75) * (device.pcie_width or 16) / 16, False
 
 
 PCIE_GBS = {1: 4.0, 2: 8.0, 3: 15.75, 4: 31.5, 5: 63.0, 6: 121.0}  # one way, 16 lanes
-
-
-def _pcie(text: str | None) -> int:
-    """Generation of `4.0 x16`; 3 where the catalogue is silent."""
-    return int(text[0]) if text and text[0].isdigit() else 3
 
 
 def expect_host_bandwidth(machine: Machine | None, rules: Catalog) -> tuple[float, float, float]:

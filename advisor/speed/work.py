@@ -150,7 +150,7 @@ def _with_counts(
         layers=lay.n_layers,
         moe_layers=sum(isinstance(lay.ffn[k], t.Moe) for k in order_ffns(lay)),
         blocks=_count_blocks(lay),
-        other_mixers=sum(_is_other(x) for x in _mixers(lay)),
+        other_mixers=sum(not isinstance(x, (t.Full, t.Sliding, t.Chunked, t.ShortConv)) for x in _mixers(lay)),
         delta_mixers=sum(isinstance(x, t.GatedDeltaNet) for x in _mixers(lay)),
         hidden=lay.hidden_size,
     )
@@ -160,10 +160,6 @@ def _mixers(lay: t.Layout) -> list[t.AttentionGroup]:
     """Every mixer of every layer; layers that have none are left out."""
     parts = [part for k in order_blocks(lay) for part in t.list_parts(lay.attention[k])]
     return [x for x in parts if not isinstance(x, t.NoMixer)]
-
-
-def _is_other(mixer: t.AttentionGroup) -> bool:
-    return not isinstance(mixer, (t.Full, t.Sliding, t.Chunked, t.ShortConv))
 
 
 def _count_blocks(lay: t.Layout) -> int:

@@ -291,18 +291,13 @@ def _with_allowed_ranks(deployment: Deployment, parts: _Parts) -> tuple[Deployme
     known = deployment.machine is not None
     there = len(deployment.machine.usable_devices) if deployment.machine is not None else asked
     for ranks in range(min(asked, max(1, there)), 0, -1):
-        if _divides(deployment, ranks, inner):
+        if not find_size_refusals(inner, deployment.model, ranks, make_parallel_launch(deployment, inner)):
             settings = {**deployment.settings, flag: ranks}
             device_count = ranks if known else None
             tried = replace(deployment, settings=settings, device_count=device_count)
             note = f"{ranks} of {asked} cards: what the machine has, or the engine can share the model out to"
             return tried, [] if ranks == asked else [note]
     return deployment, []
-
-
-def _divides(deployment: Deployment, ranks: int, entry: Engine) -> bool:
-    """Whether nothing is known against so many tensor-parallel ranks."""
-    return not find_size_refusals(entry, deployment.model, ranks, make_parallel_launch(deployment, entry))
 
 
 def _count_visible(parts: _Parts) -> int | None:
