@@ -308,11 +308,11 @@ class SplitLayers(Record, frozen=True, kw_only=True):
 
 
 class FasterBackend(Record, frozen=True, kw_only=True):
-    """Devices that another backend than their vendor's own is faster on, by measured pairs."""
+    """Devices that another backend than their vendor's own is faster on; `sparse`: with routed experts only."""
 
     devices: tuple[str, ...]  # gfx1151
     backend: str
-    sparse: bool = False  # only for models with routed experts
+    sparse: bool = False
     source: str
 
 

@@ -118,14 +118,8 @@ def make_base(tools: EngineTools, search: SearchRequest, attempt: Attempt, machi
 def _faster_backend(entry: Engine, model: Model, machine: Machine) -> str | None:
     """The backend that is faster on all cards of a Linux machine than their vendor's own; None for that."""
     cards = machine.usable_devices if machine.os == "linux" else ()
-    return next(
-        (
-            x.backend
-            for x in entry.faster_backends
-            if cards and all(d.gfx in x.devices for d in cards) and (model.is_moe or not x.sparse)
-        ),
-        None,
-    )
+    listed = (x for x in entry.faster_backends if cards and all(d.gfx in x.devices for d in cards))
+    return next((x.backend for x in listed if model.is_moe or not x.sparse), None)
 
 
 def _memory_share(entry: Engine, machine: Machine, rules: Catalog) -> float | None:
@@ -264,7 +258,8 @@ def find_engine_additions(entry: Engine, search: SearchRequest, rules: Catalog) 
         known |= {"model.draft": draft.model, "model.draft_gguf": draft.gguf} if draft is not None else {}
     rank = search.facts.get("workload.lora_rank")
     if isinstance(rank, int):
-        known["workload.lora_rank_step"] = _rank_step(entry, rank, rules)
+        sizes = [int(x) for x in list_accepted_values(entry, "lora_rank", rules)]  # the least that holds the adapters
+        known["workload.lora_rank_step"] = min((x for x in sizes if x >= rank), default=None) if sizes else rank
     found, more = find_additions(search.guide, known, entry.id), dict[str, Scalar]()
     drafting = find_draft_recipe(entry, search.model, search.machine, rules) if search.facts.get(SPECULATIVE) else {}
     if drafting and not search.facts.get("workload.lora_adapters"):
@@ -278,12 +273,6 @@ def find_engine_additions(entry: Engine, search: SearchRequest, rules: Catalog) 
         flag = entry.concepts.remote_code.flags[0]
         more[flag], why[flag] = True, "its configuration is code of its own repository"
     return replace(found, settings={**more, **found.settings}, because={**why, **found.because}) if more else found
-
-
-def _rank_step(entry: Engine, rank: int, rules: Catalog) -> int | None:
-    """The least rank that the engine takes and that holds the adapters; None where they are larger than all of them."""
-    sizes = [int(x) for x in list_accepted_values(entry, "lora_rank", rules)]
-    return min((x for x in sizes if x >= rank), default=None) if sizes else rank
 
 
 class Trial(Value, frozen=True):

@@ -46,13 +46,9 @@ def list_card_sets(machine: Machine) -> tuple[Machine, ...]:
         kinds.setdefault((device.name, device.total_bytes, device.free_bytes, device.mig_profile), set()).add(i)
     if len(kinds) < 2:
         return (machine,)
-    return (*(_limit_devices(machine, chosen) for chosen in kinds.values()), machine)
-
-
-def _limit_devices(machine: Machine, chosen: set[int]) -> Machine:
-    keep = {id(d) for i, d in enumerate(machine.usable_devices) if i in chosen}
-    devices = tuple(d if id(d) in keep else replace(d, visible=False) for d in machine.devices)
-    return replace(machine, devices=devices)
+    keeps = ({id(usable[i]) for i in chosen} for chosen in kinds.values())
+    sets = (tuple(d if id(d) in keep else replace(d, visible=False) for d in machine.devices) for keep in keeps)
+    return (*(replace(machine, devices=x) for x in sets), machine)
 
 
 def list_units(base: Deployment, entry: Engine) -> Iterator[Unit]:

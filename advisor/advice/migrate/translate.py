@@ -137,7 +137,8 @@ def _deployment(quantization: Quantization, parts: _Parts) -> Deployment:
     ranks = values.ranks
     if ranks is None and values.all_devices:
         there = len(request.machine.usable_devices) if request.machine is not None else parts.launch.devices
-        ranks = _count_visible(parts) or there
+        shown = [v for k, v in parts.launch.environment.items() if k in parts.file.kept_variables]
+        ranks = next((v.count(",") + 1 for v in shown if re.fullmatch(r"\d+(,\d+)*", v)), there)  # those it may see
     flag = find_own_flag(inner, "tensor_parallel")
     if ranks is not None and ranks > 1 and flag is not None:
         settings[flag] = ranks
@@ -300,12 +301,6 @@ def _with_allowed_ranks(deployment: Deployment, parts: _Parts) -> tuple[Deployme
     return deployment, []
 
 
-def _count_visible(parts: _Parts) -> int | None:
-    """Devices that the old launch's variables let it see; None where they say nothing, or not how many."""
-    named = [v for k, v in parts.launch.environment.items() if k in parts.file.kept_variables]
-    return next((v.count(",") + 1 for v in named if re.fullmatch(r"\d+(,\d+)*", v)), None)
-
-
 _REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
 
 
@@ -377,7 +372,8 @@ def list_near_formats(
             continue
         if found.bits_nominal < _least_bits(old) or not _takes(engine, found, family):
             continue
-        if local or family != "hf" or _has_download(found, engine, model, machine, rules):
+        made = Deployment(model=model, engine=engine.id, quantization=found.id, machine=machine)
+        if local or family != "hf" or make_model_reference(made, rules).missing is None:
             yield found
 
 
@@ -405,10 +401,3 @@ def _takes(engine: Engine, quantization: Quantization, family: str) -> bool:
         return False
     support = engine.quantization.get(quantization.capability or "")
     return family != "hf" if support is None else support.support == "yes"
-
-
-def _has_download(
-    quantization: Quantization, engine: Engine, model: Model, machine: Machine | None, rules: Catalog
-) -> bool:
-    deployment = Deployment(model=model, engine=engine.id, quantization=quantization.id, machine=machine)
-    return make_model_reference(deployment, rules).missing is None
