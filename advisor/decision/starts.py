@@ -256,13 +256,8 @@ def _find_registered(engine: Engine, quantization: Quantization, rules: Catalog,
     if engine.kind == "engine":  # one of its own making, whatever it builds on
         return None
     inside = [rules.engines()[x] for x in engine.runs]
-    takes = (e for e in inside if quantization.family == "none" or _loads(e, quantization.format))
-    return next((e for e in takes if e.id in known.engines), None)
-
-
-def _loads(engine: Engine, file_format: str) -> bool:
-    support = engine.formats.get(file_format)
-    return support is not None and support.support == "yes"
+    loads = [e for e in inside if (x := e.formats.get(quantization.format)) is not None and x.support == "yes"]
+    return next((e for e in (inside if quantization.family == "none" else loads) if e.id in known.engines), None)
 
 
 def _list_facts(asked: _Asked, rules: Catalog) -> Iterator[StartFact]:

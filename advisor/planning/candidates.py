@@ -258,10 +258,9 @@ def find_engine_additions(entry: Engine, search: SearchRequest, rules: Catalog) 
         known |= {"model.draft": draft.model, "model.draft_gguf": draft.gguf} if draft is not None else {}
     rank = search.facts.get("workload.lora_rank")
     if isinstance(rank, int):
-        sizes = [int(x) for x in list_accepted_values(entry, "lora_rank", rules)]  # the least that holds the adapters
-        known["workload.lora_rank_step"] = min((x for x in sizes if x >= rank), default=None) if sizes else rank
+        known["workload.lora_rank_step"] = _rank_step(entry, rank, rules)
     found, more = find_additions(search.guide, known, entry.id), dict[str, Scalar]()
-    drafting = find_draft_recipe(entry, search.model, search.machine, rules) if search.facts.get(SPECULATIVE) else {}
+    drafting = find_draft_recipe(entry.id, search.model, search.machine, rules) if search.facts.get(SPECULATIVE) else {}
     if drafting and not search.facts.get("workload.lora_adapters"):
         why = dict.fromkeys(drafting, f"the {entry.name} recipe of {search.model.id.rpartition('/')[2]} drafts so")
         found = replace(found, settings={**found.settings, **drafting}, because={**found.because, **why})
@@ -273,6 +272,12 @@ def find_engine_additions(entry: Engine, search: SearchRequest, rules: Catalog) 
         flag = entry.concepts.remote_code.flags[0]
         more[flag], why[flag] = True, "its configuration is code of its own repository"
     return replace(found, settings={**more, **found.settings}, because={**why, **found.because}) if more else found
+
+
+def _rank_step(entry: Engine, rank: int, rules: Catalog) -> int | None:
+    """The least rank that the engine takes and that holds the adapters; None where they are larger than all of them."""
+    sizes = [int(x) for x in list_accepted_values(entry, "lora_rank", rules)]
+    return min((x for x in sizes if x >= rank), default=None) if sizes else rank
 
 
 class Trial(Value, frozen=True):

@@ -309,8 +309,7 @@ def _fill_cards(base: Deployment, some: str, split: str | None, ask: Ask) -> Dep
             estimate = ask(made)
             if estimate is not None and estimate.fits:
                 return made
-            rows = estimate.devices if estimate else ()
-            over = [max(0, (r.high_bytes or 0) - (r.budget_bytes or 0)) for r in rows]
+            over = _list_excess(estimate)
             if not any(over):
                 return None  # host memory is what is short, and more layers there make it worse
             budgets = [room - x for room, x in zip(budgets, over, strict=True)]
@@ -318,6 +317,11 @@ def _fill_cards(base: Deployment, some: str, split: str | None, ask: Ask) -> Dep
                 break
         n = max(n + 1, _fewest_on_host(sums, budgets, each, count))
     return None
+
+
+def _list_excess(estimate: MemoryEstimate | None) -> list[int]:
+    """Bytes by which each card is too full."""
+    return [max(0, (r.high_bytes or 0) - (r.budget_bytes or 0)) for r in estimate.devices] if estimate else []
 
 
 def _bring_part(placed: Deployment, some: str, places: str, split: str | None, ask: Ask) -> Deployment:

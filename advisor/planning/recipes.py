@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from msgspec.structs import replace
 
 from advisor import engines
 from advisor.catalog import Catalog
 from advisor.catalog.documents import decode_document
-from advisor.catalog.types import Engine
 from advisor.decision.starts import list_devices
 from advisor.deployment import Deployment, Setting
 from advisor.engines.flag_tables import FlagTable, find_presence, find_value, load_flag_table
 from advisor.engines.registries import name_platform
-from advisor.machines.types import Machine
 from advisor.meanings import EngineId, FlagName, Pattern, QuantizationName
 from advisor.models.types import Model
 from advisor.record import Record
 from advisor.render.words import make_model_reference
+
+if TYPE_CHECKING:
+    from advisor.machines.types import Machine
 
 PART: dict[bool, Literal["flags", "variables"]] = {False: "flags", True: "variables"}  # of a history, by capitals
 
@@ -86,9 +87,9 @@ def find_tool_parser(engine_id: str, model: Model, rules: Catalog) -> str | None
     return found.tool_calls if found is not None else None
 
 
-def find_draft_recipe(entry: Engine, model: Model, machine: Machine | None, rules: Catalog) -> dict[str, Setting]:
+def find_draft_recipe(engine_id: str, model: Model, machine: Machine | None, rules: Catalog) -> dict[str, Setting]:
     """The settings by which the engine's recipe has a model draft on these devices; empty where it has none."""
-    known = load_recipes(entry.id, rules)
+    known = load_recipes(engine_id, rules)
     mine = (x for x in known.drafts if re.search(x.models, model.id)) if known is not None else ()
     found = next((x for x in mine if _runs_on(x.devices, machine, rules)), None)
     return {} if found is None else found.settings

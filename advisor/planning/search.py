@@ -118,7 +118,7 @@ def speculate_where_sure(entry: Engine, plan: Plan, search: SearchRequest, sessi
     if isinstance(other, Rejection) or not other.starts or not other.holds_all or other.speed is None:
         return plan
     gain, known = other.speed.gain, load_plan_rules(session.rules)
-    recipe = find_draft_recipe(entry, search.model, search.machine, session.rules)
+    recipe = find_draft_recipe(entry.id, search.model, search.machine, session.rules)
     taken = gain is not None and (gain.low >= known.drafted_from or (recipe and gain.value >= known.drafted_by_recipe))
     return other if taken else plan
 
@@ -287,13 +287,9 @@ def _plan_stage(
         found.append((attempt, plan))
         if _is_sure(plan) and plan.holds_all:
             served.add(quantization.id)
-            best = plan if plan.on_time is not False and _answers(plan, search, tools.session.rules) else best
+            answers = answers_rate(plan, search, load_plan_rules(tools.session.rules).spare)
+            best = plan if plan.on_time is not False and answers is not False else best
     return found
-
-
-def _answers(plan: Plan, search: SearchRequest, rules: Catalog) -> bool:
-    """Whether it may answer what comes; True where users come, not requests."""
-    return answers_rate(plan, search, load_plan_rules(rules).spare) is not False
 
 
 def _is_sure(plan: Plan) -> bool:
@@ -313,7 +309,8 @@ def _take_best(
     sure = [x for x in sure if has_download(tools.entry, search, x[0].chosen.quantization)] or sure
     if search.traffic.full_length:
         sure = [x for x in sure if x[1].holds_all] or sure
-    sure = [x for x in sure if _answers(x[1], search, rules)] or sure
+    spare = load_plan_rules(rules).spare
+    sure = [x for x in sure if answers_rate(x[1], search, spare) is not False] or sure
     on_time = [x for x in sure if x[1].on_time is not False]
     if not on_time:
         distances = [measure_distance(p.speed, targets) or 0.0 for _, p in sure]

@@ -150,10 +150,14 @@ def _with_counts(
         layers=lay.n_layers,
         moe_layers=sum(isinstance(lay.ffn[k], t.Moe) for k in order_ffns(lay)),
         blocks=_count_blocks(lay),
-        other_mixers=sum(not isinstance(x, (t.Full, t.Sliding, t.Chunked, t.ShortConv)) for x in _mixers(lay)),
+        other_mixers=sum(_is_other(x) for x in _mixers(lay)),
         delta_mixers=sum(isinstance(x, t.GatedDeltaNet) for x in _mixers(lay)),
         hidden=lay.hidden_size,
     )
+
+
+def _is_other(mixer: t.AttentionGroup) -> bool:
+    return not isinstance(mixer, (t.Full, t.Sliding, t.Chunked, t.ShortConv))
 
 
 def _mixers(lay: t.Layout) -> list[t.AttentionGroup]:

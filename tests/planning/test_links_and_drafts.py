@@ -53,15 +53,14 @@ def test_linked_computers_split_each_layer(users: str) -> None:
 
 
 def test_recipes_draft_where_they_say_so() -> None:
-    vllm, sglang = RULES.engine("vllm"), RULES.engine("sglang")
     h100, mi300 = (find_machine(x, RULES) for x in ("8x H100", "8x MI300X"))
     qwen = RULES.find_model("Qwen/Qwen3.5-397B-A17B")
-    assert json.loads(str(find_draft_recipe(vllm, qwen, h100, RULES)["speculative-config"])) == {
+    assert json.loads(str(find_draft_recipe("vllm", qwen, h100, RULES)["speculative-config"])) == {
         "method": "mtp", "num_speculative_tokens": 3,
     }  # fmt: skip
-    assert find_draft_recipe(vllm, qwen, mi300, RULES) == {}
-    assert find_draft_recipe(sglang, qwen, h100, RULES)["speculative-algorithm"] == "EAGLE"
-    assert find_draft_recipe(vllm, RULES.find_model("llama3.1:70b"), h100, RULES) == {}
+    assert find_draft_recipe("vllm", qwen, mi300, RULES) == {}
+    assert find_draft_recipe("sglang", qwen, h100, RULES)["speculative-algorithm"] == "EAGLE"
+    assert find_draft_recipe("vllm", RULES.find_model("llama3.1:70b"), h100, RULES) == {}
     known = load_recipes("vllm", RULES)
     assert known is not None
     for row in known.drafts:

@@ -363,8 +363,8 @@ def list_near_formats(
     names = [_shorthand_of_width(old, family), *(formats.format_ladder(family, rules)[::-1])]
     if family != "gguf":
         known = [d.format for d in model.downloads if d.format is not None]
-        wide = [f for f in known if _bits(f, rules) >= _least_bits(old)]
-        names[1:1] = sorted(dict.fromkeys(wide), key=lambda f: _bits(f, rules))
+        wide = [f for f in known if rules.quantization(f).bits_nominal >= _least_bits(old)]
+        names[1:1] = sorted(dict.fromkeys(wide), key=lambda f: rules.quantization(f).bits_nominal)
     for name in names:
         try:
             found = formats.choose_format(name, engine, model, rules).quantization
@@ -380,10 +380,6 @@ def list_near_formats(
 def _least_bits(old: Quantization) -> float:
     """The narrowest format that stands for an old one; 8 bits lose so little that they stand for 16."""
     return 7.5 if old.bits_nominal > 12 else old.bits_nominal - 0.5
-
-
-def _bits(name: str, rules: Catalog) -> float:
-    return rules.quantization(name).bits_nominal
 
 
 def _shorthand_of_width(quantization: Quantization, family: str) -> str:
