@@ -257,8 +257,8 @@ def link_gbs(device: Device, rules: Catalog, nvlink: bool | None) -> tuple[float
     direct = entry.nvlink_gbs if entry else None
     if direct and (nvlink or (nvlink is None and entry is not None and "card" not in (entry.form or ""))):
         return direct / 2, True
-    text = (entry.pcie if entry else None) or "3.0 x16"  # where the catalogue is silent
-    generation = device.pcie_generation or int(text[0])
+    text = ((entry.pcie if entry else None) or "")[:1]  # `4.0 x16`; 3 where the catalogue is silent
+    generation = device.pcie_generation or (int(text) if text.isdigit() else 3)
     return PCIE_GBS.get(generation, 15.75) * (device.pcie_width or 16) / 16, False
 
 
