@@ -79,7 +79,8 @@ def read_document(doc: object, ctx: ReaderContext) -> Launches:
         return []
     override, over = _find_override(ctx)
     services = _merged(services, as_mapping(_stand_at(over, line_of(services)))) if over else services
-    for name, below in _read_included(doc, ctx).items():  # whole services of other files are read with those
+    included, elsewhere = _read_included(doc, ctx)
+    for name, below in included.items():  # whole services of other files are read with those
         if isinstance(below, dict) and isinstance(services.get(name), dict):
             stood = as_mapping(_stand_at(below, line_of(services[name])))
             services = {**services, name: _merged(stood, as_mapping(services[name]))}
@@ -94,6 +95,8 @@ def read_document(doc: object, ctx: ReaderContext) -> Launches:
         alone = any(claimed[claim] > 1 for claim in _list_claims(service))
         always = not alone and _runs_always(wholes[name])
         found = _read_service(str(name), service, ctx, line_of(name), always)
+        if elsewhere or _is_extended(ctx):  # what the other file adds to it is not here
+            found = [_with_open_devices(x) for x in found]
         if name in awaited:
             found = [note_place(x, AWAITED, x.line) for x in found]
         if alone and service.get("profiles") is None:
@@ -140,15 +143,31 @@ def _list_claims(service: Table) -> set[str]:
     return ports if name is None else {*ports, f"name {name}"}
 
 
-def _read_included(doc: object, ctx: ReaderContext) -> Table:
-    """The services of files that the document includes, for those of the same name here (Compose 2.39 merges them)."""
+def _read_included(doc: object, ctx: ReaderContext) -> tuple[Table, bool]:
+    """(services of files that the document includes, for those of the same name here: Compose 2.39 merges them; whether
+    one of the files, or what a service extends, is not here)."""
     out: Block = {}
+    others = [as_string(x, "extends", "file") for x in as_mapping(doc, "services").values()]
+    missing = any(path is not None and read_inside(ctx.folder, path, find_root(ctx)) is None for path in others)
     for item in as_sequence(doc, "include"):
         for path in (
             [as_string(item)] if isinstance(item, Text) else as_sequence(item, "path") or [as_string(item, "path")]
         ):
+            missing = missing or read_inside(ctx.folder, str(path or ""), find_root(ctx)) is None
             out |= as_mapping(parse_inside(ctx.folder, str(path or ""), find_root(ctx)), "services")
-    return out
+    return out, missing
+
+
+def _is_extended(ctx: ReaderContext) -> bool:
+    """Whether the file that docker compose takes by itself in this folder names this one, to extend its services."""
+    name = PurePath(ctx.file).name
+    texts = (read_inside(ctx.folder, n) for n in BY_ITSELF if name not in BY_ITSELF)
+    return any(re.search(rf"\bfile: *[\"']?(\./)?{re.escape(name)}\b", text) for text in texts if text)
+
+
+def _with_open_devices(launch: Launch) -> Launch:
+    """The launch without a word on its devices where this file hands it none."""
+    return launch if launch.setup.gpu_granted else replace(launch, setup=replace(launch.setup, gpu_granted=None))
 
 
 def _find_override(ctx: ReaderContext) -> tuple[str, Block]:
