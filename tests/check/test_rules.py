@@ -66,7 +66,7 @@ def test_versions_bound_rules(e: RuleEntry) -> None:
     assert e.bad is not None
     assert e.versions is not None
     outside = "0.0.1" if e.versions.at_least else "99.0"
-    text = re.sub(r"(vllm/vllm-openai|lmsysorg/sglang):v[\d.]+", rf"\1:v{outside}", e.bad)
+    text = re.sub(r"(vllm/vllm-openai:v|lmsysorg/sglang:v|inference:)[\d.]+", rf"\g<1>{outside}", e.bad)
     assert e.id not in rules_of(check_text(text, engine_version=outside))
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from itertools import pairwise
 from pathlib import Path, PurePath
 
 from msgspec.structs import replace
 
+from advisor.checks.read.configs import read_llama_swap
 from advisor.checks.read.context import (
     ReaderContext,
     expand_variables,
@@ -30,9 +32,20 @@ from advisor.checks.read.docker_run import (
     read_gpus,
 )
 from advisor.checks.read.dockerfile import DockerStage, make_stage_finder, read_stage
-from advisor.checks.read.launch import AWAITED, Env, HealthProbe, Launch, Launches, LaunchSetup, Mount, note_place
+from advisor.checks.read.launch import (
+    AWAITED,
+    SWAP_FILE,
+    Env,
+    HealthProbe,
+    Launch,
+    Launches,
+    LaunchSetup,
+    Mount,
+    move_launch,
+    note_place,
+)
 from advisor.checks.read.recognise import parse_image
-from advisor.checks.read.scripts import make_script_reader, read_variables
+from advisor.checks.read.scripts import find_mounted_file, make_script_reader, read_variables
 from advisor.checks.read.shell.commands import split_commands, split_words
 from advisor.checks.read.shell.words import NAME
 from advisor.errors import BadFile, Unread
@@ -60,6 +73,7 @@ from advisor.yaml_places import (
 )
 
 MAX_EXTENDS = 8
+SWAP_CONFIG = "/app/config.yaml"  # of llama-swap's images
 BY_ITSELF = ("compose.yaml", "compose.yml", "docker-compose.yml", "docker-compose.yaml")  # the first that is there
 _PLACES = (  # keys whose lines findings name
     "ports", "privileged", "shm_size", "volumes", "restart", "healthcheck", "image", "deploy", "network_mode",
@@ -145,17 +159,23 @@ def _list_claims(service: Table) -> set[str]:
 
 def _read_included(doc: object, ctx: ReaderContext) -> tuple[Table, bool]:
     """(services of files that the document includes, for those of the same name here: Compose 2.39 merges them; whether
-    one of the files, or what a service extends, is not here)."""
+    one of the files, or what a service extends, lies where nothing is read)."""
     out: Block = {}
     others = [as_string(x, "extends", "file") for x in as_mapping(doc, "services").values()]
-    missing = any(path is not None and read_inside(ctx.folder, path, find_root(ctx)) is None for path in others)
+    elsewhere = any(_lies_elsewhere(str(path or ""), ctx) for path in others)
     for item in as_sequence(doc, "include"):
-        for path in (
-            [as_string(item)] if isinstance(item, Text) else as_sequence(item, "path") or [as_string(item, "path")]
-        ):
-            missing = missing or read_inside(ctx.folder, str(path or ""), find_root(ctx)) is None
+        paths = [as_string(item)] if isinstance(item, Text) else as_sequence(item, "path") or [as_string(item, "path")]
+        elsewhere = elsewhere or any(_lies_elsewhere(str(path or ""), ctx) for path in paths)
+        for path in paths:
             out |= as_mapping(parse_inside(ctx.folder, str(path or ""), find_root(ctx)), "services")
-    return out, missing
+    return out, elsewhere
+
+
+def _lies_elsewhere(path: str, ctx: ReaderContext) -> bool:
+    """Whether a file that is named is a remote one, or lies outside of what may be read."""
+    if not path or ctx.folder is None or re.search(r"[$\0]|://", path):
+        return bool(path)
+    return not (ctx.folder / path).resolve().is_relative_to(find_root(ctx))
 
 
 def _is_extended(ctx: ReaderContext) -> bool:
@@ -314,6 +334,7 @@ def _read_service(name: str, service: Table, ctx: ReaderContext, line: int, alwa
     found = make_finder(ctx, make_script_reader(ctx, setup.mounts)).container(image, entry, command, env, setup)
     built = find_built(service, entry, command, env, setup, ctx)
     found = built if built and (not found or found[0].unresolved or not built[0].unresolved) else found
+    found = [y for x in found for y in _read_swapped(x, ctx) or [x]]
     return [
         replace(
             x,
@@ -322,6 +343,26 @@ def _read_service(name: str, service: Table, ctx: ReaderContext, line: int, alwa
         )
         for i, x in enumerate(make_launches(ctx, "compose", found, name))
     ]
+
+
+def _read_swapped(proxy: Launch, ctx: ReaderContext) -> Launches:
+    """The servers that llama-swap starts by the file which is mounted into it. They stand where the service stands."""
+    if proxy.engine != SWAP_FILE:
+        return []
+    named = next((str(b) for a, b in pairwise(proxy.argv) if a.lstrip("-") == "config"), SWAP_CONFIG)
+    doc = parse_inside(ctx.folder, find_mounted_file(named, proxy.setup.mounts))
+    build = re.search(r"-(b\d{3,6})$", str(proxy.setup.image))  # of llama.cpp inside
+    out = []
+    for x in read_llama_swap(doc, ctx):
+        at = move_launch(x, lambda word: make_text(word, proxy.line, 0, word.unknown), lambda line: proxy.line)
+        around = replace(proxy.setup, ports=(), exposed=None, probes=())  # those are the proxy's
+        around = at.setup if at.setup.container else around
+        places = {**proxy.setup.places, **at.setup.places}
+        around = replace(around, places=places, unit=at.setup.unit, runs_with=at.setup.runs_with)
+        inside = build is not None and x.version is None and not x.setup.container
+        stated = (build[1], "the image tag") if build is not None and inside else (x.version, x.version_from)
+        out.append(replace(at, setup=around, version=stated[0], version_from=stated[1]))
+    return out
 
 
 def _with_misspelt_keys(setup: LaunchSetup, service: Table, ctx: ReaderContext) -> LaunchSetup:
@@ -504,7 +545,8 @@ def _start(
         words = words if command else stand_here(words)
     build_context = replace(ctx, folder=_find_build_folder(build, ctx))
     places = {**as_mapping(setup.places), "image": line}
-    built = replace(setup, image=stage.image, places=places)
+    copied = tuple(replace(m, source=f"{_find_context(build)}/{m.source}") for m in stage.copied)
+    built = replace(setup, image=stage.image, places=places, copied=copied)
     found = make_stage_finder(stage, build_context).container(stage.image, entry, words, variables, built)
     # a program of its own reads its variables in ways of its own
     return [replace(s, env={}) if s.unresolved and entry is not None else s for s in found]

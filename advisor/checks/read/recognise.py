@@ -127,6 +127,9 @@ class LaunchFinder:
         while words:
             base = _base(words[0])
             if base in wrappers["plain"] or words[0] in wrappers["plain"]:
+                inside = self._script_next_to_file(words, own, depth) if base.endswith(".sh") else []
+                if inside:
+                    return inside
                 words = words[1:]
                 while words and words[0].startswith("-"):
                     words = words[1:]

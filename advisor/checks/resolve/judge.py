@@ -306,6 +306,9 @@ def _judge_memory(
         elif launch_reading.by_path:
             fits = None
             why.insert(0, "it would not fit if the name of the path is the model's")
+    if fits is False and reading.CALLED_ALONE in launch_reading.assumed:
+        fits = None
+        why.insert(0, f"it would not fit where {reading.CALLED_ALONE}")
     if served is not None and not launch_reading.by_path:
         fits = True  # it starts, and serves shorter requests
     return fits, why
@@ -340,9 +343,13 @@ def pool_tokens(memory_estimate: MemoryEstimate) -> int | None:
 
 
 def _names_one_file(found: reading.LaunchReading) -> bool:
-    """Whether the path is that of a file whose name says model and format: of a folder's name the format is a guess."""
-    named = found.named
-    return named is not None and named.quantization is not None and str(found.model or "").endswith(".gguf")
+    """Whether the path's name says model and format, as that of a GGUF file does, and of a folder that is called like
+    the model with nothing but the format behind it."""
+    named, path = found.named, str(found.model or "").rstrip("/")
+    if named is None or named.quantization is None:
+        return False
+    words = [re.sub(r"[^a-z0-9]", "", x.lower()) for x in (path.rpartition("/")[2], named.name, named.quantization)]
+    return path.endswith(".gguf") or words[0] == "".join(words[1:])
 
 
 def plain_text(value: str | None) -> str | None:

@@ -57,8 +57,9 @@ def _find_text(path: Text, launch: Launch, source: str, folder: Path | None) -> 
     for m in _WRITTEN.finditer(source) if "<<" in source else ():
         if (m["before"] or m["after"] or "").strip("\"'").rpartition("/")[2] == name:
             return str(m["text"])
-    if launch.setup.container and launch.setup.mounts:
-        return read_inside(folder, find_mounted_file(path, launch.setup.mounts))
+    laid = (*launch.setup.mounts, *launch.setup.copied)
+    if launch.setup.container and laid:
+        return read_inside(folder, find_mounted_file(path, laid))
     found = read_inside(folder, path)
     return found if found is not None else read_inside(folder, name)
 
