@@ -38,8 +38,20 @@ def _source(origin: str | None) -> Source:
     return "stated" if origin in _STATED else "file"
 
 
-def is_built_by_users(launch: Launch, knowledge: Knowledge) -> bool:
-    """Whether a program of no known release may be a build of a fork: the engine's releases are builds."""
+def states_no_release(launch: Launch, knowledge: Knowledge) -> bool:
+    """Whether the tag of the makers' image is one of a build that no release is named after (`:nightly`, `:gptoss`):
+    what it takes and refuses may be another than that of all releases."""
+    image = parse_image(launch.setup.image, knowledge) if launch.setup.image else None
+    if image is None or image.entry is None or not image.entry.official or image.tag is None or launch.version:
+        return False
+    return "$" not in image.tag and _NEWEST.fullmatch(image.tag) is None
+
+
+def may_be_any_build(launch: Launch, knowledge: Knowledge) -> bool:
+    """Whether what runs may be built of sources of no known release: so says its image's tag, or it is a program of no
+    known release, maybe of a fork, of an engine whose releases are builds."""
+    if states_no_release(launch, knowledge):
+        return True
     entry = knowledge.rules.engines().get(launch.engine)
     images = entry.recognition.images if entry is not None else ()
     return launch.program is not None and launch.version is None and any(i.tag == "build" for i in images)
