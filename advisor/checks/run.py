@@ -37,7 +37,7 @@ from advisor.yaml_places import Words
 
 # Names that deployment files have; the pre-commit hooks ask for the same.
 FILES = re.compile(
-    r"\.(ya?ml|json|sh|bash|zsh|sbatch|slurm|service|env|modelfile|dockerfile|hcl|nomad)$"
+    r"\.(ya?ml|json|sh|bash|zsh|sbatch|slurm|service|container|env|modelfile|dockerfile|hcl|nomad)$"
     r"|(^|/)((dockerfile|containerfile|modelfile|\.env)(?![^/]*\.(?:[jt]s|kt|py|go|rs|java)$)[^/]*|kustomization)$"
     r"|\.service\.d/[^/]+\.conf$",
     re.I,

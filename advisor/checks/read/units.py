@@ -1,4 +1,4 @@
-"""systemd units: `ExecStart=` with what else the unit sets."""
+"""systemd units: `ExecStart=` with what else the unit sets, and Podman's containers as units (quadlets)."""
 
 from __future__ import annotations
 
@@ -20,6 +20,12 @@ _UNIT_WORDS = frozenset((
     "After", "Wants", "Restart", "RestartSec", "MemoryMax", "User", "Group", "SupplementaryGroups", "PrivateDevices",
     "ProtectHome", "ProtectSystem", "TimeoutStartSec", "DynamicUser",
 ))  # fmt: skip
+# key of a quadlet's [Container] -> the option of `podman run` that it stands for (podman-systemd.unit(5))
+_QUADLET = {
+    "AddDevice": "--device", "ContainerName": "--name", "Entrypoint": "--entrypoint", "Environment": "-e",
+    "Network": "--network", "PodmanArgs": "", "PublishPort": "-p", "ShmSize": "--shm-size", "User": "--user",
+    "Volume": "-v",
+}  # fmt: skip
 MAX_WORDS = 20_000
 _ESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "s": " "}
 _BYTES = re.compile(r"x[0-9a-fA-F]{2}(?:\\x[0-9a-fA-F]{2})*")
@@ -34,6 +40,8 @@ def read_systemd(source: str, ctx: ReaderContext) -> Launches:
     unit: dict[str, str] = {}
     places: dict[str, int] = {}
     starts: TextList = []
+    options: TextList = []
+    container: dict[str, TextList] = {}
     for n, line in join_lines(source, ctx.line, " ", "#;"):
         m = re.match(r"\s*\[([A-Za-z]+)\]\s*$", line)
         if m:
@@ -50,6 +58,11 @@ def read_systemd(source: str, ctx: ReaderContext) -> Launches:
                     env[k] = make_text(v, n)
         elif key == "ExecStart" and section == "Service" and value:
             starts.append(make_text(value.lstrip("@-:+!"), n, line.index("=") + 2))
+        elif key in ("Image", "Exec") and section == "Container":
+            container[key] = split_exec_words(value, n, line.index("=") + 2, {})
+        elif key in _QUADLET and section == "Container":
+            for word in split_exec_words(value, n):
+                options += [make_text(_QUADLET[key], n)] * bool(_QUADLET[key]) + [word]
         elif key == "EnvironmentFile" and section == "Service" and value:
             places["envFrom"] = n
         elif key in _UNIT_WORDS:
@@ -62,6 +75,10 @@ def read_systemd(source: str, ctx: ReaderContext) -> Launches:
         words = split_exec_words(start, start.line, start.column, env)
         found = make_finder(ctx, make_script_reader(ctx)).command(words, env, start.line)
         out += make_launches(ctx, "systemd", found, None, setup)
+    if "Image" in container:
+        run = [make_text(w) for w in ("podman", "run")] + options + container["Image"] + container.get("Exec", [])
+        started = make_finder(ctx).command(run, {}, line_of(container["Image"][0]) if container["Image"] else ctx.line)
+        out += make_launches(ctx, "systemd", started, None)
     engine = _by_prefix(env, ctx)
     if not starts and engine is not None:
         out.append(make_launch(ctx, None, min(env.values(), key=line_of), engine, "systemd", env=env, setup=setup))

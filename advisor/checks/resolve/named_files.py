@@ -23,6 +23,7 @@ _WRITTEN = re.compile(  # cat > FILE <<EOF, cat <<EOF > FILE, tee FILE <<EOF
     r"""(?:>\s*(?P<after>[^\s<>|]+))?[^\n]*\n(?P<text>.*?)\n\s*(?P=end)[ \t]*$""",
     re.M | re.S,
 )
+_VARIABLE = re.compile(r"\$(\w+|\{\w+\})")
 EVERY_MODEL = "*"  # section of a file of presets
 PRESET_KEYS = ("load-on-startup", "stop-timeout")  # of the router alone (llama.cpp common/preset.cpp, common/arg.h)
 
@@ -55,7 +56,13 @@ def _find_text(path: Text, launch: Launch, source: str, folder: Path | None) -> 
     """What the file holds: as the deployment file itself writes it, else as it lies below or next to that."""
     name = path.rpartition("/")[2]
     for m in _WRITTEN.finditer(source) if "<<" in source else ():
-        if (m["before"] or m["after"] or "").strip("\"'").rpartition("/")[2] == name:
+        target = (m["before"] or m["after"] or "").strip("\"'")
+        given = (
+            re.search(rf"^\s*{target.strip('${}')}=[\"']?([^\"'\s]+)", source, re.M)
+            if _VARIABLE.fullmatch(target)
+            else None
+        )
+        if (given[1] if given is not None else target).rpartition("/")[2] == name:
             return str(m["text"])
     laid = (*launch.setup.mounts, *launch.setup.copied)
     if launch.setup.container and laid:
