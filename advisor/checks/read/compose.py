@@ -160,15 +160,14 @@ def _list_claims(service: Table) -> set[str]:
 def _read_included(doc: object, ctx: ReaderContext) -> tuple[Table, bool]:
     """(services of files that the document includes, for those of the same name here: Compose 2.39 merges them; whether
     one of the files, or what a service extends, lies where nothing is read)."""
+    listed = [as_sequence(item, "path") or [as_string(item) or as_string(item, "path")]
+              for item in as_sequence(doc, "include")]  # fmt: skip
+    paths = [str(path or "") for paths in listed for path in paths]
+    others = [str(as_string(x, "extends", "file") or "") for x in as_mapping(doc, "services").values()]
     out: Block = {}
-    others = [as_string(x, "extends", "file") for x in as_mapping(doc, "services").values()]
-    elsewhere = any(_lies_elsewhere(str(path or ""), ctx) for path in others)
-    for item in as_sequence(doc, "include"):
-        paths = [as_string(item)] if isinstance(item, Text) else as_sequence(item, "path") or [as_string(item, "path")]
-        elsewhere = elsewhere or any(_lies_elsewhere(str(path or ""), ctx) for path in paths)
-        for path in paths:
-            out |= as_mapping(parse_inside(ctx.folder, str(path or ""), find_root(ctx)), "services")
-    return out, elsewhere
+    for path in paths:
+        out |= as_mapping(parse_inside(ctx.folder, path, find_root(ctx)), "services")
+    return out, any(_lies_elsewhere(path, ctx) for path in (*paths, *others))
 
 
 def _lies_elsewhere(path: str, ctx: ReaderContext) -> bool:

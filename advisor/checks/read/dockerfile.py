@@ -13,14 +13,12 @@ from msgspec.structs import replace
 from advisor.checks.read.context import ReaderContext, expand_variables, make_finder, make_launch, make_launches
 from advisor.checks.read.launch import PULL, Env, Launch, LaunchSetup, Mount
 from advisor.checks.read.recognise import LaunchFinder
-from advisor.checks.read.scripts import find_mounted_file, join_lines, make_script_reader
+from advisor.checks.read.scripts import WRITTEN, find_mounted_file, join_lines, make_script_reader
 from advisor.checks.read.shell.commands import split_words
 from advisor.record import Value
-from advisor.yaml_places import Strings, Text, TextList, TextTuple, lines_of, make_text
+from advisor.yaml_places import Strings, Text, TextList, TextTuple, make_text
 
 _QUOTED = re.compile(r'"([^"]*)"')
-_HEREDOC = re.compile(r"""^(?P<before>[^#]*?)<<-?(?P<q>["']?)(?P<end>\w+)(?P=q)(?P<after>[^\n]*)$""")
-_SENT = re.compile(r"(?:>|\btee\b)\s*([^\s<>|;&]+)")
 _ECHOED = re.compile(
     r"""\b(?:echo|printf)\s+(?:-\w+\s+)?(?P<q>["'])(?P<text>.*?)(?<!\\)(?P=q)\s*>(?P<more>>?)\s*(?P<path>[^\s;&|]+)""",
     re.S,
@@ -35,7 +33,7 @@ class DockerStage(Value, frozen=True):
     command: TextTuple = ()
     env: Env = {}
     copied: tuple[Mount, ...] = ()  # files next to the Dockerfile, as if they were mounted
-    written: Strings = {}  # what a file of the image holds that is written in the Dockerfile itself, by its path
+    written: Strings = {}  # what files of the image hold that the Dockerfile itself writes, by path
     places: dict[str, int] = {}
     pulled: str | None = None  # an engine whose model is pulled where no server runs
     packages: TextTuple = ()  # words of RUN lines, for the versions that they pin
@@ -62,7 +60,7 @@ def read_stage(
     known: dict[str, str] = {**ctx.variables, **(arguments or {})}
     stages: dict[str, DockerStage] = {}
     now, name, count = DockerStage(), "", 0
-    source, bodies = _cut_heredocs(source)
+    source, written = _cut_written(source)
     for step in _list_instructions(source, ctx.line):
         if step.word == "ARG":
             k, eq, v = step.rest.partition("=")
@@ -70,41 +68,34 @@ def read_stage(
                 known[k] = v.strip("\"'")
         elif step.word == "FROM":
             if name and name == (target or "").lower():
-                return now
+                break
             stages[str(count)], count = now, count + bool(now.image)
             now, name = _begin_stage(step, known, stages)
         elif step.word in ("COPY", "ADD"):
             now = _copy(now, step.rest, stages)
         else:
             now = _apply_instruction(now, step, known, ctx)
-        body = bodies.get(step.line - ctx.line)
-        if body is not None:
-            now = replace(now, written={**now.written, _join(now.folder, body[0]): body[1]})
         if name:
             stages[name] = now
-    return now
+    return replace(now, written=written)
 
 
-def _cut_heredocs(source: str) -> tuple[str, dict[int, tuple[str, str]]]:
-    """(the text with the bodies of heredocs left empty; the files that they write, (path, what it holds) by the number
-    of the line, from 0 on, that begins the instruction)."""
-    lines, found = lines_of(source), dict[int, tuple[str, str]]()
-    at = begin = 0
-    while at < len(lines):
-        m, begin = _HEREDOC.match(lines[at]), begin if at and lines[at - 1].endswith("\\") else at
-        at += 1
-        ends = [i for i in range(at, len(lines)) if lines[i].strip() == m["end"]][:1] if m is not None else []
-        if m is None or not ends:
-            continue
-        text = "\n".join(lines[at : ends[0]]) + "\n"
-        named = _SENT.search(m["after"]) or _SENT.search(m["before"])
-        words = m["after"].split() if re.match(r"\s*(COPY|ADD)\b", m["before"], re.I) else ()
-        path = words[-1] if words else named[1] if named is not None else None
-        if path is not None:
-            found[begin] = (path.strip("\"'"), text if m["q"] else re.sub(r"\\([$`\\])", r"\1", text))
-        lines[at : ends[0] + 1] = [""] * (ends[0] + 1 - at)
-        at = ends[0] + 1
-    return "\n".join(lines), found
+def _cut_written(source: str) -> tuple[str, Strings]:
+    """(the text with the bodies of heredocs left empty; what files hold that it writes, by their paths)."""
+    files: dict[str, str] = {}
+
+    def take(m: re.Match[str]) -> str:
+        path = (m["before"] or m["after"] or "").strip("\"'")
+        files[path.removeprefix("./")] = m["text"] if m["q"] else re.sub(r"\\([$`\\])", r"\1", m["text"])
+        return m[0].partition("\n")[0] + "\n" * m[0].count("\n")
+
+    rest = WRITTEN.sub(take, source) if "<<" in source else source
+    for m in _ECHOED.finditer(rest):
+        text = re.sub(r"\\\r?\n", "", m["text"]).replace("\\n", "\n")
+        text = re.sub(r'\\([$`"\\])', r"\1", text) if m["q"] == '"' else text
+        path = m["path"].strip("\"'").removeprefix("./")
+        files[path] = f"{files.get(path, '') if m['more'] else ''}{text}\n"
+    return rest, files
 
 
 def _begin_stage(step: _Instruction, known: Strings, stages: dict[str, DockerStage]) -> tuple[DockerStage, str]:
@@ -124,7 +115,6 @@ def _apply_instruction(stage: DockerStage, step: _Instruction, known: Strings, c
         return replace(stage, env={**stage.env, **_read_env(rest, n, {**known, **stage.env})})
     if word == "RUN":
         stage = replace(stage, packages=(*stage.packages, *split_words(rest.replace("&&", " "), n)[:500])[:5000])
-        stage = replace(stage, written=_echo_into(stage, rest))
         engine = _pulls_without_server(rest, ctx)
         return stage if engine is None else replace(stage, pulled=engine, places={**stage.places, PULL: n})
     if word in ("ENTRYPOINT", "CMD"):
@@ -141,17 +131,6 @@ def _apply_instruction(stage: DockerStage, step: _Instruction, known: Strings, c
     return stage
 
 
-def _echo_into(stage: DockerStage, rest: str) -> Strings:
-    """The files of the image with those that a RUN line writes by `echo` or `printf`, as its shell does."""
-    out = dict(stage.written)
-    for m in _ECHOED.finditer(rest):
-        text = m["text"].replace("\n", "").replace("\\n", "\n")
-        text = re.sub(r'\\([$`"\\])', r"\1", text) if m["q"] == '"' else text
-        path = _join(stage.folder, m["path"].strip("\"'"))
-        out[path] = (out.get(path, "") if m["more"] else "") + text + "\n"
-    return out
-
-
 def _copy(stage: DockerStage, rest: str, stages: Mapping[str, DockerStage]) -> DockerStage:
     """The stage with what a COPY takes from next to the Dockerfile, or from an earlier stage."""
     origin = re.search(r"--from=(\S+)", rest)
@@ -160,13 +139,8 @@ def _copy(stage: DockerStage, rest: str, stages: Mapping[str, DockerStage]) -> D
         return replace(stage, copied=(*stage.copied, *mounts))
     other = stages.get(origin[1].lower(), DockerStage())
     mapped = [replace(m, source=find_mounted_file(m.source or "", other.copied)) for m in mounts]
-    written = {m.target: other.written[m.source or ""] for m in mounts if m.source in other.written}
-    return replace(
-        stage,
-        copied=(*stage.copied, *(m for m in mapped if m.source)),
-        written={**stage.written, **written},
-        packages=(*stage.packages, *other.packages)[:5000],
-    )
+    copied = (*stage.copied, *(m for m in mapped if m.source))
+    return replace(stage, copied=copied, packages=(*stage.packages, *other.packages)[:5000])
 
 
 def _read_env(rest: str, n: int, known: Strings) -> Env:
@@ -229,7 +203,7 @@ def make_stage_finder(stage: DockerStage, ctx: ReaderContext) -> LaunchFinder:
     beside = make_script_reader(ctx, stage.copied)
 
     def read(path: str) -> str | None:
-        places = (path, _join(stage.folder, path), f"/usr/local/bin/{path}")
+        places = (path, _join(stage.folder, path), f"/usr/local/bin/{path}", path.rpartition("/")[2])
         return next((text for p in places if (text := stage.written.get(p) or beside(p)) is not None), None)
 
     finder = make_finder(ctx, read)
