@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import msgspec
 
 from advisor.catalog.documents import decode_document
-from advisor.checks.facts.launch_facts import LaunchFacts, define, fact
+from advisor.checks.facts.launch_facts import LaunchFacts, compare, define, fact
 from advisor.checks.knowledge import MinimumVersions
 from advisor.checks.resolve.arguments import find_concept_value
 from advisor.checks.resolve.judge import CheckedLaunch
@@ -116,9 +116,7 @@ def _least_driver(facts: LaunchFacts) -> int | None:
 @fact("engine.driver_too_old", "the driver is older than any whose GPUs the engine's release takes")
 def _below_least(facts: LaunchFacts) -> bool | None:
     least, have = facts["engine.least_driver"], facts["driver.nvidia"]
-    if least is None:
-        return False
-    return None if have is None else int(str(have).partition(".")[0]) < least
+    return least is not None and compare(have, least, lambda have, least: int(str(have).partition(".")[0]) < least)
 
 
 @fact("gpu.sm", "compute capability as text", "str")
