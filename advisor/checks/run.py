@@ -137,7 +137,11 @@ def check_files(
 ) -> CheckReport:
     """The report on a list of files, over `jobs` processes."""
     checker = make_run_checker(session, options)
-    results = check_many(files, checker, stdin=stdin, jobs=jobs, progress=progress)
+    results: list[FileResult] = []
+    for result in _check_each(files, checker, stdin, jobs):
+        results.append(result)
+        if progress is not None:
+            progress(len(results))
     return collect_report(results, checker, len(files))
 
 
@@ -167,23 +171,6 @@ def collect_report(results: Sequence[FileResult], checker: Checker, files: int) 
         passed_over=sum(not r.recognised for r in results), rules=len(checker.book.rules), asked_fit=options.fit,
         fail_on=options.fail_on, strict=options.strict
     )  # fmt: skip
-
-
-def check_many(
-    files: Words,
-    checker: Checker,
-    *,
-    stdin: bytes | None = None,
-    jobs: int = 1,
-    progress: Callable[[int], None] | None = None,
-) -> list[FileResult]:
-    """The results of all files, in their order."""
-    out: list[FileResult] = []
-    for result in _check_each(files, checker, stdin, jobs):
-        out.append(result)
-        if progress is not None:
-            progress(len(out))
-    return out
 
 
 def _check_each(files: Words, checker: Checker, stdin: bytes | None, jobs: int) -> Iterator[FileResult]:

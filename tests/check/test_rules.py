@@ -173,7 +173,7 @@ def test_a_wrong_rule_file_is_one_clear_line(tmp_path: object) -> None:
 
     from advisor.catalog import catalog, rule_roots
     from advisor.checks.knowledge import Knowledge
-    from advisor.checks.rules.load import load_check_rules
+    from advisor.checks.rules.load import list_rules
 
     root = Path(str(tmp_path))
     (root / "checks" / "rules").mkdir(parents=True)
@@ -182,7 +182,7 @@ def test_a_wrong_rule_file_is_one_clear_line(tmp_path: object) -> None:
     )
     rules = catalog([*rule_roots(), root])
     with pytest.raises(BadInput, match=r"mine\.yaml: mine: when\.field: unknown field 'modle\.moe'.*model\.moe"):
-        load_check_rules(rules, Knowledge(rules))
+        list_rules(Knowledge(rules))
 
 
 def test_a_checkpoint_of_modelopt_names_its_method_itself() -> None:

@@ -42,10 +42,8 @@ def compare_flag_pair(
     facts: LaunchFacts, below: Names, above: Names, test: Callable[[float, float], bool]
 ) -> bool | None:
     """A test on two flags' numbers: False where one is absent, None where one is not known."""
-    argument, launch_argument = facts.last(*below), facts.last(*above)
-    if argument is None or launch_argument is None:
-        return False
-    return compare(flag_number(facts, *below), flag_number(facts, *above), test)
+    given = facts.last(*below) is not None and facts.last(*above) is not None
+    return given and compare(flag_number(facts, *below), flag_number(facts, *above), test)
 
 
 define("tp", "tensor-parallel size (1 where none is given)", lambda c: _parallel(c, "tensor_parallel"), "int")

@@ -29,22 +29,24 @@ class DriverBranch(msgspec.Struct, frozen=True):
     cuda: Version
 
 
-class LeastDriver(msgspec.Struct, frozen=True):
-    """The oldest branch of drivers whose devices an engine takes, from a version on."""
+class SinceRelease(msgspec.Struct, frozen=True):
+    """What holds of an engine from a version on."""
 
     engine: EngineId
     since: Version
+    source: str
+
+
+class LeastDriver(SinceRelease, frozen=True):
+    """The oldest branch of drivers whose devices an engine takes."""
+
     branch: int
-    source: str
 
 
-class ImageCuda(msgspec.Struct, frozen=True):
-    """The CUDA that an engine's own images have at least, from a version on."""
+class ImageCuda(SinceRelease, frozen=True):
+    """The CUDA that an engine's own images have at least."""
 
-    engine: EngineId
-    since: Version
     cuda: Version
-    source: str
 
 
 class DriverVersions(msgspec.Struct, frozen=True):

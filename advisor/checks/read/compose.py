@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import pairwise
 from pathlib import Path, PurePath
 
@@ -92,25 +92,29 @@ def read_document(doc: object, ctx: ReaderContext) -> Launches:
     if not isinstance(services, dict):
         return []
     override, over = _find_override(ctx)
-    services = _merged(services, as_mapping(_stand_at(over, line_of(services)))) if over else services
+    services = _merged(services, _stand_at(over, line_of(services))) if over else services
     included, elsewhere = _read_included(doc, ctx)
     for name, below in included.items():  # whole services of other files are read with those
         if isinstance(below, dict) and isinstance(services.get(name), dict):
-            stood = as_mapping(_stand_at(below, line_of(services[name])))
+            stood = _stand_at(below, line_of(services[name]))
             services = {**services, name: _merged(stood, as_mapping(services[name]))}
     known = {**read_variables(read_inside(ctx.folder, ".env") or ""), **ctx.variables}
     after = [row for service in services.values() for row in as_mapping(service, "depends_on").items()]
     awaited = {name for name, how in after if str(value_at(how, "condition")) == "service_healthy"}
     out: Launches = []
     wholes = {name: _extended(raw, services, ctx, 0) for name, raw in services.items() if isinstance(raw, dict)}
-    filled = {name: as_mapping(_expanded(whole, known)) for name, whole in wholes.items()}
+    filled = {
+        name: as_mapping(_map_texts(whole, lambda text: expand_variables(text, known)))
+        for name, whole in wholes.items()
+    }
     claimed = Counter(claim for service in filled.values() for claim in _list_claims(service))
     for name, service in filled.items():
         alone = any(claimed[claim] > 1 for claim in _list_claims(service))
         always = not alone and _runs_always(wholes[name])
         found = _read_service(str(name), service, ctx, line_of(name), always)
-        if elsewhere or _is_extended(ctx):  # what the other file adds to it is not here
-            found = [_with_open_devices(x) for x in found]
+        if elsewhere or _is_extended(ctx):  # the other file may hand it devices
+            setups = [replace(x.setup, gpu_granted=x.setup.gpu_granted or None) for x in found]
+            found = [replace(x, setup=setup) for x, setup in zip(found, setups, strict=True)]
         if name in awaited:
             found = [note_place(x, AWAITED, x.line) for x in found]
         if alone and service.get("profiles") is None:
@@ -184,11 +188,6 @@ def _is_extended(ctx: ReaderContext) -> bool:
     return any(re.search(rf"\bfile: *[\"']?(\./)?{re.escape(name)}\b", text) for text in texts if text)
 
 
-def _with_open_devices(launch: Launch) -> Launch:
-    """The launch without a word on its devices where this file hands it none."""
-    return launch if launch.setup.gpu_granted else replace(launch, setup=replace(launch.setup, gpu_granted=None))
-
-
 def _find_override(ctx: ReaderContext) -> tuple[str, Block]:
     """(name, services) of the file that docker compose merges into the one that it takes by itself; empty for a file
     that it does not take by itself. Source: compose-go, cli/options.go."""
@@ -208,13 +207,19 @@ def _find_override(ctx: ReaderContext) -> tuple[str, Block]:
     return "", {}
 
 
-def _stand_at(value: Located, line: int) -> Located:
-    """A value of another file, at a line of this one."""
+def _map_texts(value: Located, change: Callable[[Text], Text], line: int | None = None) -> Located:
+    """A value with each of its texts changed, at its own lines or at another one."""
     if isinstance(value, Text):
-        return make_text(value, line, 0, value.unknown, value.block)
+        return change(value)
     if isinstance(value, dict):
-        return at_line(Map((k, _stand_at(v, line)) for k, v in value.items()), line)
-    return [_stand_at(v, line) for v in value] if isinstance(value, list) else value
+        here = line_of(value) if line is None else line
+        return at_line(Map((k, _map_texts(v, change, line)) for k, v in value.items()), here)
+    return [_map_texts(v, change, line) for v in value] if isinstance(value, list) else value
+
+
+def _stand_at(value: Located, line: int) -> Block:
+    """A mapping of another file, at a line of this one."""
+    return as_mapping(_map_texts(value, lambda text: make_text(text, line, 0, text.unknown, text.block), line))
 
 
 def _merge_pullers(found: Launches, ctx: ReaderContext) -> Launches:
@@ -276,14 +281,6 @@ def _merged(below: Block, above: Block) -> Block:
         else:
             out[k] = v
     return out
-
-
-def _expanded(value: Located, known: Mapping[str, str]) -> Located:
-    if isinstance(value, Text):
-        return expand_variables(value, known)
-    if isinstance(value, dict):
-        return at_line(Map((k, _expanded(v, known)) for k, v in value.items()), line_of(value))
-    return [_expanded(v, known) for v in value] if isinstance(value, list) else value
 
 
 def _split_command(value: object) -> TextList:
