@@ -66,6 +66,7 @@ def command(question: CheckQuestion, shown: options.Presentation, **given: Any) 
     from advisor.checks.report import answer as report
     from advisor.checks.report import formats
     from advisor.errors import BadInput
+    from advisor.files import write_report
 
     rules, refused = load_rules()
     if given["explain"]:
@@ -107,7 +108,7 @@ def command(question: CheckQuestion, shown: options.Presentation, **given: Any) 
         if target is None or target == "-":
             click.echo(body, nl=not body.endswith("\n"))
         else:
-            report.save_report(body, target)
+            write_report(target, body if body.endswith("\n") else body + "\n")
     if not found.deployments and not found.problems:
         if not shown.quiet:
             click.echo("advise: no launch of an inference engine was found", err=True)

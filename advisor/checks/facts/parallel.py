@@ -75,11 +75,8 @@ def _list_refused(
 ) -> list[TensorParallelRefusal] | None:
     """What is refused because of heads of a kind, of other parts, or of weight blocks that are not whole."""
     found = _refusals(facts)
-    return None if found is None else [r for r in found if part == _name_part(r)]
-
-
-def _name_part(refusal: TensorParallelRefusal) -> str:
-    return refusal.of if refusal.of != "parts" or refusal.divides not in _HEADS else refusal.divides
+    named = [(r.divides if r.of == "parts" and r.divides in _HEADS else r.of, r) for r in found or ()]
+    return None if found is None else [r for name, r in named if name == part]
 
 
 def _is_refused(facts: LaunchFacts, part: Divided | Literal["parts", "blocks", "groups"]) -> bool | None:

@@ -351,13 +351,14 @@ def _read_swapped(proxy: Launch, ctx: ReaderContext) -> Launches:
     out = []
     for x in read_llama_swap(doc, ctx):
         at = move_launch(x, lambda word: make_text(word, proxy.line, 0, word.unknown), lambda line: proxy.line)
-        around = replace(proxy.setup, ports=(), exposed=None, probes=())  # those are the proxy's
-        around = at.setup if at.setup.container else around
-        places = {**proxy.setup.places, **at.setup.places}
-        around = replace(around, places=places, unit=at.setup.unit, runs_with=at.setup.runs_with)
-        inside = build is not None and x.version is None and not x.setup.container
-        stated = (build[1], "the image tag") if build is not None and inside else (x.version, x.version_from)
-        out.append(replace(at, setup=around, version=stated[0], version_from=stated[1]))
+        around, places = at.setup, {**proxy.setup.places, **at.setup.places}
+        if not around.container:  # ports and probes are the proxy's
+            around = replace(
+                proxy.setup, ports=(), exposed=None, probes=(), unit=around.unit, runs_with=around.runs_with
+            )
+            if build is not None and at.version is None:
+                at = replace(at, version=build[1], version_from="the image tag")
+        out.append(replace(at, setup=replace(around, places=places)))
     return out
 
 

@@ -38,11 +38,8 @@ def list_rule_facts(entry: RuleEntry) -> list[tuple[str, str]]:
     if entry.kinds:
         out.append(("files", ", ".join(entry.kinds)))
     if entry.versions is not None:
-        bounds = [
-            f"from {entry.versions.at_least}" if entry.versions.at_least else "",
-            f"below {entry.versions.before}" if entry.versions.before else "",
-        ]
-        out.append(("versions", " ".join(b for b in bounds if b)))
+        bounds = (("from", entry.versions.at_least), ("below", entry.versions.before))
+        out.append(("versions", " ".join(f"{word} {version}" for word, version in bounds if version)))
     out.append(("safe fix", "yes" if entry.edit else "no"))
     if not entry.default:
         out.append(("default", "off; name it with --select"))

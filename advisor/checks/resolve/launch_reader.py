@@ -75,17 +75,13 @@ def find_model_name(launch: Launch, arguments: LaunchArguments, knowledge: Knowl
     found = arguments.value(*knowledge.recognition.model_flags)
     if found is None and entry is not None and entry.concepts.model.positional:
         found = next((p for p in arguments.positional if p not in ("serve", "\\")), None)
-    if found is None or (launch.model is not None and _points_elsewhere(found)):
+    mounts = ("/mnt/models", "/models", "/model", "{{")  # or a variable: it stands for what another field names
+    if found is None or (launch.model is not None and (found.unknown or found.startswith(mounts))):
         found = launch.model
     known = parse_image(launch.setup.image, knowledge).entry if launch.setup.image else None
     if found is None and (known is None or not known.official):  # a program around the engine may read it
         found = next((launch.env[k] for k in knowledge.recognition.model_variables if launch.env.get(k)), None)
     return found
-
-
-def _points_elsewhere(value: Text) -> bool:
-    """A mount or a variable that stands for the model named in another field."""
-    return bool(value.unknown) or value.startswith(("/mnt/models", "/models", "/model", "{{"))
 
 
 def _repository_or_file(launch: Launch, arguments: LaunchArguments, entry: Engine) -> Text | None:
