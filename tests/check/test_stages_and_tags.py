@@ -45,7 +45,7 @@ def test_a_tag_of_no_release_makes_no_error(tag: str) -> None:
     """Flags, values and refusals of all releases may not hold for a build that none is named after."""
     text = f"""
 # advise: on=1x Tesla T4
-docker run --gpus all vllm/vllm-openai:{tag} deepseek-ai/DeepSeek-V3.2 --bogus 1 --attention-backend other --swap-space 4
+docker run --gpus all vllm/vllm-openai:{tag} deepseek-ai/DeepSeek-V3.2 --bogus 1 --attention-backend x --swap-space 4
 """
     found = check_text(text, "a.sh")
     released = check_text(text.replace(tag, "v0.33.0"), "a.sh")

@@ -178,7 +178,7 @@ def _lies_elsewhere(path: str, ctx: ReaderContext) -> bool:
     """Whether a file that is named is a remote one, or lies outside of what may be read."""
     if not path or ctx.folder is None or re.search(r"[$\0]|://", path):
         return bool(path)
-    return not (ctx.folder / path).resolve().is_relative_to(find_root(ctx))
+    return not any(map((ctx.folder / path).resolve().is_relative_to, (ctx.folder.resolve(), find_root(ctx))))
 
 
 def _is_extended(ctx: ReaderContext) -> bool:

@@ -222,7 +222,7 @@ class LaunchFinder:
         if entry is None or entry.how.build:
             return None
         after = _count_start_words(entry.how, words[used:])
-        if after is None or not {"--help", "--version"}.isdisjoint(words[used:]):
+        if after is None or words[used + after :] == ["--help"]:
             return None
         used += after
         engine, measures = known.engine_by_flags(entry.engine, words[used:]), entry.how.benchmark
