@@ -48,7 +48,7 @@ RULES = catalog([shipped_root()])
         ("3090TI FE 24GB VRAM and 96GB RAM on an AMD 9950X CPU", "rtx-3090-ti", 1),
         ("2x RTX 3090 PCIe Gen4 x8/x8", "rtx-3090", 2),
         # two names of one chip; a letter that means another card; a plural; prose behind a name
-        ("Ryzen AI Max+ 395 (Strix Halo) with Radeon 8060S (gfx1151)", "radeon-8060s", 1),
+        ("Ryzen AI Max+ 395 (Strix Halo) with Radeon 8060S (gfx1151)", "ryzen-ai-max-395", 1),
         ("RTX 4080S", "rtx-4080-super", 1),
         ("two 4080s", "rtx-4080", 2),
         ("RTX 4070 Ti S", "rtx-4070-ti-super", 1),
