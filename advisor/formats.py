@@ -37,13 +37,6 @@ def _shorthands(catalog: Catalog) -> ShorthandsFile:
     return decode_document(catalog, "shorthands.yaml", ShorthandsFile)
 
 
-def engine_format(entry: Engine) -> str:
-    """The checkpoint format an engine is made for: its special one where it has one, else safetensors."""
-    loads = [f for f, s in entry.formats.items() if s.support == "yes"]
-    special = [f for f in loads if f != "hf_safetensors"]
-    return entry.own_format or (special[0] if special else "hf_safetensors")
-
-
 def format_family(entry: Engine, catalog: Catalog) -> str:
     """The family of weight formats an engine is made for: gguf, hf, mlx, exl3, mlc, ..."""
     return _find_family(catalog, entry)
@@ -55,7 +48,10 @@ def _find_family(catalog: Catalog, entry: Engine) -> str:
         return format_family(
             catalog.engines()[entry.runs[0]], catalog
         )  # a wrapper loads what the first engine inside loads
-    return _shorthands(catalog).families.get(engine_format(entry), "hf")
+    # The checkpoint format an engine is made for: its special one where it has one, else safetensors.
+    loads = [f for f, s in entry.formats.items() if s.support == "yes"]
+    special = [f for f in loads if f != "hf_safetensors"]
+    return _shorthands(catalog).families.get(entry.own_format or (special[0] if special else "hf_safetensors"), "hf")
 
 
 def own_family(entry: Engine, catalog: Catalog) -> str | None:

@@ -37,7 +37,8 @@ def _list_hints(error: click.ClickException, ctx: click.Context) -> Iterator[str
         field = find_meant(error.option_name.lstrip("-"), words.options)
         option = _find_option(ctx.command, field)
         if option:
-            yield f"It is {option} here{_example(option, field)}."
+            shown = SHOWN.get(field or "")
+            yield f"It is {option} here{(f': {option} {shown}' if shown else '')}."
     elif isinstance(error, click.UsageError) and "unexpected extra argument" in error.message:
         yield from _place_bare_word(error.message.partition("(")[2].rpartition(")")[0], ctx.command)
 
@@ -46,11 +47,6 @@ def _find_option(command: click.Command, field: str | None) -> str | None:
     """How a command calls a field on its command line."""
     options = (p for p in command.params if isinstance(p, click.Option) and not p.hidden and p.name == field)
     return next((p.opts[0] for p in options), None)
-
-
-def _example(option: str, field: str | None) -> str:
-    shown = SHOWN.get(field or "")
-    return f": {option} {shown}" if shown else ""
 
 
 def _near_options(error: click.NoSuchOption) -> list[str]:

@@ -136,24 +136,20 @@ def read_servers(question: ReplayQuestion, session: Session, asking: Asking) -> 
     data = parse_json(text, Path(question.plan)) if text.lstrip().startswith(b"{") else None
     machine = find_stated_machine(question, session.rules, asking)
     if isinstance(data, dict) and "replicas" in data:
-        return _read_fleet(question, session)
+        plan = read_plan_file(question.plan)
+        names = list(dict.fromkeys(r.name for r in plan.replicas))
+        asked = question.model or (names[0] if len(names) == 1 else None)
+        mine = [r for r in plan.replicas if asked in (r.name, r.model)]
+        if not mine:
+            which = f"{asked!r} is not in the plan" if asked else "say with --model whose requests the trace has"
+            raise BadInput(f"{which}: it serves {', '.join(names[:20])}", near_matches(asked or "", names))
+        kinds = group_replicas(replace(plan, replicas=tuple(mine)), session.rules)
+        return [PlannedServers(len(k.replicas), k.deployment) for k in kinds]
     if isinstance(data, dict) and "chosen" in data:
         if data["chosen"] is None:
             raise BadFile(question.plan, "holds no plan: nothing fitted")
         return [_read_choice(read_plan(question.plan, SavedAdvice), machine, session)]
     return _read_launches(question, text.decode("utf-8", "replace"), session, asking)
-
-
-def _read_fleet(question: ReplayQuestion, session: Session) -> list[PlannedServers]:
-    plan = read_plan_file(question.plan)
-    names = list(dict.fromkeys(r.name for r in plan.replicas))
-    asked = question.model or (names[0] if len(names) == 1 else None)
-    mine = [r for r in plan.replicas if asked in (r.name, r.model)]
-    if not mine:
-        which = f"{asked!r} is not in the plan" if asked else "say with --model whose requests the trace has"
-        raise BadInput(f"{which}: it serves {', '.join(names[:20])}", near_matches(asked or "", names))
-    kinds = group_replicas(replace(plan, replicas=tuple(mine)), session.rules)
-    return [PlannedServers(len(k.replicas), k.deployment) for k in kinds]
 
 
 def _read_choice(advice: SavedAdvice, machine: Machine | None, session: Session) -> PlannedServers:

@@ -96,18 +96,6 @@ def read_condition(entry: RuleEntry, knowledge: Knowledge, found: list[GuideFaul
         return None
 
 
-def list_sound_rules(house: House, knowledge: Knowledge) -> list[LocatedRule]:
-    """The rules that can be asked: their condition can be read. One whose id is taken goes by another here."""
-    out: dict[str, LocatedRule] = {}
-    for entry, place in list_located_rules(house):
-        if entry.id in out:
-            entry = replace(entry, id=f"{entry.id} of {place.file.name}:{place.at[-1]}")
-        rule = read_condition(entry, knowledge, [])
-        if rule is not None and (entry.each is None or entry.each in value_matches.EACH):
-            out[entry.id] = LocatedRule(rule, place)
-    return list(out.values())
-
-
 def _problem(place: EntryPlace, guide_fault: GuideFault) -> Fault:
     code = "unknown_name" if guide_fault.text.startswith("unknown") else "condition"
     problem, hint = without_hint(guide_fault.text)
@@ -157,7 +145,8 @@ def find_slips(house: House, entry: RuleEntry) -> Iterator[FlagSlip]:
             yield from _fact(entry, tables, (field,), name)
     known = {n for t in tables for n in list_setting_names(t)}
     plain = {k.replace("_", "-") for k in known}
-    places = _places(house)
+    rules = [entry for document in house.under("checks/rules/").values() for entry in document.value.rules]
+    places = Counter(name for entry in rules for name in entry.at)
     for i, name in enumerate(entry.at):  # a variable, a key of the file, or a flag: only slips can be found
         if name.isupper() or places[name] > 1 or any(is_known_setting(name, t) for t in tables):
             continue
@@ -173,12 +162,6 @@ def _fact(entry: RuleEntry, tables: list[FlagTable], at: At, name: str) -> Itera
     if head in OF_FLAGS and flag and not any(is_known_setting(flag, t) for t in tables):
         near = nearest_names(flag, [n for t in tables for n in list_setting_names(t)])
         yield FlagSlip(at, f"unknown flag {flag!r} of {_whose(entry)}", near)
-
-
-def _places(house: House) -> Counter[str]:
-    """How many rules point at each name."""
-    rules = [entry for document in house.under("checks/rules/").values() for entry in document.value.rules]
-    return Counter(name for entry in rules for name in entry.at)
 
 
 def _whose(entry: RuleEntry) -> str:
@@ -203,7 +186,15 @@ def find_snippets_faults(house: House) -> Iterator[Fault]:
     knowledge = load_knowledge(house) if judged else None
     if knowledge is None:
         return
-    found = list_sound_rules(house, knowledge)
+    # The rules that can be asked: their condition can be read. One whose id is taken goes by another here.
+    out: dict[str, LocatedRule] = {}
+    for entry, place in list_located_rules(house):
+        if entry.id in out:
+            entry = replace(entry, id=f"{entry.id} of {place.file.name}:{place.at[-1]}")
+        rule = read_condition(entry, knowledge, [])
+        if rule is not None and (entry.each is None or entry.each in value_matches.EACH):
+            out[entry.id] = LocatedRule(rule, place)
+    found = list(out.values())
     if not found:
         return
     book = Rulebook(knowledge, ("all",), every=tuple(f.rule for f in found))  # without what is wrong

@@ -40,7 +40,16 @@ def find_engines_faults(house: House) -> Iterator[Fault]:
     used = {t: Counter(k for e in house.engines.values() for k in getattr(e, t)) for t in TABLES}
     for item in house.tables["engines"].values():
         yield from _entry(house, item)
-        yield from _keys(item, used)
+        # A key that no other engine has, and that nearly is one which others have.
+        for table in TABLES:
+            for name in getattr(item.entry, table):
+                if used[table][name] > 1 or name in SYSTEMS:
+                    continue
+                others = [k for k, n in used[table].items() if n > 1]
+                alike = [k for k in others if SequenceMatcher(None, k, name).ratio() >= MISSPELT]
+                if alike:
+                    problem = f"no other engine has a key {name!r}"
+                    yield item.place.field("unknown_key", (table, name), problem, alike[:2])
         yield from _floors(item)
         yield from _lists(item)
         yield from _memory(item)
@@ -84,19 +93,6 @@ def _keys_inside(entry: Engine, place: EntryPlace, value: object, at: At) -> Ite
         yield from place.unknown((*at, "src", i), "source", name, entry.sources)
     for name, inner in value.items():
         yield from _keys_inside(entry, place, inner, (*at, name))
-
-
-def _keys(item: TableItem, used: dict[str, Counter[str]]) -> Iterator[Fault]:
-    """A key that no other engine has, and that nearly is one which others have."""
-    for table in TABLES:
-        for name in getattr(item.entry, table):
-            if used[table][name] > 1 or name in SYSTEMS:
-                continue
-            others = [k for k, n in used[table].items() if n > 1]
-            alike = [k for k in others if SequenceMatcher(None, k, name).ratio() >= MISSPELT]
-            if alike:
-                problem = f"no other engine has a key {name!r}"
-                yield item.place.field("unknown_key", (table, name), problem, alike[:2])
 
 
 def _floors(item: TableItem) -> Iterator[Fault]:
@@ -188,7 +184,11 @@ def find_concepts_faults(house: House) -> Iterator[Fault]:
         for name in Concepts.__struct_fields__:
             concept: Concept = getattr(item.entry.concepts, name)
             yield from _concept(house, item, name, concept)
-        yield from _server(item)
+        server = item.entry.recognition.server
+        recognised = item.entry.recognition
+        recognisable = any(getattr(recognised, c) for c in (*CLAIMS, "images")) or server is not None
+        if recognisable and not recognised.source:
+            yield item.place.field("source", ("recognition",), "names no source")
     yield from _claimed(house)
 
 
@@ -226,14 +226,6 @@ def _concept(house: House, item: TableItem, name: str, concept: Concept) -> Iter
                 yield item.place.field("unknown_name", (*at, "accepts", i), problem, alike[:2])
 
 
-def _server(item: TableItem) -> Iterator[Fault]:
-    server = item.entry.recognition.server
-    recognised = item.entry.recognition
-    recognisable = any(getattr(recognised, c) for c in (*CLAIMS, "images")) or server is not None
-    if recognisable and not recognised.source:
-        yield item.place.field("source", ("recognition",), "names no source")
-
-
 def _claimed(house: House) -> Iterator[Fault]:
     """Programs, modules and packages that two engines call theirs."""
     for claim in CLAIMS:
@@ -250,7 +242,10 @@ def _claimed(house: House) -> Iterator[Fault]:
 
 def find_estimates_faults(house: House) -> Iterator[Fault]:
     """Blocks of an entry that its module refuses."""
-    model, card = _model(house), _card(house)
+    cards = [a for a in house.accelerators.values() if a.vendor == "nvidia" and (a.memory_bytes or 0) >= LEAST_MEMORY]
+    known = [m for m in house.models.values() if m.layout is not None and m.kind == "chat" and m.max_context]
+    dense = [m for m in known if m.layout is not None and all(isinstance(g, Dense) for g in m.layout.ffn)]
+    model, card = min(dense, key=lambda m: m.params_total, default=None), min(cards, key=lambda a: a.id, default=None)
     if model is None or card is None:
         return
     for item in house.items("engines"):
@@ -290,15 +285,3 @@ def _refused(house: House, engine: str, model: Model, card: Accelerator) -> Iter
         )
     except AdvisorError as e:
         yield e.message
-
-
-def _model(house: House) -> Model | None:
-    """The smallest dense chat model whose layout is known."""
-    known = [m for m in house.models.values() if m.layout is not None and m.kind == "chat" and m.max_context]
-    dense = [m for m in known if m.layout is not None and all(isinstance(g, Dense) for g in m.layout.ffn)]
-    return min(dense, key=lambda m: m.params_total, default=None)
-
-
-def _card(house: House) -> Accelerator | None:
-    cards = [a for a in house.accelerators.values() if a.vendor == "nvidia" and (a.memory_bytes or 0) >= LEAST_MEMORY]
-    return min(cards, key=lambda a: a.id, default=None)

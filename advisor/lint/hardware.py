@@ -48,7 +48,12 @@ def find_hardware_faults(house: House) -> Iterator[Fault]:
         yield from _generation(item.entry, item.place, cards)
     yield from _shared_chips(house)
     for item in house.items("cpu_platforms"):
-        yield from _processor(item.entry, item.place)
+        if item.entry.channels_per_socket and item.entry.max_mts and item.entry.bandwidth_gbs_per_socket:
+            derived = item.entry.channels_per_socket * item.entry.max_mts * 8 / 1000
+            if abs(item.entry.bandwidth_gbs_per_socket / derived - 1) > BANDWIDTH_TOLERANCE:
+                product = f"{item.entry.channels_per_socket} channels x {item.entry.max_mts} MT/s x 8 bytes"
+                problem = f"is {item.entry.bandwidth_gbs_per_socket:g}, {product} are {derived:g}"
+                yield item.place.field("total", ("bandwidth_gbs_per_socket",), problem)
         yield from _check_same_chip(item.entry, item.place, cards)
 
 
@@ -215,15 +220,6 @@ def _shared_chips(house: House) -> Iterator[Fault]:
             if (accelerator.compute_capability, accelerator.gfx) != (b.compute_capability, b.gfx):
                 problem = f"{pci} is also an id of {b.id}, which is another chip ({b.compute_capability or b.gfx})"
                 yield item.place.field("probe", ("pci_ids", i), problem)
-
-
-def _processor(cpu_platform: CpuPlatform, place: EntryPlace) -> Iterator[Fault]:
-    if cpu_platform.channels_per_socket and cpu_platform.max_mts and cpu_platform.bandwidth_gbs_per_socket:
-        derived = cpu_platform.channels_per_socket * cpu_platform.max_mts * 8 / 1000
-        if abs(cpu_platform.bandwidth_gbs_per_socket / derived - 1) > BANDWIDTH_TOLERANCE:
-            product = f"{cpu_platform.channels_per_socket} channels x {cpu_platform.max_mts} MT/s x 8 bytes"
-            problem = f"is {cpu_platform.bandwidth_gbs_per_socket:g}, {product} are {derived:g}"
-            yield place.field("total", ("bandwidth_gbs_per_socket",), problem)
 
 
 def _check_same_chip(cpu_platform: CpuPlatform, place: EntryPlace, cards: Mapping[str, Accelerator]) -> Iterator[Fault]:

@@ -73,7 +73,12 @@ def probe_amd(
         notes.append("a card is partitioned: each partition counts as one device")
     if smi is None and has_smi_library(root) and any(d.name == _nameless(cards[d.pci_bus or ""]) for d in devices):
         notes.append(_smi_would_name())
-    return ProbeResult(tuple(devices), _drivers(root), tuple(notes))
+    m = re.match(r"\d+(\.\d+)+", read_system_text(root / "opt/rocm/.info/version") or "")
+    found = {
+        "amdgpu": read_system_text(root / "sys/module/amdgpu/version"),
+        "rocm": (m[0] if m else None),
+    }
+    return ProbeResult(tuple(devices), {k: v for k, v in found.items() if v}, tuple(notes))
 
 
 def read_kfd_nodes(root: Path) -> list[KfdNode]:
@@ -210,19 +215,6 @@ def _watts(folder: Path, name: str) -> float | None:
         if value:
             return value / 1e6
     return None
-
-
-def _drivers(root: Path) -> dict[str, str]:
-    found = {
-        "amdgpu": read_system_text(root / "sys/module/amdgpu/version"),
-        "rocm": _version(read_system_text(root / "opt/rocm/.info/version")),
-    }
-    return {k: v for k, v in found.items() if v}
-
-
-def _version(value: str | None) -> str | None:
-    m = re.match(r"\d+(\.\d+)+", value or "")
-    return m[0] if m else None
 
 
 def has_smi_library(root: Path) -> bool:

@@ -98,25 +98,21 @@ def _feed_forward(group: t.FfnGroup, hidden: int, tp: int) -> float:
 
 def _mixer(group: t.AttentionGroup, model: Model, tp: int) -> MixerWidths:
     if isinstance(group, (t.Full, t.Sliding, t.Chunked, t.Encoder, t.Cross)):
-        return _attention(group, tp)
+        # Queries, keys and values, rotated queries and keys, and the buffer that attention writes into.
+        queries, out = group.n_heads / tp * group.head_dim, group.n_heads / tp * (group.v_head_dim or group.head_dim)
+        heads = max(1, group.n_kv_heads // tp)  # below one a rank they are repeated
+        keys, values = heads * group.head_dim, heads * (group.v_head_dim or group.head_dim)
+        gate = out if group.gate == "elementwise" else 0.0
+        if group.kv_shared:
+            return MixerWidths(out + gate, 2 * queries + out + gate)
+        rotated = 0.0 if isinstance(group, t.Encoder) else queries + keys
+        return MixerWidths(out + gate, queries + keys + values + gate + rotated + out)
     if isinstance(group, t.Mla):
         return _latent(group, model, tp)
     if isinstance(group, t.Parallel):
         parts = [_mixer(p, model, tp) for p in group.parts]
         return MixerWidths(*(sum(x) for x in zip(*(astuple(p) for p in parts), strict=True)))
     return _recurrent(group, model, tp)
-
-
-def _attention(group: t.Full | t.Sliding | t.Chunked | t.Encoder | t.Cross, tp: int) -> MixerWidths:
-    """Queries, keys and values, rotated queries and keys, and the buffer that attention writes into."""
-    queries, out = group.n_heads / tp * group.head_dim, group.n_heads / tp * (group.v_head_dim or group.head_dim)
-    heads = max(1, group.n_kv_heads // tp)  # below one a rank they are repeated
-    keys, values = heads * group.head_dim, heads * (group.v_head_dim or group.head_dim)
-    gate = out if group.gate == "elementwise" else 0.0
-    if group.kv_shared:
-        return MixerWidths(out + gate, 2 * queries + out + gate)
-    rotated = 0.0 if isinstance(group, t.Encoder) else queries + keys
-    return MixerWidths(out + gate, queries + keys + values + gate + rotated + out)
 
 
 def _latent(group: t.Mla, model: Model, tp: int) -> MixerWidths:

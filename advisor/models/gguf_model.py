@@ -63,7 +63,9 @@ def model_from_gguf(file: GgufFile, path: Path | str | None, architectures: t.Gg
         ffn_order=ffn_order,
         per_layer=_per_layer(metadata, names),
     )
-    mtp = _mtp(file, n)
+    extra = [t for t in file.tensors if _block_number(t.name) >= n]
+    layers = len({_block_number(t.name) for t in extra})
+    mtp = t.Mtp(layers=layers, per_layer=sum(t.elements for t in extra) // layers) if layers else None
     total = sum(t.elements for t in file.tensors if t.name not in _NOT_WEIGHTS and _block_number(t.name) < n)
     if file.truncated:
         notes.append(f"the file is incomplete: {file.bytes_missing} bytes are missing")
@@ -164,12 +166,6 @@ def _blocks(metadata: GgufMetadata, file: GgufFile) -> list[Block]:
             f"layer {empty[0] if empty else 0} has no tensors" + (" (a part is missing?)" if empty else ""),
         )
     return list(blocks)
-
-
-def _mtp(file: GgufFile, n: int) -> t.Mtp | None:
-    extra = [t for t in file.tensors if _block_number(t.name) >= n]
-    layers = len({_block_number(t.name) for t in extra})
-    return t.Mtp(layers=layers, per_layer=sum(t.elements for t in extra) // layers) if layers else None
 
 
 def _vocabulary(metadata: GgufMetadata, file: GgufFile) -> int:
@@ -286,7 +282,9 @@ def read_architecture(
     tensors = structs.replace(
         base.tensors,
         fused_qkv="attn_qkv.weight" in attending,
-        fused_gate_up=_is_joined(dense) if "ffn_down.weight" in dense else base.tensors.fused_gate_up,
+        fused_gate_up=(dense.get("ffn_up.weight", (0, 0))[-1] == 2 * dense["ffn_down.weight"][0])
+        if "ffn_down.weight" in dense
+        else base.tensors.fused_gate_up,
         gate_matrix="attn_gate.weight" in attending and "ssm_conv1d.weight" not in attending,
         experts_beside_dense="pre_ffw_norm_2.weight" in attending,
     )
@@ -331,11 +329,6 @@ def _read_shape(metadata: GgufMetadata, block: Block, graph: t.GraphTraits) -> t
     if graph.positions_by_file and isinstance(sections, tuple) and len(sections) > 1 and all(sections[:2]):
         graph = structs.replace(graph, positions=4)
     return graph
-
-
-def _is_joined(block: Block) -> bool:
-    """Whether gate and up are one matrix."""
-    return block.get("ffn_up.weight", (0, 0))[-1] == 2 * block["ffn_down.weight"][0]
 
 
 def _has(block: Mapping[str, object], names: Sequence[str]) -> bool:

@@ -147,7 +147,13 @@ def _model(
     architectures: list[str] | list[None] = (
         outer.items("architectures", str) or config.items("architectures", str) or [None]
     )
-    vision = read_vision(outer, outer_type, hidden)
+    # The tower and projector of a wrapper config; None when there is none or its shape is not known.
+    from advisor.models.parameters import vision_params
+
+    section = outer.section("vision_config")
+    made = _dims(section, outer_type, hidden) if section is not None else None
+    params = vision_params(made) if made is not None else None
+    vision = None if made is None or params is None else msgspec.structs.replace(made, params=params)
     notes = [note] if note else []
     if vision is None and outer.has("vision_config", "audio_config"):
         notes.append("size of the vision or audio part not known from the config")
@@ -369,19 +375,6 @@ def _compressed(config: ConfigSection) -> str:
 
 def _texts(value: object) -> list[str]:
     return [v for v in value if isinstance(v, str)] if isinstance(value, list) else []
-
-
-def read_vision(config: ConfigSection, model_type: str, hidden: int) -> Vision | None:
-    """The tower and projector of a wrapper config; None when there is none or its shape is not known.
-
-    Raises BadInput for missing or ill-typed dims of a known tower.
-    """
-    from advisor.models.parameters import vision_params
-
-    section = config.section("vision_config")
-    made = _dims(section, model_type, hidden) if section is not None else None
-    params = vision_params(made) if made is not None else None
-    return None if made is None or params is None else msgspec.structs.replace(made, params=params)
 
 
 def _dims(config: ConfigSection, model_type: str, out: int) -> Vision | None:

@@ -16,9 +16,24 @@ def attention_params(group: t.AttentionGroup, hidden: int) -> int:
     if isinstance(group, t.Mla):
         return _mla(group, hidden)
     if isinstance(group, t.Compressed):
-        return _compressed(group, hidden)
+        rank, dim, ratio = group.q_lora_rank, group.head_dim, group.compress_ratio
+        total = hidden * rank + rank + rank * group.n_heads * dim  # low-rank query
+        total += hidden * dim + dim + group.n_heads  # one latent key-value head, its norm, sinks
+        total += (
+            group.o_lora_rank * group.n_heads * dim + group.o_groups * group.o_lora_rank * hidden
+        )  # grouped low-rank output
+        if ratio:
+            wide = 2 if group.indexer else 1  # overlapping windows when an index selects from them
+            total += 2 * hidden * wide * dim + ratio * wide * dim + dim
+        if group.indexer:
+            ix = group.indexer
+            total += 4 * hidden * ix.dim + 2 * ratio * ix.dim + ix.dim + rank * ix.heads * ix.dim + hidden * ix.heads
+        return total
     if isinstance(group, t.GatedDeltaNet):
-        return _gated_deltanet(group, hidden)
+        key, value = group.k_heads * group.k_dim, group.v_heads * group.v_dim
+        projections = hidden * (2 * key + 2 * value) + hidden * 2 * group.v_heads  # q, k, v, gate; beta and decay
+        convolution = (2 * key + value) * group.conv_kernel
+        return projections + convolution + 2 * group.v_heads + group.v_dim + value * hidden
     if isinstance(group, t.Kda):
         return _kda(group, hidden)
     if isinstance(group, t.Lightning):
@@ -77,29 +92,6 @@ def _mla(mla: t.Mla, hidden: int) -> int:
         ix = mla.indexer  # query from the low-rank query, one key with a layer norm, one weight per head
         total += (mla.q_lora_rank or hidden) * ix.heads * ix.dim + hidden * ix.dim + 2 * ix.dim + hidden * ix.heads
     return total + mla.extra
-
-
-def _compressed(compressed: t.Compressed, hidden: int) -> int:
-    rank, dim, ratio = compressed.q_lora_rank, compressed.head_dim, compressed.compress_ratio
-    total = hidden * rank + rank + rank * compressed.n_heads * dim  # low-rank query
-    total += hidden * dim + dim + compressed.n_heads  # one latent key-value head, its norm, sinks
-    total += (
-        compressed.o_lora_rank * compressed.n_heads * dim + compressed.o_groups * compressed.o_lora_rank * hidden
-    )  # grouped low-rank output
-    if ratio:
-        wide = 2 if compressed.indexer else 1  # overlapping windows when an index selects from them
-        total += 2 * hidden * wide * dim + ratio * wide * dim + dim
-    if compressed.indexer:
-        ix = compressed.indexer
-        total += 4 * hidden * ix.dim + 2 * ratio * ix.dim + ix.dim + rank * ix.heads * ix.dim + hidden * ix.heads
-    return total
-
-
-def _gated_deltanet(net: t.GatedDeltaNet, hidden: int) -> int:
-    key, value = net.k_heads * net.k_dim, net.v_heads * net.v_dim
-    projections = hidden * (2 * key + 2 * value) + hidden * 2 * net.v_heads  # q, k, v, gate; beta and decay
-    convolution = (2 * key + value) * net.conv_kernel
-    return projections + convolution + 2 * net.v_heads + net.v_dim + value * hidden
 
 
 def _kda(kda: t.Kda, hidden: int) -> int:
@@ -167,12 +159,6 @@ def expert_params(group: t.Moe, hidden: int) -> int:
     return mlp_params(group.latent or hidden, group.moe_intermediate, group.act, group.bias)
 
 
-def norm_params(layout: t.Layout, weights: t.Weights) -> int:
-    """All layer norms and the final norm."""
-    count = layout.n_layers * weights.norms_per_layer + (0 if weights.no_final_norm else 1)
-    return count * layout.hidden_size * (2 if weights.norm_bias else 1)
-
-
 def embedding_params(layout: t.Layout) -> int:
     """The token embedding (the output matrix is as large when it is not tied)."""
     return layout.vocab_size * layout.hidden_size
@@ -188,7 +174,9 @@ def text_params(model: t.Model, active: bool = False) -> int:
     total = embedding_params(layout) * (1 if layout.tie_embeddings else 2)
     if model.weights.lm_head_bias:
         total += layout.vocab_size
-    total += norm_params(layout, model.weights)
+    # All layer norms and the final norm.
+    count = layout.n_layers * model.weights.norms_per_layer + (0 if model.weights.no_final_norm else 1)
+    total += count * layout.hidden_size * (2 if model.weights.norm_bias else 1)
     total += sum(g.n * attention_params(g, layout.hidden_size) for g in layout.attention)
     total += sum(g.n * ffn_params(g, layout.hidden_size, active) for g in layout.ffn)
     return total + sum(e.params for e in model.weights.extras if not (active and e.not_active))

@@ -25,7 +25,10 @@ def describe_explanation(explanation: Explanation, verbose: bool = False) -> str
     """The explanation, in under a screen unless `verbose`."""
     deployment = explanation.deployment
     estimate = explanation.judged
-    unit = _unit(explanation)
+    # GiB, or MiB for models that GiB would show as 0.0x.
+    places = [r for e in explanation.estimates for r in (*e.devices, *((e.host,) if e.host else ()))]
+    largest = max((r.weights_bytes or 0 for r in places), default=0)
+    unit = GIB if largest >= GIB / 2 else MIB
     out = [
         paint(f"{deployment.model.id}, {explanation.quantization} on {explanation.explained.engine_name}", "bold"),
         wrap_text(_size(explanation), "  "),
@@ -33,7 +36,15 @@ def describe_explanation(explanation: Explanation, verbose: bool = False) -> str
     out += ["", _contexts(explanation, verbose, unit), ""]
     if len(explanation.estimates) > 2 and estimate.kv_cache.bytes_per_token != 0:  # encoders do not grow
         out += [_chart(explanation), ""]
-    out.append(wrap_text(f"KV cache: {_kv(estimate)}. {_name(unit)} per place; basis: {_basis(estimate)}.", "  "))
+    per = estimate.kv_cache.bytes_per_token
+    growth = "does not grow" if per == 0 else "unknown growth"
+    if per:
+        growth = f"{per / 1024:.1f} KiB per further token"
+    if estimate.kv_cache.available_bytes is not None:
+        growth += f"; pool {format_gib(estimate.kv_cache.available_bytes)} per device"
+        if estimate.kv_cache.max_sequences is not None:
+            growth += f", {estimate.kv_cache.max_sequences} such requests at once"
+    out.append(wrap_text(f"KV cache: {growth}. {_name(unit)} per place; basis: {_basis(estimate)}.", "  "))
     if estimate.calibration:
         out.append(wrap_text(estimate.calibration[0].upper() + estimate.calibration[1:] + ".", "  "))
     if explanation.machine is not None:
@@ -226,13 +237,6 @@ def _limits(limits: DeploymentLimits, estimate: MemoryEstimate) -> list[str]:
     return [wrap_text(line, "  ", "    ") for line in out]
 
 
-def _unit(explanation: Explanation) -> int:
-    """GiB, or MiB for models that GiB would show as 0.0x."""
-    places = [r for e in explanation.estimates for r in (*e.devices, *((e.host,) if e.host else ()))]
-    largest = max((r.weights_bytes or 0 for r in places), default=0)
-    return GIB if largest >= GIB / 2 else MIB
-
-
 def _name(unit: int) -> str:
     return "GiB" if unit == GIB else "MiB"
 
@@ -249,18 +253,6 @@ def _short(n: int | None, unit: int) -> str:
 
 def _saves(n: int | None, unit: int) -> str:
     return "" if n is None else f"{n / unit:+.2f}"
-
-
-def _kv(estimate: MemoryEstimate) -> str:
-    per = estimate.kv_cache.bytes_per_token
-    growth = "does not grow" if per == 0 else "unknown growth"
-    if per:
-        growth = f"{per / 1024:.1f} KiB per further token"
-    if estimate.kv_cache.available_bytes is not None:
-        growth += f"; pool {format_gib(estimate.kv_cache.available_bytes)} per device"
-        if estimate.kv_cache.max_sequences is not None:
-            growth += f", {estimate.kv_cache.max_sequences} such requests at once"
-    return growth
 
 
 def _basis(estimate: MemoryEstimate) -> str:

@@ -107,16 +107,11 @@ def _show(row: Row, most: int) -> list[str]:
     return []
 
 
-def list_machine_parts(machine: Machine) -> list[str]:
-    """What matters of a machine, the most important first: devices, memory, system, processor."""
-    parts = summarise_machine(machine).removeprefix("Machine: ").split("; ")
-    processors = [p for p in parts if machine.cpu.model and p.startswith(machine.cpu.model)]
-    return [p for p in parts if p not in processors] + processors
-
-
 def _list_rows(advice: Advice, chosen: RankedDeployment) -> list[Row]:
     """All rows of the answer in their order."""
-    machine = Row("Machine", tuple(list_machine_parts(advice.machine)))
+    parts = summarise_machine(advice.machine).removeprefix("Machine: ").split("; ")
+    processors = [p for p in parts if advice.machine.cpu.model and p.startswith(advice.machine.cpu.model)]
+    machine = Row("Machine", tuple([p for p in parts if p not in processors] + processors))
     if chosen.memory is None:
         return [machine, Row("Engine", (chosen.engine_name, *chosen.reasons, *chosen.notes), 4, bold=True)]
     own_download = chosen.command is not None and chosen.model is not None and chosen.model in chosen.command

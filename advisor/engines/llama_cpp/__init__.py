@@ -76,7 +76,15 @@ def memory(
         "compute": plan.compute_basis,
         "overhead": "assumed",
     }
-    refusals = _refusals(deployment, settings)
+    # Why the engine would not start, one line each (llamacpp-memory facts, section 3).
+    out = []
+    if settings.cache_v in QUANTISED and not settings.flash:
+        out.append(f"a {settings.cache_v} V cache needs flash attention: set flash-attn on")
+    if settings.cache_k != settings.cache_v and is_mla(deployment.model):
+        out.append(
+            f"latent attention keeps one row for K and V: {settings.cache_k}/{settings.cache_v} must be one type"
+        )
+    refusals = out
     length, sequences = _held(deployment, settings, plan)
     return MemoryEstimate(
         fits=False if refusals else verdict.fits,
@@ -154,18 +162,6 @@ def _kv_cache(plan: AllocationPlan, settings: LlamaSettings) -> KvCache:
         return KvCache(bytes_per_token=0, max_sequences=settings.slots)
     row = int(plan.bytes_per_token) if plan.bytes_per_token.is_integer() else plan.bytes_per_token
     return KvCache(bytes_per_token=row, tokens=plan.cells.tokens, max_sequences=settings.slots)
-
-
-def _refusals(deployment: Deployment, settings: LlamaSettings) -> list[str]:
-    """Why the engine would not start, one line each (llamacpp-memory facts, section 3)."""
-    out = []
-    if settings.cache_v in QUANTISED and not settings.flash:
-        out.append(f"a {settings.cache_v} V cache needs flash attention: set flash-attn on")
-    if settings.cache_k != settings.cache_v and is_mla(deployment.model):
-        out.append(
-            f"latent attention keeps one row for K and V: {settings.cache_k}/{settings.cache_v} must be one type"
-        )
-    return out
 
 
 def _notes(deployment: Deployment, asked: LlamaSettings, settings: LlamaSettings, plan: AllocationPlan) -> list[str]:

@@ -99,6 +99,19 @@ def memory(
     served = None if fits or refusals or open_doubts else find_longest_served(settings, plans, pools)
     if served is not None and served < settings.length:
         notes = [describe_served(settings, served), *notes]
+    out = []
+    if deployment.model.vision and constants.images_gib is None:
+        out.append("multimodal profiling of image inputs")
+    if settings.lora_slots and settings.lora_rank is None:
+        out.append("LoRA adapters, whose rank is not stated")
+    elif settings.lora_slots and constants.lora is not None and not constants.lora.experts and deployment.model.is_moe:
+        out.append("LoRA buffers of routed experts")
+    if get_setting(deployment.settings, *constants.names.speculative.flags) is not None:
+        if not settings.prediction:
+            if deployment.draft is None:
+                out.append("the draft model of speculative decoding")
+        elif prediction_params(deployment.model) is None:
+            out.append("the prediction block, whose size is not known")
     return MemoryEstimate(
         fits=fits,
         devices=tuple(shown),
@@ -107,7 +120,7 @@ def memory(
         context_length=settings.length,
         sequences=deployment.sequences,
         basis=_basis(entry, constants, sizes, quantization, settings.kv_packed is not None),
-        not_modelled=_list_uncounted(deployment, settings, constants),
+        not_modelled=tuple(out),
         warnings=(*refusals, *doubts, *verdict.warnings, *notes),
         short=verdict.short,
         message=None
@@ -149,24 +162,6 @@ def _place_ranks(
         if pool is not None:
             pools.append(pool)
     return rows, pools
-
-
-def _list_uncounted(deployment: Deployment, settings: PoolSettings, constants: PoolConstants) -> tuple[str, ...]:
-    """What the estimate does not count."""
-    out = []
-    if deployment.model.vision and constants.images_gib is None:
-        out.append("multimodal profiling of image inputs")
-    if settings.lora_slots and settings.lora_rank is None:
-        out.append("LoRA adapters, whose rank is not stated")
-    elif settings.lora_slots and constants.lora is not None and not constants.lora.experts and deployment.model.is_moe:
-        out.append("LoRA buffers of routed experts")
-    if get_setting(deployment.settings, *constants.names.speculative.flags) is not None:
-        if not settings.prediction:
-            if deployment.draft is None:
-                out.append("the draft model of speculative decoding")
-        elif prediction_params(deployment.model) is None:
-            out.append("the prediction block, whose size is not known")
-    return tuple(out)
 
 
 def keeps_nothing(deployment: Deployment) -> bool:

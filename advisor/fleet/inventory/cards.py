@@ -199,19 +199,15 @@ def _find_by_words(lookup: CardLookup, text: str, vendor: Vendor, mig: str | Non
         mig = mig or slice_[0].lower()
         spaced = " ".join(MIG.sub(" ", spaced).split())
     kind = None
-    for spelled in _spellings(spaced):
+    # A name, and the same with a number at its end as a size: `a100 80` is an A100 with 80 GB.
+    sized = re.fullmatch(r"(.*[a-z]\w*) (\d{2,3})", spaced, re.I)
+    for spelled in [spaced, f"{sized[1]} {sized[2]}GB"] if sized else [spaced]:
         kind = _choose(lookup, spelled, text, mig)
         if kind is not None:
             return kind
     total, basis = _slice_bytes(mig)
     note = f"{text}: not in the catalogue of accelerators" if spaced else "which card it is, is not stated"
     return CardKind(text or "GPU", vendor, None, total, basis, mig, notes=(note,))
-
-
-def _spellings(spaced: str) -> list[str]:
-    """A name, and the same with a number at its end as a size: `a100 80` is an A100 with 80 GB."""
-    sized = re.fullmatch(r"(.*[a-z]\w*) (\d{2,3})", spaced, re.I)
-    return [spaced, f"{sized[1]} {sized[2]}GB"] if sized else [spaced]
 
 
 def _choose(lookup: CardLookup, spaced: str, text: str, mig: str | None) -> CardKind | None:

@@ -112,11 +112,29 @@ def parse_inventory(
         if kind == "slurm":
             return slurm.read_slurm_json(data, where, lookup)
         if kind == "snapshots":
-            return _read_snapshot(where, rules)
+            if not isinstance(where, Path):
+                raise BadFile(
+                    where, "is a snapshot, whose file name is the name of the node: give the file, or a folder of them"
+                )
+            return Inventory(kind="snapshots", nodes=(make_snapshot_node(where.stem, load_snapshot(where), rules),))
         return read_own_file(parse_json(data, where, Json), where, rules)
     if re.search(rb"(?m)^NodeName=", data):
         return slurm.read_scontrol(data, where, lookup)
-    return _read_yaml(data, where, rules, pods, options)
+    if len(data) > MAX_TEXT:
+        raise BadFile(where, f"is larger than {MAX_TEXT // 2**20} MiB, which is too much for YAML: give JSON")
+    text = decode_text(data, where)
+    if re.match(r"\s*PARTITION\s+AVAIL|\s*NODELIST\s", text):
+        raise BadFile(where, "is a table of sinfo for people: scontrol show node -o -d, or sinfo --json")
+    if re.match(r"\s*NAME\s+STATUS\s+ROLES", text):
+        raise BadFile(where, "is a table of kubectl for people: kubectl get nodes -o json")
+    value = parse_yaml(text, where)
+    if isinstance(value, dict) and value.get("kind") in ("RayCluster", "RayService"):
+        raise BadFile(where, "says what Ray starts, not which nodes there are: kubectl get nodes -o json")
+    if not isinstance(value, dict) or not ({"nodes", "items", "kind"} & set(value)):
+        raise BadFile(where, UNKNOWN_KIND)
+    if "items" in value or value.get("kind") == "Node":
+        return kubernetes.read_kubernetes_values(value, where, make_lookup(rules), pods, options)
+    return read_own_file(value, where, rules)
 
 
 def _read_printed(data: bytes) -> bytes:
@@ -152,33 +170,6 @@ def _looks_like_slurm(nodes: msgspec.Raw, where: object) -> bool:
     entries = parse_json(nodes, where, object)
     first = entries[0] if isinstance(entries, list) and entries else None
     return isinstance(first, dict) and "hardware" not in first and ("gres" in first or "state" in first)
-
-
-def _read_snapshot(where: object, rules: Catalog) -> Inventory:
-    """One node, which is called as its file is. Raises BadFile."""
-    if not isinstance(where, Path):
-        raise BadFile(
-            where, "is a snapshot, whose file name is the name of the node: give the file, or a folder of them"
-        )
-    return Inventory(kind="snapshots", nodes=(make_snapshot_node(where.stem, load_snapshot(where), rules),))
-
-
-def _read_yaml(data: bytes, where: object, rules: Catalog, pods: PodList | None, options: NodeOptions) -> Inventory:
-    if len(data) > MAX_TEXT:
-        raise BadFile(where, f"is larger than {MAX_TEXT // 2**20} MiB, which is too much for YAML: give JSON")
-    text = decode_text(data, where)
-    if re.match(r"\s*PARTITION\s+AVAIL|\s*NODELIST\s", text):
-        raise BadFile(where, "is a table of sinfo for people: scontrol show node -o -d, or sinfo --json")
-    if re.match(r"\s*NAME\s+STATUS\s+ROLES", text):
-        raise BadFile(where, "is a table of kubectl for people: kubectl get nodes -o json")
-    value = parse_yaml(text, where)
-    if isinstance(value, dict) and value.get("kind") in ("RayCluster", "RayService"):
-        raise BadFile(where, "says what Ray starts, not which nodes there are: kubectl get nodes -o json")
-    if not isinstance(value, dict) or not ({"nodes", "items", "kind"} & set(value)):
-        raise BadFile(where, UNKNOWN_KIND)
-    if "items" in value or value.get("kind") == "Node":
-        return kubernetes.read_kubernetes_values(value, where, make_lookup(rules), pods, options)
-    return read_own_file(value, where, rules)
 
 
 def read_own_file(value: object, where: object, rules: Catalog) -> Inventory:

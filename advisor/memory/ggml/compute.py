@@ -216,28 +216,26 @@ def choose_layers(model: t.Model, placed: Placed = (), all_of_them: bool = False
         return tuple(zip(mixers, ffns, placed[:n], strict=True))
 
     def choose(places: Placed) -> list[Kind]:
-        return _choose(list(zip(mixers, ffns, places[:n], strict=True)), reach, even=bool(placed) and not borrows)
+        # `even`: an even number is left out, as what a layer gives lies where that of the last but one lay.
+        kinds = list(zip(mixers, ffns, places[:n], strict=True))
+        even = bool(placed) and not borrows
+        seen: set[tuple[Kind, ...]] = set()
+        chosen: list[Kind] = []
+        skipped = 0
+        for i, kind in enumerate(kinds):
+            before = tuple(kinds[max(0, i + 1 - reach) : i + 1])
+            if before in seen and i < len(kinds) - 1:
+                skipped += 1
+                continue
+            seen.add(before)
+            chosen += [kinds[i - 1], kind] if even and skipped % 2 else [kind]
+            skipped = 0
+        return chosen
 
     chosen = choose(placed or (ON_DEVICE,) * n)
     if placed and len(chosen) > MOST_LAYERS:
         chosen = choose(_level(list(zip(mixers, ffns, placed[:n], strict=True))))
     return tuple(chosen)
-
-
-def _choose(kinds: Sequence[Kind], reach: int, even: bool) -> list[Kind]:
-    """`even`: an even number is left out, as what a layer gives lies where that of the last but one lay."""
-    seen: set[tuple[Kind, ...]] = set()
-    chosen: list[Kind] = []
-    skipped = 0
-    for i, kind in enumerate(kinds):
-        before = tuple(kinds[max(0, i + 1 - reach) : i + 1])
-        if before in seen and i < len(kinds) - 1:
-            skipped += 1
-            continue
-        seen.add(before)
-        chosen += [kinds[i - 1], kind] if even and skipped % 2 else [kind]
-        skipped = 0
-    return chosen
 
 
 def _level(kinds: Sequence[Kind]) -> Placed:
