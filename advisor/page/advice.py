@@ -56,6 +56,15 @@ def make_recommendation(advice: Advice) -> Page:
     verdict = f"{engine} with {chosen.model}" if chosen.model else engine
     verdict += f", {chosen.quantization}" if chosen.quantization else ""
     memory, at = chosen.memory, "/chosen/memory"
+    named = [(advice.alternatives[i], name) for name, i in advice.named.items() if i is not None]
+    columns: dict[str, Column] = {
+        "plan": _label,
+        "tokens/s": ("speed/decode_tps/value", "rate"),
+        "GiB on the first device": ("memory/devices/0/total_bytes", "gib"),
+        "fits": lambda x: say_fit(x.memory.fits)[0] if x.memory else "runs elsewhere",
+        "gains": lambda x: "; ".join([*(name for entry, name in named if entry is x), *x.gains]),
+        "why": lambda x: next(iter(x.reasons), ""),
+    }
     return make_page(
         "Recommendation", verdict, say_fit(memory.fits)[1] if memory else "good",
         make_section(
@@ -77,7 +86,7 @@ def make_recommendation(advice: Advice) -> Page:
             make_speed_table(advice, "/chosen/speed"),
             _compare_speed(advice, chosen),
         ),
-        make_section("Alternatives", _alternatives(advice)),
+        make_section("Alternatives", make_table(advice, "Alternatives", "/alternatives", advice.alternatives, columns)),
         make_section("Other models", _models(advice)),
         make_section("As it grows", make_items(advice.growth)),
         make_section("Warnings", make_items(advice.warnings)),
@@ -123,19 +132,6 @@ def _compare_speed(advice: Advice, chosen: RankedDeployment) -> Plot:
     return make_rate_plot(AGAINST_LATENCY, "seconds to the first token", points)
 
 
-def _alternatives(advice: Advice) -> Table:
-    named = [(advice.alternatives[i], name) for name, i in advice.named.items() if i is not None]
-    columns: dict[str, Column] = {
-        "plan": _label,
-        "tokens/s": ("speed/decode_tps/value", "rate"),
-        "GiB on the first device": ("memory/devices/0/total_bytes", "gib"),
-        "fits": lambda x: say_fit(x.memory.fits)[0] if x.memory else "runs elsewhere",
-        "gains": lambda x: "; ".join([*(name for entry, name in named if entry is x), *x.gains]),
-        "why": lambda x: next(iter(x.reasons), ""),
-    }
-    return make_table(advice, "Alternatives", "/alternatives", advice.alternatives, columns)
-
-
 def _models(advice: Advice) -> Table:
     columns: dict[str, Column] = {
         "model": "model",
@@ -164,12 +160,21 @@ def make_explanation(explanation: Explanation) -> Page:
     name = f"{explanation.model}, {explanation.quantization} on {explanation.engine}"
     here = explanation.machine is not None
     command = explanation.planned.command if explanation.planned else None
+    limits = explanation.limits
+    known = [(k, getattr(limits, k)) for k in limits.__struct_fields__] if limits else []
+    rows = tuple(
+        (k.replace("_", " "), read_figure(explanation, f"/limits/{k}", "count") if isinstance(v, int) else str(v))
+        for k, v in known
+        if isinstance(v, (int, str))
+    )
     return make_page(
         "Explanation", f"{name}: {word}" if here else name, tone if here else "",
         make_section("Memory by context length", _contexts(explanation), _context_table(explanation)),
-        make_section("What it fits on", _fits_on(explanation)),
+        make_section("What it fits on", make_table(
+        explanation, "Hardware", "/fits_on", explanation.fits_on, {"hardware": "hardware", "fits": _say_fits}
+    )),
         make_section("What would change it", _changes(explanation)),
-        make_section("Limits", _limits(explanation)),
+        make_section("Limits", Table(caption="The largest that fits", headers=("what", "limit"), rows=rows)),
         make_section("Requests at once", _load_curve(explanation), _load_table(explanation)),
         make_section("Start it", Code(label="Command", text=command or "")),
         make_section("Warnings", make_items(explanation.warnings)),
@@ -196,12 +201,6 @@ def _context_table(explanation: Explanation) -> Table:
     return Table(caption="Memory, GiB", headers=headers, rows=tuple(rows), numeric=(0, *range(2, len(headers) - 1)))
 
 
-def _fits_on(explanation: Explanation) -> Table:
-    return make_table(
-        explanation, "Hardware", "/fits_on", explanation.fits_on, {"hardware": "hardware", "fits": _say_fits}
-    )
-
-
 def _changes(explanation: Explanation) -> Table:
     columns: dict[str, Column] = {
         "change": "what",
@@ -209,18 +208,6 @@ def _changes(explanation: Explanation) -> Table:
         "saves": ("saves_bytes", "gib"),
     }
     return make_table(explanation, "Changes, GiB", "/changes", explanation.changes, columns)
-
-
-def _limits(explanation: Explanation) -> Table:
-    """Limits that are one number or name."""
-    limits = explanation.limits
-    known = [(k, getattr(limits, k)) for k in limits.__struct_fields__] if limits else []
-    rows = tuple(
-        (k.replace("_", " "), read_figure(explanation, f"/limits/{k}", "count") if isinstance(v, int) else str(v))
-        for k, v in known
-        if isinstance(v, (int, str))
-    )
-    return Table(caption="The largest that fits", headers=("what", "limit"), rows=rows)
 
 
 def _list_loads(explanation: Explanation) -> list[LoadPoint | None]:

@@ -41,12 +41,24 @@ def make_check(answer: CheckAnswer) -> Page:
     else:
         verdict, tone = say_fit(None if None in verdicts or answer.problems else True)
     found = f"{counts.errors} errors, {counts.warnings} warnings, {counts.infos} infos"
+    columns: dict[str, Column] = {
+        "where": _place,
+        "engine": lambda d: f"{d.engine} {d.engine_version}" if d.engine_version else d.engine,
+        "model": lambda d: d.model or "unknown",
+        "format": lambda d: d.quantization or "unknown",
+        "hardware": lambda d: d.hardware or "unknown",
+        "fits": lambda d: say_fit(d.fits)[0],
+        "why": lambda d: "; ".join(d.why),
+    }
+    rows: list[tuple[Cell, ...]] = []
+    for deployment, memory, at in _list_estimates(answer):
+        rows += [(_place(deployment), *row) for row in list_memory_rows(answer, memory, at)]
     return make_page(
         "Check", f"Do these deployments start and fit? {verdict} ({found})", tone,
         make_section("Findings", _findings(answer)),
         make_section("Files that could not be read", _problems(answer)),
-        make_section("Deployments", _deployments(answer)),
-        make_section("Memory", _memory(answer), _memory_table(answer)),
+        make_section("Deployments", make_table(answer, "Deployments", "/deployments", answer.deployments, columns)),
+        make_section("Memory", _memory(answer), make_memory_table(rows, "where", "place")),
         make_section("Suppressed", _suppressed(answer), folded=True),
     )  # fmt: skip
 
@@ -67,19 +79,6 @@ def _problems(answer: CheckAnswer) -> Table:
     return Table(caption="Files that could not be read", headers=("where", "what"), rows=rows)
 
 
-def _deployments(answer: CheckAnswer) -> Table:
-    columns: dict[str, Column] = {
-        "where": _place,
-        "engine": lambda d: f"{d.engine} {d.engine_version}" if d.engine_version else d.engine,
-        "model": lambda d: d.model or "unknown",
-        "format": lambda d: d.quantization or "unknown",
-        "hardware": lambda d: d.hardware or "unknown",
-        "fits": lambda d: say_fit(d.fits)[0],
-        "why": lambda d: "; ".join(d.why),
-    }
-    return make_table(answer, "Deployments", "/deployments", answer.deployments, columns)
-
-
 def _list_estimates(answer: CheckAnswer) -> Iterator[tuple[CheckedDeployment, DeploymentEstimate, str]]:
     """Deployments whose memory is known, with it and its pointer."""
     for i, deployment in enumerate(answer.deployments):
@@ -92,13 +91,6 @@ def _memory(answer: CheckAnswer) -> Bars:
     for deployment, memory, at in _list_estimates(answer):
         bars += make_first_bar(answer, memory, at, f"{_place(deployment)}: ")
     return Bars(caption="GiB on the first place of each deployment", bars=tuple(bars))
-
-
-def _memory_table(answer: CheckAnswer) -> Table:
-    rows: list[tuple[Cell, ...]] = []
-    for deployment, memory, at in _list_estimates(answer):
-        rows += [(_place(deployment), *row) for row in list_memory_rows(answer, memory, at)]
-    return make_memory_table(rows, "where", "place")
 
 
 def _suppressed(answer: CheckAnswer) -> Table:

@@ -29,11 +29,23 @@ def make_plan(plan: FleetPlan) -> Page:
     unserved = plan.unserved
     verdict = "All models are served" if not unserved else f"{len(unserved)} of the models cannot be served"
     commands = {f"{r.name} ({r.engine} {r.quantization})": r.command for r in plan.replicas}
+    more = len(plan.replicas) - MOST_ROWS
+    caption = "Replicas" + (f"; {more:,} more are in the JSON" if more > 0 else "")
+    columns: dict[str, Column] = {
+        "name": "name",
+        "model": "model",
+        "engine": "engine",
+        "format": "quantization",
+        "nodes": lambda r: ", ".join(r.nodes),
+        "devices": ("devices", "count"),
+        "load": ("load", "rate"),
+        "capacity": ("capacity", "rate"),
+    }
     return make_page(
         "Fleet plan", verdict, "bad" if unserved else "good",
         make_section("Cost", _costs(plan)),
         make_section("What is not served", _unserved(unserved)),
-        make_section("Replicas", _replicas(plan)),
+        make_section("Replicas", make_table(plan, caption, "/replicas", plan.replicas[:MOST_ROWS], columns)),
         make_section("Measure first", *_measure(plan.measure)),
         make_section("Notes", make_items(plan.notes)),
         make_section("Commands, one of each kind", *(Code(label=k, text=v) for k, v in commands.items()), folded=True),
@@ -92,22 +104,6 @@ def _costs(answer: FleetPlan | FleetCheck) -> Table:
 def _unserved(unserved: Sequence[Unserved]) -> Table:
     rows = tuple((u.model or u.name, u.why, u.what_would_help or "") for u in unserved)
     return Table(caption="Not served", headers=("model", "why", "what would help"), rows=rows)
-
-
-def _replicas(plan: FleetPlan) -> Table:
-    more = len(plan.replicas) - MOST_ROWS
-    caption = "Replicas" + (f"; {more:,} more are in the JSON" if more > 0 else "")
-    columns: dict[str, Column] = {
-        "name": "name",
-        "model": "model",
-        "engine": "engine",
-        "format": "quantization",
-        "nodes": lambda r: ", ".join(r.nodes),
-        "devices": ("devices", "count"),
-        "load": ("load", "rate"),
-        "capacity": ("capacity", "rate"),
-    }
-    return make_table(plan, caption, "/replicas", plan.replicas[:MOST_ROWS], columns)
 
 
 def _pools(answer: FleetPlan | FleetAnswer, currency: str) -> Table:
