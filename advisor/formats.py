@@ -84,7 +84,19 @@ def choose_format(name: str | None, entry: Engine, model: Model, catalog: Catalo
     """
     family = format_family(entry, catalog)
     if name is None:
-        return _default(family, entry, model, catalog)
+        native = native_format(model)
+        usual, why = {"float16": "F16", "float32": "F32"}.get(model.dtype, "BF16"), f"as {model.id} is published"
+        if family == "gguf":
+            usual = "MXFP4_MOE" if native == "MXFP4" else "Q4_K_M"
+            why = why if native == "MXFP4" else f"the usual download for {entry.name}"
+        elif family in ("mlx", "exl3", "mlc"):
+            usual = catalog.quantization(_shorthands(catalog).names["q4"][family]).id
+            why = f"the usual download for {entry.name}"
+        elif native is not None:
+            usual = native
+        elif usual == "F32" and entry.loads_float32_as is not None:
+            usual, why = entry.loads_float32_as, f"as {entry.name} loads {model.id}, which is published in F32"
+        return FormatChoice(catalog.quantization(usual), f"no quantization given: {usual}, {why}")
     short = _shorthands(catalog).names.get(simplify_name(name))
     if short is None:
         quantization = catalog.quantization(name)
@@ -111,19 +123,3 @@ def _describe_unpublished(quantization: Quantization, family: str, entry: Engine
     if list_repositories(model, quantization.id) or (entry.start and quantization.id in entry.start.online_formats):
         return None
     return f"no {quantization.id} checkpoint of {model.id} is known: it is published as {native}"
-
-
-def _default(family: str, entry: Engine, model: Model, catalog: Catalog) -> FormatChoice:
-    native = native_format(model)
-    name, why = {"float16": "F16", "float32": "F32"}.get(model.dtype, "BF16"), f"as {model.id} is published"
-    if family == "gguf":
-        name = "MXFP4_MOE" if native == "MXFP4" else "Q4_K_M"
-        why = why if native == "MXFP4" else f"the usual download for {entry.name}"
-    elif family in ("mlx", "exl3", "mlc"):
-        name = catalog.quantization(_shorthands(catalog).names["q4"][family]).id
-        why = f"the usual download for {entry.name}"
-    elif native is not None:
-        name = native
-    elif name == "F32" and entry.loads_float32_as is not None:
-        name, why = entry.loads_float32_as, f"as {entry.name} loads {model.id}, which is published in F32"
-    return FormatChoice(catalog.quantization(name), f"no quantization given: {name}, {why}")

@@ -185,7 +185,17 @@ def find_concepts_faults(house: House) -> Iterator[Fault]:
         recognisable = any(getattr(recognised, c) for c in (*CLAIMS, "images")) or server is not None
         if recognisable and not recognised.source:
             yield item.place.field("source", ("recognition",), "names no source")
-    yield from _claimed(house)
+    # Programs, modules and packages that two engines call theirs.
+    for claim in CLAIMS:
+        first: dict[str, TableItem] = {}
+        for claimant in house.tables["engines"].values():
+            for i, claimed in enumerate(getattr(claimant.entry.recognition, claim)):
+                other = first.setdefault(claimed, claimant)
+                if other is not claimant:
+                    listed = isinstance(getattr(claimant.entry.recognition, claim), tuple)
+                    at: At = ("recognition", claim, i if listed else claimed)
+                    problem = f"{claimed!r} is also of {other.entry.id} ({other.place.file.shown})"
+                    yield claimant.place.field("duplicate_name", at, problem)
 
 
 def _concept(house: House, item: TableItem, name: str, concept: Concept) -> Iterator[Fault]:
@@ -222,20 +232,6 @@ def _concept(house: House, item: TableItem, name: str, concept: Concept) -> Iter
                 yield item.place.field("unknown_name", (*at, "accepts", i), problem, alike[:2])
 
 
-def _claimed(house: House) -> Iterator[Fault]:
-    """Programs, modules and packages that two engines call theirs."""
-    for claim in CLAIMS:
-        first: dict[str, TableItem] = {}
-        for item in house.tables["engines"].values():
-            for i, name in enumerate(getattr(item.entry.recognition, claim)):
-                other = first.setdefault(name, item)
-                if other is not item:
-                    listed = isinstance(getattr(item.entry.recognition, claim), tuple)
-                    at: At = ("recognition", claim, i if listed else name)
-                    problem = f"{name!r} is also of {other.entry.id} ({other.place.file.shown})"
-                    yield item.place.field("duplicate_name", at, problem)
-
-
 def find_estimates_faults(house: House) -> Iterator[Fault]:
     """Blocks of an entry that its module refuses."""
     cards = [a for a in house.accelerators.values() if a.vendor == "nvidia" and (a.memory_bytes or 0) >= LEAST_MEMORY]
@@ -256,18 +252,15 @@ def find_estimates_faults(house: House) -> Iterator[Fault]:
                 yield item.place.field("contradiction", ("memory",), one_line(problem))
             continue
         for problem in refused:
-            yield from _refusal(name, item, problem)
-
-
-def _refusal(name: str, item: TableItem, problem: str) -> Iterator[Fault]:
-    """A refusal as a fault of the block that it is about."""
-    m = re.fullmatch(rf"rules/engines/{re.escape(name)}\.yaml, (\w+): (.*?)(?: - at `\$\.?(.*)`)?", problem)
-    if m and m[1] in BLOCKS:
-        where = (m[1], *(p for p in re.split(r"\.|\[.*?\]", m[3] or "") if p))
-        yield item.place.field("wrong_value", where, one_line(m[2][0].lower() + m[2][1:]))
-    elif m is None and memory_type(item.entry) is not None:
-        reason = problem.removeprefix(f"rules/engines/{name}.yaml: ")
-        yield item.place.field("contradiction", ("memory",), one_line(f"the simplest estimate is refused: {reason}"))
+            found = re.fullmatch(rf"rules/engines/{re.escape(name)}\.yaml, (\w+): (.*?)(?: - at `\$\.?(.*)`)?", problem)
+            if found and found[1] in BLOCKS:
+                where = (found[1], *(p for p in re.split(r"\.|\[.*?\]", found[3] or "") if p))
+                yield item.place.field("wrong_value", where, one_line(found[2][0].lower() + found[2][1:]))
+            elif found is None and memory_type(item.entry) is not None:
+                reason = problem.removeprefix(f"rules/engines/{name}.yaml: ")
+                yield item.place.field(
+                    "contradiction", ("memory",), one_line(f"the simplest estimate is refused: {reason}")
+                )
 
 
 def _refused(house: House, engine: str, model: Model, card: Accelerator) -> Iterator[str]:

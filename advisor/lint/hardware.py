@@ -46,7 +46,15 @@ def find_hardware_faults(house: House) -> Iterator[Fault]:
         yield from _card(item.entry, item.place)
         yield from _recognised(item.entry, item.place, cards)
         yield from _generation(item.entry, item.place, cards)
-    yield from _shared_chips(house)
+    # One PCI id is one chip: it has one compute capability and one gfx name.
+    first: dict[str, TableItem] = {}
+    for found in house.tables["accelerators"].values():
+        card: Accelerator = found.entry
+        for i, pci in enumerate(card.pci_ids):
+            b: Accelerator = first.setdefault(pci, found).entry
+            if (card.compute_capability, card.gfx) != (b.compute_capability, b.gfx):
+                problem = f"{pci} is also an id of {b.id}, which is another chip ({b.compute_capability or b.gfx})"
+                yield found.place.field("probe", ("pci_ids", i), problem)
     for item in house.items("cpu_platforms"):
         if item.entry.channels_per_socket and item.entry.max_mts and item.entry.bandwidth_gbs_per_socket:
             derived = item.entry.channels_per_socket * item.entry.max_mts * 8 / 1000
@@ -194,18 +202,6 @@ def _generation_of(card: Accelerator) -> str | None:
         return amd_generation(card.gfx)
     capability = card.compute_capability
     return nvidia_generation(float(capability)) if capability and re.fullmatch(r"\d+\.\d", capability) else None
-
-
-def _shared_chips(house: House) -> Iterator[Fault]:
-    """One PCI id is one chip: it has one compute capability and one gfx name."""
-    first: dict[str, TableItem] = {}
-    for item in house.tables["accelerators"].values():
-        card: Accelerator = item.entry
-        for i, pci in enumerate(card.pci_ids):
-            b: Accelerator = first.setdefault(pci, item).entry
-            if (card.compute_capability, card.gfx) != (b.compute_capability, b.gfx):
-                problem = f"{pci} is also an id of {b.id}, which is another chip ({b.compute_capability or b.gfx})"
-                yield item.place.field("probe", ("pci_ids", i), problem)
 
 
 def _check_same_chip(platform: CpuPlatform, place: EntryPlace, cards: Mapping[str, Accelerator]) -> Iterator[Fault]:

@@ -238,7 +238,9 @@ def _entries(
             house.hopeless.add((entry.table, entry.id))
             continue
         if entry.table == "engines":
-            yield from _memory_flaws(data, whole)
+            memory_kind = memory_type(convert(data, Engine)) if data.get("memory") else None
+            for flaw in find_flaws(data["memory"], memory_kind) if memory_kind is not None else ():
+                yield whole.field(flaw.code, ("memory", *flaw.at), flaw.problem, flaw.near)
             data = _with_sound_memory(data, house)
         item = TableItem(convert(data, kind), replace(whole, data=data), data)
         if entry.table == "cloud_offers":
@@ -252,12 +254,6 @@ def _entries(
             sound |= data if entry.table == "engines" else {entry.table: [*sound.get(entry.table, ()), data]}
     house._sound[file.root / file.name] = sound or None
     yield from outline
-
-
-def _memory_flaws(data: Json, place: EntryPlace) -> Iterator[Fault]:
-    kind = memory_type(convert(data, Engine)) if data.get("memory") else None
-    for flaw in find_flaws(data["memory"], kind) if kind is not None else ():
-        yield place.field(flaw.code, ("memory", *flaw.at), flaw.problem, flaw.near)
 
 
 def _with_sound_memory(data: Json, house: House) -> Json:

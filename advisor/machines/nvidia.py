@@ -98,7 +98,14 @@ def _devices(nvml: ModuleType, root: Path, memory: HostMemory, mig_uuids: tuple[
             notes.append(f"device {i} is in MIG mode without a slice that can be used here")
             continue
         slices += found or ([] if mode and mode[0] == 1 else [_MigSlice(handle, None)])
-    slices += _named(nvml, mig_uuids, slices)
+    known = {_ask(nvml.nvmlDeviceGetUUID, s.handle) for s in slices}
+    out: list[_MigSlice] = []
+    for uuid in mig_uuids:
+        card = None if uuid in known else _ask(nvml.nvmlDeviceGetHandleByUUID, uuid)
+        if card is not None:
+            parent = _ask(nvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle, card)
+            out.append(_MigSlice(card, parent if parent is not None else card))
+    slices += out
     devices = [_device(nvml, n, s, root, memory) for n, s in enumerate(slices)]
     if any(s.parent is not None for s in slices):
         # with the slices listed, a parent that could not be asked for its mode is not a device of its own
@@ -116,18 +123,6 @@ def _mig(nvml: ModuleType, parent: object) -> list[_MigSlice]:
     count = _ask(nvml.nvmlDeviceGetMaxMigDeviceCount, parent) or 0
     found = (_ask(nvml.nvmlDeviceGetMigDeviceHandleByIndex, parent, i) for i in range(min(count, 16)))
     return [_MigSlice(h, parent) for h in found if h is not None]
-
-
-def _named(nvml: ModuleType, uuids: tuple[str, ...], have: list[_MigSlice]) -> list[_MigSlice]:
-    """Slices named in the environment: inside a container the parent refuses to list them."""
-    known = {_ask(nvml.nvmlDeviceGetUUID, s.handle) for s in have}
-    out: list[_MigSlice] = []
-    for uuid in uuids:
-        handle = None if uuid in known else _ask(nvml.nvmlDeviceGetHandleByUUID, uuid)
-        if handle is not None:
-            parent = _ask(nvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle, handle)
-            out.append(_MigSlice(handle, parent if parent is not None else handle))
-    return out
 
 
 def _device(nvml: ModuleType, index: int, mig_slice: _MigSlice, root: Path, memory: HostMemory) -> Device:

@@ -44,7 +44,9 @@ def size_forward_peak(model: Model, tokens: int, tp: int, expert_tp: int) -> flo
     parts = [lay.ffn[k] for k in order_ffns(lay)]
     experts = widest_experts(model, expert_tp)
     first = next((i for i, g in enumerate(parts) if isinstance(g, t.Moe)), len(parts))
-    index = _index_bytes(model)
+    layout = model.known_layout
+    sparse = any(isinstance(g, t.Mla) and g.indexer is not None for g in layout.attention)
+    index = float(INDEX_ROWS * INDEX_BYTES * (model.max_context or 0)) if sparse else 0.0
     stream = hidden * (lay.per_layer.streams if lay.per_layer else 1)
     more = lay.n_layers * lay.per_layer.width if lay.per_layer else 0
     best = 0.0
@@ -73,13 +75,6 @@ def expert_width(moe: t.Moe, hidden: int, tp: int) -> float:
     inner, outer = moe.moe_intermediate / tp, moe.latent or hidden
     wide = 2 * inner if moe.act == "gated" else inner
     return moe.top_k * (max(inner, outer) + max(wide, outer))
-
-
-def _index_bytes(model: Model) -> float:
-    """Workspace of the index of sparse attention; it shares its memory with the experts' one."""
-    lay = model.known_layout
-    sparse = any(isinstance(g, t.Mla) and g.indexer is not None for g in lay.attention)
-    return float(INDEX_ROWS * INDEX_BYTES * (model.max_context or 0)) if sparse else 0.0
 
 
 def _feed_forward(group: t.FfnGroup, hidden: int, tp: int) -> float:

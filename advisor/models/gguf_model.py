@@ -36,7 +36,20 @@ def model_from_gguf(file: GgufFile, path: Path | str | None, architectures: t.Gg
     from advisor.models.parameters import active_params, text_params
 
     name = str(path or file.parts[0])
-    arch = _architecture(file, name)
+    named = _text(file, "general.architecture")
+    if not named:
+        raise BadFile(name, "`general.architecture` is missing")
+    if len(named) > 64:
+        raise BadFile(name, f"`general.architecture` is {len(named)} characters long, which no architecture name is")
+    if not named.isprintable():
+        raise BadFile(name, f"`general.architecture` is {named!r}, which no architecture name is")
+    kind = _text(file, "general.type") or "model"
+    if kind != "model" or named == "clip":
+        what = "vision projector" if named == "clip" or kind == "mmproj" else repr(kind[:40])
+        raise BadFile(name, f"is a {what}, not a language model; give the file of the model itself")
+    if not file.tensors:
+        raise BadFile(name, "has no tensors (a vocabulary-only file)")
+    arch = named
     metadata = GgufMetadata(file, arch)
     blocks = _blocks(metadata, file)
     hidden = metadata.need("embedding_length")
@@ -117,23 +130,6 @@ def gguf_quantization(file: GgufFile) -> str:
 def _text(file: GgufFile, key: str) -> str | None:
     value = file.metadata.get(key)
     return value if isinstance(value, str) else None
-
-
-def _architecture(file: GgufFile, name: str) -> str:
-    arch = _text(file, "general.architecture")
-    if not arch:
-        raise BadFile(name, "`general.architecture` is missing")
-    if len(arch) > 64:
-        raise BadFile(name, f"`general.architecture` is {len(arch)} characters long, which no architecture name is")
-    if not arch.isprintable():
-        raise BadFile(name, f"`general.architecture` is {arch!r}, which no architecture name is")
-    kind = _text(file, "general.type") or "model"
-    if kind != "model" or arch == "clip":
-        what = "vision projector" if arch == "clip" or kind == "mmproj" else repr(kind[:40])
-        raise BadFile(name, f"is a {what}, not a language model; give the file of the model itself")
-    if not file.tensors:
-        raise BadFile(name, "has no tensors (a vocabulary-only file)")
-    return arch
 
 
 def _block_number(name: str) -> int:
@@ -293,7 +289,14 @@ def read_architecture(
         deep = metadata.maybe("n_deepstack_layers") or 0 if base.graph.deepstack else 0
         graph = structs.replace(graph, deepstack=deep, looks_up_positions=positions)
         return structs.replace(base, tensors=tensors, graph=graph)
-    graph, names = _read_graph(metadata, attending, blocks, positions), _read_norms(tensors, attending)
+    # Names of the norms around both parts of a layer.
+    norms = [n.removesuffix(".weight") for n in attending if n.endswith("norm.weight")]
+    of_mixer = tuple(n for n in norms if n == "attn_norm" or f"{n}.weight" in AFTER_ATTENTION)
+    of_ffn = tuple(n for n in norms if n == "ffn_norm" or f"{n}.weight" in AFTER_FFN)
+    graph, names = (
+        _read_graph(metadata, attending, blocks, positions),
+        structs.replace(tensors, mixer_norms=of_mixer, ffn_norms=of_ffn),
+    )
     return structs.replace(base, listed=False, windows=t.WindowRule(stored=True), tensors=names, graph=graph)
 
 
@@ -347,11 +350,3 @@ def _read_graph(metadata: GgufMetadata, block: Block, blocks: Sequence[Block], p
         return structs.replace(graph, block="sandwich")
     feeds = any("ffn_down.weight" in b or "ffn_down_exps.weight" in b for b in blocks)
     return structs.replace(graph, block="parallel") if not second and not after and feeds else graph
-
-
-def _read_norms(tensors: t.TensorTraits, block: Block) -> t.TensorTraits:
-    """Names of the norms around both parts of a layer."""
-    names = [n.removesuffix(".weight") for n in block if n.endswith("norm.weight")]
-    of_mixer = tuple(n for n in names if n == "attn_norm" or f"{n}.weight" in AFTER_ATTENTION)
-    of_ffn = tuple(n for n in names if n == "ffn_norm" or f"{n}.weight" in AFTER_FFN)
-    return structs.replace(tensors, mixer_norms=of_mixer, ffn_norms=of_ffn)

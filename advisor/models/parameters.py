@@ -35,12 +35,27 @@ def attention_params(group: t.AttentionGroup, hidden: int) -> int:
         convolution = (2 * key + value) * group.conv_kernel
         return projections + convolution + 2 * group.v_heads + group.v_dim + value * hidden
     if isinstance(group, t.Kda):
-        return _kda(group, hidden)
+        inner_width = group.n_heads * group.head_dim
+        low_rank = hidden * group.head_dim + group.head_dim * inner_width
+        projected = 3 * (hidden * inner_width + inner_width * group.conv_kernel)  # q, k, v, each with its convolution
+        projected += group.n_heads + inner_width  # decay per head and its bias
+        projected += hidden * group.n_heads + group.head_dim + inner_width * hidden  # beta, output norm, output
+        projected += low_rank  # decay gate
+        projected += hidden * inner_width if group.full_rank_gate else low_rank  # output gate
+        return projected + group.extra
     if isinstance(group, t.Lightning):
         width = group.n_heads * group.head_dim  # q, k, v, gate and output maps, plus the output norm
         return 5 * hidden * width + width
     if isinstance(group, t.Mamba2):
-        return _mamba2(group, hidden)
+        inner = group.heads * group.head_dim
+        conv = inner + 2 * group.groups * group.state
+        params = hidden * (inner + conv + group.heads) + conv * group.conv_kernel
+        params += 3 * group.heads + inner * hidden  # A, D and step bias per head
+        if group.conv_bias:
+            params += conv
+        if group.gated_norm:
+            params += inner
+        return params
     if isinstance(group, t.Mamba1):
         return _mamba1(group, hidden)
     if isinstance(group, t.ShortConv):
@@ -92,29 +107,6 @@ def _mla(mla: t.Mla, hidden: int) -> int:
         ix = mla.indexer  # query from the low-rank query, one key with a layer norm, one weight per head
         total += (mla.q_lora_rank or hidden) * ix.heads * ix.dim + hidden * ix.dim + 2 * ix.dim + hidden * ix.heads
     return total + mla.extra
-
-
-def _kda(kda: t.Kda, hidden: int) -> int:
-    width = kda.n_heads * kda.head_dim
-    low_rank = hidden * kda.head_dim + kda.head_dim * width
-    total = 3 * (hidden * width + width * kda.conv_kernel)  # q, k, v, each with its convolution
-    total += kda.n_heads + width  # decay per head and its bias
-    total += hidden * kda.n_heads + kda.head_dim + width * hidden  # beta, output norm, output
-    total += low_rank  # decay gate
-    total += hidden * width if kda.full_rank_gate else low_rank  # output gate
-    return total + kda.extra
-
-
-def _mamba2(mamba2: t.Mamba2, hidden: int) -> int:
-    inner = mamba2.heads * mamba2.head_dim
-    conv = inner + 2 * mamba2.groups * mamba2.state
-    total = hidden * (inner + conv + mamba2.heads) + conv * mamba2.conv_kernel
-    total += 3 * mamba2.heads + inner * hidden  # A, D and step bias per head
-    if mamba2.conv_bias:
-        total += conv
-    if mamba2.gated_norm:
-        total += inner
-    return total
 
 
 def _mamba1(mamba1: t.Mamba1, hidden: int) -> int:

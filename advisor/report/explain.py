@@ -6,11 +6,9 @@ from collections.abc import Sequence
 
 from advisor.advice.explain import CardFit, Explanation
 from advisor.advice.limits import MOST_SEQUENCES, DeploymentLimits
-from advisor.advice.types import RankedDeployment
 from advisor.deployment import (
     SPEED_FIGURES,
     DeviceMemory,
-    EngineVerification,
     MemoryEstimate,
     SpeedEstimate,
     SpeedFigure,
@@ -59,14 +57,29 @@ def describe_explanation(explanation: Explanation, verbose: bool = False) -> str
         if explanation.limits is not None:
             out += ["", "What fits here:", *_limits(explanation.limits, estimate)]
         if explanation.planned is not None:
-            out += ["", *_planned(explanation.planned, verbose)]
+            planned = ["What starts here, as the planner lays it out:"]
+            planned += bullets(describe_holding(explanation.planned))
+            planned += show_command(explanation.planned, verbose)
+            out += [
+                "",
+                *(
+                    [*planned, describe_memory(explanation.planned.memory)]
+                    if explanation.planned.memory is not None
+                    else planned
+                ),
+            ]
         if explanation.speed:
             out += ["", *_speed(explanation, format_tokens(estimate.context_length))]
     else:
         out += ["", f"Fits on (at {format_tokens(estimate.context_length)} tokens, {estimate.sequences} at once):"]
         out += _cards(explanation.fits_on)
     if explanation.verified is not None:
-        out += ["", *_verified(explanation.verified, unit)]
+        compared = [
+            [p.place, p.part, _short(p.ours_bytes, unit), _short(p.engine_bytes, unit), "yes" if p.agrees else "NO"]
+            for p in explanation.verified.parts
+        ]
+        head = "The engine's own plan agrees:" if explanation.verified.agrees else "The engine's own plan differs:"
+        out += ["", *[head, align_table(compared, ("place", "part", "ours", "engine", "agrees"), "llrrl")]]
     if explanation.changes:
         out += ["", "What would change it:"]
         rows = [[c.what, _short(c.total_bytes, unit), _saves(c.saves_bytes, unit)] for c in explanation.changes]
@@ -74,14 +87,6 @@ def describe_explanation(explanation: Explanation, verbose: bool = False) -> str
     left_out = (f"not counted: {n}" for n in estimate.not_modelled) if verbose else ()
     out += list_section("Notes", (*explanation.warnings, *left_out))
     return "\n".join(out)
-
-
-def _planned(ranked: RankedDeployment, verbose: bool) -> list[str]:
-    """What starts instead, as the planner lays it out."""
-    out = ["What starts here, as the planner lays it out:"]
-    out += bullets(describe_holding(ranked))
-    out += show_command(ranked, verbose)
-    return [*out, describe_memory(ranked.memory)] if ranked.memory is not None else out
 
 
 def _holding(explanation: Explanation) -> list[str]:
@@ -198,16 +203,6 @@ def _describe_figure(speed: SpeedEstimate, figure: SpeedFigure, bounded: bool) -
 
 def _digits(x: float) -> str:
     return f"{x:.0f}" if x >= 20 else f"{x:.1f}" if x >= 1 else f"{x:.2f}"
-
-
-def _verified(engine_verification: EngineVerification, unit: int) -> list[str]:
-    """The engine's figures compared with ours."""
-    rows = [
-        [p.place, p.part, _short(p.ours_bytes, unit), _short(p.engine_bytes, unit), "yes" if p.agrees else "NO"]
-        for p in engine_verification.parts
-    ]
-    head = "The engine's own plan agrees:" if engine_verification.agrees else "The engine's own plan differs:"
-    return [head, align_table(rows, ("place", "part", "ours", "engine", "agrees"), "llrrl")]
 
 
 def _limits(limits: DeploymentLimits, estimate: MemoryEstimate) -> list[str]:

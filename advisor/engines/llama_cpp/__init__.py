@@ -219,7 +219,16 @@ def list_launch_settings(
 ) -> Iterator[DecidedSetting]:
     """Every flag in the order of the command; `fitted`: the settings as `--fit` leaves them. The model has `layers`
     layers, the output counted as one."""
-    yield from _lengths(deployment, settings, constants)
+    per = settings.ctx_size // settings.slots
+    if _shares_cache(deployment, settings):
+        why = f"{settings.ctx_size} tokens that {settings.slots} slots share"
+    elif settings.slots > 1:
+        why = f"{settings.slots} x {per} tokens: llama-server's context is the total over its slots"
+    else:
+        why = "prompt and output of one request; the default is the model's whole trained context"
+    yield DecidedSetting("ctx-size", settings.ctx_size, why)
+    why = f"requests that run at once; the automatic value is {constants.usual.slots}"
+    yield DecidedSetting("parallel", settings.slots, why)
     if fitting.used_devices(deployment):
         yield from _places(deployment, settings, fitted, layers)
     else:
@@ -242,19 +251,6 @@ def list_launch_settings(
 
 def _shares_cache(deployment: Deployment, settings: LlamaSettings) -> bool:
     return settings.unified and "kv-unified" in deployment.settings
-
-
-def _lengths(deployment: Deployment, settings: LlamaSettings, constants: LlamaConstants) -> Iterator[DecidedSetting]:
-    per = settings.ctx_size // settings.slots
-    if _shares_cache(deployment, settings):
-        because = f"{settings.ctx_size} tokens that {settings.slots} slots share"
-    elif settings.slots > 1:
-        because = f"{settings.slots} x {per} tokens: llama-server's context is the total over its slots"
-    else:
-        because = "prompt and output of one request; the default is the model's whole trained context"
-    yield DecidedSetting("ctx-size", settings.ctx_size, because)
-    because = f"requests that run at once; the automatic value is {constants.usual.slots}"
-    yield DecidedSetting("parallel", settings.slots, because)
 
 
 def _places(

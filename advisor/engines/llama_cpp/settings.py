@@ -212,6 +212,9 @@ def _resolve(
     word = "auto" if value is None else str(value).lower()
     if word not in ("on", "off", "auto", "true", "false", "1", "0"):
         raise BadInput(f"setting flash-attn: {word[:40]!r} is not one of on, off, auto")
+    mode = str(get_setting(s, "split-mode", "sm") or "layer").lower()
+    if mode not in ("none", "layer", "row", "tensor"):
+        raise BadInput(f"setting split-mode: {mode[:40]!r} is not one of none, layer, row, tensor")
     return LlamaSettings(
         cache_k=_cache_type(get_setting(s, "cache-type-k", "ctk"), kv_cache_type.k),
         cache_v=_cache_type(get_setting(s, "cache-type-v", "ctv"), kv_cache_type.v),
@@ -230,7 +233,7 @@ def _resolve(
         repack=get_flag(s, "repack") is not False and not get_flag(s, "no-repack", "nr"),
         mapped=_mapped(s),
         cache_on_host=get_flag(s, "kv-offload", "kvo") is False or bool(get_flag(s, "no-kv-offload", "nkvo")),
-        split=_split_mode(s),
+        split=cast("Split", "layer" if mode == "none" else mode),
         context_was_given=given,
     )
 
@@ -240,13 +243,6 @@ def _mapped(s: dict[str, Setting]) -> bool:
     if get_flag(s, "mmap") is False or get_flag(s, "no-mmap") or get_flag(s, "mlock"):
         return False
     return str(get_setting(s, "load-mode", "lm") or "auto").lower() in ("auto", "mmap")
-
-
-def _split_mode(s: dict[str, Setting]) -> Split:
-    word = str(get_setting(s, "split-mode", "sm") or "layer").lower()
-    if word not in ("none", "layer", "row", "tensor"):
-        raise BadInput(f"setting split-mode: {word[:40]!r} is not one of none, layer, row, tensor")
-    return cast("Split", "layer" if word == "none" else word)
 
 
 def read_fit_limits(s: dict[str, Setting], usual: LlamaDefaults) -> LlamaDefaults:

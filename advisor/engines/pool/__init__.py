@@ -112,6 +112,9 @@ def memory(
                 out.append("the draft model of speculative decoding")
         elif prediction_params(deployment.model) is None:
             out.append("the prediction block, whose size is not known")
+    exact = not sizes.weights.modelled and quantization.family in ("none", "hf")
+    cache: Basis = "exact" if constants.planner == "groups" and not (settings.kv_packed is not None) else "modelled"
+    rest: Basis = "measured" if entry.id == "vllm" else "assumed"
     return MemoryEstimate(
         fits=fits,
         devices=tuple(shown),
@@ -119,7 +122,13 @@ def memory(
         kv_cache=_kv_cache(settings, plans, open_pools),
         context_length=settings.length,
         sequences=deployment.sequences,
-        basis=_basis(entry, constants, sizes, quantization, settings.kv_packed is not None),
+        basis={
+            "weights": "exact" if exact else "modelled",
+            "kv_cache": cache,
+            "recurrent_state": cache,
+            "compute": rest,
+            "overhead": rest,
+        },
         not_modelled=tuple(out),
         warnings=(*refusals, *doubts, *verdict.warnings, *notes),
         short=verdict.short,
@@ -346,21 +355,6 @@ def _kv_cache(settings: PoolSettings, plans: tuple[PagedCache, ...], pools: list
         state_sequences=None if sure is None else settings.dp * sure,
         logged_tokens=min((n for n in logged if n is not None), default=None),
     )
-
-
-def _basis(
-    entry: Engine, constants: PoolConstants, sizes: RankBytes, quantization: Quantization, packed: bool
-) -> dict[str, Basis]:
-    sure = not sizes.weights.modelled and quantization.family in ("none", "hf")
-    cache: Basis = "exact" if constants.planner == "groups" and not packed else "modelled"
-    rest: Basis = "measured" if entry.id == "vllm" else "assumed"
-    return {
-        "weights": "exact" if sure else "modelled",
-        "kv_cache": cache,
-        "recurrent_state": cache,
-        "compute": rest,
-        "overhead": rest,
-    }
 
 
 def launch_settings(deployment: Deployment, entry: Engine, quantization: Quantization) -> tuple[DecidedSetting, ...]:

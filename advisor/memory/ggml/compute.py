@@ -312,7 +312,11 @@ def build_step(
         if i < deepstack:
             tensor = change(tensor, view(padded, (step.hidden, step.tokens), f"deep {i}"))
         if each is not None:
-            tensor = _add_own_embedding(step, tensor, each)
+            own = step.layout.per_layer
+            assert own is not None
+            size = (own.width, step.tokens)
+            gate = change(change(step.multiply(tensor, own.width, "inp_gate")), view(each, size, "slice"))
+            tensor = change(tensor, step.normalize(step.multiply(gate, step.hidden, "proj")))
         if step.names.layer_scale:
             tensor = step.weigh(change(tensor), "layer_output_scale", step.tokens, F32)
     step.stand_in(output)
@@ -357,14 +361,6 @@ def _look_up(step: Step, name: str, shape: tuple[int, ...]) -> Tensor:
     out = compute(shape, step.get_input("tokens", F32 * step.tokens))
     out.place = HOST
     return out
-
-
-def _add_own_embedding(step: Step, tensor: Tensor, each: Tensor) -> Tensor:
-    table = step.layout.per_layer
-    assert table is not None
-    shape = (table.width, step.tokens)
-    gate = change(change(step.multiply(tensor, table.width, "inp_gate")), view(each, shape, "slice"))
-    return change(tensor, step.normalize(step.multiply(gate, step.hidden, "proj")))
 
 
 def _pick(step: Step, tensor: Tensor) -> Tensor:
