@@ -67,7 +67,24 @@ def find_check_rules_faults(house: House) -> Iterator[Fault]:
             yield place.fault("duplicate_name", f"a rule of this id is already in {there}", ("id",))
         if not house.is_asked(place):
             continue
-        yield from _entry(entry, place)
+        if entry.each is not None and entry.each not in value_matches.EACH:
+            problem = f"{entry.each!r} is not one of {', '.join(value_matches.EACH)}"
+            yield place.field("wrong_value", ("each",), problem, nearest_names(entry.each, value_matches.EACH))
+        if entry.engines and entry.except_engines:
+            yield place.field("contradiction", ("except_engines",), "`engines` says already which it is for")
+        if entry.except_engines and not entry.except_because:
+            yield place.fault("missing_key", "`except_because` is missing: why it is not for them", ("except_engines",))
+        if entry.only and entry.each is None:
+            yield place.field("contradiction", ("only",), "`only` belongs to rules with `each`")
+        if entry.when is None and entry.each is None:
+            yield place.fault("missing_key", "needs `when` (a condition) or `each` (what it looks at one by one)")
+        for field in ("bad", "good"):
+            if not (getattr(entry, field) or "").strip():
+                what = "a snippet that it finds fault with" if field == "bad" else "the same snippet, corrected"
+                yield place.fault("missing_key", f"`{field}` is missing: {what}")
+        if entry.each is None:
+            for field in ("message", "fix"):
+                yield from _filled_in(getattr(entry, field), (field,), place)
         if knowledge is not None:
             found: list[GuideFault] = []
             read_condition(entry, knowledge, found)
@@ -100,27 +117,6 @@ def _problem(place: EntryPlace, guide_fault: GuideFault) -> Fault:
     code = "unknown_name" if guide_fault.text.startswith("unknown") else "condition"
     problem, hint = without_hint(guide_fault.text)
     return place.field(code, guide_fault.path, one_line(problem), hint)  # type: ignore[arg-type]  # one of two codes
-
-
-def _entry(entry: RuleEntry, place: EntryPlace) -> Iterator[Fault]:
-    if entry.each is not None and entry.each not in value_matches.EACH:
-        problem = f"{entry.each!r} is not one of {', '.join(value_matches.EACH)}"
-        yield place.field("wrong_value", ("each",), problem, nearest_names(entry.each, value_matches.EACH))
-    if entry.engines and entry.except_engines:
-        yield place.field("contradiction", ("except_engines",), "`engines` says already which it is for")
-    if entry.except_engines and not entry.except_because:
-        yield place.fault("missing_key", "`except_because` is missing: why it is not for them", ("except_engines",))
-    if entry.only and entry.each is None:
-        yield place.field("contradiction", ("only",), "`only` belongs to rules with `each`")
-    if entry.when is None and entry.each is None:
-        yield place.fault("missing_key", "needs `when` (a condition) or `each` (what it looks at one by one)")
-    for field in ("bad", "good"):
-        if not (getattr(entry, field) or "").strip():
-            what = "a snippet that it finds fault with" if field == "bad" else "the same snippet, corrected"
-            yield place.fault("missing_key", f"`{field}` is missing: {what}")
-    if entry.each is None:
-        for field in ("message", "fix"):
-            yield from _filled_in(getattr(entry, field), (field,), place)
 
 
 def _filled_in(text: str, at: At, place: EntryPlace) -> Iterator[Fault]:

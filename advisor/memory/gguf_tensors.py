@@ -243,7 +243,33 @@ def layer_shapes(model: t.Model, mixer: t.AttentionGroup, ffn: t.FfnGroup) -> It
     if isinstance(ffn, t.Dense):
         yield from _dense(ffn.intermediate, d, ffn.act, ffn.bias, traits.fused_gate_up)
     elif isinstance(ffn, t.Moe):
-        yield from _moe(ffn, d, traits)
+        e, ff, w = ffn.n_experts, ffn.moe_intermediate, ffn.latent or d
+        yield "ffn_gate_inp.weight", (d, ffn.router_width or e)
+        if ffn.router_bias:
+            yield ("ffn_gate_inp.bias" if traits.biased_router else "exp_probs_b.bias"), (ffn.router_width or e,)
+        if ffn.act == "gated":
+            yield "ffn_gate_exps.weight", (w, ff, e)
+        yield "ffn_up_exps.weight", (w, ff, e)
+        yield "ffn_down_exps.weight", (ff, w, e)
+        if ffn.bias or traits.biased_experts:
+            yield "ffn_gate_exps.bias", (ff, e)
+            yield "ffn_up_exps.bias", (ff, e)
+            yield "ffn_down_exps.bias", (w, e)
+        if ffn.latent:
+            yield "ffn_latent_down.weight", (d, ffn.latent)
+            yield "ffn_latent_up.weight", (ffn.latent, d)
+        if ffn.shared_intermediate:
+            if ffn.act == "gated":
+                yield "ffn_gate_shexp.weight", (d, ffn.shared_intermediate)
+            yield "ffn_up_shexp.weight", (d, ffn.shared_intermediate)
+            yield "ffn_down_shexp.weight", (ffn.shared_intermediate, d)
+            if ffn.shared_gate:
+                yield "ffn_gate_inp_shexp.weight", (d,)
+        if traits.experts_beside_dense:
+            yield "ffn_gate_inp.scale", (d,)
+            yield from ((f"{name}.weight", (d,)) for name in ("pre_ffw_norm_2", "post_ffw_norm_1", "post_ffw_norm_2"))
+        if ffn.parallel_dense:
+            yield from _dense(ffn.parallel_dense, d, "gated", False, traits.fused_gate_up)
     if traits.layer_scale:
         yield "layer_output_scale.weight", (1,)
     yield from _norms(model, mixer, ffn, d)
@@ -457,33 +483,3 @@ def _dense(ff: int, hidden: int, act: str, bias: bool, fused: bool) -> Iterator[
     if bias:
         yield "ffn_up.bias", (ff,)
         yield "ffn_down.bias", (hidden,)
-
-
-def _moe(moe: t.Moe, hidden: int, traits: TensorTraits) -> Iterator[Shape]:
-    e, ff, w = moe.n_experts, moe.moe_intermediate, moe.latent or hidden
-    yield "ffn_gate_inp.weight", (hidden, moe.router_width or e)
-    if moe.router_bias:
-        yield ("ffn_gate_inp.bias" if traits.biased_router else "exp_probs_b.bias"), (moe.router_width or e,)
-    if moe.act == "gated":
-        yield "ffn_gate_exps.weight", (w, ff, e)
-    yield "ffn_up_exps.weight", (w, ff, e)
-    yield "ffn_down_exps.weight", (ff, w, e)
-    if moe.bias or traits.biased_experts:
-        yield "ffn_gate_exps.bias", (ff, e)
-        yield "ffn_up_exps.bias", (ff, e)
-        yield "ffn_down_exps.bias", (w, e)
-    if moe.latent:
-        yield "ffn_latent_down.weight", (hidden, moe.latent)
-        yield "ffn_latent_up.weight", (moe.latent, hidden)
-    if moe.shared_intermediate:
-        if moe.act == "gated":
-            yield "ffn_gate_shexp.weight", (hidden, moe.shared_intermediate)
-        yield "ffn_up_shexp.weight", (hidden, moe.shared_intermediate)
-        yield "ffn_down_shexp.weight", (moe.shared_intermediate, hidden)
-        if moe.shared_gate:
-            yield "ffn_gate_inp_shexp.weight", (hidden,)
-    if traits.experts_beside_dense:
-        yield "ffn_gate_inp.scale", (hidden,)
-        yield from ((f"{name}.weight", (hidden,)) for name in ("pre_ffw_norm_2", "post_ffw_norm_1", "post_ffw_norm_2"))
-    if moe.parallel_dense:
-        yield from _dense(moe.parallel_dense, hidden, "gated", False, traits.fused_gate_up)

@@ -142,7 +142,28 @@ def describe_fleet(fleet: Fleet) -> str:
     """The pools as a table, the nodes that no plan uses with their reasons, and notes."""
     out = [paint(_fleet_headline(fleet), "bold"), ""]
     if fleet.pools:
-        out.append(_pool_table(fleet))
+        priced = any(p.price_per_hour is not None for p in fleet.pools)
+        headers = ["pool", "nodes", "devices", "free", "memory", "RAM", *(["an hour"] if priced else [])]
+        rows = [
+            [
+                p.id,
+                len(p.node_names),
+                p.devices or "-",
+                "-" if not p.devices else "?" if p.devices_free is None else p.devices_free,
+                _memory(p),
+                _gib(p.machine.memory.usable_bytes),
+                *(["?" if p.price_per_hour is None else f"{p.price_per_hour:g}"] if priced else []),
+            ]
+            for p in fleet.pools
+        ]
+        columns = list(zip(headers, *rows, strict=True))[1:]
+        widest = text_width() - 2 - sum(max(len(str(cell)) for cell in column) + 2 for column in columns)
+        for row in rows:
+            row[0] = _cut(str(row[0]), max(16, widest))
+        table = align_table(rows, headers, "l" + "r" * (len(headers) - 1))
+        price = f" Prices are in {fleet.currency} for a whole node." if priced and fleet.currency else ""
+        said = "Devices, free ones and memory are those of one node; memory is GiB of one device, RAM GiB of the node."
+        out.append(f"{table}\n\n{wrap_text(said + price, '  ')}")
         # What is odd about pools, each note once, with the pools that it is about.
         about: dict[str, list[str]] = {}
         for pool in fleet.pools:
@@ -170,31 +191,6 @@ def _fleet_headline(fleet: Fleet) -> str:
         f"{_count(len(used), 'node')} with {_count(devices, 'device')} in {_count(len(fleet.pools), 'pool')}, from "
         f"{WORDS[fleet.kind]}"
     )
-
-
-def _pool_table(fleet: Fleet) -> str:
-    priced = any(p.price_per_hour is not None for p in fleet.pools)
-    headers = ["pool", "nodes", "devices", "free", "memory", "RAM", *(["an hour"] if priced else [])]
-    rows = [
-        [
-            p.id,
-            len(p.node_names),
-            p.devices or "-",
-            "-" if not p.devices else "?" if p.devices_free is None else p.devices_free,
-            _memory(p),
-            _gib(p.machine.memory.usable_bytes),
-            *(["?" if p.price_per_hour is None else f"{p.price_per_hour:g}"] if priced else []),
-        ]
-        for p in fleet.pools
-    ]
-    columns = list(zip(headers, *rows, strict=True))[1:]
-    widest = text_width() - 2 - sum(max(len(str(cell)) for cell in column) + 2 for column in columns)
-    for row in rows:
-        row[0] = _cut(str(row[0]), max(16, widest))
-    table = align_table(rows, headers, "l" + "r" * (len(headers) - 1))
-    price = f" Prices are in {fleet.currency} for a whole node." if priced and fleet.currency else ""
-    said = "Devices, free ones and memory are those of one node; memory is GiB of one device, RAM GiB of the node."
-    return f"{table}\n\n{wrap_text(said + price, '  ')}"
 
 
 def _cut(text: str, width: int) -> str:

@@ -84,7 +84,22 @@ def read_inventory(
         raise BadInput("only one of the nodes and the pods can come from standard input")
     path = Path(source)
     if source != STDIN and path.is_dir():
-        made = read_snapshots(path, rules)
+        # The nodes of a folder, by name. A file that cannot be read sets its node aside. Raises BadFile.
+        try:
+            files = sorted((p for p in path.iterdir() if p.suffix == ".json" and p.is_file()), key=_natural_order)
+        except OSError as e:
+            raise BadFile(path, f"cannot be read: {e.strerror or e}") from None
+        if not files:
+            raise BadFile(path, "has no snapshot: advise probe --save NODE.json on each node")
+        if len(files) > MAX_NODES:
+            raise BadFile(path, f"has more than {MAX_NODES:,} files")
+        nodes = []
+        for file in files:
+            try:
+                nodes.append(make_snapshot_node(file.stem, load_snapshot(file), rules))
+            except BadFile as e:
+                nodes.append(Node(name=file.stem, reason=e.problem[:300]))
+        made = Inventory(kind="snapshots", nodes=tuple(nodes))
     else:
         where = "standard input" if source == STDIN else path
         taken = PodList(read_source(pods), "standard input" if pods == STDIN else pods) if pods is not None else None
@@ -226,25 +241,6 @@ def _refuse_unknown(value: dict[Any, Any], shape: type[Record], place: str) -> N
     unknown = [str(k) for k in value if k not in known]
     if unknown:
         raise unknown_options(place, unknown, known)
-
-
-def read_snapshots(folder: Path, rules: Catalog) -> Inventory:
-    """The nodes of a folder, by name. A file that cannot be read sets its node aside. Raises BadFile."""
-    try:
-        files = sorted((p for p in folder.iterdir() if p.suffix == ".json" and p.is_file()), key=_natural_order)
-    except OSError as e:
-        raise BadFile(folder, f"cannot be read: {e.strerror or e}") from None
-    if not files:
-        raise BadFile(folder, "has no snapshot: advise probe --save NODE.json on each node")
-    if len(files) > MAX_NODES:
-        raise BadFile(folder, f"has more than {MAX_NODES:,} files")
-    nodes = []
-    for file in files:
-        try:
-            nodes.append(make_snapshot_node(file.stem, load_snapshot(file), rules))
-        except BadFile as e:
-            nodes.append(Node(name=file.stem, reason=e.problem[:300]))
-    return Inventory(kind="snapshots", nodes=tuple(nodes))
 
 
 def make_snapshot_node(name: str, machine: Machine, rules: Catalog) -> Node:
