@@ -366,11 +366,7 @@ def _wanted(inputs: _MixInputs, tensor: GgufTensor, seen: dict[str, int]) -> str
     if mix == "MXFP4_MOE":
         return "MXFP4" if len(tensor.ne) > 2 and tensor.ne[2] > 1 else "Q8_0"
     if role == "embedding":
-        if inputs.mix in ("IQ2_XXS", "IQ2_XS", "IQ1_S", "IQ1_M"):
-            return "Q2_K"
-        if inputs.mix in ("IQ2_S", "IQ2_M", "IQ3_XXS"):
-            return "IQ3_S"
-        return "Q4_K" if inputs.mix in ("TQ1_0", "TQ2_0") else inputs.base
+        return _embedding(inputs)
     if mix in SMALL_IQ:
         return _small_iq(inputs, tensor.name, seen)
     if role == "value":
@@ -396,6 +392,14 @@ def _output(inputs: _MixInputs, tensor: GgufTensor) -> str:
     if inputs.mix in SMALL_IQ or inputs.mix == "IQ3_XXS":
         return "Q5_K"
     return "Q8_0" if inputs.base == "Q8_0" else "Q6_K"
+
+
+def _embedding(inputs: _MixInputs) -> str:
+    if inputs.mix in ("IQ2_XXS", "IQ2_XS", "IQ1_S", "IQ1_M"):
+        return "Q2_K"
+    if inputs.mix in ("IQ2_S", "IQ2_M", "IQ3_XXS"):
+        return "IQ3_S"
+    return "Q4_K" if inputs.mix in ("TQ1_0", "TQ2_0") else inputs.base
 
 
 def _small_iq(inputs: _MixInputs, name: str, seen: dict[str, int]) -> str:
