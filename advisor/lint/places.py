@@ -45,7 +45,11 @@ def find_places_faults(house: House) -> Iterator[Fault]:
             continue
         entry: Engine = item.entry
         if targets is not None:
-            yield from _launch(entry, item.place)
+            if entry.start is None and entry.kind != CLIENT:
+                yield item.place.fault("missing_place", "does not say under `start` how it is started", ("id",))
+            if COMMAND not in (*entry.targets, *entry.no_target):
+                problem = f"says of its launch files neither in `targets` nor in `no_target` whether it has {COMMAND}"
+                yield item.place.fault("missing_place", problem, ("id",))
         if entry.only_asked_for is not None and entry.id in named:
             problem = f"a leaf of rules/{GUIDE} recommends it"
             yield item.place.field("contradiction", ("only_asked_for",), problem)
@@ -62,14 +66,6 @@ def find_places_faults(house: House) -> Iterator[Fault]:
 def _wants_leaf(entry: Engine) -> bool:
     """Whether advice is to recommend it by itself."""
     return entry.kind == ENGINE and entry.health.status != ARCHIVED and entry.only_asked_for is None
-
-
-def _launch(entry: Engine, place: EntryPlace) -> Iterator[Fault]:
-    if entry.start is None and entry.kind != CLIENT:
-        yield place.fault("missing_place", "does not say under `start` how it is started", ("id",))
-    if COMMAND not in (*entry.targets, *entry.no_target):
-        problem = f"says of its launch files neither in `targets` nor in `no_target` whether it has {COMMAND}"
-        yield place.fault("missing_place", problem, ("id",))
 
 
 def _memory(item: TableItem) -> Iterator[Fault]:
@@ -120,20 +116,16 @@ def _named_in_guide(raw: object) -> set[str]:
 def find_completeness_faults(house: House) -> Iterator[Fault]:
     """What entries of engines leave out, though the advice rests on it."""
     for item in house.tables["engines"].values():
-        yield from _tables(item)
+        for name, (what, example, whatever) in TABLES.items():
+            if not getattr(item.entry, name) and not item.place.written((name,)):
+                form = f"{what}, each with its source ({name}: {{{example}: {{support: 'yes', src: [...]}}}})"
+                problem = f"`{name}` is missing: {form}; without it nothing keeps it from {whatever}"
+                yield item.place.fault("missing_key", problem, ("id",))
         yield from _ranks(house, item)
         start = item.entry.start
         if start is not None and start.like is None:
             yield from _start(item.entry, start, item.place)
             yield from _images(item.entry, start, item.place)
-
-
-def _tables(item: TableItem) -> Iterator[Fault]:
-    for name, (what, example, whatever) in TABLES.items():
-        if not getattr(item.entry, name) and not item.place.written((name,)):
-            form = f"{what}, each with its source ({name}: {{{example}: {{support: 'yes', src: [...]}}}})"
-            problem = f"`{name}` is missing: {form}; without it nothing keeps it from {whatever}"
-            yield item.place.fault("missing_key", problem, ("id",))
 
 
 def _ranks(house: House, item: TableItem) -> Iterator[Fault]:

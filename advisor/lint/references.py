@@ -12,7 +12,6 @@ from msgspec import inspect
 from advisor.catalog.flaws import At
 from advisor.decision.floors import listed_names, vendor_of_generation
 from advisor.decision.types import GENERATIONS, USE_CASES
-from advisor.decoding import Json
 from advisor.engines.versions import version_key
 from advisor.errors import AdvisorError, UnknownName
 from advisor.lint.faults import Fault, one_line
@@ -39,36 +38,28 @@ def find_references_faults(house: House) -> Iterator[Fault]:
         for at, kind, value in found:
             if isinstance(kind, inspect.Metadata):
                 here, extra = (*part.at, *at), kind.extra or {}
-                yield from _stated(part, here, extra, value)
+                # A text that has not the form, or a number outside the bounds, that its type states.
+                if isinstance(value, str) and "form" in extra:
+                    pattern, otherwise, code = extra["form"]
+                    if not re.fullmatch(pattern, value):
+                        yield part.place.field(code, here, f"{value!r} {otherwise}")
+                elif isinstance(value, (int, float)) and "bounds" in extra:
+                    low, high, otherwise = extra["bounds"]
+                    if not low <= value <= high:
+                        shown = f"{value:g}" if isinstance(value, float) else str(value)
+                        yield part.place.field("unit", here, f"{shown} {otherwise}")
                 if isinstance(value, str):
-                    yield from _text(house, part, here, extra.get("is", ""), value)
+                    meaning = extra.get("is", "")
+                    if meaning in _CHECKS:
+                        yield from _CHECKS[meaning](house, part, here, value)
+                    elif meaning in _NAMES and not (meaning == "engine" and value == NO_ENGINE):
+                        what, list_names = _NAMES[meaning]
+                        known = list_names(house, part)
+                        if known is not None:
+                            yield from house.unknown(part.place, here, what, value, known)
     for path, document in house.documents.items():
         if path.startswith(("guides/", "policy/", "checks/rules/")):
             yield from _conditions(house, document.place, document.data, ())
-
-
-def _stated(part: TypedPart, at: At, extra: Json, value: object) -> Iterator[Fault]:
-    """A text that has not the form, or a number outside the bounds, that its type states."""
-    if isinstance(value, str) and "form" in extra:
-        pattern, otherwise, code = extra["form"]
-        if not re.fullmatch(pattern, value):
-            yield part.place.field(code, at, f"{value!r} {otherwise}")
-    elif isinstance(value, (int, float)) and "bounds" in extra:
-        low, high, otherwise = extra["bounds"]
-        if not low <= value <= high:
-            shown = f"{value:g}" if isinstance(value, float) else str(value)
-            yield part.place.field("unit", at, f"{shown} {otherwise}")
-
-
-def _text(house: House, part: TypedPart, at: At, meaning: str, text: str) -> Iterator[Fault]:
-    """A text that stands for something, by what it stands for."""
-    if meaning in _CHECKS:
-        yield from _CHECKS[meaning](house, part, at, text)
-    elif meaning in _NAMES and not (meaning == "engine" and text == NO_ENGINE):
-        what, list_names = _NAMES[meaning]
-        known = list_names(house, part)
-        if known is not None:
-            yield from house.unknown(part.place, at, what, text, known)
 
 
 def _hub_id(house: House, part: TypedPart, at: At, name: str) -> Iterator[Fault]:
@@ -181,7 +172,18 @@ def find_names_faults(house: House) -> Iterator[Fault]:
     # hardware is asked for by any of its names, so an overlay's card must have names of its own
     cards = house.tables["accelerators"].values()
     yield from _clashes((x, (x.entry.id, x.entry.name, *x.entry.aliases, *x.entry.default_of)) for x in cards)
-    yield from _driver_names(list(cards))
+    # Entries with one driver name have to differ in memory, or in what only the system knows (modules).
+    by_name: dict[str, list[TableItem]] = {}
+    for item in list(cards):
+        for name in item.entry.reported_names:
+            by_name.setdefault(name, []).append(item)
+    for name, same in by_name.items():
+        for i, item in enumerate(same):
+            a = item.entry
+            twins = [x.entry.id for x in same[:i] if x.entry.memory_bytes == a.memory_bytes and not a.unified]
+            if twins:
+                problem = f"shares the driver name {name!r} and the memory with {twins[0]}: nothing tells them apart"
+                yield item.place.fault("probe", problem, ("reported_names",))
 
 
 def _clashes(rows: Iterable[tuple[TableItem, Iterable[str]]]) -> Iterator[Fault]:
@@ -212,18 +214,3 @@ def _where(item: TableItem, name: str) -> tuple[str | int, ...]:
         if name in listed:
             return (field, listed.index(name))
     return ("id",) if item.entry.id == name else ("name",)
-
-
-def _driver_names(cards: list[TableItem]) -> Iterator[Fault]:
-    """Entries with one driver name have to differ in memory, or in what only the system knows (modules)."""
-    by_name: dict[str, list[TableItem]] = {}
-    for item in cards:
-        for name in item.entry.reported_names:
-            by_name.setdefault(name, []).append(item)
-    for name, same in by_name.items():
-        for i, item in enumerate(same):
-            a = item.entry
-            twins = [x.entry.id for x in same[:i] if x.entry.memory_bytes == a.memory_bytes and not a.unified]
-            if twins:
-                problem = f"shares the driver name {name!r} and the memory with {twins[0]}: nothing tells them apart"
-                yield item.place.fault("probe", problem, ("reported_names",))

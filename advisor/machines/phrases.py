@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import msgspec
@@ -178,12 +178,26 @@ def _take(_size: str | None = None, **fixed: Any) -> _Taker:
             setattr(details, _size, parse_memory_size(m[1], m[2]))
         for name, text in m.groupdict().items():
             if text:
-                setattr(details, name, _count(text, name) if name in _COUNTED else text)
+                setattr(details, name, _READERS[name](text) if name in _READERS else text)
 
     return take
 
 
-_COUNTED = ("cores", "threads", "sockets")
+def _read_cpu_limit(text: str) -> float:
+    if not 0 < float(text) <= 100_000:
+        raise BadInput(f"cpu limit {text}: a number of cores above 0 is expected")
+    return float(text)
+
+
+# groups of patterns that are no text as it stands
+_READERS: dict[str, Callable[[str], Any]] = {
+    **{name: partial(_count, what=name) for name in ("cores", "threads", "sockets")},
+    "arch": normalise_arch,
+    "cpu_limit": _read_cpu_limit,
+    "os_version": str.lower,
+    "visible": lambda text: "" if text.lower() in ("none", "void", "''") else text,
+    "wired_bytes": lambda text: int(text) * MIB or None,
+}
 
 
 def _drivers(details: HardwareDetails, m: re.Match[str]) -> None:
@@ -223,11 +237,6 @@ def _windows(details: HardwareDetails, m: re.Match[str]) -> None:
         details.os_version = m[1]
 
 
-def _distribution(details: HardwareDetails, m: re.Match[str]) -> None:
-    details.os = "linux"
-    details.os_version = m[0].lower()
-
-
 def _phone(details: HardwareDetails, m: re.Match[str]) -> None:
     details.os = "ios" if m[0].lower().startswith(("iphone", "ipad")) else "android"
     details.arch = "arm64"
@@ -264,26 +273,8 @@ def _spread(details: HardwareDetails, m: re.Match[str]) -> None:
     details.cards_of_all_nodes = True
 
 
-def _cpu_limit(details: HardwareDetails, m: re.Match[str]) -> None:
-    details.cpu_limit = float(m[1])
-    if not 0 < details.cpu_limit <= 100_000:
-        raise BadInput(f"cpu limit {m[1]}: a number of cores above 0 is expected")
-
-
-def _visible(details: HardwareDetails, m: re.Match[str]) -> None:
-    details.visible = "" if m[1].lower() in ("none", "void", "''") else m[1]
-
-
-def _wired(details: HardwareDetails, m: re.Match[str]) -> None:
-    details.wired_bytes = int(m[1]) * MIB or None
-
-
 def _gpu_cores(details: HardwareDetails, m: re.Match[str]) -> None:
     details.gpu_cores = _count(m[1] or m[2], "GPU cores", 1000)
-
-
-def _arch(details: HardwareDetails, m: re.Match[str]) -> None:
-    details.arch = normalise_arch(m[0])
 
 
 def _disk(details: HardwareDetails, m: re.Match[str]) -> None:
@@ -343,14 +334,14 @@ _TABLE: tuple[tuple[str, _Taker], ...] = (
     (SIZE, _take("bare_bytes")),
     (rf"{SIZE} free(?: VRAM)?", _take("free_bytes")),
     (rf"(?:container )?memory limit(?:ed to)? {SIZE}", _take("limit_bytes")),
-    (r"cpu limit(?:ed to)? (\d+(?:\.\d+)?)(?: (?:cpus?|cores?))?", _cpu_limit),
+    (r"cpu limit(?:ed to)? (?P<cpu_limit>\d+(?:\.\d+)?)(?: (?:cpus?|cores?))?", _take()),
     (rf"container limited to {SIZE}(?: and (\d+(?:\.\d+)?) CPUs?)?(?: on an? {SIZE} host)?", _container),
     (rf"(?:VRAM )?carve-?out {SIZE}", _take("carve_bytes")),
     (rf"{SIZE} (?:allocated |set |given )?as (?:video memory|VRAM)", _take("carve_bytes")),
     (rf"GTT {SIZE}", _take("gtt_bytes")),
-    (r"(?:iogpu\.)?wired_limit_mb ?= ?(\d{1,9})", _wired),
+    (r"(?:iogpu\.)?wired_limit_mb ?= ?(?P<wired_bytes>\d{1,9})", _take()),
     (r"linux", _take(os="linux")),
-    (rf"(?:{_DISTRIBUTIONS})(?: [\w.]+)?", _distribution),
+    (rf"(?P<os_version>(?:{_DISTRIBUTIONS})(?: [\w.]+)?)", _take(os="linux")),
     (rf"win(?:dows)?(?: ?({_V}))?(?: (?:pro|home|enterprise))?", _windows),
     (rf"mac ?os(?: x)?(?: {_OS})?(?: \w+)?", _take(os="macos")),
     (rf"android(?: {_OS})?", _take(os="android")),
@@ -383,7 +374,7 @@ _TABLE: tuple[tuple[str, _Taker], ...] = (
     (r"slurm", _take(orchestrator="slurm")),
     (r"(?:in a )?docker(?: container)?", _take(container="docker")),
     (r"(?:in a )?container", _take(container="container")),
-    (r"(?:CUDA_|HIP_|ROCR_)?visible[ _]devices[ =](\S+)", _visible),
+    (r"(?:CUDA_|HIP_|ROCR_)?visible[ _]devices[ =](?P<visible>\S+)", _take()),
     (r"(?P<npu>.{2,40}) NPU", _take()),
     (
         r"(?:power )?(?:limit|cap)(?:ped)?(?: (?:at|to))? (\d{1,5}) ?W(?:/card| each)?|"
@@ -396,7 +387,7 @@ _TABLE: tuple[tuple[str, _Taker], ...] = (
         r"(?:kvm|proxmox|esxi|lxc|bare metal|vfio|passthrough)(?:[/ ](?:kvm|proxmox|vfio|passthrough))*",
         _take(),
     ),
-    (r"arm64|aarch64|x86_64|x86-64|amd64|x64|riscv64|s390x|ppc64le", _arch),
+    (r"(?P<arch>arm64|aarch64|x86_64|x86-64|amd64|x64|riscv64|s390x|ppc64le)", _take()),
     ("|".join(re.escape(f) for f in sorted(_FLAGS, key=len, reverse=True)), _cpu_flag),
 )
 
