@@ -95,7 +95,7 @@ _CPU = re.compile(
     r"(?:(\d)\s?x\s+)?((?:Intel|AMD|Arm|AWS|Qualcomm|Apple|Google|MediaTek)?\s*\b(?:Core|Xeon|EPYC|Ryzen|Threadripper|Pentium|"
     r"Celeron|Atom|Athlon|Opteron|Ampere|Altra|Graviton|Grace(?! (?:Hopper|Blackwell))|"
     r"Cortex|Neoverse|Snapdragon|Dimensity|Exynos|Tensor G|"
-    r"POWER\d|A1[2-9]\b|i[3579]\b|N\d{2,3}\b).*?)(?: Mac| CPU)?",
+    r"POWER\d|A1[2-9]\b|i[3579]\b|N\d{2,3}\b|E[357]-\d{4}).*?)(?: Mac| CPU)?",
     re.I,
 )
 
@@ -366,8 +366,8 @@ _TABLE: tuple[tuple[str, _Taker], ...] = (
     (r"(?:spread )?(?:across|over) (\d{1,6}) (?:nodes?|machines|servers)", _spread),
     (r"(\d{1,6}) nodes?", _nodes),
     (r"(\d{1,6}) clusters?", _nodes),
-    (r"(\d{1,3})[ -]cores? gpu|(\d{1,3}) gpu[ -]cores?", _gpu_cores),
-    (r"(?P<cores>\d{1,6})(?: physical| cpu)?[ -]cores?(?: cpu| processor)?", _take()),
+    (r"(\d{1,3})(?:[ -]cores?|c) gpu|(\d{1,3}) gpu[ -]cores?", _gpu_cores),
+    (r"(?P<cores>\d{1,6})(?:(?: physical| cpu)?[ -]cores?(?: cpu| processor)?|c cpu)", _take()),
     (r"(?P<threads>\d{1,6}) (?:threads|vcpus?|logical cores)", _take()),
     (r"(?P<sockets>\d{1,3}) sockets?", _take()),
     (r"kubernetes|k8s|openshift", _take(orchestrator="kubernetes")),
