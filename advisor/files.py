@@ -73,18 +73,21 @@ def hold_alone(path: Path) -> Iterator[Path]:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.with_name(f".{path.name}.lock").open("a") as held:
-            descriptor = held.fileno()
-            if sys.platform == "win32":
-                import msvcrt
-
-                msvcrt.locking(descriptor, msvcrt.LK_LOCK, 1)  # waits ten seconds
-            else:
-                import fcntl
-
-                fcntl.flock(descriptor, fcntl.LOCK_EX)
+            _lock(held.fileno())
             yield path
     except OSError as e:
         raise BadInput(f"{path}: cannot be written: {e.strerror or e}") from None
+
+
+def _lock(descriptor: int) -> None:
+    if sys.platform == "win32":
+        import msvcrt
+
+        msvcrt.locking(descriptor, msvcrt.LK_LOCK, 1)  # waits ten seconds
+    else:
+        import fcntl
+
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
 
 
 def write_cache(path: Path, data: bytes) -> None:

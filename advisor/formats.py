@@ -37,6 +37,13 @@ def _shorthands(catalog: Catalog) -> ShorthandsFile:
     return decode_document(catalog, "shorthands.yaml", ShorthandsFile)
 
 
+def engine_format(entry: Engine) -> str:
+    """The checkpoint format an engine is made for: its special one where it has one, else safetensors."""
+    loads = [f for f, s in entry.formats.items() if s.support == "yes"]
+    special = [f for f in loads if f != "hf_safetensors"]
+    return entry.own_format or (special[0] if special else "hf_safetensors")
+
+
 def format_family(entry: Engine, catalog: Catalog) -> str:
     """The family of weight formats an engine is made for: gguf, hf, mlx, exl3, mlc, ..."""
     return _find_family(catalog, entry)
@@ -48,10 +55,7 @@ def _find_family(catalog: Catalog, entry: Engine) -> str:
         return format_family(
             catalog.engines()[entry.runs[0]], catalog
         )  # a wrapper loads what the first engine inside loads
-    # The checkpoint format an engine is made for: its special one where it has one, else safetensors.
-    loads = [f for f, s in entry.formats.items() if s.support == "yes"]
-    special = [f for f in loads if f != "hf_safetensors"]
-    return _shorthands(catalog).families.get(entry.own_format or (special[0] if special else "hf_safetensors"), "hf")
+    return _shorthands(catalog).families.get(engine_format(entry), "hf")
 
 
 def own_family(entry: Engine, catalog: Catalog) -> str | None:
@@ -84,19 +88,7 @@ def choose_format(name: str | None, entry: Engine, model: Model, catalog: Catalo
     """
     family = format_family(entry, catalog)
     if name is None:
-        native = native_format(model)
-        usual, why = {"float16": "F16", "float32": "F32"}.get(model.dtype, "BF16"), f"as {model.id} is published"
-        if family == "gguf":
-            usual = "MXFP4_MOE" if native == "MXFP4" else "Q4_K_M"
-            why = why if native == "MXFP4" else f"the usual download for {entry.name}"
-        elif family in ("mlx", "exl3", "mlc"):
-            usual = catalog.quantization(_shorthands(catalog).names["q4"][family]).id
-            why = f"the usual download for {entry.name}"
-        elif native is not None:
-            usual = native
-        elif usual == "F32" and entry.loads_float32_as is not None:
-            usual, why = entry.loads_float32_as, f"as {entry.name} loads {model.id}, which is published in F32"
-        return FormatChoice(catalog.quantization(usual), f"no quantization given: {usual}, {why}")
+        return _default(family, entry, model, catalog)
     short = _shorthands(catalog).names.get(simplify_name(name))
     if short is None:
         quantization = catalog.quantization(name)
@@ -123,3 +115,19 @@ def _describe_unpublished(quantization: Quantization, family: str, entry: Engine
     if list_repositories(model, quantization.id) or (entry.start and quantization.id in entry.start.online_formats):
         return None
     return f"no {quantization.id} checkpoint of {model.id} is known: it is published as {native}"
+
+
+def _default(family: str, entry: Engine, model: Model, catalog: Catalog) -> FormatChoice:
+    native = native_format(model)
+    name, why = {"float16": "F16", "float32": "F32"}.get(model.dtype, "BF16"), f"as {model.id} is published"
+    if family == "gguf":
+        name = "MXFP4_MOE" if native == "MXFP4" else "Q4_K_M"
+        why = why if native == "MXFP4" else f"the usual download for {entry.name}"
+    elif family in ("mlx", "exl3", "mlc"):
+        name = catalog.quantization(_shorthands(catalog).names["q4"][family]).id
+        why = f"the usual download for {entry.name}"
+    elif native is not None:
+        name = native
+    elif name == "F32" and entry.loads_float32_as is not None:
+        name, why = entry.loads_float32_as, f"as {entry.name} loads {model.id}, which is published in F32"
+    return FormatChoice(catalog.quantization(name), f"no quantization given: {name}, {why}")

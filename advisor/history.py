@@ -181,16 +181,20 @@ def _read_measurements(data: bytes) -> tuple[SpeedMeasurement, ...]:
     try:
         return decode_json(data, _MeasurementFile).measurements
     except msgspec.ValidationError:
-        # Runs that an earlier version kept: their factors on decoding and prompts.
-        out = []
-        for run in decode_json(data, _EarlierFile).runs:
-            for kind, ratio, bound in (("decode", run.decode, 1.2), ("prefill", run.prefill, 1.7)):  # bounds of then
-                out.append(
-                    SpeedMeasurement(
-                        date=run.date, machine=run.machine, engine=run.engine, engine_version=run.engine_version,
-                        model=run.model, quantization=run.quantization, format=run.format, kind=kind, concurrency=1,
-                        prompt_tokens=run.prompt_tokens, output_tokens=run.output_tokens, measured=None, ratio=ratio,
-                        bound=bound, tool=run.tool,
-                    )
-                )  # fmt: skip
-        return tuple(out)
+        return _read_earlier(data)
+
+
+def _read_earlier(data: bytes) -> tuple[SpeedMeasurement, ...]:
+    """Runs that an earlier version kept: their factors on decoding and prompts."""
+    out = []
+    for run in decode_json(data, _EarlierFile).runs:
+        for kind, ratio, bound in (("decode", run.decode, 1.2), ("prefill", run.prefill, 1.7)):  # bounds of then
+            out.append(
+                SpeedMeasurement(
+                    date=run.date, machine=run.machine, engine=run.engine, engine_version=run.engine_version,
+                    model=run.model, quantization=run.quantization, format=run.format, kind=kind, concurrency=1,
+                    prompt_tokens=run.prompt_tokens, output_tokens=run.output_tokens, measured=None, ratio=ratio,
+                    bound=bound, tool=run.tool,
+                )
+            )  # fmt: skip
+    return tuple(out)

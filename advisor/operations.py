@@ -16,7 +16,7 @@ from advisor.catalog.resolve import are_local_models_refused
 from advisor.decoding import Json, decode_json
 from advisor.errors import BadInput
 from advisor.estimation import find_stated_machine
-from advisor.questions import Asking, Interface, list_fields, make_asking
+from advisor.questions import Asking, Interface, QuestionField, list_fields, make_asking
 from advisor.questions.files import (
     CalibrateQuestion,
     CheckQuestion,
@@ -256,18 +256,7 @@ def ask(operation: Operation, given: Mapping[str, Any], session: Session, interf
     Raises AdvisorError.
     """
     question, notes = read_question(operation.kind, given, operation.name, interface, find_field)
-    placed: Json = {}
-    kind: type[Record] = type(question)
-    for field in list_fields(kind):
-        value = getattr(question, field.attribute)
-        if field.notes.path and value not in (None, ()):
-            texts = value if isinstance(value, tuple) else (value,)
-            if len(texts) > MAX_FILES:
-                raise BadInput(f"{field.name}: {len(texts)} files are given, at most {MAX_FILES} are read in one call")
-            find = _place_model if field.notes.path == "model" else find_file
-            found = tuple(str(find(t, folder)) for t in texts)
-            placed[field.attribute] = found if isinstance(value, tuple) else found[0]
-    question = replace(question, **placed) if placed else question
+    question = place_files(question, folder)
     asking = replace(make_asking(operation.kind, interface), folder=folder)
     whole: Json = _from_folder(to_json(operation.answer(question, session, asking)), f"{folder}/")
     told = next((k for k in ("warnings", "notes") if isinstance(whole.get(k), list)), None)
@@ -292,6 +281,26 @@ def _from_folder(value: Any, folder: str) -> Any:
 
 
 # files of the working folder
+
+
+def place_files(question: Any, folder: Path) -> Any:
+    """The question with the files that it names as paths below the folder. Raises BadInput for any other."""
+    placed: Json = {}
+    kind: type[Record] = type(question)
+    for field in list_fields(kind):
+        value = getattr(question, field.attribute)
+        if field.notes.path and value not in (None, ()):
+            placed[field.attribute] = _place(field, value, folder)
+    return replace(question, **placed) if placed else question
+
+
+def _place(field: QuestionField, value: Any, folder: Path) -> Any:
+    texts = value if isinstance(value, tuple) else (value,)
+    if len(texts) > MAX_FILES:
+        raise BadInput(f"{field.name}: {len(texts)} files are given, at most {MAX_FILES} are read in one call")
+    find = _place_model if field.notes.path == "model" else find_file
+    found = tuple(str(find(t, folder)) for t in texts)
+    return found if isinstance(value, tuple) else found[0]
 
 
 def find_file(name: str, folder: Path) -> Path:

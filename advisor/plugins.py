@@ -86,15 +86,19 @@ def _scan(folder: str) -> list[EntryPoint]:
         for entry in os.scandir(folder):
             if entry.name.endswith((".dist-info", ".egg-info")):
                 with contextlib.suppress(OSError, UnicodeDecodeError):
-                    found, inside = [], False
-                    for line in Path(entry.path, "entry_points.txt").read_text(encoding="utf-8").splitlines():
-                        words = line.split("#")[0].strip()
-                        if words.startswith("["):
-                            inside = words == f"[{GROUP}]"
-                        elif inside and "=" in words:
-                            name, _, module = words.partition("=")
-                            found.append((name.strip(), module.strip()))
-                    out += found
+                    out += _parse(Path(entry.path, "entry_points.txt").read_text(encoding="utf-8"))
+    return out
+
+
+def _parse(text: str) -> list[EntryPoint]:
+    out, inside = [], False
+    for line in text.splitlines():
+        words = line.split("#")[0].strip()
+        if words.startswith("["):
+            inside = words == f"[{GROUP}]"
+        elif inside and "=" in words:
+            name, _, module = words.partition("=")
+            out.append((name.strip(), module.strip()))
     return out
 
 

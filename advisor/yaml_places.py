@@ -94,14 +94,7 @@ def parse_documents(source: str, where: object, first_line: int = 1) -> list[Loc
     except BadFile as e:
         if "{{" not in source and "{%" not in source:
             return _repaired(source, where, first_line, e)
-    # The text with each template replaced by a word YAML takes; line numbers stay.
-    lines = []
-    for raw in source.splitlines():
-        if _ONLY_TEMPLATE.match(raw) and not raw.lstrip().startswith("- "):
-            lines.append("")
-        else:
-            lines.append(_TEMPLATE.sub(lambda m: f"TEMPLATE({_inside(m[0])})", raw))
-    return _documents("\n".join(lines), where, first_line)
+    return _documents(replace_templates(source), where, first_line)
 
 
 def lines_of(source: str) -> list[str]:
@@ -137,6 +130,17 @@ def _straight(lines: list[str]) -> tuple[list[str], bool]:
     if not step or lines[begin].startswith(" "):
         return lines, False
     return [x[step:] if i > begin and x.startswith(" " * step) else x for i, x in enumerate(lines)], True
+
+
+def replace_templates(source: str) -> str:
+    """The text with each template replaced by a word YAML takes; line numbers stay."""
+    lines = []
+    for raw in source.splitlines():
+        if _ONLY_TEMPLATE.match(raw) and not raw.lstrip().startswith("- "):
+            lines.append("")
+        else:
+            lines.append(_TEMPLATE.sub(lambda m: f"TEMPLATE({_inside(m[0])})", raw))
+    return "\n".join(lines)
 
 
 def parse_readable_documents(source: str, where: object, first_line: int) -> list[Located]:

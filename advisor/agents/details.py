@@ -18,9 +18,7 @@ def read_details(kept: KeptAnswers, handle: str, pointer: str = "", start: int =
     if handle not in kept.answers:
         raise UnknownName("handle", handle, near_matches(handle, kept.answers), "Ask again for a new answer.")
     value = kept.answers[handle]
-    if pointer and not pointer.startswith("/"):
-        raise BadInput(f"pointer: {pointer[:40]!r} does not begin with `/`")
-    for step in [s.replace("~1", "/").replace("~0", "~") for s in pointer.split("/")[1:]]:
+    for step in _steps(pointer):
         value = _step(value, step, pointer)
     if start < 0:
         raise BadInput(f"start: {start} is below 0")
@@ -40,6 +38,12 @@ def read_details(kept: KeptAnswers, handle: str, pointer: str = "", start: int =
 def _list_keys(value: Json) -> dict[str, int]:
     """The first keys of an object, each with its size."""
     return {k: measure(v) for k, v in list(value.items())[:80]}
+
+
+def _steps(pointer: str) -> list[str]:
+    if pointer and not pointer.startswith("/"):
+        raise BadInput(f"pointer: {pointer[:40]!r} does not begin with `/`")
+    return [s.replace("~1", "/").replace("~0", "~") for s in pointer.split("/")[1:]]
 
 
 def _step(value: Any, step: str, pointer: str) -> Any:

@@ -155,6 +155,18 @@ def _open(request: Any, timeout: float) -> Any:
     return urllib.request.build_opener(WithinServer).open(request, timeout=timeout)
 
 
+def _read(answer: Any, timeout: float) -> bytes:
+    """At most LIMIT + 1 bytes of an answer. Raises TimeoutError for one that takes longer as a whole."""
+    from time import monotonic
+
+    end, out = monotonic() + timeout, bytearray()
+    while len(out) <= LIMIT and (piece := answer.read1(min(1 << 16, LIMIT + 1 - len(out)))):
+        out += piece
+        if monotonic() > end:
+            raise TimeoutError(f"it takes longer than {timeout:g} s to answer")
+    return bytes(out)
+
+
 def _ask(base: str, path: str, key: str | None, timeout: float, body: Json | None = None) -> Any:
     import http.client
     import urllib.error
@@ -168,14 +180,7 @@ def _ask(base: str, path: str, key: str | None, timeout: float, body: Json | Non
     try:
         request = urllib.request.Request(base + path, data, headers)  # noqa: S310 - http or https, see _base
         with _open(request, timeout) as r:
-            from time import monotonic
-
-            end, out = monotonic() + timeout, bytearray()
-            while len(out) <= LIMIT and (piece := r.read1(min(1 << 16, LIMIT + 1 - len(out)))):
-                out += piece
-                if monotonic() > end:
-                    raise TimeoutError(f"it takes longer than {timeout:g} s to answer")
-            raw = bytes(out)
+            raw = _read(r, timeout)
     except urllib.error.HTTPError as e:
         message = _error_message(e)
         e.close()

@@ -39,22 +39,7 @@ def find_logged_deployment(
     Raises BadInput where the log does not tell its model or hardware, or leaves a setting open; UnknownName.
     """
     knowledge = Knowledge(rules)
-    stated = request.machine or find_machine("this", rules)
-    table = rules.engine(log.engine).startup_log
-    host = table.host if table else None
-    on_cards = any(p.place is None or not log.on_host(host, p) for p in log.parts if p.part == "weights")
-    there = [d.name for d in stated.usable_devices]
-    all_there = bool(there) and all(there.count(n) >= log.devices.count(n) for n in set(log.devices))
-    if request.machine is None and on_cards and not all_there:
-        if not log.devices:
-            raise BadInput("the log is of a machine with accelerators, and this one has none: say which with --on")
-        names = list(dict.fromkeys(log.devices))
-        stated = find_machine(" + ".join(f"{log.devices.count(n)}x {n}" for n in names), rules)
-    machine = replace(
-        stated,
-        devices=tuple(replace(d, free_bytes=None) for d in stated.devices),
-        memory=replace(stated.memory, available_bytes=None),
-    )
+    machine = _machine(request, log, rules)
     version = request.engine_version or log.version
     launch = Launch(
         file="log",
@@ -137,3 +122,23 @@ def _own_settings(log: StartupLog, rules: Catalog) -> dict[str, str]:
             length = int(found) // max(1, int(slots)) if found.isdecimal() and slots.isdecimal() else found
             out.setdefault(entry.concepts.context_length.flags[0], str(length))
     return out
+
+
+def _machine(request: CalibrationRequest, log: StartupLog, rules: Catalog) -> Machine:
+    """The machine of the log, as if nothing ran on it. Raises BadInput where neither it nor the log tells its cards."""
+    machine = request.machine or find_machine("this", rules)
+    table = rules.engine(log.engine).startup_log
+    host = table.host if table else None
+    on_cards = any(p.place is None or not log.on_host(host, p) for p in log.parts if p.part == "weights")
+    there = [d.name for d in machine.usable_devices]
+    all_there = bool(there) and all(there.count(n) >= log.devices.count(n) for n in set(log.devices))
+    if request.machine is None and on_cards and not all_there:
+        if not log.devices:
+            raise BadInput("the log is of a machine with accelerators, and this one has none: say which with --on")
+        names = list(dict.fromkeys(log.devices))
+        machine = find_machine(" + ".join(f"{log.devices.count(n)}x {n}" for n in names), rules)
+    return replace(
+        machine,
+        devices=tuple(replace(d, free_bytes=None) for d in machine.devices),
+        memory=replace(machine.memory, available_bytes=None),
+    )

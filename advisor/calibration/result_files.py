@@ -331,23 +331,26 @@ def read_timings(text: str, engines: Mapping[str, Engine]) -> ResultFile | None:
     for engine, entry in engines.items():
         if entry.speed_figures.timings:
             patterns = [re.compile(p) for p in entry.speed_figures.timings]
-            tool = entry.speed_figures.tools[-1]
-            out: list[MeasuredLoad] = []
-            values: dict[str, str] = {}
-            for line in text.splitlines():
-                found = next((m for p in patterns if (m := p.search(line[:2000]))), None)
-                if found is None:
-                    continue
-                new = {k: v for k, v in found.groupdict().items() if v is not None}
-                if values.keys() & new.keys():
-                    out += _timed(values, tool)
-                    values = {}
-                values |= new
-            out += _timed(values, tool)
-            loads = out[:MOST_RUNS]
+            loads = _timed_requests(text, patterns, entry.speed_figures.tools[-1])
             if loads:
                 return ResultFile(loads[0].tool, _typical(loads), engine, log=True)
     return None
+
+
+def _timed_requests(text: str, patterns: Sequence[re.Pattern[str]], tool: str) -> list[MeasuredLoad]:
+    out: list[MeasuredLoad] = []
+    values: dict[str, str] = {}
+    for line in text.splitlines():
+        found = next((m for p in patterns if (m := p.search(line[:2000]))), None)
+        if found is None:
+            continue
+        new = {k: v for k, v in found.groupdict().items() if v is not None}
+        if values.keys() & new.keys():
+            out += _timed(values, tool)
+            values = {}
+        values |= new
+    out += _timed(values, tool)
+    return out[:MOST_RUNS]
 
 
 def _timed(values: Mapping[str, str], tool: str) -> list[MeasuredLoad]:

@@ -134,29 +134,7 @@ Exit status: 0; with --stale 1 where any is too old.
 def facts(stale: bool, on_day: str | None, target: str | None, source: str | None, force: bool, as_json: bool) -> int:
     """How old the facts are: every family with its date, source, shelf life and the way it is refreshed."""
     if target or source:
-        from advisor.catalog.own_models import export_facts, import_facts
-        from advisor.catalog.roots import rule_roots
-        from advisor.errors import BadInput
-        from advisor.freshness import find_carried, find_newest_day
-        from advisor.lint.kinds import find_document_fault
-
-        if target and source:
-            raise BadInput("--export and --import are two commands")
-        opened = options.open_session()
-        day = find_newest_day(opened.rules)
-        if target:
-            roots = options.list_rule_roots() or rule_roots()
-            days = (day, opened.today.isoformat())
-            done = export_facts(roots, find_carried(opened.rules), days, Path(target), force)
-        else:
-            done = import_facts(Path(source or ""), day, force, find_document_fault)
-        if as_json:
-            options.print_json(done.to_dict())
-            return 0
-        options.print_text(f"{done.path}: facts of {done.day}, {done.files} files, sha256 {done.sha256[:16]}")
-        for name, why in done.left_out.items():
-            options.print_text(f"left out {name}, which this program cannot read: {why}")
-        return 0
+        return _carry_facts(target, source, force, as_json)
     from advisor.freshness import tell_ages
     from advisor.session import parse_day
 
@@ -167,6 +145,32 @@ def facts(stale: bool, on_day: str | None, target: str | None, source: str | Non
         ages = replace(ages, families=tuple(f for f in ages.families if f.stale))
     options.print_answer(ages, options.Presentation(as_json=as_json), "lists:describe_ages")
     return 1 if stale and old else 0
+
+
+def _carry_facts(target: str | None, source: str | None, force: bool, as_json: bool) -> int:
+    from advisor.catalog.own_models import export_facts, import_facts
+    from advisor.catalog.roots import rule_roots
+    from advisor.errors import BadInput
+    from advisor.freshness import find_carried, find_newest_day
+    from advisor.lint.kinds import find_document_fault
+
+    if target and source:
+        raise BadInput("--export and --import are two commands")
+    session = options.open_session()
+    day = find_newest_day(session.rules)
+    if target:
+        roots = options.list_rule_roots() or rule_roots()
+        days = (day, session.today.isoformat())
+        done = export_facts(roots, find_carried(session.rules), days, Path(target), force)
+    else:
+        done = import_facts(Path(source or ""), day, force, find_document_fault)
+    if as_json:
+        options.print_json(done.to_dict())
+        return 0
+    options.print_text(f"{done.path}: facts of {done.day}, {done.files} files, sha256 {done.sha256[:16]}")
+    for name, why in done.left_out.items():
+        options.print_text(f"left out {name}, which this program cannot read: {why}")
+    return 0
 
 
 @click.group(

@@ -44,17 +44,7 @@ def command(source: str, jobs: int, strict: bool, shard: str | None, quiet: bool
 
     part = WHOLE if shard is None else parse_shard(shard)
     lines = take_shard(_read(source), part)
-    show = not quiet and sys.stderr.isatty() and not sys.stdout.isatty()
-    done = 0
-    for answer in answer_lines(lines, options.list_rule_roots(), jobs, strict):
-        _put(answer + b"\n")
-        done += 1
-        if show and done % 1000 == 0:
-            click.echo(f"\r{done:,} deployments", nl=False, err=True)
-    _put(b"", flush=True)
-    if show and done >= 1000:
-        click.echo(f"\r{done:,} deployments", err=True)
-    return 0
+    return _write(answer_lines(lines, options.list_rule_roots(), jobs, strict), quiet)
 
 
 def _read(source: str) -> Iterator[bytes]:
@@ -72,6 +62,20 @@ def _read(source: str) -> Iterator[bytes]:
     except OSError as e:
         name = "standard input" if source == "-" else source
         raise BadFile(name, f"cannot be read: {e.strerror or e}") from None
+
+
+def _write(answers: Iterator[bytes], quiet: bool) -> int:
+    show = not quiet and sys.stderr.isatty() and not sys.stdout.isatty()
+    done = 0
+    for answer in answers:
+        _put(answer + b"\n")
+        done += 1
+        if show and done % 1000 == 0:
+            click.echo(f"\r{done:,} deployments", nl=False, err=True)
+    _put(b"", flush=True)
+    if show and done >= 1000:
+        click.echo(f"\r{done:,} deployments", err=True)
+    return 0
 
 
 def _put(data: bytes, flush: bool = False) -> None:

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from advisor.cli import options
 from advisor.questions.recommend import ExplainQuestion
+
+if TYPE_CHECKING:
+    from advisor.catalog import Catalog
+    from advisor.questions import Asking
 
 
 @click.command(
@@ -31,21 +37,7 @@ def command(question: ExplainQuestion, shown: options.Presentation) -> int:
 
     session, asking = options.open_session(), options.ask_from(ExplainQuestion, shown)
     if question.guide is not None:
-        from advisor.advice.guides import trace_named_guide
-        from advisor.deployment import Workload
-        from advisor.estimation import find_stated_machine
-        from advisor.report.lists import draw_tree
-
-        machine = find_stated_machine(question, session.rules, asking)
-        load = Workload(concurrency=question.concurrency or 1)
-        found, asked, held = trace_named_guide(
-            question.guide or "", question.tree, question.answers, machine, load, session.rules
-        )
-        if shown.as_json:
-            options.print_json({"guide": found.name, "tree": asked.name, "held": held})
-        else:
-            options.print_text(draw_tree(found, asked, held))
-        return 0
+        return _show_guide(question, shown, session.rules, asking)
     if question.answers or question.tree:
         raise click.UsageError("--answer and --tree belong to --guide NAME (`advise list guides`)")
     if question.model is None:
@@ -63,3 +55,20 @@ def command(question: ExplainQuestion, shown: options.Presentation) -> int:
     if explanation.verified is not None and not explanation.verified.agrees:
         return 1
     return 0 if explanation.machine is None else explanation.exit_status
+
+
+def _show_guide(question: ExplainQuestion, shown: options.Presentation, rules: Catalog, asking: Asking) -> int:
+    """A decision guide as a tree, with the path taken."""
+    from advisor.advice.guides import trace_named_guide
+    from advisor.deployment import Workload
+    from advisor.estimation import find_stated_machine
+    from advisor.report.lists import draw_tree
+
+    machine = find_stated_machine(question, rules, asking)
+    load = Workload(concurrency=question.concurrency or 1)
+    found, asked, held = trace_named_guide(question.guide or "", question.tree, question.answers, machine, load, rules)
+    if shown.as_json:
+        options.print_json({"guide": found.name, "tree": asked.name, "held": held})
+    else:
+        options.print_text(draw_tree(found, asked, held))
+    return 0

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from advisor.cli import options
 from advisor.questions.hardware import HardwareQuestion
+
+if TYPE_CHECKING:
+    from advisor.catalog import Catalog
 
 
 @click.command(
@@ -37,16 +42,7 @@ def command(question: HardwareQuestion, shown: options.Presentation, tiers: bool
     """
     session = options.open_session()
     if tiers:
-        from advisor.advice.hardware.budget import load_budget_rules
-        from advisor.report.hardware import describe_tiers
-
-        budget_rules = load_budget_rules(session.rules)
-        if shown.as_json:
-            listed = budget_rules.tiers
-            options.print_json({"source": listed.source, "tiers": [t.to_dict() for t in listed.rows]})
-        else:
-            click.echo(describe_tiers(budget_rules, session.rules))
-        return 0
+        return _show_tiers(shown, session.rules)
     from advisor.advice.hardware_request import answer_question
 
     figure = options.check_figure_path(shown.plot, shown.force)
@@ -61,3 +57,16 @@ def command(question: HardwareQuestion, shown: options.Presentation, tiers: bool
     if any(o.fits for o in shopping.options):
         return 0
     return 2 if shopping.options else 1
+
+
+def _show_tiers(shown: options.Presentation, rules: Catalog) -> int:
+    from advisor.advice.hardware.budget import load_budget_rules
+    from advisor.report.hardware import describe_tiers
+
+    budget_rules = load_budget_rules(rules)
+    if shown.as_json:
+        tiers = budget_rules.tiers
+        options.print_json({"source": tiers.source, "tiers": [t.to_dict() for t in tiers.rows]})
+    else:
+        click.echo(describe_tiers(budget_rules, rules))
+    return 0

@@ -37,22 +37,9 @@ def _list_hints(error: click.ClickException, ctx: click.Context) -> Iterator[str
         field = find_meant(error.option_name.lstrip("-"), words.options)
         option = _find_option(ctx.command, field)
         if option:
-            shown = SHOWN.get(field or "")
-            yield f"It is {option} here{(f': {option} {shown}' if shown else '')}."
+            yield f"It is {option} here{_example(option, field)}."
     elif isinstance(error, click.UsageError) and "unexpected extra argument" in error.message:
-        # The option that a word without one belongs to: hardware where it is the name of some, else the model.
-        text = error.message.partition("(")[2].rpartition(")")[0]
-        from advisor.catalog import catalog
-        from advisor.estimation import find_machine
-
-        on, model = (_find_option(ctx.command, field) for field in ("hardware", "model"))
-        try:
-            is_machine = bool(on and find_machine(text, catalog()).devices)
-        except AdvisorError:
-            is_machine = False
-        meant = on if is_machine else model or on
-        if meant:
-            yield f"Did you mean {meant} {shlex.quote(text)}?"
+        yield from _place_bare_word(error.message.partition("(")[2].rpartition(")")[0], ctx.command)
 
 
 def _find_option(command: click.Command, field: str | None) -> str | None:
@@ -61,9 +48,29 @@ def _find_option(command: click.Command, field: str | None) -> str | None:
     return next((p.opts[0] for p in options), None)
 
 
+def _example(option: str, field: str | None) -> str:
+    shown = SHOWN.get(field or "")
+    return f": {option} {shown}" if shown else ""
+
+
 def _near_options(error: click.NoSuchOption) -> list[str]:
     """Options that the one given is a slip of."""
     import difflib
 
     known = [o for p in error.ctx.command.params for o in p.opts] if error.ctx else []
     return difflib.get_close_matches(error.option_name, known, n=3, cutoff=NEAR)
+
+
+def _place_bare_word(text: str, command: click.Command) -> Iterator[str]:
+    """The option that a word without one belongs to: hardware where it is the name of some, else the model."""
+    from advisor.catalog import catalog
+    from advisor.estimation import find_machine
+
+    on, model = (_find_option(command, field) for field in ("hardware", "model"))
+    try:
+        is_machine = bool(on and find_machine(text, catalog()).devices)
+    except AdvisorError:
+        is_machine = False
+    option = on if is_machine else model or on
+    if option:
+        yield f"Did you mean {option} {shlex.quote(text)}?"

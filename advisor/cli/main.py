@@ -203,13 +203,17 @@ def leave(status: int) -> NoReturn:
     (`mypy.util.hard_exit`), output is flushed and the process ends. Not so where a handler may want to run at exit,
     threads work, or a debugger or profiler watches.
     """
-    handlers = "atexit" in sys.modules
-    if handlers or threading.active_count() > 1 or _is_watched():
+    if _is_awaited():
         sys.exit(status)
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError, AttributeError):  # closed, or none
             stream.flush()
     os._exit(status)
+
+
+def _is_awaited() -> bool:
+    handlers = "atexit" in sys.modules  # whoever registers one has it
+    return handlers or threading.active_count() > 1 or _is_watched()
 
 
 def _is_watched() -> bool:

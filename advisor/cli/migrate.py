@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
 
 import click
 
 from advisor.cli import options
 from advisor.questions.files import MigrateQuestion
+
+if TYPE_CHECKING:
+    from advisor.advice.migrate_types import Migration
 
 
 @click.command(
@@ -36,18 +40,22 @@ def command(question: MigrateQuestion, shown: options.Presentation, output: str 
         click.echo(f"advise: the first of {launch.others + 1} launches in the file is shown", err=True)
     made = migrate_launch(source, launch, question, session, asking)
     if output:
-        from pathlib import Path
-
-        from advisor.errors import BadInput
-        from advisor.render.files import LaunchFile, write_files
-
-        if made.launch is None:
-            raise BadInput(f"no file can be written: {made.next}")
-        files = tuple(LaunchFile(name=n, content=c, executable=x) for n, c, x in made.launch.files)
-        for path in write_files(files, Path(output).expanduser(), shown.force):
-            if not shown.quiet:
-                click.echo(f"advise: {path} written", err=True)
+        _write(made, output, shown)
     options.print_answer(made, shown, "compare:describe_migration")
     if made.launch is None:  # of two engines the table is the answer, of a launch it is a launch
         return 0 if launch is None else 2
     return 1 if made.launch.fits is False or made.launch.findings else 0
+
+
+def _write(made: Migration, output: str, shown: options.Presentation) -> None:
+    from pathlib import Path
+
+    from advisor.errors import BadInput
+    from advisor.render.files import LaunchFile, write_files
+
+    if made.launch is None:
+        raise BadInput(f"no file can be written: {made.next}")
+    files = tuple(LaunchFile(name=n, content=c, executable=x) for n, c, x in made.launch.files)
+    for path in write_files(files, Path(output).expanduser(), shown.force):
+        if not shown.quiet:
+            click.echo(f"advise: {path} written", err=True)

@@ -221,19 +221,7 @@ def ask(kind: type[Q], *shown: str) -> Callable[[Callable[..., int]], Callable[.
 
         def run(**given: Any) -> int:
             how = Presentation(**{k: given.pop(k) for k in Presentation.__struct_fields__ if k in given})
-            values = {}
-            for field in fields:
-                value, name = given.pop(field.attribute), next(iter(field.notes.options), field.name)
-                for old in field.notes.old_options:
-                    stated = given.pop(_name_parameter(old))
-                    if stated in (None, ()):
-                        continue
-                    if not how.quiet:
-                        click.echo(f"advise: {old} is called {name} now", err=True)
-                    value, name = (stated, old) if value in (None, ()) else (value, name)
-                if value not in (None, ()):
-                    values[field.attribute] = _read_option(field, value, name)
-            return function(kind(**values), how, **given)
+            return function(_read_question(kind, fields, given, how.quiet), how, **given)
 
         own = getattr(function, "__click_params__", [])
         # click keeps the options of a function that is no command yet in this attribute
@@ -247,6 +235,23 @@ def ask(kind: type[Q], *shown: str) -> Callable[[Callable[..., int]], Callable[.
         return run
 
     return add
+
+
+def _read_question(kind: type[Q], fields: list[QuestionField], given: dict[str, Any], quiet: bool) -> Q:
+    """The question that options describe, which are taken out of `given`. Raises BadInput."""
+    values = {}
+    for field in fields:
+        value, name = given.pop(field.attribute), next(iter(field.notes.options), field.name)
+        for old in field.notes.old_options:
+            stated = given.pop(_name_parameter(old))
+            if stated in (None, ()):
+                continue
+            if not quiet:
+                click.echo(f"advise: {old} is called {name} now", err=True)
+            value, name = (stated, old) if value in (None, ()) else (value, name)
+        if value not in (None, ()):
+            values[field.attribute] = _read_option(field, value, name)
+    return kind(**values)
 
 
 def _read_option(field: QuestionField, value: Any, name: str) -> Any:

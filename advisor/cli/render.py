@@ -77,16 +77,7 @@ def command(question: RenderQuestion, shown: options.Presentation, output: str, 
     else:
         made = render_files(d, target, session, advice.workload, shown.verbose)
     if not shown.quiet:
-        from advisor.render.context import is_outside
-        from advisor.render.matrix import find_engine_start
-
-        lines = {line for f in made for line in f.content.splitlines() if line.startswith("# Left out: ")}
-        for line in sorted(lines):
-            click.echo(f"advise: left out: {line.removeprefix('# Left out: ')}", err=True)
-        if is_outside(d.host) and find_engine_start(d.engine, session.rules).key is None:
-            click.echo(
-                f"advise: {d.engine} asks its clients for no key; put a proxy that does in front of it", err=True
-            )
+        _warn(d, made, session.rules)
     return _out(made, to, {"engine": d.engine, "model": d.model.id, "quantization": d.quantization})
 
 
@@ -185,6 +176,20 @@ def _resident(question: RenderQuestion, to: _Output) -> tuple[Any, Any, Any] | N
             for x in ranked
         ),
     )
+
+
+def _warn(deployment: Any, files: Any, rules: Any) -> None:
+    """What the files say in a comment and the user should not overlook."""
+    from advisor.render.context import is_outside
+    from advisor.render.matrix import find_engine_start
+
+    lines = {line for f in files for line in f.content.splitlines() if line.startswith("# Left out: ")}
+    for line in sorted(lines):
+        click.echo(f"advise: left out: {line.removeprefix('# Left out: ')}", err=True)
+    if is_outside(deployment.host) and find_engine_start(deployment.engine, rules).key is None:
+        click.echo(
+            f"advise: {deployment.engine} asks its clients for no key; put a proxy that does in front of it", err=True
+        )
 
 
 class _Output(Value, frozen=True):

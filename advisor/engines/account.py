@@ -61,9 +61,7 @@ def take_account(settings: Mapping[str, object], entry: Engine, rules: Catalog) 
             out["raises"][f"{written}: {', '.join(others)} of the model is replaced"] = None
         if name is None or name in names.read or any(name in x.elsewhere for x in names.effects):
             continue
-        first = {plain.partition("-")[0], name.partition("-")[0]}
-        negative = plain != name and (plain.startswith(("no-", "no_")) or first == {"enable", "disable"})
-        off, key = ((str(value).strip().lower() in _OFF) is not negative), name
+        off, key = _is_off(value, plain, name), name
         if off and name in names.switches:
             off, key = False, f"no-{name}"  # which matters where it is on by default
         part, why = next((x for x in _find_effects(key, names.effects) if not off or x[0] == "others"), ("unused", ""))
@@ -89,6 +87,13 @@ def _list_other_keys(value: object, known: tuple[str, ...] | None) -> tuple[str,
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return ()
     return tuple(str(k)[:60] for k in body if k not in known) if isinstance(body, dict) else ()
+
+
+def _is_off(value: object, plain: str, name: str) -> bool:
+    """Whether a setting is switched off, by its value or by its spelling."""
+    first = {plain.partition("-")[0], name.partition("-")[0]}
+    negative = plain != name and (plain.startswith(("no-", "no_")) or first == {"enable", "disable"})
+    return (str(value).strip().lower() in _OFF) is not negative
 
 
 def find_bearing(name: str, entry: Engine, rules: Catalog) -> Bearing | None:

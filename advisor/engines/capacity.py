@@ -35,16 +35,7 @@ def count_held(
     if "fraction_of" in entry.memory:
         return _count_in_pool(deployment, estimate, entry, requests)
     if "device_overhead_mib" in entry.memory:
-        # Slots are taken at start, whatever the requests are: as many as there are, if they are long enough.
-        from advisor.engines.llama_cpp.settings import read_constants, resolve_llama_settings
-
-        if estimate.fits is not True:
-            return (None if estimate.fits is None else 0,) * len(requests)
-        settings = resolve_llama_settings(deployment, read_constants(entry).usual)
-        if settings.unified:
-            return tuple(min(settings.slots, settings.ctx_size // max(1, r.length)) for r in requests)
-        each = settings.ctx_size // settings.slots
-        return tuple(settings.slots if r.length <= each else 0 for r in requests)
+        return _count_in_slots(deployment, estimate, entry, requests)
     return tuple(_count_growing(deployment, estimate, entry, r.length) for r in requests)
 
 
@@ -112,6 +103,21 @@ def _count_growing(deployment: Deployment, estimate: MemoryEstimate, entry: Engi
         return None
     known = [x for x in left if x is not None]
     return max(0, min(known)) // each if known and each > 1 else MANY
+
+
+def _count_in_slots(
+    deployment: Deployment, estimate: MemoryEstimate, entry: Engine, requests: Sequence[RequestTokens]
+) -> tuple[int | None, ...]:
+    """Slots are taken at start, whatever the requests are: as many as there are, if they are long enough."""
+    from advisor.engines.llama_cpp.settings import read_constants, resolve_llama_settings
+
+    if estimate.fits is not True:
+        return (None if estimate.fits is None else 0,) * len(requests)
+    settings = resolve_llama_settings(deployment, read_constants(entry).usual)
+    if settings.unified:
+        return tuple(min(settings.slots, settings.ctx_size // max(1, r.length)) for r in requests)
+    each = settings.ctx_size // settings.slots
+    return tuple(settings.slots if r.length <= each else 0 for r in requests)
 
 
 def has_fixed_slots(deployment: Deployment, entry: Engine) -> bool:

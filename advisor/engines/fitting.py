@@ -7,7 +7,7 @@ from itertools import zip_longest
 
 from msgspec.structs import replace
 
-from advisor.deployment import Basis, Deployment, DeviceMemory, MemoryEstimate, PlaceBytes
+from advisor.deployment import Basis, Deployment, DeviceMemory, KvCache, MemoryEstimate, PlaceBytes
 from advisor.machines.types import Device, HostMemory, Machine
 from advisor.memo import memoize_by_identity
 from advisor.record import Record
@@ -235,11 +235,7 @@ def bound_estimate(least: MemoryEstimate, most: MemoryEstimate, what: str) -> Me
         fits=fits,
         devices=rows,
         host=host,
-        kv_cache=replace(
-            most.kv_cache,
-            available_bytes=_middle(least.kv_cache.available_bytes, most.kv_cache.available_bytes),
-            available_high_bytes=least.kv_cache.available_high_bytes,
-        ),
+        kv_cache=_cache(least.kv_cache, most.kv_cache),
         basis=basis,
         warnings=warnings,
         short=least.short,
@@ -267,3 +263,11 @@ def _bound_row(least: DeviceMemory, most: DeviceMemory) -> DeviceMemory:
 
 def _middle(least: int | None, most: int | None) -> int | None:
     return None if least is None or most is None else (least + most) // 2
+
+
+def _cache(least: KvCache, most: KvCache) -> KvCache:
+    return replace(
+        most,
+        available_bytes=_middle(least.available_bytes, most.available_bytes),
+        available_high_bytes=least.available_high_bytes,
+    )

@@ -379,15 +379,7 @@ def describe_unknown_settings(settings: Collection[str], entry: Engine, rules: C
     table = load_flag_table(entry.id, rules) if settings else None
     if table is None:
         return ()
-    names = {x.lstrip("-") for x in table.spellings()} | {f.e for f in table.flags.values() if f.e}
-    names |= {
-        *table.left(), *table.settings, *table.variables, *table.modelfile_parameters, *table.other_variables,
-        *table.deprecated_parameters, *table.gone_before_reading, *table.left_variables(),
-    }  # fmt: skip
-    for one in (entry, *(rules.engine(x) for x in entry.runs)):
-        for concept in msgspec.structs.asdict(one.concepts).values():
-            names |= {*getattr(concept, "flags", ()), *getattr(concept, "environment", ())}
-    known, out = frozenset(n if n.isupper() else n.replace("_", "-") for n in names), []
+    known, out = _list_names(entry, table, rules), []
     for name in settings:
         plain = name.lstrip("-").replace("_", "-")
         if not table.flags and not name.isupper():
@@ -399,6 +391,19 @@ def describe_unknown_settings(settings: Collection[str], entry: Engine, rules: C
         meant = f"; did you mean {' or '.join(near)}?" if near else ""
         out.append(f"setting {shown}: {entry.name} has none of this name, so it changes nothing{meant}")
     return tuple(out)
+
+
+def _list_names(entry: Engine, table: FlagTable, rules: Catalog) -> frozenset[str]:
+    """Every name that a setting of this engine may have, without dashes before it."""
+    names = {x.lstrip("-") for x in table.spellings()} | {f.e for f in table.flags.values() if f.e}
+    names |= {
+        *table.left(), *table.settings, *table.variables, *table.modelfile_parameters, *table.other_variables,
+        *table.deprecated_parameters, *table.gone_before_reading, *table.left_variables(),
+    }  # fmt: skip
+    for one in (entry, *(rules.engine(x) for x in entry.runs)):
+        for concept in msgspec.structs.asdict(one.concepts).values():
+            names |= {*getattr(concept, "flags", ()), *getattr(concept, "environment", ())}
+    return frozenset(n if n.isupper() else n.replace("_", "-") for n in names)
 
 
 def _is_negated(name: str, known: frozenset[str]) -> bool:

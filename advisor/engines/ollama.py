@@ -184,15 +184,12 @@ def _as_llama_server(deployment: Deployment, own: Engine) -> tuple[Deployment, b
         made |= {"batch-size": batch, "ubatch-size": batch}
     if get_flag(s, "use_mmap") is False:
         made["no-mmap"] = True
-    # The version of the llama.cpp beneath, where it is known to differ from the current one.
-    version = deployment.engine_version
-    rows = own_defaults(own, OllamaDefaults).beneath
     return replace(
         _with_reserve(deployment, get_integer(s, "OLLAMA_GPU_OVERHEAD", least=0, most=None) or 0),
         settings=made,
         kv_cache_type=KvType(k=kv, v=kv),
         context_length=None,
-        engine_version=next((x.version for x in rows if version is not None and is_before(version, x.before)), None),
+        engine_version=_version_beneath(deployment, own),
     ), bool(asked)
 
 
@@ -227,6 +224,13 @@ def _with_reserve(deployment: Deployment, reserve: int) -> Deployment:
         for x in machine.devices
     )
     return replace(deployment, machine=replace(machine, devices=left))
+
+
+def _version_beneath(deployment: Deployment, own: Engine) -> str | None:
+    """The version of the llama.cpp beneath, where it is known to differ from the current one."""
+    version = deployment.engine_version
+    rows = own_defaults(own, OllamaDefaults).beneath
+    return next((x.version for x in rows if version is not None and is_before(version, x.before)), None)
 
 
 def _on_one_card(inner: Deployment, entry: Engine, spread: bool) -> Deployment:

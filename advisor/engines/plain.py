@@ -106,12 +106,7 @@ def memory(deployment: Deployment, entry: Engine, quantization: Quantization) ->
     whole = weights.stages[0] + drafted
     on_host = 0 if devices else whole
     if devices and constants.experts_on_host:
-        # Bytes of routed experts in host memory: all but those that a setting keeps on the device.
-        experts = weights.experts[0]
-        kept = _count(deployment, constants.names.experts_on_device, least=0)
-        lay = deployment.model.layout
-        count = max((g.n_experts for g in lay.ffn if isinstance(g, Moe)), default=0) if lay else 0
-        on_host = experts if not kept or not count else experts * max(0, count - kept) // count
+        on_host = _host_experts(deployment, constants, weights.experts[0])
     on_devices = whole - on_host
     worked_on = (on_devices if devices else whole) + cache
     work = tuple(int(share * worked_on) for share in constants.working_share)
@@ -158,6 +153,14 @@ def _count_rings(deployment: Deployment, cache: ReservedCache) -> int:
     """Bytes of the windowed layers of one request: 16 bits an element, whatever the cache's type."""
     rings = ((x.k + x.v, x.window) for x in cache_layers(deployment.model) if x.window)
     return sum(2 * row * -(-(window + cache.beside_window) // cache.step) * cache.step for row, window in rings)
+
+
+def _host_experts(deployment: Deployment, constants: PlainConstants, experts: int) -> int:
+    """Bytes of routed experts in host memory: all but those that a setting keeps on the device."""
+    kept = _count(deployment, constants.names.experts_on_device, least=0)
+    lay = deployment.model.layout
+    count = max((g.n_experts for g in lay.ffn if isinstance(g, Moe)), default=0) if lay else 0
+    return experts if not kept or not count else experts * max(0, count - kept) // count
 
 
 def _kv_bytes(deployment: Deployment, entry: Engine, constants: PlainConstants) -> tuple[float, float]:

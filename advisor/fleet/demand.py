@@ -155,13 +155,7 @@ def _read_entry(raw: Any, number: int, path: Path, rules: Catalog, inside: Path 
             raise BadFile(path, f"{where}: unknown key {str(key)[:40]!r}" + (f" ({near[0]}?)" if near else ""))
     try:
         limits = {k: _read_limit(raw[k], f"{where}: {k}") for k in LIMITS if k in raw}
-        made = {k: parse_tokens(v) if k in LENGTHS and isinstance(v, str) else v for k, v in raw.items()}
-        share = raw.get("percentile")
-        words = re.fullmatch(r"p?(\d{1,2}(?:\.\d+)?)\s*%?", share, re.I) if isinstance(share, str) else None
-        amount = float(words[1]) if words else share
-        if isinstance(amount, (int, float)) and not isinstance(amount, bool):
-            made["percentile"] = amount / 100 if amount > 1 else amount
-        entry = convert({**made, **limits}, DemandEntry)
+        entry = convert({**_read_words(raw), **limits}, DemandEntry)
     except msgspec.ValidationError as e:
         raise BadFile(path, f"{where}: {e}") from None
     except BadInput as e:
@@ -171,6 +165,17 @@ def _read_entry(raw: Any, number: int, path: Path, rules: Catalog, inside: Path 
         if not trace.is_relative_to(inside.resolve()):
             raise BadFile(path, f"{where}: the trace lies outside of the folder that is read")
     return _complete(entry, where, path, rules)
+
+
+def _read_words(raw: dict[str, Any]) -> dict[str, Any]:
+    """An entry with its lengths (`128k`) and its percentile (`p99`, 99) as numbers. Raises BadInput."""
+    made = {k: parse_tokens(v) if k in LENGTHS and isinstance(v, str) else v for k, v in raw.items()}
+    share = raw.get("percentile")
+    words = re.fullmatch(r"p?(\d{1,2}(?:\.\d+)?)\s*%?", share, re.I) if isinstance(share, str) else None
+    number = float(words[1]) if words else share
+    if isinstance(number, (int, float)) and not isinstance(number, bool):
+        made["percentile"] = number / 100 if number > 1 else number
+    return made
 
 
 def _read_limit(value: Any, name: str) -> Any:

@@ -135,6 +135,13 @@ def may_stand_on(demand: ModelDemand, pool: Pool) -> bool:
     return placed and demand.spot in (None, is_spot(pool))
 
 
+def list_usable_pools(fleet: Fleet) -> tuple[Pool, ...]:
+    """Pools that plans can use: their memory is known, and devices are known to be free."""
+    return tuple(
+        p for p in fleet.pools if p.memory_known and (p.devices == 0 or (p.devices_free is not None and p.devices_free))
+    )
+
+
 def free_machine(pool: Pool) -> Machine:
     """A node of the pool with its free devices only."""
     if not pool.devices or is_sliced(pool):  # of slices one is visible: no server spans several
@@ -170,10 +177,7 @@ def collect_offers(
 
     `known`: those of another collection, which need not be worked out again.
     """
-    # Pools that plans can use: their memory is known, and devices are known to be free.
-    pools = tuple(
-        p for p in fleet.pools if p.memory_known and (p.devices == 0 or (p.devices_free is not None and p.devices_free))
-    )
+    pools = list_usable_pools(fleet)
     most = load_fleet_rules(session.rules).most_nodes
     machines = [(free_machine(p), min(len(p.node_names), most)) for p in pools]
     encoded = [(msgspec.json.encode(machine), count) for machine, count in machines]

@@ -127,20 +127,7 @@ def plan_fleet(request: FleetRequest, session: Session, progress: Progress | Non
 def choose_plan(offers: PoolOffers, prices: NodePrices, confidence: Confidence, session: Session) -> ChosenPlan:
     """The best plan at one confidence, with its replicas."""
     posed, solution = solve_demands(offers, prices, confidence, session.rules)
-    # The same replicas in wider formats where these serve the demand as well.
-    candidates, variants = list(posed.candidates), list(posed.problem.variants)
-    for d, planned in enumerate(offers.demands):
-        mine = [k for k, v in enumerate(variants) if v.demand == d and solution.replicas[k]]
-        total = sum(variants[k].capacity * solution.replicas[k] for k in mine)
-        for k in mine:
-            for wider in find_wider(offers, d, variants[k].pool, candidates[k]):
-                amount = wider.amount(confidence)
-                lost = (variants[k].capacity - amount) * solution.replicas[k]
-                if confidence in wider.serves and total - lost >= planned.demand.amount:
-                    total -= lost
-                    candidates[k], variants[k] = wider, replace(variants[k], capacity=amount)
-                    break
-    posed = replace(posed, candidates=tuple(candidates), problem=replace(posed.problem, variants=tuple(variants)))
+    posed = widen_formats(posed, solution, offers, confidence)
     return ChosenPlan(posed, solution, make_replicas(posed, solution, offers, confidence, session))
 
 
@@ -170,11 +157,7 @@ def keep_plan(
     if not all(solution.served):
         return None
     ports: dict[str, int] = {}
-    # Of each demand's replicas, the kept and the added ones, the share of their capacity that is used.
-    capacity = [sum(k.capacity for k in kept if k.demand == d) for d in range(len(offers.demands))]
-    for variant, n in zip(posed.problem.variants, solution.replicas, strict=True):
-        capacity[short[variant.demand]] += n * variant.capacity
-    shares = [p.demand.amount / c if c else 1.0 for p, c in zip(offers.demands, capacity, strict=True)]
+    shares = _share_demands(offers, kept, posed, solution, short)
     going = tuple(_keep_replica(k, offers, ports, shares[k.demand], request.confidence, session) for k in kept)
     added = make_replicas(posed, solution, left, request.confidence, session, ports, [shares[d] for d in short])
     nodes = {(offers.pools[k.pool].group, k.node) for k in kept}
@@ -186,6 +169,16 @@ def keep_plan(
         kept=len(going), started=len(added), stopped=tuple(f"{r.model} on {', '.join(r.nodes)}" for r in stopped)
     )
     return ChosenPlan(posed, whole, (*going, *added)), changes, total
+
+
+def _share_demands(
+    offers: PoolOffers, kept: Sequence[KeptReplica], posed: PosedProblem, solution: Solution, short: Sequence[int]
+) -> list[float]:
+    """Of each demand's replicas, the kept and the added ones, the share of their capacity that is used."""
+    capacity = [sum(k.capacity for k in kept if k.demand == d) for d in range(len(offers.demands))]
+    for variant, n in zip(posed.problem.variants, solution.replicas, strict=True):
+        capacity[short[variant.demand]] += n * variant.capacity
+    return [p.demand.amount / c if c else 1.0 for p, c in zip(offers.demands, capacity, strict=True)]
 
 
 def _keep_replica(
@@ -226,6 +219,23 @@ def find_money(chosen: ChosenPlan, prices: NodePrices) -> float | None:
         if n
     }
     return round(solution.cost, 6) if used <= prices.by_group.keys() else None
+
+
+def widen_formats(posed: PosedProblem, solution: Solution, offers: PoolOffers, confidence: Confidence) -> PosedProblem:
+    """The same replicas in wider formats where these serve the demand as well."""
+    candidates, variants = list(posed.candidates), list(posed.problem.variants)
+    for d, planned in enumerate(offers.demands):
+        mine = [k for k, v in enumerate(variants) if v.demand == d and solution.replicas[k]]
+        total = sum(variants[k].capacity * solution.replicas[k] for k in mine)
+        for k in mine:
+            for wider in find_wider(offers, d, variants[k].pool, candidates[k]):
+                amount = wider.amount(confidence)
+                lost = (variants[k].capacity - amount) * solution.replicas[k]
+                if confidence in wider.serves and total - lost >= planned.demand.amount:
+                    total -= lost
+                    candidates[k], variants[k] = wider, replace(variants[k], capacity=amount)
+                    break
+    return replace(posed, candidates=tuple(candidates), problem=replace(posed.problem, variants=tuple(variants)))
 
 
 def list_notes(offers: PoolOffers, request: FleetRequest, replicas: Sequence[Replica]) -> list[str]:

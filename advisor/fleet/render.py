@@ -146,8 +146,7 @@ def _make_gateway(kinds: Sequence[ReplicaKind], fronts: str, session: Session) -
     for kind in kinds:
         name = kind.replicas[0].name
         if fronts == "kubernetes":
-            # What the files of a kind call its objects, the Service among them.
-            service = make_slug(f"{kind.deployment.engine}-{kind.deployment.served_name}") + kind.suffix
+            service = find_service_name(kind)
             port = session.rules.engine(kind.deployment.engine).port or 8000
             listed.append(_list_server(name, f"{service}:{port}", sum(r.capacity for r in kind.replicas)))
         else:
@@ -169,6 +168,11 @@ def _list_server(name: str, address: str, capacity: float) -> Json:
             "weight": max(1, round(100 * capacity)),
         },
     }
+
+
+def find_service_name(kind: ReplicaKind) -> str:
+    """What the files of a kind call its objects, the Service among them."""
+    return make_slug(f"{kind.deployment.engine}-{kind.deployment.served_name}") + kind.suffix
 
 
 def _list_in_order(files: Sequence[LaunchFile]) -> LaunchFile:
@@ -201,18 +205,7 @@ def make_resources(kind: ReplicaKind, target: str, pool: PlannedPool | None, ses
             body["spec"]["accessModes"] = ["ReadWriteMany"]  # one copy for all, so its storage class has to offer that
         for spec in _find_pod_specs(body):
             if pool is not None:
-                if pool.labels:
-                    spec["nodeSelector"] = {**spec.get("nodeSelector", {}), **pool.labels}
-                listed = spec.get("tolerations", [])
-                known = {t.get("key") for t in listed if t.get("operator") == "Exists"}
-                for taint in pool.tolerations:
-                    shown, _, effect = taint.rpartition(":")
-                    key, _, value = shown.partition("=")
-                    if key not in known:
-                        operator = {"operator": "Equal", "value": value} if value else {"operator": "Exists"}
-                        listed.append({"key": key, **operator, "effect": effect})
-                if listed:
-                    spec["tolerations"] = listed
+                _place_pods(spec, pool)
             _give_own_volumes(spec, claims)
         if body.get("kind") == "Deployment" and len(kind.replicas) > 1:
             _keep_up(body, kind, out)
@@ -250,6 +243,22 @@ def _find_pod_specs(body: Json) -> Iterator[Json]:
                     yield child
             else:
                 yield from _find_pod_specs(child)
+
+
+def _place_pods(spec: Json, pool: PlannedPool) -> None:
+    """Onto the nodes of a pool: by its labels, and with its taints tolerated."""
+    if pool.labels:
+        spec["nodeSelector"] = {**spec.get("nodeSelector", {}), **pool.labels}
+    listed = spec.get("tolerations", [])
+    known = {t.get("key") for t in listed if t.get("operator") == "Exists"}
+    for taint in pool.tolerations:
+        shown, _, effect = taint.rpartition(":")
+        key, _, value = shown.partition("=")
+        if key not in known:
+            operator = {"operator": "Equal", "value": value} if value else {"operator": "Exists"}
+            listed.append({"key": key, **operator, "effect": effect})
+    if listed:
+        spec["tolerations"] = listed
 
 
 def _give_own_volumes(spec: Json, claims: dict[str, Json]) -> None:

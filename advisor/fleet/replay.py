@@ -136,31 +136,24 @@ def read_servers(question: ReplayQuestion, session: Session, asking: Asking) -> 
     data = parse_json(text, Path(question.plan)) if text.lstrip().startswith(b"{") else None
     machine = find_stated_machine(question, session.rules, asking)
     if isinstance(data, dict) and "replicas" in data:
-        plan = read_plan_file(question.plan)
-        names = list(dict.fromkeys(r.name for r in plan.replicas))
-        asked = question.model or (names[0] if len(names) == 1 else None)
-        mine = [r for r in plan.replicas if asked in (r.name, r.model)]
-        if not mine:
-            which = f"{asked!r} is not in the plan" if asked else "say with --model whose requests the trace has"
-            raise BadInput(f"{which}: it serves {', '.join(names[:20])}", near_matches(asked or "", names))
-        kinds = group_replicas(replace(plan, replicas=tuple(mine)), session.rules)
-        return [PlannedServers(len(k.replicas), k.deployment) for k in kinds]
+        return _read_fleet(question, session)
     if isinstance(data, dict) and "chosen" in data:
         if data["chosen"] is None:
             raise BadFile(question.plan, "holds no plan: nothing fitted")
         return [_read_choice(read_plan(question.plan, SavedAdvice), machine, session)]
-    wanted = DeploymentFilesQuestion(files=(question.plan,), **pick_fields(question, "hardware", "snapshot"))
-    checker = make_run_checker(session, make_options(wanted, asking))
-    path = Path(question.plan)
-    found = read_source(text.decode("utf-8", "replace"), question.plan, path.parent, checker)
-    checked = [check_launch(x, checker.book.know, checker.options, checker.machines, session) for x in found.launches]
-    out = [PlannedServers(c.judged.replicas or 1, c.deployment) for c in checked if c.deployment is not None]
-    if not out:
-        why = [w for c in checked for w in c.judged.why] + ([found.problem.message] if found.problem else [])
-        raise BadInput(f"{question.plan}: no launch that can be replayed: {'; '.join(why[:3]) or 'none was found'}")
-    if len({p.deployment.model.id for p in out}) > 1:
-        raise BadInput(f"{question.plan} starts several models: a trace is of one")
-    return out
+    return _read_launches(question, text.decode("utf-8", "replace"), session, asking)
+
+
+def _read_fleet(question: ReplayQuestion, session: Session) -> list[PlannedServers]:
+    plan = read_plan_file(question.plan)
+    names = list(dict.fromkeys(r.name for r in plan.replicas))
+    asked = question.model or (names[0] if len(names) == 1 else None)
+    mine = [r for r in plan.replicas if asked in (r.name, r.model)]
+    if not mine:
+        which = f"{asked!r} is not in the plan" if asked else "say with --model whose requests the trace has"
+        raise BadInput(f"{which}: it serves {', '.join(names[:20])}", near_matches(asked or "", names))
+    kinds = group_replicas(replace(plan, replicas=tuple(mine)), session.rules)
+    return [PlannedServers(len(k.replicas), k.deployment) for k in kinds]
 
 
 def _read_choice(advice: SavedAdvice, machine: Machine | None, session: Session) -> PlannedServers:
@@ -185,3 +178,18 @@ def _read_choice(advice: SavedAdvice, machine: Machine | None, session: Session)
         **pick_fields(chosen, "model", "engine", "engine_version", "quantization", "settings"),
     )
     return PlannedServers(servers, make_replica_deployment(one, session.rules, machine or advice.machine))
+
+
+def _read_launches(question: ReplayQuestion, text: str, session: Session, asking: Asking) -> list[PlannedServers]:
+    asked = DeploymentFilesQuestion(files=(question.plan,), **pick_fields(question, "hardware", "snapshot"))
+    checker = make_run_checker(session, make_options(asked, asking))
+    path = Path(question.plan)
+    found = read_source(text, question.plan, path.parent, checker)
+    checked = [check_launch(x, checker.book.know, checker.options, checker.machines, session) for x in found.launches]
+    out = [PlannedServers(c.judged.replicas or 1, c.deployment) for c in checked if c.deployment is not None]
+    if not out:
+        why = [w for c in checked for w in c.judged.why] + ([found.problem.message] if found.problem else [])
+        raise BadInput(f"{question.plan}: no launch that can be replayed: {'; '.join(why[:3]) or 'none was found'}")
+    if len({p.deployment.model.id for p in out}) > 1:
+        raise BadInput(f"{question.plan} starts several models: a trace is of one")
+    return out

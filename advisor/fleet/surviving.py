@@ -44,9 +44,7 @@ def solve_demands(
     best: tuple[tuple[int, float], PosedProblem, Solution] | None = None
     for apart in range(tried):
         posed, solution = solve_settled(offers, prices, confidence, rules, apart=apart)
-        pairs = zip(posed.problem.variants, posed.candidates, strict=True)
-        variants = tuple(replace(v, capacity=c.amount(confidence)) for v, c in pairs)
-        posed = replace(posed, problem=replace(posed.problem, variants=variants))
+        posed = _uncap(posed, confidence)
         if tried > 1:
             solution = replace(solution, served=_list_surviving(posed, solution, offers))
         rank = sum(not s for s in solution.served), solution.cost
@@ -102,6 +100,12 @@ def settle_cheapest(offers: PoolOffers, prices: NodePrices, confidence: Confiden
             if best is None or not best[3].pending:
                 break
             best[2].settle(best[3])
+
+
+def _uncap(posed: PosedProblem, confidence: Confidence) -> PosedProblem:
+    pairs = zip(posed.problem.variants, posed.candidates, strict=True)
+    variants = tuple(replace(v, capacity=c.amount(confidence)) for v, c in pairs)
+    return replace(posed, problem=replace(posed.problem, variants=variants))
 
 
 def _list_surviving(posed: PosedProblem, solution: Solution, offers: PoolOffers) -> tuple[bool, ...]:

@@ -67,24 +67,7 @@ def find_check_rules_faults(house: House) -> Iterator[Fault]:
             yield place.fault("duplicate_name", f"a rule of this id is already in {there}", ("id",))
         if not house.is_asked(place):
             continue
-        if entry.each is not None and entry.each not in value_matches.EACH:
-            problem = f"{entry.each!r} is not one of {', '.join(value_matches.EACH)}"
-            yield place.field("wrong_value", ("each",), problem, nearest_names(entry.each, value_matches.EACH))
-        if entry.engines and entry.except_engines:
-            yield place.field("contradiction", ("except_engines",), "`engines` says already which it is for")
-        if entry.except_engines and not entry.except_because:
-            yield place.fault("missing_key", "`except_because` is missing: why it is not for them", ("except_engines",))
-        if entry.only and entry.each is None:
-            yield place.field("contradiction", ("only",), "`only` belongs to rules with `each`")
-        if entry.when is None and entry.each is None:
-            yield place.fault("missing_key", "needs `when` (a condition) or `each` (what it looks at one by one)")
-        for field in ("bad", "good"):
-            if not (getattr(entry, field) or "").strip():
-                what = "a snippet that it finds fault with" if field == "bad" else "the same snippet, corrected"
-                yield place.fault("missing_key", f"`{field}` is missing: {what}")
-        if entry.each is None:
-            for field in ("message", "fix"):
-                yield from _filled_in(getattr(entry, field), (field,), place)
+        yield from _entry(entry, place)
         if knowledge is not None:
             found: list[GuideFault] = []
             read_condition(entry, knowledge, found)
@@ -113,10 +96,43 @@ def read_condition(entry: RuleEntry, knowledge: Knowledge, found: list[GuideFaul
         return None
 
 
+def list_sound_rules(house: House, knowledge: Knowledge) -> list[LocatedRule]:
+    """The rules that can be asked: their condition can be read. One whose id is taken goes by another here."""
+    out: dict[str, LocatedRule] = {}
+    for entry, place in list_located_rules(house):
+        if entry.id in out:
+            entry = replace(entry, id=f"{entry.id} of {place.file.name}:{place.at[-1]}")
+        rule = read_condition(entry, knowledge, [])
+        if rule is not None and (entry.each is None or entry.each in value_matches.EACH):
+            out[entry.id] = LocatedRule(rule, place)
+    return list(out.values())
+
+
 def _problem(place: EntryPlace, guide_fault: GuideFault) -> Fault:
     code = "unknown_name" if guide_fault.text.startswith("unknown") else "condition"
     problem, hint = without_hint(guide_fault.text)
     return place.field(code, guide_fault.path, one_line(problem), hint)  # type: ignore[arg-type]  # one of two codes
+
+
+def _entry(entry: RuleEntry, place: EntryPlace) -> Iterator[Fault]:
+    if entry.each is not None and entry.each not in value_matches.EACH:
+        problem = f"{entry.each!r} is not one of {', '.join(value_matches.EACH)}"
+        yield place.field("wrong_value", ("each",), problem, nearest_names(entry.each, value_matches.EACH))
+    if entry.engines and entry.except_engines:
+        yield place.field("contradiction", ("except_engines",), "`engines` says already which it is for")
+    if entry.except_engines and not entry.except_because:
+        yield place.fault("missing_key", "`except_because` is missing: why it is not for them", ("except_engines",))
+    if entry.only and entry.each is None:
+        yield place.field("contradiction", ("only",), "`only` belongs to rules with `each`")
+    if entry.when is None and entry.each is None:
+        yield place.fault("missing_key", "needs `when` (a condition) or `each` (what it looks at one by one)")
+    for field in ("bad", "good"):
+        if not (getattr(entry, field) or "").strip():
+            what = "a snippet that it finds fault with" if field == "bad" else "the same snippet, corrected"
+            yield place.fault("missing_key", f"`{field}` is missing: {what}")
+    if entry.each is None:
+        for field in ("message", "fix"):
+            yield from _filled_in(getattr(entry, field), (field,), place)
 
 
 def _filled_in(text: str, at: At, place: EntryPlace) -> Iterator[Fault]:
@@ -141,8 +157,7 @@ def find_slips(house: House, entry: RuleEntry) -> Iterator[FlagSlip]:
             yield from _fact(entry, tables, (field,), name)
     known = {n for t in tables for n in list_setting_names(t)}
     plain = {k.replace("_", "-") for k in known}
-    rules = [entry for document in house.under("checks/rules/").values() for entry in document.value.rules]
-    places = Counter(name for entry in rules for name in entry.at)
+    places = _places(house)
     for i, name in enumerate(entry.at):  # a variable, a key of the file, or a flag: only slips can be found
         if name.isupper() or places[name] > 1 or any(is_known_setting(name, t) for t in tables):
             continue
@@ -158,6 +173,12 @@ def _fact(entry: RuleEntry, tables: list[FlagTable], at: At, name: str) -> Itera
     if head in OF_FLAGS and flag and not any(is_known_setting(flag, t) for t in tables):
         near = nearest_names(flag, [n for t in tables for n in list_setting_names(t)])
         yield FlagSlip(at, f"unknown flag {flag!r} of {_whose(entry)}", near)
+
+
+def _places(house: House) -> Counter[str]:
+    """How many rules point at each name."""
+    rules = [entry for document in house.under("checks/rules/").values() for entry in document.value.rules]
+    return Counter(name for entry in rules for name in entry.at)
 
 
 def _whose(entry: RuleEntry) -> str:
@@ -182,15 +203,7 @@ def find_snippets_faults(house: House) -> Iterator[Fault]:
     knowledge = load_knowledge(house) if judged else None
     if knowledge is None:
         return
-    # The rules that can be asked: their condition can be read. One whose id is taken goes by another here.
-    out: dict[str, LocatedRule] = {}
-    for entry, place in list_located_rules(house):
-        if entry.id in out:
-            entry = replace(entry, id=f"{entry.id} of {place.file.name}:{place.at[-1]}")
-        rule = read_condition(entry, knowledge, [])
-        if rule is not None and (entry.each is None or entry.each in value_matches.EACH):
-            out[entry.id] = LocatedRule(rule, place)
-    found = list(out.values())
+    found = list_sound_rules(house, knowledge)
     if not found:
         return
     book = Rulebook(knowledge, ("all",), every=tuple(f.rule for f in found))  # without what is wrong

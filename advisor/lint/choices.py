@@ -161,9 +161,7 @@ def find_guides_faults(house: House) -> Iterator[Fault]:
     for document in house.under("guides/").values():
         asked = house.is_asked(document.place)
         for line, text in guide_problems(document.value, document.file.line, house.ids["engines"]) if asked else ():
-            # Whether what is unknown may stand in a file that cannot be read.
-            unknown = text.partition("unknown engine '")[2].partition("'")[0]
-            if not (bool(unknown) and unknown in house.hidden):
+            if not _hidden(text, house):
                 problem, hint = without_hint(text)
                 file = document.file.shown
                 yield Fault(file=file, line=line, code=_code(text), message=one_line(problem), near=hint)
@@ -173,6 +171,12 @@ def find_guides_faults(house: House) -> Iterator[Fault]:
 
 def _code(text: str) -> Code:
     return next((code for words, code in _WORDS if words in text), "condition")
+
+
+def _hidden(text: str, house: House) -> bool:
+    """Whether what is unknown may stand in a file that cannot be read."""
+    name = text.partition("unknown engine '")[2].partition("'")[0]
+    return bool(name) and name in house.hidden
 
 
 def _policy(name: str, document: RuleDocument, house: House) -> Iterator[Fault]:

@@ -40,16 +40,7 @@ def find_engines_faults(house: House) -> Iterator[Fault]:
     used = {t: Counter(k for e in house.engines.values() for k in getattr(e, t)) for t in TABLES}
     for item in house.tables["engines"].values():
         yield from _entry(house, item)
-        # A key that no other engine has, and that nearly is one which others have.
-        for table in TABLES:
-            for name in getattr(item.entry, table):
-                if used[table][name] > 1 or name in SYSTEMS:
-                    continue
-                others = [k for k, n in used[table].items() if n > 1]
-                alike = [k for k in others if SequenceMatcher(None, k, name).ratio() >= MISSPELT]
-                if alike:
-                    problem = f"no other engine has a key {name!r}"
-                    yield item.place.field("unknown_key", (table, name), problem, alike[:2])
+        yield from _keys(item, used)
         yield from _floors(item)
         entry: Engine = item.entry
         rows = enumerate(entry.quantization_on)
@@ -99,6 +90,19 @@ def _keys_inside(entry: Engine, place: EntryPlace, value: object, at: At) -> Ite
         yield from place.unknown((*at, "src", i), "source", name, entry.sources)
     for name, inner in value.items():
         yield from _keys_inside(entry, place, inner, (*at, name))
+
+
+def _keys(item: TableItem, used: dict[str, Counter[str]]) -> Iterator[Fault]:
+    """A key that no other engine has, and that nearly is one which others have."""
+    for table in TABLES:
+        for name in getattr(item.entry, table):
+            if used[table][name] > 1 or name in SYSTEMS:
+                continue
+            others = [k for k, n in used[table].items() if n > 1]
+            alike = [k for k in others if SequenceMatcher(None, k, name).ratio() >= MISSPELT]
+            if alike:
+                problem = f"no other engine has a key {name!r}"
+                yield item.place.field("unknown_key", (table, name), problem, alike[:2])
 
 
 def _floors(item: TableItem) -> Iterator[Fault]:
@@ -180,22 +184,8 @@ def find_concepts_faults(house: House) -> Iterator[Fault]:
         for name in Concepts.__struct_fields__:
             concept: Concept = getattr(item.entry.concepts, name)
             yield from _concept(house, item, name, concept)
-        server = item.entry.recognition.server
-        recognised = item.entry.recognition
-        recognisable = any(getattr(recognised, c) for c in (*CLAIMS, "images")) or server is not None
-        if recognisable and not recognised.source:
-            yield item.place.field("source", ("recognition",), "names no source")
-    # Programs, modules and packages that two engines call theirs.
-    for claim in CLAIMS:
-        first: dict[str, TableItem] = {}
-        for claimant in house.tables["engines"].values():
-            for i, claimed in enumerate(getattr(claimant.entry.recognition, claim)):
-                other = first.setdefault(claimed, claimant)
-                if other is not claimant:
-                    listed = isinstance(getattr(claimant.entry.recognition, claim), tuple)
-                    at: At = ("recognition", claim, i if listed else claimed)
-                    problem = f"{claimed!r} is also of {other.entry.id} ({other.place.file.shown})"
-                    yield claimant.place.field("duplicate_name", at, problem)
+        yield from _server(item)
+    yield from _claimed(house)
 
 
 def _concept(house: House, item: TableItem, name: str, concept: Concept) -> Iterator[Fault]:
@@ -232,12 +222,31 @@ def _concept(house: House, item: TableItem, name: str, concept: Concept) -> Iter
                 yield item.place.field("unknown_name", (*at, "accepts", i), problem, alike[:2])
 
 
+def _server(item: TableItem) -> Iterator[Fault]:
+    server = item.entry.recognition.server
+    recognised = item.entry.recognition
+    recognisable = any(getattr(recognised, c) for c in (*CLAIMS, "images")) or server is not None
+    if recognisable and not recognised.source:
+        yield item.place.field("source", ("recognition",), "names no source")
+
+
+def _claimed(house: House) -> Iterator[Fault]:
+    """Programs, modules and packages that two engines call theirs."""
+    for claim in CLAIMS:
+        first: dict[str, TableItem] = {}
+        for item in house.tables["engines"].values():
+            for i, name in enumerate(getattr(item.entry.recognition, claim)):
+                other = first.setdefault(name, item)
+                if other is not item:
+                    listed = isinstance(getattr(item.entry.recognition, claim), tuple)
+                    at: At = ("recognition", claim, i if listed else name)
+                    problem = f"{name!r} is also of {other.entry.id} ({other.place.file.shown})"
+                    yield item.place.field("duplicate_name", at, problem)
+
+
 def find_estimates_faults(house: House) -> Iterator[Fault]:
     """Blocks of an entry that its module refuses."""
-    cards = [a for a in house.accelerators.values() if a.vendor == "nvidia" and (a.memory_bytes or 0) >= LEAST_MEMORY]
-    known = [m for m in house.models.values() if m.layout is not None and m.kind == "chat" and m.max_context]
-    dense = [m for m in known if m.layout is not None and all(isinstance(g, Dense) for g in m.layout.ffn)]
-    model, card = min(dense, key=lambda m: m.params_total, default=None), min(cards, key=lambda a: a.id, default=None)
+    model, card = _model(house), _card(house)
     if model is None or card is None:
         return
     for item in house.items("engines"):
@@ -252,15 +261,18 @@ def find_estimates_faults(house: House) -> Iterator[Fault]:
                 yield item.place.field("contradiction", ("memory",), one_line(problem))
             continue
         for problem in refused:
-            found = re.fullmatch(rf"rules/engines/{re.escape(name)}\.yaml, (\w+): (.*?)(?: - at `\$\.?(.*)`)?", problem)
-            if found and found[1] in BLOCKS:
-                where = (found[1], *(p for p in re.split(r"\.|\[.*?\]", found[3] or "") if p))
-                yield item.place.field("wrong_value", where, one_line(found[2][0].lower() + found[2][1:]))
-            elif found is None and memory_type(item.entry) is not None:
-                reason = problem.removeprefix(f"rules/engines/{name}.yaml: ")
-                yield item.place.field(
-                    "contradiction", ("memory",), one_line(f"the simplest estimate is refused: {reason}")
-                )
+            yield from _refusal(name, item, problem)
+
+
+def _refusal(name: str, item: TableItem, problem: str) -> Iterator[Fault]:
+    """A refusal as a fault of the block that it is about."""
+    m = re.fullmatch(rf"rules/engines/{re.escape(name)}\.yaml, (\w+): (.*?)(?: - at `\$\.?(.*)`)?", problem)
+    if m and m[1] in BLOCKS:
+        where = (m[1], *(p for p in re.split(r"\.|\[.*?\]", m[3] or "") if p))
+        yield item.place.field("wrong_value", where, one_line(m[2][0].lower() + m[2][1:]))
+    elif m is None and memory_type(item.entry) is not None:
+        reason = problem.removeprefix(f"rules/engines/{name}.yaml: ")
+        yield item.place.field("contradiction", ("memory",), one_line(f"the simplest estimate is refused: {reason}"))
 
 
 def _refused(house: House, engine: str, model: Model, card: Accelerator) -> Iterator[str]:
@@ -274,3 +286,15 @@ def _refused(house: House, engine: str, model: Model, card: Accelerator) -> Iter
         )
     except AdvisorError as e:
         yield e.message
+
+
+def _model(house: House) -> Model | None:
+    """The smallest dense chat model whose layout is known."""
+    known = [m for m in house.models.values() if m.layout is not None and m.kind == "chat" and m.max_context]
+    dense = [m for m in known if m.layout is not None and all(isinstance(g, Dense) for g in m.layout.ffn)]
+    return min(dense, key=lambda m: m.params_total, default=None)
+
+
+def _card(house: House) -> Accelerator | None:
+    cards = [a for a in house.accelerators.values() if a.vendor == "nvidia" and (a.memory_bytes or 0) >= LEAST_MEMORY]
+    return min(cards, key=lambda a: a.id, default=None)

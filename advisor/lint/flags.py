@@ -100,21 +100,7 @@ def find_flags_faults(house: House) -> Iterator[Fault]:
     if RESOURCES in house.documents:
         yield from _resources(house, house.documents[RESOURCES])
     for path, document in house.under("flag-history/").items():
-        place = document.place
-        if document.value.engine != path.removeprefix("flag-history/").removesuffix(".yaml"):
-            problem = f"the file of engine {document.value.engine!r} is flag-history/{document.value.engine}.yaml"
-            yield place.field("wrong_value", ("engine",), problem)
-        if list(document.value.read) != sorted(document.value.read, key=release_key):
-            yield place.field("wrong_value", ("read",), "releases stand from the oldest to the newest")
-        for at, spans in list_spans(document.value):
-            for text in spans:
-                if not is_span(text, document.value):
-                    problem = f"{text!r} is not FIRST..LAST of releases in `read`"
-                    yield place.field("wrong_value", (*at, text), problem)
-        for flag, listed in document.value.values.items():
-            if listed.read_since not in document.value.read:
-                problem = f"{listed.read_since!r} is not one of the releases in `read`"
-                yield place.field("unknown_name", ("values", flag, "read_since"), problem)
+        yield from _history(path, document, document.value)
     for path, document in house.under("flags/").items():
         table: FlagTable = document.value
         if table.engine != path.removeprefix("flags/").removesuffix(".yaml"):
@@ -127,6 +113,24 @@ def find_flags_faults(house: House) -> Iterator[Fault]:
             yield from _borrowed(house, document, table)
         else:
             yield from _table(document, _joined(table, house))
+
+
+def _history(path: str, document: RuleDocument, history: FlagHistory) -> Iterator[Fault]:
+    place = document.place
+    if history.engine != path.removeprefix("flag-history/").removesuffix(".yaml"):
+        problem = f"the file of engine {history.engine!r} is flag-history/{history.engine}.yaml"
+        yield place.field("wrong_value", ("engine",), problem)
+    if list(history.read) != sorted(history.read, key=release_key):
+        yield place.field("wrong_value", ("read",), "releases stand from the oldest to the newest")
+    for at, spans in list_spans(history):
+        for text in spans:
+            if not is_span(text, history):
+                problem = f"{text!r} is not FIRST..LAST of releases in `read`"
+                yield place.field("wrong_value", (*at, text), problem)
+    for flag, listed in history.values.items():
+        if listed.read_since not in history.read:
+            problem = f"{listed.read_since!r} is not one of the releases in `read`"
+            yield place.field("unknown_name", ("values", flag, "read_since"), problem)
 
 
 def _resources(house: House, document: RuleDocument) -> Iterator[Fault]:

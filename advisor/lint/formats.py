@@ -25,12 +25,7 @@ def find_formats_faults(house: House) -> Iterator[Fault]:
     if shorthands is not None:
         for family, ladder in shorthands.value.ladders.items():
             yield from _family(house, shorthands, ("ladders", family), ladder, family)
-            at = ("ladders", family)
-            found = [(n, known.bits_nominal) for n in ladder if (known := _known(house, n)) is not None]
-            for (first, wide), (second, narrow) in pairwise(found):
-                if narrow > wide:
-                    problem = f"{second} ({narrow:g} bits) comes after {first} ({wide:g}): from wide to narrow"
-                    yield shorthands.place.field("range", (*at, ladder.index(second)), problem)
+            yield from _falling(house, shorthands, ("ladders", family), ladder)
         for name, by_family in shorthands.value.names.items():
             for family, meant in by_family.items():
                 yield from _family(house, shorthands, ("names", name), (meant,), family, (family,))
@@ -77,6 +72,14 @@ def _family(
         if known is not None and known.family not in allowed:
             where = (*at, *(below if below is not None else (i,)))
             yield document.place.field("wrong_value", where, f"{name} is of the family {known.family}, not {family}")
+
+
+def _falling(house: House, document: RuleDocument, at: At, ladder: Sequence[str]) -> Iterator[Fault]:
+    found = [(n, quantization.bits_nominal) for n in ladder if (quantization := _known(house, n)) is not None]
+    for (first, wide), (second, narrow) in pairwise(found):
+        if narrow > wide:
+            problem = f"{second} ({narrow:g} bits) comes after {first} ({wide:g}): from wide to narrow"
+            yield document.place.field("range", (*at, ladder.index(second)), problem)
 
 
 def _known(house: House, name: str) -> Quantization | None:

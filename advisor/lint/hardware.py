@@ -46,22 +46,9 @@ def find_hardware_faults(house: House) -> Iterator[Fault]:
         yield from _card(item.entry, item.place)
         yield from _recognised(item.entry, item.place, cards)
         yield from _generation(item.entry, item.place, cards)
-    # One PCI id is one chip: it has one compute capability and one gfx name.
-    first: dict[str, TableItem] = {}
-    for found in house.tables["accelerators"].values():
-        card: Accelerator = found.entry
-        for i, pci in enumerate(card.pci_ids):
-            b: Accelerator = first.setdefault(pci, found).entry
-            if (card.compute_capability, card.gfx) != (b.compute_capability, b.gfx):
-                problem = f"{pci} is also an id of {b.id}, which is another chip ({b.compute_capability or b.gfx})"
-                yield found.place.field("probe", ("pci_ids", i), problem)
+    yield from _shared_chips(house)
     for item in house.items("cpu_platforms"):
-        if item.entry.channels_per_socket and item.entry.max_mts and item.entry.bandwidth_gbs_per_socket:
-            derived = item.entry.channels_per_socket * item.entry.max_mts * 8 / 1000
-            if abs(item.entry.bandwidth_gbs_per_socket / derived - 1) > BANDWIDTH_TOLERANCE:
-                product = f"{item.entry.channels_per_socket} channels x {item.entry.max_mts} MT/s x 8 bytes"
-                problem = f"is {item.entry.bandwidth_gbs_per_socket:g}, {product} are {derived:g}"
-                yield item.place.field("total", ("bandwidth_gbs_per_socket",), problem)
+        yield from _processor(item.entry, item.place)
         yield from _check_same_chip(item.entry, item.place, cards)
 
 
@@ -202,6 +189,27 @@ def _generation_of(card: Accelerator) -> str | None:
         return amd_generation(card.gfx)
     capability = card.compute_capability
     return nvidia_generation(float(capability)) if capability and re.fullmatch(r"\d+\.\d", capability) else None
+
+
+def _shared_chips(house: House) -> Iterator[Fault]:
+    """One PCI id is one chip: it has one compute capability and one gfx name."""
+    first: dict[str, TableItem] = {}
+    for item in house.tables["accelerators"].values():
+        card: Accelerator = item.entry
+        for i, pci in enumerate(card.pci_ids):
+            b: Accelerator = first.setdefault(pci, item).entry
+            if (card.compute_capability, card.gfx) != (b.compute_capability, b.gfx):
+                problem = f"{pci} is also an id of {b.id}, which is another chip ({b.compute_capability or b.gfx})"
+                yield item.place.field("probe", ("pci_ids", i), problem)
+
+
+def _processor(cpu_platform: CpuPlatform, place: EntryPlace) -> Iterator[Fault]:
+    if cpu_platform.channels_per_socket and cpu_platform.max_mts and cpu_platform.bandwidth_gbs_per_socket:
+        derived = cpu_platform.channels_per_socket * cpu_platform.max_mts * 8 / 1000
+        if abs(cpu_platform.bandwidth_gbs_per_socket / derived - 1) > BANDWIDTH_TOLERANCE:
+            product = f"{cpu_platform.channels_per_socket} channels x {cpu_platform.max_mts} MT/s x 8 bytes"
+            problem = f"is {cpu_platform.bandwidth_gbs_per_socket:g}, {product} are {derived:g}"
+            yield place.field("total", ("bandwidth_gbs_per_socket",), problem)
 
 
 def _check_same_chip(platform: CpuPlatform, place: EntryPlace, cards: Mapping[str, Accelerator]) -> Iterator[Fault]:

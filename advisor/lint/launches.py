@@ -33,17 +33,21 @@ def find_launches_faults(house: House) -> Iterator[Fault]:
         if known:
             yield from _targets(house, item, known)
     for document in documents:
-        for target_name, target in document.value.targets.items():
-            for word in re.findall(r"\{(\w*)\}", target.file):
-                if word not in IN_NAMES:
-                    problem = f"{{{word}}} is not filled in here; {{name}} is"
-                    yield document.place.field("unknown_name", ("targets", target_name, "file"), problem)
+        yield from _files(document)
 
 
 def list_target_documents(house: House) -> list[RuleDocument]:
     """targets.yaml and what overlays add to it."""
     first = [house.documents[FILE]] if FILE in house.documents else []
     return [*first, *house.under(OTHERS).values()]
+
+
+def _files(document: RuleDocument) -> Iterator[Fault]:
+    for name, target in document.value.targets.items():
+        for word in re.findall(r"\{(\w*)\}", target.file):
+            if word not in IN_NAMES:
+                problem = f"{{{word}}} is not filled in here; {{name}} is"
+                yield document.place.field("unknown_name", ("targets", name, "file"), problem)
 
 
 def _targets(house: House, item: TableItem, known: tuple[str, ...]) -> Iterator[Fault]:

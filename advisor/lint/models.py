@@ -32,28 +32,7 @@ def find_models_faults(house: House) -> Iterator[Fault]:
     """Counts that do not follow, layers that do not add up, sizes and references that cannot be."""
     for item in house.tables["models"].values():
         model: t.Model = item.entry
-        for key, size in model.published.items():
-            given = [x for x in (size.bytes, size.gb, size.gib) if x is not None]
-            at: At = ("published", key)
-            if not given:
-                yield item.place.field("missing_key", at, "gives none of `bytes`, `gb`, `gib`")
-                continue
-            if is_stand_in(item.place.data, ("params_total",)):
-                continue
-            size_bytes = size.bytes or (size.gb or 0) * 1e9 or (size.gib or 0) * 2**30
-            bits = 8 * size_bytes / model.params_total
-            kind, _, name = key.partition(":")
-            low, high = DOWNLOAD_BITS
-            if kind == "gguf" and name:
-                try:
-                    nominal = house.catalog.quantization(name).bits_nominal
-                except UnknownName as e:
-                    yield item.place.field("unknown_name", at, f"unknown weight format {name!r}", e.near[:2])
-                    continue
-                low, high = DOWNLOAD_RANGE[0] * nominal, DOWNLOAD_RANGE[1] * nominal
-            if not low <= bits <= high:
-                problem = f"{size_bytes / 1e9:,.2f} GB for {model.params_total:,} parameters are {bits:.2g} bits each"
-                yield item.place.field("unit", at, f"{problem}; {low:.2g} to {high:.2g} are possible")
+        yield from _downloads(house, model, item.place)
         if (model.layout is None) == (model.stub is None) and not _cannot_be_read(model, item.place):
             yield item.place.fault("missing_key", "needs either `layout` or, where it is not known, `stub`")
         if model.max_context is not None and not LONGEST_CONTEXT[0] <= model.max_context <= LONGEST_CONTEXT[1]:
@@ -176,6 +155,31 @@ def _stub(model: t.Model, place: EntryPlace) -> Iterator[Fault]:
     if not NAME_RANGE[0] <= share <= NAME_RANGE[1]:
         problem = f"params_total is {model.params_total:,}, the name says {max(named):g}B"
         yield place.fault("unit", problem, ("params_total",))
+
+
+def _downloads(house: House, model: t.Model, place: EntryPlace) -> Iterator[Fault]:
+    for key, size in model.published.items():
+        given = [x for x in (size.bytes, size.gb, size.gib) if x is not None]
+        at: At = ("published", key)
+        if not given:
+            yield place.field("missing_key", at, "gives none of `bytes`, `gb`, `gib`")
+            continue
+        if is_stand_in(place.data, ("params_total",)):
+            continue
+        size_bytes = size.bytes or (size.gb or 0) * 1e9 or (size.gib or 0) * 2**30
+        bits = 8 * size_bytes / model.params_total
+        kind, _, name = key.partition(":")
+        low, high = DOWNLOAD_BITS
+        if kind == "gguf" and name:
+            try:
+                nominal = house.catalog.quantization(name).bits_nominal
+            except UnknownName as e:
+                yield place.field("unknown_name", at, f"unknown weight format {name!r}", e.near[:2])
+                continue
+            low, high = DOWNLOAD_RANGE[0] * nominal, DOWNLOAD_RANGE[1] * nominal
+        if not low <= bits <= high:
+            problem = f"{size_bytes / 1e9:,.2f} GB for {model.params_total:,} parameters are {bits:.2g} bits each"
+            yield place.field("unit", at, f"{problem}; {low:.2g} to {high:.2g} are possible")
 
 
 def find_downloads_faults(house: House) -> Iterator[Fault]:

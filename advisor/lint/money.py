@@ -27,19 +27,7 @@ def find_money_faults(house: House) -> Iterator[Fault]:
     if "budgets.yaml" in house.documents:
         yield from _budgets(house.documents["budgets.yaml"])
     if "live-prices.yaml" in house.documents:
-        # What live offers call a card ends with its memory in GB.
-        document = house.documents["live-prices.yaml"]
-        for name, accelerator in document.value.names.items():
-            card = house.accelerators.get(accelerator)
-            size = re.search(r" (\d+(?:\.\d+)?)$", name)
-            if size is None:
-                problem = f"{name!r} does not end with the memory in GB"
-                yield document.place.field("wrong_value", ("names", name), problem)
-            elif card is not None and card.memory_bytes:
-                off = abs(float(size[1]) * GIB / card.memory_bytes - 1)
-                if off > NAMED_TOLERANCE:
-                    problem = f"{accelerator} has {card.memory_bytes / GIB:g} GB, the name says {size[1]}"
-                    yield document.place.field("contradiction", ("names", name), problem)
+        yield from _live(house, house.documents["live-prices.yaml"])
 
 
 def _offer(house: House, item: TableItem) -> Iterator[Fault]:
@@ -71,3 +59,18 @@ def _budgets(document: RuleDocument) -> Iterator[Fault]:
             yield place.field("range", ("tiers", "rows", i), f"from {row.from_:g} is not below up_to {row.up_to:g}")
     if list(b.counts) != sorted(set(b.counts)) or any(n < 1 for n in b.counts):
         yield place.field("range", ("counts",), f"{list(b.counts)} do not rise from 1")
+
+
+def _live(house: House, document: RuleDocument) -> Iterator[Fault]:
+    """What live offers call a card ends with its memory in GB."""
+    for name, accelerator in document.value.names.items():
+        card = house.accelerators.get(accelerator)
+        size = re.search(r" (\d+(?:\.\d+)?)$", name)
+        if size is None:
+            problem = f"{name!r} does not end with the memory in GB"
+            yield document.place.field("wrong_value", ("names", name), problem)
+        elif card is not None and card.memory_bytes:
+            off = abs(float(size[1]) * GIB / card.memory_bytes - 1)
+            if off > NAMED_TOLERANCE:
+                problem = f"{accelerator} has {card.memory_bytes / GIB:g} GB, the name says {size[1]}"
+                yield document.place.field("contradiction", ("names", name), problem)

@@ -116,16 +116,20 @@ def _named_in_guide(raw: object) -> set[str]:
 def find_completeness_faults(house: House) -> Iterator[Fault]:
     """What entries of engines leave out, though the advice rests on it."""
     for item in house.tables["engines"].values():
-        for name, (what, example, whatever) in TABLES.items():
-            if not getattr(item.entry, name) and not item.place.written((name,)):
-                form = f"{what}, each with its source ({name}: {{{example}: {{support: 'yes', src: [...]}}}})"
-                problem = f"`{name}` is missing: {form}; without it nothing keeps it from {whatever}"
-                yield item.place.fault("missing_key", problem, ("id",))
+        yield from _tables(item)
         yield from _ranks(house, item)
         start = item.entry.start
         if start is not None and start.like is None:
             yield from _start(item.entry, start, item.place)
             yield from _images(item.entry, start, item.place)
+
+
+def _tables(item: TableItem) -> Iterator[Fault]:
+    for name, (what, example, whatever) in TABLES.items():
+        if not getattr(item.entry, name) and not item.place.written((name,)):
+            form = f"{what}, each with its source ({name}: {{{example}: {{support: 'yes', src: [...]}}}})"
+            problem = f"`{name}` is missing: {form}; without it nothing keeps it from {whatever}"
+            yield item.place.fault("missing_key", problem, ("id",))
 
 
 def _ranks(house: House, item: TableItem) -> Iterator[Fault]:

@@ -172,18 +172,7 @@ def find_names_faults(house: House) -> Iterator[Fault]:
     # hardware is asked for by any of its names, so an overlay's card must have names of its own
     cards = house.tables["accelerators"].values()
     yield from _clashes((x, (x.entry.id, x.entry.name, *x.entry.aliases, *x.entry.default_of)) for x in cards)
-    # Entries with one driver name have to differ in memory, or in what only the system knows (modules).
-    by_name: dict[str, list[TableItem]] = {}
-    for item in list(cards):
-        for name in item.entry.reported_names:
-            by_name.setdefault(name, []).append(item)
-    for name, same in by_name.items():
-        for i, item in enumerate(same):
-            a = item.entry
-            twins = [x.entry.id for x in same[:i] if x.entry.memory_bytes == a.memory_bytes and not a.unified]
-            if twins:
-                problem = f"shares the driver name {name!r} and the memory with {twins[0]}: nothing tells them apart"
-                yield item.place.fault("probe", problem, ("reported_names",))
+    yield from _driver_names(list(cards))
 
 
 def _clashes(rows: Iterable[tuple[TableItem, Iterable[str]]]) -> Iterator[Fault]:
@@ -214,3 +203,18 @@ def _where(item: TableItem, name: str) -> tuple[str | int, ...]:
         if name in listed:
             return (field, listed.index(name))
     return ("id",) if item.entry.id == name else ("name",)
+
+
+def _driver_names(cards: list[TableItem]) -> Iterator[Fault]:
+    """Entries with one driver name have to differ in memory, or in what only the system knows (modules)."""
+    by_name: dict[str, list[TableItem]] = {}
+    for item in cards:
+        for name in item.entry.reported_names:
+            by_name.setdefault(name, []).append(item)
+    for name, same in by_name.items():
+        for i, item in enumerate(same):
+            a = item.entry
+            twins = [x.entry.id for x in same[:i] if x.entry.memory_bytes == a.memory_bytes and not a.unified]
+            if twins:
+                problem = f"shares the driver name {name!r} and the memory with {twins[0]}: nothing tells them apart"
+                yield item.place.fault("probe", problem, ("reported_names",))

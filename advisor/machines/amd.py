@@ -60,9 +60,7 @@ def probe_amd(
     nodes = [n for n in read_kfd_nodes(root) if n.bus in cards]
     notes = [] if nodes else ["no compute node in /sys/class/kfd: ROCm cannot use these cards, Vulkan may"]
     missing = [KfdNode(b, _ip_gfx(f.folder), None, None) for b, f in cards.items() if b not in {n.bus for n in nodes}]
-    # HSA_OVERRIDE_GFX_VERSION=10.3.0 as gfx1030; None when unset or malformed.
-    asked = re.fullmatch(r"\s*(\d{1,2})\.(\d{1,2})\.(\d{1,2})\s*", env.get("HSA_OVERRIDE_GFX_VERSION") or "")
-    override = f"gfx{int(asked[1])}{int(asked[2]):x}{int(asked[3]):x}" if asked else None
+    override = parse_gfx_override(env.get("HSA_OVERRIDE_GFX_VERSION"))
     if override:
         notes.append(f"HSA_OVERRIDE_GFX_VERSION makes the runtime believe {override}; the hardware stays what it is")
     marketing = _market_names(smi)
@@ -75,12 +73,7 @@ def probe_amd(
         notes.append("a card is partitioned: each partition counts as one device")
     if smi is None and has_smi_library(root) and any(d.name == _nameless(cards[d.pci_bus or ""]) for d in devices):
         notes.append(_smi_would_name())
-    m = re.match(r"\d+(\.\d+)+", read_system_text(root / "opt/rocm/.info/version") or "")
-    found = {
-        "amdgpu": read_system_text(root / "sys/module/amdgpu/version"),
-        "rocm": (m[0] if m else None),
-    }
-    return ProbeResult(tuple(devices), {k: v for k, v in found.items() if v}, tuple(notes))
+    return ProbeResult(tuple(devices), _drivers(root), tuple(notes))
 
 
 def read_kfd_nodes(root: Path) -> list[KfdNode]:
@@ -112,6 +105,12 @@ def read_kfd_nodes(root: Path) -> list[KfdNode]:
 def gfx_name(target: int) -> str:
     """KFD's gfx_target_version as a name: 110000 is gfx1100, 90010 is gfx90a (major x 10000 + minor x 100 + step)."""
     return f"gfx{target // 10000}{target // 100 % 100:x}{target % 100:x}"
+
+
+def parse_gfx_override(value: str | None) -> str | None:
+    """HSA_OVERRIDE_GFX_VERSION=10.3.0 as gfx1030; None when unset or malformed."""
+    m = re.fullmatch(r"\s*(\d{1,2})\.(\d{1,2})\.(\d{1,2})\s*", value or "")
+    return f"gfx{int(m[1])}{int(m[2]):x}{int(m[3]):x}" if m else None
 
 
 def _device(
@@ -211,6 +210,19 @@ def _watts(folder: Path, name: str) -> float | None:
         if value:
             return value / 1e6
     return None
+
+
+def _drivers(root: Path) -> dict[str, str]:
+    found = {
+        "amdgpu": read_system_text(root / "sys/module/amdgpu/version"),
+        "rocm": _version(read_system_text(root / "opt/rocm/.info/version")),
+    }
+    return {k: v for k, v in found.items() if v}
+
+
+def _version(value: str | None) -> str | None:
+    m = re.match(r"\d+(\.\d+)+", value or "")
+    return m[0] if m else None
 
 
 def has_smi_library(root: Path) -> bool:

@@ -31,14 +31,7 @@ def apply_visibility(devices: Sequence[Device], env: Mapping[str, str]) -> tuple
         if env.get("NVIDIA_VISIBLE_DEVICES") in NO_NVIDIA:
             _hide(out, "nvidia", set(), notes, f"NVIDIA_VISIBLE_DEVICES={env['NVIDIA_VISIBLE_DEVICES']}")
         _mask(out, "nvidia", env, "CUDA_VISIBLE_DEVICES", notes)
-        # CUDA numbers unlike cards by speed, NVML by bus: an index may mean another card than it seems.
-        value = env.get("CUDA_VISIBLE_DEVICES", "")
-        cards = {d.name for d in out if d.vendor == "nvidia" and d.mig_profile is None}
-        by_index = any(item.strip().isdecimal() for item in value.split(","))
-        if by_index and len(cards) > 1 and env.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID":
-            notes.append(
-                "CUDA_VISIBLE_DEVICES counts unlike cards by speed: set CUDA_DEVICE_ORDER=PCI_BUS_ID or use UUIDs"
-            )
+        _cuda_order(out, env, notes)
         _keep_one_slice(out, env, notes)
     if "amd" in vendors:
         _mask(out, "amd", env, "ROCR_VISIBLE_DEVICES", notes)
@@ -131,6 +124,15 @@ def _hide(out: list[Device], vendor: str, keep: set[int], notes: list[str], why:
         out[i] = msgspec.structs.replace(out[i], visible=False)
     if gone:
         notes.append(f"{why} hides {len(gone)} of {sum(d.vendor == vendor for d in out)} {vendor} devices")
+
+
+def _cuda_order(out: Sequence[Device], env: Mapping[str, str], notes: list[str]) -> None:
+    """CUDA numbers unlike cards by speed, NVML by bus: an index may mean another card than it seems."""
+    value = env.get("CUDA_VISIBLE_DEVICES", "")
+    cards = {d.name for d in out if d.vendor == "nvidia" and d.mig_profile is None}
+    by_index = any(item.strip().isdecimal() for item in value.split(","))
+    if by_index and len(cards) > 1 and env.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID":
+        notes.append("CUDA_VISIBLE_DEVICES counts unlike cards by speed: set CUDA_DEVICE_ORDER=PCI_BUS_ID or use UUIDs")
 
 
 def _keep_one_slice(out: list[Device], env: Mapping[str, str], notes: list[str]) -> None:

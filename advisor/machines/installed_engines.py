@@ -90,19 +90,21 @@ def find_distributions(folders: Iterable[Path]) -> dict[str, str]:
     return out
 
 
+def parse_llama_version(printed: str) -> tuple[str | None, str | None]:
+    """(version, build) that `llama-server --version` prints: `version: 10434 (hash)`, `version: 0.5.0 (b10400)`."""
+    line = re.search(r"(?im)^.*\bversion:?\s*v?(\d[^\n]*)", printed)
+    body = line[1] if line else ""
+    semantic = re.match(r"\d+\.\d+\.\d+(?:[-+.][0-9A-Za-z.-]+)?", body)
+    number = re.search(r"\bb(\d{3,6})\b", printed) or (re.match(r"(\d{3,6})\b(?!\.)", body) if not semantic else None)
+    return (semantic[0] if semantic else None), (f"b{number[1]}" if number else None)
+
+
 def _version(printed: str | None, builds: Mapping[str, str | None] | None) -> tuple[str | None, str | None]:
     """(version, build) of what `--version` prints; `builds` are those of an engine that counts them, else None."""
     if printed is None:
         return None, None
     if builds is not None:
-        # (version, build) that `llama-server --version` prints: `version: 10434 (hash)`, `version: 0.5.0 (b10400)`.
-        line = re.search(r"(?im)^.*\bversion:?\s*v?(\d[^\n]*)", printed)
-        body = line[1] if line else ""
-        semantic = re.match(r"\d+\.\d+\.\d+(?:[-+.][0-9A-Za-z.-]+)?", body)
-        number = re.search(r"\bb(\d{3,6})\b", printed) or (
-            re.match(r"(\d{3,6})\b(?!\.)", body) if not semantic else None
-        )
-        version, build = (semantic[0] if semantic else None), (f"b{number[1]}" if number else None)
+        version, build = parse_llama_version(printed)
         if version is None and build is not None:
             version = builds.get(build)
         return version, build or version

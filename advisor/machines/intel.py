@@ -23,10 +23,7 @@ def probe_intel(root: Path) -> ProbeResult:
         if card.vendor != "intel" or card.driver not in ("xe", "i915"):
             continue
         drivers[card.driver] = read_system_text(root / "sys/module" / card.driver / "version") or "in-kernel"
-        # VRAM of the xe driver: the sum over the card's tiles.
-        tiles = [n for n in list_names(card.folder) if re.fullmatch(r"tile\d+", n)]
-        sizes = [read_number(card.folder / t / "physical_vram_size_bytes") for t in tiles]
-        total = (sum(s for s in sizes if s) or None) or _i915(card.folder)
+        total = _xe(card.folder) or _i915(card.folder)
         integrated = total is None and card.bus == INTEGRATED_BUS
         notes = []
         if integrated:
@@ -45,6 +42,13 @@ def probe_intel(root: Path) -> ProbeResult:
             )
         )
     return ProbeResult(tuple(devices), drivers)
+
+
+def _xe(folder: Path) -> int | None:
+    """VRAM of the xe driver: the sum over the card's tiles."""
+    tiles = [n for n in list_names(folder) if re.fullmatch(r"tile\d+", n)]
+    sizes = [read_number(folder / t / "physical_vram_size_bytes") for t in tiles]
+    return sum(s for s in sizes if s) or None
 
 
 def _i915(folder: Path) -> int | None:

@@ -98,22 +98,14 @@ def _devices(nvml: ModuleType, root: Path, memory: HostMemory, mig_uuids: tuple[
             notes.append(f"device {i} is in MIG mode without a slice that can be used here")
             continue
         slices += found or ([] if mode and mode[0] == 1 else [_MigSlice(handle, None)])
-    known = {_ask(nvml.nvmlDeviceGetUUID, s.handle) for s in slices}
-    out: list[_MigSlice] = []
-    for uuid in mig_uuids:
-        card = None if uuid in known else _ask(nvml.nvmlDeviceGetHandleByUUID, uuid)
-        if card is not None:
-            parent = _ask(nvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle, card)
-            out.append(_MigSlice(card, parent if parent is not None else card))
-    slices += out
+    slices += _named(nvml, mig_uuids, slices)
     devices = [_device(nvml, n, s, root, memory) for n, s in enumerate(slices)]
     if any(s.parent is not None for s in slices):
         # with the slices listed, a parent that could not be asked for its mode is not a device of its own
         devices = [d for d in devices if d.mig_profile is not None or d.total_bytes is not None]
-    version = _ask(nvml.nvmlSystemGetCudaDriverVersion_v2)
     drivers = {
         "nvidia": _ask(nvml.nvmlSystemGetDriverVersion),
-        "cuda": (f"{version // 1000}.{version % 1000 // 10}" if version else None),
+        "cuda": _cuda(_ask(nvml.nvmlSystemGetCudaDriverVersion_v2)),
     }
     return ProbeResult(tuple(devices), {k: v for k, v in drivers.items() if v}, tuple(notes))
 
@@ -125,15 +117,25 @@ def _mig(nvml: ModuleType, parent: object) -> list[_MigSlice]:
     return [_MigSlice(h, parent) for h in found if h is not None]
 
 
+def _named(nvml: ModuleType, uuids: tuple[str, ...], have: list[_MigSlice]) -> list[_MigSlice]:
+    """Slices named in the environment: inside a container the parent refuses to list them."""
+    known = {_ask(nvml.nvmlDeviceGetUUID, s.handle) for s in have}
+    out: list[_MigSlice] = []
+    for uuid in uuids:
+        handle = None if uuid in known else _ask(nvml.nvmlDeviceGetHandleByUUID, uuid)
+        if handle is not None:
+            parent = _ask(nvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle, handle)
+            out.append(_MigSlice(handle, parent if parent is not None else handle))
+    return out
+
+
 def _device(nvml: ModuleType, index: int, mig_slice: _MigSlice, root: Path, memory: HostMemory) -> Device:
     card = mig_slice.handle if mig_slice.parent is None else mig_slice.parent
     name = _ask(nvml.nvmlDeviceGetName, mig_slice.handle) or _ask(nvml.nvmlDeviceGetName, card) or "NVIDIA device"
     notes: list[str] = []
     integrated = _integrated(nvml, card, name)
     if integrated:
-        # Jetson modules share one NVML name; the device tree tells which it is.
-        model = read_system_text(root / "proc/device-tree/model")
-        name = model if model and re.search(r"orin|thor|xavier", name, re.I) else name
+        name = _module(root, name)
         total, free = memory.total_bytes, memory.available_bytes
         notes.append("unified memory: sizes are MemTotal and MemAvailable of /proc/meminfo")
     else:
@@ -146,12 +148,6 @@ def _device(nvml: ModuleType, index: int, mig_slice: _MigSlice, root: Path, memo
     processes = _ask(nvml.nvmlDeviceGetComputeRunningProcesses, mig_slice.handle)
     capability = _ask(nvml.nvmlDeviceGetCudaComputeCapability, card)
     mode = _ask(nvml.nvmlDeviceGetMigMode, card)
-    states = []
-    for link in range(MAX_LINKS):
-        state = _ask(nvml.nvmlDeviceGetNvLinkState, card, link)
-        if state is None:
-            break
-        states.append(state)
     return Device(
         index=index,
         name=name,
@@ -170,7 +166,7 @@ def _device(nvml: ModuleType, index: int, mig_slice: _MigSlice, root: Path, memo
         power_limit_watts=_watts(_ask(nvml.nvmlDeviceGetEnforcedPowerLimit, card)),
         power_default_watts=_watts(_ask(nvml.nvmlDeviceGetPowerManagementDefaultLimit, card)),
         bandwidth_gbs=None if mig_slice.parent is not None or integrated else _bandwidth(nvml, card),
-        nvlink_active=sum(1 for s in states if s == 1) if states else None,
+        nvlink_active=_links(nvml, card),
         pcie_generation=_ask(nvml.nvmlDeviceGetMaxPcieLinkGeneration, card),
         pcie_width=_ask(nvml.nvmlDeviceGetMaxPcieLinkWidth, card),
         processes=None if processes is None else len(processes),
@@ -184,6 +180,12 @@ def _integrated(nvml: ModuleType, card: object, name: str) -> bool:
         return True
     mode = _ask(nvml.nvmlDeviceGetAddressingMode, card)
     return mode == getattr(nvml, "NVML_DEVICE_ADDRESSING_MODE_ATS", 2) and not SUPERCHIP.search(name)
+
+
+def _module(root: Path, name: str) -> str:
+    """Jetson modules share one NVML name; the device tree tells which it is."""
+    model = read_system_text(root / "proc/device-tree/model")
+    return model if model and re.search(r"orin|thor|xavier", name, re.I) else name
 
 
 def _memory(nvml: ModuleType, handle: object) -> tuple[int | None, int | None]:
@@ -220,6 +222,17 @@ def _bandwidth(nvml: ModuleType, card: object) -> float | None:
     return round(clock * 2 * width / 8 / 1000, 1) if clock and width else None
 
 
+def _links(nvml: ModuleType, card: object) -> int | None:
+    """NVLink links that are up; None when the card has none to ask for."""
+    states = []
+    for link in range(MAX_LINKS):
+        state = _ask(nvml.nvmlDeviceGetNvLinkState, card, link)
+        if state is None:
+            break
+        states.append(state)
+    return sum(1 for s in states if s == 1) if states else None
+
+
 def _ask(call: Callable[..., object], *arguments: object) -> Any:
     """The answer, or None: NVML raises for whatever a card, driver or container does not offer."""
     try:
@@ -227,6 +240,10 @@ def _ask(call: Callable[..., object], *arguments: object) -> Any:
     except Exception:  # one figure that driver or binding fails on, whatever it raises, must not hide the card
         return None
     return answer.decode("utf-8", "replace") if isinstance(answer, bytes) else answer
+
+
+def _cuda(version: int | None) -> str | None:
+    return f"{version // 1000}.{version % 1000 // 10}" if version else None
 
 
 def _id(value: int | None) -> str | None:

@@ -71,12 +71,7 @@ def read_function(folder: Path, bus: str) -> PciFunction | None:
         read_number(folder / "subsystem_vendor"),
         read_number(folder / "subsystem_device"),
     )
-    try:
-        speed = float((read_system_text(folder / "max_link_speed") or "nan").split(" ")[0])
-    except ValueError:
-        speed = 0.0
-    lanes = read_number(folder / "current_link_width")
-    generation, width = (_GENERATIONS.get(speed), lanes or None)
+    generation, width = read_link(folder)
     return PciFunction(
         bus=bus,
         id=pci_id,
@@ -102,6 +97,16 @@ def describe_device(card: PciFunction, index: int, name: str, **fields: Any) -> 
         pcie_width=card.width,
         **fields,
     )
+
+
+def read_link(folder: Path) -> tuple[int | None, int | None]:
+    """PCIe generation the slot allows (idle cards drop the current speed) and the width in use."""
+    try:
+        speed = float((read_system_text(folder / "max_link_speed") or "nan").split(" ")[0])
+    except ValueError:
+        speed = 0.0
+    width = read_number(folder / "current_link_width")
+    return _GENERATIONS.get(speed), width or None
 
 
 def find_unclaimed_devices(root: Path, claimed: Collection[str]) -> ProbeResult:

@@ -239,39 +239,7 @@ def layer_shapes(model: t.Model, mixer: t.AttentionGroup, ffn: t.FfnGroup) -> It
     lay = model.known_layout
     d = lay.hidden_size
     yield from _mixer(model, mixer, d)
-    traits = read_tensor_traits(model)
-    if isinstance(ffn, t.Dense):
-        yield from _dense(ffn.intermediate, d, ffn.act, ffn.bias, traits.fused_gate_up)
-    elif isinstance(ffn, t.Moe):
-        e, ff, w = ffn.n_experts, ffn.moe_intermediate, ffn.latent or d
-        yield "ffn_gate_inp.weight", (d, ffn.router_width or e)
-        if ffn.router_bias:
-            yield ("ffn_gate_inp.bias" if traits.biased_router else "exp_probs_b.bias"), (ffn.router_width or e,)
-        if ffn.act == "gated":
-            yield "ffn_gate_exps.weight", (w, ff, e)
-        yield "ffn_up_exps.weight", (w, ff, e)
-        yield "ffn_down_exps.weight", (ff, w, e)
-        if ffn.bias or traits.biased_experts:
-            yield "ffn_gate_exps.bias", (ff, e)
-            yield "ffn_up_exps.bias", (ff, e)
-            yield "ffn_down_exps.bias", (w, e)
-        if ffn.latent:
-            yield "ffn_latent_down.weight", (d, ffn.latent)
-            yield "ffn_latent_up.weight", (ffn.latent, d)
-        if ffn.shared_intermediate:
-            if ffn.act == "gated":
-                yield "ffn_gate_shexp.weight", (d, ffn.shared_intermediate)
-            yield "ffn_up_shexp.weight", (d, ffn.shared_intermediate)
-            yield "ffn_down_shexp.weight", (ffn.shared_intermediate, d)
-            if ffn.shared_gate:
-                yield "ffn_gate_inp_shexp.weight", (d,)
-        if traits.experts_beside_dense:
-            yield "ffn_gate_inp.scale", (d,)
-            yield from ((f"{name}.weight", (d,)) for name in ("pre_ffw_norm_2", "post_ffw_norm_1", "post_ffw_norm_2"))
-        if ffn.parallel_dense:
-            yield from _dense(ffn.parallel_dense, d, "gated", False, traits.fused_gate_up)
-    if traits.layer_scale:
-        yield "layer_output_scale.weight", (1,)
+    yield from _ffn(model, ffn, d)
     yield from _norms(model, mixer, ffn, d)
 
 
@@ -307,35 +275,11 @@ def _mixer(model: t.Model, group: t.AttentionGroup, hidden: int) -> Iterator[Sha
     elif isinstance(group, t.Compressed):
         yield from _compressed(group, hidden)
     elif isinstance(group, t.GatedDeltaNet):
-        key, val = group.k_heads * group.k_dim, group.v_heads * group.v_dim
-        yield "attn_qkv.weight", (hidden, 2 * key + val)
-        yield "attn_gate.weight", (hidden, val)
-        if read_tensor_traits(model).joined_decay:
-            yield "ssm_ba.weight", (hidden, 2 * group.v_heads)
-        else:
-            yield "ssm_alpha.weight", (hidden, group.v_heads)
-            yield "ssm_beta.weight", (hidden, group.v_heads)
-        yield "ssm_conv1d.weight", (group.conv_kernel, 2 * key + val)
-        yield "ssm_dt.bias", (group.v_heads,)
-        yield "ssm_a", (group.v_heads,)
-        yield "ssm_norm.weight", (group.v_dim,)
-        yield "ssm_out.weight", (val, hidden)
+        yield from _deltanet(model, group, hidden)
     elif isinstance(group, t.Kda):
         yield from _kda(group, hidden)
     elif isinstance(group, t.Mamba1):
-        yield "ssm_in.weight", (hidden, 2 * group.inner)
-        yield "ssm_conv1d.weight", (group.conv_kernel, group.inner)
-        yield "ssm_conv1d.bias", (group.inner,)
-        yield "ssm_x.weight", (group.inner, group.dt_rank + 2 * group.state)
-        if group.bcdt_norm:
-            yield "ssm_dt_norm.weight", (group.dt_rank,)
-            yield "ssm_b_norm.weight", (group.state,)
-            yield "ssm_c_norm.weight", (group.state,)
-        yield "ssm_dt.weight", (group.dt_rank, group.inner)
-        yield "ssm_dt.bias", (group.inner,)
-        yield "ssm_a", (group.state, group.inner)
-        yield "ssm_d", (group.inner,)
-        yield "ssm_out.weight", (group.inner, hidden)
+        yield from _mamba1(group, hidden)
     elif isinstance(group, t.Mamba2):
         yield from _mamba2(group, hidden)
     elif isinstance(group, t.ShortConv):
@@ -438,6 +382,22 @@ def _mla(mla: t.Mla, hidden: int) -> Iterator[Shape]:
     yield "attn_output.weight", (mla.n_heads * vd, hidden)
 
 
+def _deltanet(model: t.Model, net: t.GatedDeltaNet, hidden: int) -> Iterator[Shape]:
+    key, val = net.k_heads * net.k_dim, net.v_heads * net.v_dim
+    yield "attn_qkv.weight", (hidden, 2 * key + val)
+    yield "attn_gate.weight", (hidden, val)
+    if read_tensor_traits(model).joined_decay:
+        yield "ssm_ba.weight", (hidden, 2 * net.v_heads)
+    else:
+        yield "ssm_alpha.weight", (hidden, net.v_heads)
+        yield "ssm_beta.weight", (hidden, net.v_heads)
+    yield "ssm_conv1d.weight", (net.conv_kernel, 2 * key + val)
+    yield "ssm_dt.bias", (net.v_heads,)
+    yield "ssm_a", (net.v_heads,)
+    yield "ssm_norm.weight", (net.v_dim,)
+    yield "ssm_out.weight", (val, hidden)
+
+
 def _kda(kda: t.Kda, hidden: int) -> Iterator[Shape]:
     width, dim = kda.n_heads * kda.head_dim, kda.head_dim
     for side in "qkv":
@@ -460,6 +420,22 @@ def _kda(kda: t.Kda, hidden: int) -> Iterator[Shape]:
     yield "attn_output.weight", (width, hidden)
 
 
+def _mamba1(mamba1: t.Mamba1, hidden: int) -> Iterator[Shape]:
+    yield "ssm_in.weight", (hidden, 2 * mamba1.inner)
+    yield "ssm_conv1d.weight", (mamba1.conv_kernel, mamba1.inner)
+    yield "ssm_conv1d.bias", (mamba1.inner,)
+    yield "ssm_x.weight", (mamba1.inner, mamba1.dt_rank + 2 * mamba1.state)
+    if mamba1.bcdt_norm:
+        yield "ssm_dt_norm.weight", (mamba1.dt_rank,)
+        yield "ssm_b_norm.weight", (mamba1.state,)
+        yield "ssm_c_norm.weight", (mamba1.state,)
+    yield "ssm_dt.weight", (mamba1.dt_rank, mamba1.inner)
+    yield "ssm_dt.bias", (mamba1.inner,)
+    yield "ssm_a", (mamba1.state, mamba1.inner)
+    yield "ssm_d", (mamba1.inner,)
+    yield "ssm_out.weight", (mamba1.inner, hidden)
+
+
 def _mamba2(mamba2: t.Mamba2, hidden: int) -> Iterator[Shape]:
     inner = mamba2.heads * mamba2.head_dim
     conv = inner + 2 * mamba2.groups * mamba2.state
@@ -475,6 +451,16 @@ def _mamba2(mamba2: t.Mamba2, hidden: int) -> Iterator[Shape]:
     yield "ssm_out.weight", (inner, hidden)
 
 
+def _ffn(model: t.Model, group: t.FfnGroup, hidden: int) -> Iterator[Shape]:
+    traits = read_tensor_traits(model)
+    if isinstance(group, t.Dense):
+        yield from _dense(group.intermediate, hidden, group.act, group.bias, traits.fused_gate_up)
+    elif isinstance(group, t.Moe):
+        yield from _moe(group, hidden, traits)
+    if traits.layer_scale:
+        yield "layer_output_scale.weight", (1,)
+
+
 def _dense(ff: int, hidden: int, act: str, bias: bool, fused: bool) -> Iterator[Shape]:
     if act == "gated" and not fused:
         yield "ffn_gate.weight", (hidden, ff)
@@ -483,3 +469,33 @@ def _dense(ff: int, hidden: int, act: str, bias: bool, fused: bool) -> Iterator[
     if bias:
         yield "ffn_up.bias", (ff,)
         yield "ffn_down.bias", (hidden,)
+
+
+def _moe(moe: t.Moe, hidden: int, traits: TensorTraits) -> Iterator[Shape]:
+    e, ff, w = moe.n_experts, moe.moe_intermediate, moe.latent or hidden
+    yield "ffn_gate_inp.weight", (hidden, moe.router_width or e)
+    if moe.router_bias:
+        yield ("ffn_gate_inp.bias" if traits.biased_router else "exp_probs_b.bias"), (moe.router_width or e,)
+    if moe.act == "gated":
+        yield "ffn_gate_exps.weight", (w, ff, e)
+    yield "ffn_up_exps.weight", (w, ff, e)
+    yield "ffn_down_exps.weight", (ff, w, e)
+    if moe.bias or traits.biased_experts:
+        yield "ffn_gate_exps.bias", (ff, e)
+        yield "ffn_up_exps.bias", (ff, e)
+        yield "ffn_down_exps.bias", (w, e)
+    if moe.latent:
+        yield "ffn_latent_down.weight", (hidden, moe.latent)
+        yield "ffn_latent_up.weight", (moe.latent, hidden)
+    if moe.shared_intermediate:
+        if moe.act == "gated":
+            yield "ffn_gate_shexp.weight", (hidden, moe.shared_intermediate)
+        yield "ffn_up_shexp.weight", (hidden, moe.shared_intermediate)
+        yield "ffn_down_shexp.weight", (moe.shared_intermediate, hidden)
+        if moe.shared_gate:
+            yield "ffn_gate_inp_shexp.weight", (hidden,)
+    if traits.experts_beside_dense:
+        yield "ffn_gate_inp.scale", (hidden,)
+        yield from ((f"{name}.weight", (hidden,)) for name in ("pre_ffw_norm_2", "post_ffw_norm_1", "post_ffw_norm_2"))
+    if moe.parallel_dense:
+        yield from _dense(moe.parallel_dense, hidden, "gated", False, traits.fused_gate_up)

@@ -93,6 +93,10 @@ def _cache(group: t.AttentionGroup, d: int) -> LayerCache:
             mixer=next((p.mixer for p in parts if p.mixer), None),
             groups=sum(p.groups for p in parts), group_conv=sum(p.group_conv for p in parts),
         )  # fmt: skip
+    return _recurrent(group, d)
+
+
+def _recurrent(group: t.AttentionGroup, d: int) -> LayerCache:
     if isinstance(group, t.GatedDeltaNet):
         key, val = group.k_heads * group.k_dim, group.v_heads * group.v_dim
         return LayerCache(

@@ -162,15 +162,17 @@ def make_layer_specs(
 def _plain_row(layer: LayerCache, element: float, tp: int) -> int:
     """Bytes of a token's row on one rank."""
     share = 1 if layer.latent else min(tp, layer.kv_heads or 1)
-    # Bytes of a token in the cache of a sparse-attention index: 8-bit keys, a 4-byte scale for each 128 of them.
-    return round(
-        ((layer.k + layer.v) * element / share + (layer.index + 4 * -(-layer.index // 128))) / layer.per_tokens
-    )
+    return round(((layer.k + layer.v) * element / share + _index_row(layer.index)) / layer.per_tokens)
 
 
 def _packed_row(layer: LayerCache, packed: PackedCacheType, tp: int) -> int:
     slot = packed.slot(layer.k // layer.kv_heads, layer.v // layer.kv_heads)
     return slot * -(-layer.kv_heads // min(tp, layer.kv_heads))
+
+
+def _index_row(elements: int) -> int:
+    """Bytes of a token in the cache of a sparse-attention index: 8-bit keys, a 4-byte scale for each 128 of them."""
+    return elements + 4 * -(-elements // 128)
 
 
 def count_groups(groups: int, tp: int) -> int:

@@ -44,9 +44,7 @@ def size_forward_peak(model: Model, tokens: int, tp: int, expert_tp: int) -> flo
     parts = [lay.ffn[k] for k in order_ffns(lay)]
     experts = widest_experts(model, expert_tp)
     first = next((i for i, g in enumerate(parts) if isinstance(g, t.Moe)), len(parts))
-    layout = model.known_layout
-    sparse = any(isinstance(g, t.Mla) and g.indexer is not None for g in layout.attention)
-    index = float(INDEX_ROWS * INDEX_BYTES * (model.max_context or 0)) if sparse else 0.0
+    index = _index_bytes(model)
     stream = hidden * (lay.per_layer.streams if lay.per_layer else 1)
     more = lay.n_layers * lay.per_layer.width if lay.per_layer else 0
     best = 0.0
@@ -77,6 +75,13 @@ def expert_width(moe: t.Moe, hidden: int, tp: int) -> float:
     return moe.top_k * (max(inner, outer) + max(wide, outer))
 
 
+def _index_bytes(model: Model) -> float:
+    """Workspace of the index of sparse attention; it shares its memory with the experts' one."""
+    lay = model.known_layout
+    sparse = any(isinstance(g, t.Mla) and g.indexer is not None for g in lay.attention)
+    return float(INDEX_ROWS * INDEX_BYTES * (model.max_context or 0)) if sparse else 0.0
+
+
 def _feed_forward(group: t.FfnGroup, hidden: int, tp: int) -> float:
     """What a feed-forward part adds at its fullest, its experts' workspace aside."""
     if isinstance(group, t.Dense):
@@ -93,21 +98,25 @@ def _feed_forward(group: t.FfnGroup, hidden: int, tp: int) -> float:
 
 def _mixer(group: t.AttentionGroup, model: Model, tp: int) -> MixerWidths:
     if isinstance(group, (t.Full, t.Sliding, t.Chunked, t.Encoder, t.Cross)):
-        # Queries, keys and values, rotated queries and keys, and the buffer that attention writes into.
-        queries, out = group.n_heads / tp * group.head_dim, group.n_heads / tp * (group.v_head_dim or group.head_dim)
-        heads = max(1, group.n_kv_heads // tp)  # below one a rank they are repeated
-        keys, values = heads * group.head_dim, heads * (group.v_head_dim or group.head_dim)
-        gate = out if group.gate == "elementwise" else 0.0
-        if group.kv_shared:
-            return MixerWidths(out + gate, 2 * queries + out + gate)
-        rotated = 0.0 if isinstance(group, t.Encoder) else queries + keys
-        return MixerWidths(out + gate, queries + keys + values + gate + rotated + out)
+        return _attention(group, tp)
     if isinstance(group, t.Mla):
         return _latent(group, model, tp)
     if isinstance(group, t.Parallel):
         parts = [_mixer(p, model, tp) for p in group.parts]
         return MixerWidths(*(sum(x) for x in zip(*(astuple(p) for p in parts), strict=True)))
     return _recurrent(group, model, tp)
+
+
+def _attention(group: t.Full | t.Sliding | t.Chunked | t.Encoder | t.Cross, tp: int) -> MixerWidths:
+    """Queries, keys and values, rotated queries and keys, and the buffer that attention writes into."""
+    queries, out = group.n_heads / tp * group.head_dim, group.n_heads / tp * (group.v_head_dim or group.head_dim)
+    heads = max(1, group.n_kv_heads // tp)  # below one a rank they are repeated
+    keys, values = heads * group.head_dim, heads * (group.v_head_dim or group.head_dim)
+    gate = out if group.gate == "elementwise" else 0.0
+    if group.kv_shared:
+        return MixerWidths(out + gate, 2 * queries + out + gate)
+    rotated = 0.0 if isinstance(group, t.Encoder) else queries + keys
+    return MixerWidths(out + gate, queries + keys + values + gate + rotated + out)
 
 
 def _latent(group: t.Mla, model: Model, tp: int) -> MixerWidths:

@@ -103,6 +103,13 @@ def _read_tensor(cursor: Cursor, i: int, expected: int, align: int) -> TensorInf
     return TensorInfo(name=name, shape=shape, type=kind, bytes=prod(shape) // per_block * size)
 
 
+def _alignment(cursor: Cursor, metadata: dict[str, Value]) -> int:
+    align = metadata.get("general.alignment", 32)
+    if isinstance(align, bool) or not isinstance(align, int) or not 0 < align <= MIB or align & (align - 1):
+        raise BadFile(cursor.path, f"general.alignment must be a power of two up to {MIB}, is {str(align)[:40]!r}")
+    return align
+
+
 def _read_one(path: Path, limit: int) -> GgufFile:
     with open_header(path, "is a directory, a .gguf file is expected") as (stream, size):
         return _read_header(Cursor(path, stream, limit), size)
@@ -132,10 +139,7 @@ def _read_header(cursor: Cursor, file_bytes: int) -> GgufFile:
             f"claims {n_tensors} tensors and {n_keys} keys; at most {MAX_TENSORS} and {MAX_KEYS} are allowed",
         )
     metadata, lengths = _read_metadata(cursor, n_keys)
-    stated = metadata.get("general.alignment", 32)
-    if isinstance(stated, bool) or not isinstance(stated, int) or not 0 < stated <= MIB or stated & (stated - 1):
-        raise BadFile(cursor.path, f"general.alignment must be a power of two up to {MIB}, is {str(stated)[:40]!r}")
-    align = stated
+    align = _alignment(cursor, metadata)
     tensors: list[TensorInfo] = []
     names: set[str] = set()
     data_end = padded = 0

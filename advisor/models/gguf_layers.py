@@ -224,24 +224,7 @@ def read_feed_forward(metadata: GgufMetadata, block: Block, hidden: int) -> t.Ff
     """The feed-forward part of a layer."""
     experts = block.get("ffn_down_exps.weight")
     if experts is not None:
-        expert_width, out, count = (*experts, 1, 1)[:3]
-        shared = block.get("ffn_down_shexp.weight", (0,))[0]
-        biases = sum(prod(s) for name, s in block.items() if name.endswith("_exps.bias"))
-        scales = sum(prod(s) for name, s in block.items() if name in {"ffn_gate_inp.scale", "ffn_down_exps.scale"})
-        return t.Moe(
-            n=1,
-            n_experts=count,
-            top_k=min(metadata.need("expert_used_count"), count),
-            moe_intermediate=expert_width,
-            n_shared=(metadata.maybe("expert_shared_count") or 1) if shared else 0,
-            shared_intermediate=shared,
-            shared_gate="ffn_gate_inp_shexp.weight" in block,
-            parallel_dense=block.get("ffn_down.weight", (0,))[0],
-            latent=out if out != hidden else None,
-            router_bias=any(name in block for name in ("exp_probs_b.bias", "exp_probs_b", "ffn_gate_inp.bias")),
-            act="gated" if "ffn_gate_exps.weight" in block or "ffn_gate_up_exps.weight" in block else "plain",
-            extra=biases + scales,
-        )
+        return _experts(metadata, block, hidden, (*experts, 1, 1)[:3])
     if "ffn_down.0.weight" in block:
         raise BadFile(
             metadata.path, "stores every expert as its own tensor, an early format that llama.cpp no longer reads"
@@ -253,3 +236,24 @@ def read_feed_forward(metadata: GgufMetadata, block: Block, hidden: int) -> t.Ff
     gated = "ffn_gate.weight" in block or fused
     bias = "ffn_up.bias" in block or "ffn_down.bias" in block
     return t.Dense(n=1, intermediate=width, act="gated" if gated else "plain", bias=bias)
+
+
+def _experts(metadata: GgufMetadata, block: Block, hidden: int, down: tuple[int, ...]) -> t.Moe:
+    width, out, count = down
+    shared = block.get("ffn_down_shexp.weight", (0,))[0]
+    biases = sum(prod(s) for name, s in block.items() if name.endswith("_exps.bias"))
+    scales = sum(prod(s) for name, s in block.items() if name in {"ffn_gate_inp.scale", "ffn_down_exps.scale"})
+    return t.Moe(
+        n=1,
+        n_experts=count,
+        top_k=min(metadata.need("expert_used_count"), count),
+        moe_intermediate=width,
+        n_shared=(metadata.maybe("expert_shared_count") or 1) if shared else 0,
+        shared_intermediate=shared,
+        shared_gate="ffn_gate_inp_shexp.weight" in block,
+        parallel_dense=block.get("ffn_down.weight", (0,))[0],
+        latent=out if out != hidden else None,
+        router_bias=any(name in block for name in ("exp_probs_b.bias", "exp_probs_b", "ffn_gate_inp.bias")),
+        act="gated" if "ffn_gate_exps.weight" in block or "ffn_gate_up_exps.weight" in block else "plain",
+        extra=biases + scales,
+    )

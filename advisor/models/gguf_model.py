@@ -36,20 +36,7 @@ def model_from_gguf(file: GgufFile, path: Path | str | None, architectures: t.Gg
     from advisor.models.parameters import active_params, text_params
 
     name = str(path or file.parts[0])
-    named = _text(file, "general.architecture")
-    if not named:
-        raise BadFile(name, "`general.architecture` is missing")
-    if len(named) > 64:
-        raise BadFile(name, f"`general.architecture` is {len(named)} characters long, which no architecture name is")
-    if not named.isprintable():
-        raise BadFile(name, f"`general.architecture` is {named!r}, which no architecture name is")
-    kind = _text(file, "general.type") or "model"
-    if kind != "model" or named == "clip":
-        what = "vision projector" if named == "clip" or kind == "mmproj" else repr(kind[:40])
-        raise BadFile(name, f"is a {what}, not a language model; give the file of the model itself")
-    if not file.tensors:
-        raise BadFile(name, "has no tensors (a vocabulary-only file)")
-    arch = named
+    arch = _architecture(file, name)
     metadata = GgufMetadata(file, arch)
     blocks = _blocks(metadata, file)
     hidden = metadata.need("embedding_length")
@@ -76,9 +63,7 @@ def model_from_gguf(file: GgufFile, path: Path | str | None, architectures: t.Gg
         ffn_order=ffn_order,
         per_layer=_per_layer(metadata, names),
     )
-    extra = [t for t in file.tensors if _block_number(t.name) >= n]
-    layers = len({_block_number(t.name) for t in extra})
-    mtp = t.Mtp(layers=layers, per_layer=sum(t.elements for t in extra) // layers) if layers else None
+    mtp = _mtp(file, n)
     total = sum(t.elements for t in file.tensors if t.name not in _NOT_WEIGHTS and _block_number(t.name) < n)
     if file.truncated:
         notes.append(f"the file is incomplete: {file.bytes_missing} bytes are missing")
@@ -132,6 +117,23 @@ def _text(file: GgufFile, key: str) -> str | None:
     return value if isinstance(value, str) else None
 
 
+def _architecture(file: GgufFile, name: str) -> str:
+    arch = _text(file, "general.architecture")
+    if not arch:
+        raise BadFile(name, "`general.architecture` is missing")
+    if len(arch) > 64:
+        raise BadFile(name, f"`general.architecture` is {len(arch)} characters long, which no architecture name is")
+    if not arch.isprintable():
+        raise BadFile(name, f"`general.architecture` is {arch!r}, which no architecture name is")
+    kind = _text(file, "general.type") or "model"
+    if kind != "model" or arch == "clip":
+        what = "vision projector" if arch == "clip" or kind == "mmproj" else repr(kind[:40])
+        raise BadFile(name, f"is a {what}, not a language model; give the file of the model itself")
+    if not file.tensors:
+        raise BadFile(name, "has no tensors (a vocabulary-only file)")
+    return arch
+
+
 def _block_number(name: str) -> int:
     """Layer of a tensor; -1 for those outside the layers."""
     parts = name.split(".", 2)
@@ -162,6 +164,12 @@ def _blocks(metadata: GgufMetadata, file: GgufFile) -> list[Block]:
             f"layer {empty[0] if empty else 0} has no tensors" + (" (a part is missing?)" if empty else ""),
         )
     return list(blocks)
+
+
+def _mtp(file: GgufFile, n: int) -> t.Mtp | None:
+    extra = [t for t in file.tensors if _block_number(t.name) >= n]
+    layers = len({_block_number(t.name) for t in extra})
+    return t.Mtp(layers=layers, per_layer=sum(t.elements for t in extra) // layers) if layers else None
 
 
 def _vocabulary(metadata: GgufMetadata, file: GgufFile) -> int:
@@ -278,9 +286,7 @@ def read_architecture(
     tensors = structs.replace(
         base.tensors,
         fused_qkv="attn_qkv.weight" in attending,
-        fused_gate_up=(dense.get("ffn_up.weight", (0, 0))[-1] == 2 * dense["ffn_down.weight"][0])
-        if "ffn_down.weight" in dense
-        else base.tensors.fused_gate_up,
+        fused_gate_up=_is_joined(dense) if "ffn_down.weight" in dense else base.tensors.fused_gate_up,
         gate_matrix="attn_gate.weight" in attending and "ssm_conv1d.weight" not in attending,
         experts_beside_dense="pre_ffw_norm_2.weight" in attending,
     )
@@ -289,14 +295,7 @@ def read_architecture(
         deep = metadata.maybe("n_deepstack_layers") or 0 if base.graph.deepstack else 0
         graph = structs.replace(graph, deepstack=deep, looks_up_positions=positions)
         return structs.replace(base, tensors=tensors, graph=graph)
-    # Names of the norms around both parts of a layer.
-    norms = [n.removesuffix(".weight") for n in attending if n.endswith("norm.weight")]
-    of_mixer = tuple(n for n in norms if n == "attn_norm" or f"{n}.weight" in AFTER_ATTENTION)
-    of_ffn = tuple(n for n in norms if n == "ffn_norm" or f"{n}.weight" in AFTER_FFN)
-    graph, names = (
-        _read_graph(metadata, attending, blocks, positions),
-        structs.replace(tensors, mixer_norms=of_mixer, ffn_norms=of_ffn),
-    )
+    graph, names = _read_graph(metadata, attending, blocks, positions), _read_norms(tensors, attending)
     return structs.replace(base, listed=False, windows=t.WindowRule(stored=True), tensors=names, graph=graph)
 
 
@@ -334,6 +333,11 @@ def _read_shape(metadata: GgufMetadata, block: Block, graph: t.GraphTraits) -> t
     return graph
 
 
+def _is_joined(block: Block) -> bool:
+    """Whether gate and up are one matrix."""
+    return block.get("ffn_up.weight", (0, 0))[-1] == 2 * block["ffn_down.weight"][0]
+
+
 def _has(block: Mapping[str, object], names: Sequence[str]) -> bool:
     return any(n in block for n in names)
 
@@ -350,3 +354,11 @@ def _read_graph(metadata: GgufMetadata, block: Block, blocks: Sequence[Block], p
         return structs.replace(graph, block="sandwich")
     feeds = any("ffn_down.weight" in b or "ffn_down_exps.weight" in b for b in blocks)
     return structs.replace(graph, block="parallel") if not second and not after and feeds else graph
+
+
+def _read_norms(tensors: t.TensorTraits, block: Block) -> t.TensorTraits:
+    """Names of the norms around both parts of a layer."""
+    names = [n.removesuffix(".weight") for n in block if n.endswith("norm.weight")]
+    of_mixer = tuple(n for n in names if n == "attn_norm" or f"{n}.weight" in AFTER_ATTENTION)
+    of_ffn = tuple(n for n in names if n == "ffn_norm" or f"{n}.weight" in AFTER_FFN)
+    return structs.replace(tensors, mixer_norms=of_mixer, ffn_norms=of_ffn)

@@ -49,6 +49,12 @@ def _read(mark: Path, seen: Stamp) -> HeaderOrigin:
         raise BadFile(mark, f"is not what --online writes: {str(e)[:200]}; delete the folder and ask again") from None
 
 
+def full_size(path: Path) -> int:
+    """Bytes of a file, or of the whole file of which only the header is kept here. Raises OSError, BadFile."""
+    found = read_origin(path)
+    return found.sizes.get(path.name, path.stat().st_size) if found else path.stat().st_size
+
+
 @contextmanager
 def open_header(path: Path, of_folder: str = "is not a regular file") -> Iterator[tuple[BinaryIO, int]]:
     """A file to read a header from, and the bytes of the whole file; `of_folder` is what is wrong with a folder.
@@ -58,9 +64,7 @@ def open_header(path: Path, of_folder: str = "is not a regular file") -> Iterato
     try:
         if path.exists() and not path.is_file():  # a FIFO would block
             raise BadFile(path, of_folder if path.is_dir() else "is not a regular file")
-        # Bytes of a file, or of the whole file of which only the header is kept here. Raises OSError, BadFile.
-        found = read_origin(path)
-        size = found.sizes.get(path.name, path.stat().st_size) if found else path.stat().st_size
+        size = full_size(path)
         with path.open("rb") as stream:
             yield stream, size
     except FileNotFoundError:

@@ -147,13 +147,7 @@ def _model(
     architectures: list[str] | list[None] = (
         outer.items("architectures", str) or config.items("architectures", str) or [None]
     )
-    # The tower and projector of a wrapper config; None when there is none or its shape is not known.
-    from advisor.models.parameters import vision_params
-
-    section = outer.section("vision_config")
-    made = _dims(section, outer_type, hidden) if section is not None else None
-    params = vision_params(made) if made is not None else None
-    vision = None if made is None or params is None else msgspec.structs.replace(made, params=params)
+    vision = read_vision(outer, outer_type, hidden)
     notes = [note] if note else []
     if vision is None and outer.has("vision_config", "audio_config"):
         notes.append("size of the vision or audio part not known from the config")
@@ -162,9 +156,6 @@ def _model(
         notes.append("dtype not stated, bfloat16 taken")
     mtp = config.maybe("num_nextn_predict_layers", "mtp_num_hidden_layers")
     stored = outer if outer.has("quantization_config", "quantization") else config
-    tokens = config.maybe(
-        "max_position_embeddings", "n_positions", "max_sequence_length", "model_max_length", "seq_length", most=2**40
-    )
     model = Model(
         id=id,
         family=outer_type,
@@ -173,9 +164,7 @@ def _model(
         model_type=outer_type,
         own_code=note is not None and bool(outer.data.get("auto_map")),
         params_total=0,
-        max_context=tokens - 2
-        if tokens and tokens > 2 and config.data.get("model_type") in _BERTS - {"bert"}
-        else tokens,
+        max_context=_context(config),
         rope_factor=_rope_factor(config.data),
         dtype=dtype or "bfloat16",
         native_quant=describe_native_quant(stored),
@@ -202,6 +191,14 @@ def _model(
         params_active=active_params(model),
         params_total=counted + (vision.params if vision else 0),
     )
+
+
+def _context(config: ConfigSection) -> int | None:
+    """Longest sequence the config states, in tokens; RoBERTa's position table has two unused rows."""
+    n = config.maybe(
+        "max_position_embeddings", "n_positions", "max_sequence_length", "model_max_length", "seq_length", most=2**40
+    )
+    return n - 2 if n and n > 2 and config.data.get("model_type") in _BERTS - {"bert"} else n
 
 
 def _rope_factor(data: Mapping[str, object]) -> float | None:
@@ -356,18 +353,35 @@ def _name(config: ConfigSection, method: str) -> str:
         bits = config.data.get("bits")
         return f"exl3 {bits:g}bpw" if isinstance(bits, (int, float)) else "exl3"
     if method == "compressed-tensors":
-        for weights in _list_groups(config):
-            widths, kind = weights.get("num_bits"), weights.get("type")
-            if isinstance(widths, int) and kind in {"int", "float"}:
-                if kind == "float" and widths == 4:
-                    return "nvfp4" if weights.get("group_size") == 16 else "mxfp4"
-                return f"{'fp' if kind == 'float' else 'int'}{widths}"
-        return "compressed-tensors"
+        return _compressed(config)
     return "fp8" if method in {"fp8", "fbgemm-fp8"} else method[:40]
+
+
+def _compressed(config: ConfigSection) -> str:
+    for weights in _list_groups(config):
+        bits, kind = weights.get("num_bits"), weights.get("type")
+        if isinstance(bits, int) and kind in {"int", "float"}:
+            if kind == "float" and bits == 4:
+                return "nvfp4" if weights.get("group_size") == 16 else "mxfp4"
+            return f"{'fp' if kind == 'float' else 'int'}{bits}"
+    return "compressed-tensors"
 
 
 def _texts(value: object) -> list[str]:
     return [v for v in value if isinstance(v, str)] if isinstance(value, list) else []
+
+
+def read_vision(config: ConfigSection, model_type: str, hidden: int) -> Vision | None:
+    """The tower and projector of a wrapper config; None when there is none or its shape is not known.
+
+    Raises BadInput for missing or ill-typed dims of a known tower.
+    """
+    from advisor.models.parameters import vision_params
+
+    section = config.section("vision_config")
+    made = _dims(section, model_type, hidden) if section is not None else None
+    params = vision_params(made) if made is not None else None
+    return None if made is None or params is None else msgspec.structs.replace(made, params=params)
 
 
 def _dims(config: ConfigSection, model_type: str, out: int) -> Vision | None:

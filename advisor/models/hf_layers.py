@@ -211,14 +211,7 @@ def _make_mixer(kind: str, config: ConfigSection, traits: ModelTraits) -> t.Atte
         full = msgspec.structs.replace(full, n_heads=own, n_kv_heads=traits.window_kv_factor * full.n_kv_heads)
         return add_window(full, read_window(config), kind)
     if kind == "linear" and config.has("linear_num_key_heads"):
-        return t.GatedDeltaNet(
-            n=1,
-            k_heads=config.whole("linear_num_key_heads"),
-            v_heads=config.whole("linear_num_value_heads"),
-            k_dim=config.whole("linear_key_head_dim"),
-            v_dim=config.whole("linear_value_head_dim"),
-            conv_kernel=config.whole("linear_conv_kernel_dim"),
-        )
+        return read_delta_net(config)
     if kind == "linear" and config.has("linear_num_heads"):
         names = ("linear_num_heads", "linear_head_dim", "linear_conv_kernel_dim")
         heads, width, kernel = (config.whole(x) for x in names)
@@ -478,6 +471,18 @@ FFNS: dict[str, Callable[[ConfigSection, ModelTraits, int], list[t.FfnGroup]]] =
     "lfm2": _lfm2,
     "none": lambda _config, _traits, n: [t.NoFfn(n=1)] * n,
 }
+
+
+def read_delta_net(config: ConfigSection) -> t.GatedDeltaNet:
+    """Gated DeltaNet (Qwen3-Next, Qwen3.5)."""
+    return t.GatedDeltaNet(
+        n=1,
+        k_heads=config.whole("linear_num_key_heads"),
+        v_heads=config.whole("linear_num_value_heads"),
+        k_dim=config.whole("linear_key_head_dim"),
+        v_dim=config.whole("linear_value_head_dim"),
+        conv_kernel=config.whole("linear_conv_kernel_dim"),
+    )
 
 
 def read_mamba2(config: ConfigSection) -> t.Mamba2:

@@ -174,27 +174,7 @@ def _keep(hub: _HubClient, at: _RepositoryListing, folder: Path, names: list[str
     try:
         for i, name in enumerate(names):
             say(f"{at.repository}: {i + 1} of {len(names)} headers")
-            to = work / Path(name).name
-            size = at.sizes[name]
-            if name.endswith(".json"):
-                limit = MAX_INDEX if name == INDEX_NAME else MAX_CONFIG
-                if size > limit:
-                    raise BadInput(f"{at.repository}: {name} has {size:,} bytes, more than any real one")
-                to.write_bytes(hub.get(at, name, 0, size) if size else b"")
-            elif name.endswith(".safetensors"):
-                data = hub.get(at, name, 0, min(size, 128 * 1024))  # nine of ten headers are smaller
-                length = int.from_bytes(data[:8], "little")
-                if len(data) < 8 or length > min(MAX_HEADER, size - 8):
-                    raise BadInput(f"{at.repository}: {name} is not a safetensors file")
-                if 8 + length > len(data):
-                    data += hub.get(at, name, len(data), 8 + length)
-                to.write_bytes(data[: 8 + length])
-            else:
-                from advisor.models.gguf import read_header
-
-                pieces: Any = _RemoteStream(hub, at, name, size)
-                end = read_header(Path(name), pieces, size, MAX_GGUF_HEADER)
-                to.write_bytes(bytes(pieces.data[:end]))
+            _write(hub, at, name, work / Path(name).name)
         sizes = {Path(n).name: s for n, s in at.sizes.items()}
         mark = HeaderOrigin(repository=at.repository, revision=at.revision, sizes=sizes)
         (work / MARK).write_bytes(msgspec.json.encode(mark))
@@ -204,6 +184,29 @@ def _keep(hub: _HubClient, at: _RepositoryListing, folder: Path, names: list[str
         raise BadFile(folder, f"cannot be written: {e.strerror or e}") from None
     finally:
         shutil.rmtree(work, ignore_errors=True)
+
+
+def _write(hub: _HubClient, at: _RepositoryListing, name: str, to: Path) -> None:
+    size = at.sizes[name]
+    if name.endswith(".json"):
+        limit = MAX_INDEX if name == INDEX_NAME else MAX_CONFIG
+        if size > limit:
+            raise BadInput(f"{at.repository}: {name} has {size:,} bytes, more than any real one")
+        to.write_bytes(hub.get(at, name, 0, size) if size else b"")
+    elif name.endswith(".safetensors"):
+        to.write_bytes(_safetensors_header(hub, at, name, size))
+    else:
+        to.write_bytes(_gguf_header(hub, at, name, size))
+
+
+def _safetensors_header(hub: _HubClient, at: _RepositoryListing, name: str, size: int) -> bytes:
+    data = hub.get(at, name, 0, min(size, 128 * 1024))  # nine of ten headers are smaller
+    length = int.from_bytes(data[:8], "little")
+    if len(data) < 8 or length > min(MAX_HEADER, size - 8):
+        raise BadInput(f"{at.repository}: {name} is not a safetensors file")
+    if 8 + length > len(data):
+        data += hub.get(at, name, len(data), 8 + length)
+    return data[: 8 + length]
 
 
 class _RemoteStream:
@@ -219,3 +222,11 @@ class _RemoteStream:
             return b""
         self.data += self.hub.get(self.at, self.name, start, end)
         return self.data[start:]
+
+
+def _gguf_header(hub: _HubClient, at: _RepositoryListing, name: str, size: int) -> bytes:
+    from advisor.models.gguf import read_header
+
+    pieces: Any = _RemoteStream(hub, at, name, size)
+    end = read_header(Path(name), pieces, size, MAX_GGUF_HEADER)
+    return bytes(pieces.data[:end])

@@ -16,46 +16,16 @@ def attention_params(group: t.AttentionGroup, hidden: int) -> int:
     if isinstance(group, t.Mla):
         return _mla(group, hidden)
     if isinstance(group, t.Compressed):
-        rank, dim, ratio = group.q_lora_rank, group.head_dim, group.compress_ratio
-        total = hidden * rank + rank + rank * group.n_heads * dim  # low-rank query
-        total += hidden * dim + dim + group.n_heads  # one latent key-value head, its norm, sinks
-        total += (
-            group.o_lora_rank * group.n_heads * dim + group.o_groups * group.o_lora_rank * hidden
-        )  # grouped low-rank output
-        if ratio:
-            wide = 2 if group.indexer else 1  # overlapping windows when an index selects from them
-            total += 2 * hidden * wide * dim + ratio * wide * dim + dim
-        if group.indexer:
-            ix = group.indexer
-            total += 4 * hidden * ix.dim + 2 * ratio * ix.dim + ix.dim + rank * ix.heads * ix.dim + hidden * ix.heads
-        return total
+        return _compressed(group, hidden)
     if isinstance(group, t.GatedDeltaNet):
-        key, value = group.k_heads * group.k_dim, group.v_heads * group.v_dim
-        projections = hidden * (2 * key + 2 * value) + hidden * 2 * group.v_heads  # q, k, v, gate; beta and decay
-        convolution = (2 * key + value) * group.conv_kernel
-        return projections + convolution + 2 * group.v_heads + group.v_dim + value * hidden
+        return _gated_deltanet(group, hidden)
     if isinstance(group, t.Kda):
-        inner_width = group.n_heads * group.head_dim
-        low_rank = hidden * group.head_dim + group.head_dim * inner_width
-        projected = 3 * (hidden * inner_width + inner_width * group.conv_kernel)  # q, k, v, each with its convolution
-        projected += group.n_heads + inner_width  # decay per head and its bias
-        projected += hidden * group.n_heads + group.head_dim + inner_width * hidden  # beta, output norm, output
-        projected += low_rank  # decay gate
-        projected += hidden * inner_width if group.full_rank_gate else low_rank  # output gate
-        return projected + group.extra
+        return _kda(group, hidden)
     if isinstance(group, t.Lightning):
         width = group.n_heads * group.head_dim  # q, k, v, gate and output maps, plus the output norm
         return 5 * hidden * width + width
     if isinstance(group, t.Mamba2):
-        inner = group.heads * group.head_dim
-        conv = inner + 2 * group.groups * group.state
-        params = hidden * (inner + conv + group.heads) + conv * group.conv_kernel
-        params += 3 * group.heads + inner * hidden  # A, D and step bias per head
-        if group.conv_bias:
-            params += conv
-        if group.gated_norm:
-            params += inner
-        return params
+        return _mamba2(group, hidden)
     if isinstance(group, t.Mamba1):
         return _mamba1(group, hidden)
     if isinstance(group, t.ShortConv):
@@ -109,6 +79,52 @@ def _mla(mla: t.Mla, hidden: int) -> int:
     return total + mla.extra
 
 
+def _compressed(compressed: t.Compressed, hidden: int) -> int:
+    rank, dim, ratio = compressed.q_lora_rank, compressed.head_dim, compressed.compress_ratio
+    total = hidden * rank + rank + rank * compressed.n_heads * dim  # low-rank query
+    total += hidden * dim + dim + compressed.n_heads  # one latent key-value head, its norm, sinks
+    total += (
+        compressed.o_lora_rank * compressed.n_heads * dim + compressed.o_groups * compressed.o_lora_rank * hidden
+    )  # grouped low-rank output
+    if ratio:
+        wide = 2 if compressed.indexer else 1  # overlapping windows when an index selects from them
+        total += 2 * hidden * wide * dim + ratio * wide * dim + dim
+    if compressed.indexer:
+        ix = compressed.indexer
+        total += 4 * hidden * ix.dim + 2 * ratio * ix.dim + ix.dim + rank * ix.heads * ix.dim + hidden * ix.heads
+    return total
+
+
+def _gated_deltanet(net: t.GatedDeltaNet, hidden: int) -> int:
+    key, value = net.k_heads * net.k_dim, net.v_heads * net.v_dim
+    projections = hidden * (2 * key + 2 * value) + hidden * 2 * net.v_heads  # q, k, v, gate; beta and decay
+    convolution = (2 * key + value) * net.conv_kernel
+    return projections + convolution + 2 * net.v_heads + net.v_dim + value * hidden
+
+
+def _kda(kda: t.Kda, hidden: int) -> int:
+    width = kda.n_heads * kda.head_dim
+    low_rank = hidden * kda.head_dim + kda.head_dim * width
+    total = 3 * (hidden * width + width * kda.conv_kernel)  # q, k, v, each with its convolution
+    total += kda.n_heads + width  # decay per head and its bias
+    total += hidden * kda.n_heads + kda.head_dim + width * hidden  # beta, output norm, output
+    total += low_rank  # decay gate
+    total += hidden * width if kda.full_rank_gate else low_rank  # output gate
+    return total + kda.extra
+
+
+def _mamba2(mamba2: t.Mamba2, hidden: int) -> int:
+    inner = mamba2.heads * mamba2.head_dim
+    conv = inner + 2 * mamba2.groups * mamba2.state
+    total = hidden * (inner + conv + mamba2.heads) + conv * mamba2.conv_kernel
+    total += 3 * mamba2.heads + inner * hidden  # A, D and step bias per head
+    if mamba2.conv_bias:
+        total += conv
+    if mamba2.gated_norm:
+        total += inner
+    return total
+
+
 def _mamba1(mamba1: t.Mamba1, hidden: int) -> int:
     total = hidden * 2 * mamba1.inner + mamba1.inner * (mamba1.conv_kernel + 1)
     total += mamba1.inner * (mamba1.dt_rank + 2 * mamba1.state) + mamba1.dt_rank * mamba1.inner + mamba1.inner
@@ -151,6 +167,12 @@ def expert_params(group: t.Moe, hidden: int) -> int:
     return mlp_params(group.latent or hidden, group.moe_intermediate, group.act, group.bias)
 
 
+def norm_params(layout: t.Layout, weights: t.Weights) -> int:
+    """All layer norms and the final norm."""
+    count = layout.n_layers * weights.norms_per_layer + (0 if weights.no_final_norm else 1)
+    return count * layout.hidden_size * (2 if weights.norm_bias else 1)
+
+
 def embedding_params(layout: t.Layout) -> int:
     """The token embedding (the output matrix is as large when it is not tied)."""
     return layout.vocab_size * layout.hidden_size
@@ -166,9 +188,7 @@ def text_params(model: t.Model, active: bool = False) -> int:
     total = embedding_params(layout) * (1 if layout.tie_embeddings else 2)
     if model.weights.lm_head_bias:
         total += layout.vocab_size
-    # All layer norms and the final norm.
-    count = layout.n_layers * model.weights.norms_per_layer + (0 if model.weights.no_final_norm else 1)
-    total += count * layout.hidden_size * (2 if model.weights.norm_bias else 1)
+    total += norm_params(layout, model.weights)
     total += sum(g.n * attention_params(g, layout.hidden_size) for g in layout.attention)
     total += sum(g.n * ffn_params(g, layout.hidden_size, active) for g in layout.ffn)
     return total + sum(e.params for e in model.weights.extras if not (active and e.not_active))

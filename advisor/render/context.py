@@ -127,6 +127,19 @@ def choose_image(
     return next((by[x] for x in ([] if backend is None else [backend]) + order if x in by), None)
 
 
+def _environment(deployment: Deployment, decided: tuple[DecidedSetting, ...], hub: str | None) -> dict[str, str]:
+    """Environment variables of the launch, and the mirror of the hub where there is one.
+
+    Raises BadInput for a name that no shell accepts: names cannot be quoted.
+    """
+    out = {"HF_ENDPOINT": hub.rstrip("/")} if hub and not deployment.model_path else {}
+    out |= {x.name: setting_text(x.value) for x in decided if x.environment} | deployment.environment
+    for name in out:
+        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+            raise BadInput(f"environment: {name[:40]!r} is not a name of a variable")
+    return out
+
+
 def _refuse_what_is_no_text(deployment: Deployment) -> None:
     """Raise BadInput for values that no file and no command line can hold: NUL, or bytes that are no UTF-8."""
     named = {
@@ -218,16 +231,6 @@ def make_template_context(
     weights, host_bytes = (None, None) if brief else _sizes(deployment, session)
     port = deployment.port or start.port or entry.port or 8000
     address = f"[{host}]" if ":" in host else host  # where a port follows it
-    # Environment variables of the launch, and the mirror of the hub where there is one.
-    hub = None if start.tags else matrix.load_mirrors(rules).hub
-    out = {"HF_ENDPOINT": hub.rstrip("/")} if hub and not deployment.model_path else {}
-    out |= {x.name: setting_text(x.value) for x in decided if x.environment} | deployment.environment
-    for name in out:
-        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
-            raise BadInput(f"environment: {name[:40]!r} is not a name of a variable")
-    length = deployment.context_length or 4096
-    output = (work.output_tokens if work else None) or min(256, max(1, length // 4))
-    prompt = (work.prompt_tokens if work else None) or max(1, length - output)
     seen = {
         "engine": {"id": entry.id, "name": entry.name, "version": version},
         "model": {**ref.to_dict(), "declared": make_declaration(ref, entry, target, rules)},
@@ -238,7 +241,7 @@ def make_template_context(
         ),
         "arguments": kept,
         "left_out": left_out,
-        "environment": out,
+        "environment": _environment(deployment, decided, None if start.tags else matrix.load_mirrors(rules).hub),
         "because": {x.name: x.because for x in decided},
         "host": host,
         "address": address,
@@ -265,7 +268,7 @@ def make_template_context(
         "host_bytes": host_bytes,
         "start_seconds": seconds_to_start(weights, doc.load),
         "volume_gib": None if weights is None else math.ceil(1.3 * weights / GIB) + 5,
-        "load": {"prompt_tokens": prompt, "output_tokens": output, "concurrency": deployment.sequences},
+        "load": _lengths(deployment, work),
         "venv": entry.installation is not None and bool(entry.installation.pip),
     }
     seen |= make_start_words(seen, start, ref, inside=not brief)
@@ -307,6 +310,14 @@ def _nodes(ranks: int | None, devices: int, there: int) -> int:
 def _per_node(ranks: int | None, devices: int) -> int:
     """Devices of each node that the settings take; all where no setting says."""
     return devices if ranks is None else min(devices, ranks)
+
+
+def _lengths(deployment: Deployment, work: Workload | None) -> dict[str, int]:
+    """Tokens and requests at once of the load to test with: the workload's, else what the deployment holds."""
+    length = deployment.context_length or 4096
+    output = (work.output_tokens if work else None) or min(256, max(1, length // 4))
+    prompt = (work.prompt_tokens if work else None) or max(1, length - output)
+    return {"prompt_tokens": prompt, "output_tokens": output, "concurrency": deployment.sequences}
 
 
 def make_pod_names(
@@ -369,19 +380,24 @@ def make_node_words(start: EngineStart, count: str, rank: str, head: str) -> dic
     return {"words": made, "worker": "".join(f" {shlex.quote(w)}" for w in start.nodes.worker)}
 
 
-def make_swap_entry(deployment: Deployment, entry: Engine, rules: Catalog, seen: Json, model_words: ModelWords) -> Json:
-    """One model of a llama-swap file."""
-    name = f"{seen['engine']['name']} {seen['engine']['version'] or ''}".strip()
+def swap_lines(entry: Engine, rules: Catalog, seen: Json, model_words: ModelWords) -> list[Json]:
+    """The server's own command under llama-swap, on the port that llama-swap gives it."""
     inner = matrix.find_engine_start(matrix.find_serving_engine(entry), rules)
     place = {"host": plain_word("127.0.0.1"), "address": plain_word("127.0.0.1"), "port": plain_word("${PORT}")}
     values = {**model_words.values, **place}
     online, listen = seen["model"]["online_quantization"], fill_form(inner.listen, values)
     lines = make_lines(inner, inner.program, model_words, online, seen["arguments"], listen, [])
+    return [w.to_dict() for line in lines for w in line]
+
+
+def make_swap_entry(deployment: Deployment, entry: Engine, rules: Catalog, seen: Json, model_words: ModelWords) -> Json:
+    """One model of a llama-swap file."""
+    name = f"{seen['engine']['name']} {seen['engine']['version'] or ''}".strip()
     return {
         "title": f"# {quote_comment(name)}: {quote_comment(deployment.model.id)}, "
         f"{quote_comment(deployment.quantization)}",
         "label": deployment.served_name or deployment.model.id,
-        "words": [w.to_dict() for line in lines for w in line],
+        "words": swap_lines(entry, rules, seen, model_words),
         "health_path": seen["health_path"],
         "environment": seen["environment"],
         "start_seconds": seen["start_seconds"],
@@ -418,13 +434,8 @@ def make_target_names(
     if target == "skypilot":
         if not seen["device_count"]:
             raise BadInput("skypilot rents accelerators, and this deployment runs on a CPU; take --target docker")
-        # SkyPilot's name of an accelerator: `H100 SXM5 80GB` -> `H100`, `GeForce RTX 4090` -> `RTX4090`.
-        name = seen["devices"][0]["name"]
-        bare = re.sub(r"NVIDIA|AMD|GeForce|Radeon|Instinct|Tesla|SXM\d?|PCIe|\d+ ?GB", " ", name)
-        memory = re.search(r"(\d+) ?GB", name)
-        joined = re.sub(r"[^A-Za-z0-9]+", "", bare)
         return {
-            "sky_accelerator": (f"{joined}-80GB" if joined == "A100" and memory and memory[1] == "80" else joined),
+            "sky_accelerator": sky_name(seen["devices"][0]["name"]),
             "sky_nodes": make_node_words(start, "SKYPILOT_NUM_NODES", "SKYPILOT_NODE_RANK", "HEAD"),
         }
     listed = doc.targets.get(target)  # none for a README, nor for a template of a user's own
@@ -489,3 +500,11 @@ def write_docker_run(seen: Json) -> str:
         volume = f"{seen['name']}-models:{inside['cache']}"
         lines.append(f"-v {quote_shell(volume)}")
     return " \\\n  ".join([*lines, quote_shell(seen["image"]["name"]), shell_call(inside["lines"])])
+
+
+def sky_name(name: str) -> str:
+    """SkyPilot's name of an accelerator: `H100 SXM5 80GB` -> `H100`, `GeForce RTX 4090` -> `RTX4090`."""
+    bare = re.sub(r"NVIDIA|AMD|GeForce|Radeon|Instinct|Tesla|SXM\d?|PCIe|\d+ ?GB", " ", name)
+    memory = re.search(r"(\d+) ?GB", name)
+    joined = re.sub(r"[^A-Za-z0-9]+", "", bare)
+    return f"{joined}-80GB" if joined == "A100" and memory and memory[1] == "80" else joined

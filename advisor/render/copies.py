@@ -110,24 +110,7 @@ def render_copies(
         return _make_script(servers, title, f"{render_commands(servers, session)} &\nwait", session, work)
     if target != "compose":
         raise BadInput(f"{len(servers)} equal servers: take --target command or compose, which writes a router, too")
-    name, whole, on = _join_services([replace(s, environment={}, port=None) for s in servers], devices, session, work)
-    services, inside = whole["services"], 8000
-    for service in services.values():
-        inside = int(str(service.pop("ports")[0]).rpartition(":")[2])
-    names = list(services)
-    services["router"] = {
-        "image": load_targets(session.rules).router_image,
-        "restart": "unless-stopped",
-        "cap_drop": ["ALL"],
-        "cap_add": ["CHOWN", "NET_BIND_SERVICE", "SETGID", "SETUID"],  # its workers run as another user
-        "security_opt": ["no-new-privileges:true"],
-        "ports": [f"127.0.0.1:{port}:80"],
-        "configs": [{"source": "router", "target": "/etc/nginx/conf.d/default.conf"}],
-        "depends_on": names,
-    }
-    whole["configs"] = {"router": {"content": make_router_config(names, inside)}}
-    heading = "Equal servers behind a router that gives each request to the least busy one."
-    return (LaunchFile(name=name, content=_as_yaml(whole, heading, on)),)
+    return (_compose(servers, devices, session, port, work),)
 
 
 def _make_script(
@@ -185,6 +168,30 @@ def _join_services(
         services[f"{service_name}-{k}"] = service
         volumes |= body.get("volumes") or {}
     return name, {"services": services, **({"volumes": volumes} if volumes else {})}, on
+
+
+def _compose(
+    servers: Sequence[Deployment], devices: Sequence[Sequence[int]], session: Session, port: int, work: Workload | None
+) -> LaunchFile:
+    """One project: a service for each server, and nginx before them."""
+    name, whole, on = _join_services([replace(s, environment={}, port=None) for s in servers], devices, session, work)
+    services, inside = whole["services"], 8000
+    for service in services.values():
+        inside = int(str(service.pop("ports")[0]).rpartition(":")[2])
+    names = list(services)
+    services["router"] = {
+        "image": load_targets(session.rules).router_image,
+        "restart": "unless-stopped",
+        "cap_drop": ["ALL"],
+        "cap_add": ["CHOWN", "NET_BIND_SERVICE", "SETGID", "SETUID"],  # its workers run as another user
+        "security_opt": ["no-new-privileges:true"],
+        "ports": [f"127.0.0.1:{port}:80"],
+        "configs": [{"source": "router", "target": "/etc/nginx/conf.d/default.conf"}],
+        "depends_on": names,
+    }
+    whole["configs"] = {"router": {"content": make_router_config(names, inside)}}
+    title = "Equal servers behind a router that gives each request to the least busy one."
+    return LaunchFile(name=name, content=_as_yaml(whole, title, on))
 
 
 def make_router_config(names: Sequence[str], port: int) -> str:

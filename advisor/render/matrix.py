@@ -171,8 +171,12 @@ def explain_missing_flag(known: FlagTable | None, flag: str, version: str | None
             return f"{flag} came with {presence.following}"
         return f"{flag} is gone" + ("" if instead.startswith("remove") else f"; {instead} took its place")
     names = known.spellings()
-    # `--no-x` -> `--x`: parsers make the first from the second.
-    listed = flag in names or ("--" + flag.removeprefix("--no-") if flag.startswith("--no-") else flag) in names
+    listed = flag in names or _positive(flag) in names
     if presence is None and not listed and v <= version_key(known.version):
         return f"{flag} is not a flag of {known.engine} {known.version}"
     return None
+
+
+def _positive(flag: str) -> str:
+    """`--no-x` -> `--x`: parsers make the first from the second."""
+    return "--" + flag.removeprefix("--no-") if flag.startswith("--no-") else flag

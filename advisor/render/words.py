@@ -306,12 +306,14 @@ def _find_tag(model: Model, quantization: Quantization, tags: ModelTags) -> str 
     if tag and quantization.id in tags.formats:
         return tag
     repository = find_gguf_repository(model, quantization)
-    # Whether the file of a format is larger than an engine pulls, since publishers shard it.
-    if repository is None or (
-        tags.largest_pull is not None and model.params_total * quantization.bits_nominal / 8 > tags.largest_pull
-    ):
+    if repository is None or is_sharded(model, quantization, tags):
         return None
     return tags.repository.replace("{download}", f"{repository}:{quantization.id}")
+
+
+def is_sharded(model: Model, quantization: Quantization, tags: ModelTags) -> bool:
+    """Whether the file of a format is larger than an engine pulls, since publishers shard it."""
+    return tags.largest_pull is not None and model.params_total * quantization.bits_nominal / 8 > tags.largest_pull
 
 
 def find_gguf_repository(model: Model, quantization: Quantization, prediction: bool = False) -> str | None:

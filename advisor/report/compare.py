@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from advisor.advice.compare import Comparison, ComparisonCell, ComparisonLine, EngineSpeeds
-from advisor.advice.migrate_types import Migration
+from advisor.advice.migrate_types import Migration, NewLaunch, SettingChange
 from advisor.deployment import SPEED_FIGURES
 from advisor.report.text import align_table, bullets, cut_text, format_bounds, list_section, paint, wrap_text
 
@@ -128,19 +128,7 @@ def describe_migration(migration: Migration) -> str:
     for change in migration.settings:
         new = ("(none)", None) if change.after is None else (change.after, change.written)
         rows.append([change.label, _setting_cell(change.before or "-", change.value), _setting_cell(*new)])
-        # What to mind about one setting. Defaults matter only where the launch leaves it to the engine.
-        said = []
-        differ = change.default_before != change.default_after and (change.default_before or change.default_after)
-        if differ and change.value is None and change.written is None:
-            said.append(
-                f"{change.label}: unasked {change.default_before or 'not known'} there, "
-                f"{change.default_after or 'not known'} here"
-            )
-        if change.note:
-            said.append(f"{change.label}: {change.note}")
-        if change.before and not change.after and change.value:
-            said.append(f"{change.label}: {change.before} has no equivalent")
-        notes += said
+        notes += _setting_notes(change)
     out += ["", align_table(rows, ("", migration.source, migration.target), "lll")]
     for title, lines in (
         ("What differs", notes),
@@ -152,25 +140,43 @@ def describe_migration(migration: Migration) -> str:
     ):
         out += list_section(title, lines)
     if migration.launch is not None:
-        fits = {True: "it fits", False: "it does not fit", None: "whether it fits is not known"}[migration.launch.fits]
-        where = f" on {migration.launch.hardware}" if migration.launch.hardware else ""
-        shown = [
-            paint(f"{migration.launch.model} in {migration.launch.quantization}{where}: {fits}", "bold"),
-            *bullets(migration.launch.notes),
-        ]
-        shown += [f"  - `advise check` finds: {f}" for f in migration.launch.findings]
-        shown.append("")
-        if len(migration.launch.files) == 1 and migration.launch.files[0][0] != "run.sh":
-            name, content, _ = migration.launch.files[0]
-            shown += [f"# {name}", content.rstrip("\n")]
-        else:
-            shown.append("  " + (migration.launch.command or "").replace("\n", "\n  "))
-        name = f", model {migration.launch.served_name}" if migration.launch.served_name else ""
-        shown += ["", f"Clients: base_url {migration.launch.url}{name}"]
-        out += ["", *shown]
+        out += ["", *_launch(migration.launch)]
     elif migration.next is not None:
         out += ["", "Next:", *bullets((migration.next,))]
     return "\n".join(out)
+
+
+def _setting_notes(change: SettingChange) -> list[str]:
+    """What to mind about one setting. Defaults matter only where the launch leaves it to the engine."""
+    out = []
+    differ = change.default_before != change.default_after and (change.default_before or change.default_after)
+    if differ and change.value is None and change.written is None:
+        out.append(
+            f"{change.label}: unasked {change.default_before or 'not known'} there, "
+            f"{change.default_after or 'not known'} here"
+        )
+    if change.note:
+        out.append(f"{change.label}: {change.note}")
+    if change.before and not change.after and change.value:
+        out.append(f"{change.label}: {change.before} has no equivalent")
+    return out
+
+
+def _launch(launch: NewLaunch) -> list[str]:
+    """The new launch, ready to paste, and what is known of it."""
+    fits = {True: "it fits", False: "it does not fit", None: "whether it fits is not known"}[launch.fits]
+    where = f" on {launch.hardware}" if launch.hardware else ""
+    out = [paint(f"{launch.model} in {launch.quantization}{where}: {fits}", "bold"), *bullets(launch.notes)]
+    out += [f"  - `advise check` finds: {f}" for f in launch.findings]
+    out.append("")
+    if len(launch.files) == 1 and launch.files[0][0] != "run.sh":
+        name, content, _ = launch.files[0]
+        out += [f"# {name}", content.rstrip("\n")]
+    else:
+        out.append("  " + (launch.command or "").replace("\n", "\n  "))
+    name = f", model {launch.served_name}" if launch.served_name else ""
+    out += ["", f"Clients: base_url {launch.url}{name}"]
+    return out
 
 
 def _setting_cell(name: str, value: str | None) -> str:

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 
 from advisor.advice.explain import CardFit, Explanation
 from advisor.advice.limits import MOST_SEQUENCES, DeploymentLimits
+from advisor.advice.types import RankedDeployment
 from advisor.deployment import (
     SPEED_FIGURES,
     DeviceMemory,
+    EngineVerification,
     MemoryEstimate,
     SpeedEstimate,
     SpeedFigure,
@@ -23,10 +25,7 @@ def describe_explanation(explanation: Explanation, verbose: bool = False) -> str
     """The explanation, in under a screen unless `verbose`."""
     deployment = explanation.deployment
     estimate = explanation.judged
-    # GiB, or MiB for models that GiB would show as 0.0x.
-    places = [r for e in explanation.estimates for r in (*e.devices, *((e.host,) if e.host else ()))]
-    largest = max((r.weights_bytes or 0 for r in places), default=0)
-    unit = GIB if largest >= GIB / 2 else MIB
+    unit = _unit(explanation)
     out = [
         paint(f"{deployment.model.id}, {explanation.quantization} on {explanation.explained.engine_name}", "bold"),
         wrap_text(_size(explanation), "  "),
@@ -34,15 +33,7 @@ def describe_explanation(explanation: Explanation, verbose: bool = False) -> str
     out += ["", _contexts(explanation, verbose, unit), ""]
     if len(explanation.estimates) > 2 and estimate.kv_cache.bytes_per_token != 0:  # encoders do not grow
         out += [_chart(explanation), ""]
-    per = estimate.kv_cache.bytes_per_token
-    growth = "does not grow" if per == 0 else "unknown growth"
-    if per:
-        growth = f"{per / 1024:.1f} KiB per further token"
-    if estimate.kv_cache.available_bytes is not None:
-        growth += f"; pool {format_gib(estimate.kv_cache.available_bytes)} per device"
-        if estimate.kv_cache.max_sequences is not None:
-            growth += f", {estimate.kv_cache.max_sequences} such requests at once"
-    out.append(wrap_text(f"KV cache: {growth}. {_name(unit)} per place; basis: {_basis(estimate)}.", "  "))
+    out.append(wrap_text(f"KV cache: {_kv(estimate)}. {_name(unit)} per place; basis: {_basis(estimate)}.", "  "))
     if estimate.calibration:
         out.append(wrap_text(estimate.calibration[0].upper() + estimate.calibration[1:] + ".", "  "))
     if explanation.machine is not None:
@@ -57,29 +48,14 @@ def describe_explanation(explanation: Explanation, verbose: bool = False) -> str
         if explanation.limits is not None:
             out += ["", "What fits here:", *_limits(explanation.limits, estimate)]
         if explanation.planned is not None:
-            planned = ["What starts here, as the planner lays it out:"]
-            planned += bullets(describe_holding(explanation.planned))
-            planned += show_command(explanation.planned, verbose)
-            out += [
-                "",
-                *(
-                    [*planned, describe_memory(explanation.planned.memory)]
-                    if explanation.planned.memory is not None
-                    else planned
-                ),
-            ]
+            out += ["", *_planned(explanation.planned, verbose)]
         if explanation.speed:
             out += ["", *_speed(explanation, format_tokens(estimate.context_length))]
     else:
         out += ["", f"Fits on (at {format_tokens(estimate.context_length)} tokens, {estimate.sequences} at once):"]
         out += _cards(explanation.fits_on)
     if explanation.verified is not None:
-        compared = [
-            [p.place, p.part, _short(p.ours_bytes, unit), _short(p.engine_bytes, unit), "yes" if p.agrees else "NO"]
-            for p in explanation.verified.parts
-        ]
-        head = "The engine's own plan agrees:" if explanation.verified.agrees else "The engine's own plan differs:"
-        out += ["", *[head, align_table(compared, ("place", "part", "ours", "engine", "agrees"), "llrrl")]]
+        out += ["", *_verified(explanation.verified, unit)]
     if explanation.changes:
         out += ["", "What would change it:"]
         rows = [[c.what, _short(c.total_bytes, unit), _saves(c.saves_bytes, unit)] for c in explanation.changes]
@@ -87,6 +63,14 @@ def describe_explanation(explanation: Explanation, verbose: bool = False) -> str
     left_out = (f"not counted: {n}" for n in estimate.not_modelled) if verbose else ()
     out += list_section("Notes", (*explanation.warnings, *left_out))
     return "\n".join(out)
+
+
+def _planned(ranked: RankedDeployment, verbose: bool) -> list[str]:
+    """What starts instead, as the planner lays it out."""
+    out = ["What starts here, as the planner lays it out:"]
+    out += bullets(describe_holding(ranked))
+    out += show_command(ranked, verbose)
+    return [*out, describe_memory(ranked.memory)] if ranked.memory is not None else out
 
 
 def _holding(explanation: Explanation) -> list[str]:
@@ -205,6 +189,16 @@ def _digits(x: float) -> str:
     return f"{x:.0f}" if x >= 20 else f"{x:.1f}" if x >= 1 else f"{x:.2f}"
 
 
+def _verified(engine_verification: EngineVerification, unit: int) -> list[str]:
+    """The engine's figures compared with ours."""
+    rows = [
+        [p.place, p.part, _short(p.ours_bytes, unit), _short(p.engine_bytes, unit), "yes" if p.agrees else "NO"]
+        for p in engine_verification.parts
+    ]
+    head = "The engine's own plan agrees:" if engine_verification.agrees else "The engine's own plan differs:"
+    return [head, align_table(rows, ("place", "part", "ours", "engine", "agrees"), "llrrl")]
+
+
 def _limits(limits: DeploymentLimits, estimate: MemoryEstimate) -> list[str]:
     """The limits of the machine, a line each."""
 
@@ -232,6 +226,13 @@ def _limits(limits: DeploymentLimits, estimate: MemoryEstimate) -> list[str]:
     return [wrap_text(line, "  ", "    ") for line in out]
 
 
+def _unit(explanation: Explanation) -> int:
+    """GiB, or MiB for models that GiB would show as 0.0x."""
+    places = [r for e in explanation.estimates for r in (*e.devices, *((e.host,) if e.host else ()))]
+    largest = max((r.weights_bytes or 0 for r in places), default=0)
+    return GIB if largest >= GIB / 2 else MIB
+
+
 def _name(unit: int) -> str:
     return "GiB" if unit == GIB else "MiB"
 
@@ -248,6 +249,18 @@ def _short(n: int | None, unit: int) -> str:
 
 def _saves(n: int | None, unit: int) -> str:
     return "" if n is None else f"{n / unit:+.2f}"
+
+
+def _kv(estimate: MemoryEstimate) -> str:
+    per = estimate.kv_cache.bytes_per_token
+    growth = "does not grow" if per == 0 else "unknown growth"
+    if per:
+        growth = f"{per / 1024:.1f} KiB per further token"
+    if estimate.kv_cache.available_bytes is not None:
+        growth += f"; pool {format_gib(estimate.kv_cache.available_bytes)} per device"
+        if estimate.kv_cache.max_sequences is not None:
+            growth += f", {estimate.kv_cache.max_sequences} such requests at once"
+    return growth
 
 
 def _basis(estimate: MemoryEstimate) -> str:

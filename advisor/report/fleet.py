@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from advisor.fleet.check import FleetCheck
 from advisor.fleet.plan_types import FleetPlan, Replica
-from advisor.fleet.types import Fleet, Pool
+from advisor.fleet.types import Fleet, Pool, SetAside
 from advisor.report.text import align_table, bullets, list_section, paint, text_width, wrap_text
 from advisor.units import GIB
 
@@ -27,16 +27,7 @@ def describe_fleet_plan(plan: FleetPlan, verbose: bool = False) -> str:
         out.append(f"Changes: {plan.changes.kept} replicas go on, {plan.changes.started} started{stopped}")
         out += [*bullets(f"stop {s}" for s in plan.changes.stopped), ""]
     if plan.measure is not None:
-        found = plan.measure
-        assert found is not None
-        unit = plan.cost_per_hour.currency or ""
-        gain = (
-            "lets the safe plan serve more"
-            if found.saves_per_hour is None
-            else f"saves up to {found.saves_per_hour:,.2f} {unit} an hour in the safe plan".replace("  ", " ")
-        )
-        said = f"Worth measuring first: {found.model} on {found.hardware} ({gain})"
-        out += [wrap_text(said, "", "  "), f"  {found.command}", ""]
+        out += _measure(plan)
     out += _commands(plan, verbose)
     out += ["Notes:", *bullets(plan.notes)] if plan.notes else []
     return "\n".join(out).rstrip()
@@ -87,6 +78,19 @@ def _table(replicas: Sequence[Replica]) -> str:
 
 def _shorten(text: str, most: int) -> str:
     return text if len(text) <= most else "..." + text[-(most - 3) :]
+
+
+def _measure(plan: FleetPlan) -> list[str]:
+    found = plan.measure
+    assert found is not None
+    unit = plan.cost_per_hour.currency or ""
+    gain = (
+        "lets the safe plan serve more"
+        if found.saves_per_hour is None
+        else f"saves up to {found.saves_per_hour:,.2f} {unit} an hour in the safe plan".replace("  ", " ")
+    )
+    said = f"Worth measuring first: {found.model} on {found.hardware} ({gain})"
+    return [wrap_text(said, "", "  "), f"  {found.command}", ""]
 
 
 def _commands(plan: FleetPlan, verbose: bool) -> list[str]:
@@ -142,44 +146,11 @@ def describe_fleet(fleet: Fleet) -> str:
     """The pools as a table, the nodes that no plan uses with their reasons, and notes."""
     out = [paint(_fleet_headline(fleet), "bold"), ""]
     if fleet.pools:
-        priced = any(p.price_per_hour is not None for p in fleet.pools)
-        headers = ["pool", "nodes", "devices", "free", "memory", "RAM", *(["an hour"] if priced else [])]
-        rows = [
-            [
-                p.id,
-                len(p.node_names),
-                p.devices or "-",
-                "-" if not p.devices else "?" if p.devices_free is None else p.devices_free,
-                _memory(p),
-                _gib(p.machine.memory.usable_bytes),
-                *(["?" if p.price_per_hour is None else f"{p.price_per_hour:g}"] if priced else []),
-            ]
-            for p in fleet.pools
-        ]
-        columns = list(zip(headers, *rows, strict=True))[1:]
-        widest = text_width() - 2 - sum(max(len(str(cell)) for cell in column) + 2 for column in columns)
-        for row in rows:
-            row[0] = _cut(str(row[0]), max(16, widest))
-        table = align_table(rows, headers, "l" + "r" * (len(headers) - 1))
-        price = f" Prices are in {fleet.currency} for a whole node." if priced and fleet.currency else ""
-        said = "Devices, free ones and memory are those of one node; memory is GiB of one device, RAM GiB of the node."
-        out.append(f"{table}\n\n{wrap_text(said + price, '  ')}")
-        # What is odd about pools, each note once, with the pools that it is about.
-        about: dict[str, list[str]] = {}
-        for pool in fleet.pools:
-            for note in pool.notes:
-                about.setdefault(note, []).append(pool.id)
-        odd = [f"{_some(ids)}: {note}" for note, ids in about.items()]
-        out += list_section("About pools", odd + _differences(fleet.pools))
+        out.append(_pool_table(fleet))
+        out += _pool_notes(fleet.pools)
     else:
         out.append("  No node can be used.")
-    # Each reason once, with the nodes that it is about.
-    nodes: dict[str, list[str]] = {}
-    for one in fleet.set_aside:
-        nodes.setdefault(one.reason, []).append(one.node)
-    out += list_section(
-        f"Set aside ({len(fleet.set_aside)})", [f"{_some(names)}: {reason}" for reason, names in nodes.items()]
-    )
+    out += list_section(f"Set aside ({len(fleet.set_aside)})", _reasons(fleet.set_aside))
     out += list_section("Notes", fleet.notes)
     return "\n".join(out)
 
@@ -191,6 +162,34 @@ def _fleet_headline(fleet: Fleet) -> str:
         f"{_count(len(used), 'node')} with {_count(devices, 'device')} in {_count(len(fleet.pools), 'pool')}, from "
         f"{WORDS[fleet.kind]}"
     )
+
+
+def _pool_table(fleet: Fleet) -> str:
+    priced = any(p.price_per_hour is not None for p in fleet.pools)
+    headers = ["pool", "nodes", "devices", "free", "memory", "RAM", *(["an hour"] if priced else [])]
+    rows = [
+        [
+            p.id,
+            len(p.node_names),
+            p.devices or "-",
+            "-" if not p.devices else "?" if p.devices_free is None else p.devices_free,
+            _memory(p),
+            _gib(p.machine.memory.usable_bytes),
+            *(["?" if p.price_per_hour is None else f"{p.price_per_hour:g}"] if priced else []),
+        ]
+        for p in fleet.pools
+    ]
+    widest = text_width() - 2 - sum(_width(rows, headers, k) + 2 for k in range(1, len(headers)))
+    for row in rows:
+        row[0] = _cut(str(row[0]), max(16, widest))
+    table = align_table(rows, headers, "l" + "r" * (len(headers) - 1))
+    price = f" Prices are in {fleet.currency} for a whole node." if priced and fleet.currency else ""
+    said = "Devices, free ones and memory are those of one node; memory is GiB of one device, RAM GiB of the node."
+    return f"{table}\n\n{wrap_text(said + price, '  ')}"
+
+
+def _width(rows: Sequence[Sequence[object]], headers: Sequence[str], k: int) -> int:
+    return max(len(str(r[k])) for r in [headers, *rows])
 
 
 def _cut(text: str, width: int) -> str:
@@ -208,6 +207,16 @@ def _gib(n: int | None) -> str:
     return "?" if n is None else f"{n / GIB:.0f}"
 
 
+def _pool_notes(pools: Sequence[Pool]) -> list[str]:
+    """What is odd about pools, each note once, with the pools that it is about."""
+    about: dict[str, list[str]] = {}
+    for pool in pools:
+        for note in pool.notes:
+            about.setdefault(note, []).append(pool.id)
+    odd = [f"{_some(ids)}: {note}" for note, ids in about.items()]
+    return list_section("About pools", odd + _differences(pools))
+
+
 def _differences(pools: Sequence[Pool]) -> list[str]:
     """The labels by which pools of the same hardware differ."""
     alike: dict[tuple[object, ...], list[Pool]] = {}
@@ -221,6 +230,14 @@ def _differences(pools: Sequence[Pool]) -> list[str]:
             if own and len(same) > 1:
                 lines.append(f"{pool.id}: {_cut(own, 120)}")
     return lines if len(lines) <= DIFFERENCES_SHOWN else [*lines[:DIFFERENCES_SHOWN], "... (more with --json)"]
+
+
+def _reasons(set_aside: Sequence[SetAside]) -> list[str]:
+    """Each reason once, with the nodes that it is about."""
+    nodes: dict[str, list[str]] = {}
+    for one in set_aside:
+        nodes.setdefault(one.reason, []).append(one.node)
+    return [f"{_some(names)}: {reason}" for reason, names in nodes.items()]
 
 
 def _some(names: Sequence[str]) -> str:

@@ -21,9 +21,7 @@ def show_command(ranked: RankedDeployment, verbose: bool) -> list[str]:
     """The command, indented, between empty lines; nothing where there is none."""
     if not ranked.command:
         return []
-    nodes = ranked.layout.nodes if ranked.layout else 1
-    servers = ranked.launch.plan.servers if ranked.launch.plan is not None else 1
-    lines = list_command_lines(ranked.command, max(1, servers // nodes), verbose)
+    lines = list_command_lines(ranked.command, count_servers_of_node(ranked), verbose)
     return ["", *(f"  {line}" for line in lines), ""]
 
 
@@ -47,6 +45,13 @@ WIDE = 78  # columns, next to an indentation of two
 def _break_behind_variables(line: str) -> list[str]:
     found = _VARIABLES.fullmatch(line) if len(line) > WIDE else None
     return [line] if found is None else [f"{found[1]}\\", f"  {found[2]}"]
+
+
+def count_servers_of_node(ranked: RankedDeployment) -> int:
+    """Equal servers that one node runs."""
+    nodes = ranked.layout.nodes if ranked.layout else 1
+    servers = ranked.launch.plan.servers if ranked.launch.plan is not None else 1
+    return max(1, servers // nodes)
 
 
 def describe_holding(ranked: RankedDeployment) -> Iterator[str]:

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from advisor.advice.types import Advice, Licences, ModelOption, Quality, RankedDeployment
+from advisor.advice.types import Advice, Licences, ModelOption, Quality, RankedDeployment, RejectedEngine
 from advisor.deployment import DeviceMemory, MemoryEstimate
 from advisor.engines.additions import DISK
 from advisor.machines.types import Machine
@@ -65,18 +65,7 @@ def describe_advice(advice: Advice, verbose: bool = False) -> str:
     rows = _list_rows(advice, chosen)
     before = [r for r in rows if r.label in BEFORE_COMMAND]
     after = [r for r in rows if r not in before]
-    # Lines that each row may take so that all together are at most `most`, where that is possible.
-    most = MOST_LINES - 3
-    by_label = {r.label: r for r in rows}
-    lines = {r.label: r.most for r in rows}
-    shown = {r.label: len(_show(r, r.most)) for r in rows}
-    for least in (2, 1):
-        for label in YIELDS:
-            while sum(shown.values()) > most and lines.get(label, 1) > least:
-                lines[label] -= 1
-                if shown[label] > lines[label]:
-                    shown[label] = len(_show(by_label[label], lines[label]))
-    limits = lines  # two empty lines, and where the rest is
+    limits = _limit(rows, MOST_LINES - 3)  # two empty lines, and where the rest is
     out = [line for r in before for line in _show(r, limits[r.label])]
     out += show_command(chosen, verbose)
     for other in chosen.also:
@@ -85,6 +74,20 @@ def describe_advice(advice: Advice, verbose: bool = False) -> str:
     out += [line for r in after for line in _show(r, limits[r.label])]
     out.append(paint("All reasons, settings, alternatives and refusals: -v. Files: advise render.", "dim"))
     return "\n".join(out)
+
+
+def _limit(rows: Sequence[Row], most: int) -> dict[str, int]:
+    """Lines that each row may take so that all together are at most `most`, where that is possible."""
+    by_label = {r.label: r for r in rows}
+    limits = {r.label: r.most for r in rows}
+    shown = {r.label: len(_show(r, r.most)) for r in rows}
+    for least in (2, 1):
+        for label in YIELDS:
+            while sum(shown.values()) > most and limits.get(label, 1) > least:
+                limits[label] -= 1
+                if shown[label] > limits[label]:
+                    shown[label] = len(_show(by_label[label], limits[label]))
+    return limits
 
 
 def _show(row: Row, most: int) -> list[str]:
@@ -104,11 +107,16 @@ def _show(row: Row, most: int) -> list[str]:
     return []
 
 
+def list_machine_parts(machine: Machine) -> list[str]:
+    """What matters of a machine, the most important first: devices, memory, system, processor."""
+    parts = summarise_machine(machine).removeprefix("Machine: ").split("; ")
+    processors = [p for p in parts if machine.cpu.model and p.startswith(machine.cpu.model)]
+    return [p for p in parts if p not in processors] + processors
+
+
 def _list_rows(advice: Advice, chosen: RankedDeployment) -> list[Row]:
     """All rows of the answer in their order."""
-    parts = summarise_machine(advice.machine).removeprefix("Machine: ").split("; ")
-    processors = [p for p in parts if advice.machine.cpu.model and p.startswith(advice.machine.cpu.model)]
-    machine = Row("Machine", tuple([p for p in parts if p not in processors] + processors))
+    machine = Row("Machine", tuple(list_machine_parts(advice.machine)))
     if chosen.memory is None:
         return [machine, Row("Engine", (chosen.engine_name, *chosen.reasons, *chosen.notes), 4, bold=True)]
     own_download = chosen.command is not None and chosen.model is not None and chosen.model in chosen.command
@@ -298,18 +306,7 @@ def describe_all(advice: Advice) -> str:
         title = f"No model was named; the one that is worth the most is taken. Others ({advice.workload.use_case}):"
         out += ["", title, _model_table(advice.models)]
     if advice.alternatives:
-        named = []
-        for name, i in advice.named.items():
-            if i is None or name == "simplest":
-                continue  # the simplest stands in the table
-            plan = advice.alternatives[i]
-            named.append(f"{NAMES[name]}: {plan.engine_name} with {plan.quantization}: {', '.join(plan.gains)}")
-        out += [
-            "",
-            "Alternatives:",
-            _alternatives(advice.alternatives),
-            *[wrap_text(line, "  ", "    ") for line in named],
-        ]
+        out += ["", "Alternatives:", _alternatives(advice.alternatives), *_named(advice)]
     for other in advice.choices[1:]:
         title = f"{str(other.kind).capitalize()}: {other.engine_name} with {other.model}, {other.quantization}"
         out += ["", f"{title}{'; ' if other.gains else ''}{'; '.join(other.gains)}", *show_command(other, True)[1:-1]]
@@ -324,30 +321,14 @@ def describe_all(advice: Advice) -> str:
     if ranked:
         out += ["", "Worth (in units of ability, most first; rules/choosing.yaml):"]
         out += [wrap_text(f"{x.engine}: {_worth(x)}", "  ", "      ") for x in ranked if x.utility]
-    steps = []
-    for trace_step in advice.trace:
-        mark = {True: "yes", False: "no", None: "unknown"}[trace_step.held]
-        seen = ", ".join(f"{c.field}={c.seen}" for c in trace_step.conditions)
-        steps.append(wrap_text(f"{mark:8}{trace_step.rule}" + (f"  [{seen}]" if seen else ""), "  ", "          "))
-        if trace_step.held and trace_step.because:
-            source = f" ({', '.join(trace_step.source)})" if trace_step.source else ""
-            steps.append(wrap_text(f"{trace_step.because}{source}", "          "))
-    return "\n".join([*out, "", "Trace:", *steps])
+    return "\n".join([*out, "", "Trace:", *_trace(advice)])
 
 
 def describe_no_fit(advice: Advice) -> str:
     """The short answer where nothing fits: what would change that, and what refuses each engine."""
     out = [wrap_text(summarise_machine(advice.machine)), "", *_no_fit(advice)]
     if advice.rejected:
-        groups: dict[str, list[str]] = {}
-        for x in advice.rejected:
-            groups.setdefault(x.reasons[0].code if x.reasons else "unknown", []).append(x.engine)
-        refused = []
-        if len(groups) > 1:
-            groups.pop("not_asked_for", None)  # nobody asked
-        for code, names in groups.items():
-            refused.append(wrap_text(f"{', '.join(names)}", f"  {CODES.get(code, code)}: ", "    "))
-        out += ["", "Not these:", *refused]
+        out += ["", "Not these:", *_rejected_by_reason(advice.rejected)]
     notes = (w for w in advice.warnings if not ("does not fit" in w or w.startswith("no model given")))
     out += list_section("Notes", notes)
     return "\n".join([*out, "", paint("All reasons and the trace: -v.", "dim")])
@@ -500,6 +481,29 @@ def _alternatives(xs: Sequence[RankedDeployment]) -> str:
 NAMES = {"fastest": "Fastest", "widest": "Widest weights"}
 
 
+def _named(advice: Advice) -> list[str]:
+    """The named plans, a line each: what they gain and lose."""
+    out = []
+    for name, i in advice.named.items():
+        if i is None or name == "simplest":
+            continue  # the simplest stands in the table
+        x = advice.alternatives[i]
+        out.append(f"{NAMES[name]}: {x.engine_name} with {x.quantization}: {', '.join(x.gains)}")
+    return [wrap_text(line, "  ", "    ") for line in out]
+
+
+def _rejected_by_reason(xs: Sequence[RejectedEngine]) -> list[str]:
+    groups: dict[str, list[str]] = {}
+    for x in xs:
+        groups.setdefault(x.reasons[0].code if x.reasons else "unknown", []).append(x.engine)
+    out = []
+    if len(groups) > 1:
+        groups.pop("not_asked_for", None)  # nobody asked
+    for code, names in groups.items():
+        out.append(wrap_text(f"{', '.join(names)}", f"  {CODES.get(code, code)}: ", "    "))
+    return out
+
+
 # reason codes in words
 CODES = {
     "archived": "archived",
@@ -524,4 +528,16 @@ def _no_fit(advice: Advice) -> list[str]:
     out = [paint("Nothing fits.", "bold")]
     if advice.remedies:
         out += ["What would change that:", *bullets(advice.remedies)]
+    return out
+
+
+def _trace(advice: Advice) -> list[str]:
+    out = []
+    for trace_step in advice.trace:
+        mark = {True: "yes", False: "no", None: "unknown"}[trace_step.held]
+        seen = ", ".join(f"{c.field}={c.seen}" for c in trace_step.conditions)
+        out.append(wrap_text(f"{mark:8}{trace_step.rule}" + (f"  [{seen}]" if seen else ""), "  ", "          "))
+        if trace_step.held and trace_step.because:
+            source = f" ({', '.join(trace_step.source)})" if trace_step.source else ""
+            out.append(wrap_text(f"{trace_step.because}{source}", "          "))
     return out

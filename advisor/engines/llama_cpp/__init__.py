@@ -76,15 +76,7 @@ def memory(
         "compute": plan.compute_basis,
         "overhead": "assumed",
     }
-    # Why the engine would not start, one line each (llamacpp-memory facts, section 3).
-    out = []
-    if settings.cache_v in QUANTISED and not settings.flash:
-        out.append(f"a {settings.cache_v} V cache needs flash attention: set flash-attn on")
-    if settings.cache_k != settings.cache_v and is_mla(deployment.model):
-        out.append(
-            f"latent attention keeps one row for K and V: {settings.cache_k}/{settings.cache_v} must be one type"
-        )
-    refusals = out
+    refusals = _refusals(deployment, settings)
     length, sequences = _held(deployment, settings, plan)
     return MemoryEstimate(
         fits=False if refusals else verdict.fits,
@@ -164,6 +156,18 @@ def _kv_cache(plan: AllocationPlan, settings: LlamaSettings) -> KvCache:
     return KvCache(bytes_per_token=row, tokens=plan.cells.tokens, max_sequences=settings.slots)
 
 
+def _refusals(deployment: Deployment, settings: LlamaSettings) -> list[str]:
+    """Why the engine would not start, one line each (llamacpp-memory facts, section 3)."""
+    out = []
+    if settings.cache_v in QUANTISED and not settings.flash:
+        out.append(f"a {settings.cache_v} V cache needs flash attention: set flash-attn on")
+    if settings.cache_k != settings.cache_v and is_mla(deployment.model):
+        out.append(
+            f"latent attention keeps one row for K and V: {settings.cache_k}/{settings.cache_v} must be one type"
+        )
+    return out
+
+
 def _notes(deployment: Deployment, asked: LlamaSettings, settings: LlamaSettings, plan: AllocationPlan) -> list[str]:
     out = []
     if deployment.sequences > settings.slots:
@@ -219,16 +223,7 @@ def list_launch_settings(
 ) -> Iterator[DecidedSetting]:
     """Every flag in the order of the command; `fitted`: the settings as `--fit` leaves them. The model has `layers`
     layers, the output counted as one."""
-    per = settings.ctx_size // settings.slots
-    if _shares_cache(deployment, settings):
-        why = f"{settings.ctx_size} tokens that {settings.slots} slots share"
-    elif settings.slots > 1:
-        why = f"{settings.slots} x {per} tokens: llama-server's context is the total over its slots"
-    else:
-        why = "prompt and output of one request; the default is the model's whole trained context"
-    yield DecidedSetting("ctx-size", settings.ctx_size, why)
-    why = f"requests that run at once; the automatic value is {constants.usual.slots}"
-    yield DecidedSetting("parallel", settings.slots, why)
+    yield from _lengths(deployment, settings, constants)
     if fitting.used_devices(deployment):
         yield from _places(deployment, settings, fitted, layers)
     else:
@@ -251,6 +246,19 @@ def list_launch_settings(
 
 def _shares_cache(deployment: Deployment, settings: LlamaSettings) -> bool:
     return settings.unified and "kv-unified" in deployment.settings
+
+
+def _lengths(deployment: Deployment, settings: LlamaSettings, constants: LlamaConstants) -> Iterator[DecidedSetting]:
+    per = settings.ctx_size // settings.slots
+    if _shares_cache(deployment, settings):
+        because = f"{settings.ctx_size} tokens that {settings.slots} slots share"
+    elif settings.slots > 1:
+        because = f"{settings.slots} x {per} tokens: llama-server's context is the total over its slots"
+    else:
+        because = "prompt and output of one request; the default is the model's whole trained context"
+    yield DecidedSetting("ctx-size", settings.ctx_size, because)
+    because = f"requests that run at once; the automatic value is {constants.usual.slots}"
+    yield DecidedSetting("parallel", settings.slots, because)
 
 
 def _places(

@@ -113,8 +113,6 @@ def plan_file(model: Model, weights: gguf_weights.GgufWeights, question: FileQue
     if by_rows:
         placed = _share_rows(placed, shares)
         cache = _share_rows(cache, shares) if settings.split == "tensor" else cache
-    # Whether caches and states of the architecture were compared with the engine's own plan.
-    architecture = model.gguf_architecture
     return AllocationPlan(
         weights=placed,
         cache=cache,
@@ -125,9 +123,7 @@ def plan_file(model: Model, weights: gguf_weights.GgufWeights, question: FileQue
         bytes_per_token=float(_row(settings, *(rows.growing_unless_windowed if windows else rows.growing))),
         attends=rows.attends,
         exact_weights=weights.exact and not by_rows and (devices < 2 or not _has_full_rope_factors(model)),
-        exact_cache=(architecture is not None and architecture.listed and architecture.compared)
-        and not rows.indexed
-        and not rows.other,
+        exact_cache=_is_compared(model) and not rows.indexed and not rows.other,
         weights_spread=max(weights.spread, ROUNDED_ROWS) if by_rows else weights.spread,
         compute_basis=basis,
         notes=tuple(notes),
@@ -157,6 +153,12 @@ def has_output_matrix(model: Model) -> bool:
 def _has_full_rope_factors(model: Model) -> bool:
     """Whether rotary factors are those of layers without a window (Gemma 4): which card has them is not followed."""
     return model.gguf_architecture is not None and model.gguf_architecture.tensors.full_rope_factors
+
+
+def _is_compared(model: Model) -> bool:
+    """Whether caches and states of the architecture were compared with the engine's own plan."""
+    architecture = model.gguf_architecture
+    return architecture is not None and architecture.listed and architecture.compared
 
 
 def keeps_cache(model: Model) -> bool:

@@ -215,19 +215,7 @@ def _place_layers(
     settings: LlamaSettings, limits: Sequence[int], layers: int, moe: bool, gauge: Gauge
 ) -> LlamaSettings:
     def apply(shares: Shares) -> LlamaSettings:
-        count = sum(x.layers for x in shares)
-        overrides, at = [], layers - count
-        for share in shares:
-            at += share.layers - share.parts
-            behind = range(at, at + share.parts)
-            if share.parts and (share.first, share.place) != (EXPERTS, HOST):
-                overrides.append(Override(share.first, share.place, (at,)))
-                behind = behind[1:]
-            if behind:
-                overrides.append(Override(EXPERTS, HOST, tuple(behind)))
-            at += share.parts
-        split = tuple(float(x.layers) for x in shares) if len(shares) > 1 and count else ()
-        return replace(settings, gpu_layers=count, tensor_split=split, overrides=tuple(overrides))
+        return write_shares(settings, shares, layers)
 
     def take(shares: Shares, at: int) -> int:
         return gauge.one_of_all(apply(shares), at)
@@ -253,6 +241,23 @@ def _place_layers(
         if sum(gauge.all(replace(settings, overrides=(every,)))) < sum(limits):
             shares = _bring_experts(shares, len(limits), find, take, has_room)
     return apply(shares)
+
+
+def write_shares(settings: LlamaSettings, shares: Shares, layers: int) -> LlamaSettings:
+    """The settings with which these layers lie on each device."""
+    count = sum(x.layers for x in shares)
+    overrides, at = [], layers - count
+    for share in shares:
+        at += share.layers - share.parts
+        behind = range(at, at + share.parts)
+        if share.parts and (share.first, share.place) != (EXPERTS, HOST):
+            overrides.append(Override(share.first, share.place, (at,)))
+            behind = behind[1:]
+        if behind:
+            overrides.append(Override(EXPERTS, HOST, tuple(behind)))
+        at += share.parts
+    split = tuple(float(x.layers) for x in shares) if len(shares) > 1 and count else ()
+    return replace(settings, gpu_layers=count, tensor_split=split, overrides=tuple(overrides))
 
 
 def _fill_from_behind(limits: Sequence[int], layers: int, moe: bool, find: FindMost) -> Shares:

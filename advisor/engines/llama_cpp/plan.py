@@ -223,9 +223,7 @@ def list_extras(deployment: Deployment, where: tuple[int, ...], flash: bool, on_
             scratch[at] = low, value, high
     elif projector is None or vision is not None:
         notes += NO_PROJECTOR.notes
-    plain = str(get_setting(deployment.settings, "lora") or "").split(",")
-    scaled = str(get_setting(deployment.settings, "lora-scaled") or "").split(",")
-    for path in [Path(x) for x in (*plain, *(x.rpartition(":")[0] or x for x in scaled)) if x]:
+    for path in _adapter_paths(deployment):
         if not path.is_file():
             notes.append("a LoRA adapter, whose file is not here")
             continue
@@ -292,3 +290,10 @@ def size_encoder_scratch(vision: Vision) -> int | None:
     if not vision.hidden or not vision.intermediate:
         return None
     return 4 * (vision.positions or PATCHES) * (vision.intermediate + ROWS * vision.hidden)
+
+
+def _adapter_paths(deployment: Deployment) -> list[Path]:
+    """Files of `--lora A,B` and `--lora-scaled A:0.5,B:1`."""
+    plain = str(get_setting(deployment.settings, "lora") or "").split(",")
+    scaled = str(get_setting(deployment.settings, "lora-scaled") or "").split(",")
+    return [Path(x) for x in (*plain, *(x.rpartition(":")[0] or x for x in scaled)) if x]

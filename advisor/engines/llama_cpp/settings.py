@@ -208,13 +208,6 @@ def _resolve(
     ub = get_integer(s, "ubatch-size", "ub", least=1) or usual.ubatch_size
     batch = get_integer(s, "batch-size", "b", least=1) or usual.batch_size
     moved = get_setting(s, "override-tensor", "ot")
-    value = get_setting(s, "flash-attn", "fa")
-    word = "auto" if value is None else str(value).lower()
-    if word not in ("on", "off", "auto", "true", "false", "1", "0"):
-        raise BadInput(f"setting flash-attn: {word[:40]!r} is not one of on, off, auto")
-    mode = str(get_setting(s, "split-mode", "sm") or "layer").lower()
-    if mode not in ("none", "layer", "row", "tensor"):
-        raise BadInput(f"setting split-mode: {mode[:40]!r} is not one of none, layer, row, tensor")
     return LlamaSettings(
         cache_k=_cache_type(get_setting(s, "cache-type-k", "ctk"), kv_cache_type.k),
         cache_v=_cache_type(get_setting(s, "cache-type-v", "ctv"), kv_cache_type.v),
@@ -223,7 +216,7 @@ def _resolve(
         unified=unified if unified is not None else auto,
         ubatch=min(ub, batch),
         batch=batch,
-        flash=word not in ("off", "false", "0"),
+        flash=_flash(get_setting(s, "flash-attn", "fa")),
         swa_full=bool(get_flag(s, "swa-full")),
         gpu_layers=_gpu_layers(get_setting(s, "n-gpu-layers", "gpu-layers", "ngl")),
         cpu_moe_layers=ALL_LAYERS if get_flag(s, "cpu-moe", "cmoe") else get_integer(s, "n-cpu-moe", "ncmoe", least=0),
@@ -233,7 +226,7 @@ def _resolve(
         repack=get_flag(s, "repack") is not False and not get_flag(s, "no-repack", "nr"),
         mapped=_mapped(s),
         cache_on_host=get_flag(s, "kv-offload", "kvo") is False or bool(get_flag(s, "no-kv-offload", "nkvo")),
-        split=cast("Split", "layer" if mode == "none" else mode),
+        split=_split_mode(s),
         context_was_given=given,
     )
 
@@ -243,6 +236,13 @@ def _mapped(s: dict[str, Setting]) -> bool:
     if get_flag(s, "mmap") is False or get_flag(s, "no-mmap") or get_flag(s, "mlock"):
         return False
     return str(get_setting(s, "load-mode", "lm") or "auto").lower() in ("auto", "mmap")
+
+
+def _split_mode(s: dict[str, Setting]) -> Split:
+    word = str(get_setting(s, "split-mode", "sm") or "layer").lower()
+    if word not in ("none", "layer", "row", "tensor"):
+        raise BadInput(f"setting split-mode: {word[:40]!r} is not one of none, layer, row, tensor")
+    return cast("Split", "layer" if word == "none" else word)
 
 
 def read_fit_limits(s: dict[str, Setting], usual: LlamaDefaults) -> LlamaDefaults:
@@ -256,6 +256,14 @@ def read_fit_limits(s: dict[str, Setting], usual: LlamaDefaults) -> LlamaDefault
         fit_ctx_min=usual.fit_ctx_min if least is None else least,
         fit_target_mib=max(targets, default=usual.fit_target_mib),  # where devices differ, the most of all
     )
+
+
+def _flash(value: Setting | None) -> bool:
+    """Whether flash attention is used; `auto` turned it on wherever it was measured."""
+    word = "auto" if value is None else str(value).lower()
+    if word not in ("on", "off", "auto", "true", "false", "1", "0"):
+        raise BadInput(f"setting flash-attn: {word[:40]!r} is not one of on, off, auto")
+    return word not in ("off", "false", "0")
 
 
 def _cache_type(setting: Setting | None, asked: str) -> str:

@@ -99,22 +99,6 @@ def memory(
     served = None if fits or refusals or open_doubts else find_longest_served(settings, plans, pools)
     if served is not None and served < settings.length:
         notes = [describe_served(settings, served), *notes]
-    out = []
-    if deployment.model.vision and constants.images_gib is None:
-        out.append("multimodal profiling of image inputs")
-    if settings.lora_slots and settings.lora_rank is None:
-        out.append("LoRA adapters, whose rank is not stated")
-    elif settings.lora_slots and constants.lora is not None and not constants.lora.experts and deployment.model.is_moe:
-        out.append("LoRA buffers of routed experts")
-    if get_setting(deployment.settings, *constants.names.speculative.flags) is not None:
-        if not settings.prediction:
-            if deployment.draft is None:
-                out.append("the draft model of speculative decoding")
-        elif prediction_params(deployment.model) is None:
-            out.append("the prediction block, whose size is not known")
-    exact = not sizes.weights.modelled and quantization.family in ("none", "hf")
-    cache: Basis = "exact" if constants.planner == "groups" and not (settings.kv_packed is not None) else "modelled"
-    rest: Basis = "measured" if entry.id == "vllm" else "assumed"
     return MemoryEstimate(
         fits=fits,
         devices=tuple(shown),
@@ -122,14 +106,8 @@ def memory(
         kv_cache=_kv_cache(settings, plans, open_pools),
         context_length=settings.length,
         sequences=deployment.sequences,
-        basis={
-            "weights": "exact" if exact else "modelled",
-            "kv_cache": cache,
-            "recurrent_state": cache,
-            "compute": rest,
-            "overhead": rest,
-        },
-        not_modelled=tuple(out),
+        basis=_basis(entry, constants, sizes, quantization, settings.kv_packed is not None),
+        not_modelled=_list_uncounted(deployment, settings, constants),
         warnings=(*refusals, *doubts, *verdict.warnings, *notes),
         short=verdict.short,
         message=None
@@ -171,6 +149,24 @@ def _place_ranks(
         if pool is not None:
             pools.append(pool)
     return rows, pools
+
+
+def _list_uncounted(deployment: Deployment, settings: PoolSettings, constants: PoolConstants) -> tuple[str, ...]:
+    """What the estimate does not count."""
+    out = []
+    if deployment.model.vision and constants.images_gib is None:
+        out.append("multimodal profiling of image inputs")
+    if settings.lora_slots and settings.lora_rank is None:
+        out.append("LoRA adapters, whose rank is not stated")
+    elif settings.lora_slots and constants.lora is not None and not constants.lora.experts and deployment.model.is_moe:
+        out.append("LoRA buffers of routed experts")
+    if get_setting(deployment.settings, *constants.names.speculative.flags) is not None:
+        if not settings.prediction:
+            if deployment.draft is None:
+                out.append("the draft model of speculative decoding")
+        elif prediction_params(deployment.model) is None:
+            out.append("the prediction block, whose size is not known")
+    return tuple(out)
 
 
 def keeps_nothing(deployment: Deployment) -> bool:
@@ -355,6 +351,21 @@ def _kv_cache(settings: PoolSettings, plans: tuple[PagedCache, ...], pools: list
         state_sequences=None if sure is None else settings.dp * sure,
         logged_tokens=min((n for n in logged if n is not None), default=None),
     )
+
+
+def _basis(
+    entry: Engine, constants: PoolConstants, sizes: RankBytes, quantization: Quantization, packed: bool
+) -> dict[str, Basis]:
+    sure = not sizes.weights.modelled and quantization.family in ("none", "hf")
+    cache: Basis = "exact" if constants.planner == "groups" and not packed else "modelled"
+    rest: Basis = "measured" if entry.id == "vllm" else "assumed"
+    return {
+        "weights": "exact" if sure else "modelled",
+        "kv_cache": cache,
+        "recurrent_state": cache,
+        "compute": rest,
+        "overhead": rest,
+    }
 
 
 def launch_settings(deployment: Deployment, entry: Engine, quantization: Quantization) -> tuple[DecidedSetting, ...]:

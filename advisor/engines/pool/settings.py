@@ -281,9 +281,6 @@ def resolve_pool_settings(
     whole = get_flag(s, *chunks) is False or bool(get_flag(s, *(f"no-{x}" for x in chunks)))  # prompts in one step
     text_only = bool(get_flag(s, *names.text_only.flags)) or not switches.towers
     item = 0 if text_only else _count_item_tokens(deployment.model, constants, version)
-    gib = get_number(deployment.settings, *names.cpu_offload.flags)
-    if gib is not None and not 0 <= gib <= LARGEST_LENGTH:
-        raise BadInput(f"setting {names.cpu_offload.flags[0]}: {gib:g} is not a number of GiB from 0 on")
     return PoolSettings(
         tp=tp,
         pp=pp,
@@ -300,7 +297,7 @@ def resolve_pool_settings(
         kv_packed=constants.packed_kv.get(kind),
         fp32=fp32,
         eager=bool(get_flag(s, *names.eager.flags)) or not switches.captures,
-        cpu_offload=int((gib or 0) * GIB),
+        cpu_offload=_offload(deployment, names),
         text_only=text_only,
         length_given=deployment.context_length is not None or get_setting(s, *names.context_length.flags) is not None,
         short_pool=_short_pool(deployment, names, constants.lengths),
@@ -373,6 +370,13 @@ def _lora(
 def _usual(concept: Concept, version: str | None) -> int | None:
     """What an engine takes when nothing is set; None where that is not a number of its own."""
     return int(pick_version(concept.default, version).number) if concept.default else None
+
+
+def _offload(deployment: Deployment, names: Concepts) -> int:
+    gib = get_number(deployment.settings, *names.cpu_offload.flags)
+    if gib is not None and not 0 <= gib <= LARGEST_LENGTH:
+        raise BadInput(f"setting {names.cpu_offload.flags[0]}: {gib:g} is not a number of GiB from 0 on")
+    return int((gib or 0) * GIB)
 
 
 def _count(deployment: Deployment, names: tuple[str, ...]) -> int | None:

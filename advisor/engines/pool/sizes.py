@@ -60,28 +60,7 @@ def size_ranks(
     Source of the activation peak: `activation.source` of the engine's constants.
     """
     weights = _weights(deployment, settings, constants, quantization)
-    # With adapter slots (16 bit, shared over the stages by layers), the prediction block and a draft (last stage).
-    stages = list(weights.stages)
-    if settings.lora_slots and settings.lora_rank is not None and constants.lora is not None:
-        kind = deployment.model.model_type
-        experts: adapters.Experts = (
-            "none" if not constants.lora.experts else "fused" if kind in constants.lora.fused_experts else "split"
-        )
-        ep = settings.ep if settings.experts_whole else 1
-        slot = adapters.lora_elements(
-            deployment.model, settings.lora_rank, settings.tp, ep, experts, kind in constants.lora.outside
-        )
-        each = slot * 2 * settings.lora_slots
-        stages = [x + each // settings.pp for x in stages]
-    block = adapters.prediction_params(deployment.model) if settings.prediction else None
-    if block is not None:
-        # below 8 bits publishers leave the block at 16 (NVFP4 loads with and without it differ by 2 bytes a parameter)
-        bits = 16 if quantization.bits_nominal < 8 else min(quantization.bits_nominal, 16)
-        stages[-1] += int(block * bits / 8 / settings.tp)
-    if deployment.draft is not None:
-        draft = hf_weights.rank_weights(deployment.draft.model, deployment.draft.quantization, settings.tp, 1, 1, False)
-        stages[-1] += draft.stages[0]
-    weights = weights if stages == list(weights.stages) else replace(weights, stages=tuple(stages), modelled=True)
+    weights = _with_extras(deployment, settings, constants, quantization, weights)
     activation = _bound_activations(deployment.model, settings, constants, quantization.id)
     devices = _describe_devices(fitting.used_devices(deployment))
     overhead, open_overhead = _size_overheads(deployment.model, settings, constants, devices)
@@ -176,6 +155,37 @@ def _stored_weights(deployment: Deployment, settings: PoolSettings, quantization
         return found
     sizes = {f: tuple(2 * x for x in getattr(found, f)) for f in ("stages", "outside", "experts")}
     return replace(found, **sizes)
+
+
+def _with_extras(
+    deployment: Deployment,
+    settings: PoolSettings,
+    constants: PoolConstants,
+    quantization: Quantization,
+    weights: RankWeights,
+) -> RankWeights:
+    """With adapter slots (16 bit, shared over the stages by layers), the prediction block and a draft (last stage)."""
+    stages = list(weights.stages)
+    if settings.lora_slots and settings.lora_rank is not None and constants.lora is not None:
+        kind = deployment.model.model_type
+        experts: adapters.Experts = (
+            "none" if not constants.lora.experts else "fused" if kind in constants.lora.fused_experts else "split"
+        )
+        ep = settings.ep if settings.experts_whole else 1
+        slot = adapters.lora_elements(
+            deployment.model, settings.lora_rank, settings.tp, ep, experts, kind in constants.lora.outside
+        )
+        each = slot * 2 * settings.lora_slots
+        stages = [x + each // settings.pp for x in stages]
+    block = adapters.prediction_params(deployment.model) if settings.prediction else None
+    if block is not None:
+        # below 8 bits publishers leave the block at 16 (NVFP4 loads with and without it differ by 2 bytes a parameter)
+        bits = 16 if quantization.bits_nominal < 8 else min(quantization.bits_nominal, 16)
+        stages[-1] += int(block * bits / 8 / settings.tp)
+    if deployment.draft is not None:
+        draft = hf_weights.rank_weights(deployment.draft.model, deployment.draft.quantization, settings.tp, 1, 1, False)
+        stages[-1] += draft.stages[0]
+    return weights if stages == list(weights.stages) else replace(weights, stages=tuple(stages), modelled=True)
 
 
 def widest_dense(model: Model) -> int:

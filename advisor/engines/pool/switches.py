@@ -99,7 +99,7 @@ def read_switches(deployment: Deployment, names: SwitchNames) -> Switches:
         pool_tokens=get_integer(given, *names.pool_tokens, least=1),
         host_cache=None if space is None or space <= 0 else int(space * GIB),
         full_windows=bool(get_flag(given, *names.full_windows)),
-        no_latent=str(get_setting(given, *names.no_latent)).lower() in TRUE,
+        no_latent=_is_on(given, names.no_latent),
         captures=mode != "NONE" and str(level) not in ("0", "O0"),
         largest_capture=max(sizes) if sizes else _number(largest),
         graphs_counted=not _is_off(given, names.graphs_counted),
@@ -110,6 +110,10 @@ def read_switches(deployment: Deployment, names: SwitchNames) -> Switches:
 
 def _number(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _is_on(given: dict[str, Setting], names: tuple[str, ...]) -> bool:
+    return str(get_setting(given, *names)).lower() in TRUE
 
 
 def _is_off(given: dict[str, Setting], names: tuple[str, ...]) -> bool:

@@ -199,15 +199,19 @@ def _find_by_words(lookup: CardLookup, text: str, vendor: Vendor, mig: str | Non
         mig = mig or slice_[0].lower()
         spaced = " ".join(MIG.sub(" ", spaced).split())
     kind = None
-    # A name, and the same with a number at its end as a size: `a100 80` is an A100 with 80 GB.
-    sized = re.fullmatch(r"(.*[a-z]\w*) (\d{2,3})", spaced, re.I)
-    for spelled in [spaced, f"{sized[1]} {sized[2]}GB"] if sized else [spaced]:
+    for spelled in _spellings(spaced):
         kind = _choose(lookup, spelled, text, mig)
         if kind is not None:
             return kind
     total, basis = _slice_bytes(mig)
     note = f"{text}: not in the catalogue of accelerators" if spaced else "which card it is, is not stated"
     return CardKind(text or "GPU", vendor, None, total, basis, mig, notes=(note,))
+
+
+def _spellings(spaced: str) -> list[str]:
+    """A name, and the same with a number at its end as a size: `a100 80` is an A100 with 80 GB."""
+    sized = re.fullmatch(r"(.*[a-z]\w*) (\d{2,3})", spaced, re.I)
+    return [spaced, f"{sized[1]} {sized[2]}GB"] if sized else [spaced]
 
 
 def _choose(lookup: CardLookup, spaced: str, text: str, mig: str | None) -> CardKind | None:
@@ -235,17 +239,7 @@ def _choose(lookup: CardLookup, spaced: str, text: str, mig: str | None) -> Card
     sizes = sorted({a.memory_bytes or 0 for a in candidates})
     if chosen is not None and len(sizes) <= 1:
         return _make_card_kind(chosen[0], "unknown", None, _taken_note(text, chosen[0], candidates))
-    several = sorted({a.memory_bytes for a in candidates if a.memory_bytes})
-    usable = sorted(u // a.devices_per_card for a in candidates if (u := usable_capacity_bytes(a)[0]) is not None)
-    listed = " or ".join(f"{n / GIB:g}" for n in several)
-    names = ", ".join(a.name for a in candidates[:4])
-    return CardKind(
-        text,
-        find_vendor(candidates[0]) if len({a.vendor for a in candidates}) == 1 else "unknown",
-        sold=(usable[0], usable[-1]) if usable else None,
-        notes=(f"{text}: sold with {listed} GB ({names}); which it is, a probe tells (--probe)",),
-        may_be=tuple(a.id for a in candidates),
-    )
+    return _undecided(text, candidates)
 
 
 def _candidates(spaced: str, known: dict[str, Accelerator], mig: str | None) -> list[Accelerator]:
@@ -265,6 +259,21 @@ def _candidates(spaced: str, known: dict[str, Accelerator], mig: str | None) -> 
 def _taken_note(text: str, entry: Accelerator, candidates: Sequence[Accelerator]) -> tuple[str, ...]:
     others = [a.name for a in candidates if a is not entry]
     return (f"{text}: taken as {entry.name}; {', '.join(others[:4])} has as much memory",) if others else ()
+
+
+def _undecided(text: str, candidates: Sequence[Accelerator]) -> CardKind:
+    """A name of cards with several sizes: nothing is taken, and the sizes are stated."""
+    sizes = sorted({a.memory_bytes for a in candidates if a.memory_bytes})
+    usable = sorted(u // a.devices_per_card for a in candidates if (u := usable_capacity_bytes(a)[0]) is not None)
+    listed = " or ".join(f"{n / GIB:g}" for n in sizes)
+    names = ", ".join(a.name for a in candidates[:4])
+    return CardKind(
+        text,
+        find_vendor(candidates[0]) if len({a.vendor for a in candidates}) == 1 else "unknown",
+        sold=(usable[0], usable[-1]) if usable else None,
+        notes=(f"{text}: sold with {listed} GB ({names}); which it is, a probe tells (--probe)",),
+        may_be=tuple(a.id for a in candidates),
+    )
 
 
 def _make_card_kind(entry: Accelerator, vendor: Vendor, mig: str | None, notes: tuple[str, ...] = ()) -> CardKind:

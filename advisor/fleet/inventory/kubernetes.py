@@ -232,27 +232,13 @@ def _make_node(name: str, item: _Item, seen: _Seen) -> Node:
         seen.claimable.get(name, {}),
     )  # fmt: skip
     found = find_devices(described, lookup)
-    capacity, allocatable = status.capacity or {}, status.allocatable or {}
-    cores = parse_quantity(capacity.get("cpu"))
-    usable = parse_quantity(allocatable.get("cpu"))
-    system = labels.get("kubernetes.io/os") or labels.get("beta.kubernetes.io/os") or "linux"
-    known: dict[str, Os] = {"linux": "linux", "windows": "windows"}
-    host = Machine(
-        source="text",
-        cpu=Cpu(logical_cores=int(cores) if cores and cores >= 1 else None, usable_cores=usable or None),
-        memory=HostMemory(total_bytes=_bytes(capacity.get("memory")), limit_bytes=_bytes(allocatable.get("memory"))),
-        os=known.get(system),
-        arch=normalise_arch(labels.get("kubernetes.io/arch") or labels.get("beta.kubernetes.io/arch")),
-        orchestrator="kubernetes",
-    )
+    host = _make_host(labels, status)
     if not found.groups:
         if found.problems:
             return Node(name=name, reason="; ".join(found.problems), labels=selecting)
         return Node(name=name, parts=(make_part(lookup, host),), labels=selecting, tolerations=tolerated)
     if any(g.kind.accelerator is None for g in found.groups):  # unlike labels never share a pool
-        # Labels that say something of the devices, whatever it means.
-        names = sorted(k for k in labels if NAMES_DEVICES.search(k) and not UNIQUE.search(k))
-        selecting |= {k: labels[k] for k in names[:MOST_LABELS]}
+        selecting |= _list_naming_labels(labels)
     notes = [*found.notes, *(f"not used: {p}" for p in found.problems)]
     if not any(c.type == "Ready" for c in status.conditions or ()):
         notes.append("whether the node is ready is not stated")
@@ -275,6 +261,12 @@ def _read_annotations(raw: msgspec.Raw) -> tuple[RegisteredCard, ...]:
         return read_register(decode_json(raw, Json))
     except msgspec.MsgspecError:
         return ()
+
+
+def _list_naming_labels(labels: Mapping[str, str]) -> dict[str, str]:
+    """Labels that say something of the devices, whatever it means."""
+    names = sorted(k for k in labels if NAMES_DEVICES.search(k) and not UNIQUE.search(k))
+    return {k: labels[k] for k in names[:MOST_LABELS]}
 
 
 def _read_taints(item: _Item, tolerate: Sequence[str]) -> tuple[str | None, tuple[str, ...]]:
@@ -308,6 +300,22 @@ def _counts(resources: Mapping[str, str | int | float] | None) -> dict[str, int]
         if "/" in key and number is not None and 0 <= number < 2**16:
             made[key] = int(number)
     return made
+
+
+def _make_host(labels: Mapping[str, str], status: _Status) -> Machine:
+    capacity, allocatable = status.capacity or {}, status.allocatable or {}
+    cores = parse_quantity(capacity.get("cpu"))
+    usable = parse_quantity(allocatable.get("cpu"))
+    system = labels.get("kubernetes.io/os") or labels.get("beta.kubernetes.io/os") or "linux"
+    known: dict[str, Os] = {"linux": "linux", "windows": "windows"}
+    return Machine(
+        source="text",
+        cpu=Cpu(logical_cores=int(cores) if cores and cores >= 1 else None, usable_cores=usable or None),
+        memory=HostMemory(total_bytes=_bytes(capacity.get("memory")), limit_bytes=_bytes(allocatable.get("memory"))),
+        os=known.get(system),
+        arch=normalise_arch(labels.get("kubernetes.io/arch") or labels.get("beta.kubernetes.io/arch")),
+        orchestrator="kubernetes",
+    )
 
 
 def _bytes(value: object) -> int | None:

@@ -149,9 +149,13 @@ def ask_program(
             raise BadInput(f"{shown} printed more than {limit // 2**20} MiB")
         if status != 0:
             errors.seek(0)
-            lines = [x.strip() for x in errors.read(4000).decode("utf-8", "replace").splitlines() if x.strip()]
-            raise BadInput(f"{shown} failed: {(lines[-1][:300] if lines else f'exit status {status}')}")
+            raise BadInput(f"{shown} failed: {_last_line(errors.read(4000), status)}")
     return data
+
+
+def _last_line(output: bytes, status: int) -> str:
+    lines = [x.strip() for x in output.decode("utf-8", "replace").splitlines() if x.strip()]
+    return lines[-1][:300] if lines else f"exit status {status}"
 
 
 def probe_slurm(nodes: Sequence[Node]) -> dict[str, ProbeAnswer]:

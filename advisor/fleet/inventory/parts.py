@@ -47,8 +47,7 @@ def split_machine(machine: Machine, rules: Catalog, busy_known: bool) -> tuple[N
         return (NodePart(machine=machine, devices=0, devices_free=0),)
     groups: dict[tuple[object, ...], list[Device]] = {}
     for device in usable:
-        size = None if device.total_bytes is None else round(device.total_bytes / GIB)
-        groups.setdefault((device.vendor, device.accelerator, device.name, device.mig_profile, size), []).append(device)
+        groups.setdefault(_identity(device), []).append(device)
     made = []
     for devices in groups.values():
         free = tuple(i for i, d in enumerate(devices) if d.processes == 0)
@@ -65,17 +64,27 @@ def split_machine(machine: Machine, rules: Catalog, busy_known: bool) -> tuple[N
     return tuple(made)
 
 
+def _identity(device: Device) -> tuple[object, ...]:
+    """What makes devices of one machine equal: the same card, and as many GiB."""
+    size = None if device.total_bytes is None else round(device.total_bytes / GIB)
+    return (device.vendor, device.accelerator, device.name, device.mig_profile, size)
+
+
 def _with_devices(machine: Machine, devices: Sequence[Device], rules: Catalog) -> Machine:
     """The machine as if it had these devices only."""
     links = machine.interconnect.split("+") if machine.interconnect else ()
-    # As the source says; else NVLink for several cards of a form that only exists on NVLink boards.
+    made = replace(machine, devices=tuple(devices), interconnect=_interconnect(rules, devices, links))
+    return replace(made, text=describe_hardware(made, rules))
+
+
+def _interconnect(rules: Catalog, devices: Sequence[Device], links: Sequence[str]) -> str | None:
+    """As the source says; else NVLink for several cards of a form that only exists on NVLink boards."""
     kinds = [link for link in dict.fromkeys(links) if len(devices) > 1 or link not in ("nvlink", "pcie")]
     if not any(link in kinds for link in ("nvlink", "pcie")) and len(devices) > 1:
         entries = [rules.accelerators().get(d.accelerator or "") for d in devices]
         if all(e is not None and e.form in ("sxm", "superchip") for e in entries) and not devices[0].mig_profile:
             kinds.insert(0, "nvlink")
-    made = replace(machine, devices=tuple(devices), interconnect="+".join(kinds) or None)
-    return replace(made, text=describe_hardware(made, rules))
+    return "+".join(kinds) or None
 
 
 def describe_hardware(machine: Machine, rules: Catalog) -> str:

@@ -114,16 +114,8 @@ def _make_node(name: str, entry: _RayNode, lookup: CardLookup) -> Node:
     resources = entry.Resources if entry.Resources is not None else entry.resources_total
     if resources is None:
         return Node(name=name, reason="its resources are not reported (ray list nodes --detail reports them)")
-    cores, memory = as_number(resources.get("CPU")), as_number(resources.get("memory"))
-    host = Machine(
-        source="text",
-        cpu=Cpu(usable_cores=cores if cores else None),
-        memory=HostMemory(limit_bytes=int(memory) if memory is not None and memory >= 1 else None),
-    )
-    # Names of devices: `accelerator_type:H100` among the resources, else a label.
-    found = [k.removeprefix(TYPE_PREFIX)[:MAX_NAME] for k in resources if k.startswith(TYPE_PREFIX)]
-    label = (entry.Labels or entry.labels or {}).get(TYPE_LABEL)
-    types = found or ([label[:MAX_NAME]] if isinstance(label, str) and label else [])
+    host = _make_host(resources)
+    types = _types(resources, entry.Labels or entry.labels or {})
     parts: list[NodePart] = []
     problems: list[str] = []
     notes: list[str] = []
@@ -149,6 +141,13 @@ def _make_node(name: str, entry: _RayNode, lookup: CardLookup) -> Node:
     return Node(name=name, parts=made, notes=tuple(dict.fromkeys(notes)))
 
 
+def _types(resources: Json, labels: Json) -> list[str]:
+    """Names of devices: `accelerator_type:H100` among the resources, else a label."""
+    found = [k.removeprefix(TYPE_PREFIX)[:MAX_NAME] for k in resources if k.startswith(TYPE_PREFIX)]
+    label = labels.get(TYPE_LABEL)
+    return found or ([label[:MAX_NAME]] if isinstance(label, str) and label else [])
+
+
 def _find_kind(resource: str, types: list[str], lookup: CardLookup) -> CardKind:
     vendor, product = DEVICES[resource]
     if len(types) == 1:
@@ -168,3 +167,12 @@ def _free(entry: _RayNode, resource: str, count: int) -> int | None:
         return None
     left = as_number(entry.AvailableResources.get(resource, 0))
     return None if left is None else max(0, min(count, int(left)))
+
+
+def _make_host(resources: Json) -> Machine:
+    cores, memory = as_number(resources.get("CPU")), as_number(resources.get("memory"))
+    return Machine(
+        source="text",
+        cpu=Cpu(usable_cores=cores if cores else None),
+        memory=HostMemory(limit_bytes=int(memory) if memory is not None and memory >= 1 else None),
+    )

@@ -143,21 +143,7 @@ def make_node(seen: SlurmNode, lookup: CardLookup) -> Node:
         reason = (seen.reason or "").strip()
         state = f"state {'+'.join(seen.states)[:120]}" if seen.states else "its state is not reported"
         return Node(name=seen.name, labels=labels, reason=f"{state}: {reason[:300]}" if reason else state)
-    known = seen.memory_mib is not None and seen.memory_mib > 1  # 1 is what Slurm writes where nothing was configured
-    memory = seen.memory_mib * MIB if seen.memory_mib and known else None
-    limit = (seen.memory_mib - seen.reserved_mib) * MIB if seen.memory_mib and known and seen.reserved_mib else None
-    host = Machine(
-        source="text",
-        cpu=Cpu(
-            sockets=seen.sockets,
-            physical_cores=seen.sockets * seen.cores if seen.sockets and seen.cores else None,
-            logical_cores=seen.cpus,
-        ),
-        memory=HostMemory(total_bytes=memory, limit_bytes=limit if limit is not None and limit > 0 else None),
-        os="linux",
-        arch=normalise_arch(seen.arch),
-        interconnect="+".join(dict.fromkeys(LINKS[f.lower()] for f in seen.features if f.lower() in LINKS)) or None,
-    )
+    host = _make_host(seen)
     gpus = [g for g in read_gres(seen.gres) if g.kind == "gpu" and g.number]
     strange = [e for e in split_gres(seen.gres) if e.lower().startswith("gpu") and not _ENTRY.fullmatch(e)]
     if strange:
@@ -248,6 +234,24 @@ def _find_kind(name: str | None, features: Sequence[str], lookup: CardLookup) ->
     chosen = hints[0]
     note = f"{name or 'gpu'}: taken as {chosen.name}, by a feature of the node"
     return replace(chosen, notes=(note, *chosen.notes))
+
+
+def _make_host(seen: SlurmNode) -> Machine:
+    known = seen.memory_mib is not None and seen.memory_mib > 1  # 1 is what Slurm writes where nothing was configured
+    total = seen.memory_mib * MIB if seen.memory_mib and known else None
+    limit = (seen.memory_mib - seen.reserved_mib) * MIB if seen.memory_mib and known and seen.reserved_mib else None
+    return Machine(
+        source="text",
+        cpu=Cpu(
+            sockets=seen.sockets,
+            physical_cores=seen.sockets * seen.cores if seen.sockets and seen.cores else None,
+            logical_cores=seen.cpus,
+        ),
+        memory=HostMemory(total_bytes=total, limit_bytes=limit if limit is not None and limit > 0 else None),
+        os="linux",
+        arch=normalise_arch(seen.arch),
+        interconnect="+".join(dict.fromkeys(LINKS[f.lower()] for f in seen.features if f.lower() in LINKS)) or None,
+    )
 
 
 def read_slurm_json(data: bytes, where: object, lookup: CardLookup) -> Inventory:

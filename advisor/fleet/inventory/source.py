@@ -84,22 +84,7 @@ def read_inventory(
         raise BadInput("only one of the nodes and the pods can come from standard input")
     path = Path(source)
     if source != STDIN and path.is_dir():
-        # The nodes of a folder, by name. A file that cannot be read sets its node aside. Raises BadFile.
-        try:
-            files = sorted((p for p in path.iterdir() if p.suffix == ".json" and p.is_file()), key=_natural_order)
-        except OSError as e:
-            raise BadFile(path, f"cannot be read: {e.strerror or e}") from None
-        if not files:
-            raise BadFile(path, "has no snapshot: advise probe --save NODE.json on each node")
-        if len(files) > MAX_NODES:
-            raise BadFile(path, f"has more than {MAX_NODES:,} files")
-        nodes = []
-        for file in files:
-            try:
-                nodes.append(make_snapshot_node(file.stem, load_snapshot(file), rules))
-            except BadFile as e:
-                nodes.append(Node(name=file.stem, reason=e.problem[:300]))
-        made = Inventory(kind="snapshots", nodes=tuple(nodes))
+        made = read_snapshots(path, rules)
     else:
         where = "standard input" if source == STDIN else path
         taken = PodList(read_source(pods), "standard input" if pods == STDIN else pods) if pods is not None else None
@@ -127,29 +112,11 @@ def parse_inventory(
         if kind == "slurm":
             return slurm.read_slurm_json(data, where, lookup)
         if kind == "snapshots":
-            if not isinstance(where, Path):
-                raise BadFile(
-                    where, "is a snapshot, whose file name is the name of the node: give the file, or a folder of them"
-                )
-            return Inventory(kind="snapshots", nodes=(make_snapshot_node(where.stem, load_snapshot(where), rules),))
+            return _read_snapshot(where, rules)
         return read_own_file(parse_json(data, where, Json), where, rules)
     if re.search(rb"(?m)^NodeName=", data):
         return slurm.read_scontrol(data, where, lookup)
-    if len(data) > MAX_TEXT:
-        raise BadFile(where, f"is larger than {MAX_TEXT // 2**20} MiB, which is too much for YAML: give JSON")
-    text = decode_text(data, where)
-    if re.match(r"\s*PARTITION\s+AVAIL|\s*NODELIST\s", text):
-        raise BadFile(where, "is a table of sinfo for people: scontrol show node -o -d, or sinfo --json")
-    if re.match(r"\s*NAME\s+STATUS\s+ROLES", text):
-        raise BadFile(where, "is a table of kubectl for people: kubectl get nodes -o json")
-    value = parse_yaml(text, where)
-    if isinstance(value, dict) and value.get("kind") in ("RayCluster", "RayService"):
-        raise BadFile(where, "says what Ray starts, not which nodes there are: kubectl get nodes -o json")
-    if not isinstance(value, dict) or not ({"nodes", "items", "kind"} & set(value)):
-        raise BadFile(where, UNKNOWN_KIND)
-    if "items" in value or value.get("kind") == "Node":
-        return kubernetes.read_kubernetes_values(value, where, make_lookup(rules), pods, options)
-    return read_own_file(value, where, rules)
+    return _read_yaml(data, where, rules, pods, options)
 
 
 def _read_printed(data: bytes) -> bytes:
@@ -185,6 +152,33 @@ def _looks_like_slurm(nodes: msgspec.Raw, where: object) -> bool:
     entries = parse_json(nodes, where, object)
     first = entries[0] if isinstance(entries, list) and entries else None
     return isinstance(first, dict) and "hardware" not in first and ("gres" in first or "state" in first)
+
+
+def _read_snapshot(where: object, rules: Catalog) -> Inventory:
+    """One node, which is called as its file is. Raises BadFile."""
+    if not isinstance(where, Path):
+        raise BadFile(
+            where, "is a snapshot, whose file name is the name of the node: give the file, or a folder of them"
+        )
+    return Inventory(kind="snapshots", nodes=(make_snapshot_node(where.stem, load_snapshot(where), rules),))
+
+
+def _read_yaml(data: bytes, where: object, rules: Catalog, pods: PodList | None, options: NodeOptions) -> Inventory:
+    if len(data) > MAX_TEXT:
+        raise BadFile(where, f"is larger than {MAX_TEXT // 2**20} MiB, which is too much for YAML: give JSON")
+    text = decode_text(data, where)
+    if re.match(r"\s*PARTITION\s+AVAIL|\s*NODELIST\s", text):
+        raise BadFile(where, "is a table of sinfo for people: scontrol show node -o -d, or sinfo --json")
+    if re.match(r"\s*NAME\s+STATUS\s+ROLES", text):
+        raise BadFile(where, "is a table of kubectl for people: kubectl get nodes -o json")
+    value = parse_yaml(text, where)
+    if isinstance(value, dict) and value.get("kind") in ("RayCluster", "RayService"):
+        raise BadFile(where, "says what Ray starts, not which nodes there are: kubectl get nodes -o json")
+    if not isinstance(value, dict) or not ({"nodes", "items", "kind"} & set(value)):
+        raise BadFile(where, UNKNOWN_KIND)
+    if "items" in value or value.get("kind") == "Node":
+        return kubernetes.read_kubernetes_values(value, where, make_lookup(rules), pods, options)
+    return read_own_file(value, where, rules)
 
 
 def read_own_file(value: object, where: object, rules: Catalog) -> Inventory:
@@ -241,6 +235,25 @@ def _refuse_unknown(value: dict[Any, Any], shape: type[Record], place: str) -> N
     unknown = [str(k) for k in value if k not in known]
     if unknown:
         raise unknown_options(place, unknown, known)
+
+
+def read_snapshots(folder: Path, rules: Catalog) -> Inventory:
+    """The nodes of a folder, by name. A file that cannot be read sets its node aside. Raises BadFile."""
+    try:
+        files = sorted((p for p in folder.iterdir() if p.suffix == ".json" and p.is_file()), key=_natural_order)
+    except OSError as e:
+        raise BadFile(folder, f"cannot be read: {e.strerror or e}") from None
+    if not files:
+        raise BadFile(folder, "has no snapshot: advise probe --save NODE.json on each node")
+    if len(files) > MAX_NODES:
+        raise BadFile(folder, f"has more than {MAX_NODES:,} files")
+    nodes = []
+    for file in files:
+        try:
+            nodes.append(make_snapshot_node(file.stem, load_snapshot(file), rules))
+        except BadFile as e:
+            nodes.append(Node(name=file.stem, reason=e.problem[:300]))
+    return Inventory(kind="snapshots", nodes=tuple(nodes))
 
 
 def make_snapshot_node(name: str, machine: Machine, rules: Catalog) -> Node:

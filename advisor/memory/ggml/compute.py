@@ -216,26 +216,28 @@ def choose_layers(model: t.Model, placed: Placed = (), all_of_them: bool = False
         return tuple(zip(mixers, ffns, placed[:n], strict=True))
 
     def choose(places: Placed) -> list[Kind]:
-        # `even`: an even number is left out, as what a layer gives lies where that of the last but one lay.
-        kinds = list(zip(mixers, ffns, places[:n], strict=True))
-        even = bool(placed) and not borrows
-        seen: set[tuple[Kind, ...]] = set()
-        chosen: list[Kind] = []
-        skipped = 0
-        for i, kind in enumerate(kinds):
-            before = tuple(kinds[max(0, i + 1 - reach) : i + 1])
-            if before in seen and i < len(kinds) - 1:
-                skipped += 1
-                continue
-            seen.add(before)
-            chosen += [kinds[i - 1], kind] if even and skipped % 2 else [kind]
-            skipped = 0
-        return chosen
+        return _choose(list(zip(mixers, ffns, places[:n], strict=True)), reach, even=bool(placed) and not borrows)
 
     chosen = choose(placed or (ON_DEVICE,) * n)
     if placed and len(chosen) > MOST_LAYERS:
         chosen = choose(_level(list(zip(mixers, ffns, placed[:n], strict=True))))
     return tuple(chosen)
+
+
+def _choose(kinds: Sequence[Kind], reach: int, even: bool) -> list[Kind]:
+    """`even`: an even number is left out, as what a layer gives lies where that of the last but one lay."""
+    seen: set[tuple[Kind, ...]] = set()
+    chosen: list[Kind] = []
+    skipped = 0
+    for i, kind in enumerate(kinds):
+        before = tuple(kinds[max(0, i + 1 - reach) : i + 1])
+        if before in seen and i < len(kinds) - 1:
+            skipped += 1
+            continue
+        seen.add(before)
+        chosen += [kinds[i - 1], kind] if even and skipped % 2 else [kind]
+        skipped = 0
+    return chosen
 
 
 def _level(kinds: Sequence[Kind]) -> Placed:
@@ -312,11 +314,7 @@ def build_step(
         if i < deepstack:
             tensor = change(tensor, view(padded, (step.hidden, step.tokens), f"deep {i}"))
         if each is not None:
-            own = step.layout.per_layer
-            assert own is not None
-            size = (own.width, step.tokens)
-            gate = change(change(step.multiply(tensor, own.width, "inp_gate")), view(each, size, "slice"))
-            tensor = change(tensor, step.normalize(step.multiply(gate, step.hidden, "proj")))
+            tensor = _add_own_embedding(step, tensor, each)
         if step.names.layer_scale:
             tensor = step.weigh(change(tensor), "layer_output_scale", step.tokens, F32)
     step.stand_in(output)
@@ -361,6 +359,14 @@ def _look_up(step: Step, name: str, shape: tuple[int, ...]) -> Tensor:
     out = compute(shape, step.get_input("tokens", F32 * step.tokens))
     out.place = HOST
     return out
+
+
+def _add_own_embedding(step: Step, tensor: Tensor, each: Tensor) -> Tensor:
+    table = step.layout.per_layer
+    assert table is not None
+    shape = (table.width, step.tokens)
+    gate = change(change(step.multiply(tensor, table.width, "inp_gate")), view(each, shape, "slice"))
+    return change(tensor, step.normalize(step.multiply(gate, step.hidden, "proj")))
 
 
 def _pick(step: Step, tensor: Tensor) -> Tensor:

@@ -18,14 +18,7 @@ def count_places(tensors: Sequence[Tensor], inputs: Sequence[Tensor], devices: i
     under way at once, each with copies of its own of what is handed over and what crosses."""
     for tensor in inputs:
         tensor.place, tensor.output = HOST, copies > 1
-    # Operations without weights go where their neighbours are, to GPUs first.
-    nodes = [x for x in tensors if x.whole is None and x.layout != KEEP]
-    backwards = nodes[::-1]
-    for order, to_host in ((nodes, False), (backwards, False), (nodes, True), (backwards, True)):
-        _spread(order, to_host)
-    for node in nodes:
-        if node.place is None:  # no GPU has a kernel
-            node.place = HOST
+    _assign([x for x in tensors if x.whole is None and x.layout != KEEP])
     ordered, crossing = _split(tensors, copies)
     first = [*inputs, *_repeat(inputs, copies - 1)]
     if copies > 1:  # never overwritten by a later batch
@@ -56,6 +49,16 @@ def _span(tensor: Tensor) -> int:
     row, *others = rows
     apart = isinstance(tensor.layout[-1], str) and tensor.layout[-1] != "slice" and own % prod(others) == 0
     return F32 * (row * prod(others) - row + own // prod(others)) if apart else F32 * own
+
+
+def _assign(nodes: Sequence[Tensor]) -> None:
+    """Operations without weights go where their neighbours are, to GPUs first."""
+    backwards = nodes[::-1]
+    for order, to_host in ((nodes, False), (backwards, False), (nodes, True), (backwards, True)):
+        _spread(order, to_host)
+    for node in nodes:
+        if node.place is None:  # no GPU has a kernel
+            node.place = HOST
 
 
 def _spread(nodes: Sequence[Tensor], to_host: bool) -> None:
