@@ -102,8 +102,12 @@ class Asking(Value, frozen=True):
     progress: Callable[[str], None] | None = None  # gets a line on what is read over the network
 
 
-def describe(meaning: str, *options: str, **notes: Any) -> Meta:
-    """What a field's annotation says of it: its meaning, its options, and further FieldNotes."""
+def describe(meaning: str, option: str = "", **notes: Any) -> Meta:
+    """What a field's annotation says of it: its meaning, its option as help shows it (`--users --concurrency N`: every
+    spelling, then what stands for the value), and further FieldNotes."""
+    words = option.split()
+    options = tuple(w for w in words if w.startswith("-"))
+    notes |= {"metavar": words[-1]} if len(words) > len(options) else {}
     return Meta(description=meaning, extra={"notes": FieldNotes(options=options, **notes)})
 
 
