@@ -214,6 +214,7 @@ HARDWARE: list[tuple[list[str], dict[str, Any]]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("words", "options"), HARDWARE)
 def test_hardware_answers_as_the_command_does(
     words: list[str], options: dict[str, Any], capsys: pytest.CaptureFixture[str]

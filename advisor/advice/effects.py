@@ -96,7 +96,8 @@ def name_unused(question: Q, answer: A, asking: Asking, rules: Catalog, again: C
     decided = _leave_out_echo(answer, machine)
 
     def is_same(left_out: Sequence[GivenInput]) -> bool:
-        less = _leave_out_words(machine, left_out, rules)
+        words = [g.text for g in left_out if g.text is not None]
+        less = machine if not words or machine is None else _read_without(machine.text or "", words, rules)
         try:
             return _leave_out_echo(again(_leave_out(question, left_out), less), less) == decided
         except AdvisorError:  # the question needs it
@@ -178,11 +179,6 @@ def _read_without(text: str, parts: Sequence[str], rules: Catalog) -> Machine | 
         return parse_hardware(", ".join(p for p in split_phrases(text) if p not in parts), rules)
     except AdvisorError:  # the rest is no machine
         return None
-
-
-def _leave_out_words(machine: Machine | None, given: Sequence[GivenInput], rules: Catalog) -> Machine | None:
-    words = [g.text for g in given if g.text is not None]
-    return machine if not words or machine is None else _read_without(machine.text or "", words, rules)
 
 
 def _leave_out_echo(answer: Answer, machine: Machine | None) -> object:

@@ -78,8 +78,11 @@ def describe_machine(text: str, details: HardwareDetails, cards: list[CardCount]
     if not cards and not details.no_gpu and HAS_GPU.search(details.cpu_model or ""):
         notes.append(f"{details.cpu_model}: this chip has a GPU that is not known here; name it, or say `no GPU`")
     nodes, cards = _split_hosts(details, cards, notes)
-    if details.driver_problem:
-        notes.append(_driver_note(details.driver_problem))
+    problem = details.driver_problem or ""
+    if "mismatch" in problem.lower():
+        notes.append("NVIDIA driver and library versions differ (usual after an upgrade): reboot or reload it")
+    elif problem:
+        notes.append("driver missing" if problem == "missing" else f"the driver does not answer ({problem})")
     if details.power_watts is not None and not any(c.entry.tdp_watts for c in cards):
         notes.append(f"power limit {details.power_watts:g} W has no effect: the card's usual power is not known")
     if details.gpu_cores is not None and not any(c.entry.gpu_cores for c in cards):
@@ -125,12 +128,6 @@ def describe_machine(text: str, details: HardwareDetails, cards: list[CardCount]
         python=details.python,
         notes=tuple(dict.fromkeys([*notes, *hidden])),
     )
-
-
-def _driver_note(problem: str) -> str:
-    if "mismatch" in problem.lower():
-        return "NVIDIA driver and library versions differ (usual after an upgrade): reboot or reload it"
-    return "driver missing" if problem == "missing" else f"the driver does not answer ({problem})"
 
 
 def _devices(details: HardwareDetails, cards: list[CardCount], notes: list[str]) -> tuple[Device, ...]:

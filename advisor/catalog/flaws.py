@@ -327,7 +327,8 @@ def _visit(value: object, t: inspect.Type, at: At, out: list[Visit]) -> None:
         t = strip_annotations(t)
     if isinstance(t, inspect.UnionType):
         options = [x for x in t.types if accepts(x, value)]
-        tagged = [x for x in options if isinstance(x, inspect.StructType) and _has_tag(value, x)]
+        tags = value if isinstance(value, dict) else {}
+        tagged = [x for x in options if isinstance(x, inspect.StructType) and tags.get(x.tag_field, x) == x.tag]
         for x in (tagged or options)[:1]:
             _visit(value, x, at, out)
     if value is None or isinstance(t, (inspect.UnionType, *_SCALARS)):
@@ -340,10 +341,6 @@ def _visit(value: object, t: inspect.Type, at: At, out: list[Visit]) -> None:
     for key, inner, kind in _children(value, t):
         if not isinstance(kind, _SCALARS):
             _visit(inner, kind, (*at, key), out)
-
-
-def _has_tag(value: object, t: inspect.StructType) -> bool:
-    return isinstance(value, dict) and value.get(t.tag_field) == t.tag
 
 
 def accepts(t: inspect.Type, value: object) -> bool:

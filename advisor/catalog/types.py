@@ -137,6 +137,9 @@ class Accelerator(Record, frozen=True, kw_only=True):
     tflops_basis: str | None = None
     interconnect: str | None = None
     nvlink_gbs: Annotated[float, possible(10, 20_000, "GB/s")] | None = None  # both directions, per device
+    network_gbs: Annotated[float, possible(1, 1_000, "GB/s")] | None = (
+        None  # one way between computers, where it is built in
+    )
     pcie: str | None = None
     tdp_watts: Annotated[float, possible(5, 5_000, "watts")] | None = None
     mig_max_instances: int | None = None
@@ -291,6 +294,25 @@ class LongerSettings(Record, frozen=True, kw_only=True):
     """How a launch states a length above the trained one: settings with {factor}, {original}, {theta} in them."""
 
     settings: dict[FlagName, str]
+    source: str
+
+
+class SplitLayers(Record, frozen=True, kw_only=True):
+    """How an engine that stages layers over cards splits each layer over equal ones instead."""
+
+    settings: dict[FlagName, str]
+    vendors: tuple[str, ...]
+    architectures: tuple[str, ...]  # of GGUF files
+    worth: float  # times the rate, from which it is taken
+    source: str
+
+
+class FasterBackend(Record, frozen=True, kw_only=True):
+    """Devices that another backend than their vendor's own is faster on; `sparse`: with routed experts only."""
+
+    devices: tuple[str, ...]  # gfx1151
+    backend: str
+    sparse: bool = False
     source: str
 
 
@@ -477,6 +499,8 @@ class Engine(MemoRecord, frozen=True, kw_only=True, eq=False):
     owned_by: str | None = None  # what its server writes into `owned_by` at /v1/models
     told: ServerSelfReport | None = None  # what else its server reports about itself
     draft: DraftSettings | None = None  # None = the engine takes no draft model, or how is not known
+    split_layers: SplitLayers | None = None
+    faster_backends: tuple[FasterBackend, ...] = ()
     default_slots: int | None = None  # requests at once without any setting
     concepts: Concepts = Concepts()
     recognition: Recognition = Recognition()

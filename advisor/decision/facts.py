@@ -64,12 +64,8 @@ def compute_facts(
         if problem:
             raise BadInput(problem)
         found[name] = value
-    return {name: _valid(name, value) for name, value in found.items()}
-
-
-def _valid(name: str, value: FactValue) -> FactValue:
-    """The value, or unknown when it is not one that the field can have (a version no one can read)."""
-    return None if value is None or find_value_problem(FIELDS[name], value) else value
+    # unknown where it is not one that the field can have (a version no one can read)
+    return {k: None if v is None or find_value_problem(FIELDS[k], v) else v for k, v in found.items()}
 
 
 def _system(machine: Machine) -> dict[str, FactValue]:
@@ -134,6 +130,7 @@ def _accelerator(machine: Machine, accelerators: Mapping[str, Accelerator]) -> d
     gfx = [_gfx(d, a) for d, a in pairs]
     sizes = [d.total_bytes or (a and (a.usable_bytes or a.memory_bytes)) for d, a in pairs]
     generations = {find_generation(d, a) for d, a in pairs}
+    served = [x for _, a in pairs if a is not None for x in a.served_by.items()]
     known_sizes = [s for s in sizes if s]
     all_sizes = len(known_sizes) == len(sizes)
     vendor: str | None = next(iter(vendors)) if len(vendors) == 1 else "mixed"
@@ -150,8 +147,7 @@ def _accelerator(machine: Machine, accelerators: Mapping[str, Accelerator]) -> d
         "gpu.smallest_gib": min(known_sizes) / GIB if all_sizes else None,
         "gpu.mig": any(d.mig_profile for d in devices),
         "gpu.driver_missing": missing,
-        "gpu.served_by": "; ".join(dict.fromkeys(_served_by(a) for _, a in pairs if a is not None and a.served_by))
-        or None,
+        "gpu.served_by": "; ".join(dict.fromkeys(f"{x}={how}" for x, how in served)) or None,
         "gpu.interconnect": machine.interconnect,
     }
 
@@ -160,10 +156,6 @@ def _vendor(device: Device, entry: Accelerator | None) -> str:
     """The vendor as engines tell platforms apart: Gaudi is a platform of its own next to Intel's GPUs."""
     gaudi = entry is not None and (entry.architecture or "").startswith("Gaudi")
     return "habana" if gaudi else device.vendor
-
-
-def _served_by(entry: Accelerator) -> str:
-    return "; ".join(f"{engine}={how}" for engine, how in entry.served_by.items())
 
 
 def _capability(device: Device, entry: Accelerator | None) -> float | None:

@@ -47,12 +47,6 @@ def is_below(have: str, floor: str) -> bool | None:
         return None
 
 
-def _list_variants(engine: Engine, stated_by: Callable[[Floor], object]) -> tuple[list[str], list[str]]:
-    """Variants that state what `stated_by` reads: those that bind always, and those of which one is enough."""
-    stated = [variant for variant, floor in engine.floors.items() if stated_by(floor)]
-    return [x for x in stated if x == "default"], [x for x in stated if x != "default"]
-
-
 def _judge(
     engine: Engine,
     stated_by: Callable[[Floor], object],
@@ -60,7 +54,8 @@ def _judge(
     finding: Callable[[bool, str, Floor], FloorFinding],
 ) -> Iterator[FloorFinding]:
     """Hard when `default` is missed or every other variant is; a warning for each one missed while another holds."""
-    always, choice = _list_variants(engine, stated_by)
+    stated = [variant for variant, floor in engine.floors.items() if stated_by(floor)]
+    always, choice = [x for x in stated if x == "default"], [x for x in stated if x != "default"]
     for variant in always:
         if missed(engine.floors[variant]):
             yield finding(True, variant, engine.floors[variant])

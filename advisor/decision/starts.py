@@ -256,13 +256,8 @@ def _find_registered(engine: Engine, quantization: Quantization, rules: Catalog,
     if engine.kind == "engine":  # one of its own making, whatever it builds on
         return None
     inside = [rules.engines()[x] for x in engine.runs]
-    takes = (e for e in inside if quantization.family == "none" or _loads(e, quantization.format))
-    return next((e for e in takes if e.id in known.engines), None)
-
-
-def _loads(engine: Engine, file_format: str) -> bool:
-    support = engine.formats.get(file_format)
-    return support is not None and support.support == "yes"
+    loads = [e for e in inside if (x := e.formats.get(quantization.format)) is not None and x.support == "yes"]
+    return next((e for e in (inside if quantization.family == "none" else loads) if e.id in known.engines), None)
 
 
 def _list_facts(asked: _Asked, rules: Catalog) -> Iterator[StartFact]:
@@ -312,7 +307,8 @@ def _release_facts(asked: _Asked, forced: Collection[str]) -> Iterator[StartFact
     certain = {(f.asked, f.holds) for f in other} if below is not None else {("architecture", False)}
     if asked.runs_alone:
         certain = set()
-    yield from (f if (f.asked, f.holds) in certain else _soften(f) for f in found)
+    for fact in found:  # of another release: a refusal there is none that is known here
+        yield replace(fact, holds=None) if fact.holds is False and (fact.asked, fact.holds) not in certain else fact
 
 
 def _registered(asked: _Asked, facts: Facts, forced: Collection[str]) -> Iterator[StartFact]:
@@ -345,12 +341,6 @@ def _has_own_runners(question: StartQuestion, known: StartRules) -> bool:
     return until is not None and version_key(question.version or question.engine.version or "0") < version_key(until)
 
 
-def _soften(fact: StartFact) -> StartFact:
-    """A fact of another release: a refusal there is none that is known here."""
-    return StartFact(asked=fact.asked, holds=fact.holds or None, text=fact.text, source=fact.source,
-                     condition=fact.condition) if fact.holds is False else fact  # fmt: skip
-
-
 def _word(device: str) -> str:
     words = {
         "xpu": "Intel GPUs",
@@ -369,6 +359,8 @@ def _meets(limit: StartLimit, asked: _Asked) -> bool:
     """Whether a limit is about this question, and the release of the engine."""
     question, version = asked.question, asked.release
     kinds = [kind for kind, _ in _list_shapes(question.model, asked.file)] if limit.shapes is not None else []
+    mixers = question.model.layout.mixers if question.model.layout is not None else ()
+    heads = [g.head_dim for g in mixers if isinstance(g, Softmax)] if limit.head_rows is not None else []
     return (
         limit.engine == asked.engine.id
         and (limit.since is None or version >= version_key(limit.since))
@@ -377,7 +369,7 @@ def _meets(limit: StartLimit, asked: _Asked) -> bool:
         and (not limit.formats or bool({question.quantization.id, question.quantization.capability} & {*limit.formats}))
         and (limit.blocks is None or limit.blocks == bool(question.model.weight_blocks))
         and (not limit.caches or question.cache in limit.caches)
-        and (limit.head_rows is None or any(n % limit.head_rows for n in _list_head_sizes(question.model)))
+        and (limit.head_rows is None or any(n % limit.head_rows for n in heads))
         and (not limit.given or any(question.given.get(k) == v for k, v in limit.given.items()))
         and (not limit.besides or any(question.given.get(k, v[0]) not in v for k, v in limit.besides.items()))
         and (limit.experts is None or (question.model.layout is not None and limit.experts == question.model.is_moe))
@@ -492,11 +484,6 @@ def _takes(method: str, facts: Facts, asked: _Asked, kinds: Sequence[str]) -> tu
             why = f"the least compute capability of {method} is {least / 10:.1f}; this is {_word(device)}"
         answers.append(False if low else there)
     return any_holds(answers), why
-
-
-def _list_head_sizes(model: Model) -> list[int]:
-    groups = model.layout.mixers if model.layout is not None else ()
-    return [g.head_dim for g in groups if isinstance(g, Softmax)]
 
 
 def _list_shapes(model: Model, file: StartsFile | None) -> list[tuple[str, tuple[str, ...]]]:

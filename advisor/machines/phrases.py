@@ -101,7 +101,7 @@ _CPU = re.compile(
     r"(?:(\d)\s?x\s+)?((?:Intel|AMD|Arm|AWS|Qualcomm|Apple|Google|MediaTek)?\s*\b(?:Core|Xeon|EPYC|Ryzen|Threadripper|Pentium|"
     r"Celeron|Atom|Athlon|Opteron|Ampere|Altra|Graviton|Grace(?! (?:Hopper|Blackwell))|"
     r"Cortex|Neoverse|Snapdragon|Dimensity|Exynos|Tensor G|"
-    r"POWER\d|A1[2-9]\b|i[3579]\b|N\d{2,3}\b).*?)(?: Mac| CPU)?",
+    r"POWER\d|A1[2-9]\b|i[3579]\b|N\d{2,3}\b|E[357]-\d{4}).*?)(?: Mac| CPU)?",
     re.I,
 )
 
@@ -184,23 +184,35 @@ def _take(_size: str | None = None, **fixed: Any) -> _Taker:
             setattr(details, _size, parse_memory_size(m[1], m[2]))
         for name, text in m.groupdict().items():
             if text:
-                setattr(details, name.rstrip("_"), _READ[name](text) if name in _READ else text)
+                setattr(details, name.rstrip("_"), _READERS[name](text) if name in _READERS else text)
 
     return take
 
 
 _NUMBERS = {"one": 1, "two": 2, "three": 3, "four": 4, "second": 1, "third": 1, "other": 1}
-_READ: dict[str, Callable[[str], Any]] = {  # what the groups of a pattern mean; others are text
+
+
+def _read_slots(text: str) -> int:
+    return _NUMBERS.get(text.lower()) or _count(text, "slots", 64)
+
+
+def _read_cpu_limit(text: str) -> float:
+    if not 0 < float(text) <= 100_000:
+        raise BadInput(f"cpu limit {text}: a number of cores above 0 is expected")
+    return float(text)
+
+
+# groups of patterns that are no text as it stands
+_READERS: dict[str, Callable[[str], Any]] = {
     **{name: partial(_count, what=name) for name in ("cores", "threads", "sockets")},
     **dict.fromkeys(("gpu_cores", "gpu_cores_"), partial(_count, what="GPU cores", most=1000)),
     **dict.fromkeys(("power_watts", "power_watts_", "psu_watts"), float),
-    **dict.fromkeys(
-        ("slots", "free_slots", "free_slots_"),
-        lambda text: _NUMBERS.get(text.lower()) or _count(text, "slots", 64),
-    ),
-    "wired_bytes": lambda text: int(text) * MIB or None,
-    "visible": lambda text: "" if text.lower() in ("none", "void", "''") else text,
+    **dict.fromkeys(("slots", "free_slots", "free_slots_"), _read_slots),
     "arch": normalise_arch,
+    "cpu_limit": _read_cpu_limit,
+    "os_version": str.lower,
+    "visible": lambda text: "" if text.lower() in ("none", "void", "''") else text,
+    "wired_bytes": lambda text: int(text) * MIB or None,
 }
 
 
@@ -241,11 +253,6 @@ def _windows(details: HardwareDetails, m: re.Match[str]) -> None:
         details.os_version = m[1]
 
 
-def _distribution(details: HardwareDetails, m: re.Match[str]) -> None:
-    details.os = "linux"
-    details.os_version = m[0].lower()
-
-
 def _phone(details: HardwareDetails, m: re.Match[str]) -> None:
     details.os = "ios" if m[0].lower().startswith(("iphone", "ipad")) else "android"
     details.arch = "arm64"
@@ -280,12 +287,6 @@ def _nodes(details: HardwareDetails, m: re.Match[str]) -> None:
 def _spread(details: HardwareDetails, m: re.Match[str]) -> None:
     _nodes(details, m)
     details.cards_of_all_nodes = True
-
-
-def _cpu_limit(details: HardwareDetails, m: re.Match[str]) -> None:
-    details.cpu_limit = float(m[1])
-    if not 0 < details.cpu_limit <= 100_000:
-        raise BadInput(f"cpu limit {m[1]}: a number of cores above 0 is expected")
 
 
 def _disk(details: HardwareDetails, m: re.Match[str]) -> None:
@@ -348,14 +349,14 @@ _TABLE: tuple[tuple[str, _Taker], ...] = (
     (SIZE, _take("bare_bytes")),
     (rf"{SIZE} free(?: VRAM)?", _take("free_bytes")),
     (rf"(?:container )?memory limit(?:ed to)? {SIZE}", _take("limit_bytes")),
-    (r"cpu limit(?:ed to)? (\d+(?:\.\d+)?)(?: (?:cpus?|cores?))?", _cpu_limit),
+    (r"cpu limit(?:ed to)? (?P<cpu_limit>\d+(?:\.\d+)?)(?: (?:cpus?|cores?))?", _take()),
     (rf"container limited to {SIZE}(?: and (\d+(?:\.\d+)?) CPUs?)?(?: on an? {SIZE} host)?", _container),
     (rf"(?:VRAM )?carve-?out {SIZE}", _take("carve_bytes")),
     (rf"{SIZE} (?:allocated |set |given )?as (?:video memory|VRAM)", _take("carve_bytes")),
     (rf"GTT {SIZE}", _take("gtt_bytes")),
     (r"(?:iogpu\.)?wired_limit_mb ?= ?(?P<wired_bytes>\d{1,9})", _take()),
     (r"linux", _take(os="linux")),
-    (rf"(?:{_DISTRIBUTIONS})(?: [\w.]+)?", _distribution),
+    (rf"(?P<os_version>(?:{_DISTRIBUTIONS})(?: [\w.]+)?)", _take(os="linux")),
     (rf"win(?:dows)?(?: ?({_V}))?(?: (?:pro|home|enterprise))?", _windows),
     (rf"mac ?os(?: x)?(?: {_OS})?(?: \w+)?", _take(os="macos")),
     (rf"android(?: {_OS})?", _take(os="android")),
@@ -395,8 +396,8 @@ _TABLE: tuple[tuple[str, _Taker], ...] = (
     (r"(?:spread )?(?:across|over) (\d{1,6}) (?:nodes?|machines|servers)", _spread),
     (r"(\d{1,6}) nodes?", _nodes),
     (r"(\d{1,6}) clusters?", _nodes),
-    (r"(?P<gpu_cores>\d{1,3})[ -]cores? gpu|(?P<gpu_cores_>\d{1,3}) gpu[ -]cores?", _take()),
-    (r"(?P<cores>\d{1,6})(?: physical| cpu)?[ -]cores?(?: cpu| processor)?", _take()),
+    (r"(?P<gpu_cores>\d{1,3})(?:[ -]cores?|c) gpu|(?P<gpu_cores_>\d{1,3}) gpu[ -]cores?", _take()),
+    (r"(?P<cores>\d{1,6})(?:(?: physical| cpu)?[ -]cores?(?: cpu| processor)?|c cpu)", _take()),
     (r"(?P<threads>\d{1,6}) (?:threads|vcpus?|logical cores)", _take()),
     (r"(?P<sockets>\d{1,3}) sockets?", _take()),
     (r"kubernetes|k8s|openshift", _take(orchestrator="kubernetes")),

@@ -31,7 +31,7 @@ from advisor.planning import objective
 from advisor.planning.format_candidates import FOUR_BIT_QUALITY, list_cache_types, order_formats
 from advisor.planning.holding import find_holding, list_why_not
 from advisor.planning.layouts import left_to_engine, with_settings, with_visible_devices
-from advisor.planning.recipes import find_tool_parser, with_recipe
+from advisor.planning.recipes import find_draft_recipe, find_tool_parser, with_recipe
 from advisor.planning.rules import load_workload_defaults
 from advisor.planning.traffic import estimate_wait
 from advisor.planning.types import CardLayout, Plan, SearchRequest, TriedFormat
@@ -40,6 +40,7 @@ from advisor.render.words import make_model_reference
 from advisor.session import Session
 from advisor.units import format_gib
 
+SPECULATIVE = "workload.speculative"  # the fact that speculative decoding is asked for
 LEAST_SHARE = 0.8  # of parameters x bits: no format of the catalogue stores less
 FREE_SHARE = 0.97  # of what is free on a busy card: what a server may ask for without failing at start
 
@@ -89,7 +90,7 @@ def make_base(tools: EngineTools, search: SearchRequest, attempt: Attempt, machi
         or machine.installed_version(entry.id),
         quantization=attempt.chosen.quantization.id,
         machine=machine,
-        backend=None if search.backend is None else search.backend.lower(),
+        backend=_faster_backend(entry, search.model, machine) if search.backend is None else search.backend.lower(),
         context_length=context,
         kv_cache_type=KvType(k=attempt.cache, v=attempt.cache),
         model_path=search.path,
@@ -112,6 +113,13 @@ def make_base(tools: EngineTools, search: SearchRequest, attempt: Attempt, machi
         return base
     why = {**base.because, flag: "a part of what is free: the system, or others, use the same memory"}
     return with_settings(replace(base, because=why), {flag: share})
+
+
+def _faster_backend(entry: Engine, model: Model, machine: Machine) -> str | None:
+    """The backend that is faster on all cards of a Linux machine than their vendor's own; None for that."""
+    cards = machine.usable_devices if machine.os == "linux" else ()
+    listed = (x for x in entry.faster_backends if cards and all(d.gfx in x.devices for d in cards))
+    return next((x.backend for x in listed if model.is_moe or not x.sparse), None)
 
 
 def _memory_share(entry: Engine, machine: Machine, rules: Catalog) -> float | None:
@@ -245,13 +253,17 @@ def find_engine_additions(entry: Engine, search: SearchRequest, rules: Catalog) 
         known |= {"model.npu_build": build.name, "model.npu_gb": f"{build.gb:g}"} if build is not None else {}
     if entry.draft is not None and entry.draft.own and search.model.model_type not in entry.draft.own:
         known["model.mtp"] = False
-    if search.facts.get("workload.speculative"):
+    if search.facts.get(SPECULATIVE):
         draft = find_small_draft(search.model, entry, rules)
         known |= {"model.draft": draft.model, "model.draft_gguf": draft.gguf} if draft is not None else {}
     rank = search.facts.get("workload.lora_rank")
     if isinstance(rank, int):
         known["workload.lora_rank_step"] = _rank_step(entry, rank, rules)
     found, more = find_additions(search.guide, known, entry.id), dict[str, Scalar]()
+    drafting = find_draft_recipe(entry.id, search.model, search.machine, rules) if search.facts.get(SPECULATIVE) else {}
+    if drafting and not search.facts.get("workload.lora_adapters"):
+        why = dict.fromkeys(drafting, f"the {entry.name} recipe of {search.model.id.rpartition('/')[2]} drafts so")
+        found = replace(found, settings={**found.settings, **drafting}, because={**found.because, **why})
     longer, why = find_longer_settings(search.model, search.traffic.context_length, entry), dict[str, str]()
     if longer and (documented := search.model.longer) is not None:
         more |= longer

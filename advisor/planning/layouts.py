@@ -16,7 +16,7 @@ from advisor.engines.base import own_defaults
 from advisor.engines.flags import find_concept, find_own_flag
 from advisor.engines.llama_cpp.plan import read_file_weights
 from advisor.engines.llama_cpp.settings import LlamaDefaults
-from advisor.engines.parallel import allowed_sizes, make_parallel_launch, refuses_stages
+from advisor.engines.parallel import allowed_sizes, find_size_refusals, make_parallel_launch, refuses_stages
 from advisor.errors import BadInput
 from advisor.machines.device_visibility import VISIBLE
 from advisor.machines.types import Machine
@@ -46,20 +46,17 @@ def list_card_sets(machine: Machine) -> tuple[Machine, ...]:
         kinds.setdefault((device.name, device.total_bytes, device.free_bytes, device.mig_profile), set()).add(i)
     if len(kinds) < 2:
         return (machine,)
-    return (*(_limit_devices(machine, chosen) for chosen in kinds.values()), machine)
-
-
-def _limit_devices(machine: Machine, chosen: set[int]) -> Machine:
-    keep = {id(d) for i, d in enumerate(machine.usable_devices) if i in chosen}
-    devices = tuple(d if id(d) in keep else replace(d, visible=False) for d in machine.devices)
-    return replace(machine, devices=devices)
+    keeps = ({id(usable[i]) for i in chosen} for chosen in kinds.values())
+    sets = (tuple(d if id(d) in keep else replace(d, visible=False) for d in machine.devices) for keep in keeps)
+    return (*(replace(machine, devices=x) for x in sets), machine)
 
 
 def list_units(base: Deployment, entry: Engine) -> Iterator[Unit]:
     """The ways to lay one copy out over the cards of its machine, few cards first.
 
-    Tensor parallel by every size that the engine is not known to refuse; over several nodes stages of whole nodes; MoE
-    models with whole experts on each rank as well. Stages within a node come last: they are slow for one request.
+    Tensor parallel by every size that the engine is not known to refuse, over several nodes by all cards of them, too;
+    stages of whole nodes; MoE models with whole experts on each rank as well. Stages within a node come last: they are
+    slow for one request.
     """
     machine = base.machine
     n = len(machine.usable_devices) if machine is not None else 0
@@ -83,15 +80,19 @@ def list_units(base: Deployment, entry: Engine) -> Iterator[Unit]:
         layout = CardLayout(tensor=tp, devices=_indices(machine, tp))
         yield Unit(_place_on(base, split(tp), tp), tp, layout)
         yield from _with_experts(base, entry, tp, split(tp), layout)
+    nodes, every = machine.nodes, n * machine.nodes
+    if nodes > 1 and not find_size_refusals(entry, base.model, every, launch):
+        layout = CardLayout(tensor=every, nodes=nodes, devices=_indices(machine, n))
+        yield Unit(_place_on(base, split(every), n), every, layout)
     if not pp_flag:
         return
     beside = find_concept(entry, "pipeline_parallel").beside
     because = {**base.because, **dict.fromkeys(beside, "the engine wants it next to stages of layers")}
     staged = replace(with_settings(base, dict.fromkeys(beside, True)), because=because)
-    if machine.nodes > 1:
-        tp, stages = sizes[-1], machine.nodes
-        layout = CardLayout(tensor=tp, pipeline=stages, nodes=stages, devices=_indices(machine, tp))
-        yield Unit(_place_on(staged, {**split(tp), pp_flag: stages}, tp), tp * stages, layout)
+    if nodes > 1:
+        tp = sizes[-1]
+        layout = CardLayout(tensor=tp, pipeline=nodes, nodes=nodes, devices=_indices(machine, tp))
+        yield Unit(_place_on(staged, {**split(tp), pp_flag: nodes}, tp), tp * nodes, layout)
         return
     layers = base.model.layout.n_layers if base.model.layout is not None else 1
     for cards in range(2, n + 1):

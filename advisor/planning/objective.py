@@ -178,20 +178,21 @@ def _best(good: Sequence[Arrangement], goal: Goal, factors: PlanRules) -> Arrang
     timed = [(t, a) for a in good if (t := answer_seconds(a.speed, goal.tokens)) is not None]
     if not timed:
         return _most_output(good, factors)
-    least = min(t for t, _ in timed)
-    on_one_node = [(t, a) for t, a in timed if a.sized.unit.layout.nodes == 1 and t <= factors.worth_waiting * least]
-    if on_one_node:
-        timed, least = on_one_node, min(t for t, _ in on_one_node)
-    return min((a for t, a in timed if t <= factors.same * least), key=_plainness)
+    return _take_plainest(timed, factors)
 
 
 def _most_output(found: Sequence[Arrangement], factors: PlanRules) -> Arrangement:
-    best = max(a.rate for a in found)
-    # a server over several nodes depends on all of them and on what joins them: for clearly more only
-    on_one_node = [a for a in found if a.sized.unit.layout.nodes == 1 and a.rate * factors.worth_waiting >= best]
-    if on_one_node:
-        found, best = on_one_node, max(a.rate for a in on_one_node)
-    return min((a for a in found if a.rate * factors.same >= best), key=_plainness)
+    return _take_plainest([(1 / a.rate if a.rate else math.inf, a) for a in found], factors)
+
+
+def _take_plainest(timed: list[tuple[float, Arrangement]], factors: PlanRules) -> Arrangement:
+    """The plainest of those with the least seconds. A server over several nodes depends on all of them and on their
+    links, and the rate of stages presumes that none ever waits for another: both for clearly less only."""
+    for number, factor in (("nodes", factors.worth_waiting), ("pipeline", factors.staged)):
+        enough = factor * min(t for t, _ in timed)
+        timed = [x for x in timed if x[0] <= enough and getattr(x[1].sized.unit.layout, number) == 1] or timed
+    least = min(t for t, _ in timed)
+    return min((a for t, a in timed if t <= factors.same * least), key=_plainness)
 
 
 def output_rate(speed: SpeedEstimate | None) -> float:
@@ -234,8 +235,5 @@ def estimate_traffic_speed(
 ) -> SpeedEstimate | None:
     """Speed of a deployment under the traffic of so many users; None where it cannot be modelled."""
     speed = estimate_speed(deployment, estimate, session, make_load(traffic, users, shared, long))
-    return None if speed is None or not all(_finite(x) for x in (speed.tpot_s, speed.ttft_s)) else speed
-
-
-def _finite(interval: Interval | None) -> bool:
-    return interval is None or math.isfinite(interval.high)
+    times = () if speed is None else (speed.tpot_s, speed.ttft_s)
+    return speed if all(x is None or math.isfinite(x.high) for x in times) else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from msgspec.structs import replace
 
@@ -19,6 +19,9 @@ from advisor.meanings import EngineId, FlagName, Pattern, QuantizationName
 from advisor.models.types import Model
 from advisor.record import Record
 from advisor.render.words import make_model_reference
+
+if TYPE_CHECKING:
+    from advisor.machines.types import Machine
 
 PART: dict[bool, Literal["flags", "variables"]] = {False: "flags", True: "variables"}  # of a history, by capitals
 
@@ -54,7 +57,7 @@ class ParserSwitch(Record, frozen=True, kw_only=True):
 
 
 class RecipesFile(Record, frozen=True, kw_only=True):
-    """rules/recipes/<engine>.yaml: the first of `parsers` that matches counts, and all of `launches` that do."""
+    """rules/recipes/<engine>.yaml: of `parsers` and `drafts` the first that matches counts, of `launches` all do."""
 
     engine: EngineId
     as_of: str
@@ -62,6 +65,7 @@ class RecipesFile(Record, frozen=True, kw_only=True):
     switch: ParserSwitch | None = None
     parsers: tuple[AnswerParser, ...]
     launches: tuple[LaunchRecipe, ...] = ()
+    drafts: tuple[LaunchRecipe, ...] = ()  # speculative decoding
 
 
 def load_recipes(engine_id: str, rules: Catalog) -> RecipesFile | None:
@@ -81,6 +85,14 @@ def find_tool_parser(engine_id: str, model: Model, rules: Catalog) -> str | None
     """The parser of tool calls for a model, whatever the release; None where none is known."""
     found = find_parsers(engine_id, model, rules)
     return found.tool_calls if found is not None else None
+
+
+def find_draft_recipe(engine_id: str, model: Model, machine: Machine | None, rules: Catalog) -> dict[str, Setting]:
+    """The settings by which the engine's recipe has a model draft on these devices; empty where it has none."""
+    known = load_recipes(engine_id, rules)
+    mine = (x for x in known.drafts if re.search(x.models, model.id)) if known is not None else ()
+    found = next((x for x in mine if _runs_on(x.devices, machine, rules)), None)
+    return {} if found is None else found.settings
 
 
 def with_recipe(deployment: Deployment, rules: Catalog, tools: bool) -> Deployment:
@@ -144,14 +156,18 @@ def _list_settings(
 def _meets(launch: LaunchRecipe, deployment: Deployment, rules: Catalog, tools: bool) -> bool:
     if (launch.tools and not tools) or (launch.formats and deployment.quantization not in launch.formats):
         return False
-    if launch.devices:
-        devices = list_devices(deployment.machine, rules) if deployment.machine is not None else ()
-        if not devices or not all({d, name_platform(d)} & set(launch.devices) for d in devices):
-            return False
+    if not _runs_on(launch.devices, deployment.machine, rules):
+        return False
     if not launch.publisher:
         return True
     served, maker = make_model_reference(deployment, rules), deployment.model.id.partition("/")[0]
     return served.path is None and (served.repository or "").partition("/")[0] == maker
+
+
+def _runs_on(named: tuple[str, ...], machine: Machine | None, rules: Catalog) -> bool:
+    """Whether all devices of a machine are among those that a recipe names, if it names any."""
+    devices = list_devices(machine, rules) if machine is not None and named else ()
+    return not named or (bool(devices) and all({d, name_platform(d)} & set(named) for d in devices))
 
 
 def _has_setting(table: FlagTable | None, name: str, value: Setting, version: str | None) -> bool:

@@ -82,16 +82,18 @@ class PlanRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     source: str
     same: float
     worth_waiting: float
+    staged: float
     behind: float
     spare: float
     admitted: int
     drafted_users: int
     drafted_from: float
+    drafted_by_recipe: float
     users_of_copy: int
     named: float
 
     def __post_init__(self) -> None:
-        for name in ("same", "worth_waiting", "behind", "spare", "admitted", "drafted_from", "named"):
+        for name in ("same", "worth_waiting", "staged", "behind", "spare", "admitted", "drafted_from", "named"):
             if getattr(self, name) < 1:
                 raise ValueError(f"`plans.{name}` is a factor of 1 or more")
 

@@ -2,7 +2,9 @@
 
 First come, first served; a step decodes one token of each running request and works on prompts within its budget of
 tokens; a request is taken while a place and room in the cache are free; where the cache runs full the last one taken
-starts again (vLLM, v1/core/sched/scheduler.py). Decoding alone is leapt over, up to what comes next.
+starts again (vLLM, v1/core/sched/scheduler.py). Engines that schedule a step while the one before it runs take a step
+later what comes in that time (vLLM, v1/engine/core.py, step_with_batch_queue). Decoding alone is leapt over, up to what
+comes next.
 """
 
 from __future__ import annotations
@@ -54,12 +56,13 @@ class Server:
     def __init__(self, table: StepTable, slower: float = 1.0) -> None:
         self.table, self.slower = table, slower
         self.now = self.prompt_s = 0.0
+        self.scheduled = math.inf  # when the next step was, where that is done ahead; infinite: it is not yet
         self.running, self.waiting = Counter[int](), Counter[int]()  # how many -> seconds
         self.queue: deque[ServedRequest] = deque()
         self.reading: deque[ServedRequest] = deque()
         self.decoding: dict[int, ServedRequest] = {}
         self.ends: list[tuple[int, int]] = []  # (step at whose end a request is done, its order)
-        self.lack = ""
+        self.lack = ""  # places or cache, for those that wait
         self.steps = self.taken = self.context = self.own = 0  # tokens that are attended to, and that fill the pool
         self.done: list[ServedRequest] = []
         self.samples: list[tuple[float, float, int, int]] | None = None  # (end, seconds, running, waiting) where asked
@@ -89,8 +92,13 @@ class Server:
     def _take(self) -> None:
         limits = self.table.limits
         self.lack = "places"
+        if not (self.reading or self.decoding):
+            self.scheduled = math.inf
         while self.queue and len(self.reading) + len(self.decoding) < limits.running:
             request = self.queue[0]
+            if request.arrival.at > self.scheduled:
+                self.lack = ""
+                break
             self._look_up(request)
             promised = sum(r.left for r in self.reading)
             if limits.pool and self.load > len(self.queue) and self.used + promised + request.left > limits.pool:
@@ -140,16 +148,16 @@ class Server:
         if n:
             self._decode(1)
         for request in finished:
-            self._begin(request, seconds)
+            self._begin(request)
 
-    def _begin(self, request: ServedRequest, seconds: float) -> None:
+    def _begin(self, request: ServedRequest) -> None:
         """The first token of an answer, or the next one of a request that started again."""
         if not request.generated:
-            request.first_at = self.now + self.table.limits.lag * seconds
+            request.first_at = self.now
         request.generated += 1
         self.own, self.context = self.own + 1, self.context + 1
         if request.generated >= request.arrival.output:
-            self._end(request, seconds)
+            self._end(request)
         else:
             request.ends = self.steps + request.arrival.output - request.generated
             self.decoding[request.order] = request
@@ -165,12 +173,14 @@ class Server:
                 self._drop_last()
                 return
         seconds = self.slower * self.table.decode(n, self.context + n * (count - 1) / 2)
-        if until < math.inf:
+        if self.queue and not self.lack:
+            count = 1
+        elif until < math.inf:
             count = max(1, min(count, math.ceil((until - self.now) / seconds)))
-        self._pass(seconds * count, n)
-        self._decode(count, seconds)
+        self._pass(seconds * count, n, count)
+        self._decode(count)
 
-    def _decode(self, count: int, seconds: float = 0.0) -> None:
+    def _decode(self, count: int) -> None:
         self.steps += count
         self.context += count * len(self.decoding)
         self.own += count * len(self.decoding)
@@ -180,10 +190,10 @@ class Server:
             if request is not None and request.ends == ends:
                 del self.decoding[order]
                 request.generated = request.arrival.output
-                self._end(request, seconds)
+                self._end(request)
 
-    def _end(self, request: ServedRequest, seconds: float) -> None:
-        request.done_at = self.now + self.table.limits.lag * seconds
+    def _end(self, request: ServedRequest) -> None:
+        request.done_at = self.now
         self._free(request)
         self.done.append(request)
 
@@ -205,13 +215,15 @@ class Server:
         heapq.heapify(self.ends)
         self.queue.appendleft(request)
 
-    def _pass(self, seconds: float, running: int) -> None:
+    def _pass(self, seconds: float, running: int, steps: int = 1) -> None:
         self.now += seconds
+        if self.table.limits.ahead:
+            self.scheduled = self.now - seconds / steps
         self.running[running] += seconds  # type: ignore[assignment]  # seconds, not counts
         self.waiting[len(self.queue)] += seconds  # type: ignore[assignment]
         if self.samples is not None:
             self.samples.append((self.now, seconds, running, len(self.queue)))
-        if self.queue:
+        if self.queue and self.lack:
             self.lacks[self.lack] += seconds  # type: ignore[assignment]
 
 
@@ -243,8 +255,8 @@ class ClosedServer(Server):
         self.steady: Server = self  # as it was before the last ones had nobody behind them
         self.queue.extend(ServedRequest(replace(a, at=0.0)) for a in lengths[:users])
 
-    def _end(self, request: ServedRequest, seconds: float) -> None:
-        super()._end(request, seconds)
+    def _end(self, request: ServedRequest) -> None:
+        super()._end(request)
         if self.coming:
             self.queue.append(ServedRequest(replace(self.coming.popleft(), at=self.now)))
         elif self.steady is self:

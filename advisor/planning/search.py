@@ -17,6 +17,7 @@ from advisor.errors import BadInput
 from advisor.planning import objective
 from advisor.planning.arrange import plan_attempt
 from advisor.planning.candidates import (
+    SPECULATIVE,
     Attempt,
     Bounds,
     EngineTools,
@@ -34,7 +35,7 @@ from advisor.planning.candidates import (
 )
 from advisor.planning.format_candidates import find_usable_formats, has_download
 from advisor.planning.layouts import list_units
-from advisor.planning.recipes import list_recipe_notes
+from advisor.planning.recipes import find_draft_recipe, list_recipe_notes
 from advisor.planning.rules import load_plan_rules
 from advisor.planning.slots import on_all_layers
 from advisor.planning.targets import find_targets, measure_distance
@@ -45,7 +46,6 @@ from advisor.render.words import find_repository
 from advisor.session import Session
 from advisor.units import format_gib
 
-SPECULATIVE = "workload.speculative"  # the fact that speculative decoding is asked for
 MOST_USERS = 4096  # at once, that a rate may come to
 
 
@@ -108,7 +108,8 @@ def _try_speculating(
 
 
 def speculate_where_sure(entry: Engine, plan: Plan, search: SearchRequest, session: Session) -> Plan:
-    """The plan, or the same weights with speculative decoding, where the low end of its gain is worth it already."""
+    """The plan, or the same weights with speculative decoding, where the low end of its gain is worth it already, or
+    where the model's own recipe has it and it is likely to gain."""
     asked = ask_for_speculation(entry, search, session.rules)
     cards = search.machine.usable_devices  # nobody has published what it brings on processors alone
     if asked is None or search.traffic.rate is not None or plan.offload or not plan.starts or not cards:
@@ -116,8 +117,10 @@ def speculate_where_sure(entry: Engine, plan: Plan, search: SearchRequest, sessi
     other = _find_for_users(entry, replace(asked, quantization=plan.quantization.id), session)
     if isinstance(other, Rejection) or not other.starts or not other.holds_all or other.speed is None:
         return plan
-    gain = other.speed.gain
-    return other if gain is not None and gain.low >= load_plan_rules(session.rules).drafted_from else plan
+    gain, known = other.speed.gain, load_plan_rules(session.rules)
+    recipe = find_draft_recipe(entry.id, search.model, search.machine, session.rules)
+    taken = gain is not None and (gain.low >= known.drafted_from or (recipe and gain.value >= known.drafted_by_recipe))
+    return other if taken else plan
 
 
 def ask_for_speculation(entry: Engine, search: SearchRequest, rules: Catalog) -> SearchRequest | None:
@@ -284,13 +287,9 @@ def _plan_stage(
         found.append((attempt, plan))
         if _is_sure(plan) and plan.holds_all:
             served.add(quantization.id)
-            best = plan if plan.on_time is not False and _answers(plan, search, tools.session.rules) else best
+            answers = answers_rate(plan, search, load_plan_rules(tools.session.rules).spare)
+            best = plan if plan.on_time is not False and answers is not False else best
     return found
-
-
-def _answers(plan: Plan, search: SearchRequest, rules: Catalog) -> bool:
-    """Whether it may answer what comes; True where users come, not requests."""
-    return answers_rate(plan, search, load_plan_rules(rules).spare) is not False
 
 
 def _is_sure(plan: Plan) -> bool:
@@ -310,7 +309,8 @@ def _take_best(
     sure = [x for x in sure if has_download(tools.entry, search, x[0].chosen.quantization)] or sure
     if search.traffic.full_length:
         sure = [x for x in sure if x[1].holds_all] or sure
-    sure = [x for x in sure if _answers(x[1], search, rules)] or sure
+    spare = load_plan_rules(rules).spare
+    sure = [x for x in sure if answers_rate(x[1], search, spare) is not False] or sure
     on_time = [x for x in sure if x[1].on_time is not False]
     if not on_time:
         distances = [measure_distance(p.speed, targets) or 0.0 for _, p in sure]

@@ -19,6 +19,7 @@ from advisor.planning.traffic import Traffic
 from advisor.planning.types import Ask
 from advisor.record import Value
 
+SIXTEEN_BIT = ("auto", "f16", "bf16")
 CELLS = 256  # tokens that llama.cpp's cache comes in
 Sized = tuple[Deployment, MemoryEstimate]
 Rate = Callable[[Deployment, MemoryEstimate], SpeedEstimate | None]
@@ -110,7 +111,27 @@ def _place_fastest(
     placed: Iterable[Deployment] = [on_all_layers(deployment, named)]
     if offload:
         placed = list_host_placements(deployment, named, ask, traffic.prompt.mean)
-    return _sort_by_fit([(d, e) for d in placed if (e := ask(d)) is not None], rate)
+    found = _sort_by_fit([(d, e) for d in placed if (e := ask(d)) is not None], rate)
+    split = None if offload or found.sure is None else _split_layers(found.sure[0], named)
+    estimate = ask(split) if split is not None else None
+    if split is None or estimate is None or not estimate.fits or found.sure is None or named.split_layers is None:
+        return found
+    now, then = output_rate(rate(*found.sure)), output_rate(rate(split, estimate))
+    return PlacedSlots((split, estimate)) if then > named.split_layers.worth * now else found
+
+
+def _split_layers(whole: Deployment, named: Engine) -> Deployment | None:
+    """The deployment with each layer split over equal cards; None where the engine does not do it here."""
+    known, machine = named.split_layers, whole.machine
+    cards = machine.usable_devices if machine is not None else ()
+    if known is None or len(cards) < 2 or len({(d.name, d.total_bytes) for d in cards}) > 1:
+        return None
+    runs = whole.backend in (None, "cuda") and cards[0].vendor in known.vendors and whole.kv_cache_type.k in SIXTEEN_BIT
+    if not runs or whole.model.gguf_name not in known.architectures:
+        return None
+    why = "equal cards work on each layer together, which is faster for few requests; experimental in this engine"
+    made = replace(whole, because={**whole.because, **dict.fromkeys(known.settings, why)})
+    return with_settings(made, dict(known.settings))
 
 
 def _sort_by_fit(found: list[Sized], rate: Rate | None) -> PlacedSlots:

@@ -192,12 +192,8 @@ def answer_targets(
         met=False if overloaded else met,
         confidence=workload.confidence,
         rate=workload.rate if overloaded else None,
-        verdicts=tuple(sorted(verdicts, key=_measure_excess, reverse=True)),
+        verdicts=tuple(sorted(verdicts, key=lambda v: -v.predicted.value / v.most if v.predicted else 0.0)),
     )
-
-
-def _measure_excess(verdict: TargetVerdict) -> float:
-    return verdict.predicted.value / verdict.most if verdict.predicted is not None else 0.0
 
 
 def meets_targets(speed: SpeedEstimate | None, long: SpeedEstimate | None, targets: Targets) -> bool | None:

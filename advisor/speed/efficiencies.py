@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Annotated, Literal, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from advisor.catalog import Catalog
 from advisor.catalog.documents import decode_document
@@ -23,9 +24,9 @@ from advisor.speed.laws import Efficiency, Number, WaitFactors
 
 Text = Literal["least", "chat", "code", "most"]  # what is written, or the least and most that is published of any
 
-# Shares of a bandwidth, or of `memory`; of a compute rate more, as some catalogue rates are those of wider sums
+# Shares of a bandwidth, of `memory`, or of the rate of the unit that multiplies: none does more than its unit can
 AT_MOST = {
-    "memory": 0.97, "experts": 1.0, "cache": 1.0, "latent": 1.0, "unpacking": 1.0, "link": 1.0, "prompt_products": 1.9,
+    "memory": 0.97, "experts": 1.0, "cache": 1.0, "latent": 1.0, "unpacking": 1.0, "link": 1.0, "prompt_products": 1.0,
 }  # fmt: skip
 QUANTITIES = ("decode", "prefill", "closed", "static", "offline", "tpot", "ttft")  # that rows measure and bounds are of
 SIXTEEN_BIT = "16-bit"  # class of formats
@@ -200,9 +201,17 @@ def has_hbm(device: Device | None, rules: Catalog) -> bool:
     return entry is not None and (entry.memory_type or "").startswith("HBM")
 
 
+@memoize_by_identity
 def load_speed_rules(rules: Catalog) -> SpeedRules:
-    """rules/speed.yaml. Raises BadInput when an overlay spoiled it."""
-    return decode_document(rules, "speed.yaml", SpeedRules)
+    """rules/speed.yaml, with what is published of classes that the fit has no factors for. Raises BadInput when an
+    overlay spoiled it."""
+    table = decode_document(rules, "speed.yaml", SpeedRules)
+    coefficients = dict(table.coefficients)
+    for name, row in load_engine_rules(rules).unfitted.items():
+        for key in row.factors.keys() & coefficients.keys():
+            one = coefficients[key]
+            coefficients[key] = replace(one, factors={name: row.factors[key], **one.factors})
+    return replace(table, coefficients=coefficients)
 
 
 def limit_share(value: Number, most: float) -> Number:
@@ -363,6 +372,13 @@ class SpeculationRules(Record, frozen=True, kw_only=True):
         return self.costs.get(engine) or self.costs["other"]
 
 
+class UnfittedClass(Record, frozen=True, kw_only=True):
+    """Factors of a class by published rates of few machines, where the fit has none."""
+
+    factors: dict[str, float]  # coefficient -> factor
+    source: str
+
+
 class EngineRules(msgspec.Struct, frozen=True):
     """rules/speed-engines.yaml."""
 
@@ -372,6 +388,7 @@ class EngineRules(msgspec.Struct, frozen=True):
     tensor_split: tuple[str, ...]
     speculation: SpeculationRules
     bfloat16: tuple[str, ...]
+    unfitted: dict[str, UnfittedClass]
     evidence: EvidenceRules
 
 

@@ -52,10 +52,13 @@ class CoreRate(Record, frozen=True, kw_only=True):
 
 
 class NetworkRates(Record, frozen=True, kw_only=True):
-    """GB/s one way between machines."""
+    """GB/s one way between machines; seconds of an exchange besides, with RDMA (from so many GB/s) and without."""
 
     rates: dict[str, float]
     other: float
+    rdma_from: float
+    rdma_wait: float
+    wait: float
     source: str
 
 
@@ -99,6 +102,7 @@ class PeakRates(Record, frozen=True, kw_only=True):
     attention_tflops: float
     link_gbs: float
     direct: bool  # ranks are joined by NVLink or its like
+    wait_s: float = 0.0  # of an exchange between machines, besides what it sends
     host_gbs: float  # what host memory is read with in decoding
     host_known: bool
     slower: tuple[SlowerCase, ...] = ()  # what is not known, at the ends of its usual range
@@ -123,7 +127,7 @@ def compute_peak_rates(
             clock = clock_share(device, rules) if plan.stages == 1 else 1.0  # stages take turns, and rest in between
             known.append((b * (clock if plan.devices == 1 else 1.0), c * clock, a * clock))
         gbs, tflops, attention = _share_of_ranks(known, plan)
-    link, direct = _link(deployment, plan, rules)
+    link, direct, wait = _link(deployment, plan, rules)
     host = machine_host_bandwidth(deployment.machine, rules) if deployment.machine is not None else None
     pcie = link_gbs(devices[0], rules, False)[0] if devices and not devices[0].unified else None
     slowest, host_gbs, fastest = (host,) * 3 if host else expect_host_bandwidth(deployment.machine, rules)
@@ -139,9 +143,10 @@ def compute_peak_rates(
         attention_tflops=attention,
         link_gbs=link,
         direct=direct,
+        wait_s=wait,
         host_gbs=host_gbs,
         host_known=host is not None,
-        slower=(*slower, *_open_cases(devices, plan, link, direct, rules)),
+        slower=(*slower, *_open_cases(devices, plan, link, direct or wait > 0, rules)),
         host_prompt_gbs=prompt_gbs[1],
         host_tflops=host_tflops(deployment, rules),
         disk_gbs=deployment.machine.disk_gbs if deployment.machine is not None else None,
@@ -155,21 +160,24 @@ def _share_of_ranks(known: Sequence[tuple[float, ...]], plan: ParallelPlan) -> t
     return tuple(1 / sum(x / r for x, r in zip(plan.shares, c, strict=True)) for c in columns)
 
 
-def _link(deployment: Deployment, plan: ParallelPlan, rules: Catalog) -> tuple[float, bool]:
-    devices = fitting.used_devices(deployment)
+def _link(deployment: Deployment, plan: ParallelPlan, rules: Catalog) -> tuple[float, bool, float]:
+    """(GB/s between ranks, whether they are linked directly, seconds that an exchange waits for a network)."""
+    devices, machine = fitting.used_devices(deployment), deployment.machine
     ranks = max(plan.tensor, plan.expert_ranks)
     if not devices or ranks == 1:
-        return PCIE_GBS[3], False
-    machine = deployment.machine
+        return PCIE_GBS[3], False, 0.0
+    interconnect = machine.interconnect if machine else None
     if machine and machine.nodes > 1 and ranks > len(machine.usable_devices):
-        words = (machine.interconnect or "").split("+")
-        usual = load_machine_rules(rules).network_gbs
-        return machine.network_gbs or next((usual.rates[w] for w in words if w in usual.rates), usual.other), False
-    interconnect = deployment.machine.interconnect if deployment.machine else None
+        words, known = (interconnect or "").split("+"), load_machine_rules(rules).network_gbs
+        entry = rules.accelerators().get(devices[0].accelerator or "")
+        built_in = entry.network_gbs if entry is not None else None
+        named = next((known.rates[w] for w in words if w in known.rates), built_in or known.other)
+        gbs = machine.network_gbs or named
+        return gbs, False, known.rdma_wait if gbs >= known.rdma_from else known.wait
     nvlink = None if interconnect is None else "nvlink" in interconnect or "xgmi" in interconnect
     link, direct = link_gbs(devices[0], rules, nvlink)
     # all ranks share the way through the host
-    return (link, True) if direct else (link * 2 / max(2, plan.tensor), False)
+    return (link, True, 0.0) if direct else (link * 2 / max(2, plan.tensor), False, 0.0)
 
 
 def clock_share(device: Device, rules: Catalog) -> float:
@@ -249,16 +257,12 @@ def link_gbs(device: Device, rules: Catalog, nvlink: bool | None) -> tuple[float
     direct = entry.nvlink_gbs if entry else None
     if direct and (nvlink or (nvlink is None and entry is not None and "card" not in (entry.form or ""))):
         return direct / 2, True
-    generation = device.pcie_generation or _pcie(entry.pcie if entry else None)
+    text = ((entry.pcie if entry else None) or "")[:1]  # `4.0 x16`; 3 where the catalogue is silent
+    generation = device.pcie_generation or (int(text) if text.isdigit() else 3)
     return PCIE_GBS.get(generation, 15.75) * (device.pcie_width or 16) / 16, False
 
 
 PCIE_GBS = {1: 4.0, 2: 8.0, 3: 15.75, 4: 31.5, 5: 63.0, 6: 121.0}  # one way, 16 lanes
-
-
-def _pcie(text: str | None) -> int:
-    """Generation of `4.0 x16`; 3 where the catalogue is silent."""
-    return int(text[0]) if text and text[0].isdigit() else 3
 
 
 def expect_host_bandwidth(machine: Machine | None, rules: Catalog) -> tuple[float, float, float]:

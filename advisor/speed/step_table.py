@@ -43,7 +43,7 @@ class StepLimits(Value, frozen=True):
     pool: int | None  # of the cache; None: each sequence has its own place
     chunk: int  # of a step, decoded ones and those of prompts
     prompts: Prompts
-    lag: int  # steps that an answer is late by: the next one is scheduled before the last one is read
+    ahead: bool  # a step is scheduled while the one before it runs
 
 
 class StepTable(Value, frozen=True):
@@ -192,7 +192,7 @@ def make_step_table(
             pool=plan.pool_tokens // plan.replicas if plan.pool_tokens else None,
             chunk=plan.chunk,
             prompts=prompts,
-            lag=1 if ahead else 0,
+            ahead=ahead,
         ),
         replicas=plan.replicas,
         sequences=sequences,

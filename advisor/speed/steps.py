@@ -321,7 +321,7 @@ def plan_pass(
         products_s=0.0 if vector else products * per_product,
         vector_s=products * per_product if vector else 0.0,
         attention_s=attention * per_pair,
-        link_s=sent / (GB * rates.link_gbs),
+        link_s=sent / (GB * rates.link_gbs) + exchanges * rates.wait_s,
         layers=(work.blocks / 2 * launched + decode * plan.delta_layers * work.delta_mixers) * on,
         moe_layers=work.moe_layers * launched * on,
         other_mixers=work.other_mixers * launched * on,

@@ -156,14 +156,14 @@ def _with_counts(
     )
 
 
+def _is_other(mixer: t.AttentionGroup) -> bool:
+    return not isinstance(mixer, (t.Full, t.Sliding, t.Chunked, t.ShortConv))
+
+
 def _mixers(lay: t.Layout) -> list[t.AttentionGroup]:
     """Every mixer of every layer; layers that have none are left out."""
     parts = [part for k in order_blocks(lay) for part in t.list_parts(lay.attention[k])]
     return [x for x in parts if not isinstance(x, t.NoMixer)]
-
-
-def _is_other(mixer: t.AttentionGroup) -> bool:
-    return not isinstance(mixer, (t.Full, t.Sliding, t.Chunked, t.ShortConv))
 
 
 def _count_blocks(lay: t.Layout) -> int:

@@ -133,6 +133,7 @@ def test_without_a_model_each_computer_brings_its_own() -> None:
     assert options[found["named"]["ablest"]]["worth"] == max(o["worth"] for o in options)
 
 
+@pytest.mark.slow
 def test_experts_in_host_memory_are_for_one_user() -> None:
     """235B at four bits is 130 GB and more: no desktop's cards hold it."""
     words = ("--model", "Qwen3-235B-A22B", "--budget", "5000EUR")

@@ -194,10 +194,13 @@ def test_every_tier_has_the_authors_answer_and_ours(tier: str, author: str, corr
 @pytest.mark.parametrize(
     "words",
     [
-        ("--model", "70B", "--users", "20", "--budget", "10000EUR"),
-        ("--model", "qwen3:30b-a3b", "--users", "10", "--context", "8k", "--budget", "3000EUR"),
-        ("--model", "70B", "--users", "8", "--rent", "1500USD/month"),
         # a second and more each
+        pytest.param(("--model", "70B", "--users", "20", "--budget", "10000EUR"), marks=pytest.mark.slow),
+        pytest.param(
+            ("--model", "qwen3:30b-a3b", "--users", "10", "--context", "8k", "--budget", "3000EUR"),
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(("--model", "70B", "--users", "8", "--rent", "1500USD/month"), marks=pytest.mark.slow),
         pytest.param(
             ("--model", "gpt-oss:120b", "--budget", "9000USD", "--rent", "1300USD/month"), marks=pytest.mark.slow
         ),

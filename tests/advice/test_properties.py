@@ -81,7 +81,7 @@ def test_advice_is_sound(q: tuple[str, str, Workload]) -> None:
     assert advice.trace
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(questions)
 def test_advice_is_deterministic(q: tuple[str, str, Workload]) -> None:
     assert msgspec.json.encode(ask(*q).to_dict()) == msgspec.json.encode(ask(*q).to_dict())

@@ -113,7 +113,7 @@ LEAVES: list[tuple[str, dict[str, Any], str]] = [
     ("amd-instinct", {**ONE, **RADEON, "gpu.generation": "cdna3", "gpu.gfx": "gfx942"}, "vllm sglang llama.cpp"),
     ("amd-windows", {**TEAM, **RADEON, "os": "windows"}, "ollama llama.cpp lemonade"),
     ("amd-apu", {**ONE, **RADEON, "gpu.ollama_gfx": True, "gpu.unified": True}, "llama.cpp ollama"),
-    ("amd-listed", {**ONE, **RADEON, "gpu.ollama_gfx": True}, "ollama llama.cpp"),
+    ("amd-listed", {**ONE, **RADEON, "gpu.ollama_gfx": True}, "llama.cpp ollama"),
     ("amd-other", {**ONE, **RADEON, "gpu.ollama_gfx": False}, "llama.cpp ollama"),
     (
         "intel-b-many",

@@ -55,6 +55,7 @@ def bundle(**files: str) -> dict[str, Any]:
     return {"advisor_facts": 1, "day": "2036-01-01", "made": "2036-01-02", "layers": [layer]}
 
 
+@pytest.mark.slow
 def test_what_is_exported_is_imported(tmp_path: Path, config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own = config / "advisor" / "rules" / "hardware"
     own.mkdir(parents=True)

@@ -84,6 +84,6 @@ def make_mixed_grid(count: int) -> list[bytes]:
 def test_a_mixed_grid_does_not_grow_in_work() -> None:
     """Calls of functions a line, where models and shapes hardly repeat: 54,000 when this was written, 103,000 before
     scratch was counted place by place and on demand."""
-    lines = make_mixed_grid(120)
+    lines = make_mixed_grid(60)
     list(answer_lines(lines[:10]))  # tables are read once
     assert calls(lambda: list(answer_lines(lines))) < 62_000 * len(lines)

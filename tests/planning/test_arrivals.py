@@ -67,6 +67,18 @@ def test_every_request_as_in_a_plain_simulation(seed: int) -> None:
         assert between == pytest.approx(expected.tpot_s)
 
 
+@pytest.mark.parametrize(("ahead", "steps"), [(False, 0), (True, 1)])
+def test_where_steps_are_scheduled_ahead_what_comes_meanwhile_is_taken_a_step_later(ahead: bool, steps: int) -> None:
+    """Into a server that decodes alone; an idle one takes it at once."""
+    table = make_table(ahead=ahead)
+    long, late = Arrival(0.0, 1, 1000), Arrival(5.0, 100, 1)
+    first, second = sorted(simulate([long, late], table)[0].done, key=lambda r: r.order)
+    assert first.first_at == pytest.approx(table.step(0, 0, 1, 0))
+    rest = table.decode(1, 1) - (5.0 - first.first_at) % table.decode(1, 1)
+    own = table.step(1, 1, 100, 0)
+    assert second.first_at - 5.0 == pytest.approx(rest + steps * table.decode(1, 1) + own)
+
+
 @pytest.mark.parametrize("busy", [0.3, 0.6, 0.8])
 def test_the_wait_before_one_server_of_fixed_services(busy: float) -> None:
     """M/D/1: rho / (2 (1 - rho)) services (Pollaczek and Khinchine)."""
@@ -213,6 +225,29 @@ def test_published_loads() -> None:
     assert median(off["e2e_s"]) <= 0.075
     assert median(off["ttft_s"]) <= 0.08
     assert median(off["tpot_s"]) <= 0.095
+
+
+def test_published_rates_up_to_the_knee() -> None:
+    """Predicted before anybody who fits had seen the rows: nothing of them is in the fit. The last rate queues."""
+    line = {
+        "model": "Qwen/Qwen3-4B", "engine": "vllm", "engine_version": "0.22.1", "hardware": "1x RTX 5090",
+        "quantization": "BF16", "settings": {"max-model-len": 8192, "max-num-batched-tokens": 2048},
+    }  # fmt: skip
+    with (DATA / "openinfer_rtx5090.csv").open(newline="") as f:
+        rows = list(csv.DictReader(f))
+    for row in rows:
+        load = {
+            "rate": float(row["rate_rps"]), "prompt_tokens": 1024, "prompt_p95": 1024, "output_tokens": 128,
+            "output_p95": 128,
+        }  # fmt: skip
+        found = estimate_line(json.dumps({**line, "workload": load}).encode(), Session(RULES)).arrivals
+        assert found is not None
+        if row is rows[-1]:
+            assert found.stable is not True
+            continue
+        assert found.stable is True
+        assert found.ttft_s.p50.value == pytest.approx(float(row["ttft_ms_p50"]) / 1000, rel=0.25)
+        assert found.tpot_s.p50.value == pytest.approx(float(row["tpot_ms_p50"]) / 1000, rel=0.2)
 
 
 def test_a_published_trace() -> None:

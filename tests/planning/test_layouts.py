@@ -87,9 +87,9 @@ def test_experts_on_ranks_of_their_own() -> None:
     assert not [u for u in units("llama3.1:8b", "4x H100") if u.layout.expert > 1]
 
 
-def test_several_nodes_are_stages() -> None:
+def test_several_nodes_split_each_layer_or_are_stages() -> None:
     found = [shape(u) for u in units("llama3.1:8b", "8x H100 80GB SXM, 2 nodes, nvlink+infiniband")]
-    assert found == [*DENSE_8, (16, 8, 2, 1, 1, 2, 0)]
+    assert found == [*DENSE_8, (16, 16, 1, 1, 1, 2, 0), (16, 8, 2, 1, 1, 2, 0)]
     last = units("llama3.1:8b", "8x H100 80GB SXM, 2 nodes, nvlink+infiniband")[-1]
     assert last.deployment.settings["pipeline-parallel-size"] == 2
     assert last.deployment.settings["tensor-parallel-size"] == 8

@@ -54,6 +54,7 @@ def test_the_published_format_is_not_traded_for_a_conversion() -> None:
     assert chosen("8x H200, 2TB RAM", "deepseek-r1", concurrency=64, priority="throughput").quantization == "FP8"
 
 
+@pytest.mark.slow
 def test_hardware_fits_what_recommend_fits() -> None:
     found = advisor.hardware("70B", concurrency=20, budget="17000EUR")
     assert any("RTX PRO 6000" in o.hardware and o.fits for o in found.options)
@@ -222,7 +223,7 @@ def test_several_computers_serve_copies_of_what_fits_on_one() -> None:
     assert found.holds.typical >= 64
     large = chosen("4x DGX Spark", "deepseek-v3.1", concurrency=4)
     assert large.layout is not None
-    assert (large.plan.servers, large.layout.nodes, large.layout.pipeline) == (1, 4, 4)
+    assert (large.plan.servers, large.layout.nodes, large.layout.tensor, large.layout.pipeline) == (1, 4, 4, 1)
 
 
 def test_one_server_a_node_of_an_engine_without_tensor_parallel() -> None:

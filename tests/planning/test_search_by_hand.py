@@ -219,9 +219,9 @@ def test_a_share_of_what_is_free() -> None:
     assert share(500) == 0.48
     assert share(10) == 0.05
     assert share(500, None) is None
-    assert share(None, unified=True) == 0.75
+    assert share(None, unified=True) == 0.8
     assert share(500, unified=True) == 0.48
-    assert share(890, unified=True) == 0.75
+    assert share(890, unified=True) == 0.8
     assert share(500, engine="llama.cpp") is None
     assert _memory_share(RULES.engine("vllm"), find_machine("cpu, 64GB RAM", RULES), RULES) is None
     request = asked("Qwen/Qwen3-8B", "1x RTX 4090, 64GB RAM", port_offset=3)

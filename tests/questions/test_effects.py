@@ -112,7 +112,7 @@ def test_words_that_always_matter_are_not() -> None:
     assert not any("has no effect" in w for w in answer.warnings)
 
 
-@pytest.mark.parametrize("kind", [RecommendQuestion, HardwareQuestion])
+@pytest.mark.parametrize("kind", [RecommendQuestion, pytest.param(HardwareQuestion, marks=pytest.mark.slow)])
 def test_the_context_holds_the_long_request(kind: type[Any]) -> None:
     """Without a context of its own a plan refuses none of the requests that were stated."""
     more: dict[str, Any] = {"hardware": "2x H100 80GB SXM"} if kind is RecommendQuestion else {"budget": "9000EUR"}

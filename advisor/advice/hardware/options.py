@@ -36,6 +36,8 @@ from advisor.session import Session
 from advisor.units import format_gib
 
 MOST_SHOWN = 40  # options and refusals in the answer
+# of refusals those first that say most (what fits but costs too much is given by `beyond`), then small counts
+ORDER = {"unproven": 0, "too_slow": 1, "too_narrow": 1, "does_not_fit": 2, "over_budget": 3, "more_than_needed": 4}
 NODE_CARD, NODE_COUNTS = "h200-sxm", (8, 16, 32, 64)  # nodes that "several machines" is answered with
 CACHE_SETTINGS, FULL_CACHES = ("cache-type-k", "cache-type-v", "kv-cache-dtype"), {"auto", "f16", "bf16"}
 _AXES: tuple[Axis, Axis] = ("buy", "rent")
@@ -79,7 +81,7 @@ def find_hardware(
         ladder=tuple(climb(options[:MOST_SHOWN], list_rungs(request, shop.budget), load_utility(session.rules).tie))
         if request.ladder
         else (),
-        rejected=tuple(_order_rejected(rejected)[:MOST_SHOWN]),
+        rejected=tuple(sorted(rejected, key=lambda r: (ORDER.get(r.code, 2), r.count))[:MOST_SHOWN]),
         beyond=tuple(_beyond(shop)) if not any(o.fits for o in options) else (),
         here=describe_here(shop) if request.machine is not None else None,
         notes=tuple(dict.fromkeys(notes)),
@@ -315,12 +317,6 @@ def _sort_key(option: HardwareOption, request: Ask, budget_rules: BudgetRules, s
     spot = option.price_kind == NOT_FOR_GOOD
     unsure = (option.fits is not True, option.axis == "rent", spot, option.within_budget is None)
     return (*map(float, unsure), key, mature, -rate)
-
-
-def _order_rejected(rejected: list[RejectedHardware]) -> list[RejectedHardware]:
-    """Refusals that say most first: what fits but costs too much is given by `beyond`; small counts come first."""
-    order = {"unproven": 0, "too_slow": 1, "too_narrow": 1, "does_not_fit": 2, "over_budget": 3, "more_than_needed": 4}
-    return sorted(rejected, key=lambda r: (order.get(r.code, 2), r.count))
 
 
 def _beyond(shop: Shop) -> Iterator[str]:

@@ -11,7 +11,6 @@ from advisor.catalog import Catalog
 from advisor.decoding import Json
 from advisor.deployment import Deployment
 from advisor.launch_values import LaunchValues
-from advisor.machines.types import Machine
 from advisor.record import Value
 from advisor.render import matrix
 from advisor.render.context import is_outside, make_template_context
@@ -46,25 +45,21 @@ def write_launch(
     seen = make_template_context(deployment, rules.engine(deployment.engine), session, brief=True)
     notes = [*notes, *why, *_describe(deployment, seen["model"]["missing"], launch, kind, file, rules)]
     host = seen["address"] if kind in file.local_files and not is_outside(deployment.host) else "HOST"
+    counted = Counter(x.name for x in deployment.machine.devices) if deployment.machine is not None else {}
+    cards = ", ".join(f"{n}x {name}" if n > 1 else name for name, n in counted.items()) or "cpu"
     made = NewLaunch(
         target=kind,
         command=render_command(deployment, session),
         files=tuple((f.name, f.content, f.executable) for f in render_files(deployment, kind, session)),
         model=deployment.model.id,
         quantization=deployment.quantization,
-        hardware=None if deployment.machine is None else _list_cards(deployment.machine) or "cpu",
+        hardware=None if deployment.machine is None else cards,
         fits=fits,
         url=f"http://{host}:{seen['port']}/v1",
         served_name=seen["served_name"],
         notes=tuple(dict.fromkeys(notes)),
     )
     return Translation(made, dict(_written(deployment, seen, file, rules)), values.notes)
-
-
-def _list_cards(machine: Machine) -> str:
-    """`2x L40S`; a single card without a number."""
-    counted = Counter(x.name for x in machine.devices)
-    return ", ".join(f"{n}x {name}" if n > 1 else name for name, n in counted.items())
 
 
 def _choose_target(

@@ -137,7 +137,8 @@ def _deployment(quantization: Quantization, parts: _Parts) -> Deployment:
     ranks = values.ranks
     if ranks is None and values.all_devices:
         there = len(request.machine.usable_devices) if request.machine is not None else parts.launch.devices
-        ranks = _count_visible(parts) or there
+        shown = [v for k, v in parts.launch.environment.items() if k in parts.file.kept_variables]
+        ranks = next((v.count(",") + 1 for v in shown if re.fullmatch(r"\d+(,\d+)*", v)), there)  # those it may see
     flag = find_own_flag(inner, "tensor_parallel")
     if ranks is not None and ranks > 1 and flag is not None:
         settings[flag] = ranks
@@ -291,24 +292,13 @@ def _with_allowed_ranks(deployment: Deployment, parts: _Parts) -> tuple[Deployme
     known = deployment.machine is not None
     there = len(deployment.machine.usable_devices) if deployment.machine is not None else asked
     for ranks in range(min(asked, max(1, there)), 0, -1):
-        if _divides(deployment, ranks, inner):
+        if not find_size_refusals(inner, deployment.model, ranks, make_parallel_launch(deployment, inner)):
             settings = {**deployment.settings, flag: ranks}
             device_count = ranks if known else None
             tried = replace(deployment, settings=settings, device_count=device_count)
             note = f"{ranks} of {asked} cards: what the machine has, or the engine can share the model out to"
             return tried, [] if ranks == asked else [note]
     return deployment, []
-
-
-def _divides(deployment: Deployment, ranks: int, entry: Engine) -> bool:
-    """Whether nothing is known against so many tensor-parallel ranks."""
-    return not find_size_refusals(entry, deployment.model, ranks, make_parallel_launch(deployment, entry))
-
-
-def _count_visible(parts: _Parts) -> int | None:
-    """Devices that the old launch's variables let it see; None where they say nothing, or not how many."""
-    named = [v for k, v in parts.launch.environment.items() if k in parts.file.kept_variables]
-    return next((v.count(",") + 1 for v in named if re.fullmatch(r"\d+(,\d+)*", v)), None)
 
 
 _REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
@@ -373,8 +363,8 @@ def list_near_formats(
     names = [_shorthand_of_width(old, family), *(formats.format_ladder(family, rules)[::-1])]
     if family != "gguf":
         known = [d.format for d in model.downloads if d.format is not None]
-        wide = [f for f in known if _bits(f, rules) >= _least_bits(old)]
-        names[1:1] = sorted(dict.fromkeys(wide), key=lambda f: _bits(f, rules))
+        wide = [f for f in known if rules.quantization(f).bits_nominal >= _least_bits(old)]
+        names[1:1] = sorted(dict.fromkeys(wide), key=lambda f: rules.quantization(f).bits_nominal)
     for name in names:
         try:
             found = formats.choose_format(name, engine, model, rules).quantization
@@ -382,17 +372,14 @@ def list_near_formats(
             continue
         if found.bits_nominal < _least_bits(old) or not _takes(engine, found, family):
             continue
-        if local or family != "hf" or _has_download(found, engine, model, machine, rules):
+        made = Deployment(model=model, engine=engine.id, quantization=found.id, machine=machine)
+        if local or family != "hf" or make_model_reference(made, rules).missing is None:
             yield found
 
 
 def _least_bits(old: Quantization) -> float:
     """The narrowest format that stands for an old one; 8 bits lose so little that they stand for 16."""
     return 7.5 if old.bits_nominal > 12 else old.bits_nominal - 0.5
-
-
-def _bits(name: str, rules: Catalog) -> float:
-    return rules.quantization(name).bits_nominal
 
 
 def _shorthand_of_width(quantization: Quantization, family: str) -> str:
@@ -410,10 +397,3 @@ def _takes(engine: Engine, quantization: Quantization, family: str) -> bool:
         return False
     support = engine.quantization.get(quantization.capability or "")
     return family != "hf" if support is None else support.support == "yes"
-
-
-def _has_download(
-    quantization: Quantization, engine: Engine, model: Model, machine: Machine | None, rules: Catalog
-) -> bool:
-    deployment = Deployment(model=model, engine=engine.id, quantization=quantization.id, machine=machine)
-    return make_model_reference(deployment, rules).missing is None

@@ -145,7 +145,9 @@ def _translate_flag(setting_concept: SettingConcept, value: str, way: _Way) -> I
     if setting_concept.takes == "hand" and (value.lower() in FALSE or value == "0"):
         return
     if found is None or differs or setting_concept.takes == "hand":
-        way.notes[setting_concept.id] = f"{value[:60]} is not translated: {_explain_by_hand(after, bool(differs), way)}"
+        why = f"{', '.join(after[:2])} {'means something else' if differs else 'has to be set by hand'}"
+        why = why if after else f"{way.target.name} has no such setting"
+        way.notes[setting_concept.id] = f"{value[:60]} is not translated: {why}"
         return
     flag, entry = found
     translated = _translate(setting_concept, value, entry, way)
@@ -155,12 +157,6 @@ def _translate_flag(setting_concept: SettingConcept, value: str, way: _Way) -> I
         way.notes[setting_concept.id] = f"{value[:60]} is no value of {flag}; it is left to the engine"
         return
     yield flag, translated
-
-
-def _explain_by_hand(after: list[str], differs: bool, way: _Way) -> str:
-    if not after:
-        return f"{way.target.name} has no such setting"
-    return f"{', '.join(after[:2])} {'means something else' if differs else 'has to be set by hand'}"
 
 
 def _translate(setting_concept: SettingConcept, value: str, entry: FlagEntry, way: _Way) -> Setting | None:
