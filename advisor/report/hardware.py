@@ -206,13 +206,8 @@ def _recall(option: HardwareOption, advice: HardwareAdvice) -> str:
     return " ".join(words + (["--full-length"] if work.full_length else []))
 
 
-STATED = (
-    "prompt_tokens",
-    "output_tokens",
-    "target_tps",
-    "priority",
-    "shared_prefix",
-)  # options of recommend, as they are
+# options of recommend, as they are
+STATED = ("prompt_tokens", "output_tokens", "target_tps", "priority", "shared_prefix")
 LIMITS = ("ttft_s", "tpot_s", "e2e_s")
 
 

@@ -112,11 +112,9 @@ def _list_counts(
 def _price_host(request: Ask, host: Host, ram_gb: int, budget: BudgetRules) -> Interval:
     """Of a computer without cards and so much memory."""
     more = ram_gb - host.ram_gb
-    low, high = (
-        host.price.low + more * host.usd_per_gb[0],
-        (host.price.high or host.price.low) + more * host.usd_per_gb[1],
-    )
-    low, high = (convert_currency(x, host.price.currency, request.currency, budget.rates.per_usd) for x in (low, high))
+    bounds = zip((host.price.low, host.price.high or host.price.low), host.usd_per_gb, strict=True)
+    usd = (price + more * gb for price, gb in bounds)
+    low, high = (convert_currency(x, host.price.currency, request.currency, budget.rates.per_usd) for x in usd)
     return Interval(value=(low + high) / 2, low=low, high=high)
 
 

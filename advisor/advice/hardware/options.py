@@ -78,9 +78,7 @@ def find_hardware(
         currency=request.currency,
         options=tuple(options[:MOST_SHOWN]),
         weak=tuple(weak[:MOST_SHOWN]),
-        ladder=tuple(climb(options[:MOST_SHOWN], list_rungs(request, shop.budget), load_utility(session.rules).tie))
-        if request.ladder
-        else (),
+        ladder=tuple(climb(options[:MOST_SHOWN], list_rungs(request, shop.budget), load_utility(session.rules).tie)),
         rejected=tuple(sorted(rejected, key=lambda r: (ORDER.get(r.code, 2), r.count))[:MOST_SHOWN]),
         beyond=tuple(_beyond(shop)) if not any(o.fits for o in options) else (),
         here=describe_here(shop) if request.machine is not None else None,
@@ -108,8 +106,9 @@ def find_limit(request: Ask, axis: Axis, budget: BudgetRules) -> float | None:
 
 
 def list_rungs(request: Ask, budget: BudgetRules) -> list[float]:
-    """The budgets of a ladder, up to the one that was named."""
-    return [x for x in budget.ladder if request.budget is None or x <= request.budget.amount]
+    """The budgets of a ladder where one is asked for, up to the one that was named."""
+    most = request.budget.amount if request.budget is not None else math.inf
+    return [x for x in budget.ladder if request.ladder and x <= most]
 
 
 def climb(options: Sequence[HardwareOption], budgets: Iterable[float], tie: float) -> Iterator[Rung]:

@@ -18,7 +18,7 @@ from advisor.catalog.types import Accelerator
 from advisor.distribution import install_command
 from advisor.errors import BadFile, BadInput, UnknownName
 from advisor.meanings import AcceleratorId
-from advisor.money import check_currency, convert_currency
+from advisor.money import check_currency
 from advisor.near import near_matches, simplify_name
 from advisor.record import Record, Value, pick_fields
 
@@ -202,13 +202,6 @@ def count_days_old(date: str, today: datetime.date) -> int | None:
     except ValueError:
         return None
     return (today - then).days
-
-
-def convert_offer_price(
-    offer: DeviceOffer, amount: float | None, currency: str, rates: Mapping[str, float]
-) -> float | None:
-    """An amount of the price in another currency; None stays None."""
-    return None if amount is None else convert_currency(amount, offer.currency, currency, rates)
 
 
 MOST_OFFERS = 200_000
