@@ -124,10 +124,9 @@ def test_what_is_no_better_than_what_is_there_is_not_offered(tmp_path: Path) -> 
 
 
 def test_slow_is_offered_where_nothing_good_can_be_had(tmp_path: Path) -> None:
-    """128 billion dense parameters at four bits are 64 GB, which 273 GB/s read four times a second; with a draft each
-    reading brings more than one token."""
+    """70 billion dense parameters at four bits and a half are 39 GB, which 273 GB/s read seven times a second at most."""
     prices: dict[str, float] = {"gb10-dgx-spark": 5000, "rtx-pro-6000-ws": 15000}
-    words = ("--model", "mistralai/Mistral-Medium-3.5-128B", "--users", "1")
+    words = ("--model", "70B", "--users", "1")
     slow = ask(tmp_path, prices, *words, "--budget", "6000EUR")
     assert slow["options"] == []
     assert [(o["accelerator"], o["weak"]) for o in slow["weak"]] == [("gb10-dgx-spark", "too_slow")]
