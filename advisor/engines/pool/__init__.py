@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from advisor.catalog.types import Engine, Quantization
 from advisor.deployment import Basis, Deployment, DeviceMemory, KvCache, MemoryEstimate, PlaceBytes
 from advisor.engines import fitting, parallel
-from advisor.engines.base import FALSE, DecidedSetting, get_integer, get_setting
+from advisor.engines.base import FALSE, DecidedSetting, get_flag, get_integer, get_setting
 from advisor.engines.flags import find_own_flag
 from advisor.engines.parallel import TensorParallelRefusal
 from advisor.engines.pool.settings import PoolConstants, read_partition
@@ -81,10 +81,12 @@ def memory(
         entry, deployment.model, settings.tp, parallel.make_parallel_launch(deployment, entry)
     )
     refusals = find_refusals(deployment, settings, constants, devices, sizes_refused)
+    refusals += explain_wide_blocks(deployment, settings, constants, plans)
     doubts = list_reported_failures(deployment, constants, used)
     low, high = (min((getattr(p, bound) for p in pools), default=None) for bound in ("low", "high"))
     notes = list_notes(deployment, settings, used)
-    shortage = find_state_shortage(settings, constants, plans, low, high)
+    captured = captures_decode(deployment, settings, constants, used)
+    shortage = find_state_shortage(settings, constants, plans, low, high) if captured else None
     most_sequences = None
     if shortage is not None:
         sure, most_sequences, text = shortage
@@ -447,7 +449,7 @@ def find_state_shortage(
     vLLM captures its decode graphs with one state block a sequence; `low` and `high` bound the pool, bytes. None = it
     is not known.
     """
-    if low is None or high is None or constants.planner != "groups" or settings.eager:
+    if low is None or high is None or constants.planner != "groups":
         return None
     for paged_cache in plans:
         least, most = paged_cache.state_blocks(max(0, low)), paged_cache.state_blocks(max(0, high))
@@ -466,6 +468,41 @@ def find_state_shortage(
             ),
         )
     return None
+
+
+def captures_decode(
+    deployment: Deployment, settings: PoolSettings, constants: PoolConstants, used: Sequence[Device]
+) -> bool:
+    """Whether decode steps are captured as graphs, which some attention is not with drafts."""
+    if settings.eager or get_setting(deployment.settings, *constants.names.speculative.flags) is None:
+        return not settings.eager
+    capability = max((float(x.compute_capability or 0) for x in used), default=0.0)
+    return not any(
+        settings.kv_type in x.kv_cache_types
+        and x.from_capability <= capability < x.below_capability
+        and (x.before is None or (settings.version is not None and is_before(settings.version, x.before)))
+        for x in constants.uncaptured_drafts
+    )
+
+
+def explain_wide_blocks(
+    deployment: Deployment, settings: PoolSettings, constants: PoolConstants, plans: Sequence[PagedCache]
+) -> list[str]:
+    """What an engine says whose blocks, as wide as a state, do not lie in one step. Source: `aligned_states`."""
+    rule, names, version = constants.aligned_states, constants.names, settings.version
+    if rule is None or version is None or is_before(version, rule.since) or not is_before(version, rule.before):
+        return []
+    asked = get_flag(deployment.settings, *names.prefix_caching.flags)
+    off = get_flag(deployment.settings, *names.no_prefix_caching.flags) or asked is False
+    if off or (not asked and is_before(version, rule.usual_from)):
+        return []
+    block = max((g.block for p in plans for g in p.groups if g.kind == "state"), default=0)
+    if block <= settings.batched_tokens or not {x.mixer for x in cache_layers(deployment.model)} & set(rule.mixers):
+        return []
+    return [
+        f"with prefix caching a block of {block} tokens, as large as a recurrent state, has to lie in one step of "
+        f"{settings.batched_tokens}: set {names.batched_tokens.flags[0]} to {block} or more"
+    ]
 
 
 def explain_few_states(settings: PoolSettings, pools: Sequence[PoolBytes]) -> list[tuple[str, bool]]:

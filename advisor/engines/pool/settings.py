@@ -36,7 +36,7 @@ from advisor.meanings import (
 )
 from advisor.memo import memoize_by_identity
 from advisor.memory.hf_weights import ExpertTiles
-from advisor.memory.layers import cache_layers
+from advisor.memory.layers import StateKind, cache_layers
 from advisor.memory.paged_cache import CURRENT, CacheLayout, PackedCacheType, StateBlocks
 from advisor.memory.working_memory import CapturedGraphs
 from advisor.models.types import Model
@@ -168,6 +168,27 @@ class WholeItem(Record, frozen=True, kw_only=True):
     source: str
 
 
+class AlignedStates(Record, frozen=True, kw_only=True):
+    """Releases in which prefix caching keeps the states of some layers at the ends of blocks, so that a block has to
+    lie in one step."""
+
+    mixers: tuple[StateKind, ...]
+    since: Version
+    usual_from: Version  # the first release that caches prefixes of such models without being asked
+    before: Version
+    source: str
+
+
+class UncapturedDrafts(Record, frozen=True, kw_only=True):
+    """Types of cache and cards whose attention has no decode graphs with drafts: nothing is captured by sequences."""
+
+    kv_cache_types: tuple[str, ...]
+    from_capability: float = 0.0
+    below_capability: float = 99.0
+    before: Version | None = None
+    source: str
+
+
 class PoolConstants(Record, frozen=True, kw_only=True, eq=False):
     """`memory:` of a pool engine."""  # read once for an entry, so that its identity is its key
 
@@ -204,6 +225,8 @@ class PoolConstants(Record, frozen=True, kw_only=True, eq=False):
     own_head: Pattern | None = None  # architectures whose class has an output matrix whatever the checkpoint ties
     state_bytes: float = 2.0  # bytes per element of a recurrent state
     whole_items: tuple[WholeItem, ...] = ()
+    aligned_states: AlignedStates | None = None
+    uncaptured_drafts: tuple[UncapturedDrafts, ...] = ()
     source: str
 
 
