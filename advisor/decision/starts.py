@@ -324,7 +324,8 @@ def _registered(asked: _Asked, facts: Facts, forced: Collection[str]) -> Iterato
 
 def _limit_facts(asked: _Asked, limits: Iterable[StartLimit]) -> Iterator[StartFact]:
     for limit in limits:
-        if limit.starts is not None and not any(asked.question.given.get(k) == v for k, v in limit.unless.items()):
+        given = asked.question.given
+        if limit.starts is not None and not any(v in ("*", given[k]) for k, v in limit.unless.items() if k in given):
             with_ = " or ".join(f"{k}={v}" for k, v in limit.unless.items())
             holds = False if limit.starts == "no" else None
             yield StartFact(asked="limit", holds=holds, text=f"{asked.engine.name}: {limit.says}", source=limit.source,

@@ -153,7 +153,7 @@ class StartLimit(Record, frozen=True, kw_only=True):
     given: dict[str, str] = {}  # settings or variables, any of which has this value
     besides: dict[str, Names] = {}  # any of which has another value than these
     starts: Literal["no", "unknown", "condition"] | None = None
-    unless: dict[str, str] = {}  # a setting or variable with which the limit does not hold
+    unless: dict[str, str] = {}  # a setting or variable with which the limit does not hold; `*`: whatever its value
     says: str
     source: str
 
