@@ -246,6 +246,8 @@ def _judge(
     file = decode_document(rules, path, StartsFile) if rules.has_document(path) else None
     each = [_Asked(question, inner, named, own, d, known, file, runs_alone) for d in dict.fromkeys(devices)]
     facts = [f for asked in each for f in _list_facts(asked, rules)]
+    if file is None and not facts:
+        return None
     return StartVerdict(starts=all_hold(f.holds for f in facts), facts=tuple(dict.fromkeys(facts)))
 
 
