@@ -492,9 +492,9 @@ def explain_wide_blocks(
     rule, names, version = constants.aligned_states, constants.names, settings.version
     if rule is None or version is None or is_before(version, rule.since) or not is_before(version, rule.before):
         return []
-    asked = get_flag(deployment.settings, *names.prefix_caching.flags)
-    off = get_flag(deployment.settings, *names.no_prefix_caching.flags) or asked is False
-    if off or (not asked and is_before(version, rule.usual_from)):
+    flags, given = names.prefix_caching.flags, deployment.settings
+    asked = False if get_flag(given, *(f"no-{x}" for x in flags)) else get_flag(given, *flags)
+    if not (asked or (asked is None and not is_before(version, rule.usual_from))):
         return []
     block = max((g.block for p in plans for g in p.groups if g.kind == "state"), default=0)
     if block <= settings.batched_tokens or not {x.mixer for x in cache_layers(deployment.model)} & set(rule.mixers):
