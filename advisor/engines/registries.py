@@ -125,10 +125,8 @@ def read_facts(file: StartsFile, version: str) -> Facts | None:
         parts = {}
         for part in Facts.__struct_fields__:
             lacks = release.lacks.get(part, ())
-            kept = (
-                {name: x for name, x in getattr(facts, part).items() if name not in lacks} if ALL not in lacks else {}
-            )
-            parts[part] = kept | getattr(release.has, part)
+            newer = {} if ALL in lacks else getattr(facts, part)
+            parts[part] = {name: x for name, x in newer.items() if name not in lacks} | getattr(release.has, part)
         facts = replace(facts, **parts)
         if release.version == version:
             return facts

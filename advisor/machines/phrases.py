@@ -391,8 +391,8 @@ _TABLE: tuple[tuple[str, _Taker], ...] = (
         lambda details, m: setattr(details, "power_watts", float(m[1] or m[2])),
     ),
     (  # what changes nothing here
-        r"(?:no|without) (?:nvlink|p2p|display|monitor|bridge)(?: on the card)?|headless|undervolted|water[- ]?cooled|gfx\d{3,4}[a-z]?|[rc]dna ?\d|"
-        r"(?:mb|motherboard|mainboard|psu|case)[: ].+|"
+        r"(?:no|without) (?:nvlink|p2p|display|monitor|bridge)(?: on the card)?|headless|undervolted|water[- ]?cooled|"
+        r"gfx\d{3,4}[a-z]?|[rc]dna ?\d|(?:mb|motherboard|mainboard|psu|case)[: ].+|"
         r"(?:kvm|proxmox|esxi|lxc|bare metal|vfio|passthrough)(?:[/ ](?:kvm|proxmox|vfio|passthrough))*",
         _take(),
     ),

@@ -254,7 +254,7 @@ def _builds(evaluator: Evaluator, cls: ClassOf, args: dict[str, Any]) -> Any:
     self = Thing({"class": impl, "kv_cache_dtype": cache, "dcp_world_size": 1, "pcp_world_size": 1,
                   "need_to_return_lse_for_decode": False})  # fmt: skip
     given = {**dict.fromkeys(("alibi_slopes", "sliding_window", "logits_soft_cap", "kv_sharing_target_layer_name")),
-             "kv_cache_dtype": cache, "head_size": args["head_size"], "attn_type": args["attn_type"], "use_mla": args["use_mla"],
+             "kv_cache_dtype": cache, **{n: args[n] for n in ("head_size", "attn_type", "use_mla")},
              "sinks": sinks, "mla_args": {"sinks": sinks}, "num_heads": 64, "num_kv_heads": 8,
              "indexer": Thing({"topk_indices_buffer": UNKNOWN}) if args["use_sparse"] else None}  # fmt: skip
     result = evaluator.call(init._replace(first=self), given)
