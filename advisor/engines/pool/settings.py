@@ -109,7 +109,7 @@ class ActivationPeak(Record, frozen=True, kw_only=True):
     sampler_bytes: float  # of the vocabulary, a request
     sampler_hidden: float = 0  # of the hidden size, a token, in the sampler
     expert_workspace: bool = False  # routed experts keep a workspace of their own next to the peak
-    by_shapes: bool = False  # the layer's part follows the model's shapes, `beside_mib` and a hidden size beside it
+    by_shapes: bool = False  # the layer's part follows the model's shapes, `beside_mib` and a hidden size next to it
     not_by_shapes: tuple[QuantizationName, ...] = ()  # formats whose kernels hold other things than 16-bit ones
     forward_range: tuple[float, float] = (1.0, 1.0)  # bounds of a forward peak by shapes, as multiples
     beside_mib: float = 0  # of the allocator next to a peak by shapes
