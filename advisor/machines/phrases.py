@@ -412,8 +412,8 @@ _TABLE: tuple[tuple[str, _Taker], ...] = (
         _take(),
     ),
     (  # what changes nothing here
-        r"(?:no|without) (?:nvlink|p2p|display|bridge)|undervolted|water[- ]?cooled|gfx\d{3,4}[a-z]?|[rc]dna ?\d|"
-        r"(?:mb|motherboard|mainboard|case)[: ].+|psu: .+|"
+        r"(?:no|without) (?:nvlink|p2p|display|monitor|bridge)(?: on the card)?|headless|undervolted|water[- ]?cooled|"
+        r"gfx\d{3,4}[a-z]?|[rc]dna ?\d|(?:mb|motherboard|mainboard|case)[: ].+|psu: .+|"
         r"(?:kvm|proxmox|esxi|lxc|bare metal|vfio|passthrough)(?:[/ ](?:kvm|proxmox|vfio|passthrough))*",
         _take(),
     ),

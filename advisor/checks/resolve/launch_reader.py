@@ -181,7 +181,9 @@ def name_model(model: Text, knowledge: Knowledge) -> model_spellings.NamedModel 
     if is_path(model):
         base = re.sub(r"/+$", "", model).rpartition("/")[2]
         m = re.search(r"models--([\w.-]+?)--([\w.-]+)", model)
-        names = (f"{m[1]}/{m[2]}",) if m else (base, f"local/{base}") if base else ()  # somebody's copy, the second
+        own = f"{m[1]}/{m[2]}" if m else "local"  # somebody's copy, where no hub's folder names it
+        within = (f"{own}/{base}",) if base and (not m or base.lower().endswith(".gguf")) else ()  # a file has a format
+        names = (*within, own) if m else (base, *within) if base else ()
         found = next(filter(None, (model_spellings.find_named_model(n, knowledge.rules) for n in names)), None)
         return replace(found, assumed=f"{model} is taken as {found.name}, by the name of the path") if found else None
     return model_spellings.find_named_model(model, knowledge.rules)
