@@ -24,7 +24,7 @@ from advisor.near import near_matches
 from advisor.web.guard import Application, guard
 from advisor.web.limits import ServerLimits
 from advisor.web.metrics import Metrics
-from advisor.web.page import list_names, make_file
+from advisor.web.page import PAGE_PATHS, list_names, make_file
 from advisor.web.questions import PATHS, answer_estimate, answer_estimates, answer_operation
 from advisor.web.workers import Workers
 
@@ -79,9 +79,7 @@ def make_application(rules: Catalog, limits: ServerLimits) -> Application:
         slow.close()
 
     routes = [
-        Route("/", file, methods=["GET"]),
-        Route("/page.css", file, methods=["GET"]),
-        Route("/page.js", file, methods=["GET"]),
+        *(Route(path, file, methods=["GET"]) for path in PAGE_PATHS),
         Route("/names.json", catalogue, methods=["GET"]),
         Route("/healthz", _say_health, methods=["GET"]),
         Route("/metrics", show_metrics, methods=["GET"]),
