@@ -6,7 +6,7 @@ import asyncio
 import os
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import lru_cache
 from typing import Any
 
@@ -74,7 +74,9 @@ def make_application(rules: Catalog, limits: ServerLimits) -> Application:
 
     @asynccontextmanager
     async def live(_: Any) -> AsyncIterator[None]:
+        warmed = asyncio.get_running_loop().run_in_executor(None, _warm, rules)
         yield
+        warmed.cancel()
         quick.close()
         slow.close()
 
@@ -91,6 +93,12 @@ def make_application(rules: Catalog, limits: ServerLimits) -> Application:
     handlers: Any = {AdvisorError: _refuse, HTTPException: _make_refusal(known), Exception: _fail}
     app = Starlette(routes=routes, exception_handlers=handlers, lifespan=live)
     return _measure(guard(app, limits), metrics, frozenset(known))
+
+
+def _warm(rules: Catalog) -> None:
+    """Asks what a page asks first, so that it finds rules and rows of measurements read."""
+    with suppress(AdvisorError):
+        answer_operation("/v1/recommend", b'{"hardware": "this"}', rules)
 
 
 async def _say_health(request: Request) -> Response:

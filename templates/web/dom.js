@@ -13,7 +13,7 @@ export function make(tag, attributes = {}, ...children) {
     if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
     else if (value !== null && value !== undefined && value !== false) made.setAttribute(name, value);
   }
-  made.append(...children.flat().filter((c) => c !== null && c !== undefined && c !== ""));
+  made.append(...children.flat(2).filter((c) => c !== null && c !== undefined && c !== ""));
   return made;
 }
 
@@ -57,6 +57,7 @@ const FORMS = {
   rate: (v) => format(v, significant(v)),
   each: (v) => format(1 / v, significant(1 / v)), // seconds for one more token, as tokens a second
   gib: (v) => format(v / GIB, {minimumFractionDigits: 1, maximumFractionDigits: 1}),
+  ram: (v) => format(v / GIB, {maximumFractionDigits: 1}),
   count: (v) => format(v, {}),
   tokens: (v) => (v >= 1024 && v % 1024 === 0 ? format(v / 1024, {}) + "k" : format(v, {})),
   seconds: (v) => format(v, significant(v)) + " s",

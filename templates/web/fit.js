@@ -1,6 +1,6 @@
 // "Does this fit": one deployment, by `advise estimate`, with a number in the verdict.
 import {ask} from "./ask.js";
-import {announce, bullets, find, make, number, pill, range, read, show, t, table} from "./dom.js";
+import {announce, bullets, find, make, number, range, read, show, t, table} from "./dom.js";
 import {drawMemory, judgeFit, listPlaces, usedOf} from "./memory.js";
 import {estimateBody, state} from "./state.js";
 
@@ -76,7 +76,7 @@ function draw(answer) {
     .filter(([, key]) => key !== "output_tps" || answer.sequences > 1)
     .map(([word, key, form]) => [t(word), number(answer, `/speed/${key}/value`, form), range(answer, `/speed/${key}`, form)]);
   const ladder = read(answer, "/holds/ladder") || [];
-  return [make("div", {class: "plan-top"}, verdict, speed, pill(t(`fit_${fit}`), fit)), bullets([...why, ...answer.short, ...(answer.message ? [answer.message] : [])]),
+  return [make("div", {class: "plan-top"}, verdict, speed), bullets([...why, ...answer.short, ...(answer.message ? [answer.message] : [])]),
     make("div", {class: "columns"}, make("section", {class: "block"}, make("h2", {}, t("memory")), drawMemory(answer, "")),
       make("div", {}, rows.length ? make("section", {class: "block"}, make("h2", {}, t("speed")), table(t("speed_caption"), ["", t("likely"), t("bounds")], rows)) : null,
         ladder.length > 0 && answer.sequences > 1 ? make("section", {class: "block"}, make("h2", {}, t("holds")), table(t("held_caption"), [t("tokens"), t("requests")],

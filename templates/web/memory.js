@@ -12,11 +12,12 @@ export function listPlaces(answer, at) {
   return places;
 }
 
-const holdsLayers = (answer, at) => {
-  const devices = read(answer, `${at}/devices`) || [];
-  const there = devices.reduce((sum, d) => sum + (d.weights_bytes || 0), 0);
-  return devices.length > 0 && (read(answer, `${at}/host/weights_bytes`) || 0) > there / 10;
-};
+// Whether the host holds layers or experts of a model that cards hold the rest of: more than an embedding table.
+const EMBEDDING_BYTES = 1.5 * 2 ** 30;
+function holdsLayers(answer, at) {
+  const host = read(answer, `${at}/host`);
+  return Boolean(host) && read(answer, `${at}/devices`).length > 0 && (host.kv_cache_bytes > 0 || host.weights_bytes > EMBEDDING_BYTES);
+}
 
 // "room", "just" (by its upper bound or its planner it is tight), "host", "no", "unknown"
 export function judgeFit(answer, plan) {
@@ -24,7 +25,7 @@ export function judgeFit(answer, plan) {
   if (fits === false || read(answer, `${plan}/starts`) === false) return "no";
   if (fits === null) return "unknown";
   if (holdsLayers(answer, `${plan}/memory`)) return "host";
-  const tight = listPlaces(answer, `${plan}/memory`).some((p) => read(answer, `${p}/high_bytes`) > read(answer, `${p}/budget_bytes`));
+  const tight = listPlaces(answer, `${plan}/memory`).some((p) => read(answer, `${p}/high_bytes`) > (read(answer, `${p}/budget_bytes`) ?? Infinity));
   return tight || "tight" in (read(answer, `${plan}/utility`) || {}) ? "just" : "room";
 }
 
@@ -55,8 +56,8 @@ const scale = (answer, places) =>
   Math.max(1, ...places.flatMap((p) => ["budget_bytes", "high_bytes", "total_bytes"].map((k) => read(answer, `${p}/${k}`) || 0))) * 1.01;
 
 // "11.0 of 11.8 GiB"
-export const usedOf = (answer, place) => make("span", {class: "used"}, number(answer, `${place}/total_bytes`, "gib"), ` ${t("of")} `,
-  number(answer, `${place}/budget_bytes`, "gib"), " GiB");
+export const usedOf = (answer, place) => make("span", {class: "used"}, number(answer, `${place}/total_bytes`, "gib"),
+  read(answer, `${place}/budget_bytes`) === null ? "" : [` ${t("of")} `, number(answer, `${place}/budget_bytes`, "gib")], " GiB");
 
 // Of a card: the fullest device, and the host where it holds layers.
 export function drawShort(answer, at) {

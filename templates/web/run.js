@@ -44,7 +44,7 @@ export async function showList(openPlan, showMachine) {
 function listEntries(first) {
   const chosen = first.chosen;
   if (!chosen) return [];
-  const out = [{model: chosen.model, kind: chosen.kind || "", answer: first, body: recommendBody()}];
+  const out = [{model: chosen.model, kind: first.choices[0]?.kind || "", answer: first, body: recommendBody()}];
   for (const other of [...first.choices.slice(1), ...first.models, ...extra.map((model) => ({model}))])
     if (!out.some((e) => e.model === other.model)) out.push({model: other.model, kind: other.kind || "", body: recommendBody(other.model)});
   for (const e of out) e.card = make("li", {class: "card", "data-model": e.model}, heading(e), make("p", {class: "waiting"}, "…"));
@@ -123,7 +123,7 @@ export function describeMachine(machine) {
   const named = [...new Set(cards)].map((n) => { const count = cards.filter((x) => x === n).length; return count > 1 ? `${count} × ${n}` : n; });
   const ram = machine.memory.total_bytes;
   const parts = [named.join(" + ") || (machine.cpu.model ? `${machine.cpu.model}, ${t("no_gpu")}` : t("no_gpu")),
-    ram === null ? t("ram_unknown") : [number({ram}, "/ram", "gib"), " GiB RAM"], machine.os_version || machine.os || ""].filter(Boolean);
+    ram === null ? t("ram_unknown") : [number({ram}, "/ram", "ram"), " GiB RAM"], machine.os_version || machine.os || ""].filter(Boolean);
   return make("span", {class: "machine-words"}, t(machineWords() === "this" ? "this_machine" : "taken_as"), " ",
     make("strong", {}, parts.flatMap((p, i) => (i ? [" · ", ...[p].flat()] : [p].flat()))));
 }
