@@ -19,15 +19,17 @@ Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 JSON_TYPES = ("application/json", "application/x-ndjson")
 OPEN_PATHS = ("/healthz", *PAGE_PATHS)  # without a key: they tell nothing of this machine
+POLICY = (
+    "default-src 'none'; img-src data:; style-src 'self'; script-src 'self'; connect-src 'self'; base-uri 'none'; "
+    "form-action 'none'"
+)
 HEADERS = [
     (b"cache-control", b"no-store"),
-    (b"content-security-policy",
-     b"default-src 'none'; img-src data:; style-src 'self'; script-src 'self'; connect-src 'self'; base-uri 'none'; "
-     b"form-action 'none'; frame-ancestors 'none'"),
+    (b"content-security-policy", f"{POLICY}; frame-ancestors 'none'".encode()),
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"referrer-policy", b"no-referrer"),
     (b"x-content-type-options", b"nosniff"),
-]  # fmt: skip
+]
 
 
 class RefusedRequest(Exception):

@@ -14,6 +14,7 @@ export class Fault extends Error {
 
 export const setKey = (given) => { key = given; kept.clear(); };
 export const isSite = () => known !== null;
+export const listUses = () => known && known.uses;
 
 // The catalogue's names; in a site also which questions are answered.
 export async function loadNames() {
@@ -59,6 +60,12 @@ async function look(question, hardware) {
 }
 
 function readFile(file) {
-  if (!kept.has(file)) kept.set(file, fetchJson(file));
+  if (!kept.has(file)) kept.set(file, unpack(file));
   return kept.get(file);
+}
+
+// Answers lie there as JSON with gzip.
+async function unpack(file) {
+  const response = await fetch(file);
+  return new Response(response.body.pipeThrough(new DecompressionStream("gzip"))).json();
 }

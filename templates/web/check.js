@@ -62,8 +62,8 @@ export async function showFindings() {
 
 function draw(answer) {
   const status = {0: "room", 1: "no"}[answer.summary.exit_status] || "unknown";
-  const count = (key) => make("span", {}, number(answer, `/summary/${key}`, "count"), ` ${t(key)}`);
-  return [make("p", {class: `verdict ${status}`}, make("strong", {}, t(`check_${status}`)), " ", make("span", {class: "dim"}, count("errors"), ", ", count("warnings"))),
+  const count = (key) => make("span", {}, `${t(key)}: `, number(answer, `/summary/${key}`, "count"));
+  return [make("p", {class: `verdict ${status}`}, make("strong", {}, t(`check_${status}`)), " ", make("span", {class: "dim"}, count("errors"), " · ", count("warnings"))),
     ...answer.deployments.map((d, i) => drawDeployment(answer, d, i)),
     make("ul", {class: "findings"}, answer.findings.map((f) => make("li", {class: f.severity}, make("p", {}, pill(t(`severity_${f.severity}`), f.severity === "error" ? "no" : f.severity === "warning" ? "just" : "unknown"),
       " ", make("span", {class: "dim"}, `${f.file}:${f.line ?? ""}`), " ", said(f.message)), f.fix ? make("p", {class: "fix"}, "→ ", said(f.fix)) : null, make("p", {class: "dim rule"}, said(f.rule))))),

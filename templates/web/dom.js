@@ -60,7 +60,7 @@ const FORMS = {
   ram: (v) => format(v / GIB, {maximumFractionDigits: 1}),
   count: (v) => format(v, {}),
   tokens: (v) => (v >= 1024 && v % 1024 === 0 ? format(v / 1024, {}) + "k" : format(v, {})),
-  seconds: (v) => format(v, significant(v)) + " s",
+  seconds: (v) => (v < 120 ? format(v, significant(v)) + " s" : format(v / 60, significant(v / 60)) + " min"),
   money: (v) => format(v, {maximumFractionDigits: 0}),
   watts: (v) => format(v, {maximumFractionDigits: 0}) + " W",
   signed: (v) => format(v, {signDisplay: "exceptZero", minimumFractionDigits: 1, maximumFractionDigits: 1}),

@@ -1,5 +1,5 @@
 // The page: fields and address hold the question, a tab shows its answer.
-import {ask, Fault, isSite, loadNames, setKey} from "./ask.js";
+import {ask, Fault, isSite, listUses, loadNames, setKey} from "./ask.js";
 import {announce, find, hasWords, languages, loadWords, make, said, setLanguage, t} from "./dom.js";
 import {showOffers} from "./buy.js";
 import {prepareCheck, showFindings} from "./check.js";
@@ -158,7 +158,11 @@ async function begin() {
     return;
   }
   find("engine").replaceChildren(...names.engines.map((n) => make("option", {}, n)));
-  if (isSite() && !state.on) state.on = names.usual.machines[0];
+  if (isSite()) {
+    state.on = names.hardware.includes(state.on) ? state.on : names.hardware[0];
+    Object.assign(state, {users: "1", context: "", licence: "", thinking: ""});
+    for (const chip of document.querySelectorAll(".chip")) chip.hidden = !listUses().includes(chip.firstChild.value);
+  }
   showState();
   await update();
 }
