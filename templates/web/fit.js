@@ -66,7 +66,7 @@ function draw(answer) {
   }, null);
   const name = answer.model.split("/").pop();
   const verdict = make("p", {class: `verdict ${fit}`}, make("strong", {}, t(`verdict_${fit}`)), " ",
-    fullest ? usedOf(answer, fullest) : null, " ", make("span", {class: "dim"}, `${name}, ${answer.quantization}, ${answer.engine}`));
+    answer.fits !== false && fullest ? usedOf(answer, fullest) : null, " ", make("span", {class: "dim"}, `${name}, ${answer.quantization}, ${answer.engine}`));
   const why = answer.fits === null ? answer.warnings : [];
   const rate = read(answer, "/speed/decode_tps");
   const speed = rate ? make("p", {class: "big"}, make("strong", {}, number(answer, "/speed/decode_tps/value", "rate")), " ",

@@ -119,7 +119,7 @@ function listChanges(answer) {
 const TARGETS = ["docker", "compose", "systemd", "kubernetes", "command"];
 function launchFiles(body) {
   if (isSite()) return [make("p", {class: "dim"}, t("render_here"), " ", make("code", {}, commandOf(body).replace("advise recommend", "advise render --target compose --output deploy")))];
-  const place = make("div", {"aria-live": "polite"});
+  const place = make("div", {class: "files", "aria-live": "polite"});
   const show = async (target, button) => {
     for (const b of button.parentElement.children) b.setAttribute("aria-pressed", String(b === button));
     place.replaceChildren(make("p", {class: "waiting"}, "…"));
