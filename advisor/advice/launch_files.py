@@ -31,9 +31,7 @@ class LaunchFiles(Answer, frozen=True, kw_only=True):
     why: str | None = None
 
 
-def answer_question(
-    question: RenderQuestion, session: Session, asking: Asking, verbose: bool = False
-) -> LaunchFiles:
+def answer_question(question: RenderQuestion, session: Session, asking: Asking, verbose: bool = False) -> LaunchFiles:
     """The launch files that a question asks for; `verbose` = each setting with its reason.
 
     Raises UnknownName, BadFile, BadInput.
@@ -106,7 +104,8 @@ def _render_copies(
     from advisor.render.copies import render_copies, render_roles
 
     chosen, port = advice.chosen, question.port or session.rules.engine(deployment.engine).port or 8000
-    assert chosen is not None and chosen.layout is not None
+    assert chosen is not None
+    assert chosen.layout is not None
     servers = list_plan_servers(chosen.plan, session.rules.engine(deployment.engine), deployment, port)
     if chosen.layout.prefill:
         target = "command" if question.target == "all" else question.target

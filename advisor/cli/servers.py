@@ -19,7 +19,7 @@ Examples:
   curl http://127.0.0.1:8642/v1/explain -H 'Content-Type: application/json' \\
     -d '{"model": "llama3.1:8b", "hardware": "RTX 4090"}'
 
-POST /v1/recommend, explain, estimate, check, hardware, compare, migrate and fleet/plan answer as the
+POST /v1/recommend, render, explain, estimate, check, hardware, compare, migrate and fleet/plan answer as the
 commands do with --json; /openapi.json describes them, /healthz and /metrics are
 for operators. No file of this machine is read for a client, and nothing is written.
 Exit status: 0 when it is stopped, 2 it cannot start.
@@ -70,8 +70,9 @@ Examples:
   advise site --output public --on "RTX 4090, 64GB RAM, linux" --on "M4 Pro 48GB"
   python3 -m http.server --directory public     to look at it
 
-The page of `advise serve` with its answers beside it: for the usual machines, or those that --on names, for chat, code and
-agents and one user. Any web server gives it; a browser that opens index.html as a file does not read the answers.
+The page of `advise serve` with its answers beside it: for the usual machines,
+or those that --on names, for chat, code and agents and one user. Any web server
+gives it; a browser that opens index.html as a file does not read the answers.
 Exit status: 0 written, 2 usage error or something would be overwritten.
 """,
 )

@@ -21,7 +21,7 @@ USES = ("chat", "code", "agent", "rag", "batch", "voice", "embeddings")  # that 
 
 @lru_cache(maxsize=2 * len(FILES))
 def make_file(path: str, policy: str = "") -> tuple[str, str]:
-    """(text, media type) of one of the page's files. `policy` = what a page without a server's headers allows itself."""
+    """(text, media type) of one of the page's files. `policy` = what a page without our headers allows itself."""
     from advisor.page.build import make_environment
 
     name = path.lstrip("/") or "index.html"

@@ -18,12 +18,27 @@ FOLDER = Path(__file__).resolve().parents[2] / "templates" / "web"
 WORDS: dict[str, dict[str, str]] = json.loads((FOLDER / "words.json").read_text(encoding="utf-8"))
 SOURCES = {p.name: p.read_text(encoding="utf-8") for p in FOLDER.iterdir() if p.suffix in (".js", ".html")}
 # keys that are put together of a part and a value
-MADE = ("tab_", "title_", "use_", "kind_", "fit_", "verdict_", "named_", "target_", "check_", "severity_", "starts_", "fault_")
+MADE = (
+    "tab_",
+    "title_",
+    "use_",
+    "kind_",
+    "fit_",
+    "verdict_",
+    "named_",
+    "target_",
+    "check_",
+    "severity_",
+    "starts_",
+    "fault_",
+)
 
 
 def test_every_word_of_the_page_is_there_and_every_word_is_used() -> None:
     text = "\n".join(SOURCES.values())
-    asked = set(re.findall(r'(?:\bt|section|fact)\("(\w+)"', text)) | set(re.findall(r"words\.(\w+)", SOURCES["index.html"]))
+    asked = set(re.findall(r'(?:\bt|section|fact)\("(\w+)"', text)) | set(
+        re.findall(r"words\.(\w+)", SOURCES["index.html"])
+    )
     asked |= set(re.findall(r'data-t(?:-label|-placeholder)?="(\w+)"', text))
     assert asked - WORDS.keys() - {"name"} == set()
     unused = [k for k in WORDS if not re.search(rf'["`.]{k}\b', text) and not k.startswith(MADE)]
@@ -53,7 +68,16 @@ def test_modules_are_small_and_listed() -> None:
 def test_text_is_inserted_as_text() -> None:
     """No way in for markup, styles or code; nothing from elsewhere."""
     for name, text in SOURCES.items():
-        for word in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "new Function", "style=", "srcdoc"):
+        for word in (
+            "innerHTML",
+            "outerHTML",
+            "insertAdjacentHTML",
+            "document.write",
+            "eval(",
+            "new Function",
+            "style=",
+            "srcdoc",
+        ):
             assert word not in text, f"{name}: {word}"
         outside = set(re.findall(r"(?:https?:)?//[a-z][\w.]+", text)) - {"http://www.w3.org"}
         assert not [x for x in outside if x.startswith(("http", "//www"))], name
@@ -77,7 +101,10 @@ def test_files_are_served_as_what_they_are(local: server.Server) -> None:
         made = make_file(path)[0]
         assert shown == made or json.loads(shown) == json.loads(made)
     assert len(FILES) == len(PAGE_PATHS)
-    assert sum(len(make_file(p)[0].encode()) for p in PAGE_PATHS) + len(json.dumps(server.ask(local, "/names.json")[1])) <= 150_000
+    assert (
+        sum(len(make_file(p)[0].encode()) for p in PAGE_PATHS) + len(json.dumps(server.ask(local, "/names.json")[1]))
+        <= 150_000
+    )
 
 
 @pytest.mark.parametrize("path", ["/index.html", "/usual.json", "/panel-run.html", "/../page.css", "/icons/run.svg"])

@@ -1,4 +1,4 @@
-"""The local page in a real browser: the first question, cards, plans, all tabs; figures of the JSON, by keyboard alone."""
+"""The local page in a real browser: first question, cards, plans, all tabs; figures of the JSON; by keyboard alone."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ def page() -> Iterator[Any]:
         yield opened
 
 
-def _open(page: Any, local: server.Server, view: str) -> None:
+def open_view(page: Any, local: server.Server, view: str) -> None:
+    """Opens a view and waits until its answer stands there."""
     query, done = VIEWS[view]
     page.goto(f"{local.address}/{query}")
     page.wait_for_selector(done)
@@ -93,7 +94,7 @@ def test_the_first_question_of_a_newcomer(local: server.Server, page: Any) -> No
 
 
 def test_cards_are_what_the_command_says(local: server.Server, page: Any) -> None:
-    _open(page, local, "run")
+    open_view(page, local, "run")
     plain = json.loads(commands.advise("recommend", "--on", MACHINE, "--json").stdout)
     named = [plain["chosen"]["model"], *(x["model"] for x in (*plain["choices"][1:], *plain["models"]))]
     cards = page.locator(CARDS)
@@ -111,8 +112,10 @@ def test_cards_are_what_the_command_says(local: server.Server, page: Any) -> Non
 def test_how_much_is_loaded_and_asked(local: server.Server, page: Any) -> None:
     """Bytes of the page and its names, and the questions behind the first card and all cards."""
     sizes: dict[str, int] = {}
-    page.on("response", lambda r: sizes.update({urlsplit(r.url).path: len(r.body())}) if r.request.method == "GET" else None)
-    _open(page, local, "run")
+    page.on(
+        "response", lambda r: sizes.update({urlsplit(r.url).path: len(r.body())}) if r.request.method == "GET" else None
+    )
+    open_view(page, local, "run")
     print(sizes)
     assert sum(sizes.values()) <= MOST_LOADED
     asked = [url for url in page.asked if "/v1/" in url]
@@ -120,7 +123,7 @@ def test_how_much_is_loaded_and_asked(local: server.Server, page: Any) -> None:
 
 
 def test_the_plan(local: server.Server, page: Any) -> None:
-    _open(page, local, "plan")
+    open_view(page, local, "plan")
     page.wait_for_selector("#plan:not(:has([aria-busy]))")
     plain = json.loads(commands.advise("recommend", "--on", MACHINE, "--model", MODEL, "--json").stdout)
     _assert_figures(page, "#plan", plain, 25)
@@ -135,7 +138,9 @@ def test_the_plan(local: server.Server, page: Any) -> None:
     page.get_by_role("button", name="Compose", exact=True).click()
     shown = page.locator(".files pre").first
     shown.wait_for()
-    made = commands.advise("render", "--on", MACHINE, "--model", MODEL, "--target", "compose", "--output", "-", "--json")
+    made = commands.advise(
+        "render", "--on", MACHINE, "--model", MODEL, "--target", "compose", "--output", "-", "--json"
+    )
     assert shown.inner_text().strip() == json.loads(made.stdout)[0]["content"].strip()
     assert not page.complaints
 
@@ -182,7 +187,7 @@ def test_a_plan_by_keyboard_alone(local: server.Server) -> None:
 
 def test_tabs(local: server.Server, page: Any) -> None:
     """Arrows lead through the tabs; the browser's Back leads back; each has its panel, title and address."""
-    _open(page, local, "run")
+    open_view(page, local, "run")
     titles = {page.title()}
     page.locator("#tab-run").focus()
     for tab in ("fit", "buy", "check"):
@@ -201,7 +206,7 @@ def test_tabs(local: server.Server, page: Any) -> None:
 
 
 def test_does_it_fit(local: server.Server, page: Any) -> None:
-    _open(page, local, "fit")
+    open_view(page, local, "fit")
     _assert_figures(page, "#verdict", _ask(local, "/v1/estimate", page, "#verdict"), 20)
     for slider, field, keys in (("#fit-context", "context_length", ("ArrowRight", "End", "Home")),
                                 ("#fit-users", "sequences", ("ArrowRight", "End", "ArrowLeft"))):  # fmt: skip
@@ -222,7 +227,7 @@ def test_does_it_fit(local: server.Server, page: Any) -> None:
 
 
 def test_what_to_buy(local: server.Server, page: Any) -> None:
-    _open(page, local, "buy")
+    open_view(page, local, "buy")
     words = ("hardware", "--model", MODEL, "--users", "1", "--budget", "2000EUR", "--json")
     plain = json.loads(commands.advise(*words).stdout)
     _assert_figures(page, "#offers", plain, 8)
@@ -236,7 +241,7 @@ def test_what_to_buy(local: server.Server, page: Any) -> None:
 
 def test_check_a_file(local: server.Server, page: Any) -> None:
     """Pasted, or chosen from the disk; nothing but this server is asked."""
-    _open(page, local, "check")
+    open_view(page, local, "check")
     answer = _ask(local, "/v1/check", page, "#findings")
     assert page.locator(".findings li").count() == len(answer["findings"]) > 1
     assert page.locator(".findings .error").count() == answer["summary"]["errors"]
@@ -250,7 +255,7 @@ def test_check_a_file(local: server.Server, page: Any) -> None:
 
 
 def test_state_is_in_the_address(local: server.Server, page: Any) -> None:
-    _open(page, local, "run")
+    open_view(page, local, "run")
     with page.expect_response("**/v1/recommend"):
         page.get_by_role("radio", name="Code").check()
     with page.expect_response("**/v1/recommend"):
@@ -304,7 +309,7 @@ def test_a_key_is_asked_for_by_the_page() -> None:
 def test_languages(local: server.Server) -> None:
     """Words and numbers of the reader's language; what the program says stays as it says it."""
     with browser.open_browser(locale="de-DE") as page:
-        _open(page, local, "run")
+        open_view(page, local, "run")
         assert page.locator("html").get_attribute("lang") == "de"
         assert page.title().startswith("Was läuft")
         assert re.search(r"\d,\d von \d+,\d GiB", page.locator("#cards").inner_text())
@@ -314,7 +319,7 @@ def test_languages(local: server.Server) -> None:
         assert re.search(r"\d\.\d of \d+\.\d GiB", page.locator("#cards").inner_text())
         assert parse_qs(urlsplit(page.url).query)["lang"] == ["en"]
     with browser.open_browser(locale="fr-FR") as page:  # words that nobody has translated
-        _open(page, local, "check")
+        open_view(page, local, "check")
         assert page.locator("html").get_attribute("lang") == "en"
 
 
@@ -322,7 +327,7 @@ def test_languages(local: server.Server) -> None:
 def test_no_serious_fault_at_any_width(local: server.Server, view: str) -> None:
     for scheme in ("light", "dark"):
         with browser.open_browser(color_scheme=scheme, locale="en-GB") as page:
-            _open(page, local, view)
+            open_view(page, local, view)
             assert not browser.list_serious_faults(page)
             for width in browser.WIDTHS:
                 page.set_viewport_size({"width": width, "height": 900})

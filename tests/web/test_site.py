@@ -1,4 +1,4 @@
-"""`advise site`: the page as files: figures of the commands, every question of the page answered, nothing overwritten."""
+"""`advise site`: the page as files: figures of the commands, questions answered in the browser, nothing overwritten."""
 
 from __future__ import annotations
 
@@ -74,7 +74,8 @@ def test_answers_are_kept_as_they_are_asked() -> None:
     """A part of the answer to the question, value by value, under the question as the page spells it."""
     rules = catalog([shipped_root()])
     question, kept = site._ask("/v1/recommend", rules, hardware=MACHINE, use_case="chat", concurrency=1, model=MODEL)
-    assert question == '/v1/recommend {"concurrency":1,"hardware":"%s","model":"%s","use_case":"chat"}' % (MACHINE, MODEL)
+    body = f'{{"concurrency":1,"hardware":"{MACHINE}","model":"{MODEL}","use_case":"chat"}}'
+    assert question == f"/v1/recommend {body}"
     plain = json.loads(commands.advise("recommend", "--on", MACHINE, "--model", MODEL, "--json").stdout)
 
     def is_part(part: Any, whole: Any) -> bool:
@@ -124,12 +125,12 @@ def test_questions_are_answered_in_the_browser(folder: Path) -> None:
         card = page.locator(f'.card[data-model="{MODEL}"] .open')
         card.click()
         page.wait_for_selector("#plan:not(:has([aria-busy])) pre")
-        asked = ("recommend", "--on", MACHINE, "--model", MODEL, "--json")
-        assert_figures("#plan", json.loads(commands.advise(*asked).stdout), 20)
+        words = ("recommend", "--on", MACHINE, "--model", MODEL, "--json")
+        assert_figures("#plan", json.loads(commands.advise(*words).stdout), 20)
         page.goto(f"{address}?tab=fit&model=openai%2Fgpt-oss-20b")
         page.wait_for_selector("#verdict .bar")
-        line = json.dumps({"model": "openai/gpt-oss-20b", "hardware": MACHINE, "engine": "llama.cpp", "context_length": 8192,
-                           "sequences": 1, "workload": {"concurrency": 1}})  # fmt: skip
+        asked = {"model": "openai/gpt-oss-20b", "hardware": MACHINE, "engine": "llama.cpp", "context_length": 8192}
+        line = json.dumps({**asked, "sequences": 1, "workload": {"concurrency": 1}})
         estimate = json.loads(commands.advise("estimate", "--jsonl", "-", stdin=line + "\n").stdout)
         assert_figures("#verdict", estimate, 15)
         page.goto(f"{address}?tab=buy")
