@@ -24,7 +24,7 @@ from advisor.near import near_matches
 from advisor.web.guard import Application, guard
 from advisor.web.limits import ServerLimits
 from advisor.web.metrics import Metrics
-from advisor.web.page import PAGE_PATHS, list_names, make_file
+from advisor.web.page import PAGE_PATHS, list_names, load_usual, make_file
 from advisor.web.questions import PATHS, answer_estimate, answer_estimates, answer_operation
 from advisor.web.workers import Workers
 
@@ -97,8 +97,9 @@ def make_application(rules: Catalog, limits: ServerLimits) -> Application:
 
 def _warm(rules: Catalog) -> None:
     """Asks what a page asks first, so that it finds rules and rows of measurements read."""
-    with suppress(AdvisorError):
-        answer_operation("/v1/recommend", b'{"hardware": "this"}', rules)
+    for words in ("this", load_usual()["machines"][0]):
+        with suppress(AdvisorError):
+            answer_operation("/v1/recommend", msgspec.json.encode({"hardware": words}), rules)
 
 
 async def _say_health(request: Request) -> Response:

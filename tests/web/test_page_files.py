@@ -31,6 +31,7 @@ MADE = (
     "severity_",
     "starts_",
     "fault_",
+    "help_",
 )
 
 
