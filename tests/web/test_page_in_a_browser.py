@@ -254,17 +254,18 @@ def test_check_a_file(local: server.Server, page: Any) -> None:
     assert not page.complaints
 
 
-def test_state_is_in_the_address(local: server.Server, page: Any) -> None:
-    open_view(page, local, "run")
-    with page.expect_response("**/v1/recommend"):
-        page.get_by_role("radio", name="Code").check()
-    with page.expect_response("**/v1/recommend"):
-        page.locator("#users").fill("4")
-    page.wait_for_selector(DONE)
-    query = urlsplit(page.url).query
-    asked = {"on": ["RTX 3060 12GB"], "ram": ["32"], "os": ["linux"], "use": ["code"], "users": ["4"]}
-    assert parse_qs(query) == asked
-    shown = page.locator("#cards").inner_text()
+def test_state_is_in_the_address(local: server.Server) -> None:
+    with browser.open_browser(locale="en-GB") as page:
+        open_view(page, local, "run")
+        with page.expect_response("**/v1/recommend"):
+            page.get_by_role("radio", name="Code").check()
+        with page.expect_response("**/v1/recommend"):
+            page.locator("#users").fill("4")
+        page.wait_for_selector("#cards:not(.old):not([aria-busy]) .big")
+        query = urlsplit(page.url).query
+        asked = {"on": ["RTX 3060 12GB"], "ram": ["32"], "os": ["linux"], "use": ["code"], "users": ["4"]}
+        assert parse_qs(query) == asked
+        shown = page.locator("#cards").inner_text()
     with browser.open_browser(locale="en-GB") as other:
         other.goto(f"{local.address}/?{query}")
         other.wait_for_selector(DONE)
