@@ -70,7 +70,7 @@ Examples:
   advise site --output public --on "RTX 4090, 64GB RAM, linux" --on "M4 Pro 48GB"
   python3 -m http.server --directory public     to look at it
 
-The page of `advise serve` with its answers beside it: for the usual machines,
+The page of `advise serve` with its answers next to it: for the usual machines,
 or those that --on names, for chat, code and agents and one user. Any web server
 gives it; a browser that opens index.html as a file does not read the answers.
 Exit status: 0 written, 2 usage error or something would be overwritten.
@@ -84,7 +84,7 @@ Exit status: 0 written, 2 usage error or something would be overwritten.
 def site(output: str, machines: tuple[str, ...], force: bool, quiet: bool) -> int:
     """Write the page with its usual questions answered beforehand (at most 3 MB)."""
     from advisor.catalog import catalog
-    from advisor.web.site import write_site
+    from advisor.web.page import write_site
 
     def say(text: str) -> None:
         if not quiet:

@@ -11,19 +11,20 @@ from functools import lru_cache
 from typing import Any
 
 import msgspec
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
+from advisor import __version__
 from advisor.catalog import Catalog
 from advisor.errors import AdvisorError
 from advisor.estimation import RememberedNames
 from advisor.near import near_matches
 from advisor.web.guard import Application, guard
 from advisor.web.limits import ServerLimits
-from advisor.web.metrics import Metrics
 from advisor.web.page import PAGE_PATHS, list_names, load_usual, make_file
 from advisor.web.questions import PATHS, answer_estimate, answer_estimates, answer_operation
 from advisor.web.workers import Workers
@@ -37,7 +38,26 @@ STATUS = {
     "not_found": 404,
     "internal": 500,
 }  # of an error's code; 400 for all others
+BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)  # seconds
 ESTIMATES = 2  # threads for estimates: one works, one reads its request at the same time
+
+
+class Metrics:
+    """What one server counts."""
+
+    def __init__(self) -> None:
+        self.registry = registry = CollectorRegistry()
+        self.requests = Counter("advise_requests", "Requests by path and status", ("path", "status"), registry=registry)
+        self.seconds = Histogram("advise_request_seconds", "Time", ("path",), buckets=BOUNDS, registry=registry)
+        self.in_flight = Gauge("advise_requests_in_flight", "Requests that are being answered", registry=registry)
+        self.waiting = Gauge("advise_answers_waiting", "Answers that are worked out or wait for it", registry=registry)
+        build = Gauge("advise_build_info", "The version that answers", ("version",), registry=registry)
+        build.labels(__version__).set(1)
+
+    def write(self, waiting: int) -> bytes:
+        """The text that Prometheus reads."""
+        self.waiting.set(waiting)
+        return generate_latest(self.registry)
 
 
 def make_application(rules: Catalog, limits: ServerLimits) -> Application:

@@ -10,7 +10,7 @@ import msgspec
 
 from advisor.web import limits as bounds
 from advisor.web.limits import ServerLimits
-from advisor.web.page import PAGE_PATHS
+from advisor.web.page import PAGE_PATHS, POLICY
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -19,10 +19,6 @@ Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 JSON_TYPES = ("application/json", "application/x-ndjson")
 OPEN_PATHS = ("/healthz", *PAGE_PATHS)  # without a key: they tell nothing of this machine
-POLICY = (
-    "default-src 'none'; img-src data:; style-src 'self'; script-src 'self'; connect-src 'self'; base-uri 'none'; "
-    "form-action 'none'"
-)
 HEADERS = [
     (b"cache-control", b"no-store"),
     (b"content-security-policy", f"{POLICY}; frame-ancestors 'none'".encode()),

@@ -1,6 +1,6 @@
 // "What to buy": what is worth the most at each of several budgets, or for one.
 import {ask, isSite} from "./ask.js";
-import {announce, bullets, find, make, number, pill, range, read, said, show, t} from "./dom.js";
+import {announce, bullets, find, make, number, pill, range, read, quote, show, t} from "./dom.js";
 import {hardwareBody} from "./state.js";
 
 let turn = 0;
@@ -51,7 +51,7 @@ function drawOffer(answer, row, openMachine) {
   const rate = read(answer, `${row.at}/speed/decode_tps`);
   return make("li", {class: "offer"},
     budgets ? make("p", {class: "budget"}, t("up_to"), " ", make("strong", {}, budgets[budgets.length - 1]), ` ${answer.currency}`) : null,
-    make("div", {class: "offer-body"}, make("h2", {}, said(option.hardware)), make("p", {class: "dim"}, said(`${option.model.split("/").pop()}, ${option.quantization}, ${option.engine}`)), make("p", {}, marks),
+    make("div", {class: "offer-body"}, make("h2", {}, quote(option.hardware)), make("p", {class: "dim"}, quote(`${option.model.split("/").pop()}, ${option.quantization}, ${option.engine}`)), make("p", {}, marks),
       make("dl", {class: "facts"}, fact("price", price.flat()), rate ? fact("tokens_s", [make("strong", {}, number(answer, `${row.at}/speed/decode_tps/value`, "rate")), " ", range(answer, `${row.at}/speed/decode_tps`, "rate")]) : null,
         option.power_watts ? fact("power", [number(answer, `${row.at}/power_watts`, "watts")]) : null),
       make("details", {}, make("summary", {}, t("details")), bullets([...option.why, option.needs, option.host && `${option.host}`, `${option.price_kind}, ${option.price_date}: ${option.price_source}`].filter(Boolean)),

@@ -1,6 +1,6 @@
 // "Check a file": deployment files that are dropped, chosen or pasted. Their text goes to this page's own server only.
 import {ask, isSite} from "./ask.js";
-import {announce, code, find, make, number, pill, said, t} from "./dom.js";
+import {announce, code, find, make, number, pill, quote, t} from "./dom.js";
 import {machineWords, state} from "./state.js";
 
 const files = new Map(); // name -> text
@@ -66,15 +66,15 @@ function draw(answer) {
   return [make("p", {class: `verdict ${status}`}, make("strong", {}, t(`check_${status}`)), " ", make("span", {class: "dim"}, count("errors"), " · ", count("warnings"))),
     ...answer.deployments.map((d, i) => drawDeployment(answer, d, i)),
     make("ul", {class: "findings"}, answer.findings.map((f) => make("li", {class: f.severity}, make("p", {}, pill(t(`severity_${f.severity}`), f.severity === "error" ? "no" : f.severity === "warning" ? "just" : "unknown"),
-      " ", make("span", {class: "dim"}, `${f.file}:${f.line ?? ""}`), " ", said(f.message)), f.fix ? make("p", {class: "fix"}, "→ ", said(f.fix)) : null, make("p", {class: "dim rule"}, said(f.rule))))),
-    answer.problems.length ? make("ul", {class: "says"}, answer.problems.map((p) => make("li", {}, said(p.text || p.message || JSON.stringify(p))))) : null].filter(Boolean);
+      " ", make("span", {class: "dim"}, `${f.file}:${f.line ?? ""}`), " ", quote(f.message)), f.fix ? make("p", {class: "fix"}, "→ ", quote(f.fix)) : null, make("p", {class: "dim rule"}, quote(f.rule))))),
+    answer.problems.length ? make("ul", {class: "says"}, answer.problems.map((p) => make("li", {}, quote(p.text || p.message || JSON.stringify(p))))) : null].filter(Boolean);
 }
 
 function drawDeployment(answer, d, i) {
   const word = d.starts === true ? "room" : d.starts === false ? "no" : "unknown";
   const title = [d.name, d.engine, d.model, d.quantization].filter(Boolean).join(" · ");
-  return make("section", {class: "block"}, make("h2", {}, said(title || d.source)), make("p", {}, pill(t(`starts_${word}`), word)),
-    ...(d.memory ? d.memory.devices.map((_, k) => make("p", {class: "dim"}, said(d.memory.devices[k].name), ": ", number(answer, `/deployments/${i}/memory/devices/${k}/total_bytes`, "gib"), ` ${t("of")} `,
+  return make("section", {class: "block"}, make("h2", {}, quote(title || d.source)), make("p", {}, pill(t(`starts_${word}`), word)),
+    ...(d.memory ? d.memory.devices.map((_, k) => make("p", {class: "dim"}, quote(d.memory.devices[k].name), ": ", number(answer, `/deployments/${i}/memory/devices/${k}/total_bytes`, "gib"), ` ${t("of")} `,
       number(answer, `/deployments/${i}/memory/devices/${k}/budget_bytes`, "gib"), " GiB")) : []),
-    make("ul", {class: "says"}, d.why.map((w) => make("li", {}, said(w)))));
+    make("ul", {class: "says"}, d.why.map((w) => make("li", {}, quote(w)))));
 }

@@ -45,7 +45,7 @@ export function t(key, values = {}) {
 export const hasWords = (key) => key in words;
 
 // What the program says stands as it says it, in English.
-export const said = (text) => make("span", {lang: "en"}, text);
+export const quote = (text) => make("span", {lang: "en"}, text);
 
 export const read = (answer, pointer) =>
   pointer.split("/").slice(1).reduce((value, key) => (value === null || value === undefined ? null : value[key]), answer);
@@ -90,7 +90,7 @@ export function table(caption, headers, rows) {
 }
 
 export function bullets(texts) {
-  return texts.length ? make("ul", {class: "says"}, texts.map((x) => make("li", {}, said(x)))) : null;
+  return texts.length ? make("ul", {class: "says"}, texts.map((x) => make("li", {}, quote(x)))) : null;
 }
 
 export const pill = (text, kind) => make("span", {class: `pill ${kind}`}, text);

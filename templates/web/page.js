@@ -1,6 +1,6 @@
 // The page: fields and address hold the question, a tab shows its answer.
 import {ask, Fault, isSite, listUses, loadNames, setKey} from "./ask.js";
-import {announce, find, hasWords, languages, loadWords, make, said, setLanguage, t} from "./dom.js";
+import {announce, find, hasWords, languages, loadWords, make, quote, setLanguage, t} from "./dom.js";
 import {showOffers} from "./buy.js";
 import {prepareCheck, showFindings} from "./check.js";
 import {fillSliders, readSliders, showVerdict} from "./fit.js";
@@ -75,8 +75,8 @@ function showFault(fault) {
   if (fault.code === "api_key") find("key").hidden = false;
   const place = find("status");
   place.className = "bad";
-  const said_ = hasWords(`fault_${fault.code}`) ? document.createTextNode(t(`fault_${fault.code}`, {what: fault.message})) : said(fault.message);
-  place.replaceChildren(said_);
+  const shown = hasWords(`fault_${fault.code}`) ? document.createTextNode(t(`fault_${fault.code}`, {what: fault.message})) : quote(fault.message);
+  place.replaceChildren(shown);
   if (!(fault instanceof Fault)) { if (!(fault instanceof TypeError)) throw fault; place.replaceChildren(t("fault_network")); return; }
   if (fault.near.length && state.tab !== "check") place.append(" ", t("did_you_mean"), ...fault.near.slice(0, 5).flatMap((name) => [" ",
     make("button", {type: "button", class: "link", onclick: () => takeNear(name)}, name)]));

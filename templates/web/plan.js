@@ -1,6 +1,6 @@
 // The plan behind a card: how to start it, where memory goes, longer contexts, what else there is, what would change it.
 import {ask, isSite} from "./ask.js";
-import {announce, bullets, code, find, hasWords, make, number, pill, range, read, said, t, table} from "./dom.js";
+import {announce, bullets, code, find, hasWords, make, number, pill, range, read, quote, t, table} from "./dom.js";
 import {drawMemory, judgeFit, listPlaces, usedOf} from "./memory.js";
 import {bigNumber, listFacts, showNothing} from "./run.js";
 import {commandOf, machineWords, recommendBody, state} from "./state.js";
@@ -37,7 +37,7 @@ function drawPlan(answer, body, own) {
   const fit = judgeFit(answer, "/chosen");
   const top = make("div", {class: "plan-top"}, bigNumber(answer, "/chosen"),
     make("div", {}, pill(t(`fit_${fit}`), fit), make("p", {class: "how"}, t("runs_with", {engine: chosen.engine}), " ",
-      make("strong", {}, [chosen.engine, chosen.engine_version].filter(Boolean).join(" ")), ", ", said(chosen.quantization || ""))),
+      make("strong", {}, [chosen.engine, chosen.engine_version].filter(Boolean).join(" ")), ", ", quote(chosen.quantization || ""))),
     listFacts(answer, "/chosen"));
   const start = section("start_it", chosen.install ? code(t("install"), chosen.install) : null,
     chosen.command ? code(t("command"), chosen.command) : null, chosen.test ? code(t("test"), chosen.test) : null,
@@ -84,7 +84,7 @@ async function showContexts(place, answer, body, own) {
     const places = listPlaces(a, "/chosen/memory");
     return [tokens, make("span", {}, places.slice(0, 2).flatMap((p, i) => (i ? [" + ", usedOf(a, p)] : [usedOf(a, p)]))),
       one ? number(a, "/chosen/speed/decode_tps/value", "rate") : number(a, "/chosen/speed/tpot_s/value", "each"),
-      said(a.chosen.quantization || "–")];
+      quote(a.chosen.quantization || "–")];
   })));
   place.querySelectorAll("data").forEach((d) => d.removeAttribute("data-at")); // of other questions than the plan's
 }
@@ -99,7 +99,7 @@ function listHeld(answer) {
 function listOthers(answer, body) {
   const others = answer.alternatives.map((a, i) => [a, i]).filter(([a]) => a.memory);
   const draw = ([a, i]) => make("details", {class: "other"}, make("summary", {},
-    make("span", {class: "other-name"}, said(a.engine), " ", make("span", {class: "dim"}, said(a.quantization || ""))),
+    make("span", {class: "other-name"}, quote(a.engine), " ", make("span", {class: "dim"}, quote(a.quantization || ""))),
     make("span", {class: "other-rate"}, a.speed ? number(answer, `/alternatives/${i}/speed/decode_tps/value`, "rate") : t("unknown"), ` ${t("tokens_s")}`)),
   a.gains.length ? bullets(a.gains) : null, a.command ? code(t("command"), a.command)
     : code(t("command"), commandOf(body, ` --engine ${a.engine}`)));
@@ -127,7 +127,7 @@ function launchFiles(body) {
       const made = await ask("/v1/render", {...body, target});
       place.replaceChildren(...made.files.map((f) => code(f.name, f.content)));
     } catch (fault) {
-      place.replaceChildren(make("p", {class: "dim"}, said(fault.message)));
+      place.replaceChildren(make("p", {class: "dim"}, quote(fault.message)));
     }
   };
   const buttons = TARGETS.map((target) => make("button", {type: "button", class: "chip-button", "aria-pressed": "false",

@@ -1,7 +1,7 @@
 // "What can I run": models as cards, the best first. The first answer names them; each card is then the answer to
 // `advise recommend --model`, so a card and its plan say the same.
 import {ask} from "./ask.js";
-import {announce, find, make, number, pill, range, read, said, t} from "./dom.js";
+import {announce, find, make, number, pill, range, read, quote, t} from "./dom.js";
 import {drawShort, judgeFit} from "./memory.js";
 import {recommendBody, state, machineWords} from "./state.js";
 
@@ -56,7 +56,7 @@ async function fill(entry, openPlan, own) {
     const answer = entry.answer || await ask("/v1/recommend", entry.body);
     if (own === turn) drawCard(entry, answer, openPlan);
   } catch (fault) {
-    if (own === turn) entry.card.replaceChildren(heading(entry), make("p", {class: "bad"}, said(fault.message)));
+    if (own === turn) entry.card.replaceChildren(heading(entry), make("p", {class: "bad"}, quote(fault.message)));
   }
 }
 
@@ -107,14 +107,14 @@ export function listFacts(answer, at) {
     facts.push([t("ability"), [number(answer, `${at}/quality/ability`, "signed"), " ± ", number(answer, `${at}/quality/spread`, "plain")]]);
     if (quality.answer_s !== null) facts.push([t(quality.thinks ? "answer_thought" : "answer"), [number(answer, `${at}/quality/answer_s`, "seconds")]]);
   }
-  facts.push([t("licence"), [read(answer, `${at}/licence/model`) ? said(read(answer, `${at}/licence/model`)) : t("unknown")]]);
+  facts.push([t("licence"), [read(answer, `${at}/licence/model`) ? quote(read(answer, `${at}/licence/model`)) : t("unknown")]]);
   return make("dl", {class: "facts"}, facts.map(([name, value]) => make("div", {}, make("dt", {}, name), make("dd", {}, value))));
 }
 
 export function showNothing(answer, model) {
   const why = [...answer.warnings, ...answer.remedies];
   return make("div", {}, make("p", {class: "bad"}, model ? t("does_not_fit") : t("nothing_fits")),
-    why.length ? make("ul", {class: "says"}, why.slice(0, 5).map((w) => make("li", {}, said(w)))) : null);
+    why.length ? make("ul", {class: "says"}, why.slice(0, 5).map((w) => make("li", {}, quote(w)))) : null);
 }
 
 // The machine of an answer in words, for the line below the field.

@@ -52,10 +52,10 @@ export function hardwareBody() {
 
 // The command that gives the same answer.
 export function commandOf(body, rest = "") {
-  const quote = (x) => (/^[\w./:-]+$/.test(x) ? x : `"${x}"`);
+  const quoted = (x) => (/^[\w./:-]+$/.test(x) ? x : `"${x}"`);
   const words = ["advise recommend"];
-  if (body.hardware !== "this") words.push(`--on ${quote(body.hardware)}`);
-  if (body.model) words.push(`--model ${quote(body.model)}`);
+  if (body.hardware !== "this") words.push(`--on ${quoted(body.hardware)}`);
+  if (body.model) words.push(`--model ${quoted(body.model)}`);
   if (body.use_case !== "chat") words.push(`--use-case ${body.use_case}`);
   if (body.concurrency !== 1) words.push(`--users ${body.concurrency}`);
   if (body.context_length) words.push(`--context ${body.context_length}`);

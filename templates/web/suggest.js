@@ -13,7 +13,7 @@ export function findNames(names, typed) {
   return found.sort((a, b) => rank(a) - rank(b)).slice(0, MOST);
 }
 
-// `names()` are all names, `usual()` those that are offered before anything is typed; `take` is told of a choice.
+// `names()` are all names, `usual()` those that are offered before anything is typed; `take` gets the choice.
 export function suggest(input, names, usual, take) {
   const id = `${input.id}-list`;
   const list = make("ul", {id, role: "listbox", class: "suggestions", hidden: "", "aria-label": input.id});

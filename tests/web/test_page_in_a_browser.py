@@ -131,7 +131,7 @@ def test_the_plan(local: server.Server, page: Any) -> None:
     assert codes == [plain["chosen"][k] for k in ("install", "command", "test")]
     line = page.locator("#plan section").first.locator("p > code").inner_text()
     assert line == f'advise recommend --on "{MACHINE}" --model {MODEL}'
-    longer = page.locator("table", has_text="Each planned anew").locator("tbody tr")
+    longer = page.locator("table", has_text="Each planned on its own").locator("tbody tr")
     rate = longer.nth(2).locator("td").nth(1).locator("data").get_attribute("value")
     asked = ("recommend", "--on", MACHINE, "--model", MODEL, "--context", "32768", "--json")
     assert float(rate) == json.loads(commands.advise(*asked).stdout)["chosen"]["speed"]["decode_tps"]["value"]

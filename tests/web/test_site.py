@@ -19,7 +19,7 @@ import pytest
 from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
 from advisor.page.blocks import read_pointer
-from advisor.web import site
+from advisor.web import page as site
 from advisor.web.page import FILES
 
 MACHINE = "RTX 3060 12GB, 32GB RAM, linux"
