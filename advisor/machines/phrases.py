@@ -38,6 +38,7 @@ class HardwareDetails(msgspec.Struct):
     cpu_model: str | None = None
     sockets: int | None = None
     cores: int | None = None
+    cores_per_socket: int | None = None
     threads: int | None = None
     gpu_cores: int | None = None
     flags: list[str] = []
@@ -291,6 +292,10 @@ def _disk(details: HardwareDetails, m: re.Match[str]) -> None:
     details.disk_gbs = rate / 1000 if "m" in (m["a"] or m["b"]).lower() else rate
 
 
+def _cores_of_sockets(details: HardwareDetails, m: re.Match[str]) -> None:
+    details.cores_per_socket = _count(m[1], "cores")
+
+
 def _memory_of_sockets(details: HardwareDetails, m: re.Match[str]) -> None:
     details.ram_bytes = parse_memory_size(m[1], m[2]) * (details.sockets or 2)
 
@@ -317,7 +322,7 @@ _TABLE: tuple[tuple[str, _Taker], ...] = (
     ),
     (r"(?:(?:integrated|onboard) (?:graphics|gpu)|i-?gpu)(?: only)?", _take(own_graphics=True)),
     (
-        rf"{SIZE} (?:of )?(?:(?:(?:system|host|total|shared|main) )*(?:RAM|memory)|(?:LP)?DDR\dX?)"
+        rf"{SIZE} (?:of )?(?:(?:(?:system|host|total|shared|main) )*(?:RAM|memory)|(?:LP)?DDR\dX?(?: (?:RAM|memory))?)"
         r"(?: (?:laptop|desktop|pc|server))?",
         _take("ram_bytes", host_only=True),
     ),
@@ -371,12 +376,17 @@ _TABLE: tuple[tuple[str, _Taker], ...] = (
     (r"NVML error (?P<driver_problem>\w{1,60})", _take()),
     (r"(?:no|without|missing)(?: nvidia| gpu)? driver|driver missing", _take(driver_problem="missing")),
     (rf"{_LINK}(?:\s*\+\s*{_LINK})*", _links),
-    (r"(\d{1,3}(?:\.\d)?)\s?(?:GbE|G(?:bit/s|b/s|bps)|G(?= ))(?: (ethernet|infiniband|roce|thunderbolt))?", _network),
+    (
+        r"(?:QSFP\d{0,3} |ConnectX-?\d )?(\d{1,3}(?:\.\d)?)\s?(?:GbE|G(?:bit/s|b/s|bps)|G(?= ))"
+        r"(?: (?:(ethernet|infiniband|roce|thunderbolt)|link))?",
+        _network,
+    ),
     (r"(?:spread )?(?:across|over) (\d{1,6}) (?:nodes?|machines|servers)", _spread),
     (r"(\d{1,6}) nodes?", _nodes),
     (r"(\d{1,6}) clusters?", _nodes),
     (r"(\d{1,3})[ -]cores? gpu|(\d{1,3}) gpu[ -]cores?", _gpu_cores),
     (r"(?P<cores>\d{1,6})(?: physical| cpu)?[ -]cores?(?: cpu| processor)?", _take()),
+    (r"(\d{1,4})[ -]cores? (?:each|(?:per|a|each) (?:socket|cpu))", _cores_of_sockets),
     (r"(?P<threads>\d{1,6}) (?:threads|vcpus?|logical cores)", _take()),
     (r"(?P<sockets>\d{1,3}) sockets?", _take()),
     (r"kubernetes|k8s|openshift", _take(orchestrator="kubernetes")),
