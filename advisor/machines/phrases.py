@@ -184,7 +184,7 @@ def _take(_size: str | None = None, **fixed: Any) -> _Taker:
     return take
 
 
-_COUNTED = ("cores", "threads", "sockets")
+_COUNTED = ("cores", "cores_per_socket", "threads", "sockets")
 
 
 def _drivers(details: HardwareDetails, m: re.Match[str]) -> None:
@@ -292,10 +292,6 @@ def _disk(details: HardwareDetails, m: re.Match[str]) -> None:
     details.disk_gbs = rate / 1000 if "m" in (m["a"] or m["b"]).lower() else rate
 
 
-def _cores_of_sockets(details: HardwareDetails, m: re.Match[str]) -> None:
-    details.cores_per_socket = _count(m[1], "cores")
-
-
 def _memory_of_sockets(details: HardwareDetails, m: re.Match[str]) -> None:
     details.ram_bytes = parse_memory_size(m[1], m[2]) * (details.sockets or 2)
 
@@ -304,6 +300,7 @@ _DISK = r"(?:nvme|ssd|disk|raid)(?: (?:drive|array|read))?"
 _GBS = r"\d{1,4}(?:\.\d{1,2})? ?[GM]B/s"
 _LINK = r"(?:nvlink(?: domain)?|nvswitch|pcie(?:\s+(?:gen ?)?\d[\d.]*)?(?: ?x\d+)?|infiniband|roce|thunderbolt(?: \d)?|"
 _LINK += r"ethernet|infinity fabric|xgmi)"
+_GBIT = r"G(?:bE|bit/s|b/s|bps|(?= ))"
 _DDR = r"(?:LP)?DDR\dX?"
 _RATE = r"[- ]?(?P<rate>\d{4,5})(?: ?(?:MT/s|MHz))?"
 _SIZED = SIZE.replace("(", "(?P<size>", 1).replace("(GB|", "(?P<unit>GB|")
@@ -376,17 +373,13 @@ _TABLE: tuple[tuple[str, _Taker], ...] = (
     (r"NVML error (?P<driver_problem>\w{1,60})", _take()),
     (r"(?:no|without|missing)(?: nvidia| gpu)? driver|driver missing", _take(driver_problem="missing")),
     (rf"{_LINK}(?:\s*\+\s*{_LINK})*", _links),
-    (
-        r"(?:QSFP\d{0,3} |ConnectX-?\d )?(\d{1,3}(?:\.\d)?)\s?(?:GbE|G(?:bit/s|b/s|bps)|G(?= ))"
-        r"(?: (?:(ethernet|infiniband|roce|thunderbolt)|link))?",
-        _network,
-    ),
+    (rf"(?:QSFP\d* )?(\d{{1,3}}(?:\.\d)?)\s?{_GBIT}(?: (ethernet|infiniband|roce|thunderbolt))?(?: link)?", _network),
     (r"(?:spread )?(?:across|over) (\d{1,6}) (?:nodes?|machines|servers)", _spread),
     (r"(\d{1,6}) nodes?", _nodes),
     (r"(\d{1,6}) clusters?", _nodes),
     (r"(\d{1,3})[ -]cores? gpu|(\d{1,3}) gpu[ -]cores?", _gpu_cores),
     (r"(?P<cores>\d{1,6})(?: physical| cpu)?[ -]cores?(?: cpu| processor)?", _take()),
-    (r"(\d{1,4})[ -]cores? (?:each|(?:per|a|each) (?:socket|cpu))", _cores_of_sockets),
+    (r"(?P<cores_per_socket>\d{1,4})[ -]cores? (?:each|(?:per|a|each) (?:socket|cpu))", _take()),
     (r"(?P<threads>\d{1,6}) (?:threads|vcpus?|logical cores)", _take()),
     (r"(?P<sockets>\d{1,3}) sockets?", _take()),
     (r"kubernetes|k8s|openshift", _take(orchestrator="kubernetes")),

@@ -56,9 +56,7 @@ class Server:
     def __init__(self, table: StepTable, slower: float = 1.0) -> None:
         self.table, self.slower = table, slower
         self.now = self.prompt_s = 0.0
-        self.scheduled = (
-            math.inf
-        )  # when the next step was, where that is done ahead; infinite: it is not yet
+        self.scheduled = math.inf  # when the next step was, where that is done ahead; infinite: it is not yet
         self.running, self.waiting = Counter[int](), Counter[int]()  # how many -> seconds
         self.queue: deque[ServedRequest] = deque()
         self.reading: deque[ServedRequest] = deque()

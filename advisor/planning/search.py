@@ -109,7 +109,7 @@ def _try_speculating(
 
 def speculate_where_sure(entry: Engine, plan: Plan, search: SearchRequest, session: Session) -> Plan:
     """The plan, or the same weights with speculative decoding, where the low end of its gain is worth it already, or
-    where the model's own recipe has it and it is likely to gain; never one that is slower, as it lies over the cards."""
+    where the model's own recipe has it and it is likely to gain; never one that answers later."""
     asked = ask_for_speculation(entry, search, session.rules)
     cards = search.machine.usable_devices  # nobody has published what it brings on processors alone
     if asked is None or search.traffic.rate is not None or plan.offload or not plan.starts or not cards:

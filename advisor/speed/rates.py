@@ -31,8 +31,7 @@ class HostMemoryRates(Record, frozen=True, kw_only=True):
     by_ram: tuple[HostMemoryRate, ...]
     unstated: tuple[float, float, float]
     source: str
-    further_sockets: float  # of the bandwidth of each but the first, which engines reach that do not place by socket
-    placed_by_socket: tuple[str, ...]
+    placed_by_socket: tuple[str, ...]  # engines that reach the memory of more sockets than one
 
 
 class HostBound(Record, frozen=True, kw_only=True):
@@ -132,10 +131,8 @@ def compute_peak_rates(
     link, direct, wait = _link(deployment, plan, rules)
     host = machine_host_bandwidth(deployment.machine, rules) if deployment.machine is not None else None
     pcie = link_gbs(devices[0], rules, False)[0] if devices and not devices[0].unified else None
-    sockets = (deployment.machine.cpu.sockets or 1) if deployment.machine is not None else 1
-    known_memory = load_machine_rules(rules).host_memory
-    if host and deployment.engine not in known_memory.placed_by_socket:
-        host *= (1 + known_memory.further_sockets * (sockets - 1)) / sockets
+    if host and deployment.machine and deployment.engine not in load_machine_rules(rules).host_memory.placed_by_socket:
+        host /= deployment.machine.cpu.sockets or 1
     slowest, host_gbs, fastest = (host,) * 3 if host else expect_host_bandwidth(deployment.machine, rules)
     prompt_gbs = [min(x, pcie or x) for x in (slowest, host_gbs, fastest)]
     slower = [

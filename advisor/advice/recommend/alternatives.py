@@ -281,16 +281,16 @@ def describe_growth(
     context = None if steps is None else max(CONTEXT_STEP * steps, length)
     out = list(_engine_steps(deployment, facts, guide, decision, users))
     if users is not None and users < MOST_USERS:
-        held_by_all = users * copies
-        requests = f"{held_by_all} {'request' if held_by_all == 1 else 'requests'} of {format_tokens(length)} tokens at once"
+        requests = (
+            f"{users * copies} request{'' if users * copies == 1 else 's'} of {format_tokens(length)} tokens at once"
+        )
         out.append(f"beyond {requests}: {_more_users(deployment, cards, wide_cache)}")
     longest, then = deployment.model.max_context, "a model trained for more"
     if context is not None and context < (longest or 2**31):
         longest = context
         then = "8-bit KV cache, another card" if wide_cache else "another card"
     if longest:
-        asked = deployment.sequences * copies
-        requests = f"{asked} requests" if asked > 1 else "one request"
+        requests = f"{deployment.sequences * copies} requests" if deployment.sequences * copies > 1 else "one request"
         out.append(f"beyond {format_tokens(longest)} tokens in {requests}: {then}")
     largest = _largest_model(deployment, now)
     if largest:
