@@ -7,7 +7,7 @@ INPUTS ?= 1000000
 PLACES ?= 20
 SEED ?= $(shell date +%Y%m%d)
 
-.PHONY: check test slow ci pages site mutants long fuzz sweep soak load beside lock build times parsers bench planner history facts
+.PHONY: check test slow ci pages pictures site mutants long fuzz sweep soak load beside lock build times parsers bench planner history facts
 
 check: ## what has to be run for what changed: by git, or CHANGED="paths"; SLOW=1 for the slow tests, too
 	$(PYTHON) -m tools.check_changed $(if $(SLOW),--slow) $(CHANGED)
@@ -25,6 +25,9 @@ pages: ## every generated page, picture and schema: docs/reference, docs/engines
 	$(PYTHON) -m tools.pages
 	$(PYTHON) -m tools.pages.modules
 	$(PYTHON) -m tools.pages.pictures
+
+pictures: ## pictures of every view of the local page, in .pictures/ (phone and desk, light and dark)
+	$(PYTHON) tests/web/take_pictures.py .pictures
 
 lock: ## .ci/requirements.lock, the development environment with hashes, for Python 3.11 on (pip install uv)
 	uv pip compile pyproject.toml --extra test --extra lint --extra slow --universal --python-version 3.11 --generate-hashes -q \

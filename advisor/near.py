@@ -15,7 +15,7 @@ def simplify_name(name: str) -> str:
     return re.sub(r"[^a-z0-9]+", "", name.lower())
 
 
-def near_matches(name: str, known: Iterable[str], n: int = 4) -> tuple[str, ...]:
+def near_matches(name: str, known: Iterable[str], n: int = 3) -> tuple[str, ...]:
     """Up to `n` known names that look like `name`, best first."""
     import difflib
 

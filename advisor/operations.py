@@ -27,7 +27,7 @@ from advisor.questions.files import (
 )
 from advisor.questions.hardware import HardwareQuestion
 from advisor.questions.reading import read_question
-from advisor.questions.recommend import ExplainQuestion, RecommendQuestion
+from advisor.questions.recommend import ExplainQuestion, RecommendQuestion, RenderQuestion
 from advisor.record import Record, Value, pick_fields
 from advisor.session import Session
 
@@ -184,6 +184,14 @@ OPERATIONS: dict[str, Operation] = {
             RecommendQuestion,
             _answer_by("advisor.advice.recommend.answer"),
             ("recommend",),
+        ),
+        Operation(
+            "render",
+            "Launch files (compose, Kubernetes, systemd, a script, ...) of what is recommended, as texts.",
+            RenderQuestion,
+            _answer_by("advisor.advice.launch_files"),
+            ("render",),
+            ("http",),
         ),
         Operation(
             "explain",

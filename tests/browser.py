@@ -10,7 +10,7 @@ import pytest
 from programs import program
 
 FAULTS = ("serious", "critical")  # of axe-core's impacts
-WIDTHS = (320, 768, 1280, 1920)
+WIDTHS = (320, 360, 768, 1280, 1920)
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from functools import cache
 
@@ -10,15 +9,8 @@ from msgspec.structs import replace
 
 from advisor import money
 from advisor.advice.effects import name_unused
+from advisor.advice.hardware import prices as price_lists
 from advisor.advice.hardware.budget import BudgetRules, load_budget_rules
-from advisor.advice.hardware.prices import (
-    LivePrices,
-    PriceList,
-    catalogue_prices,
-    fetch_live_prices,
-    read_prices,
-    replace_rentals,
-)
 from advisor.advice.hardware_types import Ask, HardwareAdvice
 from advisor.advice.types import Advice
 from advisor.advice.workload import SPELLINGS, build_workload
@@ -32,6 +24,7 @@ from advisor.record import pick_fields
 from advisor.session import Session
 
 MOST_HOURS = 744  # of a month
+AS_ASKED = ("quantization", "electricity_price", "duty", "sort", "api_price", "cards_only", "new_only", "ladder")
 
 
 def answer_question(question: HardwareQuestion, session: Session, asking: Asking) -> HardwareAdvice:
@@ -40,7 +33,7 @@ def answer_question(question: HardwareQuestion, session: Session, asking: Asking
 
     rules, machine = session.rules, find_stated_machine(question, session.rules, asking)
     asking = replace(asking, machine=machine)
-    live = cache(fetch_live_prices)  # asked once, however often the question is
+    live = cache(price_lists.fetch_live_prices)  # asked once, however often the question is
     plans: dict[bytes, Advice] = {}
 
     def answer(asked: HardwareQuestion, on: Machine | None) -> HardwareAdvice:
@@ -54,7 +47,7 @@ def resolve_question(
     question: HardwareQuestion,
     rules: Catalog,
     asking: Asking,
-    live: Callable[[Catalog], LivePrices] = fetch_live_prices,
+    live: Callable[[Catalog], price_lists.LivePrices] = price_lists.fetch_live_prices,
 ) -> Ask:
     """The question with names and amounts resolved. Raises BadInput, BadFile, UnknownName."""
     names, budget_rules = asking.names, load_budget_rules(rules)
@@ -66,7 +59,6 @@ def resolve_question(
     if question.ladder and question.rent:
         raise BadInput(f"{names['ladder']} is a row of amounts to spend once; {names['rent']} is one a month")
     question, more = _take_stated(question)
-    _check_numbers(question, names)
     rates = exchange_rates(question.exchange_rates, budget_rules, names["exchange_rates"])
     hours = hours_of_month(question.hours_per_month, budget_rules, names["hours_per_month"])
     budget, rent = (_read_amount(question, field, rates, names) for field in ("budget", "rent"))
@@ -91,9 +83,7 @@ def resolve_question(
         hours=hours,
         machine=find_stated_machine(question, rules, asking),
         rates=rates,
-        **pick_fields(
-            question, "quantization", "electricity_price", "duty", "sort", "api_price", "cards_only", "ladder"
-        ),
+        **pick_fields(question, *AS_ASKED),
     )
 
 
@@ -123,21 +113,6 @@ def _read_amount(
     return money.parse_money(amount, names[field], rates, per, names["exchange_rates"])
 
 
-ABOVE_ZERO = ("target_tps", "api_price")
-
-
-def _check_numbers(question: HardwareQuestion, names: Mapping[str, str]) -> None:
-    """Raises BadInput for a number that no target, price or share can be."""
-    for field in ABOVE_ZERO:
-        value = getattr(question, field)
-        if value is not None and not 0 < value < math.inf:
-            raise BadInput(f"{names[field]}: {value:g} is not a number above 0")
-    for field, most in (("electricity_price", math.inf), ("duty", 1.0)):
-        value = getattr(question, field)
-        if value is not None and not (0 <= value <= most and value < math.inf):
-            raise BadInput(f"{names[field]}: {value:g} is not a number from 0" + (" to 1" if most == 1 else " on"))
-
-
 def hours_of_month(asked: float | None, budget_rules: BudgetRules, name: str) -> float:
     """Hours a month that a rental runs: as asked, else as the rules have it. Raises BadInput."""
     hours = asked or budget_rules.hours_per_month
@@ -163,18 +138,20 @@ def _prices(
     rates: Mapping[str, float],
     hours: float,
     names: Mapping[str, str],
-    live: Callable[[Catalog], LivePrices],
-) -> PriceList:
+    live: Callable[[Catalog], price_lists.LivePrices],
+) -> price_lists.PriceList:
     if question.prices is not None:
-        prices = read_prices(question.prices, rules, budget_rules.counts, dict(rates), hours)
+        prices = price_lists.read_prices(question.prices, rules, budget_rules.counts, dict(rates), hours)
     else:
         closed_out = (*budget_rules.not_offered, *budget_rules.not_sold_here)
-        prices = catalogue_prices(rules, budget_rules.counts, budget_rules.launched_from, closed_out)
+        prices = price_lists.catalogue_prices(rules, budget_rules.counts, budget_rules.launched_from, closed_out)
+    if question.new_only:
+        prices = replace(prices, prices=tuple(p for p in prices.prices if p.kind != "used"))
     if not question.online:
         return prices
     if prices.closed:
         raise BadInput(f"{names['online']} and {names['prices']} exclude each other: a price file is a closed list")
-    return replace_rentals(prices, live(rules))
+    return price_lists.replace_rentals(prices, live(rules))
 
 
 def _in(amount: money.Money | None, currency: str, rates: Mapping[str, float]) -> money.Money | None:

@@ -33,6 +33,7 @@ class Ask(Value, frozen=True):
     api_price: float | None = None  # of a hosted API, currency per million output tokens
     machine: Machine | None = None  # what is there already
     cards_only: bool = False  # a computer for the cards is there
+    new_only: bool = False
     ladder: bool = False  # what is worth the most at each budget of a row of them
     sort: Sort = "price"
     rates: dict[str, float] | None = None  # units for one US dollar; None = those of the rules
@@ -94,6 +95,7 @@ class HardwareOption(Record, frozen=True, kw_only=True):
     targets: TargetAnswer | None = None  # None: none was named, and nothing arrives
     arrivals: Arrivals | None = None  # where requests arrive, or percentiles are asked for
     worth: float | None = None  # to its owner, in units of ability (rules/choosing.yaml): compares models and computers
+    weak: str = ""  # too_slow, too_narrow: why it is no good option
     why: tuple[str, ...]
     also: tuple[ResidentModel, ...] = ()  # in parts of the devices; bytes are those of the first model's part
 
@@ -112,7 +114,7 @@ class RejectedHardware(Record, frozen=True, kw_only=True):
     accelerator: str
     count: int
     axis: Axis
-    code: str  # over_budget, does_not_fit, too_slow, too_narrow, unproven, or a reason code of engines
+    code: str  # over_budget, no_place, no_better, does_not_fit, too_slow, too_narrow, unproven, or one of engines
     text: str
 
 
@@ -131,6 +133,7 @@ class HardwareAdvice(Answer, frozen=True, kw_only=True):
     hours_per_month: float
     currency: str
     options: tuple[HardwareOption, ...]
+    weak: tuple[HardwareOption, ...] = ()  # where no option is within the budget: what runs, but slowly or narrowly
     named: dict[str, int | None]  # cheapest, value, fastest -> index of an option
     ladder: tuple[Rung, ...] = ()  # where it was asked for
     rejected: tuple[RejectedHardware, ...]

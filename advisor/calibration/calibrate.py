@@ -117,7 +117,28 @@ def calibrate_speed(
         raise BadInput(f"the file of {result.tool} has no load that can be compared")
     notes: tuple[str, ...] = ()
     if deployment is None:
-        deployment, notes = _find_deployment(request, result, session.rules)
+        engine = request.engine or result.engine
+        if engine is None:
+            raise BadInput(f"the file of {result.tool} does not tell which engine ran: say it with --engine")
+        longest = max(x.prompt_tokens + x.output_tokens + x.depth_tokens for x in result.loads)
+        quantization = request.quantization
+        if quantization is None and result.model_type:
+            reported = re.search(r"([A-Z][A-Z0-9_]+(?: - (?:Small|Medium|Large))?)$", result.model_type[:200])
+            quantization = read_file_format(reported[1]) if reported else None
+        deployment, notes = resolve_request(
+            EstimateRequest(
+                model=request.model or _name_model(result, session.rules),
+                engine=session.rules.engine(engine).id,
+                engine_version=request.engine_version or result.engine_version,
+                quantization=quantization,
+                hardware="this",
+                context_length=max(2048, longest),
+                sequences=max(x.concurrency for x in result.loads),
+                settings={**result.settings, **request.settings},
+            ),
+            session.rules,
+            RememberedNames({"this": request.machine or find_machine("this", session.rules)}),
+        )
     memory = estimate(deployment, session)
     loads = compare_loads(deployment, memory, session, result.loads)
     kept, compared = None, loads.compared
@@ -135,33 +156,6 @@ def calibrate_speed(
         kept=str(kept) if kept else None,
         unkept=loads.unkept or (None if request.keep else "--no-keep"),
         notes=(*result.notes, *notes),
-    )
-
-
-def _find_deployment(
-    request: CalibrationRequest, result: ResultFile, rules: Catalog
-) -> tuple[Deployment, tuple[str, ...]]:
-    engine = request.engine or result.engine
-    if engine is None:
-        raise BadInput(f"the file of {result.tool} does not tell which engine ran: say it with --engine")
-    longest = max(x.prompt_tokens + x.output_tokens + x.depth_tokens for x in result.loads)
-    quantization = request.quantization
-    if quantization is None and result.model_type:
-        reported = re.search(r"([A-Z][A-Z0-9_]+(?: - (?:Small|Medium|Large))?)$", result.model_type[:200])
-        quantization = read_file_format(reported[1]) if reported else None
-    return resolve_request(
-        EstimateRequest(
-            model=request.model or _name_model(result, rules),
-            engine=rules.engine(engine).id,
-            engine_version=request.engine_version or result.engine_version,
-            quantization=quantization,
-            hardware="this",
-            context_length=max(2048, longest),
-            sequences=max(x.concurrency for x in result.loads),
-            settings={**result.settings, **request.settings},
-        ),
-        rules,
-        RememberedNames({"this": request.machine or find_machine("this", rules)}),
     )
 
 

@@ -16,9 +16,9 @@ from advisor.catalog.variants import MemoryVariant
 from advisor.errors import BadInput
 from advisor.machines import device_visibility
 from advisor.machines.phrases import HardwareDetails
-from advisor.machines.types import Cpu, Device, HostMemory, Machine, Os, Vendor
+from advisor.machines.types import CardRoom, Cpu, Device, HostMemory, Machine, Os, Vendor
 from advisor.meanings import AcceleratorId
-from advisor.record import Value
+from advisor.record import Value, pick_fields
 from advisor.units import GIB, format_gib
 
 HOST_USABLE = 0.95  # of a superchip's nominal LPDDR, assumed: Lambda's GH200 offers 432 GiB of 480 GB (0.966)
@@ -94,6 +94,7 @@ def describe_machine(text: str, details: HardwareDetails, cards: list[CardCount]
     apple = any(c.entry.vendor == "apple" for c in cards)
     system: Os | None = details.os or ("macos" if apple else None)
     ram = _ram(details, cards, notes)
+    room = CardRoom(**pick_fields(details, *CardRoom.__struct_fields__))
     if details.memory_mts and not details.memory_channels and not details.cpu_model:
         notes.append(
             f"memory at {details.memory_mts} MT/s: two channels assumed, say e.g. `8x DDR5-{details.memory_mts}`"
@@ -119,6 +120,7 @@ def describe_machine(text: str, details: HardwareDetails, cards: list[CardCount]
         ),
         devices=devices,
         disk_gbs=details.disk_gbs,
+        place=room if room != CardRoom() else None,
         interconnect=_interconnect(details, cards),
         network_gbs=details.network_gbs,
         drivers=details.drivers,

@@ -61,6 +61,9 @@ _TELLS = re.compile(
     re.I,
 )
 _BARE_SIZE = re.compile(phrases.SIZE, re.I)
+_PROSE = re.compile(
+    r"(?:which|that|so|because|since|but|if|when|where|as|from|what|this|these|it|i|we)(?: [^\d\W][^\d]*){2,}", re.I
+)
 _SOLD_ALONE = ("card", "pcie-card", "workstation-card")
 # words that tell nothing: they may stand anywhere between pieces
 _IDLE = frozenset((
@@ -130,6 +133,7 @@ def _read_text(text: str, reading: _Reading) -> None:
     text = re.sub(r"\bMac(?:BookPro|BookAir|mini)?\d{1,2},\d{1,2}\b", " ", text)  # what Apple calls a model
     text = re.sub(r" \| (\d{4,6}) ?MiB\b", lambda m: f" {round(int(m[1]) / 1024)}GB", text)  # as nvidia-smi writes it
     text = re.sub(r"(?<=\d{4})\+(?=\d{1,2}x|\d{4})", " + ", text.replace("; ", ", ").replace(" | ", ", "))
+    text = re.sub(r"(?<=[cg]pu) / (?=\d)", ", ", text, flags=re.I)  # `16C CPU / 40C GPU`
     sides = text.split(" / ")
     if len(sides) == 2 and phrases.is_cpu(spell_out(sides[0].partition("Gen ")[2] or sides[0])):  # processor / card
         text = ", ".join(sides)
@@ -140,7 +144,10 @@ def _read_text(text: str, reading: _Reading) -> None:
         try:
             _read_part(part, reading)
         except UnknownName as e:
-            unknown.append((part.strip(), e))
+            if _PROSE.fullmatch(part.strip()):
+                reading.details.unread.append(part.strip())
+            else:
+                unknown.append((part.strip(), e))
     if unknown and not (reading.details.no_gpu and not reading.cards):  # without a GPU it names a board or a processor
         raise unknown[0][1]
     reading.details.unread += [part for part, _ in unknown]
@@ -226,7 +233,7 @@ def _read_without_a_word(part: str, reading: _Reading) -> bool:
 
 def _take_cores(part: str, reading: _Reading) -> str:
     """The part without the cores of a chip of Apple (`M3 Max 14-core CPU 30-core GPU 36GB`), which are read."""
-    for found in re.finditer(r"\(?\b(\d{1,3}[- ]cores? [cg]pu)\b\)?", part, re.I):
+    for found in re.finditer(r"\(?\b(\d{1,3}(?:[- ]cores?|c) [cg]pu)\b\)?", part, re.I):
         phrases.read_phrase(found[1], reading.details)
         part = part.replace(found[0], " ")
     return " ".join(part.split())
@@ -340,6 +347,8 @@ def _find_other_size(
 def _add_cards(card: CardCount, reading: _Reading) -> None:
     entry, details = card.entry, reading.details
     if entry.kind == "apu":
+        if card.number == 1 and any(c.entry is entry for c in reading.cards):  # two names of one: `Strix Halo (8060S)`
+            return
         own = re.match(r"(AMD )?Ryzen|Core|Snapdragon", card.name, re.I)
         details.cpu_model = card.name if own else details.cpu_model or entry.processor
     reading.cards.append(card)

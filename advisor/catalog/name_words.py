@@ -305,6 +305,7 @@ def spell_out(part: str) -> str:
     part = re.sub(r"\b(?:ryzen )?(?:([3579]) )?ai ([3579] )?(hx )?(pro )?(?=\d{3}\b)", _order_ryzen, part, flags=re.I)
     part = re.sub(r"(?<=\s)amd (\d{4}(?:x3d|xt?|h[xs]?|u|g|wx)?) cpu\b", r"AMD Ryzen \1", part, flags=re.I)
     part = re.sub(r"\b(m[1-5](?: pro)?) (?:8|9|1[0-4])-cores?\b(?! ?[cg]pu)", r"\1", part, flags=re.I)
+    part = re.sub(r"\b(20[678]0|40[78]0)( ?[Tt]i)? ?S\b", r"\1\2 SUPER", part)
     part = re.sub(r"\b(x\d{1,2})(?:/x\d{1,2})+", r"\1", part, flags=re.I)
     part = re.sub(r"^amd (\d{4}[a-z]\w{0,3})(?: cpu)?$", r"AMD Ryzen \1", part, flags=re.I)
     part = re.sub(r"\bcpu:? (?=(?:intel|amd|core|ryzen|xeon|epyc|i[3579]-))", "", part, flags=re.I)

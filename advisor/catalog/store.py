@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from advisor.models.hf_keys import ModelTraits
 
 T = TypeVar("T")
+_IDLE_OF_ENGINE = re.compile(r"(?i)latest|newest|current|nightly|stable|the|app|rocm|cuda|vulkan|metal|v?\d+(?:\.\d+)+")
 LONGEST_BUILD = 40  # characters of a program's name that is read for the engine it is built from
 
 
@@ -73,6 +74,7 @@ class Catalog:
         """One engine by id or alias. Raises UnknownName, and AdvisorError `engine_not_served` for the name of a program
         that has no entry of its own; it says what that runs."""
         engines, names = self.engines(), self._section("engine_names", dict[str, str])
+        name = self._drop_idle_words(name)
         known = self._find_known(name)
         if known is None or simplify_name(name) in names:
             shown = dict.fromkeys((*engines, *(k.names[0] for k in self.known_engines.values())))
@@ -84,12 +86,20 @@ class Catalog:
 
     def find_served_engine(self, name: str) -> tuple[Engine, str | None]:
         """An engine by any name; for that of a program which runs one of ours that one, and a sentence that says so."""
+        name = self._drop_idle_words(name)
         known = self._find_known(name)
         if known is None or not known.runs or simplify_name(name) in self._section("engine_names", dict[str, str]):
             return self.engine(name), None
         entry = self.engine(known.runs[0])
         said = f"{known.names[0]} ({known.kind}: {known.note}): this is the answer for {entry.name}, which it runs"
         return entry, f"{said}; settings of its own are not rendered"
+
+    def _drop_idle_words(self, name: str) -> str:
+        """`latest LM Studio`, `vLLM 0.33.0 ROCm` without the words that tell no engine, unless the whole is a name."""
+        if simplify_name(name) in self._section("engine_names", dict[str, str]) or len(name) > LONGEST_BUILD:
+            return name
+        left = [w for w in name.split() if not _IDLE_OF_ENGINE.fullmatch(w)]
+        return " ".join(left) if left and simplify_name(name) not in self.known_engines else name
 
     def _find_known(self, name: str) -> KnownEngine | None:
         """A program without an entry of its own; where it has no row, what its name says it is built from."""

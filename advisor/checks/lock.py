@@ -90,11 +90,9 @@ def build_lock_overlay(folder: Path, rules: Catalog) -> LockOverlay:
 def _find_known(row: Json, rules: Catalog) -> str | None:
     """The model of the catalogue that an entry would stand in for."""
     aliases = row.get("aliases") or ()
-    for name in (row["id"], *(aliases if isinstance(aliases, list) else ())):
-        found = find_named_model(str(name), rules)
-        if found is not None:
-            return found.name
-    return None
+    names = (row["id"], *(aliases if isinstance(aliases, list) else ()))
+    found = (find_named_model(str(name), rules) for name in names)
+    return next((x.name for x in found if x is not None), None)
 
 
 def _refuse(path: Path, lines: Sequence[str], own: str, known: str) -> Finding:

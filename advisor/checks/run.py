@@ -1,14 +1,7 @@
-"""Many files: found, each judged on its own, over several processes, findings put in order.
-
-A result is kept under the hash of everything it depends on: the file's name and content, the options, the rules, the
-program. Files whose meaning depends on others next to them (`.env`, `extends`, `env_file`, scripts, `source`) are
-always read.
-"""
+"""Many files: found, each judged on its own, over several processes, findings put in order."""
 
 from __future__ import annotations
 
-import hashlib
-import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
@@ -18,26 +11,21 @@ import msgspec
 from msgspec.structs import replace
 
 from advisor.catalog import Catalog, catalog
-from advisor.catalog.roots import cache_dir
 from advisor.checks.findings import ORDER, CheckReport
 from advisor.checks.knowledge import Knowledge
 from advisor.checks.one_file import Checker, CheckOptions, FileResult, check_file, check_source, make_checker
-from advisor.checks.read.detect import reads_others
 from advisor.checks.rules.evaluate import Rulebook
 from advisor.decoding import convert, decode_json
 from advisor.errors import BadInput
-from advisor.files import read_cache, write_cache
 from advisor.memo import memoize_by_identity
 from advisor.questions import Asking
 from advisor.questions.files import CheckQuestion, DeploymentFilesQuestion
-from advisor.safe_text import mask_secrets
 from advisor.session import Session
-from advisor.tree import leads_out
 from advisor.yaml_places import Words
 
 # Names that deployment files have; the pre-commit hooks ask for the same.
 FILES = re.compile(
-    r"\.(ya?ml|json|sh|bash|zsh|sbatch|slurm|service|env|modelfile|dockerfile|hcl|nomad)$"
+    r"\.(ya?ml|json|sh|bash|zsh|sbatch|slurm|service|container|env|modelfile|dockerfile|hcl|nomad)$"
     r"|(^|/)((dockerfile|containerfile|modelfile|\.env)(?![^/]*\.(?:[jt]s|kt|py|go|rs|java)$)[^/]*|kustomization)$"
     r"|\.service\.d/[^/]+\.conf$",
     re.I,
@@ -50,8 +38,6 @@ SKIPPED_FOLDERS = frozenset((
 MAX_FILES = 50_000
 LEAST_FOR_JOBS = 64  # files; below, starting a process costs more than it saves
 CHUNK = 32
-MOST_KEPT = 20_000
-_LIMIT = 256 * 2**20
 
 
 def find_files(paths: Iterable[str | Path]) -> Iterator[str]:
@@ -148,12 +134,14 @@ def check_files(
     stdin: bytes | None = None,
     progress: Callable[[int], None] | None = None,
     jobs: int = 1,
-    keep: bool = False,
 ) -> CheckReport:
-    """The report on a list of files, over `jobs` processes; with `keep` unchanged files are not read again."""
+    """The report on a list of files, over `jobs` processes."""
     checker = make_run_checker(session, options)
-    cache = ResultCache(session.rules, options) if keep else None
-    results = check_many(files, checker, stdin=stdin, jobs=jobs, cache=cache, progress=progress)
+    results: list[FileResult] = []
+    for result in _check_each(files, checker, stdin, jobs):
+        results.append(result)
+        if progress is not None:
+            progress(len(results))
     return collect_report(results, checker, len(files))
 
 
@@ -183,104 +171,6 @@ def collect_report(results: Sequence[FileResult], checker: Checker, files: int) 
         passed_over=sum(not r.recognised for r in results), rules=len(checker.book.rules), asked_fit=options.fit,
         fail_on=options.fail_on, strict=options.strict
     )  # fmt: skip
-
-
-class ResultCache:
-    """Results of earlier runs, in one file of the user's cache."""
-
-    def __init__(self, rules: Catalog, options: CheckOptions, path: Path | None = None) -> None:
-        self.path = path or cache_dir() / "check.json"
-        self.salt = _salt(rules, options)
-        self.usable = (options.on or "").strip().lower() != "this" and options.snapshot is None
-        self.old = self._load() if self.usable else {}
-        self.new: dict[str, msgspec.Raw] = {}
-        self.reused = 0
-
-    def _load(self) -> dict[str, msgspec.Raw]:
-        data = read_cache(self.path, _LIMIT)
-        try:
-            return decode_json(data, dict[str, msgspec.Raw]) if data is not None else {}
-        except (msgspec.MsgspecError, ValueError):
-            return {}
-
-    def key(self, name: str) -> str | None:
-        """What a file's result is kept under; None for a file that must be read."""
-        if not self.usable or name == "-" or leads_out(name):
-            return None
-        try:
-            data = Path(name).read_bytes() if Path(name).stat().st_size <= 2**20 else b""
-        except OSError:
-            return None
-        if not data or reads_others(data, name) or (Path(name).parent / ".env").exists():
-            return None
-        return hashlib.blake2b(data + b"\0" + os.fsencode(name), key=self.salt, digest_size=16).hexdigest()
-
-    def get(self, key: str | None) -> FileResult | None:
-        """An earlier result."""
-        raw = self.old.get(key or "")
-        if key is None or raw is None:
-            return None
-        try:
-            kept = decode_json(raw, FileResult)
-        except msgspec.MsgspecError:
-            return None
-        self.new[key] = raw
-        self.reused += 1
-        return kept
-
-    def put(self, key: str | None, file_result: FileResult) -> None:
-        """Keep a result."""
-        if key is None:
-            return
-        try:
-            data = msgspec.json.encode(file_result)
-        except UnicodeEncodeError:  # a file name that is no text
-            return
-        text = data.decode()
-        if mask_secrets(text) == text:  # what has secrets in it is not kept
-            self.new[key] = msgspec.Raw(data)
-
-    def save(self) -> None:
-        """Write what this run saw, and of older results as many as there is room for. No cache is no error."""
-        if not self.usable or not self.new or self.reused == len(self.new):
-            return
-        kept = dict(list({**self.old, **self.new}.items())[-MOST_KEPT:])
-        write_cache(self.path, msgspec.json.encode(kept))
-
-
-def _salt(rules: Catalog, options: CheckOptions) -> bytes:
-    """The part of a key that is the same for all files: rules, program, options."""
-    from advisor.catalog.compiled_rules import make_stamp
-
-    here = Path(__file__).parent
-    code = [f"{p.name} {p.stat().st_size} {p.stat().st_mtime_ns}" for p in sorted(here.rglob("*.py"))]
-    asked = repr(sorted(msgspec.structs.asdict(options).items()))
-    return hashlib.blake2b("\n".join([make_stamp(rules.roots), *code, asked]).encode(), digest_size=32).digest()
-
-
-def check_many(
-    files: Words,
-    checker: Checker,
-    *,
-    stdin: bytes | None = None,
-    jobs: int = 1,
-    cache: ResultCache | None = None,
-    progress: Callable[[int], None] | None = None,
-) -> list[FileResult]:
-    """The results of all files, in their order."""
-    keys = [cache.key(f) if cache is not None else None for f in files]
-    found: list[FileResult | None] = [cache.get(k) if cache is not None else None for k in keys]
-    left = [i for i, r in enumerate(found) if r is None]
-    results = _check_each([files[i] for i in left], checker, stdin, jobs)
-    for done, (i, r) in enumerate(zip(left, results, strict=True), len(files) - len(left) + 1):
-        found[i] = r
-        if cache is not None:
-            cache.put(keys[i], r)
-        if progress is not None:
-            progress(done)
-    if cache is not None:
-        cache.save()
-    return [r for r in found if r is not None]
 
 
 def _check_each(files: Words, checker: Checker, stdin: bytes | None, jobs: int) -> Iterator[FileResult]:

@@ -57,7 +57,7 @@ Without hardware the answer is what cards it needs, and 0; --strict makes that 2
 @click.option(
     "-j", "--jobs", type=click.IntRange(1, 256), default=1, show_default=True, help="Processes for many files."
 )
-@click.option("--no-cache", is_flag=True, help="Read every file, whatever an earlier run kept.")
+@click.option("--no-cache", is_flag=True, hidden=True, help="Without effect: every run reads every file.")
 @click.option("--explain", metavar="RULE", help="What a rule means, with examples.")
 def command(question: CheckQuestion, shown: options.Presentation, **given: Any) -> int:
     """Will this deployment start and fit? Checks scripts, compose files, manifests, units and values."""
@@ -66,6 +66,7 @@ def command(question: CheckQuestion, shown: options.Presentation, **given: Any) 
     from advisor.checks.report import answer as report
     from advisor.checks.report import formats
     from advisor.errors import BadInput
+    from advisor.files import write_report
 
     rules, refused = load_rules()
     if given["explain"]:
@@ -87,8 +88,7 @@ def command(question: CheckQuestion, shown: options.Presentation, **given: Any) 
     )
     files = list(run.find_files(question.files))
     stdin = sys.stdin.buffer.read(4 * 2**20 + 1) if "-" in files else None
-    keep = not given["no_cache"] and len(files) > 1
-    found = run.check_files(files, asked, Session(rules), stdin, _progress(files, shown.quiet), given["jobs"], keep)
+    found = run.check_files(files, asked, Session(rules), stdin, _progress(files, shown.quiet), given["jobs"])
     kept = (*describe_left_out(configuration), *refused, *found.findings)
     found = replace(found, findings=kept, verbose=shown.verbose)
     if given["create_baseline"]:
@@ -108,7 +108,7 @@ def command(question: CheckQuestion, shown: options.Presentation, **given: Any) 
         if target is None or target == "-":
             click.echo(body, nl=not body.endswith("\n"))
         else:
-            report.save_report(body, target)
+            write_report(target, body if body.endswith("\n") else body + "\n")
     if not found.deployments and not found.problems:
         if not shown.quiet:
             click.echo("advise: no launch of an inference engine was found", err=True)

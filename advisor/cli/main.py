@@ -37,7 +37,11 @@ COMMANDS = {
     "lock": ("advisor.cli.check:lock", "Pin the dimensions of a private model for `advise check`."),
     "facts": ("advisor.cli.catalogues:facts", "How old the facts are, and how each family is refreshed."),
     "rules": ("advisor.cli.catalogues:rules", "Check rule files of your own; JSON Schemas for editors."),
-    "serve": ("advisor.cli.servers:serve", "The same answers over HTTP, and a page with sliders."),
+    "serve": (
+        "advisor.cli.servers:serve",
+        "The same answers over HTTP, and a page: what runs here, what fits, what to buy.",
+    ),
+    "site": ("advisor.cli.servers:site", "The page with its usual answers, as files that need no server of ours."),
     "mcp": ("advisor.cli.servers:mcp", "The same answers for agents, over the Model Context Protocol."),
     "probe": ("advisor.cli.catalogues:probe", "What this machine has."),
     "list": (

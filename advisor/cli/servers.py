@@ -1,4 +1,4 @@
-"""`advise serve` and `advise mcp`: the same answers over HTTP and for agents."""
+"""`advise serve`, `advise site` and `advise mcp`: the same answers over HTTP, as files, and for agents."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Examples:
   curl http://127.0.0.1:8642/v1/explain -H 'Content-Type: application/json' \\
     -d '{"model": "llama3.1:8b", "hardware": "RTX 4090"}'
 
-POST /v1/recommend, explain, estimate, check, hardware, compare, migrate and fleet/plan answer as the
+POST /v1/recommend, render, explain, estimate, check, hardware, compare, migrate and fleet/plan answer as the
 commands do with --json; /openapi.json describes them, /healthz and /metrics are
 for operators. No file of this machine is read for a client, and nothing is written.
 Exit status: 0 when it is stopped, 2 it cannot start.
@@ -40,7 +40,7 @@ Exit status: 0 when it is stopped, 2 it cannot start.
 )
 @options.add_rules_option
 def serve(host: str, port: int, allow_host: tuple[str, ...], api_key_file: str | None, timeout: float) -> int:
-    """Answer over HTTP: a page with sliders, JSON for programs."""
+    """Answer over HTTP: a page for people, JSON for programs."""
     from advisor.web import server
     from advisor.web.limits import make_limits
 
@@ -60,6 +60,38 @@ def _read_key(file: str | None) -> str | None:
 
         return read_text(Path(file), 4096).strip()
     return os.environ.get("ADVISOR_API_KEY") or None
+
+
+@click.command(
+    "site",
+    epilog="""\b
+Examples:
+  advise site --output public
+  advise site --output public --on "RTX 4090, 64GB RAM, linux" --on "M4 Pro 48GB"
+  python3 -m http.server --directory public     to look at it
+
+The page of `advise serve` with its answers next to it: for the usual machines,
+or those that --on names, for chat, code and agents and one user. Any web server
+gives it; a browser that opens index.html as a file does not read the answers.
+Exit status: 0 written, 2 usage error or something would be overwritten.
+""",
+)
+@click.option("--output", required=True, metavar="DIR", help="Folder to write into.")
+@click.option("--on", "machines", multiple=True, metavar="HARDWARE", help="A machine to answer for; repeatable.")
+@click.option("--force", is_flag=True, help="Write over files that are there.")
+@options.add_rules_option
+@options.quiet
+def site(output: str, machines: tuple[str, ...], force: bool, quiet: bool) -> int:
+    """Write the page with its usual questions answered beforehand (at most 3 MB)."""
+    from advisor.catalog import catalog
+    from advisor.web.page import write_site
+
+    def say(text: str) -> None:
+        if not quiet:
+            click.echo(text, err=True)
+
+    write_site(Path(output).expanduser(), catalog(options.list_rule_roots()), machines, force, say)
+    return 0
 
 
 @click.command(

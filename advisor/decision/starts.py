@@ -246,7 +246,8 @@ def _judge(
     file = decode_document(rules, path, StartsFile) if rules.has_document(path) else None
     each = [_Asked(question, inner, named, own, d, known, file, runs_alone) for d in dict.fromkeys(devices)]
     facts = [f for asked in each for f in _list_facts(asked, rules)]
-    return StartVerdict(starts=all_hold(f.holds for f in facts), facts=tuple(dict.fromkeys(facts)))
+    made = StartVerdict(starts=all_hold(f.holds for f in facts), facts=tuple(dict.fromkeys(facts)))
+    return made if file is not None or facts else None
 
 
 def _find_registered(engine: Engine, quantization: Quantization, rules: Catalog, known: StartRules) -> Engine | None:
@@ -320,7 +321,8 @@ def _registered(asked: _Asked, facts: Facts, forced: Collection[str]) -> Iterato
 
 def _limit_facts(asked: _Asked, limits: Iterable[StartLimit]) -> Iterator[StartFact]:
     for limit in limits:
-        if limit.starts is not None and not any(asked.question.given.get(k) == v for k, v in limit.unless.items()):
+        given = asked.question.given
+        if limit.starts is not None and not any(v in ("*", given[k]) for k, v in limit.unless.items() if k in given):
             with_ = " or ".join(f"{k}={v}" for k, v in limit.unless.items())
             holds = False if limit.starts == "no" else None
             yield StartFact(asked="limit", holds=holds, text=f"{asked.engine.name}: {limit.says}", source=limit.source,
@@ -405,9 +407,7 @@ def _architecture_facts(asked: _Asked, facts: Facts) -> Iterator[StartFact]:
         if not holds and {simplify_name(x) for x in (model.gguf_name, model.model_type) if x} & own_engine:
             # its own engine takes no file whose projector is apart, as those of the hub are
             holds = (False if model.vision is not None else None) if asked.question.from_hub else True
-            what = (
-                "has an engine of its own for files of its library, not for those of the hub:" if not holds else "runs"
-            )
+            what = "runs" if holds else "has an engine of its own for files of its library, not for those of the hub:"
         yield StartFact(asked="architecture", holds=holds, text=f"{name} {what} {model.gguf_name}", source=source)
         return
     if own is None or not facts.architectures:  # a model of the user's own; a release whose list was not read

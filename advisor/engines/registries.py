@@ -125,10 +125,8 @@ def read_facts(file: StartsFile, version: str) -> Facts | None:
         parts = {}
         for part in Facts.__struct_fields__:
             lacks = release.lacks.get(part, ())
-            kept = (
-                {name: x for name, x in getattr(facts, part).items() if name not in lacks} if ALL not in lacks else {}
-            )
-            parts[part] = kept | getattr(release.has, part)
+            newer = {} if ALL in lacks else getattr(facts, part)
+            parts[part] = {name: x for name, x in newer.items() if name not in lacks} | getattr(release.has, part)
         facts = replace(facts, **parts)
         if release.version == version:
             return facts
@@ -153,7 +151,7 @@ class StartLimit(Record, frozen=True, kw_only=True):
     given: dict[str, str] = {}  # settings or variables, any of which has this value
     besides: dict[str, Names] = {}  # any of which has another value than these
     starts: Literal["no", "unknown", "condition"] | None = None
-    unless: dict[str, str] = {}  # a setting or variable with which the limit does not hold
+    unless: dict[str, str] = {}  # a setting or variable with which the limit does not hold; `*`: whatever its value
     says: str
     source: str
 

@@ -52,9 +52,7 @@ class ReservedMib(msgspec.Struct, frozen=True):
     draft: float = 0.0  # of speculation
     own_draft: float = 0.0  # by a model of its own
     deepep: float = 0.0
-    post_capture: float | None = (
-        None  # in place of base, chunk, graphs where the pool is sized after graphs are captured
-    )
+    post_capture: float | None = None  # in place of base, chunk, graphs: the pool is sized after graphs are captured
     post_capture_tower: float = 0.0  # then: of a model with a tower, in place of its share
 
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from advisor.ability.lookup import classify_licence
 from advisor.advice.hardware.budget import load_budget_rules
-from advisor.advice.hardware.prices import catalogue_prices, convert_offer_price, read_prices
+from advisor.advice.hardware.prices import catalogue_prices, read_prices
 from advisor.advice.models.choice import ALLOWED
 from advisor.catalog import Catalog, catalog
 from advisor.catalog.resolve import ResolvedModel, resolve_model
@@ -31,6 +31,7 @@ from advisor.fleet.inventory.kubernetes import CAPACITY_TYPES
 from advisor.fleet.problem import Demand, DevicePool, FleetProblem, NodeGroup, Variant
 from advisor.fleet.types import Fleet, Pool
 from advisor.machines.types import Machine
+from advisor.money import convert_currency
 from advisor.record import Value
 from advisor.session import Session
 
@@ -360,9 +361,8 @@ def find_node_prices(fleet: Fleet, path: str | None, rules: Catalog) -> NodePric
     for offer in offers:
         if offer.per_hour is None or offer.kind == "spot" or currency is None:
             continue
-        amount = convert_offer_price(offer, offer.per_hour, currency, budget.rates.per_usd)
-        if amount is not None:
-            hourly[offer.accelerator] = min(amount, hourly.get(offer.accelerator, amount))
+        amount = convert_currency(offer.per_hour, offer.currency, currency, budget.rates.per_usd)
+        hourly[offer.accelerator] = min(amount, hourly.get(offer.accelerator, amount))
     groups: dict[str, list[Pool]] = {}
     for pool in fleet.pools:
         groups.setdefault(pool.group, []).append(pool)

@@ -42,7 +42,13 @@ def find_engines_faults(house: House) -> Iterator[Fault]:
         yield from _entry(house, item)
         yield from _keys(item, used)
         yield from _floors(item)
-        yield from _lists(item)
+        entry: Engine = item.entry
+        rows = enumerate(entry.quantization_on)
+        yield from item.place.twice((("quantization_on", i), f"{r.quantization} on {r.generation}") for i, r in rows)
+        for i, image in enumerate(entry.images):
+            if "{version}" in image.tag and entry.version is None:
+                problem = f"{image.repository} pins a version and the entry has no `version`"
+                yield item.place.field("missing_key", ("images", i), problem)
         yield from _memory(item)
     for document in house.under("recipes/").values():
         yield from _recipes(house, document)
@@ -104,16 +110,6 @@ def _floors(item: TableItem) -> Iterator[Fault]:
         for field in ("os_version", "arch"):
             for system in getattr(floor, field):
                 yield from item.place.unknown(("floors", target, field, system), "operating system", system, SYSTEMS)
-
-
-def _lists(item: TableItem) -> Iterator[Fault]:
-    entry: Engine = item.entry
-    rows = enumerate(entry.quantization_on)
-    yield from item.place.twice((("quantization_on", i), f"{r.quantization} on {r.generation}") for i, r in rows)
-    for i, image in enumerate(entry.images):
-        if "{version}" in image.tag and entry.version is None:
-            problem = f"{image.repository} pins a version and the entry has no `version`"
-            yield item.place.field("missing_key", ("images", i), problem)
 
 
 def _recipes(house: House, document: RuleDocument) -> Iterator[Fault]:

@@ -37,31 +37,27 @@ def find_formats_faults(house: House) -> Iterator[Fault]:
 
 
 def _format(item: TableItem) -> Iterator[Fault]:
-    quantization: Quantization = item.entry
-    if quantization.block_bytes is not None:
-        derived = quantization.block_bytes * 8 / quantization.block_elements
-        if abs(derived - quantization.bits_nominal) > 1e-9:
+    known: Quantization = item.entry
+    if known.block_bytes is not None:
+        derived = known.block_bytes * 8 / known.block_elements
+        if abs(derived - known.bits_nominal) > 1e-9:
             problem = (
-                f"is {quantization.bits_nominal:g}, {quantization.block_bytes} bytes for "
-                f"{quantization.block_elements} weights are {derived:g} bits"
+                f"is {known.bits_nominal:g}, {known.block_bytes} bytes for "
+                f"{known.block_elements} weights are {derived:g} bits"
             )
             yield item.place.field("total", ("bits_nominal",), problem)
-    if quantization.base is not None:
-        yield from item.place.unknown(("base",), "GGML type", quantization.base, BLOCKS)
-    block = BLOCKS.get(quantization.base or "")
-    if (
-        block
-        and quantization.block_bytes is not None
-        and block != (quantization.block_elements, quantization.block_bytes)
-    ):
+    if known.base is not None:
+        yield from item.place.unknown(("base",), "GGML type", known.base, BLOCKS)
+    block = BLOCKS.get(known.base or "")
+    if block and known.block_bytes is not None and block != (known.block_elements, known.block_bytes):
         elements, size = block
         problem = (
-            f"a block of {quantization.base} is {size} bytes for {elements} weights, not "
-            f"{quantization.block_bytes} for {quantization.block_elements}"
+            f"a block of {known.base} is {size} bytes for {elements} weights, not "
+            f"{known.block_bytes} for {known.block_elements}"
         )
         yield item.place.field("total", ("block_bytes",), problem)
     for field in ("size_range", "size_range_plain"):
-        value = getattr(quantization, field)
+        value = getattr(known, field)
         if value is not None and not all(SIZE_RANGE[0] <= x <= SIZE_RANGE[1] for x in value):
             yield item.place.field("unit", (field,), f"{list(value)} are factors of a size, about 1")
 
@@ -72,12 +68,10 @@ def _family(
     """Formats of a list are of its family, or plain 16-bit ones."""
     allowed = {family, BORROWED.get(family, family), PLAIN} | ({"hf"} if family == PLAIN else set())
     for i, name in enumerate(listed):
-        quantization = _known(house, name)
-        if quantization is not None and quantization.family not in allowed:
+        known = _known(house, name)
+        if known is not None and known.family not in allowed:
             where = (*at, *(below if below is not None else (i,)))
-            yield document.place.field(
-                "wrong_value", where, f"{name} is of the family {quantization.family}, not {family}"
-            )
+            yield document.place.field("wrong_value", where, f"{name} is of the family {known.family}, not {family}")
 
 
 def _falling(house: House, document: RuleDocument, at: At, ladder: Sequence[str]) -> Iterator[Fault]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import importlib
 import importlib.util
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Generator, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from types import ModuleType
@@ -238,8 +238,7 @@ def _entries(
             house.hopeless.add((entry.table, entry.id))
             continue
         if entry.table == "engines":
-            yield from _memory_flaws(data, whole)
-            data = _with_sound_memory(data, house)
+            data = yield from _check_memory(data, whole, house)
         item = TableItem(convert(data, kind), replace(whole, data=data), data)
         if entry.table == "cloud_offers":
             offers.setdefault(entry.id, []).append(item)
@@ -254,20 +253,18 @@ def _entries(
     yield from outline
 
 
-def _memory_flaws(data: Json, place: EntryPlace) -> Iterator[Fault]:
+def _check_memory(data: Json, place: EntryPlace, house: House) -> Generator[Fault, None, Json]:
+    """What is wrong with the `memory` of an engine; gives the entry without it. Where that leaves nothing, others stand
+    in for the engine."""
     kind = memory_type(convert(data, Engine)) if data.get("memory") else None
-    for flaw in find_flaws(data["memory"], kind) if kind is not None else ():
-        yield place.field(flaw.code, ("memory", *flaw.at), flaw.problem, flaw.near)
-
-
-def _with_sound_memory(data: Json, house: House) -> Json:
-    """The entry without what is faulty in its `memory`; where that leaves nothing, others stand in for the engine."""
-    kind = memory_type(convert(data, Engine)) if data.get("memory") else None
-    left = prune_flaws(data["memory"], kind) if kind is not None else data.get("memory")
-    if left is None and kind is not None:
-        house.hopeless.add(("engines", data["id"]))
+    if kind is None:
         return data
-    return with_key(data, "memory", left) if kind is not None else data
+    flaws = find_flaws(data["memory"], kind)
+    yield from (place.field(f.code, ("memory", *f.at), f.problem, f.near) for f in flaws)
+    left = prune_flaws(data["memory"], kind, flaws)
+    if left is None:
+        house.hopeless.add(("engines", data["id"]))
+    return data if left is None else with_key(data, "memory", left)
 
 
 def _label(entry: TableEntry) -> str:

@@ -45,7 +45,11 @@ def find_places_faults(house: House) -> Iterator[Fault]:
             continue
         entry: Engine = item.entry
         if targets is not None:
-            yield from _launch(entry, item.place)
+            if entry.start is None and entry.kind != CLIENT:
+                yield item.place.fault("missing_place", "does not say under `start` how it is started", ("id",))
+            if COMMAND not in (*entry.targets, *entry.no_target):
+                problem = f"says of its launch files neither in `targets` nor in `no_target` whether it has {COMMAND}"
+                yield item.place.fault("missing_place", problem, ("id",))
         if entry.only_asked_for is not None and entry.id in named:
             problem = f"a leaf of rules/{GUIDE} recommends it"
             yield item.place.field("contradiction", ("only_asked_for",), problem)
@@ -62,14 +66,6 @@ def find_places_faults(house: House) -> Iterator[Fault]:
 def _wants_leaf(entry: Engine) -> bool:
     """Whether advice is to recommend it by itself."""
     return entry.kind == ENGINE and entry.health.status != ARCHIVED and entry.only_asked_for is None
-
-
-def _launch(entry: Engine, place: EntryPlace) -> Iterator[Fault]:
-    if entry.start is None and entry.kind != CLIENT:
-        yield place.fault("missing_place", "does not say under `start` how it is started", ("id",))
-    if COMMAND not in (*entry.targets, *entry.no_target):
-        problem = f"says of its launch files neither in `targets` nor in `no_target` whether it has {COMMAND}"
-        yield place.fault("missing_place", problem, ("id",))
 
 
 def _memory(item: TableItem) -> Iterator[Fault]:

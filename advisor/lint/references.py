@@ -12,7 +12,6 @@ from msgspec import inspect
 from advisor.catalog.flaws import At
 from advisor.decision.floors import listed_names, vendor_of_generation
 from advisor.decision.types import GENERATIONS, USE_CASES
-from advisor.decoding import Json
 from advisor.engines.versions import version_key
 from advisor.errors import AdvisorError, UnknownName
 from advisor.lint.faults import Fault, one_line
@@ -39,36 +38,28 @@ def find_references_faults(house: House) -> Iterator[Fault]:
         for at, kind, value in found:
             if isinstance(kind, inspect.Metadata):
                 here, extra = (*part.at, *at), kind.extra or {}
-                yield from _stated(part, here, extra, value)
+                # A text that has not the form, or a number outside the bounds, that its type states.
+                if isinstance(value, str) and "form" in extra:
+                    pattern, otherwise, code = extra["form"]
+                    if not re.fullmatch(pattern, value):
+                        yield part.place.field(code, here, f"{value!r} {otherwise}")
+                elif isinstance(value, (int, float)) and "bounds" in extra:
+                    low, high, otherwise = extra["bounds"]
+                    if not low <= value <= high:
+                        shown = f"{value:g}" if isinstance(value, float) else str(value)
+                        yield part.place.field("unit", here, f"{shown} {otherwise}")
                 if isinstance(value, str):
-                    yield from _text(house, part, here, extra.get("is", ""), value)
+                    meaning = extra.get("is", "")
+                    if meaning in _CHECKS:
+                        yield from _CHECKS[meaning](house, part, here, value)
+                    elif meaning in _NAMES and not (meaning == "engine" and value == NO_ENGINE):
+                        what, list_names = _NAMES[meaning]
+                        known = list_names(house, part)
+                        if known is not None:
+                            yield from house.unknown(part.place, here, what, value, known)
     for path, document in house.documents.items():
         if path.startswith(("guides/", "policy/", "checks/rules/")):
             yield from _conditions(house, document.place, document.data, ())
-
-
-def _stated(part: TypedPart, at: At, extra: Json, value: object) -> Iterator[Fault]:
-    """A text that has not the form, or a number outside the bounds, that its type states."""
-    if isinstance(value, str) and "form" in extra:
-        pattern, otherwise, code = extra["form"]
-        if not re.fullmatch(pattern, value):
-            yield part.place.field(code, at, f"{value!r} {otherwise}")
-    elif isinstance(value, (int, float)) and "bounds" in extra:
-        low, high, otherwise = extra["bounds"]
-        if not low <= value <= high:
-            shown = f"{value:g}" if isinstance(value, float) else str(value)
-            yield part.place.field("unit", at, f"{shown} {otherwise}")
-
-
-def _text(house: House, part: TypedPart, at: At, meaning: str, text: str) -> Iterator[Fault]:
-    """A text that stands for something, by what it stands for."""
-    if meaning in _CHECKS:
-        yield from _CHECKS[meaning](house, part, at, text)
-    elif meaning in _NAMES and not (meaning == "engine" and text == NO_ENGINE):
-        what, list_names = _NAMES[meaning]
-        known = list_names(house, part)
-        if known is not None:
-            yield from house.unknown(part.place, at, what, text, known)
 
 
 def _hub_id(house: House, part: TypedPart, at: At, name: str) -> Iterator[Fault]:

@@ -36,8 +36,11 @@ def find_speed_faults(house: House) -> Iterator[Fault]:
         yield from _engines(house, house.documents[ENGINES])
 
 
-def list_factor_names(house: House) -> set[str]:
-    """Every name that a factor may have."""
+def _speed(house: House, document: RuleDocument) -> Iterator[Fault]:
+    place, file = document.place, document.value
+    assert isinstance(file, SpeedRules)
+    laws = dict.fromkeys((*DECODE, *PREFILL, *WAITS))
+    # Every name that a factor may have.
     cards = house.accelerators.values()
     out = {"cpu", *(a.vendor for a in cards), *(format_class(q) for q in house.formats.values())}
     for accelerator in cards:
@@ -55,14 +58,7 @@ def list_factor_names(house: House) -> set[str]:
     generations = {g.name for t in traits for g in t.generations}
     links = {*LINKS, *(f"{x}-experts" for x in LINKS)}
     backends = {b for t in traits for names in t.other_backends.values() for b in names}
-    return out | {*house.ids["engines"], *families, *FAMILIES, *generations, *backends, *UNITS_OF_PRODUCTS} | links
-
-
-def _speed(house: House, document: RuleDocument) -> Iterator[Fault]:
-    place, file = document.place, document.value
-    assert isinstance(file, SpeedRules)
-    laws = dict.fromkeys((*DECODE, *PREFILL, *WAITS))
-    known = list_factor_names(house)
+    known = out | {*house.ids["engines"], *families, *FAMILIES, *generations, *backends, *UNITS_OF_PRODUCTS} | links
     for name in laws:
         if name not in file.coefficients:
             yield place.field("missing_key", ("coefficients",), f"`{name}` is missing: the laws need it")
@@ -87,16 +83,12 @@ def _speed(house: House, document: RuleDocument) -> Iterator[Fault]:
             )
         if WHOLE not in rows:
             yield place.field("missing_key", ("spread", kind), f"`{WHOLE}` is missing")
-        for name, held_out_spread in rows.items():
+        for name, spread in rows.items():
             here = ("spread", kind, name)
             yield from _names(document, here, name, known | OF_SPREADS)
-            if not BOUND[0] <= held_out_spread.bound <= BOUND[1]:
-                yield place.field("unit", here, f"bound {held_out_spread.bound:g} is not a factor of at least 1")
-            if (
-                not 0 <= held_out_spread.covered <= 100
-                or held_out_spread.rows < 1
-                or min(held_out_spread.median_error, held_out_spread.p90_error) < 0
-            ):
+            if not BOUND[0] <= spread.bound <= BOUND[1]:
+                yield place.field("unit", here, f"bound {spread.bound:g} is not a factor of at least 1")
+            if not 0 <= spread.covered <= 100 or spread.rows < 1 or min(spread.median_error, spread.p90_error) < 0:
                 yield place.field("unit", here, "rows, errors and covered cannot be so")
 
 

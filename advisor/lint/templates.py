@@ -13,14 +13,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
-from advisor.checks.one_file import CheckOptions, FileResult, check_source, make_checker
+from advisor.checks.one_file import CheckOptions, check_source, make_checker
 from advisor.checks.rules.evaluate import Rulebook
 from advisor.decoding import convert
-from advisor.deployment import Deployment
 from advisor.errors import AdvisorError
 from advisor.estimation import EstimateRequest, estimate, resolve_request
 from advisor.files import parse_yaml
@@ -116,26 +114,22 @@ class _Checker:
             self.book = Rulebook(knowledge, ("all",))
         checker = make_checker(self.book, CheckOptions(on=request.hardware))
         for file in render_files(deployment, path.stem, Session(rules)):
-            yield from _judge(check_source(file.content, file.name, None, checker), deployment, rules)
-
-
-def _judge(found: FileResult, deployment: Deployment, rules: Any) -> Iterator[str]:
-    """Where the check of a file disagrees with the deployment that it was made for."""
-    if not found.verdicts:
-        yield "the file holds no launch that the checker sees"
-    wanted = len(estimate(deployment, Session(rules)).devices)
-    for verdict in found.verdicts:
-        if verdict.engine != deployment.engine:
-            yield f"the file starts {verdict.engine} for {deployment.engine}"
-        devices = len(verdict.memory.devices) if verdict.memory is not None else None
-        if devices is not None and devices != wanted:
-            yield f"the file uses {devices} devices, and the launch {wanted}"
-        if verdict.fits is not True:
-            judged = "does not fit" if verdict.fits is False else "cannot be judged"
-            yield f"what the file starts {judged}: {'; '.join(verdict.why)}"
-    for finding in found.findings:
-        if finding.severity == "error":
-            yield f"{finding.rule}: {finding.message}"
+            found = check_source(file.content, file.name, None, checker)
+            if not found.verdicts:
+                yield "the file holds no launch that the checker sees"
+            wanted = len(estimate(deployment, Session(rules)).devices)
+            for verdict in found.verdicts:
+                if verdict.engine != deployment.engine:
+                    yield f"the file starts {verdict.engine} for {deployment.engine}"
+                devices = len(verdict.memory.devices) if verdict.memory is not None else None
+                if devices is not None and devices != wanted:
+                    yield f"the file uses {devices} devices, and the launch {wanted}"
+                if verdict.fits is not True:
+                    judged = "does not fit" if verdict.fits is False else "cannot be judged"
+                    yield f"what the file starts {judged}: {'; '.join(verdict.why)}"
+            for finding in found.findings:
+                if finding.severity == "error":
+                    yield f"{finding.rule}: {finding.message}"
 
 
 def _fault(path: Path, line: int | None, problem: str, hint: tuple[str, ...] = ()) -> Fault:

@@ -220,13 +220,10 @@ def read_windows(run: RunCommand) -> Cpu:
         model=model if isinstance(model, str) else None,
         vendor=vendor if isinstance(vendor, str) else None,
         logical_cores=count if isinstance(count, int) else None,
-        flags=relevant_flags([_windows(str(f)) for f in flags]) if isinstance(flags, list) else None,
+        flags=relevant_flags([re.sub(r"^avx512_?(vnni|bf16|fp16|vbmi)$", r"avx512_\1", str(f).lower()) for f in flags])
+        if isinstance(flags, list)
+        else None,
     )
-
-
-def _windows(flag: str) -> str:
-    """py-cpuinfo writes avx512vnni where Linux writes avx512_vnni."""
-    return re.sub(r"^avx512_?(vnni|bf16|fp16|vbmi)$", r"avx512_\1", flag.lower())
 
 
 def _arm_model(body: str) -> str | None:

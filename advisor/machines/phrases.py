@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import msgspec
@@ -65,6 +65,12 @@ class HardwareDetails(msgspec.Struct):
     memory_mts: int | None = None  # transfers a second of the host's memory, in millions
     memory_channels: int | None = None  # of all sockets
     disk_gbs: float | None = None  # what files are read with
+    psu_watts: float | None = None  # of this and the next, see CardRoom
+    slots: int | None = None
+    free_slots: int | None = None
+    low_profile: bool = False
+    no_lead: bool = False
+    passive: bool = False
 
     def fill_from(self, other: HardwareDetails) -> None:
         """Take over what `other` says and this does not."""
@@ -96,7 +102,7 @@ _CPU = re.compile(
     r"(?:(\d)\s?x\s+)?((?:Intel|AMD|Arm|AWS|Qualcomm|Apple|Google|MediaTek)?\s*\b(?:Core|Xeon|EPYC|Ryzen|Threadripper|Pentium|"
     r"Celeron|Atom|Athlon|Opteron|Ampere|Altra|Graviton|Grace(?! (?:Hopper|Blackwell))|"
     r"Cortex|Neoverse|Snapdragon|Dimensity|Exynos|Tensor G|"
-    r"POWER\d|A1[2-9]\b|i[3579]\b|N\d{2,3}\b).*?)(?: Mac| CPU)?",
+    r"POWER\d|A1[2-9]\b|i[3579]\b|N\d{2,3}\b|E[357]-\d{4}).*?)(?: Mac| CPU)?",
     re.I,
 )
 
@@ -179,12 +185,36 @@ def _take(_size: str | None = None, **fixed: Any) -> _Taker:
             setattr(details, _size, parse_memory_size(m[1], m[2]))
         for name, text in m.groupdict().items():
             if text:
-                setattr(details, name, _count(text, name) if name in _COUNTED else text)
+                setattr(details, name.rstrip("_"), _READERS[name](text) if name in _READERS else text)
 
     return take
 
 
-_COUNTED = ("cores", "cores_per_socket", "threads", "sockets")
+_NUMBERS = {"one": 1, "two": 2, "three": 3, "four": 4, "second": 1, "third": 1, "other": 1}
+
+
+def _read_slots(text: str) -> int:
+    return _NUMBERS.get(text.lower()) or _count(text, "slots", 64)
+
+
+def _read_cpu_limit(text: str) -> float:
+    if not 0 < float(text) <= 100_000:
+        raise BadInput(f"cpu limit {text}: a number of cores above 0 is expected")
+    return float(text)
+
+
+# groups of patterns that are no text as it stands
+_READERS: dict[str, Callable[[str], Any]] = {
+    **{name: partial(_count, what=name) for name in ("cores", "cores_per_socket", "threads", "sockets")},
+    **dict.fromkeys(("gpu_cores", "gpu_cores_"), partial(_count, what="GPU cores", most=1000)),
+    **dict.fromkeys(("power_watts", "power_watts_", "psu_watts"), float),
+    **dict.fromkeys(("slots", "free_slots", "free_slots_"), _read_slots),
+    "arch": normalise_arch,
+    "cpu_limit": _read_cpu_limit,
+    "os_version": str.lower,
+    "visible": lambda text: "" if text.lower() in ("none", "void", "''") else text,
+    "wired_bytes": lambda text: int(text) * MIB or None,
+}
 
 
 def _drivers(details: HardwareDetails, m: re.Match[str]) -> None:
@@ -224,11 +254,6 @@ def _windows(details: HardwareDetails, m: re.Match[str]) -> None:
         details.os_version = m[1]
 
 
-def _distribution(details: HardwareDetails, m: re.Match[str]) -> None:
-    details.os = "linux"
-    details.os_version = m[0].lower()
-
-
 def _phone(details: HardwareDetails, m: re.Match[str]) -> None:
     details.os = "ios" if m[0].lower().startswith(("iphone", "ipad")) else "android"
     details.arch = "arm64"
@@ -265,28 +290,6 @@ def _spread(details: HardwareDetails, m: re.Match[str]) -> None:
     details.cards_of_all_nodes = True
 
 
-def _cpu_limit(details: HardwareDetails, m: re.Match[str]) -> None:
-    details.cpu_limit = float(m[1])
-    if not 0 < details.cpu_limit <= 100_000:
-        raise BadInput(f"cpu limit {m[1]}: a number of cores above 0 is expected")
-
-
-def _visible(details: HardwareDetails, m: re.Match[str]) -> None:
-    details.visible = "" if m[1].lower() in ("none", "void", "''") else m[1]
-
-
-def _wired(details: HardwareDetails, m: re.Match[str]) -> None:
-    details.wired_bytes = int(m[1]) * MIB or None
-
-
-def _gpu_cores(details: HardwareDetails, m: re.Match[str]) -> None:
-    details.gpu_cores = _count(m[1] or m[2], "GPU cores", 1000)
-
-
-def _arch(details: HardwareDetails, m: re.Match[str]) -> None:
-    details.arch = normalise_arch(m[0])
-
-
 def _disk(details: HardwareDetails, m: re.Match[str]) -> None:
     rate = float(re.split(r"[ GgMm]", m["a"] or m["b"])[0])
     details.disk_gbs = rate / 1000 if "m" in (m["a"] or m["b"]).lower() else rate
@@ -296,6 +299,9 @@ def _memory_of_sockets(details: HardwareDetails, m: re.Match[str]) -> None:
     details.ram_bytes = parse_memory_size(m[1], m[2]) * (details.sockets or 2)
 
 
+_SUPPLY = r"(?:power suppl(?:y|ies)|psus?)"
+_NUMBER = r"(?:\d{1,2}|one|two|three|four)"
+_SLOTS = r"(?:(?:double|dual|two)[- ](?:wide|width|slot) )?(?:pci-?e? )?(?:x16 )?(?:slots?|places?)"
 _DISK = r"(?:nvme|ssd|disk|raid)(?: (?:drive|array|read))?"
 _GBS = r"\d{1,4}(?:\.\d{1,2})? ?[GM]B/s"
 _LINK = r"(?:nvlink(?: domain)?|nvswitch|pcie(?:\s+(?:gen ?)?\d[\d.]*)?(?: ?x\d+)?|infiniband|roce|thunderbolt(?: \d)?|"
@@ -345,14 +351,14 @@ _TABLE: tuple[tuple[str, _Taker], ...] = (
     (SIZE, _take("bare_bytes")),
     (rf"{SIZE} free(?: VRAM)?", _take("free_bytes")),
     (rf"(?:container )?memory limit(?:ed to)? {SIZE}", _take("limit_bytes")),
-    (r"cpu limit(?:ed to)? (\d+(?:\.\d+)?)(?: (?:cpus?|cores?))?", _cpu_limit),
+    (r"cpu limit(?:ed to)? (?P<cpu_limit>\d+(?:\.\d+)?)(?: (?:cpus?|cores?))?", _take()),
     (rf"container limited to {SIZE}(?: and (\d+(?:\.\d+)?) CPUs?)?(?: on an? {SIZE} host)?", _container),
     (rf"(?:VRAM )?carve-?out {SIZE}", _take("carve_bytes")),
     (rf"{SIZE} (?:allocated |set |given )?as (?:video memory|VRAM)", _take("carve_bytes")),
     (rf"GTT {SIZE}", _take("gtt_bytes")),
-    (r"(?:iogpu\.)?wired_limit_mb ?= ?(\d{1,9})", _wired),
+    (r"(?:iogpu\.)?wired_limit_mb ?= ?(?P<wired_bytes>\d{1,9})", _take()),
     (r"linux", _take(os="linux")),
-    (rf"(?:{_DISTRIBUTIONS})(?: [\w.]+)?", _distribution),
+    (rf"(?P<os_version>(?:{_DISTRIBUTIONS})(?: [\w.]+)?)", _take(os="linux")),
     (rf"win(?:dows)?(?: ?({_V}))?(?: (?:pro|home|enterprise))?", _windows),
     (rf"mac ?os(?: x)?(?: {_OS})?(?: \w+)?", _take(os="macos")),
     (rf"android(?: {_OS})?", _take(os="android")),
@@ -363,9 +369,24 @@ _TABLE: tuple[tuple[str, _Taker], ...] = (
     (r"(?:web )?browser(?: on .{1,40})?|webgpu", _take(os="browser", host_only=True)),
     (r"(?P<laptop>laptop|notebook)|e-?gpu", _take(host_only=True)),
     (
-        r"(?:(?P<cores>\d{1,3})-core )?(?:laptop|desktop|pc|mini pc|server|workstation|vm|notebook)",
+        r"(?:(?P<cores>\d{1,3})-core )?(?:(?:\du|rack|rackmount|office|small form factor|sff|used) )*"
+        r"(?:laptop|desktop|pc|mini pc|server|workstation|vm|notebook|tower)",
         _take(host_only=True),
     ),
+    (rf"(?:\d ?x ?|two |redundant )*(?P<psu_watts>\d{{2,5}}) ?W(?:atts?)? {_SUPPLY}(?: each)?", _take()),
+    (rf"{_SUPPLY}:? (?:of |[\w ]+ )?(?P<psu_watts>\d{{2,5}}) ?W(?:atts?)?", _take()),
+    (
+        rf"(?P<free_slots>{_NUMBER}) (?:free {_SLOTS}|{_SLOTS} (?:is |are )?free)|"
+        rf"(?:(?:a|the) )?(?P<free_slots_>second|third|other) {_SLOTS} (?:is )?free",
+        _take(),
+    ),
+    (rf"(?P<slots>{_NUMBER}) {_SLOTS}", _take()),
+    (r"(?:low[- ]profile|half[- ]height)(?: (?:slots?|cards?)(?: only)?)?", _take(low_profile=True)),
+    (
+        r"(?:no|without)(?: an?| any)? (?:(?:pci-?e|extra|[68][- ]pin|gpu) )*power (?:connector|lead|cable)s?",
+        _take(no_lead=True),
+    ),
+    (r"passive(?:ly)?(?: cool(?:ed|ing))?(?: cards?)?(?: only)?", _take(passive=True)),
     (rf"(?:nvidia )?driver (?:version )?(?P<nvidia>{_V})(?:\s*\(CUDA (?P<cuda>{_V})\))?", _drivers),
     (rf"CUDA (?:version )?(?P<cuda>{_V})", _drivers),
     (rf"ROCm (?P<rocm>{_V})", _drivers),
@@ -377,8 +398,8 @@ _TABLE: tuple[tuple[str, _Taker], ...] = (
     (r"(?:spread )?(?:across|over) (\d{1,6}) (?:nodes?|machines|servers)", _spread),
     (r"(\d{1,6}) nodes?", _nodes),
     (r"(\d{1,6}) clusters?", _nodes),
-    (r"(\d{1,3})[ -]cores? gpu|(\d{1,3}) gpu[ -]cores?", _gpu_cores),
-    (r"(?P<cores>\d{1,6})(?: physical| cpu)?[ -]cores?(?: cpu| processor)?", _take()),
+    (r"(?P<gpu_cores>\d{1,3})(?:[ -]cores?|c) gpu|(?P<gpu_cores_>\d{1,3}) gpu[ -]cores?", _take()),
+    (r"(?P<cores>\d{1,6})(?:(?: physical| cpu)?[ -]cores?(?: cpu| processor)?|c cpu)", _take()),
     (r"(?P<cores_per_socket>\d{1,4})[ -]cores? (?:each|(?:per|a|each) (?:socket|cpu))", _take()),
     (r"(?P<threads>\d{1,6}) (?:threads|vcpus?|logical cores)", _take()),
     (r"(?P<sockets>\d{1,3}) sockets?", _take()),
@@ -386,20 +407,20 @@ _TABLE: tuple[tuple[str, _Taker], ...] = (
     (r"slurm", _take(orchestrator="slurm")),
     (r"(?:in a )?docker(?: container)?", _take(container="docker")),
     (r"(?:in a )?container", _take(container="container")),
-    (r"(?:CUDA_|HIP_|ROCR_)?visible[ _]devices[ =](\S+)", _visible),
+    (r"(?:CUDA_|HIP_|ROCR_)?visible[ _]devices[ =](?P<visible>\S+)", _take()),
     (r"(?P<npu>.{2,40}) NPU", _take()),
     (
-        r"(?:power )?(?:limit|cap)(?:ped)?(?: (?:at|to))? (\d{1,5}) ?W(?:/card| each)?|"
-        r"(\d{1,5}) ?W(?:/card| each)?(?: (?:power )?(?:limit|cap))?",
-        lambda details, m: setattr(details, "power_watts", float(m[1] or m[2])),
+        r"(?:power )?(?:limit|cap)(?:ped)?(?: (?:at|to))? (?P<power_watts>\d{1,5}) ?W(?:/card| each)?|"
+        r"(?P<power_watts_>\d{1,5}) ?W(?:/card| each)?(?: (?:power )?(?:limit|cap))?",
+        _take(),
     ),
     (  # what changes nothing here
-        r"(?:no|without) (?:nvlink|p2p|display|bridge)|undervolted|water[- ]?cooled|gfx\d{3,4}[a-z]?|[rc]dna ?\d|"
-        r"(?:mb|motherboard|mainboard|psu|case)[: ].+|"
+        r"(?:no|without) (?:nvlink|p2p|display|monitor|bridge)(?: on the card)?|headless|undervolted|water[- ]?cooled|"
+        r"gfx\d{3,4}[a-z]?|[rc]dna ?\d|(?:mb|motherboard|mainboard|case)[: ].+|psu: .+|"
         r"(?:kvm|proxmox|esxi|lxc|bare metal|vfio|passthrough)(?:[/ ](?:kvm|proxmox|vfio|passthrough))*",
         _take(),
     ),
-    (r"arm64|aarch64|x86_64|x86-64|amd64|x64|riscv64|s390x|ppc64le", _arch),
+    (r"(?P<arch>arm64|aarch64|x86_64|x86-64|amd64|x64|riscv64|s390x|ppc64le)", _take()),
     ("|".join(re.escape(f) for f in sorted(_FLAGS, key=len, reverse=True)), _cpu_flag),
 )
 

@@ -98,6 +98,17 @@ class HostMemory(Record, frozen=True, kw_only=True):
         return self.sold_bytes
 
 
+class CardRoom(Record, frozen=True, kw_only=True):
+    """What the computer has for more cards, where it was stated."""
+
+    psu_watts: float | None = None  # one of two supplies: they stand in for each other
+    slots: int | None = None  # of two widths each, those of the cards that are there included
+    free_slots: int | None = None
+    low_profile: bool = False
+    no_lead: bool = False  # a card has what the slot gives
+    passive: bool = False  # the case moves the air
+
+
 class InstalledEngine(Record, frozen=True, kw_only=True):
     """An engine found on this machine."""
 
@@ -125,6 +136,7 @@ class Machine(MemoRecord, frozen=True, kw_only=True):
     memory: HostMemory = HostMemory()
     devices: tuple[Device, ...] = ()
     disk_gbs: float | None = None  # what files are read with, where it was stated
+    place: CardRoom | None = None
     interconnect: str | None = None  # between devices: "nvlink", "pcie", "nvlink+infiniband", ...
     network_gbs: float | None = None  # one way between machines, where it was stated
     drivers: dict[str, str] = {}  # "nvidia": "580.95", "cuda": "13.0", "rocm": "7.2", ...

@@ -28,6 +28,8 @@ class CacheLayout(Record, frozen=True, kw_only=True):
     state_blocks: int | None = None  # that a running sequence holds per group of states; None: by the kind of layer
     # what a log calls the size: tokens of whole requests, or blocks by groups, whatever a window leaves of them
     logs: Literal["requests", "blocks"] | None = None  # None: not known
+    # a block of aligned states has to lie in one step where prefixes are cached: if that is asked for, or unasked
+    block_in_step: Literal["asked", "usual"] | None = None
     source: str = ""
 
 

@@ -50,30 +50,26 @@ def read_safetensors(path: Path | str) -> tuple[TensorInfo, ...]:
     """
     path = Path(path)
     if path.is_dir():
-        return _read_dir(path)
+        index, single = path / INDEX_NAME, path / "model.safetensors"
+        if index.exists():
+            return _read_index(index)
+        if single.exists():
+            return _read_file(single)
+        try:
+            files = sorted(p.name for p in path.iterdir() if p.name.endswith(".safetensors"))
+        except OSError as e:
+            raise BadFile(path, f"cannot be listed: {e.strerror or e}") from None
+        if len(files) == 1:
+            return _read_file(path / files[0])
+        expected = f"{INDEX_NAME} or model.safetensors"
+        if not files:
+            raise BadFile(path, f"holds no safetensors files ({expected} is expected)")
+        raise BadFile(
+            path, f"holds {len(files)} safetensors files but neither {expected}, so what belongs together is unknown"
+        )
     if path.name.endswith(".json"):
         return _read_index(path)
     return _read_file(path)
-
-
-def _read_dir(directory: Path) -> tuple[TensorInfo, ...]:
-    index, single = directory / INDEX_NAME, directory / "model.safetensors"
-    if index.exists():
-        return _read_index(index)
-    if single.exists():
-        return _read_file(single)
-    try:
-        files = sorted(p.name for p in directory.iterdir() if p.name.endswith(".safetensors"))
-    except OSError as e:
-        raise BadFile(directory, f"cannot be listed: {e.strerror or e}") from None
-    if len(files) == 1:
-        return _read_file(directory / files[0])
-    expected = f"{INDEX_NAME} or model.safetensors"
-    if not files:
-        raise BadFile(directory, f"holds no safetensors files ({expected} is expected)")
-    raise BadFile(
-        directory, f"holds {len(files)} safetensors files but neither {expected}, so what belongs together is unknown"
-    )
 
 
 def _read_index(index: Path) -> tuple[TensorInfo, ...]:

@@ -26,16 +26,26 @@ from advisor.page.blocks import (
     make_rate_plot,
     make_rate_point,
     make_section,
-    make_settings,
     make_speed_table,
     make_table,
-    make_trace,
     read_figure,
     say_fit,
 )
 from advisor.report.plan_text import describe_targets
 
 AGAINST_LATENCY = "Throughput against latency, with bounds"
+NEAR_MISSES: dict[str, Column] = {"what": "what", "is short of": "missing", "fits with": "would_fit_if"}
+CHANGES: dict[str, Column] = {"change": "what", "total": ("total_bytes", "gib"), "saves": ("saves_bytes", "gib")}
+HELD: dict[str, Column] = {"tokens of one request": ("context_length", "tokens"), "requests": ("held", "count")}
+MODELS: dict[str, Column] = {
+    "model": "model",
+    "format": "quantization",
+    "ability": lambda m: f"{m.ability:+.1f} ± {m.spread:.1f}",
+    "tokens/s": ("decode_tps", "rate"),
+    "licence": lambda m: m.licence or "unknown",
+}
+RULES: dict[str, Column] = {"rule": "rule", "because": "because", "source": lambda step: "; ".join(step.source)}
+SETTINGS: dict[str, Column] = {"setting": lambda x: x[0], "value": lambda x: x[1]}
 
 
 def _say_fits(entry: CardFit | LoadPoint | HardwareOption) -> str:
@@ -56,6 +66,16 @@ def make_recommendation(advice: Advice) -> Page:
     verdict = f"{engine} with {chosen.model}" if chosen.model else engine
     verdict += f", {chosen.quantization}" if chosen.quantization else ""
     memory, at = chosen.memory, "/chosen/memory"
+    held, ladder = "/chosen/holds", chosen.holds.ladder if chosen.holds else ()
+    named = [(advice.alternatives[i], name) for name, i in advice.named.items() if i is not None]
+    columns: dict[str, Column] = {
+        "plan": _label,
+        "tokens/s": ("speed/decode_tps/value", "rate"),
+        "GiB on the first device": ("memory/devices/0/total_bytes", "gib"),
+        "fits": lambda x: say_fit(x.memory.fits)[0] if x.memory else "runs elsewhere",
+        "gains": lambda x: "; ".join([*(name for entry, name in named if entry is x), *x.gains]),
+        "why": lambda x: next(iter(x.reasons), ""),
+    }
     return make_page(
         "Recommendation", verdict, say_fit(memory.fits)[1] if memory else "good",
         make_section(
@@ -70,21 +90,31 @@ def make_recommendation(advice: Advice) -> Page:
             make_memory_bars(advice, memory, at) if memory else None,
             make_memory_table(list_memory_rows(advice, memory, at), "place") if memory else None,
         ),
-        make_section("What it holds", _ladder(advice, chosen)),
+        make_section("What it holds", make_table(advice, "Requests held at once", f"{held}/ladder", ladder, HELD)),
         make_section(
             "Speed",
             make_items(describe_targets(chosen)),
             make_speed_table(advice, "/chosen/speed"),
             _compare_speed(advice, chosen),
         ),
-        make_section("Alternatives", _alternatives(advice)),
-        make_section("Other models", _models(advice)),
+        make_section("Alternatives", make_table(advice, "Alternatives", "/alternatives", advice.alternatives, columns)),
+        make_section("Other models", make_table(advice, "Other models that fit", "/models", advice.models, MODELS)),
         make_section("As it grows", make_items(advice.growth)),
         make_section("Warnings", make_items(advice.warnings)),
-        make_section("Near misses", _near_misses(advice)),
+        make_section(
+            "Near misses", make_table(advice, "What nearly fits", "/near_misses", advice.near_misses, NEAR_MISSES)
+        ),
         make_section("Why not the others", _refusals(advice), folded=True),
-        make_section("Settings", make_settings(chosen.settings), make_items(chosen.notes)),
-        make_section("Rules and sources", make_trace(advice.trace), folded=True),
+        make_section(
+            "Settings",
+            make_table(advice, "Settings", "", [*chosen.settings.items()], SETTINGS),
+            make_items(chosen.notes),
+        ),
+        make_section(
+            "Rules and sources",
+            make_table(advice, "Rules that held", "/trace", [x for x in advice.trace if x.held], RULES),
+            folded=True,
+        ),
     )  # fmt: skip
 
 
@@ -96,13 +126,6 @@ def _quality(chosen: RankedDeployment) -> Paragraph | None:
         text=f"Ability for {quality.use}: {quality.ability:+.1f} ± {quality.spread:.1f}, "
         f"from {quality.boards} tests, {quality.independent} of them independent."
     )
-
-
-def _ladder(advice: Advice, chosen: RankedDeployment) -> Table:
-    """Requests that are held at once, by context length."""
-    ladder = chosen.holds.ladder if chosen.holds else ()
-    columns = {"tokens of one request": ("context_length", "tokens"), "requests": ("held", "count")}
-    return make_table(advice, "Requests held at once", "/chosen/holds/ladder", ladder, columns)
 
 
 def _label(entry: RankedDeployment) -> str:
@@ -123,35 +146,6 @@ def _compare_speed(advice: Advice, chosen: RankedDeployment) -> Plot:
     return make_rate_plot(AGAINST_LATENCY, "seconds to the first token", points)
 
 
-def _alternatives(advice: Advice) -> Table:
-    named = [(advice.alternatives[i], name) for name, i in advice.named.items() if i is not None]
-    columns: dict[str, Column] = {
-        "plan": _label,
-        "tokens/s": ("speed/decode_tps/value", "rate"),
-        "GiB on the first device": ("memory/devices/0/total_bytes", "gib"),
-        "fits": lambda x: say_fit(x.memory.fits)[0] if x.memory else "runs elsewhere",
-        "gains": lambda x: "; ".join([*(name for entry, name in named if entry is x), *x.gains]),
-        "why": lambda x: next(iter(x.reasons), ""),
-    }
-    return make_table(advice, "Alternatives", "/alternatives", advice.alternatives, columns)
-
-
-def _models(advice: Advice) -> Table:
-    columns: dict[str, Column] = {
-        "model": "model",
-        "format": "quantization",
-        "ability": lambda m: f"{m.ability:+.1f} ± {m.spread:.1f}",
-        "tokens/s": ("decode_tps", "rate"),
-        "licence": lambda m: m.licence or "unknown",
-    }
-    return make_table(advice, "Other models that fit", "/models", advice.models, columns)
-
-
-def _near_misses(advice: Advice) -> Table:
-    rows = tuple((n.what, n.missing, n.would_fit_if or "") for n in advice.near_misses)
-    return Table(caption="What nearly fits", headers=("what", "is short of", "fits with"), rows=rows)
-
-
 def _refusals(advice: Advice) -> Table:
     """Engines that are not offered, each reason with its source."""
     rows = tuple((r.engine, reason.text, reason.source or "") for r in advice.rejected for reason in r.reasons)
@@ -164,13 +158,28 @@ def make_explanation(explanation: Explanation) -> Page:
     name = f"{explanation.model}, {explanation.quantization} on {explanation.engine}"
     here = explanation.machine is not None
     command = explanation.planned.command if explanation.planned else None
+    limits = explanation.limits
+    known = [(k, getattr(limits, k)) for k in limits.__struct_fields__] if limits else []
+    rows = tuple(
+        (k.replace("_", " "), read_figure(explanation, f"/limits/{k}", "count") if isinstance(v, int) else str(v))
+        for k, v in known
+        if isinstance(v, (int, str))
+    )
     return make_page(
         "Explanation", f"{name}: {word}" if here else name, tone if here else "",
         make_section("Memory by context length", _contexts(explanation), _context_table(explanation)),
-        make_section("What it fits on", _fits_on(explanation)),
-        make_section("What would change it", _changes(explanation)),
-        make_section("Limits", _limits(explanation)),
-        make_section("Requests at once", _load_curve(explanation), _load_table(explanation)),
+        make_section("What it fits on", make_table(
+        explanation, "Hardware", "/fits_on", explanation.fits_on, {"hardware": "hardware", "fits": _say_fits}
+    )),
+        make_section(
+            "What would change it", make_table(explanation, "Changes, GiB", "/changes", explanation.changes, CHANGES)
+        ),
+        make_section("Limits", Table(caption="The largest that fits", headers=("what", "limit"), rows=rows)),
+        make_section(
+            "Requests at once",
+            _load_curve(explanation),
+            make_table(explanation, "Speed by requests at once", "/speed", _list_loads(explanation), LOADS),
+        ),
         make_section("Start it", Code(label="Command", text=command or "")),
         make_section("Warnings", make_items(explanation.warnings)),
     )  # fmt: skip
@@ -196,33 +205,6 @@ def _context_table(explanation: Explanation) -> Table:
     return Table(caption="Memory, GiB", headers=headers, rows=tuple(rows), numeric=(0, *range(2, len(headers) - 1)))
 
 
-def _fits_on(explanation: Explanation) -> Table:
-    return make_table(
-        explanation, "Hardware", "/fits_on", explanation.fits_on, {"hardware": "hardware", "fits": _say_fits}
-    )
-
-
-def _changes(explanation: Explanation) -> Table:
-    columns: dict[str, Column] = {
-        "change": "what",
-        "total": ("total_bytes", "gib"),
-        "saves": ("saves_bytes", "gib"),
-    }
-    return make_table(explanation, "Changes, GiB", "/changes", explanation.changes, columns)
-
-
-def _limits(explanation: Explanation) -> Table:
-    """Limits that are one number or name."""
-    limits = explanation.limits
-    known = [(k, getattr(limits, k)) for k in limits.__struct_fields__] if limits else []
-    rows = tuple(
-        (k.replace("_", " "), read_figure(explanation, f"/limits/{k}", "count") if isinstance(v, int) else str(v))
-        for k, v in known
-        if isinstance(v, (int, str))
-    )
-    return Table(caption="The largest that fits", headers=("what", "limit"), rows=rows)
-
-
 def _list_loads(explanation: Explanation) -> list[LoadPoint | None]:
     """Loads whose rates are known, each at its place."""
     return [x if x.speed and x.speed.output_tps else None for x in explanation.speed]
@@ -239,12 +221,12 @@ def _load_curve(explanation: Explanation) -> Plot:
     return make_rate_plot(AGAINST_LATENCY, "seconds for one more token of a request", points)
 
 
-def _load_table(explanation: Explanation) -> Table:
-    rates: dict[str, Column] = {f.label: (f"speed/{f.field}/value", f.form) for f in SPEED_FIGURES}
-    columns: dict[str, Column] = {"at once": ("concurrency", "count"), **rates, "fits": _say_fits}
-    return make_table(explanation, "Speed by requests at once", "/speed", _list_loads(explanation), columns)
-
-
+NOT_OFFERED: dict[str, Column] = {"hardware": lambda r: r.hardware or r.accelerator, "reason": "text"}
+LOADS: dict[str, Column] = {
+    "at once": ("concurrency", "count"),
+    **{f.label: (f"speed/{f.field}/value", f.form) for f in SPEED_FIGURES},
+    "fits": _say_fits,
+}
 COSTS: dict[Axis, tuple[str, str]] = {"buy": ("price", "price"), "rent": ("monthly_cost", "cost a month")}
 
 
@@ -260,7 +242,11 @@ def make_hardware(advice: HardwareAdvice) -> Page:
         make_section("Cost against speed", *(_costs(advice, a) for a in dict.fromkeys(o.axis for o in options))),
         make_section("All options", _options(advice)),
         make_section("What would fit", make_items(advice.beyond)),
-        make_section("Not offered", _refused_hardware(advice), folded=True),
+        make_section(
+            "Not offered",
+            make_table(advice, "Hardware that is not offered", "/rejected", advice.rejected, NOT_OFFERED),
+            folded=True,
+        ),
         make_section("Notes", make_items(advice.notes)),
     )  # fmt: skip
 
@@ -308,8 +294,3 @@ def _options(advice: HardwareAdvice) -> Table:
         "why": lambda o: "; ".join(o.why),
     }
     return make_table(advice, "Options", "/options", advice.options, columns)
-
-
-def _refused_hardware(advice: HardwareAdvice) -> Table:
-    rows = tuple((r.hardware or r.accelerator, r.text) for r in advice.rejected)
-    return Table(caption="Hardware that is not offered", headers=("hardware", "reason"), rows=rows)

@@ -8,8 +8,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from advisor.decision.types import TraceStep
-from advisor.deployment import SPEED_FIGURES, DeviceMemory, MemoryEstimate, Setting
+from advisor.deployment import SPEED_FIGURES, DeviceMemory, MemoryEstimate
 from advisor.record import Record
 from advisor.units import GIB, format_rate, format_tokens
 
@@ -161,7 +160,7 @@ def read_figure(answer: Record, pointer: str, form: str) -> Figure:
 
 
 # what a table shows of each item: a text (a field, or what makes it), or a number (its pointer below it, and its form)
-Column = str | Callable[[Any], str] | tuple[str, str]
+Column = str | Callable[[Any], str | None] | tuple[str, str]
 
 
 def make_table(
@@ -173,7 +172,8 @@ def make_table(
     def read_cell(i: int, item: object, column: Column) -> Cell:
         if isinstance(column, tuple):
             return read_figure(answer, f"{at}/{i}/{column[0]}", column[1])
-        return column(item) if callable(column) else str(getattr(item, column))
+        value = column(item) if callable(column) else getattr(item, column)
+        return "" if value is None else str(value)
 
     return Table(
         caption=caption,
@@ -297,18 +297,6 @@ def make_rate_plot(caption: str, x_label: str, points: Iterable[Point]) -> Plot:
     marks = tuple(points)
     y_label = "tokens/s of all requests together"
     return Plot(caption=caption, x_label=x_label, y_label=y_label, points=marks, best=find_best(marks))
-
-
-def make_settings(settings: Mapping[str, Setting]) -> Table:
-    """Settings by name."""
-    rows = tuple((k, str(v)) for k, v in settings.items())
-    return Table(caption="Settings", headers=("setting", "value"), rows=rows)
-
-
-def make_trace(trace: Sequence[TraceStep]) -> Table:
-    """The rules that held, why, and their sources."""
-    rows = tuple((t.rule, t.because or "", "; ".join(t.source)) for t in trace if t.held)
-    return Table(caption="Rules that held", headers=("rule", "because", "source"), rows=rows)
 
 
 def say_fit(fits: bool | None) -> tuple[str, str]:

@@ -40,34 +40,8 @@ def make_check(answer: CheckAnswer) -> Page:
         verdict, tone = say_fit(False)
     else:
         verdict, tone = say_fit(None if None in verdicts or answer.problems else True)
+    unread, listed = "Files that could not be read", sorted(answer.findings, key=lambda f: ORDER[f.severity])
     found = f"{counts.errors} errors, {counts.warnings} warnings, {counts.infos} infos"
-    return make_page(
-        "Check", f"Do these deployments start and fit? {verdict} ({found})", tone,
-        make_section("Findings", _findings(answer)),
-        make_section("Files that could not be read", _problems(answer)),
-        make_section("Deployments", _deployments(answer)),
-        make_section("Memory", _memory(answer), _memory_table(answer)),
-        make_section("Suppressed", _suppressed(answer), folded=True),
-    )  # fmt: skip
-
-
-def _place(entry: Finding | FileProblem | CheckedDeployment) -> str:
-    file = entry.source if isinstance(entry, CheckedDeployment) else entry.file
-    return f"{file}:{entry.line}" if entry.line else file
-
-
-def _findings(answer: CheckAnswer) -> Table:
-    listed = sorted(answer.findings, key=lambda f: ORDER[f.severity])
-    rows = tuple((f.severity, f.rule, _place(f), f.message, f.fix) for f in listed)
-    return Table(caption="Findings", headers=("severity", "rule", "where", "what", "fix"), rows=rows)
-
-
-def _problems(answer: CheckAnswer) -> Table:
-    rows = tuple((_place(p), p.message) for p in answer.problems)
-    return Table(caption="Files that could not be read", headers=("where", "what"), rows=rows)
-
-
-def _deployments(answer: CheckAnswer) -> Table:
     columns: dict[str, Column] = {
         "where": _place,
         "engine": lambda d: f"{d.engine} {d.engine_version}" if d.engine_version else d.engine,
@@ -77,7 +51,29 @@ def _deployments(answer: CheckAnswer) -> Table:
         "fits": lambda d: say_fit(d.fits)[0],
         "why": lambda d: "; ".join(d.why),
     }
-    return make_table(answer, "Deployments", "/deployments", answer.deployments, columns)
+    rows: list[tuple[Cell, ...]] = []
+    for deployment, memory, at in _list_estimates(answer):
+        rows += [(_place(deployment), *row) for row in list_memory_rows(answer, memory, at)]
+    return make_page(
+        "Check", f"Do these deployments start and fit? {verdict} ({found})", tone,
+        make_section("Findings", make_table(answer, "Findings", "", listed, _FINDING)),
+        make_section(unread, make_table(answer, unread, "/problems", answer.problems, _PLACE)),
+        make_section("Deployments", make_table(answer, "Deployments", "/deployments", answer.deployments, columns)),
+        make_section("Memory", _memory(answer), make_memory_table(rows, "where", "place")),
+        make_section(
+            "Suppressed", make_table(answer, "Suppressed findings", "", answer.suppressed, _SUPPRESSED), folded=True
+        ),
+    )  # fmt: skip
+
+
+def _place(entry: Finding | FileProblem | CheckedDeployment) -> str:
+    file = entry.source if isinstance(entry, CheckedDeployment) else entry.file
+    return f"{file}:{entry.line}" if entry.line else file
+
+
+_PLACE: dict[str, Column] = {"where": _place, "what": "message"}
+_FINDING: dict[str, Column] = {"severity": "severity", "rule": "rule", **_PLACE, "fix": "fix"}
+_SUPPRESSED: dict[str, Column] = {"rule": "rule", "where": _place, "reason": lambda _: ""}
 
 
 def _list_estimates(answer: CheckAnswer) -> Iterator[tuple[CheckedDeployment, DeploymentEstimate, str]]:
@@ -92,18 +88,6 @@ def _memory(answer: CheckAnswer) -> Bars:
     for deployment, memory, at in _list_estimates(answer):
         bars += make_first_bar(answer, memory, at, f"{_place(deployment)}: ")
     return Bars(caption="GiB on the first place of each deployment", bars=tuple(bars))
-
-
-def _memory_table(answer: CheckAnswer) -> Table:
-    rows: list[tuple[Cell, ...]] = []
-    for deployment, memory, at in _list_estimates(answer):
-        rows += [(_place(deployment), *row) for row in list_memory_rows(answer, memory, at)]
-    return make_memory_table(rows, "where", "place")
-
-
-def _suppressed(answer: CheckAnswer) -> Table:
-    rows = tuple((s.rule, _place(s), "") for s in answer.suppressed)
-    return Table(caption="Suppressed findings", headers=("rule", "where", "reason"), rows=rows)
 
 
 def make_comparison(answer: ComparisonAnswer) -> Page:

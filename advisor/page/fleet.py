@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from advisor.fleet.check import FleetCheck, LossAnswer
-from advisor.fleet.plan_types import FleetPlan, Measurement, Unserved
-from advisor.fleet.types import FleetAnswer, SetAside
+from advisor.fleet.plan_types import FleetPlan, Measurement
+from advisor.fleet.types import FleetAnswer
 from advisor.page.blocks import (
     Block,
     Code,
@@ -29,16 +27,28 @@ def make_plan(plan: FleetPlan) -> Page:
     unserved = plan.unserved
     verdict = "All models are served" if not unserved else f"{len(unserved)} of the models cannot be served"
     commands = {f"{r.name} ({r.engine} {r.quantization})": r.command for r in plan.replicas}
+    more = len(plan.replicas) - MOST_ROWS
+    caption = "Replicas" + (f"; {more:,} more are in the JSON" if more > 0 else "")
+    columns: dict[str, Column] = {
+        "name": "name",
+        "model": "model",
+        "engine": "engine",
+        "format": "quantization",
+        "nodes": lambda r: ", ".join(r.nodes),
+        "devices": ("devices", "count"),
+        "load": ("load", "rate"),
+        "capacity": ("capacity", "rate"),
+    }
     return make_page(
         "Fleet plan", verdict, "bad" if unserved else "good",
         make_section("Cost", _costs(plan)),
-        make_section("What is not served", _unserved(unserved)),
-        make_section("Replicas", _replicas(plan)),
+        make_section("What is not served", make_table(plan, "Not served", "/unserved", unserved, _UNSERVED)),
+        make_section("Replicas", make_table(plan, caption, "/replicas", plan.replicas[:MOST_ROWS], columns)),
         make_section("Measure first", *_measure(plan.measure)),
         make_section("Notes", make_items(plan.notes)),
         make_section("Commands, one of each kind", *(Code(label=k, text=v) for k, v in commands.items()), folded=True),
         make_section("Pools", _pools(plan, "")),
-        make_section("Set aside", _set_aside(plan.set_aside), folded=True),
+        make_section("Set aside", _set_aside(plan), folded=True),
     )  # fmt: skip
 
 
@@ -53,7 +63,7 @@ def make_check(checked: FleetCheck) -> Page:
     return make_page(
         "Fleet check", f"The fleet is {verdict}", "good" if good else "bad",
         make_section("Cost", _costs(checked)),
-        make_section("What is not served", _unserved(checked.unserved)),
+        make_section("What is not served", make_table(checked, "Not served", "/unserved", checked.unserved, _UNSERVED)),
         make_section("Losses", make_items(map(_say_loss, checked.losses))),
         make_section("Differences", differences),
         make_section("Notes", make_items(checked.notes)),
@@ -66,7 +76,7 @@ def make_show(fleet: FleetAnswer) -> Page:
     return make_page(
         "Fleet", f"{nodes} nodes in {len(fleet.pools)} pools, {len(fleet.set_aside)} set aside", "",
         make_section("Pools", _pools(fleet, fleet.currency or "")),
-        make_section("Set aside", _set_aside(fleet.set_aside)),
+        make_section("Set aside", _set_aside(fleet)),
         make_section("Notes", make_items(fleet.notes)),
     )  # fmt: skip
 
@@ -89,25 +99,11 @@ def _costs(answer: FleetPlan | FleetCheck) -> Table:
     return Table(caption="Cost per hour", headers=("planned with", "cost"), rows=rows, numeric=(1,))
 
 
-def _unserved(unserved: Sequence[Unserved]) -> Table:
-    rows = tuple((u.model or u.name, u.why, u.what_would_help or "") for u in unserved)
-    return Table(caption="Not served", headers=("model", "why", "what would help"), rows=rows)
-
-
-def _replicas(plan: FleetPlan) -> Table:
-    more = len(plan.replicas) - MOST_ROWS
-    caption = "Replicas" + (f"; {more:,} more are in the JSON" if more > 0 else "")
-    columns: dict[str, Column] = {
-        "name": "name",
-        "model": "model",
-        "engine": "engine",
-        "format": "quantization",
-        "nodes": lambda r: ", ".join(r.nodes),
-        "devices": ("devices", "count"),
-        "load": ("load", "rate"),
-        "capacity": ("capacity", "rate"),
-    }
-    return make_table(plan, caption, "/replicas", plan.replicas[:MOST_ROWS], columns)
+_UNSERVED: dict[str, Column] = {
+    "model": lambda u: u.model or u.name,
+    "why": "why",
+    "what would help": "what_would_help",
+}
 
 
 def _pools(answer: FleetPlan | FleetAnswer, currency: str) -> Table:
@@ -122,6 +118,6 @@ def _pools(answer: FleetPlan | FleetAnswer, currency: str) -> Table:
     return make_table(answer, "Pools", "/pools", answer.pools[:MOST_ROWS], columns)
 
 
-def _set_aside(nodes: Sequence[SetAside]) -> Table:
-    rows = tuple((s.node, s.reason) for s in nodes[:MOST_ROWS])
-    return Table(caption="Nodes set aside", headers=("node", "reason"), rows=rows)
+def _set_aside(answer: FleetPlan | FleetAnswer) -> Table:
+    columns: dict[str, Column] = {"node": "node", "reason": "reason"}
+    return make_table(answer, "Nodes set aside", "", answer.set_aside[:MOST_ROWS], columns)

@@ -2,8 +2,8 @@
 
 First come, first served; a step decodes one token of each running request and works on prompts within its budget of
 tokens; a request is taken while a place and room in the cache are free; where the cache runs full the last one taken
-starts again (vLLM, v1/core/sched/scheduler.py). Engines that schedule a step while the one before it runs take what
-comes meanwhile a step later (vLLM, v1/engine/core.py, step_with_batch_queue). Decoding alone is leapt over, up to what
+starts again (vLLM, v1/core/sched/scheduler.py). Engines that schedule a step while the one before it runs take a step
+later what comes in that time (vLLM, v1/engine/core.py, step_with_batch_queue). Decoding alone is leapt over, up to what
 comes next.
 """
 

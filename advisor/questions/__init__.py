@@ -28,11 +28,11 @@ NO_NETWORK: dict[Interface, str] = dict.fromkeys(("http", "mcp"), "nothing is as
 # what people call the uses; compared without case, spaces and punctuation
 _USE_WORDS = {
     "chat": "chatbot chatting assistant roleplay roleplaying writing creativewriting translation general",
-    "code": "coding codegen codegeneration programming autocomplete completion dev",
-    "agent": "agents agentic agenticcoding toolcalling toolcalls tools functioncalling codingagent mcp automation",
-    "rag": "documents documentqa qa search retrieval knowledgebase",
+    "code": "coding codegen codegeneration programming autocomplete completion dev prreviews codereview codereviews",
+    "agent": "agents agentic agenticcoding toolcalling toolcalls tools functioncalling codingagent claudecode mcp",
+    "rag": "documents yourdocuments documentqa pdf pdfs docs qa search retrieval knowledgebase summaries",
     "voice": "speech voicechat voiceassistant phonecalls",
-    "batch": "bulk offline offlinebatch batchprocessing extraction datageneration",
+    "batch": "bulk offline offlinebatch batchprocessing extraction datageneration ocr tagging",
     "embeddings": "embedding embed vectors rerank reranking",
     "edge": "mobile phone ondevice iot",
     "develop": "development experimenting testing research",
@@ -40,10 +40,16 @@ _USE_WORDS = {
 
 
 def find_choice(word: str, choices: tuple[str, ...]) -> str:
-    """The choice that a word means; the word itself where it means none of them."""
-    plain = "".join(filter(str.isalnum, word.lower()))
-    same = (c for c in choices if c.lower() == plain or plain in _USE_WORDS.get(c, "").split())
-    return word if word in choices else next(same, word)
+    """The choice that a word means, or the first word of a phrase that means one, two together before one; what was
+    given itself where it means none of them."""
+    words = "".join(c if c.isalnum() else " " for c in word.lower()).split()
+    for size in (len(words), 2, 1):
+        for i in range(len(words) - size + 1):
+            plain = "".join(words[i : i + size])
+            for choice in choices:
+                if choice.lower() == plain or plain in _USE_WORDS.get(choice, "").split():
+                    return choice
+    return word
 
 
 class FieldNotes(Value, frozen=True):
@@ -96,8 +102,12 @@ class Asking(Value, frozen=True):
     progress: Callable[[str], None] | None = None  # gets a line on what is read over the network
 
 
-def describe(meaning: str, *options: str, **notes: Any) -> Meta:
-    """What a field's annotation says of it: its meaning, its options, and further FieldNotes."""
+def describe(meaning: str, option: str = "", **notes: Any) -> Meta:
+    """What a field's annotation says of it: its meaning, its option as help shows it (`--users --concurrency N`: every
+    spelling, then what stands for the value), and further FieldNotes."""
+    words = option.split()
+    options = tuple(w for w in words if w.startswith("-"))
+    notes |= {"metavar": words[-1]} if len(words) > len(options) else {}
     return Meta(description=meaning, extra={"notes": FieldNotes(options=options, **notes)})
 
 

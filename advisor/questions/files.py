@@ -19,14 +19,13 @@ TEXT_IN_FILE = {"cli": "`-` reads a text from standard input", "library": "a tex
 KEPT_NOTHING = dict.fromkeys(("http", "mcp"), "nothing is written for a client")
 EngineVersion = Annotated[
     str | None,
-    describe("Version of the engine where the file states none.", "--engine-version", metavar="V", empty=True),
+    describe("Version of the engine where the file states none.", "--engine-version V", empty=True),
 ]
 Settings = Annotated[
     dict[str, str],
     describe(
         "A setting of the server that a result file does not tell: tensor-parallel-size=2.",
-        "--set",
-        metavar="NAME=VALUE",
+        "--set NAME=VALUE",
         spelling="settings",
     ),
 ]
@@ -61,20 +60,20 @@ class DeploymentFilesQuestion(Record, frozen=True, kw_only=True):
     engine_version: EngineVersion = None
     variables: Annotated[
         dict[str, str],
-        describe("Value of a variable that a file leaves open.", "--set", metavar="NAME=VALUE", spelling="variables"),
+        describe("Value of a variable that a file leaves open.", "--set NAME=VALUE", spelling="variables"),
     ] = {}
 
 
 class UpgradeQuestion(DeploymentFilesQuestion, frozen=True, kw_only=True):
     """What another release of an engine changes for the launches of deployment files."""
 
-    to: Annotated[str, describe("The release to come: 0.33.0, b11434.", "--to", metavar="VERSION")]
+    to: Annotated[str, describe("The release to come: 0.33.0, b11434.", "--to VERSION")]
     engine_version: Annotated[
         str | None,
-        describe("The release that runs, where the file states none.", "--from", "--engine-version", metavar="VERSION"),
+        describe("The release that runs, where the file states none.", "--from --engine-version VERSION"),
     ] = None
     engine: Annotated[
-        str | None, describe("Whose launches are meant, where files start several engines.", "--engine", metavar="E")
+        str | None, describe("Whose launches are meant, where files start several engines.", "--engine E")
     ] = None
 
 
@@ -95,14 +94,13 @@ class ReplayQuestion(Record, frozen=True, kw_only=True):
         describe(
             "Requests with their times: Azure's CSV, Mooncake's JSON lines, or arrival_s, prompt_tokens, "
             "output_tokens, session.",
-            "--trace",
-            metavar="FILE",
+            "--trace FILE",
             path="file",
             empty=True,
         ),
     ]
     model: Annotated[
-        str | None, describe("Which model of a fleet's plan.", "--model", metavar="M", examples=("Qwen/Qwen3-32B",))
+        str | None, describe("Which model of a fleet's plan.", "--model M", examples=("Qwen/Qwen3-32B",))
     ] = None
     hardware: HardwareText = None
     snapshot: SnapshotFile = None
@@ -119,14 +117,11 @@ class CheckQuestion(DeploymentFilesQuestion, frozen=True, kw_only=True):
         tuple[str, ...],
         describe(
             "Only these rules: ids, phases (start, memory, perf, security, ...), all.",
-            "--select",
-            metavar="RULE|PHASE",
+            "--select RULE|PHASE",
             spelling="list",
         ),
     ] = ()
-    ignore: Annotated[
-        tuple[str, ...], describe("Not these rules.", "--ignore", metavar="RULE|PHASE", spelling="list")
-    ] = ()
+    ignore: Annotated[tuple[str, ...], describe("Not these rules.", "--ignore RULE|PHASE", spelling="list")] = ()
     suppressions: Annotated[
         bool,
         describe(
@@ -157,21 +152,19 @@ class CompareQuestion(Record, frozen=True, kw_only=True):
     speed: Annotated[
         bool, describe("How fast they are predicted to be, with bounds; needs --model and --on.", "--speed")
     ] = False
-    model: Annotated[str | None, describe("With --speed: the model.", "--model", metavar="M", empty=True)] = None
+    model: Annotated[str | None, describe("With --speed: the model.", "--model M", empty=True)] = None
     quantization: Annotated[
         str | None,
-        describe(
-            "With --speed: the weight format, or q4, q8 for each engine's own.", "--quant", metavar="Q", empty=True
-        ),
+        describe("With --speed: the weight format, or q4, q8 for each engine's own.", "--quant Q", empty=True),
     ] = None
     concurrency: Annotated[
-        int, Meta(ge=1, le=4096), describe("With --speed: requests at once.", "--concurrency", "--users", metavar="N")
+        int, Meta(ge=1, le=4096), describe("With --speed: requests at once.", "--concurrency --users N")
     ] = 1
     prompt_tokens: Annotated[
-        int, Meta(ge=1, le=1_000_000), describe("With --speed: tokens of each prompt.", "--prompt-tokens", metavar="N")
+        int, Meta(ge=1, le=1_000_000), describe("With --speed: tokens of each prompt.", "--prompt-tokens N")
     ] = 512
     output_tokens: Annotated[
-        int, Meta(ge=1, le=100_000), describe("With --speed: tokens of each answer.", "--output-tokens", metavar="N")
+        int, Meta(ge=1, le=100_000), describe("With --speed: tokens of each answer.", "--output-tokens N")
     ] = 128
 
 
@@ -182,28 +175,23 @@ class MigrateQuestion(Record, frozen=True, kw_only=True):
         str,
         describe(
             "What runs today: an engine, a file that starts one (compose.yaml, a unit), or a command; - reads it.",
-            "--from",
-            metavar="ENGINE|FILE|COMMAND",
+            "--from ENGINE|FILE|COMMAND",
             examples=("ollama run llama3.1:8b",),
         ),
     ]
-    to: Annotated[str, describe("What is to run.", "--to", metavar="ENGINE")]
+    to: Annotated[str, describe("What is to run.", "--to ENGINE")]
     hardware: HardwareText = None
     snapshot: SnapshotFile = None
-    model: Annotated[str | None, describe("Model, where the launch names none.", "--model", metavar="M")] = None
-    quantization: Annotated[
-        str | None, describe("Weight format in place of the nearest one.", "--quant", metavar="Q")
-    ] = None
+    model: Annotated[str | None, describe("Model, where the launch names none.", "--model M")] = None
+    quantization: Annotated[str | None, describe("Weight format in place of the nearest one.", "--quant Q")] = None
     context: ContextLength = None
     host: Annotated[
         str | None,
-        describe(
-            "Address to listen on (default: as the launch, else 127.0.0.1).", "--host", metavar="ADDRESS", empty=True
-        ),
+        describe("Address to listen on (default: as the launch, else 127.0.0.1).", "--host ADDRESS", empty=True),
     ] = None
     port: Port = None
     target: Annotated[
-        str | None, describe("Kind of launch file (default: that of the old one).", "--target", metavar="T", empty=True)
+        str | None, describe("Kind of launch file (default: that of the old one).", "--target T", empty=True)
     ] = None
 
 
@@ -215,20 +203,15 @@ class CalibrateQuestion(Record, frozen=True, kw_only=True):
         str | None,
         describe(
             "What it loads: name, hub id, file or folder (default: as the log says).",
-            "--model",
-            metavar="M",
+            "--model M",
             empty=True,
             path="model",
         ),
     ] = None
-    quantization: Annotated[
-        str | None, describe("Weight format of what it loads.", "--quant", metavar="Q", empty=True)
-    ] = None
-    engine: Annotated[
-        str | None, describe("The engine (default: as its lines tell).", "--engine", metavar="E", empty=True)
-    ] = None
+    quantization: Annotated[str | None, describe("Weight format of what it loads.", "--quant Q", empty=True)] = None
+    engine: Annotated[str | None, describe("The engine (default: as its lines tell).", "--engine E", empty=True)] = None
     engine_version: Annotated[
-        str | None, describe("Its version, where the log does not say it.", "--engine-version", metavar="V", empty=True)
+        str | None, describe("Its version, where the log does not say it.", "--engine-version V", empty=True)
     ] = None
     settings: Settings = {}
     hardware: HardwareText = None
@@ -258,43 +241,28 @@ class BenchQuestion(Record, frozen=True, kw_only=True):
     url: Annotated[str | None, describe("Its address.", argument=True)] = None
     model: Annotated[
         str | None,
-        describe(
-            "What it serves, as the catalogue names it (default: as the server says).",
-            "--model",
-            metavar="M",
-            empty=True,
-        ),
+        describe("What it serves, as the catalogue names it (default: as the server says).", "--model M", empty=True),
     ] = None
     served_model: Annotated[
         str | None,
-        describe(
-            "The name for requests (default: the server's first model).", "--served-model", metavar="NAME", empty=True
-        ),
+        describe("The name for requests (default: the server's first model).", "--served-model NAME", empty=True),
     ] = None
-    quantization: Annotated[
-        str | None, describe("Weight format of what it serves.", "--quant", metavar="Q", empty=True)
-    ] = None
-    engine: Annotated[
-        str | None, describe("The engine (default: as the server says).", "--engine", metavar="E", empty=True)
-    ] = None
+    quantization: Annotated[str | None, describe("Weight format of what it serves.", "--quant Q", empty=True)] = None
+    engine: Annotated[str | None, describe("The engine (default: as the server says).", "--engine E", empty=True)] = (
+        None
+    )
     hardware: HardwareText = None
     snapshot: SnapshotFile = None
-    concurrency: Annotated[
-        int, Meta(ge=1, le=4096), describe("Requests at once.", "--concurrency", "--users", metavar="N")
-    ] = 1
-    prompt_tokens: Annotated[
-        int, Meta(ge=1, le=1_000_000), describe("Tokens of each prompt.", "--prompt-tokens", metavar="N")
-    ] = 512
-    output_tokens: Annotated[
-        int, Meta(ge=2, le=100_000), describe("Tokens of each answer.", "--output-tokens", metavar="N")
-    ] = 128
+    concurrency: Annotated[int, Meta(ge=1, le=4096), describe("Requests at once.", "--concurrency --users N")] = 1
+    prompt_tokens: Annotated[int, Meta(ge=1, le=1_000_000), describe("Tokens of each prompt.", "--prompt-tokens N")] = (
+        512
+    )
+    output_tokens: Annotated[int, Meta(ge=2, le=100_000), describe("Tokens of each answer.", "--output-tokens N")] = 128
     requests: Annotated[
         Annotated[int, Meta(ge=1, le=100_000)] | None,
-        describe("How many (default: ten times those at once, at least 20).", "--requests", metavar="N"),
+        describe("How many (default: ten times those at once, at least 20).", "--requests N"),
     ] = None
-    seconds: Annotated[
-        int, Meta(ge=1, le=86_400), describe("No request begins after that.", "--seconds", metavar="N")
-    ] = 60
+    seconds: Annotated[int, Meta(ge=1, le=86_400), describe("No request begins after that.", "--seconds N")] = 60
     keep: Annotated[
         bool,
         describe(
@@ -313,16 +281,10 @@ CLUSTER = dict.fromkeys(("http", "mcp"), "it asks a cluster over the network")
 HourlyPrices = Annotated[
     str | None,
     describe(
-        "What devices cost an hour, as `advise hardware --prices` reads it.",
-        "--prices",
-        metavar="FILE",
-        empty=True,
-        path="file",
+        "What devices cost an hour, as `advise hardware --prices` reads it.", "--prices FILE", empty=True, path="file"
     ),
 ]
-DemandFile = Annotated[
-    str, describe("What is to be served (YAML or JSON).", "--models", metavar="FILE", empty=True, path="file")
-]
+DemandFile = Annotated[str, describe("What is to be served (YAML or JSON).", "--models FILE", empty=True, path="file")]
 PlanConfidence = Annotated[
     Literal["likely", "safe"],
     describe("Plan with the likeliest speeds, or with the low end of their intervals.", "--confidence"),
@@ -343,21 +305,17 @@ class FleetNodesQuestion(Record, frozen=True, kw_only=True):
     ] = None
     pods: Annotated[
         str | None,
-        describe(
-            "What pods have taken: kubectl get pods -A -o json.", "--pods", metavar="FILE", empty=True, path="file"
-        ),
+        describe("What pods have taken: kubectl get pods -A -o json.", "--pods FILE", empty=True, path="file"),
     ] = None
     kubernetes: Annotated[bool, describe("Ask the cluster of kubectl.", "--kubernetes", without=CLUSTER)] = False
     slurm: Annotated[bool, describe("Ask Slurm, by scontrol.", "--slurm", without=CLUSTER)] = False
-    ray: Annotated[
-        str | None, describe("Ask a Ray cluster (auto, HOST:PORT).", "--ray", metavar="ADDRESS", without=CLUSTER)
-    ] = None
+    ray: Annotated[str | None, describe("Ask a Ray cluster (auto, HOST:PORT).", "--ray ADDRESS", without=CLUSTER)] = (
+        None
+    )
     tolerate: Annotated[
         tuple[str, ...],
         describe(
-            "A taint of Kubernetes nodes that the pods tolerate; it is written into files.",
-            "--tolerate",
-            metavar="KEY[=VALUE]",
+            "A taint of Kubernetes nodes that the pods tolerate; it is written into files.", "--tolerate KEY[=VALUE]"
         ),
     ] = ()
 
@@ -371,8 +329,7 @@ class FleetPlanQuestion(FleetNodesQuestion, frozen=True, kw_only=True):
         str | None,
         describe(
             "A plan that runs (--json of this command): change as little as can be.",
-            "--keep",
-            metavar="PLAN",
+            "--keep PLAN",
             empty=True,
             path="file",
         ),
@@ -387,14 +344,10 @@ class FleetCheckQuestion(FleetNodesQuestion, frozen=True, kw_only=True):
     deployed: Annotated[
         tuple[str, ...],
         describe(
-            "Deployment files or folders to hold against the plan.",
-            "--deployed",
-            metavar="PATH",
-            spelling="names",
-            path="file",
+            "Deployment files or folders to hold against the plan.", "--deployed PATH", spelling="names", path="file"
         ),
     ] = ()
-    lose: Annotated[int, Meta(ge=0, le=3), describe("Nodes that may fail at once.", "--lose", metavar="N")] = 0
+    lose: Annotated[int, Meta(ge=0, le=3), describe("Nodes that may fail at once.", "--lose N")] = 0
     confidence: PlanConfidence = "likely"
     prices: HourlyPrices = None
 

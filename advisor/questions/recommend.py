@@ -13,8 +13,7 @@ ModelName = Annotated[
     str | None,
     describe(
         "Name, hub id, .gguf file or directory with config.json.",
-        "--model",
-        metavar="M",
+        "--model M",
         path="model",
         examples=("70B", "llama3.1:8b", "Qwen/Qwen3-32B"),
     ),
@@ -23,23 +22,21 @@ Quantization = Annotated[
     str | None,
     describe(
         "Weight format: q4, Q4_K_M, AWQ, FP8, ... (`advise list quantizations`).",
-        "--quant",
-        metavar="Q",
+        "--quant Q",
         examples=("q4", "Q4_K_M", "AWQ", "FP8"),
     ),
 ]
-EngineName = Annotated[str | None, describe("Insist on this engine.", "--engine", metavar="E")]
+EngineName = Annotated[str | None, describe("Insist on this engine.", "--engine E")]
 HardwareText = Annotated[
     str | None,
     describe(
         'Hardware in words: "RTX 4090", "2x RTX 3090, 128GB RAM", "M3 Max 64GB", "cpu, 64GB RAM", "this".',
-        "--on",
-        metavar="HARDWARE",
+        "--on HARDWARE",
         examples=("2x RTX 4090, 128GB RAM", "M3 Max 64GB", "this"),
     ),
 ]
 SnapshotFile = Annotated[
-    str | None, describe("A snapshot written by `advise probe --save FILE`.", "--machine", metavar="FILE", path="file")
+    str | None, describe("A snapshot written by `advise probe --save FILE`.", "--machine FILE", path="file")
 ]
 Online = Annotated[
     bool,
@@ -53,7 +50,7 @@ Online = Annotated[
 
 def describe_models(meaning: str) -> Meta:
     """What the annotation of several models says."""
-    return describe(meaning, "--models", metavar="M1,M2", spelling="list", empty=True, path="model")
+    return describe(meaning, "--models M1,M2", spelling="list", empty=True, path="model")
 
 
 Models = tuple[str, ...]
@@ -84,7 +81,7 @@ class ChoiceFields(ModelFields, frozen=True, kw_only=True):
     ] = None
     backend: Annotated[
         str | None,
-        describe("Backend that the engine uses: cuda, rocm, vulkan, sycl, metal.", "--backend", metavar="B"),
+        describe("Backend that the engine uses: cuda, rocm, vulkan, sycl, metal.", "--backend B"),
     ] = None
     licence: Annotated[
         Literal["permissive", "commercial"] | None,
@@ -102,7 +99,7 @@ class ChoiceFields(ModelFields, frozen=True, kw_only=True):
         ),
     ] = True
     min_ability: Annotated[
-        float | None, describe("Choose no model below (`advise list models --use chat`).", "--min-ability", metavar="N")
+        float | None, describe("Choose no model below (`advise list models --use chat`).", "--min-ability N")
     ] = None
 
 
@@ -111,20 +108,18 @@ class RecommendQuestion(ChoiceFields, frozen=True, kw_only=True):
 
     guide: Annotated[
         str | None,
-        describe("Answer with this decision guide (`advise list guides`).", "--guide", metavar="NAME", empty=True),
+        describe("Answer with this decision guide (`advise list guides`).", "--guide NAME", empty=True),
     ] = None
-    tree: Annotated[str | None, describe("Which tree of the guide.", "--tree", metavar="NAME", empty=True)] = None
+    tree: Annotated[str | None, describe("Which tree of the guide.", "--tree NAME", empty=True)] = None
     answers: Annotated[
         dict[str, str],
-        describe("An answer to a question of the guide.", "--answer", metavar="KEY=VALUE", spelling="pairs"),
+        describe("An answer to a question of the guide.", "--answer KEY=VALUE", spelling="pairs"),
     ] = {}
 
 
-Host = Annotated[
-    str | None, describe("Address to listen on (default 127.0.0.1).", "--host", metavar="ADDRESS", empty=True)
-]
+Host = Annotated[str | None, describe("Address to listen on (default 127.0.0.1).", "--host ADDRESS", empty=True)]
 PortNumber = Annotated[int, Meta(ge=1, le=65535)]
-Port = Annotated[PortNumber | None, describe("Port (default: the engine's own).", "--port", metavar="N")]
+Port = Annotated[PortNumber | None, describe("Port (default: the engine's own).", "--port N")]
 
 
 class RenderQuestion(ChoiceFields, frozen=True, kw_only=True):
@@ -132,7 +127,7 @@ class RenderQuestion(ChoiceFields, frozen=True, kw_only=True):
 
     NO_OPTION: ClassVar[Mapping[str, str]] = {"cloud": "a hosted API has no launch files"}
 
-    target: Annotated[str, describe("Kind of launch file, or all (listed below).", "--target", metavar="T", empty=True)]
+    target: Annotated[str, describe("Kind of launch file, or all (listed below).", "--target T", empty=True)]
     host: Host = None
     port: Port = None
     models: Annotated[
@@ -141,10 +136,7 @@ class RenderQuestion(ChoiceFields, frozen=True, kw_only=True):
     endpoint: Annotated[
         str | None,
         describe(
-            "An OpenAI-compatible server that is there already (openai-client, litellm).",
-            "--endpoint",
-            metavar="URL",
-            empty=True,
+            "An OpenAI-compatible server that is there already (openai-client, litellm).", "--endpoint URL", empty=True
         ),
     ] = None
 
@@ -158,9 +150,7 @@ class RunQuestion(ChoiceFields, frozen=True, kw_only=True):
         "models": "it starts one server",
     }
 
-    port: Annotated[
-        PortNumber | None, describe("Port to listen on (default: the engine's).", "--port", metavar="N")
-    ] = None
+    port: Annotated[PortNumber | None, describe("Port to listen on (default: the engine's).", "--port N")] = None
 
 
 ANOTHER_ANSWER = dict.fromkeys(("library", "http", "mcp"), "a guide's tree is another answer: `recommend` takes guides")
@@ -190,22 +180,17 @@ class ExplainQuestion(Record, frozen=True, kw_only=True):
         str | None,
         describe(
             "Print a decision guide as a tree with the path taken marked.",
-            "--guide",
-            metavar="NAME",
+            "--guide NAME",
             empty=True,
             without=ANOTHER_ANSWER,
         ),
     ] = None
     tree: Annotated[
-        str | None, describe("Which tree of the guide.", "--tree", metavar="NAME", empty=True, without=ANOTHER_ANSWER)
+        str | None, describe("Which tree of the guide.", "--tree NAME", empty=True, without=ANOTHER_ANSWER)
     ] = None
     answers: Annotated[
         dict[str, str],
         describe(
-            "An answer to a question of the guide.",
-            "--answer",
-            metavar="KEY=VALUE",
-            spelling="pairs",
-            without=ANOTHER_ANSWER,
+            "An answer to a question of the guide.", "--answer KEY=VALUE", spelling="pairs", without=ANOTHER_ANSWER
         ),
     ] = {}

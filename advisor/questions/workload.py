@@ -21,26 +21,19 @@ ContextLength = Annotated[
     Positive | None,
     describe(
         "Tokens of one request, prompt and output together (8192, 32k).",
-        "--context",
-        metavar="TOKENS",
+        "--context TOKENS",
         name="context_length",
         old=("context",),
         spelling="tokens",
         examples=(8192, "32k"),
     ),
 ]
-Concurrency = Annotated[Positive | None, describe("Requests at once.", "--users", "--concurrency", metavar="N")]
+Concurrency = Annotated[Positive | None, describe("Requests at once.", "--users --concurrency N")]
 
 LIMIT: dict[str, Any] = {"spelling": "time limit", "examples": (0.2, "0.2@p99")}
-TimeToFirstToken = Annotated[
-    TimeLimit | None, describe("Most seconds to the first token.", "--ttft", metavar="S[@pN]", **LIMIT)
-]
-TimeBetweenTokens = Annotated[
-    TimeLimit | None, describe("Most seconds between tokens.", "--tpot", metavar="S[@pN]", **LIMIT)
-]
-TimeToLastToken = Annotated[
-    TimeLimit | None, describe("Most seconds to the last token.", "--e2e", metavar="S[@pN]", **LIMIT)
-]
+TimeToFirstToken = Annotated[TimeLimit | None, describe("Most seconds to the first token.", "--ttft S[@pN]", **LIMIT)]
+TimeBetweenTokens = Annotated[TimeLimit | None, describe("Most seconds between tokens.", "--tpot S[@pN]", **LIMIT)]
+TimeToLastToken = Annotated[TimeLimit | None, describe("Most seconds to the last token.", "--e2e S[@pN]", **LIMIT)]
 Confidence = Annotated[
     Literal["likely", "safe"],
     describe("Meet the targets by the likeliest speed, or by the low end of its interval.", "--confidence"),
@@ -57,29 +50,27 @@ class WorkloadFields(Record, frozen=True, kw_only=True):
     context: ContextLength = None
     prompt_tokens: Annotated[
         Positive | None,
-        describe("Tokens of a typical prompt (mean).", "--prompt-tokens", metavar="N", spelling="tokens"),
+        describe("Tokens of a typical prompt (mean).", "--prompt-tokens N", spelling="tokens"),
     ] = None
     prompt_p95: Annotated[
         Positive | None, describe("Tokens of a long prompt: 95 of 100 are no longer.", spelling="tokens")
     ] = None
     output_tokens: Annotated[
         Positive | None,
-        describe("Tokens of a typical answer (mean).", "--output-tokens", metavar="N", spelling="tokens"),
+        describe("Tokens of a typical answer (mean).", "--output-tokens N", spelling="tokens"),
     ] = None
     output_p95: Annotated[
         Positive | None, describe("Tokens of a long answer: 95 of 100 are no longer.", spelling="tokens")
     ] = None
     rate: Annotated[
         Rate | None,
-        describe("Requests a second, instead of users at once.", "--requests-per-second", "--rate", metavar="R"),
+        describe("Requests a second, instead of users at once.", "--requests-per-second --rate R"),
     ] = None
     burst: Annotated[float, Meta(ge=1, le=1000), describe("The rate in a busy moment over the mean rate.")] = 1.0
     ttft_s: TimeToFirstToken = None
     tpot_s: TimeBetweenTokens = None
     e2e_s: TimeToLastToken = None
-    target_tps: Annotated[
-        Rate | None, describe("Least tokens a second of one request.", "--target-tps", metavar="N")
-    ] = None
+    target_tps: Annotated[Rate | None, describe("Least tokens a second of one request.", "--target-tps N")] = None
     confidence: Confidence = "likely"
     full_length: Annotated[bool, describe("All users may send full-length requests at once.", "--full-length")] = False
     depth_tokens: Annotated[
@@ -102,7 +93,7 @@ class WorkloadFields(Record, frozen=True, kw_only=True):
     tool_calling: Annotated[bool, describe("Requests call tools.")] = False
     vision: Annotated[bool, describe("Requests hold pictures.")] = False
     api: Annotated[str | None, describe("The API that clients speak: openai, anthropic, ollama, ...")] = None
-    lora_adapters: Annotated[NotNegative, describe("LoRA adapters to serve.", "--lora", metavar="N")] = 0
+    lora_adapters: Annotated[NotNegative, describe("LoRA adapters to serve.", "--lora N")] = 0
     lora_rank: Annotated[Positive | None, describe("Rank of the LoRA adapters.")] = None
     priority: Annotated[
         Literal["ease", "throughput", "latency"] | None, describe("What matters most.", "--priority")
@@ -114,7 +105,7 @@ class WorkloadFields(Record, frozen=True, kw_only=True):
     willing_to_tune: Annotated[bool, describe("Somebody will tune settings by hand.")] = False
     endpoint: Annotated[
         str | None,
-        describe("An OpenAI-compatible server that is there already.", "--endpoint", metavar="URL", empty=True),
+        describe("An OpenAI-compatible server that is there already.", "--endpoint URL", empty=True),
     ] = None
     cloud: Annotated[
         Literal["preferred", "allowed", "forbidden"] | None,
@@ -134,19 +125,14 @@ class TrafficFields(WorkloadFields, frozen=True, kw_only=True):
     trace: Annotated[
         str | None,
         describe(
-            "Lengths and rate from a trace (Azure's CSV, Mooncake's JSON).",
-            "--trace",
-            metavar="FILE",
-            path="file",
-            empty=True,
+            "Lengths and rate from a trace (Azure's CSV, Mooncake's JSON).", "--trace FILE", path="file", empty=True
         ),
     ] = None
     workload: Annotated[
         dict[str, str],
         describe(
             "Any field of the workload: stage=production, tool_calling=true, ...",
-            "--workload",
-            metavar="KEY=VALUE",
+            "--workload KEY=VALUE",
             spelling="pairs",
             examples=({"stage": "production", "tool_calling": "true"},),
         ),

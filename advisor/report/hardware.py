@@ -13,6 +13,7 @@ from advisor.units import format_gib, format_tokens
 
 SHOWN = 12
 _SIGN = {True: "yes", False: "no", None: "?"}
+_WEAK = {"": "", "too_slow": ", slow", "too_narrow": ", narrow"}
 
 
 def describe_hardware_advice(advice: HardwareAdvice, verbose: bool = False) -> str:
@@ -38,14 +39,19 @@ def describe_hardware_advice(advice: HardwareAdvice, verbose: bool = False) -> s
             out += ["", f"{title}, {advice.currency}:", _table(rows if verbose else rows[:SHOWN], advice, axis)]
             if len(rows) > SHOWN and not verbose:
                 out.append(f"  and {len(rows) - SHOWN} more (-v)")
+    if advice.weak:
+        table = _table(advice.weak[: None if verbose else SHOWN], advice, advice.weak[0].axis)
+        out += ["", f"Nothing good for this money; slow or narrow, {advice.currency}:", table]
     out += ["", *_picks(advice)] if _picks(advice) else []
     lead = advice.named.get("value") if advice.model else 0
     best = advice.options[lead or 0] if advice.options else None
-    if best is not None:
+    if advice.weak:
+        out += ["", *_describe_option("First of these", advice.weak[0], advice)]
+    elif best is not None:
         out += ["", *_describe_option("Best value" if lead is not None and advice.model else "First", best, advice)]
     else:
         out += ["", "Nothing that is offered holds it for this money."]
-        out += bullets(advice.beyond)
+    out += bullets(advice.beyond)
     refused = dict[str, list[str]]()
     for r in advice.rejected:
         if verbose or r.code != "over_budget":
@@ -72,8 +78,9 @@ def _table(rows: Sequence[HardwareOption], advice: HardwareAdvice, axis: str) ->
         name = _short(option.hardware) if option.price_kind != "spot" else f"{_short(option.hardware)[:19]} spot"
         model = [_short(option.model.rpartition("/")[2])] if advice.model is None else []
         dated = [_shorten_date(option.price_date)] if advice.model is not None else []
-        waits = f", {option.holds.waiting} wait" if option.holds is not None and option.holds.waiting else ""
-        body.append([name, *model, option.quantization, price, *dated, *rates, _SIGN[option.fits] + waits])
+        fits = _SIGN[option.fits] + _WEAK[option.weak]
+        fits += f", {option.holds.waiting} wait" if option.holds is not None and option.holds.waiting else ""
+        body.append([name, *model, option.quantization, price, *dated, *rates, fits])
     price = "price" if axis == "buy" else "month"
     if advice.model is None:
         return align_table(body, ("hardware", "model", "format", price, "t/s", "fits"), "lllrrl")
@@ -199,13 +206,8 @@ def _recall(option: HardwareOption, advice: HardwareAdvice) -> str:
     return " ".join(words + (["--full-length"] if work.full_length else []))
 
 
-STATED = (
-    "prompt_tokens",
-    "output_tokens",
-    "target_tps",
-    "priority",
-    "shared_prefix",
-)  # options of recommend, as they are
+# options of recommend, as they are
+STATED = ("prompt_tokens", "output_tokens", "target_tps", "priority", "shared_prefix")
 LIMITS = ("ttft_s", "tpot_s", "e2e_s")
 
 

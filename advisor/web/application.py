@@ -6,25 +6,26 @@ import asyncio
 import os
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import lru_cache
 from typing import Any
 
 import msgspec
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
+from advisor import __version__
 from advisor.catalog import Catalog
 from advisor.errors import AdvisorError
 from advisor.estimation import RememberedNames
 from advisor.near import near_matches
 from advisor.web.guard import Application, guard
 from advisor.web.limits import ServerLimits
-from advisor.web.metrics import Metrics
-from advisor.web.page import list_names, make_file
+from advisor.web.page import PAGE_PATHS, list_names, load_usual, make_file
 from advisor.web.questions import PATHS, answer_estimate, answer_estimates, answer_operation
 from advisor.web.workers import Workers
 
@@ -37,7 +38,26 @@ STATUS = {
     "not_found": 404,
     "internal": 500,
 }  # of an error's code; 400 for all others
+BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)  # seconds
 ESTIMATES = 2  # threads for estimates: one works, one reads its request at the same time
+
+
+class Metrics:
+    """What one server counts."""
+
+    def __init__(self) -> None:
+        self.registry = registry = CollectorRegistry()
+        self.requests = Counter("advise_requests", "Requests by path and status", ("path", "status"), registry=registry)
+        self.seconds = Histogram("advise_request_seconds", "Time", ("path",), buckets=BOUNDS, registry=registry)
+        self.in_flight = Gauge("advise_requests_in_flight", "Requests that are being answered", registry=registry)
+        self.waiting = Gauge("advise_answers_waiting", "Answers that are worked out or wait for it", registry=registry)
+        build = Gauge("advise_build_info", "The version that answers", ("version",), registry=registry)
+        build.labels(__version__).set(1)
+
+    def write(self, waiting: int) -> bytes:
+        """The text that Prometheus reads."""
+        self.waiting.set(waiting)
+        return generate_latest(self.registry)
 
 
 def make_application(rules: Catalog, limits: ServerLimits) -> Application:
@@ -74,14 +94,14 @@ def make_application(rules: Catalog, limits: ServerLimits) -> Application:
 
     @asynccontextmanager
     async def live(_: Any) -> AsyncIterator[None]:
+        warmed = asyncio.get_running_loop().run_in_executor(None, _warm, rules)
         yield
+        warmed.cancel()
         quick.close()
         slow.close()
 
     routes = [
-        Route("/", file, methods=["GET"]),
-        Route("/page.css", file, methods=["GET"]),
-        Route("/page.js", file, methods=["GET"]),
+        *(Route(path, file, methods=["GET"]) for path in PAGE_PATHS),
         Route("/names.json", catalogue, methods=["GET"]),
         Route("/healthz", _say_health, methods=["GET"]),
         Route("/metrics", show_metrics, methods=["GET"]),
@@ -93,6 +113,13 @@ def make_application(rules: Catalog, limits: ServerLimits) -> Application:
     handlers: Any = {AdvisorError: _refuse, HTTPException: _make_refusal(known), Exception: _fail}
     app = Starlette(routes=routes, exception_handlers=handlers, lifespan=live)
     return _measure(guard(app, limits), metrics, frozenset(known))
+
+
+def _warm(rules: Catalog) -> None:
+    """Asks what a page asks first, so that it finds rules and rows of measurements read."""
+    for words in ("this", load_usual()["machines"][0]):
+        with suppress(AdvisorError):
+            answer_operation("/v1/recommend", msgspec.json.encode({"hardware": words}), rules)
 
 
 async def _say_health(request: Request) -> Response:

@@ -10,6 +10,7 @@ import msgspec
 
 from advisor.web import limits as bounds
 from advisor.web.limits import ServerLimits
+from advisor.web.page import PAGE_PATHS, POLICY
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -17,16 +18,14 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 JSON_TYPES = ("application/json", "application/x-ndjson")
-OPEN_PATHS = ("/healthz", "/", "/page.css", "/page.js")  # without a key: they tell nothing of this machine
+OPEN_PATHS = ("/healthz", *PAGE_PATHS)  # without a key: they tell nothing of this machine
 HEADERS = [
     (b"cache-control", b"no-store"),
-    (b"content-security-policy",
-     b"default-src 'none'; img-src data:; style-src 'self'; script-src 'self'; connect-src 'self'; base-uri 'none'; "
-     b"form-action 'none'; frame-ancestors 'none'"),
+    (b"content-security-policy", f"{POLICY}; frame-ancestors 'none'".encode()),
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"referrer-policy", b"no-referrer"),
     (b"x-content-type-options", b"nosniff"),
-]  # fmt: skip
+]
 
 
 class RefusedRequest(Exception):

@@ -75,7 +75,24 @@ def answer_operation(path: str, body: bytes, rules: Catalog) -> bytes:
     with refuse_local_models(), tempfile.TemporaryDirectory(prefix="advise-") as made:
         folder = Path(made).resolve()
         try:
-            return _encode(ask(operation, _write_files(operation, given, folder), Session(rules), "http", folder))
+            out = dict(given)
+            for field in _list_files(operation):
+                value = given.get(field.name)
+                if field.kind == "array" and isinstance(value, Mapping):
+                    if len(value) > MAX_FILES:
+                        raise BadInput(
+                            f"{operation.name}: {len(value)} files are given, at most {MAX_FILES} are read in one call"
+                        )
+                    for name, text in value.items():
+                        _write_file(operation.name, name, text, folder)
+                    out[field.name] = list(value)
+                elif field.kind == "array" and value is not None:
+                    kind = type(value).__name__
+                    raise BadInput(f"{operation.name}: {field.name}: {kind} is given, object is expected")
+                elif isinstance(value, str):
+                    _write_file(operation.name, field.name, value, folder)
+                    out[field.name] = field.name
+            return _encode(ask(operation, out, Session(rules), "http", folder))
         except AdvisorError as e:
             e.message = e.message.replace(f"{folder}/", "")
             raise
@@ -88,28 +105,6 @@ def _read_object(name: str, body: bytes) -> Json:
         return decode_json(body, Json)
     except (msgspec.DecodeError, RecursionError, UnicodeError) as e:
         raise BadInput(f"{name}: the body is no JSON object: {e}") from None
-
-
-def _write_files(operation: Operation, given: Json, folder: Path) -> Json:
-    """The arguments with files that were given as texts, which lie in the folder now, by their names."""
-    out = dict(given)
-    for field in _list_files(operation):
-        value = given.get(field.name)
-        if field.kind == "array" and isinstance(value, Mapping):
-            if len(value) > MAX_FILES:
-                raise BadInput(
-                    f"{operation.name}: {len(value)} files are given, at most {MAX_FILES} are read in one call"
-                )
-            for name, text in value.items():
-                _write_file(operation.name, name, text, folder)
-            out[field.name] = list(value)
-        elif field.kind == "array" and value is not None:
-            kind = type(value).__name__
-            raise BadInput(f"{operation.name}: {field.name}: {kind} is given, object is expected")
-        elif isinstance(value, str):
-            _write_file(operation.name, field.name, value, folder)
-            out[field.name] = field.name
-    return out
 
 
 def _write_file(of: str, name: str, text: Any, folder: Path) -> None:

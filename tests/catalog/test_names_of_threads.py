@@ -13,6 +13,7 @@ from advisor.catalog.hardware_names import parse_hardware
 from advisor.catalog.resolve import resolve_model
 from advisor.catalog.roots import shipped_root
 from advisor.errors import AdvisorError, BadInput, UnknownName
+from advisor.questions import find_choice
 
 RULES = catalog([shipped_root()])
 
@@ -46,6 +47,13 @@ RULES = catalog([shipped_root()])
         ("Intel Core i7-14650HX / RTX 5060 Laptop GPU", "rtx-5060-laptop", 1),
         ("3090TI FE 24GB VRAM and 96GB RAM on an AMD 9950X CPU", "rtx-3090-ti", 1),
         ("2x RTX 3090 PCIe Gen4 x8/x8", "rtx-3090", 2),
+        # two names of one chip; a letter that means another card; a plural; prose behind a name
+        ("Ryzen AI Max+ 395 (Strix Halo) with Radeon 8060S (gfx1151)", "ryzen-ai-max-395", 1),
+        ("RTX 4080S", "rtx-4080-super", 1),
+        ("two 4080s", "rtx-4080", 2),
+        ("RTX 4070 Ti S", "rtx-4070-ti-super", 1),
+        ("two T4s, which is what a free session gives you", "t4", 2),
+        ("MacBook Pro M3 Max, 16C CPU / 40C GPU, 128 GB unified", "apple-m3-max", 1),
     ],
 )
 def test_cards(text: str, card: str, n: int) -> None:
@@ -132,3 +140,21 @@ def test_a_build_by_its_name_is_answered_and_said() -> None:
 def test_any_text_is_a_machine_or_one_error(text: str) -> None:
     with suppress(AdvisorError):
         parse_hardware(text, RULES)
+
+
+@pytest.mark.parametrize(
+    ("said", "use"),
+    [("AI PR reviews", "code"), ("Chat with your documents: ask PDFs", "rag"), ("running Claude Code here", "agent")],
+)
+def test_a_use_in_a_phrase(said: str, use: str) -> None:
+    choices = ("chat", "rag", "agent", "code", "batch")
+    assert find_choice(said, choices) == use
+    assert find_choice("knitting patterns", choices) == "knitting patterns"
+
+
+@pytest.mark.parametrize(
+    ("said", "engine"),
+    [("latest LMStudio", "lm-studio"), ("ROCm llama.cpp 2.22.1", "llama.cpp"), ("vLLM 0.33", "vllm")],
+)
+def test_an_engine_with_its_release(said: str, engine: str) -> None:
+    assert RULES.find_served_engine(said)[0].id == engine

@@ -76,3 +76,19 @@ def test_rules_ask_what_kind_of_device_it_is(resource: str, ranks: int, rules: s
     )
     asked = {"world-size-exceeds-gpus", "k8s-shm-missing", "mig-tp"}
     assert {f.rule for f in check_text(pod).findings} & asked == rules
+
+
+def test_a_server_without_a_table_of_its_own_wants_no_values() -> None:
+    """kt-kernel hands SGLang its flags (ktransformers issue 1692): which of them are switches is not known here."""
+    line = "python -m sglang.launch_server --model deepseek-ai/DeepSeek-V3 --kt-method AMXINT4 --trust-remote-code\n"
+    assert knowledge().flags("ktransformers") is None
+    assert not {f.rule for f in check_text(line, name="serve.sh").findings if f.severity == "error"}
+
+
+def test_the_format_of_a_file_in_the_hubs_cache_is_in_its_name() -> None:
+    """vllm issue 28691: the folder names the repository, the file its format."""
+    path = "/models/models--Qwen--Qwen3-8B-GGUF/snapshots/f54435e6/Qwen3-8B-{}.gguf"
+    for kind in ("Q4_K_M", "Q8_0"):
+        line = f"# advise: on=1x RTX 5090\nvllm serve {path.format(kind)} --max-model-len 8192\n"
+        (verdict,) = check_text(line, name="serve.sh").verdicts
+        assert verdict.quantization == kind

@@ -66,7 +66,7 @@ def test_versions_bound_rules(e: RuleEntry) -> None:
     assert e.bad is not None
     assert e.versions is not None
     outside = "0.0.1" if e.versions.at_least else "99.0"
-    text = re.sub(r"(vllm/vllm-openai|lmsysorg/sglang):v[\d.]+", rf"\1:v{outside}", e.bad)
+    text = re.sub(r"(vllm/vllm-openai:v|lmsysorg/sglang:v|inference:)[\d.]+", rf"\g<1>{outside}", e.bad)
     assert e.id not in rules_of(check_text(text, engine_version=outside))
 
 
@@ -173,7 +173,7 @@ def test_a_wrong_rule_file_is_one_clear_line(tmp_path: object) -> None:
 
     from advisor.catalog import catalog, rule_roots
     from advisor.checks.knowledge import Knowledge
-    from advisor.checks.rules.load import load_check_rules
+    from advisor.checks.rules.load import list_rules
 
     root = Path(str(tmp_path))
     (root / "checks" / "rules").mkdir(parents=True)
@@ -182,7 +182,7 @@ def test_a_wrong_rule_file_is_one_clear_line(tmp_path: object) -> None:
     )
     rules = catalog([*rule_roots(), root])
     with pytest.raises(BadInput, match=r"mine\.yaml: mine: when\.field: unknown field 'modle\.moe'.*model\.moe"):
-        load_check_rules(rules, Knowledge(rules))
+        list_rules(Knowledge(rules))
 
 
 def test_a_checkpoint_of_modelopt_names_its_method_itself() -> None:

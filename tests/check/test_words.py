@@ -12,7 +12,7 @@ from programs import SHARED
 
 from advisor.checks.read.context import ReaderContext
 from advisor.checks.read.detect import read_launches
-from advisor.checks.rules.load import load_check_rules
+from advisor.checks.rules.load import list_rules
 from advisor.cli.main import root
 from advisor.errors import BadFile
 
@@ -24,7 +24,7 @@ BESIDE = TESTS.parents[1] / "shared"
 
 def texts() -> Iterator[str]:
     know = knowledge()
-    for rule in load_check_rules(know.rules, know):
+    for rule in list_rules(know):
         yield from (text for text in (rule.entry.bad, rule.entry.good) if text)
     yield from (row["command"] for row in read_table())
 

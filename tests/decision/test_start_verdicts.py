@@ -88,6 +88,18 @@ READ = [
     ("llama.cpp", "b8300", "google/gemma-4-31B-it", "Q4_K_M", "sm89", "auto", False, "architecture", "nor in b8390"),
     ("llama.cpp", "b9000", "google/gemma-4-31B-it", "Q4_K_M", "sm89", "auto", None, "architecture", "b9093 has it"),
     ("llama.cpp", "0.1.0-dev", "Qwen/Qwen3-8B", "Q4_K_M", "sm89", "auto", True, "", "no build is said: the newest"),
+    ("vllm", "0.13.0", "deepseek-ai/DeepSeek-R1-0528", "NVFP4", "sm120", "auto", True, "", "issue 32732"),
+    ("vllm", "0.14.0", "deepseek-ai/DeepSeek-R1-0528", "NVFP4", "sm120", "auto", False, "limit", "issue 32732"),
+    ("vllm", "0.14.0", "deepseek-ai/DeepSeek-R1-0528", "NVFP4", "sm90", "auto", True, "", "FLASHMLA takes fp8"),
+    ("vllm", "0.11.0", "Qwen/Qwen3-VL-30B-A3B-Instruct", "Q4_K_M", "sm120", "auto", False, "limit", "issue 28691"),
+    ("vllm", "0.11.0", "Qwen/Qwen3-30B-A3B", "Q4_K_M", "sm120", "auto", True, "", "GGUF_CONFIG_MAPPING"),
+    ("sglang", "0.5.9", "Qwen/Qwen3.5-4B", "BF16", "sm120", "auto", False, "limit", "gpustack pull request 4777"),
+    ("sglang", "0.5.9", "Qwen/Qwen3.5-4B", "BF16", "sm100", "auto", True, "", "sm100_default_attention_backend"),
+    ("sglang", "0.5.15", "Qwen/Qwen3.5-4B", "BF16", "sm120", "auto", True, "", "issue 31120"),
+    ("lmdeploy", "0.15.0", "Qwen/Qwen3.6-35B-A3B", "FP8", "sm75", "auto", False, "limit", "issue 4863"),
+    ("lmdeploy", "0.15.0", "Qwen/Qwen3.6-35B-A3B", "FP8", "sm80", "auto", True, "", "pull request 4884"),
+    ("lmdeploy", "0.11.0", "Qwen/Qwen3-VL-32B-Instruct", "BF16", "sm89", "auto", True, "", "issue 4187"),
+    ("ktransformers", None, "deepseek-ai/DeepSeek-V3.2", "FP8", "sm86", "auto", False, "limit", "issue 1692"),
     ("ollama", "0.32.0", "zai-org/GLM-5.3-Flash", "Q4_K_M", "sm90", "auto", False, "architecture", "pins b9888"),
 ]  # fmt: skip
 
@@ -125,9 +137,18 @@ def test_a_switch_of_the_launch_meets_its_condition() -> None:
 
 def test_a_release_that_was_not_read_refuses_nothing() -> None:
     """What the nearest release refuses is not known of another; what it takes is taken."""
-    assert judge("vllm", "0.12.0", "Qwen/Qwen3-8B", "BF16", "sm75", "fp8").starts is None
+    assert judge("vllm", "0.17.1", "deepseek-ai/DeepSeek-R1", "FP8", "sm120", "fp8").starts is None
     assert judge("vllm", OLDER, "Qwen/Qwen3-8B", "BF16", "sm75", "fp8").starts is False
-    assert judge("vllm", "0.12.0", "Qwen/Qwen3-8B", "BF16", "sm90").starts is True
+    assert judge("vllm", "0.17.1", "Qwen/Qwen3-8B", "BF16", "sm90").starts is True
+
+
+def test_a_setting_with_which_a_limit_does_not_hold() -> None:
+    vision = "vllm", "0.11.0", "Qwen/Qwen3-VL-30B-A3B-Instruct", "Q4_K_M", "sm120"
+    assert judge(*vision, **{"hf-config-path": "Qwen/Qwen3-VL-30B-A3B-Instruct"}).starts is True  # whatever it names
+    hybrid = "sglang", "0.5.9", "Qwen/Qwen3.5-4B", "BF16"
+    assert judge(*hybrid, "sm120", **{"attention-backend": "triton"}).starts is True
+    assert judge(*hybrid, "sm100", **{"attention-backend": "flashinfer"}).starts is False
+    assert judge("sglang", "0.5.10", *hybrid[2:], "sm100", **{"attention-backend": "flashinfer"}).starts is True
 
 
 def test_settings_that_a_release_or_a_card_refuses() -> None:

@@ -396,3 +396,47 @@ def test_classes_that_make_a_head_of_their_own(
         made = asked("vllm", str(tmp_path / f"{tied}"), "2x H100 80GB SXM", tensor_parallel_size=ranks)
         sizes.append(made.devices[0].weights_bytes or 0)
     assert sizes[0] - sizes[1] == (0 if own else 2 * 50_304 * 1024 // ranks)
+
+
+@pytest.mark.parametrize(
+    ("version", "settings", "refused"),
+    [
+        ("0.17.1", {"enable_prefix_caching": True}, True),  # as pull request 36734 prints it: 2096 tokens, 2048 a step
+        ("0.17.1", {"enable_prefix_caching": True, "max_num_batched_tokens": 2096}, False),
+        ("0.17.1", {"enable_prefix_caching": True, "max_num_batched_tokens": 2095}, True),
+        ("0.17.1", {}, False),  # prefixes of hybrids are cached unasked from 0.26 on
+        ("0.26.0", {}, True),
+        ("0.26.0", {"no_enable_prefix_caching": True}, False),
+        ("0.16.0", {"enable_prefix_caching": True}, False),
+        ("0.27.0", {"enable_prefix_caching": True}, False),
+    ],
+)
+def test_a_block_of_states_lies_in_one_step(version: str, settings: dict[str, Setting], refused: bool) -> None:
+    """vLLM 0.17.1 to 0.26.0, config/vllm.py: "In Mamba cache align mode, block_size (2096) must be <= 2048"."""
+    made = asked("vllm", "Qwen/Qwen3.5-122B-A10B", "2x A100 80GB SXM", quant="GPTQ", version=version, context=131072,
+                 tensor_parallel_size=2, max_num_seqs=16, **settings)  # fmt: skip
+    said = [w for w in made.warnings if "a block of 2096 tokens" in w]
+    assert bool(said) is refused
+    assert (made.fits is False) is refused
+
+
+@pytest.mark.parametrize(
+    ("version", "hardware", "cache", "drafts", "sure"),
+    [
+        ("0.28.0", "A40", "fp8", True, False),  # FlashInfer captures single tokens: in service with 256 sequences
+        ("0.28.0", "A40", "fp8", False, True),
+        ("0.28.0", "A40", "auto", True, True),  # FlashAttention 2 captures whole batches of drafts
+        ("0.27.0", "RTX PRO 5000 Blackwell", "fp8", True, False),
+        ("0.28.0", "RTX PRO 5000 Blackwell", "fp8", True, True),  # XQA takes drafts
+    ],
+)
+def test_state_blocks_count_where_decode_steps_are_captured(
+    version: str, hardware: str, cache: str, drafts: bool, sure: bool
+) -> None:
+    """vLLM: get_cudagraph_support of v1/attention/backends/flashinfer.py, resolve_cudagraph_mode."""
+    more: dict[str, Setting] = {"kv_cache_dtype": cache}
+    if drafts:
+        more["speculative_config"] = '{"method":"mtp","num_speculative_tokens":3}'
+    made = asked("vllm", "Qwen/Qwen3.8-27B", hardware, quant="FP8", version=version, context=32768, max_num_seqs=900,
+                 **more)  # fmt: skip
+    assert any("exceeds available Mamba cache blocks" in w for w in made.warnings) is sure

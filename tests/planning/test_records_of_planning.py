@@ -25,7 +25,7 @@ def test_what_is_left_out_is_nothing_or_the_usual() -> None:
     usual = {  # one copy on one node that starts, nothing split
         "tensor": [1], "pipeline": [1], "data": [1], "expert": [1], "nodes": [1], "copies": [1], "servers": [1],
         "starts": [True], "burst": [1.0], "layout": [CardLayout()], "policy": [Policy()],
-        "alike": [1], "count": [1000], "longest": [10**9], "slower": [1.0], "wider": [1.0],  # requests that arrive
+        "alike": [1], "count": [1000], "longest": [10**9], "steps": [1], "slower": [1.0], "wider": [1.0],  # arrivals
         "until": [math.inf], "remedies": [True],  # all of them, and what would help where they miss a target
         "narrow": [True],  # formats, too
     }  # fmt: skip

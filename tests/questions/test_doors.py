@@ -33,7 +33,7 @@ from advisor.questions.files import (
 )
 from advisor.questions.hardware import HardwareQuestion
 from advisor.questions.reading import make_question_schema, read_question
-from advisor.questions.recommend import RecommendQuestion, RenderQuestion, RunQuestion
+from advisor.questions.recommend import RecommendQuestion, RunQuestion
 from advisor.questions.workload import TrafficFields
 from advisor.record import Record
 from advisor.session import Session
@@ -45,7 +45,6 @@ LIBRARY = ("recommend", "explain", "hardware", "check")
 # command -> its question; those that stand in OPERATIONS, and those that the command line alone has
 COMMANDS: dict[str, type[Record]] = {
     **{name.replace("_", " "): o.kind for name, o in OPERATIONS.items()},
-    "render": RenderQuestion,
     "run": RunQuestion,
     "bench": BenchQuestion,
     "replay": ReplayQuestion,

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from advisor.engines.registries import Backend, Facts, Kernel, Method, ShapeSupport, StartsFile, read_facts
-from tools.starts import common, others
+from tools.starts import common, others, vllm
 from tools.starts.__main__ import dump, put
 from tools.starts.devices import DEVICES, UNKNOWN
 from tools.starts.evaluate import Evaluator, Stop, Symbol, Thing
@@ -331,3 +331,15 @@ def test_texts_are_cut_with_a_mark_of_what_follows() -> None:
     other = ast.parse("x = " + " + ".join(f"number_{i}" for i in range(199)))
     assert common.shorten(long)[:300] == common.shorten(other)[:300]
     assert common.shorten(long) != common.shorten(other)
+
+
+@pytest.mark.parametrize("home", ["vllm/v1/attention/backend.py", "vllm/attention/backends/abstract.py"])
+@pytest.mark.parametrize("base", ["Enum", "object"])
+def test_what_a_decoder_is_called(home: str, base: str, tmp_path: Path) -> None:
+    """A member of an enumeration, before 0.14 a word: both are what the engine's own expressions compare with."""
+    text = f"from enum import Enum\nclass AttentionType({base}):\n    DECODER = 'decoder'\n"
+    package = Package(wheel(tmp_path, {"vllm/__init__.py": "", home: text}))
+    evaluator = Evaluator(package, DEVICES[0])
+    own = evaluator.expression(ast.parse("AttentionType.DECODER", mode="eval").body, package.module(home))
+    assert vllm._name_decoder(evaluator) == own
+    assert own == (Symbol("DECODER") if base == "Enum" else "decoder")

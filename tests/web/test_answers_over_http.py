@@ -72,7 +72,18 @@ def test_the_document_is_openapi(local: server.Server) -> None:
     document = _document(local)
     assert document["openapi"].startswith("3.1")
     openapi_spec_validator.validate(document)
-    paths = {"recommend", "explain", "estimate", "check", "compare", "hardware", "migrate", "upgrade", "fleet/plan"}
+    paths = {
+        "recommend",
+        "explain",
+        "estimate",
+        "check",
+        "compare",
+        "hardware",
+        "migrate",
+        "render",
+        "upgrade",
+        "fleet/plan",
+    }
     assert {p for p in document["paths"] if p.startswith("/v1/")} == {f"/v1/{p}" for p in paths}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from advisor.catalog import Catalog
 from advisor.checks.knowledge import Knowledge
 from advisor.checks.report.explain import list_rule_facts, show_placeholders
-from advisor.checks.rules.load import RuleEntry, load_check_rules
+from advisor.checks.rules.load import RuleEntry, list_rules
 
 
 def make_phase_page(phase: str, entries: list[RuleEntry]) -> str:
@@ -28,7 +28,7 @@ def _escaped(value: str) -> str:
 def make_rule_pages(rules: Catalog) -> dict[str, str]:
     """All pages of the reference by file name, an index among them."""
     by_phase: dict[str, list[RuleEntry]] = {}
-    for check_rule in load_check_rules(rules, Knowledge(rules)):
+    for check_rule in list_rules(Knowledge(rules)):
         by_phase.setdefault(check_rule.entry.phase, []).append(check_rule.entry)
     out = {f"{phase}.md": make_phase_page(phase, entries) for phase, entries in sorted(by_phase.items())}
     count = sum(map(len, by_phase.values()))

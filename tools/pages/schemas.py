@@ -7,6 +7,7 @@ import msgspec
 from advisor.advice.compare import ComparisonAnswer, EngineSpeeds
 from advisor.advice.explain import Explanation
 from advisor.advice.hardware_types import HardwareAdvice
+from advisor.advice.launch_files import LaunchFiles
 from advisor.advice.migrate_types import Migration
 from advisor.advice.types import Advice
 from advisor.bench.run import BenchResult
@@ -29,6 +30,7 @@ SHAPES: dict[str, type[Record]] = {
     "estimate": Estimate,
     "explain": Explanation,
     "recommend": Advice,
+    "render": LaunchFiles,
     "check": CheckAnswer,
     "upgrade": Upgrade,
     "hardware": HardwareAdvice,

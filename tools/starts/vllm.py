@@ -49,7 +49,6 @@ BROUGHT = {
     "ROCM_FLASHMLA_SPARSE_DSV4": ("vllm.models.deepseek_v4.amd.rocm.DeepseekV4ROCMAiterMLASparseBackend",),
 }
 BASE = ("vllm/v1/attention/backend.py", "vllm/attention/backends/abstract.py")
-DECODER = Symbol("DECODER")  # of the enumeration of attention types
 ASKED = ("supports_compute_capability", "supports_head_size", "get_supported_head_sizes", "supports_kv_cache_dtype",
          "supports_sink", "supports_combination")  # fmt: skip
 REFUSING = (
@@ -227,7 +226,7 @@ def _accepts(package: Package, cls: ClassOf, shape: Shape, cache: str, brought: 
         "head_size": shape["head_size"], "dtype": Symbol("torch.bfloat16"), "kv_cache_dtype": cache,
         "block_size": None, "use_mla": shape.get("mla", False), "has_sink": shape.get("sinks", False),
         "use_sparse": shape.get("sparse", False), "use_mm_prefix": False, "device_capability": device.capability,
-        "capability": device.capability, "attn_type": DECODER,
+        "capability": device.capability, "attn_type": _name_decoder(evaluator),
     }  # fmt: skip
     asked = [*([] if brought else ["supports_head_size"]), "supports_kv_cache_dtype"]
     asked += ["supports_sink"] if args["has_sink"] and not brought else []
@@ -255,11 +254,17 @@ def _builds(evaluator: Evaluator, cls: ClassOf, args: dict[str, Any]) -> Any:
     self = Thing({"class": impl, "kv_cache_dtype": cache, "dcp_world_size": 1, "pcp_world_size": 1,
                   "need_to_return_lse_for_decode": False})  # fmt: skip
     given = {**dict.fromkeys(("alibi_slopes", "sliding_window", "logits_soft_cap", "kv_sharing_target_layer_name")),
-             "kv_cache_dtype": cache, "head_size": args["head_size"], "attn_type": DECODER, "use_mla": args["use_mla"],
+             "kv_cache_dtype": cache, **{n: args[n] for n in ("head_size", "attn_type", "use_mla")},
              "sinks": sinks, "mla_args": {"sinks": sinks}, "num_heads": 64, "num_kv_heads": 8,
              "indexer": Thing({"topk_indices_buffer": UNKNOWN}) if args["use_sparse"] else None}  # fmt: skip
     result = evaluator.call(init._replace(first=self), given)
     return UNKNOWN if result is UNKNOWN else not isinstance(result, Stop)
+
+
+def _name_decoder(evaluator: Evaluator) -> Any:
+    """The attention type of a decoder as a release names it: a member of an enumeration, before 0.14 a word."""
+    home = evaluator.package.first("vllm.v1.attention.backend", "vllm.attention.backends.abstract")
+    return evaluator.attribute(evaluator.name(home, "AttentionType"), "DECODER")
 
 
 def read_order(package: Package, asked: dict[str, Evaluator]) -> dict[str, tuple[str, ...]]:

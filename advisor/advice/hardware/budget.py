@@ -8,7 +8,7 @@ import msgspec
 
 from advisor.catalog import Catalog
 from advisor.catalog.documents import decode_document
-from advisor.catalog.types import Price
+from advisor.catalog.types import Accelerator, Price
 from advisor.meanings import AcceleratorId, Currency, Form, within
 from advisor.record import Record
 
@@ -60,11 +60,23 @@ class Host(Record, frozen=True, kw_only=True):
 
 
 class Maturity(Record, frozen=True, kw_only=True):
-    """How far software is on a vendor's hardware: 1 = first."""
+    """How far software is on a vendor's hardware, or on an architecture: 1 = first."""
 
     rank: int
     words: str
     unasked: bool = True  # False: offered only to those who name an engine or a price list
+    rented: bool = True  # the same of rentals
+
+
+class PlaceRules(Record, frozen=True, kw_only=True):
+    """What goes into a computer that is there."""
+
+    slot_watts: float  # that a slot gives without a lead
+    rest_share: float  # of a power supply: the most that it keeps for what is no card
+    least_limit: float  # of a card's power, that it may be limited to
+    own_fan: tuple[Form, ...]
+    low_profile: tuple[AcceleratorId, ...]
+    source: str
 
 
 class RunningCosts(Record, frozen=True, kw_only=True):
@@ -106,8 +118,11 @@ class BudgetRules(msgspec.Struct, frozen=True, kw_only=True):
     forms: dict[Form, FormNeeds]
     hosts: tuple[Host, ...]
     narrowest_bits: dict[str, float]  # of weights that are offered unasked, by family: where a card is squeezed full
+    makeshift: tuple[str, ...]  # formats that a card takes which is a little too small: no reason to buy it
     usual_narrow: str  # the weight format that is tried where the plan's own is narrower than these
     squeezed: float  # share of a budget, above which that is so; below it the least of these bits is enough
+    least_known: float  # of the likeliest rate: a low end below it says nothing
+    bearable: float  # of the slowest rate of a use, where nothing better is offered
     longest_prompt_s: float
     worth_per_doubling: float
     looked_at: int
@@ -118,11 +133,17 @@ class BudgetRules(msgspec.Struct, frozen=True, kw_only=True):
     enough: int  # sure options of an axis; after them only what is faster than all of them
     least_bought: dict[str, int]  # by form or id: what is sold on boards of so many
     least_held: float  # of the users at once; the others wait, no longer than the use's patience
+    place: PlaceRules
     not_offered: tuple[Form, ...]
     not_sold_here: tuple[AcceleratorId, ...]
     launched_from: str
     maturity: dict[str, Maturity]
     tiers: TierRows
+
+    def find_maturity(self, entry: Accelerator) -> Maturity:
+        """Of the card's architecture, else of its maker."""
+        unknown = Maturity(rank=9, words="how far software is on this vendor's hardware is not known")
+        return self.maturity.get(entry.architecture or "") or self.maturity.get(entry.vendor, unknown)
 
 
 def load_budget_rules(rules: Catalog) -> BudgetRules:

@@ -29,6 +29,8 @@ class Build(Value, frozen=True):
     host: Host | None = None  # None: a whole computer, a rental, or one that is there
     ram_gb: int = 0  # of the host
     more_ram: bool = False  # than the host comes with
+    beside: tuple[Accelerator, ...] = ()  # other cards of the maker, which are there and stay
+    bought: int = 0  # of `count`, which holds those that are there
 
     @property
     def bandwidth(self) -> float:
@@ -39,7 +41,13 @@ class Build(Value, frozen=True):
     def memory_bytes(self) -> int:
         """Of all devices; 0 where not known."""
         size = self.offer.memory_gb * GIB if self.offer.memory_gb else self.entry.memory_bytes
-        return int(size or 0) * self.count
+        return int(size or 0) * self.count + sum(e.memory_bytes or 0 for e in self.beside)
+
+    @property
+    def watts(self) -> float | None:
+        """Of all cards at their limit; None where one is not known."""
+        known = [self.entry.tdp_watts] * self.count + [e.tdp_watts for e in self.beside]
+        return sum(w for w in known if w) if all(known) else None
 
     def is_beaten(self, other: Build) -> bool:
         """Whether another one of the same maker has as much memory, as fast."""
@@ -54,60 +62,71 @@ def list_builds(request: Ask, axis: Axis, budget: BudgetRules, rules: Catalog, m
     """
     table = rules.accelerators()
     offered = (p for p in request.prices.prices if (p.buy if axis == "buy" else p.per_hour) is not None)
-    found = [b for p in offered for b in _list_counts(request, p, table[p.accelerator], axis, budget, more_ram)]
+    found = [b for p in offered for b in _list_counts(request, p, table[p.accelerator], axis, budget, rules, more_ram)]
     return sorted(found, key=lambda b: b.cost.low)
 
 
 def _list_counts(
-    request: Ask, offer: DeviceOffer, entry: Accelerator, axis: Axis, budget: BudgetRules, more_ram: bool
+    request: Ask,
+    offer: DeviceOffer,
+    entry: Accelerator,
+    axis: Axis,
+    budget: BudgetRules,
+    rules: Catalog,
+    more_ram: bool,
 ) -> Iterator[Build]:
     closed, whole = request.prices.closed, entry.form in WHOLE_COMPUTERS
     needs = budget.forms.get(entry.form or "")
-    for n in request.prices.counts:
+    if axis == "buy" and whole and request.cards_only:
+        return
+    there = _list_owned(request, rules) if axis == "buy" and not whole else []
+    owned = sum(e.id == entry.id for e in there)
+    beside = tuple(e for e in there if e.vendor == entry.vendor and e.id != entry.id and e.form not in WHOLE_COMPUTERS)
+    place = request.machine.place if request.machine is not None and axis == "buy" else None
+    more = {owned + 1, owned + 2} if owned else set()
+    more |= {place.free_slots or place.slots or 1} if place is not None and not whole else set()
+    for n in sorted(more.union(request.prices.counts)):
         if n > 1 and (whole or (not closed and needs is not None and n > needs.most)):
             continue  # several whole computers are several machines
         least = budget.least_bought.get(entry.id) or budget.least_bought.get(entry.form or "", 1)
         if not closed and axis == "buy" and n < least:
             continue
-        if axis == "buy" and n <= (owned := count_owned(request, entry)) and owned:
+        if n <= owned:
             continue  # they are there
-        cards = _price_cards(request, offer, entry, n, axis, budget)
+        cards = _price_cards(request, offer, n - owned, axis, budget)
         if axis == "rent" or closed or whole or request.machine is not None or request.cards_only:
-            yield Build(offer, entry, n, axis, _describe(request, offer, entry, n, 0, axis, needs), cards, cards)
+            words = _describe(request, offer, entry, n, 0, axis, needs, beside)
+            yield Build(offer, entry, n, axis, words, cards, cards, beside=beside, bought=n - owned)
             continue
         usd = convert_currency(cards.value, request.currency, "USD", budget.rates.per_usd)
         host = find_host(entry, n, usd, budget)
         if host is None:
             continue  # no host that carries so many has a price
         for ram in (host.ram_gb, *(host.more_ram_gb if more_ram else ())):
-            beside = _price_host(request, host, ram, budget)
-            cost = Interval(value=cards.value + beside.value, low=cards.low + beside.low, high=cards.high + beside.high)
-            words = _describe(request, offer, entry, n, ram, axis, needs)
+            empty = _price_host(request, host, ram, budget)
+            cost = Interval(value=cards.value + empty.value, low=cards.low + empty.low, high=cards.high + empty.high)
+            words = _describe(request, offer, entry, n, ram, axis, needs, beside)
             yield Build(offer, entry, n, axis, words, cost, cards, host, ram, ram > host.ram_gb)
 
 
 def _price_host(request: Ask, host: Host, ram_gb: int, budget: BudgetRules) -> Interval:
     """Of a computer without cards and so much memory."""
     more = ram_gb - host.ram_gb
-    low, high = (
-        host.price.low + more * host.usd_per_gb[0],
-        (host.price.high or host.price.low) + more * host.usd_per_gb[1],
-    )
-    low, high = (convert_currency(x, host.price.currency, request.currency, budget.rates.per_usd) for x in (low, high))
+    bounds = zip((host.price.low, host.price.high or host.price.low), host.usd_per_gb, strict=True)
+    usd = (price + more * gb for price, gb in bounds)
+    low, high = (convert_currency(x, host.price.currency, request.currency, budget.rates.per_usd) for x in usd)
     return Interval(value=(low + high) / 2, low=low, high=high)
 
 
-def count_owned(request: Ask, entry: Accelerator) -> int:
-    """How many of a card the machine has that is there; they are not bought again."""
-    there = request.machine.devices if request.machine is not None else ()
-    return sum(d.accelerator == entry.id for d in there)
+def _list_owned(request: Ask, rules: Catalog) -> list[Accelerator]:
+    """The cards of the machine that is there; they are not bought again."""
+    table, there = rules.accelerators(), request.machine.devices if request.machine is not None else ()
+    return [table[d.accelerator] for d in there if d.accelerator in table]
 
 
-def _price_cards(
-    request: Ask, offer: DeviceOffer, entry: Accelerator, n: int, axis: Axis, budget: BudgetRules
-) -> Interval:
-    """Of so many devices, without those that are there: once, or for the hours of a month."""
-    times = n - count_owned(request, entry) if axis == "buy" else n * request.hours
+def _price_cards(request: Ask, offer: DeviceOffer, n: int, axis: Axis, budget: BudgetRules) -> Interval:
+    """Of so many devices: once, or for the hours of a month."""
+    times = n if axis == "buy" else n * request.hours
     middle = (offer.buy if axis == "buy" else offer.per_hour) or 0.0
     bounds = (offer.buy_low, middle, offer.buy_high) if axis == "buy" else (None, middle, None)
     low, value, high = (
@@ -126,7 +145,14 @@ def find_host(entry: Accelerator, count: int, usd: float, budget: BudgetRules) -
 
 
 def _describe(
-    request: Ask, offer: DeviceOffer, entry: Accelerator, n: int, ram_gb: int, axis: Axis, needs: FormNeeds | None
+    request: Ask,
+    offer: DeviceOffer,
+    entry: Accelerator,
+    n: int,
+    ram_gb: int,
+    axis: Axis,
+    needs: FormNeeds | None,
+    beside: tuple[Accelerator, ...],
 ) -> str:
     """The computer in the words of `--on`, which is how it is planned for."""
     size = f" {offer.memory_gb:g}GB" if offer.memory_gb else ""
@@ -139,4 +165,6 @@ def _describe(
     elif there is not None and entry.form not in WHOLE_COMPUTERS:
         total = there.memory.total_bytes
         ram, system = f", {total / GIB:.0f}GB RAM" if total else "", f", {there.os or 'linux'}"
-    return f"{n}x {entry.name}{size}{ram}{'' if entry.vendor == 'apple' else system}"
+    names = [e.name for e in beside]
+    others = "".join(f", {names.count(name)}x {name}" for name in dict.fromkeys(names))
+    return f"{n}x {entry.name}{size}{others}{ram}{'' if entry.vendor == 'apple' else system}"

@@ -7,8 +7,15 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from advisor.advice.hardware.budget import BudgetRules
 from advisor.advice.hardware.builds import Build
-from advisor.advice.hardware.prices import DeviceOffer, convert_offer_price, count_days_old
-from advisor.advice.hardware.shop import HardwareRejection, Progress, Shop, choose_plan, find_tightest_device
+from advisor.advice.hardware.prices import count_days_old
+from advisor.advice.hardware.shop import (
+    HardwareRejection,
+    Progress,
+    Shop,
+    choose_plan,
+    find_power_share,
+    find_tightest_device,
+)
 from advisor.advice.hardware_types import (
     Ask,
     Axis,
@@ -18,12 +25,11 @@ from advisor.advice.hardware_types import (
     ResidentModel,
     Rung,
 )
-from advisor.advice.recommend.answer import recommend
-from advisor.advice.recommend_request import RecommendRequest
 from advisor.advice.types import Advice, RankedDeployment
 from advisor.catalog.described_machine import WHOLE_COMPUTERS
 from advisor.catalog.types import Accelerator
 from advisor.freshness import find_stale_note
+from advisor.money import convert_currency
 from advisor.planning.traffic import describe_cut_lengths
 from advisor.planning.utility import add_up, load_utility
 from advisor.session import Session
@@ -33,6 +39,7 @@ MOST_SHOWN = 40  # options and refusals in the answer
 # of refusals those first that say most (what fits but costs too much is given by `beyond`), then small counts
 ORDER = {"unproven": 0, "too_slow": 1, "too_narrow": 1, "does_not_fit": 2, "over_budget": 3, "more_than_needed": 4}
 NODE_CARD, NODE_COUNTS = "h200-sxm", (8, 16, 32, 64)  # nodes that "several machines" is answered with
+CACHE_SETTINGS, FULL_CACHES = ("cache-type-k", "cache-type-v", "kv-cache-dtype"), {"auto", "f16", "bf16"}
 _AXES: tuple[Axis, Axis] = ("buy", "rent")
 
 
@@ -45,11 +52,13 @@ def find_hardware(
     Raises UnknownName, BadInput, BadFile; BadInput for a model whose layers are not known.
     """
     shop = Shop(request, session, {} if plans is None else plans, progress)
-    options, rejected = list[HardwareOption](), list[RejectedHardware]()
+    options, weak, rejected = list[HardwareOption](), list[HardwareOption](), list[RejectedHardware]()
     for axis in _axes(request):
-        good, bad = _search_axis(shop, axis)
+        good, poor, bad = _search_axis(shop, axis)
         options += good
+        weak += poor
         rejected += bad
+    weak.sort(key=lambda o: (o.weak != "too_slow", o.within_budget is None, o.price_kind == NOT_FOR_GOOD, _cost(o)))
     options.sort(key=lambda o: _sort_key(o, request, shop.budget, session))
     models = [f.model.id for f in shop.found]
     notes = [*request.prices.notes, *_tell_more(shop, options), *list_notes(shop, options)]
@@ -68,9 +77,8 @@ def find_hardware(
         hours_per_month=request.hours,
         currency=request.currency,
         options=tuple(options[:MOST_SHOWN]),
-        ladder=tuple(climb(options[:MOST_SHOWN], list_rungs(request, shop.budget), load_utility(session.rules).tie))
-        if request.ladder
-        else (),
+        weak=tuple(weak[:MOST_SHOWN]),
+        ladder=tuple(climb(options[:MOST_SHOWN], list_rungs(request, shop.budget), load_utility(session.rules).tie)),
         rejected=tuple(sorted(rejected, key=lambda r: (ORDER.get(r.code, 2), r.count))[:MOST_SHOWN]),
         beyond=tuple(_beyond(shop)) if not any(o.fits for o in options) else (),
         here=describe_here(shop) if request.machine is not None else None,
@@ -98,8 +106,9 @@ def find_limit(request: Ask, axis: Axis, budget: BudgetRules) -> float | None:
 
 
 def list_rungs(request: Ask, budget: BudgetRules) -> list[float]:
-    """The budgets of a ladder, up to the one that was named."""
-    return [x for x in budget.ladder if request.budget is None or x <= request.budget.amount]
+    """The budgets of a ladder where one is asked for, up to the one that was named."""
+    most = request.budget.amount if request.budget is not None else math.inf
+    return [x for x in budget.ladder if request.ladder and x <= most]
 
 
 def climb(options: Sequence[HardwareOption], budgets: Iterable[float], tie: float) -> Iterator[Rung]:
@@ -114,12 +123,13 @@ def climb(options: Sequence[HardwareOption], budgets: Iterable[float], tie: floa
         yield Rung(budget=budget, option=best)
 
 
-def _search_axis(shop: Shop, axis: Axis) -> tuple[list[HardwareOption], list[RejectedHardware]]:
-    """Options of one axis, cheapest first. What is offered at a price does not depend on the budget, so that more money
-    never takes an option away: computers are looked at in the order of their price."""
+def _search_axis(shop: Shop, axis: Axis) -> tuple[list[HardwareOption], list[HardwareOption], list[RejectedHardware]]:
+    """Options of one axis, cheapest first, weak ones where none of them is within the budget, and refusals. What is
+    offered at a price does not depend on the budget, so that more money never takes an option away: computers are
+    looked at in the order of their price."""
     request = shop.request
     limit = find_limit(request, axis, shop.budget)
-    good, bad, taken = list[HardwareOption](), list[RejectedHardware](), list[Build]()
+    good, bad, taken = list[HardwareOption](), list[tuple[Build, HardwareRejection]](), list[Build]()
     builds = shop.list_builds(axis)
     worth_a_look = None
     if request.ladder and request.model is None:
@@ -142,14 +152,27 @@ def _search_axis(shop: Shop, axis: Axis) -> tuple[list[HardwareOption], list[Rej
             continue  # dearer, and neither faster nor larger than an option of the same maker
         else:
             result = choose_plan(shop, build)
+            result = result if isinstance(result, HardwareRejection) else _refuse_no_better(shop, result) or result
         if isinstance(result, HardwareRejection):
-            bad.append(_refuse(build, result))
+            bad.append((build, result))
             continue
         option = _make_option(shop, build, result)
         good.append(option)
         taken += [build] if option.fits else []
+    weak = [] if any(o.fits and o.within_budget for o in good) else [x for x in bad if x[1].plan is not None]
     kept, spare = drop_spare_cards(good)
-    return kept, [*bad, *spare]
+    runs_all_the_same = [_make_option(shop, build, r.plan, r) for build, r in weak if r.plan is not None]
+    return kept, runs_all_the_same, [*(_refuse(*x) for x in bad if x not in weak), *spare]
+
+
+def _refuse_no_better(shop: Shop, found: RankedDeployment) -> HardwareRejection | None:
+    """A plan that is worth no more than that of the machine that is there, nor faster."""
+    there = shop.here.chosen if shop.here is not None else None
+    if there is None or there.exit_status or _value(found, shop.session) > _value(there, shop.session):
+        return None
+    now, then = (x.speed.tpot_s if x.speed is not None else None for x in (there, found))
+    faster = now is None or then is None or then.value < now.value
+    return None if faster else HardwareRejection("no_better", "no better than what is there")
 
 
 def _list_frontier(builds: Sequence[Build], limit: float | None, shop: Shop) -> list[Build]:
@@ -187,7 +210,9 @@ def _refuse(build: Build, refusal: HardwareRejection) -> RejectedHardware:
     )  # fmt: skip
 
 
-def _make_option(shop: Shop, build: Build, chosen: RankedDeployment) -> HardwareOption:
+def _make_option(
+    shop: Shop, build: Build, chosen: RankedDeployment, weak: HardwareRejection | None = None
+) -> HardwareOption:
     request, entry, offer, n = shop.request, build.entry, build.offer, build.count
     assert chosen.memory is not None
     memory, plan, buys = chosen.memory, chosen.plan, build.axis == "buy"
@@ -195,10 +220,11 @@ def _make_option(shop: Shop, build: Build, chosen: RankedDeployment) -> Hardware
     monthly = find_power_cost(shop, build) if buys else cost
     hours, break_even_source = find_break_even(shop, build)
     needed, there = find_tightest_device(memory)
-    form, maturity = shop.budget.forms.get(entry.form or ""), shop.budget.maturity.get(entry.vendor)
+    form = shop.budget.forms.get(entry.form or "")
     total = chosen.speed.output_tps.value if chosen.speed and chosen.speed.output_tps else None
-    watts = entry.tdp_watts * n if entry.tdp_watts else None
-    why = [*chosen.reasons, *chosen.conditions]
+    watts = build.watts
+    why = [*([weak.text] if weak is not None else []), *_list_conditions(shop, build, chosen)]
+    why += [*chosen.reasons, *chosen.conditions]
     if offer.kind == "launch":
         why.append("a launch price, not a market price")
     age = count_days_old(offer.date, shop.session.today)
@@ -244,9 +270,10 @@ def _make_option(shop: Shop, build: Build, chosen: RankedDeployment) -> Hardware
         targets=chosen.targets,
         arrivals=chosen.arrivals,
         tokens_per_money=None if not total else round(1000 * total / cost, 3),
-        maturity=maturity.words if maturity else "how far software is on this vendor's hardware is not known",
+        maturity=shop.budget.find_maturity(entry).words,
         needs=form.words if form else "a host that takes this form; not known in detail",
         worth=_value(chosen, shop.session),
+        weak=weak.code if weak is not None else "",
         why=tuple(dict.fromkeys(why)),
         also=tuple(
             ResidentModel(
@@ -256,6 +283,19 @@ def _make_option(shop: Shop, build: Build, chosen: RankedDeployment) -> Hardware
             for x in chosen.also
         ),
     )  # fmt: skip
+
+
+def _list_conditions(shop: Shop, build: Build, chosen: RankedDeployment) -> Iterator[str]:
+    """What the plan does with the cards that are there, with little power, and with little memory."""
+    if build.beside:
+        used = len(chosen.plan.layout.devices) > build.count
+        yield f"the cards that are there {'take a part of it' if used else 'are not needed for it'}"
+    share = find_power_share(shop, build)
+    if share is not None and share < 1 and build.entry.tdp_watts:
+        yield f"the power supply that is there is enough with a limit of {share * build.entry.tdp_watts:.0f} W a card"
+    caches = {str(v) for k, v in chosen.settings.items() if k in CACHE_SETTINGS} - FULL_CACHES
+    if caches:
+        yield f"fits with a cache of {' and '.join(sorted(caches))}, not of 16 bits"
 
 
 def _value(chosen: RankedDeployment, session: Session) -> float:
@@ -269,8 +309,7 @@ def _sort_key(option: HardwareOption, request: Ask, budget_rules: BudgetRules, s
     """Sure before unsure, lasting prices first; then by price, speed or tokens for the money, or by worth where each
     computer has a model of its own; software maturity breaks ties."""
     rate = _rate(option)
-    vendor = session.rules.accelerators()[option.accelerator].vendor
-    mature = float(budget_rules.maturity[vendor].rank) if vendor in budget_rules.maturity else 9.0
+    mature = float(budget_rules.find_maturity(session.rules.accelerators()[option.accelerator]).rank)
     key = {"price": _cost(option), "speed": -rate, "value": -(option.tokens_per_money or 0.0)}[request.sort]
     if request.model is None and request.sort == "price":
         key = budget_rules.worth_per_doubling * math.log2(max(_cost(option), 1.0)) - (option.worth or 0.0)
@@ -337,12 +376,11 @@ def find_break_even(shop: Shop, build: Build) -> tuple[float | None, str | None]
     if not near:
         return None, None
 
-    def convert(offer: DeviceOffer) -> float:
-        rates = shop.budget.rates.per_usd
-        return convert_offer_price(offer, offer.per_hour, shop.request.currency, rates) or 0.0
-
-    best = min(near, key=convert)
-    hourly = convert(best)
+    rates = shop.budget.rates.per_usd
+    hourly, best = min(
+        ((convert_currency(r.per_hour or 0.0, r.currency, shop.request.currency, rates), r) for r in near),
+        key=lambda x: x[0],
+    )
     where = f" ({best.provider}, {best.date})" if best.provider else f" ({best.date})"
     words = f"{table[best.accelerator].name} at {hourly:.2f} {shop.request.currency}/h{where}"
     return round(build.cost.value / (hourly * build.count), 1), words
@@ -350,15 +388,9 @@ def find_break_even(shop: Shop, build: Build) -> tuple[float | None, str | None]
 
 def _alike(one: Accelerator, other: Accelerator) -> bool:
     """The same chip in another form: architecture, memory and (within a fifth) bandwidth."""
-    if (one.vendor, one.architecture, one.memory_bytes) != (
-        other.vendor,
-        other.architecture,
-        other.memory_bytes,
-    ) or not one.memory_bytes:
-        return False
-    if not one.bandwidth_gbs or not other.bandwidth_gbs:
-        return False
-    return abs(one.bandwidth_gbs - other.bandwidth_gbs) <= 0.2 * max(one.bandwidth_gbs, other.bandwidth_gbs)
+    kinds = {(x.vendor, x.architecture, x.memory_bytes) for x in (one, other)}
+    least, most = sorted(x.bandwidth_gbs or 0.0 for x in (one, other))
+    return len(kinds) == 1 and bool(one.memory_bytes) and least >= 0.8 * most > 0
 
 
 def list_notes(shop: Shop, options: Iterable[HardwareOption]) -> Iterator[str]:
@@ -372,11 +404,8 @@ def list_notes(shop: Shop, options: Iterable[HardwareOption]) -> Iterator[str]:
         yield "prices hold the cards and a host for them (--cards-only leaves the host out); no VAT, no shipping"
     elif "buy" in kinds:
         yield "prices are for the cards alone (or a whole computer): host, VAT and shipping are not included"
-    old = {
-        o.price_date
-        for o in shown[:5]
-        if (count_days_old(o.price_date, shop.session.today) or 0) > budget.old_after_days
-    }
+    ages = {o.price_date: count_days_old(o.price_date, shop.session.today) or 0 for o in shown[:5]}
+    old = [date for date, age in ages.items() if age > budget.old_after_days]
     if old:
         advice = "check them, or bring your own with --prices"
         yield f"prices older than {budget.old_after_days} days decide this order ({', '.join(sorted(old))}): {advice}"
@@ -388,12 +417,8 @@ def list_notes(shop: Shop, options: Iterable[HardwareOption]) -> Iterator[str]:
 
 def describe_here(shop: Shop) -> str:
     """Whether the machine that is there holds it already."""
-    request = shop.request
-    assert request.machine is not None
-    advice = recommend(
-        RecommendRequest(request.machine, request.workload, request.model, request.quantization, request.engine),
-        shop.session,
-    )
+    advice = shop.here
+    assert advice is not None
     ranked = advice.chosen
     if ranked is None or ranked.memory is None:
         return f"on the machine that is there: no ({'; '.join(advice.remedies[:1]) or 'nothing fits'})"

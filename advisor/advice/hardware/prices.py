@@ -18,12 +18,13 @@ from advisor.catalog.types import Accelerator
 from advisor.distribution import install_command
 from advisor.errors import BadFile, BadInput, UnknownName
 from advisor.meanings import AcceleratorId
-from advisor.money import check_currency, convert_currency
+from advisor.money import check_currency
 from advisor.near import near_matches, simplify_name
 from advisor.record import Record, Value, pick_fields
 
 _KEYS = ("unit", "counts", "prices", "rent_per_hour", "date", "source")
 MOST_PRICES, MOST_COUNT = 2000, 1024
+MAKERS = ("nvidia", "amd", "intel", "apple")  # of what people buy
 
 
 class DeviceOffer(Record, frozen=True, kw_only=True):
@@ -138,20 +139,15 @@ def catalogue_prices(rules: Catalog, counts: tuple[int, ...], launched_from: str
 
     `skip`: forms and ids that are not offered.
     """
-    found = [*_bought(rules, launched_from, skip), *_rented(rules)]
+    found = [*_bought(rules, launched_from, skip), *_keep_cheapest(_rented(rules))]
     return PriceList(prices=tuple(found), counts=counts)
 
 
 def _bought(rules: Catalog, launched_from: str, skip: tuple[str, ...]) -> Iterator[DeviceOffer]:
     for accelerator in rules.accelerators().values():
-        if (
-            accelerator.form in skip
-            or accelerator.id in skip
-            or accelerator.vendor not in ("nvidia", "amd", "intel", "apple")
-        ):
+        if {accelerator.form, accelerator.id} & set(skip) or accelerator.vendor not in MAKERS:
             continue
-        for price in (accelerator.price, *accelerator.more_prices) if accelerator.price is not None else ():
-            assert price is not None
+        for price in filter(None, (accelerator.price, *accelerator.more_prices)):
             yield DeviceOffer(
                 accelerator=accelerator.id,
                 buy=price.low if price.high is None else (price.low + price.high) / 2,
@@ -175,26 +171,24 @@ def _bought(rules: Catalog, launched_from: str, skip: tuple[str, ...]) -> Iterat
 
 
 def _rented(rules: Catalog) -> Iterator[DeviceOffer]:
-    """The cheapest on-demand price a device and hour of each accelerator, and the cheapest spot price."""
-    best: dict[tuple[str, str], DeviceOffer] = {}
-    for cloud_offer in rules.cloud_offers():
-        if (
-            cloud_offer.accelerator is None
-            or "serverless" in (cloud_offer.tier or "")
-            or cloud_offer.accelerator not in rules.accelerators()
-        ):
+    """On-demand and spot prices a device and hour."""
+    for x in rules.cloud_offers():
+        if x.accelerator is None or x.accelerator not in rules.accelerators() or "serverless" in (x.tier or ""):
             continue
-        for kind, price in (("on-demand", cloud_offer.usd_per_hour), ("spot", cloud_offer.usd_per_hour_spot)):
-            if not price:
-                continue
-            made = DeviceOffer(
-                accelerator=cloud_offer.accelerator, per_hour=price, currency="USD", date=cloud_offer.date, kind=kind,
-                source=cloud_offer.source, provider=cloud_offer.provider,
-            )  # fmt: skip
-            known_one = best.get((cloud_offer.accelerator, kind))
-            if known_one is None or price < (known_one.per_hour or price):
-                best[cloud_offer.accelerator, kind] = made
-    yield from best.values()
+        for kind, price in (("on-demand", x.usd_per_hour), ("spot", x.usd_per_hour_spot)):
+            if price:
+                yield DeviceOffer(
+                    accelerator=x.accelerator, per_hour=price, currency="USD", date=x.date, kind=kind,
+                    source=x.source, provider=x.provider,
+                )  # fmt: skip
+
+
+def _keep_cheapest(rentals: Iterable[DeviceOffer]) -> tuple[DeviceOffer, ...]:
+    """Of each accelerator and kind of price; the first of those that cost the same."""
+    best: dict[tuple[str, str], DeviceOffer] = {}
+    for offer in sorted(rentals, key=lambda r: r.per_hour or 0.0):
+        best.setdefault((offer.accelerator, offer.kind), offer)
+    return tuple(best.values())
 
 
 def count_days_old(date: str, today: datetime.date) -> int | None:
@@ -208,13 +202,6 @@ def count_days_old(date: str, today: datetime.date) -> int | None:
     except ValueError:
         return None
     return (today - then).days
-
-
-def convert_offer_price(
-    offer: DeviceOffer, amount: float | None, currency: str, rates: Mapping[str, float]
-) -> float | None:
-    """An amount of the price in another currency; None stays None."""
-    return None if amount is None else convert_currency(amount, offer.currency, currency, rates)
 
 
 MOST_OFFERS = 200_000
@@ -270,7 +257,7 @@ def list_cloud_offers(items: Iterable[Any], clouds: Iterable[str], version: str,
     known = decode_document(rules, "live-prices.yaml", LivePriceNames)
     by_name = {simplify_name(k): v for k, v in known.names.items()}
     today = datetime.date.today().isoformat()
-    best: dict[tuple[str, str], DeviceOffer] = {}
+    found: list[DeviceOffer] = []
     unknown: dict[str, int] = {}
     unsaid: set[str] = set()
     for x in items:
@@ -282,22 +269,19 @@ def list_cloud_offers(items: Iterable[Any], clouds: Iterable[str], version: str,
         if x.gpu_name in known.form_unsaid:
             unsaid.add(x.gpu_name)
         hourly = x.price / x.gpu_count if x.gpu_count > 0 else 0
-        if not 0 < hourly < 1e6:
-            continue
-        kind = "spot" if x.spot else "on-demand"
-        old = best.get((accelerator, kind))
-        if old is None or hourly < (old.per_hour or hourly):
-            best[accelerator, kind] = DeviceOffer(
-                accelerator=accelerator, per_hour=hourly, currency="USD", date=today, kind=kind,
+        if 0 < hourly < 1e6:
+            found += [DeviceOffer(
+                accelerator=accelerator, per_hour=hourly, currency="USD", date=today,
+                kind="spot" if x.spot else "on-demand",
                 source=f"gpuhunt {version}: {x.instance_name[:60]}, {x.location[:40]}", provider=x.provider,
-            )  # fmt: skip
+            )]  # fmt: skip
     notes = [f"live offers of {', '.join(clouds)} by gpuhunt {version}, {today}"]
     if unknown:
         names = ", ".join(sorted(unknown, key=lambda n: -unknown[n])[:4])
         notes.append(f"{sum(unknown.values())} live offers of cards without a name here are left out: {names}")
     if unsaid:
         notes.append(f"{' and '.join(sorted(unsaid))}: the offers do not say SXM or PCIe; taken as PCIe, the slower")
-    return LivePrices(tuple(best.values()), tuple(notes))
+    return LivePrices(_keep_cheapest(found), tuple(notes))
 
 
 def replace_rentals(known: PriceList, found: LivePrices) -> PriceList:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from functools import cached_property
 
 import msgspec
 from msgspec.structs import replace
@@ -14,6 +16,7 @@ from advisor.advice.recommend.answer import recommend
 from advisor.advice.recommend_request import RecommendRequest
 from advisor.advice.types import Advice, RankedDeployment
 from advisor.advice.workload import whole_context
+from advisor.catalog.described_machine import WHOLE_COMPUTERS
 from advisor.catalog.resolve import ResolvedModel, resolve_model
 from advisor.deployment import MemoryEstimate
 from advisor.errors import BadInput
@@ -33,6 +36,7 @@ class HardwareRejection(Value, frozen=True):
 
     code: str
     text: str
+    plan: RankedDeployment | None = None  # that runs all the same, for who finds nothing better
 
 
 class Shop:
@@ -44,6 +48,8 @@ class Shop:
         rules, budget = session.rules, load_budget_rules(session.rules)
         if request.rates is not None:
             budget = replace(budget, rates=replace(budget.rates, per_usd=request.rates))
+        if request.new_only:
+            budget = replace(budget, hosts=tuple(h for h in budget.hosts if h.price.kind == "new"))
         self.request, self.session, self.budget, self.plans = request, session, budget, plans
         self.progress = progress
         self.found = [resolve_sized(name, session) for name in (request.model, *request.others) if name]
@@ -73,6 +79,15 @@ class Shop:
             self.plans[msgspec.json.encode(key)] = found
         return found
 
+    @cached_property
+    def here(self) -> Advice | None:
+        """What `recommend` answers for the machine that is there."""
+        asked = self.request
+        if asked.machine is None:
+            return None
+        request = RecommendRequest(asked.machine, asked.workload, asked.model, asked.quantization, asked.engine)
+        return recommend(request, self.session)
+
     @property
     def has_room_on_hosts(self) -> bool:
         """Whether experts may lie in host memory: the model has any, and few enough ask for them."""
@@ -85,11 +100,11 @@ class Shop:
 
     def refuse_unproven(self, build: Build) -> HardwareRejection | None:
         """A card for which nobody should buy software that is not there yet, unless they ask for it."""
-        vendor = self.budget.maturity.get(build.entry.vendor)
-        asked = self.request.engine is not None or self.request.prices.closed or build.axis == "rent"
-        if vendor is None or vendor.unasked or asked:
+        known = self.budget.find_maturity(build.entry)
+        asked = self.request.engine is not None or self.request.prices.closed
+        if asked or (known.unasked if build.axis == "buy" else known.rented):
             return None
-        return HardwareRejection("unproven", f"{vendor.words}; an engine named with --engine takes it into account")
+        return HardwareRejection("unproven", f"{known.words}; an engine named with --engine takes it into account")
 
 
 def resolve_sized(name: str, session: Session) -> ResolvedModel:
@@ -102,14 +117,14 @@ def resolve_sized(name: str, session: Session) -> ResolvedModel:
 
 def choose_plan(shop: Shop, build: Build) -> RankedDeployment | HardwareRejection:
     """The plan that `recommend` puts first there, or why nobody should buy the computer for it."""
-    refusal = shop.refuse_unproven(build) or _refuse_small(shop, build)
+    refusal = _refuse_place(shop, build) or shop.refuse_unproven(build) or _refuse_small(shop, build)
     if refusal is not None:
         return refusal
     first = _judge_plan(shop, build, shop.plan(build.hardware))
     if not isinstance(first, HardwareRejection) or first.code != "too_narrow":
         return first
     wider = _judge_plan(shop, build, shop.plan(build.hardware, shop.budget.usual_narrow))  # experts on the host, maybe
-    return first if isinstance(wider, HardwareRejection) else wider
+    return first if isinstance(wider, HardwareRejection) and wider.plan is None else wider
 
 
 def _judge_plan(shop: Shop, build: Build, advice: Advice) -> RankedDeployment | HardwareRejection:
@@ -122,6 +137,38 @@ def _judge_plan(shop: Shop, build: Build, advice: Advice) -> RankedDeployment | 
             return HardwareRejection("does_not_fit", next(iter(advice.warnings), "nothing that is known runs there"))
         return HardwareRejection(reason.code, reason.text)
     return _refuse_memory(build, chosen, chosen.memory) or _refuse_service(shop, build, chosen) or chosen
+
+
+def _refuse_place(shop: Shop, build: Build) -> HardwareRejection | None:
+    """Cards that the computer that is there has no place for, or no power."""
+    machine, rules, entry = shop.request.machine, shop.budget.place, build.entry
+    place = machine.place if machine is not None else None
+    if place is None or build.axis == "rent" or entry.form in WHOLE_COMPUTERS:
+        return None
+    taken = build.count - build.bought + len(build.beside)
+    free = place.free_slots if place.slots is None else place.slots - taken
+    why = None
+    if free is not None and build.bought > free:
+        why = f"{build.bought} cards for {free} free place{'' if free == 1 else 's'}"
+    elif place.no_lead and (entry.tdp_watts or math.inf) > rules.slot_watts:
+        why = f"takes more than the {rules.slot_watts:g} W of a slot without a lead"
+    elif place.low_profile and entry.id not in rules.low_profile:
+        why = "not known as a low-profile card"
+    elif place.passive and entry.form in rules.own_fan:
+        why = "has a fan of its own, where the case moves the air"
+    elif (share := find_power_share(shop, build)) is not None and share < rules.least_limit:
+        why = f"{build.watts:g} W of cards at a supply of {place.psu_watts:g} W"
+    return HardwareRejection("no_place", why) if why is not None else None
+
+
+def find_power_share(shop: Shop, build: Build) -> float | None:
+    """What the supply that is there leaves for the cards, over their limit; None where one of them is not known."""
+    place = shop.request.machine.place if shop.request.machine is not None else None
+    if place is None or place.psu_watts is None or not build.watts or build.axis == "rent":
+        return None
+    form = shop.budget.forms.get(build.entry.form or "")
+    rest = min(form.psu_reserve_watts if form else math.inf, shop.budget.place.rest_share * place.psu_watts)
+    return (place.psu_watts - rest) / build.watts
 
 
 def _refuse_small(shop: Shop, build: Build) -> HardwareRejection | None:
@@ -178,16 +225,13 @@ def _refuse_service(shop: Shop, build: Build, chosen: RankedDeployment) -> Hardw
         if not model.is_moe or shop.traffic.users > shop.budget.users_of_host_memory:
             what = "experts" if model.is_moe else "layers"
             return HardwareRejection("too_slow", f"a part of its {what} would run from host memory")
-    each = None
-    if speed.tpot_s is not None:  # that one request alone is slower than predicted harms nobody else
-        each = 1 / (speed.tpot_s.high if shop.traffic.users > 1 else speed.tpot_s.value)
-    if request.workload.target_tps is None and each is not None and each < least:
-        text = f"{each:.1f} tokens/s for each, where {least:g} are the least for {request.workload.use_case}"
-        return HardwareRejection("too_slow", text + memory)
     prefill, longest = speed.prefill_tps, shop.budget.longest_prompt_s
-    if request.workload.context and prefill is not None and request.workload.context > longest * prefill.value:
-        seconds = request.workload.context / prefill.value
-        return HardwareRejection("too_slow", f"reads {request.workload.context:,} tokens in {seconds:.0f} s or more")
+    if request.workload.context and prefill is not None:  # of a host that is not known, its low end
+        seconds = request.workload.context / (prefill.low if chosen.plan.offload else prefill.value)
+        if seconds > longest:
+            return HardwareRejection(
+                "too_slow", f"reads {request.workload.context:,} tokens in {seconds:.0f} s or more"
+            )
     holds = chosen.holds
     if holds is not None and holds.waiting:
         wait = holds.wait_s.value if holds.wait_s is not None else None
@@ -197,14 +241,30 @@ def _refuse_service(shop: Shop, build: Build, chosen: RankedDeployment) -> Hardw
             return HardwareRejection(
                 "does_not_fit", text + (f"; the others wait {wait:.0f} s" if wait is not None else "")
             )
-    kind, native = chosen.plan.quantization, native_format(chosen.plan.deployment.model)
+    narrow = _find_narrow(shop, chosen)
+    each = None
+    if speed.tpot_s is not None:  # that one request alone is slower than predicted harms nobody else
+        each = 1 / speed.tpot_s.value
+        each = max(1 / speed.tpot_s.high, shop.budget.least_known * each) if shop.traffic.users > 1 else each
+    if request.workload.target_tps is None and each is not None and each < least:
+        text = f"{each:.1f} tokens/s for each, where {least:g} are the least for {request.workload.use_case}"
+        bearable = narrow is None and each >= shop.budget.bearable * least
+        return HardwareRejection("too_slow", text + memory, chosen if bearable else None)
+    return HardwareRejection("too_narrow", narrow, chosen) if narrow is not None else None
+
+
+def _find_narrow(shop: Shop, chosen: RankedDeployment) -> str | None:
+    """What to say of weights that are narrower than a buyer should settle for, and than the published ones."""
+    kind, published = chosen.plan.quantization, native_format(chosen.plan.deployment.model)
     bounds = shop.budget.narrowest_bits
     needed, there = find_tightest_device(chosen.memory) if chosen.memory is not None else (None, None)
     squeezed = bool(needed and there and needed > shop.budget.squeezed * there)
     least = bounds.get(kind.family, 0.0) if squeezed else min(bounds.values())
-    if request.quantization is None and kind.bits_nominal < least and native is None:
-        return HardwareRejection("too_narrow", f"holds it in {kind.id} only: {kind.bits_nominal:g} bits a weight")
-    return None
+    known = shop.session.rules.quantizations().get(published or "")
+    wide = kind.bits_nominal >= min(least, known.bits_nominal if known else 16)
+    if shop.request.quantization is not None or (wide and not (squeezed and kind.id in shop.budget.makeshift)):
+        return None
+    return f"holds it in {kind.id} only: {kind.bits_nominal:g} bits a weight"
 
 
 def find_tightest_device(estimate: MemoryEstimate) -> tuple[int | None, int | None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from operator import ge, gt, lt
 
-from advisor.checks.facts.launch_facts import LaunchFacts, define, fact
+from advisor.checks.facts.launch_facts import LaunchFacts, compare, define, fact
 from advisor.checks.resolve.arguments import LENGTHS, find_launch_concept, parse_number
 from advisor.engines.flag_tables import list_accepted_values
 from advisor.engines.flags import ConceptName
@@ -42,11 +42,8 @@ def compare_flag_pair(
     facts: LaunchFacts, below: Names, above: Names, test: Callable[[float, float], bool]
 ) -> bool | None:
     """A test on two flags' numbers: False where one is absent, None where one is not known."""
-    argument, launch_argument = facts.last(*below), facts.last(*above)
-    if argument is None or launch_argument is None:
-        return False
-    x, y = flag_number(facts, *below), flag_number(facts, *above)
-    return None if x is None or y is None else test(x, y)
+    given = facts.last(*below) is not None and facts.last(*above) is not None
+    return given and compare(flag_number(facts, *below), flag_number(facts, *above), test)
 
 
 define("tp", "tensor-parallel size (1 where none is given)", lambda c: _parallel(c, "tensor_parallel"), "int")
@@ -100,20 +97,23 @@ define(
 
 @fact("args.nnodes_uneven", "the ranks do not divide by the nodes")
 def _nnodes(facts: LaunchFacts) -> bool | None:
-    n = flag_number(facts, "nnodes")
-    if facts.last("nnodes") is None:
-        return False
-    ranks = facts.judged.ranks
-    return None if n is None or n < 1 or ranks is None else n > 1 and ranks % int(n) != 0
+    return facts.last("nnodes") is not None and compare(facts.judged.ranks, _parts(facts, "nnodes"), _is_uneven)
+
+
+def _parts(facts: LaunchFacts, flag: str) -> int | None:
+    """A number of parts; None where it is absent, not known, or none."""
+    n = flag_number(facts, flag)
+    return None if n is None or n < 1 else int(n)
+
+
+def _is_uneven(size: int, parts: int) -> bool:
+    return size % parts != 0
 
 
 @fact("args.dcp_uneven", "tensor-parallel-size does not divide by decode-context-parallel-size")
 def _dcp(facts: LaunchFacts) -> bool | None:
-    n = flag_number(facts, "decode-context-parallel-size")
-    tp = facts["tp"]
-    if facts.last("decode-context-parallel-size") is None:
-        return False
-    return None if n is None or n < 1 or tp is None else tp % int(n) != 0
+    flag = "decode-context-parallel-size"
+    return facts.last(flag) is not None and compare(facts["tp"], _parts(facts, flag), _is_uneven)
 
 
 @fact("args.lora_large", "LoRA slots times rank are large (1024 and more)")

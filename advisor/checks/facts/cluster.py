@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from advisor.checks.facts.launch_facts import LaunchFacts, define, fact
+from advisor.checks.facts.launch_facts import LaunchFacts, compare, define, fact
 from advisor.checks.facts.model import weight_bytes
 from advisor.checks.facts.setup import define_size
 from advisor.checks.read.launch import AWAITED, SWAP_FILE, TAKEN_SERVICE_NAME, HealthProbe
@@ -146,10 +146,8 @@ define("pod.scales_to_zero", "the least number of replicas is 0", lambda c: c.se
 
 @fact("pod.disk_small", "the volume for the model is smaller than the model (x 1.1)")
 def _disk(facts: LaunchFacts) -> bool | None:
-    have, need = facts.setup.disk_bytes, weight_bytes(facts)
-    if have is None:
-        return False
-    return None if need is None else have < need * 1.1
+    have = facts.setup.disk_bytes
+    return have is not None and compare(have, weight_bytes(facts), lambda have, need: have < need * 1.1)
 
 
 define(
@@ -191,10 +189,8 @@ def _timeout(facts: LaunchFacts) -> float | None:
 
 @fact("swap.timeout_short", "llama-swap gives up before the model is loaded")
 def _timeout_short(facts: LaunchFacts) -> bool | None:
-    if facts.launch.kind != SWAP_FILE:
-        return False
-    t, load = facts["swap.timeout"], facts["load.seconds"]
-    return None if t is None or load is None else t < load - 60
+    swapped = facts.launch.kind == SWAP_FILE
+    return swapped and compare(facts["swap.timeout"], facts["load.seconds"], lambda t, load: t < load - 60)
 
 
 @fact("wrapper.variables", "only variables that wrapper images read name the model, on the engine's own image")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import gt
 
 from advisor import engines
 from advisor.catalog import model_spellings
 from advisor.checks.facts.arguments import concept_number, flag_number, usual_share
-from advisor.checks.facts.launch_facts import LaunchFacts, define, fact
+from advisor.checks.facts.launch_facts import LaunchFacts, compare, define, fact
 from advisor.checks.facts.model import count_uniform
 from advisor.checks.read.accelerators import MANY_RANKS
 from advisor.checks.resolve.arguments import is_length_given
@@ -20,18 +21,13 @@ from advisor.units import GIB
 
 @fact("tp.above_kv_heads", "tensor-parallel size is above the key-value heads")
 def _above_kv_heads(facts: LaunchFacts) -> bool | None:
-    tp, n = facts["tp"], count_uniform(facts.model, "n_kv_heads")
-    if tp == 1:
-        return False
-    return None if tp is None or n is None else tp > n
+    return facts["tp"] != 1 and compare(facts["tp"], count_uniform(facts.model, "n_kv_heads"), gt)
 
 
 @fact("length.above_model", "the asked length is above what the model was trained for")
 def _length_above(facts: LaunchFacts) -> bool | None:
-    length, most = facts["length"], facts["model.max_context"]
-    if facts.concept_argument("context_length") is None:
-        return False
-    return None if length is None or most is None else length > most
+    given = facts.concept_argument("context_length") is not None
+    return given and compare(facts["length"], facts["model.max_context"], gt)
 
 
 @fact("llama.slot_above_model", "a slot's context is above what the model was trained for")

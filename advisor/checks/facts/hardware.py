@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import msgspec
 
 from advisor.catalog.documents import decode_document
-from advisor.checks.facts.launch_facts import LaunchFacts, define, fact
+from advisor.checks.facts.launch_facts import LaunchFacts, compare, define, fact
 from advisor.checks.knowledge import MinimumVersions
 from advisor.checks.resolve.arguments import find_concept_value
 from advisor.checks.resolve.judge import CheckedLaunch
@@ -29,22 +29,24 @@ class DriverBranch(msgspec.Struct, frozen=True):
     cuda: Version
 
 
-class LeastDriver(msgspec.Struct, frozen=True):
-    """The oldest branch of drivers whose devices an engine takes, from a version on."""
+class SinceRelease(msgspec.Struct, frozen=True):
+    """What holds of an engine from a version on."""
 
     engine: EngineId
     since: Version
+    source: str
+
+
+class LeastDriver(SinceRelease, frozen=True):
+    """The oldest branch of drivers whose devices an engine takes."""
+
     branch: int
-    source: str
 
 
-class ImageCuda(msgspec.Struct, frozen=True):
-    """The CUDA that an engine's own images have at least, from a version on."""
+class ImageCuda(SinceRelease, frozen=True):
+    """The CUDA that an engine's own images have at least."""
 
-    engine: EngineId
-    since: Version
     cuda: Version
-    source: str
 
 
 class DriverVersions(msgspec.Struct, frozen=True):
@@ -116,9 +118,7 @@ def _least_driver(facts: LaunchFacts) -> int | None:
 @fact("engine.driver_too_old", "the driver is older than any whose GPUs the engine's release takes")
 def _below_least(facts: LaunchFacts) -> bool | None:
     least, have = facts["engine.least_driver"], facts["driver.nvidia"]
-    if least is None:
-        return False
-    return None if have is None else int(str(have).partition(".")[0]) < least
+    return least is not None and compare(have, least, lambda have, least: int(str(have).partition(".")[0]) < least)
 
 
 @fact("gpu.sm", "compute capability as text", "str")

@@ -91,6 +91,11 @@ def _find_model(knowledge: Knowledge, name: str) -> Model | None:
         return None
 
 
+def compare(first: Any, second: Any, test: Callable[[Any, Any], bool]) -> bool | None:
+    """A test on two values; None where one of them is not known."""
+    return None if first is None or second is None else bool(test(first, second))
+
+
 class LaunchFacts(Mapping[str, Any]):
     """The facts of one launch, and what they are computed from: the launch, the tables, the other launches of the
     file, its text. A fact is computed once, when it is asked for."""

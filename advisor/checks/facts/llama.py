@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from operator import gt
 
 from advisor.checks.facts.arguments import flag_number
-from advisor.checks.facts.launch_facts import LaunchFacts, define, fact
+from advisor.checks.facts.launch_facts import LaunchFacts, compare, define, fact
 from advisor.checks.resolve.arguments import parse_number
 from advisor.yaml_places import make_text
 
@@ -43,7 +44,7 @@ def _kv_differ(facts: LaunchFacts) -> bool | None:
 def _batch_above(facts: LaunchFacts) -> bool | None:
     b = flag_number(facts, "batch-size") if facts.last("batch-size") else 2048.0
     u = flag_number(facts, "ubatch-size") if facts.last("ubatch-size") else 512.0
-    return None if b is None or u is None else b > u
+    return compare(b, u, gt)
 
 
 define(

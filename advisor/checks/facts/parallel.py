@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from operator import gt
+from operator import gt, lt
 from typing import Literal
 
 from advisor.catalog.types import Divided
 from advisor.checks.facts.arguments import compare_flag_pair, concept_number, define_pair, flag_number
-from advisor.checks.facts.launch_facts import LaunchFacts, define, fact
+from advisor.checks.facts.launch_facts import LaunchFacts, compare, define, fact
 from advisor.checks.resolve.arguments import LENGTHS, convert_argument
 from advisor.deployment import Setting
 from advisor.engines import parallel
@@ -75,11 +75,8 @@ def _list_refused(
 ) -> list[TensorParallelRefusal] | None:
     """What is refused because of heads of a kind, of other parts, or of weight blocks that are not whole."""
     found = _refusals(facts)
-    return None if found is None else [r for r in found if part == _name_part(r)]
-
-
-def _name_part(refusal: TensorParallelRefusal) -> str:
-    return refusal.of if refusal.of != "parts" or refusal.divides not in _HEADS else refusal.divides
+    named = [(r.divides if r.of == "parts" and r.divides in _HEADS else r.of, r) for r in found or ()]
+    return None if found is None else [r for name, r in named if name == part]
 
 
 def _is_refused(facts: LaunchFacts, part: Divided | Literal["parts", "blocks", "groups"]) -> bool | None:
@@ -188,17 +185,14 @@ def _batch_below_length(facts: LaunchFacts) -> bool | None:
     n, length = concept_number(facts, "batched_tokens"), facts["length"]
     if length is None and facts.deployment is not None and facts.concept_argument(*LENGTHS) is None:
         length = float(facts.deployment.model.max_context or 0) or None
-    if facts.concept_argument("batched_tokens") is None:
-        return False
-    return None if n is None or length is None else n < length
+    return facts.concept_argument("batched_tokens") is not None and compare(n, length, lt)
 
 
 @fact("args.batch_below_sequences", "batched tokens are fewer than the sequences that run at once")
 def _batch_below_sequences(facts: LaunchFacts) -> bool | None:
     if facts.concept_argument("batched_tokens") is None or facts.concept_argument("sequences") is None:
         return False  # the default of sequences is lowered to the batched tokens
-    n, sequences = concept_number(facts, "batched_tokens"), concept_number(facts, "sequences")
-    return None if n is None or sequences is None else n < sequences
+    return compare(concept_number(facts, "batched_tokens"), concept_number(facts, "sequences"), lt)
 
 
 def _sequences_at_least(facts: LaunchFacts) -> float | None:

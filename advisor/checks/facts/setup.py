@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from operator import gt, lt
 
 from advisor.checks.facts.arguments import flag_number
-from advisor.checks.facts.launch_facts import LaunchFacts, define, fact
+from advisor.checks.facts.launch_facts import LaunchFacts, compare, define, fact
 from advisor.checks.facts.model import weight_bytes
 from advisor.checks.read.accelerators import find_device_kind
 from advisor.checks.read.launch import Mount, find_holding_mount
@@ -125,10 +126,8 @@ def _pools(facts: LaunchFacts) -> bool:
 
 @fact("memory.limit_below_need", "the memory limit is below what host pools need")
 def _limit_below_need(facts: LaunchFacts) -> bool | None:
-    limit, need = facts["memory.limit_gib"], facts["memory.host_need_gib"]
-    if limit is None or not facts["memory.pools"]:
-        return False
-    return None if need is None else limit < need
+    limit = facts["memory.limit_gib"]
+    return limit is not None and facts["memory.pools"] and compare(limit, facts["memory.host_need_gib"], lt)
 
 
 @fact("memory.shm_exceeds_limit", "memory-backed mounts and the process exceed the memory limit")
@@ -162,8 +161,8 @@ def _cpu(facts: LaunchFacts) -> bool | None:
 
 @fact("offload.exceeds_host", "weights offloaded to the host (x 1.9) exceed its memory")
 def _offload(facts: LaunchFacts) -> bool | None:
-    need, have = _offloaded(facts), facts["host.memory_gib"]
-    return False if need == 0 else None if need is None or have is None else need > have
+    need = _offloaded(facts)
+    return need != 0 and compare(need, facts["host.memory_gib"], gt)
 
 
 @fact("devices.visible_conflict", "visible devices name indices that the container does not have, or one twice")

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from itertools import pairwise
 from pathlib import Path, PurePath
 
 from msgspec.structs import replace
 
+from advisor.checks.read.configs import read_llama_swap
 from advisor.checks.read.context import (
     ReaderContext,
     expand_variables,
@@ -30,9 +32,20 @@ from advisor.checks.read.docker_run import (
     read_gpus,
 )
 from advisor.checks.read.dockerfile import DockerStage, make_stage_finder, read_stage
-from advisor.checks.read.launch import AWAITED, Env, HealthProbe, Launch, Launches, LaunchSetup, Mount, note_place
+from advisor.checks.read.launch import (
+    AWAITED,
+    SWAP_FILE,
+    Env,
+    HealthProbe,
+    Launch,
+    Launches,
+    LaunchSetup,
+    Mount,
+    move_launch,
+    note_place,
+)
 from advisor.checks.read.recognise import parse_image
-from advisor.checks.read.scripts import make_script_reader, read_variables
+from advisor.checks.read.scripts import find_mounted_file, make_script_reader, read_variables
 from advisor.checks.read.shell.commands import split_commands, split_words
 from advisor.checks.read.shell.words import NAME
 from advisor.errors import BadFile, Unread
@@ -60,6 +73,7 @@ from advisor.yaml_places import (
 )
 
 MAX_EXTENDS = 8
+SWAP_CONFIG = "/app/config.yaml"  # of llama-swap's images
 BY_ITSELF = ("compose.yaml", "compose.yml", "docker-compose.yml", "docker-compose.yaml")  # the first that is there
 _PLACES = (  # keys whose lines findings name
     "ports", "privileged", "shm_size", "volumes", "restart", "healthcheck", "image", "deploy", "network_mode",
@@ -78,22 +92,29 @@ def read_document(doc: object, ctx: ReaderContext) -> Launches:
     if not isinstance(services, dict):
         return []
     override, over = _find_override(ctx)
-    services = _merged(services, as_mapping(_stand_at(over, line_of(services)))) if over else services
-    for name, below in _read_included(doc, ctx).items():  # whole services of other files are read with those
+    services = _merged(services, _stand_at(over, line_of(services))) if over else services
+    included, elsewhere = _read_included(doc, ctx)
+    for name, below in included.items():  # whole services of other files are read with those
         if isinstance(below, dict) and isinstance(services.get(name), dict):
-            stood = as_mapping(_stand_at(below, line_of(services[name])))
+            stood = _stand_at(below, line_of(services[name]))
             services = {**services, name: _merged(stood, as_mapping(services[name]))}
     known = {**read_variables(read_inside(ctx.folder, ".env") or ""), **ctx.variables}
     after = [row for service in services.values() for row in as_mapping(service, "depends_on").items()]
     awaited = {name for name, how in after if str(value_at(how, "condition")) == "service_healthy"}
     out: Launches = []
     wholes = {name: _extended(raw, services, ctx, 0) for name, raw in services.items() if isinstance(raw, dict)}
-    filled = {name: as_mapping(_expanded(whole, known)) for name, whole in wholes.items()}
+    filled = {
+        name: as_mapping(_map_texts(whole, lambda text: expand_variables(text, known)))
+        for name, whole in wholes.items()
+    }
     claimed = Counter(claim for service in filled.values() for claim in _list_claims(service))
     for name, service in filled.items():
         alone = any(claimed[claim] > 1 for claim in _list_claims(service))
         always = not alone and _runs_always(wholes[name])
         found = _read_service(str(name), service, ctx, line_of(name), always)
+        if elsewhere or _is_extended(ctx):  # the other file may hand it devices
+            setups = [replace(x.setup, gpu_granted=x.setup.gpu_granted or None) for x in found]
+            found = [replace(x, setup=setup) for x, setup in zip(found, setups, strict=True)]
         if name in awaited:
             found = [note_place(x, AWAITED, x.line) for x in found]
         if alone and service.get("profiles") is None:
@@ -140,15 +161,31 @@ def _list_claims(service: Table) -> set[str]:
     return ports if name is None else {*ports, f"name {name}"}
 
 
-def _read_included(doc: object, ctx: ReaderContext) -> Table:
-    """The services of files that the document includes, for those of the same name here (Compose 2.39 merges them)."""
+def _read_included(doc: object, ctx: ReaderContext) -> tuple[Table, bool]:
+    """(services of files that the document includes, for those of the same name here: Compose 2.39 merges them; whether
+    one of the files, or what a service extends, lies where nothing is read)."""
+    listed = [as_sequence(item, "path") or [as_string(item) or as_string(item, "path")]
+              for item in as_sequence(doc, "include")]  # fmt: skip
+    paths = [str(path or "") for paths in listed for path in paths]
+    others = [str(as_string(x, "extends", "file") or "") for x in as_mapping(doc, "services").values()]
     out: Block = {}
-    for item in as_sequence(doc, "include"):
-        for path in (
-            [as_string(item)] if isinstance(item, Text) else as_sequence(item, "path") or [as_string(item, "path")]
-        ):
-            out |= as_mapping(parse_inside(ctx.folder, str(path or ""), find_root(ctx)), "services")
-    return out
+    for path in paths:
+        out |= as_mapping(parse_inside(ctx.folder, path, find_root(ctx)), "services")
+    return out, any(_lies_elsewhere(path, ctx) for path in (*paths, *others))
+
+
+def _lies_elsewhere(path: str, ctx: ReaderContext) -> bool:
+    """Whether a file that is named is a remote one, or lies outside of what may be read."""
+    if not path or ctx.folder is None or re.search(r"[$\0]|://", path):
+        return bool(path)
+    return not any(map((ctx.folder / path).resolve().is_relative_to, (ctx.folder.resolve(), find_root(ctx))))
+
+
+def _is_extended(ctx: ReaderContext) -> bool:
+    """Whether the file that docker compose takes by itself in this folder names this one, to extend its services."""
+    name = PurePath(ctx.file).name
+    texts = (read_inside(ctx.folder, n) for n in BY_ITSELF if name not in BY_ITSELF)
+    return any(re.search(rf"\bfile: *[\"']?(\./)?{re.escape(name)}\b", text) for text in texts if text)
 
 
 def _find_override(ctx: ReaderContext) -> tuple[str, Block]:
@@ -170,13 +207,19 @@ def _find_override(ctx: ReaderContext) -> tuple[str, Block]:
     return "", {}
 
 
-def _stand_at(value: Located, line: int) -> Located:
-    """A value of another file, at a line of this one."""
+def _map_texts(value: Located, change: Callable[[Text], Text], line: int | None = None) -> Located:
+    """A value with each of its texts changed, at its own lines or at another one."""
     if isinstance(value, Text):
-        return make_text(value, line, 0, value.unknown, value.block)
+        return change(value)
     if isinstance(value, dict):
-        return at_line(Map((k, _stand_at(v, line)) for k, v in value.items()), line)
-    return [_stand_at(v, line) for v in value] if isinstance(value, list) else value
+        here = line_of(value) if line is None else line
+        return at_line(Map((k, _map_texts(v, change, line)) for k, v in value.items()), here)
+    return [_map_texts(v, change, line) for v in value] if isinstance(value, list) else value
+
+
+def _stand_at(value: Located, line: int) -> Block:
+    """A mapping of another file, at a line of this one."""
+    return as_mapping(_map_texts(value, lambda text: make_text(text, line, 0, text.unknown, text.block), line))
 
 
 def _merge_pullers(found: Launches, ctx: ReaderContext) -> Launches:
@@ -240,14 +283,6 @@ def _merged(below: Block, above: Block) -> Block:
     return out
 
 
-def _expanded(value: Located, known: Mapping[str, str]) -> Located:
-    if isinstance(value, Text):
-        return expand_variables(value, known)
-    if isinstance(value, dict):
-        return at_line(Map((k, _expanded(v, known)) for k, v in value.items()), line_of(value))
-    return [_expanded(v, known) for v in value] if isinstance(value, list) else value
-
-
 def _split_command(value: object) -> TextList:
     """`command:` as words; a text is split as a shell would, with variables already filled in."""
     if isinstance(value, Text):
@@ -295,6 +330,7 @@ def _read_service(name: str, service: Table, ctx: ReaderContext, line: int, alwa
     found = make_finder(ctx, make_script_reader(ctx, setup.mounts)).container(image, entry, command, env, setup)
     built = find_built(service, entry, command, env, setup, ctx)
     found = built if built and (not found or found[0].unresolved or not built[0].unresolved) else found
+    found = [y for x in found for y in _read_swapped(x, ctx) or [x]]
     return [
         replace(
             x,
@@ -303,6 +339,27 @@ def _read_service(name: str, service: Table, ctx: ReaderContext, line: int, alwa
         )
         for i, x in enumerate(make_launches(ctx, "compose", found, name))
     ]
+
+
+def _read_swapped(proxy: Launch, ctx: ReaderContext) -> Launches:
+    """The servers that llama-swap starts by the file which is mounted into it. They stand where the service stands."""
+    if proxy.engine != SWAP_FILE:
+        return []
+    named = next((str(b) for a, b in pairwise(proxy.argv) if a.lstrip("-") == "config"), SWAP_CONFIG)
+    doc = parse_inside(ctx.folder, find_mounted_file(named, proxy.setup.mounts))
+    build = re.search(r"-(b\d{3,6})$", str(proxy.setup.image))  # of llama.cpp inside
+    out = []
+    for x in read_llama_swap(doc, ctx):
+        at = move_launch(x, lambda word: make_text(word, proxy.line, 0, word.unknown), lambda line: proxy.line)
+        around, places = at.setup, {**proxy.setup.places, **at.setup.places}
+        if not around.container:  # ports and probes are the proxy's
+            around = replace(
+                proxy.setup, ports=(), exposed=None, probes=(), unit=around.unit, runs_with=around.runs_with
+            )
+            if build is not None and at.version is None:
+                at = replace(at, version=build[1], version_from="the image tag")
+        out.append(replace(at, setup=replace(around, places=places)))
+    return out
 
 
 def _with_misspelt_keys(setup: LaunchSetup, service: Table, ctx: ReaderContext) -> LaunchSetup:
@@ -485,7 +542,8 @@ def _start(
         words = words if command else stand_here(words)
     build_context = replace(ctx, folder=_find_build_folder(build, ctx))
     places = {**as_mapping(setup.places), "image": line}
-    built = replace(setup, image=stage.image, places=places)
+    copied = tuple(replace(m, source=f"{_find_context(build)}/{m.source}") for m in stage.copied)
+    built = replace(setup, image=stage.image, places=places, copied=copied)
     found = make_stage_finder(stage, build_context).container(stage.image, entry, words, variables, built)
     # a program of its own reads its variables in ways of its own
     return [replace(s, env={}) if s.unresolved and entry is not None else s for s in found]

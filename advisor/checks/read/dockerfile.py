@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import posixpath
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -13,12 +13,16 @@ from msgspec.structs import replace
 from advisor.checks.read.context import ReaderContext, expand_variables, make_finder, make_launch, make_launches
 from advisor.checks.read.launch import PULL, Env, Launch, LaunchSetup, Mount
 from advisor.checks.read.recognise import LaunchFinder
-from advisor.checks.read.scripts import join_lines, make_script_reader
+from advisor.checks.read.scripts import WRITTEN, find_mounted_file, join_lines, make_script_reader
 from advisor.checks.read.shell.commands import split_words
 from advisor.record import Value
 from advisor.yaml_places import Strings, Text, TextList, TextTuple, make_text
 
 _QUOTED = re.compile(r'"([^"]*)"')
+_ECHOED = re.compile(
+    r"""\b(?:echo|printf)\s+(?:-\w+\s+)?(?P<q>["'])(?P<text>.*?)(?<!\\)(?P=q)\s*>(?P<more>>?)\s*(?P<path>[^\s;&|]+)""",
+    re.S,
+)
 
 
 class DockerStage(Value, frozen=True):
@@ -29,6 +33,7 @@ class DockerStage(Value, frozen=True):
     command: TextTuple = ()
     env: Env = {}
     copied: tuple[Mount, ...] = ()  # files next to the Dockerfile, as if they were mounted
+    written: Strings = {}  # what files of the image hold that the Dockerfile itself writes, by path
     places: dict[str, int] = {}
     pulled: str | None = None  # an engine whose model is pulled where no server runs
     packages: TextTuple = ()  # words of RUN lines, for the versions that they pin
@@ -54,7 +59,8 @@ def read_stage(
     """The last stage of a Dockerfile, or the one called `target`. `arguments` are given for its ARGs."""
     known: dict[str, str] = {**ctx.variables, **(arguments or {})}
     stages: dict[str, DockerStage] = {}
-    now, name = DockerStage(), ""
+    now, name, count = DockerStage(), "", 0
+    source, written = _cut_written(source)
     for step in _list_instructions(source, ctx.line):
         if step.word == "ARG":
             k, eq, v = step.rest.partition("=")
@@ -62,13 +68,34 @@ def read_stage(
                 known[k] = v.strip("\"'")
         elif step.word == "FROM":
             if name and name == (target or "").lower():
-                return now
+                break
+            stages[str(count)], count = now, count + bool(now.image)
             now, name = _begin_stage(step, known, stages)
+        elif step.word in ("COPY", "ADD"):
+            now = _copy(now, step.rest, stages)
         else:
             now = _apply_instruction(now, step, known, ctx)
         if name:
             stages[name] = now
-    return now
+    return replace(now, written=written)
+
+
+def _cut_written(source: str) -> tuple[str, Strings]:
+    """(the text with the bodies of heredocs left empty; what files hold that it writes, by their paths)."""
+    files: dict[str, str] = {}
+
+    def take(m: re.Match[str]) -> str:
+        path = (m["before"] or m["after"] or "").strip("\"'")
+        files[path.removeprefix("./")] = m["text"] if m["q"] else re.sub(r"\\([$`\\])", r"\1", m["text"])
+        return m[0].partition("\n")[0] + "\n" * m[0].count("\n")
+
+    rest = WRITTEN.sub(take, source) if "<<" in source else source
+    for m in _ECHOED.finditer(rest):
+        text = re.sub(r"\\\r?\n", "", m["text"]).replace("\\n", "\n")
+        text = re.sub(r'\\([$`"\\])', r"\1", text) if m["q"] == '"' else text
+        path = m["path"].strip("\"'").removeprefix("./")
+        files[path] = f"{files.get(path, '') if m['more'] else ''}{text}\n"
+    return rest, files
 
 
 def _begin_stage(step: _Instruction, known: Strings, stages: dict[str, DockerStage]) -> tuple[DockerStage, str]:
@@ -101,9 +128,19 @@ def _apply_instruction(stage: DockerStage, step: _Instruction, known: Strings, c
         return replace(stage, places={**stage.places, "user": n})
     if word == "WORKDIR":
         return replace(stage, folder=_join(stage.folder, rest.strip("\"'")))
-    if word in ("COPY", "ADD"):
-        return replace(stage, copied=(*stage.copied, *_read_copy(rest, stage.folder)))
     return stage
+
+
+def _copy(stage: DockerStage, rest: str, stages: Mapping[str, DockerStage]) -> DockerStage:
+    """The stage with what a COPY takes from next to the Dockerfile, or from an earlier stage."""
+    origin = re.search(r"--from=(\S+)", rest)
+    mounts = _read_copy(rest, stage.folder)
+    if origin is None:
+        return replace(stage, copied=(*stage.copied, *mounts))
+    other = stages.get(origin[1].lower(), DockerStage())
+    mapped = [replace(m, source=find_mounted_file(m.source or "", other.copied)) for m in mounts]
+    copied = (*stage.copied, *(m for m in mapped if m.source))
+    return replace(stage, copied=copied, packages=(*stage.packages, *other.packages)[:5000])
 
 
 def _read_env(rest: str, n: int, known: Strings) -> Env:
@@ -125,11 +162,10 @@ def _join(folder: str, path: str) -> str:
 
 
 def _read_copy(rest: str, folder: str) -> list[Mount]:
-    """Files that a COPY takes from next to the Dockerfile."""
-    words = [str(w) for w in (_json_words(rest) or rest.split())]
-    if any(w.startswith("--from") for w in words):
-        return []
-    words = [w for w in words if not w.startswith("--")]
+    """The files of a COPY, each as a mount from where it was."""
+    flags = re.match(r"(?:--\S+\s+)*", rest)
+    plain = rest[flags.end() :] if flags is not None else rest
+    words = [str(w) for w in (_json_words(plain) or plain.split())]
     if len(words) < 2 or len(words) > 50:
         return []
     *sources, target = words
@@ -149,7 +185,7 @@ def read_dockerfile(source: str, ctx: ReaderContext) -> list[Launch]:
     """The launch of the last stage: ENTRYPOINT and CMD, with ENV and the base image."""
     stage = read_stage(source, ctx)
     image, places = stage.image, stage.places
-    setup = LaunchSetup(container=True, image=image, gpu_granted=None, places=places)
+    setup = LaunchSetup(container=True, image=image, gpu_granted=None, places=places, copied=stage.copied)
     finder = make_stage_finder(stage, ctx)
     entry, command = stage.split_start()
     found = finder.container(image, entry, command, dict(stage.env), setup)
@@ -164,10 +200,13 @@ def read_dockerfile(source: str, ctx: ReaderContext) -> list[Launch]:
 
 def make_stage_finder(stage: DockerStage, ctx: ReaderContext) -> LaunchFinder:
     """A finder that knows the versions which a stage installs, and the scripts that are copied into it."""
-    read = make_script_reader(ctx, stage.copied)
-    finder = make_finder(
-        ctx, lambda path: read(path) or read(_join(stage.folder, path)) or read(f"/usr/local/bin/{path}")
-    )
+    beside = make_script_reader(ctx, stage.copied)
+
+    def read(path: str) -> str | None:
+        places = (path, _join(stage.folder, path), f"/usr/local/bin/{path}", path.rpartition("/")[2])
+        return next((text for p in places if (text := stage.written.get(p) or beside(p)) is not None), None)
+
+    finder = make_finder(ctx, read)
     finder._note_pins(stage.packages)
     return finder
 

@@ -488,16 +488,12 @@ def _converted(
     return lambda *values: give(function(*map(take, values)))
 
 
-def _trunc(count: str, text: str) -> str:
-    return text[: _whole(count)] if _whole(count) >= 0 else text[_whole(count) :]
-
-
 # what takes texts, and makes one of them; what it is given is shown as text first
 _OF_TEXTS: dict[str, Callable[..., object]] = {
-    "squote": lambda *v: " ".join(f"'{x}'" for x in v), "trim": lambda t: t.strip(),
-    "trimSuffix": lambda end, t: t.removesuffix(end), "trimPrefix": lambda head, t: t.removeprefix(head),
-    "trunc": _trunc, "lower": str.lower, "upper": str.upper, "replace": lambda old, new, t: t.replace(old, new),
-    "contains": lambda part, t: part in t, "hasPrefix": lambda head, t: t.startswith(head),
+    "squote": lambda *v: " ".join(f"'{x}'" for x in v), "trim": lambda t: t.strip(), "trimSuffix": lambda end, t:
+    t.removesuffix(end), "trimPrefix": lambda head, t: t.removeprefix(head), "trunc": lambda n, t: t[: _whole(n)] if
+    _whole(n) >= 0 else t[_whole(n) :], "lower": str.lower, "upper": str.upper, "replace": lambda old, new, t:
+    t.replace(old, new), "contains": lambda part, t: part in t, "hasPrefix": lambda head, t: t.startswith(head),
     "hasSuffix": lambda end, t: t.endswith(end), "toString": str, "float64": str, "print": lambda *v: "".join(v),
     "eq": lambda a, *b: a in b, "ne": ne, "splitList": lambda sep, t: t.split(sep)
 }  # fmt: skip

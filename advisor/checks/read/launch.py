@@ -74,6 +74,7 @@ class LaunchSetup(Record, frozen=True, kw_only=True):
     ipc_host: bool = False
     shm_bytes: int | None = None
     mounts: tuple[Mount, ...] = ()
+    copied: tuple[Mount, ...] = ()  # files that its image is built with, from next to the deployment file
     memory_limit: int | None = None
     cpu_limit: float | None = None
     privileged: bool = False

@@ -28,6 +28,7 @@ _EXEC_SCRIPT = re.compile(r"\bexec\s+(?:\S*sh\s+(?!-)(\S+)|(\S+\.sh)\b)")  # end
 _NAMED_PROGRAM = re.compile(
     r"\$\{?(\w+?)(?:_(?:BIN|BINARY|EXE|EXEC|PATH|CMD|COMMAND|PROGRAM))?\}?"
 )  # $LLAMA_SERVER_BIN
+_LOOKED_UP = re.compile(r"\$\((?:command -v|which|type -P) ([^\s()]+)[^()]*\)")
 REQUIREMENTS = "requirements.txt"  # the file next to a script, and what then states a version
 _FEEDS = frozenset(["bash", "sh", "zsh", "ssh", "srun", "sbatch", "cat", "tee", "sudo"])
 
@@ -127,6 +128,9 @@ class LaunchFinder:
         while words:
             base = _base(words[0])
             if base in wrappers["plain"] or words[0] in wrappers["plain"]:
+                inside = self._script_next_to_file(words, own, depth) if base.endswith(".sh") else []
+                if inside:
+                    return inside
                 words = words[1:]
                 while words and words[0].startswith("-"):
                     words = words[1:]
@@ -218,7 +222,7 @@ class LaunchFinder:
         if entry is None or entry.how.build:
             return None
         after = _count_start_words(entry.how, words[used:])
-        if after is None:
+        if after is None or words[used + after :] == ["--help"]:
             return None
         used += after
         engine, measures = known.engine_by_flags(entry.engine, words[used:]), entry.how.benchmark
@@ -355,8 +359,9 @@ def _identify(launch: Launch) -> tuple[str, str | None, Names]:
 
 
 def _base(word: str) -> str:
-    """The name of a program, without its folder."""
-    return word.rpartition("/")[2]
+    """The name of a program, without its folder: also where it is looked up, or one of several that share the name."""
+    names = {w.rpartition("/")[2] for w in _LOOKED_UP.sub(r"\1", word).split()}
+    return names.pop() if len(names) == 1 else word.rpartition("/")[2]
 
 
 def _assign(word: Text, env: Env) -> bool:

@@ -32,6 +32,11 @@ _MANIFEST = re.compile(r"^(apiVersion|services|FROM|\[Service\]|\[Unit\]|models)
 _BESIDE = r"""["']?(?:(?:\$\([^)]*\)|\$\{?\w+\}?)/|\./)?([\w./-]+)["']?"""
 _READ_IN = re.compile(rf"""^[ \t]*(?:source|\.)[ \t]+(?:{_BESIDE}|["']?\$\{{?(\w+)\}}?["']?[ \t]*$)""", re.M)
 _FILE_IN = re.compile(rf"^[ \t]*(\w+)={_BESIDE}[ \t]*$", re.M)
+WRITTEN = re.compile(  # cat > FILE <<EOF, cat <<EOF > FILE, tee FILE <<EOF; COPY <<EOF FILE
+    r"""^[^\n#]*?(?:(?:>|\btee)\s*(?P<before>[^\s<>|]+)\s*)?<<-?\s*(?P<q>["']?)(?P<end>\w+)(?P=q)[ \t]*"""
+    r"""(?:(?:>\s*)?(?P<after>[^\s<>|]+))?[^\n]*\n(?P<text>.*?)\n\s*(?P=end)[ \t]*$""",
+    re.M | re.S,
+)
 _LINE = re.compile(r"^\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=\s?(.*?)\s*$")
 
 

@@ -1,9 +1,9 @@
-"""systemd units: `ExecStart=` with what else the unit sets."""
+"""systemd units: `ExecStart=` with what else the unit sets, and Podman's containers as units (quadlets)."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from msgspec.structs import replace
 
@@ -20,6 +20,12 @@ _UNIT_WORDS = frozenset((
     "After", "Wants", "Restart", "RestartSec", "MemoryMax", "User", "Group", "SupplementaryGroups", "PrivateDevices",
     "ProtectHome", "ProtectSystem", "TimeoutStartSec", "DynamicUser",
 ))  # fmt: skip
+# key of a quadlet's [Container] -> the option of `podman run` that it stands for (podman-systemd.unit(5))
+_QUADLET = {
+    "AddDevice": "--device", "ContainerName": "--name", "Entrypoint": "--entrypoint", "Environment": "-e",
+    "Network": "--network", "PodmanArgs": "", "PublishPort": "-p", "ShmSize": "--shm-size", "User": "--user",
+    "Volume": "-v",
+}  # fmt: skip
 MAX_WORDS = 20_000
 _ESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "s": " "}
 _BYTES = re.compile(r"x[0-9a-fA-F]{2}(?:\\x[0-9a-fA-F]{2})*")
@@ -29,31 +35,21 @@ _VARIABLE = re.compile(r"\$(?:\{([A-Za-z_]\w*)\}|(\$))")
 
 def read_systemd(source: str, ctx: ReaderContext) -> Launches:
     """The launch of a unit: ExecStart with Environment= and what else is set; drop-ins may have no ExecStart."""
-    section = ""
     env: dict[str, Text] = {}
     unit: dict[str, str] = {}
     places: dict[str, int] = {}
     starts: TextList = []
-    for n, line in join_lines(source, ctx.line, " ", "#;"):
-        m = re.match(r"\s*\[([A-Za-z]+)\]\s*$", line)
-        if m:
-            section = m[1]
-            continue
-        key, eq, value = line.partition("=")
-        key, value = key.strip(), value.strip()
-        if not eq or key.startswith(("#", ";")):
-            continue
+    for section, key, value in _list_settings(source, ctx.line):
+        n = value.line
         if key == "Environment" and section == "Service":
-            for word in split_exec_words(value, n):
-                k, has, v = word.partition("=")
-                if has:
-                    env[k] = make_text(v, n)
+            pairs = (w.partition("=") for w in split_exec_words(value, n))
+            env |= {k: make_text(v, n) for k, has, v in pairs if has}
         elif key == "ExecStart" and section == "Service" and value:
-            starts.append(make_text(value.lstrip("@-:+!"), n, line.index("=") + 2))
+            starts.append(make_text(value.lstrip("@-:+!"), n, value.column))
         elif key == "EnvironmentFile" and section == "Service" and value:
             places["envFrom"] = n
         elif key in _UNIT_WORDS:
-            unit[key] = f"{unit[key]} {value}" if key in ("After", "Wants") and key in unit else value
+            unit[key] = f"{unit[key]} {value}" if key in ("After", "Wants") and key in unit else str(value)
             places[key] = n
     limit = parse_container_size(unit.get("MemoryMax"))
     setup = LaunchSetup(unit={"present": "yes", **unit}, places=places, memory_limit=limit)
@@ -62,10 +58,39 @@ def read_systemd(source: str, ctx: ReaderContext) -> Launches:
         words = split_exec_words(start, start.line, start.column, env)
         found = make_finder(ctx, make_script_reader(ctx)).command(words, env, start.line)
         out += make_launches(ctx, "systemd", found, None, setup)
+    out += _read_quadlet(source, ctx)
     engine = _by_prefix(env, ctx)
     if not starts and engine is not None:
         out.append(make_launch(ctx, None, min(env.values(), key=line_of), engine, "systemd", env=env, setup=setup))
     return [replace(x, setup=setup) if not x.setup.container else x for x in out]
+
+
+def _list_settings(source: str, first: int) -> Iterator[tuple[str, str, Text]]:
+    """(section, key, value) of all lines of a unit."""
+    section = ""
+    for n, line in join_lines(source, first, " ", "#;"):
+        m = re.match(r"\s*\[([A-Za-z]+)\]\s*$", line)
+        key, eq, value = line.partition("=")
+        if m:
+            section = m[1]
+        elif eq and not key.lstrip().startswith(("#", ";")):
+            yield section, key.strip(), make_text(value.strip(), n, len(key) + 2)
+
+
+def _read_quadlet(source: str, ctx: ReaderContext) -> Launches:
+    """The launch of a unit's [Container], as Podman runs it."""
+    options: TextList = []
+    container: dict[str, TextList] = {}
+    for section, key, value in _list_settings(source, ctx.line):
+        if key in ("Image", "Exec") and section == "Container":
+            container[key] = split_exec_words(value, value.line, value.column, {})
+        elif key in _QUADLET and section == "Container":
+            for word in split_exec_words(value, value.line):
+                options += [make_text(x, value.line) for x in (_QUADLET[key],) if x] + [word]
+    if not container.get("Image"):
+        return []
+    run = [make_text(w) for w in ("podman", "run")] + options + container["Image"] + container.get("Exec", [])
+    return make_launches(ctx, "systemd", make_finder(ctx).command(run, {}, container["Image"][0].line), None)
 
 
 def _by_prefix(env: Mapping[str, Text], ctx: ReaderContext) -> str | None:

@@ -6,18 +6,12 @@ import os
 from itertools import chain
 
 from advisor.checks.findings import CheckedDeployment, CheckReport, FileProblem, Finding
-from advisor.files import write_report
 from advisor.record import Answer, Record
 
 
 def default_format() -> str:
     """GitHub's annotations inside its Actions, else text."""
     return "github" if os.environ.get("GITHUB_ACTIONS") == "true" else "text"
-
-
-def save_report(body: str, target: str) -> None:
-    """Write a report. Raises BadFile."""
-    write_report(target, body if body.endswith("\n") else body + "\n")
 
 
 class SkippedRule(Record, frozen=True, kw_only=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from advisor.catalog import Catalog
 from advisor.checks.knowledge import Knowledge
-from advisor.checks.rules.load import RuleEntry, load_check_rules
+from advisor.checks.rules.load import RuleEntry, list_rules
 from advisor.decision.conditions import describe_condition
 from advisor.errors import UnknownName
 from advisor.near import near_matches
@@ -12,7 +12,7 @@ from advisor.near import near_matches
 
 def explain_rule(rule: str, rules: Catalog) -> str:
     """What a rule means, with a snippet that fails and one that passes. Raises UnknownName with near matches."""
-    known = {r.entry.id: r for r in load_check_rules(rules, Knowledge(rules))}
+    known = {r.entry.id: r for r in list_rules(Knowledge(rules))}
     found = known.get(rule)
     if found is None:
         raise UnknownName("rule", rule, near_matches(rule, known))
@@ -38,11 +38,8 @@ def list_rule_facts(entry: RuleEntry) -> list[tuple[str, str]]:
     if entry.kinds:
         out.append(("files", ", ".join(entry.kinds)))
     if entry.versions is not None:
-        bounds = [
-            f"from {entry.versions.at_least}" if entry.versions.at_least else "",
-            f"below {entry.versions.before}" if entry.versions.before else "",
-        ]
-        out.append(("versions", " ".join(b for b in bounds if b)))
+        bounds = (("from", entry.versions.at_least), ("below", entry.versions.before))
+        out.append(("versions", " ".join(f"{word} {version}" for word, version in bounds if version)))
     out.append(("safe fix", "yes" if entry.edit else "no"))
     if not entry.default:
         out.append(("default", "off; name it with --select"))

@@ -153,9 +153,9 @@ def sarif(report: CheckReport, rules: Catalog) -> str:
     from importlib.metadata import version
 
     from advisor.checks.knowledge import Knowledge
-    from advisor.checks.rules.load import load_check_rules
+    from advisor.checks.rules.load import list_rules
 
-    known = {x.entry.id: x.entry for x in load_check_rules(rules, Knowledge(rules))}
+    known = {x.entry.id: x.entry for x in list_rules(Knowledge(rules))}
     found = verdict_findings(report)
     used = sorted({f.rule for f in found})
     described = [_describe_rule(known.get(rule), next(f for f in found if f.rule == rule)) for rule in used]

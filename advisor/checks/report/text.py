@@ -80,12 +80,9 @@ def _reasons(report: CheckReport) -> Iterator[str]:
     for deployment in report.deployments:
         if deployment.fits is True:
             continue
+        told = fits_word(deployment.fits, True, deployment.waits)
+        told = told if deployment.least is None else "the hardware is not stated (--on)"
         for why in deployment.why[: 1 if deployment.waits else 3]:
-            told = (
-                fits_word(deployment.fits, True, deployment.waits)
-                if deployment.least is None
-                else "the hardware is not stated (--on)"
-            )
             yield f"{deployment.source}:{deployment.line}: {told}: {why}"
     assumptions = dict.fromkeys(a for d in report.deployments for a in d.assumed)
     for a in list(assumptions)[:6]:

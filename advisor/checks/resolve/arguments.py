@@ -164,7 +164,7 @@ def _take_known(
     if value is not None:
         return argument, i
     if following is None or _is_flag(following, table) or (entry.c and _FLAG.match(following)):
-        return replace(argument, missing=not entry.o), i
+        return replace(argument, missing=table is not None and not entry.o), i
     extra = tuple(takewhile(_is_value, argv[i + 1 :])) if entry.n else ()
     return replace(argument, value=following, extra=extra), i + 1 + len(extra)
 

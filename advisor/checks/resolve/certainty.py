@@ -7,7 +7,7 @@ import re
 from advisor.checks.findings import Certainty, Source
 from advisor.checks.knowledge import Knowledge
 from advisor.checks.read.launch import Launch
-from advisor.checks.read.recognise import parse_image
+from advisor.checks.read.recognise import ImageReference, parse_image
 
 _STATED = ("--engine-version", "--on", "--machine", "a comment in the file")
 FILLED_IN = ("yaml", "recipe", "srt-slurm", "template")  # kinds of which something nobody sees makes the container
@@ -17,10 +17,9 @@ _NEWEST = re.compile(r"latest|latest-.*|.*-latest|(server|full|light)(-[a-z]+\d*
 def read_certainty(launch: Launch, hardware_from: str | None, knowledge: Knowledge) -> Certainty:
     """Where engine, release, entry point, devices and words of a launch are from."""
     by_itself = launch.program is not None and not is_fork(launch, knowledge)
-    image = parse_image(launch.setup.image, knowledge) if launch.setup.image else None
-    own = image is not None and image.entry is not None and image.entry.official
-    official = own and launch.kind not in FILLED_IN
-    newest = own and image is not None and image.digest is None and _NEWEST.fullmatch(image.tag or "latest") is not None
+    image = _find_official_image(launch, knowledge)
+    official = image is not None and launch.kind not in FILLED_IN
+    newest = image is not None and image.digest is None and _NEWEST.fullmatch(image.tag or "latest") is not None
     outside = launch.setup.image is None and not launch.setup.container and launch.kind not in ("kubernetes", "helm")
     known = by_itself or (outside and launch.program is None) or (official and not is_fork(launch, knowledge))
     return Certainty(
@@ -38,8 +37,22 @@ def _source(origin: str | None) -> Source:
     return "stated" if origin in _STATED else "file"
 
 
-def is_built_by_users(launch: Launch, knowledge: Knowledge) -> bool:
-    """Whether a program of no known release may be a build of a fork: the engine's releases are builds."""
+def _find_official_image(launch: Launch, knowledge: Knowledge) -> ImageReference | None:
+    image = parse_image(launch.setup.image, knowledge) if launch.setup.image else None
+    return image if image is not None and image.entry is not None and image.entry.official else None
+
+
+def states_no_release(launch: Launch, knowledge: Knowledge) -> bool:
+    """Whether the makers' image has a tag of no release (`:nightly`, `:gptoss`): it may take what no release takes."""
+    image = _find_official_image(launch, knowledge)
+    tag = image.tag if image is not None and launch.version is None else None
+    return tag is not None and "$" not in tag and _NEWEST.fullmatch(tag) is None
+
+
+def may_be_any_build(launch: Launch, knowledge: Knowledge) -> bool:
+    """Whether what runs may be of no release: by its image's tag, or where the engine's releases are builds."""
+    if states_no_release(launch, knowledge):
+        return True
     entry = knowledge.rules.engines().get(launch.engine)
     images = entry.recognition.images if entry is not None else ()
     return launch.program is not None and launch.version is None and any(i.tag == "build" for i in images)

@@ -21,7 +21,7 @@ from advisor.checks.read.unknown_words import mark_placeholders
 from advisor.checks.resolve import arguments
 from advisor.checks.resolve import launch_reader as reading
 from advisor.checks.resolve.arguments import LaunchArguments, count_ranks, is_length_given
-from advisor.checks.resolve.certainty import FILLED_IN, is_fork, read_certainty
+from advisor.checks.resolve.certainty import FILLED_IN, is_fork, read_certainty, states_no_release
 from advisor.checks.resolve.seen_machine import MASKS, find_resource_vendor, find_seen_machine
 from advisor.decision.starts import judge_deployment
 from advisor.deployment import Deployment, DeploymentEstimate, DeviceMemory, MemoryEstimate
@@ -118,7 +118,9 @@ def _check_on_common_cards(
     count = _count_cards(checked, knowledge)
     cards = sorted(list_common_cards(knowledge.rules), key=lambda c: c.memory_bytes or 0)
     cards = [c for c in cards if c.vendor in vendors[:1]]
-    if not cards or count < 1 or (setup.nodes or 1) > 1 or (setup.container and setup.gpu_granted is False):
+    if (setup.nodes or 1) > 1:  # as one machine of all their cards
+        count = max(count, judged.ranks or 0)
+    if not cards or count < 1 or (setup.container and setup.gpu_granted is False):
         return checked
     words_elsewhere = checked.launch.kind in FILLED_IN or checked.launch.kind.endswith("-config")
     before, refused = list_errors(checked), judged.certainty.entry_point != "assumed" and not words_elsewhere
@@ -206,6 +208,9 @@ def _check_on(
         launch = replace(launch, version=asked.engine_version, version_from="--engine-version")
     launch = map_words(launch, mark_placeholders)
     launch_arguments = arguments.read_arguments(launch, knowledge)
+    nodes = arguments.find_concept_value(launch_arguments, launch.engine, knowledge, "nodes")
+    if launch.setup.nodes is None and launch.setup.gpu_count and nodes is not None and nodes.isdigit():
+        launch = replace(launch, setup=replace(launch.setup, nodes=int(nodes)))
     hardware, hardware_from = (
         (asked.on, asked.on_from)
         if asked.on is not None
@@ -232,7 +237,7 @@ def _check_on(
         except AdvisorError as x:
             why.append(x.line())
     fits: bool | None = None
-    holding, memory = Holding(None, None), None
+    holding, memory, unnamed = Holding(None, None), None, states_no_release(launch, knowledge)
     speed: tuple[ConcurrentSpeed, ...] = ()
     if memory_estimate is not None and deployment is not None:
         given = is_length_given(launch_arguments, launch.engine, knowledge)
@@ -241,20 +246,26 @@ def _check_on(
         idle = find_idle_settings(deployment, memory_estimate, session)
         holding = hold_deployment(deployment, memory_estimate, session)
         if holding.start is not None:
-            fits = all_hold((fits, holding.start.starts))
-            why += [x.text for x in holding.start.list_why_not()]
+            refused = holding.start.starts is False
+            fits = all_hold((fits, None if refused and unnamed else holding.start.starts))
+            said = "the image's tag states no release; of the newest: " if refused and unnamed else ""
+            why += [f"{said}{x.text}" for x in holding.start.list_why_not()]
         memory = describe_estimate(DeploymentEstimate, memory_estimate, deployment, holding, notes)
         speed = _speeds(deployment, memory_estimate, session) if asked.speed else ()
     elif deployment is not None and asked.fit and not is_fork(launch, knowledge):
         # its memory is not known: the engine may refuse it all the same
         start = judge_deployment(deployment, session.rules)
         if start is not None and start.starts is False:
-            holding, fits = Holding(False, None, start), False
+            holding, fits = Holding(False, None, start), None if unnamed else False
             why = [x.text for x in start.list_why_not()]
     entry = knowledge.rules.engines().get(launch.engine)
     version = launch.version or (entry.version if entry else None)
     model = launch_reading.model or (named.name if named else None)
     stated = deployment or named
+    why_not = memory.why_not if memory is not None else holding.start.list_why_not() if holding.start else ()
+    if unnamed:
+        why_not = tuple(x if x.code == "memory" else replace(x, certain=False) for x in why_not)
+    starts = None if unnamed and fits is None and holding.starts is False else holding.starts
     judged = CheckedDeployment(
         source=launch.file, line=launch.line, kind=launch.kind, name=plain_text(launch.name), engine=launch.engine,
         engine_version=plain_text(version), version_from=launch.version_from or ("current" if version else None),
@@ -266,8 +277,7 @@ def _check_on(
         unused=(*launch_reading.account.unused, *idle), not_modelled=launch_reading.account.not_modelled,
         request=launch_reading.settings, ranks=count_ranks(launch_arguments, launch.engine, knowledge),
         replicas=launch.setup.replicas,
-        starts=True if reading.ON_REQUEST in why and not launch.unresolved else holding.starts,
-        why_not=memory.why_not if memory is not None else holding.start.list_why_not() if holding.start else (),
+        starts=True if reading.ON_REQUEST in why and not launch.unresolved else starts, why_not=why_not,
         conditions=memory.conditions if memory is not None else (), holds=holding.holds, memory=memory, speed=speed
     )  # fmt: skip
     sure = seen is not None and seen.sure
@@ -306,6 +316,9 @@ def _judge_memory(
         elif launch_reading.by_path:
             fits = None
             why.insert(0, "it would not fit if the name of the path is the model's")
+    if fits is False and reading.CALLED_ALONE in launch_reading.assumed:
+        fits = None
+        why.insert(0, f"it would not fit where {reading.CALLED_ALONE}")
     if served is not None and not launch_reading.by_path:
         fits = True  # it starts, and serves shorter requests
     return fits, why
@@ -340,9 +353,13 @@ def pool_tokens(memory_estimate: MemoryEstimate) -> int | None:
 
 
 def _names_one_file(found: reading.LaunchReading) -> bool:
-    """Whether the path is that of a file whose name says model and format: of a folder's name the format is a guess."""
-    named = found.named
-    return named is not None and named.quantization is not None and str(found.model or "").endswith(".gguf")
+    """Whether the path's name says model and format, as that of a GGUF file does, and of a folder that is called like
+    the model with nothing but the format behind it."""
+    named, path = found.named, str(found.model or "").rstrip("/")
+    if named is None or named.quantization is None:
+        return False
+    words = [re.sub(r"[^a-z0-9]", "", x.lower()) for x in (path.rpartition("/")[2], named.name, named.quantization)]
+    return path.endswith(".gguf") or words[0] == "".join(words[1:])
 
 
 def plain_text(value: str | None) -> str | None:

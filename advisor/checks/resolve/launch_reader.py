@@ -35,8 +35,10 @@ from advisor.record import Names, Value
 from advisor.yaml_places import Text, make_text
 
 _PATHS = re.compile(r"^(/|\.{1,2}/|~/|s3://|gs://|az://|oci://|pvc://|\$|file://|[A-Za-z]:\\)")
+_SCRIPT_ARGUMENTS = re.compile(r"\$(?:[@*]|\{[@*](?::\d+)?\})")  # what a script is called with
 _SECRET = re.compile(r"(^|[-_])(token|authtoken|key|password)$")  # a flag whose value nobody else is to see
 LOCKED = "advise lock"  # source of a model that a lock file pins, before what it was pinned from
+CALLED_ALONE = "the script is called without further arguments"
 NO_HARDWARE = "the hardware is not known: say it with --on, or `# advise: on=...` in the file"
 ON_REQUEST = "which models the server is to load is not stated"
 NO_DRAFT = ("", "ngram", "[ngram]")  # methods without weights
@@ -73,17 +75,13 @@ def find_model_name(launch: Launch, arguments: LaunchArguments, knowledge: Knowl
     found = arguments.value(*knowledge.recognition.model_flags)
     if found is None and entry is not None and entry.concepts.model.positional:
         found = next((p for p in arguments.positional if p not in ("serve", "\\")), None)
-    if found is None or (launch.model is not None and _points_elsewhere(found)):
+    mounts = ("/mnt/models", "/models", "/model", "{{")  # or a variable: it stands for what another field names
+    if found is None or (launch.model is not None and (found.unknown or found.startswith(mounts))):
         found = launch.model
     known = parse_image(launch.setup.image, knowledge).entry if launch.setup.image else None
     if found is None and (known is None or not known.official):  # a program around the engine may read it
         found = next((launch.env[k] for k in knowledge.recognition.model_variables if launch.env.get(k)), None)
     return found
-
-
-def _points_elsewhere(value: Text) -> bool:
-    """A mount or a variable that stands for the model named in another field."""
-    return bool(value.unknown) or value.startswith(("/mnt/models", "/models", "/model", "{{"))
 
 
 def _repository_or_file(launch: Launch, arguments: LaunchArguments, entry: Engine) -> Text | None:
@@ -103,7 +101,9 @@ def read_launch(
     reasons = list(launch.unresolved)
     assumed: list[str] = list(launch.assumed)
     entry = knowledge.rules.engines().get(launch.engine)
-    later = entry is not None and entry.loads_on_request
+    presets = entry.recognition.config_file if entry is not None else None
+    routes = presets is not None and presets.form == "presets" and arguments.last(*presets.flags) is not None
+    later = entry is not None and (entry.loads_on_request or routes)
     model = find_model_name(launch, arguments, knowledge)
     named = _stated(launch, model, knowledge)
     if isinstance(named, AdvisorError):
@@ -121,6 +121,8 @@ def read_launch(
             reasons.append(describe_unknown(model))
         elif named.assumed:
             assumed.append(named.assumed)
+    if any(map(_SCRIPT_ARGUMENTS.fullmatch, arguments.open)):
+        assumed.append(CALLED_ALONE)
     if named is not None and is_locked(named.name, knowledge.rules):
         assumed.append(f"the dimensions of {named.name} are those that advise.lock pins")
     by_path = (
@@ -179,7 +181,9 @@ def name_model(model: Text, knowledge: Knowledge) -> model_spellings.NamedModel 
     if is_path(model):
         base = re.sub(r"/+$", "", model).rpartition("/")[2]
         m = re.search(r"models--([\w.-]+?)--([\w.-]+)", model)
-        names = (f"{m[1]}/{m[2]}",) if m else (base, f"local/{base}") if base else ()  # somebody's copy, the second
+        own = f"{m[1]}/{m[2]}" if m else "local"  # somebody's copy, where no hub's folder names it
+        within = (f"{own}/{base}",) if base and (not m or base.lower().endswith(".gguf")) else ()  # a file has a format
+        names = (*within, own) if m else (base, *within) if base else ()
         found = next(filter(None, (model_spellings.find_named_model(n, knowledge.rules) for n in names)), None)
         return replace(found, assumed=f"{model} is taken as {found.name}, by the name of the path") if found else None
     return model_spellings.find_named_model(model, knowledge.rules)
@@ -228,7 +232,7 @@ def read_settings(launch: Launch, arguments: LaunchArguments, knowledge: Knowled
     if is_told_by_variables(table):
         return _by_variables(launch, knowledge)
     out: Json = {}
-    unread = [f"{w} may hold further arguments" for w in arguments.open]
+    unread = [f"{w} may hold further arguments" for w in arguments.open if not _SCRIPT_ARGUMENTS.fullmatch(w)]
     entry = knowledge.rules.engines().get(launch.engine)
     if entry is None:
         return out, unread

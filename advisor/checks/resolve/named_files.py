@@ -13,16 +13,12 @@ from advisor.checks.knowledge import Knowledge
 from advisor.checks.read.configs import read_settings_file
 from advisor.checks.read.context import read_inside
 from advisor.checks.read.launch import Launch, Launches
-from advisor.checks.read.scripts import find_mounted_file
+from advisor.checks.read.scripts import WRITTEN, find_mounted_file
 from advisor.checks.resolve.arguments import read_arguments
 from advisor.errors import BadFile
 from advisor.yaml_places import Text, as_mapping, parse_documents, place_like
 
-_WRITTEN = re.compile(  # cat > FILE <<EOF, cat <<EOF > FILE, tee FILE <<EOF
-    r"""^[^\n#]*?(?:(?:>|\btee)\s*(?P<before>[^\s<>|]+)\s*)?<<-?\s*(?P<q>["']?)(?P<end>\w+)(?P=q)[ \t]*"""
-    r"""(?:>\s*(?P<after>[^\s<>|]+))?[^\n]*\n(?P<text>.*?)\n\s*(?P=end)[ \t]*$""",
-    re.M | re.S,
-)
+_VARIABLE = re.compile(r"\$(\w+|\{\w+\})")
 EVERY_MODEL = "*"  # section of a file of presets
 PRESET_KEYS = ("load-on-startup", "stop-timeout")  # of the router alone (llama.cpp common/preset.cpp, common/arg.h)
 
@@ -54,11 +50,18 @@ def _with_settings(launch: Launch, read: Mapping[str, str], path: Text) -> Launc
 def _find_text(path: Text, launch: Launch, source: str, folder: Path | None) -> str | None:
     """What the file holds: as the deployment file itself writes it, else as it lies below or next to that."""
     name = path.rpartition("/")[2]
-    for m in _WRITTEN.finditer(source) if "<<" in source else ():
-        if (m["before"] or m["after"] or "").strip("\"'").rpartition("/")[2] == name:
+    for m in WRITTEN.finditer(source) if "<<" in source else ():
+        target = (m["before"] or m["after"] or "").strip("\"'")
+        given = (
+            re.search(rf"^\s*{target.strip('${}')}=[\"']?([^\"'\s]+)", source, re.M)
+            if _VARIABLE.fullmatch(target)
+            else None
+        )
+        if (given[1] if given is not None else target).rpartition("/")[2] == name:
             return str(m["text"])
-    if launch.setup.container and launch.setup.mounts:
-        return read_inside(folder, find_mounted_file(path, launch.setup.mounts))
+    laid = (*launch.setup.mounts, *launch.setup.copied)
+    if launch.setup.container and laid:
+        return read_inside(folder, find_mounted_file(path, laid))
     found = read_inside(folder, path)
     return found if found is not None else read_inside(folder, name)
 

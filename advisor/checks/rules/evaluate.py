@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from advisor.checks.facts.launch_facts import ABSENT, FACTS, LaunchFacts
 from advisor.checks.findings import Finding, RuleSkip
 from advisor.checks.knowledge import Knowledge
-from advisor.checks.resolve.certainty import is_built_by_users
+from advisor.checks.resolve.certainty import may_be_any_build
 from advisor.checks.resolve.judge import CheckedLaunch, plain_text
 from advisor.checks.rules import value_matches
 from advisor.checks.rules.edits import make_edits
@@ -144,7 +144,9 @@ def list_assumed(entry: RuleEntry, facts: LaunchFacts, never: bool) -> tuple[str
     rests_on = [("engine", known.engine), ("entry_point", known.entry_point)]
     read = facts.flags.history.read if facts.flags.history is not None else ()
     older = bool(read and facts.launch.version) and is_before(facts.launch.version or "", read[0])
-    if _is_of_release(entry) and (older or not never or is_built_by_users(facts.launch, facts.knowledge)):
+    any_build = may_be_any_build(facts.launch, facts.knowledge)
+    of_flags = any_build and facts.launch.program is None and entry.each in value_matches.OF_FLAGS
+    if of_flags or (_is_of_release(entry) and (older or not never or any_build)):
         rests_on.append(("release", "assumed" if older else known.release))
     return tuple(name for name, source in rests_on if source == "assumed")
 

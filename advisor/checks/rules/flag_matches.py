@@ -149,17 +149,16 @@ def _list_unknown(facts: LaunchFacts) -> Matches:
 
 def is_parsed_by_engine(facts: LaunchFacts) -> bool:
     """Whether the arguments go to the engine's own parser, not to a wrapper's (dynamo, huggingfaceserver, NIM)."""
-    known = facts.knowledge.recognition.other_parsers
+    known, starter = (
+        facts.knowledge.recognition.other_parsers,
+        f"{facts.launch.program or ''} {facts.setup.image or ''}",
+    )
     return (
-        not re.search(f"{known.wrappers}|{known.forks}", _starter(facts))
+        not re.search(f"{known.wrappers}|{known.forks}", starter)
         and not any(a.written in known.flags for a in facts.arguments.given)
         and not any(re.search(known.variables, name) for name in facts.env)
         and facts.launch.kind not in known.kinds
     )
-
-
-def _starter(facts: LaunchFacts) -> str:
-    return f"{facts.launch.program or ''} {facts.setup.image or ''}"
 
 
 def newer_flags(facts: LaunchFacts) -> Matches:

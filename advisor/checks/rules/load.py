@@ -6,7 +6,6 @@ from typing import Annotated, Any
 
 import msgspec
 
-from advisor.catalog import Catalog
 from advisor.checks.facts.launch_facts import LaunchFields
 from advisor.checks.findings import Severity
 from advisor.checks.knowledge import Knowledge
@@ -72,11 +71,12 @@ class CheckRule(Value, frozen=True):
     condition: Condition | None
 
 
-def load_check_rules(rules: Catalog, knowledge: Knowledge) -> tuple[CheckRule, ...]:
+@memoize_by_identity
+def list_rules(knowledge: Knowledge) -> tuple[CheckRule, ...]:
     """All rules, by file and order. Raises BadInput naming the rule that is wrong."""
     out: list[CheckRule] = []
     seen: set[str] = set()
-    for path, body in sorted(rules.documents("checks/rules/").items()):
+    for path, body in sorted(knowledge.rules.documents("checks/rules/").items()):
         try:
             entries = convert(body, CheckRulesFile).rules
         except msgspec.ValidationError as e:
@@ -99,9 +99,3 @@ def load_check_rules(rules: Catalog, knowledge: Knowledge) -> tuple[CheckRule, .
                 raise BadInput(f"rules/{path}: {entry.id}: {'.'.join(map(str, e.path))}: {e.text}") from None
             out.append(CheckRule(entry, condition))
     return tuple(out)
-
-
-@memoize_by_identity
-def list_rules(knowledge: Knowledge) -> tuple[CheckRule, ...]:
-    """All rules of the catalogue; see `load_check_rules`."""
-    return load_check_rules(knowledge.rules, knowledge)

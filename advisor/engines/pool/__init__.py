@@ -9,6 +9,7 @@ the engine would refuse is found here.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 
 from msgspec.structs import replace
@@ -16,7 +17,7 @@ from msgspec.structs import replace
 from advisor.catalog.types import Engine, Quantization
 from advisor.deployment import Basis, Deployment, DeviceMemory, KvCache, MemoryEstimate, PlaceBytes
 from advisor.engines import fitting, parallel
-from advisor.engines.base import FALSE, DecidedSetting, get_integer, get_setting
+from advisor.engines.base import FALSE, DecidedSetting, get_flag, get_integer, get_setting
 from advisor.engines.flags import find_own_flag
 from advisor.engines.parallel import TensorParallelRefusal
 from advisor.engines.pool.settings import PoolConstants, read_partition
@@ -61,11 +62,8 @@ def memory(
     """
     constants = read_constants(entry)
     settings = resolve_pool_settings(deployment, entry, constants, fraction)
-    plans = (
-        (PagedCache(groups=(), row=0, state_real=0),) * settings.pp
-        if keeps_nothing(deployment)
-        else plan_caches(deployment, settings, constants)
-    )
+    nothing = (PagedCache(groups=(), row=0, state_real=0),) * settings.pp
+    plans = nothing if keeps_nothing(deployment) else plan_caches(deployment, settings, constants)
     sizes, widest = size_ranks(deployment, settings, constants, quantization)
     devices = fitting.used_devices(deployment)
     used = devices[: settings.ranks]
@@ -81,10 +79,12 @@ def memory(
         entry, deployment.model, settings.tp, parallel.make_parallel_launch(deployment, entry)
     )
     refusals = find_refusals(deployment, settings, constants, devices, sizes_refused)
+    refusals += explain_wide_blocks(deployment, settings, constants, plans)
     doubts = list_reported_failures(deployment, constants, used)
     low, high = (min((getattr(p, bound) for p in pools), default=None) for bound in ("low", "high"))
     notes = list_notes(deployment, settings, used)
-    shortage = find_state_shortage(settings, constants, plans, low, high)
+    captured = captures_decode(deployment, settings, constants, used)
+    shortage = find_state_shortage(settings, constants, plans, low, high) if captured else None
     most_sequences = None
     if shortage is not None:
         sure, most_sequences, text = shortage
@@ -134,7 +134,7 @@ def _place_ranks(
     slot = max(p.state_real for p in plans)
     # ranks of a stage on equal devices are alike
     made: dict[tuple[int, int], tuple[DeviceMemory, PoolBytes | None]] = {}
-    rows, pools = [], []
+    rows = []
     for k, (device, like) in enumerate(zip(devices, fitting.number_device_kinds(deployment), strict=False)):
         stage = k // settings.tp % settings.pp  # stages follow one another, within each replica
         kind = (stage, like)
@@ -144,11 +144,8 @@ def _place_ranks(
             pool = _pool(constants, settings, sizes, device, row, sum(requests[stage]))
             pool = None if pool is None else _limit(pool, settings, plans[stage])
             made[kind] = (row, pool) if pool is None else _part(row, pool, settings.states, slot)
-        rows.append(made[kind][0])
-        pool = made[kind][1]
-        if pool is not None:
-            pools.append(pool)
-    return rows, pools
+        rows.append(made[kind])
+    return [row for row, _ in rows], [pool for _, pool in rows if pool is not None]
 
 
 def _list_uncounted(deployment: Deployment, settings: PoolSettings, constants: PoolConstants) -> tuple[str, ...]:
@@ -161,10 +158,9 @@ def _list_uncounted(deployment: Deployment, settings: PoolSettings, constants: P
     elif settings.lora_slots and constants.lora is not None and not constants.lora.experts and deployment.model.is_moe:
         out.append("LoRA buffers of routed experts")
     if get_setting(deployment.settings, *constants.names.speculative.flags) is not None:
-        if not settings.prediction:
-            if deployment.draft is None:
-                out.append("the draft model of speculative decoding")
-        elif prediction_params(deployment.model) is None:
+        if not settings.prediction and deployment.draft is None:
+            out.append("the draft model of speculative decoding")
+        elif settings.prediction and prediction_params(deployment.model) is None:
             out.append("the prediction block, whose size is not known")
     return tuple(out)
 
@@ -237,11 +233,8 @@ def _budget(
     if request <= least:  # the pool holds the requests for sure: what is left to judge is the whole device
         return free
     left = free - weights - sizes.overhead[1] - peak[1]
-    return (
-        min(free, weights + sizes.activation[1] + sizes.overhead[1] + int(left * settings.fraction))
-        if left > 0
-        else free
-    )
+    taken = weights + sizes.activation[1] + sizes.overhead[1] + int(left * settings.fraction)
+    return min(free, taken) if left > 0 else free
 
 
 def _peak_first(constants: PoolConstants, sizes: RankBytes) -> tuple[int, int, int]:
@@ -251,10 +244,8 @@ def _peak_first(constants: PoolConstants, sizes: RankBytes) -> tuple[int, int, i
 
 def _free(device: Device) -> int | None:
     """What of the device can be allocated now, bytes."""
-    total = fitting.allocatable_bytes(device)
-    if total is None:
-        return None
-    return total if device.free_bytes is None else min(device.free_bytes, total)
+    total, free = fitting.allocatable_bytes(device), device.free_bytes
+    return total if total is None or free is None else min(free, total)
 
 
 def _pool(
@@ -266,14 +257,10 @@ def _pool(
     weights = w * sizes.weights_range[0], w, w * sizes.weights_range[1]
     free = _free(device)
     if constants.fraction_of != "total" and free is not None:
-        parts = [weights, sizes.overhead, _peak_first(constants, sizes)]
-        share, whole, taken = settings.fraction, free, add_bounds(parts, sizes.independent)
+        share, whole, peak = settings.fraction, free, _peak_first(constants, sizes)
     else:
-        share, whole, taken = (
-            1.0,
-            row.budget_bytes,
-            add_bounds([weights, sizes.activation, sizes.overhead], sizes.independent),
-        )
+        share, whole, peak = 1.0, row.budget_bytes, sizes.activation
+    taken = add_bounds([weights, peak, sizes.overhead], sizes.independent)
     high, value, low = (int(share * (whole - x)) for x in taken)
     if device.sold_bytes is not None:  # the size is assumed
         high += int(settings.fraction * (device.sold_bytes[1] - device.sold_bytes[0]))
@@ -283,9 +270,8 @@ def _pool(
 def _limit(pool: PoolBytes, settings: PoolSettings, plan: PagedCache) -> PoolBytes:
     """The pool as the launch sets or limits it."""
     switches = settings.switches
-    low, value, high = (
-        switches.limit_pool(x, plan, settings.batched_tokens) for x in (pool.low, pool.value, pool.high)
-    )
+    bounds = (pool.low, pool.value, pool.high)
+    low, value, high = (switches.limit_pool(x, plan, settings.batched_tokens) for x in bounds)
     return PoolBytes(low=low, value=value, high=high, request=pool.request)
 
 
@@ -311,11 +297,8 @@ def _host(
 ) -> DeviceMemory:
     """Host memory: next to GPUs only the process itself, without GPUs everything."""
     if not alone:
-        offloaded = (
-            sum(sizes.weights.stages[k] - weights_on_device(settings, sizes, k) for k in range(settings.pp))
-            * settings.tp
-            * settings.dp
-        )
+        moved = (sizes.weights.stages[k] - weights_on_device(settings, sizes, k) for k in range(settings.pp))
+        offloaded = sum(moved) * settings.tp * settings.dp
         pinned = [x + share * offloaded / MIB for x, share in zip(HOST_NEXT_TO_GPUS_MIB, PINNED_MORE, strict=True)]
         return fitting.host_row(deployment, PlaceBytes(offloaded), (pinned[0], pinned[1], pinned[2]))
     every = settings.tp * settings.dp  # ranks of each stage
@@ -356,16 +339,10 @@ def _kv_cache(settings: PoolSettings, plans: tuple[PagedCache, ...], pools: list
 def _basis(
     entry: Engine, constants: PoolConstants, sizes: RankBytes, quantization: Quantization, packed: bool
 ) -> dict[str, Basis]:
-    sure = not sizes.weights.modelled and quantization.family in ("none", "hf")
+    weights: Basis = "exact" if not sizes.weights.modelled and quantization.family in ("none", "hf") else "modelled"
     cache: Basis = "exact" if constants.planner == "groups" and not packed else "modelled"
     rest: Basis = "measured" if entry.id == "vllm" else "assumed"
-    return {
-        "weights": "exact" if sure else "modelled",
-        "kv_cache": cache,
-        "recurrent_state": cache,
-        "compute": rest,
-        "overhead": rest,
-    }
+    return {"weights": weights, "kv_cache": cache, "recurrent_state": cache, "compute": rest, "overhead": rest}
 
 
 def launch_settings(deployment: Deployment, entry: Engine, quantization: Quantization) -> tuple[DecidedSetting, ...]:
@@ -447,7 +424,7 @@ def find_state_shortage(
     vLLM captures its decode graphs with one state block a sequence; `low` and `high` bound the pool, bytes. None = it
     is not known.
     """
-    if low is None or high is None or constants.planner != "groups" or settings.eager:
+    if low is None or high is None or constants.planner != "groups":
         return None
     for paged_cache in plans:
         least, most = paged_cache.state_blocks(max(0, low)), paged_cache.state_blocks(max(0, high))
@@ -457,15 +434,43 @@ def find_state_shortage(
         sure = settings.sequences > most and known
         there = f"{least}" if least == most else f"{least} to {most}"
         lower = f"lower {constants.names.sequences.flags[0]} to {least}, or " if least else ""
-        return (
-            sure,
-            least,
-            (
-                f"max_num_seqs ({settings.sequences}) exceeds available Mamba cache blocks ({there}): "
-                f"{lower}raise the memory fraction"
-            ),
-        )
+        text = f"max_num_seqs ({settings.sequences}) exceeds available Mamba cache blocks ({there}): {lower}"
+        return sure, least, f"{text}raise the memory fraction"
     return None
+
+
+def captures_decode(
+    deployment: Deployment, settings: PoolSettings, constants: PoolConstants, used: Sequence[Device]
+) -> bool:
+    """Whether decode steps are captured as graphs, which some attention is not with drafts."""
+    if settings.eager or get_setting(deployment.settings, *constants.names.speculative.flags) is None:
+        return not settings.eager
+    capability, version = max((float(x.compute_capability or 0) for x in used), default=0.0), settings.version or "999"
+    rows = (x for x in constants.uncaptured_drafts if x.before is None or is_before(version, x.before))
+    return not any(
+        settings.kv_type in x.kv_cache_types and x.capabilities[0] <= capability < x.capabilities[1] for x in rows
+    )
+
+
+def explain_wide_blocks(
+    deployment: Deployment, settings: PoolSettings, constants: PoolConstants, plans: Sequence[PagedCache]
+) -> list[str]:
+    """What an engine says whose blocks, as wide as a state that prefix caching keeps at their end, do not lie in one
+    step. Source: `cache_layouts` of the engine."""
+    names, given = constants.names, deployment.settings
+    flags, steps = names.prefix_caching.flags, names.batched_tokens.flags
+    asked = False if get_flag(given, *(f"no-{x}" for x in flags)) else get_flag(given, *flags)
+    when = settings.layout.block_in_step
+    if when is None or asked is False or (when == "asked" and not asked):
+        return []
+    aligned = {x.mixer for x in constants.states if x.alignment > 1}
+    block = max((g.block for p in plans for g in p.groups if g.kind == "state"), default=0)
+    if block <= settings.batched_tokens or not any(x.mixer in aligned for x in cache_layers(deployment.model)):
+        return []
+    return [
+        f"with prefix caching a block of {block} tokens, as large as a recurrent state, has to lie in one step of "
+        f"{settings.batched_tokens}: set {steps[0]} to {block} or more"
+    ]
 
 
 def explain_few_states(settings: PoolSettings, pools: Sequence[PoolBytes]) -> list[tuple[str, bool]]:
@@ -551,8 +556,5 @@ def describe_served(settings: PoolSettings, served: int) -> str:
 
 def largest_length(cache: PagedCache, available: int, batched_tokens: int, at_most: int) -> int:
     """Longest request, tokens, whose cache fits into `available` bytes; 0 when none does."""
-    low, high = 0, at_most
-    while low < high:
-        mid = (low + high + 1) // 2
-        low, high = (mid, high) if sum(cache.request(mid, batched_tokens)) <= available else (low, mid - 1)
-    return low
+    lengths = range(1, at_most + 1)
+    return bisect_right(lengths, available, key=lambda tokens: sum(cache.request(tokens, batched_tokens)))

@@ -109,9 +109,7 @@ class ActivationPeak(Record, frozen=True, kw_only=True):
     sampler_bytes: float  # of the vocabulary, a request
     sampler_hidden: float = 0  # of the hidden size, a token, in the sampler
     expert_workspace: bool = False  # routed experts keep a workspace of their own next to the peak
-    by_shapes: bool = (
-        False  # the layer's part follows the shapes of the model, `beside_mib` and a hidden size next to it
-    )
+    by_shapes: bool = False  # the layer's part follows the model's shapes, `beside_mib` and a hidden size next to it
     not_by_shapes: tuple[QuantizationName, ...] = ()  # formats whose kernels hold other things than 16-bit ones
     forward_range: tuple[float, float] = (1.0, 1.0)  # bounds of a forward peak by shapes, as multiples
     beside_mib: float = 0  # of the allocator next to a peak by shapes
@@ -168,6 +166,15 @@ class WholeItem(Record, frozen=True, kw_only=True):
     source: str
 
 
+class UncapturedDrafts(Record, frozen=True, kw_only=True):
+    """Types of cache and cards whose attention has no decode graphs with drafts: nothing is captured by sequences."""
+
+    kv_cache_types: tuple[str, ...]
+    capabilities: tuple[float, float]  # from the first on, below the second
+    before: Version | None = None
+    source: str
+
+
 class PoolConstants(Record, frozen=True, kw_only=True, eq=False):
     """`memory:` of a pool engine."""  # read once for an entry, so that its identity is its key
 
@@ -204,6 +211,7 @@ class PoolConstants(Record, frozen=True, kw_only=True, eq=False):
     own_head: Pattern | None = None  # architectures whose class has an output matrix whatever the checkpoint ties
     state_bytes: float = 2.0  # bytes per element of a recurrent state
     whole_items: tuple[WholeItem, ...] = ()
+    uncaptured_drafts: tuple[UncapturedDrafts, ...] = ()
     source: str
 
 
@@ -446,8 +454,7 @@ def _kv_type(deployment: Deployment, entry: Engine, constants: PoolConstants) ->
             "keys and values"
         )
     kind = str(asked if asked is not None else deployment.kv_cache_type.k).lower()
-    if kind not in constants.kv_bytes:
-        kind = _SAME_TYPE.get(kind, kind)
+    kind = kind if kind in constants.kv_bytes else _SAME_TYPE.get(kind, kind)
     if kind not in constants.kv_bytes:
         known = sorted(constants.kv_bytes)
         raise BadInput(

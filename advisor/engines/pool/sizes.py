@@ -95,11 +95,8 @@ def _from_files(deployment: Deployment, quantization: Quantization) -> Path | No
     from advisor.memory.checkpoint_weights import has_weights
 
     stored = native_format(deployment.model)
-    same = (
-        quantization.id == stored
-        if stored
-        else not deployment.model.native_quant and quantization.family == "none" and quantization.bits_nominal == 16
-    )
+    plain = not deployment.model.native_quant and quantization.family == "none" and quantization.bits_nominal == 16
+    same = quantization.id == stored if stored else plain
     return Path(deployment.model_path) if same and has_weights(Path(deployment.model_path)) else None
 
 
@@ -107,9 +104,8 @@ def _weights(
     deployment: Deployment, settings: PoolSettings, constants: PoolConstants, quantization: Quantization
 ) -> RankWeights:
     """As they lie on the devices: experts in whole tiles, where the kernels of a format want them so."""
-    stored = _with_head(
-        deployment.model, settings.tp, constants.own_head, _stored_weights(deployment, settings, quantization)
-    )
+    stored = _stored_weights(deployment, settings, quantization)
+    stored = _with_head(deployment.model, settings.tp, constants.own_head, stored)
     first = next(iter(fitting.used_devices(deployment)), None)
     if first is None or not any(stored.experts):
         return stored
@@ -378,12 +374,8 @@ def _plans(
             specs = [
                 replace(s, kind="full", row=round(share * s.row)) if s.kind in ("window", "chunk") else s for s in specs
             ]
-        made = (
-            paged_cache.plan_groups(specs, block, layout)
-            if held is None
-            else paged_cache.plan_apart(specs, block, held)
-        )
-        out.append(made)
+        apart = None if held is None else paged_cache.plan_apart(specs, block, held)
+        out.append(apart or paged_cache.plan_groups(specs, block, layout))
     return tuple(out)
 
 
@@ -437,13 +429,8 @@ def _list_parts(
         open_ = list_open(constants.captured_graphs, settings.version, settings.oldest_version)
         capability, largest = devices.first_capability, settings.switches.largest_capture
         parts.append(tuple(size_graphs(x, layers, settings.sequences, capability, largest) for x in open_))
-    if (
-        constants.images_gib is not None
-        and model.vision is not None
-        and not settings.text_only
-        and settings.switches.images
-    ):
-        images = constants.images_gib
+    images, takes_images = constants.images_gib, not settings.text_only and settings.switches.images
+    if images is not None and model.vision is not None and takes_images:
         parts.append(((images.low, images.value, images.high),))
     return tuple(parts)
 

@@ -24,18 +24,20 @@ import llama_cpp  # noqa: E402
 import routers  # noqa: E402
 import sglang  # noqa: E402
 import sources  # noqa: E402
+import tgi  # noqa: E402
 import vllm  # noqa: E402
 from readings import Reading  # noqa: E402
 
 RULES = HERE.parents[2] / "rules/flag-history"
 ROUTERS = HERE.parents[2] / "rules/routers"
 MARK = "# What follows is written by `make history`.\n"
-READERS: Mapping[str, ModuleType] = {"vllm": vllm, "sglang": sglang, "llama.cpp": llama_cpp}
+READERS: Mapping[str, ModuleType] = {"vllm": vllm, "sglang": sglang, "llama.cpp": llama_cpp, "tgi": tgi}
 ANY_CASE = {"vllm": ("attention-backend",)}  # config/attention.py: `AttentionBackendEnum[value.upper()]`
 READ_OF = {
     "vllm": "engine/arg_utils.py, entrypoints' cli_args.py, config, envs.py and the registries of parsers",
     "sglang": "srt/server_args.py, srt/arg_groups and the registries of parsers",
     "llama.cpp": "common/arg.cpp",
+    "tgi": "launcher/src/main.rs",
 }
 
 
