@@ -281,10 +281,8 @@ def describe_growth(
     context = None if steps is None else max(CONTEXT_STEP * steps, length)
     out = list(_engine_steps(deployment, facts, guide, decision, users))
     if users is not None and users < MOST_USERS:
-        requests = (
-            f"{users * copies} request{'' if users * copies == 1 else 's'} of {format_tokens(length)} tokens at once"
-        )
-        out.append(f"beyond {requests}: {_more_users(deployment, cards, wide_cache)}")
+        many = f"{users * copies} request{'' if users * copies == 1 else 's'} of {format_tokens(length)} tokens"
+        out.append(f"beyond {many} at once: {_more_users(deployment, cards, wide_cache)}")
     longest, then = deployment.model.max_context, "a model trained for more"
     if context is not None and context < (longest or 2**31):
         longest = context
