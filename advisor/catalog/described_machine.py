@@ -266,11 +266,12 @@ def _cpu(details: HardwareDetails, cards: list[CardCount]) -> Cpu:
     model = details.cpu_model
     if model is None and cards and cards[0].entry.vendor == "apple":
         model = re.sub(r"\s*\(.*\)", "", cards[0].entry.name)
-    known = [float(x) for x in (details.threads or details.cores, details.cpu_limit) if x is not None]
+    cores = details.cores or (details.cores_per_socket or 0) * (details.sockets or 1) or None
+    known = [float(x) for x in (details.threads or cores, details.cpu_limit) if x is not None]
     return Cpu(
         model=model,
         sockets=details.sockets,
-        physical_cores=details.cores,
+        physical_cores=cores,
         logical_cores=details.threads,
         usable_cores=min(known, default=None),
         flags=tuple(details.flags) or None,

@@ -46,7 +46,8 @@ LONGEST = 200  # characters of a comment
 TOLERANCE = 0.05  # a driver shows a little less than a card's nominal memory
 # words that name no card alone
 _TELLS_NOTHING = re.compile(
-    r"\d{1,2}|[a-z]|x\d{1,2}|ti|xt|xtx|pro|max|ultra|super|nano|plus|maxq|laptop|pcie|sxm|hgx|dgx|ryzen|ai"
+    r"\d{1,2}|[a-z]|x\d{1,2}|ti|xt|xtx|pro|max|ultra|super|nano|plus|maxq|laptop|pcie|sxm|hgx|dgx|ryzen|ai|"
+    r"server|workstation|sff|data|center|threads|quad|duo|head|point|lake|deck|cloud|eu"
 )
 _NODES = re.compile(
     r"(\d{1,6})(?:[ -](?:nodes?|clusters?)(?: clusters?)?\s+(?:of|each)\s+|\s*[x×]\s*(?=\d{1,2}\s*[x×]))(.+)", re.I
@@ -70,8 +71,8 @@ _IDLE = frozenset((
     "of", "in", "for", "it", "its", "is", "using", "use", "uses", "running", "run", "machine", "box", "rig",
     "build", "setup", "computer", "tower", "node", "gpu", "gpus", "card", "cards", "graphics", "only", "just",
     "total", "each", "old", "fe", "founders", "integrated", "custom",
-    "new", "gaming", "homelab", "home", "system", "some", "single", "host", "has:",
-    "that's", ",", ";", "-", "+", "memory", "instance", "machine:", "dedicated", "discrete", "bridge",
+    "new", "gaming", "homelab", "home", "system", "some", "single", "host",
+    "that's", ",", ";", "-", "+", "memory", "instance", "dedicated", "discrete", "bridge",
     "bridged", "linked", "video", "thinkpad", "legion", "rog", "alienware", "xps", "omen", "zephyrus", "razer",
     "blade", "precision", "colab", "kaggle", "runpod", "vast.ai", "paperspace", "homeserver", "nas", "vps",
     "asus", "msi", "dell", "hp", "lenovo", "acer", "gigabyte", "beelink", "gmktec", "minisforum", "acemagic", "geekom",
@@ -128,6 +129,7 @@ def parse_hardware(text: str, catalogue: Catalog) -> Machine:
 def _read_text(text: str, reading: _Reading) -> None:
     unknown: list[tuple[str, UnknownName]] = []
     text = re.sub(r"(?<!\d) w/ ?(?=[a-z])", " with ", text, flags=re.I)
+    text = re.sub(r"(?i)\b(server|workstation|machine|box|pc|rig|host|laptop|has|(?:no|without) gpu):\s", r"\1, ", text)
     text = re.sub(r"\bMac(?:BookPro|BookAir|mini)?\d{1,2},\d{1,2}\b", " ", text)  # what Apple calls a model
     text = re.sub(r" \| (\d{4,6}) ?MiB\b", lambda m: f" {round(int(m[1]) / 1024)}GB", text)  # as nvidia-smi writes it
     text = re.sub(r"(?<=\d{4})\+(?=\d{1,2}x|\d{4})", " + ", text.replace("; ", ", ").replace(" | ", ", "))
@@ -165,17 +167,11 @@ def _read_part(part: str, reading: _Reading) -> None:
     if part.lower().endswith(" cpu") and phrases.read_cpu(part, reading.details):
         reading.details.processor_only = True
         return
-    without = re.fullmatch(r"(.+?)\s+(?:without|no) driver", part, re.I)
-    if without:
-        reading.details.driver_problem = "missing"
-        part = without[1]
     for inside in re.findall(r"\(([^()]+)\)", part):
-        if (
-            "core" not in inside.lower()
-            and not _BARE_SIZE.fullmatch(inside.strip())
-            and phrases.read_phrase(inside.strip(), reading.details)
-        ):
-            part = part.replace(f"({inside})", " ").strip()
+        counts_cores = "core" in inside.lower() and not inside.lower().endswith(("each", "socket"))
+        said = [x for x in inside.split(",") if not counts_cores and not _BARE_SIZE.fullmatch(x.strip())]
+        left = [x for x in inside.split(",") if x not in said or not phrases.read_phrase(x.strip(), reading.details)]
+        part = part.replace(f"({inside})", f"({','.join(left)})" if left else " ").strip()
     named = _find_cards(part, reading.catalogue)
     if named is not None:
         _add_cards(named, reading)

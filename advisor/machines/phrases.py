@@ -38,6 +38,7 @@ class HardwareDetails(msgspec.Struct):
     cpu_model: str | None = None
     sockets: int | None = None
     cores: int | None = None
+    cores_per_socket: int | None = None
     threads: int | None = None
     gpu_cores: int | None = None
     flags: list[str] = []
@@ -204,7 +205,7 @@ def _read_cpu_limit(text: str) -> float:
 
 # groups of patterns that are no text as it stands
 _READERS: dict[str, Callable[[str], Any]] = {
-    **{name: partial(_count, what=name) for name in ("cores", "threads", "sockets")},
+    **{name: partial(_count, what=name) for name in ("cores", "cores_per_socket", "threads", "sockets")},
     **dict.fromkeys(("gpu_cores", "gpu_cores_"), partial(_count, what="GPU cores", most=1000)),
     **dict.fromkeys(("power_watts", "power_watts_", "psu_watts"), float),
     **dict.fromkeys(("slots", "free_slots", "free_slots_"), _read_slots),
@@ -305,6 +306,7 @@ _DISK = r"(?:nvme|ssd|disk|raid)(?: (?:drive|array|read))?"
 _GBS = r"\d{1,4}(?:\.\d{1,2})? ?[GM]B/s"
 _LINK = r"(?:nvlink(?: domain)?|nvswitch|pcie(?:\s+(?:gen ?)?\d[\d.]*)?(?: ?x\d+)?|infiniband|roce|thunderbolt(?: \d)?|"
 _LINK += r"ethernet|infinity fabric|xgmi)"
+_GBIT = r"G(?:bE|bit/s|b/s|bps|(?= ))"
 _DDR = r"(?:LP)?DDR\dX?"
 _RATE = r"[- ]?(?P<rate>\d{4,5})(?: ?(?:MT/s|MHz))?"
 _SIZED = SIZE.replace("(", "(?P<size>", 1).replace("(GB|", "(?P<unit>GB|")
@@ -323,7 +325,7 @@ _TABLE: tuple[tuple[str, _Taker], ...] = (
     ),
     (r"(?:(?:integrated|onboard) (?:graphics|gpu)|i-?gpu)(?: only)?", _take(own_graphics=True)),
     (
-        rf"{SIZE} (?:of )?(?:(?:(?:system|host|total|shared|main) )*(?:RAM|memory)|(?:LP)?DDR\dX?)"
+        rf"{SIZE} (?:of )?(?:(?:(?:system|host|total|shared|main) )*(?:RAM|memory)|(?:LP)?DDR\dX?(?: (?:RAM|memory))?)"
         r"(?: (?:laptop|desktop|pc|server))?",
         _take("ram_bytes", host_only=True),
     ),
@@ -392,12 +394,13 @@ _TABLE: tuple[tuple[str, _Taker], ...] = (
     (r"NVML error (?P<driver_problem>\w{1,60})", _take()),
     (r"(?:no|without|missing)(?: nvidia| gpu)? driver|driver missing", _take(driver_problem="missing")),
     (rf"{_LINK}(?:\s*\+\s*{_LINK})*", _links),
-    (r"(\d{1,3}(?:\.\d)?)\s?(?:GbE|G(?:bit/s|b/s|bps)|G(?= ))(?: (ethernet|infiniband|roce|thunderbolt))?", _network),
+    (rf"(?:QSFP\d* )?(\d{{1,3}}(?:\.\d)?)\s?{_GBIT}(?: (ethernet|infiniband|roce|thunderbolt))?(?: link)?", _network),
     (r"(?:spread )?(?:across|over) (\d{1,6}) (?:nodes?|machines|servers)", _spread),
     (r"(\d{1,6}) nodes?", _nodes),
     (r"(\d{1,6}) clusters?", _nodes),
     (r"(?P<gpu_cores>\d{1,3})(?:[ -]cores?|c) gpu|(?P<gpu_cores_>\d{1,3}) gpu[ -]cores?", _take()),
     (r"(?P<cores>\d{1,6})(?:(?: physical| cpu)?[ -]cores?(?: cpu| processor)?|c cpu)", _take()),
+    (r"(?P<cores_per_socket>\d{1,4})[ -]cores? (?:each|(?:per|a|each) (?:socket|cpu))", _take()),
     (r"(?P<threads>\d{1,6}) (?:threads|vcpus?|logical cores)", _take()),
     (r"(?P<sockets>\d{1,3}) sockets?", _take()),
     (r"kubernetes|k8s|openshift", _take(orchestrator="kubernetes")),

@@ -109,7 +109,7 @@ def _try_speculating(
 
 def speculate_where_sure(entry: Engine, plan: Plan, search: SearchRequest, session: Session) -> Plan:
     """The plan, or the same weights with speculative decoding, where the low end of its gain is worth it already, or
-    where the model's own recipe has it and it is likely to gain."""
+    where the model's own recipe has it and it is likely to gain; never one that answers later."""
     asked = ask_for_speculation(entry, search, session.rules)
     cards = search.machine.usable_devices  # nobody has published what it brings on processors alone
     if asked is None or search.traffic.rate is not None or plan.offload or not plan.starts or not cards:
@@ -120,7 +120,8 @@ def speculate_where_sure(entry: Engine, plan: Plan, search: SearchRequest, sessi
     gain, known = other.speed.gain, load_plan_rules(session.rules)
     recipe = find_draft_recipe(entry.id, search.model, search.machine, session.rules)
     taken = gain is not None and (gain.low >= known.drafted_from or (recipe and gain.value >= known.drafted_by_recipe))
-    return other if taken else plan
+    now, then = (objective.rate_speed(p.speed, search.traffic, "latency") for p in (plan, other))
+    return other if taken and then >= now else plan
 
 
 def ask_for_speculation(entry: Engine, search: SearchRequest, rules: Catalog) -> SearchRequest | None:

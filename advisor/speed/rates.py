@@ -31,6 +31,7 @@ class HostMemoryRates(Record, frozen=True, kw_only=True):
     by_ram: tuple[HostMemoryRate, ...]
     unstated: tuple[float, float, float]
     source: str
+    placed_by_socket: tuple[str, ...]  # engines that reach the memory of more sockets than one
 
 
 class HostBound(Record, frozen=True, kw_only=True):
@@ -130,6 +131,8 @@ def compute_peak_rates(
     link, direct, wait = _link(deployment, plan, rules)
     host = machine_host_bandwidth(deployment.machine, rules) if deployment.machine is not None else None
     pcie = link_gbs(devices[0], rules, False)[0] if devices and not devices[0].unified else None
+    if host and deployment.machine and deployment.engine not in load_machine_rules(rules).host_memory.placed_by_socket:
+        host /= deployment.machine.cpu.sockets or 1
     slowest, host_gbs, fastest = (host,) * 3 if host else expect_host_bandwidth(deployment.machine, rules)
     prompt_gbs = [min(x, pcie or x) for x in (slowest, host_gbs, fastest)]
     slower = [

@@ -58,6 +58,10 @@ def ids(machine: Machine) -> list[str | None]:
         ("RX 580", ["rx-580"], None),
         ("dual xeon 6248, 384GB RAM", [], 384),
         ("rtx 4090 24 gb vram", ["rtx-4090"], None),
+        ("RTX 4070 12GB, 32 GB DDR5 RAM", ["rtx-4070"], 32),
+        ("CPU-only server: 2x AMD EPYC 9334 (32 cores each), 768 GB DDR5-4800, no GPU", [], 768),
+        ("server without GPU: Xeon 6430, 256GB", [], 256),
+        ("my workstation: 2x RTX 3090 24GB (PCIe, no NVLink)", ["rtx-3090"] * 2, None),
         ("epyc 7742 512gb", [], 512),
         # further ones
         ("linux box with two 3090s and 128 gigs of ram", ["rtx-3090"] * 2, 128),
@@ -264,3 +268,16 @@ def test_enlarged_cards_are_meant_only_where_their_size_is_written() -> None:
     assert parse("RTX 4090").notes == ()
     assert ids(parse("4090")) == ["rtx-4090"]
     assert ids(parse("4090 48GB x2")) == ["rtx-4090-48gb"] * 2
+
+
+def test_cores_of_each_socket_and_what_brackets_say() -> None:
+    server = parse("2x AMD EPYC 9334 (32 cores each), 768 GB DDR5-4800")
+    assert (server.cpu.sockets, server.cpu.physical_cores) == (2, 64)
+    sparks = parse("2x DGX Spark (GB10, QSFP 200G link)")
+    assert (sparks.nodes, sparks.network_gbs, len(sparks.devices)) == (2, 25.0, 1)
+
+
+@pytest.mark.parametrize("word", ["server", "workstation", "data center", "threads", "quad"])
+def test_words_of_editions_and_makers_name_no_card(word: str) -> None:
+    with pytest.raises(AdvisorError):
+        parse(word + " 3")

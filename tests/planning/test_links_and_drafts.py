@@ -89,3 +89,55 @@ def test_backends_by_measured_pairs() -> None:
     assert "server-rocm" in str(plan(*words, "Ryzen AI Max+ 395 128GB, linux", "--backend", "rocm")["command"])
     dense = ("--model", "Qwen/Qwen3-8B", "--engine", "llama.cpp", "--on", "RX 7900 XTX, 64GB RAM, linux")
     assert "server-rocm" in str(plan(*dense)["command"])
+
+
+def test_no_draft_where_it_lies_worse_over_the_cards() -> None:
+    """Four cards without NVLink: tensor parallel, no expert parallel (local-inference-lab/rtx6kpro, qwen35-397b.md)."""
+    words = (
+        "--on",
+        "4x RTX PRO 6000 Blackwell 96GB",
+        "--model",
+        "Qwen3.5-397B-A17B",
+        "--use-case",
+        "agent",
+        "--users",
+        "16",
+    )
+    layout = plan(*words, "--engine", "vllm")["layout"]
+    assert isinstance(layout, dict)
+    assert (layout["tensor"], layout["expert"]) == (4, 1)
+
+
+def test_a_second_socket_adds_nothing_to_what_does_not_place_by_socket() -> None:
+    def rate(hardware: str) -> float:
+        asked = EstimateRequest(
+            model="openai/gpt-oss-20b",
+            quantization="MXFP4_MOE",
+            hardware=hardware,
+            engine="llama.cpp",
+            context_length=4096,
+        )
+        deployment, _ = resolve_request(asked, RULES)
+        load = RequestLoad(concurrency=1, prompt=512, output=256)
+        speed = estimate_speed(deployment, estimate(deployment, Session(RULES)), Session(RULES), load)
+        assert speed is not None
+        assert speed.tpot_s is not None
+        return 1 / speed.tpot_s.value
+
+    one, two = (rate(f"{x} EPYC 9334, 384GB DDR5-4800, 32 cores") for x in ("1x", "2x"))
+    assert two == pytest.approx(one)
+
+
+def test_limits_are_those_of_all_copies() -> None:
+    words = ("--on", "8x H200", "--model", "MiMo-V2.5", "--use-case", "agent", "--users", "64")
+    answer = json.loads(advise("recommend", *words, "--json").stdout)
+    beyond = next(x for x in answer["growth"] if "at once" in x and x.startswith("beyond"))
+    assert answer["chosen"]["copies"] == 2
+    assert int(beyond.split()[1]) >= 64
+
+
+def test_rounds_of_whole_plans_are_kept() -> None:
+    rounds = list(csv.DictReader((Path(__file__).parents[1] / "data/plan_rounds.csv").read_text("utf-8").splitlines()))
+    signed = {n: sum(r["verdict"] == "sign" for r in rounds if r["round"] == n) for n in ("2", "3")}
+    assert (len(rounds), signed) == (40, {"2": 10, "3": 11})
+    assert all(r["source"] and r["date"] and r["hardware"] for r in rounds)

@@ -158,7 +158,7 @@ def _list_by_ability(
     slowest, reads = _slowest(request, choosing), bound_reads(request.machine, rules)
     rows: list[tuple[float, str, Ability]] = []
     for row in rules.model_index():
-        if (among is not None and row.id not in among) or not may_fit(row, usable):
+        if (among is not None and row.id not in among) or row.stub or row.params_total * LEAST_BYTES > usable:
             continue
         rate = fastest_decode(row, reads)
         if rate is not None and rate < slowest and among is None:
@@ -378,11 +378,6 @@ def count_usable_bytes(machine: Machine) -> int | None:
     if cards is None:
         return None
     return cards + (0 if is_unified(machine) else int(USABLE_HOST * (ram or 0)))
-
-
-def may_fit(row: ModelRow, usable: int) -> bool:
-    """Whether the narrowest weights find room at all."""
-    return not row.stub and row.params_total * LEAST_BYTES <= usable
 
 
 class FastestReads(Value, frozen=True):

@@ -256,6 +256,7 @@ def describe_growth(
     Limits are asked of the estimator (it surely fits at the limit, and is not sure one step beyond); the next engine is
     the guide's answer for more users.
     """
+    copies = max(1, (cards or 0) // (deployment.device_count or 1))
     length = deployment.context_length or 4096
     trained = deployment.model.max_context or 64 * length
     held = on_all_layers(deployment, session.rules.engines()[deployment.engine])
@@ -280,14 +281,14 @@ def describe_growth(
     context = None if steps is None else max(CONTEXT_STEP * steps, length)
     out = list(_engine_steps(deployment, facts, guide, decision, users))
     if users is not None and users < MOST_USERS:
-        requests = f"{users} {'request' if users == 1 else 'requests'} of {format_tokens(length)} tokens at once"
-        out.append(f"beyond {requests}: {_more_users(deployment, cards, wide_cache)}")
+        many = f"{users * copies} request{'' if users * copies == 1 else 's'} of {format_tokens(length)} tokens"
+        out.append(f"beyond {many} at once: {_more_users(deployment, cards, wide_cache)}")
     longest, then = deployment.model.max_context, "a model trained for more"
     if context is not None and context < (longest or 2**31):
         longest = context
         then = "8-bit KV cache, another card" if wide_cache else "another card"
     if longest:
-        requests = f"{deployment.sequences} requests" if deployment.sequences > 1 else "one request"
+        requests = f"{deployment.sequences * copies} requests" if deployment.sequences * copies > 1 else "one request"
         out.append(f"beyond {format_tokens(longest)} tokens in {requests}: {then}")
     largest = _largest_model(deployment, now)
     if largest:
