@@ -58,9 +58,7 @@ from advisor.yaml_places import (
 _DOCKER_WORD = re.compile(r"^(RUN|CMD|ENTRYPOINT|COPY|WORKDIR|ENV|EXPOSE)\s", re.M)
 _MODELFILE_WORD = re.compile(r"^(PARAMETER|TEMPLATE|SYSTEM|ADAPTER|MESSAGE|LICENSE|RENDERER|PARSER)\s", re.M | re.I)
 _LEADING = re.compile(r"\A(?:[ \t]*(?:#[^\n]*)?\n)+")  # comments and empty lines
-_PRESET = re.compile(
-    r"^\[[^\]\n]+\]\s*\n(?:[^\[\n].*\n|\n)*?(?:model|hf|hf-repo|LLAMA_ARG_MODEL)[ \t]*=", re.M
-)  # of llama-server
+_PRESET = re.compile(r"^(?:model|hf|hf-repo|LLAMA_ARG_MODEL)[ \t]*=.*gguf", re.M | re.I)  # of llama-server
 _HAS_TEMPLATE = re.compile(r"\{[{%]")  # whose branches may each have a key
 _ENV_LINE = re.compile(r"^(export )?[A-Za-z_][A-Za-z0-9_]*=")
 _COMMENT = re.compile(r"^\s*(#|$)")
