@@ -18,9 +18,17 @@ IMAGE = "vllm/vllm-openai:v0.33.0"
 @pytest.mark.parametrize(
     ("source", "name", "doubled"),
     [
-        (f"services: {{v: {{image: '{IMAGE}', entrypoint: '', command: {SERVE}, gpus: all}}}}\n", "compose.yaml", False),
-        (f"services: {{v: {{image: '{IMAGE}', entrypoint: [], command: {SERVE}, gpus: all}}}}\n", "compose.yaml", False),
-        (f"services: {{v: {{image: '{IMAGE}', entrypoint: , command: {SERVE}, gpus: all}}}}\n", "compose.yaml", True),
+        (
+            f"services: {{v: {{image: '{IMAGE}', entrypoint: '', command: {SERVE}, gpus: all}}}}\n",
+            "compose.yaml",
+            False,
+        ),
+        (
+            f"services: {{v: {{image: '{IMAGE}', entrypoint: [], command: {SERVE}, gpus: all}}}}\n",
+            "compose.yaml",
+            False,
+        ),
+        (f"services: {{v: {{image: '{IMAGE}', entrypoint: , command: {SERVE}}}}}\n", "compose.yaml", True),
         (f"docker run --gpus all --entrypoint '' {IMAGE} {SERVE}\n", "x.sh", False),
         (f"docker run --gpus all {IMAGE} {SERVE}\n", "x.sh", True),
     ],
