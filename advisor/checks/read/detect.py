@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable
 from pathlib import PurePath
 
@@ -294,8 +295,7 @@ def _fenced(source: str, ctx: ReaderContext) -> list[Launch]:
 
 def _presets(source: str, ctx: ReaderContext) -> list[Launch]:
     """A file of presets of llama-server, as the server reads it that it is given to."""
-    argv = (make_text("--models-preset"), make_text(PurePath(ctx.file).name))
-    return [make_launch(ctx, None, None, "llama.cpp", "presets", argv=argv)]
+    return scripts.read_script(f"llama-server --models-preset {shlex.quote(PurePath(ctx.file).name)}", ctx)
 
 
 _READERS: dict[str, Callable[[str, ReaderContext], list[Launch]]] = {
