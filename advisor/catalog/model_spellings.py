@@ -158,6 +158,12 @@ def find_named_model(name: str, rules: Catalog) -> NamedModel | None:
     return replace(found, assumed=assumed)
 
 
+def find_file_format(file: str) -> str | None:
+    """The weight format in the name of a GGUF file; None where it says none."""
+    m = _GGUF.search(file[: -len(".gguf")]) if file.lower().endswith(".gguf") else None
+    return m["q"].upper() if m else None
+
+
 def find_elsewhere(name: str, rules: Catalog) -> NameElsewhere | None:
     """Why no engine here serves a model of this name; None where nothing is known of it."""
     short = name.strip().rpartition("/")[2]

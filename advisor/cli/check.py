@@ -76,6 +76,8 @@ def command(question: CheckQuestion, shown: options.Presentation, **given: Any) 
         return 0
     if not question.files:
         raise BadInput("name a file, a folder or `-`; see `advise check --help`")
+    if given["no_cache"]:
+        click.echo("advise: --no-cache is without effect: every run reads every file", err=True)
     configuration = read_config(given)
     settings = configuration.settings
     asked = one_file.CheckOptions(

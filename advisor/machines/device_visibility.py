@@ -57,13 +57,15 @@ def keep_devices(machine: Machine, kept: Sequence[Device]) -> Machine:
 
 def names_unknown_devices(value: str, devices: Sequence[Device]) -> bool:
     """Whether what a visible-devices value hides is not known: it names an id, and that of some device is not known,
-    or it begins with what none of these has."""
+    it begins with what none of these has, or counts farther than these."""
     if re.fullmatch(r"(level_zero|opencl|\*):(gpu|\*)", value.strip()):
         return False
     selector = re.fullmatch(_ONE_TERM, value.strip())
     items = [item.strip() for item in (selector[1] if selector else value).split(",")]
     by_id = any(_position(x, devices) is None and x.startswith(("GPU-", "MIG-")) for x in items)
     if by_id and any(d.uuid is None for d in devices):
+        return True
+    if any(x.isdecimal() and _position(x, devices) is None for x in items):
         return True
     return _position(items[0], devices) is None and items[0].lower() not in NOTHING_VISIBLE
 

@@ -202,11 +202,11 @@ def _context(config: ConfigSection) -> int | None:
 
 
 def _rope_factor(data: Mapping[str, object]) -> float | None:
-    """The factor of linear scaling, where the config has it in one of its forms."""
+    """The factor of linear or dynamic scaling, where the config has it in one of its forms."""
     scaling = data.get("rope_scaling") or data.get("rope_parameters")
     rows = [scaling, *scaling.values()] if isinstance(scaling, dict) else []
     for row in rows:
-        if isinstance(row, dict) and (row.get("rope_type") or row.get("type")) == "linear":
+        if isinstance(row, dict) and (row.get("rope_type") or row.get("type")) in ("linear", "dynamic"):
             factor = row.get("factor")
             return float(factor) if isinstance(factor, (int, float)) and 0 < factor <= 1024 else None
     return None

@@ -490,7 +490,7 @@ class Model(MemoRecord, frozen=True, kw_only=True):
     params_text: int | None = None
     params_stored: int | None = None
     max_context: int | None = None
-    rope_factor: float | None = None  # of linear scaling: tables of rotations reach so many times farther
+    rope_factor: float | None = None  # of linear or dynamic scaling: tables of rotations reach so many times farther
     dual_chunk: bool = False  # its config.json asks for dual chunk attention
     longer: LongerContext | None = None  # what the publisher documents for more
     dtype: str = "bfloat16"
@@ -527,6 +527,15 @@ class Model(MemoRecord, frozen=True, kw_only=True):
         """The layout, where the caller knows that there is one: it must not be None."""
         assert self.layout is not None
         return self.layout
+
+    @property
+    def scaled_context(self) -> int | None:
+        """Tokens up to which engines serve it as it is: linear and dynamic scaling reach farther than `max_context`,
+        but for Gemma 3 (vLLM 0.33.0, config/model.py). None where that is not known or not verified."""
+        if self.max_context is None or "max_context" in self.unverified_fields:
+            return None
+        inside = "gemma3" in (self.model_type or "")  # which counts it already
+        return int(self.max_context * (1 if inside else self.rope_factor or 1))
 
     @property
     def has_fp4_experts(self) -> bool:

@@ -64,6 +64,10 @@ COMMANDS: list[tuple[str, str, Any]] = [
     (f"vllm serve {Q} --max-model-len 40961", "length.above_model", True),
     (f"vllm serve {Q}", "length.above_model", False),
     ("vllm serve a/b --max-model-len 9", "length.above_model", None),
+    # 32768 positions and dynamic scaling by 2; the 20B's positions are not verified
+    ("vllm serve internlm/internlm2_5-7b-chat --max-model-len 65536", "length.above_model", False),
+    ("vllm serve internlm/internlm2_5-7b-chat --max-model-len 65537", "length.above_model", True),
+    ("vllm serve internlm/internlm2_5-20b-chat --max-model-len 999999", "length.above_model", None),
     (f"vllm serve {Q} --max-model-len $N", "length.above_model", None),
     (f"vllm serve {Q}", "model.max_context", 40960),
     # pairs of flags: nothing where one is absent, unknown where one is open

@@ -72,6 +72,7 @@ def test_what_a_launch_sees(launch: str, on: str, seen: int) -> None:
         (f"CUDA_VISIBLE_DEVICES=$CARD llama-server {MODEL}", "CARD is not set here"),
         (f"CUDA_VISIBLE_DEVICES=GPU-4f1e llama-server {MODEL}", "GPU-4f1e"),
         (f"CUDA_VISIBLE_DEVICES=6,7 llama-server {MODEL}", "CUDA_VISIBLE_DEVICES=6,7"),
+        (f"CUDA_VISIBLE_DEVICES=1,6 llama-server {MODEL}", "CUDA_VISIBLE_DEVICES=1,6"),
         (f"docker run --gpus device=$CARD {IMAGE} {MODEL}", "CARD"),
         (f"llama-server {MODEL} -dev CUDA9", "device=CUDA9"),
         (f"llama-server {MODEL} -dev $DEV", "DEV is not set here"),

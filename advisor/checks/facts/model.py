@@ -110,7 +110,7 @@ _define_by_layout(
 _define_by_model("model.vision", "takes images", lambda m: m.vision is not None)
 _define_by_model("model.encoder", "embedding or reranking model", lambda m: m.kind != "chat")
 _define_by_model(
-    "model.max_context", "longest context the model was trained for, tokens", lambda m: m.max_context, "int"
+    "model.max_context", "longest context the model takes as it is, tokens", lambda m: m.scaled_context, "int"
 )
 _define_by_model("model.family", "the model's family in the catalogue", lambda m: m.family, "str")
 

@@ -107,6 +107,9 @@ def read_document(doc: object, ctx: ReaderContext) -> Launches:
         name: as_mapping(_map_texts(whole, lambda text: expand_variables(text, known)))
         for name, whole in wholes.items()
     }
+    bases = {as_string(x, "extends") or as_string(x, "extends", "service") for x in services.values()}
+    # a name that hides it, for what others extend: a template, which nobody starts
+    filled = {k: v for k, v in filled.items() if not (k in bases and str(k).startswith((".", "_")))}
     claimed = Counter(claim for service in filled.values() for claim in _list_claims(service))
     for name, service in filled.items():
         alone = any(claimed[claim] > 1 for claim in _list_claims(service))
@@ -325,8 +328,10 @@ def _read_service(name: str, service: Table, ctx: ReaderContext, line: int, alwa
         env = {**read_variables(text or ""), **env}
     env |= {k: make_text(f"$({k})", line, 0, (k,)) for k in external if k not in env}
     setup = replace(setup, runs_with="services" if always else None, places={**setup.places, **places})
-    entry = _split_command(service["entrypoint"]) if service.get("entrypoint") else None
     image, command = as_string(service, "image"), _split_command(service.get("command"))
+    entry = _split_command(service["entrypoint"]) if service.get("entrypoint") is not None else None
+    if entry == []:  # none at all: the command starts by itself
+        entry, command = command or None, []
     found = make_finder(ctx, make_script_reader(ctx, setup.mounts)).container(image, entry, command, env, setup)
     built = find_built(service, entry, command, env, setup, ctx)
     found = built if built and (not found or found[0].unresolved or not built[0].unresolved) else found

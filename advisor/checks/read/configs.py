@@ -20,6 +20,7 @@ from advisor.checks.read.context import (
     read_texts,
 )
 from advisor.checks.read.launch import SWAP_FILE, Env, Launches, LaunchSetup
+from advisor.checks.read.scripts import make_script_reader
 from advisor.checks.read.unknown_words import LONGEST, TOO_LONG
 from advisor.yaml_places import (
     Table,
@@ -123,13 +124,15 @@ def read_llama_swap(doc: Table, ctx: ReaderContext) -> Launches:
     """llama-swap: each model has a command of its own; macros are filled in."""
     macros = read_texts(doc, "macros")
     out: Launches = []
-    ports: set[str] = set()
+    ports: dict[str, list[Table]] = {}
     around = LaunchSetup(
         places={"timeout": line_of(doc.get("healthCheckTimeout")), **_swap_faults(doc)},
         unit={"healthCheckTimeout": str(doc.get("healthCheckTimeout") or 120)},
     )
-    stay = [(str(m), str(g)) for g, body in as_mapping(doc, "groups").items() for m in as_sequence(body, "members")
-            if as_boolean(body, "swap") is False]  # fmt: skip
+    groups = {str(m): (str(g), as_mapping(body)) for g, body in as_mapping(doc, "groups").items()
+              for m in as_sequence(body, "members")}  # fmt: skip
+    stay = {m: name for m, (name, body) in groups.items() if as_boolean(body, "swap") is False}
+    alone: Table = {}  # the group of those that no group names: one model of it runs at a time
     for name, m in as_mapping(doc, "models").items():
         command = as_string(m, "cmd")
         if command is None:
@@ -141,21 +144,29 @@ def read_llama_swap(doc: Table, ctx: ReaderContext) -> Launches:
         if TOO_LONG in filled.unknown:
             note_unread(ctx, f"macros make more than {LONGEST:,} characters of the command", first)
         given = {"PORT": str(_GIVEN_PORT), "MODEL_ID": str(name)}
-        started = make_finder(ctx).script(_one_line(filled), first, given)
+        started = make_finder(ctx, make_script_reader(ctx)).script(_one_line(filled), first, given)
         published = any(host == _GIVEN_PORT for x in started for _, host, _ in x.setup.ports)
         fixed = None if published else re.search(r"--port[ =](\d{2,5})", filled)  # else it is the container's own
         places = dict(around.places)
         if fixed and fixed[1] not in str(value_at(m, "proxy") or ""):
             places["swap-port"] = first
-        if fixed and fixed[1] in ports:
-            places["swap-port-shared"] = first
         if fixed:
-            ports.add(fixed[1])
+            group = groups[str(name)][1] if str(name) in groups else alone
+            if any(_run_together(group, other) for other in ports.setdefault(fixed[1], [])):
+                places["swap-port-shared"] = first
+            ports[fixed[1]].append(group)
         for launch in make_launches(ctx, SWAP_FILE, started, str(name), around):
             setup = launch.setup if launch.setup.container else around
-            setup = replace(setup, places={**setup.places, **places}, runs_with=dict(stay).get(str(name)))
+            setup = replace(setup, places={**setup.places, **places}, runs_with=stay.get(str(name)))
             out.append(replace(launch, line=first, env={**env, **launch.env}, setup=setup))
     return out
+
+
+def _run_together(one: Table, other: Table) -> bool:
+    """Whether models of two groups, or of one, can be up at once. Source: llama-swap, config.example.yaml, groups."""
+    if one is other:
+        return as_boolean(one, "swap") is False
+    return any(as_boolean(x, "exclusive") is False or as_boolean(x, "persistent") is True for x in (one, other))
 
 
 def _swap_faults(doc: Table) -> dict[str, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable
 from pathlib import PurePath
 
@@ -58,6 +59,7 @@ from advisor.yaml_places import (
 _DOCKER_WORD = re.compile(r"^(RUN|CMD|ENTRYPOINT|COPY|WORKDIR|ENV|EXPOSE)\s", re.M)
 _MODELFILE_WORD = re.compile(r"^(PARAMETER|TEMPLATE|SYSTEM|ADAPTER|MESSAGE|LICENSE|RENDERER|PARSER)\s", re.M | re.I)
 _LEADING = re.compile(r"\A(?:[ \t]*(?:#[^\n]*)?\n)+")  # comments and empty lines
+_PRESET = re.compile(r"^(?:model|hf|hf-repo|LLAMA_ARG_MODEL)[ \t]*=.*gguf", re.M | re.I)  # of llama-server
 _HAS_TEMPLATE = re.compile(r"\{[{%]")  # whose branches may each have a key
 _ENV_LINE = re.compile(r"^(export )?[A-Za-z_][A-Za-z0-9_]*=")
 _COMMENT = re.compile(r"^\s*(#|$)")
@@ -129,6 +131,8 @@ def detect_kind(source: str, name: str) -> str:
         return "yaml"
     if base.endswith((".hcl", ".nomad")) or (not base.endswith(".sh") and nomad.is_job(head)):
         return "nomad"
+    if base.endswith(".ini") and _PRESET.search(head):
+        return "presets"
     if re.search(r"^[ \t]*\[(Unit|Service)\]\s*$", head, re.M):
         return "systemd"
     if source.startswith("#!") or base.endswith((".sh", ".bash", ".sbatch", ".slurm", ".zsh")):
@@ -235,7 +239,15 @@ def read_generic(doc: object, ctx: ReaderContext) -> list[Launch]:
         if entry is None or entry.entry not in ("serve", "opaque") or as_boolean(body, "disabled") is True:
             continue
         setup, open_ = LaunchSetup(container=True, image=str(image)), ("its arguments: they stand elsewhere",)
-        out.append(make_launch(ctx, None, body, entry.engine, "yaml", setup=setup, unresolved=open_))
+        holders = [x for x in find_all(doc, "args") if list_texts(x.get("args"))]
+        found = []
+        if len(holders) == 1:  # values of a chart: the words stand in one block, the image in another
+            command = list_texts(holders[0].get("command")) or None
+            env, _ = read_environment(holders[0].get("env"))
+            found = make_finder(ctx).container(image, command, list_texts(holders[0]["args"]), env, setup)
+        out += make_launches(ctx, "yaml", found, None) or [
+            make_launch(ctx, None, body, entry.engine, "yaml", setup=setup, unresolved=open_)
+        ]
     if out:
         return out
     for value in walk(doc):
@@ -281,9 +293,15 @@ def _fenced(source: str, ctx: ReaderContext) -> list[Launch]:
     return out
 
 
+def _presets(source: str, ctx: ReaderContext) -> list[Launch]:
+    """A file of presets of llama-server, as the server reads it that it is given to."""
+    return scripts.read_script(f"llama-server --models-preset {shlex.quote(PurePath(ctx.file).name)}", ctx)
+
+
 _READERS: dict[str, Callable[[str, ReaderContext], list[Launch]]] = {
     "shell": scripts.read_script, "systemd": units.read_systemd, "dockerfile": dockerfile.read_dockerfile,
-    "modelfile": configs.read_modelfile, "env": scripts.read, "nomad": nomad.read_job, "markdown": _fenced
+    "modelfile": configs.read_modelfile, "env": scripts.read, "nomad": nomad.read_job, "markdown": _fenced,
+    "presets": _presets
 }  # fmt: skip
 
 

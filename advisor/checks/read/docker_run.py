@@ -70,11 +70,14 @@ def parse_docker_run(words: TextList) -> ContainerRun | None:
             else:
                 passed.append(k)
         elif option == "--entrypoint":
-            entrypoint = [value] if value else None
+            entrypoint = [value] if value else []
         elif option == "--name":
             name = str(value)
     image = words[i] if i < len(words) and not composed else None  # compose: a service stands there
-    return ContainerRun(image, entrypoint, words[i + 1 :], env, tuple(passed), _setup(options), name)
+    args = words[i + 1 :]
+    if entrypoint == []:  # none at all: the arguments start by themselves
+        entrypoint, args = args or None, []
+    return ContainerRun(image, entrypoint, args, env, tuple(passed), _setup(options), name)
 
 
 def find_exec_command(words: TextList) -> TextList:

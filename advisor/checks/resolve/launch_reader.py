@@ -18,7 +18,7 @@ from advisor.checks.knowledge import Knowledge, is_told_by_variables
 from advisor.checks.read import accelerators
 from advisor.checks.read.launch import Launch
 from advisor.checks.read.recognise import parse_image
-from advisor.checks.read.unknown_words import say_what_is_open
+from advisor.checks.read.unknown_words import TOO_LONG, find_guard, find_placeholders, say_what_is_open
 from advisor.checks.resolve.arguments import (
     LaunchArguments,
     convert_argument,
@@ -113,7 +113,7 @@ def read_launch(
         assumed.append(f"the model is {named.name}, as a comment in the file says")
     elif model is None:
         reasons.append(ON_REQUEST if later else "the model is not named")
-    elif model.unknown:
+    elif model.unknown and not _is_in_open_folder(model):
         reasons.append(f"the model is {model[:80]}, and {say_what_is_open(model)}")
     else:
         named = name_model(model, knowledge)
@@ -185,7 +185,11 @@ def name_model(model: Text, knowledge: Knowledge) -> model_spellings.NamedModel 
         within = (f"{own}/{base}",) if base and (not m or base.lower().endswith(".gguf")) else ()  # a file has a format
         names = (*within, own) if m else (base, *within) if base else ()
         found = next(filter(None, (model_spellings.find_named_model(n, knowledge.rules) for n in names)), None)
-        return replace(found, assumed=f"{model} is taken as {found.name}, by the name of the path") if found else None
+        if found is None:
+            return None
+        quantization = found.quantization or model_spellings.find_file_format(base)
+        assumed = f"{model} is taken as {found.name}, by the name of the path"
+        return replace(found, quantization=quantization, assumed=assumed)
     return model_spellings.find_named_model(model, knowledge.rules)
 
 
@@ -341,6 +345,13 @@ def find_hardware_words(launch: Launch, arguments: LaunchArguments, knowledge: K
 def is_path(name: str) -> bool:
     """Whether the name is a place in some file system, which nobody can look into here."""
     return _PATHS.match(name) is not None
+
+
+def _is_in_open_folder(model: Text) -> bool:
+    """Whether all that is not known of a path is the folder of one GGUF file."""
+    base = model.rpartition("/")[2]
+    plain = is_path(model) and base.lower().endswith(".gguf") and not find_placeholders(base)
+    return plain and TOO_LONG not in model.unknown and find_guard(model) is None
 
 
 def is_locked(name: str, rules: Catalog) -> bool:

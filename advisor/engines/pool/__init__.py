@@ -392,7 +392,7 @@ def find_refusals(
     if read_partition(deployment, constants.names, settings.pp) is None:
         variable, layers = constants.names.stage_layers.environment[0], len(cache_layers(deployment.model))
         out.append(f"{variable} has to be {settings.pp} whole numbers, one a stage, that are {layers} layers together")
-    longest = deployment.model.max_context
+    longest = deployment.model.scaled_context
     if longest and settings.length > longest and settings.length_given and refuses_longer(deployment, constants):
         out.append(f"{settings.length} tokens are more than {deployment.model.id} was trained for ({longest})")
     if constants.wants_budget_free:
