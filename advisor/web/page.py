@@ -100,12 +100,13 @@ def list_names(rules: Catalog, **more: Any) -> bytes:
 
 
 @lru_cache(maxsize=1)
-def load_usual() -> dict[str, list[str]]:
-    """Machines and models that people ask about most: offered first, and answered beforehand by `advise site`."""
+def load_usual() -> Json:
+    """Machines and models that people ask about most: offered first, and answered beforehand by `advise site`; `fit`:
+    the deployment that these are estimated for."""
     from advisor.page.build import make_environment
 
     env = make_environment()
-    found: dict[str, list[str]] = json.loads(env.loader.get_source(env, "web/usual.json")[0])
+    found: Json = json.loads(env.loader.get_source(env, "web/usual.json")[0])
     return found
 
 
@@ -155,7 +156,7 @@ def _answer_machine(machine: str, models: Sequence[str], rules: Catalog) -> Json
         answers.update(_ask("/v1/recommend", rules, **asked, model=model) for model in dict.fromkeys(named))
         longer = {**asked, "model": named[0]} if first["choices"] else {}
         answers.update(_ask("/v1/recommend", rules, **longer, context_length=n) for n in CONTEXTS if longer)
-    held = {"engine": "llama.cpp", "context_length": 8192, "sequences": 1, "workload": {"concurrency": 1}}
+    held = load_usual()["fit"]
     answers.update(_ask("/v1/estimate", rules, model=model, hardware=machine, **held) for model in models)
     return answers
 

@@ -25,8 +25,10 @@ LOADED = {"modules": 151, "pairs": 1_058}
 # their price took their lines from the search that they replaced; a buyer's reasons and the ladder are 2,000 tokens.
 # Then: names as boards and logs write them 270, facts in one file and mirrors 190, scratch place by place and what a
 # start does not load 200, failures that the gate names since and what its blind round found 180; HCL's parser 90 less
-TOTALS = {"lines": 81_400, "modules": 405}
-TOKENS = {"tokens": 643_000}
+# Then: the page's static copy and launch files over HTTP 200, room for cards in a computer 150, launches that gate and
+# reports showed 100; options as help shows them and one table of phrases took 130 away
+TOTALS = {"lines": 81_700, "modules": 405}
+TOKENS = {"tokens": 649_000}
 TOOLS_LINES = 6_860
 SLACK = 1.05  # how far a limit may stand above the truth
 LAYOUT = {
