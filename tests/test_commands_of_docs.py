@@ -34,6 +34,7 @@ COMMAND = re.compile(r"^(?:\$ )?(?:(?P<producer>[^|]+?) \| )?(?:\.venv/bin/)?(?P
 # commands that a test of their own runs, or that no test can: how they begin -> where, or why
 ELSEWHERE = {
     "advise serve": "tests/web",
+    "advise site": "tests/web/test_site.py",
     "advise bench http": "tests/e2e/test_bench_server.py",
     "advise bench --export": "needs runs that were kept: tests/bench/test_evidence.py",
     "advise estimate --quiet --jsonl": "lines of scripts: tests/test_sweeps.py",

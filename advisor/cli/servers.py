@@ -90,7 +90,7 @@ def site(output: str, machines: tuple[str, ...], force: bool, quiet: bool) -> in
         if not quiet:
             click.echo(text, err=True)
 
-    write_site(Path(output).expanduser(), catalog(options.list_rule_roots()), machines, force, say)
+    click.echo(write_site(Path(output).expanduser(), catalog(options.list_rule_roots()), machines, force, say))
     return 0
 
 

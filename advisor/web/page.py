@@ -110,8 +110,9 @@ def load_usual() -> Json:
     return found
 
 
-def write_site(folder: Path, rules: Catalog, machines: Sequence[str], force: bool, say: Callable[[str], None]) -> None:
+def write_site(folder: Path, rules: Catalog, machines: Sequence[str], force: bool, say: Callable[[str], None]) -> str:
     """Writes the page, its names, and the answers for `machines` (in words; none: the usual ones); says how it goes.
+    Returns what was written, in words.
 
     Raises BadInput for a machine that is not known, for a folder with files in it (unless `force`), and above 3 MB.
     """
@@ -123,7 +124,7 @@ def write_site(folder: Path, rules: Catalog, machines: Sequence[str], force: boo
         raise BadInput(f"the site would have {size:,} bytes, and at most {MOST_BYTES:,} are made: name fewer machines")
     for name, data in files.items():
         replace_file(folder / name, data)
-    say(f"{folder}: {len(files)} files, {size:,} bytes")
+    return f"{folder}: {len(files)} files, {size:,} bytes"
 
 
 def _make_files(rules: Catalog, machines: Sequence[str], say: Callable[[str], None]) -> dict[str, bytes]:
