@@ -163,7 +163,7 @@ def test_recommended_commands_pass_the_gate_over_a_grid(tmp_path: Any, monkeypat
     """Of an answer only the choice is looked at: other plans of its engine are not looked for."""
     monkeypatch.setattr("advisor.advice.recommend.answer.add_named_plans", lambda advice, *_: advice)
     looked, wrong = 0, []
-    for hardware, model, load in questions(8, 150):
+    for hardware, model, load in questions(8, 160):
         for ranked, _ in answered(hardware, model, load)[:1]:
             if ranked.command and "${" not in ranked.command:
                 looked += 1
