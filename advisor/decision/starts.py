@@ -359,25 +359,29 @@ def _word(device: str) -> str:
 
 def _meets(limit: StartLimit, asked: _Asked) -> bool:
     """Whether a limit is about this question, and the release of the engine."""
+    if limit.engine != asked.engine.id:
+        return False
     question, version = asked.question, asked.release
     kinds = [kind for kind, _ in _list_shapes(question.model, asked.file)] if limit.shapes is not None else []
-    mixers = question.model.layout.mixers if question.model.layout is not None else ()
-    heads = [g.head_dim for g in mixers if isinstance(g, Softmax)] if limit.head_rows is not None else []
     return (
-        limit.engine == asked.engine.id
-        and (limit.since is None or version >= version_key(limit.since))
+        (limit.since is None or version >= version_key(limit.since))
         and (limit.until is None or version < version_key(limit.until))
         and (not limit.devices or bool({asked.device, asked.platform, "all"} & set(limit.devices)))
         and (not limit.formats or bool({question.quantization.id, question.quantization.capability} & {*limit.formats}))
         and (limit.blocks is None or limit.blocks == bool(question.model.weight_blocks))
         and (not limit.caches or question.cache in limit.caches)
-        and (limit.head_rows is None or any(n % limit.head_rows for n in heads))
+        and (limit.head_rows is None or any(n % limit.head_rows for n in _list_head_sizes(question.model)))
         and (not limit.given or any(question.given.get(k) == v for k, v in limit.given.items()))
         and (not limit.besides or any(question.given.get(k, v[0]) not in v for k, v in limit.besides.items()))
         and (limit.experts is None or (question.model.layout is not None and limit.experts == question.model.is_moe))
         and (limit.architectures is None or bool(re.search(limit.architectures, question.model.architecture or "")))
         and (limit.shapes is None or any(re.search(limit.shapes, kind) for kind in kinds))
     )
+
+
+def _list_head_sizes(model: Model) -> list[int]:
+    groups = model.layout.mixers if model.layout is not None else ()
+    return [g.head_dim for g in groups if isinstance(g, Softmax)]
 
 
 def _build_facts(asked: _Asked, facts: Facts) -> Iterator[StartFact]:
