@@ -19,6 +19,9 @@ Basis = Literal["exact", "measured", "modelled", "assumed"]
 Setting = str | int | float | bool
 
 
+SIXTEEN_BIT_CACHES = ("auto", "f16", "bf16")
+
+
 class KvType(Record, frozen=True, kw_only=True):
     """Element types of the KV cache (`auto` = what the engine takes by itself)."""
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from msgspec.structs import replace
 
 from advisor.catalog.types import Engine
-from advisor.deployment import Deployment, MemoryEstimate, Setting, SpeedEstimate
+from advisor.deployment import SIXTEEN_BIT_CACHES, Deployment, MemoryEstimate, Setting, SpeedEstimate
 from advisor.engines.flags import find_own_flag
 from advisor.planning.layouts import list_host_placements, with_settings
 from advisor.planning.objective import output_rate
@@ -19,7 +19,6 @@ from advisor.planning.traffic import Traffic
 from advisor.planning.types import Ask
 from advisor.record import Value
 
-SIXTEEN_BIT = ("auto", "f16", "bf16")
 CELLS = 256  # tokens that llama.cpp's cache comes in
 Sized = tuple[Deployment, MemoryEstimate]
 Rate = Callable[[Deployment, MemoryEstimate], SpeedEstimate | None]
@@ -126,8 +125,8 @@ def _split_layers(whole: Deployment, named: Engine) -> Deployment | None:
     cards = machine.usable_devices if machine is not None else ()
     if known is None or len(cards) < 2 or len({(d.name, d.total_bytes) for d in cards}) > 1:
         return None
-    runs = whole.backend in (None, "cuda") and cards[0].vendor in known.vendors and whole.kv_cache_type.k in SIXTEEN_BIT
-    if not runs or whole.model.gguf_name not in known.architectures:
+    runs = whole.backend in (None, "cuda") and cards[0].vendor in known.vendors
+    if not runs or whole.kv_cache_type.k not in SIXTEEN_BIT_CACHES or whole.model.gguf_name not in known.architectures:
         return None
     why = "equal cards work on each layer together, which is faster for few requests; experimental in this engine"
     made = replace(whole, because={**whole.because, **dict.fromkeys(known.settings, why)})

@@ -28,6 +28,7 @@ from advisor.advice.hardware_types import (
 from advisor.advice.types import Advice, RankedDeployment
 from advisor.catalog.described_machine import WHOLE_COMPUTERS
 from advisor.catalog.types import Accelerator
+from advisor.deployment import SIXTEEN_BIT_CACHES
 from advisor.freshness import find_stale_note
 from advisor.money import convert_currency
 from advisor.planning.traffic import describe_cut_lengths
@@ -39,7 +40,6 @@ MOST_SHOWN = 40  # options and refusals in the answer
 # of refusals those first that say most (what fits but costs too much is given by `beyond`), then small counts
 ORDER = {"unproven": 0, "too_slow": 1, "too_narrow": 1, "does_not_fit": 2, "over_budget": 3, "more_than_needed": 4}
 NODE_CARD, NODE_COUNTS = "h200-sxm", (8, 16, 32, 64)  # nodes that "several machines" is answered with
-CACHE_SETTINGS, FULL_CACHES = ("cache-type-k", "cache-type-v", "kv-cache-dtype"), {"auto", "f16", "bf16"}
 _AXES: tuple[Axis, Axis] = ("buy", "rent")
 
 
@@ -293,7 +293,8 @@ def _list_conditions(shop: Shop, build: Build, chosen: RankedDeployment) -> Iter
     share = find_power_share(shop, build)
     if share is not None and share < 1 and build.entry.tdp_watts:
         yield f"the power supply that is there is enough with a limit of {share * build.entry.tdp_watts:.0f} W a card"
-    caches = {str(v) for k, v in chosen.settings.items() if k in CACHE_SETTINGS} - FULL_CACHES
+    kept = chosen.plan.deployment.kv_cache_type
+    caches = {kept.k, kept.v} - {*SIXTEEN_BIT_CACHES}
     if caches:
         yield f"fits with a cache of {' and '.join(sorted(caches))}, not of 16 bits"
 
