@@ -68,6 +68,7 @@ MACHINE_MATTERS = {
     "npu": "where an engine uses it",
     "orchestrator": "where launch files are written",
     "os_version": "where an engine needs a newer one",
+    "place": "where cards are bought for it",
     "python": "where an engine needs a newer one",
     "wsl": "where an engine does not run in it",
 }

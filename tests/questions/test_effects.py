@@ -99,7 +99,9 @@ def test_a_field_by_its_name_in_a_workload() -> None:
 
 
 @pytest.mark.parametrize(
-    ("on", "word"), [("RTX 4090, linux", "WSL2"), (ON, "NVLink"), (ON, "arm64"), (ON, "PCIe 3.0 x8")], ids=lambda x: x
+    ("on", "word"),
+    [("RTX 4090, linux", "WSL2"), (ON, "NVLink"), (ON, "arm64"), (ON, "PCIe 3.0 x8"), (ON, "650W PSU")],
+    ids=lambda x: x,
 )
 def test_a_word_of_the_machine_is_named(on: str, word: str) -> None:
     """WSL2 where the RAM that it halves is not known."""
