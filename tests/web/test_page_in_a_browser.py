@@ -176,7 +176,7 @@ def test_a_plan_by_keyboard_alone(local: server.Server) -> None:
             if page.evaluate("document.activeElement.className") == "copy":
                 break
         page.keyboard.press("Enter")
-        page.wait_for_function("document.getElementById('status').textContent === 'Copied'")
+        page.wait_for_selector("#status:text-is('Copied')", state="attached")
         assert page.evaluate("navigator.clipboard.readText()") == page.locator("#plan pre").first.inner_text()
         page.locator(".back").focus()
         page.keyboard.press("Enter")
@@ -212,13 +212,11 @@ def test_does_it_fit(local: server.Server, page: Any) -> None:
                                 ("#fit-users", "sequences", ("ArrowRight", "End", "ArrowLeft"))):  # fmt: skip
         page.locator(slider).focus()
         for key in keys:
-            before = json.loads(page.locator("#verdict").get_attribute("data-body"))[field]
+            before = page.locator("#verdict").get_attribute("data-body")
             with page.expect_response("**/v1/estimate"):
                 page.keyboard.press(key)
-            page.wait_for_function(
-                "before => JSON.parse(document.getElementById('verdict').dataset.body)[before[0]] !== before[1]",
-                arg=[field, before],
-            )
+            page.wait_for_selector(f"#verdict:not([data-body={json.dumps(before)}])")
+            assert json.loads(page.locator("#verdict").get_attribute("data-body"))[field] != json.loads(before)[field]
             _assert_figures(page, "#verdict", _ask(local, "/v1/estimate", page, "#verdict"), 10)
     assert page.locator("#fit-context").get_attribute("aria-valuetext") == "512 tokens"
     words = page.locator(".verdict").inner_text()
@@ -249,7 +247,7 @@ def test_check_a_file(local: server.Server, page: Any) -> None:
     unit = b"[Service]\nExecStart=/usr/bin/llama-server -m /models/Qwen3-8B-Q4_K_M.gguf -c 8192\n"
     with page.expect_response("**/v1/check"):
         page.set_input_files("#file", {"name": "llama.service", "mimeType": "text/plain", "buffer": unit})
-    page.wait_for_function("document.getElementById('findings').dataset.body.includes('llama.service')")
+    page.wait_for_selector("#findings[data-body*='llama.service']")
     assert all(url.startswith(f"{local.address}/") for url in page.asked)
     assert not page.complaints
 
