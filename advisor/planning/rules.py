@@ -38,10 +38,11 @@ class GgufOrder(msgspec.Struct, frozen=True):
 
 
 class TypicalTokens(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Mean tokens of a request."""
+    """Mean tokens of a request. `depth`: those that the requests before it in a session left in the cache."""
 
     prompt: int
     output: int
+    depth: int = 0
 
 
 class WorkloadDefaults(msgspec.Struct, frozen=True):

@@ -32,6 +32,7 @@ class Traffic(Record, frozen=True, kw_only=True):
     rate: float | None = None  # requests a second, in the mean
     burst: float = 1.0  # times that, in a busy moment
     depth: int = 0  # tokens that a conversation holds already when a request comes
+    deepest: int = 0  # the 95th percentile of it
     shared_prefix: float = 0.0  # share of a typical prompt that all requests have in common
     full_length: bool = False  # all of them may be of full length at once
 
@@ -47,7 +48,8 @@ class Traffic(Record, frozen=True, kw_only=True):
 
     def safe_tokens(self, requests: int) -> int:
         """Tokens that so many requests together exceed one time in a hundred, their lengths being independent."""
-        spread = math.hypot(self.prompt.p95 - self.prompt.mean, self.output.p95 - self.output.mean) / P95_OF_NORMAL
+        longest = self.deepest + self.prompt.p95 - self.depth - self.prompt.mean
+        spread = math.hypot(longest, self.output.p95 - self.output.mean) / P95_OF_NORMAL
         return math.ceil(requests * self.typical_tokens + P99_OF_NORMAL * spread * math.sqrt(requests))
 
 
@@ -63,10 +65,12 @@ def read_traffic(workload: Workload, trained: int | None, rules: Catalog) -> Tra
     defaults = load_workload_defaults(rules)
     usual = defaults.typical[workload.use_case]
     factor = defaults.p95_over_mean
+    whole = bool(workload.prompt_tokens or workload.prompt_p95 or workload.shared_prefix)  # prompts, as they are stated
+    depth = usual.depth if workload.depth_tokens is None and not whole else workload.depth_tokens or 0
     prompt, output = (
         mean or min(usual_mean, p95 or usual_mean)
         for mean, usual_mean, p95 in (
-            (workload.prompt_tokens, usual.prompt, workload.prompt_p95),
+            (workload.prompt_tokens, usual.prompt + (usual.depth if whole else 0), workload.prompt_p95),
             (workload.output_tokens, usual.output, workload.output_p95),
         )
     )
@@ -76,21 +80,24 @@ def read_traffic(workload: Workload, trained: int | None, rules: Catalog) -> Tra
     if context is None:
         context = defaults.context[workload.use_case]
         if any(getattr(workload, name) for name in LENGTHS):
-            longest = (workload.depth_tokens or 0) + longest_prompt + longest_output
+            longest = depth + longest_prompt + longest_output
             context = max(context, -(-longest // STEP) * STEP)
         context = min(context, trained or context)
     output = min(output, context // 2)
-    depth = max(0, min(workload.depth_tokens or 0, context - output - 1))
+    depth = max(0, min(depth, context - output - (1 if workload.depth_tokens else prompt)))
     prompt = max(1, min(prompt, context - output - depth))
+    long = max(prompt, min(longest_prompt, context - output - depth))
+    deepest = depth if workload.depth_tokens else max(depth, min(math.ceil(factor * depth), context - output - long))
     return Traffic(
         use_case=workload.use_case,
         context_length=context,
-        prompt=TokenSpread(mean=prompt, p95=max(prompt, min(longest_prompt, context - output - depth))),
+        prompt=TokenSpread(mean=prompt, p95=long),
         output=TokenSpread(mean=output, p95=max(output, min(longest_output, context - prompt - depth))),
         users=workload.concurrency,
         rate=workload.rate,
         burst=workload.burst,
         depth=depth,
+        deepest=deepest,
         shared_prefix=workload.shared_prefix or 0.0,
         full_length=workload.full_length,
     )

@@ -198,6 +198,8 @@ def _notes(
     out = [f"efficiencies and bounds from published measurements up to {as_of}: {', '.join(rests_on)}"]
     if estimate.fits is False:
         out.append("it does not fit as it is: this is its speed if it did")
+    if load.depth:
+        out.append(f"of {load.depth + load.prompt:,} tokens of a prompt {load.depth:,} are in the cache already")
     if passes.limited:
         out.append(f"{math.floor(passes.running)} of {load.concurrency} requests run at once, the rest waits")
     if passes.host == "disk":
