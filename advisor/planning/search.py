@@ -240,10 +240,15 @@ def _search_attempts(
     """The attempt whose plan is worth the most of the first stage that has one over the floors; else the best of what
     starts, else what may start."""
     bounds, found = Bounds(), list[tuple[Attempt, Plan]]()
+    targets = find_targets(search.workload, search.machine, tools.session.rules)
+    behind = 0.0 if targets.named else load_plan_rules(tools.session.rules).behind  # of a floor that nobody named
     for narrow, offload in STAGES:
         stage = [a for a in attempts if a.narrow is narrow and a.offload is offload]
         found += _plan_stage(tools, search, stage, bounds, tried, bool(found))
-        if any(_is_sure(p) and p.on_time is not False for _, p in found):
+        if any(
+            _is_sure(p) and (p.on_time is not False or (measure_distance(p.speed, targets) or math.inf) <= behind)
+            for _, p in found
+        ):
             break
     return _take_best(found, tools, search) or _run_from_disk(tools, search, attempts, tried)
 
