@@ -137,7 +137,18 @@ def test_narrow_weights_stand_apart_where_nothing_good_can_be_had(tmp_path: Path
 
 
 def test_a_low_end_far_below_the_likeliest_rate_does_not_refuse(tmp_path: Path) -> None:
-    words = ("--model", "MiniMaxAI/MiniMax-M3", "--use-case", "agent", "--users", "12", "--budget", "80000EUR")
+    words = (
+        "--model",
+        "MiniMaxAI/MiniMax-M3",
+        "--use-case",
+        "agent",
+        "--users",
+        "12",
+        "--prompt-tokens",
+        "12000",
+        "--budget",
+        "80000EUR",
+    )
     found = ask(tmp_path, {"rtx-pro-6000-maxq": 15000}, *words, counts=(4,))
     each = found["options"][0]["speed"]["tpot_s"]
     assert found["weak"] == []

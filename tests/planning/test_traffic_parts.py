@@ -292,3 +292,16 @@ def test_what_is_no_trace(name: str, text: str, says: str, tmp_path: Path) -> No
 def test_the_most_tokens_of_a_request(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text(f"ContextTokens,GeneratedTokens\n{10**8},0\n")
     assert read_requests(tmp_path / "a.csv") == [TraceRequest(None, 10**8, 0)]
+
+
+def test_an_agents_request_goes_on_from_its_session() -> None:
+    """1,204 of 153,700 tokens are new (TraceLab); a prompt that is stated is read whole."""
+    usual, whole, short = (
+        read_traffic(Workload(use_case="agent", **x), None, RULES)  # type: ignore[arg-type]
+        for x in ({}, {"prompt_tokens": 12000}, {"output_tokens": 100})
+    )
+    assert usual.prompt.mean < 0.15 * usual.typical_tokens
+    assert (whole.depth, whole.prompt.mean) == (0, 12000)
+    assert usual.typical_tokens == whole.typical_tokens
+    assert usual.safe_tokens(8) == pytest.approx(whole.safe_tokens(8), rel=0.1)
+    assert short.depth == usual.depth
