@@ -62,7 +62,7 @@ async function update() {
   showTab();
   const own = {...state};
   try {
-    if (state.tab === "run") await (state.plan ? showPlan(state.plan, closePlan, showMachine) : showList(openPlan, showMachine));
+    if (state.tab === "run") await (state.plan ? showPlan(state.plan, closePlan, showMachine, () => names) : showList(openPlan, showMachine));
     else if (state.tab === "fit") await showVerdict();
     else if (state.tab === "buy") await showOffers((hardware) => go({tab: "run", on: hardware, ram: "", os: "", plan: ""}));
     else await showFindings();

@@ -1,5 +1,6 @@
 // The plan behind a card: how to start it, where memory goes, longer contexts, what else there is, what would change it.
 import {ask, isSite} from "./ask.js";
+import {compareMachines, showUsers, unfold} from "./beside.js";
 import {announce, bullets, code, find, hasWords, make, number, pill, range, read, quote, t, table} from "./dom.js";
 import {drawMemory, judgeFit, listPlaces, usedOf} from "./memory.js";
 import {bigNumber, listFacts, showNothing} from "./run.js";
@@ -8,7 +9,7 @@ import {commandOf, machineWords, recommendBody, state} from "./state.js";
 const CONTEXTS = [8192, 16384, 32768, 65536, 131072];
 let turn = 0;
 
-export async function showPlan(model, close, showMachine) {
+export async function showPlan(model, close, showMachine, names) {
   const own = ++turn;
   const place = find("plan");
   const body = recommendBody(model);
@@ -19,7 +20,7 @@ export async function showPlan(model, close, showMachine) {
   if (own !== turn) return;
   showMachine(answer.machine);
   place.dataset.body = JSON.stringify(body);
-  place.replaceChildren(back, ...(answer.chosen ? drawPlan(answer, body, own) : [title(model), showNothing(answer, model)]));
+  place.replaceChildren(back, ...(answer.chosen ? drawPlan(answer, body, own, names) : [title(model), showNothing(answer, model)]));
   announce(t("plan_shown", {model}), "out");
   place.querySelector("h2").focus({preventScroll: true});
 }
@@ -32,7 +33,7 @@ function title(model) {
 const section = (word, ...content) => (content.flat().some(Boolean)
   ? make("section", {class: "block"}, make("h3", {}, t(word)), ...content) : null);
 
-function drawPlan(answer, body, own) {
+function drawPlan(answer, body, own, names) {
   const chosen = answer.chosen;
   const fit = judgeFit(answer, "/chosen");
   const top = make("div", {class: "plan-top"}, bigNumber(answer, "/chosen"),
@@ -48,6 +49,7 @@ function drawPlan(answer, body, own) {
   const left = make("div", {}, start, section("launch_files", ...launchFiles(body)));
   const right = make("div", {}, memory, section("contexts", longer), section("speed", drawSpeed(answer)));
   return [title(chosen.model), top, make("div", {class: "columns"}, left, right),
+    ...(isSite() ? [] : [unfold("more_users", (place) => showUsers(place, body)), compareMachines(answer, body, names)]),
     section("why", bullets([...chosen.reasons, ...chosen.notes])),
     section("what_else", ...listOthers(answer, body)), section("what_changes", ...listChanges(answer)),
     section("good_to_know", bullets(answer.warnings))].filter(Boolean);

@@ -3,7 +3,7 @@ import {isSite} from "./ask.js";
 
 export const TABS = ["run", "fit", "buy", "check"];
 export const DEFAULTS = {tab: "run", on: "", ram: "", os: "", use: "chat", users: "1", context: "", licence: "", thinking: "",
-  plan: "", model: "", quantization: "", engine: "", tp: "", kv: "", length: "8192", budget: "", buy: "", lang: ""};
+  plan: "", model: "", quantization: "", engine: "", tp: "", kv: "", length: "8192", budget: "", buy: "", vs: "", lang: ""};
 export const state = {...DEFAULTS};
 
 export function readAddress() {

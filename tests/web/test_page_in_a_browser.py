@@ -281,6 +281,34 @@ def test_another_model_and_what_does_not_fit(local: server.Server, page: Any) ->
     assert "does not fit" in card.inner_text().lower()
 
 
+def test_more_users_and_another_machine(local: server.Server, page: Any) -> None:
+    """Values are those of the plans for that many users, and for that machine."""
+    open_view(page, local, "plan")
+    body = json.loads(page.locator("#plan").get_attribute("data-body"))
+    page.locator("#plan details.block > summary").click()
+    page.wait_for_selector("#plan .chart")
+    rows = page.locator("#plan details.block tbody tr")
+    users = [int(x) for x in rows.locator("th").all_inner_texts()]
+    assert users == [1, 2, 4, 8, 16, 32, 64]
+    assert page.locator("#plan .chart circle").count() == len(users)
+    for place in (0, 3):
+        _, plan = server.ask(local, "/v1/recommend", {**body, "concurrency": users[place]})
+        shown = [float(x.get_attribute("value")) for x in rows.nth(place).locator("data").all()]
+        speed = plan["chosen"]["speed"]
+        between = speed["tpot_s"]
+        assert shown[:3] == [between["value"], between["high"], between["low"]]
+        assert shown[3:] == [speed["output_tps"]["value"], speed["ttft_s"]["value"]]
+    page.locator("#other-machine").fill("M4 Max 64GB")
+    page.keyboard.press("Escape")
+    page.keyboard.press("Tab")
+    cells = page.locator("#plan [aria-live] tbody tr").nth(1).locator("td data")
+    cells.nth(1).wait_for()
+    _, other = server.ask(local, "/v1/recommend", {**body, "hardware": "M4 Max 64GB"})
+    assert float(cells.nth(1).get_attribute("value")) == other["chosen"]["speed"]["decode_tps"]["value"]
+    assert parse_qs(urlsplit(page.url).query)["vs"] == ["M4 Max 64GB"]
+    assert not page.complaints
+
+
 def test_a_wrong_name_is_said_with_near_ones(local: server.Server, page: Any) -> None:
     page.goto(f"{local.address}/?on=RTX+30600")
     page.locator("#status", has_text="Did you mean").wait_for()
