@@ -37,6 +37,7 @@ def lines() -> list[bytes]:
     return [msgspec.json.encode(r) for r in REQUESTS]
 
 
+@pytest.mark.slow
 def test_two_processes_answer_as_one() -> None:
     one = list(answer_lines(lines()))
     assert list(answer_lines(lines(), jobs=2)) == one

@@ -136,13 +136,13 @@ PRODUCERS: dict[str, Callable[[], str]] = {
 
 
 def _list_cases() -> list[Any]:
-    """The first two lines of each command; the others, and `rules lint`, which reads every file, are slow."""
+    """The first line of each command; the others, `rules lint`, which reads every file, and `hardware` are slow."""
     seen: Counter[str] = Counter()
     out = []
     for line in HERE:
         command = line.command.split()[1]
         seen[command] += 1
-        slow = "rules lint" in line.command or seen[command] > 2
+        slow = "rules lint" in line.command or command == "hardware" or seen[command] > 1
         out.append(pytest.param(line, marks=[pytest.mark.slow] if slow else [], id=str(line)))
     return out
 

@@ -56,6 +56,7 @@ def compare(count: int, seed: int, capfdbinary: pytest.CaptureFixture[bytes], tm
     assert {a["fits"] for a in answers if "fits" in a} == {True, False, None}
 
 
+@pytest.mark.slow
 def test_the_library_answers_as_the_line_does(capfdbinary: pytest.CaptureFixture[bytes], tmp_path: Path) -> None:
     compare(200, 14, capfdbinary, tmp_path)
 

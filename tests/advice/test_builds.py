@@ -69,6 +69,7 @@ def test_a_dear_card_is_not_put_into_a_used_tower() -> None:
     assert one.price.kind == "new"
 
 
+@pytest.mark.slow
 def test_a_price_holds_the_cards_and_their_host() -> None:
     words = ("--model", "qwen3-32b", "--users", "1", "--budget", "3000EUR")
     whole = {(o["accelerator"], o["count"]): o for o in ask(*words)["options"]}
@@ -108,6 +109,7 @@ def test_an_option_is_the_plan_that_recommend_has() -> None:
         assert chosen.speed.decode_tps.value == pytest.approx(o["speed"]["decode_tps"]["value"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["qwen3:14b", pytest.param("gpt-oss-120b", marks=pytest.mark.slow)])
 def test_more_money_never_makes_the_first_dearer_nor_takes_an_option_away(model: str) -> None:
     before: list[dict[str, Any]] = []
@@ -120,6 +122,7 @@ def test_more_money_never_makes_the_first_dearer_nor_takes_an_option_away(model:
     assert before
 
 
+@pytest.mark.slow
 def test_without_a_model_each_computer_brings_its_own() -> None:
     found = ask("--use-case", "code", "--budget", "2000EUR")
     options = list_fitting(found)

@@ -207,6 +207,7 @@ def test_a_cache_file_of_another_user_is_not_believed(
     assert read_cache(file, 2**20) is None
 
 
+@pytest.mark.slow
 def test_an_overlay_over_compiled_rules_is_what_all_the_yaml_gives(tmp_path: Path) -> None:
     """Entries, names, whole documents and a provider's offers of an overlay, over the shipped rules: the same bytes."""
     root = shipped_root()

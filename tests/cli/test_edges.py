@@ -104,6 +104,7 @@ def test_settings_that_the_engine_has_or_had_are_not(engine: str, settings: dict
     assert not [w for w in answer["warnings"] if "none of this name" in w]  # type: ignore[attr-defined]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason=f"{ELSEWHERE}limits are set the POSIX way")
 def test_a_full_disk_changes_no_answer(tmp_path: Path) -> None:
     """No byte can be written anywhere: the answer is that of any other day, and no cache is left half made."""

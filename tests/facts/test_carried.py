@@ -75,6 +75,7 @@ def test_what_is_exported_is_imported(tmp_path: Path, config: Path, monkeypatch:
     run("--import", str(file), "--force")
 
 
+@pytest.mark.slow
 def test_the_users_own_rules_go_before_what_was_imported(tmp_path: Path, config: Path) -> None:
     file = tmp_path / "facts.json"
     file.write_bytes(signed(bundle(hardware__new=CARD)))
@@ -85,6 +86,7 @@ def test_the_users_own_rules_go_before_what_was_imported(tmp_path: Path, config:
     assert catalog(rule_roots()).accelerators()["of-tomorrow"].name == "RTX 9091"
 
 
+@pytest.mark.slow
 def test_older_facts_than_the_programs_are_not_taken_and_not_used(tmp_path: Path) -> None:
     file = tmp_path / "facts.json"
     file.write_bytes(signed({**bundle(hardware__new=CARD), "day": "2020-01-01"}))

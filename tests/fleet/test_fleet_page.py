@@ -23,6 +23,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_shown_output_is_printed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     blocks = re.findall(r"(?ms)^<!-- checked output -->\n```console\n\$ (advise .*?)\n(.*?)^```", PAGE)
     assert len(blocks) == 2

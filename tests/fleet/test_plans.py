@@ -95,6 +95,7 @@ def test_commands_in_json_are_those_of_the_plan(tmp_path: Path, capsys: pytest.C
     assert all("\\\n" in command for command in told)
 
 
+@pytest.mark.slow
 def test_what_is_not_served_says_why_and_what_would_help(tmp_path: Path) -> None:
     small = {"name": "n", "hardware": "1x L4, 64GB RAM, linux", "price_per_hour": 0.6}
     big = {"model": "deepseek-ai/DeepSeek-V3", "rate": 5, "prompt_tokens": 1000, "output_tokens": 300}
@@ -141,6 +142,7 @@ def test_spread_stands_on_several_nodes(tmp_path: Path) -> None:
     assert len({n for r in plan.replicas for n in r.nodes}) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 2])
 def test_safe_plans_keep_their_targets(seed: int, tmp_path: Path) -> None:
     """Speeds drawn over their intervals, one factor for each model and card; and once all at the slow end."""

@@ -153,6 +153,7 @@ def make_plans(
             yield request, plan, pieces, seed
 
 
+@pytest.mark.slow
 def test_a_plan_keeps_its_targets_in_a_replay(tmp_path: Path) -> None:
     shares = [
         s for _, plan, pieces, _ in make_plans(range(200, 202), 600, tmp_path) for s in replay(plan, pieces, None)

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import programs
+import pytest
 
 TOP = Path(__file__).resolve().parents[2]
 TESTS = """
@@ -48,6 +49,7 @@ EXPECTED = {  # test -> its outcomes: a test that passes and what judges it afte
 }
 
 
+@pytest.mark.slow
 def test_what_is_refused_and_what_not_in_a_run_as_ci_makes_it(tmp_path: Path) -> None:
     for name in ("tests/conftest.py", "tests/markers.py", "tests/programs.py", ".ci/apt.txt"):
         (tmp_path / name).parent.mkdir(exist_ok=True)

@@ -81,6 +81,7 @@ def make_mixed_grid(count: int) -> list[bytes]:
     ]
 
 
+@pytest.mark.slow
 def test_a_mixed_grid_does_not_grow_in_work() -> None:
     """Calls of functions a line, where models and shapes hardly repeat: 54,000 when this was written, 103,000 before
     scratch was counted place by place and on demand."""

@@ -134,6 +134,7 @@ def explained(done: subprocess.CompletedProcess[str] | commands.Finished) -> dic
     return dict(json.loads(done.stdout))
 
 
+@pytest.mark.slow
 def test_checkpoint_headers_answer_like_the_checkpoint_itself(hub: Hub, tmp_path: Path) -> None:
     folder = checkpoint(hub.root / "org" / "big")
     words = ("--engine", "vllm", "--on", "RTX 4090", "--json")

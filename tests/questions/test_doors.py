@@ -275,7 +275,12 @@ SAME: list[tuple[str, dict[str, Any], list[str]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "given", "words"), SAME, ids=[f"{n}-{len(g)}" for n, g, _ in SAME])
+DEAR = {"hardware-9", "recommend-7"}
+IDS = [f"{n}-{len(given)}" for n, given, _ in SAME]
+CASES = [pytest.param(*x, id=i, marks=[pytest.mark.slow] if i in DEAR else []) for i, x in zip(IDS, SAME, strict=True)]
+
+
+@pytest.mark.parametrize(("name", "given", "words"), CASES)
 def test_all_doors_give_one_answer(
     name: str, given: dict[str, Any], words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

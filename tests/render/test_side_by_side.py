@@ -53,6 +53,7 @@ def test_no_model_is_said(tmp_path: Path) -> None:
     assert done.stderr == "advise: --models ',' names no model\n"
 
 
+@pytest.mark.slow
 def test_traffic_options_shape_what_is_rendered(tmp_path: Path) -> None:
     done = advise("render", "--target", "command", "--output", "-", "--on", "1x H100", "--model", "llama3.1:8b",
                   "--rate", "20", "--ttft", "1")  # fmt: skip

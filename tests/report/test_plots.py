@@ -28,6 +28,7 @@ def texts(path: Path) -> str:
     return "\n".join(e.text or "" for e in tree.iter() if e.tag is ET.Comment)
 
 
+@pytest.mark.slow
 def test_memory_and_throughput(tmp_path: Path) -> None:
     path = tmp_path / "m.svg"
     assert run(*EXPLAIN, "--plot", str(path))[0] == 0
