@@ -181,7 +181,7 @@ def format_class(quantization: Quantization) -> str:
 
 
 def hardware_class(device: Device | None, rules: Catalog) -> str:
-    """Architecture of a device as kernels see it: sm86, gfx1151, m3; the vendor where that is not known; cpu."""
+    """Architecture of a device as kernels see it: sm86, gfx1151, m3, xe2-hpg; cpu; the vendor where it is not known."""
     if device is None:
         return "cpu"
     if device.vendor == "nvidia" and device.compute_capability:
@@ -192,6 +192,8 @@ def hardware_class(device: Device | None, rules: Catalog) -> str:
     if device.vendor == "apple" and entry is not None and entry.architecture:
         words = [w.strip(",") for w in entry.architecture.split()]
         return next((w.lower() for w in words if w[:1] == "M" and w[1:].isdigit()), "apple")
+    if device.vendor == "intel" and entry is not None and (entry.architecture or "").startswith("Xe"):
+        return str(entry.architecture).lower()
     return device.vendor
 
 

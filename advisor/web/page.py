@@ -20,7 +20,7 @@ from advisor.files import replace_file
 from advisor.web.questions import answer_estimate, answer_operation
 
 KINDS = {"html": "text/html", "css": "text/css", "js": "text/javascript", "json": "application/json"}
-MODULES = ("ask", "beside", "buy", "check", "dom", "fit", "memory", "page", "plan", "run", "state", "suggest")
+MODULES = ("ask", "buy", "check", "compare", "dom", "fit", "memory", "page", "plan", "run", "state", "suggest")
 FILES = ("index.html", "page.css", "words.json", *(f"{m}.js" for m in MODULES))
 PAGE_PATHS = ("/", *(f"/{name}" for name in FILES[1:]))
 USES = ("chat", "code", "agent", "rag", "batch", "voice", "embeddings")  # that the page offers

@@ -1,6 +1,6 @@
 // The plan behind a card: how to start it, where memory goes, longer contexts, what else there is, what would change it.
 import {ask, isSite} from "./ask.js";
-import {compareMachines, showUsers, unfold} from "./beside.js";
+import {compareMachines, showUsers, unfold} from "./compare.js";
 import {announce, bullets, code, find, hasWords, make, number, pill, range, read, quote, t, table} from "./dom.js";
 import {drawMemory, judgeFit, listPlaces, usedOf} from "./memory.js";
 import {bigNumber, listFacts, showNothing} from "./run.js";

@@ -22,7 +22,7 @@ from advisor.speed.laws import Efficiency, WaitFactors
 from tools.speed.rows import FitSample
 
 ROBUST = 0.1  # log error from which a row's pull stops growing
-ROUNDS, FEW_ROUNDS, HALVINGS = 100, 6, 8  # steps of the search, and how often one is halved
+ROUNDS, FEW_ROUNDS, HALVINGS = 400, 6, 8  # steps of the search, and how often one is halved
 CLOSE = 1e-7  # a step that gains a smaller share ends the search
 # prior of the base, its width (log), and the width of each kind of factor: f family, e engine, g its generation,
 # v vendor, c hardware class, q format class, x link, b backend, u unit that multiplies
@@ -46,7 +46,7 @@ PRIORS: dict[str, Prior] = {
     "layer": ("seconds", "per layer of a decode step: launches", 6e-6, 0.5,
               {"f": 0.26, "e": 0.093, "g": 0.21, "v": 0.16, "c": 0.075, "f/c": 0.17}),
     "moe_layer": ("seconds", "per layer with routed experts, on top", 6e-6, 0.5,
-                  {"f": 0.26, "e": 0.13, "v": 0.16, "c": 0.075, "q": 0.12, "x": 0.21, "f/c": 0.17}),
+                  {"f": 0.26, "e": 0.13, "v": 0.16, "c": 0.075, "q": 0.12, "x": 0.21, "f/c": 0.17, "b": 0.26}),
     "other_mixer": ("seconds", "per recurrent or latent mixer, on top", 6e-6, 0.7,
                     {"f": 0.38, "e": 0.19, "v": 0.16, "c": 0.075, "f/c": 0.17}),
     "exchange": ("seconds", "per exchange between tensor-parallel ranks", 12e-6, 0.5,
@@ -63,7 +63,7 @@ PRIORS: dict[str, Prior] = {
                          {"f": 0.2, "e": 0.06, "g": 0.22, "c": 0.15, "f/c": 0.15, "u": 0.5, "b": 0.22}),
     "prompt_layer": ("seconds", "per layer of a prompt's chunk", 12e-6, 0.5, {"f": 0.38, "v": 0.3, "c": 0.15}),
     "prompt_moe_layer": ("seconds", "per layer with routed experts, on top", 20e-6, 0.5,
-                         {"f": 0.38, "v": 0.3, "c": 0.3, "q": 0.29}),
+                         {"f": 0.38, "v": 0.3, "c": 0.3, "q": 0.29, "b": 0.38}),
     "prompt_other_mixer": ("seconds", "per recurrent or latent mixer, on top", 20e-6, 0.7,
                            {"f": 0.38, "v": 0.22, "c": 0.22}),
     "mixing": ("share", "of the others' prompts that delays a running request", 0.7, 0.4, {"e": 0.19, "g": 0.3}),

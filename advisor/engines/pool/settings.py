@@ -46,7 +46,7 @@ from advisor.record import Record
 GIB = 2**30
 MOST_RANKS = 4096  # no deployment has more; keeps absurd requests from becoming absurd loops
 # spellings that people use for one type on every engine
-_SAME_TYPE = {"f16": "float16", "fp16": "float16", "bf16": "bfloat16"}
+_SAME_TYPE = {"f16": "float16", "fp16": "float16", "bf16": "bfloat16", "fp8": "fp8_e4m3"}  # vLLM's fp8 is e4m3
 
 
 class RangeGib(Record, frozen=True, kw_only=True):
