@@ -193,10 +193,12 @@ def test_two_cache_types_are_a_clear_error() -> None:
 
 
 def test_sglang_takes_no_plain_fp8() -> None:
-    """Its parser rejects `fp8`; the near name is offered."""
+    """Its parser rejects `fp8`, and the near name is offered; the word of `--kv-cache-type` is understood."""
     with pytest.raises(BadInput) as e:
-        asked("sglang", L8, "H100 80GB SXM", context=8192, kv="fp8")
+        asked("sglang", L8, "H100 80GB SXM", context=8192, kv_cache_dtype="fp8")
     assert "fp8_e4m3" in e.value.line()
+    plain, own = (asked("sglang", L8, "H100 80GB SXM", context=8192, kv=kv) for kv in ("fp8", "fp8_e4m3"))
+    assert plain.kv_cache.bytes_per_token == own.kv_cache.bytes_per_token
 
 
 def test_requests_above_the_engines_limit_are_said() -> None:

@@ -33,6 +33,9 @@ def value(hardware: str, use: str, users: int, model: str, engine: str, quantiza
     return {**value_ability(ability, WEIGHTS), **value_plan(found, request, RULES), **floor}
 
 
+TIE = {False: 0.001, True: WEIGHTS.same}  # whether both are of one engine
+
+
 def gap(pair: dict[str, Any], term: str = "", factor: float = 1.0) -> float:
     """What the taken plan is worth more, with one term counted so many times."""
     both = [value(pair["hardware"], pair["use"], pair["users"], *pair[k]) for k in ("take", "over")]
@@ -42,14 +45,15 @@ def gap(pair: dict[str, Any], term: str = "", factor: float = 1.0) -> float:
 
 @pytest.mark.parametrize("pair", PAIRS, ids=lambda p: f"{p['hardware'][:20]}-{p['take'][0].split('/')[-1]}")
 def test_operators_and_the_utility_take_the_same_plan(pair: dict[str, Any]) -> None:
-    """A thousandth of a spread between models is a tie, which the choice of formats decides by speed."""
-    assert gap(pair) > -0.001, pair["source"]
+    """A thousandth of a spread between models is a tie; of formats of one engine what the choice calls the same, of
+    which it takes the quicker."""
+    assert gap(pair) > -TIE[pair["take"][1] == pair["over"][1]], pair["source"]
 
 
 @pytest.mark.parametrize("term", TERMS)
 def test_no_weight_has_to_be_exact(term: str) -> None:
     """A quarter more or less of one term turns at most two of the pairs."""
-    turned = [p for factor in (0.8, 1.25) for p in PAIRS if gap(p, term, factor) <= -0.001]
+    turned = [p for factor in (0.8, 1.25) for p in PAIRS if gap(p, term, factor) <= -TIE[False]]
     assert len(turned) <= 2, [(p["hardware"], p["take"]) for p in turned]
 
 

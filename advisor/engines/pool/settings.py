@@ -46,7 +46,7 @@ from advisor.record import Record
 GIB = 2**30
 MOST_RANKS = 4096  # no deployment has more; keeps absurd requests from becoming absurd loops
 # spellings that people use for one type on every engine
-_SAME_TYPE = {"f16": "float16", "fp16": "float16", "bf16": "bfloat16", "fp8": "fp8_e4m3"}  # vLLM's fp8 is e4m3
+_SAME_TYPE = {"f16": "float16", "fp16": "float16", "bf16": "bfloat16"}
 
 
 class RangeGib(Record, frozen=True, kw_only=True):
@@ -454,7 +454,8 @@ def _kv_type(deployment: Deployment, entry: Engine, constants: PoolConstants) ->
             "keys and values"
         )
     kind = str(asked if asked is not None else deployment.kv_cache_type.k).lower()
-    kind = kind if kind in constants.kv_bytes else _SAME_TYPE.get(kind, kind)
+    if kind not in constants.kv_bytes:  # `fp8` of our own, not of the engine's flag, is vLLM's: e4m3
+        kind = "fp8_e4m3" if kind == "fp8" and asked is None else _SAME_TYPE.get(kind, kind)
     if kind not in constants.kv_bytes:
         known = sorted(constants.kv_bytes)
         raise BadInput(
