@@ -20,6 +20,7 @@ DATA = "tests/data"
 OF_REGISTRIES = (
     "vllm",
     "sglang",
+    "lmdeploy",
     "llama.cpp",
     "sglang-router",
 )  # the other router is read from its repository: make history

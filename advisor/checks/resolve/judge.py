@@ -124,17 +124,20 @@ def _check_on_common_cards(
         return checked
     words_elsewhere = checked.launch.kind in FILLED_IN or checked.launch.kind.endswith("-config")
     before, refused = list_errors(checked), judged.certainty.entry_point != "assumed" and not words_elsewhere
+    shared: set[str] | None = None  # what refuses it on each of them
     for card in cards:
         found = check_on(f"{count}x {card.name}")
         if found.judged.fits is None and found.judged.memory is not None:  # the host's memory may be all that is open
             found = check_on(f"{count}x {card.name}, {USUAL_HOST}GB RAM, linux")
         if _has_room(found.judged.memory) and found.judged.fits and not list_errors(found) - before:
             needs = max(_count_least(d, found.judged.memory) for d in found.judged.memory.devices)
-            why = f"{needs / GIB:.1f} GiB a card where all of it lies on cards, such as {found.judged.hardware}"
+            told = f"{needs / GIB:.1f} GiB a card where all of it lies on cards, such as {found.judged.hardware}"
             least = LeastHardware(hardware=str(found.judged.hardware), needs_bytes=needs)
-            return replace(checked, judged=replace(judged, least=least, why=(why,)))
+            return replace(checked, judged=replace(judged, least=least, why=(told,)))
         refused = refused and _is_refused(found.judged)
-    if refused and any(x.certain and x.code == "architecture" for x in found.judged.why_not):  # whatever the card is
+        why = {x.text for x in found.judged.why_not if x.certain and x.code != "memory"}
+        shared = why if shared is None else shared & why
+    if refused and shared:  # whatever the card is
         return replace(checked, judged=replace(judged, fits=False, why=found.judged.why, why_not=found.judged.why_not))
     known = sorted(knowledge.rules.accelerators().values(), key=lambda c: c.memory_bytes or 0)
     most = [f"{MOST_CARDS}x {next(c.name for c in reversed(known) if c.vendor == v)}" for v in vendors]
