@@ -290,6 +290,8 @@ class LaunchFinder:
             places = {**around.places, "command": line_of(words[0]) or 1} if one_string else around.places
             if doubled and launch.engine == (entry.engine if entry else ""):
                 places = {**places, "doubled": 1}
+            if words and _base(words[0]) not in self.know.recognition.wrappers["shells"]:
+                places = {**places, "direct": line_of(words[0]) or 1}
             around = replace(around, container=True, image=str(reference) if reference else None, places=places)
             out.append(replace(launch, version=pinned, version_from=origin, setup=around))
         return out

@@ -21,7 +21,7 @@ from advisor.checks.read.unknown_words import mark_placeholders
 from advisor.checks.resolve import arguments
 from advisor.checks.resolve import launch_reader as reading
 from advisor.checks.resolve.arguments import LaunchArguments, count_ranks, is_length_given
-from advisor.checks.resolve.certainty import FILLED_IN, is_fork, read_certainty, states_no_release
+from advisor.checks.resolve.certainty import FILLED_IN, is_fork, is_sealed, read_certainty, states_no_release
 from advisor.checks.resolve.seen_machine import MASKS, find_resource_vendor, find_seen_machine
 from advisor.decision.starts import judge_deployment
 from advisor.deployment import Deployment, DeploymentEstimate, DeviceMemory, MemoryEstimate
@@ -234,7 +234,7 @@ def _check_on(
         try:
             deployment, notes = resolve_request(launch_reading.request, knowledge.rules, RememberedNames(machines))
             hub = str(launch_reading.model or "").startswith(HUB_TAGS)
-            deployment = replace(deployment, machine=machine, from_hub=hub)
+            deployment = replace(deployment, machine=machine, from_hub=hub, sealed=is_sealed(launch, knowledge))
             if asked.fit:
                 memory_estimate = estimate(deployment, session)
         except AdvisorError as x:
