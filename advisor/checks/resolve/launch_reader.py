@@ -84,6 +84,13 @@ def find_model_name(launch: Launch, arguments: LaunchArguments, knowledge: Knowl
     return found
 
 
+def _with_default_tag(model: Text, entry: Engine | None) -> Text:
+    """A name of the engine's own library with the tag that it has without one."""
+    name = model.removesuffix(":latest")
+    tag = entry.default_tags.get(name) if entry is not None else None
+    return model if tag is None else make_text(f"{name}:{tag}", model.line, model.column)
+
+
 def _repository_or_file(launch: Launch, arguments: LaunchArguments, entry: Engine) -> Text | None:
     names = entry.concepts
     repo, file = arguments.value(*names.model_repository.flags), arguments.value(*names.model_file.flags)
@@ -116,11 +123,14 @@ def read_launch(
     elif model.unknown and not _is_in_open_folder(model):
         reasons.append(f"the model is {model[:80]}, and {say_what_is_open(model)}")
     else:
-        named = name_model(model, knowledge)
+        tagged = _with_default_tag(model, entry)
+        named = name_model(tagged, knowledge) or name_model(model, knowledge)
         if named is None:
             reasons.append(describe_unknown(model))
         elif named.assumed:
             assumed.append(named.assumed)
+        elif tagged != model:
+            assumed.append(f"{model} is taken as {tagged}, the tag that the library gives it")
     if any(map(_SCRIPT_ARGUMENTS.fullmatch, arguments.open)):
         assumed.append(CALLED_ALONE)
     if named is not None and is_locked(named.name, knowledge.rules):
