@@ -42,6 +42,7 @@ from advisor.record import Value
 from advisor.unknowns import all_hold, any_holds
 
 LIMITS, CLASSES = "start-limits.yaml", "starts/transformers.yaml"
+GENERATING = ("ForCausalLM", "ForConditionalGeneration")  # classes of Transformers that its registries list
 SIZES = ("head_size", "sinks", "qk_nope_head_dim")  # of a shape of attention, as a refusal names them
 
 
@@ -443,7 +444,8 @@ def _find_carried(asked: _Asked, architecture: str) -> str | None:
     where the repository's own code is allowed."""
     question, release = asked.question, asked.question.version
     remote = any(str(question.given.get(k)).lower() == "true" for k in asked.engine.concepts.remote_code.flags)
-    if release is None or remote or not question.sealed or asked.classes is None:
+    read = architecture.endswith(GENERATING)
+    if release is None or remote or not read or not question.sealed or asked.classes is None:
         return None
     since = [own for first, own in asked.registry.carries.items() if version_key(first) <= version_key(release)]
     facts = read_facts(asked.classes, since[-1]) if since else None

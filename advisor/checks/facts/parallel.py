@@ -243,6 +243,12 @@ def _find_draft_settings(facts: LaunchFacts, entry: Engine) -> dict[str, Setting
     return {name: str(word) for name, word in words.items() if word is not None}
 
 
+@fact("draft.method", "method of speculation that the launch names", "str")
+def _draft_method(facts: LaunchFacts) -> str | None:
+    given = _find_draft_settings(facts, facts.engine) if facts.engine is not None else None
+    return find_method_name(given, facts.engine) if given and facts.engine is not None else None
+
+
 @fact("draft.separate", "a whole model of its own drafts")
 def _draft_separate(facts: LaunchFacts) -> bool | None:
     given = _find_draft_settings(facts, facts.engine) if facts.engine is not None else {}
