@@ -198,7 +198,8 @@ def needs_remote_code(engine: Engine, model: Model, rules: Catalog) -> bool:
     if not engine.concepts.remote_code.flags or model.model_type is None or not rules.has_document(CLASSES):
         return False
     known = decode_document(rules, LIMITS, StartRules).engines.get(engine.id, EngineRegistry())
-    classes = [decode_document(rules, p, StartsFile).facts for p in dict.fromkeys((path, CLASSES)) if rules.has_document(p)]
+    paths = [p for p in dict.fromkeys((path, CLASSES)) if rules.has_document(p)]
+    classes = [decode_document(rules, p, StartsFile).facts for p in paths]
     if known.transformers is not None and path != CLASSES:
         classes[-1] = read_facts(decode_document(rules, CLASSES, StartsFile), known.transformers) or classes[-1]
     return model.model_type not in known.reads and not any(model.model_type in c.configs for c in classes)

@@ -23,6 +23,7 @@ OF_REGISTRIES = (
     "lmdeploy",
     "llama.cpp",
     "sglang-router",
+    "mlx-vlm-server",
 )  # the other router is read from its repository: make history
 LLAMA = ("-m", "pytest", "-q", "-n0", "-m", "slow or not slow", "tests/check/test_flags_against_llama_server.py")
 

@@ -16,7 +16,7 @@ from advisor.engines.additions import find_draft_name, find_method_name, list_dr
 from advisor.engines.parallel import TensorParallelRefusal
 from advisor.engines.pool.settings import least_default_sequences
 
-_OTHER_DRAFTS = re.compile(r"(?i)eagle|medusa|mtp|speculator|dflash|dspark")  # in names of drafts that are no whole models
+_OTHER_DRAFTS = re.compile(r"(?i)eagle|medusa|mtp|speculator|dflash|dspark")  # in names of drafts that are no models
 MOST_NAMED = 16  # largest size that a fix names
 _HEADS: tuple[Divided, ...] = ("attention_heads", "kv_heads")
 
