@@ -434,7 +434,7 @@ def _architecture_facts(asked: _Asked, facts: Facts) -> Iterator[StartFact]:
         text = f"{name} does not register {own}{gone}"
         until = (registry.images_until if model.vision is not None else None) or registry.closed_until
         old = until is not None and version_key(asked.question.version or until) < version_key(until)
-        carried = _find_carried(asked, own)
+        carried = _find_carried(asked, own) if asked.question.sealed else None
         closed = registry.closed or old or carried is not None
         text += carried or ("" if closed else "; whether Transformers' own class runs in it is not known")
         yield StartFact(asked="architecture", holds=False if closed else None, text=text, source=source)
@@ -445,8 +445,7 @@ def _find_carried(asked: _Asked, architecture: str) -> str | None:
     where the repository's own code is allowed."""
     question, release = asked.question, asked.question.version
     remote = any(str(question.given.get(k)).lower() == "true" for k in asked.engine.concepts.remote_code.flags)
-    read = architecture.endswith(GENERATING)
-    if release is None or remote or not read or not question.sealed or asked.classes is None:
+    if release is None or asked.classes is None or remote or not architecture.endswith(GENERATING):
         return None
     since = [own for first, own in asked.registry.carries.items() if version_key(first) <= version_key(release)]
     facts = read_facts(asked.classes, since[-1]) if since else None
