@@ -137,8 +137,8 @@ def test_a_switch_of_the_launch_meets_its_condition() -> None:
 
 def test_a_release_that_was_not_read_refuses_nothing() -> None:
     """What the nearest release refuses is not known of another; what it takes is taken."""
-    moe = "ibm-granite/granite-3.1-3b-a800m-instruct", "BF16", "sm90"
-    assert [judge("vllm", v, *moe).starts for v in ("0.6.2", "0.6.3", "0.6.3.post1")] == [False, None, True]
+    sparse = "deepseek-ai/DeepSeek-V3.2", "FP8", "sm120"
+    assert [judge("vllm", v, *sparse).starts for v in ("0.27.0", "0.27.1", "0.28.0")] == [False, None, True]
     assert judge("vllm", OLDER, "Qwen/Qwen3-8B", "BF16", "sm75", "fp8").starts is False
     assert judge("vllm", "0.27.1", "Qwen/Qwen3-8B", "BF16", "sm90").starts is True
 
