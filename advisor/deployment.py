@@ -80,6 +80,7 @@ class Deployment(MemoRecord, frozen=True, kw_only=True):
     environment: dict[str, str] = {}
     model_path: str | None = None  # local file or directory, when the weights are on disk
     from_hub: bool = False  # by the tag of a repository of the hub, not of the engine's own library
+    sealed: bool = False  # it runs as an image of the engine's makers brings it, with nothing newer installed
     draft: Draft | None = None
     largest_draft: Draft | None = None  # no larger than this where the draft itself is not known
     uncounted: tuple[str, ...] = ()  # what is loaded next to the model and whose size is not known

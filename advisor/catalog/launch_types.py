@@ -202,6 +202,7 @@ class Recognition(Record, frozen=True, kw_only=True):
     own_flags: tuple[FlagName, ...] = ()
     installed_programs: tuple[str, ...] = ()  # on PATH = the engine is installed
     version_program: str | None = None  # prints the engine's version, which stands nowhere else
+    version_variables: tuple[str, ...] = ()  # with which its installer takes a release
     version_is_build: bool = False  # it prints a build number; `versions.builds` says which version that is
     packages: dict[str, PythonPackage] = {}  # distributions by PEP 503 name
     images: tuple[ImagePattern, ...] = ()

@@ -509,6 +509,7 @@ class Engine(MemoRecord, frozen=True, kw_only=True, eq=False):
     targets: tuple[str, ...] = ()  # launch files it has (rules/targets.yaml)
     no_target: dict[str, str] = {}  # others -> why it has none
     longer: LongerSettings | None = None
+    default_tags: dict[str, str] = {}  # names of its library -> the tag that they have without one
     device_choice: DeviceChoice | None = None  # None = it takes all it sees, or what decides that is not known
     loads_on_request: bool = False  # its server is given the model by requests, not when it starts
     compute_capabilities: tuple[CapabilityRange, ...] = ()  # cards that its releases have kernels for, by version

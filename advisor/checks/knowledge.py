@@ -150,7 +150,9 @@ class Knowledge:
         ]
         self.programs = {n: KnownProgram(name, p) for name, known in started for n, p in known.programs.items()}
         self.modules = {n: KnownProgram(name, p) for name, known in started for n, p in known.modules.items()}
-        self.packages = list_packages(rules.engines())
+        self.packages = {**list_packages(rules.engines()), **{p: r.id for r in routers for p in r.packages}}
+        entries = rules.engines().values()
+        self.version_variables = {v: e.id for e in entries for v in e.recognition.version_variables}
         self.image_words = {w: e.id for e in entries for w in e.recognition.image_words}
         files = [(e.id, e.recognition.config_file) for e in entries]
         self.config_files = [(name, file) for name, file in files if file is not None]

@@ -41,7 +41,8 @@ from advisor.near import simplify_name
 from advisor.record import Value
 from advisor.unknowns import all_hold, any_holds
 
-LIMITS = "start-limits.yaml"
+LIMITS, CLASSES = "start-limits.yaml", "starts/transformers.yaml"
+GENERATING = ("ForCausalLM", "ForConditionalGeneration")  # classes of Transformers that its registries list
 SIZES = ("head_size", "sinks", "qk_nope_head_dim")  # of a shape of attention, as a refusal names them
 
 
@@ -83,6 +84,7 @@ class StartQuestion(Value, frozen=True):
     cache: str = "auto"
     given: Mapping[str, object] = {}
     from_hub: bool = False  # as in Deployment
+    sealed: bool = False  # as in Deployment
 
 
 class _Asked(Value, frozen=True):
@@ -96,6 +98,7 @@ class _Asked(Value, frozen=True):
     rules: StartRules
     file: StartsFile | None
     runs_alone: bool  # the program ran models without the engine inside, and what it took is not known
+    classes: StartsFile | None = None  # those of Transformers, by release
 
     @property
     def known_file(self) -> StartsFile:
@@ -160,6 +163,7 @@ def judge_deployment(deployment: Deployment, rules: Catalog) -> StartVerdict | N
         cache=str(cache if cache is not None else deployment.kv_cache_type.k),
         given={**deployment.settings, **deployment.environment},
         from_hub=deployment.from_hub,
+        sealed=deployment.sealed,
     )
     return judge_start(question, rules)
 
@@ -190,13 +194,14 @@ def judge_start_on(
 def needs_remote_code(engine: Engine, model: Model, rules: Catalog) -> bool:
     """Whether neither the engine nor Transformers has a class for the configuration of a model, so that the code of its
     repository has to be allowed; False where that is not known, or where the engine has no such switch."""
-    path, own = f"starts/{engine.id}.yaml", "starts/transformers.yaml"
-    if not engine.concepts.remote_code.flags or model.model_type is None or not rules.has_document(own):
+    path = f"starts/{engine.id}.yaml"
+    if not engine.concepts.remote_code.flags or model.model_type is None or not rules.has_document(CLASSES):
         return False
     known = decode_document(rules, LIMITS, StartRules).engines.get(engine.id, EngineRegistry())
-    classes = [decode_document(rules, p, StartsFile).facts for p in dict.fromkeys((path, own)) if rules.has_document(p)]
-    if known.transformers is not None and path != own:
-        classes[-1] = read_facts(decode_document(rules, own, StartsFile), known.transformers) or classes[-1]
+    paths = [p for p in dict.fromkeys((path, CLASSES)) if rules.has_document(p)]
+    classes = [decode_document(rules, p, StartsFile).facts for p in paths]
+    if known.transformers is not None and path != CLASSES:
+        classes[-1] = read_facts(decode_document(rules, CLASSES, StartsFile), known.transformers) or classes[-1]
     return model.model_type not in known.reads and not any(model.model_type in c.configs for c in classes)
 
 
@@ -209,7 +214,7 @@ def judge_start(question: StartQuestion, rules: Catalog) -> StartVerdict | None:
     version, newest = question.version, question.engine.version
     if version and newest and not are_comparable(version, newest):
         version = None
-    asked = version, question.quantization, question.devices, question.cache, given, question.from_hub
+    asked = version, question.quantization, question.devices, question.cache, given, question.from_hub, question.sealed
     return _judge(question.model, rules, question.engine, *asked)
 
 
@@ -232,19 +237,21 @@ def _judge(
     cache: str,
     given: tuple[tuple[str, str], ...],
     from_hub: bool,
+    sealed: bool,
 ) -> StartVerdict | None:
     known = decode_document(rules, LIMITS, StartRules)
     inner = _find_registered(engine, quantization, rules, known)
     if inner is None:
         return None
-    question = StartQuestion(engine, version, model, quantization, devices, cache, dict(given), from_hub)
+    question = StartQuestion(engine, version, model, quantization, devices, cache, dict(given), from_hub, sealed)
     named, own = inner, version if inner is engine else _find_inside(question, known)
     runs_alone = _has_own_runners(question, known)
     if runs_alone and rules.has_document(f"starts/{engine.id}.yaml"):
         named, own, runs_alone = engine, version, False
     path = f"starts/{named.id}.yaml"
     file = decode_document(rules, path, StartsFile) if rules.has_document(path) else None
-    each = [_Asked(question, inner, named, own, d, known, file, runs_alone) for d in dict.fromkeys(devices)]
+    classes = decode_document(rules, CLASSES, StartsFile) if rules.has_document(CLASSES) else None
+    each = [_Asked(question, inner, named, own, d, known, file, runs_alone, classes) for d in dict.fromkeys(devices)]
     facts = [f for asked in each for f in _list_facts(asked, rules)]
     made = StartVerdict(starts=all_hold(f.holds for f in facts), facts=tuple(dict.fromkeys(facts)))
     return made if file is not None or facts else None
@@ -291,7 +298,7 @@ def _remote_code_facts(asked: _Asked, rules: Catalog) -> Iterator[StartFact]:
     if engine is question.engine and not allowed and needs_remote_code(engine, question.model, rules):
         text = f"{engine.name}: neither it nor Transformers has a class for {question.model.model_type}"
         yield StartFact(asked="architecture", holds=False, text=f"{text}: --{switch[0]} is missing",
-                        source="rules/starts/transformers.yaml", condition=f"--{switch[0]}")  # fmt: skip
+                        source=f"rules/{CLASSES}", condition=f"--{switch[0]}")  # fmt: skip
 
 
 def _release_facts(asked: _Asked, forced: Collection[str]) -> Iterator[StartFact]:
@@ -425,11 +432,26 @@ def _architecture_facts(asked: _Asked, facts: Facts) -> Iterator[StartFact]:
     else:
         gone = f", which left after {facts.removed[own]}" if own in facts.removed else ""
         text = f"{name} does not register {own}{gone}"
-        until = registry.closed_until
+        until = (registry.images_until if model.vision is not None else None) or registry.closed_until
         old = until is not None and version_key(asked.question.version or until) < version_key(until)
-        closed = registry.closed or old
-        text += "" if closed else "; whether Transformers' own class runs in it is not known"
+        carried = _find_carried(asked, own) if asked.question.sealed else None
+        closed = registry.closed or old or carried is not None
+        text += carried or ("" if closed else "; whether Transformers' own class runs in it is not known")
         yield StartFact(asked="architecture", holds=False if closed else None, text=text, source=source)
+
+
+def _find_carried(asked: _Asked, architecture: str) -> str | None:
+    """That the Transformers which an image of this release brings has no such class either; None where it may have, or
+    where the repository's own code is allowed."""
+    question, release = asked.question, asked.question.version
+    remote = any(str(question.given.get(k)).lower() == "true" for k in asked.engine.concepts.remote_code.flags)
+    if release is None or asked.classes is None or remote or not architecture.endswith(GENERATING):
+        return None
+    since = [own for first, own in asked.registry.carries.items() if version_key(first) <= version_key(release)]
+    facts = read_facts(asked.classes, since[-1]) if since else None
+    if facts is None or not facts.architectures or architecture in facts.architectures:
+        return None
+    return f", nor does the Transformers {since[-1]} of its image"
 
 
 def _format_facts(asked: _Asked, facts: Facts) -> Iterator[StartFact]:

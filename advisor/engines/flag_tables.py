@@ -336,7 +336,8 @@ def release_key(version: str) -> _ReleaseKey:
 
 
 class Router(MemoRecord, frozen=True, kw_only=True):
-    """One router. `flags`, `read`, `spans` and `values` are written by `make history`."""
+    """One router, or another server whose flags alone are known. `flags`, `read`, `spans` and `values` are written by
+    `make history`."""
 
     id: str
     name: str
@@ -344,6 +345,7 @@ class Router(MemoRecord, frozen=True, kw_only=True):
     modules: dict[str, EngineProgram] = {}
     images: tuple[ImagePattern, ...] = ()
     words: tuple[str, ...] = ()  # without one of which, in any case, no file starts it
+    packages: tuple[str, ...] = ()  # distributions by PEP 503 name, whose pins state its release
     parser: str = "argparse"
     source: str
     as_of: str

@@ -166,6 +166,8 @@ class EngineRegistry(Record, frozen=True, kw_only=True):
     first: dict[str, Version] = {}  # architecture of GGUF files -> the first release, between two that were read
     closed: bool = False  # what is not registered does not load: no other way in
     closed_until: Version | None = None  # the first release that runs Transformers' own classes
+    images_until: Version | None = None  # the first that runs those of models with images, too; None: the same
+    carries: dict[Version, Version] = {}  # first release whose image has it -> release of Transformers, oldest first
     names: Literal["architecture", "model_type", "gguf"] = "architecture"
     platforms: Names = ()  # that it has a build for; empty: its facts say it by release
     source: str = ""

@@ -183,11 +183,27 @@ def test_a_quoted_text_over_several_lines_keeps_its_dollars_and_line_ends() -> N
     assert [d.engine for d in found.verdicts] == ["ollama"]
 
 
-def test_a_release_that_does_not_register_a_model_is_doubted_without_a_card() -> None:
-    """worker-vllm 279: the architecture came in 0.17.0."""
-    run = "docker run --gpus all vllm/vllm-openai:v{} --model Qwen/Qwen3.5-35B-A3B --max-model-len 8192\n"
-    assert "engine-may-refuse" in rules_of(check_text(run.format("0.16.0"), "a.sh"))
-    assert "engine-may-refuse" not in rules_of(check_text(run.format("0.33.0"), "a.sh"))
+WORDS = "Qwen/Qwen3.5-35B-A3B --max-model-len 8192\n"  # worker-vllm 279: the architecture came in 0.17.0
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        ("docker run --gpus all vllm/vllm-openai:v{} --model " + WORDS, "engine-refuses"),
+        ("docker run --gpus all --entrypoint vllm vllm/vllm-openai:v{} serve " + WORDS, "engine-refuses"),
+        ("docker run --gpus all vllm/vllm-openai:v{} --trust-remote-code --model " + WORDS, "engine-may-refuse"),
+        ("pip install vllm=={}\nvllm serve " + WORDS, "engine-may-refuse"),
+        (
+            "docker run --gpus all --entrypoint bash vllm/vllm-openai:v{} -c 'pip install -U transformers; vllm serve "
+            + WORDS.strip() + "'\n", "engine-may-refuse",
+        ),
+    ],
+)  # fmt: skip
+def test_a_model_newer_than_a_release_is_refused_by_its_image_and_doubted_elsewhere(text: str, rule: str) -> None:
+    """An image holds the Transformers of its day; what is installed by hand may be newer."""
+    both = {"engine-refuses", "engine-may-refuse"}
+    assert rules_of(check_text(text.format("0.16.0"), "a.sh")) & both == {rule}
+    assert not rules_of(check_text(text.format("0.33.0"), "a.sh")) & both
 
 
 def test_what_a_script_writes_is_no_script() -> None:

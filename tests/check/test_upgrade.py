@@ -165,7 +165,7 @@ def test_a_release_that_is_not_stated_is_unknown(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("to", "status", "said"),
-    [("0.33.0", 0, None), ("0.99.0", 2, "newer than all"), ("0.3.0", 2, "older than all"), ("0.33.0", 1, None)],
+    [("0.33.0", 0, None), ("0.99.0", 2, "newer than all"), ("0.2.0", 2, "older than all"), ("0.33.0", 1, None)],
 )
 def test_exit_statuses(tmp_path: Path, to: str, status: int, said: str | None) -> None:
     words = "vllm serve Qwen/Qwen3-8B" + (" --swap-space 4" if status == 1 else "")

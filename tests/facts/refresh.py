@@ -20,8 +20,10 @@ DATA = "tests/data"
 OF_REGISTRIES = (
     "vllm",
     "sglang",
+    "lmdeploy",
     "llama.cpp",
     "sglang-router",
+    "mlx-vlm-server",
 )  # the other router is read from its repository: make history
 LLAMA = ("-m", "pytest", "-q", "-n0", "-m", "slow or not slow", "tests/check/test_flags_against_llama_server.py")
 

@@ -63,6 +63,8 @@ ENGINES = {
 def fetch(package: str, version: str, folder: Path) -> Path:
     """The wheel of a release, from the package index. Raises CalledProcessError where there is none."""
     words = ["--no-deps", "--only-binary", ":all:", "--python-version", "3.12", "-q", "-d", str(folder)]
+    if package == "vllm" and release_key(version) < release_key("0.5.2"):
+        words[4] = "3.11"  # the newest that wheels before the stable interface were built for
     words += [w for tag in TAGS for w in ("--platform", f"manylinux{tag}_x86_64")]
     command = [sys.executable, "-m", "pip", "download", *words, f"{package}=={version}"]
     if find_spec("pip") is None:

@@ -159,10 +159,9 @@ def read_ollama(package: Package) -> Facts:
 def read_transformers(package: Package) -> Facts:
     """Transformers: classes of configurations, which engines fall back to before they run a repository's own code, and
     models that generate."""
-    mappings = package.module("transformers/models/auto/auto_mappings.py")
-    more = package.module("transformers/models/auto/configuration_auto.py")
+    found = (package.find(f"transformers.models.auto.{x}") for x in ("auto_mappings", "configuration_auto"))
     names = package.module("transformers/models/auto/modeling_auto.py")
-    configs = {**common.read_pairs(mappings, "CONFIG_MAPPING_NAMES"), **common.read_pairs(more, "CONFIG_MAPPING_NAMES")}
+    configs = {k: v for m in found if m is not None for k, v in common.read_pairs(m, "CONFIG_MAPPING_NAMES").items()}
     causal = common.read_pairs(names, "MODEL_FOR_CAUSAL_LM_MAPPING_NAMES")
     images = common.read_pairs(names, "MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES")
     kinds = {**dict.fromkeys(images.values(), ("multimodal",)), **dict.fromkeys(causal.values(), ("text",))}

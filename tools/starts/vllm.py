@@ -21,6 +21,10 @@ REGISTRIES = {
     "token-classification": "_TOKEN_CLASSIFICATION_MODELS", "classification": "_SEQUENCE_CLASSIFICATION_MODELS",
     "draft": "_SPECULATIVE_DECODING_MODELS", "transformers": "_TRANSFORMERS_SUPPORTED_MODELS",
 }  # fmt: skip
+EARLY = {  # of releases before 0.6.3, whose registry stands in the package of models
+    "text": ("_GENERATION_MODELS", "_MODELS"), "multimodal": ("_MULTIMODAL_MODELS", "_CONDITIONAL_GENERATION_MODELS"),
+    "embedding": ("_EMBEDDING_MODELS",),
+}  # fmt: skip
 PROTOCOLS = {
     "SupportsLoRA": "lora", "SupportsPP": "pipeline", "SupportsEagle": "eagle", "SupportsEagle3": "eagle3",
     "HasInnerState": "state", "IsHybrid": "hybrid", "IsAttentionFree": "no-attention",
@@ -59,6 +63,8 @@ REFUSING = (
 
 def read(package: Package) -> Facts:
     """The facts of a wheel of vLLM."""
+    if package.find("vllm.model_executor.models.registry") is None:
+        return read_early(package)
     registry = package.module("vllm/model_executor/models/registry.py")
     asked = {d.name: make_evaluator(package, d) for d in DEVICES}
     paths = [p for folder in REFUSING for p in package.paths(folder)]
@@ -81,6 +87,19 @@ def read(package: Package) -> Facts:
         configs=common.read_pairs(package.module("vllm/transformers_utils/config.py"), "_CONFIG_REGISTRY"),
         tool_parsers=_read_parsers(package, "vllm.tool_parsers", "_TOOL_PARSERS_TO_REGISTER"),
         reasoning_parsers=_read_parsers(package, "vllm.reasoning", "_REASONING_PARSERS_TO_REGISTER"),
+    )
+
+
+def read_early(package: Package) -> Facts:
+    """The facts of a release before 0.6.3: what it registers, and the capabilities that it holds device code for."""
+    registry = package.module("vllm/model_executor/models/__init__.py")
+    found: dict[str, tuple[str, ...]] = {}
+    for kind, tables in EARLY.items():
+        for architecture in (a for table in tables for a in common.rows(registry, table)):
+            found[architecture] = tuple(dict.fromkeys((*found.get(architecture, ()), kind)))
+    built = package.device_code("vllm/_C*.so")
+    return Facts(
+        needs={"cuda": " ".join(f"sm{n}" for n in sorted(built) if n >= 60)}, architectures=dict(sorted(found.items()))
     )
 
 

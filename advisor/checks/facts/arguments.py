@@ -116,6 +116,11 @@ def _dcp(facts: LaunchFacts) -> bool | None:
     return facts.last(flag) is not None and compare(facts["tp"], _parts(facts, flag), _is_uneven)
 
 
+@fact("args.dp_uneven", "tp-size does not divide by dp-size")
+def _dp(facts: LaunchFacts) -> bool | None:
+    return facts.last("dp-size") is not None and compare(facts["tp"], _parts(facts, "dp-size"), _is_uneven)
+
+
 @fact("args.lora_large", "LoRA slots times rank are large (1024 and more)")
 def _lora_large(facts: LaunchFacts) -> bool | None:
     if not facts.arguments.on("enable-lora"):

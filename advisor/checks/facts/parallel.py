@@ -6,7 +6,7 @@ import re
 from operator import gt, lt
 from typing import Literal
 
-from advisor.catalog.types import Divided
+from advisor.catalog.types import Divided, Engine
 from advisor.checks.facts.arguments import compare_flag_pair, concept_number, define_pair, flag_number
 from advisor.checks.facts.launch_facts import LaunchFacts, compare, define, fact
 from advisor.checks.resolve.arguments import LENGTHS, convert_argument
@@ -16,6 +16,7 @@ from advisor.engines.additions import find_draft_name, find_method_name, list_dr
 from advisor.engines.parallel import TensorParallelRefusal
 from advisor.engines.pool.settings import least_default_sequences
 
+_OTHER_DRAFTS = re.compile(r"(?i)eagle|medusa|mtp|speculator|dflash|dspark")  # in names of drafts that are no models
 MOST_NAMED = 16  # largest size that a fix names
 _HEADS: tuple[Divided, ...] = ("attention_heads", "kv_heads")
 
@@ -214,6 +215,16 @@ define_pair(
 )  # fmt: skip
 
 
+define_pair(
+    "args.prefill_below_input", "max-batch-prefill-tokens is below max-input-tokens", "max-batch-prefill-tokens",
+    "max-input-tokens", lt
+)  # fmt: skip
+define_pair(
+    "args.prefill_below_length", "max-batch-prefill-tokens is below max-input-length", "max-batch-prefill-tokens",
+    "max-input-length", lt
+)  # fmt: skip
+
+
 @fact("args.draft_slots", "draft tokens of all sequences leave no space in the batch")
 def _draft_slots(facts: LaunchFacts) -> bool | None:
     config = facts.last("speculative-config")
@@ -224,15 +235,39 @@ def _draft_slots(facts: LaunchFacts) -> bool | None:
     return None if m is None or n is None or sequences is None else n <= sequences * int(m[1])
 
 
+def _find_draft_settings(facts: LaunchFacts, entry: Engine) -> dict[str, Setting] | None:
+    """The settings that name a draft or its method; None where one of them is not known."""
+    words = {name: facts.value(name) for name in list_draft_settings(entry)}
+    if any(word is not None and word.unknown for word in words.values()):
+        return None
+    return {name: str(word) for name, word in words.items() if word is not None}
+
+
+@fact("draft.method", "method of speculation that the launch names", "str")
+def _draft_method(facts: LaunchFacts) -> str | None:
+    given = _find_draft_settings(facts, facts.engine) if facts.engine is not None else None
+    return find_method_name(given, facts.engine) if given and facts.engine is not None else None
+
+
+@fact("draft.separate", "a whole model of its own drafts")
+def _draft_separate(facts: LaunchFacts) -> bool | None:
+    given = _find_draft_settings(facts, facts.engine) if facts.engine is not None else {}
+    if not given or facts.engine is None:
+        return None if given is None else False
+    method, name = find_method_name(given, facts.engine), find_draft_name(given, facts.engine)
+    if method is None:
+        return name is not None and not _OTHER_DRAFTS.search(name)
+    return method.lower() == "draft_model"
+
+
 @fact("draft.missing", "speculation needs a draft model, none is named, and the model has none inside")
 def _draft_missing(facts: LaunchFacts) -> bool | None:
     entry = facts.engine
     if entry is None or entry.draft is None or not entry.draft.needs_model:
         return False
-    words = {name: facts.value(name) for name in list_draft_settings(entry)}
-    if any(word is not None and word.unknown for word in words.values()):
+    given = _find_draft_settings(facts, entry)
+    if given is None:
         return None
-    given: dict[str, Setting] = {name: str(word) for name, word in words.items() if word is not None}
     method = find_method_name(given, entry)
     if method is None or method.lower() not in entry.draft.needs_model or find_draft_name(given, entry) is not None:
         return False

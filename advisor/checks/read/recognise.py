@@ -21,6 +21,8 @@ from advisor.yaml_places import Strings, Text, TextList, Texts, Words, first_lin
 
 MAX_NESTED = 6  # shells inside shells inside containers
 MOST_SCANNED = 60  # words of a command among which another one may begin
+_RELEASE = re.compile(r"v?\d{1,4}(\.\d{1,5}){1,3}")
+_INSTALL = re.compile(r"^[ \t]*#[^\n]{0,80}\bpip3? install\b([^\n]{0,200})", re.M)
 _PIN = re.compile(r"^([A-Za-z0-9_.-]+?)(?:\[[^\]]*\])?==v?(\d[\w.]*)$")
 _FLAG = re.compile(r"--?[A-Za-z]")
 _FLAG_OR_END = re.compile(r"--|-[a-z]+")  # of a shell, behind -c and before the text
@@ -47,7 +49,8 @@ class LaunchFinder:
         self.know = knowledge
         self.read_script = read_script
         self.pins: dict[str, str] = {}
-        self.required: dict[str, str] = {}  # versions that a file of requirements next to the script pins
+        # versions that a file of requirements next to the script pins, or a comment in it that says what to install
+        self.required: dict[str, str] = {}
         self.problems = problems
         self.opened: list[str] = []  # texts of scripts next to the file that are being read
 
@@ -79,6 +82,8 @@ class LaunchFinder:
         if depth > MAX_NESTED:
             self._give_up(Unread("shells stand in shells there, too deep", line))
             return []
+        told = self._find_pins(" ".join(_INSTALL.findall(source)).split())
+        self.required = {**told, **self.required}
         unique: dict[tuple[str, str | None, Names], Launch] = {}
         given = {k: v if isinstance(v, Text) else make_text(v) for k, v in (env or {}).items()}
         found: Launches = []
@@ -93,6 +98,9 @@ class LaunchFinder:
                 found = found or self.command([*before, *step.words], around, step.line, depth)
                 unique |= {_identify(x): note_place(x, "cut off", step.line) for x in found}
             before = step.words
+            for name, engine in self.know.version_variables.items():
+                if (stated := around.get(name)) is not None and _RELEASE.fullmatch(stated):
+                    self.pins[engine] = stated.removeprefix("v")
             found = self.command(list(step.words), around, step.line, depth)
             self._note_pins(step.words)
             if not found and step.heredoc is not None and _base(step.words[0]) in _FEEDS:
@@ -290,6 +298,8 @@ class LaunchFinder:
             places = {**around.places, "command": line_of(words[0]) or 1} if one_string else around.places
             if doubled and launch.engine == (entry.engine if entry else ""):
                 places = {**places, "doubled": 1}
+            if words and _base(words[0]) not in self.know.recognition.wrappers["shells"]:
+                places = {**places, "direct": line_of(words[0]) or 1}
             around = replace(around, container=True, image=str(reference) if reference else None, places=places)
             out.append(replace(launch, version=pinned, version_from=origin, setup=around))
         return out

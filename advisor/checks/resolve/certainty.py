@@ -7,7 +7,7 @@ import re
 from advisor.checks.findings import Certainty, Source
 from advisor.checks.knowledge import Knowledge
 from advisor.checks.read.launch import Launch
-from advisor.checks.read.recognise import ImageReference, parse_image
+from advisor.checks.read.recognise import ImageReference, image_version, parse_image
 
 _STATED = ("--engine-version", "--on", "--machine", "a comment in the file")
 FILLED_IN = ("yaml", "recipe", "srt-slurm", "template")  # kinds of which something nobody sees makes the container
@@ -47,6 +47,15 @@ def states_no_release(launch: Launch, knowledge: Knowledge) -> bool:
     image = _find_official_image(launch, knowledge)
     tag = image.tag if image is not None and launch.version is None else None
     return tag is not None and "$" not in tag and _NEWEST.fullmatch(tag) is None
+
+
+def is_sealed(launch: Launch, knowledge: Knowledge) -> bool:
+    """Whether a launch runs what the makers' image of a release brings, with nothing installed before it: by its own
+    entry point, or by a program that no shell starts."""
+    image = _find_official_image(launch, knowledge)
+    if image is None or launch.version is None or (launch.program and "direct" not in launch.setup.places):
+        return False
+    return launch.kind != "dockerfile" and not launch.setup.copied and image_version(image) == launch.version
 
 
 def may_be_any_build(launch: Launch, knowledge: Knowledge) -> bool:

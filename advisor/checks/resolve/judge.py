@@ -21,7 +21,7 @@ from advisor.checks.read.unknown_words import mark_placeholders
 from advisor.checks.resolve import arguments
 from advisor.checks.resolve import launch_reader as reading
 from advisor.checks.resolve.arguments import LaunchArguments, count_ranks, is_length_given
-from advisor.checks.resolve.certainty import FILLED_IN, is_fork, read_certainty, states_no_release
+from advisor.checks.resolve.certainty import FILLED_IN, is_fork, is_sealed, read_certainty, states_no_release
 from advisor.checks.resolve.seen_machine import MASKS, find_resource_vendor, find_seen_machine
 from advisor.decision.starts import judge_deployment
 from advisor.deployment import Deployment, DeploymentEstimate, DeviceMemory, MemoryEstimate
@@ -124,17 +124,20 @@ def _check_on_common_cards(
         return checked
     words_elsewhere = checked.launch.kind in FILLED_IN or checked.launch.kind.endswith("-config")
     before, refused = list_errors(checked), judged.certainty.entry_point != "assumed" and not words_elsewhere
+    shared: set[str] | None = None  # what refuses it on each of them
     for card in cards:
         found = check_on(f"{count}x {card.name}")
         if found.judged.fits is None and found.judged.memory is not None:  # the host's memory may be all that is open
             found = check_on(f"{count}x {card.name}, {USUAL_HOST}GB RAM, linux")
         if _has_room(found.judged.memory) and found.judged.fits and not list_errors(found) - before:
             needs = max(_count_least(d, found.judged.memory) for d in found.judged.memory.devices)
-            why = f"{needs / GIB:.1f} GiB a card where all of it lies on cards, such as {found.judged.hardware}"
+            told = f"{needs / GIB:.1f} GiB a card where all of it lies on cards, such as {found.judged.hardware}"
             least = LeastHardware(hardware=str(found.judged.hardware), needs_bytes=needs)
-            return replace(checked, judged=replace(judged, least=least, why=(why,)))
+            return replace(checked, judged=replace(judged, least=least, why=(told,)))
         refused = refused and _is_refused(found.judged)
-    if refused and any(x.certain and x.code == "architecture" for x in found.judged.why_not):  # whatever the card is
+        why = {x.text for x in found.judged.why_not if x.certain and x.code != "memory"}
+        shared = why if shared is None else shared & why
+    if refused and shared:  # whatever the card is
         return replace(checked, judged=replace(judged, fits=False, why=found.judged.why, why_not=found.judged.why_not))
     known = sorted(knowledge.rules.accelerators().values(), key=lambda c: c.memory_bytes or 0)
     most = [f"{MOST_CARDS}x {next(c.name for c in reversed(known) if c.vendor == v)}" for v in vendors]
@@ -231,7 +234,7 @@ def _check_on(
         try:
             deployment, notes = resolve_request(launch_reading.request, knowledge.rules, RememberedNames(machines))
             hub = str(launch_reading.model or "").startswith(HUB_TAGS)
-            deployment = replace(deployment, machine=machine, from_hub=hub)
+            deployment = replace(deployment, machine=machine, from_hub=hub, sealed=is_sealed(launch, knowledge))
             if asked.fit:
                 memory_estimate = estimate(deployment, session)
         except AdvisorError as x:

@@ -84,6 +84,19 @@ def find_model_name(launch: Launch, arguments: LaunchArguments, knowledge: Knowl
     return found
 
 
+def _name_by_library(
+    model: Text, entry: Engine | None, knowledge: Knowledge
+) -> tuple[model_spellings.NamedModel | None, str | None]:
+    """The model of a name, with the tag that the engine's own library gives a name without one, and how it is taken."""
+    name = model.removesuffix(":latest")
+    tag = entry.default_tags.get(name) if entry is not None else None
+    found = name_model(make_text(f"{name}:{tag}", model.line, model.column), knowledge) if tag is not None else None
+    if found is not None:
+        return found, found.assumed or f"{model} is taken as {name}:{tag}, the tag that the library gives it"
+    found = name_model(model, knowledge)
+    return found, found.assumed if found is not None else None
+
+
 def _repository_or_file(launch: Launch, arguments: LaunchArguments, entry: Engine) -> Text | None:
     names = entry.concepts
     repo, file = arguments.value(*names.model_repository.flags), arguments.value(*names.model_file.flags)
@@ -116,11 +129,11 @@ def read_launch(
     elif model.unknown and not _is_in_open_folder(model):
         reasons.append(f"the model is {model[:80]}, and {say_what_is_open(model)}")
     else:
-        named = name_model(model, knowledge)
+        named, how = _name_by_library(model, entry, knowledge)
         if named is None:
             reasons.append(describe_unknown(model))
-        elif named.assumed:
-            assumed.append(named.assumed)
+        elif how:
+            assumed.append(how)
     if any(map(_SCRIPT_ARGUMENTS.fullmatch, arguments.open)):
         assumed.append(CALLED_ALONE)
     if named is not None and is_locked(named.name, knowledge.rules):

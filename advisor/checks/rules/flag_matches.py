@@ -25,14 +25,15 @@ if TYPE_CHECKING:
     from advisor.checks.facts.launch_facts import LaunchFacts
 
 MOST_LOOKED_UP = 50  # unknown flags of one launch that near matches are looked for: nobody reads more
-_OWN_RULES = ("flash-attn", "kv-cache-dtype", "quantization", "quantize", "cache-type-k", "cache-type-v")
+_OWN_RULES = ("flash-attn", "kv-cache-dtype", "quantization", "cache-type-k", "cache-type-v")
 CONFIG_FILES = ("vllm-config", "sglang-config")
 _FLASH = ("on", "off", "auto", "1", "0", "true", "false", "enabled", "disabled")
 _JSON = (
     "json-model-override-args", "speculative-config", "kv-transfer-config", "limit-mm-per-prompt", "hf-overrides",
     "override-generation-config", "mm-processor-kwargs", "default-chat-template-kwargs", "model-loader-extra-config",
-    "compilation-config", "allowed-origins",
+    "compilation-config", "allowed-origins", "chat-template-kwargs",
 )  # fmt: skip
+_JSON_LEFT = ("rope-scaling",)  # of releases that had it
 _NO_NUMBERS = ("auto", "none", "all", "-1", "")
 
 
@@ -244,10 +245,10 @@ def missing_values(facts: LaunchFacts) -> Matches:
 
 def bad_json(facts: LaunchFacts) -> Matches:
     """JSON arguments that are no JSON once quotes are gone."""
-    for argument, entry, word in _list_typed(facts):
+    typed = [(a, word) for a, entry, word in _list_typed(facts) if entry.t == "json" and a.name in _JSON]
+    left = ((a, a.value) for a in facts.arguments.given if not a.known and a.bare in _JSON_LEFT)
+    for argument, word in (*typed, *((a, word) for a, word in left if word is not None and not word.unknown)):
         value = word.strip()
-        if entry.t != "json" or argument.name not in _JSON:
-            continue
         if argument.name == "compilation-config" and re.fullmatch(r"\d", value):
             continue
         if argument.name == "hf-overrides" and not value.startswith(("{", "[")):
@@ -268,6 +269,14 @@ def flash_values(facts: LaunchFacts) -> Matches:
         if argument.name == "flash-attn" and argument.place.startswith("-") and (argument.missing or wrong):
             edits = rename_argument(replace(argument, value=None), f"{argument.written} on", facts.source)
             yield RuleMatch("flash-attn", {"flag": argument.written}, argument.place, edits)
+
+
+def flash_words(facts: LaunchFacts) -> Matches:
+    """`-fa` with a word behind it."""
+    for argument in facts.arguments.given:
+        value = argument.value
+        if argument.name == "flash-attn" and argument.place.startswith("-") and value is not None and not value.unknown:
+            yield RuleMatch("flash-attn", {"flag": argument.written, "value": value}, value)
 
 
 class RuleMatch(Value, frozen=True):

@@ -42,7 +42,7 @@ OWN_LISTS = ("quantization", "kv-cache-dtype", "cache-type-k", "cache-type-v")  
 _PARAMETERS = {"max_tokens": "num_predict", "context_length": "num_ctx"}  # words of other programs
 PARSER_PLUGIN = "parser-plugin"
 BY_VERSION = frozenset((
-    "removed_flags", "unknown_flags", "removed_variables", "quantizations", "flash_values", "kv_types",
+    "removed_flags", "unknown_flags", "removed_variables", "quantizations", "flash_values", "flash_words", "kv_types",
     "values_of_release", "engine_keys",
 ))  # fmt: skip
 # What holds for any program with flags: all that is asked of routers, which load no model.
@@ -309,6 +309,6 @@ EACH: dict[str, Callable[[LaunchFacts], Matches]] = {
         flag_matches.abbreviated, flag_matches.stray_values, flag_matches.missing_values, flag_matches.config_keys,
         flag_matches.engine_keys, flag_matches.bad_json, removed_variables, unknown_variables, secrets,
         modelfile_deprecated, modelfile_unknown, kv_types, quantizations, helm_keys, near_models, left_open,
-        flag_matches.flash_values, unmounted_files, values_of_release
+        flag_matches.flash_values, flag_matches.flash_words, unmounted_files, values_of_release
     )
 }  # fmt: skip

@@ -297,7 +297,7 @@ def resolve_pool_settings(
         ep=ep,
         fraction=share,
         sequences=_count(deployment, names.sequences.flags) or _default_sequences(deployment, names, constants, tier),
-        batched_tokens=_count(deployment, names.batched_tokens.flags)
+        batched_tokens=_stated_tokens(deployment, names)
         or max(length if length <= tier.whole_prompts_to or whole else 0, tier.batched_tokens, item),
         length=length,
         kv_type=kind,
@@ -387,6 +387,13 @@ def _offload(deployment: Deployment, names: Concepts) -> int:
     return int((gib or 0) * GIB)
 
 
+def _stated_tokens(deployment: Deployment, names: Concepts) -> int | None:
+    """Tokens of a step, where the launch states a number."""
+    tokens = names.batched_tokens
+    unset = tokens.flags and str(get_setting(deployment.settings, *tokens.flags)) in tokens.unset
+    return None if unset else _count(deployment, tokens.flags)
+
+
 def _count(deployment: Deployment, names: tuple[str, ...]) -> int | None:
     return get_integer(deployment.settings, *names, least=1, most=LARGEST_LENGTH) if names else None
 
@@ -409,7 +416,7 @@ def _usual_share(entry: Engine, version: str | None) -> float:
 
 def _default_sequences(deployment: Deployment, names: Concepts, constants: PoolConstants, tier: DeviceDefaults) -> int:
     """Sequences at once where none are given. vLLM lowers its default to the tokens of a step that are given."""
-    stated = _count(deployment, names.batched_tokens.flags)
+    stated = _stated_tokens(deployment, names)
     return min(tier.sequences, stated) if stated and constants.planner == "groups" else tier.sequences
 
 

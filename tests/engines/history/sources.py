@@ -26,7 +26,8 @@ KEPT = re.compile(
     r"|vllm/entrypoints/.*(cli_args|serve)\.py$|vllm/(entrypoints/openai/)?tool_parsers/.*\.py$|vllm/reasoning/.*\.py$"
     r"|(vllm/model_executor|sglang/srt)/layers/quantization/__init__\.py$|vllm/platforms/interface\.py$"
     r"|sglang/srt/(server_args|reasoning_parser)\.py$|sglang/srt/(arg_groups|function_call|parser)/.*\.py$"
-    r"|sglang_router/.*\.py$|src/vllm_router/.*parser\.py$|^(?:[^/]+/)?launcher/src/main\.rs$"
+    r"|vllm/entrypoints/openai/api_server\.py$|lmdeploy/cli/.*\.py$"
+    r"|mlx_vlm/server(/cli)?\.py$|sglang_router/.*\.py$|src/vllm_router/.*parser\.py$|^(?:[^/]+/)?launcher/src/main\.rs$"
 )
 
 
@@ -71,23 +72,60 @@ def _archive(kind: str, project: str, version: str, at: Path) -> str | None:
     if not fits:
         return None
     smallest = min(fits, key=lambda f: int(f.get("size") or 0))
-    with urllib.request.urlopen(smallest["url"]) as answer:
-        for name, data in _members(answer, kind):
-            place = at / name
-            place.parent.mkdir(parents=True, exist_ok=True)
-            place.write_bytes(data)
+    read = _members_of_wheel if kind == "wheel" else _members_of_sdist
+    for name, data in read(smallest["url"]):
+        place = at / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(data)
     return str(smallest["filename"])
 
 
-def _members(stream: Any, kind: str) -> Iterator[tuple[str, bytes]]:
+class RemoteFile(io.RawIOBase):
+    """A file on a server that answers ranges, read where it is asked for: of a wheel of hundreds of megabytes only its
+    list and the kept files travel."""
+
+    def __init__(self, url: str) -> None:
+        self.url, self.at = url, 0
+        self.size = self._ask("bytes=-1")[1]
+
+    def _ask(self, span: str) -> tuple[bytes, int]:
+        with urllib.request.urlopen(urllib.request.Request(self.url, headers={"Range": span})) as answer:
+            return answer.read(), int(answer.headers["Content-Range"].rpartition("/")[2])
+
+    def seekable(self) -> bool:
+        return True
+
+    def readable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self.at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self.at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self.at, io.SEEK_END: self.size}[whence]
+        return self.at
+
+    def readinto(self, buffer: Any) -> int:
+        wanted = min(len(buffer), self.size - self.at)
+        if wanted <= 0:
+            return 0
+        data, _ = self._ask(f"bytes={self.at}-{self.at + wanted - 1}")
+        buffer[: len(data)] = data
+        self.at += len(data)
+        return len(data)
+
+
+def _members_of_wheel(url: str) -> Iterator[tuple[str, bytes]]:
+    """(path, content) of every kept file."""
+    with zipfile.ZipFile(io.BufferedReader(RemoteFile(url), 1 << 18)) as wheel:
+        for info in wheel.infolist():
+            if not info.is_dir() and info.file_size < LARGEST and KEPT.search(info.filename):
+                yield _inside(info.filename), wheel.read(info)
+
+
+def _members_of_sdist(url: str) -> Iterator[tuple[str, bytes]]:
     """(path without the archive's own folder, content) of every kept file."""
-    if kind == "wheel":
-        with zipfile.ZipFile(io.BytesIO(stream.read())) as wheel:
-            for info in wheel.infolist():
-                if not info.is_dir() and info.file_size < LARGEST and KEPT.search(info.filename):
-                    yield _inside(info.filename), wheel.read(info)
-        return
-    with tarfile.open(fileobj=stream, mode="r|gz") as archive:
+    with urllib.request.urlopen(url) as stream, tarfile.open(fileobj=stream, mode="r|gz") as archive:
         for member in archive:
             if member.isfile() and member.size < LARGEST and KEPT.search(member.name):
                 found = archive.extractfile(member)

@@ -42,6 +42,7 @@ def read(folder: Path) -> Reading:
     doors = [
         top / "engine/arg_utils.py",
         *(top / "entrypoints").glob("*/cli_args.py"),
+        top / "entrypoints/openai/api_server.py",  # before 0.4
         top / "entrypoints/cli/serve.py",
         *(top / "entrypoints/cli").glob("*/serve.py"),
     ]

@@ -21,6 +21,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
 import llama_cpp  # noqa: E402
+import lmdeploy  # noqa: E402
 import routers  # noqa: E402
 import sglang  # noqa: E402
 import sources  # noqa: E402
@@ -31,11 +32,18 @@ from readings import Reading  # noqa: E402
 RULES = HERE.parents[2] / "rules/flag-history"
 ROUTERS = HERE.parents[2] / "rules/routers"
 MARK = "# What follows is written by `make history`.\n"
-READERS: Mapping[str, ModuleType] = {"vllm": vllm, "sglang": sglang, "llama.cpp": llama_cpp, "tgi": tgi}
+READERS: Mapping[str, ModuleType] = {
+    "vllm": vllm,
+    "sglang": sglang,
+    "lmdeploy": lmdeploy,
+    "llama.cpp": llama_cpp,
+    "tgi": tgi,
+}
 ANY_CASE = {"vllm": ("attention-backend",)}  # config/attention.py: `AttentionBackendEnum[value.upper()]`
 READ_OF = {
     "vllm": "engine/arg_utils.py, entrypoints' cli_args.py, config, envs.py and the registries of parsers",
     "sglang": "srt/server_args.py, srt/arg_groups and the registries of parsers",
+    "lmdeploy": "cli/serve.py and cli/utils.py",
     "llama.cpp": "common/arg.cpp",
     "tgi": "launcher/src/main.rs",
 }
