@@ -38,7 +38,7 @@ from advisor.memo import memoize_by_identity
 from advisor.memory.hf_weights import ExpertTiles
 from advisor.memory.layers import cache_layers
 from advisor.memory.paged_cache import CURRENT, CacheLayout, PackedCacheType, StateBlocks
-from advisor.memory.working_memory import CapturedGraphs
+from advisor.memory.working_memory import CapturedGraphs, ImageProfile
 from advisor.models.types import Model
 from advisor.near import near_matches
 from advisor.record import Record
@@ -119,6 +119,17 @@ class ActivationPeak(Record, frozen=True, kw_only=True):
     source: str
 
 
+class FirstRunner(Record, frozen=True, kw_only=True):
+    """Releases in which models with experts or states still run on the runner of an earlier one, and its peaks hold;
+    for the others, whose new runner does not profile images yet, from `since` to `blind_before`."""
+
+    since: Version
+    before: Version
+    peaks_of: Version
+    blind_before: Version
+    source: str
+
+
 class ReportedFailure(Record, frozen=True, kw_only=True):
     """A kind of deployment that somebody saw fail for another reason than memory: whether it runs is not known."""
 
@@ -194,7 +205,9 @@ class PoolConstants(Record, frozen=True, kw_only=True, eq=False):
     lengths: LengthRules = LengthRules()
     switches: SwitchNames = SwitchNames()
     reported_failures: tuple[ReportedFailure, ...] = ()
-    images_gib: RangeGib | None = None  # profiling of image inputs, models with a vision tower
+    first_runner: FirstRunner | None = None
+    image_profiles: tuple[ImageProfile, ...] = ()  # what is profiled of towers whose dimensions are known
+    images_gib: RangeGib | None = None  # profiling of image inputs, models with another vision tower
     in_use_from: Version | None = None  # oldest release that people still run; None = constants of one release only
     planner: Literal["groups", "plain"]  # how layers of several kinds share the cache
     unfolds_latent: tuple[ModelType, ...] = ()  # classes of latent attention whose heads are cached one by one
