@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from advisor.catalog.types import Engine, Quantization
 from advisor.deployment import (
+    OFFLOADED,
     Basis,
     Correction,
     Deployment,
@@ -175,8 +176,8 @@ def _notes(deployment: Deployment, asked: LlamaSettings, settings: LlamaSettings
             f"{deployment.sequences} requests are asked, the server has {settings.slots} slots: the rest waits in its "
             "queue"
         )
-    if asked.gpu_layers is None and fitting.used_devices(deployment):
-        out += _describe_placement(settings, len(plan.where))
+    if fitting.used_devices(deployment):
+        out += _describe_placement(settings, len(plan.where), asked.gpu_layers is None)
     trained = deployment.model.max_context
     each = settings.ctx_size // settings.slots
     if trained and settings.context_was_given and each > trained and not settings.unified:
@@ -190,14 +191,12 @@ def _notes(deployment: Deployment, asked: LlamaSettings, settings: LlamaSettings
     return out
 
 
-def _describe_placement(settings: LlamaSettings, layers: int) -> list[str]:
-    """What the engine keeps off the cards by itself."""
+def _describe_placement(settings: LlamaSettings, layers: int, by_itself: bool) -> list[str]:
+    """What the engine keeps off the cards, by itself or as asked."""
     if settings.gpu_layers is not None and settings.gpu_layers < layers:
-        return [
-            f"only {settings.gpu_layers} of {layers} layers fit on the card: "
-            "the rest runs on the CPU (partial offload), which is slow"
-        ]
-    if any(x.place == HOST for x in settings.overrides):
+        how = "fit on the card" if by_itself else "are asked for on the card"
+        return [f"only {settings.gpu_layers} of {layers} layers {how}: {OFFLOADED} (partial offload), which is slow"]
+    if by_itself and any(x.place == HOST for x in settings.overrides):
         return ["the experts do not all fit on the card: the engine keeps those of some layers in host memory"]
     return []
 

@@ -35,7 +35,11 @@ from advisor.models.types import Dense, Full, Mla, Model, Moe, Sliding, native_f
 from advisor.record import Record, Value
 from advisor.units import MIB
 
-TOWER_RANGE = (0.5, 0.65, 1.3)  # of a tower's peak as derived: low, value, high; 20 start-up logs of Qwen3.6 and 3.8 lie there
+TOWER_RANGE = (
+    0.5,
+    0.65,
+    1.3,
+)  # low, value, high of a tower's derived peak, where 20 start-up logs lie
 TOWER_BESIDE = 0.15 * GIB
 LEFT_OPEN = GIB // 4  # how far a start may be from another of the same model on the same machine
 Bounds = tuple[float, float, float]  # low, value, high
