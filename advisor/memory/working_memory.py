@@ -167,6 +167,7 @@ class ImageProfile(Record, frozen=True, kw_only=True):
     pixels: int  # elements of a patch
     mlp: float  # of the intermediate size, a patch
     pairs: int | None = None  # of frames of the largest video, each as large as an image, where the context holds them
+    share: tuple[float, float, float]  # low, value, high of that peak, where start-up logs lie
     source: str
 
 

@@ -35,11 +35,6 @@ from advisor.models.types import Dense, Full, Mla, Model, Moe, Sliding, native_f
 from advisor.record import Record, Value
 from advisor.units import MIB
 
-TOWER_RANGE = (
-    0.5,
-    0.65,
-    1.3,
-)  # low, value, high of a tower's derived peak, where 20 start-up logs lie
 TOWER_BESIDE = 0.15 * GIB
 LEFT_OPEN = GIB // 4  # how far a start may be from another of the same model on the same machine
 Bounds = tuple[float, float, float]  # low, value, high
@@ -253,7 +248,7 @@ def _with_images(
     )
     # the buffer that embeddings are merged in, and what else such models keep (three start-up logs of Gemma 3)
     out += 2 * settings.batched_tokens * model.known_layout.hidden_size + TOWER_BESIDE
-    low, value, high = (max(x + out, tower * share) for x, share in zip(bounds, TOWER_RANGE, strict=True))
+    low, value, high = (max(x + out, tower * share) for x, share in zip(bounds, profile.share, strict=True))
     rule, version = constants.first_runner, settings.version
     if rule is None or version is None or _keeps_runner(model) or is_before(version, rule.since):
         return low, value, high
