@@ -222,6 +222,7 @@ class PoolConstants(Record, frozen=True, kw_only=True, eq=False):
     cache_layouts: tuple[CacheLayout, ...] = ()  # by release, where they were read
     expert_tiles: tuple[ExpertTiles, ...] = ()  # padding of routed experts while they are loaded
     own_head: Pattern | None = None  # architectures whose class has an output matrix whatever the checkpoint ties
+    no_head: Pattern | None = None  # and those whose class ties both whatever the checkpoint has
     state_bytes: float = 2.0  # bytes per element of a recurrent state
     whole_items: tuple[WholeItem, ...] = ()
     uncaptured_drafts: tuple[UncapturedDrafts, ...] = ()

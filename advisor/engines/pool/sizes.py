@@ -17,7 +17,6 @@ from advisor.engines.pool.settings import GIB, ActivationPeak, PoolConstants, Po
 from advisor.engines.versions import is_before, list_open, pick_version
 from advisor.errors import BadInput
 from advisor.machines.types import Device
-from advisor.meanings import Pattern
 from advisor.memo import memoize_by_identity
 from advisor.memory import adapters, hf_weights, paged_cache
 from advisor.memory.hf_weights import RankWeights, expert_growth, pick_tiles
@@ -116,7 +115,7 @@ def _weights(
 ) -> RankWeights:
     """As they lie on the devices: experts in whole tiles, where the kernels of a format want them so."""
     stored = _stored_weights(deployment, settings, quantization)
-    stored = _with_head(deployment.model, settings.tp, constants.own_head, stored)
+    stored = _with_head(deployment.model, settings.tp, constants, stored)
     first = next(iter(fitting.used_devices(deployment)), None)
     if first is None or not any(stored.experts):
         return stored
@@ -130,12 +129,14 @@ def _weights(
     return replace(stored, stages=stages, experts=experts)
 
 
-def _with_head(model: Model, tp: int, own_head: Pattern | None, stored: RankWeights) -> RankWeights:
-    """With the 16-bit output matrix that a class makes next to the embedding although the checkpoint ties both."""
+def _with_head(model: Model, tp: int, constants: PoolConstants, stored: RankWeights) -> RankWeights:
+    """With the 16-bit output matrix that a class makes next to the embedding although the checkpoint ties both, or
+    without the one that it does not make."""
     lay = model.layout
-    if own_head is None or lay is None or not lay.tie_embeddings or not re.search(own_head, model.architecture or ""):
+    pattern = None if lay is None else constants.own_head if lay.tie_embeddings else constants.no_head
+    if pattern is None or lay is None or not re.search(pattern, model.architecture or ""):
         return stored
-    head = 2 * lay.vocab_size * lay.hidden_size // tp
+    head = 2 * lay.vocab_size * lay.hidden_size // tp * (1 if lay.tie_embeddings else -1)
     stages, outside = ((*x[:-1], x[-1] + head) for x in (stored.stages, stored.outside))
     return replace(stored, stages=stages, outside=outside)
 
