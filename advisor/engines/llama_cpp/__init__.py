@@ -161,7 +161,10 @@ def _refusals(deployment: Deployment, settings: LlamaSettings) -> list[str]:
     """Why the engine would not start, one line each (llamacpp-memory facts, section 3)."""
     out = []
     if settings.cache_v in QUANTISED and not settings.flash:
-        out.append(f"a {settings.cache_v} V cache needs flash attention: set flash-attn on")
+        unlike = f", which reads no {settings.cache_k} keys next to it unless built so" * (
+            settings.cache_k != settings.cache_v
+        )
+        out.append(f"a {settings.cache_v} V cache needs flash attention{unlike}: set flash-attn on")
     if settings.cache_k != settings.cache_v and is_mla(deployment.model):
         out.append(
             f"latent attention keeps one row for K and V: {settings.cache_k}/{settings.cache_v} must be one type"

@@ -75,6 +75,11 @@ class LlamaDefaults(msgspec.Struct, frozen=True, cache_hash=True):
 Split = Literal["layer", "row", "tensor"]  # whole layers; rows of matrices; rows of matrices, and heads of caches
 
 
+# quantized caches that CUDA's flash attention reads without GGML_CUDA_FA_ALL_QUANTS (ggml-cuda/fattn.cu,
+# ggml_cuda_get_best_fattn_kernel: keys and values of one type, q4_0 or q8_0)
+PAIRS = (("q4_0", "q4_0"), ("q8_0", "q8_0"))
+
+
 class LlamaSettings(Record, frozen=True, kw_only=True, cache_hash=True):
     """llama-server's effective settings. `ctx_size` is the total over all slots."""
 
@@ -170,8 +175,10 @@ def resolve_llama_settings(deployment: Deployment, usual: LlamaDefaults) -> Llam
     word = get_setting(deployment.settings, "flash-attn", "fa")
     on_cuda = any(x.vendor in ("nvidia", "amd") for x in fitting.used_devices(deployment))
     auto = word is None or str(word).lower() == "auto"
-    if not found.flash or not auto or not on_cuda or BLOCKS[found.cache_v.upper()][0] > 1:
+    if not found.flash or not auto or not on_cuda:
         return found
+    if BLOCKS[found.cache_v.upper()][0] > 1:
+        return found if (found.cache_k, found.cache_v) in PAIRS else replace(found, flash=False)
     return found if has_kernels(as_gguf(deployment.model)) else replace(found, flash=False)
 
 

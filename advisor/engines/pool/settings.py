@@ -208,6 +208,9 @@ class PoolConstants(Record, frozen=True, kw_only=True, eq=False):
     first_runner: FirstRunner | None = None
     image_profiles: tuple[ImageProfile, ...] = ()  # what is profiled of towers whose dimensions are known
     images_gib: RangeGib | None = None  # profiling of image inputs, models with another vision tower
+    state_check_since: Version | None = (
+        None  # blocks of states for all sequences are asked for; before, some starts ran
+    )
     in_use_from: Version | None = None  # oldest release that people still run; None = constants of one release only
     planner: Literal["groups", "plain"]  # how layers of several kinds share the cache
     unfolds_latent: tuple[ModelType, ...] = ()  # classes of latent attention whose heads are cached one by one
@@ -237,6 +240,7 @@ class PoolSettings(Record, frozen=True, kw_only=True, cache_hash=True):
     partition: tuple[int, ...]  # layers of each stage, where the launch deals them out; empty: equal shares
     dp: int  # replicas of the attention part, each with a cache of its own
     ep: int  # ranks that share the routed experts
+    together: int  # ranks of one stage that pass results to each other
     fraction: float
     sequences: int  # the engine's own limit of running requests
     batched_tokens: int
@@ -309,6 +313,7 @@ def resolve_pool_settings(
         partition=read_partition(deployment, names, pp) or (),
         dp=dp,
         ep=ep,
+        together=tp * dp if constants.experts_over_dp and deployment.model.is_moe else tp,
         fraction=share,
         sequences=_count(deployment, names.sequences.flags) or _default_sequences(deployment, names, constants, tier),
         batched_tokens=_count(deployment, names.batched_tokens.flags)

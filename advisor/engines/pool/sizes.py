@@ -507,6 +507,6 @@ def _list_kinds(constants: PoolConstants, settings: PoolSettings, devices: _Devi
     kinds: dict[tuple[bool, int, float], list[RangeGib]] = {}
     for row in constants.outside_gib:
         holds = row.unified <= devices.unified and devices.least_capability >= row.from_capability
-        if holds and settings.tp >= row.from_ranks:
+        if holds and settings.together >= row.from_ranks:
             kinds.setdefault((row.unified, row.from_ranks, row.from_capability), []).append(row)
     return tuple(kinds[k] for k in sorted(kinds, reverse=True))
