@@ -94,7 +94,7 @@ def find_size_refusals(
         counts["intermediate_size"] = (launch.padded,)
     out = []
     for assertion in known.asserts:
-        if _holds(assertion, launch):
+        if model.architecture not in assertion.not_of and _holds(assertion, launch):
             out += [
                 refusal
                 for n in counts.get(assertion.divides, ())
