@@ -444,9 +444,9 @@ def _format_facts(asked: _Asked, facts: Facts) -> Iterator[StartFact]:
     quantization, usual_methods = asked.question.quantization, asked.rules.methods
     keys = quantization.id, quantization.family
     names = next((registry.methods[k] for k in keys if k in registry.methods), usual_methods.get(quantization.id, ()))
-    tool = _find_tool(asked)
-    if tool is not None and tool in names:
-        names = (tool,)
+    for stated in (_find_tool(asked), asked.question.given.get("quantization")):
+        if stated in names:
+            names = (str(stated),)
     added = next((registry.plugins[k] for k in keys if k in registry.plugins), None)
     if added is not None and not facts.methods.keys() & {*names, quantization.family}:  # built in in older releases
         yield StartFact(asked="format", holds=None, text=f"{name} loads {quantization.id} only with {added}",

@@ -26,9 +26,11 @@ from advisor.engines.llama_cpp.fit import count_layers_on_cards as count_layers_
 from advisor.engines.llama_cpp.fit import fits_on_cards as fits_on_cards
 from advisor.engines.llama_cpp.fit import place_whole_layers as place_whole_layers
 from advisor.engines.llama_cpp.settings import (
+    PAIRS,
     LlamaConstants,
     LlamaSettings,
     RangeMib,
+    leaves_flash_open,
     read_fit_limits,
     write_overrides,
 )
@@ -160,11 +162,14 @@ def _kv_cache(plan: AllocationPlan, settings: LlamaSettings) -> KvCache:
 def _refusals(deployment: Deployment, settings: LlamaSettings) -> list[str]:
     """Why the engine would not start, one line each (llamacpp-memory facts, section 3)."""
     out = []
+    pair = settings.cache_k, settings.cache_v
     if settings.cache_v in QUANTISED and not settings.flash:
-        unlike = f", which reads no {settings.cache_k} keys next to it unless built so" * (
-            settings.cache_k != settings.cache_v
+        out.append(f"a {settings.cache_v} V cache needs flash attention: set flash-attn on")
+    elif settings.cache_v in QUANTISED and pair not in PAIRS and leaves_flash_open(deployment):
+        out.append(
+            f"a {settings.cache_v} V cache needs flash attention, which `auto` switches off for "
+            f"{settings.cache_k} keys: take one type for both, or set flash-attn on"
         )
-        out.append(f"a {settings.cache_v} V cache needs flash attention{unlike}: set flash-attn on")
     if settings.cache_k != settings.cache_v and is_mla(deployment.model):
         out.append(
             f"latent attention keeps one row for K and V: {settings.cache_k}/{settings.cache_v} must be one type"

@@ -172,14 +172,16 @@ def resolve_llama_settings(deployment: Deployment, usual: LlamaDefaults) -> Llam
     architecture = as_gguf(deployment.model).gguf_architecture
     if found.flash and architecture is not None and not architecture.graph.flash:
         return replace(found, flash=False)
+    if not found.flash or not leaves_flash_open(deployment) or BLOCKS[found.cache_v.upper()][0] > 1:
+        return found
+    return found if has_kernels(as_gguf(deployment.model)) else replace(found, flash=False)
+
+
+def leaves_flash_open(deployment: Deployment) -> bool:
+    """Whether a backend of CUDA or HIP decides about flash attention."""
     word = get_setting(deployment.settings, "flash-attn", "fa")
     on_cuda = any(x.vendor in ("nvidia", "amd") for x in fitting.used_devices(deployment))
-    auto = word is None or str(word).lower() == "auto"
-    if not found.flash or not auto or not on_cuda:
-        return found
-    if BLOCKS[found.cache_v.upper()][0] > 1:
-        return found if (found.cache_k, found.cache_v) in PAIRS else replace(found, flash=False)
-    return found if has_kernels(as_gguf(deployment.model)) else replace(found, flash=False)
+    return on_cuda and (word is None or str(word).lower() == "auto")
 
 
 @memoize_by_identity
