@@ -60,6 +60,9 @@ class SettingsAccount(Value, frozen=True):
         return (*self.raises, *self.lowers, *self.others)
 
 
+OFFLOADED = "the rest runs on the CPU"  # in warnings of layers that are not on a card
+
+
 class Deployment(MemoRecord, frozen=True, kw_only=True):
     """One launch of one engine. `settings` use the engine's own long flag names without dashes and win over the
     general fields."""

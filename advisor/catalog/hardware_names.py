@@ -172,6 +172,8 @@ def _read_part(part: str, reading: _Reading) -> None:
         said = [x for x in inside.split(",") if not counts_cores and not _BARE_SIZE.fullmatch(x.strip())]
         left = [x for x in inside.split(",") if x not in said or not phrases.read_phrase(x.strip(), reading.details)]
         part = part.replace(f"({inside})", f"({','.join(left)})" if left else " ").strip()
+    if _read_phrase(part, reading):  # what is left of `linux (WSL2)`
+        return
     named = _find_cards(part, reading.catalogue)
     if named is not None:
         _add_cards(named, reading)

@@ -411,6 +411,7 @@ class Assertion(Record, frozen=True, kw_only=True):
     before: str | None = None  # first version that no longer has it
     unless: tuple[str, ...] = ()  # settings with which it does not hold, or is not known to
     not_on: tuple[str, ...] = ()  # vendors of devices where it does not hold
+    not_of: tuple[str, ...] = ()  # architectures whose checkpoints keep it in 16 bits
     source: str
 
 

@@ -375,6 +375,7 @@ def _meets(limit: StartLimit, asked: _Asked) -> bool:
         and (limit.until is None or version < version_key(limit.until))
         and (not limit.devices or bool({asked.device, asked.platform, "all"} & set(limit.devices)))
         and (not limit.formats or bool({question.quantization.id, question.quantization.capability} & {*limit.formats}))
+        and (not limit.tools or _find_tool(asked) in limit.tools)
         and (limit.blocks is None or limit.blocks == bool(question.model.weight_blocks))
         and (not limit.caches or question.cache in limit.caches)
         and (limit.head_rows is None or any(n % limit.head_rows for n in _list_head_sizes(question.model)))
@@ -384,6 +385,12 @@ def _meets(limit: StartLimit, asked: _Asked) -> bool:
         and (limit.architectures is None or bool(re.search(limit.architectures, question.model.architecture or "")))
         and (limit.shapes is None or any(re.search(limit.shapes, kind) for kind in kinds))
     )
+
+
+def _find_tool(asked: _Asked) -> str | None:
+    """What the copy that stands for the format was made with, where its publisher has one tool."""
+    copies = list_repositories(asked.question.model, asked.question.quantization.id)
+    return asked.rules.copies.get(next(iter(copies), "").partition("/")[0])
 
 
 def _list_head_sizes(model: Model) -> list[int]:
@@ -459,9 +466,9 @@ def _format_facts(asked: _Asked, facts: Facts) -> Iterator[StartFact]:
     quantization, usual_methods = asked.question.quantization, asked.rules.methods
     keys = quantization.id, quantization.family
     names = next((registry.methods[k] for k in keys if k in registry.methods), usual_methods.get(quantization.id, ()))
-    copy = next(iter(list_repositories(asked.question.model, quantization.id)), "").partition("/")[0]
-    if asked.rules.copies.get(copy) in names:
-        names = (asked.rules.copies[copy],)
+    for stated in (_find_tool(asked), asked.question.given.get("quantization")):
+        if stated in names:
+            names = (str(stated),)
     added = next((registry.plugins[k] for k in keys if k in registry.plugins), None)
     if added is not None and not facts.methods.keys() & {*names, quantization.family}:  # built in in older releases
         yield StartFact(asked="format", holds=None, text=f"{name} loads {quantization.id} only with {added}",

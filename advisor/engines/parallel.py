@@ -94,7 +94,7 @@ def find_size_refusals(
         counts["intermediate_size"] = (launch.padded,)
     out = []
     for assertion in known.asserts:
-        if _holds(assertion, launch):
+        if model.architecture not in assertion.not_of and _holds(assertion, launch):
             out += [
                 refusal
                 for n in counts.get(assertion.divides, ())
@@ -138,8 +138,12 @@ def are_unpacked(quantization: str | None, capabilities: Iterable[str | float | 
 
 def find_scale_group(quantization: str | None, model: t.Model | None) -> int | None:
     """Rows that share a scale: as the model's own checkpoint says, else in every copy of the weight format at least:
-    128 of GPTQ's, 32 of AWQ's and INT4's, which are made with both; None for others."""
+    128 of GPTQ's, 32 of AWQ's and INT4's, which are made with both; None for others. A maker's own AWQ copy, which
+    stands for the format, has AutoAWQ's 128."""
     own = model.scale_group if model is not None and native_format(model) == quantization else None
+    if model is not None and quantization == "AWQ":
+        first = next(iter(list_repositories(model, "AWQ")), "")
+        own = own or (128 if first.partition("/")[0] == model.id.partition("/")[0] else None)
     return own or {"GPTQ": 128, "AWQ": 32, "INT4": 32}.get(quantization or "")
 
 

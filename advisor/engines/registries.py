@@ -141,6 +141,7 @@ class StartLimit(Record, frozen=True, kw_only=True):
     until: Version | None = None  # the first release that has it no more
     devices: Names = ()
     formats: Names = ()  # or what they ask of an engine (`capability` of rules/quantizations.yaml)
+    tools: Names = ()  # that the copies which stand for the format were made with (`copies`)
     architectures: Pattern | None = None
     experts: bool | None = None  # models with them, or without
     blocks: bool | None = None  # checkpoints with one scale for each block of weights, as far as that is known

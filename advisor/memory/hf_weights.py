@@ -175,6 +175,8 @@ def _group_tensors(model: t.Model, quantization: Quantization, by_layer: bool) -
         kind = _kind(tensor.name)
         plain = not is_quantized(tensor, quantization) or (kept is not None and kept.search(tensor.name) is not None)
         each = _plain_bytes(model, quantization) if plain else _bits(model, quantization, tensor.expert) / 8
+        if tensor.name.endswith("ssm_a") and len(tensor.ne) > 1:
+            each = 4.0  # the matrix A of Mamba, which is made in 32 bits (vLLM mamba_mixer.py, mamba_mixer2.py)
         layer = tensor.layer if by_layer or tensor.layer is None else 0
         size, key = prod(tensor.ne) * count * each, (layer, tensor.name == "token_embd.weight")
         if mamba2 and not (tensor.expert or kind.kv or kind.replicated) and _GROUPED.search(tensor.name):

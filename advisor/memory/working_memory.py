@@ -154,6 +154,39 @@ def _recurrent(group: t.AttentionGroup, model: Model, tp: int) -> MixerWidths:
     return MixerWidths()
 
 
+class ImageProfile(Record, frozen=True, kw_only=True):
+    """What an engine sends through towers of some kinds when it starts: as many of the largest items as a step holds.
+
+    peak = patches x 2 x (pixels + 4 x hidden size + mlp x intermediate / tp): an item's pixels, the row that goes
+    through a layer, its copy before the layer, positions and norm, and what the feed-forward part holds.
+    """
+
+    kinds: tuple[str, ...]  # of towers
+    tokens: int  # of the largest image
+    patches: int  # of a token
+    pixels: int  # elements of a patch
+    mlp: float  # of the intermediate size, a patch
+    pairs: int | None = None  # of frames of the largest video, each as large as an image, where the context holds them
+    share: tuple[float, float, float]  # low, value, high of that peak, where start-up logs lie
+    source: str
+
+
+def size_image_profile(
+    profile: ImageProfile, vision: t.Vision, tp: int, step: int, length: int, videos: bool
+) -> tuple[float, float]:
+    """Bytes of a rank: (the peak of the tower, what it gives out, which stays while the layers run).
+
+    `step`: tokens of one, `length`: of the longest request. The tower's dimensions have to be known.
+    """
+    frames = min(profile.pairs, length // profile.tokens) if profile.pairs and videos else 1
+    item = profile.tokens * max(1, frames)
+    tokens = item * max(1, step // item)
+    hidden, wide = vision.hidden or 0, vision.intermediate or 0
+    row = profile.pixels + 4 * hidden + profile.mlp * wide / tp
+    out = (vision.out or hidden) * (1 + (vision.deepstack or 0))
+    return WIDTH * tokens * profile.patches * row, float(WIDTH * tokens * out)
+
+
 class CapturedGraphs(Record, frozen=True, kw_only=True):
     """What captured graphs hold inside the budget: GiB of each layer and captured size, with bounds."""
 

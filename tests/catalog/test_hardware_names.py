@@ -192,6 +192,8 @@ def test_everything_that_can_be_appended() -> None:
         ("8x MI300X, ROCm 7", "drivers", {"rocm": "7"}),
         ("RTX 4090, WSL2", "wsl", True),
         ("RTX 4090, WSL2", "os", "linux"),
+        ("RTX 4090, 64GB RAM, linux (WSL2)", "wsl", True),
+        ("RTX 4090, Windows 11 (WSL2)", "wsl", True),
         ("RTX 4090, windows 11", "os", "windows"),
         ("M3 Max 64GB, macOS 15", "os_version", "15"),
         ("M3 Max 64GB", "os", "macos"),

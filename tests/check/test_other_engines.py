@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from checking import check_text, knowledge
 
+from advisor.deployment import OFFLOADED
 from advisor.engines.flag_tables import FlagTable
 
 STARTS = {
@@ -92,3 +93,39 @@ def test_the_format_of_a_file_in_the_hubs_cache_is_in_its_name() -> None:
         line = f"# advise: on=1x RTX 5090\nvllm serve {path.format(kind)} --max-model-len 8192\n"
         (verdict,) = check_text(line, name="serve.sh").verdicts
         assert verdict.quantization == kind
+
+
+@pytest.mark.parametrize(
+    ("comment", "engine", "release"),
+    [
+        ("# ollama 0.17.4", "ollama", "0.17.4"),
+        ("# Ollama: 0.17.4 (Windows)", "ollama", "0.17.4"),
+        ("# tested with ollama v0.17.4", "ollama", "0.17.4"),
+        ("# ollama >= 0.17", "ollama", None),  # what it needs, not what runs
+        ("# ollama 0.17 crashes with this model", "ollama", None),
+        ("# llama.cpp b9849, Vulkan build", "ollama", None),
+        ("# llama.cpp b9849, Vulkan build", "llama.cpp", "b9849"),
+    ],
+)
+def test_a_comment_that_names_a_release_alone_states_it(comment: str, engine: str, release: str | None) -> None:
+    """How scripts say what has no line of a package manager; the last above the launch counts."""
+    line = {"ollama": "ollama run qwen3:8b", "llama.cpp": "llama-server -m Qwen3-8B-Q4_K_M.gguf -c 8192"}[engine]
+    (verdict,) = check_text(f"{comment}\n{line}\n", name="serve.sh").verdicts
+    assert (verdict.engine_version if verdict.version_from == "a comment in the file" else None) == release
+
+
+def test_a_length_under_a_wrappers_own_flag_is_that_of_the_engine_inside() -> None:
+    line = "# advise: on=2x RTX 3090\nlms load google/gemma-4-31b --context-length {}\n"
+    short, long = (check_text(line.format(n), name="serve.sh").verdicts[0].memory for n in (8192, 80000))
+    assert short is not None
+    assert long is not None
+    assert short.context_length < long.context_length
+    assert abs(long.context_length - 80000) < 256
+
+
+def test_layers_off_the_card_are_said_where_it_fits() -> None:
+    line = "# advise: on=RTX 3060 12GB, 64GB RAM\nllama-server -m Qwen3-14B-Q4_K_M.gguf -c 4096 -ngl {}\n"
+    for layers, said in ((20, True), (99, False)):
+        (verdict,) = check_text(line.format(layers), name="serve.sh").verdicts
+        assert verdict.memory is not None
+        assert any("only 20 of 41 layers" in w and OFFLOADED in w for w in verdict.memory.warnings) is said

@@ -57,6 +57,32 @@ def test_flash_attention_off_is_understood_in_every_spelling() -> None:
         )
 
 
+@pytest.mark.parametrize(
+    ("hardware", "flash", "keys", "values", "fits"),
+    [
+        (
+            "H100 80GB SXM",
+            None,
+            "f16",
+            "q4_0",
+            False,
+        ),  # a public start: "quantized V cache ... requires Flash Attention"
+        ("H100 80GB SXM", None, "q4_0", "q4_0", True),
+        ("H100 80GB SXM", "on", "q4_0", "q8_0", True),  # the processor computes it (ik_llama.cpp issue 2199 ran so)
+        ("Apple M3 Max 64GB", None, "f16", "q8_0", True),
+    ],
+)
+def test_cuda_has_no_flash_attention_for_unlike_caches(
+    hardware: str, flash: str | None, keys: str, values: str, fits: bool
+) -> None:
+    """llama.cpp, ggml-cuda/fattn.cu: without GGML_CUDA_FA_ALL_QUANTS `auto` is off for them."""
+    more: dict[str, object] = {} if flash is None else {"flash_attn": flash}
+    made = asked(
+        "llama.cpp", L8, hardware, quant="Q4_K_M", context=8192, cache_type_k=keys, cache_type_v=values, **more
+    )
+    assert made.fits is fits
+
+
 def test_a_quantised_v_cache_without_flash_attention_is_refused() -> None:
     m = asked("llama.cpp", L8, "RTX 4090", quant="Q4_K_M", context=8192, kv="q8_0", flash_attn="off")
     assert m.fits is False

@@ -260,3 +260,12 @@ def test_packed_integers_keep_whole_groups_on_each_rank(
     made = asked(engine, str(tmp_path), "8x H100 80GB SXM", context=8192, **{flag: ranks})
     assert made.fits is not uneven
     assert (f"groups of {group} share a scale" in (made.message or "")) is uneven
+
+
+@pytest.mark.parametrize(
+    ("model", "refused"), [("Qwen/Qwen2.5-VL-72B-Instruct", True), ("Qwen/Qwen2-VL-72B-Instruct", False)]
+)
+def test_a_makers_own_awq_copy_has_groups_of_128(model: str, refused: bool) -> None:
+    """vLLM issue 13640: 14784 rows on each of two ranks are no whole groups; the copy of Qwen2-VL is padded."""
+    made = asked("vllm", model, "2x A100 80GB SXM", quant="AWQ", version="0.7.3", context=8192, tensor_parallel_size=2)
+    assert any("groups of 128" in w for w in made.warnings) is refused

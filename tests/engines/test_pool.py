@@ -442,3 +442,47 @@ def test_state_blocks_count_where_decode_steps_are_captured(
     made = asked("vllm", "Qwen/Qwen3.8-27B", hardware, quant="FP8", version=version, context=32768, max_num_seqs=900,
                  **more)  # fmt: skip
     assert any("exceeds available Mamba cache blocks" in w for w in made.warnings) is sure
+
+
+def test_images_are_profiled_before_the_layers() -> None:
+    """A start of July 2026 (Qwen2.5-VL-7B on an A100 with 0.22 of its memory): a video of 114,688 tokens is profiled,
+    "Available KV cache memory: -14.28 GiB". Without images the same card has room."""
+    given: dict[str, Setting] = {"gpu_memory_utilization": 0.22}
+    made = asked("vllm", "Qwen/Qwen2.5-VL-7B-Instruct", "A100 80GB SXM", version="0.23.0", **given)
+    assert (made.kv_cache.available_bytes or 0) / GIB == pytest.approx(-14.28, abs=1)
+    texts = asked("vllm", "Qwen/Qwen2.5-VL-7B-Instruct", "A100 80GB SXM", version="0.23.0", **given,
+                  limit_mm_per_prompt='{"image":0,"video":0}')  # fmt: skip
+    assert (texts.kv_cache.available_bytes or 0) > 0
+
+
+def test_the_larger_of_both_peaks_counts() -> None:
+    """With many requests the sampler takes more than the tower: images add what the tower gives out."""
+    sizes = {}
+    for n in (1, 1024):
+        for images in (True, False):
+            more: dict[str, Setting] = {} if images else {"limit_mm_per_prompt": '{"image":0,"video":0}'}
+            made = asked("vllm", "Qwen/Qwen3.6-27B", "H200", quant="BF16", version="0.25.1", context=8192,
+                         max_num_seqs=n, **more).devices[0]  # fmt: skip
+            sizes[n, images] = (made.compute_bytes or 0) / GIB
+    assert 0.3 < sizes[1, True] - sizes[1, False] < 2
+    assert 0 < sizes[1024, True] - sizes[1024, False] < 0.5
+
+
+@pytest.mark.parametrize(("model", "ratio"), [("Qwen/Qwen3.6-27B", 1.0), ("google/gemma-3-12b-it", 0.5)])
+def test_states_and_experts_stay_on_the_first_runner_until_0_29(model: str, ratio: float) -> None:
+    """vLLM 0.25.1 to 0.28.0: config/vllm.py, _is_default_v2_model_runner_model; the second samples in 16 bits."""
+    given: dict[str, Setting] = {"max_num_seqs": 1024, "language_model_only": True}
+    old, new = (
+        asked("vllm", model, "H200", quant="BF16", version=v, context=8192, **given).devices[0].compute_bytes or 0
+        for v in ("0.25.1", "0.27.1")
+    )
+    assert new / old <= ratio + 0.01
+    assert ratio < 1 or new == old
+
+
+def test_replicas_whose_experts_are_shared_talk_to_each_other() -> None:
+    """vLLM issue of 2025-08 with Qwen3-Coder-480B-FP8 on eight H20 as replicas: 62.00 GiB needed, about 205,728 tokens
+    fit at 0.9 of the memory."""
+    made = asked("vllm", "Qwen/Qwen3-Coder-480B-A35B-Instruct-FP8", "8x H20 141GB", version="0.10.0",
+                 data_parallel_size=8, enable_expert_parallel=True)  # fmt: skip
+    assert made.kv_cache.logged_tokens == pytest.approx(205_728, rel=0.05)

@@ -47,7 +47,7 @@ define("fit.verdict", "the deployment fits", lambda c: c.checked.judged.fits)
 @fact("fit.short", "memory is too small for the deployment: it is not refused for something else alone")
 def _short(facts: LaunchFacts) -> bool | None:
     fits = facts.judged.fits
-    return None if fits is None else not fits and facts.estimate is not None and facts.estimate.fits is False
+    return None if fits is None else not fits and facts.estimate is not None and bool(facts.estimate.short)
 
 
 def _sizes(facts: LaunchFacts, name: str) -> list[int]:

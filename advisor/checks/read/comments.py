@@ -1,5 +1,5 @@
 """What comments of a file declare: `# advise: on=2x RTX 3090`, `# advise: model=Qwen/Qwen3-8B quant=Q4_K_M` and
-`# advise: version=0.11.0`."""
+`# advise: version=0.11.0`; and the release that a comment names alone: `# llama.cpp b9849, Vulkan build`."""
 
 from __future__ import annotations
 
@@ -20,6 +20,11 @@ T = TypeVar("T")
 _ON = re.compile(r"^[ \t]*(?:#|//|;)\s*advise:\s*on\s*=\s*(.+?)\s*$", re.M)
 _MODEL = re.compile(r"^[ \t]*(?:#|//|;)\s*advise:\s*((?:model|quant)\s*=.*?)\s*$", re.M)
 _VERSION = re.compile(r"^[ \t]*(?:#|//|;)\s*advise:\s*version\s*=\s*(.*?)\s*$", re.M)
+_RELEASE = re.compile(
+    r"^[ \t]*(?:#|//|::|REM\b)[ \t]*(?:tested (?:with|on) )?([a-z][a-z. _-]{1,20}?)[ \t]*[:=]?[ \t]*"
+    r"(?:release |version |build )?v?(b\d{3,6}|\d+\.\d+(?:\.\d+)?(?:\.?(?:rc|post|dev)\d+)*)[ \t]*(?=$|[,(;])",
+    re.M | re.I,
+)
 _PAIR = re.compile(r"(model|quant)\s*=\s*([^\s=]+)\s*")
 _COMMENT = re.compile(r"(?:#|//|;)\s*advise:\s*(ignore|file-ignore)\s*\[([^\]]*)\]")
 
@@ -69,7 +74,20 @@ def apply_declarations(launches: Sequence[Launch], source: str, file: str) -> li
         if versions and launch.version is None:  # what the launch itself says is surer
             version = _last_above(versions, launch.line)
             out[i] = replace(out[i], version=version, version_from="a comment in the file")
+        if out[i].version is None:
+            out[i] = _with_named_release(out[i], source)
     return out
+
+
+def _with_named_release(launch: Launch, source: str) -> Launch:
+    """With the release that the last comment above names next to the engine; comments that say more are none."""
+    above = "\n".join(lines_of(source)[: launch.line or 0])
+    named = [m[2] for m in _RELEASE.finditer(above) if _squeeze(m[1]) == _squeeze(launch.engine)]
+    return replace(launch, version=named[-1], version_from="a comment in the file") if named else launch
+
+
+def _squeeze(name: str) -> str:
+    return re.sub(r"[^a-z]", "", name.lower())
 
 
 def _last_above(rows: Sequence[tuple[int, T]], line: int) -> T:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from advisor.checks.findings import CheckedDeployment, CheckReport
+from advisor.deployment import OFFLOADED
 from advisor.units import GIB
 
 Row = tuple[str, str, str, str, str, str]
@@ -79,6 +80,8 @@ def _reasons(report: CheckReport) -> Iterator[str]:
         return
     for deployment in report.deployments:
         if deployment.fits is True:
+            warnings = deployment.memory.warnings if deployment.memory is not None else ()
+            yield from (f"{deployment.source}:{deployment.line}: fits: {x}" for x in warnings if OFFLOADED in x)
             continue
         told = fits_word(deployment.fits, True, deployment.waits)
         told = told if deployment.least is None else "the hardware is not stated (--on)"

@@ -6,6 +6,7 @@ This is the inverse of rendering a launch: what `render` writes out, `read_launc
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import get_args
 
 import msgspec
@@ -26,8 +27,10 @@ from advisor.checks.resolve.arguments import (
     find_launch_concept,
 )
 from advisor.decoding import Json
-from advisor.deployment import SettingsAccount
+from advisor.deployment import Setting, SettingsAccount
+from advisor.engines import settings_entry
 from advisor.engines.account import list_deciding_settings, list_known_variables, take_account
+from advisor.engines.base import get_setting
 from advisor.engines.flags import ConceptName, find_concept
 from advisor.errors import AdvisorError, BadInput, UnknownName
 from advisor.estimation import EstimateRequest
@@ -166,10 +169,20 @@ def read_launch(
     if not reasons and named is not None and hardware is not None:
         request = EstimateRequest(
             model=named.name, engine=launch.engine, engine_version=launch.version, quantization=quantization,
-            hardware=hardware, settings=settings
+            hardware=hardware, settings=settings, context_length=_find_length(settings, entry, knowledge),
         )  # fmt: skip
     open_ = tuple(dict.fromkeys(reasons))
     return LaunchReading(model, named, request, open_, tuple(assumed), by_path, settings, account)
+
+
+def _find_length(settings: Mapping[str, Setting], entry: Engine | None, knowledge: Knowledge) -> int | str | None:
+    """The length under a wrapper's own flag, where the engine inside calls it otherwise."""
+    if entry is None or not entry.runs or entry.memory or not entry.concepts.context_length.flags:
+        return None
+    inner = settings_entry(entry.id, knowledge.rules.engines())
+    value = get_setting(dict(settings), *entry.concepts.context_length.flags)
+    known = {*inner.concepts.context_length.flags, *inner.concepts.total_context.flags}
+    return None if value is None or known & {*entry.concepts.context_length.flags} else str(value)
 
 
 def _stated(

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from advisor.catalog.types import Engine, Quantization
 from advisor.deployment import (
+    OFFLOADED,
     Basis,
     Correction,
     Deployment,
@@ -25,9 +26,11 @@ from advisor.engines.llama_cpp.fit import count_layers_on_cards as count_layers_
 from advisor.engines.llama_cpp.fit import fits_on_cards as fits_on_cards
 from advisor.engines.llama_cpp.fit import place_whole_layers as place_whole_layers
 from advisor.engines.llama_cpp.settings import (
+    PAIRS,
     LlamaConstants,
     LlamaSettings,
     RangeMib,
+    leaves_flash_open,
     read_fit_limits,
     write_overrides,
 )
@@ -159,8 +162,14 @@ def _kv_cache(plan: AllocationPlan, settings: LlamaSettings) -> KvCache:
 def _refusals(deployment: Deployment, settings: LlamaSettings) -> list[str]:
     """Why the engine would not start, one line each (llamacpp-memory facts, section 3)."""
     out = []
+    pair = settings.cache_k, settings.cache_v
     if settings.cache_v in QUANTISED and not settings.flash:
         out.append(f"a {settings.cache_v} V cache needs flash attention: set flash-attn on")
+    elif settings.cache_v in QUANTISED and pair not in PAIRS and leaves_flash_open(deployment):
+        out.append(
+            f"a {settings.cache_v} V cache needs flash attention, which `auto` switches off for "
+            f"{settings.cache_k} keys: take one type for both, or set flash-attn on"
+        )
     if settings.cache_k != settings.cache_v and is_mla(deployment.model):
         out.append(
             f"latent attention keeps one row for K and V: {settings.cache_k}/{settings.cache_v} must be one type"
@@ -175,8 +184,8 @@ def _notes(deployment: Deployment, asked: LlamaSettings, settings: LlamaSettings
             f"{deployment.sequences} requests are asked, the server has {settings.slots} slots: the rest waits in its "
             "queue"
         )
-    if asked.gpu_layers is None and fitting.used_devices(deployment):
-        out += _describe_placement(settings, len(plan.where))
+    if fitting.used_devices(deployment):
+        out += _describe_placement(settings, len(plan.where), asked.gpu_layers is None)
     trained = deployment.model.max_context
     each = settings.ctx_size // settings.slots
     if trained and settings.context_was_given and each > trained and not settings.unified:
@@ -190,14 +199,12 @@ def _notes(deployment: Deployment, asked: LlamaSettings, settings: LlamaSettings
     return out
 
 
-def _describe_placement(settings: LlamaSettings, layers: int) -> list[str]:
-    """What the engine keeps off the cards by itself."""
+def _describe_placement(settings: LlamaSettings, layers: int, by_itself: bool) -> list[str]:
+    """What the engine keeps off the cards, by itself or as asked."""
     if settings.gpu_layers is not None and settings.gpu_layers < layers:
-        return [
-            f"only {settings.gpu_layers} of {layers} layers fit on the card: "
-            "the rest runs on the CPU (partial offload), which is slow"
-        ]
-    if any(x.place == HOST for x in settings.overrides):
+        how = "fit on the card" if by_itself else "are asked for on the card"
+        return [f"only {settings.gpu_layers} of {layers} layers {how}: {OFFLOADED} (partial offload), which is slow"]
+    if by_itself and any(x.place == HOST for x in settings.overrides):
         return ["the experts do not all fit on the card: the engine keeps those of some layers in host memory"]
     return []
 

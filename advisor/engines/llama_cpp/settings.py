@@ -75,6 +75,11 @@ class LlamaDefaults(msgspec.Struct, frozen=True, cache_hash=True):
 Split = Literal["layer", "row", "tensor"]  # whole layers; rows of matrices; rows of matrices, and heads of caches
 
 
+# quantized caches that CUDA's flash attention reads without GGML_CUDA_FA_ALL_QUANTS (ggml-cuda/fattn.cu,
+# ggml_cuda_get_best_fattn_kernel: keys and values of one type, q4_0 or q8_0)
+PAIRS = (("q4_0", "q4_0"), ("q8_0", "q8_0"))
+
+
 class LlamaSettings(Record, frozen=True, kw_only=True, cache_hash=True):
     """llama-server's effective settings. `ctx_size` is the total over all slots."""
 
@@ -167,12 +172,16 @@ def resolve_llama_settings(deployment: Deployment, usual: LlamaDefaults) -> Llam
     architecture = as_gguf(deployment.model).gguf_architecture
     if found.flash and architecture is not None and not architecture.graph.flash:
         return replace(found, flash=False)
-    word = get_setting(deployment.settings, "flash-attn", "fa")
-    on_cuda = any(x.vendor in ("nvidia", "amd") for x in fitting.used_devices(deployment))
-    auto = word is None or str(word).lower() == "auto"
-    if not found.flash or not auto or not on_cuda or BLOCKS[found.cache_v.upper()][0] > 1:
+    if not found.flash or not leaves_flash_open(deployment) or BLOCKS[found.cache_v.upper()][0] > 1:
         return found
     return found if has_kernels(as_gguf(deployment.model)) else replace(found, flash=False)
+
+
+def leaves_flash_open(deployment: Deployment) -> bool:
+    """Whether a backend of CUDA or HIP decides about flash attention."""
+    word = get_setting(deployment.settings, "flash-attn", "fa")
+    on_cuda = any(x.vendor in ("nvidia", "amd") for x in fitting.used_devices(deployment))
+    return on_cuda and (word is None or str(word).lower() == "auto")
 
 
 @memoize_by_identity

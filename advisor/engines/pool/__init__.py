@@ -431,7 +431,8 @@ def find_state_shortage(
         if least is None or most is None or settings.sequences <= least:
             continue
         known = settings.sequences_given or settings.oldest_version is None  # versions differ in the default
-        sure = settings.sequences > most and known
+        asks = not is_before(settings.version or "999", constants.state_check_since or "0")
+        sure = settings.sequences > most and known and asks
         there = f"{least}" if least == most else f"{least} to {most}"
         lower = f"lower {constants.names.sequences.flags[0]} to {least}, or " if least else ""
         text = f"max_num_seqs ({settings.sequences}) exceeds available Mamba cache blocks ({there}): {lower}"

@@ -38,7 +38,7 @@ from advisor.memo import memoize_by_identity
 from advisor.memory.hf_weights import ExpertTiles
 from advisor.memory.layers import cache_layers
 from advisor.memory.paged_cache import CURRENT, CacheLayout, PackedCacheType, StateBlocks
-from advisor.memory.working_memory import CapturedGraphs
+from advisor.memory.working_memory import CapturedGraphs, ImageProfile
 from advisor.models.types import Model
 from advisor.near import near_matches
 from advisor.record import Record
@@ -119,6 +119,17 @@ class ActivationPeak(Record, frozen=True, kw_only=True):
     source: str
 
 
+class FirstRunner(Record, frozen=True, kw_only=True):
+    """Releases in which models with experts or states still run on the runner of an earlier one, and its peaks hold;
+    for the others, whose new runner does not profile images yet, from `since` to `blind_before`."""
+
+    since: Version
+    before: Version
+    peaks_of: Version
+    blind_before: Version
+    source: str
+
+
 class ReportedFailure(Record, frozen=True, kw_only=True):
     """A kind of deployment that somebody saw fail for another reason than memory: whether it runs is not known."""
 
@@ -194,7 +205,12 @@ class PoolConstants(Record, frozen=True, kw_only=True, eq=False):
     lengths: LengthRules = LengthRules()
     switches: SwitchNames = SwitchNames()
     reported_failures: tuple[ReportedFailure, ...] = ()
-    images_gib: RangeGib | None = None  # profiling of image inputs, models with a vision tower
+    first_runner: FirstRunner | None = None
+    image_profiles: tuple[ImageProfile, ...] = ()  # what is profiled of towers whose dimensions are known
+    images_gib: RangeGib | None = None  # profiling of image inputs, models with another vision tower
+    state_check_since: Version | None = (
+        None  # blocks of states for all sequences are asked for; before, some starts ran
+    )
     in_use_from: Version | None = None  # oldest release that people still run; None = constants of one release only
     planner: Literal["groups", "plain"]  # how layers of several kinds share the cache
     unfolds_latent: tuple[ModelType, ...] = ()  # classes of latent attention whose heads are cached one by one
@@ -209,6 +225,7 @@ class PoolConstants(Record, frozen=True, kw_only=True, eq=False):
     cache_layouts: tuple[CacheLayout, ...] = ()  # by release, where they were read
     expert_tiles: tuple[ExpertTiles, ...] = ()  # padding of routed experts while they are loaded
     own_head: Pattern | None = None  # architectures whose class has an output matrix whatever the checkpoint ties
+    no_head: Pattern | None = None  # and those whose class ties both whatever the checkpoint has
     state_bytes: float = 2.0  # bytes per element of a recurrent state
     whole_items: tuple[WholeItem, ...] = ()
     uncaptured_drafts: tuple[UncapturedDrafts, ...] = ()
@@ -223,6 +240,7 @@ class PoolSettings(Record, frozen=True, kw_only=True, cache_hash=True):
     partition: tuple[int, ...]  # layers of each stage, where the launch deals them out; empty: equal shares
     dp: int  # replicas of the attention part, each with a cache of its own
     ep: int  # ranks that share the routed experts
+    together: int  # ranks of one stage that pass results to each other
     fraction: float
     sequences: int  # the engine's own limit of running requests
     batched_tokens: int
@@ -295,6 +313,7 @@ def resolve_pool_settings(
         partition=read_partition(deployment, names, pp) or (),
         dp=dp,
         ep=ep,
+        together=tp * dp if constants.experts_over_dp and deployment.model.is_moe else tp,
         fraction=share,
         sequences=_count(deployment, names.sequences.flags) or _default_sequences(deployment, names, constants, tier),
         batched_tokens=_stated_tokens(deployment, names)

@@ -14,20 +14,27 @@ from advisor.deployment import Correction, Deployment
 from advisor.engines import fitting
 from advisor.engines.base import get_flag, get_number
 from advisor.engines.pool.settings import GIB, ActivationPeak, PoolConstants, PoolSettings, RangeGib, WindowPool
-from advisor.engines.versions import list_open, pick_version
+from advisor.engines.versions import is_before, list_open, pick_version
 from advisor.errors import BadInput
 from advisor.machines.types import Device
-from advisor.meanings import Pattern
 from advisor.memo import memoize_by_identity
 from advisor.memory import adapters, hf_weights, paged_cache
 from advisor.memory.hf_weights import RankWeights, expert_growth, pick_tiles
 from advisor.memory.layers import LayerCache, cache_layers
 from advisor.memory.paged_cache import CacheLayout, PagedCache, StateBlocks
-from advisor.memory.working_memory import size_forward_peak, size_graphs, size_rotary_tables, widest_experts
+from advisor.memory.working_memory import (
+    ImageProfile,
+    size_forward_peak,
+    size_graphs,
+    size_image_profile,
+    size_rotary_tables,
+    widest_experts,
+)
 from advisor.models.types import Dense, Full, Mla, Model, Moe, Sliding, native_format
 from advisor.record import Record, Value
 from advisor.units import MIB
 
+TOWER_BESIDE = 0.15 * GIB
 LEFT_OPEN = GIB // 4  # how far a start may be from another of the same model on the same machine
 Bounds = tuple[float, float, float]  # low, value, high
 ByteBounds = tuple[int, int, int]
@@ -62,6 +69,9 @@ def size_ranks(
     weights = _weights(deployment, settings, constants, quantization)
     weights = _with_extras(deployment, settings, constants, quantization, weights)
     activation = _bound_activations(deployment.model, settings, constants, quantization.id)
+    profile = find_image_profile(deployment.model, settings, constants)
+    if profile is not None:
+        activation = tuple(_with_images(x, deployment.model, settings, constants, profile) for x in activation)
     devices = _describe_devices(fitting.used_devices(deployment))
     overhead, open_overhead = _size_overheads(deployment.model, settings, constants, devices)
     read = _from_files(deployment, quantization)
@@ -105,7 +115,7 @@ def _weights(
 ) -> RankWeights:
     """As they lie on the devices: experts in whole tiles, where the kernels of a format want them so."""
     stored = _stored_weights(deployment, settings, quantization)
-    stored = _with_head(deployment.model, settings.tp, constants.own_head, stored)
+    stored = _with_head(deployment.model, settings.tp, constants, stored)
     first = next(iter(fitting.used_devices(deployment)), None)
     if first is None or not any(stored.experts):
         return stored
@@ -119,12 +129,14 @@ def _weights(
     return replace(stored, stages=stages, experts=experts)
 
 
-def _with_head(model: Model, tp: int, own_head: Pattern | None, stored: RankWeights) -> RankWeights:
-    """With the 16-bit output matrix that a class makes next to the embedding although the checkpoint ties both."""
+def _with_head(model: Model, tp: int, constants: PoolConstants, stored: RankWeights) -> RankWeights:
+    """With the 16-bit output matrix that a class makes next to the embedding although the checkpoint ties both, or
+    without the one that it does not make."""
     lay = model.layout
-    if own_head is None or lay is None or not lay.tie_embeddings or not re.search(own_head, model.architecture or ""):
+    pattern = None if lay is None else constants.own_head if lay.tie_embeddings else constants.no_head
+    if pattern is None or lay is None or not re.search(pattern, model.architecture or ""):
         return stored
-    head = 2 * lay.vocab_size * lay.hidden_size // tp
+    head = 2 * lay.vocab_size * lay.hidden_size // tp * (1 if lay.tie_embeddings else -1)
     stages, outside = ((*x[:-1], x[-1] + head) for x in (stored.stages, stored.outside))
     return replace(stored, stages=stages, outside=outside)
 
@@ -201,8 +213,47 @@ def _bound_activations(
     model: Model, settings: PoolSettings, constants: PoolConstants, format: str
 ) -> tuple[Bounds, ...]:
     """Of each release that may run, that of the version last."""
-    peaks = list_open(constants.activation, settings.version, settings.oldest_version)
+    peaks = list_open(constants.activation, peak_version(model, settings, constants), settings.oldest_version)
     return tuple(_bound_activation(model, settings, peak, format) for peak in peaks)
+
+
+def peak_version(model: Model, settings: PoolSettings, constants: PoolConstants) -> str | None:
+    """The release whose peaks hold: an earlier one, where the model still runs on its runner."""
+    rule, version = constants.first_runner, settings.version
+    between = rule is not None and version is not None and not is_before(version, rule.since)
+    if rule is None or not between or not is_before(version or "", rule.before) or not _keeps_runner(model):
+        return version
+    return rule.peaks_of
+
+
+def _keeps_runner(model: Model) -> bool:
+    return model.is_moe or any(x.recurrent for x in cache_layers(model))
+
+
+def find_image_profile(model: Model, settings: PoolSettings, constants: PoolConstants) -> ImageProfile | None:
+    """What of images is profiled, where the model has a tower of known dimensions and takes them."""
+    vision = model.vision
+    if vision is None or not vision.hidden or not vision.intermediate or settings.text_only:
+        return None
+    found = next((x for x in constants.image_profiles if vision.kind in x.kinds), None)
+    return found if settings.switches.images else None
+
+
+def _with_images(
+    bounds: Bounds, model: Model, settings: PoolSettings, constants: PoolConstants, profile: ImageProfile
+) -> Bounds:
+    """The activation peak with the tower's: it runs before the layers, which run next to what it gives out."""
+    assert model.vision is not None
+    tower, out = size_image_profile(
+        profile, model.vision, settings.tp, settings.batched_tokens, settings.length, settings.switches.videos
+    )
+    # the buffer that embeddings are merged in, and what else such models keep (three start-up logs of Gemma 3)
+    out += 2 * settings.batched_tokens * model.known_layout.hidden_size + TOWER_BESIDE
+    low, value, high = (max(x + out, tower * share) for x, share in zip(bounds, profile.share, strict=True))
+    rule, version = constants.first_runner, settings.version
+    if rule is None or version is None or _keeps_runner(model) or is_before(version, rule.since):
+        return low, value, high
+    return (bounds[0], bounds[1], high) if is_before(version, rule.blind_before) else (low, value, high)
 
 
 def _bound_activation(model: Model, settings: PoolSettings, peak: ActivationPeak, format: str) -> Bounds:
@@ -430,7 +481,8 @@ def _list_parts(
         capability, largest = devices.first_capability, settings.switches.largest_capture
         parts.append(tuple(size_graphs(x, layers, settings.sequences, capability, largest) for x in open_))
     images, takes_images = constants.images_gib, not settings.text_only and settings.switches.images
-    if images is not None and model.vision is not None and takes_images:
+    known = find_image_profile(model, settings, constants)
+    if images is not None and known is None and model.vision is not None and takes_images:
         parts.append(((images.low, images.value, images.high),))
     return tuple(parts)
 
@@ -455,6 +507,6 @@ def _list_kinds(constants: PoolConstants, settings: PoolSettings, devices: _Devi
     kinds: dict[tuple[bool, int, float], list[RangeGib]] = {}
     for row in constants.outside_gib:
         holds = row.unified <= devices.unified and devices.least_capability >= row.from_capability
-        if holds and settings.tp >= row.from_ranks:
+        if holds and settings.together >= row.from_ranks:
             kinds.setdefault((row.unified, row.from_ranks, row.from_capability), []).append(row)
     return tuple(kinds[k] for k in sorted(kinds, reverse=True))

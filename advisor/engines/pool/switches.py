@@ -58,6 +58,7 @@ class Switches(Record, frozen=True, kw_only=True):
     largest_capture: int | None = None
     graphs_counted: bool = True
     images: bool = True  # inputs other than text are profiled
+    videos: bool = True  # and videos among them
     towers: bool = True  # their encoders are loaded
 
     def limit_pool(self, pool: int, plan: PagedCache, batched_tokens: int) -> int:
@@ -104,6 +105,7 @@ def read_switches(deployment: Deployment, names: SwitchNames) -> Switches:
         largest_capture=max(sizes) if sizes else _number(largest),
         graphs_counted=not _is_off(given, names.graphs_counted),
         images=not texts and not get_flag(given, *names.no_image_profile),
+        videos=limits.get("video") not in (0, "0"),
         towers=not texts,
     )
 
