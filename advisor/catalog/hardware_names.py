@@ -64,6 +64,8 @@ _CARD_NUMBER = re.compile(r"(?!20[12]\d$)\d{3,4}[a-z]{0,5}")
 _NUMBERED = re.compile(r"^(?!v\d)(?=.*\d{3})(?:\d{3}m\b|[a-z])", re.I)  # a name of its own behind that of a processor
 _BARE_SIZE = re.compile(phrases.SIZE, re.I)
 _SOLD_ALONE = ("card", "pcie-card", "workstation-card")
+
+
 class _Reading(Value, frozen=True):
     """What was read so far. `sizes`: (cards before it, bytes) of bare sizes; `lines`: products without a chip."""
 

@@ -317,12 +317,17 @@ def spell_out(part: str) -> str:
     """The part with what people leave out written out (`M4 Max 128` as 128GB), and without the size of a screen."""
     if COMPUTER.match(part):  # the number in a computer's name is a size or a year, no count
         part = re.sub(
-            r"^[^,(]+?\b(?=[rg]tx|rx \d|arc|radeon|geforce|quadro|(?:amd )?ryzen|intel |core|snapdragon)", "", part, flags=re.I
+            r"^[^,(]+?\b(?=[rg]tx|rx \d|arc|radeon|geforce|quadro|(?:amd )?ryzen|intel |core|snapdragon)",
+            "",
+            part,
+            flags=re.I,
         )
     part = re.sub(r"\((?:r|tm)\)", "", part, flags=re.I)
     part = re.sub(r"\bcore[- ]i([3579])[- ](?=\d)", r"Core i\1-", part, flags=re.I)
     part = re.sub(rf"{_MAKER}\b(1[0-4]([1-9])\d\d(?:k[fs]?|f|hx|h|p|u|t|s))(?![\w-])", _name_core, part, flags=re.I)
-    part = re.sub(rf"{_MAKER}\b(\d{{4}}(?:x3d2?|h[sx]|hx3d|u|ge?|h)|[1-9][3-9][05]0x)(?![\w-])", _name_ryzen, part, flags=re.I)
+    part = re.sub(
+        rf"{_MAKER}\b(\d{{4}}(?:x3d2?|h[sx]|hx3d|u|ge?|h)|[1-9][3-9][05]0x)(?![\w-])", _name_ryzen, part, flags=re.I
+    )
     part = re.sub(rf"{_MAKER}\b((?:1[2-8]5|[23][2-8][5-8])(?:hx?|v|u|kf?))(?![\w-])", _name_ultra, part, flags=re.I)
     part = re.sub(r"(?<!elite )\bx1([ep])-(\d\d-\d{3})\b", r"Snapdragon X Elite X1\1-\2", part, flags=re.I)
     part = re.sub(r" in (?:an? |my )?\S+ (?:server|workstation|pc|tower)$", "", part, flags=re.I)

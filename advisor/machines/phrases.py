@@ -100,11 +100,10 @@ _FLAGS = {
     "avx-512": ("avx512f",), "neon": ("asimd",), "dotprod": ("asimddp",),
 }  # fmt: skip
 # a card behind a processor's number ends its name
-_NO_CARD = (
-    r"(?!.*\d{3}\S*\s+(?:\d ?x ?)?(?:[1-5]0[5-9]0|16[356]0|[5-9][0-9][05]0(?= ?xt))(?: ?(?:ti|super|xtx?|[ds]|laptop))*(?:\s|$))"
-)
+_NO_CARD = r"(?!.*\d{3}\S*\s+(?:\d ?x ?)?(?:[1-5]0[5-9]0|16[356]0|[5-9][0-9][05]0(?= ?xt))(?: ?(?:ti|super|xtx?|[ds]|laptop))*(?:\s|$))"
 _CPU = re.compile(
-    _NO_CARD + r"(?:(\d)\s?x\s+)?((?:Intel|AMD|Arm|AWS|Qualcomm|Apple|Google|MediaTek)?\s*\b(?:Core|Xeon|EPYC|Ryzen|Threadripper|Pentium|"
+    _NO_CARD
+    + r"(?:(\d)\s?x\s+)?((?:Intel|AMD|Arm|AWS|Qualcomm|Apple|Google|MediaTek)?\s*\b(?:Core|Xeon|EPYC|Ryzen|Threadripper|Pentium|"
     r"Celeron|Atom|Athlon|Opteron|Ampere|Altra|Graviton|Grace(?! (?:Hopper|Blackwell))|"
     r"Cortex|Neoverse|Snapdragon|Dimensity|Exynos|Tensor G|"
     r"POWER\d|A1[2-9]\b|i[3579]\b|N\d{2,3}\b|E[357][- ]\d{4})"
@@ -423,7 +422,10 @@ _TABLE: tuple[tuple[str, _Taker], ...] = (
     (r"(\d{1,6}) nodes?", _nodes),
     (r"(\d{1,6}) clusters?", _nodes),
     (r"(?P<gpu_cores>\d{1,3})(?:[ -]cores?|c) gpu|(?P<gpu_cores_>\d{1,3}) gpu[ -]cores?", _take()),
-    (r"cores: ?(?P<cores_>\d{1,3})|(?P<cores>\d{1,6})(?:(?: physical| cpu)?[ -]cores?(?: cpu| processor)?|c cpu)", _take()),
+    (
+        r"cores: ?(?P<cores_>\d{1,3})|(?P<cores>\d{1,6})(?:(?: physical| cpu)?[ -]cores?(?: cpu| processor)?|c cpu)",
+        _take(),
+    ),
     (r"(?P<cores_per_socket>\d{1,4})[ -]cores? (?:each|(?:per|a|each) (?:socket|cpu))", _take()),
     (r"(?P<threads>\d{1,6}) (?:threads|vcpus?|logical cores)", _take()),
     (r"(?P<sockets>\d{1,3}) sockets?", _take()),
