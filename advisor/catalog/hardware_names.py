@@ -9,22 +9,31 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
-from advisor.catalog.described_machine import HOST_USABLE, MIG, CardCount, describe_machine, keep_reserve, takes_ram
-from advisor.catalog.documents import decode_document
+from advisor.catalog.described_machine import (
+    HOST_USABLE,
+    MIG,
+    CardCount,
+    HardwareWords,
+    describe_machine,
+    keep_reserve,
+    load_words,
+    takes_ram,
+)
 from advisor.catalog.match import join_catalogue
 from advisor.catalog.name_words import (
     CHIP,
-    COMPUTER,
-    NAMES_A_CARD,
-    HardwareWords,
     NameWords,
     UnknownSize,
     choose_accelerator,
+    cut_into_pieces,
     has_size,
+    is_idle,
+    may_be_left,
+    rewrite,
     spell_out,
     split_counts,
     split_name,
@@ -44,10 +53,7 @@ from advisor.units import GIB, format_gib
 
 MAX_TEXT = 500
 MAX_CARDS = 1024
-MAX_WORDS = 40  # of a part that is cut into pieces
-MAX_PIECE = 9  # words of one piece
 LONGEST = 200  # characters of a comment
-LEFT_COST = 7  # of a word that is left out, where an idle one costs 1 and a piece 2
 TOLERANCE = 0.05  # a driver shows a little less than a card's nominal memory
 # words that name no card alone
 _TELLS_NOTHING = re.compile(
@@ -59,8 +65,6 @@ _NODES = re.compile(
 )
 # words that say there is a card
 _DESCRIBED = re.compile(r"\b(gaming|gamer|gpus?|(graphics|video) cards?|nvidia|geforce|radeon|dgpu)\b", re.I)
-# a number by which cards are told apart; a year is none
-_CARD_NUMBER = re.compile(r"(?!20[12]\d$)\d{3,4}[a-z]{0,5}")
 _NUMBERED = re.compile(r"^(?!v\d)(?=.*\d{3})(?:\d{3}m\b|[a-z])", re.I)  # a name of its own behind that of a processor
 _BARE_SIZE = re.compile(phrases.SIZE, re.I)
 _SOLD_ALONE = ("card", "pcie-card", "workstation-card")
@@ -80,7 +84,7 @@ class _Reading(Value, frozen=True):
     @property
     def words(self) -> HardwareWords:
         """What may stand between names."""
-        return decode_document(self.catalogue, "hardware-words.yaml", HardwareWords)
+        return load_words(self.catalogue)
 
 
 def parse_hardware(text: str, catalogue: Catalog) -> Machine:
@@ -118,20 +122,14 @@ def parse_hardware(text: str, catalogue: Catalog) -> Machine:
 
 def _read_text(text: str, reading: _Reading) -> None:
     unknown: list[tuple[str, UnknownName]] = []
-    text = translate(text, reading.words)
-    text = re.sub(r"(?<!\d) w/ ?(?=[a-z])", " with ", text, flags=re.I)
-    text = re.sub(r"(?i)\b(server|workstation|machine|box|pc|rig|host|laptop|has|(?:no|without) gpu):\s", r"\1, ", text)
-    text = re.sub(r"\bMac(?:BookPro|BookAir|mini)?\d{1,2},\d{1,2}\b", " ", text)  # what Apple calls a model
+    words = reading.words
+    text = rewrite(translate(text, words), words.text)
     text = re.sub(r" \| (\d{4,6}) ?MiB\b", lambda m: f" {round(int(m[1]) / 1024)}GB", text)  # as nvidia-smi writes it
-    text = re.sub(r"(?<=\d{4})\+(?=\d{1,2}x|\d{4})", " + ", text.replace("; ", ", ").replace(" | ", ", "))
-    text = re.sub(r"(?i)(?<![\w.-])(\d{1,4})\s*(?=v?ram\b)", r"\1GB ", re.sub(r"\s\+\s*(?=\w)", " + ", text))
-    text = re.sub(r"(?i)\b(\d{1,3}) ?CPU ?/ ?(\d{1,3}) ?GPU\b", r"\1-core CPU, \2-core GPU", text)
-    text = re.sub(r"(?i)(?<=[cg]pu) / (?=\d)|(?<=gpu|ram|.gb)/(?=\d+ ?[gt]b)", ", ", text)  # `16C CPU / 40C GPU`
     sides = text.split(" / ")
-    if any(phrases.is_phrase(x) or phrases.is_cpu(spell_out(x.partition("Gen ")[2] or x)) for x in sides[:-1]):
+    if any(phrases.is_phrase(x) or phrases.is_cpu(spell_out(x.partition("Gen ")[2] or x, words)) for x in sides[:-1]):
         text = ", ".join(sides)  # processor / card
-    computer = re.search(reading.words.laptops, text, re.I)
-    if computer is not None and NAMES_A_CARD.search(re.sub(r"\b(?=\d0[5-9]0)", "rtx ", text[computer.end() :])):
+    computer = re.search(words.laptops, text, re.I)
+    if computer is not None and re.search(rf"\b\d0[5-9]0|{words.chips}", text[computer.end() :], re.I):
         text = f"{text[: computer.start()]} laptop {text[computer.end() :]}"
     for part in text.split(","):
         if simplify_name(part) in reading.machines:  # `Dell Pro Max with GB10` is one name
@@ -150,11 +148,11 @@ def _read_text(text: str, reading: _Reading) -> None:
 
 def _names_nothing(part: str, reading: _Reading) -> bool:
     """Whether no word of a part can be of a card's name."""
-    return all(_may_be_left(word, "left", reading.words) for word in part.split())
+    return all(may_be_left(word, "left", reading.words) for word in part.split())
 
 
 def _read_part(part: str, reading: _Reading) -> None:
-    part = spell_out(re.sub(r"^(?:each|and)\s+", "", part.strip(), flags=re.I))
+    part = spell_out(re.sub(r"^(?:each|and)\s+", "", part.strip(), flags=re.I), reading.words)
     several = _NODES.fullmatch(part)
     if several:
         phrases.read_phrase(f"{several[1]} nodes", reading.details)
@@ -168,6 +166,11 @@ def _read_part(part: str, reading: _Reading) -> None:
         reading.details.processor_only = True
         return
     for inside in re.findall(r"\(([^()]+)\)", part):
+        counted = re.fullmatch(r"(\d{1,3})\s*[x×]\s*(\D.*)", inside)  # `DGX Spark (2x GB10)`
+        if counted and _names_card(counted[2], reading) and _names_card(part.replace(f"({inside})", " "), reading):
+            reading.details.said_cards = int(counted[1])
+            part = part.replace(f"({inside})", " ").strip()
+            continue
         counts_cores = "core" in inside.lower() and not inside.lower().endswith(("each", "socket"))
         said = [x for x in inside.split(",") if not counts_cores and not _BARE_SIZE.fullmatch(x.strip())]
         left = [x for x in inside.split(",") if x not in said or not phrases.read_phrase(x.strip(), reading.details)]
@@ -183,7 +186,10 @@ def _read_part(part: str, reading: _Reading) -> None:
         return
     if phrases.read_cpu(_digits_first(part), reading.details) or _read_around(part, reading):
         return
-    if COMPUTER.match(part) and not NAMES_A_CARD.search(part):  # what is in it stands next to it, or is asked for
+    says_chip = re.search(reading.words.chips, part, re.I)
+    if (
+        re.match(reading.words.computers, part, re.I) and not says_chip
+    ):  # what is in it stands next to it, or is asked for
         reading.details.unread.append(part)
         reading.details.host_only = True
         return
@@ -225,7 +231,7 @@ def _is_understood(piece: str, reading: _Reading) -> bool:
     if phrases.is_phrase(piece) or _names_card(piece, reading):
         return True
     words = re.sub(r"(?i) (?:cpu|processor)$", "", piece).split()
-    if not words or _is_idle(words[-1], reading.words) or words[-1].lower() in ("no", "without"):
+    if not words or is_idle(words[-1], reading.words) or words[-1].lower() in ("no", "without"):
         return False
     if len(words) > 6 or not phrases.is_cpu(_digits_first(piece)):
         return False
@@ -268,8 +274,10 @@ def _find_cards(part: str, catalogue: Catalog) -> CardCount | None:
         name = _name_with_size(catalogue, written)
         mig = MIG.search(name)
         asked = split_name(MIG.sub(" ", name) if mig else name)
-        if all(_TELLS_NOTHING.fullmatch(word) for word in asked.words):
+        if all(map(_TELLS_NOTHING.fullmatch, asked.words)):
             continue
+        if all(map(_TELLS_NOTHING.fullmatch, asked.outer)):
+            asked = replace(asked, outer=asked.words, outer_sizes=asked.sizes)
         try:
             chosen = _choose_card(catalogue, asked, mig[0].lower() if mig else None)
         except AdvisorError as e:
@@ -330,8 +338,15 @@ def _find_other_size(
 
 def _add_cards(card: CardCount, reading: _Reading) -> None:
     entry, details = card.entry, reading.details
-    if entry.id in reading.held:
+    if entry.id in reading.held:  # of the machine's: as many as were named, where it is sold with fewer
+        reading.cards[:] = [
+            replace(c, number=max(c.number, card.number)) if c.entry is entry else c for c in reading.cards
+        ]
         return
+    other = next((c.entry for c in reading.cards if "apu" == c.entry.kind == entry.kind and c.entry is not entry), None)
+    if other is not None:
+        names = (other.name, entry.name)
+        raise AmbiguousName("ambiguous_accelerator", f"one machine has {names[0]} or {names[1]}. Say which.", names)
     if entry.kind == "apu":
         if card.number == 1 and any(c.entry is entry for c in reading.cards):  # two names of one: `Strix Halo (8060S)`
             return
@@ -437,7 +452,7 @@ def _ask_for_card(text: str, reading: _Reading) -> None:
         raise BadInput(
             f"hardware {text.strip()!r} does not say which card: name it, e.g. `RTX 4060 laptop`, or say `no GPU`"
         )
-    computer = next((x for x in details.unread if COMPUTER.match(x)), None)
+    computer = next((x for x in details.unread if re.match(reading.words.computers, x, re.I)), None)
     if computer and not (reading.cards or details.no_gpu or details.cpu_model):
         raise BadInput(
             f"{computer!r} is sold with several chips: name its card or processor, "
@@ -446,10 +461,14 @@ def _ask_for_card(text: str, reading: _Reading) -> None:
 
 
 def _settle_number(reading: _Reading) -> None:
-    """How many cards there are, where that was said apart from their name. Raises BadInput where the names say
+    """How many cards there are, where that was stated apart from their name. Raises BadInput where the names say
     another number."""
     said, cards = reading.details.said_cards, reading.cards
-    if said is None or not cards or said in (sum(c.number * c.entry.devices_per_card for c in cards), cards[0].number):
+    if (
+        said in (None, 1)
+        or not cards
+        or said in (sum(c.number * c.entry.devices_per_card for c in cards), cards[0].number)
+    ):
         return
     if len(cards) > 1 or cards[0].number > 1:
         raise BadInput(f"{said} cards were stated, and {' and '.join(f'{c.number}x {c.entry.name}' for c in cards)}")
@@ -512,70 +531,6 @@ def _place(size: int, card: CardCount | None, details: HardwareDetails) -> None:
             f"{format_gib(size, 0)} after {card.entry.name} ({format_gib(have, 0)}): "
             f"write `{size // GIB}GB RAM` if host memory is meant"
         )
-
-
-def _is_idle(word: str, words: HardwareWords) -> bool:
-    """Whether the word tells nothing."""
-    return word.lower().strip(".!") in words.idle
-
-
-def _may_be_left(word: str, after: str, words: HardwareWords) -> bool:
-    """Whether a word that is not understood can be of no card's name; `after` says what stands before it."""
-    low = word.lower().strip(".!?\"'")
-    if low.rstrip(":") in words.telling or any(half in words.telling for half in low.split("-")[1:]):
-        return False
-    if not any(c.isdigit() for c in low) or "=" in low or re.match(r"v?\d+\.\d", low):
-        return True
-    if re.fullmatch(r"\d{1,2}", low):
-        return after == "left"
-    return after != "piece" and not _CARD_NUMBER.fullmatch(low)
-
-
-def cut_into_pieces(
-    part: str, understood: Callable[[str], bool], words: HardwareWords, left: list[str] | None = None
-) -> list[str] | None:
-    """The part as the fewest pieces that are each understood, words that tell nothing left out; None if it cannot be.
-
-    With `left` brackets end a piece, and words that can be of no name are left out, too: it takes them. A part of idle
-    words alone gives no piece.
-    """
-    text = re.sub(r"\s*([;&])\s*" if left is None else r"\s*([;&,()\[\]|])\s*", r" \1 ", part).split()
-    if not 1 <= len(text) <= MAX_WORDS:
-        return None
-    best: list[_Cut | None] = [_Cut(), *[None] * len(text)]
-    for start, word in enumerate(text):
-        here = best[start]
-        if here is None:
-            continue
-        if _is_idle(word, words):
-            _keep(best, start + 1, replace(here, cost=here.cost + 1, last=""))
-        elif left is not None and _may_be_left(word, here.last, words):
-            _keep(best, start + 1, replace(here, cost=here.cost + LEFT_COST, last="left", left=(*here.left, word)))
-        for end in range(start + 1, min(len(text), start + MAX_PIECE) + 1):
-            piece = " ".join(text[start:end]).strip(".!")
-            if understood(piece):
-                _keep(best, end, replace(here, cost=here.cost + 2, last="piece", pieces=(*here.pieces, piece)))
-    last = best[-1]
-    if last is None:
-        return None
-    if left is not None:
-        left += last.left
-    return list(last.pieces)
-
-
-class _Cut(Value, frozen=True):
-    """How the words so far are cut up."""
-
-    cost: int = 0
-    last: str = ""  # what the last word is of: a piece, what is left out, or nothing
-    pieces: tuple[str, ...] = ()
-    left: tuple[str, ...] = ()
-
-
-def _keep(best: list[_Cut | None], at: int, found: _Cut) -> None:
-    have = best[at]
-    if have is None or found.cost <= have.cost:  # of two the one that begins with more words
-        best[at] = found
 
 
 def word_hardware(machine: Machine | None, rules: Catalog) -> str | None:

@@ -77,6 +77,7 @@ class ModelNamesFile(Record, frozen=True, kw_only=True):
     derived: DerivedNames
     idle_words: tuple[str, ...] = ()
     unlike: Pattern = ""
+    usual: tuple[str, ...] = ()
     tuned: tuple[TunedFamily, ...] = ()
     elsewhere: tuple[NameElsewhere, ...] = ()
 
@@ -94,7 +95,8 @@ class NamedModel(Value, frozen=True):
 def strip_address(rules: Catalog, name: str) -> str:
     """The name in an address that was copied: `https://huggingface.co/org/name/tree/main` is `org/name`."""
     conventions = _conventions(rules)
-    bare = re.sub(r"^https?://", "", name.strip())
+    name = re.sub(r"[\u2010-\u2015]", "-", re.sub(r"^(?:huggingface|hf)://", "https://huggingface.co/", name.strip()))
+    bare = re.sub(r"^https?://", "", name)
     for host in conventions.ollama_hosts:
         if bare.lower().startswith(f"{host}/"):
             return bare[len(host) + 1 :].split("/tags")[0].strip("/")
@@ -213,8 +215,16 @@ def find_alike(name: str, rules: Catalog) -> tuple[ModelRow, ...]:
     return find_by_words(plain, rules) if any(c.isdigit() for c in plain) else ()
 
 
+def list_tuned_sizes(name: str, rules: Catalog) -> tuple[str, ...]:
+    """The names with a size that are known of a tuned family, where a name says the family and no size of it."""
+    plain = re.sub(r"[-_\s]+", "-", name.strip().rpartition("/")[2].lower())
+    families = (f for f in _conventions(rules).tuned if f.size is not None)
+    return tuple(f"{n} {f.size}" for f in families for n in f.names if f"{plain}-".startswith(f"{n}-"))
+
+
 def find_of_same_size(name: str, rules: Catalog) -> ModelRow | None:
-    """A model of as many parameters as a name states, all or few of them active: the newest. None where the name states
+    """A model of as many parameters as a name states, all or few of them active: the newest, of the usual
+    makers where they have one. None where the name states
     none, or says that it has other parts."""
     short = name.strip().rpartition("/")[2]
     size = re.search(r"(?i)(?<![a-z0-9.])(\d{1,4}(?:\.\d+)?)b(?:-?a(\d+(?:\.\d+)?)b)?(?![a-z0-9])", short)
@@ -222,15 +232,16 @@ def find_of_same_size(name: str, rules: Catalog) -> ModelRow | None:
         return None
     total = float(size[1]) * 1e9
     active = float(size[2]) * 1e9 if size[2] else total
+    usual = _conventions(rules).usual
     alike = [
-        (row.release_date or "", row)
+        (row.id.startswith(usual), row.release_date or "", row)
         for row in rules.model_index()
         if not row.stub
         and row.kind == "chat"
         and abs(row.params_total - total) <= SIZE_SLACK * total
         and abs((row.params_active or row.params_total) - active) <= ACTIVE_SLACK * active
     ]
-    return max(alike, key=lambda found: found[0])[1] if alike else None
+    return max(alike, key=lambda found: found[:2])[2] if alike else None
 
 
 @memoize_by_identity

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
-import msgspec
 from msgspec.structs import replace
 
 from advisor.catalog.types import Accelerator
 from advisor.errors import AdvisorError, AmbiguousName
-from advisor.meanings import Pattern
 from advisor.record import Value
 from advisor.units import GIB
+
+if TYPE_CHECKING:
+    from advisor.catalog.described_machine import HardwareWords
 
 # Words that never distinguish two cards.
 FILLER = frozenset(
@@ -25,6 +27,11 @@ FILLER = frozenset(
         "npu", "devkit", "developer", "kit", "igpu", "dgpu",
     )
 )  # fmt: skip
+# a number by which cards differ; a year is none
+_CARD_NUMBER = re.compile(r"(?!20[12]\d$)\d{3,4}[a-z]{0,5}")
+MAX_WORDS = 40  # of a part that is cut into pieces
+MAX_PIECE = 9  # words of one piece
+LEFT_COST = 7  # of a word that is left out, where an idle one costs 1 and a piece 2
 # Words of a board's form: a plain name may leave them out.
 FORMS = frozenset(("sxm", "pcie", "oam", "hgx", "dgx"))
 _SIZE = re.compile(r"(?<![\w.])(\d{1,4}(?:\.\d)?(?=\s*gi?b)|\d{1,3}(?=\s*g))\s*(?:gb|gib|g|gigs?)(?![\w])")
@@ -34,7 +41,8 @@ _SPELLINGS = (
     (re.compile(r"\bmax[ -]q\b"), " maxq "),
     (re.compile(r"\b(?:macbook(?: pro| air)?|mac (?:studio|mini|pro)|imac)\b"), " "),
     (re.compile(r"\bmobile\b"), " laptop "),
-    (re.compile(r"\brtx ?([2-5]0[5-9]0) ?(ti)? ?m\b"), r" rtx \1 \2 laptop "),
+    (re.compile(r"\b(?:rtx ?)?([2-5]0[5-9]0) ?(ti)? ?m\b"), r" rtx \1 \2 laptop "),
+    (re.compile(r"\blite hash rate\b|\blhr\b"), " "),
     (re.compile(r"sxm ?\d?\b"), " sxm "),
     (re.compile(r"\bpci(?:-?e|-express)?\b"), " pcie "),
     (re.compile(r"\b(rtx|gtx|rx|arc|tpu)(?=[a-z]?\d)"), r"\1 "),
@@ -47,23 +55,10 @@ _SPELLINGS = (
 )
 
 
-# series of computers that are sold with many chips
-COMPUTER = re.compile(
-    r"(?:(?:dell|hp|hpe|lenovo|asus|acer|msi|gigabyte|samsung|lg|microsoft|huawei|honor|razer) )?(?:thinkpad|thinkbook|"
-    r"ideapad|legion|yoga|latitude|xps|inspiron|precision|alienware|elitebook|probook|zbook|omen|victus|pavilion|envy|"
-    r"spectre|omnibook|zenbook|vivobook|rog|tuf|proart|expertbook|predator|nitro|aspire|swift|blade|razer|aero|aorus|katana|raider|stealth|"
-    r"vector|titan \d+|prestige|cyborg|matebook|magicbook|surface|galaxy book|gram|framework|tuxedo|clevo|optiplex|"
-    r"thinkcentre|thinkstation|prodesk|elitedesk|elitemini|nuc(?:box)?|beelink|minisforum|gmktec|geekom|aoostar|"
-    r"acemagic|poweredge|proliant|chromebook)\b",
-    re.I,
-)
-NAMES_A_CARD = re.compile(
-    r"[rg]tx|\b(?:rx|arc|mi|pro w)[ -]?\d|radeon|geforce|quadro|tesla|ryzen|core|snapdragon", re.I
-)
 _NUMBERS = {
-    "a": 1, "an": 1, "one": 1, "single": 1, "two": 2, "both": 2, "dual": 2, "twin": 2, "double": 2, "pair of": 2, "a pair of": 2,
-    "couple of": 2, "a couple of": 2, "three": 3, "triple": 3, "four": 4, "quad": 4, "five": 5, "six": 6, "seven": 7,
-    "eight": 8, "octa": 8, "ten": 10, "twelve": 12, "sixteen": 16,
+    "a": 1, "an": 1, "one": 1, "single": 1, "two": 2, "both": 2, "dual": 2, "twin": 2, "double": 2, "pair of": 2,
+    "a pair of": 2, "couple of": 2, "a couple of": 2, "three": 3, "triple": 3, "four": 4, "quad": 4, "five": 5,
+    "six": 6, "seven": 7, "eight": 8, "octa": 8, "ten": 10, "twelve": 12, "sixteen": 16,
 }  # fmt: skip
 _MAKER = (  # and series of a processor or a card, which its number may have before it
     r"(?P<maker>\b(?:i[3579]|core|ultra|xeon|ryzen|threadripper|epyc|athlon|rx|radeon|[rg]tx|geforce)"
@@ -85,25 +80,83 @@ _AFTER_BRACKET = re.compile(r"(?P<name>.*\S)\s*\([x×]?\s*(?P<n>\d{1,3})\s*[x×]
 CHIP = r"\bm[1-9](?:\s?(?:pro|max|ultra))?|\bmac (?:studio|mini|pro)|\bmacbook(?: pro| air)?"
 
 
-class HardwareWords(msgspec.Struct, frozen=True):
-    """rules/hardware-words.yaml, which says what each means."""
-
-    source: str
-    as_of: str
-    foreign: list[tuple[Pattern, str]]
-    laptops: Pattern
-    idle: frozenset[str]
-    telling: frozenset[str]
+def rewrite(text: str, rows: Sequence[tuple[str, str]]) -> str:
+    """The text with each pattern replaced, in their order, case aside."""
+    for pattern, put in rows:
+        text = re.sub(pattern, put, text, flags=re.I)
+    return text
 
 
 def translate(text: str, words: HardwareWords) -> str:
     """The text with words of other languages in English, and what else is beyond ASCII apart from names."""
     if text.isascii():
         return text
-    text = unicodedata.normalize("NFKC", re.sub("[™®©℠]", " ", text))
-    for pattern, english in words.foreign:
-        text = re.sub(pattern, english, text, flags=re.I)
+    text = rewrite(unicodedata.normalize("NFKC", re.sub("[™®©℠]", " ", text)), words.foreign)
     return re.sub(r"[\u3000-\u9fff\uac00-\ud7af]+", r" \g<0> ", text)
+
+
+def is_idle(word: str, words: HardwareWords) -> bool:
+    """Whether the word tells nothing."""
+    return word.lower().strip(".!") in words.idle or re.fullmatch(r"20[12]\d", word) is not None
+
+
+def may_be_left(word: str, after: str, words: HardwareWords) -> bool:
+    """Whether a word that is not understood can be of no card's name; `after` says what stands before it."""
+    low = word.lower().strip(".!?\"'")
+    if low.rstrip(":") in words.telling or any(half in words.telling for half in low.split("-")[1:]):
+        return False
+    if not any(c.isdigit() for c in low) or "=" in low or re.match(r"v?\d+\.\d", low):
+        return True
+    if re.fullmatch(r"\d{1,2}", low):
+        return after == "left"
+    return after != "piece" and not _CARD_NUMBER.fullmatch(low)
+
+
+def cut_into_pieces(
+    part: str, understood: Callable[[str], bool], words: HardwareWords, left: list[str] | None = None
+) -> list[str] | None:
+    """The part as the fewest pieces that are each understood, words that tell nothing left out; None if it cannot be.
+
+    With `left` brackets end a piece, and words that can be of no name are left out, too: it takes them. A part of idle
+    words alone gives no piece.
+    """
+    text = re.sub(r"\s*([;&])\s*" if left is None else r"\s*([;&,()\[\]|])\s*", r" \1 ", part).split()
+    if not 1 <= len(text) <= MAX_WORDS:
+        return None
+    best: list[_Cut | None] = [_Cut(), *[None] * len(text)]
+    for start, word in enumerate(text):
+        here = best[start]
+        if here is None:
+            continue
+        if is_idle(word, words):
+            _keep(best, start + 1, replace(here, cost=here.cost + 1, last=""))
+        elif left is not None and may_be_left(word, here.last, words):
+            _keep(best, start + 1, replace(here, cost=here.cost + LEFT_COST, last="left", left=(*here.left, word)))
+        for end in range(start + 1, min(len(text), start + MAX_PIECE) + 1):
+            piece = " ".join(text[start:end]).strip(".!")
+            if understood(piece):
+                _keep(best, end, replace(here, cost=here.cost + 2, last="piece", pieces=(*here.pieces, piece)))
+    last = best[-1]
+    if last is None:
+        return None
+    if left is not None:
+        left += last.left
+    return list(last.pieces)
+
+
+class _Cut(Value, frozen=True):
+    """How the words so far are cut up."""
+
+    cost: int = 0
+    last: str = ""  # what the last word is of: a piece, what is left out, or nothing
+    pieces: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
+
+
+def _keep(best: list[_Cut | None], at: int, found: _Cut) -> None:
+    have = best[at]
+    if have is None or found.cost <= have.cost:  # of two the one that begins with more words
+        best[at] = found
 
 
 class NameWords(Value, frozen=True):
@@ -313,44 +366,20 @@ def split_counts(part: str) -> Iterator[tuple[int, str]]:
     yield from ((1, name) for name in _singular(text))
 
 
-def spell_out(part: str) -> str:
+def spell_out(part: str, words: HardwareWords) -> str:
     """The part with what people leave out written out (`M4 Max 128` as 128GB), and without the size of a screen."""
-    if COMPUTER.match(part):  # the number in a computer's name is a size or a year, no count
-        part = re.sub(
-            r"^[^,(]+?\b(?=[rg]tx|rx \d|arc|radeon|geforce|quadro|(?:amd )?ryzen|intel |core|snapdragon)",
-            "",
-            part,
-            flags=re.I,
-        )
-    part = re.sub(r"\((?:r|tm)\)", "", part, flags=re.I)
-    part = re.sub(r"\bcore[- ]i([3579])[- ](?=\d)", r"Core i\1-", part, flags=re.I)
+    if re.match(words.computers, part, re.I):  # the number in a computer's name is a size or a year, no count
+        part = re.sub(rf"^[^,(]+?\b(?=(?:amd )?(?:{words.chips})|intel )", "", part, flags=re.I)
+    part = rewrite(part, words.before)
     part = re.sub(rf"{_MAKER}\b(1[0-4]([1-9])\d\d(?:k[fs]?|f|hx|h|p|u|t|s))(?![\w-])", _name_core, part, flags=re.I)
     part = re.sub(
         rf"{_MAKER}\b(\d{{4}}(?:x3d2?|h[sx]|hx3d|u|ge?|h)|[1-9][3-9][05]0x)(?![\w-])", _name_ryzen, part, flags=re.I
     )
     part = re.sub(rf"{_MAKER}\b((?:1[2-8]5|[23][2-8][5-8])(?:hx?|v|u|kf?))(?![\w-])", _name_ultra, part, flags=re.I)
-    part = re.sub(r"(?<!elite )\bx1([ep])-(\d\d-\d{3})\b", r"Snapdragon X Elite X1\1-\2", part, flags=re.I)
-    part = re.sub(r" in (?:an? |my )?\S+ (?:server|workstation|pc|tower)$", "", part, flags=re.I)
-    part = re.sub(r"(?<=\d) cpu(?= and )", "", part, flags=re.I)
-    part = re.sub(
-        r"\b(?:intel )?(?:core )?(?:ultra ?([3579])|([3579]) ultra)[- ]?(\d{3}[a-z]{0,2})\b",
-        r"Core Ultra \1\2 \3",
-        part,
-        flags=re.I,
-    )
-    part = re.sub(r"\bryzen(?=\d)", "Ryzen ", re.sub(r"\bhx(?=\d{3}\b)", "HX ", part, flags=re.I), flags=re.I)
-    part = re.sub(r"(?<![39] )(?<!ai )\bhx (?=3[67]\d\b|47\d\b)", "Ryzen AI 9 HX ", part, flags=re.I)
     part = re.sub(r"\b(?:ryzen )?(?:([3579]) )?ai ([3579] )?(hx )?(pro )?(?=\d{3}\b)", _order_ryzen, part, flags=re.I)
-    part = re.sub(r"\bamd (\d{4}(?:x3d|xt?|wx)?) cpu\b", r"AMD Ryzen \1", part, flags=re.I)
-    part = re.sub(r"\b(m[1-5](?: pro)?) (?:8|9|1[0-4])-cores?\b(?! ?[cg]pu)", r"\1", part, flags=re.I)
-    part = re.sub(r"\b(20[678]0|40[78]0)( ?[Tt]i)? ?S\b", r"\1\2 SUPER", part)
-    part = re.sub(r"\b(x\d{1,2})(?:/x\d{1,2})+", r"\1", part, flags=re.I)
-    part = re.sub(r"\bcpu:? ?(?=(?:intel|amd|core|ryzen|xeon|epyc|i[3579]-))", "", part, flags=re.I)
-    part = re.sub(r"\b(v5e|v5litepod|v6e)-(\d{1,3})\b", r"\1 x \2", part, flags=re.I)  # these slices are named by chips
-    part = re.sub(r"\b(macbook(?: pro| air)?)\s+1[1-6](?=\s)", r"\1", part, flags=re.I)
     part = re.sub(rf"^({_WORD})\s+(?=nodes?\b)", lambda m: f"{_NUMBERS[m[1].lower()]} ", part, flags=re.I)
-    part = re.sub(r"\b1[1-8](?:\.\d)?(?:\"|''|”|[- ]?inch(?:es)?\b)", " ", part, flags=re.I)
-    return re.sub(rf"({CHIP})\s+(\d{{1,3}})(?=$|\s+(?:ram|memory|unified)\b)", r"\1 \2GB", part.strip(), flags=re.I)
+    part = rewrite(part, words.after).strip()
+    return re.sub(rf"({CHIP})\s+(\d{{1,3}})(?=$|\s+(?:ram|memory|unified)\b)", r"\1 \2GB", part, flags=re.I)
 
 
 def _has_maker(said: re.Match[str]) -> bool:

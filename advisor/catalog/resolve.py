@@ -84,7 +84,7 @@ def resolve_model(name: str, rules: Catalog) -> ResolvedModel:
 def resolve_or_size(name: str, rules: Catalog) -> ResolvedModel:
     """The model that `name` means; where nothing of that name is known and it states a size, one of that size under its
     name, with a note. For questions about memory and speed: a file is judged by what is known."""
-    from advisor.catalog.model_spellings import find_of_same_size
+    from advisor.catalog.model_spellings import find_by_words, find_of_same_size
 
     try:
         return resolve_model(name, rules)
@@ -92,7 +92,8 @@ def resolve_or_size(name: str, rules: Catalog) -> ResolvedModel:
         row = find_of_same_size(name, rules)
         if row is None or isinstance(error, AmbiguousModel) or (_is_path(name) and not name.endswith(".gguf")):
             raise
-        if any(_is_slip(name, near) for near in error.near):  # a choice is offered
+        without = re.sub(r"(?i)\d+(?:\.\d+)?b(?:-?a\d+(?:\.\d+)?b)?\b", " ", name)
+        if any(_is_slip(name, near) for near in error.near) or find_by_words(without, rules):  # a choice is offered
             raise
         model = _under_name(rules.find_model(row.id), name.strip())
         note = f"{name.strip()} is not known: memory and speed are those of {row.id}, which is as large; --online reads"
@@ -205,8 +206,12 @@ def _under_name(model: Model, repository: str) -> Model:
 
 
 def _refuse(name: str, unknown: UnknownName, rules: Catalog) -> NoReturn:
-    from advisor.catalog.model_spellings import find_elsewhere
+    from advisor.catalog.model_spellings import find_elsewhere, list_tuned_sizes
 
+    sizes = list_tuned_sizes(name, rules)
+    if sizes:
+        shown = f"{_shown(name)!r} says no size that is known: {', '.join(sizes)}. Say which."
+        raise AmbiguousName("ambiguous_model", shown, sizes) from None
     elsewhere = find_elsewhere(name, rules)
     if elsewhere is not None:
         raise AdvisorError(elsewhere.code, f"{_shown(name)}: {elsewhere.says}.") from None

@@ -36,7 +36,7 @@ T = TypeVar("T")
 _IDLE_OF_ENGINE = re.compile(r"(?i)latest|newest|current|nightly|stable|the|app|rocm|cuda|vulkan|metal|v?\d+(?:\.\d+)+")
 LONGEST_PHRASE = 120  # characters around an engine's name
 SHORTEST_INSIDE = 6  # letters and digits of an engine's id that tell it in the middle of a word
-LONGEST_BUILD = 40  # characters of a program's name that is read for the engine it is built from
+LONGEST_BUILD = 80  # characters of a program's name that is read for the engine it is built from
 
 
 def catalog(roots: Sequence[Path] | None = None) -> Catalog:
@@ -102,6 +102,7 @@ class Catalog:
         names = self._section("engine_names", dict[str, str])
         if simplify_name(name) in names or simplify_name(name) in self.known_engines or len(name) > LONGEST_PHRASE:
             return name
+        name = re.sub(r"(?<=\S)\s*\([^()]*\)", " ", name)
         name = " ".join(w for w in name.split() if not _IDLE_OF_ENGINE.fullmatch(w)) or name
         words = re.sub(r"(?<=[A-Za-z])v?\d+\.\d[\w.]*|'s\b", " ", name).replace(":", " ").split()
         for size in range(min(len(words), 4), 0, -1):

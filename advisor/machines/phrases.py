@@ -62,7 +62,7 @@ class HardwareDetails(msgspec.Struct):
     driver_problem: str | None = None
     unified: bool = False
     vram_bytes: int | None = None  # memory that was called the card's
-    said_cards: int | None = None  # how many cards there are, said apart from their names
+    said_cards: int | None = None  # how many cards there are, apart from their names
     memory_mts: int | None = None  # transfers a second of the host's memory, in millions
     memory_channels: int | None = None  # of all sockets
     disk_gbs: float | None = None  # what files are read with
@@ -100,12 +100,14 @@ _FLAGS = {
     "avx-512": ("avx512f",), "neon": ("asimd",), "dotprod": ("asimddp",),
 }  # fmt: skip
 # a card behind a processor's number ends its name
-_NO_CARD = r"(?!.*\d{3}\S*\s+(?:\d ?x ?)?(?:[1-5]0[5-9]0|16[356]0|[5-9][0-9][05]0(?= ?xt))(?: ?(?:ti|super|xtx?|[ds]|laptop))*(?:\s|$))"
+_NO_CARD = (
+    r"(?!.*\d{3}\S*\s+(?:\d ?x ?)?(?:[1-5]0[5-9]0|16[356]0|[5-9][0-9][05]0(?= ?xt))"
+    r"(?: ?(?:ti|super|xtx?|[ds]|laptop))*(?:\s|$))"
+)
 _CPU = re.compile(
-    _NO_CARD
-    + r"(?:(\d)\s?x\s+)?((?:Intel|AMD|Arm|AWS|Qualcomm|Apple|Google|MediaTek)?\s*\b(?:Core|Xeon|EPYC|Ryzen|Threadripper|Pentium|"
-    r"Celeron|Atom|Athlon|Opteron|Ampere|Altra|Graviton|Grace(?! (?:Hopper|Blackwell))|"
-    r"Cortex|Neoverse|Snapdragon|Dimensity|Exynos|Tensor G|"
+    _NO_CARD + r"(?:(\d)\s?x\s+)?((?:Intel|AMD|Arm|AWS|Qualcomm|Apple|Google|MediaTek)?\s*\b"
+    r"(?:Core|Xeon|EPYC|Ryzen|Threadripper|Pentium|Celeron|Atom|Athlon|Opteron|Ampere|Altra|Graviton|"
+    r"Grace(?! (?:Hopper|Blackwell))|Cortex|Neoverse|Snapdragon|Dimensity|Exynos|Tensor G|"
     r"POWER\d|A1[2-9]\b|i[3579]\b|N\d{2,3}\b|E[357][- ]\d{4})"
     r"(?:(?!\s(?:[rg]tx|rx|radeon|geforce|arc|nvidia|tesla|quadro|and|with|w/|plus|or)\b).)*?)(?: Mac| CPU)?",
     re.I,
@@ -336,8 +338,8 @@ _TABLE: tuple[tuple[str, _Taker], ...] = (
         _take(no_card=True),
     ),
     (
-        r"(?:(?:intel|amd|arc|radeon|iris|uhd|xe|vega) )*(?:(?:integrated|onboard) (?:graphics|gpu)|(?:graphics )?i-?gpu)"
-        r"(?: only)?",
+        r"(?:(?:intel|amd|arc|radeon|iris|uhd|xe|vega) )*"
+        r"(?:(?:integrated|onboard) (?:graphics|gpu)|(?:graphics )?i-?gpu)(?: only)?",
         _take(own_graphics=True),
     ),
     (
@@ -357,7 +359,8 @@ _TABLE: tuple[tuple[str, _Taker], ...] = (
     (rf"{_SIZED}\s*[x×*]\s*(?P<said_cards>\d{{1,3}})", _cards),
     (r"(?P<said_cards>\d{1,3}|dual|both)[ -]?(?:gpus?|(?:graphics |video )?cards?)", _cards),
     (
-        rf"{SIZE} (?:of )?(?:(?:m\.2|nvme|pcie|sata|fast|local|gen ?\d) ?)*(?:ssd|nvme|hdd|hard drives?|disks?|storage|drives?)|"
+        rf"{SIZE} (?:of )?(?:(?:m\.2|nvme|pcie|sata|fast|local|gen ?\d) ?)*"
+        r"(?:ssd|nvme|hdd|hard drives?|disks?|storage|drives?)|"
         rf"(?:ssd|nvme|hdd|disk|storage):? {SIZE}",
         _take(),
     ),
@@ -441,7 +444,8 @@ _TABLE: tuple[tuple[str, _Taker], ...] = (
         _take(),
     ),
     (  # what changes nothing here
-        r"(?:no|without) (?:nvlink|p2p|display|monitor|bridge)(?: on the card)?|headless|undervolted|water[- ]?cooled|"
+        r"(?:no|without) (?:i-?gpu|nvlink|p2p|display|monitor|bridge)(?: on the card)?|headless|undervolted|"
+        r"water[- ]?cooled|"
         r"gfx\d{3,4}[a-z]?|[rc]dna ?\d|sm_?\d{2,3}a?|compute capability \d+\.\d|[tpde]p ?=? ?\d{1,3}|gpu \d:?|"
         r"(?:xcode|sequoia|sonoma|tahoe|kernel|mesa|bios|vbios|firmware|driver)[: ]+v?\d[\w.-]*|"
         r"(?:mb|motherboard|mainboard|case)[: ].+|psu: .+|"

@@ -28,18 +28,20 @@ NO_NETWORK: dict[Interface, str] = dict.fromkeys(("http", "mcp"), "nothing is as
 
 # what people call the uses, in any phrase: of several the first in this order
 _USE_WORDS = {
-    "voice": r"voice|speech|phone ?call|dictat|\b(?:siri|alexa|tts|stt)\b|语音|音声",
-    "agent": r"agent|tool[- ]?(?:call|use)|tools\b|function[- ]?call|\bmcp\b|claude ?code|open ?code\b|openclaw|\b(?:cline|codex|n8n|"
-    r"aider|hermes)\b|home ?assistant|smart ?home|control devices|automat|workflow|(?:browser|computer) use|deep research|智能体",
-    "code": r"\bcod(?:e|es|ing|er|egen)|program|autocomplet|completion|refactor|\bprs?\b|pull request|commit|\bide\b|copilot|"
-    r"debug|\bsql\b|vibe|^dev$|编程|代码|コード|코딩|\bкод",
+    "voice": r"\bvoice|speech|phone ?call|dictat|\b(?:siri|alexa|tts|stt)\b|语音|音声",
+    "agent": r"agent|tool[- ]?(?:call|use)|tools\b|function[- ]?call|\bmcp\b|claude ?code|open ?code\b|openclaw|"
+    r"\b(?:cline|codex|n8n|aider|hermes)\b|(?:home|smart) ?(?:assistant|home)|control devices|automat|workflow|"
+    r"(?:browser|computer) use|deep research|智能体",
+    "code": r"\bcod(?:e|es|ing|er|egen)|program|autocomplet|completion|refactor|\bprs?\b|pull request|commit|"
+    r"\bide\b|copilot|debug|\bsql\b|vibe|^dev$|编程|代码|コード|코딩|\bкод",
     "embeddings": r"embed|vector|re-?rank",
-    "batch": r"batch|bulk|offline$|extract|classif|categori|label|annotat|\bocr\b|tagg|tags\b|titl|metadata|summar|"
-    r"data ?(?:set )?generation|synthetic|pipeline|caption|subtitle|translat\w+ (?:of |my |the )?(?:\w+ )?(?:documents|files|books?)|"
-    r"批量|摘要|总结|字幕|要約|резюм",
-    "rag": r"\brags?\b|document|\bpdf|\bdocs\b|\bqa\b|q ?& ?a|search|retriev|knowledge|\bnotes?\b|wiki|papers|notebook|知识库|文档|检索",
-    "chat": r"chat|convers|assistant|role-?play|\brp\b|writing|writer|story|stories|creative|translat|tutor|learn|stud(?:y|ies)|exam|"
-    r"companion|general|brainstorm|question|对话|聊天|翻译|問答|翻訳|перевод",
+    "batch": r"batch|bulk|offline$|extract|classif|categori|label|annotat|\bocr|tagg|tags\b|titl|metadata|summar|"
+    r"data ?(?:set )?generation|synthetic|pipeline|caption|subtitle|批量|摘要|总结|字幕|要約|резюм|"
+    r"translat\w+ (?:of |my |the )?(?:\w+ )?(?:documents|files|books?)",
+    "rag": r"\brags?\b|document|\bpdf|\bdocs\b|\bqa\b|q ?& ?a|search|retriev|knowledge|\bnotes?\b|wiki|papers|"
+    r"notebook|知识库|文档|检索",
+    "chat": r"chat|convers|assistant|role-?play|\brp\b|writing|writer|story|stories|creative|translat|tutor|learn|"
+    r"stud(?:y|ies)|exam|companion|general|brainstorm|question|对话|聊天|翻译|翻訳|перевод",
     "edge": r"\bedge\b|mobile|on ?(?:my |the )?phone|on-?device|\biot\b",
     "develop": r"develop|experiment|testing|research|prototyp",
 }
