@@ -57,8 +57,8 @@ LONGEST = 200  # characters of a comment
 TOLERANCE = 0.05  # a driver shows a little less than a card's nominal memory
 # words that name no card alone
 _TELLS_NOTHING = re.compile(
-    r"\d{1,2}|[a-z]|x\d{1,2}|ti|xt|xtx|pro|max|ultra|super|nano|plus|maxq|laptop|pcie|sxm|hgx|dgx|ryzen|ai|"
-    r"jetson|agx|nx|grace|blackwell|server|workstation|sff|data|center|threads|quad|duo|head|point|lake|deck|cloud|eu"
+    r"\d{1,2}|[a-z]|x\d{1,2}|ti|xt|xtx|pro|max|ultra|super|plus|maxq|laptop|pcie|sxm|hgx|dgx|ryzen|ai|"
+    r"[rg]tx|gt|rx|arc|jetson|agx|nx|grace|blackwell|server|workstation|sff|data|center|threads|quad|duo|head|point|lake|deck|cloud|eu"
 )
 _NODES = re.compile(
     r"(\d{1,6})(?:[ -](?:nodes?|clusters?)(?: clusters?)?\s+(?:of|each)\s+|\s*[x×]\s*(?=\d{1,2}\s*[x×]))(.+)", re.I
@@ -354,7 +354,9 @@ def _add_cards(card: CardCount, reading: _Reading) -> None:
         details.cpu_model = card.name if own else details.cpu_model or entry.processor
     reading.cards.append(card)
     for gb in card.sizes:
-        if takes_ram(entry):
+        if takes_ram(entry) and re.search(r"\bvram\b", card.name, re.I):
+            details.gtt_bytes = int(gb * GIB)
+        elif takes_ram(entry):
             details.ram_bytes = int(gb * GIB)
         elif gb in entry.host_memory_options_gb and details.ram_bytes is None:
             details.ram_bytes = int(card.number * gb * HOST_USABLE * 10**9)  # `NVIDIA GH200 480GB`, as the driver says
@@ -389,7 +391,7 @@ def _read_machine(part: str, reading: _Reading) -> bool:
 def _choose_chip(count: int, line: NamedMachine, reading: _Reading) -> None:
     """The chip of a line of products: the one that was named next to it, else the one with the memory that was
     stated."""
-    if any(c.entry.vendor == "apple" or c.entry.id in line.chips for c in reading.cards):
+    if any(c.entry.vendor == "apple" or c.entry.id in line.chips or c.entry.kind == "discrete" for c in reading.cards):
         return
     known, ram = reading.catalogue.accelerators(), reading.details.ram_bytes
     chips = [known[i] for i in line.chips if i in known]
@@ -490,6 +492,8 @@ def _hold_against_vram(text: str, reading: _Reading) -> None:
     vram, cards = reading.details.vram_bytes, reading.cards
     if vram is None:
         return
+    if len(cards) == 1 and takes_ram(cards[0].entry) and reading.details.gtt_bytes is None:
+        reading.details.gtt_bytes = vram
     known = reading.catalogue.accelerators().values()
     if not cards:
         fit = [a for a in known if a.memory_bytes == vram and not a.only_with_size and a.form in _SOLD_ALONE]

@@ -31,6 +31,7 @@ FILLER = frozenset(
 _CARD_NUMBER = re.compile(r"(?!20[12]\d$)\d{3,4}[a-z]{0,5}")
 MAX_WORDS = 40  # of a part that is cut into pieces
 MAX_PIECE = 9  # words of one piece
+MOST_BARE = 16  # cards of a count without a sign of times, where it is no multiple of four
 LEFT_COST = 7  # of a word that is left out, where an idle one costs 1 and a piece 2
 # Words of a board's form: a plain name may leave them out.
 FORMS = frozenset(("sxm", "pcie", "oam", "hgx", "dgx"))
@@ -360,6 +361,8 @@ def split_counts(part: str) -> Iterator[tuple[int, str]]:
         if m:
             word = m.groupdict().get("w")
             number = _NUMBERS[re.sub(r"\s+", " ", word.lower())] if word else int(m["n"])
+            if number > MOST_BARE and number % 4 and re.match(r"\d+\s+[^\sx×*]", text):  # of a name before the card's
+                continue
             yield number, m["name"].strip()
             yield from ((number, name) for name in _singular(m["name"].strip()))
     yield 1, text
@@ -368,8 +371,6 @@ def split_counts(part: str) -> Iterator[tuple[int, str]]:
 
 def spell_out(part: str, words: HardwareWords) -> str:
     """The part with what people leave out written out (`M4 Max 128` as 128GB), and without the size of a screen."""
-    if re.match(words.computers, part, re.I):  # the number in a computer's name is a size or a year, no count
-        part = re.sub(rf"^[^,(]+?\b(?=(?:amd )?(?:{words.chips})|intel )", "", part, flags=re.I)
     part = rewrite(part, words.before)
     part = re.sub(rf"{_MAKER}\b(1[0-4]([1-9])\d\d(?:k[fs]?|f|hx|h|p|u|t|s))(?![\w-])", _name_core, part, flags=re.I)
     part = re.sub(
@@ -378,6 +379,8 @@ def spell_out(part: str, words: HardwareWords) -> str:
     part = re.sub(rf"{_MAKER}\b((?:1[2-8]5|[23][2-8][5-8])(?:hx?|v|u|kf?))(?![\w-])", _name_ultra, part, flags=re.I)
     part = re.sub(r"\b(?:ryzen )?(?:([3579]) )?ai ([3579] )?(hx )?(pro )?(?=\d{3}\b)", _order_ryzen, part, flags=re.I)
     part = re.sub(rf"^({_WORD})\s+(?=nodes?\b)", lambda m: f"{_NUMBERS[m[1].lower()]} ", part, flags=re.I)
+    if re.match(words.computers, part, re.I):  # the number in a computer's name is a size or a year, no count
+        part = re.sub(rf"^[^,(]+?\b(?=(?:amd )?(?:{words.chips})|intel )", "", part, flags=re.I)
     part = rewrite(part, words.after).strip()
     return re.sub(rf"({CHIP})\s+(\d{{1,3}})(?=$|\s+(?:ram|memory|unified)\b)", r"\1 \2GB", part, flags=re.I)
 

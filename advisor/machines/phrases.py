@@ -348,7 +348,7 @@ _TABLE: tuple[tuple[str, _Taker], ...] = (
         _take("ram_bytes", host_only=True),
     ),
     (rf"{SIZE} (?:RAM|memory) (?:per|a|each) socket", _memory_of_sockets),
-    (rf"(?:RAM|memory):? {SIZE}", _take("ram_bytes", host_only=True)),
+    (rf"(?:RAM|memory) ?:? ?{SIZE}", _take("ram_bytes", host_only=True)),
     (rf"{SIZE} (?:of )?unified(?: memory)?", _take("ram_bytes", unified=True)),
     (
         rf"{SIZE} (?:of )?(?:VRAM|video (?:memory|ram)|gpu memory|gpus?|(?:graphics|video )?cards?)(?: each| total)?",
