@@ -16,7 +16,7 @@ from advisor.catalog import Catalog
 from advisor.catalog.described_machine import CardsFile, find_vendor, list_common_cards
 from advisor.catalog.documents import decode_document
 from advisor.catalog.match import usable_capacity_bytes
-from advisor.catalog.resolve import choose_file_format, resolve_model
+from advisor.catalog.resolve import choose_file_format, resolve_or_size
 from advisor.catalog.types import Accelerator, Engine, Quantization
 from advisor.deployment import (
     Deployment,
@@ -142,7 +142,7 @@ def explain(question: ExplainQuestion, machine: Machine | None, session: Session
 
 def _explain(question: ExplainQuestion, machine: Machine | None, session: Session) -> Explanation:
     rules = session.rules
-    found = resolve_model(question.model or "", rules)
+    found = resolve_or_size(question.model or "", rules)
     # the format in the name of a repository decides the engine; a file that is read is a GGUF one
     of_file = found.path is not None and not Path(found.path).is_dir()
     named = question.quantization or (None if of_file else found.quantization)

@@ -17,7 +17,7 @@ from advisor.errors import BadInput
 from advisor.machines import device_visibility
 from advisor.machines.phrases import HardwareDetails
 from advisor.machines.types import CardRoom, Cpu, Device, HostMemory, Machine, Os, Vendor
-from advisor.meanings import AcceleratorId
+from advisor.meanings import AcceleratorId, Pattern
 from advisor.record import Value, pick_fields
 from advisor.units import GIB, format_gib
 
@@ -340,6 +340,27 @@ def keep_reserve(machine: Machine, rules: Catalog) -> Machine:
     share = (kept.unified_share if unified else kept.share) * ram
     reserve = min(ram // 2, int(min(kept.most_gib * GIB, max(least * GIB, share))))
     return replace(machine, memory=replace(memory, reserve_bytes=reserve), notes=notes)
+
+
+class HardwareWords(msgspec.Struct, frozen=True):
+    """rules/hardware-words.yaml, which says what each means."""
+
+    source: str
+    as_of: str
+    foreign: list[tuple[Pattern, str]]
+    text: list[tuple[Pattern, str]]
+    before: list[tuple[Pattern, str]]
+    after: list[tuple[Pattern, str]]
+    computers: Pattern
+    chips: Pattern
+    laptops: Pattern
+    idle: frozenset[str]
+    telling: frozenset[str]
+
+
+def load_words(rules: Catalog) -> HardwareWords:
+    """What may stand between names of hardware."""
+    return decode_document(rules, "hardware-words.yaml", HardwareWords)
 
 
 class CardsFile(msgspec.Struct, frozen=True):

@@ -9,22 +9,35 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
-from advisor.catalog.described_machine import HOST_USABLE, MIG, CardCount, describe_machine, keep_reserve, takes_ram
+from advisor.catalog.described_machine import (
+    HOST_USABLE,
+    MIG,
+    CardCount,
+    HardwareWords,
+    describe_machine,
+    keep_reserve,
+    load_words,
+    takes_ram,
+)
 from advisor.catalog.match import join_catalogue
 from advisor.catalog.name_words import (
     CHIP,
-    COMPUTER,
-    NAMES_A_CARD,
     NameWords,
     UnknownSize,
     choose_accelerator,
+    cut_into_pieces,
+    has_size,
+    is_idle,
+    may_be_left,
+    rewrite,
     spell_out,
     split_counts,
     split_name,
+    translate,
 )
 from advisor.catalog.store import Catalog
 from advisor.catalog.types import Accelerator, NamedMachine
@@ -40,47 +53,21 @@ from advisor.units import GIB, format_gib
 
 MAX_TEXT = 500
 MAX_CARDS = 1024
-MAX_WORDS = 40  # of a part that is cut into pieces
-MAX_PIECE = 9  # words of one piece
 LONGEST = 200  # characters of a comment
 TOLERANCE = 0.05  # a driver shows a little less than a card's nominal memory
 # words that name no card alone
 _TELLS_NOTHING = re.compile(
-    r"\d{1,2}|[a-z]|x\d{1,2}|ti|xt|xtx|pro|max|ultra|super|nano|plus|maxq|laptop|pcie|sxm|hgx|dgx|ryzen|ai|"
-    r"server|workstation|sff|data|center|threads|quad|duo|head|point|lake|deck|cloud|eu"
+    r"\d{1,2}|[a-z]|x\d{1,2}|ti|xt|xtx|pro|max|ultra|super|plus|maxq|laptop|pcie|sxm|hgx|dgx|ryzen|ai|"
+    r"[rg]tx|gt|rx|arc|jetson|agx|nx|grace|blackwell|server|workstation|sff|data|center|threads|quad|duo|head|point|lake|deck|cloud|eu"
 )
 _NODES = re.compile(
     r"(\d{1,6})(?:[ -](?:nodes?|clusters?)(?: clusters?)?\s+(?:of|each)\s+|\s*[x×]\s*(?=\d{1,2}\s*[x×]))(.+)", re.I
 )
 # words that say there is a card
 _DESCRIBED = re.compile(r"\b(gaming|gamer|gpus?|(graphics|video) cards?|nvidia|geforce|radeon|dgpu)\b", re.I)
-# what is left out of a name that is not understood as it stands: not what tells cards apart
-_TELLS = re.compile(
-    r".*\d.*|laptop|mobile|notebook|ti|super|xtx?|pro|max|ultra|mini|lite|nano|plus|gre|se|le|d|x|m|s|max-q|"
-    r"gtx|rtx|rx|gt|quadro|tesla|arc|instinct|gaudi|tpu",
-    re.I,
-)
+_NUMBERED = re.compile(r"^(?!v\d)(?=.*\d{3})(?:\d{3}m\b|[a-z])", re.I)  # a name of its own behind that of a processor
 _BARE_SIZE = re.compile(phrases.SIZE, re.I)
-_PROSE = re.compile(
-    r"(?:which|that|so|because|since|but|if|when|where|as|from|what|this|these|it|i|we)(?: [^\d\W][^\d]*){2,}", re.I
-)
 _SOLD_ALONE = ("card", "pcie-card", "workstation-card")
-# words that tell nothing: they may stand anywhere between pieces
-_IDLE = frozenset((
-    "a", "an", "the", "with", "and", "plus", "&", "my", "our", "i", "we", "have", "has", "got", "own", "on",
-    "of", "in", "for", "it", "its", "is", "using", "use", "uses", "running", "run", "machine", "box", "rig",
-    "build", "setup", "computer", "tower", "node", "gpu", "gpus", "card", "cards", "graphics", "only", "just",
-    "total", "each", "old", "fe", "founders", "integrated", "custom",
-    "new", "gaming", "homelab", "home", "system", "some", "single", "host",
-    "that's", ",", ";", "-", "+", "memory", "instance", "dedicated", "discrete", "bridge",
-    "bridged", "linked", "video", "thinkpad", "legion", "rog", "alienware", "xps", "omen", "zephyrus", "razer",
-    "blade", "precision", "colab", "kaggle", "runpod", "vast.ai", "paperspace", "homeserver", "nas", "vps",
-    "asus", "msi", "dell", "hp", "lenovo", "acer", "gigabyte", "beelink", "gmktec", "minisforum", "acemagic", "geekom",
-    "corsair", "supermicro", "zotac", "palit", "pny", "sapphire", "powercolor", "xfx", "asrock", "evga", "gainward",
-    "samsung", "huawei", "xiaomi", "w/", "devkit", "board", "mb",
-    "across", "over", "aws", "amazon", "azure", "gcp", "google", "cloud", "oracle", "oci", "lambda",
-    "coreweave", "instance:",
-))  # fmt: skip
 
 
 class _Reading(Value, frozen=True):
@@ -92,6 +79,12 @@ class _Reading(Value, frozen=True):
     lines: list[tuple[int, NamedMachine]]
     catalogue: Catalog
     machines: Mapping[str, NamedMachine]
+    held: set[str]  # cards of machines that were named
+
+    @property
+    def words(self) -> HardwareWords:
+        """What may stand between names."""
+        return load_words(self.catalogue)
 
 
 def parse_hardware(text: str, catalogue: Catalog) -> Machine:
@@ -101,7 +94,7 @@ def parse_hardware(text: str, catalogue: Catalog) -> Machine:
     """
     if len(text) > MAX_TEXT:
         raise BadInput(f"hardware string of {len(text)} characters: at most {MAX_TEXT} are read")
-    reading = _Reading(HardwareDetails(), [], [], [], catalogue, catalogue.named_machines())
+    reading = _Reading(HardwareDetails(), [], [], [], catalogue, catalogue.named_machines(), set())
     _read_text(text, reading)
     _place_sizes(reading)
     for count, line in reading.lines:
@@ -110,6 +103,7 @@ def parse_hardware(text: str, catalogue: Catalog) -> Machine:
     details = reading.details
     details.no_gpu |= (details.no_card or details.own_graphics) and not reading.cards
     _ask_for_card(text, reading)
+    _settle_number(reading)
     details, cards = reading.details, [_settle_laptop(_settle_chip(c, reading), reading) for c in _per_node(reading)]
     for what, amount in (("RAM", details.ram_bytes), ("VRAM", details.vram_bytes), ("cores", details.cores)):
         if amount == 0:
@@ -128,15 +122,15 @@ def parse_hardware(text: str, catalogue: Catalog) -> Machine:
 
 def _read_text(text: str, reading: _Reading) -> None:
     unknown: list[tuple[str, UnknownName]] = []
-    text = re.sub(r"(?<!\d) w/ ?(?=[a-z])", " with ", text, flags=re.I)
-    text = re.sub(r"(?i)\b(server|workstation|machine|box|pc|rig|host|laptop|has|(?:no|without) gpu):\s", r"\1, ", text)
-    text = re.sub(r"\bMac(?:BookPro|BookAir|mini)?\d{1,2},\d{1,2}\b", " ", text)  # what Apple calls a model
+    words = reading.words
+    text = rewrite(translate(text, words), words.text)
     text = re.sub(r" \| (\d{4,6}) ?MiB\b", lambda m: f" {round(int(m[1]) / 1024)}GB", text)  # as nvidia-smi writes it
-    text = re.sub(r"(?<=\d{4})\+(?=\d{1,2}x|\d{4})", " + ", text.replace("; ", ", ").replace(" | ", ", "))
-    text = re.sub(r"(?<=[cg]pu) / (?=\d)", ", ", text, flags=re.I)  # `16C CPU / 40C GPU`
     sides = text.split(" / ")
-    if len(sides) == 2 and phrases.is_cpu(spell_out(sides[0].partition("Gen ")[2] or sides[0])):  # processor / card
-        text = ", ".join(sides)
+    if any(phrases.is_phrase(x) or phrases.is_cpu(spell_out(x.partition("Gen ")[2] or x, words)) for x in sides[:-1]):
+        text = ", ".join(sides)  # processor / card
+    computer = re.search(words.laptops, text, re.I)
+    if computer is not None and re.search(rf"\b\d0[5-9]0|{words.chips}", text[computer.end() :], re.I):
+        text = f"{text[: computer.start()]} laptop {text[computer.end() :]}"
     for part in text.split(","):
         if simplify_name(part) in reading.machines:  # `Dell Pro Max with GB10` is one name
             text = text.replace(part, re.sub(" with ", " ", part, flags=re.I))
@@ -144,17 +138,21 @@ def _read_text(text: str, reading: _Reading) -> None:
         try:
             _read_part(part, reading)
         except UnknownName as e:
-            if _PROSE.fullmatch(part.strip()):
-                reading.details.unread.append(part.strip())
-            else:
-                unknown.append((part.strip(), e))
-    if unknown and not (reading.details.no_gpu and not reading.cards):  # without a GPU it names a board or a processor
-        raise unknown[0][1]
+            unknown.append((part.strip(), e))
+    named = bool(reading.cards or reading.lines or reading.details.cpu_model)
+    for part, error in unknown:  # without a GPU it names a board or a processor
+        if not (named and _names_nothing(part, reading)) and not (reading.details.no_gpu and not reading.cards):
+            raise error
     reading.details.unread += [part for part, _ in unknown]
 
 
+def _names_nothing(part: str, reading: _Reading) -> bool:
+    """Whether no word of a part can be of a card's name."""
+    return all(may_be_left(word, "left", reading.words) for word in part.split())
+
+
 def _read_part(part: str, reading: _Reading) -> None:
-    part = spell_out(re.sub(r"^(?:each|and)\s+", "", part.strip(), flags=re.I))
+    part = spell_out(re.sub(r"^(?:each|and)\s+", "", part.strip(), flags=re.I), reading.words)
     several = _NODES.fullmatch(part)
     if several:
         phrases.read_phrase(f"{several[1]} nodes", reading.details)
@@ -168,6 +166,11 @@ def _read_part(part: str, reading: _Reading) -> None:
         reading.details.processor_only = True
         return
     for inside in re.findall(r"\(([^()]+)\)", part):
+        counted = re.fullmatch(r"(\d{1,3})\s*[x×]\s*(\D.*)", inside)  # `DGX Spark (2x GB10)`
+        if counted and _names_card(counted[2], reading) and _names_card(part.replace(f"({inside})", " "), reading):
+            reading.details.said_cards = int(counted[1])
+            part = part.replace(f"({inside})", " ").strip()
+            continue
         counts_cores = "core" in inside.lower() and not inside.lower().endswith(("each", "socket"))
         said = [x for x in inside.split(",") if not counts_cores and not _BARE_SIZE.fullmatch(x.strip())]
         left = [x for x in inside.split(",") if x not in said or not phrases.read_phrase(x.strip(), reading.details)]
@@ -178,18 +181,17 @@ def _read_part(part: str, reading: _Reading) -> None:
     if named is not None:
         _add_cards(named, reading)
         return
-    pieces = cut_into_pieces(part, lambda piece: _is_understood(piece, reading))
+    pieces = cut_into_pieces(part, lambda piece: _is_understood(piece, reading), reading.words)
     if pieces is not None and pieces != [part]:
         for piece in pieces:
             _read_part(piece, reading)
         return
-    if phrases.read_cpu(_digits_first(part), reading.details):
+    if phrases.read_cpu(_digits_first(part), reading.details) or _read_around(part, reading):
         return
-    if re.search(r"\S.*\(|\).*\S", part) and _read_brackets(part, reading):
-        return
-    if _read_without_a_word(part, reading):
-        return
-    if COMPUTER.match(part) and not NAMES_A_CARD.search(part):  # what is in it stands next to it, or is asked for
+    says_chip = re.search(reading.words.chips, part, re.I)
+    if (
+        re.match(reading.words.computers, part, re.I) and not says_chip
+    ):  # what is in it stands next to it, or is asked for
         reading.details.unread.append(part)
         reading.details.host_only = True
         return
@@ -197,40 +199,16 @@ def _read_part(part: str, reading: _Reading) -> None:
     raise UnknownName("accelerator", name, _near(name, reading), "`advise list accelerators` names them all.")
 
 
-def _read_brackets(part: str, reading: _Reading) -> bool:
-    """Read the part without its brackets, and what stands in them where it is understood by itself."""
-    inside = [x.strip() for found in re.findall(r"\(([^()]*)\)", part) for x in re.split(r"[,;]", found)]
-    outside = " ".join(re.sub(r"\([^()]*\)", " ", part).split())
-    if not inside or not outside or "(" in outside or phrases.is_phrase(outside):
+def _read_around(part: str, reading: _Reading) -> bool:
+    """Read the pieces of a part that are understood where the words between them can be of no card's name."""
+    left: list[str] = []
+    pieces = cut_into_pieces(part, lambda piece: _is_understood(piece, reading), reading.words, left)
+    if not pieces or (all(map(phrases.is_phrase, pieces)) and any(c.isdigit() for word in left for c in word)):
         return False
-    _read_part(outside, reading)
-    for x in inside:
-        if _is_understood(x, reading):
-            _read_part(x, reading)
-        else:
-            reading.details.unread.append(x)
+    for piece in pieces:
+        _read_part(piece, reading)
+    reading.details.unread += left
     return True
-
-
-def _read_without_a_word(part: str, reading: _Reading) -> bool:
-    """Read the part without one word, the last rather than others, where only that is not understood."""
-    words = part.split()
-    chip = re.search(r"(?<=\s)(?:(?:AMD|Intel|Qualcomm) )?(?:Ryzen|Core|Snapdragon)\b.*", part, re.I)
-    if chip is not None and phrases.read_cpu(chip[0], reading.details):
-        reading.details.unread.append(part[: chip.start()].strip())
-        return True
-    for at in range(len(words) - 1, -1, -1) if len(words) <= MAX_PIECE else ():
-        rest, left = words[:at] + words[at + 1 :], words[at]
-        if not rest or _TELLS.fullmatch(left):
-            continue
-        pieces = cut_into_pieces(" ".join(rest), lambda piece: _is_understood(piece, reading))
-        named = at > 0 or (len(pieces or ()) == 1 and re.search(r"[a-z]{2}(?<!gb)", " ".join(rest), re.I))
-        if pieces and named and not all(phrases.is_phrase(p) for p in pieces):
-            for piece in pieces:
-                _read_part(piece, reading)
-            reading.details.unread.append(left)
-            return True
-    return False
 
 
 def _take_cores(part: str, reading: _Reading) -> str:
@@ -252,18 +230,24 @@ def _read_phrase(part: str, reading: _Reading) -> bool:
 
 def _is_understood(piece: str, reading: _Reading) -> bool:
     """Whether a piece of a part is a phrase, a machine, cards or a processor by itself."""
-    if phrases.is_phrase(piece) or _find_machine(piece, reading) is not None:
+    if phrases.is_phrase(piece) or _names_card(piece, reading):
         return True
-    try:
-        if _find_cards(piece, reading.catalogue) is not None:
-            return True
-    except AdvisorError as e:
-        return e.code == "ambiguous_accelerator" and any(c.isdigit() for c in piece)
-    words = piece.split()
-    if not words or is_idle(words[-1]) or words[-1].lower() in ("no", "without"):
+    words = re.sub(r"(?i) (?:cpu|processor)$", "", piece).split()
+    if not words or is_idle(words[-1], reading.words) or words[-1].lower() in ("no", "without"):
+        return False
+    if len(words) > 6 or not phrases.is_cpu(_digits_first(piece)):
         return False
     inner = (" ".join(words[i:j]) for i in range(1, len(words)) for j in range(i + 1, len(words) + 1))
-    return len(words) <= 6 and phrases.is_cpu(_digits_first(piece)) and not any(phrases.is_phrase(x) for x in inner)
+    return not any(phrases.is_phrase(x) or (_NUMBERED.search(x) and _names_card(x, reading)) for x in inner)
+
+
+def _names_card(piece: str, reading: _Reading) -> bool:
+    if _find_machine(piece, reading) is not None:
+        return True
+    try:
+        return _find_cards(piece, reading.catalogue) is not None
+    except AdvisorError as e:
+        return e.code == "ambiguous_accelerator" and any(c.isdigit() for c in piece)
 
 
 def _digits_first(part: str) -> str:
@@ -292,8 +276,10 @@ def _find_cards(part: str, catalogue: Catalog) -> CardCount | None:
         name = _name_with_size(catalogue, written)
         mig = MIG.search(name)
         asked = split_name(MIG.sub(" ", name) if mig else name)
-        if all(_TELLS_NOTHING.fullmatch(word) for word in asked.words):
+        if all(map(_TELLS_NOTHING.fullmatch, asked.words)):
             continue
+        if all(map(_TELLS_NOTHING.fullmatch, asked.outer)):
+            asked = replace(asked, outer=asked.words, outer_sizes=asked.sizes)
         try:
             chosen = _choose_card(catalogue, asked, mig[0].lower() if mig else None)
         except AdvisorError as e:
@@ -337,17 +323,32 @@ def _find_other_size(
     entry = usual[0] if usual is not None else cards[0]
     if count > 1 and entry.memory_bytes and abs(gb * GIB - count * entry.memory_bytes) <= TOLERANCE * gb * GIB:
         return CardCount(count, entry, None, f"{name}: {gb:g} GB is taken as the memory of all {count} together", name)
+    sold = [a for a in known.values() if asked.words < split_name(a.name).words and has_size(a, gb)]
+    laptop = next((a for a in sold if split_name(a.name).words == asked.words | {"laptop"}), None)
+    if laptop is not None:
+        note = f"{name}: no {entry.name} is sold with {gb:g} GB: taken as {laptop.name}, which is"
+        return CardCount(count, laptop, None, note, name, asked.sizes)
     variant = find_memory_variant(gb, cards, entry, known)
     if variant is None:
         raise AdvisorError(
             "unknown_accelerator",
             f"{name}: no {entry.name} can carry {gb:g} GB; write `{gb:g}GB RAM` if host memory is meant",
+            tuple(a.name for a in sold[:3]),
         )
     return CardCount(count, variant.entry, None, variant.note, name, asked.sizes, variant)
 
 
 def _add_cards(card: CardCount, reading: _Reading) -> None:
     entry, details = card.entry, reading.details
+    if entry.id in reading.held:  # of the machine's: as many as were named, where it is sold with fewer
+        reading.cards[:] = [
+            replace(c, number=max(c.number, card.number)) if c.entry is entry else c for c in reading.cards
+        ]
+        return
+    other = next((c.entry for c in reading.cards if "apu" == c.entry.kind == entry.kind and c.entry is not entry), None)
+    if other is not None:
+        names = (other.name, entry.name)
+        raise AmbiguousName("ambiguous_accelerator", f"one machine has {names[0]} or {names[1]}. Say which.", names)
     if entry.kind == "apu":
         if card.number == 1 and any(c.entry is entry for c in reading.cards):  # two names of one: `Strix Halo (8060S)`
             return
@@ -355,7 +356,9 @@ def _add_cards(card: CardCount, reading: _Reading) -> None:
         details.cpu_model = card.name if own else details.cpu_model or entry.processor
     reading.cards.append(card)
     for gb in card.sizes:
-        if takes_ram(entry):
+        if takes_ram(entry) and re.search(r"\bvram\b", card.name, re.I):
+            details.gtt_bytes = int(gb * GIB)
+        elif takes_ram(entry):
             details.ram_bytes = int(gb * GIB)
         elif gb in entry.host_memory_options_gb and details.ram_bytes is None:
             details.ram_bytes = int(card.number * gb * HOST_USABLE * 10**9)  # `NVIDIA GH200 480GB`, as the driver says
@@ -375,10 +378,12 @@ def _read_machine(part: str, reading: _Reading) -> bool:
     if machine.hardware is None:
         reading.lines.append(found)
         return True
-    own = _Reading(HardwareDetails(), [], [], [], reading.catalogue, {})  # no machine is made of machines
+    own = _Reading(HardwareDetails(), [], [], [], reading.catalogue, {}, set())  # no machine is made of machines
     _read_text(machine.hardware, own)
     _place_sizes(own)
-    reading.cards.extend(own.cards)
+    held = {c.entry.id for c in own.cards}  # a card that is named next to the machine which holds it is the same one
+    reading.cards[:] = [c for c in reading.cards if c.entry.id not in held] + own.cards
+    reading.held.update(held)
     own.details.nodes *= count
     reading.details.fill_from(own.details)
     reading.details.host_only = True
@@ -388,7 +393,7 @@ def _read_machine(part: str, reading: _Reading) -> bool:
 def _choose_chip(count: int, line: NamedMachine, reading: _Reading) -> None:
     """The chip of a line of products: the one that was named next to it, else the one with the memory that was
     stated."""
-    if any(c.entry.vendor == "apple" or c.entry.id in line.chips for c in reading.cards):
+    if any(c.entry.vendor == "apple" or c.entry.id in line.chips or c.entry.kind == "discrete" for c in reading.cards):
         return
     known, ram = reading.catalogue.accelerators(), reading.details.ram_bytes
     chips = [known[i] for i in line.chips if i in known]
@@ -451,12 +456,27 @@ def _ask_for_card(text: str, reading: _Reading) -> None:
         raise BadInput(
             f"hardware {text.strip()!r} does not say which card: name it, e.g. `RTX 4060 laptop`, or say `no GPU`"
         )
-    computer = next((x for x in details.unread if COMPUTER.match(x)), None)
+    computer = next((x for x in details.unread if re.match(reading.words.computers, x, re.I)), None)
     if computer and not (reading.cards or details.no_gpu or details.cpu_model):
         raise BadInput(
             f"{computer!r} is sold with several chips: name its card or processor, "
             "e.g. `RTX 4060 laptop`, `Ryzen 7 8840U`"
         )
+
+
+def _settle_number(reading: _Reading) -> None:
+    """How many cards there are, where that was stated apart from their name. Raises BadInput where the names say
+    another number."""
+    said, cards = reading.details.said_cards, reading.cards
+    if (
+        said in (None, 1)
+        or not cards
+        or said in (sum(c.number * c.entry.devices_per_card for c in cards), cards[0].number)
+    ):
+        return
+    if len(cards) > 1 or cards[0].number > 1:
+        raise BadInput(f"{said} cards were stated, and {' and '.join(f'{c.number}x {c.entry.name}' for c in cards)}")
+    cards[0] = replace(cards[0], number=said)
 
 
 def _per_node(reading: _Reading) -> list[CardCount]:
@@ -474,6 +494,8 @@ def _hold_against_vram(text: str, reading: _Reading) -> None:
     vram, cards = reading.details.vram_bytes, reading.cards
     if vram is None:
         return
+    if len(cards) == 1 and takes_ram(cards[0].entry) and reading.details.gtt_bytes is None:
+        reading.details.gtt_bytes = vram
     known = reading.catalogue.accelerators().values()
     if not cards:
         fit = [a for a in known if a.memory_bytes == vram and not a.only_with_size and a.form in _SOLD_ALONE]
@@ -485,7 +507,7 @@ def _hold_against_vram(text: str, reading: _Reading) -> None:
             "ambiguous_accelerator", f"{text.strip()!r} does not say which card{listed}. Say which.", names[:6]
         )
     sizes = {c.memory_bytes or 0 for c in cards} | {sum(c.number * (c.memory_bytes or 0) for c in cards)}
-    if all(c.memory_bytes for c in cards) and not any(abs(vram - s) <= 0.02 * s for s in sizes):
+    if all(c.memory_bytes for c in cards) and not any(abs(vram - s) <= TOLERANCE * s for s in sizes):
         had = " and ".join(f"{c.entry.name} {format_gib(c.memory_bytes, 0)}" for c in cards)
         raise BadInput(f"{format_gib(vram, 0)} of VRAM were stated, and the cards have other sizes: {had}")
 
@@ -515,42 +537,6 @@ def _place(size: int, card: CardCount | None, details: HardwareDetails) -> None:
             f"{format_gib(size, 0)} after {card.entry.name} ({format_gib(have, 0)}): "
             f"write `{size // GIB}GB RAM` if host memory is meant"
         )
-
-
-def is_idle(word: str) -> bool:
-    """Whether the word tells nothing."""
-    return word.lower().strip(".!") in _IDLE
-
-
-def cut_into_pieces(part: str, understood: Callable[[str], bool]) -> list[str] | None:
-    """The part as the fewest pieces that are each understood, words that tell nothing left out; None if it cannot be.
-
-    A part of idle words alone gives no piece.
-    """
-    words = re.sub(r"\s*([;&])\s*", r" \1 ", part).split()
-    if not 1 <= len(words) <= MAX_WORDS:
-        return None
-    best: list[tuple[int, list[str]] | None] = [None] * (len(words) + 1)
-    best[0] = (0, [])
-    for start in range(len(words)):
-        here = best[start]
-        if here is None:
-            continue
-        cost, pieces = here
-        if is_idle(words[start]):
-            _keep(best, start + 1, (cost + 1, pieces))
-        for end in range(start + 1, min(len(words), start + MAX_PIECE) + 1):
-            piece = " ".join(words[start:end]).strip(".!")
-            if understood(piece):
-                _keep(best, end, (cost + 2, [*pieces, piece]))
-    last = best[-1]
-    return last[1] if last is not None else None
-
-
-def _keep(best: list[tuple[int, list[str]] | None], at: int, found: tuple[int, list[str]]) -> None:
-    have = best[at]
-    if have is None or found[0] < have[0]:
-        best[at] = found
 
 
 def word_hardware(machine: Machine | None, rules: Catalog) -> str | None:

@@ -23,6 +23,7 @@ from advisor.record import Record, Value
 SHORTEST_CORRECTED = 5  # letters and digits of a word that may have a slip in it
 MOST_LEADING = 4  # words before the model's own name in that of a tuned copy, and one
 SIZE_SLACK = 0.06  # of the parameters that a name states
+ACTIVE_SLACK = 0.3  # of those that a token uses
 SHORTEST_ASKED = 3  # letters and digits of a name that words are looked up by
 _GGUF = pattern_when_used(r"[-_.@](?P<q>(?:UD-)?(?:I?Q\d(?:_[A-Z0-9]+)*|BF16|F16|F32|MXFP4(?:_MOE)?|TQ\d_\d))$", re.I)
 
@@ -75,6 +76,8 @@ class ModelNamesFile(Record, frozen=True, kw_only=True):
     kinds: tuple[str, ...] = ()
     derived: DerivedNames
     idle_words: tuple[str, ...] = ()
+    unlike: Pattern = ""
+    usual: tuple[str, ...] = ()
     tuned: tuple[TunedFamily, ...] = ()
     elsewhere: tuple[NameElsewhere, ...] = ()
 
@@ -92,7 +95,8 @@ class NamedModel(Value, frozen=True):
 def strip_address(rules: Catalog, name: str) -> str:
     """The name in an address that was copied: `https://huggingface.co/org/name/tree/main` is `org/name`."""
     conventions = _conventions(rules)
-    bare = re.sub(r"^https?://", "", name.strip())
+    name = re.sub(r"[\u2010-\u2015]", "-", re.sub(r"^(?:huggingface|hf)://", "https://huggingface.co/", name.strip()))
+    bare = re.sub(r"^https?://", "", name)
     for host in conventions.ollama_hosts:
         if bare.lower().startswith(f"{host}/"):
             return bare[len(host) + 1 :].split("/tags")[0].strip("/")
@@ -204,6 +208,42 @@ def find_by_words(name: str, rules: Catalog) -> tuple[ModelRow, ...]:
     return tuple(row for row in rows if abs(row.params_total - total) <= SIZE_SLACK * total)
 
 
+def find_alike(name: str, rules: Catalog) -> tuple[ModelRow, ...]:
+    """Models that a name without its format and its publisher may mean by its words, for a choice: none of them is
+    taken."""
+    plain = list(_strip_suffixes(name.rpartition("/")[2].replace(" ", "-"), None, rules))[-1][0]
+    return find_by_words(plain, rules) if any(c.isdigit() for c in plain) else ()
+
+
+def list_tuned_sizes(name: str, rules: Catalog) -> tuple[str, ...]:
+    """The names with a size that are known of a tuned family, where a name says the family and no size of it."""
+    plain = re.sub(r"[-_\s]+", "-", name.strip().rpartition("/")[2].lower())
+    families = (f for f in _conventions(rules).tuned if f.size is not None)
+    return tuple(f"{n} {f.size}" for f in families for n in f.names if f"{plain}-".startswith(f"{n}-"))
+
+
+def find_of_same_size(name: str, rules: Catalog) -> ModelRow | None:
+    """A model of as many parameters as a name states, all or few of them active: the newest, of the usual
+    makers where they have one. None where the name states
+    none, or says that it has other parts."""
+    short = name.strip().rpartition("/")[2]
+    size = re.search(r"(?i)(?<![a-z0-9.])(\d{1,4}(?:\.\d+)?)b(?:-?a(\d+(?:\.\d+)?)b)?(?![a-z0-9])", short)
+    if size is None or re.search(_conventions(rules).unlike, short, re.I) or find_elsewhere(name, rules) is not None:
+        return None
+    total = float(size[1]) * 1e9
+    active = float(size[2]) * 1e9 if size[2] else total
+    usual = _conventions(rules).usual
+    alike = [
+        (row.id.startswith(usual), row.release_date or "", row)
+        for row in rules.model_index()
+        if not row.stub
+        and row.kind == "chat"
+        and abs(row.params_total - total) <= SIZE_SLACK * total
+        and abs((row.params_active or row.params_total) - active) <= ACTIVE_SLACK * active
+    ]
+    return max(alike, key=lambda found: found[:2])[2] if alike else None
+
+
 @memoize_by_identity
 def _makers(rules: Catalog) -> frozenset[str]:
     """Words of publishers that no model is called by."""
@@ -272,7 +312,7 @@ def _find_base(publisher: str, short: str, quant: str | None, rules: Catalog) ->
         for cut in (len(now), *reversed([m.start() for m in re.finditer(r"[-_.\s]", now)])):
             base, rest = now[start:cut], now[cut:]
             told = re.search(derived.size, base, re.I) or re.search(r"\d(?=.*[-_\s])", base)
-            if re.search(derived.other, rest, re.I) or not told:
+            if re.search(derived.other, re.sub(r"(?i)distill(?:ed)?", "", rest), re.I) or not told:  # distilled into it
                 break
             named = re.search(r"[a-z]{2}", base[: told.start()], re.I)  # a size alone names nothing
             if named and (known := _find_plain(base, None, rules)) is not None:

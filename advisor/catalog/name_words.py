@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import unicodedata
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -13,15 +15,24 @@ from advisor.errors import AdvisorError, AmbiguousName
 from advisor.record import Value
 from advisor.units import GIB
 
+if TYPE_CHECKING:
+    from advisor.catalog.described_machine import HardwareWords
+
 # Words that never distinguish two cards.
 FILLER = frozenset(
     (
         "nvidia", "geforce", "amd", "radeon", "instinct", "intel", "apple", "tesla", "google", "aws", "amazon",
         "habana", "gpu", "gpus", "card", "cards", "graphics", "generation", "edition", "chip", "accelerator", "the",
-        "of", "a", "an", "each", "per", "with", "mig", "slice", "module", "system", "vram", "memory",
+        "of", "on", "my", "a", "an", "each", "per", "with", "mig", "slice", "module", "system", "vram", "memory",
         "npu", "devkit", "developer", "kit", "igpu", "dgpu",
     )
 )  # fmt: skip
+# a number by which cards differ; a year is none
+_CARD_NUMBER = re.compile(r"(?!20[12]\d$)\d{3,4}[a-z]{0,5}")
+MAX_WORDS = 40  # of a part that is cut into pieces
+MAX_PIECE = 9  # words of one piece
+MOST_BARE = 16  # cards of a count without a sign of times, where it is no multiple of four
+LEFT_COST = 7  # of a word that is left out, where an idle one costs 1 and a piece 2
 # Words of a board's form: a plain name may leave them out.
 FORMS = frozenset(("sxm", "pcie", "oam", "hgx", "dgx"))
 _SIZE = re.compile(r"(?<![\w.])(\d{1,4}(?:\.\d)?(?=\s*gi?b)|\d{1,3}(?=\s*g))\s*(?:gb|gib|g|gigs?)(?![\w])")
@@ -31,34 +42,29 @@ _SPELLINGS = (
     (re.compile(r"\bmax[ -]q\b"), " maxq "),
     (re.compile(r"\b(?:macbook(?: pro| air)?|mac (?:studio|mini|pro)|imac)\b"), " "),
     (re.compile(r"\bmobile\b"), " laptop "),
-    (re.compile(r"\brtx ?([2-5]0[5-9]0) ?(ti)? ?m\b"), r" rtx \1 \2 laptop "),
+    (re.compile(r"\b(?:rtx ?)?([2-5]0[5-9]0) ?(ti)? ?m\b"), r" rtx \1 \2 laptop "),
+    (re.compile(r"\blite hash rate\b|\blhr\b"), " "),
     (re.compile(r"sxm ?\d?\b"), " sxm "),
     (re.compile(r"\bpci(?:-?e|-express)?\b"), " pcie "),
     (re.compile(r"\b(rtx|gtx|rx|arc|tpu)(?=[a-z]?\d)"), r"\1 "),
+    (re.compile(r"\b(\d{3,4})([gr]tx)\b"), r"\2 \1"),
+    (re.compile(r"\brtx ?(?=(?:9[5-8]|10[5-8]|16[356])0)"), "gtx "),  # no series of that name has these numbers
+    (re.compile(r"\bgtx ?(?=[2-5]0[5-9]0)"), "rtx "),
     (re.compile(r"(?<=\d{4})(ti|super|xtx|xt|gre|d)(super)?\b"), r" \1 \2 "),
     (re.compile(r"\b(m\d)(pro|max|ultra)\b"), r"\1 \2"),
     (re.compile(r"\b([ahbv]\d00|mi\d{3}[xa])(sxm|pcie|nvl)\b"), r"\1 \2"),
 )
 
 
-# series of computers that are sold with many chips
-COMPUTER = re.compile(
-    r"(?:(?:dell|hp|hpe|lenovo|asus|acer|msi|gigabyte|samsung|lg|microsoft|huawei|honor|razer) )?(?:thinkpad|thinkbook|"
-    r"ideapad|legion|yoga|latitude|xps|inspiron|precision|alienware|elitebook|probook|zbook|omen|victus|pavilion|envy|"
-    r"spectre|omnibook|zenbook|vivobook|rog|tuf|proart|expertbook|predator|nitro|aspire|swift|blade|razer|aero|aorus|katana|raider|stealth|"
-    r"vector|titan \d|prestige|cyborg|matebook|magicbook|surface|galaxy book|gram|framework|tuxedo|clevo|optiplex|"
-    r"thinkcentre|thinkstation|prodesk|elitedesk|elitemini|nuc(?:box)?|beelink|minisforum|gmktec|geekom|aoostar|"
-    r"acemagic|poweredge|proliant|chromebook)\b",
-    re.I,
-)
-NAMES_A_CARD = re.compile(
-    r"[rg]tx|\b(?:rx|arc|mi|pro w)[ -]?\d|radeon|geforce|quadro|tesla|ryzen|core|snapdragon", re.I
-)
 _NUMBERS = {
-    "a": 1, "an": 1, "one": 1, "single": 1, "two": 2, "dual": 2, "twin": 2, "double": 2, "pair of": 2, "a pair of": 2,
-    "couple of": 2, "a couple of": 2, "three": 3, "triple": 3, "four": 4, "quad": 4, "five": 5, "six": 6, "seven": 7,
-    "eight": 8, "octa": 8, "ten": 10, "twelve": 12, "sixteen": 16,
+    "a": 1, "an": 1, "one": 1, "single": 1, "two": 2, "both": 2, "dual": 2, "twin": 2, "double": 2, "pair of": 2,
+    "a pair of": 2, "couple of": 2, "a couple of": 2, "three": 3, "triple": 3, "four": 4, "quad": 4, "five": 5,
+    "six": 6, "seven": 7, "eight": 8, "octa": 8, "ten": 10, "twelve": 12, "sixteen": 16,
 }  # fmt: skip
+_MAKER = (  # and series of a processor or a card, which its number may have before it
+    r"(?P<maker>\b(?:i[3579]|core|ultra|xeon|ryzen|threadripper|epyc|athlon|rx|radeon|[rg]tx|geforce)"
+    r"(?:[- ](?:ai|pro|hx|ultra|gold|silver|w|[xm]?[3579]))*[- ]?)?"
+)
 _WORD = "|".join(sorted((re.escape(w) for w in _NUMBERS), key=len, reverse=True))
 _BEFORE = re.compile(
     rf"(?:(?P<n>\d{{1,6}})\s*(?:[x×*](?!tx?\b)\s*|(?:pcs|pieces|units)\s+(?:of\s+)?|\s+(?=\D|\d{{3,4}}[a-z]*\b))|(?P<w>{_WORD})[\s-]+)"
@@ -73,6 +79,85 @@ _AFTER_WORD = re.compile(r"(?P<name>.*\S)\s+(?P<w>dual|twin)", re.I)
 _BEFORE_X = re.compile(r"[x×](?P<n>\d{1,3})\s+(?P<name>\S.*)", re.I)
 _AFTER_BRACKET = re.compile(r"(?P<name>.*\S)\s*\([x×]?\s*(?P<n>\d{1,3})\s*[x×]?\)", re.I)
 CHIP = r"\bm[1-9](?:\s?(?:pro|max|ultra))?|\bmac (?:studio|mini|pro)|\bmacbook(?: pro| air)?"
+
+
+def rewrite(text: str, rows: Sequence[tuple[str, str]]) -> str:
+    """The text with each pattern replaced, in their order, case aside."""
+    for pattern, put in rows:
+        text = re.sub(pattern, put, text, flags=re.I)
+    return text
+
+
+def translate(text: str, words: HardwareWords) -> str:
+    """The text with words of other languages in English, and what else is beyond ASCII apart from names."""
+    if text.isascii():
+        return text
+    text = rewrite(unicodedata.normalize("NFKC", re.sub("[™®©℠]", " ", text)), words.foreign)
+    return re.sub(r"[\u3000-\u9fff\uac00-\ud7af]+", r" \g<0> ", text)
+
+
+def is_idle(word: str, words: HardwareWords) -> bool:
+    """Whether the word tells nothing."""
+    return word.lower().strip(".!") in words.idle or re.fullmatch(r"20[12]\d", word) is not None
+
+
+def may_be_left(word: str, after: str, words: HardwareWords) -> bool:
+    """Whether a word that is not understood can be of no card's name; `after` says what stands before it."""
+    low = word.lower().strip(".!?\"'")
+    if low.rstrip(":") in words.telling or any(half in words.telling for half in low.split("-")[1:]):
+        return False
+    if not any(c.isdigit() for c in low) or "=" in low or re.match(r"v?\d+\.\d", low):
+        return True
+    if re.fullmatch(r"\d{1,2}", low):
+        return after == "left"
+    return after != "piece" and not _CARD_NUMBER.fullmatch(low)
+
+
+def cut_into_pieces(
+    part: str, understood: Callable[[str], bool], words: HardwareWords, left: list[str] | None = None
+) -> list[str] | None:
+    """The part as the fewest pieces that are each understood, words that tell nothing left out; None if it cannot be.
+
+    With `left` brackets end a piece, and words that can be of no name are left out, too: it takes them. A part of idle
+    words alone gives no piece.
+    """
+    text = re.sub(r"\s*([;&])\s*" if left is None else r"\s*([;&,()\[\]|])\s*", r" \1 ", part).split()
+    if not 1 <= len(text) <= MAX_WORDS:
+        return None
+    best: list[_Cut | None] = [_Cut(), *[None] * len(text)]
+    for start, word in enumerate(text):
+        here = best[start]
+        if here is None:
+            continue
+        if is_idle(word, words):
+            _keep(best, start + 1, replace(here, cost=here.cost + 1, last=""))
+        elif left is not None and may_be_left(word, here.last, words):
+            _keep(best, start + 1, replace(here, cost=here.cost + LEFT_COST, last="left", left=(*here.left, word)))
+        for end in range(start + 1, min(len(text), start + MAX_PIECE) + 1):
+            piece = " ".join(text[start:end]).strip(".!")
+            if understood(piece):
+                _keep(best, end, replace(here, cost=here.cost + 2, last="piece", pieces=(*here.pieces, piece)))
+    last = best[-1]
+    if last is None:
+        return None
+    if left is not None:
+        left += last.left
+    return list(last.pieces)
+
+
+class _Cut(Value, frozen=True):
+    """How the words so far are cut up."""
+
+    cost: int = 0
+    last: str = ""  # what the last word is of: a piece, what is left out, or nothing
+    pieces: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
+
+
+def _keep(best: list[_Cut | None], at: int, found: _Cut) -> None:
+    have = best[at]
+    if have is None or found.cost <= have.cost:  # of two the one that begins with more words
+        best[at] = found
 
 
 class NameWords(Value, frozen=True):
@@ -104,7 +189,7 @@ def choose_accelerator(
     """
     if not asked.words:
         return None
-    known = {i: a for i, a in known.items() if not a.only_with_size or any(_has_size(a, s) for s in asked.sizes)}
+    known = {i: a for i, a in known.items() if not a.only_with_size or any(has_size(a, s) for s in asked.sizes)}
     whole = [a for a in known.values() if any(_is_same_name(asked, n) for n in (a.name, a.id, *a.aliases))]
     if len(whole) == 1 and _slices(whole[0], mig):
         return whole[0], _list_other_sizes(asked, whole[0], known)
@@ -128,7 +213,7 @@ def _narrow(
     if len(defaults) == 1 and _slices(defaults[0], mig):
         others = [a for a in entries if found[a.id] == min(found.values()) and a is not defaults[0]]
         others = (
-            [a for a in others if not asked.sizes or any(_has_size(a, s) for s in asked.sizes)] if mig is None else []
+            [a for a in others if not asked.sizes or any(has_size(a, s) for s in asked.sizes)] if mig is None else []
         )
         return defaults[0], _describe_default(asked, defaults[0], others)
     plain = [a for a in entries if found[a.id] == min(found.values())]
@@ -136,7 +221,7 @@ def _narrow(
         plain = [a for a in plain if _slices(a, mig)] or _refuse_mig(asked, plain, mig)
     sizes = asked.sizes
     if sizes and all(a.memory_bytes is not None for a in plain):
-        plain = [a for a in plain if any(_has_size(a, s) for s in sizes)] or _refuse_size(asked, plain)
+        plain = [a for a in plain if any(has_size(a, s) for s in sizes)] or _refuse_size(asked, plain)
     elif mig is not None and len({a.memory_bytes for a in plain}) == 1 and plain[0].memory_bytes:
         sizes = frozenset((plain[0].memory_bytes / GIB,))
     if len(plain) == 1:
@@ -205,7 +290,7 @@ def _slices(entry: Accelerator, mig: str | None) -> bool:
     return mig is None or mig in entry.mig_profiles or (not entry.mig_profiles and entry.mig_max_instances is not None)
 
 
-def _has_size(entry: Accelerator, gb: float) -> bool:
+def has_size(entry: Accelerator, gb: float) -> bool:
     """Whether `gb` is this entry's size, nominal or as its names write it."""
     if entry.memory_bytes is not None and abs(gb - entry.memory_bytes / GIB) <= 0.02 * gb:
         return True
@@ -276,49 +361,48 @@ def split_counts(part: str) -> Iterator[tuple[int, str]]:
         if m:
             word = m.groupdict().get("w")
             number = _NUMBERS[re.sub(r"\s+", " ", word.lower())] if word else int(m["n"])
+            if number > MOST_BARE and number % 4 and re.match(r"\d+\s+[^\sx×*]", text):  # of a name before the card's
+                continue
             yield number, m["name"].strip()
             yield from ((number, name) for name in _singular(m["name"].strip()))
     yield 1, text
     yield from ((1, name) for name in _singular(text))
 
 
-def spell_out(part: str) -> str:
+def spell_out(part: str, words: HardwareWords) -> str:
     """The part with what people leave out written out (`M4 Max 128` as 128GB), and without the size of a screen."""
-    if COMPUTER.match(part):  # the number in a computer's name is a size or a year, no count
-        part = re.sub(
-            r"^[^,(]+?\b(?=rtx|gtx|radeon|geforce|quadro|(?:amd )?ryzen|intel |core|snapdragon)", "", part, flags=re.I
-        )
-    part = re.sub(r"\((?:r|tm)\)", "", part, flags=re.I)
-    part = re.sub(r"([单双四六八])卡\s*", lambda m: f"{'单双.四.六.八'.index(m[1]) + 1}x ", part)
-    part = re.sub(r"\bcore[- ]i([3579])[- ](?=\d)", r"Core i\1-", part, flags=re.I)
-    part = re.sub(r"^(?:intel )?(1[0-4]([1-9])\d\d(?:k[fs]?|f|hx|h|p|u|t|s))$", _name_core, part, flags=re.I)
-    part = re.sub(r" in (?:an? |my )?\S+ (?:server|workstation|pc|tower)$", "", part, flags=re.I)
-    part = re.sub(r"(?<=\d)\s*[卡张块](?=$|\s)", "", re.sub(r"^(\d{1,3})\s*[卡张块]\s*", r"\1x ", part))
-    part = re.sub(r"(?<=\d) cpu(?= and )", "", part, flags=re.I)
+    part = rewrite(part, words.before)
+    part = re.sub(rf"{_MAKER}\b(1[0-4]([1-9])\d\d(?:k[fs]?|f|hx|h|p|u|t|s))(?![\w-])", _name_core, part, flags=re.I)
     part = re.sub(
-        r"\b(?:intel )?(?:core )?(?:ultra ?([3579])|([3579]) ultra) ?(\d{3}[a-z]{0,2})\b",
-        r"Core Ultra \1\2 \3",
-        part,
-        flags=re.I,
+        rf"{_MAKER}\b(\d{{4}}(?:x3d2?|h[sx]|hx3d|u|ge?|h)|[1-9][3-9][05]0x)(?![\w-])", _name_ryzen, part, flags=re.I
     )
-    part = re.sub(r"\bryzen(?=\d)", "Ryzen ", part, flags=re.I)
+    part = re.sub(rf"{_MAKER}\b((?:1[2-8]5|[23][2-8][5-8])(?:hx?|v|u|kf?))(?![\w-])", _name_ultra, part, flags=re.I)
     part = re.sub(r"\b(?:ryzen )?(?:([3579]) )?ai ([3579] )?(hx )?(pro )?(?=\d{3}\b)", _order_ryzen, part, flags=re.I)
-    part = re.sub(r"(?<=\s)amd (\d{4}(?:x3d|xt?|h[xs]?|u|g|wx)?) cpu\b", r"AMD Ryzen \1", part, flags=re.I)
-    part = re.sub(r"\b(m[1-5](?: pro)?) (?:8|9|1[0-4])-cores?\b(?! ?[cg]pu)", r"\1", part, flags=re.I)
-    part = re.sub(r"\b(20[678]0|40[78]0)( ?[Tt]i)? ?S\b", r"\1\2 SUPER", part)
-    part = re.sub(r"\b(x\d{1,2})(?:/x\d{1,2})+", r"\1", part, flags=re.I)
-    part = re.sub(r"^amd (\d{4}[a-z]\w{0,3})(?: cpu)?$", r"AMD Ryzen \1", part, flags=re.I)
-    part = re.sub(r"\bcpu:? (?=(?:intel|amd|core|ryzen|xeon|epyc|i[3579]-))", "", part, flags=re.I)
-    part = re.sub(r"\b(v5e|v5litepod|v6e)-(\d{1,3})\b", r"\1 x \2", part, flags=re.I)  # these slices are named by chips
-    part = re.sub(r"\b(macbook(?: pro| air)?)\s+1[1-6](?=\s)", r"\1", part, flags=re.I)
     part = re.sub(rf"^({_WORD})\s+(?=nodes?\b)", lambda m: f"{_NUMBERS[m[1].lower()]} ", part, flags=re.I)
-    part = re.sub(r"\b1[1-8](?:\.\d)?(?:\"|''|”|[- ]?inch(?:es)?\b)", " ", part, flags=re.I)
-    return re.sub(rf"({CHIP})\s+(\d{{1,3}})(?=$|\s+(?:ram|memory|unified)\b)", r"\1 \2GB", part.strip(), flags=re.I)
+    if re.match(words.computers, part, re.I):  # the number in a computer's name is a size or a year, no count
+        part = re.sub(rf"^[^,(]+?\b(?=(?:amd )?(?:{words.chips})|intel )", "", part, flags=re.I)
+    part = rewrite(part, words.after).strip()
+    return re.sub(rf"({CHIP})\s+(\d{{1,3}})(?=$|\s+(?:ram|memory|unified)\b)", r"\1 \2GB", part, flags=re.I)
+
+
+def _has_maker(said: re.Match[str]) -> bool:
+    """Whether a processor's number stands behind its maker's word, or in the name of something else."""
+    return bool(said["maker"]) or said.string[: said.start(2)].endswith("-")
 
 
 def _name_core(said: re.Match[str]) -> str:
     """`12700k` as Intel writes it."""
-    return f"Core i{'-333555779'[int(said[2])]}-{said[1]}"
+    return said[0] if _has_maker(said) else f"Core i{'-333555779'[int(said[3])]}-{said[2]}"
+
+
+def _name_ultra(said: re.Match[str]) -> str:
+    """`258V` as Intel writes it."""
+    return said[0] if _has_maker(said) else f"Core Ultra {said[2]}"
+
+
+def _name_ryzen(said: re.Match[str]) -> str:
+    """`7840HS` as AMD writes it."""
+    return said[0] if _has_maker(said) else f"Ryzen {'3333555779'[int(said[2][1])]} {said[2]}"
 
 
 def _order_ryzen(said: re.Match[str]) -> str:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 _REFUSED: ContextVar[bool] = ContextVar("local models are refused", default=False)
 SHOWN = 8  # choices in a message
+ALIKE = 0.8  # of the letters of two names, one of which may be a slip of the other
+_FILES = (".gguf", ".json", ".safetensors", ".yaml", ".yml")
 LONGEST_NAME = 4096  # characters, as of a path
 
 
@@ -62,6 +64,8 @@ def resolve_model(name: str, rules: Catalog) -> ResolvedModel:
     alone = alone and (are_local_models_refused() or not Path(name).exists())
     if alone and (named := _find_by_spelling(name, name, rules)) is not None:
         return named
+    if not are_local_models_refused() and (named := _find_by_folder(name, rules)) is not None:
+        return named
     if _is_path(name) and not is_address(name, rules):
         if are_local_models_refused():
             raise BadInput(f"{_shown(name)} is a path, and no file is read for a question from outside: name the model")
@@ -75,6 +79,34 @@ def resolve_model(name: str, rules: Catalog) -> ResolvedModel:
         return ResolvedModel(rules.find_model(bare))
     except UnknownName as unknown:
         return _find_in_stores(bare, rules) or _find_by_spelling(bare, name, rules) or _refuse(bare, unknown, rules)
+
+
+def resolve_or_size(name: str, rules: Catalog) -> ResolvedModel:
+    """The model that `name` means; where nothing of that name is known and it states a size, one of that size under its
+    name, with a note. For questions about memory and speed: a file is judged by what is known."""
+    from advisor.catalog.model_spellings import find_by_words, find_of_same_size
+
+    try:
+        return resolve_model(name, rules)
+    except (UnknownName, AmbiguousModel) as error:
+        row = find_of_same_size(name, rules)
+        if row is None or isinstance(error, AmbiguousModel) or (_is_path(name) and not name.endswith(".gguf")):
+            raise
+        without = re.sub(r"(?i)\d+(?:\.\d+)?b(?:-?a\d+(?:\.\d+)?b)?\b", " ", name)
+        if any(_is_slip(name, near) for near in error.near) or find_by_words(without, rules):  # a choice is offered
+            raise
+        model = _under_name(rules.find_model(row.id), name.strip())
+        note = f"{name.strip()} is not known: memory and speed are those of {row.id}, which is as large; --online reads"
+        return ResolvedModel(model, note=f"{note} its own config, `advise list models` names what is known")
+
+
+def _is_slip(name: str, near: str) -> bool:
+    """Whether two names differ in few letters and in no digit."""
+    from difflib import SequenceMatcher
+
+    plain, other = (simplify_name(n.rpartition("/")[2]) for n in (name, near))
+    digits = [re.sub(r"\D", "", n) for n in (plain, other)]
+    return digits[0] == digits[1] and SequenceMatcher(None, plain, other).ratio() >= ALIKE
 
 
 def _find_in_stores(name: str, rules: Catalog) -> ResolvedModel | None:
@@ -98,6 +130,18 @@ def _find_in_stores(name: str, rules: Catalog) -> ResolvedModel | None:
     return replace(found, model=replace(found.model, id=name), note=note)
 
 
+def _find_by_folder(name: str, rules: Catalog) -> ResolvedModel | None:
+    """A folder of models that is not on this machine, by its last name where the catalogue has just that."""
+    from advisor.catalog import model_spellings
+
+    if not name.startswith((".", "/", "~")) or Path(name).expanduser().exists() or Path(name).suffix in _FILES:
+        return None
+    named = model_spellings.find_named_model(Path(name).name, rules)
+    found = None if named is None else _copy_of(Path(name).name, named, rules)
+    note = f"{name} is not on this machine: taken as {found.model.id}, by its name" if found else None
+    return replace(found, note=note) if found else None
+
+
 def _find_by_spelling(bare: str, name: str, rules: Catalog) -> ResolvedModel | None:
     """A model of the catalogue under another spelling. Raises AmbiguousModel."""
     from advisor.catalog import model_spellings
@@ -114,6 +158,9 @@ def _find_by_spelling(bare: str, name: str, rules: Catalog) -> ResolvedModel | N
         rows = model_spellings.find_by_words(corrected, rules)
         rows = rows if len(rows) == 1 else ()  # a slip is forgiven where one model is meant
     if not rows:
+        rows = model_spellings.find_alike(bare, rules)
+        if rows:
+            raise AmbiguousModel(name, [r.id for r in sorted(rows, key=lambda r: r.release_date or "", reverse=True)])
         return None
     if len(rows) > 1:
         raise AmbiguousModel(name, [r.id for r in sorted(rows, key=lambda r: -r.params_total)])
@@ -159,8 +206,12 @@ def _under_name(model: Model, repository: str) -> Model:
 
 
 def _refuse(name: str, unknown: UnknownName, rules: Catalog) -> NoReturn:
-    from advisor.catalog.model_spellings import find_elsewhere
+    from advisor.catalog.model_spellings import find_elsewhere, list_tuned_sizes
 
+    sizes = list_tuned_sizes(name, rules)
+    if sizes:
+        shown = f"{_shown(name)!r} says no size that is known: {', '.join(sizes)}. Say which."
+        raise AmbiguousName("ambiguous_model", shown, sizes) from None
     elsewhere = find_elsewhere(name, rules)
     if elsewhere is not None:
         raise AdvisorError(elsewhere.code, f"{_shown(name)}: {elsewhere.says}.") from None

@@ -34,7 +34,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _IDLE_OF_ENGINE = re.compile(r"(?i)latest|newest|current|nightly|stable|the|app|rocm|cuda|vulkan|metal|v?\d+(?:\.\d+)+")
-LONGEST_BUILD = 40  # characters of a program's name that is read for the engine it is built from
+LONGEST_PHRASE = 120  # characters around an engine's name
+SHORTEST_INSIDE = 6  # letters and digits of an engine's id that tell it in the middle of a word
+LONGEST_BUILD = 80  # characters of a program's name that is read for the engine it is built from
 
 
 def catalog(roots: Sequence[Path] | None = None) -> Catalog:
@@ -95,11 +97,21 @@ class Catalog:
         return entry, f"{said}; settings of its own are not rendered"
 
     def _drop_idle_words(self, name: str) -> str:
-        """`latest LM Studio`, `vLLM 0.33.0 ROCm` without the words that tell no engine, unless the whole is a name."""
-        if simplify_name(name) in self._section("engine_names", dict[str, str]) or len(name) > LONGEST_BUILD:
+        """`latest LM Studio`, `vLLM 0.33.0 ROCm`, `LocalAI version: v3.6.0`: the name of an engine that the words hold,
+        the longest; what was given where they hold none or several."""
+        names = self._section("engine_names", dict[str, str])
+        if simplify_name(name) in names or simplify_name(name) in self.known_engines or len(name) > LONGEST_PHRASE:
             return name
-        left = [w for w in name.split() if not _IDLE_OF_ENGINE.fullmatch(w)]
-        return " ".join(left) if left and simplify_name(name) not in self.known_engines else name
+        name = re.sub(r"(?<=\S)\s*\([^()]*\)", " ", name)
+        name = " ".join(w for w in name.split() if not _IDLE_OF_ENGINE.fullmatch(w)) or name
+        words = re.sub(r"(?<=[A-Za-z])v?\d+\.\d[\w.]*|'s\b", " ", name).replace(":", " ").split()
+        for size in range(min(len(words), 4), 0, -1):
+            parts = (" ".join(words[i : i + size]) for i in range(len(words) - size + 1))
+            found = {simplify_name(p): p for p in parts if len(p) > 3 or size == len(words)}
+            inside = [p for plain, p in found.items() if plain in names or plain in self.known_engines]
+            if inside:
+                return inside[0] if len(inside) == 1 else name
+        return name
 
     def _find_known(self, name: str) -> KnownEngine | None:
         """A program without an entry of its own; where it has no row, what its name says it is built from."""
@@ -107,7 +119,12 @@ class Catalog:
         if listed is not None or len(name) > LONGEST_BUILD:
             return listed
         words = re.split(r"[-_\s/]+", name.lower())
-        inside = [e for e in self.engines() if e in words or ("." in e and any(w.endswith(e) for w in words))]
+        plain = simplify_name(name)
+        inside = [
+            e
+            for e in self.engines()
+            if e in words or (len(simplify_name(e)) >= SHORTEST_INSIDE and simplify_name(e) in plain)
+        ]
         if len(inside) != 1 or (len(words) == len(inside) and words[0] == inside[0]):
             return None
         return KnownEngine(names=(name,), kind="wrapper", runs=(inside[0],), note="a build or fork, by its name alone")

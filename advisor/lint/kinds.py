@@ -62,6 +62,7 @@ FILES: dict[str, str | None] = {
     "live-prices.yaml": "advisor.advice.hardware.prices:LivePriceNames",
     "option-words.yaml": "advisor.advice.option_words:OptionWords",
     "shorthands.yaml": "advisor.formats:ShorthandsFile",
+    "hardware-words.yaml": "advisor.catalog.described_machine:HardwareWords",
     "model-names.yaml": "advisor.catalog.model_spellings:ModelNamesFile",
     "drafts.yaml": "advisor.memory.draft_bound:DraftsFile",
     "gguf.yaml": "advisor.models.types:GgufArchitectures",

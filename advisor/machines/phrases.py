@@ -62,6 +62,7 @@ class HardwareDetails(msgspec.Struct):
     driver_problem: str | None = None
     unified: bool = False
     vram_bytes: int | None = None  # memory that was called the card's
+    said_cards: int | None = None  # how many cards there are, apart from their names
     memory_mts: int | None = None  # transfers a second of the host's memory, in millions
     memory_channels: int | None = None  # of all sockets
     disk_gbs: float | None = None  # what files are read with
@@ -98,11 +99,17 @@ _FLAGS = {
     **{f: (f,) for f in FLAGS}, "amx": ("amx_tile", "amx_int8", "amx_bf16"), "avx512": ("avx512f",),
     "avx-512": ("avx512f",), "neon": ("asimd",), "dotprod": ("asimddp",),
 }  # fmt: skip
+# a card behind a processor's number ends its name
+_NO_CARD = (
+    r"(?!.*\d{3}\S*\s+(?:\d ?x ?)?(?:[1-5]0[5-9]0|16[356]0|[5-9][0-9][05]0(?= ?xt))"
+    r"(?: ?(?:ti|super|xtx?|[ds]|laptop))*(?:\s|$))"
+)
 _CPU = re.compile(
-    r"(?:(\d)\s?x\s+)?((?:Intel|AMD|Arm|AWS|Qualcomm|Apple|Google|MediaTek)?\s*\b(?:Core|Xeon|EPYC|Ryzen|Threadripper|Pentium|"
-    r"Celeron|Atom|Athlon|Opteron|Ampere|Altra|Graviton|Grace(?! (?:Hopper|Blackwell))|"
-    r"Cortex|Neoverse|Snapdragon|Dimensity|Exynos|Tensor G|"
-    r"POWER\d|A1[2-9]\b|i[3579]\b|N\d{2,3}\b|E[357]-\d{4}).*?)(?: Mac| CPU)?",
+    _NO_CARD + r"(?:(\d)\s?x\s+)?((?:Intel|AMD|Arm|AWS|Qualcomm|Apple|Google|MediaTek)?\s*\b"
+    r"(?:Core|Xeon|EPYC|Ryzen|Threadripper|Pentium|Celeron|Atom|Athlon|Opteron|Ampere|Altra|Graviton|"
+    r"Grace(?! (?:Hopper|Blackwell))|Cortex|Neoverse|Snapdragon|Dimensity|Exynos|Tensor G|"
+    r"POWER\d|A1[2-9]\b|i[3579]\b|N\d{2,3}\b|E[357][- ]\d{4})"
+    r"(?:(?!\s(?:[rg]tx|rx|radeon|geforce|arc|nvidia|tesla|quadro|and|with|w/|plus|or)\b).)*?)(?: Mac| CPU)?",
     re.I,
 )
 
@@ -205,7 +212,7 @@ def _read_cpu_limit(text: str) -> float:
 
 # groups of patterns that are no text as it stands
 _READERS: dict[str, Callable[[str], Any]] = {
-    **{name: partial(_count, what=name) for name in ("cores", "cores_per_socket", "threads", "sockets")},
+    **{name: partial(_count, what=name) for name in ("cores", "cores_", "cores_per_socket", "threads", "sockets")},
     **dict.fromkeys(("gpu_cores", "gpu_cores_"), partial(_count, what="GPU cores", most=1000)),
     **dict.fromkeys(("power_watts", "power_watts_", "psu_watts"), float),
     **dict.fromkeys(("slots", "free_slots", "free_slots_"), _read_slots),
@@ -236,6 +243,13 @@ def _memory_modules(details: HardwareDetails, m: re.Match[str]) -> None:
         details.host_only = True
     if rate:
         details.memory_mts = _count(rate, "million transfers a second", 20_000)
+
+
+def _cards(details: HardwareDetails, m: re.Match[str]) -> None:
+    said = m["said_cards"].lower()
+    details.said_cards = 2 if said in ("dual", "both") else _count(said, "cards", 1024)
+    if "size" in m.re.groupindex:
+        details.vram_bytes = parse_memory_size(m["size"], m["unit"])
 
 
 def _container(details: HardwareDetails, m: re.Match[str]) -> None:
@@ -323,28 +337,40 @@ _TABLE: tuple[tuple[str, _Taker], ...] = (
         r"(?:no|without)(?: an?| any)? (?:d(?:edicated |iscrete )?-?gpus?|(?:dedicated|discrete) graphics(?: card)?)",
         _take(no_card=True),
     ),
-    (r"(?:(?:integrated|onboard) (?:graphics|gpu)|i-?gpu)(?: only)?", _take(own_graphics=True)),
+    (
+        r"(?:(?:intel|amd|arc|radeon|iris|uhd|xe|vega) )*"
+        r"(?:(?:integrated|onboard) (?:graphics|gpu)|(?:graphics )?i-?gpu)(?: only)?",
+        _take(own_graphics=True),
+    ),
     (
         rf"{SIZE} (?:of )?(?:(?:(?:system|host|total|shared|main) )*(?:RAM|memory)|(?:LP)?DDR\dX?(?: (?:RAM|memory))?)"
         r"(?: (?:laptop|desktop|pc|server))?",
         _take("ram_bytes", host_only=True),
     ),
     (rf"{SIZE} (?:RAM|memory) (?:per|a|each) socket", _memory_of_sockets),
-    (rf"(?:RAM|memory):? {SIZE}", _take("ram_bytes", host_only=True)),
+    (rf"(?:RAM|memory) ?:? ?{SIZE}", _take("ram_bytes", host_only=True)),
     (rf"{SIZE} (?:of )?unified(?: memory)?", _take("ram_bytes", unified=True)),
     (
-        rf"(?:\d{{1,2}}\s*[x×]\s*)?{SIZE} (?:of )?"
-        r"(?:VRAM|video (?:memory|ram)|gpu memory|gpus?|(?:graphics|video )?cards?)",
+        rf"{SIZE} (?:of )?(?:VRAM|video (?:memory|ram)|gpu memory|gpus?|(?:graphics|video )?cards?)(?: each| total)?",
         _take("vram_bytes"),
     ),
-    (rf"VRAM:? {SIZE}", _take("vram_bytes")),
+    (rf"(?:total )?VRAM(?: of|:)? {SIZE}", _take("vram_bytes")),
+    (rf"(?P<said_cards>\d{{1,3}})\s*[x×]\s*{_SIZED} (?:of )?(?:VRAM|gpus?|cards?)", _cards),
+    (rf"{_SIZED}\s*[x×*]\s*(?P<said_cards>\d{{1,3}})", _cards),
+    (r"(?P<said_cards>\d{1,3}|dual|both)[ -]?(?:gpus?|(?:graphics |video )?cards?)", _cards),
+    (
+        rf"{SIZE} (?:of )?(?:(?:m\.2|nvme|pcie|sata|fast|local|gen ?\d) ?)*"
+        r"(?:ssd|nvme|hdd|hard drives?|disks?|storage|drives?)|"
+        rf"(?:ssd|nvme|hdd|disk|storage):? {SIZE}",
+        _take(),
+    ),
     (
         rf"(?P<n>\d{{1,2}})\s*(?P<x>[x×])\s*{_SIZED}(?: (?:of )?{_DDR}(?:{_RATE})?{_END}| (?:of )?(?:RAM|memory))",
         _memory_modules,
     ),
     (rf"(?P<n>\d{{1,2}}|dual|quad|octa)(?:\s*[x×]\s*|[- ]channels?(?: of)? ){_DDR}(?:{_RATE})?{_END}", _memory_modules),
     (
-        rf"(?:{_SIZED} (?:of )?)?{_DDR}{_RATE}{_END}(?: (?P<channels>\d{{1,2}}|dual|quad|octa)[- ]channels?)?",
+        rf"(?:{_SIZED}[ -](?:of )?)?{_DDR}{_RATE}{_END}(?: (?P<channels>\d{{1,2}}|dual|quad|octa)[- ]channels?)?",
         _memory_modules,
     ),
     (rf"(?:{_DISK}:? (?P<a>{_GBS})|(?P<b>{_GBS}) {_DISK}(?: reads?)?)", _disk),
@@ -365,7 +391,7 @@ _TABLE: tuple[tuple[str, _Taker], ...] = (
     (rf"i(?:pad)?os(?: {_OS})?", _take(os="ios")),
     (rf"OS {_OS}", _take()),
     (r"WSL ?2?", _take(os="linux", wsl=True)),
-    (r"(?:iphone|ipad(?!.*\bM\d)|pixel \d|galaxy s?\d|android (?:phone|tablet)|phone)(?: [\w ]{1,20})?", _phone),
+    (r"(?:iphone|ipad(?!.*\bM\d)|pixel \d|galaxy s?\d+|android (?:phone|tablet)|phone)(?: [\w ]{1,20})?", _phone),
     (r"(?:web )?browser(?: on .{1,40})?|webgpu", _take(os="browser", host_only=True)),
     (r"(?P<laptop>laptop|notebook)|e-?gpu", _take(host_only=True)),
     (
@@ -399,7 +425,10 @@ _TABLE: tuple[tuple[str, _Taker], ...] = (
     (r"(\d{1,6}) nodes?", _nodes),
     (r"(\d{1,6}) clusters?", _nodes),
     (r"(?P<gpu_cores>\d{1,3})(?:[ -]cores?|c) gpu|(?P<gpu_cores_>\d{1,3}) gpu[ -]cores?", _take()),
-    (r"(?P<cores>\d{1,6})(?:(?: physical| cpu)?[ -]cores?(?: cpu| processor)?|c cpu)", _take()),
+    (
+        r"cores: ?(?P<cores_>\d{1,3})|(?P<cores>\d{1,6})(?:(?: physical| cpu)?[ -]cores?(?: cpu| processor)?|c cpu)",
+        _take(),
+    ),
     (r"(?P<cores_per_socket>\d{1,4})[ -]cores? (?:each|(?:per|a|each) (?:socket|cpu))", _take()),
     (r"(?P<threads>\d{1,6}) (?:threads|vcpus?|logical cores)", _take()),
     (r"(?P<sockets>\d{1,3}) sockets?", _take()),
@@ -415,8 +444,11 @@ _TABLE: tuple[tuple[str, _Taker], ...] = (
         _take(),
     ),
     (  # what changes nothing here
-        r"(?:no|without) (?:nvlink|p2p|display|monitor|bridge)(?: on the card)?|headless|undervolted|water[- ]?cooled|"
-        r"gfx\d{3,4}[a-z]?|[rc]dna ?\d|(?:mb|motherboard|mainboard|case)[: ].+|psu: .+|"
+        r"(?:no|without) (?:i-?gpu|nvlink|p2p|display|monitor|bridge)(?: on the card)?|headless|undervolted|"
+        r"water[- ]?cooled|"
+        r"gfx\d{3,4}[a-z]?|[rc]dna ?\d|sm_?\d{2,3}a?|compute capability \d+\.\d|[tpde]p ?=? ?\d{1,3}|gpu \d:?|"
+        r"(?:xcode|sequoia|sonoma|tahoe|kernel|mesa|bios|vbios|firmware|driver)[: ]+v?\d[\w.-]*|"
+        r"(?:mb|motherboard|mainboard|case)[: ].+|psu: .+|"
         r"(?:kvm|proxmox|esxi|lxc|bare metal|vfio|passthrough)(?:[/ ](?:kvm|proxmox|vfio|passthrough))*",
         _take(),
     ),

@@ -4,6 +4,7 @@ From the fields of a question are made: the options of its command with their he
 JSON Schemas of HTTP and of agents' tools. A field that an interface cannot take says why (`FieldNotes.without`).
 """
 
+import re
 import types
 from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
@@ -25,31 +26,32 @@ LARGEST_LENGTH = 10**9  # tokens; above it a request is a slip of the keyboard
 NO_NETWORK: dict[Interface, str] = dict.fromkeys(("http", "mcp"), "nothing is asked over the network here")
 
 
-# what people call the uses; compared without case, spaces and punctuation
+# what people call the uses, in any phrase: of several the first in this order
 _USE_WORDS = {
-    "chat": "chatbot chatting assistant roleplay roleplaying writing creativewriting translation general",
-    "code": "coding codegen codegeneration programming autocomplete completion dev prreviews codereview codereviews",
-    "agent": "agents agentic agenticcoding toolcalling toolcalls tools functioncalling codingagent claudecode mcp",
-    "rag": "documents yourdocuments documentqa pdf pdfs docs qa search retrieval knowledgebase summaries",
-    "voice": "speech voicechat voiceassistant phonecalls",
-    "batch": "bulk offline offlinebatch batchprocessing extraction datageneration ocr tagging",
-    "embeddings": "embedding embed vectors rerank reranking",
-    "edge": "mobile phone ondevice iot",
-    "develop": "development experimenting testing research",
+    "voice": r"\bvoice|speech|phone ?call|dictat|\b(?:siri|alexa|tts|stt)\b|语音|音声",
+    "agent": r"agent|tool[- ]?(?:call|use)|tools\b|function[- ]?call|\bmcp\b|claude ?code|open ?code\b|openclaw|"
+    r"\b(?:cline|codex|n8n|aider|hermes)\b|(?:home|smart) ?(?:assistant|home)|control devices|automat|workflow|"
+    r"(?:browser|computer) use|deep research|智能体",
+    "code": r"\bcod(?:e|es|ing|er|egen)|program|autocomplet|completion|refactor|\bprs?\b|pull request|commit|"
+    r"\bide\b|copilot|debug|\bsql\b|vibe|^dev$|编程|代码|コード|코딩|\bкод",
+    "embeddings": r"embed|vector|re-?rank",
+    "batch": r"batch|bulk|offline$|extract|classif|categori|label|annotat|\bocr|tagg|tags\b|titl|metadata|summar|"
+    r"data ?(?:set )?generation|synthetic|pipeline|caption|subtitle|批量|摘要|总结|字幕|要約|резюм|"
+    r"translat\w+ (?:of |my |the )?(?:\w+ )?(?:documents|files|books?)",
+    "rag": r"\brags?\b|document|\bpdf|\bdocs\b|\bqa\b|q ?& ?a|search|retriev|knowledge|\bnotes?\b|wiki|papers|"
+    r"notebook|知识库|文档|检索",
+    "chat": r"chat|convers|assistant|role-?play|\brp\b|writing|writer|story|stories|creative|translat|tutor|learn|"
+    r"stud(?:y|ies)|exam|companion|general|brainstorm|question|对话|聊天|翻译|翻訳|перевод",
+    "edge": r"\bedge\b|mobile|on ?(?:my |the )?phone|on-?device|\biot\b",
+    "develop": r"develop|experiment|testing|research|prototyp",
 }
 
 
 def find_choice(word: str, choices: tuple[str, ...]) -> str:
-    """The choice that a word means, or the first word of a phrase that means one, two together before one; what was
-    given itself where it means none of them."""
-    words = "".join(c if c.isalnum() else " " for c in word.lower()).split()
-    for size in (len(words), 2, 1):
-        for i in range(len(words) - size + 1):
-            plain = "".join(words[i : i + size])
-            for choice in choices:
-                if choice.lower() == plain or plain in _USE_WORDS.get(choice, "").split():
-                    return choice
-    return word
+    """The choice that a word or a phrase means; what was given itself where it means none of them."""
+    low = word.lower().strip()
+    found = (c for c, pattern in _USE_WORDS.items() if c in choices and re.search(pattern, low))
+    return next((c for c in choices if c.lower() == low), None) or next(found, word)
 
 
 class FieldNotes(Value, frozen=True):

@@ -64,7 +64,7 @@ def device(name: str = "?", vendor: Vendor = "nvidia", gib: float | None = None,
         ("NVIDIA RTX PRO 5000 72GB Blackwell", 73000, "rtx-pro-5000-72gb"),
         ("NVIDIA Thor", 62000, "jetson-thor-t4000"),
         ("NVIDIA Jetson AGX Orin Developer Kit", 62827, "jetson-agx-orin-64gb"),
-        ("NVIDIA GeForce MX450", 2048, None),
+        ("NVIDIA GeForce MX130", 2048, None),
         ("Quadro P3000", 6144, None),
     ],
 )

@@ -25,7 +25,7 @@ from advisor.advice.recommend_request import (
 from advisor.advice.types import Advice, OfferedLaunch, RankedDeployment, RejectedEngine
 from advisor.advice.workload import fetch_model, find_unknown_fields
 from advisor.catalog import Catalog
-from advisor.catalog.resolve import AmbiguousModel, ResolvedModel, resolve_model
+from advisor.catalog.resolve import AmbiguousModel, ResolvedModel, resolve_model, resolve_or_size
 from advisor.catalog.types import Engine
 from advisor.decision.evaluate import find_engine_hints
 from advisor.decision.filters import judge_engine
@@ -97,7 +97,7 @@ def _recommend(request: RecommendRequest, session: Session) -> Advice:
     if request.model is not None:
         found, choices = request.found, tuple[str, ...]()
         try:
-            found = found or resolve_model(request.model, rules)
+            found = found or resolve_or_size(request.model, rules)
         except AmbiguousModel as several:
             choices = several.choices
         if others and request.workload.extra.get("swap") == "resident":

@@ -1,0 +1,130 @@
+"""Names as people typed them in public threads (tests/data/typed_names.csv, see the .md beside it): as many as were
+reached are read as they were meant."""
+
+from __future__ import annotations
+
+import csv
+import re
+from pathlib import Path
+
+import pytest
+
+from advisor.catalog import catalog
+from advisor.catalog.hardware_names import parse_hardware
+from advisor.catalog.resolve import resolve_or_size
+from advisor.catalog.roots import shipped_root
+from advisor.errors import AdvisorError, BadInput
+from advisor.questions import find_choice
+from advisor.questions.workload import UseCase
+from advisor.units import GIB
+
+RULES = catalog([shipped_root()])
+with (Path(__file__).parent.parent / "data" / "typed_names.csv").open(newline="") as file:
+    ROWS = list(csv.DictReader(file))
+USES = UseCase.__args__
+FLOORS = {"on": 0.97, "model": 0.95, "engine": 1.0, "use": 1.0}
+ONE_REFUSED = {"unknown_accelerator", "unknown_model", "unknown_engine", "bad_input"}
+
+
+def read_machine(row: dict[str, str], want: str) -> bool:
+    machine = parse_hardware(row["text"], RULES)
+    if want.startswith("cpu:"):
+        cpu = machine.cpu
+        return re.search(want[4:], f"{cpu.model} {cpu.physical_cores}", re.I) is not None
+    named = [f"{d.accelerator} {d.name} {d.gfx}" for d in machine.devices]
+    if not named or not all(re.search(want, n, re.I) for n in named):
+        return False
+    gib = float(row["gib"] or 0)
+    ram = (machine.memory.total_bytes or 0) / GIB
+    sizes = [(d.total_bytes or 0) / GIB for d in machine.devices]
+    sized = all(
+        abs(s - gib) <= 0.09 * gib or (d.unified and abs(ram - gib) <= 0.09 * gib)
+        for s, d in zip(sizes, machine.devices, strict=True)
+    )
+    return (not row["count"] or len(named) * machine.nodes == int(row["count"])) and (not gib or sized)
+
+
+def read(row: dict[str, str], want: str) -> bool:
+    if row["ask"] == "on":
+        return read_machine(row, want)
+    if row["ask"] == "model":
+        found = resolve_or_size(row["text"], RULES)
+        return re.search(want, f"{found.model.id} {found.note}", re.I) is not None
+    if row["ask"] == "engine":
+        entry, said = RULES.find_served_engine(row["text"])
+        return re.search(want, f"{entry.id} {said}", re.I) is not None
+    return re.search(want, find_choice(row["text"], USES)) is not None and find_choice(row["text"], USES) in USES
+
+
+def is_right(row: dict[str, str]) -> bool:
+    """Whether a text is read as it was meant, or asked back with a choice that holds what was meant."""
+    want = row["want"].removesuffix("|!ask")
+    try:
+        if want in ("!ask", "!closed"):
+            if row["ask"] == "on":  # words for no card are a machine without one, which the answer says
+                return not parse_hardware(row["text"], RULES).devices
+            read(row, ".*")
+            return False
+        return read(row, want)
+    except AdvisorError as e:
+        if want == "!closed":
+            return e.code == "closed_model"
+        near = " ".join(e.near)
+        known = e.code not in ONE_REFUSED and re.search(want, e.message, re.I) is not None
+        return want == "!ask" or row["want"].endswith("|!ask") or known or re.search(want, near, re.I) is not None
+
+
+@pytest.mark.parametrize("ask", sorted(FLOORS))
+def test_as_many_are_read_right_as_were_reached(ask: str) -> None:
+    rows = [r for r in ROWS if r["ask"] == ask]
+    wrong = [r["text"] for r in rows if not is_right(r)]
+    assert 1 - len(wrong) / len(rows) >= FLOORS[ask], wrong
+
+
+@pytest.mark.parametrize(
+    ("text", "cards", "nodes"),
+    [
+        ("AMD Ryzen 7 5800X RTX 4070 Ti Super, 32GB RAM", {"rtx-4070-ti-super": 1}, 1),  # the processor's name ends
+        ("i7 12700k 3090 32gb ram", {"rtx-3090": 1}, 1),
+        ("Windows 11 GeForce RTX 4080 Laptop GPU", {"rtx-4080-laptop": 1}, 1),
+        ("XPS 15 RTX 4070", {"rtx-4070-laptop": 1}, 1),
+        ("Framework Laptop 16 RX 7700S", {"rx-7700s": 1}, 1),
+        ("g6.xlarge (L4)", {"l4": 1}, 1),  # the card of the instance, not one more
+        ("DGX Spark (2x GB10)", {"gb10-dgx-spark": 1}, 2),
+        ("RTX 4070 8GB", {"rtx-4070-laptop": 1}, 1),
+        ("双机 8卡 H20", {"h20": 8}, 2),
+        ("видеокарта RTX 3060 12 ГБ, 32 ГБ ОЗУ", {"rtx-3060-12gb": 1}, 1),
+        ("RTX 3090, 2 GPUs", {"rtx-3090": 2}, 1),
+    ],
+)
+def test_what_stands_around_a_name(text: str, cards: dict[str, int], nodes: int) -> None:
+    machine = parse_hardware(text, RULES)
+    assert {d.accelerator: len(machine.devices) for d in machine.devices} == cards
+    assert machine.nodes == nodes
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "RTX 4090, RX 9999",  # another card that is not known
+        "RTX 4090 or RTX 5090",
+        "dual PSU, 3x RTX 3090, 2 GPUs",
+        "Jetson Xavier NX 8GB",
+        "A6000 ada mobile",
+        "4 4090ti with 4 i9s",
+    ],
+)
+def test_what_may_be_another_card_is_not_left_out(text: str) -> None:
+    with pytest.raises((AdvisorError, BadInput)):
+        parse_hardware(text, RULES)
+
+
+def test_a_model_of_no_known_name_has_the_size_it_says() -> None:
+    found = resolve_or_size("somebody/Whatever-27B-v2-GGUF", RULES)
+    assert found.model.id == "somebody/Whatever-27B-v2-GGUF"
+    assert found.model.params_total == pytest.approx(27e9, rel=0.06)
+    assert found.note is not None
+    assert "is not known" in found.note
+    for name in ("whatever-7x", "Whatever-VL-7B", "Whatever-8B-draft", "org/no-size"):
+        with pytest.raises(AdvisorError):
+            resolve_or_size(name, RULES)
