@@ -95,6 +95,8 @@ def describe_machine(text: str, details: HardwareDetails, cards: list[CardCount]
     system: Os | None = details.os or ("macos" if apple else None)
     ram = _ram(details, cards, notes)
     room = CardRoom(**pick_fields(details, *CardRoom.__struct_fields__))
+    if details.laptop is not None and room.free_slots is None:
+        room = replace(room, slots=0)
     if details.memory_mts and not details.memory_channels and not details.cpu_model:
         notes.append(
             f"memory at {details.memory_mts} MT/s: two channels assumed, say e.g. `8x DDR5-{details.memory_mts}`"

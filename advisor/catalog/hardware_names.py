@@ -199,8 +199,10 @@ def _read_brackets(part: str, reading: _Reading) -> bool:
     """Read the part without its brackets, and what stands in them where it is understood by itself."""
     inside = [x.strip() for found in re.findall(r"\(([^()]*)\)", part) for x in re.split(r"[,;]", found)]
     outside = " ".join(re.sub(r"\([^()]*\)", " ", part).split())
-    if not inside or not outside or "(" in outside or phrases.is_phrase(outside):
+    if not inside or not outside or "(" in outside:
         return False
+    if _read_phrase(" ".join([outside, *inside]), reading):  # `768GB DDR5-6400 (12 channels)`
+        return True
     _read_part(outside, reading)
     for x in inside:
         if _is_understood(x, reading):
