@@ -168,14 +168,15 @@ def _search_axis(shop: Shop, axis: Axis) -> tuple[list[HardwareOption], list[Har
 
 
 def _refuse_no_better(shop: Shop, found: RankedDeployment) -> HardwareRejection | None:
-    """A plan that is worth no more than that of the machine that is there, nor clearly faster where that matters: the
-    named targets are not met yet. The places of engines in a guide are not compared: they differ between machines."""
+    """A plan that is worth no more than that of the machine that is there, nor clearly faster; speed does not count
+    where the named targets are met, nor do the places of engines in a guide, which differ between machines."""
     there, weights = shop.here.chosen if shop.here is not None else None, load_utility(shop.session.rules)
     if there is None or there.exit_status:
         return None
-    new, old = (_value(x, shop.session) - x.utility.get("place", 0.0) for x in (found, there))
-    now, then = (x.speed.tpot_s if x.speed is not None else None for x in (there, found))
     met = there.targets is not None and there.targets.met
+    left_out = ("place", "wait", "unsure") if met else ("place",)
+    new, old = (_value(x, shop.session) - sum(x.utility.get(t, 0.0) for t in left_out) for x in (found, there))
+    now, then = (x.speed.tpot_s if x.speed is not None else None for x in (there, found))
     faster = not met and (now is None or then is None or then.value < weights.clearly * now.value)
     if faster or new > old + weights.tie:
         return None
