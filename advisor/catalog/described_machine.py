@@ -19,13 +19,14 @@ from advisor.machines.phrases import HardwareDetails
 from advisor.machines.types import CardRoom, Cpu, Device, HostMemory, Machine, Os, Vendor
 from advisor.meanings import AcceleratorId, Pattern
 from advisor.record import Value, pick_fields
-from advisor.units import GIB, format_gib
+from advisor.units import GIB, MIB, format_gib
 
 HOST_USABLE = 0.95  # of a superchip's nominal LPDDR, assumed: Lambda's GH200 offers 432 GiB of 480 GB (0.966)
 CARVE_NOTE = (
     "GPU memory of this APU is VRAM carve-out + GTT; {} assumed, say e.g. `GTT 96GiB` if ttm.pages_limit is raised"
 )
 WINDOWS_CARVE_NOTE = "GPU memory of this APU is set in AMD's software; {} assumed, say e.g. `GTT 96GiB` if more is set"
+WIRED_NOTE = "macOS lets the GPU take {}; `sudo sysctl iogpu.wired_limit_mb={}` raises that: say it as `wired_limit_mb=…`"
 MIG = re.compile(r"\b(\d)g\.(\d{1,3})gb(\+me)?", re.I)
 _VENDORS: tuple[Vendor, ...] = get_args(Vendor)
 
@@ -95,6 +96,8 @@ def describe_machine(text: str, details: HardwareDetails, cards: list[CardCount]
     system: Os | None = details.os or ("macos" if apple else None)
     ram = _ram(details, cards, notes)
     room = CardRoom(**pick_fields(details, *CardRoom.__struct_fields__))
+    if details.laptop is not None and room.free_slots is None:
+        room = replace(room, slots=0)
     if details.memory_mts and not details.memory_channels and not details.cpu_model:
         notes.append(
             f"memory at {details.memory_mts} MT/s: two channels assumed, say e.g. `8x DDR5-{details.memory_mts}`"
@@ -198,7 +201,10 @@ def _total(
             return details.wired_bytes, "reported"
         from advisor.machines.apple import default_working_set
 
-        return (default_working_set(ram), "assumed") if ram is not None else (None, None)
+        if ram is None:
+            return None, None
+        notes.append(WIRED_NOTE.format(format_gib(default_working_set(ram)), (ram - ram // 8) // MIB))
+        return default_working_set(ram), "assumed"
     if entry.vendor == "amd":
         if details.gtt_bytes is not None:
             return details.gtt_bytes + (details.carve_bytes or 0), "reported"

@@ -276,7 +276,7 @@ def _phone(details: HardwareDetails, m: re.Match[str]) -> None:
 
 def _links(details: HardwareDetails, m: re.Match[str]) -> None:
     for link in m[0].split("+"):
-        name = _LINKS[re.sub(r"\s+(gen ?)?\d[\d.]*( ?x\d+)?$", "", link.strip().lower())]
+        name = _LINKS[re.sub(r"(\s+(gen ?)?\d[\d.]*)?( ?x\d+)?$", "", link.strip().lower())]
         if name not in details.links:
             details.links.append(name)
         lanes = re.fullmatch(r"pcie(?:\s+(?:gen ?)?(\d)[\d.]*)?(?: ?x(\d+))?", link.strip(), re.I)
@@ -393,7 +393,8 @@ _TABLE: tuple[tuple[str, _Taker], ...] = (
     (r"WSL ?2?", _take(os="linux", wsl=True)),
     (r"(?:iphone|ipad(?!.*\bM\d)|pixel \d|galaxy s?\d+|android (?:phone|tablet)|phone)(?: [\w ]{1,20})?", _phone),
     (r"(?:web )?browser(?: on .{1,40})?|webgpu", _take(os="browser", host_only=True)),
-    (r"(?P<laptop>laptop|notebook)|e-?gpu", _take(host_only=True)),
+    (r"(?P<laptop>laptop|notebook)", _take(host_only=True)),
+    (r"e-?gpu", _take(host_only=True, free_slots=1)),
     (
         r"(?:(?P<cores>\d{1,3})-core )?(?:(?:\du|rack|rackmount|office|small form factor|sff|used) )*"
         r"(?:laptop|desktop|pc|mini pc|server|workstation|vm|notebook|tower)",

@@ -137,7 +137,8 @@ def rank_weights(
         # a large extra is a matrix (per-layer embeddings); small ones are scales and biases
         wide = quantization.covers == "matrices" and extra_weights.params >= LARGE_EXTRA
         shared = tp if extra_weights.params >= LARGE_EXTRA and extra_weights.not_active else 1  # a table of rows
-        stages[0] += extra_weights.params * (quantization.bits_nominal / 8 if wide else 2) / shared
+        bits = 16 if quantization.bits_nominal >= 16 else extra_weights.quantized_bits
+        stages[0] += extra_weights.params * (quantization.bits_nominal if wide else bits) / 8 / shared
     usual = size_range(model, quantization)[1]
     return RankWeights(
         stages=tuple(round(x * usual) for x in stages),

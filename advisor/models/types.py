@@ -362,6 +362,7 @@ class ExtraWeights(Record, frozen=True, kw_only=True):
     what: str | None = None
     name: str | None = None  # of the tensor in a GGUF file, one row of the hidden size each
     not_active: bool = False
+    quantized_bits: float = 16  # of it in safetensors checkpoints of fewer bits than 16
 
 
 class Weights(Record, frozen=True, kw_only=True):

@@ -178,3 +178,46 @@ def test_the_danish_crown_keeps_to_its_peg() -> None:
     rates = BUDGET.rates.per_usd
     assert rates["DKK"] / rates["EUR"] == pytest.approx(7.46038, rel=0.0225)
     assert {"CHF", "CAD", "AUD", "SEK", "NOK", "PLN", "JPY"} <= set(rates)
+
+
+def test_a_wish_that_is_met_asks_for_no_card(tmp_path: Path) -> None:
+    """A second card beside one that meets the target changes nothing, and a faster one is not needed."""
+    words = ("--on", "RTX 4090, 64GB RAM", "--model", "qwen3:8b", "--users", "1", "--budget", "9000EUR")
+    prices: dict[str, float] = {"rtx-3060-12gb": 260, "rtx-5090": 4500}
+    found = ask(tmp_path, prices, *words, "--target-tps", "40")
+    assert (found["options"], found["keep"]) == ([], True)
+    assert set(list_refused(found).values()) == {"no_better"}
+    assert ("rtx-5090", 1) in list_cards(ask(tmp_path, prices, *words))  # without a target what is quicker is offered
+
+
+@pytest.mark.parametrize(("words", "beside"), [("one slot", False), ("one free slot", True)])
+def test_a_card_makes_place_where_no_slot_is_free(tmp_path: Path, words: str, beside: bool) -> None:
+    on = ("--on", f"desktop, RTX 2080 8GB, 32GB RAM, 850W power supply, {words}")
+    found = ask(tmp_path, {"rtx-5060-ti-16gb": 700}, *on, "--model", "gpt-oss:20b", "--budget", "800EUR")
+    assert [("RTX 2080" in o["hardware"]) for o in found["options"]] == [beside]
+
+
+def test_no_card_goes_into_a_laptop() -> None:
+    words = ("--model", "gpt-oss:120b", "--users", "1", "--budget", "5000EUR", "--json", "--on")
+    found = json.loads(CliRunner().invoke(root, ["hardware", *words, "laptop"]).stdout)
+    assert {o["accelerator"] for o in found["options"]} >= {"ryzen-ai-max-395"}
+    assert all(RULES.accelerators()[o["accelerator"]].unified for o in found["options"])
+    assert any("laptops have no prices here" in note for note in found["notes"])
+    assert find_machine("laptop, eGPU", RULES).place == CardRoom(free_slots=1)
+
+
+def test_a_small_card_is_not_bought_for_a_part_of_a_model() -> None:
+    """Buyers' guides of autumn 2026 name no card of 8 GB for a model that it does not hold by itself."""
+    ask_for = ["hardware", "--users", "1", "--json", "--budget", "900USD", "--cards-only"]
+    words = ["--on", "desktop, RTX 5060 Ti 16GB, 32GB RAM, 750W power supply, one free slot", "--context", "32768"]
+    split = json.loads(CliRunner().invoke(root, [*ask_for, *words, "--model", "Qwen/Qwen3.8-27B"]).stdout)
+    assert split["options"]
+    assert all((RULES.accelerators()[o["accelerator"]].memory_bytes or 0) > 8 * 2**30 for o in split["options"])
+    alone = json.loads(CliRunner().invoke(root, [*ask_for, "--model", "qwen3:4b"]).stdout)
+    assert any((RULES.accelerators()[o["accelerator"]].memory_bytes or 0) == 8 * 2**30 for o in alone["options"])
+
+
+def test_two_dgx_spark_are_offered_linked() -> None:
+    words = ["hardware", "--model", "deepseek-ai/DeepSeek-V4-Flash", "--use-case", "agent", "--users", "1"]
+    found = json.loads(CliRunner().invoke(root, [*words, "--budget", "14000USD", "--context", "131072", "--json"]).stdout)
+    assert {("gb10-dgx-spark", 2), ("apple-m5-ultra", 1)} <= list_cards(found)

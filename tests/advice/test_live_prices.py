@@ -127,3 +127,15 @@ def test_a_closed_list_stays_closed(tmp_path: Any) -> None:
         run_command_line(["hardware", "--model", "8B", "--budget", "900EUR", "--prices", str(file), "--online", "-q"])
         == 2
     )
+
+
+def test_the_newest_month_comes_before_a_cheaper_one_and_that_before_no_date() -> None:
+    def offer(price: float, date: str) -> DeviceOffer:
+        return DeviceOffer(
+            accelerator="l4", per_hour=price, currency="USD", date=date, kind="on-demand", source="here"
+        )  # fmt: skip
+
+    rows = [offer(0.1, "2025-2026 (date unknown)"), offer(0.2, "2026-03-10"), offer(0.5, "2026-09-28")]
+    assert [o.per_hour for o in prices._keep_cheapest(rows)] == [0.5]
+    assert [o.per_hour for o in prices._keep_cheapest([*rows, offer(0.4, "2026-09-01")])] == [0.4]
+    assert [o.per_hour for o in prices._keep_cheapest([offer(0.3, "unknown"), *rows[:1]])] == [0.1]

@@ -281,3 +281,22 @@ def test_cores_of_each_socket_and_what_brackets_say() -> None:
 def test_words_of_editions_and_makers_name_no_card(word: str) -> None:
     with pytest.raises(AdvisorError):
         parse(word + " 3")
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("RTX 4090, 768GB DDR5-6400 (12 channels)", {"ram": 768, "channels": 12, "mts": 6400}),
+        ("4x Arc Pro B60 24GB (PCIe x8), 64GB RAM", {"ram": 64, "width": 8}),
+        ("RTX 4090, pcie x4, 64GB RAM (two sticks)", {"ram": 64, "width": 4}),
+    ],
+)
+def test_brackets_beside_a_phrase_and_lanes_without_a_generation(words: str, expected: dict[str, int]) -> None:
+    found = parse_hardware(words, CATALOG)
+    read = {
+        "ram": (found.memory.total_bytes or 0) // 2**30,
+        "channels": found.memory.channels,
+        "mts": found.memory.transfers_mts,
+        "width": found.devices[0].pcie_width,
+    }
+    assert {name: read[name] for name in expected} == expected

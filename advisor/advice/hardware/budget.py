@@ -9,7 +9,7 @@ import msgspec
 from advisor.catalog import Catalog
 from advisor.catalog.documents import decode_document
 from advisor.catalog.types import Accelerator, Price
-from advisor.meanings import AcceleratorId, Currency, Form, within
+from advisor.meanings import AcceleratorId, Currency, Form, UseCase, within
 from advisor.record import Record
 
 FILE = "budgets.yaml"
@@ -120,10 +120,11 @@ class BudgetRules(msgspec.Struct, frozen=True, kw_only=True):
     narrowest_bits: dict[str, float]  # of weights that are offered unasked, by family: where a card is squeezed full
     makeshift: tuple[str, ...]  # formats that a card takes which is a little too small: no reason to buy it
     usual_narrow: str  # the weight format that is tried where the plan's own is narrower than these
+    least_part_gib: float  # of a card that is bought to hold a part of a model
     squeezed: float  # share of a budget, above which that is so; below it the least of these bits is enough
     least_known: float  # of the likeliest rate: a low end below it says nothing
     bearable: float  # of the slowest rate of a use, where nothing better is offered
-    longest_prompt_s: float
+    longest_prompt_s: dict[UseCase, float]
     worth_per_doubling: float
     looked_at: int
     looked_at_rung: int

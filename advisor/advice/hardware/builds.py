@@ -86,13 +86,15 @@ def _list_counts(
     more = {owned + 1, owned + 2} if owned else set()
     more |= {place.free_slots or place.slots or 1} if place is not None and not whole else set()
     for n in sorted(more.union(request.prices.counts)):
-        if n > 1 and (whole or (not closed and needs is not None and n > needs.most)):
-            continue  # several whole computers are several machines
+        if n > 1 and (needs.most < n if needs is not None and not closed else whole):
+            continue  # several whole computers are several machines, but for those that are sold to be linked
         least = budget.least_bought.get(entry.id) or budget.least_bought.get(entry.form or "", 1)
         if not closed and axis == "buy" and n < least:
             continue
         if n <= owned:
             continue  # they are there
+        if place is not None and place.slots is not None and n + len(beside) > place.slots:
+            beside = ()  # they make place
         cards = _price_cards(request, offer, n - owned, axis, budget)
         if axis == "rent" or closed or whole or request.machine is not None or request.cards_only:
             words = _describe(request, offer, entry, n, 0, axis, needs, beside)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from advisor.advice.hardware.budget import BudgetRules
 from advisor.advice.hardware.builds import Build
-from advisor.advice.hardware.prices import count_days_old
+from advisor.advice.hardware.prices import count_days_old, is_dated
 from advisor.advice.hardware.shop import (
     HardwareRejection,
     Progress,
@@ -60,7 +60,7 @@ def find_hardware(
         rejected += bad
     weak.sort(key=lambda o: (o.weak != "too_slow", o.within_budget is None, o.price_kind == NOT_FOR_GOOD, _cost(o)))
     options.sort(key=lambda o: _sort_key(o, request, shop.budget, session))
-    models = [f.model.id for f in shop.found]
+    models, keep = [f.model.id for f in shop.found], not options and any(r.code == "no_better" for r in rejected)
     notes = [*request.prices.notes, *_tell_more(shop, options), *list_notes(shop, options)]
     stale = find_stale_note("hardware", session.rules, session.today)
     cut = describe_cut_lengths(shop.work, shop.traffic)
@@ -80,7 +80,8 @@ def find_hardware(
         weak=tuple(weak[:MOST_SHOWN]),
         ladder=tuple(climb(options[:MOST_SHOWN], list_rungs(request, shop.budget), load_utility(session.rules).tie)),
         rejected=tuple(sorted(rejected, key=lambda r: (ORDER.get(r.code, 2), r.count))[:MOST_SHOWN]),
-        beyond=tuple(_beyond(shop)) if not any(o.fits for o in options) else (),
+        beyond=tuple(_beyond(shop)) if not any(o.fits for o in options) and not keep else (),
+        keep=keep,
         here=describe_here(shop) if request.machine is not None else None,
         notes=tuple(dict.fromkeys(notes)),
         others=tuple(models[1:]),
@@ -152,7 +153,8 @@ def _search_axis(shop: Shop, axis: Axis) -> tuple[list[HardwareOption], list[Har
             continue  # dearer, and neither faster nor larger than an option of the same maker
         else:
             result = choose_plan(shop, build)
-            result = result if isinstance(result, HardwareRejection) else _refuse_no_better(shop, result) or result
+            runs = result.plan if isinstance(result, HardwareRejection) else result
+            result = (_refuse_no_better(shop, runs) if runs is not None else None) or result
         if isinstance(result, HardwareRejection):
             bad.append((build, result))
             continue
@@ -166,13 +168,19 @@ def _search_axis(shop: Shop, axis: Axis) -> tuple[list[HardwareOption], list[Har
 
 
 def _refuse_no_better(shop: Shop, found: RankedDeployment) -> HardwareRejection | None:
-    """A plan that is worth no more than that of the machine that is there, nor faster."""
-    there = shop.here.chosen if shop.here is not None else None
-    if there is None or there.exit_status or _value(found, shop.session) > _value(there, shop.session):
+    """A plan that is worth no more than that of the machine that is there, nor clearly faster; speed does not count
+    where the named targets are met, nor do the places of engines in a guide, which differ between machines."""
+    there, weights = shop.here.chosen if shop.here is not None else None, load_utility(shop.session.rules)
+    if there is None or there.exit_status:
         return None
+    met = there.targets is not None and there.targets.met
+    left_out = ("place", "wait", "unsure") if met else ("place",)
+    new, old = (_value(x, shop.session) - sum(x.utility.get(t, 0.0) for t in left_out) for x in (found, there))
     now, then = (x.speed.tpot_s if x.speed is not None else None for x in (there, found))
-    faster = now is None or then is None or then.value < now.value
-    return None if faster else HardwareRejection("no_better", "no better than what is there")
+    faster = not met and (now is None or then is None or then.value < weights.clearly * now.value)
+    if faster or new > old + weights.tie:
+        return None
+    return HardwareRejection("no_better", "no better than what is there")
 
 
 def _list_frontier(builds: Sequence[Build], limit: float | None, shop: Shop) -> list[Build]:
@@ -314,8 +322,7 @@ def _sort_key(option: HardwareOption, request: Ask, budget_rules: BudgetRules, s
     key = {"price": _cost(option), "speed": -rate, "value": -(option.tokens_per_money or 0.0)}[request.sort]
     if request.model is None and request.sort == "price":
         key = budget_rules.worth_per_doubling * math.log2(max(_cost(option), 1.0)) - (option.worth or 0.0)
-    spot = option.price_kind == NOT_FOR_GOOD
-    unsure = (option.fits is not True, option.axis == "rent", spot, option.within_budget is None)
+    unsure = (option.fits is not True, option.axis == "rent", not _lasts(option), option.within_budget is None)
     return (*map(float, unsure), key, mature, -rate)
 
 
@@ -401,6 +408,8 @@ def list_notes(shop: Shop, options: Iterable[HardwareOption]) -> Iterator[str]:
     kinds = {o.axis for o in shown}
     if kinds == {"buy", "rent"} or (request.budget and request.rent):
         yield "a price once (buy) and a cost per month (rent) are different axes: break-even hours join them"
+    if request.machine is not None and request.machine.place is not None and request.machine.place.slots == 0:
+        yield "laptops have no prices here: these computers stand on a table; a laptop needs as much memory as they have"
     if any(o.host for o in shown):
         yield "prices hold the cards and a host for them (--cards-only leaves the host out); no VAT, no shipping"
     elif "buy" in kinds:
@@ -433,10 +442,16 @@ PICKS = ("cheapest", "value", "fastest", "ablest")
 NOT_FOR_GOOD = "spot"  # a price that may be withdrawn at any time
 
 
+def _lasts(option: HardwareOption) -> bool:
+    """Whether a rental can be had again: neither spot, nor at a price of a day that nobody knows."""
+    return option.axis == "buy" or (option.price_kind != NOT_FOR_GOOD and is_dated(option.price_date))
+
+
 def name_picks(options: Sequence[HardwareOption]) -> dict[str, int | None]:
     """Index of each pick, of one axis: what is bought before what is rented, sure options and lasting prices only."""
     found: dict[str, int | None] = dict.fromkeys(PICKS)
-    lasting = [(i, o) for i, o in enumerate(options) if o.fits and o.price_kind != NOT_FOR_GOOD]
+    found_at_all = [(i, o) for i, o in enumerate(options) if o.fits and o.price_kind != NOT_FOR_GOOD]
+    lasting = [x for x in found_at_all if _lasts(x[1])] or found_at_all
     sure = [x for x in lasting if x[1].within_budget] or lasting
     if not sure:
         return found

@@ -184,11 +184,21 @@ def _rented(rules: Catalog) -> Iterator[DeviceOffer]:
 
 
 def _keep_cheapest(rentals: Iterable[DeviceOffer]) -> tuple[DeviceOffer, ...]:
-    """Of each accelerator and kind of price; the first of those that cost the same."""
-    best: dict[tuple[str, str], DeviceOffer] = {}
+    """Of each accelerator and kind of price, among those of its newest months; the first of those that cost the same."""
+    known: dict[tuple[str, str], list[DeviceOffer]] = {}
     for offer in sorted(rentals, key=lambda r: r.per_hour or 0.0):
-        best.setdefault((offer.accelerator, offer.kind), offer)
-    return tuple(best.values())
+        known.setdefault((offer.accelerator, offer.kind), []).append(offer)
+    return tuple(next(o for o in found if _month(o) == max(map(_month, found))) for found in known.values())
+
+
+def _month(offer: DeviceOffer) -> str:
+    """Of its price; nothing where that is not known, which sorts first."""
+    return offer.date[:7] if is_dated(offer.date) else ""
+
+
+def is_dated(date: str) -> bool:
+    """Whether a price is of a known month."""
+    return re.match(r"\d{4}-\d{2}(?!\d)", date) is not None
 
 
 def count_days_old(date: str, today: datetime.date) -> int | None:

@@ -122,9 +122,18 @@ def choose_plan(shop: Shop, build: Build) -> RankedDeployment | HardwareRejectio
         return refusal
     first = _judge_plan(shop, build, shop.plan(build.hardware))
     if not isinstance(first, HardwareRejection) or first.code != "too_narrow":
-        return first
+        return _refuse_part(shop, build, first) or first
     wider = _judge_plan(shop, build, shop.plan(build.hardware, shop.budget.usual_narrow))  # experts on the host, maybe
     return first if isinstance(wider, HardwareRejection) and wider.plan is None else wider
+
+
+def _refuse_part(shop: Shop, build: Build, first: RankedDeployment | HardwareRejection) -> HardwareRejection | None:
+    """A small card that would hold a part of a model only: nobody buys one for that."""
+    bought, plan = build.entry.memory_bytes or 0, first.plan if isinstance(first, RankedDeployment) else None
+    small = build.axis == "buy" and 0 < bought < shop.budget.least_part_gib * GIB and not shop.request.prices.closed
+    if not small or plan is None or (len(plan.layout.devices) < 2 and not plan.offload):
+        return None
+    return HardwareRejection("too_small", f"a card of {format_gib(bought, 0)} would hold a part of it only")
 
 
 def _judge_plan(shop: Shop, build: Build, advice: Advice) -> RankedDeployment | HardwareRejection:
@@ -148,7 +157,9 @@ def _refuse_place(shop: Shop, build: Build) -> HardwareRejection | None:
     taken = build.count - build.bought + len(build.beside)
     free = place.free_slots if place.slots is None else place.slots - taken
     why = None
-    if free is not None and build.bought > free:
+    if place.slots == 0:
+        why = "no card goes into a laptop"
+    elif free is not None and build.bought > free:
         why = f"{build.bought} cards for {free} free place{'' if free == 1 else 's'}"
     elif place.no_lead and (entry.tdp_watts or math.inf) > rules.slot_watts:
         why = f"takes more than the {rules.slot_watts:g} W of a slot without a lead"
@@ -225,7 +236,7 @@ def _refuse_service(shop: Shop, build: Build, chosen: RankedDeployment) -> Hardw
         if not model.is_moe or shop.traffic.users > shop.budget.users_of_host_memory:
             what = "experts" if model.is_moe else "layers"
             return HardwareRejection("too_slow", f"a part of its {what} would run from host memory")
-    prefill, longest = speed.prefill_tps, shop.budget.longest_prompt_s
+    prefill, longest = speed.prefill_tps, shop.budget.longest_prompt_s[request.workload.use_case]
     if request.workload.context and prefill is not None:  # of a host that is not known, its low end
         seconds = request.workload.context / (prefill.low if chosen.plan.offload else prefill.value)
         if seconds > longest:

@@ -111,7 +111,7 @@ def choose_model(
         """All that is found, in order, once so many others are, or what is left is worth less than the choice."""
         while search.next is not None:
             model, ability, ceiling = search.next
-            best = max((x.worth for x in search.found), default=-math.inf)
+            best = max((x.worth for x in search.found if x.option.download), default=-math.inf)
             enough = len(search.found) > others and ceiling < best - choosing.tie
             few = 2 if len(search.found) <= others else 1  # others are looked for longer
             if enough or (search.tried / few if search.found else search.slower) >= choosing.most_tried:
@@ -262,20 +262,20 @@ def _slowest(request: RecommendRequest, choosing: UtilityRules) -> float:
 
 
 def _order_by_worth(found: Sequence[SizedModel], choosing: UtilityRules) -> list[SizedModel]:
-    """The most able first; those within `tie` of it by what lies here, download, measurements, licence and speed."""
-    left = sorted(found, key=lambda x: -x.worth)
+    """What can be downloaded, the most able first; those within `tie` of it by what lies here, measurements, licence and
+    speed."""
+    left = sorted(found, key=lambda x: (not x.option.download, -x.worth))
     if not left:
         return []
-    equal = [x for x in left if x.worth >= left[0].worth - choosing.tie]
+    equal = [x for x in left if x.option.download is left[0].option.download and x.worth >= left[0].worth - choosing.tie]
     first = max(equal, key=lambda x: _preference(x, choosing))
     return [first, *(x for x in left if x is not first)]
 
 
-def _preference(sized: SizedModel, choosing: UtilityRules) -> tuple[bool, bool, bool, bool, int, str]:
-    """Of models that are worth the same: what lies here, can be downloaded, was measured, is permissive, is clearly
-    faster, is newer."""
+def _preference(sized: SizedModel, choosing: UtilityRules) -> tuple[bool, bool, bool, int, str]:
+    """Of models that are worth the same: what lies here, was measured, is permissive, is clearly faster, is newer."""
     option = sized.option
-    known = (option.stored is not None, option.download, option.boards > 0, option.licence_class == "permissive")
+    known = (option.stored is not None, option.boards > 0, option.licence_class == "permissive")
     return (
         *known,
         round(math.log(option.decode_tps, 1 / choosing.clearly)) if option.decode_tps else 0,
