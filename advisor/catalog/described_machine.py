@@ -287,7 +287,7 @@ def _arch(cards: list[CardCount]) -> str | None:
 
 
 def _interconnect(details: HardwareDetails, cards: list[CardCount]) -> str | None:
-    """As stated; NVLink for several cards of a form that only exists on NVLink boards, also where a network is stated."""
+    """As stated; NVLink for several cards of a form that only exists on NVLink boards, whatever network is stated."""
     links, board = list(details.links), all(c.entry.form in ("sxm", "superchip") and not c.mig for c in cards)
     if sum(c.number for c in cards) > 1 and board and not {"nvlink", "pcie"}.intersection(links):
         links.insert(0, "nvlink")

@@ -1,4 +1,4 @@
-"""Lists of nodes that no API wrote: tables of sinfo, slurm.conf, CSV, what is declared to be there, ResourceSlices alone.
+"""Lists of nodes that no API wrote: tables of sinfo, slurm.conf, CSV, what is declared, ResourceSlices alone.
 
 The forms are those of sinfo -O (github.com/SckyzO/slurm_exporter, test_data), of a slurm.conf with a sliced card, of a
 university's table of partitions, of CoreWeave's NodePool (marin-community/marin) and of `ray up`; the nodes are ours.
@@ -129,7 +129,7 @@ def test_what_is_declared_is_taken_at_what_runs() -> None:
 @pytest.mark.parametrize("body", [{"kind": "NodePool", "apiVersion": "karpenter.sh/v1", "spec": {}}, {"head_node": 1,
                                   "worker_nodes": {}}, {"available_node_types": {"a": None}}])  # fmt: skip
 def test_templates_are_no_nodes(body: dict[str, object]) -> None:
-    with pytest.raises(AdvisorError, match="kubectl get nodes|does not say"):
+    with pytest.raises(AdvisorError, match=r"kubectl get nodes|does not say"):
         read(yaml.safe_dump(body))
 
 

@@ -286,17 +286,17 @@ def read_nvidia(node: NodeLabels, lookup: CardLookup, found: Findings) -> None:
             kind = find_by_cloud(node, lookup, "nvidia", mig)
         labelled = None if mig else _labelled(node)
         if sliced and labelled is not None:
-            _add_beside_slices(found, resource, kind, count, labelled - -(-sevenths // 7))
+            _add_next_to_slices(found, resource, kind, count, labelled - -(-sevenths // 7))
         elif count or not ((product and mig) or _is_handed_out_in_shares(node)):
             add_devices(found, node, lookup, resource, kind, labelled)
 
 
-def _add_beside_slices(found: Findings, resource: str, kind: CardKind, count: int, left: int) -> None:
+def _add_next_to_slices(found: Findings, resource: str, kind: CardKind, count: int, left: int) -> None:
     """Whole cards of a node with slices: no more than the slices, seven of one `g` to a card, leave."""
     number = min(count, max(0, left))
     if number < count:
         found.notes.append(
-            f"{count} of {resource} beside slices that leave {number}: a card that is cut up counts once"
+            f"{count} of {resource} next to slices that leave {number}: a card that is cut up counts once"
         )
     if number:
         found.notes.extend(kind.notes)
