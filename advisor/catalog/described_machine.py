@@ -293,12 +293,11 @@ def _arch(cards: list[CardCount]) -> str | None:
 
 
 def _interconnect(details: HardwareDetails, cards: list[CardCount]) -> str | None:
-    """As stated; else NVLink for several cards of a form that only exists on NVLink boards."""
-    if details.links:
-        return "+".join(details.links)
-    if sum(c.number for c in cards) > 1 and cards and all(c.entry.form in ("sxm", "superchip") for c in cards):
-        return None if any(c.mig for c in cards) else "nvlink"
-    return None
+    """As stated; NVLink for several cards of a form that only exists on NVLink boards, whatever network is stated."""
+    links, board = list(details.links), all(c.entry.form in ("sxm", "superchip") and not c.mig for c in cards)
+    if sum(c.number for c in cards) > 1 and board and not {"nvlink", "pcie"}.intersection(links):
+        links.insert(0, "nvlink")
+    return "+".join(links) or None
 
 
 def find_vendor(entry: Accelerator) -> Vendor:

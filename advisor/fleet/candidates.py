@@ -123,6 +123,7 @@ class Offer(Value, frozen=True):
 
     candidates: list[ReplicaCandidate]
     refusal: Refusal | None = None
+    short: bool = False  # the cards of a node do not hold the model for the engine that comes first
 
     def settle(self, candidate: ReplicaCandidate) -> ReplicaCandidate:
         """The candidate with what it serves, which is found out when it is first asked for."""
@@ -151,8 +152,7 @@ def list_candidates(
     contradicts the model."""
     defaults = load_fleet_rules(session.rules)
     on_one = _list_on(demand, found, replace(machine, nodes=1), session, defaults)
-    refusal = on_one.refusal
-    if on_one.candidates or refusal is None or refusal.code != "does_not_fit" or not machine.usable_devices:
+    if on_one.candidates or not on_one.short or not machine.usable_devices:
         return on_one
     for nodes in range(2, min(node_count, defaults.most_nodes) + 1):
         over = _list_on(demand, found, replace(machine, nodes=nodes), session, defaults)
@@ -187,8 +187,10 @@ def _list_on(
         elif offer.refusal is not None:
             refusals.append(offer.refusal)
     order = ("too_slow", "does_not_fit", "unknown", "engine")
+    short = next((r.code for r in refusals if r.code != "engine"), None) == "does_not_fit"
     refusals.sort(key=lambda r: order.index(r.code))
-    return Offer([], refusals[0] if refusals else Refusal("engine", "no engine of those allowed serves this here"))
+    none = Refusal("engine", "no engine of those allowed serves this here")
+    return Offer([], refusals[0] if refusals else none, short)
 
 
 def _list_engines(demand: ModelDemand, guide_result: GuideResult, rules: Catalog) -> list[Engine]:

@@ -47,6 +47,8 @@ class DemandEntry(Record, frozen=True, kw_only=True):
     output_tokens: Tokens | None = None
     output_p95: Tokens | None = None
     shared_prefix: Annotated[float, Meta(ge=0, le=1)] | None = None
+    lora_adapters: Annotated[int, Meta(ge=0, le=100_000)] = 0  # of tenants, on one base model
+    lora_rank: Annotated[int, Meta(ge=1, le=4096)] | None = None
     trace: str | None = None  # file next to this one, instead of rate and tokens
     ttft_s: TimeLimit | None = None
     tpot_s: TimeLimit | None = None

@@ -22,6 +22,7 @@ from advisor.fleet.offers import (
 from advisor.fleet.plan_types import Measurement, Unserved
 from advisor.fleet.problem import Solution, Variant, count_group_nodes
 from advisor.planning.targets import TARGETS, find_named_limits
+from advisor.planning.traffic import read_traffic
 from advisor.session import Session
 from advisor.units import format_gib
 
@@ -83,10 +84,10 @@ def _explain(
         helps = "--pods (Kubernetes), `scontrol show node -o -d` (Slurm), `advise fleet show --probe`"
         return "unknown", why, helps
     worst = min(refusals, key=lambda r: (WORST_FIRST.index(r.code), r.needs_bytes or 0))
-    return worst.code, _describe(worst, planned), _find_other_help(planned, worst, session) if advice else None
+    return worst.code, _describe(worst, planned, session), _find_other_help(planned, worst, session) if advice else None
 
 
-def _describe(refusal: Refusal, planned: PlannedDemand) -> str:
+def _describe(refusal: Refusal, planned: PlannedDemand, session: Session) -> str:
     """Why, with the figures."""
     text = f"no node of the fleet holds it: {refusal.text}" if refusal.code == "does_not_fit" else refusal.text
     times, work = refusal.times, planned.demand.workload
@@ -98,7 +99,11 @@ def _describe(refusal: Refusal, planned: PlannedDemand) -> str:
         for t in reversed(TARGETS)
         if t.figure in times.times and (t.figure not in limits or times.times[t.figure] > limits[t.figure].most)
     ]
-    return f"the targets are not met by one request alone: {' and '.join(missed) or text} at best"
+    why = f"the targets are not met by one request alone: {' and '.join(missed) or text} at best"
+    if work.prompt_p95 is not None or not any("first token" in m or "whole answer" in m for m in missed):
+        return why
+    longest = read_traffic(work, planned.found.model.max_context, session.rules).prompt.p95
+    return f"{why}, with a prompt of {longest:,} tokens, which is assumed for one in twenty (`prompt_p95`)"
 
 
 def _describe_lack(d: int, mine: Sequence[Variant], posed: PosedProblem, offers: PoolOffers) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -106,3 +107,34 @@ def test_taints_that_pods_tolerate_and_labels_that_are_asked_for(tmp_path: Path)
         assert pool.tolerations == ("dedicated=inference:NoSchedule",)
         assert pool.labels["team"] == "a"
     assert make_fleet(parse_inventory(data, "x", RULES, None, NodeOptions(("dedicated=web",)))).set_aside
+
+
+def test_adapters_of_tenants_share_one_model(tmp_path: Path) -> None:
+    """vLLM issue 17003: sixteen adapters, sixteen requests, one card; a hundred of rank 64 leave too little for all at
+    once beside a model of 70B on four cards (1.66 GB a slot)."""
+    plan = ask(tmp_path, [H100], [{"model": "meta-llama/Llama-2-7b-hf", "users": 16, "lora_adapters": 16}])
+    assert len(plan.replicas) == 1
+    assert "--max-loras 16" in str(plan.replicas[0].command)
+    a100 = {"name": "a", "count": 2, "hardware": "8x A100 80GB SXM, 2TB RAM, linux", "price_per_hour": 10}
+    base = {"model": "meta-llama/Llama-3.1-70B-Instruct", "users": 32, "quantizations": ["bf16"]}
+    plan = ask(tmp_path, [a100], [{**base, "least": 2, "lora_adapters": 100, "lora_rank": 64}])
+    assert [r.devices for r in plan.replicas] == [4, 4]
+    slots = re.search(r"--max-loras (\d+)", str(plan.replicas[0].command))
+    assert slots is not None
+    assert int(slots[1]) * 161_792 * 64 * 80 * 2 < 4 * 80 * 2**30 - 131 * 2**30
+
+
+def test_a_server_in_host_memory_does_not_keep_a_model_off_two_nodes(tmp_path: Path) -> None:
+    """KTransformers holds DeepSeek-V3 in FP8 beside eight H100, far too slowly; two nodes hold it on their cards."""
+    node = {"name": "n", "count": 4, "hardware": "8x H100 80GB SXM, 2TB RAM, linux", "price_per_hour": 20}
+    model = {"model": "deepseek-ai/DeepSeek-V3", "rate": 4, "prompt_tokens": 2000, "output_tokens": 500}
+    plan = ask(tmp_path, [node], [{**model, "quantizations": ["fp8"]}])
+    assert plan.exit_status == 0
+    assert {len(r.nodes) for r in plan.replicas} == {2}
+
+
+def test_a_target_that_a_long_prompt_misses_names_the_prompt(tmp_path: Path) -> None:
+    asked = {"model": "Qwen/Qwen3-8B", "users": 2, "prompt_tokens": 4000, "output_tokens": 100, "ttft_s": 0.2}
+    nodes = [{"name": "n", "hardware": "1x L4, 64GB RAM, linux"}]
+    assert "a prompt of 12,000 tokens" in ask(tmp_path, nodes, [asked]).unserved[0].why
+    assert "prompt_p95" not in ask(tmp_path, nodes, [{**asked, "prompt_p95": 5000}]).unserved[0].why

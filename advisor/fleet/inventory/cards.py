@@ -193,7 +193,7 @@ def _find_machine_cards(lookup: CardLookup, name: str) -> tuple[CardKind, int] |
 
 
 def _find_by_words(lookup: CardLookup, text: str, vendor: Vendor, mig: str | None) -> CardKind:
-    spaced = re.sub(r"[-_]+", " ", text).strip()
+    spaced = re.sub(r"[-_]+", " ", re.sub(r"[-_]?nvlink[-_]?", " SXM ", text, flags=re.I)).strip()
     slice_ = MIG.search(spaced)
     if slice_ is not None:
         mig = mig or slice_[0].lower()

@@ -17,7 +17,13 @@ from advisor.fleet.inventory.cards import CardLookup
 from advisor.fleet.inventory.foreign import ForeignShape, as_shape, check_names, positive
 from advisor.fleet.inventory.labels import INSTANCE_TYPES, NodeLabels, find_devices
 from advisor.fleet.inventory.parts import make_part
-from advisor.fleet.inventory.register import REGISTER, RegisteredCard, count_claimable, read_register
+from advisor.fleet.inventory.register import (
+    REGISTER,
+    RegisteredCard,
+    count_claimable,
+    describe_claims,
+    read_register,
+)
 from advisor.fleet.types import Inventory, Node
 from advisor.machines.host import normalise_arch
 from advisor.machines.types import Cpu, HostMemory, Machine, Os
@@ -209,6 +215,9 @@ def _asked(container: _Container) -> dict[str, int]:
 
 
 def _make_inventory(items: list[_Item], where: object, seen: _Seen) -> Inventory:
+    if not items and seen.claimable:  # nothing but ResourceSlices
+        claims = {name: describe_claims(devices) for name, devices in seen.claimable.items()}
+        return Inventory(kind="kubernetes", nodes=tuple(Node(name=n[:253], reason=c) for n, c in claims.items()))
     if not items:
         raise BadFile(where, "has no nodes: kubectl get nodes -o json")
     names = [item.metadata.name or "" for item in items]

@@ -22,7 +22,7 @@ from advisor.fleet.inventory.cards import (
     find_machine_cards,
 )
 from advisor.fleet.inventory.foreign import positive
-from advisor.fleet.inventory.register import RegisteredCard
+from advisor.fleet.inventory.register import RegisteredCard, describe_claims
 from advisor.machines.device_visibility import MIG_NOTE
 from advisor.machines.types import Vendor
 from advisor.record import Value
@@ -33,7 +33,7 @@ NO_ACCELERATORS = re.compile(
     r"(?:[\w.-]*kubernetes\.io|[\w.-]*kubevirt\.io|[\w.-]*k8s\.io|rdma|smarter-devices|vpc\.amazonaws\.com|mellanox\.com|"
     r"networking\.gke\.io[\w.-]*|sgx\.intel\.com|(?:qat|dsa|iaa|dlb)\.intel\.com)/.*|"
     r"[^/]+/[\w.-]*(?:rdma|sriov|roce|hostdev|hostnic|\beni\b|\bips?\b|-ip\b|address|netdev|nic\b|vf\b|\bbr\d|network|kvm|tun|"
-    r"vhost|licen[cs]e|fuse|volume|storage|disk|hugepage|batch-|mid-|snd|video|usb|tty|efa|qat|sgx)[\w.-]*",
+    r"vhost|licen[cs]e|fuse|gpu-count|volume|storage|disk|hugepage|batch-|mid-|snd|video|usb|tty|efa|qat|sgx)[\w.-]*",
     re.I,
 )
 MOST_OTHERS = 1024  # devices of one resource: a larger number counts something else
@@ -168,8 +168,7 @@ def _find_missing(node: NodeLabels, lookup: CardLookup, found: Findings) -> None
     """Cards that labels describe and no resource does: a driver or a device plugin is missing."""
     labels = node.labels
     if node.claimable:
-        listed = ", ".join(f"{n}x {name}" for name, n in node.claimable.items())
-        found.problems.append(f"{listed[:120]} by dynamic resource allocation: claims, which no file here makes")
+        found.problems.append(describe_claims(node.claimable))
         return
     named = next((labels[k] for k in _NAMING if labels.get(k)), None)
     if named is None and next((k for k in _PRESENT if labels.get(k) == "true"), None) is not None:
@@ -251,16 +250,17 @@ def read_nvidia(node: NodeLabels, lookup: CardLookup, found: Findings) -> None:
     product_label = labels.get("nvidia.com/gpu.product", "")
     product, mig = _split_product(product_label)
     mig = mig or labels.get(GKE_PARTITION) or None
-    sliced = False
+    sliced, sevenths = False, 0
     for resource in [r for r in node.allocatable if r.startswith("nvidia.com/mig-")]:
         profile = resource.removeprefix("nvidia.com/mig-").removesuffix(".shared")
         found.read.add(resource)
         if not node.allocatable[resource]:
             continue
         sliced = True
+        sevenths += (positive(profile.partition("g")[0]) or 1) * node.allocatable[resource]
         prefix = f"nvidia.com/mig-{profile}"
         base, _ = _split_product(labels.get(f"{prefix}.product", product_label))
-        if _is_shared(node, prefix, resource, found):
+        if _is_shared(node, lookup, prefix, resource, found):
             continue
         kind = find_by_driver_name(
             lookup, base or "NVIDIA", "nvidia", _mib(labels, f"{prefix}.memory"), profile.replace(".me", "+me")
@@ -269,7 +269,11 @@ def read_nvidia(node: NodeLabels, lookup: CardLookup, found: Findings) -> None:
     for resource in ("nvidia.com/gpu", "nvidia.com/gpu.shared"):
         count = node.allocatable.get(resource)
         found.read.add(resource)
-        if count is None or (sliced and not count) or (count and _is_shared(node, "nvidia.com/gpu", resource, found)):
+        if (
+            count is None
+            or (sliced and not count)
+            or (count and _is_shared(node, lookup, "nvidia.com/gpu", resource, found))
+        ):
             continue
         if _is_registered_in_shares(node, resource, found):
             continue
@@ -280,9 +284,27 @@ def read_nvidia(node: NodeLabels, lookup: CardLookup, found: Findings) -> None:
             kind = find_by_driver_name(lookup, node.registered[0].name, "nvidia", node.registered[0].memory_mib)
         else:
             kind = find_by_cloud(node, lookup, "nvidia", mig)
-        labelled = None if mig or sliced else _labelled(node)
-        if count or not product or not mig:
+        labelled = None if mig else _labelled(node)
+        if sliced and labelled is not None:
+            _add_next_to_slices(found, resource, kind, count, labelled - -(-sevenths // 7))
+        elif count or not ((product and mig) or _is_handed_out_in_shares(node)):
             add_devices(found, node, lookup, resource, kind, labelled)
+
+
+def _add_next_to_slices(found: Findings, resource: str, kind: CardKind, count: int, left: int) -> None:
+    """Whole cards of a node with slices: no more than the slices, seven of one `g` to a card, leave."""
+    number = min(count, max(0, left))
+    if number < count:
+        found.notes.append(
+            f"{count} of {resource} next to slices that leave {number}: a card that is cut up counts once"
+        )
+    if number:
+        found.notes.extend(kind.notes)
+        found.groups.append(DeviceGroup(resource, kind, number, number))
+
+
+def _is_handed_out_in_shares(node: NodeLabels) -> bool:
+    return node.allocatable.get("nvidia.com/gpu.shared", 0) > 0
 
 
 def _split_product(product: str) -> tuple[str, str | None]:
@@ -292,7 +314,7 @@ def _split_product(product: str) -> tuple[str, str | None]:
     return (m[1], m[2].replace(".me", "+me")) if m else (bare, None)
 
 
-def _is_shared(node: NodeLabels, prefix: str, resource: str, found: Findings) -> bool:
+def _is_shared(node: NodeLabels, lookup: CardLookup, prefix: str, resource: str, found: Findings) -> bool:
     """Whether what can be asked for are shares of a device; if so, that is a problem."""
     labels, count = node.labels, node.allocatable[resource]
     replicas = node.label_count(f"{prefix}.replicas") or 1
@@ -302,7 +324,15 @@ def _is_shared(node: NodeLabels, prefix: str, resource: str, found: Findings) ->
     if replicas <= 1 and clients <= 1 and not marked and how in (None, "none"):
         return False
     named = {"mps": "MPS", "time-slicing": "time slicing", "time-sharing": "time slicing"}.get(how or "", "sharing")
-    found.problems.append(f"{count} shares of its cards by {named} ({resource}): a share has no memory of its own")
+    cards, product = _labelled(node), _split_product(labels.get("nvidia.com/gpu.product", ""))[0]
+    product, typed = (
+        product or next((labels[k] for k in CLOUD_LABELS if labels.get(k)), ""),
+        find_by_instance(node, lookup),
+    )
+    if typed is not None:
+        cards, product = cards or typed[1], product or typed[0].name
+    shown = f"{cards}x {product[:60]}" if cards and product else "its cards"
+    found.problems.append(f"{count} shares of {shown} by {named} ({resource}): a share has no memory of its own")
     return True
 
 

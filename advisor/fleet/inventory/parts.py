@@ -27,6 +27,10 @@ def make_part(
     """`count` devices of a kind on a host that has none yet, with indices from `first`; without a kind, its
     processors."""
     seen = free_indices[0] if free_indices else 0
+    if kind is not None and host.memory.total_bytes and (kind.total_bytes or 0) > host.memory.total_bytes:
+        entry = lookup.rules.accelerators().get(kind.accelerator or "")
+        if entry is not None and entry.unified:  # one memory, of which the system says how much there is
+            kind = replace(kind, total_bytes=host.memory.total_bytes, basis="reported")
     devices = make_devices(lookup, kind, count, first, seen) if kind is not None else ()
     return NodePart(
         machine=_with_devices(host, devices, lookup.rules),

@@ -57,16 +57,29 @@ def count_claimable(slices: Iterable[Json]) -> dict[str, dict[str, int]]:
         found.append((key, generation, spec.get("devices") or ()))
     out: dict[str, dict[str, int]] = {}
     for key, generation, devices in found:
+        cut = {_read_attribute(d, k) for d in devices for k in ("parentUUID", "parentDeviceID")} - {None}
         for device in devices if generation == newest[key] else ():
+            if {_read_attribute(device, k) for k in ("uuid", "deviceID")} & cut:
+                continue  # a card whose slices are listed
             name = _name_device(device)
             here = out.setdefault(key[0], {})
             here[name] = here.get(name, 0) + 1
     return out
 
 
+def describe_claims(devices: Mapping[str, int]) -> str:
+    """Why a node whose devices are claimed is set aside, with the devices."""
+    listed = ", ".join(f"{n}x {name}" for name, n in devices.items())
+    return f"{listed[:120]} by dynamic resource allocation: claims, which no file here makes"
+
+
 def _name_device(device: Json) -> str:
-    said = device.get("basic") or device
-    attributes: Mapping[str, Any] = said.get("attributes") or {}
-    words = [v.get("string") for k in ("productName", "model", "profile", "partitionProfile")
-             if isinstance(v := attributes.get(k), dict)]  # fmt: skip
-    return " ".join(w for w in words if isinstance(w, str))[:60] or "device"
+    words = [_read_attribute(device, k) for k in ("productName", "model", "profile", "partitionProfile")]
+    return " ".join(w for w in words if w)[:60] or "device"
+
+
+def _read_attribute(device: Json, key: str) -> str | None:
+    attributes: Mapping[str, Any] = (device.get("basic") or device).get("attributes") or {}
+    value = attributes.get(key)
+    text = value.get("string") if isinstance(value, dict) else None
+    return text if isinstance(text, str) else None

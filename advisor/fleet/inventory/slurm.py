@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any
@@ -53,6 +54,22 @@ _RECORD_KEYS = {
     "MemSpecLimit": "specialized_memory", "Arch": "architecture",
 }  # fmt: skip
 _START = re.compile(r"^NodeName=", re.M)
+_CONFIGURES = re.compile(r"^(?:GresTypes|SlurmctldHost|ClusterName|SlurmdParameters|NodeName=\S+ .*\bName=gpu)\b", re.M)
+_OF_GRES = re.compile(r"\sName=\w+\b")
+CONFIGURED = "slurm.conf says what there should be, not which nodes are up: scontrol show node -o -d"
+# a table of sinfo, for a person or by `-O`: its columns, and ours for them; states as its short form has them
+_COLUMNS = {
+    "NODELIST": "name", "HOSTNAMES": "name", "STATE": "state", "GRES": "gres", "GRES_USED": "gres_used", "CPUS": "cpus",
+    "PARTITION": "partitions", "MEMORY": "real_memory", "AVAIL_FEATURES": "features",
+    "ACTIVE_FEATURES": "active_features",
+}  # fmt: skip
+_HEADER = re.compile(
+    r"^ *(?=.*\b(?:PARTITION|NODELIST|HOSTNAMES|GRES)\b)[A-Z_]+(?:[ |]+[A-Z_]+(?:\([A-Z/]+\))?)+ *$", re.M
+)
+_SHORT = {"alloc": "allocated", "mix": "mixed", "comp": "completing"}
+_ASKED_FOR = re.compile(r"^.*\bsinfo\b.*(?:--states?[= ]|-t ?)([a-z,]+)", re.M)
+TABLE = "is a table of sinfo without the columns that tell its nodes: scontrol show node -o -d, sinfo --json, or "
+TABLE += 'sinfo -N -O "NodeList:50,StateLong,Gres:100,GresUsed:100,Memory"'
 _KEY = re.compile(r"(?:^|\s)([A-Z][A-Za-z_]{1,30})=")
 _REASON = re.compile(
     r"\sReason=(.*?)(?=\s+\[[^\[\]]{1,80}@\d{4}-[^\]]{1,40}\]|\s+(?:Comment|Extra|AdminComment)=|$)", re.S
@@ -352,6 +369,12 @@ def _text(value: object) -> str | None:
     return value[:10_000] if isinstance(value, str) and value not in _NOT_REPORTED else None
 
 
+def expand_all(text: str, where: object) -> Iterator[str]:
+    """`gpu[01-03],cpu7` as names. Raises BadFile."""
+    for part in re.split(r",(?![^\[]*\])", text[:MAX_RECORD]):
+        yield from expand_names(part, where)
+
+
 def expand_names(text: str, where: object) -> list[str]:
     """`gpu[01-03,7]` as names. Raises BadFile for what is no such list, or of too many."""
     m = re.fullmatch(r"([^\[\]]{0,200})\[([\d,-]{1,2000})\]([^\[\]]{0,50})", text)
@@ -370,8 +393,72 @@ def expand_names(text: str, where: object) -> list[str]:
 
 def read_scontrol(data: bytes, where: object, lookup: CardLookup) -> Inventory:
     """The nodes of the text. Raises BadFile."""
-    records = islice(_records(decode_text(data, where), where), MAX_NODES + 1)
+    text = decode_text(data, where)
+    if _CONFIGURES.search(text) is not None:
+        return _read_configuration(text, where, lookup)
+    records = islice(_records(text, where), MAX_NODES + 1)
     return _make_inventory([_read_record(record, where) for record in records], where, lookup)
+
+
+def _read_configuration(text: str, where: object, lookup: CardLookup) -> Inventory:
+    """The nodes of slurm.conf, lines of gres.conf passed over; a node's state is its own only where it is set."""
+    lines = [x for x in re.sub(r"\\\n", " ", text).splitlines() if _START.match(x) and not _OF_GRES.search(x)]
+    default = " ".join(x.partition(" ")[2] for x in lines if x.startswith("NodeName=DEFAULT"))
+    seen = [_read_record(f"{x.partition('#')[0]} {default}", where) for x in lines if "=DEFAULT" not in x.split()[0]]
+    named = (replace(node, name=name) for node in seen for name in expand_all(node.name, where))
+    made = [replace(n, states=("IDLE",)) if n.states in ((), ("UNKNOWN",)) else n for n in islice(named, MAX_NODES + 1)]
+    if not made:
+        raise BadFile(where, "has no nodes: scontrol show node -o -d")
+    return replace(_make_inventory(made, where, lookup), notes=(CONFIGURED,))
+
+
+def is_table(text: str) -> bool:
+    """Whether a text is what sinfo prints without --json."""
+    return _HEADER.search(text) is not None
+
+
+def read_table(text: str, where: object, lookup: CardLookup) -> Inventory:
+    """The nodes of a table of sinfo with GRES, and STATE or the command that asked for states. Raises BadFile."""
+    header = _HEADER.search(text)
+    assert header is not None
+    columns, asked = re.split(r"[ |]+", header[0].strip()), _ASKED_FOR.search(text[: header.start()])
+    if "GRES" not in columns or ("STATE" not in columns and asked is None):
+        raise BadFile(where, TABLE)
+    rows: Counter[tuple[str, ...]] = Counter()
+    for line in text[header.end() :].splitlines():
+        cells = tuple(x for x in re.split(r"[ |]+", line.strip()) if x)
+        if cells and len(cells) != len(columns):
+            raise BadFile(where, f"has a row of {len(cells)} cells under {len(columns)} columns: {line.strip()[:80]!r}")
+        rows[cells] += 1
+    entries: list[Json] = [
+        dict(zip(columns, cells, strict=True)) for cells in rows for _ in range(rows[cells]) if cells
+    ]
+    state = asked[1].split(",")[0] if asked is not None else None
+    seen = list(_read_rows(entries, state, where))
+    return _make_inventory(list(_join_partitions(iter(seen))), where, lookup)
+
+
+def _read_rows(entries: Sequence[Json], state: str | None, where: object) -> Iterator[SlurmNode]:
+    """The nodes of the rows of a table. Without names, as many equal ones as the partition that has most of them."""
+    unnamed: dict[tuple[tuple[str, str], ...], Counter[str]] = {}
+    for row in entries:
+        entry: Json = {ours: row[theirs] for theirs, ours in _COLUMNS.items() if theirs in row}
+        said = str(entry.get("state", state))
+        bare = said.rstrip("".join(MARKS))
+        entry["state"] = _SHORT.get(bare, bare) + said[len(bare) :]
+        partition = str(entry.get("partitions", "")).rstrip("*")
+        entry["partitions"] = partition
+        if "name" in entry:
+            for name in expand_all(str(entry["name"]), where):
+                yield _read_node({**entry, "name": name}, where)
+            continue
+        alike = tuple(sorted((k, str(v)) for k, v in entry.items() if k != "partitions"))
+        unnamed.setdefault(alike, Counter())[partition] += positive(row.get("NODES")) or 1
+    for i, (alike, partitions) in enumerate(unnamed.items(), 1):
+        partition, count = partitions.most_common(1)[0]
+        entry = {**dict(alike), "partitions": partition}
+        for k in range(1, min(count, MAX_NODES) + 1):
+            yield _read_node({**entry, "name": f"{partition or 'node'}-{i}-{k}"}, where)
 
 
 def _records(text: str, where: object) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import csv
 import re
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,22 +19,42 @@ from advisor.errors import AdvisorError, BadFile, BadInput
 from advisor.estimation import find_machine
 from advisor.files import MAX_TEXT, decode_text, parse_json, parse_yaml
 from advisor.fleet.inventory import kubernetes, ray, slurm
-from advisor.fleet.inventory.cards import make_lookup
-from advisor.fleet.inventory.foreign import MAX_NAME, MAX_NODES, STDIN, ForeignShape, as_shape, read_source
+from advisor.fleet.inventory.cards import CardKind, CardLookup, find_by_words, make_lookup
+from advisor.fleet.inventory.foreign import (
+    MAX_NAME,
+    MAX_NODES,
+    STDIN,
+    ForeignShape,
+    as_count,
+    as_shape,
+    check_names,
+    positive,
+    read_source,
+)
 from advisor.fleet.inventory.kubernetes import NO_OPTIONS, NodeOptions, PodList
-from advisor.fleet.inventory.parts import describe_hardware, split_machine
+from advisor.fleet.inventory.parts import describe_hardware, make_part, split_machine
 from advisor.fleet.inventory.pools import make_fleet
 from advisor.fleet.types import Fleet, Inventory, Node, SourceKind
 from advisor.machines.snapshot import load_snapshot
-from advisor.machines.types import Machine
-from advisor.near import unknown_options
+from advisor.machines.types import HostMemory, Machine
+from advisor.near import simplify_name, unknown_options
 from advisor.record import Record
+from advisor.units import GIB
 
 UNKNOWN_KIND = (
     "is not one of the inventories that can be read: kubectl get nodes -o json, scontrol show node -o -d, "
     "sinfo --json, json.dumps(ray.nodes()), a folder of snapshots (advise probe --save), or YAML: "
-    "nodes: [{name, count, hardware}]"
+    "nodes: [{name, count, hardware}]; also a table of sinfo with GRES, slurm.conf, a CSV with gpus and gpu"
 )
+CSV_COLUMNS = {
+    "name": ("name", "node", "hostname", "nodename", "host", "pool", "partition"),
+    "count": ("count", "nodes", "nodecount", "quantity"),
+    "gpus": ("gpuspernode", "gpus", "gpucount", "numgpus"),
+    "gpu": ("gpu", "gputype", "gpumodel", "gpuname", "accelerator"),
+    "gb": ("gpumemorygb", "gpumemgb", "vramgb"),
+    "ram": ("ramgb", "memorygb", "rampernodegb"),
+}
+MOST_CARDS = 64  # of one node in a list
 _ABSENT = msgspec.Raw()
 EXAMPLE = '{nodes: [{name: a, count: 2, hardware: "8x H100 80GB SXM, 2TB RAM", price_per_hour: 20}]}'
 
@@ -132,7 +153,7 @@ def _read_printed(data: bytes) -> bytes:
 def _kind_of_object(data: bytes, where: object) -> SourceKind:
     """Which inventory a JSON object is. Raises BadFile where it is none."""
     head = parse_json(data, where, _Head)
-    if _is_given(head.items) or bytes(head.kind) == b'"Node"':
+    if _is_given(head.items) or bytes(head.kind) in (b'"Node"', b'"ResourceSlice"'):
         return "kubernetes"
     if _is_given(head.sinfo) or (_is_given(head.nodes) and (_is_given(head.meta) or _is_given(head.last_update))):
         return "slurm"
@@ -167,18 +188,104 @@ def _read_yaml(data: bytes, where: object, rules: Catalog, pods: PodList | None,
     if len(data) > MAX_TEXT:
         raise BadFile(where, f"is larger than {MAX_TEXT // 2**20} MiB, which is too much for YAML: give JSON")
     text = decode_text(data, where)
-    if re.match(r"\s*PARTITION\s+AVAIL|\s*NODELIST\s", text):
-        raise BadFile(where, "is a table of sinfo for people: scontrol show node -o -d, or sinfo --json")
+    if slurm.is_table(text):
+        return slurm.read_table(text, where, make_lookup(rules))
     if re.match(r"\s*NAME\s+STATUS\s+ROLES", text):
         raise BadFile(where, "is a table of kubectl for people: kubectl get nodes -o json")
+    if _find_columns(text.lstrip().partition("\n")[0]) is not None:
+        return _read_csv(text, where, make_lookup(rules))
     value = parse_yaml(text, where)
+    declared = _list_declared(value, where) if isinstance(value, dict) else None
+    if declared is not None:
+        entries, note = declared
+        return replace(read_own_file({"nodes": entries}, where, rules), notes=(note,))
     if isinstance(value, dict) and value.get("kind") in ("RayCluster", "RayService"):
         raise BadFile(where, "says what Ray starts, not which nodes there are: kubectl get nodes -o json")
     if not isinstance(value, dict) or not ({"nodes", "items", "kind"} & set(value)):
         raise BadFile(where, UNKNOWN_KIND)
-    if "items" in value or value.get("kind") == "Node":
+    if "items" in value or value.get("kind") in ("Node", "ResourceSlice"):
         return kubernetes.read_kubernetes_values(value, where, make_lookup(rules), pods, options)
     return read_own_file(value, where, rules)
+
+
+def _list_declared(value: dict[Any, Any], where: object) -> tuple[list[dict[str, Any]], str] | None:
+    """Entries of our own form for what is to be there, and what was taken: a NodePool of CoreWeave, the file of
+    `ray up`; None for anything else. Raises BadFile for a template of nodes."""
+    try:
+        if value.get("kind") == "NodePool" and "compute.coreweave.com" in str(value.get("apiVersion")):
+            spec = value["spec"]
+            taints = ", ".join(f"{t['key']}={t.get('value', '')}:{t['effect']}" for t in spec.get("nodeTaints") or ())
+            entry = {"name": value["metadata"]["name"], "hardware": spec["instanceType"], "count": spec["targetNodes"]}
+            limits = f"{spec.get('minNodes', '?')} to {spec.get('maxNodes', '?')}"
+            note = f"targetNodes of a NodePool, which may have {limits}" + (
+                f"; tainted: {taints[:200]}" if taints else ""
+            )
+            return [entry | {"labels": spec.get("nodeLabels") or {}}], note
+        if value.get("kind") in ("NodePool", "EC2NodeClass", "NodeClaim", "Provisioner"):
+            raise BadFile(where, "says which nodes may be started, not which there are: kubectl get nodes -o json")
+        head: str | None = "head"
+        if "head_node" in value and "worker_nodes" in value:  # the form before available_node_types
+            types = {"head": {"node_config": value["head_node"]},
+                     "worker": {"min_workers": value.get("min_workers"), **value["worker_nodes"],
+                                "node_config": value["worker_nodes"]}}  # fmt: skip
+        elif "available_node_types" in value:
+            types, head = value["available_node_types"], value.get("head_node_type")
+        else:
+            return None
+        counts = {name: (t.get("min_workers") or 0) + (name == head) for name, t in types.items()}
+        entries = [{"name": name, "hardware": _find_instance_type(t["node_config"]), "count": counts[name]}
+                   for name, t in types.items() if counts[name]]  # fmt: skip
+    except (KeyError, TypeError, AttributeError):
+        raise BadFile(where, "does not say the machine types and the number of its nodes") from None
+    return entries, "what `ray up` keeps running: the head and min_workers"
+
+
+def _find_instance_type(config: dict[str, Any]) -> str:
+    """The machine type of AWS, Google Cloud or Azure. Raises KeyError."""
+    sizes = config.get("azure_arm_parameters") or {}
+    return str(config.get("InstanceType") or config.get("machineType") or sizes["vmSize"]).rpartition("/")[2]
+
+
+def _find_columns(header: str) -> dict[str, str] | None:
+    """Ours -> the file's names of the columns of a CSV of nodes; None where it says neither cards nor how many."""
+    names = {simplify_name(x): x for x in next(csv.reader([header[:10_000]]), ())}
+    found = {ours: names[w] for ours, words in CSV_COLUMNS.items() for w in reversed(words) if w in names}
+    return found if {"name", "gpus", "gpu"} <= set(found) else None
+
+
+def _read_csv(text: str, where: object, lookup: CardLookup) -> Inventory:
+    """Rows of equal nodes: name, how many, cards of each and which. Raises BadFile."""
+    text = text.lstrip()
+    columns = _find_columns(text.partition("\n")[0]) or {}
+    nodes: list[Node] = []
+    try:
+        rows = list(csv.DictReader(text.splitlines()))
+    except csv.Error as e:
+        raise BadFile(where, f"is no CSV: {e}") from None
+    for row in rows:
+        said = {ours: (row.get(theirs) or "").strip() for ours, theirs in columns.items()}
+        count, gpus, size = positive(said.get("count", "1")), as_count(said["gpus"] or "0"), positive(said.get("gb"))
+        if not said["name"] or count is None or gpus is None or len(nodes) + count > MAX_NODES or gpus > MOST_CARDS:
+            raise BadFile(where, f"has a row that cannot be read: {str(list(row.values()))[:100]}")
+        gigabytes = positive(said.get("ram"))
+        host = Machine(source="text", memory=HostMemory(total_bytes=gigabytes * GIB if gigabytes else None), os="linux")
+        kind = _find_sized(lookup, said["gpu"], size) if gpus else None
+        part = make_part(lookup, host, kind, gpus, gpus)
+        names = [said["name"]] if count == 1 else [f"{said['name']}-{k}" for k in range(1, count + 1)]
+        notes = kind.notes if kind is not None else ()
+        nodes += [
+            Node(name=name[:MAX_NAME], parts=(part,), labels={"pool": said["name"]}, notes=notes) for name in names
+        ]
+    check_names([n.name for n in nodes], where)
+    return Inventory(kind="file", nodes=tuple(nodes), notes=("a list of nodes: whether each is up is not in it",))
+
+
+def _find_sized(lookup: CardLookup, name: str, gigabytes: int | None) -> CardKind:
+    """The card of a name with so much memory; of a name that says it alone, the card that has about as much."""
+    kind = find_by_words(lookup, f"{name} {gigabytes}GB" if gigabytes else name)
+    alone = find_by_words(lookup, name)
+    near = alone.total_bytes is not None and abs(alone.total_bytes / GIB - (gigabytes or 0)) <= 0.05 * (gigabytes or 0)
+    return alone if kind.accelerator is None and near else kind
 
 
 def read_own_file(value: object, where: object, rules: Catalog) -> Inventory:

@@ -1,0 +1,176 @@
+"""Lists of nodes that no API wrote: tables of sinfo, slurm.conf, CSV, what is declared, ResourceSlices alone.
+
+The forms are those of sinfo -O (github.com/SckyzO/slurm_exporter, test_data), of a slurm.conf with a sliced card, of a
+university's table of partitions, of CoreWeave's NodePool (marin-community/marin) and of `ray up`; the nodes are ours.
+"""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import yaml
+from inventories import make_node
+
+from advisor.catalog import catalog
+from advisor.errors import AdvisorError
+from advisor.fleet.inventory.pools import make_fleet
+from advisor.fleet.inventory.source import parse_inventory
+from advisor.fleet.types import Fleet
+
+
+def read(text: str) -> Fleet:
+    return make_fleet(parse_inventory(text.encode(), "the file", catalog()))
+
+
+def count(fleet: Fleet) -> dict[tuple[str | None, int], int]:
+    """(card, how many of it) -> nodes."""
+    found: dict[tuple[str | None, int], int] = {}
+    for pool in fleet.pools:
+        first = next(iter(pool.machine.usable_devices), None)
+        key = (first and (first.mig_profile or first.accelerator), pool.devices)
+        found[key] = found.get(key, 0) + len(pool.node_names)
+    return found
+
+
+BY_NODE = """$ sinfo -N -O "NodeList: ,Memory: ,CPUsState: ,StateLong: ,Partition: ,Gres: ,GresUsed:"
+NODELIST MEMORY CPUS(A/I/O/T) STATE PARTITION GRES GRES_USED
+g1 876896 288/0/0/288 allocated gpu gpu:nvidia_gb200:4(S:0-3) gpu:nvidia_gb200:4(IDX:0-3)
+g1 876896 288/0/0/288 allocated all gpu:nvidia_gb200:4(S:0-3) gpu:nvidia_gb200:4(IDX:0-3)
+g2 876896 0/0/288/288 drained* gpu gpu:nvidia_gb200:4(S:0-3) gpu:nvidia_gb200:0(IDX:N/A)
+g3 876896 144/144/0/288 mix gpu gpu:nvidia_gb200:4(S:0-3) gpu:nvidia_gb200:2(IDX:0,3)
+c1 771951 192/0/0/192 idle cpu* (null) (null)
+"""
+BY_NUMBER = """$ sinfo -O "Nodes: ,Partition: ,Gres: ,GresUsed:" --state=idle,allocated
+NODES PARTITION GRES GRES_USED
+2 a100 gpu:NVlink_A100_40GB:4(S:0-1) gpu:NVlink_A100_40GB:1(IDX:0)
+3 debug gpu:NVlink_A100_40GB:4(S:0-1) gpu:NVlink_A100_40GB:1(IDX:0)
+1 slices gpu:nvidia_a100_1g.5gb:21(S:0-1) gpu:nvidia_a100_1g.5gb:0(IDX:N/A)
+9 cpu (null) (null)
+"""
+
+
+def test_a_node_in_two_partitions_of_a_table_is_one_node() -> None:
+    fleet = read(BY_NODE)
+    assert count(fleet) == {("gb200", 4): 2, (None, 0): 1}
+    assert [s.node for s in fleet.set_aside] == ["g2"]
+    assert {p.node_names[0]: p.devices_free for p in fleet.pools if p.devices} == {"g1": 0, "g3": 2}
+
+
+def test_nodes_without_names_are_as_many_as_one_partition_has() -> None:
+    """Two nodes of one partition may be among three like them of another: three are proven."""
+    assert count(read(BY_NUMBER)) == {("a100-40gb-sxm", 4): 3, ("1g.5gb", 21): 1, (None, 0): 9}
+
+
+@pytest.mark.parametrize("gone", ["GRES ", "STATE "])
+def test_a_table_without_cards_or_states_asks_for_them(gone: str) -> None:
+    header, *rows = BY_NODE.splitlines()[1:]
+    at = header.split().index(gone.strip())
+    lines = [" ".join(x for i, x in enumerate(line.split()) if i != at) for line in (header, *rows)]
+    with pytest.raises(AdvisorError, match="without the columns"):
+        read("\n".join(lines))
+
+
+def test_a_row_that_does_not_fit_its_table_is_named() -> None:
+    with pytest.raises(AdvisorError, match="8 cells under 7 columns"):
+        read(BY_NODE + "g4 1 0/0/1/1 idle gpu (null) (null) more\n")
+
+
+def test_slurm_conf_gives_nodes_and_gres_conf_none() -> None:
+    text = """# slurm.conf
+GresTypes=gpu
+NodeName=DEFAULT RealMemory=515000 State=UNKNOWN
+NodeName=gpu[1-2] Sockets=2 Gres=gpu:l40s:8
+NodeName=gpu3 Gres=gpu:a100_80gb:6,gpu:nvidia_a100_1g.10gb:14 # two are cut up
+NodeName=gpu4 Gres=gpu:l40s:8 State=DOWN
+PartitionName=gpu Nodes=gpu[1-4] State=UP
+NodeName=gpu3 Name=gpu Type=a100_80gb File=/dev/nvidia[0-5]
+"""
+    fleet = read(text)
+    assert count(fleet) == {("l40s", 8): 2, ("a100-80gb-sxm", 6): 1, ("1g.10gb", 14): 1}
+    assert [s.node for s in fleet.set_aside] == ["gpu4"]
+    assert any("slurm.conf" in note for note in fleet.notes)
+
+
+def test_a_csv_of_nodes() -> None:
+    text = """partition,nodes,cpu_cores_per_node,gpus_per_node,gpu,gpu_memory_gb,notes
+cpu,80,108,0,,,"no cards, many cores"
+l40s,8,124,8,NVIDIA L40S,48,
+nvl,16,124,4,NVIDIA H100-NVL,96,
+odd,1,124,4,NVIDIA L40S,16,
+"""
+    fleet = read(text)
+    assert count(fleet) == {(None, 0): 80, ("l40s", 8): 8, ("h100-nvl", 4): 16, (None, 4): 1}
+    nvl = next(p for p in fleet.pools if "nvl" in p.id)
+    assert 93 < (nvl.machine.devices[0].total_bytes or 0) / 2**30 < 94
+    assert [p.memory_known for p in fleet.pools if p.node_names == ("odd",)] == [False]
+    with pytest.raises(AdvisorError, match="cannot be read"):
+        read(text + "bad,many,1,8,NVIDIA L40S,48,\n")
+
+
+def test_what_is_declared_is_taken_at_what_runs() -> None:
+    pool = {
+        "apiVersion": "compute.coreweave.com/v1alpha1", "kind": "NodePool", "metadata": {"name": "h100"},
+        "spec": {"instanceType": "gd-8xh100ib-i128", "targetNodes": 2, "minNodes": 0, "maxNodes": 10},
+    }  # fmt: skip
+    fleet = read(yaml.safe_dump(pool))
+    assert count(fleet) == {("h100-sxm", 8): 2}
+    assert any("0 to 10" in note for note in fleet.notes)
+    old = {"head_node": {"InstanceType": "p5.48xlarge"}, "worker_nodes": {"InstanceType": "p5.48xlarge",
+           "min_workers": 7, "max_workers": 9}}  # fmt: skip
+    assert count(read(yaml.safe_dump(old))) == {("h100-sxm", 8): 8}
+    types = {"head": {"node_config": {"InstanceType": "m5.large"}, "max_workers": 0},
+             "gpu": {"node_config": {"InstanceType": "g6e.12xlarge"}, "min_workers": 3},
+             "more": {"node_config": {"InstanceType": "p5.48xlarge"}, "min_workers": 0, "max_workers": 4}}  # fmt: skip
+    with_types = {"available_node_types": types, "head_node_type": "gpu"}
+    assert count(read(yaml.safe_dump(with_types))) == {("l40s", 4): 4}
+
+
+@pytest.mark.parametrize("body", [{"kind": "NodePool", "apiVersion": "karpenter.sh/v1", "spec": {}}, {"head_node": 1,
+                                  "worker_nodes": {}}, {"available_node_types": {"a": None}}])  # fmt: skip
+def test_templates_are_no_nodes(body: dict[str, object]) -> None:
+    with pytest.raises(AdvisorError, match=r"kubectl get nodes|does not say"):
+        read(yaml.safe_dump(body))
+
+
+def test_resource_slices_alone_name_the_devices_and_no_card_that_is_cut_up() -> None:
+    def device(name: str, **attributes: str) -> dict[str, object]:
+        return {"name": name, "attributes": {k: {"string": v} for k, v in attributes.items()}}
+
+    card, cut = "NVIDIA A100 80GB PCIe", {"parentUUID": "GPU-1", "profile": "1g.10gb"}
+    spec = {
+        "driver": "gpu.nvidia.com", "nodeName": "n", "pool": {"name": "n", "generation": 1},
+        "devices": [device("gpu-0", productName=card, uuid="GPU-1"), device("gpu-1", productName=card, uuid="GPU-2"),
+                    *(device(f"m{i}", productName=card, uuid=f"MIG-{i}", **cut) for i in (1, 2))],
+    }  # fmt: skip
+    one = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": "s"}, "spec": spec}
+    for text in (json.dumps(one), json.dumps({"kind": "List", "items": [one]}), yaml.safe_dump(one)):
+        fleet = read(text)
+        assert fleet.pools == ()
+        assert fleet.set_aside[0].reason.startswith(f"1x {card}, 2x {card} 1g.10gb by dynamic")
+
+
+def test_whole_cards_beside_slices_are_those_that_the_slices_leave() -> None:
+    """NVIDIA/gpu-operator issue 637: two cards stay listed when fourteen sevenths of both are handed out."""
+    labels = {"nvidia.com/gpu.product": "NVIDIA-A100-80GB-PCIe", "nvidia.com/gpu.count": "2"}
+    resources = {"nvidia.com/gpu": "2", "nvidia.com/mig-1g.10gb": "6", "nvidia.com/mig-2g.20gb": "4"}
+    node = make_node(0, {"labels": labels, "resources": resources})
+    assert count(read(json.dumps({"items": [node]}))) == {("1g.10gb", 6): 1, ("2g.20gb", 4): 1}
+    node = make_node(0, {"labels": labels, "resources": {**resources, "nvidia.com/mig-2g.20gb": "0"}})
+    assert count(read(json.dumps({"items": [node]}))) == {("1g.10gb", 6): 1, ("a100-80gb-pcie", 1): 1}
+
+
+def test_shares_are_named_with_the_cards_that_they_are_of() -> None:
+    labels = {"node.kubernetes.io/instance-type": "g5.xlarge", "nvidia.com/gpu.product": "NVIDIA-A10G"}
+    resources = {"nvidia.com/gpu": "0", "nvidia.com/gpu.shared": "50"}
+    fleet = read(json.dumps({"items": [make_node(0, {"labels": labels, "resources": resources})]}))
+    assert fleet.pools == ()
+    assert fleet.set_aside[0].reason.startswith("50 shares of 1x NVIDIA-A10G by sharing")
+    assert "healthy" not in fleet.set_aside[0].reason
+
+
+def test_unified_memory_is_no_more_than_the_system_has() -> None:
+    labels = {"nvidia.com/gpu.product": "NVIDIA-GB10", "nvidia.com/gpu.count": "1"}
+    resources = {"nvidia.com/gpu": "1", "memory": "125500000Ki"}
+    fleet = read(json.dumps({"items": [make_node(0, {"labels": labels, "resources": resources})]}))
+    assert fleet.pools[0].machine.devices[0].total_bytes == 125500000 * 1024
