@@ -160,6 +160,8 @@ def _read_part(part: str, reading: _Reading) -> None:
         return
     if _read_phrase(part, reading) or _read_machine(part, reading):
         return
+    if "(" in part and _read_phrase(" ".join(re.sub(r"[()]", " ", part).split()), reading):
+        return  # `768GB DDR5-6400 (12 channels)`
     if re.search(CHIP, part, re.I):
         part = _take_cores(part, reading)
     if part.lower().endswith(" cpu") and phrases.read_cpu(part, reading.details):
