@@ -93,7 +93,8 @@ def resolve_or_size(name: str, rules: Catalog) -> ResolvedModel:
         if row is None or isinstance(error, AmbiguousModel) or (_is_path(name) and not name.endswith(".gguf")):
             raise
         without = re.sub(r"(?i)\d+(?:\.\d+)?b(?:-?a\d+(?:\.\d+)?b)?\b", " ", name)
-        if any(_is_slip(name, near) for near in error.near) or find_by_words(without, rules):  # a choice is offered
+        family = any(c.isdigit() for c in without) and find_by_words(without, rules)
+        if family or any(_is_slip(name, near) for near in error.near):  # a choice is offered
             raise
         model = _under_name(rules.find_model(row.id), name.strip())
         note = f"{name.strip()} is not known: memory and speed are those of {row.id}, which is as large; --online reads"

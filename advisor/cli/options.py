@@ -145,6 +145,8 @@ class _Word(click.Choice):  # type: ignore[type-arg,unused-ignore]  # generic in
             raise BadInput(
                 f"{called}: {str(value)[:40]!r} is none of {', '.join(choices)}.", near_matches(str(value), choices)
             )
+        if " " in str(value).strip():
+            click.echo(f"advise: {str(value).strip()[:60]!r} is taken as {meant}", err=True)
         return meant
 
 

@@ -109,7 +109,7 @@ def test_what_stands_around_a_name(text: str, cards: dict[str, int], nodes: int)
         "RTX 4090, RX 9999",  # another card that is not known
         "RTX 4090 or RTX 5090",
         "dual PSU, 3x RTX 3090, 2 GPUs",
-        "Jetson Xavier NX 8GB",
+        "Jetson AGX Foo12 12GB",
         "A6000 ada mobile",
         "4 4090ti with 4 i9s",
     ],
