@@ -139,7 +139,7 @@ class HardwareAdvice(Answer, frozen=True, kw_only=True):
     rejected: tuple[RejectedHardware, ...]
     beyond: tuple[str, ...]  # what it would take where nothing (or little) is within the budget
     here: str | None  # whether it fits the machine that is there
-    keep: bool = False  # what is offered is no better than that
+    buy_nothing: bool = False  # what is offered is no better than that
     notes: tuple[str, ...]
 
     @property

@@ -26,7 +26,9 @@ CARVE_NOTE = (
     "GPU memory of this APU is VRAM carve-out + GTT; {} assumed, say e.g. `GTT 96GiB` if ttm.pages_limit is raised"
 )
 WINDOWS_CARVE_NOTE = "GPU memory of this APU is set in AMD's software; {} assumed, say e.g. `GTT 96GiB` if more is set"
-WIRED_NOTE = "macOS lets the GPU take {}; `sudo sysctl iogpu.wired_limit_mb={}` raises that: say it as `wired_limit_mb=…`"
+WIRED_NOTE = (
+    "macOS lets the GPU take {}; `sudo sysctl iogpu.wired_limit_mb={}` raises that: say it as `wired_limit_mb=…`"
+)
 MIG = re.compile(r"\b(\d)g\.(\d{1,3})gb(\+me)?", re.I)
 _VENDORS: tuple[Vendor, ...] = get_args(Vendor)
 

@@ -54,7 +54,7 @@ def command(question: HardwareQuestion, shown: options.Presentation, tiers: bool
 
         plots.plot_hardware_advice(shopping, figure)
     options.print_answer(shopping, shown, "hardware:describe_hardware_advice", shown.verbose)
-    if shopping.keep or any(o.fits for o in shopping.options):
+    if shopping.buy_nothing or any(o.fits for o in shopping.options):
         return 0
     return 2 if shopping.options else 1
 

@@ -49,7 +49,7 @@ def describe_hardware_advice(advice: HardwareAdvice, verbose: bool = False) -> s
         out += ["", *_describe_option("First of these", advice.weak[0], advice)]
     elif best is not None:
         out += ["", *_describe_option("Best value" if lead is not None and advice.model else "First", best, advice)]
-    elif advice.keep:
+    elif advice.buy_nothing:
         out += ["", "Buy nothing: what is offered for this money is no better than the machine that is there."]
     else:
         out += ["", "Nothing that is offered holds it for this money."]

@@ -185,7 +185,7 @@ def test_a_wish_that_is_met_asks_for_no_card(tmp_path: Path) -> None:
     words = ("--on", "RTX 4090, 64GB RAM", "--model", "qwen3:8b", "--users", "1", "--budget", "9000EUR")
     prices: dict[str, float] = {"rtx-3060-12gb": 260, "rtx-5090": 4500}
     found = ask(tmp_path, prices, *words, "--target-tps", "40")
-    assert (found["options"], found["keep"]) == ([], True)
+    assert (found["options"], found["buy_nothing"]) == ([], True)
     assert set(list_refused(found).values()) == {"no_better"}
     assert ("rtx-5090", 1) in list_cards(ask(tmp_path, prices, *words))  # without a target what is quicker is offered
 
@@ -219,5 +219,7 @@ def test_a_small_card_is_not_bought_for_a_part_of_a_model() -> None:
 
 def test_two_dgx_spark_are_offered_linked() -> None:
     words = ["hardware", "--model", "deepseek-ai/DeepSeek-V4-Flash", "--use-case", "agent", "--users", "1"]
-    found = json.loads(CliRunner().invoke(root, [*words, "--budget", "14000USD", "--context", "131072", "--json"]).stdout)
+    found = json.loads(
+        CliRunner().invoke(root, [*words, "--budget", "14000USD", "--context", "131072", "--json"]).stdout
+    )
     assert {("gb10-dgx-spark", 2), ("apple-m5-ultra", 1)} <= list_cards(found)

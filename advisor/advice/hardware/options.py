@@ -60,7 +60,8 @@ def find_hardware(
         rejected += bad
     weak.sort(key=lambda o: (o.weak != "too_slow", o.within_budget is None, o.price_kind == NOT_FOR_GOOD, _cost(o)))
     options.sort(key=lambda o: _sort_key(o, request, shop.budget, session))
-    models, keep = [f.model.id for f in shop.found], not options and any(r.code == "no_better" for r in rejected)
+    models = [f.model.id for f in shop.found]
+    enough_here = not options and any(r.code == "no_better" for r in rejected)
     notes = [*request.prices.notes, *_tell_more(shop, options), *list_notes(shop, options)]
     stale = find_stale_note("hardware", session.rules, session.today)
     cut = describe_cut_lengths(shop.work, shop.traffic)
@@ -80,8 +81,8 @@ def find_hardware(
         weak=tuple(weak[:MOST_SHOWN]),
         ladder=tuple(climb(options[:MOST_SHOWN], list_rungs(request, shop.budget), load_utility(session.rules).tie)),
         rejected=tuple(sorted(rejected, key=lambda r: (ORDER.get(r.code, 2), r.count))[:MOST_SHOWN]),
-        beyond=tuple(_beyond(shop)) if not any(o.fits for o in options) and not keep else (),
-        keep=keep,
+        beyond=tuple(_beyond(shop)) if not any(o.fits for o in options) and not enough_here else (),
+        buy_nothing=enough_here,
         here=describe_here(shop) if request.machine is not None else None,
         notes=tuple(dict.fromkeys(notes)),
         others=tuple(models[1:]),
@@ -409,7 +410,7 @@ def list_notes(shop: Shop, options: Iterable[HardwareOption]) -> Iterator[str]:
     if kinds == {"buy", "rent"} or (request.budget and request.rent):
         yield "a price once (buy) and a cost per month (rent) are different axes: break-even hours join them"
     if request.machine is not None and request.machine.place is not None and request.machine.place.slots == 0:
-        yield "laptops have no prices here: these computers stand on a table; a laptop needs as much memory as they have"
+        yield "laptops have no prices here, and these stand on a table: a laptop needs as much memory"
     if any(o.host for o in shown):
         yield "prices hold the cards and a host for them (--cards-only leaves the host out); no VAT, no shipping"
     elif "buy" in kinds:

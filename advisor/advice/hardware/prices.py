@@ -184,7 +184,7 @@ def _rented(rules: Catalog) -> Iterator[DeviceOffer]:
 
 
 def _keep_cheapest(rentals: Iterable[DeviceOffer]) -> tuple[DeviceOffer, ...]:
-    """Of each accelerator and kind of price, among those of its newest months; the first of those that cost the same."""
+    """Of each accelerator and kind of price, in its newest month; the first of those that cost the same."""
     known: dict[tuple[str, str], list[DeviceOffer]] = {}
     for offer in sorted(rentals, key=lambda r: r.per_hour or 0.0):
         known.setdefault((offer.accelerator, offer.kind), []).append(offer)

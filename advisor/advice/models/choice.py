@@ -262,12 +262,14 @@ def _slowest(request: RecommendRequest, choosing: UtilityRules) -> float:
 
 
 def _order_by_worth(found: Sequence[SizedModel], choosing: UtilityRules) -> list[SizedModel]:
-    """What can be downloaded, the most able first; those within `tie` of it by what lies here, measurements, licence and
-    speed."""
+    """What can be downloaded, the most able first; those within `tie` of it by what lies here, measurements, licence
+    and speed."""
     left = sorted(found, key=lambda x: (not x.option.download, -x.worth))
     if not left:
         return []
-    equal = [x for x in left if x.option.download is left[0].option.download and x.worth >= left[0].worth - choosing.tie]
+    equal = [
+        x for x in left if x.option.download is left[0].option.download and x.worth >= left[0].worth - choosing.tie
+    ]
     first = max(equal, key=lambda x: _preference(x, choosing))
     return [first, *(x for x in left if x is not first)]
 
