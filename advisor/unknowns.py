@@ -25,6 +25,12 @@ def any_holds(answers: Iterable[bool | None]) -> bool | None:
     return None if unknown else False
 
 
+def agree(answers: Iterable[bool | None]) -> bool | None:
+    """The one answer that all give; None where they differ."""
+    found = set(answers)
+    return found.pop() if len(found) == 1 else None
+
+
 def sum_known(values: Iterable[int | None]) -> int | None:
     """The sum; None where one of the values is not known."""
     total = 0

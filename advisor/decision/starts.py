@@ -28,6 +28,7 @@ from advisor.engines.registries import (
     StartLimit,
     StartRules,
     StartsFile,
+    describe_device,
     holds_for,
     name_platform,
     read_around,
@@ -39,7 +40,7 @@ from advisor.memo import memoize_by_identity
 from advisor.models.types import Compressed, Mla, Model, Parallel, Softmax
 from advisor.near import simplify_name
 from advisor.record import Value
-from advisor.unknowns import all_hold, any_holds
+from advisor.unknowns import agree, all_hold, any_holds
 
 LIMITS, CLASSES = "start-limits.yaml", "starts/transformers.yaml"
 GENERATING = ("ForCausalLM", "ForConditionalGeneration")  # classes of Transformers that its registries list
@@ -280,13 +281,13 @@ def _list_facts(asked: _Asked, rules: Catalog) -> Iterator[StartFact]:
 
 def _find_missing_build(asked: _Asked) -> StartFact | None:
     """Why an engine has nothing of its own for a device; None where it has."""
-    registry, name = asked.registry, asked.engine.name
+    registry, name, here = asked.registry, asked.engine.name, describe_device(asked.device)
     added = registry.plugins.get(asked.platform)
     if added is not None:  # whose own lists nobody here has read
-        return StartFact(asked="build", holds=None, text=f"{name} runs on {_word(asked.device)} only with {added}",
+        return StartFact(asked="build", holds=None, text=f"{name} runs on {here} only with {added}",
                          source=registry.source, condition=added)  # fmt: skip
     if registry.platforms and asked.platform not in registry.platforms:
-        return StartFact(asked="build", holds=False, text=f"{name} has no build for {_word(asked.device)}",
+        return StartFact(asked="build", holds=False, text=f"{name} has no build for {here}",
                          source=registry.source)  # fmt: skip
     return None
 
@@ -350,20 +351,6 @@ def _has_own_runners(question: StartQuestion, known: StartRules) -> bool:
     return until is not None and version_key(question.version or question.engine.version or "0") < version_key(until)
 
 
-def _word(device: str) -> str:
-    words = {
-        "xpu": "Intel GPUs",
-        "metal": "Apple silicon",
-        "cpu": "CPUs alone",
-        "gaudi": "Gaudi",
-        "tpu": "TPUs",
-        "neuron": "Neuron",
-    }
-    if device.startswith("sm"):
-        return f"compute capability {device[2:-1]}.{device[-1]}"
-    return words.get(name_platform(device), device)
-
-
 def _meets(limit: StartLimit, asked: _Asked) -> bool:
     """Whether a limit is about this question, and the release of the engine."""
     if limit.engine != asked.engine.id:
@@ -401,14 +388,15 @@ def _list_head_sizes(model: Model) -> list[int]:
 def _build_facts(asked: _Asked, facts: Facts) -> Iterator[StartFact]:
     """Cards that a platform of the engine names, or that its device code is for."""
     name, device, platform, file = asked.name, asked.device, asked.platform, asked.known_file
+    here = describe_device(device)
     if platform == "cuda" and platform in facts.needs:
         built, own = sorted(int(x[2:]) for x in facts.needs[platform].split()), int(device[2:])
         what = f"{name} is built for compute capability {built[0] / 10:.1f} to {built[-1] / 10:.1f}"
         if own < built[0]:
-            yield StartFact(asked="build", holds=False, text=f"{what}; this is {_word(device)}", source=file.source)
+            yield StartFact(asked="build", holds=False, text=f"{what}; this is {here}", source=file.source)
         elif own // 10 > built[-1] // 10:  # sources of that release may know the card
-            yield StartFact(asked="build", holds=None, text=f"{what}; this is {_word(device)}", source=file.source,
-                            condition=f"a build of its sources for {_word(device)}")  # fmt: skip
+            yield StartFact(asked="build", holds=None, text=f"{what}; this is {here}", source=file.source,
+                            condition=f"a build of its sources for {here}")  # fmt: skip
     if platform == "rocm" and facts.needs.get(platform):
         named = facts.needs[platform].split()
         yield StartFact(asked="build", holds=device in named or (None if device not in file.devices else False),
@@ -485,7 +473,9 @@ def _format_facts(asked: _Asked, facts: Facts) -> Iterator[StartFact]:
     usual, (holds, why) = answers[0]
     rest = [m for m, (x, _) in answers[1:] if x]
     if holds:
-        yield StartFact(asked="format", holds=True, text=f"{name} has {usual} on {_word(device)}", source=file.source)
+        yield StartFact(
+            asked="format", holds=True, text=f"{name} has {usual} on {describe_device(device)}", source=file.source
+        )
     elif rest:
         text = f"{name} starts copies of {quantization.id} made as {' or '.join(rest)}, not {usual}: {why}"
         yield StartFact(asked="format", holds=None, text=text, source=file.source)
@@ -508,13 +498,13 @@ def _takes(method: str, facts: Facts, asked: _Asked, kinds: Sequence[str]) -> tu
             return False, f"{method} exists in {', '.join(sorted(backends))} only, this architecture in {kinds[0]} only"
     if not found:
         return False, f"{method} is no method of it"
-    answers, why = [], f"{method} is not in its list for {_word(device)}"
+    answers, why = [], f"{method} is not in its list for {describe_device(device)}"
     for entry in found.values():
         there = holds_for(device, entry.yes, entry.unknown, asked.known_file.devices)
         least = max((x for x in (entry.least, registry.least.get(f"{method} {weights}")) if x), default=0)
         low = device.startswith("sm") and int(device[2:]) < least
         if there is not False and low:
-            why = f"the least compute capability of {method} is {least / 10:.1f}; this is {_word(device)}"
+            why = f"the least compute capability of {method} is {least / 10:.1f}; this is {describe_device(device)}"
         answers.append(False if low else there)
     return any_holds(answers), why
 
@@ -557,9 +547,9 @@ def _attention_facts(asked: _Asked, facts: Facts, forced: Collection[str]) -> It
             continue
         names = [n for n in (order or facts.backends) if n in facts.backends and (not forced or n in forced)]
         names = [wanted] if wanted is not None else names
-        tried = {n: _agree(_accepts(asked, facts.backends[n], s) for s in shapes) for n in names}
+        tried = {n: agree(_accepts(asked, facts.backends[n], s) for s in shapes) for n in names}
         cached = f" with a {question.cache} cache" if question.cache != "auto" else ""
-        what = f"{kind} attention{cached} on {_word(device)}"
+        what = f"{kind} attention{cached} on {describe_device(device)}"
         holds = any_holds(tried.values())
         if wanted is not None and not any(wanted in n and _is_listed(device, row) for row, n in facts.order.items()):
             holds = holds or None  # what nobody tries by itself there was not asked everywhere
@@ -599,9 +589,3 @@ def _accepts(asked: _Asked, found: Backend, shape: str) -> bool | None:
 
 def _is_listed(device: str, row: str) -> bool:
     return bool({device, name_platform(device), "all"} & set(row.partition(": ")[0].split()))
-
-
-def _agree(answers: Iterable[bool | None]) -> bool | None:
-    """The one answer that all give; None where they differ."""
-    found = set(answers)
-    return found.pop() if len(found) == 1 else None

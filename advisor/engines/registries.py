@@ -208,6 +208,21 @@ def name_platform(device: str) -> str:
     return "cuda" if device.startswith("sm") else "rocm" if device.startswith("gfx") else device.partition("-")[0]
 
 
+def describe_device(device: str) -> str:
+    """A device of registries in words: `sm90` -> `compute capability 9.0`, `xpu` -> `Intel GPUs`."""
+    words = {
+        "xpu": "Intel GPUs",
+        "metal": "Apple silicon",
+        "cpu": "CPUs alone",
+        "gaudi": "Gaudi",
+        "tpu": "TPUs",
+        "neuron": "Neuron",
+    }
+    if device.startswith("sm"):
+        return f"compute capability {device[2:-1]}.{device[-1]}"
+    return words.get(name_platform(device), device)
+
+
 def read_around(file: StartsFile, version: str | None) -> tuple[Facts | None, Facts | None]:
     """What the releases that were read on both sides of a version register, twice the same for one that was read; None
     where there is none on a side. Without a version, the newest."""
