@@ -162,6 +162,10 @@ def _read_part(part: str, reading: _Reading) -> None:
         return
     if "(" in part and _read_phrase(" ".join(re.sub(r"[()]", " ", part).split()), reading):
         return  # `768GB DDR5-6400 (12 channels)`
+    inside = re.findall(r"\(([^()]+)\)", part)
+    if inside and _read_phrase(" ".join(re.sub(r"\([^()]*\)", " ", part).split()), reading):
+        reading.details.unread += [x for x in inside if not _read_phrase(x, reading)]  # `64GB RAM (two sticks)`
+        return
     if re.search(CHIP, part, re.I):
         part = _take_cores(part, reading)
     if part.lower().endswith(" cpu") and phrases.read_cpu(part, reading.details):

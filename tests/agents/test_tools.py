@@ -92,10 +92,10 @@ def test_no_other_folder_is_read(session: AgentClient, name: str, given: dict[st
 @pytest.mark.parametrize(
     ("name", "given", "code", "near"),
     [
-        ("explain", {"model": "lama 99B"}, "unknown_model", None),
+        ("explain", {"model": "no-such-model"}, "unknown_model", None),
         ("recomend", {}, "unknown_tool", "recommend"),
         ("recommend", {"hardwar": "this"}, "bad_input", "hardware"),
-        ("recommend", {"use_case": "chatt", "hardware": "cpu"}, "bad_input", "chat"),
+        ("recommend", {"use_case": "xyzzy", "hardware": "cpu"}, "bad_input", None),
         ("recommend", {"concurrency": 0}, "bad_input", None),
         ("recommend", {"concurrency": "8"}, "bad_input", None),
         ("recommend", {"concurrency": True}, "bad_input", None),

@@ -134,7 +134,7 @@ def test_flag_tables_are_consistent() -> None:
     [
         ("vllm", "--language-model-only", "0.33.0", None),
         ("vllm", "--language-model-only", "0.17.1", None),
-        ("vllm", "--language-model-only", "0.16.0", "came with 0.17.1"),
+        ("vllm", "--language-model-only", "0.16.0", "came with 0.17.0"),
         ("vllm", "--swap-space", "0.17.1", None),
         ("vllm", "--swap-space", "0.18.1", "gone"),
         ("vllm", "--rope-scaling", "0.33.0", "--hf-overrides took its place"),
@@ -159,7 +159,7 @@ def test_a_flag_that_the_version_lacks_is_left_out_and_said() -> None:
                  engine_version="0.15.1")  # fmt: skip
     script = rendered(old, "command").content
     assert "  --language-model-only" not in script
-    assert "# Left out: --language-model-only came with 0.17.1." in script
+    assert "# Left out: --language-model-only came with 0.17.0." in script
     assert "vLLM 0.15.1" in script
 
 
