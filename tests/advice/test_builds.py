@@ -99,6 +99,7 @@ def test_more_memory_for_experts_costs_what_a_gibibyte_costs() -> None:
     assert option["host_price"] == pytest.approx((low + high) / 2, abs=0.02)
 
 
+@pytest.mark.slow
 def test_an_option_is_the_plan_that_recommend_has() -> None:
     for o in list_fitting(ask("--model", "70B", "--users", "4", "--budget", "9000EUR"))[:4]:
         chosen = advisor.recommend(o["hardware"], model="70B", concurrency=4).chosen

@@ -54,6 +54,7 @@ def test_a_hundred_calls_of_the_official_client(tmp_path: Path) -> None:
     assert max(size for _, size in answers) <= LIMIT
 
 
+@pytest.mark.slow
 def test_raw_json_rpc(tmp_path: Path) -> None:
     hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
     lines = [

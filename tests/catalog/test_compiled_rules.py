@@ -55,6 +55,7 @@ def plain_parts(parts: dict[str, msgspec.Raw]) -> dict[str, object]:
     return {name: msgspec.json.decode(raw) for name, raw in parts.items()}
 
 
+@pytest.mark.slow
 def test_compiled_equals_the_yaml() -> None:
     root = shipped_root()
     decoded = load_compiled_rules([root])  # built when the tests began

@@ -119,6 +119,7 @@ def test_bad_bundles_are_one_line_and_leave_nothing(change: dict[str, Any], says
     assert not imported_facts().exists()
 
 
+@pytest.mark.slow
 def test_what_this_program_cannot_read_is_left_out_and_said(tmp_path: Path) -> None:
     file = tmp_path / "facts.json"
     newer = CARD.replace("  confidence", "  of_a_later_form: 1\n  confidence").replace("of-tomorrow", "of-later")

@@ -115,6 +115,7 @@ def test_what_is_not_served_says_why_and_what_would_help(tmp_path: Path) -> None
     assert not enough.unserved, "what would help helps"
 
 
+@pytest.mark.slow
 def test_a_plan_that_runs_is_kept(tmp_path: Path) -> None:
     """The same demand changes nothing; more of it adds replicas and moves none; a model that is not asked for stops."""
     models = [QWEN, {**QWEN, "model": "llama3.1:8b"}]

@@ -300,6 +300,7 @@ def test_the_folder_of_a_file_is_found(tmp_path: Path) -> None:
         run.find_root(own / "notes.txt", [tmp_path / "base"])
 
 
+@pytest.mark.slow
 def test_one_file_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Status and lines are those of the whole lint; other files, faulty or not, are not spoken of."""
     own = write(tmp_path / "own", {"hardware/lab.yaml": LAB, "hardware/other.yaml": LAB.replace("lab-card", "other")})

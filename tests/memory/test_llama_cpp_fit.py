@@ -92,6 +92,7 @@ def placed() -> list[tuple[TableRow, LlamaSettings, list[int]]]:
     return found
 
 
+@pytest.mark.slow
 def test_most_launches_are_placed_as_the_engine_places_them(
     placed: list[tuple[TableRow, LlamaSettings, list[int]]],
 ) -> None:
@@ -100,6 +101,7 @@ def test_most_launches_are_placed_as_the_engine_places_them(
     assert sum(same) / len(same) >= 0.85
 
 
+@pytest.mark.slow
 def test_cards_are_as_full_as_the_engine_leaves_them(placed: list[tuple[TableRow, LlamaSettings, list[int]]]) -> None:
     near = []
     for row, _, used in placed:
@@ -108,6 +110,7 @@ def test_cards_are_as_full_as_the_engine_leaves_them(placed: list[tuple[TableRow
     assert sum(near) / len(near) >= 0.95
 
 
+@pytest.mark.slow
 def test_the_context_is_shortened_as_the_engine_does(placed: list[tuple[TableRow, LlamaSettings, list[int]]]) -> None:
     same = [s.ctx_size == int(row["context"]) for row, s, _ in placed if row["asked"] == "0"]
     assert len(same) > 40

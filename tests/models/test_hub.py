@@ -151,6 +151,7 @@ def test_checkpoint_headers_answer_like_the_checkpoint_itself(hub: Hub, tmp_path
     assert hub.sent - before < 5_000, "headers of a known commit are not read again"
 
 
+@pytest.mark.slow
 def test_gguf_by_quantization_and_the_command_names_the_hub(hub: Hub, tmp_path: Path) -> None:
     folder = hub.root / "org" / "tiny-GGUF"
     folder.mkdir(parents=True)

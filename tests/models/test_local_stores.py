@@ -98,6 +98,7 @@ def test_all_four_stores(home: Path) -> None:
     assert elsewhere.copies == {}  # another machine's stores are not this one's
 
 
+@pytest.mark.slow
 def test_what_lies_here_is_preferred_when_equal_and_said(home: Path) -> None:
     machine = msgspec.structs.replace(parse_hardware("1x RTX 3060 12GB, 32GB RAM", CATALOG), source="probe")
     plain = recommend(RecommendRequest(machine, Workload()), Session(CATALOG))

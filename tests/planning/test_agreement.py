@@ -216,6 +216,7 @@ def differ(seed: int, count: int, folder: Any) -> tuple[int, list[tuple[Any, ...
     return len(found), [x for x in found if x not in close and (x[1] != x[2] or x[3] not in (None, x[2]))]
 
 
+@pytest.mark.slow
 def test_explain_recommend_and_check_have_one_exit_status(tmp_path: Any) -> None:
     looked, wrong = differ(3, 12, tmp_path)
     assert looked >= 8

@@ -46,6 +46,7 @@ BARS: dict[str, tuple[Figures, Figures]] = {
     "offline throughput": ((20, 75), (23, 85)),
     "time between tokens": ((16, 50), (16, 52)),
 }
+pytestmark = pytest.mark.slow  # each row is asked anew
 JUDGED = 15  # rows from which a class is judged by itself
 WRONG = 300  # percent: a row that is further off is wrong itself, and how far says nothing
 
@@ -95,7 +96,6 @@ def test_nearly_every_row_can_be_asked(rows: list[FitSample]) -> None:
     assert len(lost) - len(refused) < 0.01 * len(certain)
 
 
-@pytest.mark.slow
 def test_known_efficiencies_are_found_again(rows: list[FitSample]) -> None:
     """Rows made by the laws with other efficiencies: a fit from the same priors must predict them."""
     table = changed(memory=0.8, prompt_products=0.6, layer=1.5, products=0.7)
@@ -201,7 +201,6 @@ def shipped_unknowns(problem: FitProblem) -> Any:
     return found
 
 
-@pytest.mark.slow
 def test_a_fit_does_not_depend_on_where_it_starts(rows: list[FitSample]) -> None:
     """Else what is left out would stay in the fit through its start."""
     some = [s for s in rows if s.family != "qwen3"]
@@ -216,7 +215,6 @@ def predict_logs(problem: FitProblem, unknowns: Any) -> list[float]:
     return [math.log(v) for v in predict_rows(problem, row_logs(problem, unknowns))]
 
 
-@pytest.mark.slow
 def test_the_shipped_rules_predict_as_well_as_a_fresh_fit_and_say_how_well(
     rows: list[FitSample], shipped: list[HeldOutPrediction]
 ) -> None:
@@ -251,7 +249,6 @@ def check_stated_errors(fresh: HeldOut) -> None:
         assert written.p90_error >= 0.9 * found["p90_error"] - 1
 
 
-@pytest.mark.slow
 def test_measurements_of_a_machine_halve_its_bounds_and_hold_the_rest(
     rows: list[FitSample], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -273,7 +270,6 @@ def test_measurements_of_a_machine_halve_its_bounds_and_hold_the_rest(
     assert found.error < 0.5 * found.error_before
 
 
-@pytest.mark.slow
 def test_a_label_is_left_out_whole_and_its_rules_can_be_used(rows: list[FitSample], tmp_path: Path) -> None:
     """On some rows, so that it is quick: no row is predicted by a fit that saw its label."""
     some = [s for s in rows if s.row.kind == "decode" and s.family in ("qwen3", "gemma-4", "llama-2")]

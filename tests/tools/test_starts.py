@@ -286,6 +286,7 @@ def test_committed_facts_are_whole(committed: StartsFile) -> None:
             assert {s for a in backend.accepts for s in a.shapes} <= set(committed.shapes)
 
 
+@pytest.mark.slow
 def test_committed_files_are_as_the_command_writes_them() -> None:
     for path in FILES:
         text = path.read_text()
