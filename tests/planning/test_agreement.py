@@ -134,7 +134,9 @@ def test_what_is_held_is_what_fits(seed: int) -> None:
             admitted = next((v for k, v in deployment.settings.items() if k in names), None)
             looked += 1
             assert full_length_fits(ranked, holds.full_length), (hardware, model, ranked.engine, holds)
-            if admitted is None or holds.full_length < int(admitted):
+            states = ranked.memory.kv_cache.state_sequences if ranked.memory is not None else None
+            admitted = min((int(x) for x in (admitted, states) if x is not None), default=None)
+            if admitted is None or holds.full_length < admitted:
                 assert full_length_fits(ranked, holds.full_length + 1) is not True, (
                     hardware, model, ranked.engine, holds,
                 )  # fmt: skip
