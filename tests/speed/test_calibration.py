@@ -208,7 +208,10 @@ def test_a_fit_does_not_depend_on_where_it_starts(rows: list[FitSample]) -> None
     ends = [fit_coefficients(problem, x) for x in (None, shipped_unknowns(problem))]
     apart = [abs(a - b) for a, b in zip(*(predict_logs(problem, x) for x in ends), strict=True)]
     assert quantile(apart, 0.5) < 0.01  # coefficients that stand in for each other leave flat directions
-    for first, most in ((False, 0.1), (True, 0.35)):  # below the error of such rows
+    for first, most in (
+        (False, 0.1),
+        (True, 0.5),
+    ):  # below the error of such rows: 90 % of first tokens are within 82 %
         kind = [a for s, a in zip(some, apart, strict=True) if (s.row.kind == "ttft") is first]
         assert quantile(kind, 0.99) < most
 
