@@ -164,6 +164,7 @@ def test_answers_go_with_their_subject() -> None:
     assert answer() is None
 
 
+@pytest.mark.slow
 def test_no_answer_keeps_its_model_alive() -> None:
     """Estimates of every kind, then the catalogue goes: no model, engine or machine is left of it."""
     rules = fresh_catalogue()

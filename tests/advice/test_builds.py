@@ -163,6 +163,7 @@ def test_narrow_weights_are_no_reason_to_buy() -> None:
     assert {o["quantization"] for o in asked} == {"Q2_K"}
 
 
+@pytest.mark.slow
 def test_a_card_that_is_there_is_not_bought_again() -> None:
     words = ("--model", "70B", "--users", "1", "--budget", "6000EUR")
     one = next(o for o in ask(*words, "--cards-only")["options"] if (o["accelerator"], o["count"]) == ("rtx-3090", 2))

@@ -47,6 +47,7 @@ def refuse(session: AgentClient, name: str, /, **given: Any) -> dict[str, Any]:
     return body["error"]  # type: ignore[no-any-return]
 
 
+@pytest.mark.slow
 def test_the_answer_is_the_librarys(session: AgentClient) -> None:
     short = ask(session, "recommend", hardware="2x RTX 3090", model="70B", concurrency=4)
     whole = to_json(advisor.recommend("2x RTX 3090", model="70B", concurrency=4, rules=RULES))

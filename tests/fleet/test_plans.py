@@ -197,6 +197,7 @@ def test_compose_files_of_nodes_pass_the_gate(tmp_path: Path) -> None:
     assert all(d.fits for d in report.deployments)
 
 
+@pytest.mark.slow
 def test_rendered_files_are_what_was_planned(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Files of every target; those for Kubernetes hold as many replicas as the plan, and one fewer is noticed."""
     plan = ask(tmp_path, [H100, L40S], [{**QWEN, "rate": 12, "spread": 2}, {**QWEN, "model": "llama3.1:8b"}])

@@ -26,6 +26,7 @@ def collect(seed: int, folder: Path) -> tuple[Fleet, PoolOffers]:
     return fleet, collect_offers(fleet, demands, Session(RULES))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, *(pytest.param(n, marks=pytest.mark.slow) for n in (2, 5, 9))])
 def test_plans_are_those_of_all_capacities(seed: int, tmp_path: Path) -> None:
     fleet, open_ones = collect(seed, tmp_path)
