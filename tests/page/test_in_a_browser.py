@@ -65,7 +65,7 @@ def test_copy_buttons_and_no_script(tmp_path: Path) -> None:
         button = page.get_by_role("button", name="Copy Command", exact=True)
         button.focus()
         page.keyboard.press("Enter")
-        page.wait_for_function("document.getElementById('copied').textContent === 'Copied'")
+        page.wait_for_selector("#copied:text-is('Copied')", state="attached")
         assert page.evaluate("navigator.clipboard.readText()") == command
     with browser.open_browser(java_script_enabled=False) as page:
         page.goto((tmp_path / "page.html").as_uri())
