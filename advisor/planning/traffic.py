@@ -32,7 +32,7 @@ class Traffic(Record, frozen=True, kw_only=True):
     rate: float | None = None  # requests a second, in the mean
     burst: float = 1.0  # times that, in a busy moment
     depth: int = 0  # tokens that a conversation holds already when a request comes
-    deepest: int = 0  # the 95th percentile of it
+    depth_spread: int = 0  # by which the 95th percentile of it is above that
     shared_prefix: float = 0.0  # share of a typical prompt that all requests have in common
     full_length: bool = False  # all of them may be of full length at once
 
@@ -48,8 +48,8 @@ class Traffic(Record, frozen=True, kw_only=True):
 
     def safe_tokens(self, requests: int) -> int:
         """Tokens that so many requests together exceed one time in a hundred, their lengths being independent."""
-        longest = self.deepest + self.prompt.p95 - self.depth - self.prompt.mean
-        spread = math.hypot(longest, self.output.p95 - self.output.mean) / P95_OF_NORMAL
+        before = self.depth_spread + self.prompt.p95 - self.prompt.mean
+        spread = math.hypot(before, self.output.p95 - self.output.mean) / P95_OF_NORMAL
         return math.ceil(requests * self.typical_tokens + P99_OF_NORMAL * spread * math.sqrt(requests))
 
 
@@ -97,7 +97,7 @@ def read_traffic(workload: Workload, trained: int | None, rules: Catalog) -> Tra
         rate=workload.rate,
         burst=workload.burst,
         depth=depth,
-        deepest=deepest,
+        depth_spread=deepest - depth,
         shared_prefix=workload.shared_prefix or 0.0,
         full_length=workload.full_length,
     )
