@@ -391,7 +391,7 @@ def _chosen(ranked: RankedDeployment) -> list[str]:
     out += [
         wrap_text(f"{k} = {v}: {ranked.launch.because.get(k, '')}", "  ", "      ") for k, v in ranked.settings.items()
     ]
-    return [*out, *bullets(ranked.notes)]
+    return [*out, *bullets([*ranked.notes, *(ranked.speed.notes if ranked.speed is not None else ())])]
 
 
 def describe_quality(quality: Quality, quantization: str | None) -> str:
