@@ -195,6 +195,8 @@ class SpeedEstimate(PredictedFigures, frozen=True, kw_only=True):
     gain: Interval | None = None  # by the speculative decoding that the settings ask for: times the rate without
     basis: Basis = "modelled"
     limited: bool = False  # the cache or the engine admits fewer requests than asked: the rest waits
+    prompt_tokens: int | None = None  # new ones of each request, which the first token waits for
+    cached_tokens: int | None = None  # of the same prompt, left in the cache by the request before it
     calibration: str | None = None  # what was measured on this machine and is in these figures
     notes: tuple[str, ...] = ()  # rows that the bounds rest on, requests that run at once, what was assumed
 

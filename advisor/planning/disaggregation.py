@@ -155,6 +155,8 @@ def time_split(
         output_tps=out,
         basis=writes.basis,
         limited=writes.limited,
+        prompt_tokens=mean,
+        cached_tokens=traffic.depth,
         calibration=writes.calibration,
         notes=(*writes.notes, "servers for prompts and for answers: no measurement of such a pair is behind this"),
     )

@@ -138,7 +138,11 @@ def describe_arrivals(arrivals: Arrivals) -> Iterator[str]:
 def list_phrases(speed: SpeedEstimate) -> list[str]:
     """Figures that follow the rates in a sentence, as far as they are known."""
     found = ((f.phrase, getattr(speed, f.field)) for f in SPEED_FIGURES if f.phrase)
-    return [phrase.format(format_rate(interval.value)) for phrase, interval in found if interval]
+    out = [phrase.format(format_rate(interval.value)) for phrase, interval in found if interval]
+    if out and speed.prompt_tokens:
+        new, cached = speed.prompt_tokens, speed.cached_tokens
+        out[-1] += f" for {new:,} new tokens of {cached + new:,}" if cached else f" for a prompt of {new:,} tokens"
+    return out
 
 
 def _speed(ranked: RankedDeployment) -> str:

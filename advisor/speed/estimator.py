@@ -132,6 +132,8 @@ def estimate_speed(
         gain=drafted.gain if drafted else None,
         basis="modelled",
         limited=passes.limited,
+        prompt_tokens=load.prompt,
+        cached_tokens=load.depth,
         calibration=here.note if here else None,
         notes=_notes(estimate, passes, load, tuple(dict.fromkeys((one.text, whole.text))), table.as_of, drafted),
     )
