@@ -85,6 +85,8 @@ def format_rate(x: float | None) -> str:
     """Tokens a second with a sensible number of digits."""
     if x is None:
         return "unknown"
+    if x >= 10_000:
+        return f"{float(f'{x:.3g}'):,.0f}"
     return f"{x:.0f}" if x >= 20 else f"{x:.1f}"
 
 

@@ -416,8 +416,6 @@ def _list_kept(rate: SpeedOf, held: int, targets: Targets, late: list[MissedTime
 def _make_table(trial: Trial, deployment: Deployment, memory: MemoryEstimate, held: int) -> StepTable | None:
     """The steps of a replica that holds so many requests; None where they are not known, and where it holds none."""
     traffic = trial.search.traffic
-    if deployment.model.kind != "chat":  # an input is read as a prompt is; no measured row is of such a model
-        deployment = replace(deployment, model=replace(deployment.model, kind="chat"))
     session = trial.tools.session
     made = make_step_table(deployment, memory, session, traffic.typical_tokens, traffic.use_case) if held > 0 else None
     if made is None:

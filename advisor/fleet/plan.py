@@ -33,6 +33,7 @@ from advisor.fleet.types import Fleet, Pool, describe_pool
 from advisor.fleet.unserved import explain_unserved, find_measurement
 from advisor.record import Value
 from advisor.session import Session
+from advisor.speed.efficiencies import READS_ONLY
 
 
 class FleetRequest(Value, frozen=True):
@@ -259,9 +260,7 @@ def list_notes(offers: PoolOffers, request: FleetRequest, replicas: Sequence[Rep
             if left < 1:
                 notes.append(f"{demand.name}: after the loss of one node {left:.0%} of it are served (`survive: 1`)")
     if any(d.found.model.kind != "chat" and r.name == d.demand.name for d in offers.demands for r in replicas):
-        notes.append(
-            "models that embed or score: by the seconds that reading takes; no measured row is of such a model"
-        )
+        notes.append(READS_ONLY)
     if not has_solver():
         notes.append(f"planned by the greedy alone: `{install_command('fleet')}` brings the solver HiGHS")
     return notes

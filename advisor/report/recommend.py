@@ -248,11 +248,12 @@ def _copies(chosen: RankedDeployment) -> Iterable[str]:
 def _speed(chosen: RankedDeployment) -> Iterable[str]:
     speed = chosen.speed
     each = speed.rate_of_each if speed is not None else None
+    basis = "calibrated here" if speed is not None and speed.calibration else "predicted, not measured"
     if speed is None or each is None:
-        yield "not known"
+        reads = speed.prefill_tps if speed is not None else None
+        yield f"reads about {format_bounds(reads, between=' to ')} tokens/s, {basis}" if reads else "not known"
         return
     many = chosen.holds is not None and chosen.holds.asked > 1
-    basis = "calibrated here" if speed.calibration else "predicted, not measured"
     yield f"about {format_bounds(each, between=' to ')} tokens/s{' for each' if many else ''}, {basis}"
     if chosen.targets is None or chosen.targets.met is not False:
         yield from describe_targets(chosen)

@@ -244,6 +244,7 @@ def find_efficiencies(table: SpeedRules, keys: EfficiencyKeys) -> Efficiencies:
 
 
 NO_ROWS = 3.0
+READS_ONLY = "models that embed or score read as others do; no measured row is of such a model"
 UNMEASURED = "none"  # class whose bounds are those of classes left out of the fit whole
 
 
@@ -383,6 +384,13 @@ class UnfittedClass(Record, frozen=True, kw_only=True):
     source: str
 
 
+class ReadsOnly(Record, frozen=True, kw_only=True):
+    """Models that embed or score: the factor around what the rows of models that write say of reading."""
+
+    bound: float
+    source: str
+
+
 class EngineRules(msgspec.Struct, frozen=True):
     """rules/speed-engines.yaml."""
 
@@ -393,6 +401,7 @@ class EngineRules(msgspec.Struct, frozen=True):
     speculation: SpeculationRules
     bfloat16: tuple[str, ...]
     unfitted: dict[str, UnfittedClass]
+    reads_only: ReadsOnly
     evidence: EvidenceRules
 
 

@@ -21,6 +21,7 @@ from advisor.record import Value
 from advisor.session import Session
 from advisor.speed import evidence, laws
 from advisor.speed.efficiencies import (
+    READS_ONLY,
     SIXTEEN_BIT,
     EfficiencyKeys,
     ErrorBound,
@@ -62,14 +63,16 @@ def estimate_speed(
     """Rates and times of the load on the deployment whose memory is `estimate`; `calibrated`: by what was measured
     here, too.
 
+    Models that embed or score read and write nothing: `prefill_tps` and `ttft_s` alone, no row being of such a model.
     `decode_tps` is one request's rate while only decoding goes on; `tpot_s` its mean time between tokens with the other
     requests' prompts in between; `ttft_s` includes the wait of those that the cache or the engine cannot hold yet.
-    None for encoders, for models whose layers are not known, where a bandwidth or compute peak is not known, and for
+    None for models whose layers are not known, where a bandwidth or compute peak is not known, and for
     sizes of tensor parallelism that the engine refuses. Raises BadInput where a setting allows no answer.
     """
     rules = session.rules
-    if deployment.model.kind != "chat" or estimate.refused:
+    if estimate.refused:
         return None
+    writes = deployment.model.kind == "chat"
     quantization = rules.quantization(deployment.quantization)
     entry = engines.find_engine_module(deployment.engine, rules.engines())[1]
     made = plan_passes(deployment, estimate, entry, quantization, rules, load)
@@ -81,8 +84,8 @@ def estimate_speed(
         return SpeedEstimate(basis="modelled", notes=(text,))
     keys = make_efficiency_keys(deployment, quantization, plan, passes.link, rules)
     table = load_speed_rules(rules)
-    known = load_engine_rules(rules).evidence
-    here = evidence.find_evidence(deployment, keys.format, plan.layout, known, session)
+    known = load_engine_rules(rules)
+    here = evidence.find_evidence(deployment, keys.format, plan.layout, known.evidence, session)
     efficiencies = find_efficiencies(table, keys)
     drafted = find_drafted(deployment, estimate, session, load, passes, keys)
     times = laws.compute_times(
@@ -112,8 +115,11 @@ def estimate_speed(
     whole = find_error_bound(table, keys, *kinds) if many else one
     between = find_error_bound(table, keys, "tpot", "static", "closed") if many else one
     prefill = find_error_bound(table, keys, "prefill", "ttft")
+    first = find_error_bound(table, keys, "ttft") if many else prefill
+    if not writes:
+        prefill = first = one = whole = ErrorBound(known.reads_only.bound, READS_ONLY)
     prompts = not passes.products_unknown
-    reading = prompts or not many  # one sequence's step is all reading
+    reading = writes and (prompts or not many)  # one sequence's step is all reading
     return SpeedEstimate(
         decode_tps=around(
             "decode",
@@ -124,11 +130,9 @@ def estimate_speed(
         if reading
         else None,
         prefill_tps=around("prefill", load.prompt / times.prompt, prefill) if prompts else None,
-        ttft_s=around("ttft", times.first, find_error_bound(table, keys, "ttft") if many else prefill)
-        if prompts
-        else None,
+        ttft_s=around("ttft", times.first - (0.0 if writes else times.step), first) if prompts else None,
         tpot_s=around("tpot", times.between, between, unsure[1], unsure[0]) if reading else None,
-        output_tps=around("closed", times.rate, whole, *unsure) if prompts else None,
+        output_tps=around("closed", times.rate, whole, *unsure) if prompts and writes else None,
         gain=drafted.gain if drafted else None,
         basis="modelled",
         limited=passes.limited,

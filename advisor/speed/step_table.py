@@ -141,7 +141,7 @@ def make_step_table(
     write, where it is drafted. None where its speed is not known, as for `estimate_speed`. Raises BadInput where a
     setting allows no answer."""
     rules = session.rules
-    if deployment.model.kind != "chat" or estimate.refused:
+    if estimate.refused:
         return None
     quantization = rules.quantization(deployment.quantization)
     entry = engines.find_engine_module(deployment.engine, rules.engines())[1]

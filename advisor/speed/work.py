@@ -100,7 +100,7 @@ def _work(model: t.Model, tensors: Iterable[tuple[gguf_tensors.GgufTensor, int, 
     for tensor, count, size in tensors:
         n = prod(tensor.ne) * count
         if tensor.name in LOOKED_UP:
-            if tensor.name == LOOKED_UP[0] and tied:
+            if tensor.name == LOOKED_UP[0] and tied and model.kind == "chat":  # others give no logits
                 dense_bytes += size
                 head += n
         elif tensor.expert:

@@ -83,9 +83,31 @@ def test_a_processor_of_unknown_cores_is_not_timed_at_what_needs_them() -> None:
     assert any("cores are not known" in n for n in many.notes)
 
 
-def test_unknown_is_none() -> None:
-    d, m = made("bge-m3", "F16", "RTX 4090")
-    assert estimate_speed(d, m, Session(RULES), RequestLoad()) is None  # encoders do not decode
+# Tokens a second of texts of 449 tokens on average, bge-large-en-v1.5 in FP16 on one L4, read by servers of their own
+# kind: the benchmark of github.com/michaelfeil/infinity (benchmarking.md of 0.0.55, 2024), 115,000 tokens a request.
+READ_ON_L4 = {"TEI, flash attention": 62_100, "infinity, compiled": 58_650, "TensorRT": 49_450, "ONNX, fused": 47_150}
+
+
+def test_models_that_embed_read_and_do_not_write() -> None:
+    read = ask(*made("BAAI/bge-large-en-v1.5", "BF16", "1x L4", "vllm", 512), prompt=449)
+    assert read.prefill_tps is not None
+    assert read.ttft_s is not None
+    assert read.prefill_tps.value == pytest.approx(READ_ON_L4["TEI, flash attention"], rel=0.2)
+    assert all(read.prefill_tps.low < x < read.prefill_tps.high for x in READ_ON_L4.values())
+    assert 449 / read.ttft_s.value < read.prefill_tps.value  # the wait has more in it than reading
+    assert (read.decode_tps, read.tpot_s, read.output_tps) == (None, None, None)
+    assert any("no measured row is of such a model" in n for n in read.notes)
+
+
+def test_the_token_table_of_an_embedder_is_looked_up() -> None:
+    """bge-m3's table of 250,000 tokens lies in host memory with llama.cpp: reading is no slower for it."""
+    small, large = (
+        ask(*made(name, "F16", "RTX 4090", "llama.cpp", 512)).prefill_tps
+        for name in ("BAAI/bge-large-en-v1.5", "BAAI/bge-m3")  # 24 layers as wide each
+    )
+    assert small is not None
+    assert large is not None
+    assert large.value == pytest.approx(small.value, rel=0.05)
 
 
 def test_hardware_that_no_row_is_of_has_wider_bounds_than_its_kin() -> None:
