@@ -208,7 +208,8 @@ def _limits(limits: DeploymentLimits, estimate: MemoryEstimate) -> list[str]:
     or_more = " or more" if limits.most_sequences == MOST_SEQUENCES else ""
     kinds = [c for c in limits.by_cache if c.kv_cache_type != "auto" and c.largest_context]
     if limits.largest_context is None and not kinds:
-        out = ["longest context: not even the shortest fits"]
+        none = "not even the shortest fits" if estimate.fits is False else "none is sure to fit"
+        out = [f"longest context: {none}"]
     else:
         out = [f"longest context for {estimate.sequences} at once: {shown(limits.largest_context)} tokens"]
         out[0] += "".join(f"; {c.kv_cache_type} cache {shown(c.largest_context)}" for c in kinds)

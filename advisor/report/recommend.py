@@ -38,7 +38,9 @@ class Row(Value, frozen=True):
 
 
 BEFORE_COMMAND = ("Missed", "Machine", "Model", "Engine", "Install", "Needs")
-# rows lose lines in this order while the answer is too long; the first clause of a row always stays
+# rows lose lines in this order while the answer is too long; the first clause of a row stays, but for those of DROPPED,
+# which go before the first token of a plan or its rate in all does
+DROPPED = ("Faster", "Change")
 YIELDS = (
     "Faster",
     "Else",
@@ -81,9 +83,9 @@ def _limit(rows: Sequence[Row], most: int) -> dict[str, int]:
     by_label = {r.label: r for r in rows}
     limits = {r.label: r.most for r in rows}
     shown = {r.label: len(_show(r, r.most)) for r in rows}
-    for least in (2, 1):
-        for label in YIELDS:
-            while sum(shown.values()) > most and limits.get(label, 1) > least:
+    for least, labels in ((2, YIELDS), (1, YIELDS[: YIELDS.index("Machine")]), (0, DROPPED), (1, YIELDS)):
+        for label in labels:
+            while sum(shown.values()) > most and limits.get(label, 0) > least:
                 limits[label] -= 1
                 if shown[label] > limits[label]:
                     shown[label] = len(_show(by_label[label], limits[label]))
@@ -92,7 +94,7 @@ def _limit(rows: Sequence[Row], most: int) -> dict[str, int]:
 
 def _show(row: Row, most: int) -> list[str]:
     """The lines of a row: clauses from the end are left out until the others fit into `most` lines."""
-    clauses = [c for c in row.clauses if c]
+    clauses = [c for c in row.clauses if c] if most else []
     hanging = " " * LABEL
     while clauses:
         text = wrap_text("; ".join(clauses), row.label.ljust(LABEL), hanging)
@@ -248,7 +250,7 @@ def _copies(chosen: RankedDeployment) -> Iterable[str]:
 def _speed(chosen: RankedDeployment) -> Iterable[str]:
     speed = chosen.speed
     each = speed.rate_of_each if speed is not None else None
-    basis = "calibrated here" if speed is not None and speed.calibration else "predicted, not measured"
+    basis = "calibrated here" if speed is not None and speed.calibration else "predicted"
     if speed is None or each is None:
         reads = speed.prefill_tps if speed is not None else None
         yield f"reads about {format_bounds(reads, between=' to ')} tokens/s, {basis}" if reads else "not known"
