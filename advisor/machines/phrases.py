@@ -370,7 +370,8 @@ _TABLE: tuple[tuple[str, _Taker], ...] = (
     ),
     (rf"(?P<n>\d{{1,2}}|dual|quad|octa)(?:\s*[x×]\s*|[- ]channels?(?: of)? ){_DDR}(?:{_RATE})?{_END}", _memory_modules),
     (
-        rf"(?:{_SIZED}[ -](?:of )?)?{_DDR}{_RATE}{_END}(?: (?P<channels>\d{{1,2}}|dual|quad|octa)[- ]channels?)?",
+        rf"(?:{_SIZED}[ -](?:of )?(?:RAM |memory )?)?{_DDR}{_RATE}{_END}(?: RAM| memory)?"
+        r"(?: (?P<channels>\d{1,2}|dual|quad|octa)[- ]channels?)?",
         _memory_modules,
     ),
     (rf"(?:{_DISK}:? (?P<a>{_GBS})|(?P<b>{_GBS}) {_DISK}(?: reads?)?)", _disk),

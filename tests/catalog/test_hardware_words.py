@@ -287,6 +287,8 @@ def test_words_of_editions_and_makers_name_no_card(word: str) -> None:
     ("words", "expected"),
     [
         ("RTX 4090, 768GB DDR5-6400 (12 channels)", {"ram": 768, "channels": 12, "mts": 6400}),
+        ("RTX 4090, 768GB RAM DDR5-6400 (12 channels)", {"ram": 768, "channels": 12, "mts": 6400}),
+        ("RTX 3060, 32GB DDR4-3200 RAM dual channel", {"ram": 32, "channels": 2, "mts": 3200}),
         ("4x Arc Pro B60 24GB (PCIe x8), 64GB RAM", {"ram": 64, "width": 8}),
         ("RTX 4090, pcie x4, 64GB RAM (two sticks)", {"ram": 64, "width": 4}),
     ],
