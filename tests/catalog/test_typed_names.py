@@ -76,7 +76,7 @@ def is_right(row: dict[str, str]) -> bool:
 
 @pytest.mark.parametrize("ask", sorted(FLOORS))
 def test_as_many_are_read_right_as_were_reached(ask: str) -> None:
-    rows = [r for r in ROWS if r["ask"] == ask]
+    rows = [r for r in ROWS if r["ask"] == ask and r["part"] != "blind"]
     wrong = [r["text"] for r in rows if not is_right(r)]
     assert 1 - len(wrong) / len(rows) >= FLOORS[ask], wrong
 
