@@ -23,6 +23,7 @@ from advisor.record import Record, Value
 SHORTEST_CORRECTED = 5  # letters and digits of a word that may have a slip in it
 MOST_LEADING = 4  # words before the model's own name in that of a tuned copy, and one
 SIZE_SLACK = 0.06  # of the parameters that a name states
+TAG_SLACK = 1.5  # times that a tag may be off, which counts tables of n-grams or not
 ACTIVE_SLACK = 0.3  # of those that a token uses
 SHORTEST_ASKED = 3  # letters and digits of a name that words are looked up by
 _GGUF = pattern_when_used(r"[-_.@](?P<q>(?:UD-)?(?:I?Q\d(?:_[A-Z0-9]+)*|BF16|F16|F32|MXFP4(?:_MOE)?|TQ\d_\d))$", re.I)
@@ -75,6 +76,7 @@ class ModelNamesFile(Record, frozen=True, kw_only=True):
     ollama_hosts: tuple[str, ...] = ()
     kinds: tuple[str, ...] = ()
     derived: DerivedNames
+    short_forms: tuple[tuple[Pattern, str], ...] = ()
     idle_words: tuple[str, ...] = ()
     unlike: Pattern = ""
     usual: tuple[str, ...] = ()
@@ -120,6 +122,8 @@ def find_named_model(name: str, rules: Catalog) -> NamedModel | None:
     """The catalogue's name and the weight format that `name` says; None where the catalogue has no such name."""
     bare, quant = name.strip().removesuffix(":latest"), None
     if "/" not in bare:
+        for pattern, put in _conventions(rules).short_forms:
+            bare = re.sub(pattern, put, bare, flags=re.I)
         m = _SHORTHAND.search(bare)
         if m:
             found = find_named_model(bare[: m.start()], rules)
@@ -286,7 +290,18 @@ def _ollama_tag(name: str, rules: Catalog) -> NamedModel | None:
         if t and is_in_catalogue(t, rules):
             return NamedModel(t, m[3].upper() if m[3] else None, f"{name} is taken as {t}, by its tag")
     found = _without_suffix(f"{base}-{tag}", None, rules) or _find_base("", f"{base}-{tag}", None, rules)
+    found = found or _sized_tag(base, tag, rules)
     return found and replace(found, assumed=f"{name} is taken as {found.name}, by its tag")
+
+
+def _sized_tag(base: str, tag: str, rules: Catalog) -> NamedModel | None:
+    """`qwen3.8-flash-next:125b-mlx`: a model whose name has no size, and a tag of about its size and a format."""
+    rest, said, gguf = list(_strip_suffixes(f"-{tag}", None, rules))[-1]
+    size = re.fullmatch(r"-(\d+(?:\.\d+)?)b", rest, re.I)
+    if size is None or not is_in_catalogue(base, rules) or re.search(_conventions(rules).derived.size, base, re.I):
+        return None
+    near = 1 / TAG_SLACK <= float(size[1]) * 1e9 / rules.find_model(base).params_total <= TAG_SLACK
+    return NamedModel(base, said, gguf=gguf) if near else None
 
 
 def _without_suffix(short: str, quant: str | None, rules: Catalog) -> NamedModel | None:
@@ -305,7 +320,7 @@ def _find_base(publisher: str, short: str, quant: str | None, rules: Catalog) ->
     own = {row.id.rpartition("/")[0].lower() for row in rules.model_index()}
     if publisher and publisher.lower() in own:
         return None
-    starts = (0, *(m.end() for m in re.finditer(r"[-_\s]", now)))
+    starts = (0, *(m.end() for m in re.finditer(r"[-_\s]|\.(?=[a-z])", now, re.I)))
     for start in starts[:MOST_LEADING]:  # `Huihui-Qwen3-8B-abliterated`: the tuner before the model
         if re.search(derived.other, now[:start], re.I):
             break
@@ -323,7 +338,42 @@ def _find_base(publisher: str, short: str, quant: str | None, rules: Catalog) ->
         sized = family.size is None or (size is not None and size[0] == family.size)
         if sized and f"{plain}-".startswith(tuple(f"{n}-" for n in family.names)):
             return NamedModel(family.model, said, gguf=gguf)
-    return None
+    spread = _find_spread(plain, rules)
+    return NamedModel(spread, said, gguf=gguf) if spread is not None else None
+
+
+def _find_spread(plain: str, rules: Catalog) -> str | None:
+    """The model whose words, a size among them, all stand in a name in their order, with a tuner's between them
+    (`translate-gemma-4-sub-e4b`); None where no one model has most, or the others mean other layers."""
+    words, derived = plain.split("-"), _conventions(rules).derived
+    fits = [(own, row) for own, row in _names_in_words(rules).items() if _are_in_order(own, words)]
+    most = max((len(own) for own, _ in fits), default=0)
+    best = [(own, row) for own, row in fits if len(own) == most]
+    if len(best) != 1:
+        return None
+    rest = list(words)
+    for word in best[0][0]:
+        rest.remove(word)
+    return None if re.search(derived.other, "-".join(rest), re.I) else best[0][1]
+
+
+def _are_in_order(own: tuple[str, ...], words: list[str]) -> bool:
+    left = iter(words)
+    return all(word in left for word in own)
+
+
+@memoize_by_identity
+def _names_in_words(rules: Catalog) -> Mapping[tuple[str, ...], str]:
+    """The words of each name that has two and more, with a size, without its kind -> the one model of this name."""
+    found: dict[tuple[str, ...], set[str]] = {}
+    conventions = _conventions(rules)
+    for row in rules.model_index():
+        short = row.id.rpartition("/")[2].lower()
+        pieces = re.split(r"[-_\s]", short)
+        words = tuple(w for w in pieces if w not in conventions.kinds and not re.fullmatch(r"\d{4,}", w))  # a date
+        if len(words) > 1 and re.search(conventions.derived.size, short):
+            found.setdefault(words, set()).add(row.id)
+    return {words: ids.pop() for words, ids in found.items() if len(ids) == 1}
 
 
 def _find_plain(name: str, quant: str | None, rules: Catalog) -> str | None:
