@@ -363,12 +363,12 @@ def _add_cards(card: CardCount, reading: _Reading) -> None:
     if other is not None:
         names = (other.name, entry.name)
         raise AmbiguousName("ambiguous_accelerator", f"one machine has {names[0]} or {names[1]}. Say which.", names)
+    again = card.number == 1 and any(c.entry is entry for c in reading.cards)
     if entry.kind == "apu":
-        if card.number == 1 and any(c.entry is entry for c in reading.cards):  # two names of one: `Strix Halo (8060S)`
-            return
         own = re.match(r"(AMD )?Ryzen|Core|Snapdragon", card.name, re.I)
         details.cpu_model = card.name if own else details.cpu_model or entry.processor
-    reading.cards.append(card)
+    if not again or (entry.kind != "apu" and entry.vendor != "apple"):  # two names of one: `Strix Halo (8060S)`
+        reading.cards.append(card)
     for gb in card.sizes:
         if takes_ram(entry) and re.search(r"\bvram\b", card.name, re.I):
             details.gtt_bytes = int(gb * GIB)

@@ -226,14 +226,13 @@ def list_tuned_sizes(name: str, rules: Catalog) -> tuple[str, ...]:
     return tuple(f"{n} {f.size}" for f in families for n in f.names if f"{plain}-".startswith(f"{n}-"))
 
 
-def find_of_same_size(name: str, rules: Catalog) -> ModelRow | None:
-    """A model of as many parameters as a name states, all or few of them active: the newest, of the usual
-    makers where they have one. None where the name states
-    none, or says that it has other parts."""
+def list_of_same_size(name: str, rules: Catalog) -> list[ModelRow]:
+    """The models of as many parameters as a name states, all or few of them active: first the newest of the usual
+    makers. None where the name states none, or says that it has other parts."""
     short = name.strip().rpartition("/")[2]
     size = re.search(r"(?i)(?<![a-z0-9.])(\d{1,4}(?:\.\d+)?)b(?:-?a(\d+(?:\.\d+)?)b)?(?![a-z0-9])", short)
     if size is None or re.search(_conventions(rules).unlike, short, re.I) or find_elsewhere(name, rules) is not None:
-        return None
+        return []
     total = float(size[1]) * 1e9
     active = float(size[2]) * 1e9 if size[2] else total
     usual = _conventions(rules).usual
@@ -245,7 +244,7 @@ def find_of_same_size(name: str, rules: Catalog) -> ModelRow | None:
         and abs(row.params_total - total) <= SIZE_SLACK * total
         and abs((row.params_active or row.params_total) - active) <= ACTIVE_SLACK * active
     ]
-    return max(alike, key=lambda found: found[:2])[2] if alike else None
+    return [row for _, _, row in sorted(alike, key=lambda found: found[:2], reverse=True)]
 
 
 @memoize_by_identity
@@ -343,37 +342,16 @@ def _find_base(publisher: str, short: str, quant: str | None, rules: Catalog) ->
 
 
 def _find_spread(plain: str, rules: Catalog) -> str | None:
-    """The model whose words, a size among them, all stand in a name in their order, with a tuner's between them
-    (`translate-gemma-4-sub-e4b`); None where no one model has most, or the others mean other layers."""
-    words, derived = plain.split("-"), _conventions(rules).derived
-    fits = [(own, row) for own, row in _names_in_words(rules).items() if _are_in_order(own, words)]
-    most = max((len(own) for own, _ in fits), default=0)
-    best = [(own, row) for own, row in fits if len(own) == most]
-    if len(best) != 1:
-        return None
-    rest = list(words)
-    for word in best[0][0]:
-        rest.remove(word)
-    return None if re.search(derived.other, "-".join(rest), re.I) else best[0][1]
-
-
-def _are_in_order(own: tuple[str, ...], words: list[str]) -> bool:
-    left = iter(words)
-    return all(word in left for word in own)
-
-
-@memoize_by_identity
-def _names_in_words(rules: Catalog) -> Mapping[tuple[str, ...], str]:
-    """The words of each name that has two and more, with a size, without its kind -> the one model of this name."""
-    found: dict[tuple[str, ...], set[str]] = {}
-    conventions = _conventions(rules)
+    """The model whose words, a size among them, all stand in a name with a tuner's between them
+    (`translate-gemma-4-sub-e4b`): of several that with most; None where the others mean other layers."""
+    words, conventions, best = _split_words(plain), _conventions(rules), (frozenset[str](), "")
     for row in rules.model_index():
         short = row.id.rpartition("/")[2].lower()
-        pieces = re.split(r"[-_\s]", short)
-        words = tuple(w for w in pieces if w not in conventions.kinds and not re.fullmatch(r"\d{4,}", w))  # a date
-        if len(words) > 1 and re.search(conventions.derived.size, short):
-            found.setdefault(words, set()).add(row.id)
-    return {words: ids.pop() for words, ids in found.items() if len(ids) == 1}
+        own = _split_words(short) - set(conventions.kinds)
+        if len(own) > max(2, len(best[0])) and own <= words and re.search(conventions.derived.size, short):
+            best = own, row.id
+    rest = "-".join(sorted(words - best[0]))
+    return best[1] if best[1] and not re.search(conventions.derived.other, rest, re.I) else None
 
 
 def _find_plain(name: str, quant: str | None, rules: Catalog) -> str | None:

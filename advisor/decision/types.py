@@ -48,20 +48,8 @@ GENERATIONS = (
 VENDORS = ("nvidia", "amd", "intel", "apple", "google", "aws", "habana", "qualcomm", "other", "mixed", "none")
 SYSTEMS = ("linux", "windows", "macos", "android", "ios", "browser")
 USE_CASES = (
-    *(
-        "chat",
-        "rag",
-        "agent",
-        "code",
-        "translate",
-        "extract",
-        "summarise",
-        "batch",
-        "voice",
-        "embeddings",
-        "edge",
-        "develop",
-    ),
+    *("chat", "rag", "agent", "code", "translate", "extract", "summarise"),
+    *("batch", "voice", "embeddings", "edge", "develop"),
 )
 
 

@@ -27,7 +27,7 @@ def version_key(version: str) -> tuple[int, ...]:
 
 
 def find_release(text: str) -> str | None:
-    """The release that a text names beside a program (`vLLM v0.28.0`, `llama.cpp b7394`); None where it names none."""
+    """The release that a text names next to a program (`vLLM v0.28.0`, `llama.cpp b7394`); None where it names none."""
     found = re.search(
         r"(?i)(?<![\d.])(?:v?(\d+\.\d+(?:\.\d+)*(?:\.?(?:rc|post|dev)\d+)?)|(b\d{4,5}))(?![\d.]*\d)", text
     )

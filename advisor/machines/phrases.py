@@ -327,6 +327,8 @@ _RATE = r"[- ]?(?P<rate>\d{4,5})(?: ?(?:MT/s|MHz))?"
 _SIZED = SIZE.replace("(", "(?P<size>", 1).replace("(GB|", "(?P<unit>GB|")
 _DISTRIBUTIONS = "ubuntu|debian|fedora|rhel|centos|rocky|arch linux|opensuse|nixos|alpine|"
 _DISTRIBUTIONS += "cachyos|bazzite|steamos|mint|manjaro|pop!?_?os|proxmox|unraid|truenas"
+_OF_RAM = r"(?:RAM ?: ?)?"
+_TIMES = r"\s*[x×*]\s*(?P<n>\d{1,2})"
 _END = r"(?: CL\d\d)?(?: (?:of )?(?:RAM|memory))?(?: each)?"
 _TABLE: tuple[tuple[str, _Taker], ...] = (
     (
@@ -376,8 +378,8 @@ _TABLE: tuple[tuple[str, _Taker], ...] = (
         r"(?: (?P<channels>\d{1,2}|dual|quad|octa)[- ]channels?)?",
         _memory_modules,
     ),
-    (rf"(?:RAM: ?)?{_SIZED} (?:(?P<rate>\d{{4,5}}) ?(?:MT/s|MHz) )?{_DDR}\s*[x×*]\s*(?P<n>\d{{1,2}})", _memory_modules),
-    (rf"{_DDR}(?:{_RATE})? {_SIZED}\s*[x×*]\s*(?P<n>\d{{1,2}})", _memory_modules),
+    (rf"{_OF_RAM}{_SIZED} (?:(?P<rate>\d{{4,5}}) ?(?:MT/s|MHz) )?{_DDR}{_TIMES}", _memory_modules),
+    (rf"{_OF_RAM}{_DDR}(?:{_RATE})? {_SIZED}{_TIMES}", _memory_modules),
     (rf"(?:{_DISK}:? (?P<a>{_GBS})|(?P<b>{_GBS}) {_DISK}(?: reads?)?)", _disk),
     (SIZE, _take("bare_bytes")),
     (rf"{SIZE} free(?: VRAM)?", _take("free_bytes")),

@@ -32,7 +32,6 @@ from advisor.decision.filters import judge_engine
 from advisor.decision.types import FactValue, Guide, Reason
 from advisor.deployment import Deployment
 from advisor.engines.flags import find_own_flag
-from advisor.engines.versions import find_release, is_before, version_key
 from advisor.errors import BadInput
 from advisor.estimation import find_machine, find_stated_machine
 from advisor.freshness import find_stale_note
@@ -83,7 +82,7 @@ def recommend(request: RecommendRequest, session: Session) -> Advice:
     said = None
     if request.engine:
         entry, said = session.rules.find_served_engine(request.engine)
-        release, unused = _judge_release(find_release(request.engine), entry, said is not None)
+        release, unused = _judge_release(request.engine, entry, said is not None)
         said = "; ".join(x for x in (said, unused) if x) or None
         request = replace(request, engine=entry.id, engine_version=release)
     advice, old = _recommend(request, session), find_stale_note("recommend", session.rules, session.today)
@@ -91,8 +90,11 @@ def recommend(request: RecommendRequest, session: Session) -> Advice:
     return replace(advice, warnings=tuple(notes))
 
 
-def _judge_release(release: str | None, entry: Engine, wrapped: bool) -> tuple[str | None, str | None]:
+def _judge_release(name: str, entry: Engine, wrapped: bool) -> tuple[str | None, str | None]:
     """(the release to answer for, a note) where one was named with an engine; `wrapped`: it is that of what runs it."""
+    from advisor.engines.versions import find_release, is_before, version_key
+
+    release = find_release(name)
     if release is None or (not wrapped and entry.version and version_key(release) == version_key(entry.version)):
         return None, None
     if not wrapped and entry.version and is_before(release, entry.version):
