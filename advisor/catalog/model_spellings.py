@@ -342,15 +342,16 @@ def _find_base(publisher: str, short: str, quant: str | None, rules: Catalog) ->
 
 
 def _find_spread(plain: str, rules: Catalog) -> str | None:
-    """The model whose words, a size among them, all stand in a name with a tuner's between them
+    """The model whose words, a size among them, all stand in a name in their order with a tuner's between
     (`translate-gemma-4-sub-e4b`): of several that with most; None where the others mean other layers."""
-    words, conventions, best = _split_words(plain), _conventions(rules), (frozenset[str](), "")
+    words, conventions, best = _list_words(plain), _conventions(rules), (list[str](), "")
     for row in rules.model_index():
-        short = row.id.rpartition("/")[2].lower()
-        own = _split_words(short) - set(conventions.kinds)
-        if len(own) > max(2, len(best[0])) and own <= words and re.search(conventions.derived.size, short):
+        short, left = row.id.rpartition("/")[2].lower(), iter(words)
+        own = [w for w in _list_words(short) if w not in conventions.kinds]
+        longer = len(own) > max(2, len(best[0])) and re.search(conventions.derived.size, short)
+        if longer and all(word in left for word in own):
             best = own, row.id
-    rest = "-".join(sorted(words - best[0]))
+    rest = "-".join(w for w in words if w not in best[0])
     return best[1] if best[1] and not re.search(conventions.derived.other, rest, re.I) else None
 
 
@@ -439,8 +440,13 @@ def _vocabulary(rules: Catalog) -> frozenset[str]:
 
 
 def _split_words(name: str) -> frozenset[str]:
+    return frozenset(_list_words(name))
+
+
+def _list_words(name: str) -> list[str]:
     pieces = r"[a-z]?\d+(?:\.\d+)?[bmt](?![a-z0-9])|e\d+b\b|\d+x\d+b|[a-z]+|\d+(?:\.\d+)*"
-    return frozenset(re.findall(pieces, name.lower()))
+    found: list[str] = re.findall(pieces, name.lower())
+    return found
 
 
 def _is_slip(word: str, right: str) -> bool:
