@@ -15,7 +15,7 @@ from advisor.models.types import Model
 from advisor.record import Record, Value
 
 FIRST_YEAR = 2023.0  # ages are counted from here
-SPEAKS_FOR = {"rag": "chat", "batch": "chat", "develop": "chat", "voice": "chat", "edge": "chat"}
+SPEAKS_FOR = dict.fromkeys(("rag", "translate", "extract", "summarise", "batch", "develop", "voice", "edge"), "chat")
 PLAIN_USES = ("voice", "edge")  # an answer has to begin at once: no thinking
 
 

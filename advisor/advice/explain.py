@@ -21,6 +21,7 @@ from advisor.catalog.types import Accelerator, Engine, Quantization
 from advisor.deployment import (
     Deployment,
     DeploymentEstimate,
+    DeviceMemory,
     EngineVerification,
     KvType,
     MemoryEstimate,
@@ -28,8 +29,9 @@ from advisor.deployment import (
     Workload,
 )
 from advisor.engines.flags import find_own_flag, list_smaller_caches, takes_share_of_device
+from advisor.engines.versions import find_release
 from advisor.errors import AdvisorError, BadInput
-from advisor.estimation import estimate, find_stated_machine
+from advisor.estimation import describe_unused_version, estimate, find_stated_machine
 from advisor.machines.types import Device, Machine
 from advisor.memory.layers import cache_layers
 from advisor.models.types import Model
@@ -146,7 +148,8 @@ def _explain(question: ExplainQuestion, machine: Machine | None, session: Sessio
     # the format in the name of a repository decides the engine; a file that is read is a GGUF one
     of_file = found.path is not None and not Path(found.path).is_dir()
     named = question.quantization or (None if of_file else found.quantization)
-    entry = rules.engine(question.engine) if question.engine else _engine_for(named, rules)
+    entry, runs = rules.find_served_engine(question.engine) if question.engine else (_engine_for(named, rules), None)
+    release = find_release(question.engine or "") if runs is None else None
     chosen = formats.choose_format(choose_file_format(found, question.quantization, rules), entry, found.model, rules)
     judged, lengths = _lengths(question.context, found.model.max_context, rules)
     base = Deployment(
@@ -154,15 +157,16 @@ def _explain(question: ExplainQuestion, machine: Machine | None, session: Sessio
         engine=entry.id,
         quantization=chosen.quantization.id,
         machine=machine or ONE_GPU,
-        engine_version=machine.installed_version(entry.id) if machine else None,
+        engine_version=release or (machine.installed_version(entry.id) if machine else None),
         sequences=question.concurrency or 1,
         model_path=found.path,
     )
     base = spread_over_cards(base, entry)
-    estimates = tuple(estimate_at(base, n, session) for n in lengths)
+    estimates = _widen(tuple(estimate_at(base, n, session) for n in lengths), found.alike, base, session)
     asked = lengths.index(judged)
     file_bytes, bits = _file_size(base, entry, chosen.quantization, estimates[asked], rules)
-    notes = [n for n in (found.note, chosen.note) if n]
+    unused = describe_unused_version(rules, entry.id, release) if release else None
+    notes = [n for n in (found.note, chosen.note, runs, unused) if n]
     if question.engine is None:
         notes.append(f"no engine given: {entry.name}, whose format this is; --engine takes another")
     notes += _windows(found.model)
@@ -388,6 +392,33 @@ class CardFit(Record, frozen=True, kw_only=True):
 def estimate_at(deployment: Deployment, length: int, session: Session) -> MemoryEstimate:
     """The memory of a deployment at another context length. Raises BadInput as `estimate` does."""
     return estimate(replace(deployment, context_length=length), session)
+
+
+def _widen(
+    estimates: tuple[MemoryEstimate, ...], alike: tuple[str, ...], base: Deployment, session: Session
+) -> tuple[MemoryEstimate, ...]:
+    """The estimates of a model that stands in for an unknown one, with bounds that hold for the others of its size."""
+    for name in alike:
+        model = session.rules.find_model(name)
+        try:
+            others = [estimate_at(replace(base, model=model), e.context_length, session) for e in estimates]
+        except BadInput:  # shorter, or without what the engine needs
+            continue
+        estimates = tuple(_cover(e, o) for e, o in zip(estimates, others, strict=True))
+    return estimates
+
+
+def _cover(made: MemoryEstimate, other: MemoryEstimate) -> MemoryEstimate:
+    if other.refused or len(made.devices) != len(other.devices):
+        return made
+    host = _cover_place(made.host, other.host) if made.host and other.host else made.host
+    devices = tuple(map(_cover_place, made.devices, other.devices))
+    return replace(made, devices=devices, host=host, fits=made.fits if made.fits == other.fits else None)
+
+
+def _cover_place(made: DeviceMemory, other: DeviceMemory) -> DeviceMemory:
+    lows, highs = [x.low_bytes for x in (made, other) if x.low_bytes], [x.high_bytes or 0 for x in (made, other)]
+    return replace(made, low_bytes=min(lows, default=None), high_bytes=max(highs) or None)
 
 
 def find_card_fits(

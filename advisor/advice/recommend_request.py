@@ -14,8 +14,8 @@ from advisor.catalog.types import Engine
 from advisor.decision.evaluate import evaluate_guide
 from advisor.decision.facts import compute_facts
 from advisor.decision.guides import load_guide
-from advisor.decision.policy import load_policy
-from advisor.decision.types import Decision, FactValue, Guide
+from advisor.decision.policy import Policy, PolicyRule, load_policy
+from advisor.decision.types import Decision, FactValue, Guide, Reason
 from advisor.deployment import Workload
 from advisor.errors import BadInput
 from advisor.estimation import find_machine, find_stated_machine
@@ -52,6 +52,7 @@ class RecommendRequest(Value, frozen=True):
     model: str | None = None
     quantization: str | None = None
     engine: str | None = None
+    engine_version: str | None = None  # the release that was named with it
     backend: str | None = None
     models: int = 1
     others: tuple[str, ...] = ()  # models next to the one that is sized
@@ -191,6 +192,14 @@ def settle_model(request: RecommendRequest, found: ResolvedModel) -> RecommendRe
     )
 
 
+def _pin_release(policy: Policy, request: RecommendRequest) -> Policy:
+    """The policy, and before it the release that was named with the engine."""
+    if request.engine is None or request.engine_version is None:
+        return policy
+    named = Reason(code="named_release", rule="", text="")
+    return replace(policy, pin=(PolicyRule(request.engine, named, None, request.engine_version), *policy.pin))
+
+
 def build_search_request(
     request: RecommendRequest,
     found: ResolvedModel,
@@ -208,7 +217,7 @@ def build_search_request(
         guide=guide,
         requires=guide_result.decision.requires,
         asked=frozenset([asked.id] if asked else []),
-        policy=load_policy(rules),
+        policy=_pin_release(load_policy(rules), request),
         known={},
         **pick_fields(request, "machine", "workload", "port_offset", "whole", "backend"),
     )

@@ -361,6 +361,7 @@ class HardwareWords(msgspec.Struct, frozen=True):
     computers: Pattern
     chips: Pattern
     laptops: Pattern
+    instances: list[tuple[Pattern, int]]
     idle: frozenset[str]
     telling: frozenset[str]
 

@@ -8,7 +8,6 @@ ever suggested. A part that is no name and no phrase is cut into pieces that are
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
@@ -16,6 +15,7 @@ from msgspec.structs import replace
 from advisor.catalog.described_machine import (
     HOST_USABLE,
     MIG,
+    WHOLE_COMPUTERS,
     CardCount,
     HardwareWords,
     describe_machine,
@@ -26,6 +26,7 @@ from advisor.catalog.described_machine import (
 from advisor.catalog.match import join_catalogue
 from advisor.catalog.name_words import (
     CHIP,
+    TELLS_NOTHING,
     NameWords,
     UnknownSize,
     choose_accelerator,
@@ -33,6 +34,8 @@ from advisor.catalog.name_words import (
     has_size,
     is_idle,
     may_be_left,
+    name_with_size,
+    read_count,
     rewrite,
     spell_out,
     split_counts,
@@ -45,7 +48,7 @@ from advisor.catalog.variants import choose_by_cores, find_memory_variant
 from advisor.errors import AdvisorError, AmbiguousName, BadInput, UnknownName
 from advisor.machines import phrases
 from advisor.machines.phrases import HardwareDetails
-from advisor.machines.types import Device, Machine
+from advisor.machines.types import Machine
 from advisor.memo import memoize_by_identity
 from advisor.near import near_matches, simplify_name
 from advisor.record import Value
@@ -53,16 +56,11 @@ from advisor.units import GIB, format_gib
 
 MAX_TEXT = 500
 MAX_CARDS = 1024
-LONGEST = 200  # characters of a comment
 TOLERANCE = 0.05  # a driver shows a little less than a card's nominal memory
-# words that name no card alone
-_TELLS_NOTHING = re.compile(
-    r"\d{1,2}|[a-z]|x\d{1,2}|ti|xt|xtx|pro|max|ultra|super|plus|maxq|laptop|pcie|sxm|hgx|dgx|ryzen|ai|"
-    r"[rg]tx|gt|rx|arc|jetson|agx|nx|grace|blackwell|server|workstation|sff|data|center|threads|quad|duo|head|point|lake|deck|cloud|eu"
-)
 _NODES = re.compile(
     r"(\d{1,6})(?:[ -](?:nodes?|clusters?)(?: clusters?)?\s+(?:of|each)\s+|\s*[x×]\s*(?=\d{1,2}\s*[x×]))(.+)", re.I
 )
+_SERVERS = re.compile(r"(\w+) (.+) (?:nodes|servers|machines|hosts)", re.I)  # how many cards each has stands next to it
 # words that say there is a card
 _DESCRIBED = re.compile(r"\b(gaming|gamer|gpus?|(graphics|video) cards?|nvidia|geforce|radeon|dgpu)\b", re.I)
 _NUMBERED = re.compile(r"^(?!v\d)(?=.*\d{3})(?:\d{3}m\b|[a-z])", re.I)  # a name of its own behind that of a processor
@@ -103,7 +101,9 @@ def parse_hardware(text: str, catalogue: Catalog) -> Machine:
     details = reading.details
     details.no_gpu |= (details.no_card or details.own_graphics) and not reading.cards
     _ask_for_card(text, reading)
+    _ask_for_number(reading)
     _settle_number(reading)
+    _fit_to_vram(reading)
     details, cards = reading.details, [_settle_laptop(_settle_chip(c, reading), reading) for c in _per_node(reading)]
     for what, amount in (("RAM", details.ram_bytes), ("VRAM", details.vram_bytes), ("cores", details.cores)):
         if amount == 0:
@@ -111,9 +111,10 @@ def parse_hardware(text: str, catalogue: Catalog) -> Machine:
     _hold_against_vram(text, reading)
     counted = details.ram_bytes is not None and (details.cores or details.threads)
     if not cards and not (details.no_gpu or details.host_only or counted):
-        raise BadInput(
-            f"hardware {text.strip()!r} names no card and no processor: e.g. `2x RTX 4090, 64GB RAM` or `cpu`"
-        )
+        what = "no card and no processor: e.g. `2x RTX 4090, 64GB RAM` or `cpu`"
+        if details.npu:
+            what = "an NPU, not the chip that it is in: e.g. `Snapdragon X Elite, 32GB RAM`"
+        raise BadInput(f"hardware {text.strip()!r} names {what}")
     if cards and (details.no_gpu or (details.no_card and any(c.entry.kind == "discrete" for c in cards))):
         raise BadInput(f"hardware {text.strip()!r} names a card and states that there is none")
     made = join_catalogue(describe_machine(text, details, cards), catalogue.accelerators(), catalogue.cpu_platforms())
@@ -153,18 +154,14 @@ def _names_nothing(part: str, reading: _Reading) -> bool:
 
 def _read_part(part: str, reading: _Reading) -> None:
     part = spell_out(re.sub(r"^(?:each|and)\s+", "", part.strip(), flags=re.I), reading.words)
-    several = _NODES.fullmatch(part)
-    if several:
-        phrases.read_phrase(f"{several[1]} nodes", reading.details)
-        _read_part(several[2], reading)
-        return
-    if _read_phrase(part, reading) or _read_machine(part, reading):
+    if _read_nodes(part, reading) or _read_phrase(part, reading) or _read_machine(part, reading):
         return
     if "(" in part and _read_phrase(" ".join(re.sub(r"[()]", " ", part).split()), reading):
         return  # `768GB DDR5-6400 (12 channels)`
     inside = re.findall(r"\(([^()]+)\)", part)
     if inside and _read_phrase(" ".join(re.sub(r"\([^()]*\)", " ", part).split()), reading):
-        reading.details.unread += [x for x in inside if not _read_phrase(x, reading)]  # `64GB RAM (two sticks)`
+        for said in inside:  # `64GB RAM (two sticks)`, `12GB card (my lovely Arc B580)`
+            _read_if_known(said, reading)
         return
     if re.search(CHIP, part, re.I):
         part = _take_cores(part, reading)
@@ -203,6 +200,28 @@ def _read_part(part: str, reading: _Reading) -> None:
         return
     name = next((n for _, n in split_counts(part)), part)
     raise UnknownName("accelerator", name, _near(name, reading), "`advise list accelerators` names them all.")
+
+
+def _read_nodes(part: str, reading: _Reading) -> bool:
+    """Read `2 nodes of 8x H100`, and `2 H100 servers`, whose number of cards stands elsewhere."""
+    several, servers = _NODES.fullmatch(part), _SERVERS.fullmatch(part)
+    if several:
+        phrases.read_phrase(f"{several[1]} nodes", reading.details)
+        _read_part(several[2], reading)
+        return True
+    if servers is None or read_count(servers[1]) < 2 or not _names_card(servers[2], reading):
+        return False
+    reading.details.nodes *= read_count(servers[1])
+    reading.details.servers = part
+    _read_part(servers[2], reading)
+    return True
+
+
+def _read_if_known(part: str, reading: _Reading) -> None:
+    try:
+        _read_part(part, reading)
+    except UnknownName:
+        reading.details.unread.append(part)
 
 
 def _read_around(part: str, reading: _Reading) -> bool:
@@ -279,12 +298,12 @@ def _find_cards(part: str, catalogue: Catalog) -> CardCount | None:
     refused: AdvisorError | None = None
     known = catalogue.accelerators()
     for count, written in split_counts(part):
-        name = _name_with_size(catalogue, written)
+        name = name_with_size(catalogue, written)
         mig = MIG.search(name)
         asked = split_name(MIG.sub(" ", name) if mig else name)
-        if all(map(_TELLS_NOTHING.fullmatch, asked.words)):
+        if all(map(TELLS_NOTHING.fullmatch, asked.words)):
             continue
-        if all(map(_TELLS_NOTHING.fullmatch, asked.outer)):
+        if all(map(TELLS_NOTHING.fullmatch, asked.outer)):
             asked = replace(asked, outer=asked.words, outer_sizes=asked.sizes)
         try:
             chosen = _choose_card(catalogue, asked, mig[0].lower() if mig else None)
@@ -302,17 +321,6 @@ def _find_cards(part: str, catalogue: Catalog) -> CardCount | None:
     if refused is not None:
         raise refused
     return None
-
-
-@memoize_by_identity
-def _name_with_size(catalogue: Catalog, name: str) -> str:
-    """`H20-3e` as `H20 141GB`: a name that means another amount of memory."""
-    for entry in catalogue.accelerators().values():
-        for other, gb in entry.sold_as.items():
-            if re.search(rf"\b{re.escape(other)}\b", name, re.I):
-                bare = re.sub(rf"\b{re.escape(other)}\b", entry.name, name, flags=re.I)
-                return bare if split_name(name).sizes else f"{bare} {gb:g}GB"
-    return name
 
 
 def _find_other_size(
@@ -355,12 +363,12 @@ def _add_cards(card: CardCount, reading: _Reading) -> None:
     if other is not None:
         names = (other.name, entry.name)
         raise AmbiguousName("ambiguous_accelerator", f"one machine has {names[0]} or {names[1]}. Say which.", names)
+    again = card.number == 1 and any(c.entry is entry for c in reading.cards)
     if entry.kind == "apu":
-        if card.number == 1 and any(c.entry is entry for c in reading.cards):  # two names of one: `Strix Halo (8060S)`
-            return
         own = re.match(r"(AMD )?Ryzen|Core|Snapdragon", card.name, re.I)
         details.cpu_model = card.name if own else details.cpu_model or entry.processor
-    reading.cards.append(card)
+    if not again or (entry.kind != "apu" and entry.vendor != "apple"):  # two names of one: `Strix Halo (8060S)`
+        reading.cards.append(card)
     for gb in card.sizes:
         if takes_ram(entry) and re.search(r"\bvram\b", card.name, re.I):
             details.gtt_bytes = int(gb * GIB)
@@ -372,7 +380,18 @@ def _add_cards(card: CardCount, reading: _Reading) -> None:
 
 def _find_machine(part: str, reading: _Reading) -> tuple[int, NamedMachine] | None:
     known = reading.machines
-    return next(((n, m) for n, name in split_counts(part) if (m := known.get(simplify_name(name))) is not None), None)
+    named = ((n, known.get(simplify_name(name)) or _make_instance(name, reading)) for n, name in split_counts(part))
+    return next(((n, machine) for n, machine in named if machine is not None), None)
+
+
+def _make_instance(name: str, reading: _Reading) -> NamedMachine | None:
+    """A general-purpose machine of a cloud without a row, from what its series says: `m7i.4xlarge`, `D64as_v5`."""
+    for pattern, gib in reading.words.instances:
+        if (found := re.fullmatch(pattern, name, re.I)) is not None:
+            number = int(found[1] or 1)
+            vcpus = 4 * number if name.lower().endswith("xlarge") else number
+            return NamedMachine(names=(name,), hardware=f"{gib * vcpus}GiB RAM, {vcpus} vCPUs, no GPU", src="")
+    return None
 
 
 def _read_machine(part: str, reading: _Reading) -> bool:
@@ -485,6 +504,19 @@ def _settle_number(reading: _Reading) -> None:
     cards[0] = replace(cards[0], number=said)
 
 
+def _ask_for_number(reading: _Reading) -> None:
+    """Raises AmbiguousName for servers of a card that is no computer, where nothing says how many each has."""
+    details, cards = reading.details, reading.cards
+    if details.servers is None or details.said_cards or len(cards) != 1 or cards[0].number > 1:
+        return
+    entry = cards[0].entry
+    if entry.form not in WHOLE_COMPUTERS and entry.vendor != "apple":
+        shown = (
+            f"{details.servers!r} does not say how many cards each has: e.g. `{details.nodes} nodes of 8x {entry.name}`"
+        )
+        raise AmbiguousName("ambiguous_accelerator", shown, (entry.name,))
+
+
 def _per_node(reading: _Reading) -> list[CardCount]:
     """The cards of one node: `16 H100s across 2 nodes` are 8 each."""
     nodes = reading.details.nodes
@@ -493,6 +525,24 @@ def _per_node(reading: _Reading) -> list[CardCount]:
     if any(c.number % nodes for c in reading.cards):
         raise BadInput(f"{sum(c.number for c in reading.cards)} cards cannot be spread evenly over {nodes} nodes")
     return [replace(c, number=c.number // nodes) for c in reading.cards]
+
+
+def _fit_to_vram(reading: _Reading) -> None:
+    """The card that is sold with the memory which was stated apart from its name: `A100, 40GB VRAM`."""
+    vram, cards = reading.details.vram_bytes, reading.cards
+    if (
+        vram is None
+        or len(cards) != 1
+        or cards[0].sizes
+        or vram in (cards[0].memory_bytes, (cards[0].memory_bytes or 0) * cards[0].number)
+    ):
+        return
+    try:
+        named = _find_cards(f"{cards[0].name} {vram / GIB:g}GB", reading.catalogue)
+    except AdvisorError:
+        return
+    if named is not None and named.variant is None and named.memory_bytes == vram:
+        cards[0] = replace(named, number=cards[0].number)
 
 
 def _hold_against_vram(text: str, reading: _Reading) -> None:
@@ -543,38 +593,3 @@ def _place(size: int, card: CardCount | None, details: HardwareDetails) -> None:
             f"{format_gib(size, 0)} after {card.entry.name} ({format_gib(have, 0)}): "
             f"write `{size // GIB}GB RAM` if host memory is meant"
         )
-
-
-def word_hardware(machine: Machine | None, rules: Catalog) -> str | None:
-    """Words that `--on` reads as this machine; None where no words name all of its devices."""
-    if machine is None:
-        return None
-    text = " ".join((machine.text or _compose(machine, rules) or "").split())
-    if not text or len(text) > LONGEST:
-        return None
-    try:
-        read = parse_hardware(text, rules)
-    except AdvisorError:
-        return None
-    return text if _alike(machine.usable_devices, read.usable_devices) and machine.nodes == read.nodes else None
-
-
-def _compose(machine: Machine, rules: Catalog) -> str | None:
-    cards = rules.accelerators()
-    if machine.nodes > 1 or any(d.accelerator not in cards or d.mig_profile for d in machine.usable_devices):
-        return None
-    counts = Counter(cards[d.accelerator].name for d in machine.usable_devices if d.accelerator)
-    parts = [f"{n}x {name}" for name, n in counts.items()] or ["cpu"]
-    if machine.memory.total_bytes:
-        parts.append(f"{round(machine.memory.total_bytes / GIB)}GB RAM")
-    if machine.os:
-        parts.append(machine.os)
-    return ", ".join(parts)
-
-
-def _alike(here: tuple[Device, ...], read: tuple[Device, ...]) -> bool:
-    """Whether the devices are the same cards, of the same memory where both say it."""
-    if Counter(d.accelerator for d in here) != Counter(d.accelerator for d in read):
-        return False
-    ours, theirs = (sorted(d.total_bytes or 0 for d in devices) for devices in (here, read))
-    return all(a == 0 or b == 0 or abs(a - b) <= TOLERANCE * b for a, b in zip(ours, theirs, strict=True))

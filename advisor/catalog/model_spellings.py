@@ -23,6 +23,7 @@ from advisor.record import Record, Value
 SHORTEST_CORRECTED = 5  # letters and digits of a word that may have a slip in it
 MOST_LEADING = 4  # words before the model's own name in that of a tuned copy, and one
 SIZE_SLACK = 0.06  # of the parameters that a name states
+TAG_SLACK = 1.5  # times that a tag may be off, which counts tables of n-grams or not
 ACTIVE_SLACK = 0.3  # of those that a token uses
 SHORTEST_ASKED = 3  # letters and digits of a name that words are looked up by
 _GGUF = pattern_when_used(r"[-_.@](?P<q>(?:UD-)?(?:I?Q\d(?:_[A-Z0-9]+)*|BF16|F16|F32|MXFP4(?:_MOE)?|TQ\d_\d))$", re.I)
@@ -75,6 +76,7 @@ class ModelNamesFile(Record, frozen=True, kw_only=True):
     ollama_hosts: tuple[str, ...] = ()
     kinds: tuple[str, ...] = ()
     derived: DerivedNames
+    short_forms: tuple[tuple[Pattern, str], ...] = ()
     idle_words: tuple[str, ...] = ()
     unlike: Pattern = ""
     usual: tuple[str, ...] = ()
@@ -120,6 +122,8 @@ def find_named_model(name: str, rules: Catalog) -> NamedModel | None:
     """The catalogue's name and the weight format that `name` says; None where the catalogue has no such name."""
     bare, quant = name.strip().removesuffix(":latest"), None
     if "/" not in bare:
+        for pattern, put in _conventions(rules).short_forms:
+            bare = re.sub(pattern, put, bare, flags=re.I)
         m = _SHORTHAND.search(bare)
         if m:
             found = find_named_model(bare[: m.start()], rules)
@@ -222,14 +226,13 @@ def list_tuned_sizes(name: str, rules: Catalog) -> tuple[str, ...]:
     return tuple(f"{n} {f.size}" for f in families for n in f.names if f"{plain}-".startswith(f"{n}-"))
 
 
-def find_of_same_size(name: str, rules: Catalog) -> ModelRow | None:
-    """A model of as many parameters as a name states, all or few of them active: the newest, of the usual
-    makers where they have one. None where the name states
-    none, or says that it has other parts."""
+def list_of_same_size(name: str, rules: Catalog) -> list[ModelRow]:
+    """The models of as many parameters as a name states, all or few of them active: first the newest of the usual
+    makers. None where the name states none, or says that it has other parts."""
     short = name.strip().rpartition("/")[2]
     size = re.search(r"(?i)(?<![a-z0-9.])(\d{1,4}(?:\.\d+)?)b(?:-?a(\d+(?:\.\d+)?)b)?(?![a-z0-9])", short)
     if size is None or re.search(_conventions(rules).unlike, short, re.I) or find_elsewhere(name, rules) is not None:
-        return None
+        return []
     total = float(size[1]) * 1e9
     active = float(size[2]) * 1e9 if size[2] else total
     usual = _conventions(rules).usual
@@ -241,7 +244,7 @@ def find_of_same_size(name: str, rules: Catalog) -> ModelRow | None:
         and abs(row.params_total - total) <= SIZE_SLACK * total
         and abs((row.params_active or row.params_total) - active) <= ACTIVE_SLACK * active
     ]
-    return max(alike, key=lambda found: found[:2])[2] if alike else None
+    return [row for _, _, row in sorted(alike, key=lambda found: found[:2], reverse=True)]
 
 
 @memoize_by_identity
@@ -286,7 +289,18 @@ def _ollama_tag(name: str, rules: Catalog) -> NamedModel | None:
         if t and is_in_catalogue(t, rules):
             return NamedModel(t, m[3].upper() if m[3] else None, f"{name} is taken as {t}, by its tag")
     found = _without_suffix(f"{base}-{tag}", None, rules) or _find_base("", f"{base}-{tag}", None, rules)
+    found = found or _sized_tag(base, tag, rules)
     return found and replace(found, assumed=f"{name} is taken as {found.name}, by its tag")
+
+
+def _sized_tag(base: str, tag: str, rules: Catalog) -> NamedModel | None:
+    """`qwen3.8-flash-next:125b-mlx`: a model whose name has no size, and a tag of about its size and a format."""
+    rest, said, gguf = list(_strip_suffixes(f"-{tag}", None, rules))[-1]
+    size = re.fullmatch(r"-(\d+(?:\.\d+)?)b", rest, re.I)
+    if size is None or not is_in_catalogue(base, rules) or re.search(_conventions(rules).derived.size, base, re.I):
+        return None
+    near = 1 / TAG_SLACK <= float(size[1]) * 1e9 / rules.find_model(base).params_total <= TAG_SLACK
+    return NamedModel(base, said, gguf=gguf) if near else None
 
 
 def _without_suffix(short: str, quant: str | None, rules: Catalog) -> NamedModel | None:
@@ -305,7 +319,7 @@ def _find_base(publisher: str, short: str, quant: str | None, rules: Catalog) ->
     own = {row.id.rpartition("/")[0].lower() for row in rules.model_index()}
     if publisher and publisher.lower() in own:
         return None
-    starts = (0, *(m.end() for m in re.finditer(r"[-_\s]", now)))
+    starts = (0, *(m.end() for m in re.finditer(r"[-_\s]|\.(?=[a-z])", now, re.I)))
     for start in starts[:MOST_LEADING]:  # `Huihui-Qwen3-8B-abliterated`: the tuner before the model
         if re.search(derived.other, now[:start], re.I):
             break
@@ -323,7 +337,22 @@ def _find_base(publisher: str, short: str, quant: str | None, rules: Catalog) ->
         sized = family.size is None or (size is not None and size[0] == family.size)
         if sized and f"{plain}-".startswith(tuple(f"{n}-" for n in family.names)):
             return NamedModel(family.model, said, gguf=gguf)
-    return None
+    spread = _find_spread(plain, rules)
+    return NamedModel(spread, said, gguf=gguf) if spread is not None else None
+
+
+def _find_spread(plain: str, rules: Catalog) -> str | None:
+    """The model whose words, a size among them, all stand in a name in their order with a tuner's between
+    (`translate-gemma-4-sub-e4b`): of several that with most; None where the others mean other layers."""
+    words, conventions, best = _list_words(plain), _conventions(rules), (list[str](), "")
+    for row in rules.model_index():
+        short, left = row.id.rpartition("/")[2].lower(), iter(words)
+        own = [w for w in _list_words(short) if w not in conventions.kinds]
+        longer = len(own) > max(2, len(best[0])) and re.search(conventions.derived.size, short)
+        if longer and all(word in left for word in own):
+            best = own, row.id
+    rest = "-".join(w for w in words if w not in best[0])
+    return best[1] if best[1] and not re.search(conventions.derived.other, rest, re.I) else None
 
 
 def _find_plain(name: str, quant: str | None, rules: Catalog) -> str | None:
@@ -411,8 +440,13 @@ def _vocabulary(rules: Catalog) -> frozenset[str]:
 
 
 def _split_words(name: str) -> frozenset[str]:
+    return frozenset(_list_words(name))
+
+
+def _list_words(name: str) -> list[str]:
     pieces = r"[a-z]?\d+(?:\.\d+)?[bmt](?![a-z0-9])|e\d+b\b|\d+x\d+b|[a-z]+|\d+(?:\.\d+)*"
-    return frozenset(re.findall(pieces, name.lower()))
+    found: list[str] = re.findall(pieces, name.lower())
+    return found
 
 
 def _is_slip(word: str, right: str) -> bool:

@@ -12,11 +12,13 @@ from msgspec.structs import replace
 
 from advisor.catalog.types import Accelerator
 from advisor.errors import AdvisorError, AmbiguousName
+from advisor.memo import memoize_by_identity
 from advisor.record import Value
 from advisor.units import GIB
 
 if TYPE_CHECKING:
     from advisor.catalog.described_machine import HardwareWords
+    from advisor.catalog.store import Catalog
 
 # Words that never distinguish two cards.
 FILLER = frozenset(
@@ -29,6 +31,11 @@ FILLER = frozenset(
 )  # fmt: skip
 # a number by which cards differ; a year is none
 _CARD_NUMBER = re.compile(r"(?!20[12]\d$)\d{3,4}[a-z]{0,5}")
+# words that name no card alone
+TELLS_NOTHING = re.compile(
+    r"\d{1,2}|[a-z]|x\d{1,2}|ti|xt|xtx|pro|max|ultra|super|plus|maxq|laptop|pcie|sxm|hgx|dgx|ryzen|ai|"
+    r"[rg]tx|gt|rx|arc|jetson|agx|nx|grace|blackwell|server|workstation|sff|data|center|threads|quad|duo|head|point|lake|deck|cloud|eu"
+)
 MAX_WORDS = 40  # of a part that is cut into pieces
 MAX_PIECE = 9  # words of one piece
 MOST_BARE = 16  # cards of a count without a sign of times, where it is no multiple of four
@@ -178,6 +185,17 @@ def split_name(name: str) -> NameWords:
     inside = _words(low)
     outside_sizes = _sizes(bare)
     return NameWords(name, inside, outside_sizes or _sizes(low), _words(bare), outside_sizes)
+
+
+@memoize_by_identity
+def name_with_size(catalogue: Catalog, name: str) -> str:
+    """`H20-3e` as `H20 141GB`: a name that means another amount of memory."""
+    for entry in catalogue.accelerators().values():
+        for other, gb in entry.sold_as.items():
+            if re.search(rf"\b{re.escape(other)}\b", name, re.I):
+                bare = re.sub(rf"\b{re.escape(other)}\b", entry.name, name, flags=re.I)
+                return bare if split_name(name).sizes else f"{bare} {gb:g}GB"
+    return name
 
 
 def choose_accelerator(
@@ -350,6 +368,11 @@ def _refuse_mig(asked: NameWords, entries: Sequence[Accelerator], mig: str) -> l
     raise AdvisorError("unknown_mig_profile", f"{asked.text.strip()!r} has no MIG profile {mig}: {listed}.")
 
 
+def read_count(word: str) -> int:
+    """A count in digits or as a word (`two`, `a pair of`); 0 where it is none."""
+    return int(word) if word.isdigit() else _NUMBERS.get(re.sub(r"\s+", " ", word.lower()), 0)
+
+
 def split_counts(part: str) -> Iterator[tuple[int, str]]:
     """(how many, name) in every way that a part can be read: `8x H100`, `H100 x8`, `h100:8`, `dual 3090s`, `RTX 4090`.
 
@@ -359,8 +382,7 @@ def split_counts(part: str) -> Iterator[tuple[int, str]]:
     for pattern in (_BEFORE, _AFTER, _AFTER_X, _AFTER_BRACKET, _AFTER_WORD, _BEFORE_X):
         m = pattern.fullmatch(text)
         if m:
-            word = m.groupdict().get("w")
-            number = _NUMBERS[re.sub(r"\s+", " ", word.lower())] if word else int(m["n"])
+            number = read_count(m.groupdict().get("w") or m["n"])
             if number > MOST_BARE and number % 4 and re.match(r"\d+\s+[^\sx×*]", text):  # of a name before the card's
                 continue
             yield number, m["name"].strip()

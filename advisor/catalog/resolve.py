@@ -37,6 +37,7 @@ class ResolvedModel(Value, frozen=True):
     quantization: str | None = None
     note: str | None = None
     kind: str | None = None  # of checkpoint, where the name or the files tell: gguf, hf_safetensors
+    alike: tuple[str, ...] = ()  # others that may as well be meant, where it stands for a name that is not known
 
 
 class AmbiguousModel(AmbiguousName):
@@ -84,21 +85,22 @@ def resolve_model(name: str, rules: Catalog) -> ResolvedModel:
 def resolve_or_size(name: str, rules: Catalog) -> ResolvedModel:
     """The model that `name` means; where nothing of that name is known and it states a size, one of that size under its
     name, with a note. For questions about memory and speed: a file is judged by what is known."""
-    from advisor.catalog.model_spellings import find_by_words, find_of_same_size
+    from advisor.catalog.model_spellings import find_by_words, list_of_same_size
 
     try:
         return resolve_model(name, rules)
     except (UnknownName, AmbiguousModel) as error:
-        row = find_of_same_size(name, rules)
-        if row is None or isinstance(error, AmbiguousModel) or (_is_path(name) and not name.endswith(".gguf")):
+        rows = list_of_same_size(name, rules)
+        if not rows or isinstance(error, AmbiguousModel) or (_is_path(name) and not name.endswith(".gguf")):
             raise
         without = re.sub(r"(?i)\d+(?:\.\d+)?b(?:-?a\d+(?:\.\d+)?b)?\b", " ", name)
         family = any(c.isdigit() for c in without) and find_by_words(without, rules)
         if family or any(_is_slip(name, near) for near in error.near):  # a choice is offered
             raise
-        model = _under_name(rules.find_model(row.id), name.strip())
-        note = f"{name.strip()} is not known: memory and speed are those of {row.id}, which is as large; --online reads"
-        return ResolvedModel(model, note=f"{note} its own config, `advise list models` names what is known")
+        model = _under_name(rules.find_model(rows[0].id), name.strip())
+        note = f"{name.strip()} is not known: memory and speed are those of {rows[0].id}, which is as large; --online"
+        note += " reads its own config, `advise list models` names what is known"
+        return ResolvedModel(model, note=note, alike=tuple(row.id for row in rows[1:]))
 
 
 def _is_slip(name: str, near: str) -> bool:

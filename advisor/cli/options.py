@@ -169,7 +169,8 @@ def _make_option(field: QuestionField) -> click.Option:
     elif field.kind in ("array", "object"):
         about |= {"multiple": True}
     else:
-        about |= {"type": _make_type(field), "default": field.default or None, "show_default": bool(field.default)}
+        about |= {"type": _make_type(field), "show_default": bool(field.default)}
+        about |= {"default": field.default} if field.default else {}  # a stated None would be a value to click 8.3
         if not notes.empty and about["type"] is None and notes.spelling is None:
             about["callback"] = refuse_empty
     return click.Option([*notes.options, _name_parameter(field.attribute)], **about)

@@ -47,7 +47,10 @@ GENERATIONS = (
 )
 VENDORS = ("nvidia", "amd", "intel", "apple", "google", "aws", "habana", "qualcomm", "other", "mixed", "none")
 SYSTEMS = ("linux", "windows", "macos", "android", "ios", "browser")
-USE_CASES = ("chat", "rag", "agent", "code", "batch", "voice", "embeddings", "edge", "develop")
+USE_CASES = (
+    *("chat", "rag", "agent", "code", "translate", "extract", "summarise"),
+    *("batch", "voice", "embeddings", "edge", "develop"),
+)
 
 
 def _field(name: str, kind: FieldType, doc: str, values: tuple[str, ...] = ()) -> Field:

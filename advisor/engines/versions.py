@@ -26,6 +26,14 @@ def version_key(version: str) -> tuple[int, ...]:
     return tuple(int(x) for x in m[1].split(".")) if m else ()
 
 
+def find_release(text: str) -> str | None:
+    """The release that a text names next to a program (`vLLM v0.28.0`, `llama.cpp b7394`); None where it names none."""
+    found = re.search(
+        r"(?i)(?<![\d.])(?:v?(\d+\.\d+(?:\.\d+)*(?:\.?(?:rc|post|dev)\d+)?)|(b\d{4,5}))(?![\d.]*\d)", text
+    )
+    return None if found is None else (found[1] or found[2].lower())
+
+
 def are_comparable(version: str, other: str) -> bool:
     """Whether two versions are counted alike: both are builds (b4000) or both releases (0.8), and neither is a word."""
     mine, its = (bool(re.match(r"b\d|\d{4,}(?![\d.])", x)) for x in (version, other))

@@ -15,7 +15,7 @@ from advisor.advice.hardware.budget import load_budget_rules
 from advisor.advice.hardware.prices import catalogue_prices, read_prices
 from advisor.advice.models.choice import ALLOWED
 from advisor.catalog import Catalog, catalog
-from advisor.catalog.resolve import ResolvedModel, resolve_model
+from advisor.catalog.resolve import ResolvedModel, resolve_or_size
 from advisor.errors import BadInput
 from advisor.fleet.candidates import (
     Confidence,
@@ -92,10 +92,10 @@ class NodePrices(Value, frozen=True):
 
 
 def find_models(demands: Sequence[ModelDemand], rules: Catalog) -> tuple[PlannedDemand, ...]:
-    """The models of the demands. Raises what `resolve_model` raises, and BadInput for a model without layers."""
+    """The models of the demands. Raises what `resolve_or_size` raises, and BadInput for a model without layers."""
     out = []
     for demand in demands:
-        found = resolve_model(demand.model, rules)
+        found = resolve_or_size(demand.model, rules)
         if found.model.layout is None:
             raise BadInput(
                 f"{demand.model}: its layers are not in the catalogue, so nothing can be sized; "

@@ -244,7 +244,7 @@ def list_notes(offers: PoolOffers, request: FleetRequest, replicas: Sequence[Rep
     usable = {p.id for p in offers.pools}
     blind = [p.id for p in request.fleet.pools if p.id not in usable and p.devices and not p.memory_known]
     unseen = [p.id for p in request.fleet.pools if p.devices and p.devices_free is None]
-    notes = []
+    notes = list(dict.fromkeys(d.found.note for d in offers.demands if d.found.note))
     if blind:
         notes.append(
             f"not used, since the memory of their devices is not known (fleet show --probe): {', '.join(blind)}"

@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from advisor.catalog import Catalog
-from advisor.catalog.resolve import resolve_model
+from advisor.catalog.resolve import resolve_or_size
 from advisor.decoding import Json
 from advisor.deployment import Deployment, KvType
 from advisor.distribution import WRITTEN_BY
@@ -421,7 +421,7 @@ def make_replica_deployment(replica: PlannedReplica, rules: Catalog, machine: Ma
     """What starts a replica, on its own hardware or on this machine. Raises UnknownName, BadInput."""
     if machine is None and replica.hardware is None:
         raise BadInput(f"{replica.name}: the plan does not say on which hardware it runs")
-    found = resolve_model(replica.model, rules)
+    found = resolve_or_size(replica.model, rules)
     machine = replace(machine or find_machine(replica.hardware or "", rules), nodes=max(1, len(replica.nodes)))
     entry = rules.engine(replica.engine)
     own = {k: v for k, v in replica.settings.items() if not k.isupper()}

@@ -53,6 +53,7 @@ class HardwareDetails(msgspec.Struct):
     no_card: bool = False  # no discrete GPU: the processor's own may be meant
     own_graphics: bool = False  # the processor's own GPU was named as such
     laptop: str | None = None  # the word that says it is one
+    servers: str | None = None  # the words of several servers of a card
     host_only: bool = False  # names a computer without saying which accelerator it has
     processor_only: bool = False  # a processor that is called one: its graphics are not meant
     gtt_bytes: int | None = None
@@ -326,6 +327,8 @@ _RATE = r"[- ]?(?P<rate>\d{4,5})(?: ?(?:MT/s|MHz))?"
 _SIZED = SIZE.replace("(", "(?P<size>", 1).replace("(GB|", "(?P<unit>GB|")
 _DISTRIBUTIONS = "ubuntu|debian|fedora|rhel|centos|rocky|arch linux|opensuse|nixos|alpine|"
 _DISTRIBUTIONS += "cachyos|bazzite|steamos|mint|manjaro|pop!?_?os|proxmox|unraid|truenas"
+_OF_RAM = r"(?:RAM ?: ?)?"
+_TIMES = r"\s*[x×*]\s*(?P<n>\d{1,2})"
 _END = r"(?: CL\d\d)?(?: (?:of )?(?:RAM|memory))?(?: each)?"
 _TABLE: tuple[tuple[str, _Taker], ...] = (
     (
@@ -339,7 +342,8 @@ _TABLE: tuple[tuple[str, _Taker], ...] = (
     ),
     (
         r"(?:(?:intel|amd|arc|radeon|iris|uhd|xe|vega) )*"
-        r"(?:(?:integrated|onboard) (?:graphics|gpu)|(?:graphics )?i-?gpu)(?: only)?",
+        r"(?:(?:integrated|onboard) (?:graphics|gpu)|(?:graphics )?i-?gpu)(?: only)?|"
+        r"(?:intel )?u?hd(?: graphics)?(?: [2-6]\d{2,3})?",  # before Xe: no engine uses them
         _take(own_graphics=True),
     ),
     (
@@ -348,14 +352,14 @@ _TABLE: tuple[tuple[str, _Taker], ...] = (
         _take("ram_bytes", host_only=True),
     ),
     (rf"{SIZE} (?:RAM|memory) (?:per|a|each) socket", _memory_of_sockets),
-    (rf"(?:RAM|memory) ?:? ?{SIZE}", _take("ram_bytes", host_only=True)),
-    (rf"{SIZE} (?:of )?unified(?: memory)?", _take("ram_bytes", unified=True)),
+    (rf"(?:RAM|memory)(?: is)?(?: only)? ?:? ?{SIZE}", _take("ram_bytes", host_only=True)),
+    (rf"{SIZE} (?:of )?unified(?: (?:memory|RAM))?", _take("ram_bytes", unified=True)),
     (
         rf"{SIZE} (?:of )?(?:VRAM|video (?:memory|ram)|gpu memory|gpus?|(?:graphics|video )?cards?)(?: each| total)?",
         _take("vram_bytes"),
     ),
     (rf"(?:total )?VRAM(?: of|:)? {SIZE}", _take("vram_bytes")),
-    (rf"(?P<said_cards>\d{{1,3}})\s*[x×]\s*{_SIZED} (?:of )?(?:VRAM|gpus?|cards?)", _cards),
+    (rf"(?P<said_cards>\d{{1,3}})(?:\s*[x×]\s*| ){_SIZED} (?:of )?(?:VRAM|gpus?|cards?)", _cards),
     (rf"{_SIZED}\s*[x×*]\s*(?P<said_cards>\d{{1,3}})", _cards),
     (r"(?P<said_cards>\d{1,3}|dual|both)[ -]?(?:gpus?|(?:graphics |video )?cards?)", _cards),
     (
@@ -370,10 +374,12 @@ _TABLE: tuple[tuple[str, _Taker], ...] = (
     ),
     (rf"(?P<n>\d{{1,2}}|dual|quad|octa)(?:\s*[x×]\s*|[- ]channels?(?: of)? ){_DDR}(?:{_RATE})?{_END}", _memory_modules),
     (
-        rf"(?:{_SIZED}[ -](?:of )?(?:RAM |memory )?)?{_DDR}{_RATE}{_END}(?: RAM| memory)?"
+        rf"(?:{_SIZED}[ -](?:of )?(?:RAM |memory )?)?(?:{_DDR}|RAM){_RATE}{_END}(?: RAM| memory)?"
         r"(?: (?P<channels>\d{1,2}|dual|quad|octa)[- ]channels?)?",
         _memory_modules,
     ),
+    (rf"{_OF_RAM}{_SIZED} (?:(?P<rate>\d{{4,5}}) ?(?:MT/s|MHz) )?{_DDR}{_TIMES}", _memory_modules),
+    (rf"{_OF_RAM}{_DDR}(?:{_RATE})? {_SIZED}{_TIMES}", _memory_modules),
     (rf"(?:{_DISK}:? (?P<a>{_GBS})|(?P<b>{_GBS}) {_DISK}(?: reads?)?)", _disk),
     (SIZE, _take("bare_bytes")),
     (rf"{SIZE} free(?: VRAM)?", _take("free_bytes")),
@@ -383,6 +389,11 @@ _TABLE: tuple[tuple[str, _Taker], ...] = (
     (rf"(?:VRAM )?carve-?out {SIZE}", _take("carve_bytes")),
     (rf"{SIZE} (?:allocated |set |given )?as (?:video memory|VRAM)", _take("carve_bytes")),
     (rf"GTT {SIZE}", _take("gtt_bytes")),
+    (
+        rf"{SIZE} (?:of )?(?:RAM |memory )?(?:is )?(?:dedicated|allocated|assigned|reserved|given) "
+        r"(?:to|for) (?:the |my )?i?-?GPU",
+        _take("gtt_bytes"),
+    ),
     (r"(?:iogpu\.)?wired_limit_mb ?= ?(?P<wired_bytes>\d{1,9})", _take()),
     (r"linux", _take(os="linux")),
     (rf"(?P<os_version>(?:{_DISTRIBUTIONS})(?: [\w.]+)?)", _take(os="linux")),

@@ -14,7 +14,10 @@ Seconds = Annotated[float, Meta(gt=0, le=1e6)]
 LimitText = Annotated[str, Meta(pattern=r"^[0-9.e+-]+@p(50|90|95|99)$")]
 TimeLimit = Seconds | LimitText  # at most so long; 0.2@p99: for 99 of 100 requests
 Rate = Annotated[float, Meta(gt=0, le=1e6)]
-UseCase = Literal["chat", "rag", "agent", "code", "batch", "voice", "embeddings", "edge", "develop"]
+UseCase = Literal[
+    "chat", "rag", "agent", "code", "translate", "extract", "summarise", "batch", "voice", "embeddings", "edge",
+    "develop",
+]  # fmt: skip
 SHARED = 0.8  # share of a prompt that a bare `--shared-prefix` stands for
 
 ContextLength = Annotated[

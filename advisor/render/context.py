@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import shlex
+from collections import Counter
 from collections.abc import Sequence
 
 import msgspec
@@ -18,9 +19,9 @@ from advisor.deployment import Deployment, Setting, Workload
 from advisor.engines.base import DecidedSetting
 from advisor.engines.flags import ConceptName, find_concept
 from advisor.engines.versions import version_key
-from advisor.errors import BadInput
+from advisor.errors import AdvisorError, BadInput
 from advisor.estimation import estimate as estimate_bytes
-from advisor.machines.types import Device
+from advisor.machines.types import Device, Machine
 from advisor.patterns import pattern_when_used
 from advisor.render import matrix
 from advisor.render.environment import quote_comment, quote_published_address, quote_shell, shell_call
@@ -41,6 +42,8 @@ from advisor.session import Session
 from advisor.units import GIB, MIB
 
 LOOPBACK = pattern_when_used(r"localhost|127(\.\d{1,3}){3}|::1")
+LONGEST_HARDWARE = 200  # characters of a comment
+SAME_MEMORY = 0.05  # a driver shows a little less than a card's nominal memory
 OWN_PLACE: tuple[ConceptName, ...] = ("model", "address", "port", "api_key")  # what the launch says in its own words
 
 
@@ -234,7 +237,7 @@ def make_template_context(
     seen = {
         "engine": {"id": entry.id, "name": entry.name, "version": version},
         "model": {**ref.to_dict(), "declared": make_declaration(ref, entry, target, rules)},
-        "hardware": None if brief or not headed else _word_hardware(deployment, rules),
+        "hardware": None if brief or not headed else word_hardware(deployment.machine, rules),
         "served_name": deployment.served_name if named else None,
         "name": make_slug(
             f"{entry.id}-{deployment.served_name or local_name(deployment.model_path or deployment.model.id)}"
@@ -286,10 +289,43 @@ def _explain_missing_file(argument: Json, start: EngineStart, target: str) -> st
     return f"{argument['flag']} {argument['value']}, which is in the engine's images and not where this file starts it"
 
 
-def _word_hardware(deployment: Deployment, rules: Catalog) -> str | None:
-    from advisor.catalog.hardware_names import word_hardware  # a command alone does not name its hardware
+def word_hardware(machine: Machine | None, rules: Catalog) -> str | None:
+    """Words that `--on` reads as this machine; None where no words name all of its devices."""
+    if machine is None:
+        return None
+    text = " ".join((machine.text or _name_machine(machine, rules) or "").split())
+    if not text or len(text) > LONGEST_HARDWARE:
+        return None
+    from advisor.catalog.hardware_names import parse_hardware  # a command alone does not name its hardware
 
-    return word_hardware(deployment.machine, rules)
+    try:
+        read = parse_hardware(text, rules)
+    except AdvisorError:
+        return None
+    return (
+        text if _have_same_cards(machine.usable_devices, read.usable_devices) and machine.nodes == read.nodes else None
+    )
+
+
+def _name_machine(machine: Machine, rules: Catalog) -> str | None:
+    cards = rules.accelerators()
+    if machine.nodes > 1 or any(d.accelerator not in cards or d.mig_profile for d in machine.usable_devices):
+        return None
+    counts = Counter(cards[d.accelerator].name for d in machine.usable_devices if d.accelerator)
+    parts = [f"{n}x {name}" for name, n in counts.items()] or ["cpu"]
+    if machine.memory.total_bytes:
+        parts.append(f"{round(machine.memory.total_bytes / GIB)}GB RAM")
+    if machine.os:
+        parts.append(machine.os)
+    return ", ".join(parts)
+
+
+def _have_same_cards(here: tuple[Device, ...], read: tuple[Device, ...]) -> bool:
+    """Whether the devices are the same cards, of the same memory where both say it."""
+    if Counter(d.accelerator for d in here) != Counter(d.accelerator for d in read):
+        return False
+    ours, theirs = (sorted(d.total_bytes or 0 for d in devices) for devices in (here, read))
+    return all(a == 0 or b == 0 or abs(a - b) <= SAME_MEMORY * b for a, b in zip(ours, theirs, strict=True))
 
 
 def _ranks(decided: tuple[DecidedSetting, ...], named: Engine) -> int | None:

@@ -10,8 +10,9 @@ from msgspec.structs import replace
 
 import advisor
 from advisor.catalog import catalog
-from advisor.catalog.hardware_names import parse_hardware, word_hardware
+from advisor.catalog.hardware_names import parse_hardware
 from advisor.machines.types import Machine
+from advisor.render.context import word_hardware
 
 RULES = catalog()
 TEXTS = [

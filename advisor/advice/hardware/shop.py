@@ -17,7 +17,7 @@ from advisor.advice.recommend_request import RecommendRequest
 from advisor.advice.types import Advice, RankedDeployment
 from advisor.advice.workload import whole_context
 from advisor.catalog.described_machine import WHOLE_COMPUTERS
-from advisor.catalog.resolve import ResolvedModel, resolve_model
+from advisor.catalog.resolve import ResolvedModel, resolve_or_size
 from advisor.deployment import MemoryEstimate
 from advisor.errors import BadInput
 from advisor.estimation import find_machine
@@ -109,7 +109,7 @@ class Shop:
 
 def resolve_sized(name: str, session: Session) -> ResolvedModel:
     """A model by name. Raises BadInput for one whose layers are not known."""
-    found = resolve_model(name, session.rules)
+    found = resolve_or_size(name, session.rules)
     if found.model.layout is None:
         raise BadInput(f"{found.model.id}: its layers are not in the catalogue, so nothing can be sized")
     return found

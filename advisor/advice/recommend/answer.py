@@ -82,10 +82,25 @@ def recommend(request: RecommendRequest, session: Session) -> Advice:
     said = None
     if request.engine:
         entry, said = session.rules.find_served_engine(request.engine)
-        request = replace(request, engine=entry.id)
+        release, unused = _judge_release(request.engine, entry, said is not None)
+        said = "; ".join(x for x in (said, unused) if x) or None
+        request = replace(request, engine=entry.id, engine_version=release)
     advice, old = _recommend(request, session), find_stale_note("recommend", session.rules, session.today)
     notes = dict.fromkeys(n for n in (said, *advice.warnings, old) if n is not None)
     return replace(advice, warnings=tuple(notes))
+
+
+def _judge_release(name: str, entry: Engine, wrapped: bool) -> tuple[str | None, str | None]:
+    """(the release to answer for, a note) where one was named with an engine; `wrapped`: it is that of what runs it."""
+    from advisor.engines.versions import find_release, is_before, version_key
+
+    release = find_release(name)
+    if release is None or (not wrapped and entry.version and version_key(release) == version_key(entry.version)):
+        return None, None
+    if not wrapped and entry.version and is_before(release, entry.version):
+        return release, None
+    newest = f": the newest known here is {entry.version}" if entry.version and not wrapped else ""
+    return None, f"release {release} has no effect{newest}"
 
 
 def _recommend(request: RecommendRequest, session: Session) -> Advice:

@@ -58,7 +58,12 @@ def search_engines(
             result = replace(result, notes=(*result.notes, f"preferred by policy: {liked.text}"))
         pinned = search.policy.version(entry.id, search.facts)
         if pinned is not None:
-            result = replace(result, notes=(*result.notes, f"pinned to {pinned[0]} by policy: {pinned[1]}"))
+            by = (
+                f"pinned to {pinned[0]} by policy: {pinned[1]}"
+                if pinned[1]
+                else f"release {pinned[0]}, as it was named"
+            )
+            result = replace(result, notes=(*result.notes, by))
         offers.append((value_engine(entry, result, search, guide_result, asked, session.rules), entry, result))
     offers.sort(key=lambda x: x[0].order, reverse=True)
     if offers:
