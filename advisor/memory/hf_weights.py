@@ -44,7 +44,9 @@ class ExpertTiles(Record, frozen=True, kw_only=True):
 
 
 LARGE_EXTRA = 10**7  # parameters
-LOADED_SPREAD = 0.015  # of what one checkpoint was seen to load: ranks repeat some tensors, publishers replace files; assumed
+LOADED_SPREAD = (
+    0.015  # of what one checkpoint was seen to load: ranks repeat some tensors, publishers replace files; assumed
+)
 FP4_EXPERTS = 4.25  # MXFP4: 4 bits and one 8-bit scale for 32 elements
 _REPLICATED = pattern_when_used(
     r"(_norm\.|attn_norm|ffn_norm|gate_inp|exp_probs_b|attn_q_a\.|attn_kv_a_mqa|attn_sinks)"
