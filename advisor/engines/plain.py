@@ -49,6 +49,7 @@ class PlainConstants(Record, frozen=True, kw_only=True):
     kv_bits: tuple[int, int] | None = None  # least and most bits, where the type is a number of them
     kv_scale_bits: float = 0.5  # next to each value that is stored in so many bits
     reserved: ReservedCache | None = None
+    tables_on_host: bool = False  # tables of which a token reads some rows stay in host memory
     experts_on_host: bool = False  # routed experts stay in host memory, but those of experts_on_device
     names: Annotated[Concepts, PUT_IN] = Concepts()  # the entry's own
     windows: bool = True  # whether windowed layers keep only their window
@@ -105,8 +106,9 @@ def memory(deployment: Deployment, entry: Engine, quantization: Quantization) ->
     devices = fitting.used_devices(deployment)
     whole = weights.stages[0] + drafted
     on_host = 0 if devices else whole
-    if devices and constants.experts_on_host:
-        on_host = _host_experts(deployment, constants, weights.experts[0])
+    if devices:
+        tables = hf_weights.count_tables(deployment.model) if constants.tables_on_host else 0
+        on_host = tables + _host_experts(deployment, constants, weights.experts[0])
     on_devices = whole - on_host
     worked_on = (on_devices if devices else whole) + cache
     work = tuple(int(share * worked_on) for share in constants.working_share)
@@ -156,7 +158,13 @@ def _count_rings(deployment: Deployment, cache: ReservedCache) -> int:
 
 
 def _host_experts(deployment: Deployment, constants: PlainConstants, experts: int) -> int:
-    """Bytes of routed experts in host memory: all but those that a setting keeps on the device."""
+    """Bytes of routed experts in host memory: those of as many layers as a setting says, or all but those that one
+    keeps on the device."""
+    if not constants.experts_on_host:
+        layers = _count(deployment, constants.names.experts_on_host_layers, least=0) or 0
+        groups = deployment.model.known_layout.ffn if layers else ()
+        routed = sum(g.n for g in groups if isinstance(g, Moe))
+        return experts * min(layers, routed) // max(1, routed)
     kept = _count(deployment, constants.names.experts_on_device, least=0)
     lay = deployment.model.layout
     count = max((g.n_experts for g in lay.ffn if isinstance(g, Moe)), default=0) if lay else 0

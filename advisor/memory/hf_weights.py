@@ -239,6 +239,12 @@ def _bits(model: t.Model, quantization: Quantization, expert: bool) -> float:
     return quantization.bits_nominal
 
 
+def count_tables(model: t.Model) -> int:
+    """Bytes of the tables of which a token reads some rows, in the bits that checkpoints keep them in."""
+    tables = (x for x in model.weights.extras if x.not_active and x.params >= LARGE_EXTRA)
+    return round(sum(x.params * x.quantized_bits / 8 for x in tables))
+
+
 def _plain_bytes(model: t.Model, quantization: Quantization) -> float:
     """Bytes per element of what a quantization leaves alone."""
     if quantization.family == "none":
