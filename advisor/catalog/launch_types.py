@@ -128,6 +128,7 @@ class EngineProgram(Record, frozen=True, kw_only=True):
     after: tuple[str, ...] = ()  # words that must follow, any of them
     clients: tuple[str, ...] = ()  # those of them that ask a running server for something: they stay arguments
     build: bool = False  # builds something and serves nothing
+    told_by: tuple[FlagName, ...] = ()  # a name that other programs have: two of these flags stand behind it
 
 
 class PythonPackage(Record, frozen=True, kw_only=True):

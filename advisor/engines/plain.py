@@ -49,6 +49,7 @@ class PlainConstants(Record, frozen=True, kw_only=True):
     kv_bits: tuple[int, int] | None = None  # least and most bits, where the type is a number of them
     kv_scale_bits: float = 0.5  # next to each value that is stored in so many bits
     reserved: ReservedCache | None = None
+    head_bits: int | None = None  # of the output matrix on the devices, with the token embedding in host memory
     tables_on_host: bool = False  # tables of which a token reads some rows stay in host memory
     experts_on_host: bool = False  # routed experts stay in host memory, but those of experts_on_device
     names: Annotated[Concepts, PUT_IN] = Concepts()  # the entry's own
@@ -107,8 +108,10 @@ def memory(deployment: Deployment, entry: Engine, quantization: Quantization) ->
     whole = weights.stages[0] + drafted
     on_host = 0 if devices else whole
     if devices:
+        embedding, head = _split_head(deployment, constants)
+        whole += head
         tables = hf_weights.count_tables(deployment.model) if constants.tables_on_host else 0
-        on_host = tables + _host_experts(deployment, constants, weights.experts[0])
+        on_host = embedding + tables + _host_experts(deployment, constants, weights.experts[0])
     on_devices = whole - on_host
     worked_on = (on_devices if devices else whole) + cache
     work = tuple(int(share * worked_on) for share in constants.working_share)
@@ -146,7 +149,7 @@ def memory(deployment: Deployment, entry: Engine, quantization: Quantization) ->
 
 def reserved_tokens(deployment: Deployment, cache: ReservedCache, length: int, sequences: int) -> int:
     """Tokens of the shared cache: as set, else what the asked requests need together, in whole steps."""
-    asked = get_integer(deployment.settings, cache.setting, least=1)
+    asked = get_integer(deployment.settings, cache.setting, cache.setting.replace("_", "-"), least=1)
     tokens = asked if asked is not None else length * sequences if deployment.context_length else cache.default
     return -(-tokens // cache.step) * cache.step
 
@@ -155,6 +158,15 @@ def _count_rings(deployment: Deployment, cache: ReservedCache) -> int:
     """Bytes of the windowed layers of one request: 16 bits an element, whatever the cache's type."""
     rings = ((x.k + x.v, x.window) for x in cache_layers(deployment.model) if x.window)
     return sum(2 * row * -(-(window + cache.beside_window) // cache.step) * cache.step for row, window in rings)
+
+
+def _split_head(deployment: Deployment, constants: PlainConstants) -> tuple[int, int]:
+    """Bytes of (the token embedding in host memory, what the output matrix adds to 16-bit weights or takes off)."""
+    lay = deployment.model.layout
+    if constants.head_bits is None or lay is None:
+        return 0, 0
+    embedding = 2 * lay.vocab_size * lay.hidden_size
+    return embedding, embedding * constants.head_bits // 16 - (0 if lay.tie_embeddings else embedding)
 
 
 def _host_experts(deployment: Deployment, constants: PlainConstants, experts: int) -> int:
