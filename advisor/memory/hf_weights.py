@@ -208,8 +208,8 @@ def _group_tensors(model: t.Model, quantization: Quantization, by_layer: bool) -
 def size_range(model: t.Model, quantization: Quantization) -> tuple[float, float, float]:
     """How real checkpoints of this format compare with its definition: low, usual, high.
 
-    Publishers leave more than the head at 16 bit in experts' routers, linear attention and state layers; models without
-    any of these are quantized throughout, and so is a checkpoint of the model's own publisher.
+    Publishers leave more than the head at 16 bit in experts' routers, linear attention, state layers and what lies
+    next to a tower; models without any of these are quantized throughout, and so is their own publisher's checkpoint.
     """
     lay, loaded = model.layout, find_loaded_bytes(model, quantization.id)
     if loaded is not None:
@@ -217,9 +217,8 @@ def size_range(model: t.Model, quantization: Quantization) -> tuple[float, float
         return (1 - LOADED_SPREAD) * usual, usual, (1 + LOADED_SPREAD) * usual
     if quantization.size_range_plain is None or lay is None:
         return quantization.size_range
-    plain = all(isinstance(g, (t.Full, t.Sliding)) for g in lay.attention) and all(
-        isinstance(g, t.Dense) for g in lay.ffn
-    )
+    plain = model.vision is None and all(isinstance(g, (t.Full, t.Sliding)) for g in lay.attention)
+    plain = plain and all(isinstance(g, t.Dense) for g in lay.ffn)
     own = t.native_format(model) == quantization.id
     return quantization.size_range_plain if plain or own else quantization.size_range
 

@@ -63,6 +63,19 @@ class RangeGib(Record, frozen=True, kw_only=True):
     before: Version | None = None  # holds below this engine version
 
 
+class MixerGib(Record, frozen=True, kw_only=True):
+    """What layers of one kind take next to the other parts on some cards, GiB."""
+
+    mixer: str
+    capabilities: tuple[float, float]  # from the first on, below the second
+    from_batched_tokens: int
+    from_gib: float  # of each device
+    low: float
+    value: float
+    high: float
+    source: str
+
+
 class DeviceDefaults(Record, frozen=True, kw_only=True):
     """Defaults that depend on the device: hold from `from_gib` of memory on."""
 
@@ -207,6 +220,7 @@ class PoolConstants(Record, frozen=True, kw_only=True, eq=False):
     reported_failures: tuple[ReportedFailure, ...] = ()
     first_runner: FirstRunner | None = None
     image_profiles: tuple[ImageProfile, ...] = ()  # what is profiled of towers whose dimensions are known
+    mixers_gib: tuple[MixerGib, ...] = ()
     images_gib: RangeGib | None = None  # profiling of image inputs, models with another vision tower
     state_check_since: Version | None = (
         None  # blocks of states for all sequences are asked for; before, some starts ran
