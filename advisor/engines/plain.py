@@ -106,7 +106,7 @@ def memory(deployment: Deployment, entry: Engine, quantization: Quantization) ->
     weights = hf_weights.rank_weights(deployment.model, quantization, 1, 1)
     devices = fitting.used_devices(deployment)
     whole = weights.stages[0] + drafted
-    on_host = 0 if devices else whole
+    on_host, embedding = 0 if devices else whole, 0
     if devices:
         embedding, head = _split_head(deployment, constants)
         whole += head
@@ -122,7 +122,7 @@ def memory(deployment: Deployment, entry: Engine, quantization: Quantization) ->
         host = fitting.host_row(deployment, PlaceBytes(on_host), HOST_MIB)
     else:
         host = _bounded(fitting.host_row(deployment, PlaceBytes(on_host, cache, state, work[1]), HOST_MIB), work, 1)
-    verdict = fitting.judge_fit(rows, host, needs_host=not devices or on_host > 0, deployment=deployment)
+    verdict = fitting.judge_fit(rows, host, needs_host=not devices or on_host > embedding, deployment=deployment)
     grows = "" if constants.reserved else "; the cache grows with use"
     unsaid = () if given else (f"no context length given: sized for {length} tokens{grows}",)
     if not given and constants.reserved is None:  # a request may as well be short: the low bound holds no cache

@@ -64,7 +64,7 @@ class RangeGib(Record, frozen=True, kw_only=True):
 
 
 class MixerGib(Record, frozen=True, kw_only=True):
-    """What layers of one kind take next to the other parts on some cards, GiB."""
+    """What layers of one kind take next to the other parts on some cards, GiB; of models on one rank."""
 
     mixer: str
     capabilities: tuple[float, float]  # from the first on, below the second

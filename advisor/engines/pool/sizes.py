@@ -485,7 +485,7 @@ def _list_parts(
     mixers = {x.mixer for x in cache_layers(model)}
     for row in constants.mixers_gib:
         on_card = row.capabilities[0] <= devices.first_capability < row.capabilities[1]
-        on_card = on_card and devices.least_bytes >= row.from_gib * GIB
+        on_card = on_card and devices.least_bytes >= row.from_gib * GIB and settings.together == 1
         if row.mixer in mixers and on_card and settings.batched_tokens >= row.from_batched_tokens:
             parts.append(((row.low, row.value, row.high),))
     images, takes_images = constants.images_gib, not settings.text_only and settings.switches.images
