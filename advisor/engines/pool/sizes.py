@@ -482,11 +482,10 @@ def _list_parts(
         open_ = list_open(constants.captured_graphs, settings.version, settings.oldest_version)
         capability, largest = devices.first_capability, settings.switches.largest_capture
         parts.append(tuple(size_graphs(x, layers, settings.sequences, capability, largest) for x in open_))
-    mixers = {x.mixer for x in cache_layers(model)}
+    mixers = {x.mixer for x in cache_layers(model)} if settings.together == 1 else set()
     for row in constants.mixers_gib:
-        on_card = row.capabilities[0] <= devices.first_capability < row.capabilities[1]
-        on_card = on_card and devices.least_bytes >= row.from_gib * GIB and settings.together == 1
-        if row.mixer in mixers and on_card and settings.batched_tokens >= row.from_batched_tokens:
+        on_card = row.from_capability <= devices.first_capability < row.below_capability
+        if row.mixer in mixers and on_card and devices.least_bytes >= row.from_gib * GIB:
             parts.append(((row.low, row.value, row.high),))
     images, takes_images = constants.images_gib, not settings.text_only and settings.switches.images
     known = find_image_profile(model, settings, constants)
