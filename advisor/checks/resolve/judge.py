@@ -9,7 +9,6 @@ from typing import TypeGuard
 from msgspec.structs import replace
 
 from advisor.catalog.described_machine import list_common_cards
-from advisor.catalog.downloads import list_repositories
 from advisor.catalog.match import usable_capacity_bytes
 from advisor.catalog.name_words import find_other_size
 from advisor.catalog.types import Accelerator
@@ -293,7 +292,7 @@ def _with_copy(deployment: Deployment, name: str | None) -> Deployment:
     """With the repository that the launch names as the copy that stands for the weight format."""
     model, format = deployment.model, deployment.quantization
     plain = name is None or "/" not in name or reading.is_path(name) or name.startswith(HUB_TAGS)
-    if plain or format is None or name == model.id or next(iter(list_repositories(model, format)), None) == name:
+    if plain or format is None or name in (model.id, model.quantized_repos.get(format)):
         return deployment
     return replace(deployment, model=replace(model, quantized_repos={**model.quantized_repos, format: str(name)}))
 

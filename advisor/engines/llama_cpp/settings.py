@@ -192,7 +192,7 @@ def resolve_llama_settings(deployment: Deployment, usual: LlamaDefaults) -> Llam
 
 
 def _as_of(found: LlamaSettings, deployment: Deployment, usual: LlamaDefaults) -> LlamaSettings:
-    """The settings with what the stated build did where nothing was said."""
+    """The settings with what the stated build did where a launch leaves them open."""
     build, given = deployment.engine_version or "", deployment.settings
     rows = [x for x in usual.older if re.fullmatch(r"b\d{1,6}", build) and is_before(build, x.before)]
     for row in rows:
