@@ -13,7 +13,6 @@ from math import prod
 
 from msgspec.structs import replace
 
-from advisor.catalog.downloads import list_repositories
 from advisor.catalog.types import Quantization
 from advisor.memo import memoize_by_identity
 from advisor.memory import gguf_tensors
@@ -226,8 +225,8 @@ def size_range(model: t.Model, quantization: Quantization) -> tuple[float, float
 def find_loaded_bytes(model: t.Model, format: str) -> int | None:
     """Bytes of the weights that the preferred copy in a format was seen to load, on all ranks together; None where no
     log of it is known."""
-    first = next(iter(list_repositories(model, format)), None)
-    gib = next((d.loaded_gib for d in model.downloads if d.repository == first), None)
+    named, copies = model.quantized_repos.get(format), [d for d in model.downloads if d.format == format]
+    gib = next((d.loaded_gib for d in copies if named in (None, d.repository)), None)
     return None if gib is None else round(gib * 2**30)
 
 
