@@ -95,7 +95,8 @@ def describe_machine(text: str, details: HardwareDetails, cards: list[CardCount]
     masks = {} if visible is None else dict.fromkeys(("CUDA_VISIBLE_DEVICES", "ZE_AFFINITY_MASK"), visible)
     devices, hidden = device_visibility.apply_visibility(devices, masks)
     apple = any(c.entry.vendor == "apple" for c in cards)
-    system: Os | None = details.os or ("macos" if apple else None)
+    linux = any(c.entry.vendor == "nvidia" and c.entry.unified for c in cards)  # no other system is made for them
+    system: Os | None = details.os or ("macos" if apple else "linux" if linux else None)
     ram = _ram(details, cards, notes)
     room = CardRoom(**pick_fields(details, *CardRoom.__struct_fields__))
     if details.laptop is not None and room.free_slots is None:

@@ -128,6 +128,7 @@ class EngineProgram(Record, frozen=True, kw_only=True):
     after: tuple[str, ...] = ()  # words that must follow, any of them
     clients: tuple[str, ...] = ()  # those of them that ask a running server for something: they stay arguments
     build: bool = False  # builds something and serves nothing
+    told_by: tuple[FlagName, ...] = ()  # a name that other programs have: two of these flags stand behind it
 
 
 class PythonPackage(Record, frozen=True, kw_only=True):
@@ -354,6 +355,14 @@ class CheckpointCache(Record, frozen=True, kw_only=True):
     source: str
 
 
+class EagerLayer(Record, frozen=True, kw_only=True):
+    """What the host takes to issue the kernels of a layer one by one, without graphs; ms."""
+
+    dense: float
+    experts: float  # of a layer with routed experts
+    source: str
+
+
 class SpeedTraits(Record, frozen=True, kw_only=True):
     """What speed estimates need to know of an engine in addition to its memory behaviour."""
 
@@ -369,6 +378,7 @@ class SpeedTraits(Record, frozen=True, kw_only=True):
     other_backends: dict[str, tuple[str, ...]] = {}  # vendor -> in use besides its own, where none is stated
     expert_tiles: dict[str, int] = {}  # vendor, or other -> tokens of one expert that a kernel works on together
     checkpoint_cache: CheckpointCache | None = None
+    eager_layer: EagerLayer | None = None
     source: str | None = None
 
 

@@ -224,7 +224,7 @@ def _list_switches(rules: Catalog) -> tuple[str, ...]:
     """Settings that some verdict depends on."""
     known = decode_document(rules, LIMITS, StartRules)
     more = (k for r in known.engines.values() for k in r.backend_settings)
-    return tuple({*(k for x in known.limits for k in (*x.unless, *x.given, *x.besides)), *more})
+    return tuple({*(k for x in known.limits for k in (*x.unless, *x.given, *x.besides, *x.multiples)), *more})
 
 
 @memoize_by_identity
@@ -368,10 +368,15 @@ def _meets(limit: StartLimit, asked: _Asked) -> bool:
         and (limit.head_rows is None or any(n % limit.head_rows for n in _list_head_sizes(question.model)))
         and (not limit.given or any(question.given.get(k) == v for k, v in limit.given.items()))
         and (not limit.besides or any(question.given.get(k, v[0]) not in v for k, v in limit.besides.items()))
+        and (not limit.multiples or any(_is_no_multiple(question.given.get(k), n) for k, n in limit.multiples.items()))
         and (limit.experts is None or (question.model.layout is not None and limit.experts == question.model.is_moe))
         and (limit.architectures is None or bool(re.search(limit.architectures, question.model.architecture or "")))
         and (limit.shapes is None or any(re.search(limit.shapes, kind) for kind in kinds))
     )
+
+
+def _is_no_multiple(value: object, of: int) -> bool:
+    return value is not None and str(value).isdecimal() and int(str(value)[:9]) % of != 0
 
 
 def _find_tool(asked: _Asked) -> str | None:

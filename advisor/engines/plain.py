@@ -49,6 +49,8 @@ class PlainConstants(Record, frozen=True, kw_only=True):
     kv_bits: tuple[int, int] | None = None  # least and most bits, where the type is a number of them
     kv_scale_bits: float = 0.5  # next to each value that is stored in so many bits
     reserved: ReservedCache | None = None
+    head_bits: int | None = None  # of the output matrix on the devices, with the token embedding in host memory
+    tables_on_host: bool = False  # tables of which a token reads some rows stay in host memory
     experts_on_host: bool = False  # routed experts stay in host memory, but those of experts_on_device
     names: Annotated[Concepts, PUT_IN] = Concepts()  # the entry's own
     windows: bool = True  # whether windowed layers keep only their window
@@ -104,9 +106,12 @@ def memory(deployment: Deployment, entry: Engine, quantization: Quantization) ->
     weights = hf_weights.rank_weights(deployment.model, quantization, 1, 1)
     devices = fitting.used_devices(deployment)
     whole = weights.stages[0] + drafted
-    on_host = 0 if devices else whole
-    if devices and constants.experts_on_host:
-        on_host = _host_experts(deployment, constants, weights.experts[0])
+    on_host, embedding = 0 if devices else whole, 0
+    if devices:
+        embedding, head = _split_head(deployment, constants)
+        whole += head
+        tables = hf_weights.count_tables(deployment.model) if constants.tables_on_host else 0
+        on_host = embedding + tables + _host_experts(deployment, constants, weights.experts[0])
     on_devices = whole - on_host
     worked_on = (on_devices if devices else whole) + cache
     work = tuple(int(share * worked_on) for share in constants.working_share)
@@ -117,7 +122,7 @@ def memory(deployment: Deployment, entry: Engine, quantization: Quantization) ->
         host = fitting.host_row(deployment, PlaceBytes(on_host), HOST_MIB)
     else:
         host = _bounded(fitting.host_row(deployment, PlaceBytes(on_host, cache, state, work[1]), HOST_MIB), work, 1)
-    verdict = fitting.judge_fit(rows, host, needs_host=not devices or on_host > 0, deployment=deployment)
+    verdict = fitting.judge_fit(rows, host, needs_host=not devices or on_host > embedding, deployment=deployment)
     grows = "" if constants.reserved else "; the cache grows with use"
     unsaid = () if given else (f"no context length given: sized for {length} tokens{grows}",)
     if not given and constants.reserved is None:  # a request may as well be short: the low bound holds no cache
@@ -144,7 +149,7 @@ def memory(deployment: Deployment, entry: Engine, quantization: Quantization) ->
 
 def reserved_tokens(deployment: Deployment, cache: ReservedCache, length: int, sequences: int) -> int:
     """Tokens of the shared cache: as set, else what the asked requests need together, in whole steps."""
-    asked = get_integer(deployment.settings, cache.setting, least=1)
+    asked = get_integer(deployment.settings, cache.setting, cache.setting.replace("_", "-"), least=1)
     tokens = asked if asked is not None else length * sequences if deployment.context_length else cache.default
     return -(-tokens // cache.step) * cache.step
 
@@ -155,8 +160,23 @@ def _count_rings(deployment: Deployment, cache: ReservedCache) -> int:
     return sum(2 * row * -(-(window + cache.beside_window) // cache.step) * cache.step for row, window in rings)
 
 
+def _split_head(deployment: Deployment, constants: PlainConstants) -> tuple[int, int]:
+    """Bytes of (the token embedding in host memory, what the output matrix adds to 16-bit weights or takes off)."""
+    lay = deployment.model.layout
+    if constants.head_bits is None or lay is None:
+        return 0, 0
+    embedding = 2 * lay.vocab_size * lay.hidden_size
+    return embedding, embedding * constants.head_bits // 16 - (0 if lay.tie_embeddings else embedding)
+
+
 def _host_experts(deployment: Deployment, constants: PlainConstants, experts: int) -> int:
-    """Bytes of routed experts in host memory: all but those that a setting keeps on the device."""
+    """Bytes of routed experts in host memory: those of as many layers as a setting says, or all but those that one
+    keeps on the device."""
+    if not constants.experts_on_host:
+        layers = _count(deployment, constants.names.experts_on_host_layers, least=0) or 0
+        groups = deployment.model.known_layout.ffn if layers else ()
+        routed = sum(g.n for g in groups if isinstance(g, Moe))
+        return experts * min(layers, routed) // max(1, routed)
     kept = _count(deployment, constants.names.experts_on_device, least=0)
     lay = deployment.model.layout
     count = max((g.n_experts for g in lay.ffn if isinstance(g, Moe)), default=0) if lay else 0

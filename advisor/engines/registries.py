@@ -151,6 +151,7 @@ class StartLimit(Record, frozen=True, kw_only=True):
     backends: Names = ()  # of attention: no other is taken there
     given: dict[str, str] = {}  # settings or variables, any of which has this value
     besides: dict[str, Names] = {}  # any of which has another value than these
+    multiples: dict[str, int] = {}  # any of which is no multiple of this number
     starts: Literal["no", "unknown", "condition"] | None = None
     unless: dict[str, str] = {}  # a setting or variable with which the limit does not hold; `*`: whatever its value
     says: str

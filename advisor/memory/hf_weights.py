@@ -43,6 +43,9 @@ class ExpertTiles(Record, frozen=True, kw_only=True):
 
 
 LARGE_EXTRA = 10**7  # parameters
+LOADED_SPREAD = (
+    0.015  # of what one checkpoint was seen to load: ranks repeat some tensors, publishers replace files; assumed
+)
 FP4_EXPERTS = 4.25  # MXFP4: 4 bits and one 8-bit scale for 32 elements
 _REPLICATED = pattern_when_used(
     r"(_norm\.|attn_norm|ffn_norm|gate_inp|exp_probs_b|attn_q_a\.|attn_kv_a_mqa|attn_sinks)"
@@ -110,7 +113,18 @@ def rank_weights(
 
     Routed experts are shared by `ep` ranks where these are more than `tp`; `vision` False leaves the tower out.
     """
-    quantization = as_stored(model, quantization)
+    found = _define_weights(model, as_stored(model, quantization), tp, pp, ep, vision, partition)
+    usual = size_range(model, quantization)[1]
+    if found.modelled or usual == 1:
+        return found
+    stages, experts = (tuple(round(x * usual) for x in sizes) for sizes in (found.stages, found.experts))
+    return replace(found, stages=stages, experts=experts, modelled=True)
+
+
+def _define_weights(
+    model: t.Model, quantization: Quantization, tp: int, pp: int, ep: int, vision: bool, partition: tuple[int, ...]
+) -> RankWeights:
+    """As the definition of the format has them."""
     try:
         # on one stage equal tensors of different layers lie together, unless layers are distinguished by name
         groups = _group_tensors(model, quantization, pp > 1 or quantization.id in model.kept_16bit)
@@ -139,12 +153,11 @@ def rank_weights(
         shared = tp if extra_weights.params >= LARGE_EXTRA and extra_weights.not_active else 1  # a table of rows
         bits = 16 if quantization.bits_nominal >= 16 else extra_weights.quantized_bits
         stages[0] += extra_weights.params * (quantization.bits_nominal if wide else bits) / 8 / shared
-    usual = size_range(model, quantization)[1]
     return RankWeights(
-        stages=tuple(round(x * usual) for x in stages),
-        experts=tuple(round(x * usual) for x in experts),
+        stages=tuple(map(round, stages)),
+        experts=tuple(map(round, experts)),
         outside=tuple(map(round, outside)),
-        modelled=usual != 1,
+        modelled=False,
     )
 
 
@@ -194,16 +207,27 @@ def _group_tensors(model: t.Model, quantization: Quantization, by_layer: bool) -
 def size_range(model: t.Model, quantization: Quantization) -> tuple[float, float, float]:
     """How real checkpoints of this format compare with its definition: low, usual, high.
 
-    Publishers leave more than the head at 16 bit in experts' routers, linear attention and state layers; models without
-    any of these are quantized throughout.
+    Publishers leave more than the head at 16 bit in experts' routers, linear attention, state layers and what lies
+    next to a tower; models without any of these are quantized throughout, and so is their own publisher's checkpoint.
     """
-    lay = model.layout
+    lay, loaded = model.layout, find_loaded_bytes(model, quantization.id)
+    if loaded is not None:
+        usual = loaded / sum(_define_weights(model, as_stored(model, quantization), 1, 1, 1, True, ()).stages)
+        return (1 - LOADED_SPREAD) * usual, usual, (1 + LOADED_SPREAD) * usual
     if quantization.size_range_plain is None or lay is None:
         return quantization.size_range
-    plain = all(isinstance(g, (t.Full, t.Sliding)) for g in lay.attention) and all(
-        isinstance(g, t.Dense) for g in lay.ffn
-    )
-    return quantization.size_range_plain if plain else quantization.size_range
+    plain = model.vision is None and all(isinstance(g, (t.Full, t.Sliding)) for g in lay.attention)
+    plain = plain and all(isinstance(g, t.Dense) for g in lay.ffn)
+    own = t.native_format(model) == quantization.id
+    return quantization.size_range_plain if plain or own else quantization.size_range
+
+
+def find_loaded_bytes(model: t.Model, format: str) -> int | None:
+    """Bytes of the weights that the preferred copy in a format was seen to load, on all ranks together; None where no
+    log of it is known."""
+    named, copies = model.quantized_repos.get(format), [d for d in model.downloads if d.format == format]
+    gib = next((d.loaded_gib for d in copies if named in (None, d.repository)), None)
+    return None if gib is None else round(gib * 2**30)
 
 
 def _bits(model: t.Model, quantization: Quantization, expert: bool) -> float:
@@ -211,6 +235,12 @@ def _bits(model: t.Model, quantization: Quantization, expert: bool) -> float:
     if expert and model.has_fp4_experts and t.native_format(model) == quantization.id:
         return FP4_EXPERTS
     return quantization.bits_nominal
+
+
+def count_tables(model: t.Model) -> int:
+    """Bytes of the tables of which a token reads some rows, in the bits that checkpoints keep them in."""
+    tables = (x for x in model.weights.extras if x.not_active and x.params >= LARGE_EXTRA)
+    return round(sum(x.params * x.quantized_bits / 8 for x in tables))
 
 
 def _plain_bytes(model: t.Model, quantization: Quantization) -> float:

@@ -400,6 +400,7 @@ class Download(Record, frozen=True, kw_only=True):
     repository: HubRepository
     src: SourceKey
     bytes: int | None = None  # of the weight files, where a source states them
+    loaded_gib: float | None = None  # weights of all ranks together, as a start-up log says
     block: int | None = None  # side of the square blocks with one scale each
     group_size: int | None = None  # weights that share one scale
     notes: str | None = None

@@ -124,7 +124,8 @@ def split_pass(cost: Any, efficiency: Efficiency) -> PassSeconds:
         + cost.link_s / efficiency.link
         + cost.host_s / efficiency.host
     )
-    return PassSeconds(memory, products, rest)
+    late = getattr(cost, "issued_s", 0.0) - overlap_seconds(memory, products) - rest  # measured rows are of graphs
+    return PassSeconds(memory, products, rest + (late + abs(late)) / 2)
 
 
 def pass_seconds(cost: Any, efficiency: Efficiency) -> Number:

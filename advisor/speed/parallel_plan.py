@@ -67,6 +67,8 @@ class ParallelPlan(msgspec.Struct, frozen=True, kw_only=True):
     from_disk: float = 0.0  # part of all weights that memory does not hold
     key_bytes: float = 2.0  # per element of the cache
     value_bytes: float = 2.0
+    issue_dense: float = 0.0  # seconds that the host takes to issue a layer of a decode step, where nothing is captured
+    issue_experts: float = 0.0
     chunk: int = 512  # prompt tokens of a pass
     most_running: int = 10**9  # requests the engine admits
     pool_tokens: int | None = None  # tokens the cache holds, all replicas
@@ -139,9 +141,12 @@ def _server(deployment: Deployment, estimate: MemoryEstimate, entry: Engine, fam
     if tokens == 0:  # in the middle of its bounds it does not start; where it does, it holds one request
         tokens = estimate.context_length
     alone = not fitting.used_devices(deployment)
+    eager = entry.speed.eager_layer if settings.eager and not alone else None
     return ParallelPlan(
         family=family,
         server=True,
+        issue_dense=eager.dense / 1000 if eager else 0.0,
+        issue_experts=eager.experts / 1000 if eager else 0.0,
         unfolds_latent=True,
         expert_tile=_expert_tile(deployment, entry),
         joins=_joins(deployment, entry),

@@ -58,6 +58,7 @@ class Pass(msgspec.Struct, kw_only=True):
     vector_s: float  # the same of so few tokens that no matrix units are used
     attention_s: float  # attention's own products
     link_s: float  # bytes between ranks over the link
+    issued_s: float = 0.0  # until the host has issued all kernels, one by one: no pass is shorter
     layers: float  # layers a pass launches, two blocks each
     moe_layers: float
     other_mixers: float
@@ -322,6 +323,8 @@ def plan_pass(
         vector_s=products * per_product if vector else 0.0,
         attention_s=attention * per_pair,
         link_s=sent / (GB * rates.link_gbs) + exchanges * rates.wait_s,
+        issued_s=decode
+        * (plan.issue_dense * (work.blocks / 2 - work.moe_layers) + plan.issue_experts * work.moe_layers),
         layers=(work.blocks / 2 * launched + decode * plan.delta_layers * work.delta_mixers) * on,
         moe_layers=work.moe_layers * launched * on,
         other_mixers=work.other_mixers * launched * on,

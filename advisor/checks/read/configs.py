@@ -49,7 +49,8 @@ def find_flags_engine(doc: object, ctx: ReaderContext) -> str | None:
         return None
     keys = [str(k).lstrip("-").replace("_", "-") for k in doc]
     for engine, kind in ctx.know.config_files:
-        own = sum(k in kind.telling for k in keys)
+        inner = as_mapping(doc, kind.nested) if kind.nested is not None else {}
+        own = sum(k in kind.telling for k in [*keys, *(str(k).replace("_", "-") for k in inner)])
         if kind.any_of:
             if own >= 2 and any(x in doc for x in kind.any_of):
                 return engine

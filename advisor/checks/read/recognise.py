@@ -384,6 +384,8 @@ def _assign(word: Text, env: Env) -> bool:
 
 def _count_start_words(entry: EngineProgram, rest: Words) -> int | None:
     """How many words after the program belong to it; None when it is not started as a server."""
+    if entry.told_by and len({f"--{x}" for x in entry.told_by} & {w.partition("=")[0] for w in rest}) < 2:
+        return None
     if not entry.after:
         return 0
     for phrase in entry.after:

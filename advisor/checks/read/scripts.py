@@ -27,7 +27,7 @@ from advisor.yaml_places import lines_of, make_text
 MOST_TASKS = 32  # of a job array that are read
 TASK = "SLURM_ARRAY_TASK_ID"
 _ARRAY = re.compile(r"^#SBATCH\s+(?:.*\s)?(?:--array[= ]|-a ?)([\d,:%-]+)", re.M)
-_MANIFEST = re.compile(r"^(apiVersion|services|FROM|\[Service\]|\[Unit\]|models)\b", re.M)
+_MANIFEST = re.compile(r"^(apiVersion|services|FROM|\[Service\]|\[Unit\]|models?)\b", re.M)
 # `source FILE`, `. FILE`, and FILE in a variable, without what comes before the folder of the script itself
 _BESIDE = r"""["']?(?:(?:\$\([^)]*\)|\$\{?\w+\}?)/|\./)?([\w./-]+)["']?"""
 _READ_IN = re.compile(rf"""^[ \t]*(?:source|\.)[ \t]+(?:{_BESIDE}|["']?\$\{{?(\w+)\}}?["']?[ \t]*$)""", re.M)

@@ -235,6 +235,7 @@ def _check_on(
             deployment, notes = resolve_request(launch_reading.request, knowledge.rules, RememberedNames(machines))
             hub = str(launch_reading.model or "").startswith(HUB_TAGS)
             deployment = replace(deployment, machine=machine, from_hub=hub, sealed=is_sealed(launch, knowledge))
+            deployment = _with_copy(deployment, launch_reading.model)
             if asked.fit:
                 memory_estimate = estimate(deployment, session)
         except AdvisorError as x:
@@ -287,6 +288,15 @@ def _check_on(
     return CheckedLaunch(launch, launch_arguments, judged, launch_reading, machine, sure, deployment, memory_estimate)
 
 
+def _with_copy(deployment: Deployment, name: str | None) -> Deployment:
+    """With the repository that the launch names as the copy that stands for the weight format."""
+    model, format = deployment.model, deployment.quantization
+    plain = name is None or "/" not in name or reading.is_path(name) or name.startswith(HUB_TAGS)
+    if plain or format is None or name in (model.id, model.quantized_repos.get(format)):
+        return deployment
+    return replace(deployment, model=replace(model, quantized_repos={**model.quantized_repos, format: str(name)}))
+
+
 def _resize(machine: Machine, size: Accelerator) -> Machine:
     """The machine with devices of another size of their card."""
     total, basis = usable_capacity_bytes(size)
@@ -309,7 +319,7 @@ def _judge_memory(
     if fits is False:
         why = [*(memory_estimate.short or memory_estimate.warnings)]
         if served is None and not length_given and _shorter_fits(memory_estimate):
-            fits = None  # the engine refuses to start like this, as a finding says; the length that is meant is open
+            fits = False if memory_estimate.message else None  # where it is known to refuse to start like this
             tokens = pool_tokens(memory_estimate) or 0
             shorter = f"about {tokens:,} do" if tokens >= SHORTEST else "whether fewer do is too close to call"
             own = f"{memory_estimate.context_length:,} tokens, the model's own, do not fit"

@@ -75,7 +75,8 @@ def find_model_name(launch: Launch, arguments: LaunchArguments, knowledge: Knowl
 
         image = launch.setup.image
         return launch.model or (nim_model(make_text(image, launch.line)) if image else None)
-    found = arguments.value(*knowledge.recognition.model_flags)
+    own = arguments.value(*entry.concepts.model.flags) if entry is not None and entry.concepts.model.flags else None
+    found = own or arguments.value(*knowledge.recognition.model_flags)
     if found is None and entry is not None and entry.concepts.model.positional:
         found = next((p for p in arguments.positional if p not in ("serve", "\\")), None)
     mounts = ("/mnt/models", "/models", "/model", "{{")  # or a variable: it stands for what another field names

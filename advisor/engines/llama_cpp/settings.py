@@ -21,6 +21,7 @@ from advisor.decoding import convert
 from advisor.deployment import Deployment, KvType, Setting
 from advisor.engines import fitting
 from advisor.engines.base import get_flag, get_integer, get_setting, own_defaults
+from advisor.engines.versions import is_before
 from advisor.errors import BadInput
 from advisor.meanings import Version
 from advisor.memo import memoize_by_identity
@@ -62,6 +63,17 @@ class MovedTensor(Record, frozen=True, kw_only=True):
     place: int
 
 
+class OlderBuilds(Record, frozen=True, kw_only=True, cache_hash=True):
+    """What builds did where the settings leave it open; None: as today."""
+
+    before: Version  # a build
+    flash: bool | None = None  # flash attention
+    fit: bool | None = None  # layers and length are fitted to the memory
+    gpu_layers: int | None = None  # on cards of the vendors below
+    vendors: tuple[str, ...] = ()
+    source: str
+
+
 class LlamaDefaults(msgspec.Struct, frozen=True, cache_hash=True):
     """What llama-server takes when nothing is set: of `defaults` in rules/engines/llama.cpp.yaml, and its slots."""
 
@@ -70,6 +82,7 @@ class LlamaDefaults(msgspec.Struct, frozen=True, cache_hash=True):
     fit_target_mib: int  # left free on each device by `--fit on` (its `--fit-target`)
     fit_ctx_min: int  # the least context that `--fit on` shortens to (its `--fit-ctx`)
     slots: int  # requests at once
+    older: tuple[OlderBuilds, ...] = ()
 
 
 Split = Literal["layer", "row", "tensor"]  # whole layers; rows of matrices; rows of matrices, and heads of caches
@@ -169,12 +182,28 @@ def resolve_llama_settings(deployment: Deployment, usual: LlamaDefaults) -> Llam
         if deployment.settings
         else _usual(deployment.model, *asked)
     )
+    found = _as_of(found, deployment, usual)
     architecture = as_gguf(deployment.model).gguf_architecture
     if found.flash and architecture is not None and not architecture.graph.flash:
         return replace(found, flash=False)
     if not found.flash or not leaves_flash_open(deployment) or BLOCKS[found.cache_v.upper()][0] > 1:
         return found
     return found if has_kernels(as_gguf(deployment.model)) else replace(found, flash=False)
+
+
+def _as_of(found: LlamaSettings, deployment: Deployment, usual: LlamaDefaults) -> LlamaSettings:
+    """The settings with what the stated build did where a launch leaves them open."""
+    build, given = deployment.engine_version or "", deployment.settings
+    rows = [x for x in usual.older if re.fullmatch(r"b\d{1,6}", build) and is_before(build, x.before)]
+    for row in rows:
+        if row.flash is not None and get_setting(given, "flash-attn", "fa") in (None, "auto"):
+            found = replace(found, flash=row.flash)
+        if row.fit is not None and get_setting(given, "fit") is None:
+            found = replace(found, fit=row.fit)
+        on_vendor = any(x.vendor in row.vendors for x in fitting.used_devices(deployment))
+        if row.gpu_layers is not None and on_vendor and found.gpu_layers is None:
+            found = replace(found, gpu_layers=row.gpu_layers)
+    return found
 
 
 def leaves_flash_open(deployment: Deployment) -> bool:

@@ -525,13 +525,16 @@ def list_notes(deployment: Deployment, settings: PoolSettings, used: Sequence[De
 def find_length_refusal(
     settings: PoolSettings, plans: Sequence[PagedCache], requests: Sequence[tuple[int, int]], pools: Sequence[int]
 ) -> str | None:
-    """What the engine says when one request of full length does not fit the pool, with the length that would."""
+    """What the engine says when one request of full length does not fit the pool, with the length that would; None
+    where it is not known to refuse that."""
     one = max(sum(b) for b in requests)
     available = min(pools, default=None)
     if available is None or one <= available:
         return None
     if available <= 0:
         return "No available memory for the cache blocks: raise the memory fraction, or take a smaller quantization."
+    if settings.short_pool is None:
+        return None
     fits = min(largest_length(p, available, settings.batched_tokens, settings.length) for p in plans)
     return (
         f"To serve at least one request with the model's max seq len ({settings.length}), {format_gib(one)} KV cache "

@@ -60,6 +60,9 @@ class RangeGib(Record, frozen=True, kw_only=True):
     unified: bool = False  # holds where devices share the host's memory
     from_sequences: int = 1  # holds from so many running requests on
     from_capability: float = 0.0  # holds from this compute capability on
+    below_capability: float = 1000.0
+    from_gib: float = 0.0  # holds on devices of so much memory
+    mixer: str | None = None  # holds for models with such layers
     before: Version | None = None  # holds below this engine version
 
 
@@ -207,6 +210,7 @@ class PoolConstants(Record, frozen=True, kw_only=True, eq=False):
     reported_failures: tuple[ReportedFailure, ...] = ()
     first_runner: FirstRunner | None = None
     image_profiles: tuple[ImageProfile, ...] = ()  # what is profiled of towers whose dimensions are known
+    mixers_gib: tuple[RangeGib, ...] = ()  # of models on one rank
     images_gib: RangeGib | None = None  # profiling of image inputs, models with another vision tower
     state_check_since: Version | None = (
         None  # blocks of states for all sequences are asked for; before, some starts ran

@@ -56,6 +56,7 @@ class _DeviceTraits(Value, frozen=True):
     unified: bool
     least_capability: float
     first_capability: float
+    least_bytes: int  # 0: not known
 
 
 def size_ranks(
@@ -459,7 +460,8 @@ def add_bounds(parts: Sequence[Bounds], independent: bool = True) -> Bounds:
 def _describe_devices(devices: Sequence[Device]) -> _DeviceTraits:
     known = [float(x.compute_capability) for x in devices if x.compute_capability]
     first = devices[0].compute_capability if devices else None
-    return _DeviceTraits(any(x.unified for x in devices), min(known, default=0), float(first) if first else 0.0)
+    least = min((x.total_bytes or 0 for x in devices), default=0)
+    return _DeviceTraits(any(x.unified for x in devices), min(known, default=0), float(first) if first else 0.0, least)
 
 
 def _list_parts(
@@ -480,6 +482,11 @@ def _list_parts(
         open_ = list_open(constants.captured_graphs, settings.version, settings.oldest_version)
         capability, largest = devices.first_capability, settings.switches.largest_capture
         parts.append(tuple(size_graphs(x, layers, settings.sequences, capability, largest) for x in open_))
+    mixers = {x.mixer for x in cache_layers(model)} if settings.together == 1 else set()
+    for row in constants.mixers_gib:
+        on_card = row.from_capability <= devices.first_capability < row.below_capability
+        if row.mixer in mixers and on_card and devices.least_bytes >= row.from_gib * GIB:
+            parts.append(((row.low, row.value, row.high),))
     images, takes_images = constants.images_gib, not settings.text_only and settings.switches.images
     known = find_image_profile(model, settings, constants)
     if images is not None and known is None and model.vision is not None and takes_images:
