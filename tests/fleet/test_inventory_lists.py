@@ -62,13 +62,18 @@ def test_nodes_without_names_are_as_many_as_one_partition_has() -> None:
     assert count(read(BY_NUMBER)) == {("a100-40gb-sxm", 4): 3, ("1g.5gb", 21): 1, (None, 0): 9}
 
 
-@pytest.mark.parametrize("gone", ["GRES ", "STATE "])
-def test_a_table_without_cards_or_states_asks_for_them(gone: str) -> None:
+def drop_column(name: str) -> str:
     header, *rows = BY_NODE.splitlines()[1:]
-    at = header.split().index(gone.strip())
-    lines = [" ".join(x for i, x in enumerate(line.split()) if i != at) for line in (header, *rows)]
-    with pytest.raises(AdvisorError, match="without the columns"):
-        read("\n".join(lines))
+    at = header.split().index(name)
+    return "\n".join(" ".join(x for i, x in enumerate(line.split()) if i != at) for line in (header, *rows))
+
+
+def test_a_table_without_cards_asks_for_them_and_one_without_states_says_so() -> None:
+    with pytest.raises(AdvisorError, match="without the column GRES"):
+        read(drop_column("GRES"))
+    fleet = read(drop_column("STATE"))
+    assert count(fleet) == {("gb200", 4): 3, (None, 0): 1}  # the drained one cannot be told from the others
+    assert fleet.notes == ("the table has no states: nodes that are down cannot be told from the others",)
 
 
 def test_a_row_that_does_not_fit_its_table_is_named() -> None:
@@ -122,6 +127,8 @@ def test_what_is_declared_is_taken_at_what_runs() -> None:
     types = {"head": {"node_config": {"InstanceType": "m5.large"}, "max_workers": 0},
              "gpu": {"node_config": {"InstanceType": "g6e.12xlarge"}, "min_workers": 3},
              "more": {"node_config": {"InstanceType": "p5.48xlarge"}, "min_workers": 0, "max_workers": 4}}  # fmt: skip
+    default = {"available_node_types": {"ray.head.default": {"node_config": {"InstanceType": "g4dn.12xlarge"}}}}
+    assert count(read(yaml.safe_dump(default))) == {("t4", 4): 1}
     with_types = {"available_node_types": types, "head_node_type": "gpu"}
     assert count(read(yaml.safe_dump(with_types))) == {("l40s", 4): 4}
 

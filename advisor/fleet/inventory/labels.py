@@ -262,8 +262,9 @@ def read_nvidia(node: NodeLabels, lookup: CardLookup, found: Findings) -> None:
         base, _ = _split_product(labels.get(f"{prefix}.product", product_label))
         if _is_shared(node, lookup, prefix, resource, found):
             continue
+        base = base or find_by_cloud(node, lookup, "nvidia").name
         kind = find_by_driver_name(
-            lookup, base or "NVIDIA", "nvidia", _mib(labels, f"{prefix}.memory"), profile.replace(".me", "+me")
+            lookup, base, "nvidia", _mib(labels, f"{prefix}.memory"), profile.replace(".me", "+me")
         )
         add_devices(found, node, lookup, resource, kind, None)
     for resource in ("nvidia.com/gpu", "nvidia.com/gpu.shared"):
@@ -284,7 +285,9 @@ def read_nvidia(node: NodeLabels, lookup: CardLookup, found: Findings) -> None:
             kind = find_by_driver_name(lookup, node.registered[0].name, "nvidia", node.registered[0].memory_mib)
         else:
             kind = find_by_cloud(node, lookup, "nvidia", mig)
-        labelled = None if mig else _labelled(node)
+        labelled, typed = None if mig else _labelled(node), find_by_instance(node, lookup)
+        if sliced and typed is not None and typed[0].accelerator == kind.accelerator:
+            labelled = min(labelled or typed[1], typed[1])
         if sliced and labelled is not None:
             _add_next_to_slices(found, resource, kind, count, labelled - -(-sevenths // 7))
         elif count or not ((product and mig) or _is_handed_out_in_shares(node)):
@@ -418,7 +421,7 @@ def find_cloud_name(lookup: CardLookup, name: str, vendor: Vendor, gigabytes: in
 def find_by_cloud(node: NodeLabels, lookup: CardLookup, vendor: Vendor, mig: str | None = None) -> CardKind:
     """The card, or its slice, as the cloud's labels name it: Karpenter's, GKE's, EKS's, CoreWeave's, else the machine
     type."""
-    labels = node.labels
+    labels, cards = node.labels, find_by_instance(node, lookup)
     for prefix in INSTANCE_GPU:
         name, size = labels.get(f"{prefix}name"), node.label_count(f"{prefix}memory")
         if name and labels.get(f"{prefix}manufacturer", vendor) == vendor:
@@ -426,8 +429,8 @@ def find_by_cloud(node: NodeLabels, lookup: CardLookup, vendor: Vendor, mig: str
             return kind if kind.accelerator is not None else find_by_words(lookup, name, vendor)
     for key in CLOUD_LABELS:
         if labels.get(key):
-            return find_cloud_name(lookup, labels[key], vendor, node.label_count("gpu.nvidia.com/vram"), mig)
-    cards = find_by_instance(node, lookup)
+            kind = find_cloud_name(lookup, labels[key], vendor, node.label_count("gpu.nvidia.com/vram"), mig)
+            return cards[0] if cards is not None and cards[0].accelerator in kind.may_be and not mig else kind
     if cards is None or cards[0].vendor not in (vendor, "unknown"):
         return make_unnamed(vendor)
     return find_by_words(lookup, cards[0].accelerator or "", vendor, mig) if mig else cards[0]

@@ -229,7 +229,7 @@ def _list_declared(value: dict[Any, Any], where: object) -> tuple[list[dict[str,
                      "worker": {"min_workers": value.get("min_workers"), **value["worker_nodes"],
                                 "node_config": value["worker_nodes"]}}  # fmt: skip
         elif "available_node_types" in value:
-            types, head = value["available_node_types"], value.get("head_node_type")
+            types, head = value["available_node_types"], value.get("head_node_type", "ray.head.default")
         else:
             return None
         counts = {name: (t.get("min_workers") or 0) + (name == head) for name, t in types.items()}
