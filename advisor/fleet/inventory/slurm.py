@@ -68,7 +68,7 @@ _HEADER = re.compile(
 )
 _SHORT = {"alloc": "allocated", "mix": "mixed", "comp": "completing"}
 _ASKED_FOR = re.compile(r"^.*\bsinfo\b.*(?:--states?[= ]|-t ?)([a-z,]+)", re.M)
-TABLE = "is a table of sinfo without the column GRES, which tells its cards: scontrol show node -o -d, sinfo --json, or "
+TABLE = "is a table of sinfo without the column GRES, which tells cards: scontrol show node -o -d, sinfo --json, or "
 TABLE += 'sinfo -N -O "NodeList:50,StateLong,Gres:100,GresUsed:100,Memory"'
 STATELESS = "the table has no states: nodes that are down cannot be told from the others"
 _KEY = re.compile(r"(?:^|\s)([A-Z][A-Za-z_]{1,30})=")
