@@ -34,6 +34,7 @@ from advisor.session import Session
 EVERYWHERE = "0.0.0.0"  # noqa: S104 - a gateway or another node asks the servers, which start with a key only
 TARGETS = ("command", "kubernetes", "keda", "lws", "kserve", "llm-d", "ray", "slurm", "compose", "litellm")
 NUMBERS = ("replicas", "minReplicas", "maxReplicas", "min_replicas", "max_replicas")
+SHARING = ("command", "compose", "litellm")  # where several servers may have one card
 NAMED_BY_KIND = ("kubernetes", "keda")
 APPLIED = ("kubernetes", "keda", "lws", "kserve", "llm-d")  # what `kubectl apply -k` starts
 PLAIN_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915")  # as the templates write them
@@ -82,6 +83,9 @@ def render_fleet(plan: PlanFile, target: str, session: Session, fronts: str | No
         raise BadInput(f"unknown target {target!r}; there are {', '.join(TARGETS)}", near_matches(target, TARGETS))
     if not plan.replicas:
         raise BadInput("the plan has no replica to render")
+    shared = next((r.name for r in plan.replicas if r.card_share < 1), None)
+    if shared is not None and target not in SHARING:
+        raise BadInput(f"{shared} shares a card, and pods and jobs have theirs alone: --target {' or '.join(SHARING)}")
     kinds = group_replicas(plan, session.rules)
     if target in ("command", "compose", "slurm"):  # pods and Ray listen for others anyway
         kinds = [replace(k, deployment=replace(k.deployment, host=EVERYWHERE)) for k in kinds]
