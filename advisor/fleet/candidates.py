@@ -162,8 +162,8 @@ def list_candidates(
         return on_one
     for nodes in range(2, min(node_count, defaults.most_nodes) + 1):
         over = _list_on(demand, found, replace(machine, nodes=nodes), session, defaults)
-        if over.candidates:
-            return over
+        if over.candidates or (over.refusal is not None and over.refusal.code in ("too_slow", "unknown")):
+            return over  # it fits on so many
     return on_one
 
 
@@ -204,9 +204,8 @@ def _list_on(
             return offer
         elif offer.refusal is not None:
             refusals.append(offer.refusal)
-    order = ("too_slow", "does_not_fit", "unknown", "engine")
     short = next((r.code for r in refusals if r.code != "engine"), None) == "does_not_fit"
-    refusals.sort(key=lambda r: order.index(r.code))
+    refusals.sort(key=lambda r: (r.code != "too_slow", r.code == "engine"))  # else that of the guide's first
     none = Refusal("engine", "no engine of those allowed serves this here")
     return Offer([], refusals[0] if refusals else none, short)
 
