@@ -133,6 +133,31 @@ def test_what_is_declared_is_taken_at_what_runs() -> None:
     assert count(read(yaml.safe_dump(with_types))) == {("l40s", 4): 4}
 
 
+def test_a_limit_of_karpenter_is_the_most_that_there_may_be() -> None:
+    """In the form of Smana/cloud-native-ref: the class of the nodes stands next to it."""
+    values = {"karpenter.k8s.aws/instance-family": ["g6"], "karpenter.k8s.aws/instance-gpu-count": ["1"],
+              "karpenter.sh/capacity-type": ["spot", "on-demand"]}  # fmt: skip
+    requirements = [{"key": k, "operator": "In", "values": v} for k, v in values.items()]
+    spec: dict[str, object] = {
+        "template": {"spec": {"requirements": requirements}}, "limits": {"nvidia.com/gpu": "4"}
+    }  # fmt: skip
+    pool = {"kind": "NodePool", "apiVersion": "karpenter.sh/v1", "metadata": {"name": "l4"}, "spec": spec}
+    nodes = {"kind": "EC2NodeClass", "apiVersion": "karpenter.k8s.aws/v1", "metadata": {"name": "l4"}, "spec": {}}
+    fleet = read(yaml.safe_dump_all([pool, nodes]))
+    assert count(fleet) == {("l4", 1): 4}
+    assert any("none of it may be there" in note and "spot" in note for note in fleet.notes)
+    without_limit = {**pool, "spec": {**spec, "limits": {}}}
+    open_kind = {**pool, "spec": {**spec, "template": {"spec": {"requirements": requirements[:1]}}}}
+    unknown = [{"key": "node.kubernetes.io/instance-type", "operator": "In", "values": ["g6.xlarge", "new.large"]}]
+    for other in (
+        without_limit,
+        open_kind,
+        {**pool, "spec": {**spec, "template": {"spec": {"requirements": unknown}}}},
+    ):
+        with pytest.raises(AdvisorError, match="may be started"):
+            read(yaml.safe_dump(other))
+
+
 @pytest.mark.parametrize("body", [{"kind": "NodePool", "apiVersion": "karpenter.sh/v1", "spec": {}}, {"head_node": 1,
                                   "worker_nodes": {}}, {"available_node_types": {"a": None}}])  # fmt: skip
 def test_templates_are_no_nodes(body: dict[str, object]) -> None:

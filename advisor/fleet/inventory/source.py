@@ -19,7 +19,14 @@ from advisor.errors import AdvisorError, BadFile, BadInput
 from advisor.estimation import find_machine
 from advisor.files import MAX_TEXT, decode_text, parse_json, parse_yaml
 from advisor.fleet.inventory import kubernetes, ray, slurm
-from advisor.fleet.inventory.cards import CardKind, CardLookup, find_by_driver_name, find_by_words, make_lookup
+from advisor.fleet.inventory.cards import (
+    CardKind,
+    CardLookup,
+    find_by_driver_name,
+    find_by_words,
+    find_machine_cards,
+    make_lookup,
+)
 from advisor.fleet.inventory.foreign import (
     MAX_NAME,
     MAX_NODES,
@@ -199,7 +206,7 @@ def _read_yaml(data: bytes, where: object, rules: Catalog, pods: PodList | None,
     if _find_columns(text.lstrip().partition("\n")[0]) is not None:
         return _read_csv(text, where, make_lookup(rules))
     value = _read_documents(text, where)
-    declared = _list_declared(value, where) if isinstance(value, dict) else None
+    declared = _list_declared(value, where, rules) if isinstance(value, dict) else None
     if declared is not None:
         entries, note = declared
         return replace(read_own_file({"nodes": entries}, where, rules), notes=(note,))
@@ -223,7 +230,7 @@ def _read_documents(text: str, where: object) -> Any:
     return pool or {"kind": "List", "items": [x for v in values for x in v.get("items", [v])]}
 
 
-def _list_declared(value: dict[Any, Any], where: object) -> tuple[list[dict[str, Any]], str] | None:
+def _list_declared(value: dict[Any, Any], where: object, rules: Catalog) -> tuple[list[dict[str, Any]], str] | None:
     """Entries of our own form for what is to be there, and what was taken: a NodePool of CoreWeave, the file of
     `ray up`; None for anything else. Raises BadFile for a template of nodes."""
     try:
@@ -236,6 +243,10 @@ def _list_declared(value: dict[Any, Any], where: object) -> tuple[list[dict[str,
                 f"; tainted: {taints[:200]}" if taints else ""
             )
             return [entry | {"labels": spec.get("nodeLabels") or {}}], note
+        if value.get("kind") == "NodePool" and "karpenter" in str(value.get("apiVersion")):
+            ceiling = _find_ceiling(value, rules)
+            if ceiling is not None:
+                return ceiling
         if value.get("kind") in ("NodePool", "EC2NodeClass", "NodeClaim", "Provisioner"):
             raise BadFile(where, "says which nodes may be started, not which there are: kubectl get nodes -o json")
         head: str | None = "head"
@@ -253,6 +264,38 @@ def _list_declared(value: dict[Any, Any], where: object) -> tuple[list[dict[str,
     except (KeyError, TypeError, AttributeError):
         raise BadFile(where, "does not say the machine types and the number of its nodes") from None
     return entries, "what `ray up` keeps running: the head and min_workers"
+
+
+def _find_ceiling(pool: dict[Any, Any], rules: Catalog) -> tuple[list[dict[str, Any]], str] | None:
+    """The most nodes that a NodePool of Karpenter may start, where it limits their GPUs and allows one kind of node
+    with GPUs: those machine types of a family that have as many as it says. None where more is open than that."""
+    spec = pool["spec"]
+    wanted = {r["key"].rpartition("/")[2]: r.get("values") or [] for r in spec["template"]["spec"]["requirements"]
+              if r.get("operator") == "In"}  # fmt: skip
+    limit = positive((spec.get("limits") or {}).get("nvidia.com/gpu"))
+    families, numbers = wanted.get("instance-family", ()), wanted.get("instance-gpu-count", ())
+    lookup, found = make_lookup(rules), dict[tuple[str, int], dict[str, int]]()
+    for name in {m.names[0] for m in rules.named_machines().values()}:
+        named = name in wanted.get("instance-type", ()) or name.partition(".")[0] in families
+        cards = find_machine_cards(lookup, name) if named else None
+        if cards is not None and (not numbers or str(cards[1]) in numbers):
+            memory = find_machine(name, rules).memory.total_bytes or 0
+            found.setdefault((cards[0].accelerator or "", cards[1]), {})[name] = memory
+    listed = [simplify_name(str(name)) for name in wanted.get("instance-type", ())]
+    if limit is None or len(found) != 1 or not set(listed) <= set(rules.named_machines()):
+        return None
+    (((_, number), machines),) = found.items()
+    machine = min(machines, key=lambda name: machines[name])
+    labels = {"karpenter.sh/nodepool": str(pool["metadata"]["name"])}
+    entry = {"name": pool["metadata"]["name"], "hardware": machine, "count": limit // number, "labels": labels}
+    kinds = ", ".join(map(str, wanted.get("capacity-type", ()))) or "any"
+    taints = ", ".join(
+        f"{t['key']}={t.get('value', '')}:{t['effect']}" for t in spec["template"]["spec"].get("taints", ())
+    )
+    return [entry], (
+        f"the most that a NodePool of Karpenter may start (limit of {limit} GPUs; {kinds[:80]}), with the smallest "
+        f"machine; none of it may be there{f'; tainted: {taints[:200]}' if taints else ''}"
+    )
 
 
 def _find_instance_type(config: dict[str, Any]) -> str:
