@@ -73,7 +73,7 @@ def test_a_table_without_cards_asks_for_them_and_one_without_states_says_so() ->
         read(drop_column("GRES"))
     fleet = read(drop_column("STATE"))
     assert count(fleet) == {("gb200", 4): 3, (None, 0): 1}  # the drained one cannot be told from the others
-    assert fleet.notes == ("the table has no states: nodes that are down cannot be told from the others",)
+    assert fleet.notes == ("the table has no states: it does not say which nodes are down",)
 
 
 def test_a_row_that_does_not_fit_its_table_is_named() -> None:

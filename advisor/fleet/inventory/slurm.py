@@ -70,7 +70,7 @@ _SHORT = {"alloc": "allocated", "mix": "mixed", "comp": "completing"}
 _ASKED_FOR = re.compile(r"^.*\bsinfo\b.*(?:--states?[= ]|-t ?)([a-z,]+)", re.M)
 TABLE = "is a table of sinfo without the column GRES, which tells cards: scontrol show node -o -d, sinfo --json, or "
 TABLE += 'sinfo -N -O "NodeList:50,StateLong,Gres:100,GresUsed:100,Memory"'
-STATELESS = "the table has no states: nodes that are down cannot be told from the others"
+STATELESS = "the table has no states: it does not say which nodes are down"
 _KEY = re.compile(r"(?:^|\s)([A-Z][A-Za-z_]{1,30})=")
 _REASON = re.compile(
     r"\sReason=(.*?)(?=\s+\[[^\[\]]{1,80}@\d{4}-[^\]]{1,40}\]|\s+(?:Comment|Extra|AdminComment)=|$)", re.S
