@@ -395,7 +395,7 @@ def _make_candidate(
     """A replica of a deployment and its memory that holds `held` requests; None where it serves nobody in time, or at
     any rate no more than `least`. How much it serves of a rate is left open where that is surely something.
 
-    With a `part` of a card others have their turns meanwhile, so everything takes 1 / part as long: it keeps limits
+    With a `part` of a card others have their turns, too, so everything takes 1 / part as long: it keeps limits
     that the whole card keeps `part` times as long ones, at `part` of its rate."""
     search, tools, rules = made.trial.search, made.trial.tools, made.trial.tools.session.rules
     targets, weights = find_targets(search.workload, search.machine, rules), made.trial.attempt.chosen.quantization
