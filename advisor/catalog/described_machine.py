@@ -252,12 +252,13 @@ def _host_sold(cards: list[CardCount]) -> tuple[int, int] | None:
 
 
 def mig_bytes(profile: str) -> int:
-    """Usable bytes of a MIG slice: the size in its name less 1 percent and 0.45 GiB, the lower envelope of what
-    nvidia-smi lists for A100 and H100 slices (1g.10gb 9.5, 3g.40gb 39.25, 7g.80gb 78.75 GiB)."""
+    """Usable bytes of a MIG slice: the size in its name less 1 percent and 0.45 GiB, at most 5 percent, the lower
+    envelope of what nvidia-smi lists for A100 and H100 slices (1g.5gb 4.75, 1g.10gb 9.5, 3g.40gb 39.25, 7g.80gb 78.75
+    GiB)."""
     m = MIG.fullmatch(profile)
     if m is None:
         raise BadInput(f"MIG profile {profile!r}: e.g. `3g.40gb` is expected")
-    return int((int(m[2]) * 0.99 - 0.45) * GIB)
+    return int(max(int(m[2]) * 0.95, int(m[2]) * 0.99 - 0.45) * GIB)
 
 
 def _ram(details: HardwareDetails, cards: list[CardCount], notes: list[str]) -> int | None:

@@ -6,6 +6,7 @@ has no KV heads to divide, so only its attention heads count. Not looked at: tow
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from itertools import chain
 from typing import Literal
@@ -222,12 +223,14 @@ def _holds(assertion: Assertion, launch: ParallelLaunch) -> bool:
 
 
 _OFF = ("false", "no", "off", "none", "auto", "0", "1", "")
+_ROTATIONS = re.compile(r'\{\s*"rope_\w+"\s*:\s*\{[^{}]*\}\s*\}')  # an override that leaves every size as it is
 
 
 def _any_set(names: tuple[str, ...], settings: Mapping[str, Setting]) -> bool:
     """Whether any of these settings is switched on, or above one."""
     given = [get_setting(dict(settings), n) for n in names] if settings else []
-    return any(v is True or (v is not None and str(v).lower() not in _OFF) for v in given)
+    words = (str(v).lower() for v in given if v is not None and v is not True and not _ROTATIONS.fullmatch(str(v)))
+    return any(v is True for v in given) or any(w not in _OFF for w in words)
 
 
 def _refusal(assertion: Assertion, count: int, ranks: int, launch: ParallelLaunch) -> TensorParallelRefusal | None:

@@ -56,6 +56,7 @@ from advisor.session import Session
 from advisor.speed.efficiencies import ArrivalRules, load_engine_rules
 from advisor.speed.step_table import StepTable, make_step_table
 
+PARTS = (0.5, 0.25, 0.125)  # of a card that replicas share
 STEPS = (64, 256)  # users that a launch is sized for at first, and where it turns out to hold them all
 Confidence = Literal["likely", "safe"]
 CONFIDENCES: tuple[Confidence, Confidence] = ("likely", "safe")
@@ -84,6 +85,7 @@ class Alternative(Value, frozen=True):
     known: ArrivalRules
     bound: float
     after: int  # users at once of those before it, from which on it is looked at; LADDER
+    part: float = 1.0  # of a card, which takes its turn with others
 
 
 class ReplicaCandidate(Value, frozen=True):
@@ -98,11 +100,12 @@ class ReplicaCandidate(Value, frozen=True):
     serves: Mapping[Confidence, Capacity]
     made: LaunchParts | None  # None: another process found it
     pending: tuple[Alternative, ...] = ()
+    part: float = 1.0  # of its one device that it has to itself
 
     @property
-    def kind(self) -> tuple[str, str, int, int]:
+    def kind(self) -> tuple[str, str, int, int, float]:
         """What distinguishes it from the others of an offer."""
-        return self.engine, self.quantization, self.devices, self.nodes
+        return self.engine, self.quantization, self.devices, self.nodes, self.part
 
     def amount(self, confidence: Confidence) -> float:
         """What it serves at a confidence; 0 where it does not keep the targets."""
@@ -152,18 +155,32 @@ def list_candidates(
     contradicts the model."""
     defaults = load_fleet_rules(session.rules)
     on_one = _list_on(demand, found, replace(machine, nodes=1), session, defaults)
+    if demand.share_card and machine.usable_devices and not machine.usable_devices[0].mig_profile:
+        parts = [_list_on(demand, found, _take_part(machine, part), session, defaults, part) for part in PARTS]
+        on_one.candidates.extend(c for offer in parts for c in offer.candidates)
     if on_one.candidates or not on_one.short or not machine.usable_devices:
         return on_one
     for nodes in range(2, min(node_count, defaults.most_nodes) + 1):
         over = _list_on(demand, found, replace(machine, nodes=nodes), session, defaults)
-        if over.candidates:
-            return over
+        if over.candidates or (over.refusal is not None and over.refusal.code in ("too_slow", "unknown")):
+            return over  # it fits on so many
     return on_one
 
 
+def _take_part(machine: Machine, part: float) -> Machine:
+    """The machine with a part of the memory of its first device, as if others had the rest and the other devices."""
+    first = machine.usable_devices[0]
+    devices = tuple(
+        replace(d, free_bytes=int(part * (d.total_bytes or 0))) if d is first else replace(d, visible=False)
+        for d in machine.devices
+    )
+    return replace(machine, nodes=1, devices=devices)
+
+
 def _list_on(
-    demand: ModelDemand, found: ResolvedModel, machine: Machine, session: Session, defaults: FleetRules
-) -> Offer:
+    demand: ModelDemand, found: ResolvedModel, machine: Machine, session: Session, defaults: FleetRules,
+    part: float = 1.0,
+) -> Offer:  # fmt: skip
     """The ways of the first engine that has any."""
     rules = session.rules
     guide = load_main_guide(rules)
@@ -178,7 +195,8 @@ def _list_on(
         if traffic.rate is None:
             traffic = with_percentile(traffic, demand.percentile)
         work = replace(search.workload, rate=demand.workload.rate)
-        offer = _list_for_engine(entry, replace(search, traffic=traffic, workload=work), demand, session, defaults)
+        search = replace(search, traffic=traffic, workload=work)
+        offer = _list_for_engine(entry, search, demand, session, defaults, part)
         formats = {c.quantization for c in offer.candidates}
         if asked is None and formats and not any(has_download(entry, search, rules.quantization(q)) for q in formats):
             refusals.append(Refusal("engine", f"no {', '.join(sorted(formats))} of it is known for {entry.name}"))
@@ -186,9 +204,8 @@ def _list_on(
             return offer
         elif offer.refusal is not None:
             refusals.append(offer.refusal)
-    order = ("too_slow", "does_not_fit", "unknown", "engine")
     short = next((r.code for r in refusals if r.code != "engine"), None) == "does_not_fit"
-    refusals.sort(key=lambda r: order.index(r.code))
+    refusals.sort(key=lambda r: (r.code != "too_slow", r.code == "engine"))  # else that of the guide's first
     none = Refusal("engine", "no engine of those allowed serves this here")
     return Offer([], refusals[0] if refusals else none, short)
 
@@ -210,7 +227,7 @@ def _list_engines(demand: ModelDemand, guide_result: GuideResult, rules: Catalog
 
 
 def _list_for_engine(
-    entry: Engine, search: SearchRequest, demand: ModelDemand, session: Session, defaults: FleetRules
+    entry: Engine, search: SearchRequest, demand: ModelDemand, session: Session, defaults: FleetRules, part: float
 ) -> Offer:
     tools = prepare_engine(entry, search, session)
     if not isinstance(tools, EngineTools):
@@ -231,7 +248,7 @@ def _list_for_engine(
         found: dict[tuple[int, int, str], ReplicaCandidate] = {}
         for attempt in tier:
             trial = Trial(tools, search, attempt, Bounds(), tried)
-            for candidate in _list_for_attempt(trial, defaults, late, demand.percentile):
+            for candidate in _list_for_attempt(trial, defaults, late, demand.percentile, part):
                 key = candidate.devices, candidate.nodes, candidate.quantization
                 found[key] = _join(found.get(key), candidate)
         if found:
@@ -286,11 +303,11 @@ def _simulate(launch: Alternative, late: list[MissedTimes]) -> dict[Confidence, 
     """What a launch serves at each confidence, by simulation."""
     serves: dict[Confidence, Capacity] = {}
     for confidence in CONFIDENCES:
-        likely = serves["likely"].amount if "likely" in serves else None
+        likely = serves["likely"].amount / launch.part if "likely" in serves else None
         targets = replace(launch.targets, safe=confidence == "safe")
         found = _find_capacity_at_rate(launch.table, launch.load, launch.known, targets, launch.share, likely)
         if isinstance(found, Capacity):
-            serves[confidence] = found
+            serves[confidence] = replace(found, amount=launch.part * found.amount)
         elif confidence == "likely":
             late.append(found)
     return serves
@@ -326,7 +343,7 @@ def _list_tiers(
 
 
 def _list_for_attempt(
-    trial: Trial, defaults: FleetRules, late: list[MissedTimes], share: float
+    trial: Trial, defaults: FleetRules, late: list[MissedTimes], share: float, part: float
 ) -> list[ReplicaCandidate]:
     """What one format offers: for each number of devices the layout that serves the most."""
     tools, search = trial.tools, trial.search
@@ -337,7 +354,7 @@ def _list_for_attempt(
     machine = search.machine
     base = make_base(tools, search, trial.attempt, machine)
     if not (find_own_flag(tools.entry, "tensor_parallel") and machine.usable_devices):
-        return _list_whole_nodes(trial, defaults, late, share)
+        return _list_whole_nodes(trial, defaults, late, share) if part == 1 else []
     best: dict[tuple[int, int], ReplicaCandidate] = {}
     after = 0
     for users in STEPS:
@@ -353,7 +370,7 @@ def _list_for_attempt(
             parts, memory = LaunchParts(sized_for, sized), (sized.unit.deployment, sized.memory)
             key = sized.unit.cards // nodes, nodes
             least = best[key].amount("likely") if key in best and not best[key].pending else 0.0
-            candidate = _make_candidate(parts, *key, memory, sized.held, late, share, least, after)
+            candidate = _make_candidate(parts, *key, memory, sized.held, late, share, least, after, part)
             if candidate is None:
                 continue
             best[key] = _join(best.get(key), candidate)
@@ -373,13 +390,17 @@ def _with_users(trial: Trial, users: int) -> Trial:
 
 def _make_candidate(
     made: LaunchParts, devices: int, nodes: int, on: tuple[Deployment, MemoryEstimate], held: int,
-    late: list[MissedTimes], share: float, least: float = 0.0, after: int = 0,
+    late: list[MissedTimes], share: float, least: float = 0.0, after: int = 0, part: float = 1.0,
 ) -> ReplicaCandidate | None:  # fmt: skip
     """A replica of a deployment and its memory that holds `held` requests; None where it serves nobody in time, or at
-    any rate no more than `least`. How much it serves of a rate is left open where that is surely something."""
+    any rate no more than `least`. How much it serves of a rate is left open where that is surely something.
+
+    With a `part` of a card others have their turns, too, so everything takes 1 / part as long: it keeps limits
+    that the whole card keeps `part` times as long ones, at `part` of its rate."""
     search, tools, rules = made.trial.search, made.trial.tools, made.trial.tools.session.rules
     targets, weights = find_targets(search.workload, search.machine, rules), made.trial.attempt.chosen.quantization
-    whole = ReplicaCandidate(tools.entry.id, weights.id, weights.bits_nominal, devices, nodes, {}, made)
+    targets = replace(targets, most={k: part * limit for k, limit in targets.most.items()})
+    whole = ReplicaCandidate(tools.entry.id, weights.id, weights.bits_nominal, devices, nodes, {}, made, part=part)
     if search.traffic.rate is None:
         rate = partial(estimate_rate, made.trial, *on)
         serves = _list_kept(rate, held, targets, late)
@@ -390,10 +411,10 @@ def _make_candidate(
         return None
     # a fleet is planned for the rate of a busy moment
     load = replace(make_load(on[0], search.traffic, tools.session), burst=1.0)
-    bound = limit_rate(table, load, known)
+    bound = part * limit_rate(table, load, known)
     if bound <= least:
         return None
-    launch = Alternative(made, table, load, targets, share, known, bound, after)
+    launch = Alternative(made, table, load, targets, share, known, bound, after, part)
     if bound > 0 and _is_surely_in_time(launch):
         most = {"likely": Capacity(0, bound), "safe": Capacity(0, bound / table.around[1])}
         return replace(whole, serves=most, made=None, pending=(launch,))

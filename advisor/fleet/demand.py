@@ -64,6 +64,7 @@ class DemandEntry(Record, frozen=True, kw_only=True):
     quantizations: tuple[str, ...] = ()  # allowed ones
     licence: str | None = None  # permissive, commercial: what the model's must be
     variants: Annotated[int, Meta(ge=1, le=20)] | None = None  # kinds of replicas, at most
+    share_card: bool = False  # a replica may stand on a part of one card, next to others that may
 
 
 # fields of an entry that a workload has under the same name
@@ -88,6 +89,7 @@ class ModelDemand(Record, frozen=True, kw_only=True):
     quantizations: tuple[str, ...]
     licence: str | None
     variants: int
+    share_card: bool = False
 
     @property
     def amount(self) -> float:
@@ -214,6 +216,7 @@ def _complete(entry: DemandEntry, where: str, path: Path, rules: Catalog) -> Mod
         quantizations=quantizations,
         variants=entry.variants or defaults.most_variants,
         **pick_fields(entry, "model", "priority", "spread", "licence", "least", "survive", "where", "spot"),
+        share_card=entry.share_card,
     )
 
 

@@ -18,6 +18,7 @@ from advisor.catalog import Catalog, catalog
 from advisor.catalog.resolve import ResolvedModel, resolve_or_size
 from advisor.errors import BadInput
 from advisor.fleet.candidates import (
+    PARTS,
     Confidence,
     LaunchParts,
     Offer,
@@ -271,7 +272,9 @@ def pose_problem(
     groups = tuple(dict.fromkeys(p.group for p in found.pools))
     sizes = {p.group: len(p.node_names) for p in found.pools}
     priced = [_fallback_price(g, found, prices) for g in groups]
-    pools = tuple(DevicePool(groups.index(p.group), len(find_free_indices(p)) or 1) for p in found.pools)
+    shared = any(d.demand.share_card for d in found.demands)
+    unit = round(1 / min(PARTS)) if shared else 1
+    pools = tuple(DevicePool(groups.index(p.group), unit * (len(find_free_indices(p)) or 1)) for p in found.pools)
     variants: list[Variant] = []
     candidates: list[ReplicaCandidate] = []
     for (d, p), offer in found.offers.items():
@@ -279,15 +282,14 @@ def pose_problem(
         mode: Confidence = "likely" if (d, accelerator) in likely_for else confidence
         best: dict[tuple[int, int], ReplicaCandidate] = {}
         for candidate in offer.candidates:
-            key, amount = (candidate.devices, candidate.nodes), candidate.amount(mode)
+            key = (round(unit * candidate.devices * candidate.part), candidate.nodes)
+            amount = candidate.amount(mode)
             if settled and candidate.pending:
                 continue
             if amount > (best[key].amount(mode) if key in best else 0.0):
                 best[key] = candidate
-        for candidate in best.values():
-            variants.append(
-                Variant(d, p, candidate.devices, candidate.nodes, candidate.amount(mode), float(candidate.nodes > 1))
-            )
+        for (devices, nodes), candidate in best.items():
+            variants.append(Variant(d, p, devices, nodes, candidate.amount(mode), float(nodes > 1)))
             candidates.append(candidate)
     amounts = left if left is not None else [planned.demand.amount for planned in found.demands]
     most = [max((v.capacity for v in variants if v.demand == d), default=0.0) for d in range(len(amounts))]
@@ -297,7 +299,7 @@ def pose_problem(
     candidates = [candidates[k] for k in able]
     demands = tuple(p.demand for p in posed)
     problem = FleetProblem(
-        tuple(NodeGroup(sizes[g], priced[k]) for k, g in enumerate(groups)), pools, tuple(variants), demands
+        tuple(NodeGroup(sizes[g], priced[k]) for k, g in enumerate(groups)), pools, tuple(variants), demands, unit
     )
     return PosedProblem(problem, tuple(candidates), groups)
 
@@ -340,7 +342,8 @@ def find_wider(found: PoolOffers, demand: int, pool: int, candidate: ReplicaCand
     others = [
         offer.settle(c)
         for c in list(offer.candidates)
-        if (c.devices, c.nodes, c.engine) == (candidate.devices, candidate.nodes, candidate.engine)
+        if (c.devices, c.nodes, c.part, c.engine)
+        == (candidate.devices, candidate.nodes, candidate.part, candidate.engine)
         and c.bits > candidate.bits
     ]
     return sorted(others, key=lambda c: -c.bits)

@@ -141,7 +141,7 @@ def keep_plan(
 ) -> tuple[ChosenPlan, Changes, float | None] | None:
     """What runs, with what has to be added; None where that does not serve everything."""
     rules = session.rules
-    if any(d.demand.survive or d.demand.least > 1 for d in demands):
+    if any(d.demand.survive or d.demand.least > 1 or d.demand.share_card for d in demands):
         return None  # how replicas stand is planned as a whole
     kept, stopped = find_kept(request.running or (), offers, request.confidence)
     served = [sum(k.capacity for k in kept if k.demand == d) for d in range(len(demands))]
@@ -261,6 +261,8 @@ def list_notes(offers: PoolOffers, request: FleetRequest, replicas: Sequence[Rep
                 notes.append(f"{demand.name}: after the loss of one node {left:.0%} of it are served (`survive: 1`)")
     if any(d.found.model.kind != "chat" and r.name == d.demand.name for d in offers.demands for r in replicas):
         notes.append(READS_ONLY)
+    if any(r.card_share < 1 for r in replicas):
+        notes.append("replicas that share a card have their part of its memory, and are as slow as if they took turns")
     if not has_solver():
         notes.append(f"planned by the greedy alone: `{install_command('fleet')}` brings the solver HiGHS")
     return notes
@@ -308,7 +310,7 @@ def _list_matches(replica: RunningReplica, offers: PoolOffers, confidence: Confi
         if replica.nodes[0] not in pool.node_names or not set(positions) <= set(free):
             continue
         node, devices = pool.node_names.index(replica.nodes[0]), tuple(free.index(x) for x in positions)
-        asked = replica.engine, replica.quantization, max(1, replica.devices), 1
+        asked = replica.engine, replica.quantization, max(1, replica.devices), 1, 1.0
         for candidate in list(offer.candidates):
             if candidate.kind != asked:
                 continue

@@ -42,6 +42,7 @@ class PlannedReplica(Record, frozen=True, kw_only=True, forbid_unknown_fields=Fa
     command: str
     load: float
     capacity: float
+    card_share: float = 1.0  # of its one device, where others stand on it, too
 
 
 class Replica(PlannedReplica, frozen=True, kw_only=True, forbid_unknown_fields=True):

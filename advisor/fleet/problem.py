@@ -60,6 +60,7 @@ class FleetProblem(Value, frozen=True):
     pools: tuple[DevicePool, ...]
     variants: tuple[Variant, ...]
     demands: tuple[Demand, ...]
+    unit: int = 1  # parts of a device that devices are counted in, where replicas share them
 
 
 class Solution(Value, frozen=True):

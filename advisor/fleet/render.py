@@ -20,6 +20,7 @@ from advisor.distribution import WRITTEN_BY
 from advisor.errors import BadInput
 from advisor.estimation import find_machine
 from advisor.fleet.demand import load_fleet_rules
+from advisor.fleet.inventory.register import CLASS
 from advisor.fleet.plan_types import PlannedReplica, read_plan
 from advisor.machines.types import Machine
 from advisor.planning.layouts import show_devices
@@ -33,8 +34,10 @@ from advisor.session import Session
 EVERYWHERE = "0.0.0.0"  # noqa: S104 - a gateway or another node asks the servers, which start with a key only
 TARGETS = ("command", "kubernetes", "keda", "lws", "kserve", "llm-d", "ray", "slurm", "compose", "litellm")
 NUMBERS = ("replicas", "minReplicas", "maxReplicas", "min_replicas", "max_replicas")
+SHARING = ("command", "compose", "litellm")  # where several servers may have one card
 NAMED_BY_KIND = ("kubernetes", "keda")
 APPLIED = ("kubernetes", "keda", "lws", "kserve", "llm-d")  # what `kubectl apply -k` starts
+PLAIN_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915")  # as the templates write them
 FRONTED = ("kubernetes", "nodes")  # what a gateway can stand in front of: Services, ports of nodes
 STAND_IN = 47_123  # a port that stands for the replica's own while the template writes the file
 PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
@@ -80,6 +83,9 @@ def render_fleet(plan: PlanFile, target: str, session: Session, fronts: str | No
         raise BadInput(f"unknown target {target!r}; there are {', '.join(TARGETS)}", near_matches(target, TARGETS))
     if not plan.replicas:
         raise BadInput("the plan has no replica to render")
+    shared = next((r.name for r in plan.replicas if r.card_share < 1), None)
+    if shared is not None and target not in SHARING:
+        raise BadInput(f"{shared} shares a card, and pods and jobs have theirs alone: --target {' or '.join(SHARING)}")
     kinds = group_replicas(plan, session.rules)
     if target in ("command", "compose", "slurm"):  # pods and Ray listen for others anyway
         kinds = [replace(k, deployment=replace(k.deployment, host=EVERYWHERE)) for k in kinds]
@@ -190,6 +196,8 @@ def make_resources(kind: ReplicaKind, target: str, pool: PlannedPool | None, ses
     """The file of a kind. Raises BadInput for targets that the engine does not have."""
     from advisor.files import parse_yaml
 
+    if target in ("ray", "llm-d") and pool is not None and (pool.resource or "").startswith(CLASS):
+        raise BadInput(f"{kind.name}: its devices are had by claims, which --target kubernetes, lws and kserve make")
     made = render_kind(kind, "kubernetes" if target == "keda" else target, session)
     head = "".join(f"{line}\n" for line in made.content.splitlines() if line.startswith("# "))
     out: list[Json] = []
@@ -206,6 +214,9 @@ def make_resources(kind: ReplicaKind, target: str, pool: PlannedPool | None, ses
         for spec in _find_pod_specs(body):
             if pool is not None:
                 _place_pods(spec, pool)
+                claim = _ask_for_devices(spec, pool, kind.name)
+                if claim is not None and claim not in out:
+                    out.insert(0, claim)
             _give_own_volumes(spec, claims)
         if body.get("kind") == "Deployment" and len(kind.replicas) > 1:
             _keep_up(body, kind, out)
@@ -259,6 +270,35 @@ def _place_pods(spec: Json, pool: PlannedPool) -> None:
             listed.append({"key": key, **operator, "effect": effect})
     if listed:
         spec["tolerations"] = listed
+
+
+def _ask_for_devices(spec: Json, pool: PlannedPool, name: str) -> Json | None:
+    """Devices under the name that the pool's nodes have them by: a resource, or a device class, whose claim it makes.
+
+    The template of the claim is of Kubernetes 1.34 and newer (resource.k8s.io/v1).
+    """
+    resource, count, claim = pool.resource or "", 0, f"{name}-devices"
+    for container in (*spec.get("containers", ()), *([spec["model"]] if "model" in spec else ())):
+        asked = container.get("resources", {})
+        for listed in (asked.get("limits", {}), asked.get("requests", {})):
+            known = next((k for k in listed if k in PLAIN_RESOURCES), None)
+            if known is None or "/" not in resource or known == resource:
+                continue
+            count = int(listed.pop(known))
+            if not resource.startswith(CLASS):
+                listed[resource] = str(count)
+                continue
+            asked["claims"] = [{"name": "devices"}]
+            spec["resourceClaims"] = [{"name": "devices", "resourceClaimTemplateName": claim}]
+    if not count or not resource.startswith(CLASS):
+        return None
+    device = {"deviceClassName": resource.removeprefix(CLASS), "allocationMode": "ExactCount", "count": count}
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaimTemplate",
+        "metadata": {"name": claim},
+        "spec": {"spec": {"devices": {"requests": [{"name": "devices", "exactly": device}]}}},
+    }
 
 
 def _give_own_volumes(spec: Json, claims: dict[str, Json]) -> None:

@@ -122,6 +122,7 @@ def make_replica(
         hardware=here.machine.text,
         nodes=names,
         devices=len(indices) * len(names),
+        card_share=candidate.part,
         device_indices=indices,
         port=deployment.port or 8000,
         context_length=plan.memory.context_length,
@@ -172,7 +173,8 @@ def place_replicas(problem: FleetProblem, replicas: Sequence[int]) -> list[Place
         for n in chosen:
             taken[variant.pool, n] = taken.get((variant.pool, n), 0) + size(k)
             stands[variant.demand, pool.group, n] += 1
-        out.append(Place(k, tuple(chosen), tuple(range(first, first + variant.devices))))
+        last = first + variant.devices - 1
+        out.append(Place(k, tuple(chosen), tuple(range(first // problem.unit, last // problem.unit + 1))))
     return out
 
 

@@ -91,7 +91,14 @@ def settle_cheapest(offers: PoolOffers, prices: NodePrices, confidence: Confiden
         def price(pool: int, candidate: ReplicaCandidate, amount: float = planned.demand.amount) -> float:
             here = posed.problem.pools[pool]
             serves = candidate.amount(confidence)
-            share = candidate.devices * candidate.nodes / here.devices * posed.problem.groups[here.group].price
+            share = (
+                candidate.devices
+                * candidate.part
+                * candidate.nodes
+                * posed.problem.unit
+                / here.devices
+                * posed.problem.groups[here.group].price
+            )
             return max(1.0, amount / serves) * share if serves > 0 else inf
 
         while True:

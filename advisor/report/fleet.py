@@ -37,7 +37,8 @@ def _headline(plan: FleetPlan) -> str:
     models = len({r.name for r in plan.replicas})
     total = models + len(plan.unserved)
     served = f"All {total} models are served" if not plan.unserved else f"{models} of {total} models are served"
-    devices = sum(r.devices for r in plan.replicas)
+    devices = sum(r.devices for r in plan.replicas if r.card_share == 1)
+    devices += len({(r.nodes, r.pool, r.device_indices) for r in plan.replicas if r.card_share < 1})
     least = "" if plan.least_nodes is None else f" (at least {plan.least_nodes} in any plan)"
     return f"{served}: {len(plan.replicas)} replicas on {plan.nodes_used} nodes{least}, {devices} devices"
 
@@ -59,7 +60,9 @@ def _costs(plan: FleetPlan) -> list[str]:
 def _table(replicas: Sequence[Replica]) -> str:
     rows: dict[tuple[str, ...], list[Replica]] = {}
     for r in replicas:
-        size = f"{r.devices // max(1, len(r.nodes))}" + (f" x {len(r.nodes)} nodes" if len(r.nodes) > 1 else "")
+        size = f"{r.card_share * r.devices / max(1, len(r.nodes)):g}" + (
+            f" x {len(r.nodes)} nodes" if len(r.nodes) > 1 else ""
+        )
         rows.setdefault((r.name, r.engine, r.quantization, r.pool, size), []).append(r)
     table = [
         [

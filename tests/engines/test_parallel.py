@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from advisor.catalog import Catalog, catalog
 from advisor.catalog.roots import shipped_root
 from advisor.engines import parallel
+from advisor.engines.additions import find_longer_settings
 from advisor.engines.parallel import (
     ParallelLaunch,
     allowed_sizes,
@@ -269,3 +270,14 @@ def test_a_makers_own_awq_copy_has_groups_of_128(model: str, refused: bool) -> N
     """vLLM issue 13640: 14784 rows on each of two ranks are no whole groups; the copy of Qwen2-VL is padded."""
     made = asked("vllm", model, "2x A100 80GB SXM", quant="AWQ", version="0.7.3", context=8192, tensor_parallel_size=2)
     assert any("groups of 128" in w for w in made.warnings) is refused
+
+
+def test_longer_rotations_leave_the_sizes_as_they_are(rules: Catalog) -> None:
+    """Our own override for long texts says nothing of heads; another one may."""
+    model = rules.find_model("Qwen/Qwen3-32B")
+    for engine in ("vllm", "sglang"):
+        entry = rules.engine(engine)
+        ours = find_longer_settings(model, 131072, entry)
+        (flag,) = ours
+        for settings, most in ((ours, [1, 2, 4, 8]), ({flag: '{"num_attention_heads": 60}'}, list(range(1, 9)))):
+            assert list(allowed_sizes(entry, model, 8, ParallelLaunch(settings=settings, vendor="nvidia"))) == most

@@ -17,6 +17,8 @@ from advisor.fleet.inventory.kubernetes import NodeOptions
 from advisor.fleet.inventory.pools import make_fleet
 from advisor.fleet.inventory.source import parse_inventory
 from advisor.fleet.plan_types import FleetPlan
+from advisor.fleet.render import read_plan_file, render_fleet
+from advisor.session import Session
 
 QWEN = {"model": "Qwen/Qwen3-8B", "rate": 5, "tpot_s": 0.05}
 BIG = {"name": "big", "count": 2, "hardware": "2x H100 80GB SXM, 512GB RAM, linux", "price_per_hour": 5}
@@ -138,3 +140,55 @@ def test_a_target_that_a_long_prompt_misses_names_the_prompt(tmp_path: Path) -> 
     nodes = [{"name": "n", "hardware": "1x L4, 64GB RAM, linux"}]
     assert "a prompt of 12,000 tokens" in ask(tmp_path, nodes, [asked]).unserved[0].why
     assert "prompt_p95" not in ask(tmp_path, nodes, [{**asked, "prompt_p95": 5000}]).unserved[0].why
+
+
+SMALL_MODELS = [
+    {"model": "Qwen/Qwen3-Reranker-0.6B", "users": 4, "use_case": "rerank"},
+    {"model": "Qwen/Qwen3-Embedding-0.6B", "users": 4, "use_case": "embeddings"},
+    {"model": "llama3.1:8b", "rate": 1, "prompt_tokens": 500, "output_tokens": 200},
+]
+
+
+def test_small_models_share_a_card_where_they_may(tmp_path: Path) -> None:
+    """On one card of 48 GB all three stand, each with its part; a card of its own for each is refused."""
+    one = {"name": "a", "count": 1, "hardware": "1x RTX 6000 Ada 48GB, 128GB RAM, linux", "price_per_hour": 1}
+    assert len(ask(tmp_path, [one], SMALL_MODELS).unserved) == 2
+    plan = ask(tmp_path, [one], [{**m, "share_card": True} for m in SMALL_MODELS])
+    assert not plan.unserved
+    assert sum(r.card_share for r in plan.replicas) <= 1
+    shares = [float(re.findall(r"--gpu-memory-utilization (\S+)", r.command)[0]) for r in plan.replicas]
+    assert sum(shares) < 0.98
+    assert all(s <= r.card_share for s, r in zip(shares, plan.replicas, strict=True))
+    assert len({r.port for r in plan.replicas}) == 3
+    (tmp_path / "plan.json").write_text(json.dumps(plan.to_dict()))
+    planned = read_plan_file(str(tmp_path / "plan.json"))
+    assert len(render_fleet(planned, "compose", Session(RULES))) == 1
+    with pytest.raises(BadInput, match="shares a card"):
+        render_fleet(planned, "kubernetes", Session(RULES))
+
+
+@pytest.mark.parametrize("rate", [1, 8, 60])
+def test_sharing_costs_no_more_and_no_card_is_full_twice(rate: int, tmp_path: Path) -> None:
+    nodes = [{**SMALL, "count": 6}, {**BIG, "hardware": "3x L40S, 256GB RAM, linux"}]
+    models = [{**SMALL_MODELS[2], "rate": rate}, {**QWEN, "rate": 1, "name": "b"}]
+    alone, shared = (ask(tmp_path, nodes, [{**m, "share_card": s} for m in models]) for s in (False, True))
+    assert not alone.unserved
+    assert not shared.unserved
+    assert (shared.cost_per_hour.likely or 0) <= (alone.cost_per_hour.likely or 0) * 1.002
+    full: dict[tuple[str, int], float] = {}
+    for r in shared.replicas:
+        for node in r.nodes:
+            for i in r.device_indices:
+                full[node, i] = full.get((node, i), 0.0) + r.card_share
+    assert max(full.values()) <= 1
+
+
+def test_a_part_of_a_card_serves_no_more_than_its_part(tmp_path: Path) -> None:
+    """What two halves serve in time is no more than a whole card does."""
+    whole, half = (
+        {**SMALL_MODELS[2], "rate": 0.01, "ttft_s": 4, "tpot_s": 0.1, "share_card": s} for s in (False, True)
+    )
+    card = {**SMALL, "hardware": "1x L40S, 64GB RAM, linux"}
+    amounts = [ask(tmp_path, [card], [m]).replicas[0] for m in (whole, half)]
+    assert amounts[1].card_share < 1
+    assert amounts[1].capacity <= amounts[1].card_share * amounts[0].capacity * 1.02

@@ -15,8 +15,7 @@ from inventories import RECORDED, cases, content, make_node
 from advisor.catalog import catalog
 from advisor.cli.main import root
 from advisor.errors import AdvisorError
-from advisor.fleet.inventory.foreign import as_count, as_number
-from advisor.fleet.inventory.kubernetes import parse_quantity
+from advisor.fleet.inventory.foreign import as_count, as_number, parse_quantity
 from advisor.fleet.inventory.pools import make_fleet
 from advisor.fleet.inventory.slurm import expand_names
 from advisor.fleet.inventory.source import parse_inventory, read_fleet

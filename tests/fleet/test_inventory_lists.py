@@ -62,13 +62,18 @@ def test_nodes_without_names_are_as_many_as_one_partition_has() -> None:
     assert count(read(BY_NUMBER)) == {("a100-40gb-sxm", 4): 3, ("1g.5gb", 21): 1, (None, 0): 9}
 
 
-@pytest.mark.parametrize("gone", ["GRES ", "STATE "])
-def test_a_table_without_cards_or_states_asks_for_them(gone: str) -> None:
+def drop_column(name: str) -> str:
     header, *rows = BY_NODE.splitlines()[1:]
-    at = header.split().index(gone.strip())
-    lines = [" ".join(x for i, x in enumerate(line.split()) if i != at) for line in (header, *rows)]
-    with pytest.raises(AdvisorError, match="without the columns"):
-        read("\n".join(lines))
+    at = header.split().index(name)
+    return "\n".join(" ".join(x for i, x in enumerate(line.split()) if i != at) for line in (header, *rows))
+
+
+def test_a_table_without_cards_asks_for_them_and_one_without_states_says_so() -> None:
+    with pytest.raises(AdvisorError, match="without the column GRES"):
+        read(drop_column("GRES"))
+    fleet = read(drop_column("STATE"))
+    assert count(fleet) == {("gb200", 4): 3, (None, 0): 1}  # the drained one cannot be told from the others
+    assert fleet.notes == ("the table has no states: it does not say which nodes are down",)
 
 
 def test_a_row_that_does_not_fit_its_table_is_named() -> None:
@@ -122,8 +127,35 @@ def test_what_is_declared_is_taken_at_what_runs() -> None:
     types = {"head": {"node_config": {"InstanceType": "m5.large"}, "max_workers": 0},
              "gpu": {"node_config": {"InstanceType": "g6e.12xlarge"}, "min_workers": 3},
              "more": {"node_config": {"InstanceType": "p5.48xlarge"}, "min_workers": 0, "max_workers": 4}}  # fmt: skip
+    default = {"available_node_types": {"ray.head.default": {"node_config": {"InstanceType": "g4dn.12xlarge"}}}}
+    assert count(read(yaml.safe_dump(default))) == {("t4", 4): 1}
     with_types = {"available_node_types": types, "head_node_type": "gpu"}
     assert count(read(yaml.safe_dump(with_types))) == {("l40s", 4): 4}
+
+
+def test_a_limit_of_karpenter_is_the_most_that_there_may_be() -> None:
+    """In the form of Smana/cloud-native-ref: the class of the nodes stands next to it."""
+    values = {"karpenter.k8s.aws/instance-family": ["g6"], "karpenter.k8s.aws/instance-gpu-count": ["1"],
+              "karpenter.sh/capacity-type": ["spot", "on-demand"]}  # fmt: skip
+    requirements = [{"key": k, "operator": "In", "values": v} for k, v in values.items()]
+    spec: dict[str, object] = {
+        "template": {"spec": {"requirements": requirements}}, "limits": {"nvidia.com/gpu": "4"}
+    }  # fmt: skip
+    pool = {"kind": "NodePool", "apiVersion": "karpenter.sh/v1", "metadata": {"name": "l4"}, "spec": spec}
+    nodes = {"kind": "EC2NodeClass", "apiVersion": "karpenter.k8s.aws/v1", "metadata": {"name": "l4"}, "spec": {}}
+    fleet = read(yaml.safe_dump_all([pool, nodes]))
+    assert count(fleet) == {("l4", 1): 4}
+    assert any("none of it may be there" in note and "spot" in note for note in fleet.notes)
+    without_limit = {**pool, "spec": {**spec, "limits": {}}}
+    open_kind = {**pool, "spec": {**spec, "template": {"spec": {"requirements": requirements[:1]}}}}
+    unknown = [{"key": "node.kubernetes.io/instance-type", "operator": "In", "values": ["g6.xlarge", "new.large"]}]
+    for other in (
+        without_limit,
+        open_kind,
+        {**pool, "spec": {**spec, "template": {"spec": {"requirements": unknown}}}},
+    ):
+        with pytest.raises(AdvisorError, match="may be started"):
+            read(yaml.safe_dump(other))
 
 
 @pytest.mark.parametrize("body", [{"kind": "NodePool", "apiVersion": "karpenter.sh/v1", "spec": {}}, {"head_node": 1,
@@ -133,21 +165,143 @@ def test_templates_are_no_nodes(body: dict[str, object]) -> None:
         read(yaml.safe_dump(body))
 
 
-def test_resource_slices_alone_name_the_devices_and_no_card_that_is_cut_up() -> None:
-    def device(name: str, **attributes: str) -> dict[str, object]:
-        return {"name": name, "attributes": {k: {"string": v} for k, v in attributes.items()}}
+def make_slice(devices: list[dict[str, object]], driver: str = "gpu.nvidia.com", node: str = "n") -> dict[str, object]:
+    spec = {"driver": driver, "nodeName": node, "pool": {"name": node, "generation": 1}, "devices": devices}
+    return {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": "s"}, "spec": spec}
 
+
+def make_device(name: str, gib: int | None = None, **attributes: str) -> dict[str, object]:
+    made: dict[str, object] = {"name": name, "attributes": {k: {"string": v} for k, v in attributes.items()}}
+    return made if gib is None else made | {"capacity": {"memory": {"value": f"{gib}Gi"}}}
+
+
+def test_resource_slices_alone_are_cards_and_no_card_that_is_cut_up() -> None:
     card, cut = "NVIDIA A100 80GB PCIe", {"parentUUID": "GPU-1", "profile": "1g.10gb"}
-    spec = {
-        "driver": "gpu.nvidia.com", "nodeName": "n", "pool": {"name": "n", "generation": 1},
-        "devices": [device("gpu-0", productName=card, uuid="GPU-1"), device("gpu-1", productName=card, uuid="GPU-2"),
-                    *(device(f"m{i}", productName=card, uuid=f"MIG-{i}", **cut) for i in (1, 2))],
-    }  # fmt: skip
-    one = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": "s"}, "spec": spec}
+    one = make_slice(
+        [make_device("gpu-0", productName=card, uuid="GPU-1"), make_device("gpu-1", productName=card, uuid="GPU-2"),
+         *(make_device(f"m{i}", productName=card, uuid=f"MIG-{i}", **cut) for i in (1, 2))]
+    )  # fmt: skip
     for text in (json.dumps(one), json.dumps({"kind": "List", "items": [one]}), yaml.safe_dump(one)):
         fleet = read(text)
-        assert fleet.pools == ()
-        assert fleet.set_aside[0].reason.startswith(f"1x {card}, 2x {card} 1g.10gb by dynamic")
+        assert count(fleet) == {("a100-80gb-pcie", 1): 1}
+        assert any(f"not used: 2x {card} 1g.10gb by dynamic" in note for note in fleet.pools[0].notes)
+
+
+def test_what_claims_hand_out_besides_cards_is_no_card() -> None:
+    """Several documents, as dranet's examples on OKE have them: cards, networks and channels; a virtual GPU of a VM."""
+    gpus = make_slice([make_device(f"gpu-{i}", 186, productName="NVIDIA GB200") for i in range(4)])
+    nics = make_slice([make_device(f"pci-{i}") for i in range(8)], "dra.net")
+    channels = make_slice([make_device("channel-0", type="channel")], "compute-domain.nvidia.com", "v")
+    virtual = make_slice([make_device("gpu-0", 4, productName="GRID A100-4C", brand="NvidiaVCS")], node="v")
+    fleet = read("---\n# a node\n" + "---\n".join(yaml.safe_dump(x) for x in (gpus, nics, channels, virtual)))
+    assert count(fleet) == {("gb200", 4): 1}
+    assert fleet.set_aside[0].reason.startswith("1x GRID A100-4C (a virtual GPU of 4 GiB) by dynamic")
+
+
+def test_a_rounded_memory_of_a_claimed_card_is_no_more_than_the_card_has() -> None:
+    node = make_node(0, {"name": "n", "spec": {"taints": [{"key": "spot", "value": "true", "effect": "NoSchedule"}]}})
+    items = [node, make_slice([make_device("gpu-0", 16, productName="Tesla T4")])]
+    assert read(json.dumps({"items": items})).set_aside[0].reason.endswith("with 1x Tesla T4")
+    node["spec"] = {}
+    fleet = read(json.dumps({"items": items}))
+    assert 14.5 < (fleet.pools[0].machine.devices[0].total_bytes or 0) / 2**30 < 15.5
+    claiming = {"kind": "Pod", "spec": {"nodeName": "n", "resourceClaims": [{"name": "gpu"}]}}
+    assert read(json.dumps({"items": [*items, claiming]})).pools[0].devices_free is None
+    claiming["spec"] = {"nodeName": "n"}
+    assert read(json.dumps({"items": [*items, claiming]})).pools[0].devices_free == 1
+
+
+DESCRIBED = """Name:               a.internal
+Roles:              <none>
+Labels:             node.kubernetes.io/instance-type=g6e.12xlarge
+                    role.node/gpu=true
+Taints:             nvidia.com/gpu=true:NoSchedule
+Unschedulable:      false
+Conditions:
+  Type             Status  LastHeartbeatTime   Reason
+  ----             ------  -----------------   ------
+  Ready            True    Fri, 07 Nov 2025    KubeletReady
+Capacity:
+  cpu:             48
+  memory:          390834728Ki
+  nvidia.com/gpu:  4
+Allocatable:
+  cpu:             47625m
+  memory:          389057064Ki
+  nvidia.com/gpu:  4
+Allocated resources:
+  (Total limits may be over 100 percent, i.e., overcommitted.)
+  Resource           Requests      Limits
+  --------           --------      ------
+  cpu                23335m (48%)  2300m (4%)
+  nvidia.com/gpu     2             2
+Events:              <none>
+
+
+"""
+
+
+def test_nodes_that_kubectl_describes() -> None:
+    """The form of `kubectl describe nodes`; what pods have taken is in it."""
+    cordoned = DESCRIBED.replace("a.internal", "b.internal").replace("Unschedulable:      false", "Unschedulable: true")
+    pool = read(DESCRIBED + cordoned).pools[0]
+    assert (pool.node_names, pool.devices, pool.devices_free) == (("a.internal",), 4, 2)
+    assert pool.machine.devices[0].accelerator == "l40s"
+    assert pool.tolerations == ("nvidia.com/gpu=true:NoSchedule",)
+    short = "Name:   t\nRoles:  <none>\nLabels: cloud.google.com/gke-accelerator=nvidia-tesla-t4\n"
+    short += "Capacity:\n  nvidia.com/gpu:  1\n"
+    assert count(read(short)) == {("t4", 1): 1}
+    assert read(short + DESCRIBED.replace("Name: ", "Name:")).pools[1].devices_free is None
+
+
+def test_a_table_of_kubectl_with_machine_types() -> None:
+    """SageMaker HyperPod's form, by `kubectl get nodes -L node.kubernetes.io/instance-type`."""
+    rows = [("NAME", "STATUS", "ROLES", "AGE", "VERSION", "INSTANCE-TYPE"),
+            ("a", "Ready", "<none>", "21d", "v1.32", "ml.g5.8xlarge"),
+            ("b", "NotReady", "<none>", "21d", "v1.32", "ml.g5.8xlarge"),
+            ("c", "Ready,SchedulingDisabled", "<none>", "21d", "v1.32", "ml.g5.8xlarge"),
+            ("d", "Ready", "<none>", "21d", "v1.32", "ml.m5.12xlarge"),
+            ("e", "Ready", "<none>", "21d", "v1.32", "")]  # fmt: skip
+    text = "\n".join("".join(cell.ljust(28) for cell in row).rstrip() for row in rows)
+    fleet = read("$ kubectl get nodes -L node.kubernetes.io/instance-type\n" + text)
+    assert count(fleet) == {("a10g", 1): 1}
+    assert [s.node for s in fleet.set_aside] == ["b", "c", "d", "e"]
+    assert "has cards is not known" in fleet.set_aside[2].reason
+    with pytest.raises(AdvisorError, match="a table of kubectl for people"):
+        read("NAME   STATUS   ROLES    AGE   VERSION\na      Ready    <none>   1d    v1.32\n")
+
+
+NOMAD = """ID              = ad1f3d27-3cd1
+Name            = a
+Drain           = false
+Eligibility     = eligible
+Status          = ready
+
+Allocated Resources
+CPU          Memory       Disk
+0/51088 MHz  0 B/7.4 GiB  0 B/953 GiB
+
+Device Resource Utilization
+nvidia/gpu/NVIDIA GeForce RTX 3060 Laptop GPU[GPU-10177bd8]  757 / 6144 MiB
+
+Allocations
+ID        Node ID   Task Group  Version  Desired  Status    Created     Modified
+"""
+
+
+def test_nodes_of_nomad() -> None:
+    """`nomad node status ID`, with -stats and with -verbose."""
+    verbose = NOMAD.replace("= a", "= b").partition("Device Resource")[0] + (
+        "Device Group Capacities\nDevice Group                          Count  Healthy  Unhealthy\n"
+        "nvidia/gpu/NVIDIA L40S                4      3        1\n"
+    )
+    drained = NOMAD.replace("= a", "= c").replace("= false", "= true")
+    lost = verbose.replace("= b", "= d").replace("4      3        1", "4      0        4")
+    fleet = read(NOMAD + verbose + drained + lost)
+    assert count(fleet) == {("rtx-3060-laptop", 1): 1, ("l40s", 3): 1}
+    assert round((fleet.pools[0].machine.memory.total_bytes or 0) / 2**30, 1) == 7.4
+    assert [(s.node, "Drain: true" in s.reason) for s in fleet.set_aside] == [("c", True), ("d", False)]
+    assert all(p.devices_free is None for p in fleet.pools)
 
 
 def test_whole_cards_beside_slices_are_those_that_the_slices_leave() -> None:

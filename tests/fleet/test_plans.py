@@ -237,6 +237,30 @@ def test_files_for_clusters_have_the_replicas_of_the_plan(target: str, tmp_path:
         assert "nodeSelector:" in file.content
 
 
+def test_pods_ask_for_devices_as_their_nodes_have_them(tmp_path: Path) -> None:
+    """A slice by its own resource; a card of a driver of claims by a claim, which goes with the pod."""
+    plan = ask(tmp_path, [{**H100, "count": 1}], [QWEN]).to_dict()
+    names = {"mig": "nvidia.com/mig-3g.40gb", "claim": "deviceclass.resource.kubernetes.io/gpu.nvidia.com"}
+    for kind, resource in names.items():
+        plan["pools"][0]["resource"] = resource
+        (tmp_path / "plan.json").write_text(json.dumps(plan))
+        planned = read_plan_file(str(tmp_path / "plan.json"))
+        for target in ("kubernetes", "lws", "kserve"):
+            file = render_fleet(planned, target, Session(RULES))[0].content
+            assert ("nvidia.com/mig-3g.40gb: '1'" in file) is (kind == "mig"), target
+            assert "nvidia.com/gpu: '1'" not in file
+            if kind == "claim":
+                bodies = list(yaml.safe_load_all(file))
+                (template,) = (b for b in bodies if b["kind"] == "ResourceClaimTemplate")
+                (request,) = template["spec"]["spec"]["devices"]["requests"]
+                assert request["exactly"]["deviceClassName"] == "gpu.nvidia.com"
+                assert request["exactly"]["count"] == plan["replicas"][0]["devices"]
+                assert f"resourceClaimTemplateName: {template['metadata']['name']}" in file
+        if kind == "claim":
+            with pytest.raises(AdvisorError, match="by claims"):
+                render_fleet(planned, "ray", Session(RULES))
+
+
 def test_files_of_several_nodes_start_together(tmp_path: Path) -> None:
     """Each pod has a volume of its own, one at a time is replaced, and the gateway asks Services that are there."""
     plan = ask(

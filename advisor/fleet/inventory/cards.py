@@ -180,6 +180,7 @@ def find_machine_cards(lookup: CardLookup, name: str) -> tuple[CardKind, int] | 
 
 
 def _find_machine_cards(lookup: CardLookup, name: str) -> tuple[CardKind, int] | None:
+    name = name.removeprefix("ml.")  # SageMaker's names of the same machines
     if simplify_name(name) not in lookup.rules.named_machines():
         return None
     try:

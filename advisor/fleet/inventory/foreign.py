@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -90,3 +91,16 @@ def check_names(names: Sequence[str], where: object) -> None:
         if name in seen:
             raise BadFile(where, f"has node {name[:80]!r} twice")
         seen.add(name)
+
+
+_QUANTITY = re.compile(r"(\d{1,18}(?:\.\d{1,9})?)([eE][+-]?\d{1,2})?([mkMGTPE]|[KMGTPE]i)?")
+_SUFFIXES = {"": 1.0, "m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18, "Ki": 2.0**10,
+             "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40, "Pi": 2.0**50, "Ei": 2.0**60}  # fmt: skip
+
+
+def parse_quantity(value: object) -> float | None:
+    """A quantity of Kubernetes (`8`, `95920m`, `1056Gi`, `129e6`); None where it is none."""
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return float(value) if abs(value) < 2**60 else None
+    m = _QUANTITY.fullmatch(value) if isinstance(value, str) else None
+    return float(m[1] + (m[2] or "")) * _SUFFIXES[m[3] or ""] if m else None

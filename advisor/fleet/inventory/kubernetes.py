@@ -13,15 +13,16 @@ from msgspec.structs import replace
 from advisor.decoding import Json, decode_json
 from advisor.errors import BadFile
 from advisor.files import parse_json
-from advisor.fleet.inventory.cards import CardLookup
-from advisor.fleet.inventory.foreign import ForeignShape, as_shape, check_names, positive
+from advisor.fleet.inventory.cards import CardLookup, find_machine_cards
+from advisor.fleet.inventory.foreign import ForeignShape, as_shape, check_names, parse_quantity, positive
 from advisor.fleet.inventory.labels import INSTANCE_TYPES, NodeLabels, find_devices
 from advisor.fleet.inventory.parts import make_part
 from advisor.fleet.inventory.register import (
+    CLASS,
     REGISTER,
+    Claimable,
     RegisteredCard,
     count_claimable,
-    describe_claims,
     read_register,
 )
 from advisor.fleet.types import Inventory, Node
@@ -50,6 +51,16 @@ SELECTING = (
 NAMES_DEVICES = re.compile(r"gpu|accelerat|[nxt]pu\b|cuda", re.I)  # keys of labels of nodes whose cards have no name
 UNIQUE = re.compile(r"timestamp|driver|cuda\.|hostname|uuid|serial", re.I)  # of these, what tells nothing of the cards
 MOST_LABELS = 16
+# kubectl describe nodes, kubectl get nodes; columns of -L are the last words of labels
+PRINTED = re.compile(r"^(?:Name:\s+\S+\s*\n(?=Roles:)|NAME +STATUS +ROLES\b)", re.M)
+PRINTED_LABELS = {
+    "INSTANCE-TYPE": INSTANCE_TYPES[0], "GPU.PRODUCT": "nvidia.com/gpu.product", "GPU.COUNT": "nvidia.com/gpu.count",
+    "GPU.MEMORY": "nvidia.com/gpu.memory", "ZONE": "topology.kubernetes.io/zone",
+}  # fmt: skip
+RESOURCES = {"nvidia": "nvidia.com/gpu", "amd": "amd.com/gpu", "google": "google.com/tpu", "habana": "habana.ai/gaudi",
+             "aws": "aws.amazon.com/neuron"}  # fmt: skip
+TABLE_NOTE = "a table for people: cards by labels and machine types; taints and what can be allocated are not in it"
+CLAIMS = "claims"  # the key under which pods with claims are counted
 Taken = Mapping[str, Mapping[str, int]]  # node -> resource -> devices
 
 
@@ -82,6 +93,7 @@ class _Spec(ForeignShape, frozen=True, kw_only=True):
     nodeName: str | None = None
     containers: list[_Container] | None = None
     initContainers: list[_Container] | None = None
+    resourceClaims: list[Json] | None = None
     # of a ResourceSlice
     driver: str | None = None
     pool: Json | None = None
@@ -138,7 +150,7 @@ class _Seen(Value, frozen=True):
     lookup: CardLookup
     options: NodeOptions
     taken: Taken | None
-    claimable: Mapping[str, Mapping[str, int]]
+    claimable: Mapping[str, Claimable]
 
 
 def read_kubernetes(
@@ -159,6 +171,82 @@ def read_kubernetes_values(
 ) -> Inventory:
     """As `read_kubernetes`, of the plain values of a YAML file."""
     return read_kubernetes(msgspec.json.encode(as_shape(value, Json, where)), where, lookup, pods, options)
+
+
+def read_printed(
+    text: str, where: object, lookup: CardLookup, pods: PodList | None = None, options: NodeOptions = NO_OPTIONS
+) -> Inventory:
+    """The nodes of what kubectl prints for people: `describe nodes`, a table with a column of machine types (`-L
+    node.kubernetes.io/instance-type`). Raises BadFile."""
+    start = PRINTED.search(text)
+    assert start is not None
+    if start[0].startswith("Name:"):
+        described = [_read_described(part) for part in re.split(r"(?m)^(?=Name:\s)", text)[1:]]
+        stated = all(pod is not None for _, pod in described)  # what all pods have taken
+        items = [node for node, _ in described] + [pod for _, pod in described if pod is not None and stated]
+        return read_kubernetes_values({"kind": "List", "items": items}, where, lookup, pods, options)
+    header, *rows = text[start.start() :].splitlines()
+    columns = header.split()
+    if not {"INSTANCE-TYPE", "GPU.PRODUCT"} & set(columns):
+        raise BadFile(where, "is a table of kubectl for people: kubectl get nodes -o json")
+    items, unknown = [], {}
+    for row in rows:
+        cells = dict(zip(columns, re.split(r" {2,}", row.strip()), strict=False))
+        if len(cells) < len(columns):  # an empty cell has a place and no words
+            places = [header.index(c) for c in columns] + [None]
+            cells = {c: row[places[i] : places[i + 1]].strip() for i, c in enumerate(columns)}
+        if not cells["NAME"]:
+            continue
+        labels = {key: cells[c] for c, key in PRINTED_LABELS.items() if cells.get(c)}
+        cards = find_machine_cards(lookup, labels.get(INSTANCE_TYPES[0], ""))
+        number = positive(labels.get("nvidia.com/gpu.count")) or (cards[1] if cards is not None else 0)
+        resource = RESOURCES.get(cards[0].vendor if cards is not None else "nvidia", "")
+        if not number:
+            machine = labels.get(INSTANCE_TYPES[0], "")[:60]
+            unknown[cells["NAME"]] = f"whether its machine type {machine} has cards is not known"
+        states = cells["STATUS"].split(",")
+        items.append({
+            "kind": "Node", "metadata": {"name": cells["NAME"], "labels": labels},
+            "spec": {"unschedulable": "SchedulingDisabled" in states},
+            "status": {"allocatable": {resource: number} if resource else {},
+                       "conditions": [{"type": "Ready", "status": str("Ready" in states)}]},
+        })  # fmt: skip
+    made = read_kubernetes_values({"kind": "List", "items": items}, where, lookup, pods, options)
+    nodes = [replace(n, parts=(), reason=unknown[n.name]) if n.parts and n.name in unknown else n for n in made.nodes]
+    return replace(made, nodes=tuple(nodes), notes=(*made.notes, TABLE_NOTE))
+
+
+def _read_described(text: str) -> tuple[Json, Json | None]:
+    """A node as `kubectl describe` prints it, and a pod that has taken what its pods have; None where that is not
+    printed."""
+    sections: dict[str, list[str]] = {}
+    here: list[str] = []
+    for line in text.splitlines():
+        m = re.match(r"([A-Z][A-Za-z -]*):(?:\s+|$)(.*)", line)
+        if m is not None:
+            here = sections.setdefault(m[1], [])
+        here.append((m[2] if m is not None else line).strip())
+
+    def pairs(section: str, mark: str) -> dict[str, str]:
+        found = (line.partition(mark) for line in sections.get(section, ()))
+        return {key: value.strip() for key, sign, value in found if sign}
+
+    taints = [re.fullmatch(r"([^=:\s]+)(?:=([^:\s]*))?:(\w+)", line) for line in sections.get("Taints", ())]
+    states = [line.split() for line in sections.get("Conditions", ())]
+    capacity, name = pairs("Capacity", ":"), sections["Name"][0]
+    node = {
+        "kind": "Node", "metadata": {"name": name, "labels": pairs("Labels", "="),
+                                     "annotations": pairs("Annotations", ": ")},
+        "spec": {"unschedulable": sections.get("Unschedulable") == ["true"],
+                 "taints": [{"key": t[1], "value": t[2], "effect": t[3]} for t in taints if t is not None]},
+        "status": {"capacity": capacity, "allocatable": pairs("Allocatable", ":") or capacity,
+                   "conditions": [{"type": s[0], "status": s[1]} for s in states if s[:1] == ["Ready"]]},
+    }  # fmt: skip
+    if "Allocated resources" not in sections:
+        return node, None
+    rows = [line.split() for line in sections["Allocated resources"]]
+    taken = {row[0]: row[1] for row in rows if len(row) > 1 and "/" in row[0]}
+    return node, {"kind": "Pod", "spec": {"nodeName": name, "containers": [{"resources": {"requests": taken}}]}}
 
 
 def _items(data: bytes, where: object) -> Iterator[_Item]:
@@ -204,6 +292,8 @@ def _count_pod(pod: _Item, taken: dict[str, Counter[str]]) -> None:
             total.update(_asked(container))
         else:
             total |= Counter(_asked(container))
+    if spec.resourceClaims:
+        total[CLAIMS] = 1
     taken.setdefault(spec.nodeName, Counter()).update(total)
 
 
@@ -215,9 +305,8 @@ def _asked(container: _Container) -> dict[str, int]:
 
 
 def _make_inventory(items: list[_Item], where: object, seen: _Seen) -> Inventory:
-    if not items and seen.claimable:  # nothing but ResourceSlices
-        claims = {name: describe_claims(devices) for name, devices in seen.claimable.items()}
-        return Inventory(kind="kubernetes", nodes=tuple(Node(name=n[:253], reason=c) for n, c in claims.items()))
+    if not items:  # nothing but ResourceSlices
+        items = [_Item(metadata=_Metadata(name=name)) for name in seen.claimable]
     if not items:
         raise BadFile(where, "has no nodes: kubectl get nodes -o json")
     names = [item.metadata.name or "" for item in items]
@@ -234,13 +323,16 @@ def _make_node(name: str, item: _Item, seen: _Seen) -> Node:
     selecting = {k: labels[k] for k in (*SELECTING, *seen.options.keep) if labels.get(k)}
     status = item.status or _Status()
     reason, tolerated = _read_taints(item, seen.options.tolerate)
-    if reason is not None:
+    if reason is not None and not reason.startswith("tainted"):
         return Node(name=name, reason=reason, labels=selecting)
     described = NodeLabels(
         labels, _counts(status.capacity), _counts(status.allocatable), _read_annotations(item.metadata.annotations),
         seen.claimable.get(name, {}),
     )  # fmt: skip
     found = find_devices(described, lookup)
+    if reason is not None:
+        cards = ", ".join(f"{g.number}x {g.kind.name}" for g in found.groups)
+        return Node(name=name, reason=f"{reason}, with {cards}" if cards else reason, labels=selecting)
     host = _make_host(labels, status)
     if not found.groups:
         if found.problems:
@@ -254,6 +346,8 @@ def _make_node(name: str, item: _Item, seen: _Seen) -> Node:
     parts = []
     for group in found.groups:
         busy = taken.get(name, {}).get(group.resource, 0) if taken is not None else None
+        if group.resource.startswith(CLASS) and taken is not None and CLAIMS in taken.get(name, {}):
+            busy = None  # how many devices a claim has is in the claim
         free = None if busy is None else max(0, group.number - busy)
         part = make_part(lookup, host, group.kind, group.number, free, resource=group.resource)
         parts.append(replace(part, whole=group.whole) if group.whole > group.number else part)
@@ -330,16 +424,3 @@ def _make_host(labels: Mapping[str, str], status: _Status) -> Machine:
 def _bytes(value: object) -> int | None:
     number = parse_quantity(value)
     return int(number) if number is not None and 1 <= number < 2**60 else None
-
-
-_QUANTITY = re.compile(r"(\d{1,18}(?:\.\d{1,9})?)([eE][+-]?\d{1,2})?([mkMGTPE]|[KMGTPE]i)?")
-_SUFFIXES = {"": 1.0, "m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18, "Ki": 2.0**10,
-             "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40, "Pi": 2.0**50, "Ei": 2.0**60}  # fmt: skip
-
-
-def parse_quantity(value: object) -> float | None:
-    """A quantity of Kubernetes (`8`, `95920m`, `1056Gi`, `129e6`); None where it is none."""
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        return float(value) if abs(value) < 2**60 else None
-    m = _QUANTITY.fullmatch(value) if isinstance(value, str) else None
-    return float(m[1] + (m[2] or "")) * _SUFFIXES[m[3] or ""] if m else None

@@ -13,6 +13,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 
+from msgspec.structs import replace
+
 from advisor.fleet.inventory.cards import (
     CardKind,
     CardLookup,
@@ -22,7 +24,7 @@ from advisor.fleet.inventory.cards import (
     find_machine_cards,
 )
 from advisor.fleet.inventory.foreign import positive
-from advisor.fleet.inventory.register import RegisteredCard, describe_claims
+from advisor.fleet.inventory.register import CLASS, Claimable, RegisteredCard, describe_claims
 from advisor.machines.device_visibility import MIG_NOTE
 from advisor.machines.types import Vendor
 from advisor.record import Value
@@ -59,13 +61,19 @@ CLOUD_NAMES = {
     "tpu-v6e-slice": "TPU v6e",
 }
 INSTANCE_TYPES = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type")
-# GKE's, EKS's, CoreWeave's
+# GKE's, EKS's, CoreWeave's, ACK's
 CLOUD_LABELS = (
     "cloud.google.com/gke-accelerator", "k8s.amazonaws.com/accelerator", "gpu.nvidia.com/model", "gpu.nvidia.com/class",
+    "aliyun.accelerator/nvidia_name",
 )  # fmt: skip
-CLOUD_COUNTS = ("cloud.google.com/gke-accelerator-count", "gpu.nvidia.com/count")
+CLOUD_COUNTS = (
+    "cloud.google.com/gke-accelerator-count", "gpu.nvidia.com/count", "aliyun.accelerator/nvidia_count",
+)  # fmt: skip
 GKE_PARTITION = "cloud.google.com/gke-gpu-partition-size"
 GKE_SHARING = "cloud.google.com/gke-gpu-sharing-strategy"
+
+
+DRIVERS: dict[str, Vendor] = {"gpu.nvidia.com": "nvidia", "gpu.amd.com": "amd", "gpu.intel.com": "intel"}
 
 
 class DeviceGroup(Value, frozen=True):
@@ -94,7 +102,7 @@ class NodeLabels(Value, frozen=True):
     capacity: Mapping[str, int]
     allocatable: Mapping[str, int]
     registered: tuple[RegisteredCard, ...] = ()
-    claimable: Mapping[str, int] = {}
+    claimable: Claimable = {}
 
     def label_count(self, key: str) -> int | None:
         """A label that is a number; None where it is absent, 0 or none."""
@@ -164,12 +172,35 @@ def _read_neuron_cores(node: NodeLabels, lookup: CardLookup, found: Findings) ->
             found.problems.append(f"{count} of {resource}: cores or older names of chips, which are not counted here")
 
 
+def _read_claims(node: NodeLabels, lookup: CardLookup, found: Findings) -> None:
+    """Cards that pods get by claims of their driver's device class, where no plugin counts them: equal whole ones."""
+    if not node.claimable or found.groups or found.problems:
+        return
+    whole = {device: n for device, n in node.claimable.items() if not device.part}
+    if len(whole) != 1 or not next(iter(whole)).driver.startswith("gpu."):
+        found.problems.append(describe_claims(node.claimable))
+        return
+    device, count = next(iter(whole.items()))
+    resource, vendor = CLASS + device.driver, DRIVERS.get(device.driver, "unknown")
+    kind = _find_least(lookup, device.name, vendor, device.memory_mib)
+    alone = replace(node, allocatable={resource: count}, capacity={}, claimable=whole)
+    add_devices(found, alone, lookup, resource, kind, None)
+    found.notes.append(f"its cards are had by claims of the device class {device.driver}")
+    if len(whole) < len(node.claimable):
+        found.notes.append(f"not used: {describe_claims({d: n for d, n in node.claimable.items() if d.part})}")
+
+
+def _find_least(lookup: CardLookup, name: str, vendor: Vendor, mib: int | None) -> CardKind:
+    """The card of a driver's name with the least memory that is proven: a register may round or promise more, so of a
+    card that is not in the catalogue it is not known."""
+    kinds = [find_by_driver_name(lookup, name, vendor, size) for size in (mib, None)]
+    known = [k for k in kinds if k.accelerator is not None and k.total_bytes is not None]
+    return min(known, key=lambda k: k.total_bytes or 0, default=kinds[1])
+
+
 def _find_missing(node: NodeLabels, lookup: CardLookup, found: Findings) -> None:
     """Cards that labels describe and no resource does: a driver or a device plugin is missing."""
     labels = node.labels
-    if node.claimable:
-        found.problems.append(describe_claims(node.claimable))
-        return
     named = next((labels[k] for k in _NAMING if labels.get(k)), None)
     if named is None and next((k for k in _PRESENT if labels.get(k) == "true"), None) is not None:
         named = "a GPU"
@@ -262,8 +293,9 @@ def read_nvidia(node: NodeLabels, lookup: CardLookup, found: Findings) -> None:
         base, _ = _split_product(labels.get(f"{prefix}.product", product_label))
         if _is_shared(node, lookup, prefix, resource, found):
             continue
+        base = base or find_by_cloud(node, lookup, "nvidia").name
         kind = find_by_driver_name(
-            lookup, base or "NVIDIA", "nvidia", _mib(labels, f"{prefix}.memory"), profile.replace(".me", "+me")
+            lookup, base, "nvidia", _mib(labels, f"{prefix}.memory"), profile.replace(".me", "+me")
         )
         add_devices(found, node, lookup, resource, kind, None)
     for resource in ("nvidia.com/gpu", "nvidia.com/gpu.shared"):
@@ -275,16 +307,20 @@ def read_nvidia(node: NodeLabels, lookup: CardLookup, found: Findings) -> None:
             or (count and _is_shared(node, lookup, "nvidia.com/gpu", resource, found))
         ):
             continue
-        if _is_registered_in_shares(node, resource, found):
+        if _is_registered_wrong(node, resource, found):
             continue
+        node = _take_whole(node, resource, lookup, found)
+        count = node.allocatable[resource]
         memory = _mib(labels, "nvidia.com/gpu.memory")
         if product:
             kind = find_by_driver_name(lookup, product, "nvidia", memory, mig)
         elif node.registered:
-            kind = find_by_driver_name(lookup, node.registered[0].name, "nvidia", node.registered[0].memory_mib)
+            kind = _find_least(lookup, node.registered[0].name, "nvidia", node.registered[0].memory_mib)
         else:
             kind = find_by_cloud(node, lookup, "nvidia", mig)
-        labelled = None if mig else _labelled(node)
+        labelled, typed = None if mig else _labelled(node), find_by_instance(node, lookup)
+        if sliced and typed is not None and typed[0].accelerator == kind.accelerator:
+            labelled = min(labelled or typed[1], typed[1])
         if sliced and labelled is not None:
             _add_next_to_slices(found, resource, kind, count, labelled - -(-sevenths // 7))
         elif count or not ((product and mig) or _is_handed_out_in_shares(node)):
@@ -336,20 +372,27 @@ def _is_shared(node: NodeLabels, lookup: CardLookup, prefix: str, resource: str,
     return True
 
 
-def _is_registered_in_shares(node: NodeLabels, resource: str, found: Findings) -> bool:
-    """Whether a sharing scheduler hands its cards out in shares, or unlike cards under one name: that is a problem."""
-    cards, count = node.registered, node.allocatable[resource]
-    names = sorted({c.name for c in cards})
-    if not cards or (len(names) == 1 and all(c.shares == 1 for c in cards) and count):
-        return False
-    listed = f"{len(cards)}x {names[0]}" if len(names) == 1 else f"cards of several kinds ({', '.join(names)[:80]})"
-    if not count:
-        found.problems.append(f"{listed} registered with HAMi, none of which can be allocated ({resource} is 0)")
-    elif len(names) > 1:
-        found.problems.append(f"{listed} under {resource}")
-    else:
-        found.problems.append(f"{count} shares of {listed} (HAMi, {resource}): a share has no memory of its own")
-    return True
+def _is_registered_wrong(node: NodeLabels, resource: str, found: Findings) -> bool:
+    """Whether a sharing scheduler has no card to give, or unlike cards under one name: that is a problem."""
+    names, count = sorted({c.name for c in node.registered}), node.allocatable[resource]
+    if len(names) > 1:
+        found.problems.append(f"cards of several kinds ({', '.join(names)[:80]}) under {resource}")
+    elif names and not count:
+        cards = f"{len(node.registered)}x {names[0]} registered with HAMi"
+        found.problems.append(f"{cards}, none of which can be allocated ({resource} is 0)")
+    return len(names) > 1 or bool(names and not count)
+
+
+def _take_whole(node: NodeLabels, resource: str, lookup: CardLookup, found: Findings) -> NodeLabels:
+    """The node with its cards in place of HAMi's shares of them: a pod that asks for no memory has a card for itself
+    (Project-HAMi, `defaultMem: 0`). HAMi is there where it registered cards, or by the label of its nodes."""
+    typed, count = find_by_instance(node, lookup), node.allocatable[resource]
+    proofs = (len(node.registered), _labelled(node), typed[1] if typed is not None else None)
+    cards = min((n for n in proofs if n), default=count)
+    if count <= cards or not (node.registered or node.labels.get("gpu") == "on"):
+        return node
+    found.notes.append(f"{resource} counts {count} shares (HAMi): a pod that asks for no gpumem has a whole card")
+    return replace(node, allocatable={**node.allocatable, resource: cards}, capacity={**node.capacity, resource: cards})
 
 
 def _labelled(node: NodeLabels) -> int | None:
@@ -418,7 +461,7 @@ def find_cloud_name(lookup: CardLookup, name: str, vendor: Vendor, gigabytes: in
 def find_by_cloud(node: NodeLabels, lookup: CardLookup, vendor: Vendor, mig: str | None = None) -> CardKind:
     """The card, or its slice, as the cloud's labels name it: Karpenter's, GKE's, EKS's, CoreWeave's, else the machine
     type."""
-    labels = node.labels
+    labels, cards = node.labels, find_by_instance(node, lookup)
     for prefix in INSTANCE_GPU:
         name, size = labels.get(f"{prefix}name"), node.label_count(f"{prefix}memory")
         if name and labels.get(f"{prefix}manufacturer", vendor) == vendor:
@@ -426,8 +469,8 @@ def find_by_cloud(node: NodeLabels, lookup: CardLookup, vendor: Vendor, mig: str
             return kind if kind.accelerator is not None else find_by_words(lookup, name, vendor)
     for key in CLOUD_LABELS:
         if labels.get(key):
-            return find_cloud_name(lookup, labels[key], vendor, node.label_count("gpu.nvidia.com/vram"), mig)
-    cards = find_by_instance(node, lookup)
+            kind = find_cloud_name(lookup, labels[key], vendor, node.label_count("gpu.nvidia.com/vram"), mig)
+            return cards[0] if cards is not None and cards[0].accelerator in kind.may_be and not mig else kind
     if cards is None or cards[0].vendor not in (vendor, "unknown"):
         return make_unnamed(vendor)
     return find_by_words(lookup, cards[0].accelerator or "", vendor, mig) if mig else cards[0]
@@ -466,4 +509,5 @@ _READERS: tuple[Callable[[NodeLabels, CardLookup, Findings], None], ...] = (
     _reader_of("google.com/tpu", "google", "TPU", "cloud.google.com/gke-tpu-accelerator"),
     _reader_of("aws.amazon.com/neuron", "aws", "Neuron"),
     _read_neuron_cores,
+    _read_claims,
 )

@@ -36,7 +36,7 @@ DETAIL_HINT = "jobs run on it, and which of its cards they have taken is not sta
 # base states and flags with which jobs are started on a node; every other one sets it aside
 ASLEEP = {"POWERED_DOWN", "POWERING_UP", "POWERING_DOWN", "POWER_DOWN", "POWER_UP", "POWER"}  # started when asked
 WORKING = {"IDLE", "MIXED", "ALLOCATED", "COMPLETING", "CLOUD", "DYNAMIC_NORM", "DYNAMIC_FUTURE", "PERFCTRS", "UNDRAIN",
-           "POWERED_UP"}  # fmt: skip
+           "POWERED_UP", "PLANNED"}  # fmt: skip
 MARKS = {"*": "NOT_RESPONDING", "~": "POWERED_DOWN", "#": "POWERING_UP", "%": "POWERING_DOWN", "!": "POWER_DOWN",
          "$": "MAINTENANCE", "@": "REBOOT_REQUESTED", "^": "REBOOT_ISSUED", "-": "PLANNED"}  # fmt: skip
 LINKS = {"nvlink": "nvlink", "nvswitch": "nvlink", "infiniband": "infiniband", "ib": "infiniband", "roce": "roce"}
@@ -68,8 +68,9 @@ _HEADER = re.compile(
 )
 _SHORT = {"alloc": "allocated", "mix": "mixed", "comp": "completing"}
 _ASKED_FOR = re.compile(r"^.*\bsinfo\b.*(?:--states?[= ]|-t ?)([a-z,]+)", re.M)
-TABLE = "is a table of sinfo without the columns that tell its nodes: scontrol show node -o -d, sinfo --json, or "
+TABLE = "is a table of sinfo without the column GRES, which tells cards: scontrol show node -o -d, sinfo --json, or "
 TABLE += 'sinfo -N -O "NodeList:50,StateLong,Gres:100,GresUsed:100,Memory"'
+STATELESS = "the table has no states: it does not say which nodes are down"
 _KEY = re.compile(r"(?:^|\s)([A-Z][A-Za-z_]{1,30})=")
 _REASON = re.compile(
     r"\sReason=(.*?)(?=\s+\[[^\[\]]{1,80}@\d{4}-[^\]]{1,40}\]|\s+(?:Comment|Extra|AdminComment)=|$)", re.S
@@ -170,6 +171,8 @@ def make_node(seen: SlurmNode, lookup: CardLookup) -> Node:
     if sum(g.number for g in gpus) > MOST_DEVICES:
         return Node(name=seen.name, labels=labels, reason=f"more than {MOST_DEVICES} GPUs, which no node has")
     notes: list[str] = ["asleep: Slurm starts it when a job asks for it"] if asleep else []
+    if "PLANNED" in seen.states:
+        notes.append("what is free of it is planned for a job that waits")
     machine = next((c for f in seen.features[:64] if (c := find_machine_cards(lookup, f)) is not None), None)
     total = sum(g.number for g in gpus)
     if machine is not None and total > machine[1]:
@@ -422,7 +425,7 @@ def read_table(text: str, where: object, lookup: CardLookup) -> Inventory:
     header = _HEADER.search(text)
     assert header is not None
     columns, asked = re.split(r"[ |]+", header[0].strip()), _ASKED_FOR.search(text[: header.start()])
-    if "GRES" not in columns or ("STATE" not in columns and asked is None):
+    if "GRES" not in columns:
         raise BadFile(where, TABLE)
     rows: Counter[tuple[str, ...]] = Counter()
     for line in text[header.end() :].splitlines():
@@ -433,12 +436,12 @@ def read_table(text: str, where: object, lookup: CardLookup) -> Inventory:
     entries: list[Json] = [
         dict(zip(columns, cells, strict=True)) for cells in rows for _ in range(rows[cells]) if cells
     ]
-    state = asked[1].split(",")[0] if asked is not None else None
-    seen = list(_read_rows(entries, state, where))
-    return _make_inventory(list(_join_partitions(iter(seen))), where, lookup)
+    state = asked[1].split(",")[0] if asked is not None else "idle"
+    made = _make_inventory(_join_partitions(_read_rows(entries, state, where)), where, lookup)
+    return made if asked is not None or "STATE" in columns else replace(made, notes=(STATELESS,))
 
 
-def _read_rows(entries: Sequence[Json], state: str | None, where: object) -> Iterator[SlurmNode]:
+def _read_rows(entries: Sequence[Json], state: str, where: object) -> Iterator[SlurmNode]:
     """The nodes of the rows of a table. Without names, as many equal ones as the partition that has most of them."""
     unnamed: dict[tuple[tuple[str, str], ...], Counter[str]] = {}
     for row in entries:
@@ -476,6 +479,9 @@ def _read_record(record: str, where: object) -> SlurmNode:
     reason = _REASON.search(record)
     fields = _fields(record[: reason.start()] if reason else record)
     entry: Json = {ours: fields[theirs] for theirs, ours in _RECORD_KEYS.items() if theirs in fields}
+    if "Gres" not in fields:  # what is tracked says it as well; its sum of all types is no type of its own
+        tracked = [e for e in split_gres(fields.get("CfgTRES")) if e.startswith("gres/gpu")]
+        entry["gres"] = ",".join([e for e in tracked if e.startswith("gres/gpu:")] or tracked)
     return replace(_read_node(entry, where), reason=reason[1].strip() if reason else None)
 
 

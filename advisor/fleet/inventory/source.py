@@ -19,7 +19,14 @@ from advisor.errors import AdvisorError, BadFile, BadInput
 from advisor.estimation import find_machine
 from advisor.files import MAX_TEXT, decode_text, parse_json, parse_yaml
 from advisor.fleet.inventory import kubernetes, ray, slurm
-from advisor.fleet.inventory.cards import CardKind, CardLookup, find_by_words, make_lookup
+from advisor.fleet.inventory.cards import (
+    CardKind,
+    CardLookup,
+    find_by_driver_name,
+    find_by_words,
+    find_machine_cards,
+    make_lookup,
+)
 from advisor.fleet.inventory.foreign import (
     MAX_NAME,
     MAX_NODES,
@@ -44,7 +51,8 @@ from advisor.units import GIB
 UNKNOWN_KIND = (
     "is not one of the inventories that can be read: kubectl get nodes -o json, scontrol show node -o -d, "
     "sinfo --json, json.dumps(ray.nodes()), a folder of snapshots (advise probe --save), or YAML: "
-    "nodes: [{name, count, hardware}]; also a table of sinfo with GRES, slurm.conf, a CSV with gpus and gpu"
+    "nodes: [{name, count, hardware}]; also kubectl describe nodes, a table of sinfo with GRES, slurm.conf, nomad node "
+    "status, a CSV with gpus and gpu"
 )
 CSV_COLUMNS = {
     "name": ("name", "node", "hostname", "nodename", "host", "pool", "partition"),
@@ -55,6 +63,7 @@ CSV_COLUMNS = {
     "ram": ("ramgb", "memorygb", "rampernodegb"),
 }
 MOST_CARDS = 64  # of one node in a list
+_NOMAD = re.compile(r"(?m)^(?=ID +=[^\n]*\nName +=)")  # the begin of a node of `nomad node status ID`
 _ABSENT = msgspec.Raw()
 EXAMPLE = '{nodes: [{name: a, count: 2, hardware: "8x H100 80GB SXM, 2TB RAM", price_per_hour: 20}]}'
 
@@ -190,12 +199,14 @@ def _read_yaml(data: bytes, where: object, rules: Catalog, pods: PodList | None,
     text = decode_text(data, where)
     if slurm.is_table(text):
         return slurm.read_table(text, where, make_lookup(rules))
-    if re.match(r"\s*NAME\s+STATUS\s+ROLES", text):
-        raise BadFile(where, "is a table of kubectl for people: kubectl get nodes -o json")
+    if kubernetes.PRINTED.search(text):
+        return kubernetes.read_printed(text, where, make_lookup(rules), pods, options)
+    if _NOMAD.search(text):
+        return _read_nomad(text, where, make_lookup(rules))
     if _find_columns(text.lstrip().partition("\n")[0]) is not None:
         return _read_csv(text, where, make_lookup(rules))
-    value = parse_yaml(text, where)
-    declared = _list_declared(value, where) if isinstance(value, dict) else None
+    value = _read_documents(text, where)
+    declared = _list_declared(value, where, rules) if isinstance(value, dict) else None
     if declared is not None:
         entries, note = declared
         return replace(read_own_file({"nodes": entries}, where, rules), notes=(note,))
@@ -208,7 +219,18 @@ def _read_yaml(data: bytes, where: object, rules: Catalog, pods: PodList | None,
     return read_own_file(value, where, rules)
 
 
-def _list_declared(value: dict[Any, Any], where: object) -> tuple[list[dict[str, Any]], str] | None:
+def _read_documents(text: str, where: object) -> Any:
+    """The value of a YAML file; of several documents one list with what they list, or the NodePool among them. Raises
+    BadFile."""
+    parts = [p for p in re.split(r"(?m)^---[ \t]*(?:#.*)?$", text) if re.search(r"(?m)^\s*[^#\s]", p)]
+    if len(parts) < 2:
+        return parse_yaml(text, where)
+    values = [v for p in parts[:MAX_NODES] if isinstance(v := parse_yaml(p, where), dict)]
+    pool = next((v for v in values if v.get("kind") == "NodePool"), None)
+    return pool or {"kind": "List", "items": [x for v in values for x in v.get("items", [v])]}
+
+
+def _list_declared(value: dict[Any, Any], where: object, rules: Catalog) -> tuple[list[dict[str, Any]], str] | None:
     """Entries of our own form for what is to be there, and what was taken: a NodePool of CoreWeave, the file of
     `ray up`; None for anything else. Raises BadFile for a template of nodes."""
     try:
@@ -221,6 +243,10 @@ def _list_declared(value: dict[Any, Any], where: object) -> tuple[list[dict[str,
                 f"; tainted: {taints[:200]}" if taints else ""
             )
             return [entry | {"labels": spec.get("nodeLabels") or {}}], note
+        if value.get("kind") == "NodePool" and "karpenter" in str(value.get("apiVersion")):
+            ceiling = _find_ceiling(value, rules)
+            if ceiling is not None:
+                return ceiling
         if value.get("kind") in ("NodePool", "EC2NodeClass", "NodeClaim", "Provisioner"):
             raise BadFile(where, "says which nodes may be started, not which there are: kubectl get nodes -o json")
         head: str | None = "head"
@@ -229,7 +255,7 @@ def _list_declared(value: dict[Any, Any], where: object) -> tuple[list[dict[str,
                      "worker": {"min_workers": value.get("min_workers"), **value["worker_nodes"],
                                 "node_config": value["worker_nodes"]}}  # fmt: skip
         elif "available_node_types" in value:
-            types, head = value["available_node_types"], value.get("head_node_type")
+            types, head = value["available_node_types"], value.get("head_node_type", "ray.head.default")
         else:
             return None
         counts = {name: (t.get("min_workers") or 0) + (name == head) for name, t in types.items()}
@@ -238,6 +264,38 @@ def _list_declared(value: dict[Any, Any], where: object) -> tuple[list[dict[str,
     except (KeyError, TypeError, AttributeError):
         raise BadFile(where, "does not say the machine types and the number of its nodes") from None
     return entries, "what `ray up` keeps running: the head and min_workers"
+
+
+def _find_ceiling(pool: dict[Any, Any], rules: Catalog) -> tuple[list[dict[str, Any]], str] | None:
+    """The most nodes that a NodePool of Karpenter may start, where it limits their GPUs and allows one kind of node
+    with GPUs: those machine types of a family that have as many as it says. None where more is open than that."""
+    spec = pool["spec"]
+    wanted = {r["key"].rpartition("/")[2]: r.get("values") or [] for r in spec["template"]["spec"]["requirements"]
+              if r.get("operator") == "In"}  # fmt: skip
+    limit = positive((spec.get("limits") or {}).get("nvidia.com/gpu"))
+    families, numbers = wanted.get("instance-family", ()), wanted.get("instance-gpu-count", ())
+    lookup, found = make_lookup(rules), dict[tuple[str, int], dict[str, int]]()
+    for name in {m.names[0] for m in rules.named_machines().values()}:
+        named = name in wanted.get("instance-type", ()) or name.partition(".")[0] in families
+        cards = find_machine_cards(lookup, name) if named else None
+        if cards is not None and (not numbers or str(cards[1]) in numbers):
+            memory = find_machine(name, rules).memory.total_bytes or 0
+            found.setdefault((cards[0].accelerator or "", cards[1]), {})[name] = memory
+    listed = [simplify_name(str(name)) for name in wanted.get("instance-type", ())]
+    if limit is None or len(found) != 1 or not set(listed) <= set(rules.named_machines()):
+        return None
+    (((_, number), machines),) = found.items()
+    machine = min(machines, key=lambda name: machines[name])
+    labels = {"karpenter.sh/nodepool": str(pool["metadata"]["name"])}
+    entry = {"name": pool["metadata"]["name"], "hardware": machine, "count": limit // number, "labels": labels}
+    kinds = ", ".join(map(str, wanted.get("capacity-type", ()))) or "any"
+    taints = ", ".join(
+        f"{t['key']}={t.get('value', '')}:{t['effect']}" for t in spec["template"]["spec"].get("taints", ())
+    )
+    return [entry], (
+        f"the most that a NodePool of Karpenter may start (limit of {limit} GPUs; {kinds[:80]}), with the smallest "
+        f"machine; none of it may be there{f'; tainted: {taints[:200]}' if taints else ''}"
+    )
 
 
 def _find_instance_type(config: dict[str, Any]) -> str:
@@ -278,6 +336,38 @@ def _read_csv(text: str, where: object, lookup: CardLookup) -> Inventory:
         ]
     check_names([n.name for n in nodes], where)
     return Inventory(kind="file", nodes=tuple(nodes), notes=("a list of nodes: whether each is up is not in it",))
+
+
+def _read_nomad(text: str, where: object, lookup: CardLookup) -> Inventory:
+    """Nodes as `nomad node status ID` prints them, with -verbose or -stats: groups of devices with healthy ones, or a
+    line for each device with its memory. Raises BadFile."""
+    nodes: list[Node] = []
+    for block in _NOMAD.split(text)[1:]:
+        fields = dict(re.findall(r"(?m)^([A-Z][\w ]*?) +=[ \t]*(.*)$", block))
+        healthy = {m[1]: int(m[2]) for m in re.finditer(r"(?m)^\w+/gpu/(.+?) {2,}\d+ +(\d{1,4}) +\d+ *$", block)}
+        used: dict[str, list[int]] = {}
+        for m in re.finditer(r"(?m)^\w+/gpu/(.+?)\[[^\]\n]*\] +\d+ / (\d{1,7}) MiB", block):
+            used.setdefault(m[1], []).append(int(m[2]))
+        states = {k: fields.get(k, "") for k in ("Status", "Eligibility", "Drain")}
+        memory = re.search(r"(?m)^\d+/\d+ MHz +[^/\n]*/(\d{1,6}(?:\.\d+)?) GiB", block)
+        host = Machine(source="text", memory=HostMemory(total_bytes=int(float(memory[1]) * GIB) if memory else None))
+        parts, notes = [], dict[str, None]()
+        for name in dict.fromkeys((*healthy, *used)):
+            sizes = used.get(name, [])
+            number = min(n for n in (healthy.get(name), len(sizes) or None) if n is not None)
+            kind = find_by_driver_name(lookup, name, "nvidia", min(sizes, default=None))
+            notes |= dict.fromkeys(kind.notes)
+            parts += [make_part(lookup, host, kind, number, None)] if 0 < number <= MOST_CARDS else []
+        problem = None
+        if list(states.values()) != ["ready", "eligible", "false"]:
+            problem = ", ".join(f"{k}: {v[:60]}" for k, v in states.items())
+        elif not parts and re.search(r"(?m)^[\w-]+/[\w-]+/", block):
+            problem = "its devices cannot be read, or none is healthy"
+        made = tuple(parts) or (make_part(lookup, host),)
+        name = fields.get("Name", "")[:MAX_NAME]
+        nodes.append(Node(name=name, parts=() if problem else made, reason=problem, notes=tuple(notes)))
+    check_names([n.name for n in nodes], where)
+    return Inventory(kind="file", nodes=tuple(nodes), notes=("which devices jobs of Nomad have is not read",))
 
 
 def _find_sized(lookup: CardLookup, name: str, gigabytes: int | None) -> CardKind:
