@@ -138,6 +138,7 @@ class BudgetRules(msgspec.Struct, frozen=True, kw_only=True):
     not_offered: tuple[Form, ...]
     not_sold_here: tuple[AcceleratorId, ...]
     launched_from: str
+    kept_months: float  # that a bought computer is kept
     maturity: dict[str, Maturity]
     tiers: TierRows
 

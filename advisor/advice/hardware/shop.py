@@ -160,7 +160,7 @@ def _refuse_place(shop: Shop, build: Build) -> HardwareRejection | None:
     if place.slots == 0:
         why = "no card goes into a laptop"
     elif free is not None and build.bought > free:
-        why = f"{build.bought} cards for {free} free place{'' if free == 1 else 's'}"
+        why = f"{build.bought} cards for {free} free place{'' if free == 1 else 's'}" if free else "no place for a card"
     elif place.no_lead and (entry.tdp_watts or math.inf) > rules.slot_watts:
         why = f"takes more than the {rules.slot_watts:g} W of a slot without a lead"
     elif place.low_profile and entry.id not in rules.low_profile:
