@@ -476,11 +476,12 @@ def _lasts(option: HardwareOption) -> bool:
 
 def name_picks(options: Sequence[HardwareOption], axis: Axis | None = None) -> dict[str, int | None]:
     """Index of each pick, of one axis: that one, else what is bought before what is rented; sure options and lasting
-    prices only."""
+    prices only, launch prices where there are no others."""
     found: dict[str, int | None] = dict.fromkeys(PICKS)
     found_at_all = [(i, o) for i, o in enumerate(options) if o.fits and o.price_kind != NOT_FOR_GOOD]
     lasting = [x for x in found_at_all if _lasts(x[1])] or found_at_all
-    sure = [x for x in lasting if x[1].within_budget] or lasting
+    sold = [x for x in lasting if x[1].price_kind != "launch"] or lasting
+    sure = [x for x in sold if x[1].within_budget] or sold
     if not sure:
         return found
     axis = axis or sure[0][1].axis
