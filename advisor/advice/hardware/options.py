@@ -295,13 +295,21 @@ def _make_option(
 
 
 def _list_conditions(shop: Shop, build: Build, chosen: RankedDeployment) -> Iterator[str]:
-    """What the plan does with the cards that are there, with little power, and with little memory."""
+    """What the plan does with the cards that are there, with little power (of a supply or a socket) and memory."""
     if build.beside:
         used = len(chosen.plan.layout.devices) > build.count
         yield f"the cards that are there {'take a part of it' if used else 'are not needed for it'}"
     share = find_power_share(shop, build)
     if share is not None and share < 1 and build.entry.tdp_watts:
         yield f"the power supply that is there is enough with a limit of {share * build.entry.tdp_watts:.0f} W a card"
+    power, socket = shop.budget.power, shop.budget.socket_watts.get(shop.request.currency)
+    drawn = (build.watts or 0.0) + power.host_watts
+    if build.host is not None and socket is not None and drawn > socket and build.entry.form in shop.budget.place.own_fan:
+        limit = (socket - power.host_watts) / build.count
+        yield (
+            f"about {drawn:,.0f} W with its host, where a household circuit of 15 A carries {socket:,.0f} W for long: "
+            f"limit the cards to {limit:.0f} W each"
+        )
     kept = chosen.plan.deployment.kv_cache_type
     caches = {kept.k, kept.v} - {*SIXTEEN_BIT_CACHES}
     if caches:
@@ -336,7 +344,8 @@ def _beyond(shop: Shop) -> Iterator[str]:
             if limit is None or build.cost.low <= limit or found == MOST_BEYOND:
                 continue
             result = choose_plan(shop, build)
-            if isinstance(result, RankedDeployment) and result.memory is not None and result.memory.fits:
+            sure = isinstance(result, RankedDeployment) and result.memory is not None and result.memory.fits
+            if isinstance(result, RankedDeployment) and sure and not (result.plan.offload and build.count > 1):
                 found += 1
                 cost = f"{build.cost.value:,.0f} {request.currency}{'' if axis == 'buy' else ' a month'}"
                 yield f"fits beyond the budget: {build.hardware}, {result.quantization}: {cost}"

@@ -240,9 +240,9 @@ def _refuse_service(shop: Shop, build: Build, chosen: RankedDeployment) -> Hardw
     if request.workload.context and prefill is not None:  # of a host that is not known, its low end
         seconds = request.workload.context / (prefill.low if chosen.plan.offload else prefill.value)
         if seconds > longest:
-            return HardwareRejection(
-                "too_slow", f"reads {request.workload.context:,} tokens in {seconds:.0f} s or more"
-            )
+            text = f"reads {request.workload.context:,} tokens in {seconds:.0f} s or more"
+            bearable = shop.budget.bearable * seconds <= longest and _find_narrow(shop, chosen) is None
+            return HardwareRejection("too_slow", text, chosen if bearable else None)
     holds = chosen.holds
     if holds is not None and holds.waiting:
         wait = holds.wait_s.value if holds.wait_s is not None else None
