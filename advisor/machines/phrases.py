@@ -425,7 +425,11 @@ _TABLE: tuple[tuple[str, _Taker], ...] = (
     (r"NVML error (?P<driver_problem>\w{1,60})", _take()),
     (r"(?:no|without|missing)(?: nvidia| gpu)? driver|driver missing", _take(driver_problem="missing")),
     (rf"{_LINK}(?:\s*\+\s*{_LINK})*", _links),
-    (rf"(?:QSFP\d* )?(\d{{1,3}}(?:\.\d)?)\s?{_GBIT}(?: (ethernet|infiniband|roce|thunderbolt))?(?: link)?", _network),
+    (
+        rf"(?:QSFP\d* )?(\d{{1,3}}(?:\.\d)?)\s?{_GBIT}(?: (ethernet|infiniband|roce|thunderbolt))?"
+        r"(?: (?:link|switch|cable|network))?",
+        _network,
+    ),
     (r"(?:spread )?(?:across|over) (\d{1,6}) (?:nodes?|machines|servers)", _spread),
     (r"(\d{1,6}) nodes?", _nodes),
     (r"(\d{1,6}) clusters?", _nodes),

@@ -302,10 +302,10 @@ def _list_conditions(shop: Shop, build: Build, chosen: RankedDeployment) -> Iter
     share = find_power_share(shop, build)
     if share is not None and share < 1 and build.entry.tdp_watts:
         yield f"the power supply that is there is enough with a limit of {share * build.entry.tdp_watts:.0f} W a card"
-    power, socket = shop.budget.power, shop.budget.socket_watts.get(shop.request.currency)
-    drawn = (build.watts or 0.0) + power.host_watts
-    if build.host is not None and socket is not None and drawn > socket and build.entry.form in shop.budget.place.own_fan:
-        limit = (socket - power.host_watts) / build.count
+    host, socket = shop.budget.power.host_watts, shop.budget.socket_watts.get(shop.request.currency, math.inf)
+    drawn = (build.watts or 0.0) + host
+    if build.host is not None and drawn > socket and build.entry.form in shop.budget.place.own_fan:
+        limit = (socket - host) / build.count
         yield (
             f"about {drawn:,.0f} W with its host, where a household circuit of 15 A carries {socket:,.0f} W for long: "
             f"limit the cards to {limit:.0f} W each"
