@@ -127,7 +127,7 @@ def test_few_hours_are_rented_and_many_are_bought(tmp_path: Path) -> None:
         _, x = asked(tmp_path, offers, *words, hours)
         picked = x["options"][x["named"]["value"]]
         assert picked["axis"] == axis
-        # 146 a month pays for 900 within seven months; 40 a month is less than the electricity of a host that is always on
+        # 146 a month pays for 900 within seven months; 40 is less than the electricity of a host that is always on
         assert any(f"rented for {hours} hours a month, " in n and after in n for n in x["notes"])
 
 

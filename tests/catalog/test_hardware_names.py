@@ -295,7 +295,7 @@ def test_device_memory(text: str, gib: float | None, basis: str | None) -> None:
 @pytest.mark.parametrize(
     ("text", "least", "most"),
     [
-        # 96 of 128 GiB are what guides for owners on Linux set (kyuz0/amd-strix-halo-toolboxes, strix-halo-guide 2026-05-07)
+        # 96 of 128 GiB are what guides for owners on Linux set (kyuz0/amd-strix-halo-toolboxes)
         ("Ryzen AI Max+ 395, 128GB RAM, linux", 96, 96),
         # 57.9 GiB of GTT + 0.5 GiB carve-out is what stock settings gave on such a machine
         ("Ryzen AI Max+ 395, 128GB RAM, windows", 0.95 * 58.4, 58.4),

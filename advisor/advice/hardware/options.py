@@ -415,22 +415,19 @@ def list_notes(shop: Shop, options: Iterable[HardwareOption]) -> Iterator[str]:
     """What a reader of the options has to know: axes, what a price holds, old prices, rates, what is too close."""
     request, budget = shop.request, shop.budget
     shown = [o for o in options if o.fits]
-    kinds = {o.axis for o in shown}
     pair = _pair_axes(shown)
     if pair is not None:
         bought, rented, months = pair
         own, hired = (o.hardware.removesuffix(", linux") for o in (bought, rented))
-        after = f"costs as much as {own} after {months.low:.3g} to {months.high:.3g} months"
+        after = f"costs as much as {own} after {months.low:,.1f} to {months.high:,.1f} months"
         after = f"never costs as much as {own}: its electricity alone is dearer" if math.isinf(months.low) else after
         kept = f"what is bought is taken to be kept for {budget.kept_months:g}"
         yield f"{hired}, rented for {request.hours:g} hours a month, {after}; {kept} months"
-    elif request.budget and request.rent:
-        yield "a price once (buy) and a cost per month (rent) are different axes: break-even hours join them"
     if request.machine is not None and request.machine.place is not None and request.machine.place.slots == 0:
         yield "laptops have no prices here, and these stand on a table: a laptop needs as much memory"
     if any(o.host for o in shown):
         yield "prices hold the cards and a host for them (--cards-only leaves the host out); no VAT, no shipping"
-    elif "buy" in kinds:
+    elif any(o.axis == "buy" for o in shown):
         yield "prices are for the cards alone (or a whole computer): host, VAT and shipping are not included"
     ages = {o.price_date: count_days_old(o.price_date, shop.session.today) or 0 for o in shown[:5]}
     old = [date for date, age in ages.items() if age > budget.old_after_days]

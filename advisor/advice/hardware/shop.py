@@ -60,7 +60,7 @@ class Shop:
     def plan(self, hardware: str, quantization: str | None = None) -> Advice:
         """What `recommend` answers for a computer in words, remembered over all questions that share `plans`."""
         asked = replace(self.request, quantization=quantization) if quantization else self.request
-        key = (hardware, asked.model, asked.others, asked.quantization, asked.engine, asked.workload)
+        key = (hardware, asked.model, asked.others, asked.quantization, asked.engine, asked.backend, asked.workload)
         found = self.plans.get(msgspec.json.encode(key))
         if found is None:
             if self.progress is not None:
@@ -72,7 +72,7 @@ class Shop:
                 RecommendRequest(
                     find_machine(hardware, self.session.rules), workload, asked.model, asked.quantization,
                     asked.engine, others=asked.others, every_model=False, from_disk=False, brief=True,
-                    found=self.found[0] if self.found else None,
+                    found=self.found[0] if self.found else None, backend=asked.backend,
                 ),
                 self.session,
             )  # fmt: skip
@@ -85,7 +85,8 @@ class Shop:
         asked = self.request
         if asked.machine is None:
             return None
-        request = RecommendRequest(asked.machine, asked.workload, asked.model, asked.quantization, asked.engine)
+        names = (asked.model, asked.quantization, asked.engine)
+        request = RecommendRequest(asked.machine, asked.workload, *names, backend=asked.backend)
         return recommend(request, self.session)
 
     @property
