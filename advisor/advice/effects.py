@@ -50,7 +50,7 @@ MATTERS = {
     "thinking": _CHOICE,
     "min_ability": _CHOICE,
     "answers": "where the guide asks for it",
-    "hours_per_month": "where something is rented",
+    "hours_per_month": "where something is rented for other than all hours of a month",
     "electricity_price": "where something with a known power is bought",
     "duty": "where something with a known power is bought",
     "api_price": "where the cost of what is offered is known",
@@ -68,7 +68,7 @@ MACHINE_MATTERS = {
     "npu": "where an engine uses it",
     "orchestrator": "where launch files are written",
     "os_version": "where an engine needs a newer one",
-    "place": "where cards are bought for it",
+    "place": "where it keeps out cards that would be bought",
     "python": "where an engine needs a newer one",
     "wsl": "where an engine does not run in it",
 }

@@ -24,7 +24,9 @@ from advisor.record import pick_fields
 from advisor.session import Session
 
 MOST_HOURS = 744  # of a month
-AS_ASKED = ("quantization", "electricity_price", "duty", "sort", "api_price", "cards_only", "new_only", "ladder")
+AS_ASKED = (
+    "quantization", "electricity_price", "duty", "sort", "api_price", "backend", "cards_only", "new_only", "ladder",
+)  # fmt: skip
 
 
 def answer_question(question: HardwareQuestion, session: Session, asking: Asking) -> HardwareAdvice:

@@ -24,6 +24,7 @@ class Ask(Value, frozen=True):
     others: tuple[str, ...] = ()  # models that stay loaded next to it
     quantization: str | None = None
     engine: str | None = None
+    backend: str | None = None
     budget: Money | None = None  # once
     rent: Money | None = None  # per month
     currency: str = "EUR"

@@ -25,6 +25,10 @@ HOST_USABLE = 0.95  # of a superchip's nominal LPDDR, assumed: Lambda's GH200 of
 CARVE_NOTE = (
     "GPU memory of this APU is VRAM carve-out + GTT; {} assumed, say e.g. `GTT 96GiB` if ttm.pages_limit is raised"
 )
+RAISED_NOTE = (
+    "the GPU is taken to have {} of the memory, as owners let it by the kernel option `ttm.pages_limit={}`; Linux "
+    "gives it {} by itself: say `GTT {:.0f}GiB` where that is so"
+)
 WINDOWS_CARVE_NOTE = "GPU memory of this APU is set in AMD's software; {} assumed, say e.g. `GTT 96GiB` if more is set"
 WIRED_NOTE = (
     "macOS lets the GPU take {}; `sudo sysctl iogpu.wired_limit_mb={}` raises that: say it as `wired_limit_mb=…`"
@@ -101,6 +105,8 @@ def describe_machine(text: str, details: HardwareDetails, cards: list[CardCount]
     room = CardRoom(**pick_fields(details, *CardRoom.__struct_fields__))
     if details.laptop is not None and room.free_slots is None:
         room = replace(room, slots=0)
+    elif room.free_slots == 0 and any(c.entry.form not in WHOLE_COMPUTERS for c in cards):
+        room = replace(room, slots=sum(c.number for c in cards), free_slots=None)  # each of them in one
     if details.memory_mts and not details.memory_channels and not details.cpu_model:
         notes.append(
             f"memory at {details.memory_mts} MT/s: two channels assumed, say e.g. `8x DDR5-{details.memory_mts}`"
@@ -163,7 +169,7 @@ def _devices(details: HardwareDetails, cards: list[CardCount], notes: list[str])
                     accelerator=entry.id,
                     total_bytes=total,
                     total_basis=basis,
-                    sold_bytes=_sold(entry) if total is None else _settable(entry, total, basis, details.ram_bytes),
+                    sold_bytes=_sold(entry) if total is None else _settable(entry, total, basis, details),
                     free_bytes=details.free_bytes,
                     unified=entry.unified,
                     compute_capability=entry.compute_capability,
@@ -211,6 +217,10 @@ def _total(
     if entry.vendor == "amd":
         if details.gtt_bytes is not None:
             return details.gtt_bytes + (details.carve_bytes or 0), "reported"
+        if ram is not None and _is_raised(entry, details):
+            raised, given = int(ram * (entry.raised_share or 0)), int(ram * (entry.usable_share or 0))
+            notes.append(RAISED_NOTE.format(format_gib(raised), raised // 4096, format_gib(given), given / GIB))
+            return raised, "assumed"
         if ram is not None and entry.usable_share is not None:
             note = WINDOWS_CARVE_NOTE if details.os == "windows" else CARVE_NOTE
             notes.append(note.format(f"{entry.usable_share:.0%} of RAM"))
@@ -235,9 +245,15 @@ def _sold(entry: Accelerator) -> tuple[int, int] | None:
     return None if entry.usable_share is None else (int(least * entry.usable_share), most)
 
 
-def _settable(entry: Accelerator, total: int, basis: str | None, ram: int | None) -> tuple[int, int] | None:
+def _is_raised(entry: Accelerator, details: HardwareDetails) -> bool:
+    """Whether an APU is one whose owners raise what its GPU may take, and nothing else was said of it."""
+    return bool(entry.raised_share) and details.os != "windows" and not details.wsl and details.carve_bytes is None
+
+
+def _settable(entry: Accelerator, total: int, basis: str | None, details: HardwareDetails) -> tuple[int, int] | None:
     """Usable bytes of an APU for which a share of the RAM is assumed: that share, and what GTT can be raised to."""
-    if entry.system_keeps_bytes is None or basis != "assumed" or ram is None:
+    ram = details.ram_bytes
+    if entry.system_keeps_bytes is None or basis != "assumed" or ram is None or _is_raised(entry, details):
         return None
     return total, max(total, ram - entry.system_keeps_bytes)
 

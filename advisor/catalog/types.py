@@ -129,6 +129,7 @@ class Accelerator(Record, frozen=True, kw_only=True):
     usable_bytes: int | None = None  # NVML total seen
     usable_basis: str | None = None
     usable_share: float | None = None  # of memory_bytes (of RAM for an APU), assumed where no total was seen
+    raised_share: float | None = None  # of RAM, as owners set it on Linux
     system_keeps_bytes: int | None = None  # of RAM, where GTT is raised as far as reports have it
     usable_like: AcceleratorId | None = None  # a card with the same memory and ECC, whose share holds here too
     memory_type: str | None = None

@@ -109,7 +109,8 @@ _CPU = re.compile(
     _NO_CARD + r"(?:(\d)\s?x\s+)?((?:Intel|AMD|Arm|AWS|Qualcomm|Apple|Google|MediaTek)?\s*\b"
     r"(?:Core|Xeon|EPYC|Ryzen|Threadripper|Pentium|Celeron|Atom|Athlon|Opteron|Ampere|Altra|Graviton|"
     r"Grace(?! (?:Hopper|Blackwell))|Cortex|Neoverse|Snapdragon|Dimensity|Exynos|Tensor G|"
-    r"POWER\d|A1[2-9]\b|i[3579]\b|N\d{2,3}\b|E[357][- ]\d{4})"
+    r"(?:Sandy|Ivy) Bridge|(?:Kaby|Coffee|Comet|Ice|Rocket|Tiger|Alder|Raptor|Meteor|Arrow|Lunar|Panther) Lake|Haswell|"
+    r"Broadwell|Skylake|POWER\d|A1[2-9]\b|i[3579]\b|N\d{2,3}\b|E[357][- ]\d{4})"
     r"(?:(?!\s(?:[rg]tx|rx|radeon|geforce|arc|nvidia|tesla|quadro|and|with|w/|plus|or)\b).)*?)(?: Mac| CPU)?",
     re.I,
 )
@@ -198,11 +199,12 @@ def _take(_size: str | None = None, **fixed: Any) -> _Taker:
     return take
 
 
-_NUMBERS = {"one": 1, "two": 2, "three": 3, "four": 4, "second": 1, "third": 1, "other": 1}
+_NUMBERS = {"no": 0, "one": 1, "two": 2, "three": 3, "four": 4, "second": 1, "third": 1, "other": 1}
 
 
 def _read_slots(text: str) -> int:
-    return _NUMBERS.get(text.lower()) or _count(text, "slots", 64)
+    known = _NUMBERS.get(text.lower())
+    return _count(text, "slots", 64) if known is None else known
 
 
 def _read_cpu_limit(text: str) -> float:
@@ -216,7 +218,7 @@ _READERS: dict[str, Callable[[str], Any]] = {
     **{name: partial(_count, what=name) for name in ("cores", "cores_", "cores_per_socket", "threads", "sockets")},
     **dict.fromkeys(("gpu_cores", "gpu_cores_"), partial(_count, what="GPU cores", most=1000)),
     **dict.fromkeys(("power_watts", "power_watts_", "psu_watts"), float),
-    **dict.fromkeys(("slots", "free_slots", "free_slots_"), _read_slots),
+    **dict.fromkeys(("slots", "free_slots", "free_slots_", "free_slots__"), _read_slots),
     "arch": normalise_arch,
     "cpu_limit": _read_cpu_limit,
     "os_version": str.lower,
@@ -316,20 +318,21 @@ def _memory_of_sockets(details: HardwareDetails, m: re.Match[str]) -> None:
 
 _SUPPLY = r"(?:power suppl(?:y|ies)|psus?)"
 _NUMBER = r"(?:\d{1,2}|one|two|three|four)"
-_SLOTS = r"(?:(?:double|dual|two)[- ](?:wide|width|slot) )?(?:pci-?e? )?(?:x16 )?(?:slots?|places?)"
+_SLOTS = r"(?:(?:double|dual|two|long|full[- ]length)(?:[- ](?:wide|width|slot))? )*(?:pci-?e? )?(?:x(?:16|8|4) )?"
+_SLOTS += r"(?:slots?|places?)"
 _DISK = r"(?:nvme|ssd|disk|raid)(?: (?:drive|array|read))?"
 _GBS = r"\d{1,4}(?:\.\d{1,2})? ?[GM]B/s"
 _LINK = r"(?:nvlink(?: domain)?|nvswitch|pcie(?:\s+(?:gen ?)?\d[\d.]*)?(?: ?x\d+)?|infiniband|roce|thunderbolt(?: \d)?|"
 _LINK += r"ethernet|infinity fabric|xgmi)"
 _GBIT = r"G(?:bE|bit/s|b/s|bps|(?= ))"
-_DDR = r"(?:LP)?DDR\dX?"
+_DDR = r"(?:(?:LP)?DDR\dX?|MR-?C?DIMM)"
 _RATE = r"[- ]?(?P<rate>\d{4,5})(?: ?(?:MT/s|MHz))?"
 _SIZED = SIZE.replace("(", "(?P<size>", 1).replace("(GB|", "(?P<unit>GB|")
 _DISTRIBUTIONS = "ubuntu|debian|fedora|rhel|centos|rocky|arch linux|opensuse|nixos|alpine|"
 _DISTRIBUTIONS += "cachyos|bazzite|steamos|mint|manjaro|pop!?_?os|proxmox|unraid|truenas"
 _OF_RAM = r"(?:RAM ?: ?)?"
 _TIMES = r"\s*[x×*]\s*(?P<n>\d{1,2})"
-_END = r"(?: CL\d\d)?(?: (?:of )?(?:RAM|memory))?(?: each)?"
+_END = r"(?: CL\d\d)?(?: (?:ECC|(?:[RU]|LR|SO-?)DIMMs?|registered))*(?: (?:of )?(?:RAM|memory))?(?: each)?"
 _TABLE: tuple[tuple[str, _Taker], ...] = (
     (
         r"cpu(?:[ -]only)?|gpu: none|"
@@ -347,7 +350,7 @@ _TABLE: tuple[tuple[str, _Taker], ...] = (
         _take(own_graphics=True),
     ),
     (
-        rf"{SIZE} (?:of )?(?:(?:(?:system|host|total|shared|main) )*(?:RAM|memory)|(?:LP)?DDR\dX?(?: (?:RAM|memory))?)"
+        rf"{SIZE} (?:of )?(?:(?:(?:system|host|total|shared|main) )*(?:RAM|memory)|{_DDR}{_END})"
         r"(?: (?:laptop|desktop|pc|server))?",
         _take("ram_bytes", host_only=True),
     ),
@@ -416,7 +419,8 @@ _TABLE: tuple[tuple[str, _Taker], ...] = (
     (rf"{_SUPPLY}:? (?:of |[\w ]+ )?(?P<psu_watts>\d{{2,5}}) ?W(?:atts?)?", _take()),
     (
         rf"(?P<free_slots>{_NUMBER}) (?:free {_SLOTS}|{_SLOTS} (?:is |are )?free)|"
-        rf"(?:(?:a|the) )?(?P<free_slots_>second|third|other) {_SLOTS} (?:is )?free",
+        rf"(?:(?:a|the) )?(?P<free_slots_>second|third|other) {_SLOTS} (?:is )?free|"
+        rf"(?P<free_slots__>no) (?:free |more |other )?{_SLOTS}(?: (?:is |are )?free)?",
         _take(),
     ),
     (rf"(?P<slots>{_NUMBER}) {_SLOTS}", _take()),
@@ -433,7 +437,11 @@ _TABLE: tuple[tuple[str, _Taker], ...] = (
     (r"NVML error (?P<driver_problem>\w{1,60})", _take()),
     (r"(?:no|without|missing)(?: nvidia| gpu)? driver|driver missing", _take(driver_problem="missing")),
     (rf"{_LINK}(?:\s*\+\s*{_LINK})*", _links),
-    (rf"(?:QSFP\d* )?(\d{{1,3}}(?:\.\d)?)\s?{_GBIT}(?: (ethernet|infiniband|roce|thunderbolt))?(?: link)?", _network),
+    (
+        rf"(?:QSFP\d* )?(\d{{1,3}}(?:\.\d)?)\s?{_GBIT}(?: (ethernet|infiniband|roce|thunderbolt))?"
+        r"(?: (?:link|switch|cable|network))?",
+        _network,
+    ),
     (r"(?:spread )?(?:across|over) (\d{1,6}) (?:nodes?|machines|servers)", _spread),
     (r"(\d{1,6}) nodes?", _nodes),
     (r"(\d{1,6}) clusters?", _nodes),

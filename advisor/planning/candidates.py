@@ -40,6 +40,10 @@ from advisor.render.words import make_model_reference
 from advisor.session import Session
 from advisor.units import format_gib
 
+INTERFACES = (
+    "NCCL_SOCKET_IFNAME, GLOO_SOCKET_IFNAME and NCCL_IB_HCA on each node, where it has more interfaces than that of "
+    "the link"
+)
 SPECULATIVE = "workload.speculative"  # the fact that speculative decoding is asked for
 LEAST_SHARE = 0.8  # of parameters x bits: no format of the catalogue stores less
 FREE_SHARE = 0.97  # of what is free on a busy card: what a server may ask for without failing at start
@@ -393,6 +397,7 @@ def make_plan(trial: Trial, copy: PlannedCopy) -> Plan:
         conditions=(
             *(holding.start.list_conditions() if holding.start is not None else ()),
             *([missing] if (missing := make_model_reference(deployment, trial.tools.session.rules).missing) else []),
+            *([INTERFACES] if copy.layout.nodes > 1 and copy.copies == 1 else []),
         ),
         holds=holds,
         speed=objective.scale_speed(copy.speed, copy.copies),

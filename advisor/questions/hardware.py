@@ -8,6 +8,7 @@ from msgspec import Meta
 from advisor.money import Money
 from advisor.questions import NO_NETWORK, describe
 from advisor.questions.recommend import (
+    BackendName,
     EngineName,
     HardwareText,
     ModelName,
@@ -33,6 +34,7 @@ class HardwareQuestion(TrafficFields, frozen=True, kw_only=True):
     ] = ()
     quantization: Quantization = None
     engine: EngineName = None
+    backend: BackendName = None
     budget: Annotated[
         str | Money | None,
         describe("To spend once: 3000EUR, 9000USD.", "--budget AMOUNT", examples=("3000EUR", "2000 EUR")),

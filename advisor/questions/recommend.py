@@ -27,6 +27,9 @@ Quantization = Annotated[
     ),
 ]
 EngineName = Annotated[str | None, describe("Insist on this engine.", "--engine E")]
+BackendName = Annotated[
+    str | None, describe("Backend that the engine uses: cuda, rocm, vulkan, sycl, metal.", "--backend B")
+]
 HardwareText = Annotated[
     str | None,
     describe(
@@ -79,10 +82,7 @@ class ChoiceFields(ModelFields, frozen=True, kw_only=True):
             help="Operating system, where --on does not say.",
         ),
     ] = None
-    backend: Annotated[
-        str | None,
-        describe("Backend that the engine uses: cuda, rocm, vulkan, sycl, metal.", "--backend B"),
-    ] = None
+    backend: BackendName = None
     licence: Annotated[
         Literal["permissive", "commercial"] | None,
         describe(

@@ -46,6 +46,14 @@ def list_refused(answer: dict[str, Any]) -> dict[tuple[str, int], str]:
         ("RTX 3060 with 850W PSU and two free slots", CardRoom(psu_watts=850, free_slots=2)),
         ("RTX 3060, psu: Corsair 850W", CardRoom(psu_watts=850)),
         ("RTX 3060, 3 free PCIe x16 slots", CardRoom(free_slots=3)),
+        ("i7-7700K, RX 7600 8GB, 48GB DDR4, one double slot", CardRoom(slots=1)),
+        ("desktop, RTX 3090 24GB, 64GB RAM, one free double slot", CardRoom(free_slots=1)),
+        ("Tiger Lake mini board, 32GB DDR4-3200, no PCIe slot", CardRoom(free_slots=0)),
+        ("Strix Halo mini PC, 128GB unified memory, no slots", CardRoom(free_slots=0)),
+        (
+            "desktop, RTX 5070 Ti 16GB, 64GB DDR5, no free slot",
+            CardRoom(slots=1),
+        ),  # the card that is there may come out
         ("office pc 16GB RAM 300W psu low profile", CardRoom(psu_watts=300, low_profile=True)),
         ("sff pc, half-height slot, without a power lead", CardRoom(low_profile=True, no_lead=True)),
         (
@@ -195,6 +203,21 @@ def test_a_card_makes_place_where_no_slot_is_free(tmp_path: Path, words: str, be
     on = ("--on", f"desktop, RTX 2080 8GB, 32GB RAM, 850W power supply, {words}")
     found = ask(tmp_path, {"rtx-5060-ti-16gb": 700}, *on, "--model", "gpt-oss:20b", "--budget", "800EUR")
     assert [("RTX 2080" in o["hardware"]) for o in found["options"]] == [beside]
+
+
+def test_no_card_goes_where_no_slot_is(tmp_path: Path) -> None:
+    on = ("--on", "Tiger Lake mini board, 32GB DDR4-3200, no PCIe slot")
+    found = ask(tmp_path, {"rtx-3060-12gb": 260}, *on, "--model", "Qwen/Qwen3-4B", "--budget", "300USD")
+    assert not found["options"]
+    assert list_refused(found)["rtx-3060-12gb", 1] == "no_place"
+
+
+def test_a_second_box_of_the_same_kind_is_not_faster() -> None:
+    """Two coupled Strix Halo measured no more than one with Qwen3.8-Flash-Next (antirez/ds4 issue 1026, 2026-09-11)."""
+    words = ["--on", "GMKtec EVO-X2 / Strix Halo mini PC, 128GB unified memory, no PCIe slot", "--budget", "3800USD"]
+    ask_for = ["hardware", "--users", "1", "--context", "65536", "--json", "--model", "Qwen3.8-Flash-Next"]
+    found = json.loads(CliRunner().invoke(root, [*ask_for, *words]).stdout)
+    assert "ryzen-ai-max-395" not in {o["accelerator"] for o in found["options"]}
 
 
 def test_no_card_goes_into_a_laptop() -> None:

@@ -120,6 +120,17 @@ def test_break_even_is_price_over_rent(tmp_path: Path) -> None:
     assert x["options"][0]["break_even_hours"] == pytest.approx(8600 / 1.69, abs=0.1)
 
 
+def test_few_hours_are_rented_and_many_are_bought(tmp_path: Path) -> None:
+    offers = {"unit": "USD", "prices": {"rtx-3090": 900}, "rent_per_hour": {"rtx-3090": 0.2}}
+    words = ("--model", "Qwen/Qwen3-14B", "--context", "8k", "--budget", "900USD", "--rent", "200USD/month", "--hours")
+    for hours, axis, after in (("730", "buy", "after"), ("200", "rent", "never")):
+        _, x = asked(tmp_path, offers, *words, hours)
+        picked = x["options"][x["named"]["value"]]
+        assert picked["axis"] == axis
+        # 146 a month pays for 900 within seven months; 40 is less than the electricity of a host that is always on
+        assert any(f"rented for {hours} hours a month, " in n and after in n for n in x["notes"])
+
+
 def test_a_wanted_rate_refuses_with_the_bandwidth(tmp_path: Path) -> None:
     offers = {"unit": "EUR once", "counts": [1], "prices": {"gb10-dgx-spark": 4600, "rtx-pro-6000-ws": 8800}}
     words = ("--model", "70B", "--quant", "Q4_K_M", "--engine", "llama.cpp", "--context", "4k", "--budget", "10000EUR")

@@ -95,6 +95,14 @@ def test_templates_of_tools_are_for_plans_that_call_tools() -> None:
     assert with_recipe(gemma, RULES, tools=True).settings["chat-template"] == "examples/tool_chat_template_gemma4.jinja"
 
 
+@pytest.mark.parametrize("model", ["deepseek-ai/DeepSeek-V4-Flash", "deepseek-ai/DeepSeek-V3.2"])
+@pytest.mark.parametrize("tools", [False, True])
+def test_a_model_without_a_template_gets_its_tokenizer_mode(model: str, tools: bool) -> None:
+    """vLLM recipes 8959cf64 (2026-08-21): neither repository ships a Jinja template, the mode applies the encoding."""
+    made = with_recipe(deploy(model, "8x B200", quant="FP8"), RULES, tools=tools)
+    assert made.settings["tokenizer-mode"] == ("deepseek_v4" if "V4" in model else "deepseek_v32")
+
+
 def test_a_template_that_the_package_lacks_is_fetched_first() -> None:
     plan = advisor.recommend("1x H100 80GB", model="google/gemma-4-31B-it", engine="vllm", use_case="agent").chosen
     assert plan is not None

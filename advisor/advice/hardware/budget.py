@@ -37,6 +37,7 @@ class FormNeeds(Record, frozen=True, kw_only=True):
 
     most: int  # devices in one machine
     psu_reserve_watts: float
+    switch_usd: float = 0.0  # that links more than two whole computers
     gpu_share: float | None = (
         None  # of a memory that all share: what its owners let the GPU take; None = nobody sets it
     )
@@ -135,9 +136,11 @@ class BudgetRules(msgspec.Struct, frozen=True, kw_only=True):
     least_bought: dict[str, int]  # by form or id: what is sold on boards of so many
     least_held: float  # of the users at once; the others wait, no longer than the use's patience
     place: PlaceRules
+    socket_watts: dict[str, float]  # by currency: what a household circuit carries for long, where that is little
     not_offered: tuple[Form, ...]
     not_sold_here: tuple[AcceleratorId, ...]
     launched_from: str
+    kept_months: float  # that a bought computer is kept
     maturity: dict[str, Maturity]
     tiers: TierRows
 

@@ -96,6 +96,9 @@ def _list_counts(
         if place is not None and place.slots is not None and n + len(beside) > place.slots:
             beside = ()  # they make place
         cards = _price_cards(request, offer, n - owned, axis, budget)
+        if whole and needs is not None and n > 2:
+            link = convert_currency(needs.switch_usd, "USD", request.currency, budget.rates.per_usd)
+            cards = Interval(value=cards.value + link, low=cards.low + link, high=cards.high + link)
         if axis == "rent" or closed or whole or request.machine is not None or request.cards_only:
             words = _describe(request, offer, entry, n, 0, axis, needs, beside)
             yield Build(offer, entry, n, axis, words, cards, cards, beside=beside, bought=n - owned)

@@ -28,7 +28,7 @@ from advisor.advice.hardware_types import (
 from advisor.advice.types import Advice, RankedDeployment
 from advisor.catalog.described_machine import WHOLE_COMPUTERS
 from advisor.catalog.types import Accelerator
-from advisor.deployment import SIXTEEN_BIT_CACHES
+from advisor.deployment import SIXTEEN_BIT_CACHES, Interval
 from advisor.freshness import find_stale_note
 from advisor.money import convert_currency
 from advisor.planning.traffic import describe_cut_lengths
@@ -86,7 +86,7 @@ def find_hardware(
         here=describe_here(shop) if request.machine is not None else None,
         notes=tuple(dict.fromkeys(notes)),
         others=tuple(models[1:]),
-        named=name_picks(options[:MOST_SHOWN]),
+        named=name_picks(options[:MOST_SHOWN], "rent" if pays_to_rent(options, shop.budget) else None),
     )
 
 
@@ -295,13 +295,21 @@ def _make_option(
 
 
 def _list_conditions(shop: Shop, build: Build, chosen: RankedDeployment) -> Iterator[str]:
-    """What the plan does with the cards that are there, with little power, and with little memory."""
+    """What the plan does with the cards that are there, with little power (of a supply or a socket) and memory."""
     if build.beside:
         used = len(chosen.plan.layout.devices) > build.count
         yield f"the cards that are there {'take a part of it' if used else 'are not needed for it'}"
     share = find_power_share(shop, build)
     if share is not None and share < 1 and build.entry.tdp_watts:
         yield f"the power supply that is there is enough with a limit of {share * build.entry.tdp_watts:.0f} W a card"
+    host, socket = shop.budget.power.host_watts, shop.budget.socket_watts.get(shop.request.currency, math.inf)
+    drawn = (build.watts or 0.0) + host
+    if build.host is not None and drawn > socket and build.entry.form in shop.budget.place.own_fan:
+        limit = (socket - host) / build.count
+        yield (
+            f"about {drawn:,.0f} W with its host, where a household circuit of 15 A carries {socket:,.0f} W for long: "
+            f"limit the cards to {limit:.0f} W each"
+        )
     kept = chosen.plan.deployment.kv_cache_type
     caches = {kept.k, kept.v} - {*SIXTEEN_BIT_CACHES}
     if caches:
@@ -336,7 +344,8 @@ def _beyond(shop: Shop) -> Iterator[str]:
             if limit is None or build.cost.low <= limit or found == MOST_BEYOND:
                 continue
             result = choose_plan(shop, build)
-            if isinstance(result, RankedDeployment) and result.memory is not None and result.memory.fits:
+            sure = isinstance(result, RankedDeployment) and result.memory is not None and result.memory.fits
+            if isinstance(result, RankedDeployment) and sure and not (result.plan.offload and build.count > 1):
                 found += 1
                 cost = f"{build.cost.value:,.0f} {request.currency}{'' if axis == 'buy' else ' a month'}"
                 yield f"fits beyond the budget: {build.hardware}, {result.quantization}: {cost}"
@@ -406,14 +415,19 @@ def list_notes(shop: Shop, options: Iterable[HardwareOption]) -> Iterator[str]:
     """What a reader of the options has to know: axes, what a price holds, old prices, rates, what is too close."""
     request, budget = shop.request, shop.budget
     shown = [o for o in options if o.fits]
-    kinds = {o.axis for o in shown}
-    if kinds == {"buy", "rent"} or (request.budget and request.rent):
-        yield "a price once (buy) and a cost per month (rent) are different axes: break-even hours join them"
+    pair = _pair_axes(shown)
+    if pair is not None:
+        bought, rented, months = pair
+        own, hired = (o.hardware.removesuffix(", linux") for o in (bought, rented))
+        after = f"costs as much as {own} after {months.low:,.1f} to {months.high:,.1f} months"
+        after = f"never costs as much as {own}: its electricity alone is dearer" if math.isinf(months.low) else after
+        kept = f"what is bought is taken to be kept for {budget.kept_months:g}"
+        yield f"{hired}, rented for {request.hours:g} hours a month, {after}; {kept} months"
     if request.machine is not None and request.machine.place is not None and request.machine.place.slots == 0:
         yield "laptops have no prices here, and these stand on a table: a laptop needs as much memory"
     if any(o.host for o in shown):
         yield "prices hold the cards and a host for them (--cards-only leaves the host out); no VAT, no shipping"
-    elif "buy" in kinds:
+    elif any(o.axis == "buy" for o in shown):
         yield "prices are for the cards alone (or a whole computer): host, VAT and shipping are not included"
     ages = {o.price_date: count_days_old(o.price_date, shop.session.today) or 0 for o in shown[:5]}
     old = [date for date, age in ages.items() if age > budget.old_after_days]
@@ -439,6 +453,24 @@ def describe_here(shop: Shop) -> str:
     return f"on the machine that is there: {verdict}, {ranked.engine_name} with {ranked.quantization}{space}"
 
 
+def _pair_axes(options: Iterable[HardwareOption]) -> tuple[HardwareOption, HardwareOption, Interval] | None:
+    """The cheapest to buy, the cheapest to rent for good, and the months after which renting has cost as much, by the
+    range of the price; infinite where the electricity alone costs as much."""
+    sure = [o for o in options if o.fits and o.within_budget and _lasts(o)]
+    bought, rented = (sorted((o for o in sure if o.axis == axis), key=_cost)[:1] for axis in _AXES)
+    if not bought or not rented or bought[0].price_range is None:
+        return None
+    saved, price = _cost(rented[0]) - (bought[0].monthly_cost or 0.0), bought[0].price_range
+    low, value, high = (x / saved if saved > 0 else math.inf for x in (price.low, price.value, price.high))
+    return bought[0], rented[0], Interval(low=low, value=value, high=high)
+
+
+def pays_to_rent(options: Iterable[HardwareOption], budget: BudgetRules) -> bool:
+    """Whether renting costs less than buying for as long as a bought computer is kept, even at its lowest price."""
+    pair = _pair_axes(options)
+    return pair is not None and pair[2].low > budget.kept_months
+
+
 PICKS = ("cheapest", "value", "fastest", "ablest")
 NOT_FOR_GOOD = "spot"  # a price that may be withdrawn at any time
 
@@ -448,15 +480,17 @@ def _lasts(option: HardwareOption) -> bool:
     return option.axis == "buy" or (option.price_kind != NOT_FOR_GOOD and is_dated(option.price_date))
 
 
-def name_picks(options: Sequence[HardwareOption]) -> dict[str, int | None]:
-    """Index of each pick, of one axis: what is bought before what is rented, sure options and lasting prices only."""
+def name_picks(options: Sequence[HardwareOption], axis: Axis | None = None) -> dict[str, int | None]:
+    """Index of each pick, of one axis: that one, else what is bought before what is rented; sure options and lasting
+    prices only, launch prices where there are no others."""
     found: dict[str, int | None] = dict.fromkeys(PICKS)
     found_at_all = [(i, o) for i, o in enumerate(options) if o.fits and o.price_kind != NOT_FOR_GOOD]
     lasting = [x for x in found_at_all if _lasts(x[1])] or found_at_all
-    sure = [x for x in lasting if x[1].within_budget] or lasting
+    sold = [x for x in lasting if x[1].price_kind != "launch"] or lasting
+    sure = [x for x in sold if x[1].within_budget] or sold
     if not sure:
         return found
-    axis = sure[0][1].axis
+    axis = axis or sure[0][1].axis
     here = [(i, o) for i, o in sure if o.axis == axis]
     found["cheapest"] = min(here, key=lambda x: _cost(x[1]))[0]
     valued = [x for x in here if x[1].tokens_per_money]

@@ -60,7 +60,7 @@ class Shop:
     def plan(self, hardware: str, quantization: str | None = None) -> Advice:
         """What `recommend` answers for a computer in words, remembered over all questions that share `plans`."""
         asked = replace(self.request, quantization=quantization) if quantization else self.request
-        key = (hardware, asked.model, asked.others, asked.quantization, asked.engine, asked.workload)
+        key = (hardware, asked.model, asked.others, asked.quantization, asked.engine, asked.backend, asked.workload)
         found = self.plans.get(msgspec.json.encode(key))
         if found is None:
             if self.progress is not None:
@@ -72,7 +72,7 @@ class Shop:
                 RecommendRequest(
                     find_machine(hardware, self.session.rules), workload, asked.model, asked.quantization,
                     asked.engine, others=asked.others, every_model=False, from_disk=False, brief=True,
-                    found=self.found[0] if self.found else None,
+                    found=self.found[0] if self.found else None, backend=asked.backend,
                 ),
                 self.session,
             )  # fmt: skip
@@ -85,7 +85,8 @@ class Shop:
         asked = self.request
         if asked.machine is None:
             return None
-        request = RecommendRequest(asked.machine, asked.workload, asked.model, asked.quantization, asked.engine)
+        names = (asked.model, asked.quantization, asked.engine)
+        request = RecommendRequest(asked.machine, asked.workload, *names, backend=asked.backend)
         return recommend(request, self.session)
 
     @property
@@ -160,7 +161,7 @@ def _refuse_place(shop: Shop, build: Build) -> HardwareRejection | None:
     if place.slots == 0:
         why = "no card goes into a laptop"
     elif free is not None and build.bought > free:
-        why = f"{build.bought} cards for {free} free place{'' if free == 1 else 's'}"
+        why = f"{build.bought} cards for {free} free place{'' if free == 1 else 's'}" if free else "no place for a card"
     elif place.no_lead and (entry.tdp_watts or math.inf) > rules.slot_watts:
         why = f"takes more than the {rules.slot_watts:g} W of a slot without a lead"
     elif place.low_profile and entry.id not in rules.low_profile:
@@ -240,9 +241,9 @@ def _refuse_service(shop: Shop, build: Build, chosen: RankedDeployment) -> Hardw
     if request.workload.context and prefill is not None:  # of a host that is not known, its low end
         seconds = request.workload.context / (prefill.low if chosen.plan.offload else prefill.value)
         if seconds > longest:
-            return HardwareRejection(
-                "too_slow", f"reads {request.workload.context:,} tokens in {seconds:.0f} s or more"
-            )
+            text = f"reads {request.workload.context:,} tokens in {seconds:.0f} s or more"
+            bearable = shop.budget.bearable * seconds <= longest and _find_narrow(shop, chosen) is None
+            return HardwareRejection("too_slow", text, chosen if bearable else None)
     holds = chosen.holds
     if holds is not None and holds.waiting:
         wait = holds.wait_s.value if holds.wait_s is not None else None
