@@ -95,6 +95,12 @@ define(
 )
 
 
+define(
+    "args.length_sized", "the context length is written with a unit",
+    lambda c: (length := c.concept_value(*LENGTHS)) is not None and length[-1:].isalpha() and parse_number(length) is not None
+)  # fmt: skip
+
+
 @fact("args.nnodes_uneven", "the ranks do not divide by the nodes")
 def _nnodes(facts: LaunchFacts) -> bool | None:
     return facts.last("nnodes") is not None and compare(facts.judged.ranks, _parts(facts, "nnodes"), _is_uneven)

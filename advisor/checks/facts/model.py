@@ -113,6 +113,7 @@ _define_by_model(
     "model.max_context", "longest context the model takes as it is, tokens", lambda m: m.scaled_context, "int"
 )
 _define_by_model("model.architecture", "class of the model in its config.json", lambda m: m.architecture, "str")
+_define_by_model("model.type", "type of the model in its config.json", lambda m: m.model_type, "str")
 _define_by_model("model.family", "the model's family in the catalogue", lambda m: m.family, "str")
 
 

@@ -6,14 +6,16 @@ import re
 from operator import gt, lt
 from typing import Literal
 
+from advisor.catalog.documents import decode_document
 from advisor.catalog.types import Divided, Engine
 from advisor.checks.facts.arguments import compare_flag_pair, concept_number, define_pair, flag_number
-from advisor.checks.facts.launch_facts import LaunchFacts, compare, define, fact
-from advisor.checks.resolve.arguments import LENGTHS, convert_argument
+from advisor.checks.facts.launch_facts import ABSENT, LaunchFacts, compare, define, fact
+from advisor.checks.resolve.arguments import LENGTHS, convert_argument, parse_number
 from advisor.deployment import Setting
 from advisor.engines import parallel
 from advisor.engines.additions import find_draft_name, find_method_name, list_draft_settings
 from advisor.engines.parallel import TensorParallelRefusal
+from advisor.engines.registries import StartsFile, read_around
 from advisor.engines.pool.settings import least_default_sequences
 
 _OTHER_DRAFTS = re.compile(r"(?i)eagle|medusa|mtp|speculator|dflash|dspark")  # in names of drafts that are no models
@@ -89,13 +91,22 @@ def _count_refused(facts: LaunchFacts, part: Divided) -> int | None:
     return next((r.number for r in _list_refused(facts, part) or ()), None)
 
 
-@fact("pp.refused", "the engine is known to refuse pipeline stages for models of this architecture")
-def _stages_refused(facts: LaunchFacts) -> bool | None:
-    model, entry = facts.model, facts.engine
+def _class_lacks(facts: LaunchFacts, ability: str) -> bool | None:
+    """Whether the classes that the releases read around the launch's register for the model lack an ability; None where
+    the model, its class, or what classes of these releases can do is not known."""
+    model, entry, path = facts.model, facts.engine, f"starts/{facts.launch.engine}.yaml"
     replaced = entry.tensor_parallel.unless if entry is not None and entry.tensor_parallel is not None else ()
-    if model is None or entry is None or any(facts.value(name) for name in replaced):
+    rules = facts.knowledge.rules
+    if model is None or any(facts.value(name) for name in replaced) or not rules.has_document(path):
         return None
-    return parallel.refuses_stages(entry, model)
+    around = read_around(decode_document(rules, path, StartsFile), facts.version)
+    tables = [x.architectures for x in around if x is not None and any(ability in y for y in x.architectures.values())]
+    own = [table.get(model.architecture or "") for table in tables]
+    return None if len(own) != len(around) or None in own else all(ability not in x for x in own if x is not None)
+
+
+define("pp.refused", "the model's class takes no pipeline stages", lambda c: _class_lacks(c, "pipeline"))
+define("lora.refused", "the model's class takes no adapters", lambda c: _class_lacks(c, "lora"))
 
 
 define(
@@ -247,6 +258,18 @@ def _find_draft_settings(facts: LaunchFacts, entry: Engine) -> dict[str, Setting
 def _draft_method(facts: LaunchFacts) -> str | None:
     given = _find_draft_settings(facts, facts.engine) if facts.engine is not None else None
     return find_method_name(given, facts.engine) if given and facts.engine is not None else None
+
+
+@fact("draft.lookup_reversed", "the least words of a prompt that are looked up are more than the most")
+def _lookup_reversed(facts: LaunchFacts) -> bool | None:
+    least, most = (facts[f"key.speculative-config.prompt_lookup_{end}"] for end in ("min", "max"))
+    return False if ABSENT in (least, most) else compare(parse_number(least), parse_number(most), gt)
+
+
+@fact("draft.ranks_refused", "the draft is split over other ranks than one or all")
+def _draft_ranks(facts: LaunchFacts) -> bool | None:
+    ranks = facts["key.speculative-config.draft_tensor_parallel_size"]
+    return False if ranks is ABSENT else compare(parse_number(ranks), facts["tp"], lambda n, tp: n not in (1, tp))
 
 
 @fact("draft.separate", "a whole model of its own drafts")

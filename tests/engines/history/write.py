@@ -106,8 +106,9 @@ def make_document(engine: str, readings: Mapping[str, Reading], day: str) -> str
     values = {}
     for flag in lists:
         with_list = [v for v in versions if flag in readings[v].values]
+        start = versions.index(with_list[0])
         # a list that some version in between does not show was not understood there
-        if with_list == versions[versions.index(with_list[0]) :]:
+        if with_list == versions[start : start + len(with_list)]:
             values[flag] = (with_list[0], {v: readings[v].values.get(flag, ()) for v in with_list})
     out = [
         f"# What releases of {engine} take, by the releases that have it: FIRST..LAST, both read; no FIRST: the oldest",
@@ -134,6 +135,8 @@ def make_document(engine: str, readings: Mapping[str, Reading], day: str) -> str
     out.append("values:  # closed lists; `read_since`: the first release whose list was read")
     for flag, (first, sets) in values.items():
         out += [f"  {flag}:", f"    read_since: {_quoted(first)}"]
+        last = list(sets)[-1]
+        out += [f"    read_until: {_quoted(last)}"] if last != versions[-1] else []
         out += ["    any_case: true"] if flag in ANY_CASE.get(engine, ()) else []
         out += ["    spans:", *_groups(group_by_spans(list(sets), sets, always=True), 6)]
     return "\n".join(out) + "\n"
