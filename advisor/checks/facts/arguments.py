@@ -101,6 +101,9 @@ define(
 )  # fmt: skip
 
 
+define("args.length_auto", "the context length is left to the engine", lambda c: c.concept_value(*LENGTHS) == "auto")
+
+
 @fact("args.nnodes_uneven", "the ranks do not divide by the nodes")
 def _nnodes(facts: LaunchFacts) -> bool | None:
     return facts.last("nnodes") is not None and compare(facts.judged.ranks, _parts(facts, "nnodes"), _is_uneven)

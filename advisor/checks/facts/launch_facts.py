@@ -84,7 +84,8 @@ def _fields(knowledge: Knowledge, engine: str) -> LaunchFields:
 
 
 @memoize_by_identity
-def _find_model(knowledge: Knowledge, name: str) -> Model | None:
+def find_catalogue_model(knowledge: Knowledge, name: str) -> Model | None:
+    """The catalogue's model of a name; None where it has none."""
     from advisor.catalog.resolve import resolve_model
 
     try:
@@ -133,7 +134,7 @@ class LaunchFacts(Mapping[str, Any]):
         if self.deployment is not None:
             return self.deployment.model
         named = self.reading.named
-        return None if named is None else _find_model(self.knowledge, named.name)
+        return None if named is None else find_catalogue_model(self.knowledge, named.name)
 
     def concept_argument(self, *names: ConceptName) -> LaunchArgument | None:
         """The last argument that sets one of these concepts of the launch's engine; None where none does."""

@@ -9,7 +9,7 @@ from typing import Literal
 from advisor.catalog.documents import decode_document
 from advisor.catalog.types import Divided, Engine
 from advisor.checks.facts.arguments import compare_flag_pair, concept_number, define_pair, flag_number
-from advisor.checks.facts.launch_facts import ABSENT, LaunchFacts, compare, define, fact
+from advisor.checks.facts.launch_facts import ABSENT, LaunchFacts, find_catalogue_model, compare, define, fact
 from advisor.checks.resolve.arguments import LENGTHS, convert_argument, parse_number
 from advisor.deployment import Setting
 from advisor.engines import parallel
@@ -281,6 +281,16 @@ def _draft_separate(facts: LaunchFacts) -> bool | None:
     if method is None:
         return name is not None and not _OTHER_DRAFTS.search(name)
     return method.lower() == "draft_model"
+
+
+@fact("draft.vocabulary_differs", "a whole model drafts with another number of tokens in its vocabulary")
+def _vocabularies(facts: LaunchFacts) -> bool | None:
+    entry = facts.engine
+    given = _find_draft_settings(facts, entry) if entry is not None and facts["draft.separate"] else None
+    name = find_draft_name(given, entry) if given and entry is not None else None
+    draft = find_catalogue_model(facts.knowledge, name) if name is not None else None
+    layouts = [m.layout for m in (facts.model, draft) if m is not None and m.layout is not None]
+    return len({x.vocab_size for x in layouts}) > 1 if len(layouts) == 2 else None
 
 
 @fact("draft.missing", "speculation needs a draft model, none is named, and the model has none inside")

@@ -251,7 +251,9 @@ def read_json_word(word: Text, key: str) -> Text | None:
 
 def _list_keys(argument: LaunchArgument) -> Words:
     """The keys that an argument sets of its JSON, as the engine's classes spell them."""
-    keys = [argument.key.partition(".")[0]] if argument.key is not None else list(read_json_object(argument.value or ""))
+    keys = (
+        [argument.key.partition(".")[0]] if argument.key is not None else list(read_json_object(argument.value or ""))
+    )
     return [key.replace("-", "_") for key in keys]
 
 
