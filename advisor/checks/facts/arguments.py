@@ -95,10 +95,10 @@ define(
 )
 
 
-define(
-    "args.length_sized", "the context length is written with a unit",
-    lambda c: (length := c.concept_value(*LENGTHS)) is not None and length[-1:].isalpha() and parse_number(length) is not None
-)  # fmt: skip
+@fact("args.length_sized", "the context length is written with a unit")
+def _length_sized(facts: LaunchFacts) -> bool:
+    length = facts.concept_value(*LENGTHS)
+    return length is not None and length[-1:].isalpha() and parse_number(length) is not None
 
 
 define("args.length_auto", "the context length is left to the engine", lambda c: c.concept_value(*LENGTHS) == "auto")

@@ -9,14 +9,14 @@ from typing import Literal
 from advisor.catalog.documents import decode_document
 from advisor.catalog.types import Divided, Engine
 from advisor.checks.facts.arguments import compare_flag_pair, concept_number, define_pair, flag_number
-from advisor.checks.facts.launch_facts import ABSENT, LaunchFacts, find_catalogue_model, compare, define, fact
+from advisor.checks.facts.launch_facts import ABSENT, LaunchFacts, compare, define, fact, find_catalogue_model
 from advisor.checks.resolve.arguments import LENGTHS, convert_argument, parse_number
 from advisor.deployment import Setting
 from advisor.engines import parallel
 from advisor.engines.additions import find_draft_name, find_method_name, list_draft_settings
 from advisor.engines.parallel import TensorParallelRefusal
-from advisor.engines.registries import StartsFile, read_around
 from advisor.engines.pool.settings import least_default_sequences
+from advisor.engines.registries import StartsFile, read_around
 
 _OTHER_DRAFTS = re.compile(r"(?i)eagle|medusa|mtp|speculator|dflash|dspark")  # in names of drafts that are no models
 MOST_NAMED = 16  # largest size that a fix names
