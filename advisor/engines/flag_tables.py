@@ -120,6 +120,7 @@ class FlagTable(MemoRecord, frozen=True, kw_only=True):
     negated: bool = False  # every switch also has a spelling with `no-`, `enable-` one with `disable-`
     single_dash: bool = False  # long names may be written with one dash
     as_written: bool = False  # `_` in a name is not taken for `-`
+    splits_words: bool = False  # the entry point of its image hands its words on unquoted, so spaces end them
     cuts_numbers: bool = False  # a whole number may be written with decimals
     port: int | None = None
     positional: tuple[str, ...] = ()

@@ -22,6 +22,7 @@ sys.path.insert(0, str(HERE))
 
 import llama_cpp  # noqa: E402
 import lmdeploy  # noqa: E402
+import mlx_lm  # noqa: E402
 import routers  # noqa: E402
 import sglang  # noqa: E402
 import sources  # noqa: E402
@@ -37,6 +38,7 @@ READERS: Mapping[str, ModuleType] = {
     "sglang": sglang,
     "lmdeploy": lmdeploy,
     "llama.cpp": llama_cpp,
+    "mlx-lm": mlx_lm,
     "tgi": tgi,
 }
 ANY_CASE = {"vllm": ("attention-backend",)}  # config/attention.py: `AttentionBackendEnum[value.upper()]`
@@ -45,6 +47,7 @@ READ_OF = {
     "sglang": "srt/server_args.py, srt/arg_groups and the registries of parsers",
     "lmdeploy": "cli/serve.py and cli/utils.py",
     "llama.cpp": "common/arg.cpp",
+    "mlx-lm": "server.py",
     "tgi": "launcher/src/main.rs",
 }
 
@@ -231,8 +234,8 @@ def main() -> None:
     words.add_argument("engines", nargs="*", metavar="ENGINE")
     given = words.parse_args()
     day = datetime.date.today().isoformat()
-    for engine in given.engines or [*READERS, *routers.FILES]:
-        if engine in routers.FILES:
+    for engine in given.engines or dict.fromkeys([*READERS, *routers.FILES]):
+        if engine not in READERS:
             write_router(engine, given.folder, day)
             continue
         made = make_document(engine, read_releases(engine, given.folder), day)
