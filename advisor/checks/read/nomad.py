@@ -103,7 +103,7 @@ def _read_setup(task: HclBlock, group: HclBlock, config: HclBlock, driver: str) 
     )
     ports: list[tuple[str | None, int | None, int | None]] = []
     alone = len(list(group.find("task"))) == 1  # else a port is of the task whose configuration names it
-    named = [str(as_string(x)) for x in as_sequence(settings, "ports")]
+    named = {str(as_string(x)) for x in as_sequence(settings, "ports")}
     for port in (port for network in group.find("network") for port in network.find("port")):
         static, to = (as_whole_number(port.attributes, k) for k in ("static", "to"))
         if (static is not None or to is not None) and (
