@@ -106,9 +106,8 @@ def _read_setup(task: HclBlock, group: HclBlock, config: HclBlock, driver: str) 
     named = {str(as_string(x)) for x in as_sequence(settings, "ports")}
     for port in (port for network in group.find("network") for port in network.find("port")):
         static, to = (as_whole_number(port.attributes, k) for k in ("static", "to"))
-        if (static is not None or to is not None) and (
-            alone or port.labels[:1] == named[:1] or {*port.labels} & {*named}
-        ):
+        mine = alone or not named.isdisjoint(port.labels)
+        if mine and (static is not None or to is not None):
             ports.append((None, static, to or static))
     container = driver in CONTAINERS
     return LaunchSetup(
