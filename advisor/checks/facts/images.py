@@ -145,7 +145,7 @@ def _not_mounted(facts: LaunchFacts) -> bool | None:
     word = facts.reading.model
     if word is None or word.unknown:
         return None
-    file = facts.launch.engine == "llama.cpp" and word.endswith(".gguf") and facts.arguments.last("model") is not None
+    file = word.endswith(".gguf") and facts.arguments.last("model") is not None
     path = find_path_inside(facts, word) if file or word.startswith("/") else None
     if path is None or facts.setup.storage_uri or not facts["setup.all_mounts"]:
         return False

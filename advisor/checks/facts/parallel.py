@@ -262,7 +262,7 @@ def _draft_method(facts: LaunchFacts) -> str | None:
 
 @fact("draft.lookup_reversed", "the least words of a prompt that are looked up are more than the most")
 def _lookup_reversed(facts: LaunchFacts) -> bool | None:
-    least, most = (facts[f"key.speculative-config.prompt_lookup_{end}"] for end in ("min", "max"))
+    least, most = facts["key.speculative-config.prompt_lookup_min"], facts["key.speculative-config.prompt_lookup_max"]
     return False if ABSENT in (least, most) else compare(parse_number(least), parse_number(most), gt)
 
 
