@@ -68,6 +68,7 @@ class RecognitionTables(msgspec.Struct, frozen=True):
     api_key_flags: Names
     api_key_variables: Names
     image_folders: Names
+    image_homes: dict[EngineId, str]
     quantization_values: dict[str, QuantizationName]
     compose_service_keys: Names
     gated_models: Pattern

@@ -59,8 +59,13 @@ def list_draft_settings(entry: Engine) -> tuple[str, ...]:
 
 def read_json_setting(settings: dict[str, Setting], names: Sequence[str]) -> dict[str, object]:
     """The JSON object of a setting; empty where it is no such thing, which the engine's own reader says."""
+    return read_json_object(str(get_setting(settings, *names) or "null"))
+
+
+def read_json_object(text: str) -> dict[str, object]:
+    """A JSON object; empty where the text is none."""
     try:
-        config = msgspec.json.decode(str(get_setting(settings, *names) or "null"))
+        config = msgspec.json.decode(str(text))
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return {}
     return config if isinstance(config, dict) else {}

@@ -37,6 +37,7 @@ class ValueHistory(Record, frozen=True, kw_only=True):
     """The closed list of one flag."""
 
     read_since: Version  # the first release whose list was read
+    read_until: Version | None = None  # the last one whose list was closed; None: the newest
     any_case: bool = False  # written in capitals here, in any case on the command line
     spans: Spans
 
@@ -119,6 +120,7 @@ class FlagTable(MemoRecord, frozen=True, kw_only=True):
     negated: bool = False  # every switch also has a spelling with `no-`, `enable-` one with `disable-`
     single_dash: bool = False  # long names may be written with one dash
     as_written: bool = False  # `_` in a name is not taken for `-`
+    splits_words: bool = False  # the entry point of its image hands its words on unquoted, so spaces end them
     cuts_numbers: bool = False  # a whole number may be written with decimals
     port: int | None = None
     positional: tuple[str, ...] = ()
@@ -218,7 +220,7 @@ def find_presence(
 
 def find_value(history: FlagHistory, flag: str, value: str, version: str | None) -> Presence | None:
     """Whether a release's list for a flag holds a value. None where no list of the flag was read."""
-    listed = history.values.get(flag)
+    listed = _find_list(history, flag, version)
     if listed is None:
         return None
     spans = _values(history, flag).get(value.upper() if listed.any_case else value)
@@ -230,13 +232,21 @@ def find_value(history: FlagHistory, flag: str, value: str, version: str | None)
 
 def list_values(history: FlagHistory, flag: str, version: str | None) -> tuple[str, ...]:
     """The values that a release takes for a flag, or may take, sorted; empty where no list was read."""
-    listed = history.values.get(flag)
+    listed = _find_list(history, flag, version)
     if listed is None:
         return ()
     values = _values(history, flag).items()
     return tuple(
         sorted(v for v, spans in values if _presence(history, spans, version, listed.read_since).has is not False)
     )
+
+
+def _find_list(history: FlagHistory, flag: str, version: str | None) -> ValueHistory | None:
+    """The list of a flag, unless the release takes anything by then."""
+    listed = history.values.get(flag)
+    last = listed.read_until if listed is not None else None
+    ended = last is not None and (version is None or release_key(version) > release_key(last))
+    return None if ended else listed
 
 
 def find_default(history: FlagHistory, flag: str, version: str) -> str | None:

@@ -128,9 +128,10 @@ def _history(path: str, document: RuleDocument, history: FlagHistory) -> Iterato
                 problem = f"{text!r} is not FIRST..LAST of releases in `read`"
                 yield place.field("wrong_value", (*at, text), problem)
     for flag, listed in history.values.items():
-        if listed.read_since not in history.read:
-            problem = f"{listed.read_since!r} is not one of the releases in `read`"
-            yield place.field("unknown_name", ("values", flag, "read_since"), problem)
+        for end in ("read_since", "read_until"):
+            if getattr(listed, end) not in (*history.read, None):
+                problem = f"{getattr(listed, end)!r} is not one of the releases in `read`"
+                yield place.field("unknown_name", ("values", flag, end), problem)
 
 
 def _resources(house: House, document: RuleDocument) -> Iterator[Fault]:

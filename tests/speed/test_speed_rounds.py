@@ -15,7 +15,8 @@ DATA = Path(__file__).parents[1] / "data"
 def test_figures_of_a_round_are_those_of_its_rows(number: str) -> None:
     every = csv.DictReader((DATA / "speed_rounds.csv").read_text("utf-8").splitlines())
     rows = [r for r in every if r["round"] == number]
-    text = (DATA / "speed_rounds.md").read_text("utf-8").split(f"Round {number}, ")[1].split("\n\n")[0].replace("\n", " ")
+    written = (DATA / "speed_rounds.md").read_text("utf-8")
+    text = written.split(f"Round {number}, ")[1].split("\n\n")[0].replace("\n", " ")
     assert all(r["source"] and r["date"] for r in rows)
     asked = [r for r in rows if r["said"]]
     for kind, name in (("decode", "decode"), ("prefill", "prompts"), ("closed", "closed loop")):

@@ -95,6 +95,15 @@ define(
 )
 
 
+@fact("args.length_sized", "the context length is written with a unit")
+def _length_sized(facts: LaunchFacts) -> bool:
+    length = facts.concept_value(*LENGTHS)
+    return length is not None and length[-1:].isalpha() and parse_number(length) is not None
+
+
+define("args.length_auto", "the context length is left to the engine", lambda c: c.concept_value(*LENGTHS) == "auto")
+
+
 @fact("args.nnodes_uneven", "the ranks do not divide by the nodes")
 def _nnodes(facts: LaunchFacts) -> bool | None:
     return facts.last("nnodes") is not None and compare(facts.judged.ranks, _parts(facts, "nnodes"), _is_uneven)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from advisor.checks.facts.launch_facts import LaunchFacts, define, fact
-from advisor.checks.facts.setup import find_mount
+from advisor.checks.facts.setup import find_mount, find_path_inside
 from advisor.checks.read.recognise import find_image_vendor, is_for_processors
 
 _FLOATING = re.compile(
@@ -145,9 +145,11 @@ def _not_mounted(facts: LaunchFacts) -> bool | None:
     word = facts.reading.model
     if word is None or word.unknown:
         return None
-    if not word.startswith("/") or facts.setup.storage_uri or not facts["setup.all_mounts"]:
+    file = word.endswith(".gguf") and facts.arguments.last("model") is not None
+    path = find_path_inside(facts, word) if file or word.startswith("/") else None
+    if path is None or facts.setup.storage_uri or not facts["setup.all_mounts"]:
         return False
-    return find_mount(facts, word) is None
+    return find_mount(facts, path) is None
 
 
 @fact("setup.all_mounts", "the container is an engine's own image, and the file says all that is mounted into it")

@@ -15,6 +15,7 @@ from advisor.checks.read.unknown_words import Guard, find_guard
 from advisor.checks.resolve.arguments import LaunchArgument, list_concept_flags, parse_number
 from advisor.checks.resolve.judge import CheckedLaunch
 from advisor.decision.types import Field, FieldType
+from advisor.engines.additions import read_json_object
 from advisor.engines.flag_tables import FlagTable
 from advisor.engines.flags import ConceptName
 from advisor.errors import AdvisorError
@@ -31,6 +32,7 @@ _ASKED: dict[str, tuple[FieldType | None, str]] = {  # what is asked of a flag o
     "given": ("bool", "whether {} is given"),
     "has": ("bool", "whether {} is given"),
     "env": ("str", "value of the variable {}"),
+    "key": ("str", "value of a key in the JSON of --{}"),
     "noted": ("bool", "whether a reader of files has noted {}"),
 }
 
@@ -82,7 +84,8 @@ def _fields(knowledge: Knowledge, engine: str) -> LaunchFields:
 
 
 @memoize_by_identity
-def _find_model(knowledge: Knowledge, name: str) -> Model | None:
+def find_catalogue_model(knowledge: Knowledge, name: str) -> Model | None:
+    """The catalogue's model of a name; None where it has none."""
     from advisor.catalog.resolve import resolve_model
 
     try:
@@ -131,7 +134,7 @@ class LaunchFacts(Mapping[str, Any]):
         if self.deployment is not None:
             return self.deployment.model
         named = self.reading.named
-        return None if named is None else _find_model(self.knowledge, named.name)
+        return None if named is None else find_catalogue_model(self.knowledge, named.name)
 
     def concept_argument(self, *names: ConceptName) -> LaunchArgument | None:
         """The last argument that sets one of these concepts of the launch's engine; None where none does."""
@@ -172,6 +175,8 @@ class LaunchFacts(Mapping[str, Any]):
         head, _, rest = name.partition(".")
         if head in ("arg", "given"):
             return self._argument(head, rest)
+        if head == "key":
+            return self._key(*rest.split(".", 1))
         if head == "env":
             value = self.env.get(rest)
             return ABSENT if value is None else None if value.unknown else str(value)
@@ -180,6 +185,16 @@ class LaunchFacts(Mapping[str, Any]):
         if head == "noted":
             return rest in self.setup.places
         raise KeyError(name)
+
+    def _key(self, flag: str, key: str) -> object:
+        """The value of a key that one of the arguments of a flag sets, as text; absent where none does."""
+        found: object = None if self.arguments.open or self.launch.unresolved else ABSENT
+        for argument in (a for a in self.arguments.given if a.name == flag):
+            if argument.guard is not None or argument.value is None or argument.value.unknown:
+                return None
+            named = {argument.key: str(argument.value)} if argument.key else read_json_object(argument.value)
+            found = str(named[key]) if key in named else found
+        return found
 
     def _argument(self, head: str, flag: str) -> object:
         argument = self.arguments.last(flag)

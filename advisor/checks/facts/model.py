@@ -94,6 +94,16 @@ _define_by_name(
 )
 
 
+@fact("model.not_gguf", "a repository of the hub that holds the publisher's own weights, and no GGUF file")
+def _not_gguf(facts: LaunchFacts) -> bool | None:
+    word, model = facts.reading.model, facts.model
+    if word is None or model is None:
+        return None
+    repository = re.sub(r"^(hf\.co|huggingface\.co)/", "", str(word)).partition(":")[0]
+    asked = facts.arguments.last("hf-repo") is not None or repository != str(word).partition(":")[0]
+    return asked and repository == model.id and _GGUF.search(repository) is None and model.native_quant != "gguf"
+
+
 @fact("model.object_store", "the model lies in object storage (s3, gs, az)")
 def _store(facts: LaunchFacts) -> bool | None:
     word, setup = facts.reading.model, facts.setup
@@ -113,6 +123,7 @@ _define_by_model(
     "model.max_context", "longest context the model takes as it is, tokens", lambda m: m.scaled_context, "int"
 )
 _define_by_model("model.architecture", "class of the model in its config.json", lambda m: m.architecture, "str")
+_define_by_model("model.type", "type of the model in its config.json", lambda m: m.model_type, "str")
 _define_by_model("model.family", "the model's family in the catalogue", lambda m: m.family, "str")
 
 
@@ -184,9 +195,16 @@ def _differs(facts: LaunchFacts) -> bool | None:
     own = facts["model.quantization"]
     if own is None or word.unknown:
         return None
-    kind = {"AWQ": "awq", "GPTQ": "gptq"}.get(own)
+    kind = {
+        "AWQ": "awq",
+        "GPTQ": "gptq",
+        "FP8": "fp8",
+        "NVFP4": "nvfp4",
+        "MXFP4": "mxfp4",
+        "bitsandbytes-4bit": "bitsandbytes",
+    }.get(own)
     asked = re.sub(r"^auto_|_marlin$", "", word.lower())
-    return kind is not None and asked in ("awq", "gptq") and asked != kind
+    return kind is not None and asked in ("awq", "gptq", "fp8", "bitsandbytes") and asked != kind
 
 
 @fact("quant.on_plain", "a checkpoint method is asked for on a checkpoint that is not quantized")

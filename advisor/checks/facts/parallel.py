@@ -6,15 +6,17 @@ import re
 from operator import gt, lt
 from typing import Literal
 
+from advisor.catalog.documents import decode_document
 from advisor.catalog.types import Divided, Engine
 from advisor.checks.facts.arguments import compare_flag_pair, concept_number, define_pair, flag_number
-from advisor.checks.facts.launch_facts import LaunchFacts, compare, define, fact
-from advisor.checks.resolve.arguments import LENGTHS, convert_argument
+from advisor.checks.facts.launch_facts import ABSENT, LaunchFacts, compare, define, fact, find_catalogue_model
+from advisor.checks.resolve.arguments import LENGTHS, convert_argument, parse_number
 from advisor.deployment import Setting
 from advisor.engines import parallel
 from advisor.engines.additions import find_draft_name, find_method_name, list_draft_settings
 from advisor.engines.parallel import TensorParallelRefusal
 from advisor.engines.pool.settings import least_default_sequences
+from advisor.engines.registries import StartsFile, read_around
 
 _OTHER_DRAFTS = re.compile(r"(?i)eagle|medusa|mtp|speculator|dflash|dspark")  # in names of drafts that are no models
 MOST_NAMED = 16  # largest size that a fix names
@@ -89,13 +91,22 @@ def _count_refused(facts: LaunchFacts, part: Divided) -> int | None:
     return next((r.number for r in _list_refused(facts, part) or ()), None)
 
 
-@fact("pp.refused", "the engine is known to refuse pipeline stages for models of this architecture")
-def _stages_refused(facts: LaunchFacts) -> bool | None:
-    model, entry = facts.model, facts.engine
+def _class_lacks(facts: LaunchFacts, ability: str) -> bool | None:
+    """Whether the classes that the releases read around the launch's register for the model lack an ability; None where
+    the model, its class, or what classes of these releases can do is not known."""
+    model, entry, path = facts.model, facts.engine, f"starts/{facts.launch.engine}.yaml"
     replaced = entry.tensor_parallel.unless if entry is not None and entry.tensor_parallel is not None else ()
-    if model is None or entry is None or any(facts.value(name) for name in replaced):
+    rules = facts.knowledge.rules
+    if model is None or any(facts.value(name) for name in replaced) or not rules.has_document(path):
         return None
-    return parallel.refuses_stages(entry, model)
+    around = read_around(decode_document(rules, path, StartsFile), facts.version)
+    tables = [x.architectures for x in around if x is not None and any(ability in y for y in x.architectures.values())]
+    own = [table.get(model.architecture or "") for table in tables]
+    return None if len(own) != len(around) or None in own else all(ability not in x for x in own if x is not None)
+
+
+define("pp.refused", "the model's class takes no pipeline stages", lambda c: _class_lacks(c, "pipeline"))
+define("lora.refused", "the model's class takes no adapters", lambda c: _class_lacks(c, "lora"))
 
 
 define(
@@ -249,6 +260,18 @@ def _draft_method(facts: LaunchFacts) -> str | None:
     return find_method_name(given, facts.engine) if given and facts.engine is not None else None
 
 
+@fact("draft.lookup_reversed", "the least words of a prompt that are looked up are more than the most")
+def _lookup_reversed(facts: LaunchFacts) -> bool | None:
+    least, most = facts["key.speculative-config.prompt_lookup_min"], facts["key.speculative-config.prompt_lookup_max"]
+    return False if ABSENT in (least, most) else compare(parse_number(least), parse_number(most), gt)
+
+
+@fact("draft.ranks_refused", "the draft is split over other ranks than one or all")
+def _draft_ranks(facts: LaunchFacts) -> bool | None:
+    ranks = facts["key.speculative-config.draft_tensor_parallel_size"]
+    return False if ranks is ABSENT else compare(parse_number(ranks), facts["tp"], lambda n, tp: n not in (1, tp))
+
+
 @fact("draft.separate", "a whole model of its own drafts")
 def _draft_separate(facts: LaunchFacts) -> bool | None:
     given = _find_draft_settings(facts, facts.engine) if facts.engine is not None else {}
@@ -258,6 +281,16 @@ def _draft_separate(facts: LaunchFacts) -> bool | None:
     if method is None:
         return name is not None and not _OTHER_DRAFTS.search(name)
     return method.lower() == "draft_model"
+
+
+@fact("draft.vocabulary_differs", "a whole model drafts with another number of tokens in its vocabulary")
+def _vocabularies(facts: LaunchFacts) -> bool | None:
+    entry = facts.engine
+    given = _find_draft_settings(facts, entry) if entry is not None and facts["draft.separate"] else None
+    name = find_draft_name(given, entry) if given and entry is not None else None
+    draft = find_catalogue_model(facts.knowledge, name) if name is not None else None
+    layouts = [m.layout for m in (facts.model, draft) if m is not None and m.layout is not None]
+    return len({x.vocab_size for x in layouts}) > 1 if len(layouts) == 2 else None
 
 
 @fact("draft.missing", "speculation needs a draft model, none is named, and the model has none inside")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from operator import gt, lt
+from posixpath import normpath
 
 from advisor.checks.facts.arguments import flag_number
 from advisor.checks.facts.launch_facts import LaunchFacts, compare, define, fact
@@ -13,6 +14,7 @@ from advisor.checks.read.launch import Mount, find_holding_mount
 from advisor.engines.pool import PINNED_MORE
 from advisor.units import GIB
 
+_OTHER_HOME = re.compile(r"(?i)working_?dir|workdir|(?<!\S)-w[ =]|(?<!\S)cd ")
 SHOWN = 40  # characters of a key
 _POD_KINDS = frozenset(
     map(
@@ -25,6 +27,15 @@ _POD_KINDS = frozenset(
 def find_mount(facts: LaunchFacts, path: str) -> Mount | None:
     """The mount that holds a path; None where no mount does."""
     return find_holding_mount(facts.setup.mounts, path)
+
+
+def find_path_inside(facts: LaunchFacts, path: str) -> str | None:
+    """Where a path lies in a container of the engine's own image: a relative one in the folder that the image starts
+    in. None where that is not known, or the file sets another."""
+    if path.startswith("/"):
+        return path
+    home = facts.knowledge.recognition.image_homes.get(facts.launch.engine)
+    return None if home is None or _OTHER_HOME.search(facts.source) else normpath(f"{home}/{path}")
 
 
 def _boolean(name: str, doc: str, read: str) -> None:

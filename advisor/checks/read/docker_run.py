@@ -141,6 +141,8 @@ def make_mount(parts: Sequence[str]) -> Mount:
     """What `SOURCE:TARGET` mounts, taken apart; a target alone is a volume without a name."""
     if len(parts) == 1:
         return Mount(target=parts[0])
+    if len(parts) > 2 and len(parts[0]) == 1 and parts[1][:1] in ("/", "\\"):  # a drive of Windows
+        return Mount(target=parts[2], kind="bind", source=f"{parts[0]}:{parts[1]}")
     return Mount(target=parts[1], kind="bind" if parts[0][:1] in "/.~$" else "volume", source=parts[0])
 
 

@@ -222,7 +222,8 @@ def _pulls_without_server(line: str, ctx: ReaderContext) -> str | None:
 
 def _exec_form(rest: str, n: int) -> TextList:
     words = _json_words(rest)
-    return [make_text(w, n) for w in (("sh", "-c", rest) if words is None else words)]
+    text = rest if "<<" in rest else rest.replace("\n", " ")  # Docker hands the shell one line
+    return [make_text(w, n) for w in (("sh", "-c", text) if words is None else words)]
 
 
 def _json_words(rest: str) -> list[str] | None:

@@ -102,9 +102,12 @@ def _read_setup(task: HclBlock, group: HclBlock, config: HclBlock, driver: str) 
         str(as_string(n.attributes, "mode")) == "host" for n in group.find("network")
     )
     ports: list[tuple[str | None, int | None, int | None]] = []
+    others = [t for t in group.find("task") if t is not task]  # who take ports by name
+    taken = {str(as_string(x)) for t in others for c in t.find("config") for x in as_sequence(c.attributes, "ports")}
+    taken |= {str(as_string(service.attributes, "port")) for t in others for service in t.find("service")}
     for port in (port for network in group.find("network") for port in network.find("port")):
         static, to = (as_whole_number(port.attributes, k) for k in ("static", "to"))
-        if static is not None or to is not None:
+        if taken.isdisjoint(port.labels) and (static is not None or to is not None):
             ports.append((None, static, to or static))
     container = driver in CONTAINERS
     return LaunchSetup(

@@ -87,7 +87,10 @@ def read_arguments(launch: Launch, knowledge: Knowledge) -> LaunchArguments:
                 given.append(LaunchArgument(flag.name, name, stated, value, off=flag.off))
     if not is_told_by_variables(table):
         given += [_setting(name, value, table) for name, value in launch.settings.items()]
-    words, positional, unread = _words(launch.argv, table)
+    argv = launch.argv
+    if table is not None and table.table.splits_words and launch.program is None and launch.setup.container:
+        argv = tuple(place_like(part, word) for word in argv for part in word.split())
+    words, positional, unread = _words(argv, table)
     return LaunchArguments((*given, *words), tuple(positional), (*unread, *launch.unread))
 
 

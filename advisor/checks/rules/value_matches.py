@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from advisor.catalog.launch_types import Concept
+from advisor.checks.facts.setup import find_path_inside
 from advisor.checks.findings import FileEdit
 from advisor.checks.read.launch import find_holding_mount
+from advisor.checks.resolve.arguments import LaunchArgument
 from advisor.checks.resolve.certainty import is_fork
 from advisor.checks.rules import flag_matches
 from advisor.checks.rules.edits import make_edit
 from advisor.checks.rules.flag_matches import Matches, RuleMatch, is_near, was_ever_taken
+from advisor.engines.additions import read_json_object
 from advisor.engines.flag_tables import (
     FlagHistory,
     FlagTable,
@@ -37,6 +39,7 @@ _NO_SECRET = re.compile(
     r"^(\$|<|\{|your|my|change|example|xxx|token-abc123$|secret$|none$|null$|empty$|dummy|placeholder|sk-(no|your|xxx|ollama|1234|none|dummy|local|test)|EMPTY|(hf_|sk-|nvapi-|gh[pousr]_)?([x*0.])\4{7})",
     re.I,
 )
+_FILE = re.compile(r"/|[\w./-]+\.\w+$")  # a path, or a name with a suffix
 CACHE_TYPES: tuple[ConceptName, ...] = ("kv_cache_type", "kv_cache_key_type", "kv_cache_value_type")
 OWN_LISTS = ("quantization", "kv-cache-dtype", "cache-type-k", "cache-type-v")  # rules of their own ask for these
 _PARAMETERS = {"max_tokens": "num_predict", "context_length": "num_ctx"}  # words of other programs
@@ -141,10 +144,12 @@ def unmounted_files(facts: LaunchFacts) -> Matches:
     folders = facts.knowledge.recognition.image_folders
     for name in facts.flags.files if facts["setup.all_mounts"] is True else ():
         value = facts.value(name)
-        if value is None or value.unknown or not value.startswith("/"):
+        path = find_path_inside(facts, value) if value and not value.unknown and _FILE.match(value) else None
+        if value is None or path is None:
             continue
+        examples = value.startswith(("examples/", "./examples/"))
         inside = any(value == folder or value.startswith(f"{folder}/") for folder in folders)
-        if not inside and find_holding_mount(facts.setup.mounts, value) is None:
+        if not inside and not examples and find_holding_mount(facts.setup.mounts, path) is None:
             yield RuleMatch(name, {"name": name, "value": str(value)}, value)
 
 
@@ -221,6 +226,8 @@ def _listed_values(facts: LaunchFacts, table: FlagTable, history: FlagHistory) -
         word, entry = argument.value, table.flags.get(argument.name)
         if word is None or word.unknown or entry is None or entry.n or not argument.known or "{{" in word:
             continue
+        for key in _list_keys(argument) if f"{argument.name}.*" in history.values else ():
+            yield f"{argument.name}.*", f"--{argument.name}", make_text(key, word.line, word.column)
         if argument.key is not None:
             if f"{argument.name}.{argument.key}" in history.values:
                 yield f"{argument.name}.{argument.key}", argument.written, word
@@ -236,14 +243,18 @@ def _listed_values(facts: LaunchFacts, table: FlagTable, history: FlagHistory) -
 
 def read_json_word(word: Text, key: str) -> Text | None:
     """The text of one key of a JSON object; None where it has none, or a placeholder."""
-    try:
-        body = json.loads(word)
-    except (ValueError, RecursionError):
-        return None
-    value = body.get(key) if isinstance(body, dict) else None
+    value = read_json_object(word).get(key)
     if not isinstance(value, str) or not re.fullmatch(r"[\w.-]+", value):
         return None
     return make_text(value, word.line, word.column)
+
+
+def _list_keys(argument: LaunchArgument) -> Words:
+    """The keys that an argument sets of its JSON, as the engine's classes spell them."""
+    keys = (
+        [argument.key.partition(".")[0]] if argument.key is not None else list(read_json_object(argument.value or ""))
+    )
+    return [key.replace("-", "_") for key in keys]
 
 
 def _hint(word: str, known: Words, presence: Presence) -> str:

@@ -14,6 +14,7 @@ from readings import Reading, bare, named_texts, parse_all, texts_of
 
 FILES = {  # relative to the folder of a release
     "sglang-router": ("sglang_router/router_args.py", "sglang_router/launch_router.py", "sglang_router/mini_lb.py"),
+    "mlx-lm": ("mlx_lm/server.py",),
     "mlx-vlm-server": ("mlx_vlm/server.py", "mlx_vlm/server/cli.py"),
     "production-stack-router": ("src/vllm_router/parsers/parser.py", "src/vllm_router/parser.py"),
 }

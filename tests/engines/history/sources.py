@@ -27,7 +27,7 @@ KEPT = re.compile(
     r"|(vllm/model_executor|sglang/srt)/layers/quantization/__init__\.py$|vllm/platforms/interface\.py$"
     r"|sglang/srt/(server_args|reasoning_parser)\.py$|sglang/srt/(arg_groups|function_call|parser)/.*\.py$"
     r"|vllm/entrypoints/openai/api_server\.py$|lmdeploy/cli/.*\.py$"
-    r"|mlx_vlm/server(/cli)?\.py$|sglang_router/.*\.py$|src/vllm_router/.*parser\.py$|^(?:[^/]+/)?launcher/src/main\.rs$"
+    r"|mlx_vlm/server(/cli)?\.py$|mlx_lm/server\.py$|sglang_router/.*\.py$|src/vllm_router/.*parser\.py$|^(?:[^/]+/)?launcher/src/main\.rs$"
 )
 
 

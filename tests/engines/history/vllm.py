@@ -33,6 +33,8 @@ NAMED = {  # lists that the configuration checks by itself, whatever argparse le
     "kv-cache-dtype": "CacheDType",
 }
 ALIASES = ("QuantizationMethods", "ModelDType", "RunnerOption", "HfOverrides", "PerformanceMode")
+FORBIDDING = 'ConfigDict(extra="forbid")'
+MENDED = ("pooler-config",)  # its validator takes older keys (config/pooler.py)
 OF_OTHERS = {"help", "version"}  # argparse's own
 
 
@@ -89,7 +91,18 @@ def read(folder: Path) -> Reading:
     for flag, name in NAMED.items():
         if named.get(name) and (flag.partition(".")[0] in flags):
             values[flag] = frozenset(named[name])
+    values |= _keys(top, flags, fields)
     return Reading(frozenset(flags - OF_OTHERS), values, _variables(top / "envs.py"), defaults, frozenset(deprecated))
+
+
+def _keys(top: Path, flags: Iterable[str], fields: Mapping[str, Iterable[str]]) -> dict[str, frozenset[str]]:
+    """`flag.*` -> keys of its JSON: the fields of the class of that name, where the release forbids all others."""
+    utils = top / "config/utils.py"
+    if not utils.is_file() or FORBIDDING not in utils.read_text(encoding="utf-8"):
+        return {}
+    classes = {name.lower(): frozenset(own) for name, own in fields.items()}
+    of = {flag: classes.get(flag.replace("-", "")) for flag in flags if flag.endswith("-config")}
+    return {f"{flag}.*": own for flag, own in of.items() if own and flag not in MENDED}
 
 
 def _field_of(call: ast.Call, fields: Mapping[str, Mapping[str, object]]) -> tuple[str, str] | None:

@@ -22,6 +22,7 @@ sys.path.insert(0, str(HERE))
 
 import llama_cpp  # noqa: E402
 import lmdeploy  # noqa: E402
+import mlx_lm  # noqa: E402
 import routers  # noqa: E402
 import sglang  # noqa: E402
 import sources  # noqa: E402
@@ -37,6 +38,7 @@ READERS: Mapping[str, ModuleType] = {
     "sglang": sglang,
     "lmdeploy": lmdeploy,
     "llama.cpp": llama_cpp,
+    "mlx-lm": mlx_lm,
     "tgi": tgi,
 }
 ANY_CASE = {"vllm": ("attention-backend",)}  # config/attention.py: `AttentionBackendEnum[value.upper()]`
@@ -45,6 +47,7 @@ READ_OF = {
     "sglang": "srt/server_args.py, srt/arg_groups and the registries of parsers",
     "lmdeploy": "cli/serve.py and cli/utils.py",
     "llama.cpp": "common/arg.cpp",
+    "mlx-lm": "server.py",
     "tgi": "launcher/src/main.rs",
 }
 
@@ -106,8 +109,9 @@ def make_document(engine: str, readings: Mapping[str, Reading], day: str) -> str
     values = {}
     for flag in lists:
         with_list = [v for v in versions if flag in readings[v].values]
+        start = versions.index(with_list[0])
         # a list that some version in between does not show was not understood there
-        if with_list == versions[versions.index(with_list[0]) :]:
+        if with_list == versions[start : start + len(with_list)]:
             values[flag] = (with_list[0], {v: readings[v].values.get(flag, ()) for v in with_list})
     out = [
         f"# What releases of {engine} take, by the releases that have it: FIRST..LAST, both read; no FIRST: the oldest",
@@ -134,6 +138,8 @@ def make_document(engine: str, readings: Mapping[str, Reading], day: str) -> str
     out.append("values:  # closed lists; `read_since`: the first release whose list was read")
     for flag, (first, sets) in values.items():
         out += [f"  {flag}:", f"    read_since: {_quoted(first)}"]
+        last = list(sets)[-1]
+        out += [f"    read_until: {_quoted(last)}"] if last != versions[-1] else []
         out += ["    any_case: true"] if flag in ANY_CASE.get(engine, ()) else []
         out += ["    spans:", *_groups(group_by_spans(list(sets), sets, always=True), 6)]
     return "\n".join(out) + "\n"
@@ -228,8 +234,8 @@ def main() -> None:
     words.add_argument("engines", nargs="*", metavar="ENGINE")
     given = words.parse_args()
     day = datetime.date.today().isoformat()
-    for engine in given.engines or [*READERS, *routers.FILES]:
-        if engine in routers.FILES:
+    for engine in given.engines or dict.fromkeys([*READERS, *routers.FILES]):
+        if engine not in READERS:
             write_router(engine, given.folder, day)
             continue
         made = make_document(engine, read_releases(engine, given.folder), day)
