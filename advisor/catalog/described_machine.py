@@ -246,7 +246,7 @@ def _sold(entry: Accelerator) -> tuple[int, int] | None:
 
 
 def _is_raised(entry: Accelerator, details: HardwareDetails) -> bool:
-    """Whether an APU is one whose owners raise what its GPU may take, and nothing else was said of it."""
+    """Whether an APU is one whose owners raise what its GPU may take, and nothing else was stated of it."""
     return bool(entry.raised_share) and details.os != "windows" and not details.wsl and details.carve_bytes is None
 
 
