@@ -335,6 +335,8 @@ def _find_other_size(
     except AdvisorError:
         usual = None
     entry = usual[0] if usual is not None else cards[0]
+    if usual is not None and has_size(entry, gb):  # a name that stands for this card, with the size that it has
+        return CardCount(count, entry, None, usual[1], name, asked.sizes)
     if count > 1 and entry.memory_bytes and abs(gb * GIB - count * entry.memory_bytes) <= TOLERANCE * gb * GIB:
         return CardCount(count, entry, None, f"{name}: {gb:g} GB is taken as the memory of all {count} together", name)
     sold = [a for a in known.values() if asked.words < split_name(a.name).words and has_size(a, gb)]

@@ -302,3 +302,13 @@ def test_brackets_beside_a_phrase_and_lanes_without_a_generation(words: str, exp
         "width": found.devices[0].pcie_width,
     }
     assert {name: read[name] for name in expected} == expected
+
+
+def test_a_name_that_stands_for_a_card_takes_the_size_of_that_card() -> None:
+    """`RTX 6000 Blackwell` is the card of 96 GB, and so is `RTX 6000 Blackwell 96GB`."""
+    rules = CATALOG
+    named = [(name, e) for e in rules.accelerators().values() for name in e.default_of if e.memory_bytes]
+    asked = [(f"{name} {round((e.memory_bytes or 0) / GIB)}GB", e.id) for name, e in named if "GB" not in name.upper()]
+    assert len(asked) > 30
+    wrong = {text: want for text, want in asked if parse_hardware(text, rules).devices[0].accelerator != want}
+    assert not wrong
