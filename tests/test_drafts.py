@@ -144,7 +144,7 @@ def test_a_draft_of_a_known_method_has_bounds(engine: str, hardware: str, settin
 
 
 def test_what_may_not_fit_beside_a_large_draft_is_left_open_and_what_cannot_fit_is_refused() -> None:
-    tight = {**BASE, "engine": "vllm", "quantization": "BF16", "context_length": 16384}
+    tight = {**BASE, "engine": "vllm", "quantization": "BF16", "context_length": 20000}
     eagle = {"speculative-config": {"method": "eagle3", "model": "org/mine"}}
     assert ask(**tight)["fits"] is True
     a = ask(**tight, settings=eagle)

@@ -39,4 +39,9 @@ def test_more_requests(model: str, quant: str | None, engine: str | None, hardwa
 
 def test_without_a_machine_there_is_no_speed() -> None:
     assert advisor.explain("70B", "q4").speed == ()
-    assert advisor.explain("BAAI/bge-m3", machine="1x RTX 4090").speed == ()
+
+
+def test_a_model_that_embeds_reads_at_any_load() -> None:
+    points = advisor.explain("BAAI/bge-m3", machine="1x RTX 4090").speed
+    assert points
+    assert all(p.speed is not None and p.speed.prefill_tps and p.speed.output_tps is None for p in points)

@@ -193,7 +193,7 @@ def test_methods_of_drafts() -> None:
 
 def test_the_largest_draft_of_a_model() -> None:
     """EAGLE-3 for a model 256 wide with four heads of 64 and two for keys: heads of 128, two for the width; keys of 128
-    elements twice, as wide as the queries; three states projected, and a feed-forward part four times the width."""
+    elements, as the model's own; three states projected, and a feed-forward part four times the width."""
     layout = model().layout
     assert layout is not None
     wide = model(layout=msgspec.structs.replace(layout, hidden_size=256))
@@ -204,8 +204,8 @@ def test_the_largest_draft_of_a_model() -> None:
     assert found.layout is not None
     (mixer,), (ffn,) = found.layout.attention, found.layout.ffn
     assert isinstance(mixer, t.Full)
-    assert (mixer.n, mixer.n_heads, mixer.n_kv_heads, mixer.head_dim, mixer.gate) == (1, 2, 2, 128, "elementwise")
-    projected = 3 * 256**2 + (2 + 2 * 2) * 128 * 256
+    assert (mixer.n, mixer.n_heads, mixer.n_kv_heads, mixer.head_dim, mixer.gate) == (1, 2, 1, 128, "elementwise")
+    projected = 3 * 256**2 + (2 + 1 + 1) * 128 * 256
     assert sum(x.params for x in found.weights.extras) == projected
     assert isinstance(ffn, t.Dense)
     assert ffn.intermediate == 4 * 256 + -(-projected // (3 * 256))

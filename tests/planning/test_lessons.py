@@ -221,7 +221,7 @@ def test_several_computers_serve_copies_of_what_fits_on_one() -> None:
     assert "--nnodes" not in found.command
     assert found.holds is not None
     assert found.holds.typical >= 64
-    large = chosen("4x DGX Spark", "deepseek-v3.1", concurrency=4)
+    large = chosen("4x DGX Spark", "MiniMaxAI/MiniMax-M2", concurrency=4)
     assert large.layout is not None
     assert (large.plan.servers, large.layout.nodes, large.layout.tensor, large.layout.pipeline) == (1, 4, 4, 1)
 
