@@ -212,6 +212,7 @@ def test_no_card_goes_where_no_slot_is(tmp_path: Path) -> None:
     assert list_refused(found)["rtx-3060-12gb", 1] == "no_place"
 
 
+@pytest.mark.slow
 def test_a_second_box_of_the_same_kind_is_not_faster() -> None:
     """Two coupled Strix Halo measured no more than one with Qwen3.8-Flash-Next (antirez/ds4 issue 1026, 2026-09-11)."""
     words = ["--on", "GMKtec EVO-X2 / Strix Halo mini PC, 128GB unified memory, no PCIe slot", "--budget", "3800USD"]
@@ -240,6 +241,7 @@ def test_a_small_card_is_not_bought_for_a_part_of_a_model() -> None:
     assert any((RULES.accelerators()[o["accelerator"]].memory_bytes or 0) == 8 * 2**30 for o in alone["options"])
 
 
+@pytest.mark.slow
 def test_two_dgx_spark_are_offered_linked() -> None:
     words = ["hardware", "--model", "deepseek-ai/DeepSeek-V4-Flash", "--use-case", "agent", "--users", "1"]
     found = json.loads(

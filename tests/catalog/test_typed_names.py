@@ -74,6 +74,7 @@ def is_right(row: dict[str, str]) -> bool:
         return want == "!ask" or row["want"].endswith("|!ask") or known or re.search(want, near, re.I) is not None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ask", sorted(FLOORS))
 def test_as_many_are_read_right_as_were_reached(ask: str) -> None:
     rows = [r for r in ROWS if r["ask"] == ask]
