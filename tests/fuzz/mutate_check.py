@@ -21,6 +21,7 @@ from advisor.checks.knowledge import Knowledge
 from advisor.checks.one_file import CheckOptions, check_source, make_checker
 from advisor.checks.rules.evaluate import Rulebook
 from advisor.errors import BadFile
+from advisor.models.local_stores import cache_folder
 from advisor.session import Session
 
 EXTRA_BYTES = 300 * 10**6
@@ -141,15 +142,16 @@ FORBIDDEN = ("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.f
 def watch(folder: str, findings: list[str]) -> None:
     """Report whatever the readers should never do."""
     package = str(Path(catalog.__code__.co_filename).parent.parent)
+    hub = str(cache_folder())  # the copy that a launch names may lie here, as for every command
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
         if event in FORBIDDEN:
             findings.append(f"{event} {arguments[:1]!r}")
         elif event == "open" and isinstance(arguments[0], str) and ACTIVE:
             p = arguments[0]
-            if not p.startswith((folder, package, sys.prefix, sys.base_prefix, "/usr/lib", "<")) and not p.endswith(
-                (".py", ".pyc")
-            ):
+            if not p.startswith(
+                (folder, package, hub, sys.prefix, sys.base_prefix, "/usr/lib", "<")
+            ) and not p.endswith((".py", ".pyc")):
                 findings.append(f"open {p}")
 
     sys.addaudithook(hook)

@@ -34,7 +34,7 @@ LOADED = {"modules": 151, "pairs": 1_060}
 # releases that are named, stand-ins by size in fleets 200; argument checks of engines by release 140; configurations of
 # TabbyAPI and what releases refuse 135; places and circuits of a buyer's computer 80
 TOTALS = {"lines": 83_500, "modules": 405}
-TOKENS = {"tokens": 665_000}
+TOKENS = {"tokens": 667_500}
 TOOLS_LINES = 6_890
 SLACK = 1.05  # how far a limit may stand above the truth
 LAYOUT = {

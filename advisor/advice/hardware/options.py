@@ -490,8 +490,7 @@ def name_picks(options: Sequence[HardwareOption], axis: Axis | None = None) -> d
     sure = [x for x in sold if x[1].within_budget] or sold
     if not sure:
         return found
-    axis = axis or sure[0][1].axis
-    here = [(i, o) for i, o in sure if o.axis == axis]
+    here = [(i, o) for i, o in sure if o.axis == axis] or [(i, o) for i, o in sure if o.axis == sure[0][1].axis]
     found["cheapest"] = min(here, key=lambda x: _cost(x[1]))[0]
     valued = [x for x in here if x[1].tokens_per_money]
     if valued:
