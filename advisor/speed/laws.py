@@ -8,7 +8,8 @@ Plain arithmetic, so that the calibration can pass arrays where an estimate pass
     time between tokens of B running requests
            = decode step + (B - 1) x sequence + delaying x mixing x a prompt's share / output tokens
     time of a request = output tokens x time between tokens + prompt + fixed
-    rate of all = running x output tokens / time of a request
+    rate of all = running x output tokens / (output tokens x (decode step + (B - 1) x sequence)
+                                             + delaying x a prompt's share + prompt + fixed)
     time to first token = prompt + fixed + decode step + together x (B - 1)/2 x (a prompt's share + fixed)
                         + queue x a prompt's share x busy/2 / (1 - busy + 1/B)
 
@@ -124,7 +125,7 @@ def split_pass(cost: Any, efficiency: Efficiency) -> PassSeconds:
         + cost.link_s / efficiency.link
         + cost.host_s / efficiency.host
     )
-    late = getattr(cost, "issued_s", 0.0) - overlap_seconds(memory, products) - rest  # measured rows are of graphs
+    late = cost.issued_s - overlap_seconds(memory, products) - rest
     return PassSeconds(memory, products, rest + (late + abs(late)) / 2)
 
 
@@ -168,8 +169,9 @@ def compute_times(
     delay = waits.mixing * joined / s.side_by_side  # by one prompt
     between = step + others * waits.sequence + s.delaying * delay / output
     request = output * between + prompt + waits.fixed
-    # all work is done by the same devices, whoever waits for it: nothing of a prompt is free for all
-    cycle = output * (step + others * waits.sequence) + others * joined / s.side_by_side + prompt + waits.fixed
+    # all work is done by the same devices, whoever waits for it: nothing of a prompt is free for all, and replicas that
+    # wait for each other's prompts do nothing else meanwhile
+    cycle = output * (step + others * waits.sequence) + s.delaying * joined / s.side_by_side + prompt + waits.fixed
     busy = others * delay / request
     start = waits.together * others / 2 * (joined + waits.fixed)  # behind half of those that come at once
     turn = waits.queue * joined * busy / 2 / (1 - busy + 1 / s.batch)  # behind prompts that came before

@@ -19,11 +19,12 @@ from advisor.record import Value
 from advisor.speed import laws
 from advisor.speed.efficiencies import AT_MOST, DECODE, PREFILL, WAITS, limit_share
 from advisor.speed.laws import Efficiency, WaitFactors
+from advisor.speed.steps import Pass
 from tools.speed.rows import FitSample
 
 ROBUST = 0.1  # log error from which a row's pull stops growing
 ROUNDS, FEW_ROUNDS, HALVINGS = 400, 6, 8  # steps of the search, and how often one is halved
-CLOSE = 1e-7  # a step that gains a smaller share ends the search
+CLOSE = 1e-6  # a step that gains a smaller share ends the search
 # prior of the base, its width (log), and the width of each kind of factor: f family, e engine, g its generation,
 # v vendor, c hardware class, q format class, x link, b backend, u unit that multiplies
 Prior = tuple[str, str, float, float, dict[str, float]]
@@ -77,10 +78,6 @@ PRIORS: dict[str, Prior] = {
 # Chosen, with the widths above and ROBUST, by the errors of rows of left-out families and of the rows themselves, some
 # eighty combinations: the figures of the fit lean on that choice, those of left-out rows less
 WEIGHTS = {"ttft": 0.15, "offline": 0.7, "closed": 0.7, "prefill": 1.8}  # of a row; others 1
-PASS = (
-    "weights_s", "experts_s", "cache_s", "latent_s", "unpacked", "widened_s", "scores_s", "scan_s", "host_s",
-    "products_s", "vector_s", "attention_s", "link_s", "layers", "moe_layers", "other_mixers", "exchanges",
-)  # fmt: skip
 
 
 class FitProblem(Value, frozen=True):
@@ -133,7 +130,12 @@ def make_problem(rows: Sequence[FitSample]) -> FitProblem:
         index[c] = np.array(columns).T
     arrays = _Arrays(
         **{
-            which: _Arrays(**{a: np.array([getattr(getattr(s.steps, which), a) for s in rows], float) for a in PASS})
+            which: _Arrays(
+                **{
+                    a: np.array([getattr(getattr(s.steps, which), a) for s in rows], float)
+                    for a in Pass.__struct_fields__
+                }
+            )
             for which in ("decode", "few", "prefill")
         },
         **{
