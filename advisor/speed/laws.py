@@ -170,7 +170,7 @@ def compute_times(
     between = step + others * waits.sequence + s.delaying * delay / output
     request = output * between + prompt + waits.fixed
     # all work is done by the same devices, whoever waits for it: nothing of a prompt is free for all, and replicas that
-    # wait for each other's prompts do nothing else meanwhile
+    # wait for each other's prompts do nothing else
     cycle = output * (step + others * waits.sequence) + s.delaying * joined / s.side_by_side + prompt + waits.fixed
     busy = others * delay / request
     start = waits.together * others / 2 * (joined + waits.fixed)  # behind half of those that come at once

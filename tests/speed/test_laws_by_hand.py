@@ -70,7 +70,7 @@ def test_times_of_a_load() -> None:
     behind = 0.1 * 3.5 * (joined + 0.02) + 0.25 * joined * busy / 2 / (1 - busy + 1 / 8)
     wait = (20 / 16 - 1) * found.request
     assert found.first == pytest.approx(0.6 + 0.02 + 0.1 + behind + wait)
-    # replicas that wait for each other's prompts do nothing else meanwhile, mixed or not
+    # replicas that wait for each other's prompts do nothing else, mixed or not
     assert found.rate == pytest.approx(16 * 40 / (40 * (0.1 + 7 * 0.003) + 14 * joined / 2 + 0.6 + 0.02))
     few = passes(decode, prefill, few=one_pass(weights_s=0.12))
     assert laws.compute_times(few, 40.0, EACH, EACH, waits).step == pytest.approx(0.15)  # never faster than few
