@@ -26,6 +26,7 @@ from tools.accuracy import speed
 from tools.accuracy.llama_planner import make_planner_section
 from tools.accuracy.rows import (
     RowComparison,
+    TableRow,
     compare_row,
     has_pool,
     make_llama_request,
@@ -120,6 +121,7 @@ def make_accuracy_page(data: Path, rules: Catalog | None = None) -> str:
         "Every figure is our answer against a measured one. The rows and their sources are in `tests/data`; all were",
         "public by 2026-11-21.",
         "",
+        *_make_blind_section(data),
         "## Exact parts",
         "",
         *_exact(data, rules),
@@ -165,6 +167,29 @@ def make_accuracy_page(data: Path, rules: Catalog | None = None) -> str:
         "",
         *make_ability_section(rules),
     ])  # fmt: skip
+
+
+def _make_blind_section(data: Path) -> list[str]:
+    """The last blind round of each conclusion beside its bar, and those before it."""
+    rounds: dict[tuple[str, str, str], list[TableRow]] = defaultdict(list)
+    for r in read_rows(data / "blind_rounds.csv"):
+        rounds[r["subject"], r["figure"], r["bar"]].append(r)
+    rows = []
+    for (subject, figure, bar), found in rounds.items():
+        last = found[-1]
+        earlier = ", ".join(r["value"] for r in reversed(found[:-1]))
+        rows.append(
+            (subject, figure, bar, f"{last['value']} %", last["cases"], f"{last['round']}, {last['date']}", earlier)
+        )
+    return [
+        "## Conclusions, judged blind",
+        "",
+        "Public cases that a reader who knew neither the code nor earlier cases collected, with the expectation sealed",
+        "before the program was asked; figures are those of that first run, whatever was mended afterwards, and rounds",
+        "differ in how hard they are. The logs are `tests/data/*_rounds.md`; [why](decisions/blind-rounds.md).",
+        "",
+        make_markdown_table(("subject", "figure", "bar", "last", "cases", "round", "before it, %"), rows),
+    ]
 
 
 def _forward_passes(data: Path, rules: Catalog) -> list[str]:
@@ -241,10 +266,6 @@ def _exact(data: Path, rules: Catalog) -> list[str]:
     return out
 
 
-if __name__ == "__main__":
-    Path(sys.argv[2]).write_text(make_accuracy_page(Path(sys.argv[1])), encoding="utf-8")
-
-
 def make_ability_section(rules: Catalog) -> list[str]:
     """The section, from rules/abilities.yaml."""
     file = decode_document(rules, "abilities.yaml", AbilitiesFile)
@@ -266,3 +287,7 @@ def make_ability_section(rules: Catalog) -> list[str]:
         "its spreads say so.",
         "",
     ]
+
+
+if __name__ == "__main__":
+    Path(sys.argv[2]).write_text(make_accuracy_page(Path(sys.argv[1])), encoding="utf-8")
