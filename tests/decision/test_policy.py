@@ -19,7 +19,7 @@ from advisor.catalog.load import read_rule_document
 from advisor.catalog.roots import rule_files, shipped_root
 from advisor.deployment import Workload
 from advisor.session import Session
-from tools.pages.rule_schemas import KINDS, find_rule_kind, make_rule_schemas
+from tools.pages.rule_schemas import KINDS, make_rule_schemas
 
 SCHEMAS = Path(advisor.__file__).parent / "schemas/rules"
 pytestmark = pytest.mark.usefixtures("own_cache")
@@ -71,6 +71,17 @@ def test_a_preference_never_beats_what_does_not_run(tmp_path: Path) -> None:
 
 def test_a_rule_says_why() -> None:
     assert "LMDeploy" in advise("list", "rules", "--why", "advisor/engine/nvidia-volta").stdout
+
+
+def find_rule_kind(file: str) -> str | None:
+    """The kind of a rule file by its path relative to its folder; None for free documents."""
+    if file.startswith("quantizations."):
+        return "quantizations"
+    folders = {"engines": "engine", "hardware": "hardware", "models": "models", "prices": "prices"}
+    folders |= {"guides": "guide", "policy": "policy", "flags": "flags"}
+    if file.startswith("checks/rules/"):
+        return "checks"
+    return folders.get(file.split("/")[0]) if "/" in file else None
 
 
 def shipped_files() -> list[tuple[str, str]]:

@@ -170,7 +170,7 @@ def make_accuracy_page(data: Path, rules: Catalog | None = None) -> str:
 
 
 def _make_blind_section(data: Path) -> list[str]:
-    """The last blind round of each conclusion beside its bar, and those before it."""
+    """The last blind round of each conclusion with its bar, and those before it."""
     rounds: dict[tuple[str, str, str], list[TableRow]] = defaultdict(list)
     for r in read_rows(data / "blind_rounds.csv"):
         rounds[r["subject"], r["figure"], r["bar"]].append(r)

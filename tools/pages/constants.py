@@ -75,12 +75,6 @@ def make_constants_page() -> str:
     return "\n".join(out)
 
 
-def list_constant_keys() -> set[str]:
-    """Every key of the two families, parts of rows as `tiers[].from_gib`."""
-    kinds = (PoolConstants, PlainConstants)
-    return {row[0].strip("`") for kind in kinds for row in _rows(kind, "", ())}
-
-
 def _rows(kind: type, above: str, outer: tuple[type, ...]) -> Iterator[tuple[str, str, str, str, str]]:
     said = _comments(kind)
     info = types.type_info(kind)

@@ -105,14 +105,3 @@ def _memory_schema(parts: Json) -> Json:
 def make_rule_schemas() -> dict[str, str]:
     """File name -> content of every schema of rule files."""
     return {f"{kind}.json": write_schema(make_rule_schema(kind)) for kind in KINDS}
-
-
-def find_rule_kind(file: str) -> str | None:
-    """The kind of a rule file by its path relative to its folder; None for free documents."""
-    if file.startswith("quantizations."):
-        return "quantizations"
-    folders = {"engines": "engine", "hardware": "hardware", "models": "models", "prices": "prices"}
-    folders |= {"guides": "guide", "policy": "policy", "flags": "flags"}
-    if file.startswith("checks/rules/"):
-        return "checks"
-    return folders.get(file.split("/")[0]) if "/" in file else None
