@@ -28,7 +28,7 @@ from advisor.fleet.candidates import (
     settle,
 )
 from advisor.fleet.demand import ModelDemand, load_fleet_rules
-from advisor.fleet.inventory.kubernetes import CAPACITY_TYPES
+from advisor.fleet.inventory.labels import read_node_words
 from advisor.fleet.problem import Demand, DevicePool, FleetProblem, NodeGroup, Variant
 from advisor.fleet.types import Fleet, Pool
 from advisor.machines.types import Machine
@@ -121,20 +121,21 @@ PLACES = {"region": "topology.kubernetes.io/region", "zone": "topology.kubernete
 SPOT = re.compile(r"spot|preemptible", re.I)
 
 
-def is_spot(pool: Pool) -> bool:
+def is_spot(pool: Pool, rules: Catalog) -> bool:
     """Whether labels say that its nodes may be taken away: `capacity-type: spot`, `gke-spot: "true"`."""
+    kinds = read_node_words(rules).capacity_types
     return any(
         SPOT.search(value) or (SPOT.search(key) and value.lower() in ("true", "1", "yes"))
         for key, value in pool.labels.items()
-        if SPOT.search(key) or "capacity" in key.lower() or key in CAPACITY_TYPES
+        if SPOT.search(key) or "capacity" in key.lower() or key in kinds
     )
 
 
-def may_stand_on(demand: ModelDemand, pool: Pool) -> bool:
+def may_stand_on(demand: ModelDemand, pool: Pool, rules: Catalog) -> bool:
     """Whether a pool is where the demand wants its replicas."""
     own = {"pool": pool.id, **{word: pool.labels.get(label) for word, label in PLACES.items()}, **pool.labels}
     placed = all(v in (own.get(k) or "", *(own.get(f"{k}s") or "").split(",")) for k, v in demand.where.items())
-    return placed and demand.spot in (None, is_spot(pool))
+    return placed and demand.spot in (None, is_spot(pool, rules))
 
 
 def list_usable_pools(fleet: Fleet) -> tuple[Pool, ...]:
@@ -189,7 +190,7 @@ def collect_offers(
         if planned.refusal is None:
             asked = msgspec.json.encode(planned.demand)
             for p, (machine, count) in enumerate(machines):
-                if not may_stand_on(planned.demand, pools[p]):
+                if not may_stand_on(planned.demand, pools[p], session.rules):
                     continue
                 keys[d, p] = (asked, *encoded[p])
                 questions.setdefault(keys[d, p], Question(d, machine, count))

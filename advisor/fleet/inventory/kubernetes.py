@@ -13,9 +13,9 @@ from msgspec.structs import replace
 from advisor.decoding import Json, decode_json
 from advisor.errors import BadFile
 from advisor.files import parse_json
-from advisor.fleet.inventory.cards import CardLookup, find_machine_cards
+from advisor.fleet.inventory.cards import CardLookup
 from advisor.fleet.inventory.foreign import ForeignShape, as_shape, check_names, parse_quantity, positive
-from advisor.fleet.inventory.labels import INSTANCE_TYPES, NodeLabels, find_devices
+from advisor.fleet.inventory.labels import NodeLabels, find_by_instance, find_devices, read_node_words
 from advisor.fleet.inventory.parts import make_part
 from advisor.fleet.inventory.register import (
     CLASS,
@@ -32,33 +32,11 @@ from advisor.record import Value
 
 MAX_PODS = 1_000_000
 PODS_HINT = "what pods have taken is not known: --pods FILE tells (kubectl get pods -A -o json)"
-# keys of taints that keep pods without devices away, which these nodes are meant to do
-DEVICE_TAINTS = (
-    "nvidia.com/", "amd.com/gpu", "gpu.intel.com/", "habana.ai/", "google.com/tpu", "aws.amazon.com/neuron", "sku=gpu",
-)  # fmt: skip
-# spot and reserved nodes have another price and another risk: EKS's, Karpenter's, GKE's, AKS's, OKE's, Cast's labels
-CAPACITY_TYPES = (
-    "karpenter.sh/capacity-type", "eks.amazonaws.com/capacityType", "cloud.google.com/gke-spot",
-    "cloud.google.com/gke-preemptible", "cloud.google.com/gke-provisioning", "kubernetes.azure.com/scalesetpriority",
-    "oci.oraclecloud.com/oke-is-preemptible", "scheduling.cast.ai/spot",
-)  # fmt: skip
-# labels by which files for a node select it
-SELECTING = (
-    "nvidia.com/gpu.product", "amd.com/gpu.product-name", "gpu.intel.com/product", "cloud.google.com/gke-accelerator",
-    "cloud.google.com/gke-tpu-accelerator", "cloud.google.com/gke-tpu-topology", *INSTANCE_TYPES[:1],
-    "topology.kubernetes.io/zone", *CAPACITY_TYPES,
-)  # fmt: skip
 NAMES_DEVICES = re.compile(r"gpu|accelerat|[nxt]pu\b|cuda", re.I)  # keys of labels of nodes whose cards have no name
 UNIQUE = re.compile(r"timestamp|driver|cuda\.|hostname|uuid|serial", re.I)  # of these, what tells nothing of the cards
 MOST_LABELS = 16
-# kubectl describe nodes, kubectl get nodes; columns of -L are the last words of labels
+# kubectl describe nodes, kubectl get nodes
 PRINTED = re.compile(r"^(?:Name:\s+\S+\s*\n(?=Roles:)|NAME +STATUS +ROLES\b)", re.M)
-PRINTED_LABELS = {
-    "INSTANCE-TYPE": INSTANCE_TYPES[0], "GPU.PRODUCT": "nvidia.com/gpu.product", "GPU.COUNT": "nvidia.com/gpu.count",
-    "GPU.MEMORY": "nvidia.com/gpu.memory", "ZONE": "topology.kubernetes.io/zone",
-}  # fmt: skip
-RESOURCES = {"nvidia": "nvidia.com/gpu", "amd": "amd.com/gpu", "google": "google.com/tpu", "habana": "habana.ai/gaudi",
-             "aws": "aws.amazon.com/neuron"}  # fmt: skip
 TABLE_NOTE = "a table for people: cards by labels and machine types; taints and what can be allocated are not in it"
 CLAIMS = "claims"  # the key under which pods with claims are counted
 Taken = Mapping[str, Mapping[str, int]]  # node -> resource -> devices
@@ -189,7 +167,7 @@ def read_printed(
     columns = header.split()
     if not {"INSTANCE-TYPE", "GPU.PRODUCT"} & set(columns):
         raise BadFile(where, "is a table of kubectl for people: kubectl get nodes -o json")
-    items, unknown = [], {}
+    items, unknown, words = [], {}, read_node_words(lookup.rules)
     for row in rows:
         cells = dict(zip(columns, re.split(r" {2,}", row.strip()), strict=False))
         if len(cells) < len(columns):  # an empty cell has a place and no words
@@ -197,12 +175,12 @@ def read_printed(
             cells = {c: row[places[i] : places[i + 1]].strip() for i, c in enumerate(columns)}
         if not cells["NAME"]:
             continue
-        labels = {key: cells[c] for c, key in PRINTED_LABELS.items() if cells.get(c)}
-        cards = find_machine_cards(lookup, labels.get(INSTANCE_TYPES[0], ""))
+        labels = {key: cells[c] for c, key in words.columns.items() if cells.get(c)}
+        cards = find_by_instance(NodeLabels(labels, {}, {}), lookup)
         number = positive(labels.get("nvidia.com/gpu.count")) or (cards[1] if cards is not None else 0)
-        resource = RESOURCES.get(cards[0].vendor if cards is not None else "nvidia", "")
+        resource = words.resources.get(cards[0].vendor if cards is not None else "nvidia", "")
         if not number:
-            machine = labels.get(INSTANCE_TYPES[0], "")[:60]
+            machine = cells.get("INSTANCE-TYPE", "")[:60]
             unknown[cells["NAME"]] = f"whether its machine type {machine} has cards is not known"
         states = cells["STATUS"].split(",")
         items.append({
@@ -320,9 +298,10 @@ def _make_inventory(items: list[_Item], where: object, seen: _Seen) -> Inventory
 
 def _make_node(name: str, item: _Item, seen: _Seen) -> Node:
     labels, lookup, taken = item.metadata.labels or {}, seen.lookup, seen.taken
-    selecting = {k: labels[k] for k in (*SELECTING, *seen.options.keep) if labels.get(k)}
+    words = read_node_words(lookup.rules)
+    selecting = {k: labels[k] for k in (*words.selecting, *words.capacity_types, *seen.options.keep) if labels.get(k)}
     status = item.status or _Status()
-    reason, tolerated = _read_taints(item, seen.options.tolerate)
+    reason, tolerated = _read_taints(item, seen.options.tolerate, words.device_taints)
     if reason is not None and not reason.startswith("tainted"):
         return Node(name=name, reason=reason, labels=selecting)
     described = NodeLabels(
@@ -372,8 +351,9 @@ def _list_naming_labels(labels: Mapping[str, str]) -> dict[str, str]:
     return {k: labels[k] for k in names[:MOST_LABELS]}
 
 
-def _read_taints(item: _Item, tolerate: Sequence[str]) -> tuple[str | None, tuple[str, ...]]:
-    """(why no pods are started on a node, None where they are; the taints that these tolerate)."""
+def _read_taints(item: _Item, tolerate: Sequence[str], usual: tuple[str, ...]) -> tuple[str | None, tuple[str, ...]]:
+    """(why no pods are started on a node, None where they are; the taints that these tolerate). `usual`: begin of
+    taints that only keep pods without devices away."""
     spec = item.spec or _Spec()
     if item.metadata.deletionTimestamp:
         return "is being deleted", ()
@@ -389,7 +369,7 @@ def _read_taints(item: _Item, tolerate: Sequence[str]) -> tuple[str | None, tupl
         shown = f"{key}={taint.value}" if taint.value else key
         if taint.effect not in ("NoSchedule", "NoExecute"):
             continue
-        if not shown.startswith(DEVICE_TAINTS) and key not in tolerate and shown not in tolerate:
+        if not shown.startswith(usual) and key not in tolerate and shown not in tolerate:
             return f"tainted: {shown[:120]}:{taint.effect} (--tolerate {key[:60]} where pods tolerate it)", ()
         tolerated.append(f"{shown}:{taint.effect}")
     return None, tuple(tolerated)

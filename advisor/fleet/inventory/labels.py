@@ -3,9 +3,8 @@
 The devices of a node are the least that any source can prove: what can be allocated, labels of drivers and clouds, the
 machine type, registers of sharing schedulers, ResourceSlices. More to allocate than cards are shares of them.
 
-Sources: GPU feature discovery and device plugin of NVIDIA, AMD's node labeller, Intel's device plugins, Intel Gaudi's,
-GKE, EKS with Karpenter, AKS, CoreWeave, HAMi; their documentation as of 2026-11. Label values are what drivers say,
-with other marks.
+Which labels, resources and names there are is in rules/node-labels.yaml. Label values are what drivers say, with other
+marks.
 """
 
 from __future__ import annotations
@@ -13,8 +12,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 
+import msgspec
 from msgspec.structs import replace
 
+from advisor.catalog import Catalog
+from advisor.catalog.documents import decode_document
 from advisor.fleet.inventory.cards import (
     CardKind,
     CardLookup,
@@ -27,53 +29,39 @@ from advisor.fleet.inventory.foreign import positive
 from advisor.fleet.inventory.register import CLASS, Claimable, RegisteredCard, describe_claims
 from advisor.machines.device_visibility import MIG_NOTE
 from advisor.machines.types import Vendor
-from advisor.record import Value
+from advisor.meanings import HardwareWords
+from advisor.record import Names, Value
 
-# Devices of makers that the catalogue knows nothing of are there, and nobody can plan with them. These resources are no
-# accelerators: networks, storage, virtual machines, encryption, what Kubernetes itself counts
-NO_ACCELERATORS = re.compile(
-    r"(?:[\w.-]*kubernetes\.io|[\w.-]*kubevirt\.io|[\w.-]*k8s\.io|rdma|smarter-devices|vpc\.amazonaws\.com|mellanox\.com|"
-    r"networking\.gke\.io[\w.-]*|sgx\.intel\.com|(?:qat|dsa|iaa|dlb)\.intel\.com)/.*|"
-    r"[^/]+/[\w.-]*(?:rdma|sriov|roce|hostdev|hostnic|\beni\b|\bips?\b|-ip\b|address|netdev|nic\b|vf\b|\bbr\d|network|kvm|tun|"
-    r"vhost|licen[cs]e|fuse|gpu-count|volume|storage|disk|hugepage|batch-|mid-|snd|video|usb|tty|efa|qat|sgx)[\w.-]*",
-    re.I,
-)
 MOST_OTHERS = 1024  # devices of one resource: a larger number counts something else
-INSTANCE_GPU = ("karpenter.k8s.aws/instance-gpu-", "eks.amazonaws.com/instance-gpu-")  # name, memory (MiB), count
-_NAMING = (
-    "nvidia.com/gpu.product", "amd.com/gpu.product-name", "amd.com/gpu.device-id", "gpu.intel.com/product",
-    "cloud.google.com/gke-accelerator", "cloud.google.com/gke-tpu-accelerator", *(f"{p}name" for p in INSTANCE_GPU),
-    "k8s.amazonaws.com/accelerator", "gpu.nvidia.com/model", "gpu.nvidia.com/class",
-)  # fmt: skip
-_PRESENT = (
-    "nvidia.com/gpu.present",
-    *(f"feature.node.kubernetes.io/pci-{c}10de.present" for c in ("", "0302_", "0300_")),
-)
 MOST_MIB = 2**24
-# cloud names that are no names of cards (GKE's documentation of accelerators and TPU machine types)
-CLOUD_NAMES = {
-    "nvidia-tesla-a100": "A100 SXM 40GB",
-    "nvidia-h100-mega-80gb": "H100 SXM 80GB",
-    "nvidia-rtx-pro-6000": "RTX PRO 6000 Blackwell Server",
-    "tpu-v5-lite-podslice": "TPU v5e",
-    "tpu-v5-lite-device": "TPU v5e",
-    "tpu-v5p-slice": "TPU v5p",
-    "tpu-v6e-slice": "TPU v6e",
-}
-INSTANCE_TYPES = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type")
-# GKE's, EKS's, CoreWeave's, ACK's
-CLOUD_LABELS = (
-    "cloud.google.com/gke-accelerator", "k8s.amazonaws.com/accelerator", "gpu.nvidia.com/model", "gpu.nvidia.com/class",
-    "aliyun.accelerator/nvidia_name",
-)  # fmt: skip
-CLOUD_COUNTS = (
-    "cloud.google.com/gke-accelerator-count", "gpu.nvidia.com/count", "aliyun.accelerator/nvidia_count",
-)  # fmt: skip
 GKE_PARTITION = "cloud.google.com/gke-gpu-partition-size"
 GKE_SHARING = "cloud.google.com/gke-gpu-sharing-strategy"
 
 
-DRIVERS: dict[str, Vendor] = {"gpu.nvidia.com": "nvidia", "gpu.amd.com": "amd", "gpu.intel.com": "intel"}
+class NodeWords(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """rules/node-labels.yaml, which says what each means."""
+
+    source: str
+    as_of: str
+    machine_types: Names
+    card_names: Names
+    cloud_names: Names
+    cloud_counts: Names
+    instance_cards: Names
+    present: Names
+    cards: dict[str, HardwareWords]
+    drivers: dict[str, Vendor]
+    resources: dict[Vendor, str]
+    others: Names
+    device_taints: Names
+    capacity_types: Names
+    selecting: Names
+    columns: dict[str, str]
+
+
+def read_node_words(rules: Catalog) -> NodeWords:
+    """What labels and resources of nodes are called."""
+    return decode_document(rules, "node-labels.yaml", NodeWords)
 
 
 class DeviceGroup(Value, frozen=True):
@@ -114,8 +102,10 @@ def find_devices(node: NodeLabels, lookup: CardLookup) -> Findings:
     found = Findings([], [], [], set())
     for reader in _READERS:
         reader(node, lookup, found)
+    others = re.compile("|".join(read_node_words(lookup.rules).others), re.I)
     for resource, count in node.allocatable.items():
-        known = resource in found.read or NO_ACCELERATORS.fullmatch(resource)
+        known = resource in found.read or others.fullmatch(resource)
+        # devices of makers that the catalogue knows nothing of are there, and nobody can plan with them
         if not known and 0 < count <= MOST_OTHERS:
             found.problems.append(f"{count} of {resource[:60]}: devices that this program cannot plan with")
     if not found.groups and not found.problems:
@@ -155,7 +145,7 @@ def _reader_of(resource: str, vendor: Vendor, words: str, label: str = "") -> Ca
             return
         card_label = node.labels.get(label, "")
         if card_label:
-            kind = find_by_words(lookup, CLOUD_NAMES.get(card_label, card_label), vendor)
+            kind = find_by_words(lookup, read_node_words(lookup.rules).cards.get(card_label, card_label), vendor)
         else:
             kind = (find_by_instance(node, lookup) or (find_by_words(lookup, words, vendor), 0))[0]
         add_devices(found, node, lookup, resource, kind, None)
@@ -181,7 +171,7 @@ def _read_claims(node: NodeLabels, lookup: CardLookup, found: Findings) -> None:
         found.problems.append(describe_claims(node.claimable))
         return
     device, count = next(iter(whole.items()))
-    resource, vendor = CLASS + device.driver, DRIVERS.get(device.driver, "unknown")
+    resource, vendor = CLASS + device.driver, read_node_words(lookup.rules).drivers.get(device.driver, "unknown")
     kind = _find_least(lookup, device.name, vendor, device.memory_mib)
     alone = replace(node, allocatable={resource: count}, capacity={}, claimable=whole)
     add_devices(found, alone, lookup, resource, kind, None)
@@ -200,9 +190,9 @@ def _find_least(lookup: CardLookup, name: str, vendor: Vendor, mib: int | None) 
 
 def _find_missing(node: NodeLabels, lookup: CardLookup, found: Findings) -> None:
     """Cards that labels describe and no resource does: a driver or a device plugin is missing."""
-    labels = node.labels
-    named = next((labels[k] for k in _NAMING if labels.get(k)), None)
-    if named is None and next((k for k in _PRESENT if labels.get(k) == "true"), None) is not None:
+    labels, words = node.labels, read_node_words(lookup.rules)
+    named = next((labels[k] for k in words.card_names if labels.get(k)), None)
+    if named is None and any(labels.get(k) == "true" for k in words.present):
         named = "a GPU"
     if named is None:
         cards = find_by_instance(node, lookup)
@@ -318,7 +308,7 @@ def read_nvidia(node: NodeLabels, lookup: CardLookup, found: Findings) -> None:
             kind = _find_least(lookup, node.registered[0].name, "nvidia", node.registered[0].memory_mib)
         else:
             kind = find_by_cloud(node, lookup, "nvidia", mig)
-        labelled, typed = None if mig else _labelled(node), find_by_instance(node, lookup)
+        labelled, typed = None if mig else _labelled(node, lookup), find_by_instance(node, lookup)
         if sliced and typed is not None and typed[0].accelerator == kind.accelerator:
             labelled = min(labelled or typed[1], typed[1])
         if sliced and labelled is not None:
@@ -360,9 +350,9 @@ def _is_shared(node: NodeLabels, lookup: CardLookup, prefix: str, resource: str,
     if replicas <= 1 and clients <= 1 and not marked and how in (None, "none"):
         return False
     named = {"mps": "MPS", "time-slicing": "time slicing", "time-sharing": "time slicing"}.get(how or "", "sharing")
-    cards, product = _labelled(node), _split_product(labels.get("nvidia.com/gpu.product", ""))[0]
+    cards, product = _labelled(node, lookup), _split_product(labels.get("nvidia.com/gpu.product", ""))[0]
     product, typed = (
-        product or next((labels[k] for k in CLOUD_LABELS if labels.get(k)), ""),
+        product or next((labels[k] for k in read_node_words(lookup.rules).cloud_names if labels.get(k)), ""),
         find_by_instance(node, lookup),
     )
     if typed is not None:
@@ -387,7 +377,7 @@ def _take_whole(node: NodeLabels, resource: str, lookup: CardLookup, found: Find
     """The node with its cards in place of HAMi's shares of them: a pod that asks for no memory has a card for itself
     (Project-HAMi, `defaultMem: 0`). HAMi is there where it registered cards, or by the label of its nodes."""
     typed, count = find_by_instance(node, lookup), node.allocatable[resource]
-    proofs = (len(node.registered), _labelled(node), typed[1] if typed is not None else None)
+    proofs = (len(node.registered), _labelled(node, lookup), typed[1] if typed is not None else None)
     cards = min((n for n in proofs if n), default=count)
     if count <= cards or not (node.registered or node.labels.get("gpu") == "on"):
         return node
@@ -395,9 +385,10 @@ def _take_whole(node: NodeLabels, resource: str, lookup: CardLookup, found: Find
     return replace(node, allocatable={**node.allocatable, resource: cards}, capacity={**node.capacity, resource: cards})
 
 
-def _labelled(node: NodeLabels) -> int | None:
+def _labelled(node: NodeLabels, lookup: CardLookup) -> int | None:
     """How many cards labels describe: the driver's count first, then those of clouds."""
-    keys = ("nvidia.com/gpu.count", *(f"{p}count" for p in INSTANCE_GPU), *CLOUD_COUNTS)
+    words = read_node_words(lookup.rules)
+    keys = ("nvidia.com/gpu.count", *(f"{p}count" for p in words.instance_cards), *words.cloud_counts)
     return next((n for k in keys if (n := node.label_count(k)) is not None), None)
 
 
@@ -453,7 +444,7 @@ def _prove_counts(
 
 def find_cloud_name(lookup: CardLookup, name: str, vendor: Vendor, gigabytes: int | None, mig: str | None) -> CardKind:
     """The card of a cloud's word for it; where it may be several, the one with so much memory."""
-    words = re.sub(r"[_-]?nvlink", " SXM", CLOUD_NAMES.get(name, name), flags=re.I)
+    words = re.sub(r"[_-]?nvlink", " SXM", read_node_words(lookup.rules).cards.get(name, name), flags=re.I)
     kind = find_by_words(lookup, words, vendor, mig)
     return kind if kind.total_bytes is not None else find_by_size(lookup, words, vendor, gigabytes, kind.may_be) or kind
 
@@ -461,13 +452,13 @@ def find_cloud_name(lookup: CardLookup, name: str, vendor: Vendor, gigabytes: in
 def find_by_cloud(node: NodeLabels, lookup: CardLookup, vendor: Vendor, mig: str | None = None) -> CardKind:
     """The card, or its slice, as the cloud's labels name it: Karpenter's, GKE's, EKS's, CoreWeave's, else the machine
     type."""
-    labels, cards = node.labels, find_by_instance(node, lookup)
-    for prefix in INSTANCE_GPU:
+    labels, cards, words = node.labels, find_by_instance(node, lookup), read_node_words(lookup.rules)
+    for prefix in words.instance_cards:
         name, size = labels.get(f"{prefix}name"), node.label_count(f"{prefix}memory")
         if name and labels.get(f"{prefix}manufacturer", vendor) == vendor:
             kind = find_by_words(lookup, f"{name} {round(size / 1024)}GB" if size else name, vendor)
             return kind if kind.accelerator is not None else find_by_words(lookup, name, vendor)
-    for key in CLOUD_LABELS:
+    for key in words.cloud_names:
         if labels.get(key):
             kind = find_cloud_name(lookup, labels[key], vendor, node.label_count("gpu.nvidia.com/vram"), mig)
             return cards[0] if cards is not None and cards[0].accelerator in kind.may_be and not mig else kind
@@ -483,7 +474,7 @@ def make_unnamed(vendor: Vendor) -> CardKind:
 
 def find_by_instance(node: NodeLabels, lookup: CardLookup) -> tuple[CardKind, int] | None:
     """The one kind of card of a cloud's machine type, and how many it has."""
-    name = next((v for k in INSTANCE_TYPES if (v := node.labels.get(k))), None)
+    name = next((v for k in read_node_words(lookup.rules).machine_types if (v := node.labels.get(k))), None)
     return find_machine_cards(lookup, name) if name is not None else None
 
 
