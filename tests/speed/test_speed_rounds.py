@@ -11,7 +11,7 @@ import pytest
 DATA = Path(__file__).parents[1] / "data"
 
 
-@pytest.mark.parametrize("number", ["1", "2"])
+@pytest.mark.parametrize("number", ["1", "2", "3"])
 def test_figures_of_a_round_are_those_of_its_rows(number: str) -> None:
     every = csv.DictReader((DATA / "speed_rounds.csv").read_text("utf-8").splitlines())
     rows = [r for r in every if r["round"] == number]
