@@ -35,7 +35,9 @@ def list_foreign(engine: str) -> list[str]:
     )
 
 
-@pytest.mark.parametrize("engine", STARTS)
+@pytest.mark.parametrize(
+    "engine", ["lmdeploy", *(pytest.param(e, marks=pytest.mark.slow) for e in STARTS if e != "lmdeploy")]
+)
 def test_every_flag_of_another_engine_is_named_once(engine: str) -> None:
     foreign = list_foreign(engine)
     assert len(foreign) > 100

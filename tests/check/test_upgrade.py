@@ -82,7 +82,7 @@ def test_every_difference_of_the_parsers_is_named_and_no_other(pair: tuple[str, 
     assert wrong == []
 
 
-@pytest.mark.parametrize("pair", PAIRS)
+@pytest.mark.parametrize("pair", [PAIRS[0], *(pytest.param(p, marks=pytest.mark.slow) for p in PAIRS[1:])])
 def test_launches_of_public_pages_are_told_what_touches_them(pair: tuple[str, str, str], tmp_path: Path) -> None:
     """At most two others in all."""
     engine, old, new = pair

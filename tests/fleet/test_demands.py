@@ -167,7 +167,7 @@ def test_small_models_share_a_card_where_they_may(tmp_path: Path) -> None:
         render_fleet(planned, "kubernetes", Session(RULES))
 
 
-@pytest.mark.parametrize("rate", [1, 8, 60])
+@pytest.mark.parametrize("rate", [pytest.param(1, marks=pytest.mark.slow), 8, pytest.param(60, marks=pytest.mark.slow)])
 def test_sharing_costs_no_more_and_no_card_is_full_twice(rate: int, tmp_path: Path) -> None:
     nodes = [{**SMALL, "count": 6}, {**BIG, "hardware": "3x L40S, 256GB RAM, linux"}]
     models = [{**SMALL_MODELS[2], "rate": rate}, {**QWEN, "rate": 1, "name": "b"}]
