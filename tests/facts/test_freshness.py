@@ -34,7 +34,7 @@ import refresh  # noqa: E402
 RULES = catalog([shipped_root()])
 FAMILIES = read_yaml((TOP / "rules" / FILE).read_text())["families"]
 RELEASES = read_yaml((TOP / "rules" / "releases.yaml").read_text())["releases"]
-TODAY = parse_day("2026-11-27", "the test")
+TODAY = parse_day("2026-11-28", "the test")
 LATER = parse_day("2036-01-01", "the test")
 # what holds no facts about the world: preferences, texts of launch files, shorthands
 NO_FACTS = {"targets.yaml", "freshness.yaml", "drafts.yaml", "mirrors.yaml"}
