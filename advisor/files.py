@@ -25,8 +25,9 @@ def read_bytes(path: Path | str, limit: int = MAX_TEXT) -> bytes:
     p = Path(path)
     try:
         if p.is_dir():
-            raise BadFile(p, "is a directory, a file is expected")
-        if p.exists() and not p.is_file():  # a FIFO or device would block or never end
+            if os.access(p, os.R_OK | os.X_OK):
+                raise BadFile(p, "is a directory, a file is expected")
+        elif p.exists() and not p.is_file():  # a FIFO or device would block or never end
             raise BadFile(p, "is not a regular file")
         with p.open("rb") as f:
             data = f.read(limit + 1)

@@ -41,16 +41,17 @@ CHUNK = 32
 
 
 def find_files(paths: Iterable[str | Path]) -> Iterator[str]:
-    """The files to check: files as given, folders and globs searched for names that deployment files have.
+    """The files to check: files as given, folders and globs searched for names that deployment files have; a folder
+    that cannot be looked into is named as if it were one.
 
-    Raises BadInput for a path that is not there.
+    Raises BadInput for a glob that nothing matches, and for too many files.
     """
     seen: set[str] = set()
     for given in paths:
         p = Path(given)
         if str(given) == "-":
             found: Iterable[Path | str] = ["-"]
-        elif p.is_dir():
+        elif _is(Path.is_dir, p):
             found = _walk(p)
         elif any(c in str(given) for c in "*?[") and not p.exists():
             pattern = str(p.relative_to(p.anchor)) if p.is_absolute() else str(given)
@@ -70,14 +71,22 @@ def find_files(paths: Iterable[str | Path]) -> Iterator[str]:
 def _walk(folder: Path) -> Iterator[Path]:
     try:
         entries = sorted(folder.iterdir(), key=lambda x: x.name)
-    except OSError as e:
-        raise BadInput(f"{folder}: cannot be read: {e.strerror or e}") from None
+    except OSError:
+        entries = []
+        yield folder  # whoever reads it says why it cannot be read
     for x in entries:
-        if x.is_dir() and not x.is_symlink():
+        if _is(Path.is_dir, x) and not x.is_symlink():
             if x.name not in SKIPPED_FOLDERS:
                 yield from _walk(x)
-        elif x.is_file() and FILES.search(x.as_posix()) and not BACKUPS.search(x.name):
+        elif _is(Path.is_file, x, unknown=True) and FILES.search(x.as_posix()) and not BACKUPS.search(x.name):
             yield x
+
+
+def _is(kind: Callable[[Path], bool], path: Path, unknown: bool = False) -> bool:
+    try:
+        return kind(path)
+    except OSError:  # in a folder without rights
+        return unknown
 
 
 MAX_TEXT = 2**20  # bytes of a text that is given in place of a file

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import commands
@@ -223,3 +224,26 @@ def test_a_fix_rests_on_a_version_that_is_stated(tmp_path: Path) -> None:
     told = advise(tmp_path, "s.sh", "--no-fit", "--fix")
     assert "--swap-space" not in (tmp_path / "s.sh").read_text()
     assert not told.stderr
+
+
+def test_a_folder_without_rights_is_named_and_the_others_are_judged(tmp_path: Path) -> None:
+    (tmp_path / "serve.sh").write_text(FITS)
+    for name, rights in (("closed", 0o000), ("listed", 0o444)):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "serve.sh").write_text(FITS)
+        folder.chmod(rights)
+    try:
+        if os.access(tmp_path / "closed", os.R_OK):
+            pytest.skip("whoever runs this may read everything")
+        done = advise(tmp_path, ".", "--on", "1x RTX 4090")
+        file = advise(tmp_path, "closed/serve.sh")
+    finally:
+        for name in ("closed", "listed"):
+            (tmp_path / name).chmod(0o755)
+    assert done.returncode == 2
+    assert "fits" in done.stdout
+    assert "closed:1:1: error unreadable cannot be read: Permission denied" in done.stdout
+    assert "listed/serve.sh:1:1: error unreadable cannot be read: Permission denied" in done.stdout
+    assert file.returncode == 2
+    assert "closed/serve.sh:1:1: error unreadable cannot be read: Permission denied" in file.stdout
