@@ -46,9 +46,9 @@ def quote_shell(value: object) -> str:
     return shlex.quote(str(value))
 
 
-def shell_call(lines: list[list[Json]]) -> str:
+def shell_call(lines: list[list[Json]], between: str = " \\\n  ") -> str:
     """The words of a launch as one shell command, a line for words that belong together."""
-    return " \\\n  ".join(" ".join(quote_shell(w) for w in line) for line in lines)
+    return between.join(" ".join(quote_shell(w) for w in line) for line in lines)
 
 
 def yaml_scalar(value: object) -> str:

@@ -56,13 +56,15 @@ def render_command(deployment: Deployment, session: Session) -> str:
     there, _ = matrix.find_target_support(entry.id, "command", session.rules)
     if there and not _has_own_template(entry.id, "command"):
         # what targets/command.j2 says, without the time that Jinja takes to load
-        seen = make_template_context(deployment, entry, session, brief=True)
+        seen, machine = make_template_context(deployment, entry, session, brief=True), deployment.machine
         before = shell_call([seen["before"]]) + "\n" if seen["before"] else ""
-        return (
-            before
-            + "".join(f"{k}={quote_shell(v)} " for k, v in seen["environment"].items())
-            + shell_call(seen["lines"])
-        )
+        if machine is not None and machine.os == "windows":  # whose shells continue no line as others do
+            variables = "".join(
+                "$env:{} = '{}'; ".format(k, str(v).replace("'", "''")) for k, v in seen["environment"].items()
+            )
+            return before + variables + shell_call(seen["lines"], " ")
+        variables = "".join(f"{k}={quote_shell(v)} " for k, v in seen["environment"].items())
+        return before + variables + shell_call(seen["lines"])
     return _render(deployment, "command", session, script=False)[1].strip()
 
 

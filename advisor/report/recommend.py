@@ -83,7 +83,8 @@ def _limit(rows: Sequence[Row], most: int) -> dict[str, int]:
     by_label = {r.label: r for r in rows}
     limits = {r.label: r.most for r in rows}
     shown = {r.label: len(_show(r, r.most)) for r in rows}
-    for least, labels in ((2, YIELDS), (1, YIELDS[: YIELDS.index("Machine")]), (0, DROPPED), (1, YIELDS)):
+    plain, later = YIELDS[: YIELDS.index("Machine")], YIELDS[: YIELDS.index("Speed")]
+    for least, labels in ((2, later), (1, plain), (0, DROPPED), (2, YIELDS), (1, YIELDS)):
         for label in labels:
             while sum(shown.values()) > most and limits.get(label, 0) > least:
                 limits[label] -= 1
