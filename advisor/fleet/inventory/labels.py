@@ -91,6 +91,7 @@ class NodeLabels(Value, frozen=True):
     allocatable: Mapping[str, int]
     registered: tuple[RegisteredCard, ...] = ()
     claimable: Claimable = {}
+    stated: bool = True  # whether the source says what resources there are
 
     def label_count(self, key: str) -> int | None:
         """A label that is a number; None where it is absent, 0 or none."""
@@ -198,10 +199,11 @@ def _find_missing(node: NodeLabels, lookup: CardLookup, found: Findings) -> None
         cards = find_by_instance(node, lookup)
         named = cards[0].name if cards is not None else None
     if named is not None:
-        found.problems.append(
-            f"its labels name {named[:60]}, and none can be allocated: no driver, no device plugin, or dynamic "
-            "resource allocation"
-        )
+        number, size = _labelled(node, lookup), _mib(labels, "nvidia.com/gpu.memory")
+        shown = f"{f'{number}x ' if number else ''}{named[:60]}{f' of {size / 1024:g} GiB' if size else ''}"
+        why = "none can be allocated: no driver, no device plugin, or dynamic resource allocation"
+        why = why if node.stated else "how many can be allocated is not in the list (status)"
+        found.problems.append(f"its labels name {shown}, and {why}")
 
 
 def read_amd(node: NodeLabels, lookup: CardLookup, found: Findings) -> None:

@@ -55,7 +55,7 @@ _RECORD_KEYS = {
 }  # fmt: skip
 _START = re.compile(r"^NodeName=", re.M)
 _CONFIGURES = re.compile(r"^(?:GresTypes|SlurmctldHost|ClusterName|SlurmdParameters|NodeName=\S+ .*\bName=gpu)\b", re.M)
-_OF_GRES = re.compile(r"\sName=\w+\b")
+_OF_GRES = re.compile(r"(?:^|\s)Name=\w+\b")
 CONFIGURED = "slurm.conf says what there should be, not which nodes are up: scontrol show node -o -d"
 # a table of sinfo, for a person or by `-O`: its columns, and ours for them; states as its short form has them
 _COLUMNS = {
@@ -404,12 +404,22 @@ def read_scontrol(data: bytes, where: object, lookup: CardLookup) -> Inventory:
 
 
 def _read_configuration(text: str, where: object, lookup: CardLookup) -> Inventory:
-    """The nodes of slurm.conf, lines of gres.conf passed over; a node's state is its own only where it is set."""
-    lines = [x for x in re.sub(r"\\\n", " ", text).splitlines() if _START.match(x) and not _OF_GRES.search(x)]
+    """The nodes of slurm.conf, with types of cards that lines of gres.conf name; a node's state is its own only where
+    it is set."""
+    listed = [x.partition("#")[0] for x in re.sub(r"\\\n", " ", text).splitlines()]
+    types: dict[str, set[str]] = {}
+    for fields in (_fields(x) for x in listed if _OF_GRES.search(x)):
+        for name in expand_all(fields.get("NodeName", ""), where) if fields["Name"] == "gpu" else ():
+            types.setdefault(name, set()).add(fields.get("Type", ""))
+    lines = [x for x in listed if _START.match(x) and not _OF_GRES.search(x)]
     default = " ".join(x.partition(" ")[2] for x in lines if x.startswith("NodeName=DEFAULT"))
-    seen = [_read_record(f"{x.partition('#')[0]} {default}", where) for x in lines if "=DEFAULT" not in x.split()[0]]
-    named = (replace(node, name=name) for node in seen for name in expand_all(node.name, where))
-    made = [replace(n, states=("IDLE",)) if n.states in ((), ("UNKNOWN",)) else n for n in islice(named, MAX_NODES + 1)]
+    seen = [_read_record(f"{x} {default}", where) for x in lines if "=DEFAULT" not in x.split()[0]]
+    made: list[SlurmNode] = []
+    for node, name in islice(((n, name) for n in seen for name in expand_all(n.name, where)), MAX_NODES + 1):
+        kinds = types.get(name) or types.get("", set())
+        gres = re.sub(r"^gpu:(?=\d+$)", f"gpu:{min(kinds)}:", node.gres) if len(kinds) == 1 and min(kinds) else node.gres
+        states = ("IDLE",) if node.states in ((), ("UNKNOWN",)) else node.states
+        made.append(replace(node, name=name, gres=gres, states=states))
     if not made:
         raise BadFile(where, "has no nodes: scontrol show node -o -d")
     return replace(_make_inventory(made, where, lookup), notes=(CONFIGURED,))

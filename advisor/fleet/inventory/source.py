@@ -64,6 +64,7 @@ CSV_COLUMNS = {
 }
 MOST_CARDS = 64  # of one node in a list
 _NOMAD = re.compile(r"(?m)^(?=ID +=[^\n]*\nName +=)")  # the begin of a node of `nomad node status ID`
+_VARIABLE = re.compile(r'(?m)^[ \t]*([a-z]\w*)[ \t]*=[ \t]*"?([\w.-]+)"?[ \t]*(?:[#/].*)?$')  # of Terraform
 _ABSENT = msgspec.Raw()
 EXAMPLE = '{nodes: [{name: a, count: 2, hardware: "8x H100 80GB SXM, 2TB RAM", price_per_hour: 20}]}'
 
@@ -205,8 +206,11 @@ def _read_yaml(data: bytes, where: object, rules: Catalog, pods: PodList | None,
         return _read_nomad(text, where, make_lookup(rules))
     if _find_columns(text.lstrip().partition("\n")[0]) is not None:
         return _read_csv(text, where, make_lookup(rules))
-    value = _read_documents(text, where)
-    declared = _list_declared(value, where, rules) if isinstance(value, dict) else None
+    variables = dict(_VARIABLE.findall(text))
+    value = variables or _read_documents(text, where)
+    declared = _list_variables(variables, where, rules) if variables else None
+    if declared is None and isinstance(value, dict):
+        declared = _list_declared(value, where, rules)
     if declared is not None:
         entries, note = declared
         return replace(read_own_file({"nodes": entries}, where, rules), notes=(note,))
@@ -264,6 +268,25 @@ def _list_declared(value: dict[Any, Any], where: object, rules: Catalog) -> tupl
     except (KeyError, TypeError, AttributeError):
         raise BadFile(where, "does not say the machine types and the number of its nodes") from None
     return entries, "what `ray up` keeps running: the head and min_workers"
+
+
+def _list_variables(said: dict[str, str], where: object, rules: Catalog) -> tuple[list[dict[str, Any]], str]:
+    """As `_list_declared`, of Terraform's variables (tfvars): the one machine type with cards, and the least number of
+    nodes that is asked for. Raises BadFile."""
+    lookup = make_lookup(rules)
+    machines = {value for value in said.values() if find_machine_cards(lookup, value) is not None}
+    numbers = {k: n for k, v in said.items() if re.search(r"node|pool", k) and (n := as_count(v)) is not None}
+    numbers = {k: n for k, n in numbers.items() if "gpu" in k} or numbers
+    least = min((n for k, n in numbers.items() if "max" not in k), default=None)
+    if len(machines) != 1 or least is None:
+        raise BadFile(where, "does not say one machine type with cards and the number of its nodes")
+    most = max(numbers.values())
+    if not least:
+        raise BadFile(where, f"starts 0 to {most} nodes {min(machines)} when asked: which are there, kubectl get nodes says")
+    spot = any("spot" in k and v == "true" for k, v in said.items())
+    entry = {"name": "gpu", "hardware": min(machines), "count": least}
+    labels = {"kubernetes.azure.com/scalesetpriority": "spot"} if spot else {}
+    return [entry | {"labels": labels}], f"what Terraform's variables ask for at the least{f', of at most {most}' * (most > least)}"
 
 
 def _find_ceiling(pool: dict[Any, Any], rules: Catalog) -> tuple[list[dict[str, Any]], str] | None:
