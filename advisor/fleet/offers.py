@@ -106,9 +106,8 @@ def find_models(
             if unsized is None or type(error) is not AdvisorError or len(unsized) == len(demands) - 1:
                 raise  # a name that may be mistaken, or nothing else to plan
             helps = "cards of its own, left out of the nodes file"
-            unsized.append(
-                Unserved(model=demand.model, name=demand.name, code=error.code, why=error.message, what_would_help=helps)
-            )
+            why = {"code": error.code, "why": error.message, "what_would_help": helps}
+            unsized.append(Unserved(model=demand.model, name=demand.name, **why))
             continue
         if found.model.layout is None:
             raise BadInput(
