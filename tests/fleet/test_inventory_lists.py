@@ -167,12 +167,14 @@ def test_variables_of_terraform_are_the_nodes_that_are_asked_for() -> None:
             read(VARIABLES.replace("Standard_ND96amsr_A100_v4", wrong))
 
 
-COLUMNS = r"""$ kubectl get nodes -l node.kubernetes.io/instance-type=trn2.3xlarge -o custom-columns='NAME:.metadata.name,\
+COLUMNS = r"""$ kubectl get nodes -l node.kubernetes.io/instance-type=trn2.3xlarge \
+  -o custom-columns='NAME:.metadata.name,\
 DEVICE:.status.capacity.aws\.amazon\.com/neuron,CORE:.status.capacity.aws\.amazon\.com/neuroncore'
 NAME                              DEVICE   CORE
 ip-10-0-0-1.compute.internal      1        4
 """
-LABELS = r"""$ kubectl get nodes -o custom-columns=NAME:.metadata.name,GPUS:.metadata.labels.nvidia\.com/gpu\.count,PRODUCT:.metadata.labels.nvidia\.com/gpu\.product
+LABELS = r"""$ kubectl get nodes -o custom-columns=NAME:.metadata.name,\
+GPUS:.metadata.labels.nvidia\.com/gpu\.count,PRODUCT:.metadata.labels.nvidia\.com/gpu\.product
 NAME   GPUS     PRODUCT
 a      8        NVIDIA-H100-80GB-HBM3
 b      8        NVIDIA-H100-80GB-HBM3
@@ -191,7 +193,7 @@ def test_columns_of_kubectl_are_what_its_command_asked_for() -> None:
 
 
 def test_a_list_without_what_can_be_allocated_is_taken_at_its_capacity() -> None:
-    """A table turned into nodes (NVIDIA/aicr has one of GKE), and labels alone, which prove no device that can be had."""
+    """A table turned into nodes (NVIDIA/aicr has one of GKE), and labels alone, which prove no device."""
     labels = {"nvidia.com/gpu.product": "NVIDIA-A10G", "nvidia.com/gpu.count": "1", "nvidia.com/gpu.memory": "23028"}
     shared = {**labels, "nvidia.com/gpu.product": "NVIDIA-A10G-SHARED", "nvidia.com/gpu.replicas": "8"}
     nodes = [
@@ -212,8 +214,8 @@ def test_a_card_of_amd_that_hami_splits_is_one_card() -> None:
     """A guide of HAMi: one MI300X in ten shares, each with the name of the card."""
     register = json.dumps([{"count": 10, "devmem": 196608, "devcore": 304, "type": "AMD_Instinct_MI300X_VF"}])
     labels = {"amd.com/gpu.product-name": "AMD_Instinct_MI300X_VF", "amd.com/gpu.vram": "192G"}
-    node = {"kind": "Node", "metadata": {"name": "a", "labels": labels, "annotations": {"hami.io/node-amd-register": register}},
-            "status": {"allocatable": {"amd.com/gpu": "10"}}}  # fmt: skip
+    seen = {"name": "a", "labels": labels, "annotations": {"hami.io/node-amd-register": register}}
+    node = {"kind": "Node", "metadata": seen, "status": {"allocatable": {"amd.com/gpu": "10"}}}
     fleet = read(json.dumps({"kind": "List", "items": [node]}))
     assert not fleet.pools
     assert fleet.set_aside[0].reason.startswith("HAMi registered 1x Instinct MI300X, and amd.com/gpu counts 10")

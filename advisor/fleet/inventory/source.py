@@ -249,7 +249,7 @@ def _list_variables(said: dict[str, str], where: object, rules: Catalog) -> tupl
     machines = {value for value in said.values() if find_machine_cards(lookup, value) is not None}
     numbers = {k: n for k, v in said.items() if re.search(r"node|pool", k) and (n := as_count(v)) is not None}
     numbers = {k: n for k, n in numbers.items() if "gpu" in k} or numbers
-    least = min((n for k, n in numbers.items() if "max" not in k), default=None)
+    least = min((n for k, n in numbers.items() if not re.search("max|limit", k)), default=None)
     if len(machines) != 1 or least is None:
         raise BadFile(where, "does not say one machine type with cards and the number of its nodes")
     most = max(numbers.values())
