@@ -68,11 +68,12 @@ def show(question: FleetNodesQuestion, shown: options.Presentation, probe: bool)
     """The nodes that are there: pools of equal ones, and what was set aside."""
     from advisor.catalog import catalog
 
-    inventory = read_nodes(question, catalog(options.list_rule_roots()), probe)
+    rules = catalog(options.list_rule_roots())
+    inventory = read_nodes(question, rules, probe)
     if probe and inventory.kind == "kubernetes":
         from advisor.fleet.inventory.live import make_probe_jobs
 
-        click.echo(make_probe_jobs(inventory), nl=False)
+        click.echo(make_probe_jobs(inventory, rules), nl=False)
         if not shown.quiet:
             click.echo("advise: nothing was applied; the first lines say how to", err=True)
         return 0

@@ -356,7 +356,7 @@ def _list_for_attempt(
     if not (find_own_flag(tools.entry, "tensor_parallel") and machine.usable_devices):
         return _list_whole_nodes(trial, defaults, late, share) if part == 1 else []
     best: dict[tuple[int, int], ReplicaCandidate] = {}
-    after = 0
+    admitted, after = 1 if search.traffic.rate is None else 2, 0  # times the users: of a rate, more than come at once
     for users in STEPS:
         sized_for = _with_users(trial, users)
         units = size_units(sized_for, base)
@@ -375,10 +375,10 @@ def _list_for_attempt(
                 continue
             best[key] = _join(best.get(key), candidate)
             reached = sized.held if candidate.pending else max(c.users for c in candidate.serves.values())
-            full |= reached >= 2 * users
+            full |= reached >= admitted * users
         if not full:
             break
-        after = 2 * users
+        after = admitted * users
     return list(best.values())
 
 

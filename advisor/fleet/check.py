@@ -94,7 +94,7 @@ def check_fleet(request: FleetRequest, lose: int, files: Sequence[str], session:
 def _lose_nodes(request: FleetRequest, lose: int, plan: FleetPlan, session: Session) -> Iterator[LossAnswer]:
     """Every way to lose so many nodes: equal nodes are alike, so one of each group stands for all."""
     rules = session.rules
-    demands = find_models(request.demands, rules)
+    demands = find_models(request.demands, rules, [])
     groups = {p.group: p for p in request.fleet.pools}
     cases = itertools.islice(itertools.combinations_with_replacement(groups, lose), MOST_CASES)
     known: Mapping[Hashable, Offer] = {}

@@ -62,6 +62,7 @@ class DemandEntry(Record, frozen=True, kw_only=True):
     spot: bool | None = None  # false: no spot nodes; true: these only
     engines: tuple[str, ...] = ()  # allowed ones
     quantizations: tuple[str, ...] = ()  # allowed ones
+    kv_bits: Literal[4, 8] | None = None  # of its cache, where not the engine's own type
     licence: str | None = None  # permissive, commercial: what the model's must be
     variants: Annotated[int, Meta(ge=1, le=20)] | None = None  # kinds of replicas, at most
     share_card: bool = False  # a replica may stand on a part of one card, next to others that may
@@ -206,6 +207,8 @@ def _complete(entry: DemandEntry, where: str, path: Path, rules: Catalog) -> Mod
     defaults = load_fleet_rules(rules)
     reranks = entry.use_case == "rerank"
     traffic = pick_fields(entry, *TRAFFIC) | ({"use_case": "embeddings"} if reranks else {})
+    if entry.kv_bits is not None:
+        traffic |= {"extra": {"kv_bits": str(entry.kv_bits)}}
     named = split_limit(entry.ttft_s)[1] if entry.users and entry.ttft_s is not None else None
     return ModelDemand(
         name=entry.name or entry.model,

@@ -16,7 +16,7 @@ from advisor.advice.hardware.prices import catalogue_prices, read_prices
 from advisor.advice.models.choice import ALLOWED
 from advisor.catalog import Catalog, catalog
 from advisor.catalog.resolve import ResolvedModel, resolve_or_size
-from advisor.errors import BadInput
+from advisor.errors import AdvisorError, BadInput
 from advisor.fleet.candidates import (
     PARTS,
     Confidence,
@@ -29,6 +29,7 @@ from advisor.fleet.candidates import (
 )
 from advisor.fleet.demand import ModelDemand, load_fleet_rules
 from advisor.fleet.inventory.labels import read_node_words
+from advisor.fleet.plan_types import Unserved
 from advisor.fleet.problem import Demand, DevicePool, FleetProblem, NodeGroup, Variant
 from advisor.fleet.types import Fleet, Pool
 from advisor.machines.types import Machine
@@ -92,11 +93,22 @@ class NodePrices(Value, frozen=True):
     notes: tuple[str, ...]
 
 
-def find_models(demands: Sequence[ModelDemand], rules: Catalog) -> tuple[PlannedDemand, ...]:
-    """The models of the demands. Raises what `resolve_or_size` raises, and BadInput for a model without layers."""
+def find_models(
+    demands: Sequence[ModelDemand], rules: Catalog, unsized: list[Unserved] | None = None
+) -> tuple[PlannedDemand, ...]:
+    """The models of the demands; next to others, those of a kind that nothing here sizes (speech, images) go to
+    `unsized`. Raises what `resolve_or_size` raises, and BadInput for a model without layers."""
     out = []
     for demand in demands:
-        found = resolve_or_size(demand.model, rules)
+        try:
+            found = resolve_or_size(demand.model, rules)
+        except AdvisorError as error:
+            if unsized is None or type(error) is not AdvisorError or len(unsized) == len(demands) - 1:
+                raise  # a name that may be mistaken, or nothing else to plan
+            helps = "cards of its own, left out of the nodes file"
+            why = {"code": error.code, "why": error.message, "what_would_help": helps}
+            unsized.append(Unserved(model=demand.model, name=demand.name, **why))
+            continue
         if found.model.layout is None:
             raise BadInput(
                 f"{demand.model}: its layers are not in the catalogue, so nothing can be sized; "

@@ -25,7 +25,7 @@ from advisor.fleet.offers import (
     find_node_prices,
     find_wider,
 )
-from advisor.fleet.plan_types import Changes, FleetCost, FleetPlan, Replica, SolverReport, read_plan
+from advisor.fleet.plan_types import Changes, FleetCost, FleetPlan, Replica, SolverReport, Unserved, read_plan
 from advisor.fleet.problem import Solution, find_least_nodes
 from advisor.fleet.replicas import make_replica, make_replicas
 from advisor.fleet.surviving import find_least_left, solve_demands, solve_settled
@@ -89,7 +89,8 @@ def plan_fleet(request: FleetRequest, session: Session, progress: Progress | Non
     """The plan of a fleet. Raises UnknownName, BadInput, BadFile for names and files that cannot be."""
     rules = session.rules
     began = time.monotonic()
-    demands = find_models(request.demands, rules)
+    unsized: list[Unserved] = []
+    demands = find_models(request.demands, rules, unsized)
     offers = collect_offers(request.fleet, demands, session, progress, request.jobs)
     prices = find_node_prices(request.fleet, request.prices, rules)
     chosen, changes = choose_plan(offers, prices, request.confidence, session), None
@@ -110,7 +111,7 @@ def plan_fleet(request: FleetRequest, session: Session, progress: Progress | Non
     return FleetPlan(
         confidence=request.confidence,
         replicas=chosen.replicas,
-        unserved=unserved,
+        unserved=(*unserved, *unsized),
         cost_per_hour=FleetCost(likely=costs["likely"], safe=costs["safe"], currency=prices.currency),
         nodes_used=len({n for r in chosen.replicas for n in r.nodes}),
         least_nodes=least,

@@ -11,7 +11,7 @@ import pytest
 from fleets import RULES, ask
 from inventories import make_node
 
-from advisor.errors import BadFile, BadInput
+from advisor.errors import AdvisorError, BadFile, BadInput
 from advisor.fleet.demand import list_labels, load_fleet_rules, read_demand
 from advisor.fleet.inventory.kubernetes import NodeOptions
 from advisor.fleet.inventory.pools import make_fleet
@@ -192,3 +192,25 @@ def test_a_part_of_a_card_serves_no_more_than_its_part(tmp_path: Path) -> None:
     amounts = [ask(tmp_path, [card], [m]).replicas[0] for m in (whole, half)]
     assert amounts[1].card_share < 1
     assert amounts[1].capacity <= amounts[1].card_share * amounts[0].capacity * 1.02
+
+
+def test_a_smaller_cache_holds_more_users_and_no_number_of_them_is_the_most(tmp_path: Path) -> None:
+    """360 sequences of 4,096 tokens on H100s (ai-runway/airunway#139): at 320 KiB a token 2 cards hold about 55 next to
+    FP8 weights, and with a cache of 8 bits twice as many, more than the 64 that a launch is sized for first."""
+    node = {**H100, "hardware": "8x H100 80GB SXM, 2TB RAM, linux"}
+    users = {"model": "meta-llama/Llama-3.3-70B-Instruct", "users": 360, "prompt_tokens": 3584, "output_tokens": 512,
+             "use_case": "batch", "quantizations": ["fp8"]}  # fmt: skip
+    wide, small = ask(tmp_path, [node], [users]), ask(tmp_path, [node], [{**users, "kv_bits": 8}])
+    assert (len(wide.unserved), len(small.unserved)) == (1, 0)
+    assert max(r.capacity for r in small.replicas) > 64
+    assert all("--kv-cache-dtype fp8" in r.command for r in small.replicas)
+
+
+def test_what_nothing_sizes_does_not_keep_the_others_from_a_plan(tmp_path: Path) -> None:
+    speech = {"model": "openai/whisper-large-v3", "users": 1}
+    plan = ask(tmp_path, [H100], [QWEN, speech])
+    assert [r.model for r in plan.replicas] == [QWEN["model"]]
+    assert [(u.name, u.code) for u in plan.unserved] == [("openai/whisper-large-v3", "speech_model")]
+    assert plan.exit_status == 1
+    with pytest.raises(AdvisorError, match="reads speech"):
+        ask(tmp_path, [H100], [speech])

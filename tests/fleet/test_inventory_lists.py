@@ -16,6 +16,7 @@ from advisor.catalog import catalog
 from advisor.errors import AdvisorError
 from advisor.fleet.inventory.pools import make_fleet
 from advisor.fleet.inventory.source import parse_inventory
+from advisor.fleet.offers import is_spot
 from advisor.fleet.types import Fleet
 
 
@@ -81,7 +82,7 @@ def test_a_row_that_does_not_fit_its_table_is_named() -> None:
         read(BY_NODE + "g4 1 0/0/1/1 idle gpu (null) (null) more\n")
 
 
-def test_slurm_conf_gives_nodes_and_gres_conf_none() -> None:
+def test_slurm_conf_gives_nodes_and_gres_conf_types() -> None:
     text = """# slurm.conf
 GresTypes=gpu
 NodeName=DEFAULT RealMemory=515000 State=UNKNOWN
@@ -89,10 +90,17 @@ NodeName=gpu[1-2] Sockets=2 Gres=gpu:l40s:8
 NodeName=gpu3 Gres=gpu:a100_80gb:6,gpu:nvidia_a100_1g.10gb:14 # two are cut up
 NodeName=gpu4 Gres=gpu:l40s:8 State=DOWN
 PartitionName=gpu Nodes=gpu[1-4] State=UP
+NodeName=gpu[5-6] Gres=gpu:8
 NodeName=gpu3 Name=gpu Type=a100_80gb File=/dev/nvidia[0-5]
+NodeName=gpu5 Name=gpu Type=h200 File=/dev/nvidia[0-7]
+NodeName=gpu6 Name=gpu Type=h200 File=/dev/nvidia[0-3]
+NodeName=gpu6 Name=gpu Type=h100 File=/dev/nvidia[4-7]
+Name=nic Type=ib File=/dev/infiniband
 """
     fleet = read(text)
-    assert count(fleet) == {("l40s", 8): 2, ("a100-80gb-sxm", 6): 1, ("1g.10gb", 14): 1}
+    assert count(fleet) == {
+        ("l40s", 8): 2, ("a100-80gb-sxm", 6): 1, ("1g.10gb", 14): 1, ("h200-sxm", 8): 1, (None, 8): 1,
+    }  # fmt: skip
     assert [s.node for s in fleet.set_aside] == ["gpu4"]
     assert any("slurm.conf" in note for note in fleet.notes)
 
@@ -131,6 +139,86 @@ def test_what_is_declared_is_taken_at_what_runs() -> None:
     assert count(read(yaml.safe_dump(default))) == {("t4", 4): 1}
     with_types = {"available_node_types": types, "head_node_type": "gpu"}
     assert count(read(yaml.safe_dump(with_types))) == {("l40s", 4): 4}
+
+
+VARIABLES = """# variables of a cluster (as felipemoz/vllm-on-azure and defilantech/LLMKube have them)
+gpu_vm_size = "Standard_ND96amsr_A100_v4" # 8x A100
+# gpu_vm_size = "Standard_NC12s_v3"
+gpu_node_count     = 2
+gpu_node_max_count = 5
+gpu_count = 8 # of a node
+system_node_count = 1
+enable_spot = true
+tags = {
+  purpose = "inference"
+}
+"""
+
+
+def test_variables_of_terraform_are_the_nodes_that_are_asked_for() -> None:
+    fleet = read(VARIABLES)
+    assert count(fleet) == {("a100-80gb-sxm", 8): 2}
+    assert "at most 5" in fleet.notes[0]
+    assert is_spot(fleet.pools[0], catalog())
+    with pytest.raises(AdvisorError, match="0 to 5 nodes Standard_ND96amsr_A100_v4, not which there are"):
+        read(VARIABLES.replace("gpu_node_count     = 2", "min_gpu_nodes = 0"))
+    for wrong in ("Standard_D2s_v3", "Standard_New_v9"):
+        with pytest.raises(AdvisorError, match="one machine type"):
+            read(VARIABLES.replace("Standard_ND96amsr_A100_v4", wrong))
+
+
+COLUMNS = r"""$ kubectl get nodes -l node.kubernetes.io/instance-type=trn2.3xlarge \
+  -o custom-columns='NAME:.metadata.name,\
+DEVICE:.status.capacity.aws\.amazon\.com/neuron,CORE:.status.capacity.aws\.amazon\.com/neuroncore'
+NAME                              DEVICE   CORE
+ip-10-0-0-1.compute.internal      1        4
+"""
+LABELS = r"""$ kubectl get nodes -o custom-columns=NAME:.metadata.name,\
+GPUS:.metadata.labels.nvidia\.com/gpu\.count,PRODUCT:.metadata.labels.nvidia\.com/gpu\.product
+NAME   GPUS     PRODUCT
+a      8        NVIDIA-H100-80GB-HBM3
+b      8        NVIDIA-H100-80GB-HBM3
+c      <none>   <none>
+"""
+
+
+def test_columns_of_kubectl_are_what_its_command_asked_for() -> None:
+    """As workshops of EKS print them: a label that selects holds for every row."""
+    assert count(read(COLUMNS)) == {("trainium2", 1): 1}
+    fleet = read(LABELS)
+    assert count(fleet) == {("h100-sxm", 8): 2}
+    assert [(s.node, "not known" in s.reason) for s in fleet.set_aside] == [("c", True)]
+    with pytest.raises(AdvisorError, match="table of kubectl for people"):
+        read(LABELS[LABELS.index("NAME ") :])
+
+
+def test_a_list_without_what_can_be_allocated_is_taken_at_its_capacity() -> None:
+    """A table turned into nodes (NVIDIA/aicr has one of GKE), and labels alone, which prove no device."""
+    labels = {"nvidia.com/gpu.product": "NVIDIA-A10G", "nvidia.com/gpu.count": "1", "nvidia.com/gpu.memory": "23028"}
+    shared = {**labels, "nvidia.com/gpu.product": "NVIDIA-A10G-SHARED", "nvidia.com/gpu.replicas": "8"}
+    nodes = [
+        {"kind": "Node", "metadata": {"name": "a", "labels": labels}, "status": {"capacity": {"nvidia.com/gpu": "1"}}},
+        {"kind": "Node", "metadata": {"name": "b", "labels": shared}, "status": {"capacity": {"nvidia.com/gpu": "8"}}},
+        {"kind": "Node", "metadata": {"name": "c", "labels": labels}},
+    ]
+    fleet = read(json.dumps({"kind": "List", "items": nodes}))
+    assert count(fleet) == {("a10g", 1): 1}
+    assert any("its capacity is taken" in note for note in fleet.pools[0].notes)
+    reasons = {s.node: s.reason for s in fleet.set_aside}
+    assert reasons["b"].startswith("8 shares of 1x NVIDIA-A10G by")
+    assert "1x NVIDIA-A10G of 22.5 GiB" in reasons["c"]
+    assert "not in the list" in reasons["c"]
+
+
+def test_a_card_of_amd_that_hami_splits_is_one_card() -> None:
+    """A guide of HAMi: one MI300X in ten shares, each with the name of the card."""
+    register = json.dumps([{"count": 10, "devmem": 196608, "devcore": 304, "type": "AMD_Instinct_MI300X_VF"}])
+    labels = {"amd.com/gpu.product-name": "AMD_Instinct_MI300X_VF", "amd.com/gpu.vram": "192G"}
+    seen = {"name": "a", "labels": labels, "annotations": {"hami.io/node-amd-register": register}}
+    node = {"kind": "Node", "metadata": seen, "status": {"allocatable": {"amd.com/gpu": "10"}}}
+    fleet = read(json.dumps({"kind": "List", "items": [node]}))
+    assert not fleet.pools
+    assert fleet.set_aside[0].reason.startswith("HAMi registered 1x Instinct MI300X, and amd.com/gpu counts 10")
 
 
 def test_a_limit_of_karpenter_is_the_most_that_there_may_be() -> None:

@@ -9,8 +9,9 @@ from pathlib import Path
 def test_rounds_of_fleets_are_kept() -> None:
     text = (Path(__file__).parents[1] / "data/fleet_rounds.csv").read_text("utf-8")
     rounds = list(csv.DictReader(text.splitlines()))
-    assert len(rounds) == 85
-    assert {n: right(rounds, n) for n in ("1", "2")} == {"1": ((14, 110), 13, 10), "2": ((6, 88), 1, 7)}
+    assert len(rounds) == 117
+    found = {n: right(rounds, n) for n in ("1", "2", "3")}
+    assert found == {"1": ((14, 110), 13, 10), "2": ((6, 88), 1, 7), "3": ((6, 24), 5, 9)}
     assert all(r["source"] and r["first_answer"] for r in rounds)
 
 

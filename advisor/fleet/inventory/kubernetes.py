@@ -35,8 +35,10 @@ PODS_HINT = "what pods have taken is not known: --pods FILE tells (kubectl get p
 NAMES_DEVICES = re.compile(r"gpu|accelerat|[nxt]pu\b|cuda", re.I)  # keys of labels of nodes whose cards have no name
 UNIQUE = re.compile(r"timestamp|driver|cuda\.|hostname|uuid|serial", re.I)  # of these, what tells nothing of the cards
 MOST_LABELS = 16
-# kubectl describe nodes, kubectl get nodes
-PRINTED = re.compile(r"^(?:Name:\s+\S+\s*\n(?=Roles:)|NAME +STATUS +ROLES\b)", re.M)
+# kubectl describe nodes, kubectl get nodes; what `-o custom-columns` and `-l` of the command before a table ask for
+PRINTED = re.compile(r"^(?:Name:\s+\S+\s*\n(?=Roles:)|NAME(?: +[A-Z][A-Z\d._-]*)+ *$)", re.M)
+_PATHS = re.compile(r"([^\s:,=\"']+):\.?(?:metadata\.)?(labels|status\.capacity|status\.allocatable)\.([^\s,\"']+)")
+_SELECTED = re.compile(r"(?<=[\s,\"'])([\w.-]*[./][\w./-]+)=([\w.-]+)")
 TABLE_NOTE = "a table for people: cards by labels and machine types; taints and what can be allocated are not in it"
 CLAIMS = "claims"  # the key under which pods with claims are counted
 Taken = Mapping[str, Mapping[str, int]]  # node -> resource -> devices
@@ -154,8 +156,9 @@ def read_kubernetes_values(
 def read_printed(
     text: str, where: object, lookup: CardLookup, pods: PodList | None = None, options: NodeOptions = NO_OPTIONS
 ) -> Inventory:
-    """The nodes of what kubectl prints for people: `describe nodes`, a table with a column of machine types (`-L
-    node.kubernetes.io/instance-type`). Raises BadFile."""
+    """The nodes of what kubectl prints for people: `describe nodes`, a table with columns of labels (`-L
+    node.kubernetes.io/instance-type`) or with the command that says what they are (`-o custom-columns`). Raises
+    BadFile."""
     start = PRINTED.search(text)
     assert start is not None
     if start[0].startswith("Name:"):
@@ -164,30 +167,36 @@ def read_printed(
         items = [node for node, _ in described] + [pod for _, pod in described if pod is not None and stated]
         return read_kubernetes_values({"kind": "List", "items": items}, where, lookup, pods, options)
     header, *rows = text[start.start() :].splitlines()
-    columns = header.split()
-    if not {"INSTANCE-TYPE", "GPU.PRODUCT"} & set(columns):
+    columns, places = header.split(), [m.start() for m in re.finditer(r"\S+", header)] + [None]
+    words, command = read_node_words(lookup.rules), text[: start.start()]
+    paths = {c: ("labels", key) for c, key in words.columns.items() if c in columns}
+    paths |= {c: (what, re.sub(r"\\(.)", r"\1", key)) for c, what, key in _PATHS.findall(command)}
+    if not paths:
         raise BadFile(where, "is a table of kubectl for people: kubectl get nodes -o json")
-    items, unknown, words = [], {}, read_node_words(lookup.rules)
+    items, unknown = [], {}
     for row in rows:
         cells = dict(zip(columns, re.split(r" {2,}", row.strip()), strict=False))
         if len(cells) < len(columns):  # an empty cell has a place and no words
-            places = [header.index(c) for c in columns] + [None]
             cells = {c: row[places[i] : places[i + 1]].strip() for i, c in enumerate(columns)}
         if not cells["NAME"]:
             continue
-        labels = {key: cells[c] for c, key in words.columns.items() if cells.get(c)}
+        said: dict[str, dict[str, str]] = {"labels": dict(_SELECTED.findall(command))}
+        for column, (what, key) in paths.items():
+            if cells.get(column, "<none>") not in ("", "<none>"):
+                said.setdefault(what, {})[key] = cells[column]
+        labels, counts = said["labels"], said.get("status.allocatable", said.get("status.capacity"))
         cards = find_by_instance(NodeLabels(labels, {}, {}), lookup)
         number = positive(labels.get("nvidia.com/gpu.count")) or (cards[1] if cards is not None else 0)
         resource = words.resources.get(cards[0].vendor if cards is not None else "nvidia", "")
-        if not number:
+        if not number and counts is None:
             machine = cells.get("INSTANCE-TYPE", "")[:60]
             unknown[cells["NAME"]] = f"whether its machine type {machine} has cards is not known"
-        states = cells["STATUS"].split(",")
+        states = cells["STATUS"].split(",") if "STATUS" in cells else None
         items.append({
             "kind": "Node", "metadata": {"name": cells["NAME"], "labels": labels},
-            "spec": {"unschedulable": "SchedulingDisabled" in states},
-            "status": {"allocatable": {resource: number} if resource else {},
-                       "conditions": [{"type": "Ready", "status": str("Ready" in states)}]},
+            "spec": {"unschedulable": "SchedulingDisabled" in (states or ())},
+            "status": {"allocatable": counts or ({resource: number} if resource else {}),
+                       "conditions": [{"type": "Ready", "status": str("Ready" in states)}] if states else []},
         })  # fmt: skip
     made = read_kubernetes_values({"kind": "List", "items": items}, where, lookup, pods, options)
     nodes = [replace(n, parts=(), reason=unknown[n.name]) if n.parts and n.name in unknown else n for n in made.nodes]
@@ -217,7 +226,7 @@ def _read_described(text: str) -> tuple[Json, Json | None]:
                                      "annotations": pairs("Annotations", ": ")},
         "spec": {"unschedulable": sections.get("Unschedulable") == ["true"],
                  "taints": [{"key": t[1], "value": t[2], "effect": t[3]} for t in taints if t is not None]},
-        "status": {"capacity": capacity, "allocatable": pairs("Allocatable", ":") or capacity,
+        "status": {"capacity": capacity, "allocatable": pairs("Allocatable", ":") or None,
                    "conditions": [{"type": s[0], "status": s[1]} for s in states if s[:1] == ["Ready"]]},
     }  # fmt: skip
     if "Allocated resources" not in sections:
@@ -304,9 +313,10 @@ def _make_node(name: str, item: _Item, seen: _Seen) -> Node:
     reason, tolerated = _read_taints(item, seen.options.tolerate, words.device_taints)
     if reason is not None and not reason.startswith("tainted"):
         return Node(name=name, reason=reason, labels=selecting)
+    can_be_had = status.capacity if status.allocatable is None else status.allocatable
     described = NodeLabels(
-        labels, _counts(status.capacity), _counts(status.allocatable), _read_annotations(item.metadata.annotations),
-        seen.claimable.get(name, {}),
+        labels, _counts(status.capacity), _counts(can_be_had), _read_annotations(item.metadata.annotations),
+        seen.claimable.get(name, {}), item.status is not None,
     )  # fmt: skip
     found = find_devices(described, lookup)
     if reason is not None:
@@ -322,6 +332,8 @@ def _make_node(name: str, item: _Item, seen: _Seen) -> Node:
     notes = [*found.notes, *(f"not used: {p}" for p in found.problems)]
     if not any(c.type == "Ready" for c in status.conditions or ()):
         notes.append("whether the node is ready is not stated")
+    if status.allocatable is None and status.capacity is not None:
+        notes.append("what can be allocated is not stated: its capacity is taken")
     parts = []
     for group in found.groups:
         busy = taken.get(name, {}).get(group.resource, 0) if taken is not None else None

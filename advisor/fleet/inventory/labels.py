@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -57,6 +58,14 @@ class NodeWords(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     capacity_types: Names
     selecting: Names
     columns: dict[str, str]
+    csv_columns: dict[str, Names]
+    slurm_columns: dict[str, str]
+    slurm_record: dict[str, str]
+    slurm_working: Names
+    slurm_asleep: Names
+    ray: dict[str, tuple[Vendor, str]]
+    probe_job: dict[str, Any]
+    probe_steps: str
 
 
 def read_node_words(rules: Catalog) -> NodeWords:
@@ -91,6 +100,7 @@ class NodeLabels(Value, frozen=True):
     allocatable: Mapping[str, int]
     registered: tuple[RegisteredCard, ...] = ()
     claimable: Claimable = {}
+    stated: bool = True  # whether the source says what resources there are
 
     def label_count(self, key: str) -> int | None:
         """A label that is a number; None where it is absent, 0 or none."""
@@ -198,10 +208,11 @@ def _find_missing(node: NodeLabels, lookup: CardLookup, found: Findings) -> None
         cards = find_by_instance(node, lookup)
         named = cards[0].name if cards is not None else None
     if named is not None:
-        found.problems.append(
-            f"its labels name {named[:60]}, and none can be allocated: no driver, no device plugin, or dynamic "
-            "resource allocation"
-        )
+        number, size = _labelled(node, lookup), _mib(labels, "nvidia.com/gpu.memory")
+        shown = f"{f'{number}x ' if number else ''}{named[:60]}{f' of {size / 1024:.3g} GiB' if size else ''}"
+        why = "none can be allocated: no driver, no device plugin, or dynamic resource allocation"
+        why = why if node.stated else "how many can be allocated is not in the list (status)"
+        found.problems.append(f"its labels name {shown}, and {why}")
 
 
 def read_amd(node: NodeLabels, lookup: CardLookup, found: Findings) -> None:
@@ -350,14 +361,11 @@ def _is_shared(node: NodeLabels, lookup: CardLookup, prefix: str, resource: str,
     if replicas <= 1 and clients <= 1 and not marked and how in (None, "none"):
         return False
     named = {"mps": "MPS", "time-slicing": "time slicing", "time-sharing": "time slicing"}.get(how or "", "sharing")
-    cards, product = _labelled(node, lookup), _split_product(labels.get("nvidia.com/gpu.product", ""))[0]
-    product, typed = (
-        product or next((labels[k] for k in read_node_words(lookup.rules).cloud_names if labels.get(k)), ""),
-        find_by_instance(node, lookup),
-    )
-    if typed is not None:
-        cards, product = cards or typed[1], product or typed[0].name
-    shown = f"{cards}x {product[:60]}" if cards and product else "its cards"
+    cards, typed = _labelled(node, lookup), find_by_instance(node, lookup)
+    if cards is None and typed is not None:
+        cards = typed[1]
+    product = _split_product(labels.get("nvidia.com/gpu.product", ""))[0] or find_by_cloud(node, lookup, "nvidia").name
+    shown = f"{cards}x {product[:60]}" if cards else "its cards"
     found.problems.append(f"{count} shares of {shown} by {named} ({resource}): a share has no memory of its own")
     return True
 

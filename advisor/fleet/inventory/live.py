@@ -11,6 +11,7 @@ import tempfile
 import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from copy import deepcopy
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -26,6 +27,7 @@ from advisor.fleet.inventory import kubernetes, ray, slurm
 from advisor.fleet.inventory.cards import make_lookup
 from advisor.fleet.inventory.foreign import MAX_INVENTORY
 from advisor.fleet.inventory.kubernetes import NO_OPTIONS, NodeOptions, PodList
+from advisor.fleet.inventory.labels import read_node_words
 from advisor.fleet.inventory.parts import describe_hardware
 from advisor.fleet.types import Inventory, Node, NodePart
 from advisor.machines.snapshot import MAX_SNAPSHOT, load_snapshot
@@ -43,19 +45,6 @@ WAIT_S = 30  # for a place on the node
 PROBE_MIB = 1024
 ProbeAnswer = Machine | str  # what was found, or why nothing was
 IMAGE = f"registry.example.com/{DISTRIBUTION}:{__version__}"
-LABEL = "advise-probe"
-HOW = f"""\
-# One Job a node: each asks for all devices of its node, so it waits until they are free, and prints a snapshot.
-# The image is one of your own with `advise` in it, such as python:3.12-slim after `{install_command()}`.
-#
-#   kubectl apply -f probe.yaml
-#   mkdir -p nodes; for job in $(kubectl get jobs -l app.kubernetes.io/name={LABEL} -o name); do
-#     node=$(kubectl get "$job" -o jsonpath='{{.metadata.annotations.node}}')
-#     kubectl logs "$job" > "nodes/$node.json"
-#   done
-#   advise fleet show nodes
-#   kubectl delete jobs -l app.kubernetes.io/name={LABEL}
-"""
 
 
 def ask_kubernetes(rules: Catalog, node_options: NodeOptions = NO_OPTIONS) -> Inventory:
@@ -242,9 +231,7 @@ def _find_device(part: NodePart, node: Node, machine: Machine, rules: Catalog, n
     seen: dict[tuple[object, ...], Device] = {}
     for device in machine.devices:
         if not device.driver_missing:
-            plain = replace(
-                device, uuid=None, pci_bus=None, free_bytes=None, processes=None, notes=()
-            )  # fmt: skip
+            plain = replace(device, uuid=None, pci_bus=None, free_bytes=None, processes=None, notes=())
             seen.setdefault((device.name, device.mig_profile, device.total_bytes and device.total_bytes >> 28), plain)
     stated = part.machine.devices[0]
     fitting = [d for d in seen.values() if _fits(d, stated, rules)]
@@ -277,43 +264,30 @@ def _fits(device: Device, stated: Device, rules: Catalog) -> bool:
         return False
 
 
-def make_probe_jobs(inventory: Inventory) -> str:
+def make_probe_jobs(inventory: Inventory, rules: Catalog) -> str:
     """The manifest for all nodes that are not set aside. Raises BadInput where there is none."""
     import yaml
 
-    nodes = [n for n in inventory.nodes if n.parts]
+    words, nodes = read_node_words(rules), [n for n in inventory.nodes if n.parts]
     if not nodes:
         raise BadInput("no node can be used, so there is nothing to probe")
-    jobs = [_make_job(i, node) for i, node in enumerate(nodes)]
-    return f"{HOW}---\n" + "---\n".join(yaml.safe_dump(job, sort_keys=False, width=120) for job in jobs)
+    jobs = [_make_job(i, node, words.probe_job) for i, node in enumerate(nodes)]
+    steps = words.probe_steps.replace("INSTALL", install_command())
+    return f"{steps}---\n" + "---\n".join(yaml.safe_dump(job, sort_keys=False, width=120) for job in jobs)
 
 
-def _make_job(i: int, node: Node) -> Json:
-    asked = {p.resource: p.devices for p in node.parts if p.devices and p.resource}
-    name = re.sub(r"[^a-z0-9-]+", "-", node.name.lower())[:40].strip("-") or "node"
-    container: Json = {"name": "probe", "image": IMAGE, "command": ["advise", "probe", "--json"]}
+def _make_job(i: int, node: Node, like: Json) -> Json:
+    job, name = deepcopy(like), re.sub(r"[^a-z0-9-]+", "-", node.name.lower())[:40].strip("-") or "node"
+    job["metadata"] |= {"name": f"{job['metadata']['name']}-{i}-{name}", "annotations": {"node": node.name}}
+    pod, asked = (
+        job["spec"]["template"]["spec"],
+        {p.resource: p.devices for p in node.parts if p.devices and p.resource},
+    )
+    pod["affinity"] = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
+        {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node.name]}]}
+    ]}}}  # fmt: skip
+    pod["tolerations"] = [{"key": k, "operator": "Exists"} for k in asked]
+    pod["containers"][0]["image"] = IMAGE
     if asked:
-        container["resources"] = {"limits": {k: str(v) for k, v in asked.items()}}
-    fields = [{"key": "metadata.name", "operator": "In", "values": [node.name]}]
-    terms = {"nodeSelectorTerms": [{"matchFields": fields}]}
-    pod: Json = {
-        "restartPolicy": "Never",
-        "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}},
-        "tolerations": [{"key": k, "operator": "Exists"} for k in asked],
-        "containers": [container],
-    }
-    return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {
-            "name": f"{LABEL}-{i}-{name}",
-            "labels": {"app.kubernetes.io/name": LABEL},
-            "annotations": {"node": node.name},
-        },
-        "spec": {
-            "backoffLimit": 0,
-            "activeDeadlineSeconds": 3600,
-            "ttlSecondsAfterFinished": 86400,
-            "template": {"metadata": {"labels": {"app.kubernetes.io/name": LABEL}}, "spec": pod},
-        },
-    }
+        pod["containers"][0]["resources"] = {"limits": {k: str(v) for k, v in asked.items()}}
+    return job

@@ -15,24 +15,16 @@ from advisor.errors import BadFile
 from advisor.files import parse_json
 from advisor.fleet.inventory.cards import CardKind, CardLookup, find_by_words
 from advisor.fleet.inventory.foreign import MAX_NAME, MAX_NODES, ForeignShape, as_number
+from advisor.fleet.inventory.labels import read_node_words
 from advisor.fleet.inventory.parts import make_part
 from advisor.fleet.types import Inventory, Node, NodePart
-from advisor.machines.types import Cpu, HostMemory, Machine, Vendor
+from advisor.machines.types import Cpu, HostMemory, Machine
 
 MEMORY_NOTE = "RAM is what Ray may use of it, not all that the machines have"
 TAKEN_NOTE = "what tasks and actors have taken is not in ray.nodes(): how many devices are free is not known"
 TYPE_PREFIX = "accelerator_type:"
-TYPE_LABEL = "ray.io/accelerator-type"
 MOST_DEVICES = 4096
-# resources of devices -> maker and, where the resource tells no type, the name of the product
-DEVICES: dict[str, tuple[Vendor, str]] = {
-    "GPU": ("unknown", ""),
-    "TPU": ("google", "TPU"),
-    "HPU": ("habana", "Gaudi"),
-    "neuron_cores": ("aws", "Neuron"),
-    "NPU": ("unknown", "Ascend"),
-}
-CORES = ("neuron_cores",)  # resources that count parts of a device
+TYPE_LABEL = "ray.io/accelerator-type"
 
 
 class _RayNode(ForeignShape, frozen=True, kw_only=True):
@@ -119,11 +111,11 @@ def _make_node(name: str, entry: _RayNode, lookup: CardLookup) -> Node:
     parts: list[NodePart] = []
     problems: list[str] = []
     notes: list[str] = []
-    for resource in DEVICES:
+    for resource in read_node_words(lookup.rules).ray:
         count = as_number(resources.get(resource))
         if count is None or count <= 0:
             continue
-        if resource in CORES:
+        if resource.endswith("_cores"):
             problems.append(f"{count:g} {resource}: cores of devices, whose number is not reported")
         elif count < 1 or count > MOST_DEVICES:
             problems.append(f"{count:g} {resource}: no whole device" if count < 1 else f"{count:g} {resource}")
@@ -149,7 +141,7 @@ def _types(resources: Json, labels: Json) -> list[str]:
 
 
 def _find_kind(resource: str, types: list[str], lookup: CardLookup) -> CardKind:
-    vendor, product = DEVICES[resource]
+    vendor, product = read_node_words(lookup.rules).ray[resource]
     if len(types) == 1:
         # TPU-V5LITEPOD is what Ray calls the generation that is sold as v5e
         words = re.sub(r"v5litepod", "v5e", types[0], flags=re.I)

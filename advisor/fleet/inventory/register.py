@@ -17,7 +17,7 @@ from advisor.decoding import Json, decode_json
 from advisor.fleet.inventory.foreign import parse_quantity, positive
 from advisor.record import Value
 
-REGISTER = ("hami.io/node-nvidia-register", "4pd.io/node-nvidia-register")
+REGISTER = ("hami.io/node-nvidia-register", "4pd.io/node-nvidia-register", "hami.io/node-amd-register")
 # drivers of accelerators (gpu.nvidia.com, gpu.amd.com); others hand out networks, processors and channels between nodes
 DRIVERS = re.compile(r"\b(?:gpu|[tnx]pu|gaudi|neuron|accelerators?)\b", re.I)
 CLASS = "deviceclass.resource.kubernetes.io/"  # Kubernetes' own name of a device class where a resource is meant

@@ -14,14 +14,8 @@ from advisor.decoding import Json
 from advisor.errors import BadFile
 from advisor.files import decode_text, parse_json
 from advisor.fleet.inventory.cards import CardKind, CardLookup, find_by_words, find_machine_cards
-from advisor.fleet.inventory.foreign import (
-    MAX_NAME,
-    MAX_NODES,
-    ForeignShape,
-    as_words,
-    check_names,
-    positive,
-)
+from advisor.fleet.inventory.foreign import MAX_NAME, MAX_NODES, ForeignShape, as_words, check_names, positive
+from advisor.fleet.inventory.labels import read_node_words
 from advisor.fleet.inventory.parts import make_part
 from advisor.fleet.types import Inventory, Node, NodePart
 from advisor.machines.device_visibility import MIG_NOTE
@@ -33,10 +27,6 @@ from advisor.units import MIB
 MOST_DEVICES = 4096  # of one node
 MAX_FEATURE = 80  # characters of one that may be a card's name
 DETAIL_HINT = "jobs run on it, and which of its cards they have taken is not stated: `scontrol show node -o -d` says it"
-# base states and flags with which jobs are started on a node; every other one sets it aside
-ASLEEP = {"POWERED_DOWN", "POWERING_UP", "POWERING_DOWN", "POWER_DOWN", "POWER_UP", "POWER"}  # started when asked
-WORKING = {"IDLE", "MIXED", "ALLOCATED", "COMPLETING", "CLOUD", "DYNAMIC_NORM", "DYNAMIC_FUTURE", "PERFCTRS", "UNDRAIN",
-           "POWERED_UP", "PLANNED"}  # fmt: skip
 MARKS = {"*": "NOT_RESPONDING", "~": "POWERED_DOWN", "#": "POWERING_UP", "%": "POWERING_DOWN", "!": "POWER_DOWN",
          "$": "MAINTENANCE", "@": "REBOOT_REQUESTED", "^": "REBOOT_ISSUED", "-": "PLANNED"}  # fmt: skip
 LINKS = {"nvlink": "nvlink", "nvswitch": "nvlink", "infiniband": "infiniband", "ib": "infiniband", "roce": "roce"}
@@ -46,23 +36,10 @@ _ENTRY = re.compile(
 )
 MAX_RECORD = 100_000  # characters of one node
 _NOT_REPORTED = ("", "(null)", "N/A", "n/a")
-# keys of the text of scontrol -> those of its JSON
-_RECORD_KEYS = {
-    "NodeName": "name", "State": "state", "Gres": "gres", "GresUsed": "gres_used", "AllocTRES": "tres_used",
-    "ActiveFeatures": "active_features", "AvailableFeatures": "features", "Partitions": "partitions",
-    "CPUTot": "cpus", "Sockets": "sockets", "CoresPerSocket": "cores", "RealMemory": "real_memory",
-    "MemSpecLimit": "specialized_memory", "Arch": "architecture",
-}  # fmt: skip
 _START = re.compile(r"^NodeName=", re.M)
 _CONFIGURES = re.compile(r"^(?:GresTypes|SlurmctldHost|ClusterName|SlurmdParameters|NodeName=\S+ .*\bName=gpu)\b", re.M)
-_OF_GRES = re.compile(r"\sName=\w+\b")
+_OF_GRES = re.compile(r"(?:^|\s)Name=\w+\b")
 CONFIGURED = "slurm.conf says what there should be, not which nodes are up: scontrol show node -o -d"
-# a table of sinfo, for a person or by `-O`: its columns, and ours for them; states as its short form has them
-_COLUMNS = {
-    "NODELIST": "name", "HOSTNAMES": "name", "STATE": "state", "GRES": "gres", "GRES_USED": "gres_used", "CPUS": "cpus",
-    "PARTITION": "partitions", "MEMORY": "real_memory", "AVAIL_FEATURES": "features",
-    "ACTIVE_FEATURES": "active_features",
-}  # fmt: skip
 _HEADER = re.compile(
     r"^ *(?=.*\b(?:PARTITION|NODELIST|HOSTNAMES|GRES)\b)[A-Z_]+(?:[ |]+[A-Z_]+(?:\([A-Z/]+\))?)+ *$", re.M
 )
@@ -154,9 +131,10 @@ def make_node(seen: SlurmNode, lookup: CardLookup) -> Node:
     labels = {"partition": seen.partitions[0]} if seen.partitions else {}
     if len(seen.partitions) > 1:
         labels["partitions"] = ",".join(seen.partitions)[:500]
-    asleep = ASLEEP.intersection(seen.states)
+    words = read_node_words(lookup.rules)
+    asleep = set(words.slurm_asleep).intersection(seen.states)
     boots = {"NOT_RESPONDING"} if "POWERING_UP" in asleep else set()
-    wrong = [s for s in seen.states if s not in WORKING and s not in asleep | boots]
+    wrong = [s for s in seen.states if s not in words.slurm_working and s not in asleep | boots]
     if wrong or not seen.states:
         reason = (seen.reason or "").strip()
         state = f"state {'+'.join(seen.states)[:120]}" if seen.states else "its state is not reported"
@@ -400,16 +378,27 @@ def read_scontrol(data: bytes, where: object, lookup: CardLookup) -> Inventory:
     if _CONFIGURES.search(text) is not None:
         return _read_configuration(text, where, lookup)
     records = islice(_records(text, where), MAX_NODES + 1)
-    return _make_inventory([_read_record(record, where) for record in records], where, lookup)
+    return _make_inventory([_read_record(record, where, lookup) for record in records], where, lookup)
 
 
 def _read_configuration(text: str, where: object, lookup: CardLookup) -> Inventory:
-    """The nodes of slurm.conf, lines of gres.conf passed over; a node's state is its own only where it is set."""
-    lines = [x for x in re.sub(r"\\\n", " ", text).splitlines() if _START.match(x) and not _OF_GRES.search(x)]
+    """The nodes of slurm.conf, with types of cards that lines of gres.conf name; a node's state is its own only where
+    it is set."""
+    listed = [x.partition("#")[0] for x in re.sub(r"\\\n", " ", text).splitlines()]
+    types: dict[str, set[str]] = {}
+    for fields in (_fields(x) for x in listed if _OF_GRES.search(x)):
+        for name in expand_all(fields.get("NodeName", ""), where) if fields["Name"] == "gpu" else ():
+            types.setdefault(name, set()).add(fields.get("Type", ""))
+    lines = [x for x in listed if _START.match(x) and not _OF_GRES.search(x)]
     default = " ".join(x.partition(" ")[2] for x in lines if x.startswith("NodeName=DEFAULT"))
-    seen = [_read_record(f"{x.partition('#')[0]} {default}", where) for x in lines if "=DEFAULT" not in x.split()[0]]
-    named = (replace(node, name=name) for node in seen for name in expand_all(node.name, where))
-    made = [replace(n, states=("IDLE",)) if n.states in ((), ("UNKNOWN",)) else n for n in islice(named, MAX_NODES + 1)]
+    seen = [_read_record(f"{x} {default}", where, lookup) for x in lines if "=DEFAULT" not in x.split()[0]]
+    made: list[SlurmNode] = []
+    for node, name in islice(((n, name) for n in seen for name in expand_all(n.name, where)), MAX_NODES + 1):
+        kinds = types.get(name) or types.get("", set())
+        kind = f"{min(kinds)}:" if len(kinds) == 1 and min(kinds) else ""
+        gres = re.sub(r"^gpu:(?=\d+$)", f"gpu:{kind}", node.gres)
+        states = ("IDLE",) if node.states in ((), ("UNKNOWN",)) else node.states
+        made.append(replace(node, name=name, gres=gres, states=states))
     if not made:
         raise BadFile(where, "has no nodes: scontrol show node -o -d")
     return replace(_make_inventory(made, where, lookup), notes=(CONFIGURED,))
@@ -437,15 +426,16 @@ def read_table(text: str, where: object, lookup: CardLookup) -> Inventory:
         dict(zip(columns, cells, strict=True)) for cells in rows for _ in range(rows[cells]) if cells
     ]
     state = asked[1].split(",")[0] if asked is not None else "idle"
-    made = _make_inventory(_join_partitions(_read_rows(entries, state, where)), where, lookup)
+    made = _make_inventory(_join_partitions(_read_rows(entries, state, where, lookup)), where, lookup)
     return made if asked is not None or "STATE" in columns else replace(made, notes=(STATELESS,))
 
 
-def _read_rows(entries: Sequence[Json], state: str, where: object) -> Iterator[SlurmNode]:
+def _read_rows(entries: Sequence[Json], state: str, where: object, lookup: CardLookup) -> Iterator[SlurmNode]:
     """The nodes of the rows of a table. Without names, as many equal ones as the partition that has most of them."""
     unnamed: dict[tuple[tuple[str, str], ...], Counter[str]] = {}
+    columns = read_node_words(lookup.rules).slurm_columns
     for row in entries:
-        entry: Json = {ours: row[theirs] for theirs, ours in _COLUMNS.items() if theirs in row}
+        entry: Json = {ours: row[theirs] for theirs, ours in columns.items() if theirs in row}
         said = str(entry.get("state", state))
         bare = said.rstrip("".join(MARKS))
         entry["state"] = _SHORT.get(bare, bare) + said[len(bare) :]
@@ -474,11 +464,12 @@ def _records(text: str, where: object) -> Iterator[str]:
         yield " ".join(text[begin:end].split("\n"))
 
 
-def _read_record(record: str, where: object) -> SlurmNode:
+def _read_record(record: str, where: object, lookup: CardLookup) -> SlurmNode:
     """One node. What a person wrote as the reason is no field, whatever stands in it."""
     reason = _REASON.search(record)
     fields = _fields(record[: reason.start()] if reason else record)
-    entry: Json = {ours: fields[theirs] for theirs, ours in _RECORD_KEYS.items() if theirs in fields}
+    keys = read_node_words(lookup.rules).slurm_record
+    entry: Json = {ours: fields[theirs] for theirs, ours in keys.items() if theirs in fields}
     if "Gres" not in fields:  # what is tracked says it as well; its sum of all types is no type of its own
         tracked = [e for e in split_gres(fields.get("CfgTRES")) if e.startswith("gres/gpu")]
         entry["gres"] = ",".join([e for e in tracked if e.startswith("gres/gpu:")] or tracked)

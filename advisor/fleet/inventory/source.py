@@ -31,7 +31,6 @@ from advisor.fleet.inventory.foreign import (
     MAX_NAME,
     MAX_NODES,
     STDIN,
-    ForeignShape,
     as_count,
     as_shape,
     check_names,
@@ -39,6 +38,7 @@ from advisor.fleet.inventory.foreign import (
     read_source,
 )
 from advisor.fleet.inventory.kubernetes import NO_OPTIONS, NodeOptions, PodList
+from advisor.fleet.inventory.labels import read_node_words
 from advisor.fleet.inventory.parts import describe_hardware, make_part, split_machine
 from advisor.fleet.inventory.pools import make_fleet
 from advisor.fleet.types import Fleet, Inventory, Node, SourceKind
@@ -54,31 +54,10 @@ UNKNOWN_KIND = (
     "nodes: [{name, count, hardware}]; also kubectl describe nodes, a table of sinfo with GRES, slurm.conf, nomad node "
     "status, a CSV with gpus and gpu"
 )
-CSV_COLUMNS = {
-    "name": ("name", "node", "hostname", "nodename", "host", "pool", "partition"),
-    "count": ("count", "nodes", "nodecount", "quantity"),
-    "gpus": ("gpuspernode", "gpus", "gpucount", "numgpus"),
-    "gpu": ("gpu", "gputype", "gpumodel", "gpuname", "accelerator"),
-    "gb": ("gpumemorygb", "gpumemgb", "vramgb"),
-    "ram": ("ramgb", "memorygb", "rampernodegb"),
-}
 MOST_CARDS = 64  # of one node in a list
 _NOMAD = re.compile(r"(?m)^(?=ID +=[^\n]*\nName +=)")  # the begin of a node of `nomad node status ID`
-_ABSENT = msgspec.Raw()
+_VARIABLE = re.compile(r'(?m)^[ \t]*([a-z]\w*)[ \t]*=[ \t]*"?([\w.-]+)"?[ \t]*(?:[#/].*)?$')  # of Terraform
 EXAMPLE = '{nodes: [{name: a, count: 2, hardware: "8x H100 80GB SXM, 2TB RAM", price_per_hour: 20}]}'
-
-
-class _Head(ForeignShape, frozen=True, kw_only=True):
-    """The keys by which JSON objects are distinguished; what is in them is not looked at."""
-
-    kind: msgspec.Raw = _ABSENT
-    items: msgspec.Raw = _ABSENT
-    nodes: msgspec.Raw = _ABSENT
-    sinfo: msgspec.Raw = _ABSENT
-    meta: msgspec.Raw = _ABSENT
-    last_update: msgspec.Raw = _ABSENT
-    schema: msgspec.Raw = _ABSENT
-    devices: msgspec.Raw = _ABSENT
 
 
 class FleetEntry(Record, frozen=True, kw_only=True):
@@ -161,20 +140,16 @@ def _read_printed(data: bytes) -> bytes:
 
 def _kind_of_object(data: bytes, where: object) -> SourceKind:
     """Which inventory a JSON object is. Raises BadFile where it is none."""
-    head = parse_json(data, where, _Head)
-    if _is_given(head.items) or bytes(head.kind) in (b'"Node"', b'"ResourceSlice"'):
+    head = parse_json(data, where, dict[str, msgspec.Raw])
+    if "items" in head or bytes(head.get("kind", b"")) in (b'"Node"', b'"ResourceSlice"'):
         return "kubernetes"
-    if _is_given(head.sinfo) or (_is_given(head.nodes) and (_is_given(head.meta) or _is_given(head.last_update))):
+    if "sinfo" in head or ("nodes" in head and ("meta" in head or "last_update" in head)):
         return "slurm"
-    if _is_given(head.schema) and _is_given(head.devices):
+    if "schema" in head and "devices" in head:
         return "snapshots"
-    if _is_given(head.nodes):
-        return "slurm" if _looks_like_slurm(head.nodes, where) else "file"
+    if "nodes" in head:
+        return "slurm" if _looks_like_slurm(head["nodes"], where) else "file"
     raise BadFile(where, UNKNOWN_KIND)
-
-
-def _is_given(part: msgspec.Raw) -> bool:
-    return memoryview(part).nbytes > 0
 
 
 def _looks_like_slurm(nodes: msgspec.Raw, where: object) -> bool:
@@ -203,10 +178,13 @@ def _read_yaml(data: bytes, where: object, rules: Catalog, pods: PodList | None,
         return kubernetes.read_printed(text, where, make_lookup(rules), pods, options)
     if _NOMAD.search(text):
         return _read_nomad(text, where, make_lookup(rules))
-    if _find_columns(text.lstrip().partition("\n")[0]) is not None:
+    if _find_columns(text.lstrip().partition("\n")[0], rules) is not None:
         return _read_csv(text, where, make_lookup(rules))
-    value = _read_documents(text, where)
-    declared = _list_declared(value, where, rules) if isinstance(value, dict) else None
+    variables = dict(_VARIABLE.findall(text))
+    value = variables or _read_documents(text, where)
+    declared = _list_variables(variables, where, rules) if variables else None
+    if declared is None and isinstance(value, dict):
+        declared = _list_declared(value, where, rules)
     if declared is not None:
         entries, note = declared
         return replace(read_own_file({"nodes": entries}, where, rules), notes=(note,))
@@ -236,12 +214,10 @@ def _list_declared(value: dict[Any, Any], where: object, rules: Catalog) -> tupl
     try:
         if value.get("kind") == "NodePool" and "compute.coreweave.com" in str(value.get("apiVersion")):
             spec = value["spec"]
-            taints = ", ".join(f"{t['key']}={t.get('value', '')}:{t['effect']}" for t in spec.get("nodeTaints") or ())
+            taints = _name_taints(spec.get("nodeTaints"))
             entry = {"name": value["metadata"]["name"], "hardware": spec["instanceType"], "count": spec["targetNodes"]}
             limits = f"{spec.get('minNodes', '?')} to {spec.get('maxNodes', '?')}"
-            note = f"targetNodes of a NodePool, which may have {limits}" + (
-                f"; tainted: {taints[:200]}" if taints else ""
-            )
+            note = f"targetNodes of a NodePool, which may have {limits}{taints}"
             return [entry | {"labels": spec.get("nodeLabels") or {}}], note
         if value.get("kind") == "NodePool" and "karpenter" in str(value.get("apiVersion")):
             ceiling = _find_ceiling(value, rules)
@@ -264,6 +240,27 @@ def _list_declared(value: dict[Any, Any], where: object, rules: Catalog) -> tupl
     except (KeyError, TypeError, AttributeError):
         raise BadFile(where, "does not say the machine types and the number of its nodes") from None
     return entries, "what `ray up` keeps running: the head and min_workers"
+
+
+def _list_variables(said: dict[str, str], where: object, rules: Catalog) -> tuple[list[dict[str, Any]], str]:
+    """As `_list_declared`, of Terraform's variables (tfvars): the one machine type with cards, and the least number of
+    nodes that is asked for. Raises BadFile."""
+    lookup = make_lookup(rules)
+    machines = {value for value in said.values() if find_machine_cards(lookup, value) is not None}
+    numbers = {k: n for k, v in said.items() if re.search(r"node|pool", k) and (n := as_count(v)) is not None}
+    numbers = {k: n for k, n in numbers.items() if "gpu" in k} or numbers
+    least = min((n for k, n in numbers.items() if not re.search("max|limit", k)), default=None)
+    if len(machines) != 1 or least is None:
+        raise BadFile(where, "does not say one machine type with cards and the number of its nodes")
+    most = max(numbers.values())
+    if not least:
+        raise BadFile(
+            where, f"starts 0 to {most} nodes {min(machines)}, not which there are: kubectl get nodes -o json"
+        )
+    spot = any("spot" in k and v == "true" for k, v in said.items())
+    labels = {"kubernetes.azure.com/scalesetpriority": "spot"} if spot else {}
+    entry = {"name": "gpu", "hardware": min(machines), "count": least, "labels": labels}
+    return [entry], f"the nodes that Terraform's variables ask for; at most {most} are allowed"
 
 
 def _find_ceiling(pool: dict[Any, Any], rules: Catalog) -> tuple[list[dict[str, Any]], str] | None:
@@ -289,13 +286,16 @@ def _find_ceiling(pool: dict[Any, Any], rules: Catalog) -> tuple[list[dict[str, 
     labels = {"karpenter.sh/nodepool": str(pool["metadata"]["name"])}
     entry = {"name": pool["metadata"]["name"], "hardware": machine, "count": limit // number, "labels": labels}
     kinds = ", ".join(map(str, wanted.get("capacity-type", ()))) or "any"
-    taints = ", ".join(
-        f"{t['key']}={t.get('value', '')}:{t['effect']}" for t in spec["template"]["spec"].get("taints", ())
-    )
     return [entry], (
         f"the most that a NodePool of Karpenter may start (limit of {limit} GPUs; {kinds[:80]}), with the smallest "
-        f"machine; none of it may be there{f'; tainted: {taints[:200]}' if taints else ''}"
+        f"machine; none of it may be there{_name_taints(spec['template']['spec'].get('taints'))}"
     )
+
+
+def _name_taints(taints: list[Json] | None) -> str:
+    """The taints of a template of nodes as the end of a note."""
+    named = ", ".join(f"{t['key']}={t.get('value', '')}:{t['effect']}" for t in taints or ())
+    return f"; tainted: {named[:200]}" if named else ""
 
 
 def _find_instance_type(config: dict[str, Any]) -> str:
@@ -304,17 +304,22 @@ def _find_instance_type(config: dict[str, Any]) -> str:
     return str(config.get("InstanceType") or config.get("machineType") or sizes["vmSize"]).rpartition("/")[2]
 
 
-def _find_columns(header: str) -> dict[str, str] | None:
+def _find_columns(header: str, rules: Catalog) -> dict[str, str] | None:
     """Ours -> the file's names of the columns of a CSV of nodes; None where it says neither cards nor how many."""
     names = {simplify_name(x): x for x in next(csv.reader([header[:10_000]]), ())}
-    found = {ours: names[w] for ours, words in CSV_COLUMNS.items() for w in reversed(words) if w in names}
+    found = {
+        ours: names[w]
+        for ours, words in read_node_words(rules).csv_columns.items()
+        for w in reversed(words)
+        if w in names
+    }
     return found if {"name", "gpus", "gpu"} <= set(found) else None
 
 
 def _read_csv(text: str, where: object, lookup: CardLookup) -> Inventory:
     """Rows of equal nodes: name, how many, cards of each and which. Raises BadFile."""
     text = text.lstrip()
-    columns = _find_columns(text.partition("\n")[0]) or {}
+    columns = _find_columns(text.partition("\n")[0], lookup.rules) or {}
     nodes: list[Node] = []
     try:
         rows = list(csv.DictReader(text.splitlines()))
