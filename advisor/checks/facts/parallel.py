@@ -236,14 +236,14 @@ define_pair(
 )  # fmt: skip
 
 
-@fact("args.draft_slots", "draft tokens of all sequences leave no space in the batch")
+@fact("args.draft_slots", "the batch has fewer tokens than all sequences have with their drafts")
 def _draft_slots(facts: LaunchFacts) -> bool | None:
     config = facts.last("speculative-config")
     if config is None or facts.last("max-num-batched-tokens") is None:
         return False
     m = re.search(r'"num_speculative_tokens"\s*:\s*(\d{1,4})', str(config.value or ""))
     n, sequences = flag_number(facts, "max-num-batched-tokens"), _sequences_at_least(facts)
-    return None if m is None or n is None or sequences is None else n <= sequences * int(m[1])
+    return None if m is None or n is None or sequences is None else n < sequences * (int(m[1]) + 1)
 
 
 def _find_draft_settings(facts: LaunchFacts, entry: Engine) -> dict[str, Setting] | None:

@@ -87,7 +87,9 @@ def memory(
     shortage = find_state_shortage(settings, constants, plans, low, high) if captured else None
     most_sequences = None
     if shortage is not None:
-        sure, most_sequences, text = shortage
+        sure, blocks, text = shortage
+        sure = sure and get_setting(deployment.settings, *constants.names.speculative.flags) is None  # drafts hold states too
+        most_sequences = blocks if sure else None
         refusals, doubts = ([*refusals, text], doubts) if sure else (refusals, [text, *doubts])
     for text, certain in explain_few_states(settings, pools):
         refusals, doubts = ([*refusals, text], doubts) if certain else (refusals, [text, *doubts])
