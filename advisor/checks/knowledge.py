@@ -63,6 +63,7 @@ class RecognitionTables(msgspec.Struct, frozen=True):
     other_parsers: OtherParsers
     wrappers: dict[str, Names]
     others: Names
+    movers: Names
     model_variables: Names
     model_flags: Names
     api_key_flags: Names

@@ -124,7 +124,7 @@ def _read_filled(source: str, ctx: ReaderContext) -> list[Launch] | None:
 
 
 def detect_kind(source: str, name: str) -> str:
-    """shell, systemd, dockerfile, modelfile, env, markdown, nomad or yaml."""
+    """shell, makefile, systemd, dockerfile, modelfile, env, markdown, nomad, presets or yaml."""
     base = name.rpartition("/")[2].lower()
     head = _LEADING.sub("", source, count=1)[:20_000]
     if base.endswith((".yaml", ".yml", ".json")):
@@ -137,6 +137,8 @@ def detect_kind(source: str, name: str) -> str:
         return "systemd"
     if source.startswith("#!") or base.endswith((".sh", ".bash", ".sbatch", ".slurm", ".zsh")):
         return "shell"
+    if base.endswith(("makefile", ".mk")):
+        return "makefile"
     if base.endswith((".md", ".mdx", ".rst")):
         return "markdown"
     if re.search(r"^[ \t]*FROM\s+\S", head, re.M | re.I):
@@ -301,6 +303,7 @@ def _presets(source: str, ctx: ReaderContext) -> list[Launch]:
 _READERS: dict[str, Callable[[str, ReaderContext], list[Launch]]] = {
     "shell": scripts.read_script, "systemd": units.read_systemd, "dockerfile": dockerfile.read_dockerfile,
     "modelfile": configs.read_modelfile, "env": scripts.read, "nomad": nomad.read_job, "markdown": _fenced,
+    "makefile": scripts.read_makefile,
     "presets": _presets
 }  # fmt: skip
 

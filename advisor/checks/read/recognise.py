@@ -206,6 +206,8 @@ class LaunchFinder:
     def _scan(self, words: TextList, env: Env, line: int, depth: int) -> Launches:
         self._note_pins(words)
         for i in range(1, min(len(words), MOST_SCANNED)):
+            if words[i] in self.know.recognition.movers:
+                return []
             found = None if _assign(words[i], env) else self._start(words[i:], env, line, depth)
             if found is not None:
                 return found
@@ -230,9 +232,11 @@ class LaunchFinder:
         if entry is None or entry.how.build:
             return None
         after = _count_start_words(entry.how, words[used:])
-        if after is None or words[used + after :] == ["--help"]:
+        if after is None or words[used + after :] in (["--help"], ["-h"], ["--version"]):
             return None
         used += after
+        if len(words[used:]) > 2 and not any(w.startswith("-") or w.unknown for w in words[used:]):
+            return None  # a sentence
         engine, measures = known.engine_by_flags(entry.engine, words[used:]), entry.how.benchmark
         pinned = self.pins.get(engine)
         origin = "a pin in the file" if pinned else REQUIREMENTS if engine in self.required else None
@@ -322,8 +326,9 @@ class LaunchFinder:
     ) -> Launches:
         """A launch by what the image does with its arguments."""
         first = next(iter(entrypoint or args), None)
-        base = self._name_program(_base(first) if first else "", [*(entrypoint or ()), *args])
-        if base is None:
+        words = [*(entrypoint or ()), *args]
+        base = self._name_program(_base(first) if first else "", words)
+        if base is None or (base.startswith("python") and "-c" in words and entry.engine not in " ".join(words[1:])):
             return []
         made = Launch(engine=entry.engine, argv=tuple(args), env=dict(env), line=line_of(first))
         unclear = replace(made, argv=(), unresolved=(f"what `{base}` starts",))

@@ -25,7 +25,14 @@ from advisor.errors import Unread
 from advisor.yaml_places import lines_of, make_text
 
 MOST_TASKS = 32  # of a job array that are read
+MOST_NAMED = 5  # variables of a makefile that name one another in turn
 TASK = "SLURM_ARRAY_TASK_ID"
+_MAKE_VARIABLE = re.compile(  # NAME ?= value, define NAME ... endef
+    r"^(?:export[ \t]+)?([\w.-]+)[ \t]*[?:+!]{0,3}=[ \t]*((?:[^\n]*\\\n){0,200}[^\n]*)$"
+    r"|^define[ \t]+([\w.-]+)[ \t=]*\n((?:[^\n]*\n){0,200}?)endef\b",
+    re.M,
+)
+_MAKE_REFERENCE = re.compile(r"(?<!\$)\$[({]([\w.-]+)[)}]")
 _ARRAY = re.compile(r"^#SBATCH\s+(?:.*\s)?(?:--array[= ]|-a ?)([\d,:%-]+)", re.M)
 _MANIFEST = re.compile(r"^(apiVersion|services|FROM|\[Service\]|\[Unit\]|models?)\b", re.M)
 # `source FILE`, `. FILE`, and FILE in a variable, without what comes before the folder of the script itself
@@ -123,6 +130,24 @@ def _slurm(source: str, ctx: ReaderContext) -> LaunchSetup | None:
         gpu_granted=True if gres else None,
         nodes=int(nodes[1]) if nodes else None,
     )
+
+
+def read_makefile(source: str, ctx: ReaderContext) -> Launches:
+    """The launches of a makefile's recipes, with the values that it gives its variables once."""
+    given = [(m[1] or m[3], re.sub(r"\\\n\s*|\s#[^\n]*", " ", m[2] or m[4] or "").strip()) for m in _MAKE_VARIABLE.finditer(source)]
+    names = [name for name, _ in given]
+    values = {k: v for k, v in given if names.count(k) == 1 and "\n" not in v}
+    rows, goes_on = [], False
+    for row in lines_of(source):
+        recipe = row if goes_on else re.sub(r"^\t\s*[@+-]*", "", row) if row.startswith("\t") else ""
+        goes_on = recipe.endswith("\\")
+        rows.append(recipe)
+    text = "\n".join(rows)
+    for _ in range(MOST_NAMED):
+        text = _MAKE_REFERENCE.sub(lambda m: values.get(m[1], f"${{{m[1]}}}"), text)
+        if len(text) > 10 * len(source):
+            raise Unread("the variables of the makefile are too long", ctx.line)
+    return read_script(text.replace("$$", "$"), ctx)
 
 
 def make_script_reader(ctx: ReaderContext, mounts: Sequence[Mount] | None = None) -> Callable[[str], str | None]:
