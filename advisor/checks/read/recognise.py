@@ -135,6 +135,8 @@ class LaunchFinder:
         own = dict(env)
         while words:
             base = _base(words[0])
+            if base == "command" and words[1:2] in (["-v"], ["-V"]):  # only asks where a program lies
+                return []
             if base in wrappers["plain"] or words[0] in wrappers["plain"]:
                 inside = self._script_next_to_file(words, own, depth) if base.endswith(".sh") else []
                 if inside:

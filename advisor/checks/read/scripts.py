@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from advisor.checks.read import accelerators
 from advisor.checks.read.context import (
     ReaderContext,
+    find_root,
     make_finder,
     make_launch,
     make_launches,
@@ -153,12 +154,16 @@ def read_makefile(source: str, ctx: ReaderContext) -> Launches:
 def make_script_reader(ctx: ReaderContext, mounts: Sequence[Mount] | None = None) -> Callable[[str], str | None]:
     """What a script holds, by the path that a command names; None for what does not lie next to the file.
 
-    In a container (`mounts`) it is the file that is mounted there; elsewhere the file of that name next to this one.
+    In a container (`mounts`) it is the file that is mounted there; elsewhere the file of that name next to this one, or
+    the one in a folder above this one whose path ends like that.
     """
 
     def read(path: str) -> str | None:
         name = path.rpartition("/")[2] if mounts is None else find_mounted_file(path, mounts)
         text = read_inside(ctx.folder, name)
+        end = "/".join(path.split("/")[-2:]) if mounts is None and path.startswith("/") else ""
+        for above in ("..", "../..", "../../..") if end else ():
+            text = text or read_inside(ctx.folder, f"{above}/{end}", find_root(ctx))
         if text is None or not (text.startswith("#!") or name.endswith(".sh")):
             return None
         given = read_sourced_variables(text, ctx).items()  # its own lines are counted nowhere
