@@ -196,7 +196,7 @@ def test_a_checkpoint_of_modelopt_names_its_method_itself() -> None:
 
 
 CONNECTOR = 'vllm serve a/b --kv-transfer-config \'{{"kv_connector": "{}"}}\''
-SEGMENTS = "PYTORCH_ALLOC_CONF=expandable_segments:{} " + CONNECTOR
+SEGMENTS = "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:{} " + CONNECTOR
 MATCHED = [
     ("llama-server -m a.gguf -sm tensor -ctk q8_0", "llama-split-tensor-kv", True),
     ("llama-server -m a.gguf -sm tensor -ctv iq4_nl", "llama-split-tensor-kv", True),
@@ -214,9 +214,9 @@ MATCHED = [
     ("text-generation-launcher --model-id a/b --sharded true --num-shard 1", "tgi-sharded-one", True),
     ("text-generation-launcher --model-id a/b --sharded true --num-shard 2", "tgi-sharded-one", False),
     ("text-generation-launcher --model-id a/b --sharded true", "tgi-sharded-one", False),
-    (SEGMENTS.format("true", "Nixl"), "kv-connector-expandable-segments", True),
+    (SEGMENTS.format("True", "Nixl"), "kv-connector-expandable-segments", True),
     (SEGMENTS.format("False", "Nixl"), "kv-connector-expandable-segments", False),
-    (SEGMENTS.format("true", "Own"), "kv-connector-expandable-segments", False),
+    (SEGMENTS.format("True", "Own"), "kv-connector-expandable-segments", False),
     ("vllm serve a/b --allowed-origins '[\"*\"]'", "cors-wildcard", True),
     ("vllm serve a/b --allowed-origins '[\"https://a.b\"]'", "cors-wildcard", False),
     ("OLLAMA_ORIGINS='*' ollama serve", "cors-wildcard", True),

@@ -61,6 +61,7 @@ _MODELFILE_WORD = re.compile(r"^(PARAMETER|TEMPLATE|SYSTEM|ADAPTER|MESSAGE|LICEN
 _LEADING = re.compile(r"\A(?:[ \t]*(?:#[^\n]*)?\n)+")  # comments and empty lines
 _PRESET = re.compile(r"^(?:model|hf|hf-repo|LLAMA_ARG_MODEL)[ \t]*=.*gguf", re.M | re.I)  # of llama-server
 _HAS_TEMPLATE = re.compile(r"\{[{%]")  # whose branches may each have a key
+_ENDS = {"markdown": (".md", ".mdx", ".rst"), "makefile": ("makefile", ".mk")}
 _ENV_LINE = re.compile(r"^(export )?[A-Za-z_][A-Za-z0-9_]*=")
 _COMMENT = re.compile(r"^\s*(#|$)")
 _MENTIONS = re.compile(
@@ -137,10 +138,9 @@ def detect_kind(source: str, name: str) -> str:
         return "systemd"
     if source.startswith("#!") or base.endswith((".sh", ".bash", ".sbatch", ".slurm", ".zsh")):
         return "shell"
-    if base.endswith(("makefile", ".mk")):
-        return "makefile"
-    if base.endswith((".md", ".mdx", ".rst")):
-        return "markdown"
+    named = next((kind for kind, ends in _ENDS.items() if base.endswith(ends)), None)
+    if named is not None:
+        return named
     if re.search(r"^[ \t]*FROM\s+\S", head, re.M | re.I):
         docker, model = bool(_DOCKER_WORD.search(head)), bool(_MODELFILE_WORD.search(head))
         if "dockerfile" in base or "containerfile" in base or (docker and not model):

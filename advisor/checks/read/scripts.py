@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
@@ -135,9 +136,10 @@ def _slurm(source: str, ctx: ReaderContext) -> LaunchSetup | None:
 
 def read_makefile(source: str, ctx: ReaderContext) -> Launches:
     """The launches of a makefile's recipes, with the values that it gives its variables once."""
-    given = [(m[1] or m[3], re.sub(r"\\\n\s*|\s#[^\n]*", " ", m[2] or m[4] or "").strip()) for m in _MAKE_VARIABLE.finditer(source)]
-    names = [name for name, _ in given]
-    values = {k: v for k, v in given if names.count(k) == 1 and "\n" not in v}
+    found = [(m[1] or m[3], m[2] or m[4] or "") for m in _MAKE_VARIABLE.finditer(source)]
+    given = {name: re.sub(r"\\\n\s*|\s#[^\n]*", " ", value).strip() for name, value in found}
+    times = Counter(name for name, _ in found)
+    values = {k: v for k, v in given.items() if times[k] == 1 and "\n" not in v}
     rows, goes_on = [], False
     for row in lines_of(source):
         recipe = row if goes_on else re.sub(r"^\t\s*[@+-]*", "", row) if row.startswith("\t") else ""

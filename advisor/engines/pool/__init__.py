@@ -88,7 +88,8 @@ def memory(
     most_sequences = None
     if shortage is not None:
         sure, blocks, text = shortage
-        sure = sure and get_setting(deployment.settings, *constants.names.speculative.flags) is None  # drafts hold states too
+        drafts = get_setting(deployment.settings, *constants.names.speculative.flags) is not None  # hold states too
+        sure = sure and not drafts
         most_sequences = blocks if sure else None
         refusals, doubts = ([*refusals, text], doubts) if sure else (refusals, [text, *doubts])
     for text, certain in explain_few_states(settings, pools):
