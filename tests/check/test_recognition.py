@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from checking import launches
 
 from advisor.checks.findings import CheckReport
 from advisor.checks.one_file import CheckOptions
@@ -57,3 +58,56 @@ def test_an_anchor_may_be_set_again(tmp_path: Path) -> None:
     report = check_paths([tmp_path / "compose.yaml"], ALONE)
     assert [(f.rule, f.line) for f in report.findings] == [("flag-unknown", 4)]
     assert {d.name for d in report.deployments} == {"v", "w"}
+
+
+MAKEFILE = """\
+MODEL ?= Qwen/Qwen3-8B
+ARGS = --port 8000 \\
+\t--max-model-len $(LENGTH)  # short
+LENGTH := 8192
+SIZE = 1
+SIZE = 2
+.PHONY: serve
+serve: ## Runs $(MODEL)
+\t@echo "vllm serve nothing"
+\tvllm serve $(MODEL) $(ARGS) \\
+\t  --max-num-seqs $(SIZE)
+stop:
+\t-pkill -f vllm
+box:
+\tdocker run --gpus all -v $$HOME/m:/models ghcr.io/ggml-org/llama.cpp:server-cuda -m /models/a.gguf
+"""
+
+
+@pytest.mark.parametrize("name", ["Makefile", "deploy/GNUmakefile", "rules.mk"])
+def test_recipes_of_a_makefile(name: str) -> None:
+    """GNU make's manual, 4.5 (splitting lines), 5.1 (recipes), 6.1 (references)."""
+    first, second = launches(MAKEFILE, name)
+    assert [str(w) for w in first.argv] == [
+        "Qwen/Qwen3-8B", "--port", "8000", "--max-model-len", "8192", "--max-num-seqs", "${SIZE}",
+    ]  # fmt: skip
+    assert (first.line, first.argv[-1].unknown) == (10, ("SIZE",))
+    assert second.engine == "llama.cpp"
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["if ! command -v llama-server &> /dev/null; then echo no; fi",
+     "sudo cp build/llama-server /usr/local/bin/llama-server",
+     "sudo systemctl enable --now llama-server", "sudo chmod +x /opt/llama-server",
+     "llama-server --version 2>&1 | head -1",
+     "P=$(which llama-server)", "sudo pkill llama-server"],
+)  # fmt: skip
+def test_what_handles_a_program_starts_none(line: str) -> None:
+    assert launches(f"#!/bin/bash\n{line}\n", "x.sh") == []
+    assert len(launches(f"#!/bin/bash\n{line}\nsudo -u ai llama-server -m a.gguf\n", "x.sh")) == 1
+
+
+def test_a_program_that_is_looked_up_is_started() -> None:
+    (launch,) = launches('#!/bin/bash\nB="$(command -v llama-server)"\n"$B" -m a.gguf\n', "x.sh")
+    assert launch.engine == "llama.cpp"
+
+
+def test_a_sentence_is_no_launch() -> None:
+    text = "annotations: {summary: llama-server inference backend is unavailable}\n"
+    assert launches(text, "x.yaml") == []
