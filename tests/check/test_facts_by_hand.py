@@ -84,10 +84,6 @@ COMMANDS: list[tuple[str, str, Any]] = [
     (f"vllm serve {Q} --nnodes 1 -tp 3", "args.nnodes_uneven", False),
     (f"vllm serve {Q} -tp 3", "args.nnodes_uneven", False),
     (f"vllm serve {Q} --nnodes 0 -tp 3", "args.nnodes_uneven", None),
-    (f"vllm serve {Q} -tp 8 --decode-context-parallel-size 3", "args.dcp_uneven", True),
-    (f"vllm serve {Q} -tp 8 --decode-context-parallel-size 4", "args.dcp_uneven", False),
-    (f"vllm serve {Q} -tp 8", "args.dcp_uneven", False),
-    (f"vllm serve {Q} -tp 8 --decode-context-parallel-size 0", "args.dcp_uneven", None),
     (f"vllm serve {Q} --enable-lora --max-loras 16 --max-lora-rank 64", "args.lora_large", True),
     (f"vllm serve {Q} --enable-lora --max-loras 15 --max-lora-rank 64", "args.lora_large", False),
     (f"vllm serve {Q} --enable-lora --max-loras 64", "args.lora_large", True),
@@ -97,21 +93,6 @@ COMMANDS: list[tuple[str, str, Any]] = [
     (f"vllm serve {Q} --enable-lora --max-lora-rank 17", "args.lora_rank_odd", True),
     (f"vllm serve {Q} --enable-lora --max-lora-rank 16", "args.lora_rank_odd", False),
     (f"vllm serve {Q}", "args.lora_rank_odd", None),
-    (
-        "python -m sglang.launch_server --model-path a/b --chunked-prefill-size 100 --page-size 64",
-        "args.chunk_off_page",
-        True,
-    ),
-    (
-        "python -m sglang.launch_server --model-path a/b --chunked-prefill-size 128 --page-size 64",
-        "args.chunk_off_page",
-        False,
-    ),
-    (
-        "python -m sglang.launch_server --model-path a/b --chunked-prefill-size -1 --page-size 64",
-        "args.chunk_off_page",
-        False,
-    ),
     (
         "text-generation-launcher --model-id a/b --max-input-tokens 9 --max-total-tokens 9",
         "args.input_not_below_total",

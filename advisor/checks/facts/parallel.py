@@ -8,7 +8,7 @@ from typing import Literal
 
 from advisor.catalog.documents import decode_document
 from advisor.catalog.types import Divided, Engine
-from advisor.checks.facts.arguments import concept_number, define_pair, flag_number
+from advisor.checks.facts.arguments import concept_number, flag_number
 from advisor.checks.facts.launch_facts import ABSENT, LaunchFacts, compare, define, fact, find_catalogue_model
 from advisor.checks.resolve.arguments import LENGTHS, convert_argument, parse_number
 from advisor.deployment import Setting
@@ -215,14 +215,6 @@ def _sequences_at_least(facts: LaunchFacts) -> float | None:
 
 
 define("args.sequences", "sequences that run at once, as asked", lambda c: concept_number(c, "sequences"), "float")
-define_pair(
-    "args.prefill_below_input", "max-batch-prefill-tokens is below max-input-tokens", "max-batch-prefill-tokens",
-    "max-input-tokens", lt
-)  # fmt: skip
-define_pair(
-    "args.prefill_below_length", "max-batch-prefill-tokens is below max-input-length", "max-batch-prefill-tokens",
-    "max-input-length", lt
-)  # fmt: skip
 
 
 @fact("args.draft_slots", "the batch has fewer tokens than all sequences have with their drafts")

@@ -288,7 +288,8 @@ class LaunchFinder:
         if not found and len(words) == 1 and " " in words[0]:
             found = self.script(words[0], first_line(words[0]), env, depth + 1)
         one_string = bool(found) and entrypoint is not None and len(words) == len(entrypoint) == 1 and " " in words[0]
-        doubled = bool(found) and not entrypoint and entry is not None and entry.entry == "serve"
+        serves = entry is not None and entry.entry in ("serve", "llama")
+        doubled = bool(found) and not entrypoint and serves
         if not found and image is not None and entry is not None:
             if not entrypoint and args and self.know.starts_by_itself(entry, args[0]):
                 doubled, args = True, args[1:]
