@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from checking import launches
+from checking import check_text, launches, rules_of
 
 from advisor.checks.findings import CheckReport
 from advisor.checks.one_file import CheckOptions
@@ -111,3 +111,56 @@ def test_a_program_that_is_looked_up_is_started() -> None:
 def test_a_sentence_is_no_launch() -> None:
     text = "annotations: {summary: llama-server inference backend is unavailable}\n"
     assert launches(text, "x.yaml") == []
+
+
+@pytest.mark.parametrize(
+    ("service", "kept"),
+    [("image: ollama/ollama:0.13.0\n    command: [sh, -c, ollama serve & wait]", True),
+     ("image: ollama/ollama:0.13.0\n    entrypoint: [sh, -c, ollama serve & wait]", False),
+     ("image: ollama/ollama:0.13.0\n    entrypoint: ''\n    command: [sh, -c, ollama serve & wait]", False),
+     ("image: ollama/ollama:0.13.0\n    command: serve", False),
+     ("image: ghcr.io/ggml-org/llama.cpp:server-cuda-b11434\n    command: llama-server -m /a.gguf", True),
+     ("image: ghcr.io/ggml-org/llama.cpp:server-cuda-b11434\n    command: -m /a.gguf", False),
+     ("image: ghcr.io/ggml-org/llama.cpp:full-cuda-b11434\n    command: llama-server -m /a.gguf", False)],
+)  # fmt: skip
+def test_an_image_that_keeps_its_entry_point(service: str, kept: bool) -> None:
+    """ENTRYPOINT of the images' Dockerfiles: /bin/ollama, /app/llama-server; of `full` it is a script of tools."""
+    found = rules_of(check_text(f"services:\n  s:\n    {service}\n", "compose.yaml"))
+    assert ("entrypoint-kept" in found) is kept
+
+
+ROLE = """\
+- name: Deploy
+  kubernetes.core.k8s: {state: present, template: serve.yaml.j2}
+- name: Something else
+  ansible.builtin.template: {src: absent.j2, dest: /etc/x}
+"""
+MANIFEST = """\
+apiVersion: v1
+kind: Pod
+metadata: {name: p}
+spec:
+  containers:
+  - name: v
+    image: {{ vllm_image | quote }}
+    args: [--model, Qwen/Qwen3-8B, --max-model-len, "{{ length }}"]
+"""
+
+
+def test_templates_of_a_role_stand_where_their_task_does(tmp_path: Path) -> None:
+    for folder in (".git", "roles/v/tasks", "roles/v/templates"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "roles/v/templates/serve.yaml.j2").write_text(MANIFEST)
+    tasks = tmp_path / "roles/v/tasks"
+    (launch,) = launches(ROLE, str(tasks / "main.yml"), tasks)
+    assert (launch.engine, launch.line, str(launch.argv[1])) == ("vllm", 2, "Qwen/Qwen3-8B")
+    (alone,) = launches(MANIFEST, "serve.yaml.j2")
+    assert (alone.line, str(alone.argv[3])) == (8, "${length}")
+
+
+def test_a_comment_may_hand_gpus_to_all_pods() -> None:
+    pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec:\n  containers:\n"
+    pod += "  - {name: v, image: 'vllm/vllm-openai:v0.33.0', args: [a/b]}\n"
+    assert "k8s-gpu-limit-missing" in rules_of(check_text(pod, "p.yaml"))
+    said = "# No nvidia.com/gpu here: the default runtime of the node gives every pod its GPUs\n"
+    assert "k8s-gpu-limit-missing" not in rules_of(check_text(said + pod, "p.yaml"))

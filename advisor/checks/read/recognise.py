@@ -220,7 +220,7 @@ class LaunchFinder:
     def _started(self, words: TextList, env: KnownEnv, line: int) -> Launch | None:
         """The launch that these words are, if the first of them starts an engine."""
         known = self.know
-        base = re.sub(r"\.(exe|sh|llamafile)$", "", _base(words[0]))
+        base = re.sub(r"\.(exe|sh|llamafile)$|(?<=server)-(cpu|cuda|vulkan|rocm|hip|sycl)$", "", _base(words[0]))
         named = _NAMED_PROGRAM.fullmatch(base)
         entry, used = known.programs.get(named[1].lower().replace("_", "-") if named else base), 1
         if entry is None and re.fullmatch(r"(?:python|pypy)[\d.]*t?|\$\{?PYTHON\w*\}?", base):
@@ -288,8 +288,8 @@ class LaunchFinder:
         if not found and len(words) == 1 and " " in words[0]:
             found = self.script(words[0], first_line(words[0]), env, depth + 1)
         one_string = bool(found) and entrypoint is not None and len(words) == len(entrypoint) == 1 and " " in words[0]
-        serves = entry is not None and entry.entry in ("serve", "llama")
-        doubled = bool(found) and not entrypoint and serves
+        kept = entry is not None and (entry.entry == "serve" or (image and "server" in (image.tag or "")))
+        doubled = bool(found) and not entrypoint and bool(kept)
         if not found and image is not None and entry is not None:
             if not entrypoint and args and self.know.starts_by_itself(entry, args[0]):
                 doubled, args = True, args[1:]
