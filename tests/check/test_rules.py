@@ -67,7 +67,7 @@ def test_versions_bound_rules(e: RuleEntry) -> None:
     assert e.versions is not None
     builds = (e.versions.before or "").startswith("b")
     outside = "0.0.1" if e.versions.at_least else "b99999" if builds else "99.0"
-    text = re.sub(r"(vllm/vllm-openai:v|lmsysorg/sglang:v|inference:)[\d.]+", rf"\g<1>{outside}", e.bad)
+    text = re.sub(r"(vllm/vllm-openai:v|lmsysorg/sglang:v|inference:|lmdeploy==)[\d.]+", rf"\g<1>{outside}", e.bad)
     text = re.sub(r"(?<=server-cuda-)b\d+", outside, text)
     assert e.id not in rules_of(check_text(text, engine_version=outside))
 

@@ -251,8 +251,7 @@ def bad_json(facts: LaunchFacts) -> Matches:
         value = word.strip()
         if argument.name == "compilation-config" and re.fullmatch(r"\d", value):
             continue
-        counts = re.fullmatch(r"\w+=\d+(,\w+=\d+)*", value) and is_before(facts.version or "", "0.10.0")  # nullable_kvs
-        if counts or (argument.name == "hf-overrides" and not value.startswith(("{", "["))):
+        if argument.name == "hf-overrides" and not value.startswith(("{", "[")):
             continue
         if "$" in value or re.search(r":\s*(?:[,}]|<[^<>\"]+>)", value):
             continue  # a variable or a placeholder that is filled in later
