@@ -63,6 +63,7 @@ class RecognitionTables(msgspec.Struct, frozen=True):
     other_parsers: OtherParsers
     wrappers: dict[str, Names]
     others: Names
+    movers: Names
     model_variables: Names
     model_flags: Names
     api_key_flags: Names
@@ -71,6 +72,7 @@ class RecognitionTables(msgspec.Struct, frozen=True):
     image_homes: dict[EngineId, str]
     quantization_values: dict[str, QuantizationName]
     compose_service_keys: Names
+    compose_mistaken: dict[str, str]
     gated_models: Pattern
     native_families: Names
     tool_parsers: dict[str, Names]  # word in a model's name -> parsers that fit it

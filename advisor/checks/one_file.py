@@ -26,8 +26,6 @@ from advisor.session import Session
 from advisor.tree import describe_link, leads_out
 from advisor.yaml_places import MAX_BYTES, Text, TextList, lines_of
 
-STRICT_KINDS = ("compose", "kubernetes")  # whose programs refuse a key that stands twice
-
 
 class CheckOptions(LaunchCheckOptions, frozen=True):
     """How a check is asked for."""
@@ -147,8 +145,8 @@ def _name_doubled(keys: Sequence[Text], launches: Sequence[Launch], name: str) -
     """A finding for each key that stands twice, in files with launches."""
     if not launches:
         return []
-    refused = any(x.kind in STRICT_KINDS for x in launches)
-    then = "Docker Compose and kubectl refuse the file" if refused else "the last one counts"
+    refused = any(x.kind == "compose" for x in launches)
+    then = "Docker Compose refuses the file" if refused else "the last one counts"
     return [
         Finding(
             rule="key-doubled", severity="error" if refused else "warning", file=name, line=k.line or 1,

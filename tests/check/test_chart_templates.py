@@ -212,3 +212,22 @@ def test_templates_inside_a_script_of_a_manifest_are_no_values() -> None:
         '    ARGS+=("--max-model-len" {{ .Values.x | quote }})\n    {{- end }}\n    exec "${ARGS[@]}"\n'
     )
     assert [f.rule for f in check_text(text, "x.yaml").findings if f.severity == "error"] == []
+
+
+def test_a_release_has_the_name_that_helm_template_gives_it(tmp_path: Path) -> None:
+    """The helper that `helm create` writes asks for the release's name, which nobody knows before."""
+    (tmp_path / ".git").mkdir()
+    helper = '{{- define "n" }}{{- if contains .Chart.Name .Release.Name }}a{{- else }}b{{- end }}{{- end }}'
+    for name, text in (
+        ("Chart.yaml", "name: c\n"),
+        ("values.yaml", "model: Qwen/Qwen3-8B\n"),
+        ("templates/_h.tpl", helper),
+    ):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    pod = (
+        'apiVersion: v1\nkind: Pod\nmetadata:\n  name: {{ include "n" . }}\nspec:\n  containers:\n  - name: v\n'
+        '    image: vllm/vllm-openai:v0.33.0\n    args: ["{{ .Values.model }}"]\n'
+    )
+    (launch,) = launches(pod, str(tmp_path / "templates/p.yaml"), tmp_path / "templates")
+    assert launch.argv == ("Qwen/Qwen3-8B",)

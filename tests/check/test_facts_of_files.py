@@ -200,11 +200,6 @@ def test_shares_of_one_card(one: str, other: str, card: int, above: bool) -> Non
         (VLLM.format("-m 7g", "--model meta-llama/Llama-3.2-1B-Instruct"), "memory.limit_small", None, True),
         (VLLM.format("-m 7g", "--model Qwen/Qwen3-0.6B"), "memory.limit_small", None, False),
         (VLLM.format("-m 7g", "--model a/b"), "memory.limit_small", None, True),
-        (f"vllm serve {Q} --kv-cache-dtype bfloat16 --dtype half", "kv.differs_from_model", None, True),
-        (f"vllm serve {Q} --kv-cache-dtype half --dtype float16", "kv.differs_from_model", None, False),
-        (f"vllm serve {Q} --kv-cache-dtype float16 --dtype auto", "kv.differs_from_model", None, True),
-        ("vllm serve a/b --kv-cache-dtype float16", "kv.differs_from_model", None, None),
-        ("vllm serve a/b --kv-cache-dtype float16 --dtype float16", "kv.differs_from_model", None, False),
         # a volume that is called like a cache is no fault where the model is a path
         (VLLM.format("-v hf:/data", "--model /data/x"), "cache.wrong_path", None, False),
         (f"vllm serve {Q} --swap-space 4", "memory.host_need_gib", None, 12.0),

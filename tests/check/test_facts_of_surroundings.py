@@ -138,10 +138,6 @@ COMMANDS: list[tuple[str, str, Any]] = [
     (f"vllm serve {Q}", "kv.type", "auto"),
     (f"vllm serve {Q} --kv-cache-dtype fp8", "kv.type", "fp8"),
     (f"vllm serve {Q} --kv-cache-dtype $T", "kv.type", None),
-    (f"vllm serve {Q} --kv-cache-dtype float16", "kv.differs_from_model", True),
-    (f"vllm serve {Q} --kv-cache-dtype bfloat16", "kv.differs_from_model", False),
-    (f"vllm serve {Q} --kv-cache-dtype float16 --dtype half", "kv.differs_from_model", False),
-    (f"vllm serve {Q} --kv-cache-dtype fp8", "kv.differs_from_model", False),
     # cards and images
     (f"vllm serve {Q}", "gpu.sm", "8.9"),
     (f"vllm serve {Q}", "gpu.vendor", "nvidia"),

@@ -1,4 +1,4 @@
-"""Nomad jobs, llmaz Playgrounds, job arrays of Slurm, images that compose builds."""
+"""Nomad jobs, LLMKube's InferenceServices, job arrays of Slurm, images that compose builds."""
 
 from __future__ import annotations
 
@@ -117,39 +117,37 @@ def test_hcl_round_trip(values: dict[str, object]) -> None:
     assert {k: v if isinstance(v, list) else str(v) for k, v in block.attributes.items()} == values
 
 
-PLAYGROUND = """\
-apiVersion: llmaz.io/v1alpha1
-kind: OpenModel
+LLMKUBE = """\
+apiVersion: inference.llmkube.dev/v1alpha1
+kind: Model
 metadata: {name: q}
 spec:
-  source: {modelHub: {modelID: Qwen/Qwen3-8B}}
-  inferenceConfig: {flavors: [{name: a, limits: {nvidia.com/gpu: 2}}]}
+  source: https://huggingface.co/Qwen/Qwen3-8B-GGUF/resolve/main/Qwen3-8B-Q8_0.gguf
 ---
-apiVersion: inference.llmaz.io/v1alpha1
-kind: Playground
+apiVersion: inference.llmkube.dev/v1alpha1
+kind: InferenceService
 metadata: {name: p}
 spec:
-  replicas: 1
-  modelClaim: {modelName: q}
-  backendRuntimeConfig:
-    backendName: BACKEND
-    version: v0.33.0
-    args: [--swap-space, "4"]
+  modelRef: q
+  runtime: RUNTIME
+  image: ghcr.io/ggml-org/llama.cpp:server-cuda-b11434
+  contextSize: 8192
+  resources: {gpu: 1}
+  extraArgs: [--no-mmap, --alias, q]
 """
 
 
-def test_llmaz() -> None:
-    (launch,) = launches(PLAYGROUND.replace("BACKEND", "vllm"), "x.yaml")
-    assert (launch.engine, launch.model, launch.version, launch.setup.gpu_count) == (
-        "vllm",
-        "Qwen/Qwen3-8B",
-        "0.33.0",
-        2,
+def test_llmkube() -> None:
+    (launch,) = launches(LLMKUBE.replace("RUNTIME", "llamacpp"), "x.yaml")
+    assert (launch.engine, launch.model, launch.setup.gpu_count) == (
+        "llama.cpp",
+        "Qwen/Qwen3-8B-GGUF/Qwen3-8B-Q8_0.gguf",
+        1,
     )
-    assert launches(PLAYGROUND.replace("    backendName: BACKEND\n", ""), "x.yaml")[0].engine == "vllm"
-    assert launches(PLAYGROUND.replace("BACKEND", "llamacpp"), "x.yaml")[0].engine == "llama.cpp"
-    assert launches(PLAYGROUND.replace("BACKEND", "nobody"), "x.yaml") == []
-    assert rules_of(check_text(PLAYGROUND.replace("BACKEND", "vllm"), "x.yaml")) >= {"swap-space-removed"}
+    assert launch.settings["ctx-size"] == "8192"
+    assert launches(LLMKUBE.replace("  runtime: RUNTIME\n", ""), "x.yaml")[0].engine == "llama.cpp"
+    assert launches(LLMKUBE.replace("RUNTIME", "generic"), "x.yaml") == []
+    assert rules_of(check_text(LLMKUBE.replace("RUNTIME", "llamacpp"), "x.yaml")) >= {"llama-flag-removed"}
 
 
 ARRAY = """\

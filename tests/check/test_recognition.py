@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from checking import check_text, launches, rules_of
 
 from advisor.checks.findings import CheckReport
 from advisor.checks.one_file import CheckOptions
@@ -57,3 +58,109 @@ def test_an_anchor_may_be_set_again(tmp_path: Path) -> None:
     report = check_paths([tmp_path / "compose.yaml"], ALONE)
     assert [(f.rule, f.line) for f in report.findings] == [("flag-unknown", 4)]
     assert {d.name for d in report.deployments} == {"v", "w"}
+
+
+MAKEFILE = """\
+MODEL ?= Qwen/Qwen3-8B
+ARGS = --port 8000 \\
+\t--max-model-len $(LENGTH)  # short
+LENGTH := 8192
+SIZE = 1
+SIZE = 2
+.PHONY: serve
+serve: ## Runs $(MODEL)
+\t@echo "vllm serve nothing"
+\tvllm serve $(MODEL) $(ARGS) \\
+\t  --max-num-seqs $(SIZE)
+stop:
+\t-pkill -f vllm
+box:
+\tdocker run --gpus all -v $$HOME/m:/models ghcr.io/ggml-org/llama.cpp:server-cuda -m /models/a.gguf
+"""
+
+
+@pytest.mark.parametrize("name", ["Makefile", "deploy/GNUmakefile", "rules.mk"])
+def test_recipes_of_a_makefile(name: str) -> None:
+    """GNU make's manual, 4.5 (splitting lines), 5.1 (recipes), 6.1 (references)."""
+    first, second = launches(MAKEFILE, name)
+    assert [str(w) for w in first.argv] == [
+        "Qwen/Qwen3-8B", "--port", "8000", "--max-model-len", "8192", "--max-num-seqs", "${SIZE}",
+    ]  # fmt: skip
+    assert (first.line, first.argv[-1].unknown) == (10, ("SIZE",))
+    assert second.engine == "llama.cpp"
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["if ! command -v llama-server &> /dev/null; then echo no; fi",
+     "sudo cp build/llama-server /usr/local/bin/llama-server",
+     "sudo systemctl enable --now llama-server", "sudo chmod +x /opt/llama-server",
+     "llama-server --version 2>&1 | head -1",
+     "P=$(which llama-server)", "sudo pkill llama-server"],
+)  # fmt: skip
+def test_what_handles_a_program_starts_none(line: str) -> None:
+    assert launches(f"#!/bin/bash\n{line}\n", "x.sh") == []
+    assert len(launches(f"#!/bin/bash\n{line}\nsudo -u ai llama-server -m a.gguf\n", "x.sh")) == 1
+
+
+def test_a_program_that_is_looked_up_is_started() -> None:
+    (launch,) = launches('#!/bin/bash\nB="$(command -v llama-server)"\n"$B" -m a.gguf\n', "x.sh")
+    assert launch.engine == "llama.cpp"
+
+
+def test_a_sentence_is_no_launch() -> None:
+    text = "annotations: {summary: llama-server inference backend is unavailable}\n"
+    assert launches(text, "x.yaml") == []
+
+
+@pytest.mark.parametrize(
+    ("service", "kept"),
+    [("image: ollama/ollama:0.13.0\n    command: [sh, -c, ollama serve & wait]", True),
+     ("image: ollama/ollama:0.13.0\n    entrypoint: [sh, -c, ollama serve & wait]", False),
+     ("image: ollama/ollama:0.13.0\n    entrypoint: ''\n    command: [sh, -c, ollama serve & wait]", False),
+     ("image: ollama/ollama:0.13.0\n    command: serve", False),
+     ("image: ghcr.io/ggml-org/llama.cpp:server-cuda-b11434\n    command: llama-server -m /a.gguf", True),
+     ("image: ghcr.io/ggml-org/llama.cpp:server-cuda-b11434\n    command: -m /a.gguf", False),
+     ("image: ghcr.io/ggml-org/llama.cpp:full-cuda-b11434\n    command: llama-server -m /a.gguf", False)],
+)  # fmt: skip
+def test_an_image_that_keeps_its_entry_point(service: str, kept: bool) -> None:
+    """ENTRYPOINT of the images' Dockerfiles: /bin/ollama, /app/llama-server; of `full` it is a script of tools."""
+    found = rules_of(check_text(f"services:\n  s:\n    {service}\n", "compose.yaml"))
+    assert ("entrypoint-kept" in found) is kept
+
+
+ROLE = """\
+- name: Deploy
+  kubernetes.core.k8s: {state: present, template: serve.yaml.j2}
+- name: Something else
+  ansible.builtin.template: {src: absent.j2, dest: /etc/x}
+"""
+MANIFEST = """\
+apiVersion: v1
+kind: Pod
+metadata: {name: p}
+spec:
+  containers:
+  - name: v
+    image: {{ vllm_image | quote }}
+    args: [--model, Qwen/Qwen3-8B, --max-model-len, "{{ length }}"]
+"""
+
+
+def test_templates_of_a_role_stand_where_their_task_does(tmp_path: Path) -> None:
+    for folder in (".git", "roles/v/tasks", "roles/v/templates"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "roles/v/templates/serve.yaml.j2").write_text(MANIFEST)
+    tasks = tmp_path / "roles/v/tasks"
+    (launch,) = launches(ROLE, str(tasks / "main.yml"), tasks)
+    assert (launch.engine, launch.line, str(launch.argv[1])) == ("vllm", 2, "Qwen/Qwen3-8B")
+    (alone,) = launches(MANIFEST, "serve.yaml.j2")
+    assert (alone.line, str(alone.argv[3])) == (8, "${length}")
+
+
+def test_a_comment_may_hand_gpus_to_all_pods() -> None:
+    pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec:\n  containers:\n"
+    pod += "  - {name: v, image: 'vllm/vllm-openai:v0.33.0', args: [a/b]}\n"
+    assert "k8s-gpu-limit-missing" in rules_of(check_text(pod, "p.yaml"))
+    said = "# No nvidia.com/gpu here: the default runtime of the node gives every pod its GPUs\n"
+    assert "k8s-gpu-limit-missing" not in rules_of(check_text(said + pod, "p.yaml"))

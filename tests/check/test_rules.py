@@ -67,7 +67,7 @@ def test_versions_bound_rules(e: RuleEntry) -> None:
     assert e.versions is not None
     builds = (e.versions.before or "").startswith("b")
     outside = "0.0.1" if e.versions.at_least else "b99999" if builds else "99.0"
-    text = re.sub(r"(vllm/vllm-openai:v|lmsysorg/sglang:v|inference:)[\d.]+", rf"\g<1>{outside}", e.bad)
+    text = re.sub(r"(vllm/vllm-openai:v|lmsysorg/sglang:v|inference:|lmdeploy==)[\d.]+", rf"\g<1>{outside}", e.bad)
     text = re.sub(r"(?<=server-cuda-)b\d+", outside, text)
     assert e.id not in rules_of(check_text(text, engine_version=outside))
 
@@ -196,7 +196,7 @@ def test_a_checkpoint_of_modelopt_names_its_method_itself() -> None:
 
 
 CONNECTOR = 'vllm serve a/b --kv-transfer-config \'{{"kv_connector": "{}"}}\''
-SEGMENTS = "PYTORCH_ALLOC_CONF=expandable_segments:{} " + CONNECTOR
+SEGMENTS = "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:{} " + CONNECTOR
 MATCHED = [
     ("llama-server -m a.gguf -sm tensor -ctk q8_0", "llama-split-tensor-kv", True),
     ("llama-server -m a.gguf -sm tensor -ctv iq4_nl", "llama-split-tensor-kv", True),
@@ -214,9 +214,9 @@ MATCHED = [
     ("text-generation-launcher --model-id a/b --sharded true --num-shard 1", "tgi-sharded-one", True),
     ("text-generation-launcher --model-id a/b --sharded true --num-shard 2", "tgi-sharded-one", False),
     ("text-generation-launcher --model-id a/b --sharded true", "tgi-sharded-one", False),
-    (SEGMENTS.format("true", "Nixl"), "kv-connector-expandable-segments", True),
+    (SEGMENTS.format("True", "Nixl"), "kv-connector-expandable-segments", True),
     (SEGMENTS.format("False", "Nixl"), "kv-connector-expandable-segments", False),
-    (SEGMENTS.format("true", "Own"), "kv-connector-expandable-segments", False),
+    (SEGMENTS.format("True", "Own"), "kv-connector-expandable-segments", False),
     ("vllm serve a/b --allowed-origins '[\"*\"]'", "cors-wildcard", True),
     ("vllm serve a/b --allowed-origins '[\"https://a.b\"]'", "cors-wildcard", False),
     ("OLLAMA_ORIGINS='*' ollama serve", "cors-wildcard", True),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from checking import knowledge, rules_of
+from checking import knowledge, launches, rules_of
 
 from advisor.checks.one_file import CheckOptions, FileResult, check_file, make_checker
 from advisor.checks.rules.edits import apply_edits
@@ -81,3 +81,15 @@ def test_variables_that_a_script_reads_in_are_known(tmp_path: Path, line: str) -
     (deployment,) = look(path).verdicts
     assert deployment.model == "Qwen/Qwen3-8B"
     assert deployment.engine == "vllm"
+
+
+def test_a_unit_starts_a_script_of_its_repository(tmp_path: Path) -> None:
+    """A unit below a repository names the script where it is installed; it lies in a folder above with the same end."""
+    (tmp_path / ".git").mkdir()
+    for folder in ("scripts", "deploy/systemd"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "scripts/serve.sh").write_text("#!/bin/bash\nexec vllm serve Qwen/Qwen3-8B\n")
+    unit = "[Service]\nExecStart=/usr/bin/env bash /home/me/app/{}/serve.sh\n"
+    at = tmp_path / "deploy/systemd"
+    assert [x.argv for x in launches(unit.format("scripts"), str(at / "x.service"), at)] == [("Qwen/Qwen3-8B",)]
+    assert launches(unit.format("other"), str(at / "x.service"), at) == []

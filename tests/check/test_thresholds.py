@@ -128,3 +128,31 @@ def test_slips_of_the_keyboard(one: str, other: str, near: bool) -> None:
 )
 def test_keys_from_eight_letters_on(flag: str, found: bool) -> None:
     assert ("secret-inline" in rules_of(check_text(VLLM.format("", f"--model a/b {flag}\n")))) is found
+
+
+def test_a_card_without_a_count_is_as_many_as_are_asked_for() -> None:
+    text = "vllm serve Qwen/Qwen3-32B -tp 4 --max-model-len 8192\n"
+    for on, refused in (("H100", False), ("MI250", False), ("1x H100", True), ("2 x A100", True), ("DGX Spark", True)):
+        assert ("world-size-exceeds-gpus" in rules_of(check_text(text, "a.sh", on=on))) is refused, on
+
+
+def test_an_object_store_needs_no_load_format() -> None:
+    """vllm 0.33.0 config/vllm.py: `auto` becomes runai_streamer."""
+    for words, refused in (("", False), (" --load-format auto", False), (" --load-format safetensors", True)):
+        found = rules_of(check_text(f"vllm serve s3://bucket/model{words}\n", "a.sh"))
+        assert ("object-store-load-format" in found) is refused
+
+
+def test_drafts_fill_the_batch_with_adapters_alone() -> None:
+    """vllm 0.33.0 engine/arg_utils.py asks for it where there is a LoRAConfig; config/speculative.py adds no rows."""
+    drafts = '-sc \'{"method":"ngram","num_speculative_tokens":4}\''
+    text = f"vllm serve Qwen/Qwen3-8B --max-num-seqs 64 --max-num-batched-tokens 319 {drafts}"
+    assert "spec-eats-batch" not in rules_of(check_text(text + "\n", "a.sh"))
+    assert "spec-eats-batch" in rules_of(check_text(text + " --enable-lora\n", "a.sh"))
+
+
+def test_a_patched_engine_may_take_any_flag() -> None:
+    text = "#!/bin/bash\n{}vllm serve Qwen/Qwen3-8B --own-flag 3\n"
+    for before, severity in (("", "error"), ("python3 apply_patches.py\n", "warning"), ("# apply_patch.py\n", "error")):
+        found = check_text(text.format(before), "a.sh").findings
+        assert [f.severity for f in found if f.rule == "flag-unknown"] == [severity]

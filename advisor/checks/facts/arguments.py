@@ -72,10 +72,6 @@ def define_pair(name: str, doc: str, first: str, second: str, test: Callable[[fl
 
 
 define_pair(
-    "args.chunk_off_page", "chunked-prefill-size is not a multiple of page-size", "chunked-prefill-size", "page-size",
-    lambda chunk, page: chunk > 0 and page > 0 and chunk % page != 0
-)  # fmt: skip
-define_pair(
     "args.node_rank_outside", "node-rank is not below nnodes", "node-rank", "nnodes",
     lambda rank, nodes: rank >= nodes or rank < 0
 )  # fmt: skip
@@ -117,12 +113,6 @@ def _parts(facts: LaunchFacts, flag: str) -> int | None:
 
 def _is_uneven(size: int, parts: int) -> bool:
     return size % parts != 0
-
-
-@fact("args.dcp_uneven", "tensor-parallel-size does not divide by decode-context-parallel-size")
-def _dcp(facts: LaunchFacts) -> bool | None:
-    flag = "decode-context-parallel-size"
-    return facts.last(flag) is not None and compare(facts["tp"], _parts(facts, flag), _is_uneven)
 
 
 @fact("args.dp_uneven", "tp-size does not divide by dp-size")

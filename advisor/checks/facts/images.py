@@ -117,7 +117,7 @@ def _list_cache_paths(facts: LaunchFacts) -> list[str]:
 
 @fact("cache.mounted", "the download cache is on a volume")
 def _cache(facts: LaunchFacts) -> bool | None:
-    if not facts.setup.container or facts.launch.kind in (*_SAYS_NOT_ALL, "template", "infernet", "llmaz"):
+    if not facts.setup.container or facts.launch.kind in (*_SAYS_NOT_ALL, "template", "infernet", "llmkube"):
         return None
     paths = [p for p in _list_cache_paths(facts) if "$" not in p]
     if not paths:

@@ -82,6 +82,13 @@ define(
     lambda c: parse_number(c.env.get("OLLAMA_MAX_LOADED_MODELS", "0")) or 0.0, "float"
 )  # fmt: skip
 define(
+    "text.gpu_by_runtime",
+    "a comment says that pods get their GPUs without asking for them",
+    lambda c: (
+        re.search(r"#.*(\bno nvidia\.com/gpu|default (nvidia )?runtime|default nvidia)", c.source, re.I) is not None
+    ),
+)
+define(
     "text.build_step",
     "the file builds a TensorRT engine",
     lambda c: re.search("\\btrtllm-build\\b|convert_checkpoint\\.py", c.source) is not None,

@@ -20,7 +20,6 @@ from advisor.memo import memoize_by_identity
 from advisor.models.types import Compressed, Layout, Mla, Model, native_format
 from advisor.units import GIB
 
-_HALF = {"half": "float16"}  # a type by another name
 LOAD_BYTES_PER_SECOND = 0.5e9  # assumed: a network volume or a cold hub download; disks are faster
 _CLOUD = re.compile(r"^(s3|gs|az)://")
 _HUB = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*(:[\w.-]+)?")
@@ -222,13 +221,3 @@ def _plain_quant(facts: LaunchFacts) -> bool | None:
 def _kv(facts: LaunchFacts) -> str | None:
     word = facts.value("kv-cache-dtype", "kv_cache_dtype", "kv-cache-format")
     return "auto" if word is None else None if word.unknown else str(word)
-
-
-@fact("kv.differs_from_model", "a 16-bit cache type that is not the model's own")
-def _kv_differs(facts: LaunchFacts) -> bool | None:
-    kind, model = facts["kv.type"], facts.model
-    if kind not in ("float16", "bfloat16", "half"):
-        return False
-    asked = facts.value("dtype")
-    own = str(asked) if asked is not None and asked != "auto" else model.dtype if model is not None else None
-    return None if own is None else _HALF.get(own, own) != _HALF.get(kind, kind)

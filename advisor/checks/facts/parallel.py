@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from operator import gt, lt
+from operator import lt
 from typing import Literal
 
 from advisor.catalog.documents import decode_document
 from advisor.catalog.types import Divided, Engine
-from advisor.checks.facts.arguments import compare_flag_pair, concept_number, define_pair, flag_number
+from advisor.checks.facts.arguments import concept_number, flag_number
 from advisor.checks.facts.launch_facts import ABSENT, LaunchFacts, compare, define, fact, find_catalogue_model
 from advisor.checks.resolve.arguments import LENGTHS, convert_argument, parse_number
 from advisor.deployment import Setting
@@ -215,35 +215,16 @@ def _sequences_at_least(facts: LaunchFacts) -> float | None:
 
 
 define("args.sequences", "sequences that run at once, as asked", lambda c: concept_number(c, "sequences"), "float")
-define(
-    "args.prefill_threshold_above_length",
-    "long-prefill-token-threshold is above max-model-len",
-    lambda c: compare_flag_pair(c, ("long-prefill-token-threshold",), c.concept_flags(*LENGTHS), gt),
-)
-define_pair(
-    "args.active_above_sequences", "max-num-active-seqs is above max-num-seqs", "max-num-active-seqs", "max-num-seqs",
-    gt
-)  # fmt: skip
 
 
-define_pair(
-    "args.prefill_below_input", "max-batch-prefill-tokens is below max-input-tokens", "max-batch-prefill-tokens",
-    "max-input-tokens", lt
-)  # fmt: skip
-define_pair(
-    "args.prefill_below_length", "max-batch-prefill-tokens is below max-input-length", "max-batch-prefill-tokens",
-    "max-input-length", lt
-)  # fmt: skip
-
-
-@fact("args.draft_slots", "draft tokens of all sequences leave no space in the batch")
+@fact("args.draft_slots", "the batch has fewer tokens than all sequences have with their drafts")
 def _draft_slots(facts: LaunchFacts) -> bool | None:
     config = facts.last("speculative-config")
     if config is None or facts.last("max-num-batched-tokens") is None:
         return False
     m = re.search(r'"num_speculative_tokens"\s*:\s*(\d{1,4})', str(config.value or ""))
     n, sequences = flag_number(facts, "max-num-batched-tokens"), _sequences_at_least(facts)
-    return None if m is None or n is None or sequences is None else n <= sequences * int(m[1])
+    return None if m is None or n is None or sequences is None else n < sequences * (int(m[1]) + 1)
 
 
 def _find_draft_settings(facts: LaunchFacts, entry: Engine) -> dict[str, Setting] | None:
@@ -258,12 +239,6 @@ def _find_draft_settings(facts: LaunchFacts, entry: Engine) -> dict[str, Setting
 def _draft_method(facts: LaunchFacts) -> str | None:
     given = _find_draft_settings(facts, facts.engine) if facts.engine is not None else None
     return find_method_name(given, facts.engine) if given and facts.engine is not None else None
-
-
-@fact("draft.lookup_reversed", "the least words of a prompt that are looked up are more than the most")
-def _lookup_reversed(facts: LaunchFacts) -> bool | None:
-    least, most = facts["key.speculative-config.prompt_lookup_min"], facts["key.speculative-config.prompt_lookup_max"]
-    return False if ABSENT in (least, most) else compare(parse_number(least), parse_number(most), gt)
 
 
 @fact("draft.ranks_refused", "the draft is split over other ranks than one or all")

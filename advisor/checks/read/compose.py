@@ -368,14 +368,15 @@ def _read_swapped(proxy: Launch, ctx: ReaderContext) -> Launches:
 
 
 def _with_misspelt_keys(setup: LaunchSetup, service: Table, ctx: ReaderContext) -> LaunchSetup:
-    """The setup with the keys of the service that Compose does not have and that look like one of its own."""
-    known = ctx.know.recognition.compose_service_keys
+    """The setup with the keys of the service that Compose does not have and that are meant as one of its own."""
+    known, mistaken = ctx.know.recognition.compose_service_keys, ctx.know.recognition.compose_mistaken
     unknown = [k for k in service if isinstance(k, str) and k not in known and not k.startswith("x-")]
     if not unknown:
         return setup
     from difflib import get_close_matches
 
-    found = {k: near[0] for k in unknown if (near := get_close_matches(k.lower(), known, n=1, cutoff=ALIKE))}
+    near = {k: [mistaken[k]] if k in mistaken else get_close_matches(k.lower(), known, 1, ALIKE) for k in unknown}
+    found = {k: names[0] for k, names in near.items() if names}
     if not found:
         return setup
     places = {**setup.places, "misspelt": min(line_of(k) for k in found)}

@@ -27,6 +27,7 @@ from advisor.checks.read.docker_run import parse_container_size
 from advisor.checks.read.helm import read_release
 from advisor.checks.read.launch import ENGINE_KEYS, Launches, LaunchSetup, note_place
 from advisor.checks.read.pods import read_pod
+from advisor.checks.read.recognise import image_version, parse_image
 from advisor.errors import BadFile
 from advisor.yaml_places import (
     Block,
@@ -45,14 +46,11 @@ from advisor.yaml_places import (
     value_at,
 )
 
-SHARED_MEMORY = 2 * 2**30  # `sharedMemorySize` of llmaz's own BackendRuntimes
-
 
 def read(kind: str, resource: Block, ctx: ReaderContext) -> Launches | None:
     """The launches of a custom resource; None for a kind that has no reader of its own."""
-    reader = _READERS.get(kind)
-    if reader is None and str(resource.get("apiVersion", "")).startswith("kubeai.org") and kind == "Model":
-        reader = _kubeai
+    group = str(resource.get("apiVersion", "")).partition("/")[0]
+    reader = _READERS.get(f"{group} {kind}") or _READERS.get(kind)
     return None if reader is None else reader(resource, ctx)
 
 
@@ -233,57 +231,34 @@ def _format_engine(fmt: str, runtime: str, ctx: ReaderContext) -> str | None:
     return next((e for word, e in ctx.know.resources["kserve-format"].engines.items() if word in both), None)
 
 
-def read_playground(resource: Table, ctx: ReaderContext) -> Launches:
-    """The launch of a Playground; empty for one whose backend is none that is known."""
-    spec = as_mapping(resource, "spec")
-    config = as_mapping(spec, "backendRuntimeConfig")
-    kind = ctx.know.resources["llmaz"]
-    backend = as_string(config, "backendName")
-    engine = kind.engine if backend is None else kind.engines.get(backend.lower())
+def _llmkube(resource: Block, ctx: ReaderContext) -> Launches:
+    """LLMKube InferenceService: a runtime with fields of its own, and the Model that it refers to."""
+    spec, kinds = as_mapping(resource, "spec"), ctx.know.resources
+    engine = kinds["llmkube"].engines.get(str(spec.get("runtime") or "llamacpp").lower())
     if engine is None:
         return []
-    claimed = as_string(spec, "modelClaim", "modelName")
-    open_ = () if as_mapping(spec, "modelClaims") == {} else ("several models that are claimed together",)
-    models = (o for o in ctx.objects if o.get("kind") in ("OpenModel", "Model") and find_name(o) == claimed)
-    model = next(models, None) if claimed is not None else None
-    env, _ = read_environment(config.get("envs"))
-    shm = as_string(config, "sharedMemorySize")
-    image, version = as_string(config, "image"), as_string(config, "version")
+    referred = as_string(spec, "modelRef")
+    models = (as_mapping(o, "spec") for o in ctx.objects if o.get("kind") == "Model" and find_name(o) == referred)
+    model = next(models, {})
+    source, settings = as_string(model, "source"), rename_settings(spec, kinds["llmkube"].flags)
+    file = re.fullmatch(r"https://huggingface\.co/([^/]+/[^/]+)/resolve/[^/]+/(.+)", source or "")
+    named = place_like(f"{file[1]}/{file[2]}", source or "") if file else parse_model_uri(source) or source
+    named_image = as_string(spec, "image")
+    image = parse_image(named_image, ctx.know) if named_image is not None else None
+    gpus = as_whole_number(spec, "resources", "gpu") or as_whole_number(model, "hardware", "gpu", "count")
+    env, _ = read_environment(spec.get("env"))
     setup = LaunchSetup(
-        container=True, cluster=True, image=image, replicas=as_whole_number(spec, "replicas"),
-        min_replicas=as_whole_number(spec, "elasticConfig", "minReplicas"),
-        shm_bytes=parse_container_size(shm) if shm is not None else SHARED_MEMORY
+        container=True, cluster=True, image=named_image, replicas=as_whole_number(spec, "replicas"),
+        gpu_count=gpus, gpu_granted=True if gpus else None
     )  # fmt: skip
-    if model is not None:
-        setup = _add_flavor(setup, model, ctx)
     return [
         make_launch(
-            ctx, resource, resource, engine, "llmaz", model=_name_model(model) or claimed, env=env,
-            argv=list_texts(config.get("args")), setup=setup, unresolved=open_,
-            version=version.lstrip("v") if version is not None and not version.unknown else None,
-            version_from="backendRuntimeConfig.version" if version is not None else None
+            ctx, resource, resource, engine, "llmkube", model=named or referred, env=env, setup=setup,
+            settings=settings | rename_settings(spec.get("vllmConfig"), kinds["llmkube-vllm"].flags),
+            argv=list_texts(spec.get("extraArgs")), version=image_version(image) if image else None,
+            version_from="the image tag"
         )
     ]  # fmt: skip
-
-
-def _name_model(model: Table | None) -> Text | None:
-    spec = as_mapping(model, "spec")
-    hub = as_mapping(spec, "source", "modelHub") or as_mapping(spec, "dataSource")
-    name, file = as_string(hub, "modelID"), as_string(hub, "filename")
-    if name is not None:
-        return name if file is None else place_like(f"{name}/{file}", name)
-    return parse_model_uri(as_string(spec, "source", "uri"))
-
-
-def _add_flavor(setup: LaunchSetup, model: Table, ctx: ReaderContext) -> LaunchSetup:
-    """The devices of the first flavor that the model may run on."""
-    spec = as_mapping(model, "spec")
-    flavors = as_sequence(spec, "inferenceConfig", "flavors") or as_sequence(spec, "inferenceFlavors")
-    if not flavors:
-        return setup
-    limits = as_mapping(flavors, 0, "limits") or as_mapping(flavors, 0, "requests")
-    found = pods.add_accelerators(setup, limits, limits, ctx)
-    return replace(found, places={**found.places, "resources": line_of(flavors)})
 
 
 def read_ray(resource: Block, ctx: ReaderContext) -> Launches:
@@ -376,10 +351,11 @@ def read_serve_config(
     return out
 
 
-_READERS: dict[str, Callable[[Block, ReaderContext], Launches]] = {
+_READERS: dict[str, Callable[[Block, ReaderContext], Launches]] = {  # by kind, or by group and kind
+    "kubeai.org Model": _kubeai, "inference.llmkube.dev InferenceService": _llmkube,
     "LLMInferenceService": read_llm_service, "LLMInferenceServiceConfig": read_llm_service,
     "InferenceService": read_inference_service, "Workspace": _kaito, "InferenceSet": _kaito,
     "VLLMRuntime": _vllm_runtime, "RayService": read_ray, "RayJob": read_ray, "RayCluster": read_ray,
     "RayClusterFleet": read_ray, "RayClusterReplicaSet": read_ray,
-    "NIMService": _nim, "NIMCache": _nim, "HelmRelease": read_release, "Playground": read_playground
+    "NIMService": _nim, "NIMCache": _nim, "HelmRelease": read_release
 }  # fmt: skip

@@ -26,15 +26,17 @@ from advisor.checks.read import (
 )
 from advisor.checks.read.context import (
     ReaderContext,
+    find_root,
     list_texts,
     make_finder,
     make_launch,
     make_launches,
     read_commands,
     read_environment,
+    read_inside,
     read_nested,
 )
-from advisor.checks.read.launch import Launch, LaunchSetup
+from advisor.checks.read.launch import Launch, LaunchSetup, move_launch
 from advisor.checks.read.recognise import parse_image
 from advisor.errors import BadFile, Unread
 from advisor.plugins import read_by_plugins
@@ -60,7 +62,9 @@ _DOCKER_WORD = re.compile(r"^(RUN|CMD|ENTRYPOINT|COPY|WORKDIR|ENV|EXPOSE)\s", re
 _MODELFILE_WORD = re.compile(r"^(PARAMETER|TEMPLATE|SYSTEM|ADAPTER|MESSAGE|LICENSE|RENDERER|PARSER)\s", re.M | re.I)
 _LEADING = re.compile(r"\A(?:[ \t]*(?:#[^\n]*)?\n)+")  # comments and empty lines
 _PRESET = re.compile(r"^(?:model|hf|hf-repo|LLAMA_ARG_MODEL)[ \t]*=.*gguf", re.M | re.I)  # of llama-server
+_JINJA_PLACE = re.compile(r"\{\{-?\s*([A-Za-z_]\w*)[^{}\n]*\}\}")
 _HAS_TEMPLATE = re.compile(r"\{[{%]")  # whose branches may each have a key
+_ENDS = {"markdown": (".md", ".mdx", ".rst"), "makefile": ("makefile", ".mk")}
 _ENV_LINE = re.compile(r"^(export )?[A-Za-z_][A-Za-z0-9_]*=")
 _COMMENT = re.compile(r"^\s*(#|$)")
 _MENTIONS = re.compile(
@@ -78,6 +82,8 @@ def read_launches(source: str, name: str, line: int, ctx: ReaderContext) -> list
     here = replace(ctx, line=line, read_text=read_launches)
     if name.lower().endswith((".bat", ".cmd")):  # where a line goes on behind `^`
         source = re.sub(r"\^[ \t]*(\r?\n)", r"\\\1", source)
+    if name.lower().endswith((".yaml.j2", ".yml.j2")):  # a template of Jinja, with its places as variables
+        name, source = name[:-3], re.sub(r"\{%[^\n]*?%\}", "", _JINJA_PLACE.sub(r"${\1}", source))
     commands = read_by_plugins(list_plugins(), source, name)
     if commands is not None:
         return [x for at, command in commands for x in scripts.read_script(command, replace(here, line=line + at - 1))]
@@ -124,7 +130,7 @@ def _read_filled(source: str, ctx: ReaderContext) -> list[Launch] | None:
 
 
 def detect_kind(source: str, name: str) -> str:
-    """shell, systemd, dockerfile, modelfile, env, markdown, nomad or yaml."""
+    """shell, makefile, systemd, dockerfile, modelfile, env, markdown, nomad, presets or yaml."""
     base = name.rpartition("/")[2].lower()
     head = _LEADING.sub("", source, count=1)[:20_000]
     if base.endswith((".yaml", ".yml", ".json")):
@@ -137,8 +143,9 @@ def detect_kind(source: str, name: str) -> str:
         return "systemd"
     if source.startswith("#!") or base.endswith((".sh", ".bash", ".sbatch", ".slurm", ".zsh")):
         return "shell"
-    if base.endswith((".md", ".mdx", ".rst")):
-        return "markdown"
+    named = next((kind for kind, ends in _ENDS.items() if base.endswith(ends)), None)
+    if named is not None:
+        return named
     if re.search(r"^[ \t]*FROM\s+\S", head, re.M | re.I):
         docker, model = bool(_DOCKER_WORD.search(head)), bool(_MODELFILE_WORD.search(head))
         if "dockerfile" in base or "containerfile" in base or (docker and not model):
@@ -173,8 +180,23 @@ def _documents(docs: list[Located], ctx: ReaderContext) -> list[Launch]:
         if isinstance(doc, dict) and not (doc.get("kind") is not None and doc.get("apiVersion") is not None):
             out += _document(doc, ctx)
         elif isinstance(doc, list):
-            out += read_generic(doc, ctx)
+            out += read_generic(doc, ctx) + _list_templates(doc, ctx)
     return out
+
+
+def _list_templates(tasks: list[Located], ctx: ReaderContext) -> list[Launch]:
+    """The launches of the templates that tasks of an Ansible role put in place. They stand where the task does."""
+    out: list[Launch] = []
+    for word in walk(tasks) if not ctx.depth else ():
+        if isinstance(word, Text) and word.endswith(".j2"):
+            text = read_inside(ctx.folder, f"../templates/{word}", find_root(ctx)) or ""
+            found = read_launches(text, word, 1, replace(ctx, depth=ctx.depth + 1))
+            out += [_put_at(x, word) for x in found]
+    return out
+
+
+def _put_at(launch: Launch, at: Text) -> Launch:
+    return move_launch(launch, lambda w: make_text(w, at.line, at.column, w.unknown), lambda _: at.line)
 
 
 def _document(doc: dict[str, Located], ctx: ReaderContext) -> list[Launch]:
@@ -301,6 +323,7 @@ def _presets(source: str, ctx: ReaderContext) -> list[Launch]:
 _READERS: dict[str, Callable[[str, ReaderContext], list[Launch]]] = {
     "shell": scripts.read_script, "systemd": units.read_systemd, "dockerfile": dockerfile.read_dockerfile,
     "modelfile": configs.read_modelfile, "env": scripts.read, "nomad": nomad.read_job, "markdown": _fenced,
+    "makefile": scripts.read_makefile,
     "presets": _presets
 }  # fmt: skip
 

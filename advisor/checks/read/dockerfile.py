@@ -215,7 +215,7 @@ def _pulls_without_server(line: str, ctx: ReaderContext) -> str | None:
     """The engine whose model a RUN line pulls without starting its server."""
     for name, program in ctx.know.programs.items():
         asks, starts = program.how.clients, [w for w in program.how.after if w not in program.how.clients]
-        if "pull" in asks and re.search(rf"\b{name}\s+pull\b", line):
+        if "pull" in asks and re.search(rf"\b{name}\s+(pull|run|create)\b", line):
             return None if any(re.search(rf"\b{name}\s+{w}\b", line) for w in starts[:1]) else program.engine
     return None
 

@@ -299,6 +299,9 @@ def _list_mounts(values: Table) -> Iterator[Mount]:
             yield Mount(target=path, kind=kind)
 
 
+RELEASE = {"Name": "release-name", "Namespace": "default", "Service": "Helm"}  # what `helm template` takes unasked
+
+
 def fill_chart_template(source: str, ctx: ReaderContext) -> FilledTemplate | None:
     """A chart's template with the chart's own values; None where it belongs to no chart, or is not understood."""
     folder = _find_chart(ctx)
@@ -311,7 +314,7 @@ def fill_chart_template(source: str, ctx: ReaderContext) -> FilledTemplate | Non
         for helper in sorted((folder / "templates").glob("*.tpl"))[:MAX_HELPERS]:
             text = read_inside(folder, f"templates/{helper.name}")
             named |= list_definitions(text) if text is not None else {}
-        return fill_template(source, {"Values": values, "Chart": chart}, named)
+        return fill_template(source, {"Values": values, "Chart": chart, "Release": RELEASE}, named)
     except (TemplateFault, RecursionError):
         return None
 

@@ -135,6 +135,8 @@ class LaunchFinder:
         own = dict(env)
         while words:
             base = _base(words[0])
+            if base == "command" and words[1:2] in (["-v"], ["-V"]):  # only asks where a program lies
+                return []
             if base in wrappers["plain"] or words[0] in wrappers["plain"]:
                 inside = self._script_next_to_file(words, own, depth) if base.endswith(".sh") else []
                 if inside:
@@ -206,6 +208,8 @@ class LaunchFinder:
     def _scan(self, words: TextList, env: Env, line: int, depth: int) -> Launches:
         self._note_pins(words)
         for i in range(1, min(len(words), MOST_SCANNED)):
+            if words[i] in self.know.recognition.movers:
+                return []
             found = None if _assign(words[i], env) else self._start(words[i:], env, line, depth)
             if found is not None:
                 return found
@@ -216,7 +220,7 @@ class LaunchFinder:
     def _started(self, words: TextList, env: KnownEnv, line: int) -> Launch | None:
         """The launch that these words are, if the first of them starts an engine."""
         known = self.know
-        base = re.sub(r"\.(exe|sh|llamafile)$", "", _base(words[0]))
+        base = re.sub(r"\.(exe|sh|llamafile)$|(?<=server)-(cpu|cuda|vulkan|rocm|hip|sycl)$", "", _base(words[0]))
         named = _NAMED_PROGRAM.fullmatch(base)
         entry, used = known.programs.get(named[1].lower().replace("_", "-") if named else base), 1
         if entry is None and re.fullmatch(r"(?:python|pypy)[\d.]*t?|\$\{?PYTHON\w*\}?", base):
@@ -230,9 +234,11 @@ class LaunchFinder:
         if entry is None or entry.how.build:
             return None
         after = _count_start_words(entry.how, words[used:])
-        if after is None or words[used + after :] == ["--help"]:
+        if after is None or words[used + after :] in (["--help"], ["-h"], ["--version"]):
             return None
         used += after
+        if len(words[used:]) > 2 and not any(w.startswith("-") or w.unknown for w in words[used:]):
+            return None  # a sentence
         engine, measures = known.engine_by_flags(entry.engine, words[used:]), entry.how.benchmark
         pinned = self.pins.get(engine)
         origin = "a pin in the file" if pinned else REQUIREMENTS if engine in self.required else None
@@ -282,7 +288,8 @@ class LaunchFinder:
         if not found and len(words) == 1 and " " in words[0]:
             found = self.script(words[0], first_line(words[0]), env, depth + 1)
         one_string = bool(found) and entrypoint is not None and len(words) == len(entrypoint) == 1 and " " in words[0]
-        doubled = bool(found) and not entrypoint and entry is not None and entry.entry == "serve"
+        kept = entry is not None and (entry.entry == "serve" or (image and "server" in (image.tag or "")))
+        doubled = bool(found) and not entrypoint and bool(kept)
         if not found and image is not None and entry is not None:
             if not entrypoint and args and self.know.starts_by_itself(entry, args[0]):
                 doubled, args = True, args[1:]
@@ -322,8 +329,9 @@ class LaunchFinder:
     ) -> Launches:
         """A launch by what the image does with its arguments."""
         first = next(iter(entrypoint or args), None)
-        base = self._name_program(_base(first) if first else "", [*(entrypoint or ()), *args])
-        if base is None:
+        words = [*(entrypoint or ()), *args]
+        base = self._name_program(_base(first) if first else "", words)
+        if base is None or (base.startswith("python") and "-c" in words and entry.engine not in " ".join(words[1:])):
             return []
         made = Launch(engine=entry.engine, argv=tuple(args), env=dict(env), line=line_of(first))
         unclear = replace(made, argv=(), unresolved=(f"what `{base}` starts",))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
@@ -11,6 +12,7 @@ from msgspec.structs import replace
 from advisor.checks.read import accelerators
 from advisor.checks.read.context import (
     ReaderContext,
+    find_root,
     make_finder,
     make_launch,
     make_launches,
@@ -25,7 +27,14 @@ from advisor.errors import Unread
 from advisor.yaml_places import lines_of, make_text
 
 MOST_TASKS = 32  # of a job array that are read
+MOST_NAMED = 5  # variables of a makefile that name one another in turn
 TASK = "SLURM_ARRAY_TASK_ID"
+_MAKE_VARIABLE = re.compile(  # NAME ?= value, define NAME ... endef
+    r"^(?:export[ \t]+)?([\w.-]+)[ \t]*[?:+!]{0,3}=[ \t]*((?:[^\n]*\\\n){0,200}[^\n]*)$"
+    r"|^define[ \t]+([\w.-]+)[ \t=]*\n((?:[^\n]*\n){0,200}?)endef\b",
+    re.M,
+)
+_MAKE_REFERENCE = re.compile(r"(?<!\$)\$[({]([\w.-]+)[)}]")
 _ARRAY = re.compile(r"^#SBATCH\s+(?:.*\s)?(?:--array[= ]|-a ?)([\d,:%-]+)", re.M)
 _MANIFEST = re.compile(r"^(apiVersion|services|FROM|\[Service\]|\[Unit\]|models?)\b", re.M)
 # `source FILE`, `. FILE`, and FILE in a variable, without what comes before the folder of the script itself
@@ -125,15 +134,38 @@ def _slurm(source: str, ctx: ReaderContext) -> LaunchSetup | None:
     )
 
 
+def read_makefile(source: str, ctx: ReaderContext) -> Launches:
+    """The launches of a makefile's recipes, with the values that it gives its variables once."""
+    found = [(m[1] or m[3], m[2] or m[4] or "") for m in _MAKE_VARIABLE.finditer(source)]
+    given = {name: re.sub(r"\\\n\s*|\s#[^\n]*", " ", value).strip() for name, value in found}
+    times = Counter(name for name, _ in found)
+    values = {k: v for k, v in given.items() if times[k] == 1 and "\n" not in v}
+    rows, goes_on = [], False
+    for row in lines_of(source):
+        recipe = row if goes_on else re.sub(r"^\t\s*[@+-]*", "", row) if row.startswith("\t") else ""
+        goes_on = recipe.endswith("\\")
+        rows.append(recipe)
+    text = "\n".join(rows)
+    for _ in range(MOST_NAMED):
+        text = _MAKE_REFERENCE.sub(lambda m: values.get(m[1], f"${{{m[1]}}}"), text)
+        if len(text) > 10 * len(source):
+            raise Unread("the variables of the makefile are too long", ctx.line)
+    return read_script(text.replace("$$", "$"), ctx)
+
+
 def make_script_reader(ctx: ReaderContext, mounts: Sequence[Mount] | None = None) -> Callable[[str], str | None]:
     """What a script holds, by the path that a command names; None for what does not lie next to the file.
 
-    In a container (`mounts`) it is the file that is mounted there; elsewhere the file of that name next to this one.
+    In a container (`mounts`) it is the file that is mounted there; elsewhere the file of that name next to this one, or
+    the one in a folder above this one whose path ends like that.
     """
 
     def read(path: str) -> str | None:
         name = path.rpartition("/")[2] if mounts is None else find_mounted_file(path, mounts)
         text = read_inside(ctx.folder, name)
+        end = "/".join(path.split("/")[-2:]) if mounts is None and path.startswith("/") else ""
+        for above in ("..", "../..", "../../..") if end else ():
+            text = text or read_inside(ctx.folder, f"{above}/{end}", find_root(ctx))
         if text is None or not (text.startswith("#!") or name.endswith(".sh")):
             return None
         given = read_sourced_variables(text, ctx).items()  # its own lines are counted nowhere

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeGuard
 
 from msgspec.structs import replace
@@ -35,7 +35,7 @@ from advisor.estimation import (
     find_idle_settings,
     resolve_request,
 )
-from advisor.machines.types import Machine
+from advisor.machines.types import Device, Machine
 from advisor.planning.holding import Holding, describe_estimate, hold_deployment
 from advisor.record import Names, Value
 from advisor.session import Session
@@ -94,6 +94,11 @@ def check_launch(
         )  # fmt: skip
     accelerators = knowledge.rules.accelerators()
     devices = checked.machine.usable_devices if checked.machine is not None else ()
+    count = _count_cards(checked, knowledge) if asked.on is not None else 0
+    if asked.on is not None and count > len(devices) and _is_card_alone(asked.on, devices):
+        asked = replace(asked, on=f"{count}x {asked.on}")
+        checked = _check_on(launch, knowledge, asked, machines, session)
+        devices = checked.machine.usable_devices if checked.machine is not None else ()
     entry = accelerators.get(devices[0].accelerator or "") if devices and checked.judged.fits is not None else None
     other = find_other_size(entry, checked.machine.notes, accelerators) if entry and checked.machine else None
     if entry is None or other is None:
@@ -106,6 +111,12 @@ def check_launch(
     said = f"{small.name} is assumed, the smaller that the name stands for: with {large.name} it "
     said += "fits" if larger.judged.fits else "does not fit"
     return replace(smaller, judged=replace(smaller.judged, why=(*smaller.judged.why, said)))
+
+
+def _is_card_alone(words: str, devices: Sequence[Device]) -> bool:
+    """Whether a machine is stated by the name of a card, and not how many of them there are."""
+    counted = re.search(r"^\s*(one|a|single|\d+)\s|\b\d+\s*x\b|\bx\s*\d+\b|[,+]", words, re.I)
+    return counted is None and 0 < len(devices) <= 2 and all(d.accelerator and not d.unified for d in devices)
 
 
 def _check_on_common_cards(

@@ -136,6 +136,13 @@ class Rulebook:
         )
 
 
+_PATCHES = re.compile(  # an engine that is changed before it starts takes what its patches make of it
+    r"^(?![ \t]*#).*(\b(?:apply[_-]?)?patch(?:es)?[\w-]*\.(?:py|sh)\b|\bgit apply\b|\bpatch -p\d"
+    r"|(?:site|dist)-packages/(?:vllm|sglang|lmdeploy)\b)",
+    re.M,
+)
+
+
 def list_assumed(entry: RuleEntry, facts: LaunchFacts, never: bool) -> tuple[str, ...]:
     """What a finding of this rule rests on that is only assumed: then it is no error."""
     known = facts.judged.certainty
@@ -146,6 +153,8 @@ def list_assumed(entry: RuleEntry, facts: LaunchFacts, never: bool) -> tuple[str
     older = bool(read and facts.launch.version) and is_before(facts.launch.version or "", read[0])
     any_build = may_be_any_build(facts.launch, facts.knowledge)
     of_flags = any_build and facts.launch.program is None and entry.each in value_matches.OF_FLAGS
+    if entry.each in value_matches.OF_FLAGS and _PATCHES.search(facts.source):
+        return ("release",)
     if of_flags or (_is_of_release(entry) and (older or not never or any_build)):
         rests_on.append(("release", "assumed" if older else known.release))
     return tuple(name for name, source in rests_on if source == "assumed")

@@ -87,7 +87,10 @@ def memory(
     shortage = find_state_shortage(settings, constants, plans, low, high) if captured else None
     most_sequences = None
     if shortage is not None:
-        sure, most_sequences, text = shortage
+        sure, blocks, text = shortage
+        drafts = get_setting(deployment.settings, *constants.names.speculative.flags) is not None  # hold states too
+        sure = sure and not drafts
+        most_sequences = blocks if sure else None
         refusals, doubts = ([*refusals, text], doubts) if sure else (refusals, [text, *doubts])
     for text, certain in explain_few_states(settings, pools):
         refusals, doubts = ([*refusals, text], doubts) if certain else (refusals, [text, *doubts])

@@ -8,6 +8,11 @@ from pathlib import Path
 from readings import Reading, added_arguments, bare, is_deprecated, parse_all, texts_of, try_value
 
 PARSER, HELPER = "add_parser_api_server", "ArgumentHelper"  # the function that adds them, and the class of shared ones
+REGISTRIES = {  # flag -> the managers whose names it takes
+    "tool-call-parser": ("ToolParserManager", "ResponseParserManager"),
+    "reasoning-parser": ("ReasoningParserManager",),
+}
+LEGACY = "legacy_reasoning_parser_names"  # which are taken with a warning
 
 
 def read(folder: Path) -> Reading:
@@ -37,7 +42,23 @@ def read(folder: Path) -> Reading:
         values |= dict.fromkeys(names if choices else (), frozenset(choices or ()))
         default = try_value(words["default"], {}) if "default" in words else None
         defaults |= dict.fromkeys(names if default is not None else (), default or "")
+    values |= _registered(parse_all((folder / "lmdeploy/serve").rglob("*.py")))
     return Reading(frozenset(flags), values, frozenset(), defaults, frozenset(deprecated))
+
+
+def _registered(modules: list[ast.Module]) -> dict[str, frozenset[str]]:
+    """The names of parsers by the flag that takes them: those of `@ToolParserManager.register_module([...])`."""
+    names: dict[str, set[str]] = {}
+    for node in (n for module in modules for n in ast.walk(module)):
+        for call in node.decorator_list if isinstance(node, ast.ClassDef) else ():
+            if isinstance(call, ast.Call) and getattr(call.func, "attr", "") == "register_module":
+                given = [*call.args, *(k.value for k in call.keywords if k.arg == "name")]
+                manager = getattr(getattr(call.func, "value", None), "id", "")
+                names.setdefault(manager, set()).update(texts_of(given[0], {}) or ())
+        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "").lower() == LEGACY:
+            names.setdefault("ReasoningParserManager", set()).update(texts_of(node.value, {}) or ())
+    found = {flag: {n for m in managers for n in names.get(m, ())} for flag, managers in REGISTRIES.items()}
+    return {flag: frozenset(n) for flag, n in found.items() if n}
 
 
 def _called_helpers(function: ast.FunctionDef) -> list[str]:

@@ -26,7 +26,7 @@ KEPT = re.compile(
     r"|vllm/entrypoints/.*(cli_args|serve)\.py$|vllm/(entrypoints/openai/)?tool_parsers/.*\.py$|vllm/reasoning/.*\.py$"
     r"|(vllm/model_executor|sglang/srt)/layers/quantization/__init__\.py$|vllm/platforms/interface\.py$"
     r"|sglang/srt/(server_args|reasoning_parser)\.py$|sglang/srt/(arg_groups|function_call|parser)/.*\.py$"
-    r"|vllm/entrypoints/openai/api_server\.py$|lmdeploy/cli/.*\.py$"
+    r"|vllm/entrypoints/openai/api_server\.py$|lmdeploy/cli/.*\.py$|lmdeploy/serve/.*parser.*\.py$"
     r"|mlx_vlm/server(/cli)?\.py$|mlx_lm/server\.py$|sglang_router/.*\.py$|src/vllm_router/.*parser\.py$|^(?:[^/]+/)?launcher/src/main\.rs$"
 )
 

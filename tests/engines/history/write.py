@@ -45,7 +45,7 @@ ANY_CASE = {"vllm": ("attention-backend",)}  # config/attention.py: `AttentionBa
 READ_OF = {
     "vllm": "engine/arg_utils.py, entrypoints' cli_args.py, config, envs.py and the registries of parsers",
     "sglang": "srt/server_args.py, srt/arg_groups and the registries of parsers",
-    "lmdeploy": "cli/serve.py and cli/utils.py",
+    "lmdeploy": "cli/serve.py, cli/utils.py and the registries of parsers",
     "llama.cpp": "common/arg.cpp",
     "mlx-lm": "server.py",
     "tgi": "launcher/src/main.rs",

@@ -33,6 +33,7 @@ _PATH_PARTS = {
     ("##", "*/"): lambda path: path.rpartition("/")[2],
     ("%", "/*"): lambda path: path.rpartition("/")[0] if "/" in path else path,
 }
+_FINDS = (["which"], ["command", "-v"])
 _RESOLVES = (["realpath"], ["readlink", "-f"], ["readlink", "-m"], ["readlink", "-e"])
 _BLANKS = re.compile(r"(?:\s|\\\n)+")
 MAX_PARTS = 200  # of one text that are known apart
@@ -128,14 +129,15 @@ class WordReader:
 
     def _substitution(self, node: Node, quoted: bool) -> list[WordPiece]:
         """`$(command)`, of which no more is known than how it is written, but for `$(realpath -- PATH)`: of an absolute
-        path that is the path; links are not followed."""
+        path that is the path; links are not followed. `$(which PROGRAM)` is the program."""
         inside = re.sub(r"^(`|[$<>]\()\s*|\s*[`)]$", "", self._text(node))
         found = [x for x in node.named_children if x.type == "command"]
-        if inside.startswith(("realpath", "readlink")) and len(found) == 1 and self.depth < MAX_NESTED:
+        known = inside.startswith(("realpath", "readlink", "which", "command -v"))
+        if known and len(found) == 1 and self.depth < MAX_NESTED:
             self.depth += 1
             words = [w for w in self.read_words(found[0].named_children) if w != "--"]
             self.depth -= 1
-            if words[:-1] in _RESOLVES and words[-1].startswith("/"):
+            if words[:-1] in _FINDS or (words[:-1] in _RESOLVES and words[-1].startswith("/")):
                 return [WordPiece(words[-1], quoted, words[-1].unknown, split=not quoted)]
         return [make_unknown("$(" + " ".join(inside.split())[:60].rstrip(")") + ")")]
 
