@@ -430,7 +430,7 @@ def _architecture_facts(asked: _Asked, facts: Facts) -> Iterator[StartFact]:
         yield StartFact(asked="architecture", holds=None, text=f"{name} has {own} only with {where}", source=source,
                         condition=where)  # fmt: skip
     else:
-        gone = f", which left after {facts.removed[own]}" if own in facts.removed else ""
+        gone = f", which was removed after {facts.removed[own]}" if own in facts.removed else ""
         text = f"{name} does not register {own}{gone}"
         until = (registry.images_until if model.vision is not None else None) or registry.closed_until
         old = until is not None and version_key(asked.question.version or until) < version_key(until)
