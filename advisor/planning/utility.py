@@ -47,6 +47,7 @@ class UtilityRules(msgspec.Struct, frozen=True):
     unsure: float
     tight: float
     tight_from: float
+    short: float
     least_cache: float
     clearly: float
     place: float
@@ -99,6 +100,7 @@ def value_plan(plan: Plan, search: SearchRequest, rules: Catalog) -> dict[str, f
         "wait": -_cost_wait(seconds, search, weights) if seconds else 0.0,
         "unsure": -_cost_unsure(between, weights),
         "tight": -weights.tight * measure_tightness(plan.memory, weights),
+        "short": -_cost_short(plan, weights),
     }
 
 
@@ -159,6 +161,7 @@ def may_be_worth_more(
         return True
     between = than.speed.tpot_s if than.speed is not None else None
     spare = weights.tight * measure_tightness(than.memory, weights) + _cost_unsure(between, weights)
+    spare += _cost_short(than, weights)
     then_seconds = seconds * min(1.0, 1 - saved / slow)
     gain = spare + _cost_wait(seconds, search, weights) - _cost_wait(then_seconds, search, weights)
     now, then = (
@@ -171,6 +174,11 @@ def may_be_worth_more(
 
 def _cost_unsure(between: Interval | None, weights: UtilityRules) -> float:
     return weights.unsure * math.log2(between.high / between.low) if between is not None else 0.0
+
+
+def _cost_short(plan: Plan, weights: UtilityRules) -> float:
+    held = min(1.0, plan.holds.full_length / plan.holds.asked) if plan.holds is not None and plan.holds.asked else 1.0
+    return weights.short * (1 - held)
 
 
 def _cost_cache(kind: str, weights: UtilityRules, rules: Catalog) -> float:
