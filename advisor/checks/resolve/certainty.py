@@ -49,6 +49,13 @@ def states_no_release(launch: Launch, knowledge: Knowledge) -> bool:
     return tag is not None and "$" not in tag and _NEWEST.fullmatch(tag) is None
 
 
+def is_of_one_model(launch: Launch, knowledge: Knowledge) -> bool:
+    """Whether that image brought a model up (`:deepseekv4-cu129`) before a release had it: none of the development
+    branch, which may be newer than all releases that are known."""
+    tag = launch.setup.image.rpartition(":")[2] if launch.setup.image else ""
+    return states_no_release(launch, knowledge) and re.search("nightly|dev|main|master|edge", tag) is None
+
+
 def is_sealed(launch: Launch, knowledge: Knowledge) -> bool:
     """Whether a launch runs what the makers' image of a release brings, with nothing installed before it: by its own
     entry point, or by a program that no shell starts."""

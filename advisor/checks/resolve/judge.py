@@ -21,7 +21,14 @@ from advisor.checks.read.unknown_words import mark_placeholders
 from advisor.checks.resolve import arguments
 from advisor.checks.resolve import launch_reader as reading
 from advisor.checks.resolve.arguments import LaunchArguments, count_ranks, is_length_given
-from advisor.checks.resolve.certainty import FILLED_IN, is_fork, is_sealed, read_certainty, states_no_release
+from advisor.checks.resolve.certainty import (
+    FILLED_IN,
+    is_fork,
+    is_of_one_model,
+    is_sealed,
+    read_certainty,
+    states_no_release,
+)
 from advisor.checks.resolve.seen_machine import MASKS, find_resource_vendor, find_seen_machine
 from advisor.decision.starts import judge_deployment
 from advisor.deployment import Deployment, DeploymentEstimate, DeviceMemory, MemoryEstimate
@@ -251,9 +258,12 @@ def _check_on(
         holding = hold_deployment(deployment, memory_estimate, session)
         if holding.start is not None:
             refused = holding.start.starts is False
+            if is_of_one_model(launch, knowledge):  # cards that no attention of a later release takes
+                unnamed = not any(x.code == "attention" and x.certain for x in holding.start.list_why_not())
             fits = all_hold((fits, None if refused and unnamed else holding.start.starts))
             said = "the image's tag states no release; of the newest: " if refused and unnamed else ""
-            why += [f"{said}{x.text}" for x in holding.start.list_why_not()]
+            told = [f"{said}{x.text}" for x in holding.start.list_why_not()]
+            why = [*told, *why] if refused else [*why, *told]  # an engine refuses before it counts memory
         memory = describe_estimate(DeploymentEstimate, memory_estimate, deployment, holding, notes)
         speed = _speeds(deployment, memory_estimate, session) if asked.speed else ()
     elif deployment is not None and asked.fit and not is_fork(launch, knowledge):
