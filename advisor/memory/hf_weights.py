@@ -36,6 +36,8 @@ class ExpertTiles(Record, frozen=True, kw_only=True):
 
     format: str
     vendor: str
+    gfx: tuple[str, ...] = ()  # AMD cards on which it holds alone
+    times: float = 1.0  # larger once loaded: experts that no kernel reads are unpacked
     from_capability: float = 0.0  # holds on cards of this compute capability and newer
     hidden: int = 1  # the hidden size
     intermediate: int = 1  # the experts' width on one rank
@@ -342,16 +344,18 @@ def count_expert_params(model: t.Model) -> int:
     return min(routed, model.params_total)
 
 
-def pick_tiles(rows: tuple[ExpertTiles, ...], format: str, vendor: str, capability: float | None) -> ExpertTiles | None:
+def pick_tiles(
+    rows: tuple[ExpertTiles, ...], format: str, vendor: str, capability: float | None, gfx: str | None = None
+) -> ExpertTiles | None:
     """The row that holds for a format on a device; None where loading adds nothing, or nothing is known."""
-    mine = [x for x in rows if x.format == format and x.vendor == vendor]
+    mine = [x for x in rows if x.format == format and x.vendor == vendor and (not x.gfx or gfx in x.gfx)]
     if capability is None:
         return mine[0] if len(mine) == 1 else None
     return max((x for x in mine if x.from_capability <= capability), key=lambda x: x.from_capability, default=None)
 
 
 def expert_growth(model: t.Model, tiles: ExpertTiles, tp: int, ep: int) -> float:
-    """How many times larger the routed experts are once they are padded, on one of `tp` ranks.
+    """How many times larger the routed experts are once they are padded and unpacked, on one of `tp` ranks.
 
     Experts that more than `tp` ranks share are kept whole. Source: vLLM 0.33.0,
     `mxfp4_round_up_hidden_size_and_intermediate_size`.
@@ -365,7 +369,7 @@ def expert_growth(model: t.Model, tiles: ExpertTiles, tp: int, ep: int) -> float
         hidden, width = moe.latent or lay.hidden_size, moe.moe_intermediate / (1 if ep > tp else tp)
         size += moe.n * moe.n_experts * hidden * width
         padded += moe.n * moe.n_experts * _round_up(hidden, tiles.hidden) * _round_up(width, tiles.intermediate)
-    return padded / size
+    return tiles.times * padded / size
 
 
 def _round_up(n: float, step: int) -> int:

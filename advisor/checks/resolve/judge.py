@@ -258,10 +258,13 @@ def _check_on(
         holding = hold_deployment(deployment, memory_estimate, session)
         if holding.start is not None:
             refused = holding.start.starts is False
+            codes = {x.code for x in holding.start.list_why_not() if x.certain}
             if is_of_one_model(launch, knowledge):  # cards that no attention of a later release takes
-                unnamed = not any(x.code == "attention" and x.certain for x in holding.start.list_why_not())
+                unnamed = "attention" not in codes
+            elif is_fork(launch, knowledge):  # it has kernels of its own
+                unnamed = "limit" not in codes
             fits = all_hold((fits, None if refused and unnamed else holding.start.starts))
-            said = "the image's tag states no release; of the newest: " if refused and unnamed else ""
+            said = "what runs is none of its releases; of the nearest: " if refused and unnamed else ""
             told = [f"{said}{x.text}" for x in holding.start.list_why_not()]
             why = [*told, *why] if refused else [*why, *told]  # an engine refuses before it counts memory
         memory = describe_estimate(DeploymentEstimate, memory_estimate, deployment, holding, notes)

@@ -121,7 +121,7 @@ def _weights(
     if first is None or not any(stored.experts):
         return stored
     capability = float(first.compute_capability) if first.compute_capability else None
-    tiles = pick_tiles(constants.expert_tiles, quantization.id, first.vendor, capability)
+    tiles = pick_tiles(constants.expert_tiles, quantization.id, first.vendor, capability, first.gfx)
     if tiles is None:
         return stored
     growth = expert_growth(deployment.model, tiles, settings.tp, settings.ep)
