@@ -44,7 +44,6 @@ from advisor.unknowns import agree, all_hold, any_holds
 
 LIMITS, CLASSES = "start-limits.yaml", "starts/transformers.yaml"
 GENERATING = ("ForCausalLM", "ForConditionalGeneration")  # classes of Transformers that its registries list
-NEWEST = "9999"  # of a program whose releases nobody lists
 SIZES = ("head_size", "sinks", "qk_nope_head_dim")  # of a shape of attention, as a refusal names them
 
 
@@ -115,10 +114,6 @@ class _Asked(Value, frozen=True):
     @property
     def name(self) -> str:
         return f"{self.named.name} {self.version}" if self.version else self.named.name
-
-    def find_name(self, limit: StartLimit) -> str:
-        """The program whose limit it is: the engine inside, or what starts it."""
-        return (self.engine if limit.engine == self.engine.id else self.question.engine).name
 
     @property
     def platform(self) -> str:
@@ -338,7 +333,7 @@ def _limit_facts(asked: _Asked, limits: Iterable[StartLimit]) -> Iterator[StartF
         if limit.starts is not None and not any(v in ("*", given[k]) for k, v in limit.unless.items() if k in given):
             with_ = " or ".join(f"{k}={v}" for k, v in limit.unless.items())
             holds = False if limit.starts == "no" else None
-            yield StartFact(asked="limit", holds=holds, text=f"{asked.find_name(limit)}: {limit.says}", source=limit.source,
+            yield StartFact(asked="limit", holds=holds, text=f"{asked.engine.name}: {limit.says}", source=limit.source,
                             condition=(with_ or limit.says) if limit.starts == "condition" else None)  # fmt: skip
 
 
@@ -360,7 +355,7 @@ def _meets(limit: StartLimit, asked: _Asked) -> bool:
     """Whether a limit is about this question, and the release of the engine."""
     question, version = asked.question, asked.release
     if limit.engine == question.engine.id != asked.engine.id:  # of a wrapper, by its own release
-        version = version_key(question.version or NEWEST)
+        version = version_key(question.version or "9999")
     elif limit.engine != asked.engine.id:
         return False
     kinds = [kind for kind, _ in _list_shapes(question.model, asked.file)] if limit.shapes is not None else []

@@ -74,12 +74,10 @@ def settings_entry(engine_id: str, entries: Mapping[str, Engine]) -> Engine:
 
     Raises BadInput where nothing runs locally.
     """
-    return _answering(engine_id, entries)[1]
+    return _answering(engine_id, entries, None)[1]
 
 
-def _answering(
-    engine_id: str, entries: Mapping[str, Engine], checkpoint: str | None = None
-) -> tuple[EngineModule, Engine]:
+def _answering(engine_id: str, entries: Mapping[str, Engine], checkpoint: str | None) -> tuple[EngineModule, Engine]:
     """The first module on the way from an engine to what it runs, and the entry it was found for."""
     entry = entries[engine_id]
     module = _own_module(entry, engine_id)

@@ -45,9 +45,7 @@ class ExpertTiles(Record, frozen=True, kw_only=True):
 
 
 LARGE_EXTRA = 10**7  # parameters
-LOADED_SPREAD = (
-    0.015  # of what one checkpoint was seen to load: ranks repeat some tensors, publishers replace files; assumed
-)
+LOADED_SPREAD = 0.015  # of what a checkpoint was seen to load: ranks repeat tensors, publishers replace files; assumed
 FP4_EXPERTS = 4.25  # MXFP4: 4 bits and one 8-bit scale for 32 elements
 _REPLICATED = pattern_when_used(
     r"(_norm\.|attn_norm|ffn_norm|gate_inp|exp_probs_b|attn_q_a\.|attn_kv_a_mqa|attn_sinks)"
@@ -344,11 +342,9 @@ def count_expert_params(model: t.Model) -> int:
     return min(routed, model.params_total)
 
 
-def pick_tiles(
-    rows: tuple[ExpertTiles, ...], format: str, vendor: str, capability: float | None, gfx: str | None = None
-) -> ExpertTiles | None:
+def pick_tiles(rows: tuple[ExpertTiles, ...], format: str, vendor: str, capability: float | None) -> ExpertTiles | None:
     """The row that holds for a format on a device; None where loading adds nothing, or nothing is known."""
-    mine = [x for x in rows if x.format == format and x.vendor == vendor and (not x.gfx or gfx in x.gfx)]
+    mine = [x for x in rows if x.format == format and x.vendor == vendor]
     if capability is None:
         return mine[0] if len(mine) == 1 else None
     return max((x for x in mine if x.from_capability <= capability), key=lambda x: x.from_capability, default=None)

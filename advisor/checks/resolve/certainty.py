@@ -50,8 +50,7 @@ def states_no_release(launch: Launch, knowledge: Knowledge) -> bool:
 
 
 def is_of_one_model(launch: Launch, knowledge: Knowledge) -> bool:
-    """Whether that image brought a model up (`:deepseekv4-cu129`) before a release had it: none of the development
-    branch, which may be newer than all releases that are known."""
+    """Whether such an image brought a model up (`:deepseekv4-cu129`), and is none of a branch that is newer still."""
     tag = launch.setup.image.rpartition(":")[2] if launch.setup.image else ""
     return states_no_release(launch, knowledge) and re.search("nightly|dev|main|master|edge", tag) is None
 

@@ -258,11 +258,11 @@ def _check_on(
         holding = hold_deployment(deployment, memory_estimate, session)
         if holding.start is not None:
             refused = holding.start.starts is False
-            codes = {x.code for x in holding.start.list_why_not() if x.certain}
-            if is_of_one_model(launch, knowledge):  # cards that no attention of a later release takes
-                unnamed = "attention" not in codes
-            elif is_fork(launch, knowledge):  # it has kernels of its own
-                unnamed = "limit" not in codes
+            holds = (
+                "attention" if is_of_one_model(launch, knowledge) else "limit" if is_fork(launch, knowledge) else None
+            )
+            if holds is not None:  # of a later release, of kernels that a fork may not have
+                unnamed = not any(x.code == holds and x.certain for x in holding.start.list_why_not())
             fits = all_hold((fits, None if refused and unnamed else holding.start.starts))
             said = "what runs is none of its releases; of the nearest: " if refused and unnamed else ""
             told = [f"{said}{x.text}" for x in holding.start.list_why_not()]
