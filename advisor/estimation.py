@@ -94,7 +94,7 @@ def estimate(deployment: Deployment, session: Session) -> MemoryEstimate:
 
     Raises BadInput where a setting or the model's layout does not allow an answer.
     """
-    module, inner = engines.find_engine_module(deployment.engine, session.rules.engines())
+    module, inner = engines.find_running(deployment, session.rules)
     return estimate_memory(deployment, module, inner, session.rules.quantization(deployment.quantization), session)
 
 

@@ -24,7 +24,7 @@ class Ability(Value, frozen=True):
 
     value: float
     spread: float  # one standard deviation
-    boards: int  # tests it rests on; 0: size and age alone
+    boards: int  # tests it rests on; 0: size and age, and tests for another use where there are any
     independent: int
     thinks: bool  # whether the value is that of thinking answers
 

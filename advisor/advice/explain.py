@@ -246,7 +246,7 @@ def memory_curve(explanation: Explanation, session: Session) -> tuple[MemoryEsti
 
 def _budgets(deployment: Deployment, entry: Engine, rules: Catalog) -> list[str]:
     """What of the memory the engine may use at all: its share of each device, the limit of the container."""
-    machine, inner = deployment.machine, engines.find_engine_module(entry.id, rules.engines())[1]
+    machine, inner = deployment.machine, engines.find_running(deployment, rules)[1]
     if machine is None or (machine.source == "text" and machine.text is None):
         return []
     out = []
@@ -337,7 +337,7 @@ def _changes(
             MemoryChange(what=what, total_bytes=t, saves_bytes=None if t is None or total is None else total - t)
         )
 
-    for kind in list_smaller_caches(engines.find_engine_module(entry.id, rules.engines())[1]):
+    for kind in list_smaller_caches(engines.find_running(deployment, rules)[1]):
         add(f"KV cache {kind}", replace(deployment, kv_cache_type=KvType(k=kind, v=kind)))
     for name in formats.format_ladder(quantization.family, rules):
         if name != deployment.quantization and deployment.model_path is None:
@@ -349,7 +349,7 @@ def _verified(
     deployment: Deployment, length: int, entry: Engine, estimate: MemoryEstimate, rules: Catalog
 ) -> EngineVerification:
     """The engine's own estimate compared with ours. Raises BadInput where the engine cannot be asked."""
-    module, inner = engines.find_engine_module(entry.id, rules.engines())
+    module, inner = engines.find_running(deployment, rules)
     ask = getattr(module, "verify_estimate", None)
     if ask is None:
         raise BadInput(f"{entry.name} has no program that plans memory without a GPU; llama.cpp has")
@@ -359,7 +359,7 @@ def _verified(
 
 def _limits(deployment: Deployment, length: int, entry: Engine, family: str, session: Session) -> DeploymentLimits:
     rules = session.rules
-    module, inner = engines.find_engine_module(entry.id, rules.engines())
+    module, inner = engines.find_running(deployment, rules)
 
     def fits(deployment: Deployment, n: int) -> bool | None:
         return estimate_at(deployment, n, session).fits

@@ -19,6 +19,7 @@ from advisor.checks.read.launch import Launch
 from advisor.checks.resolve.judge import CheckedLaunch, LaunchCheckOptions, check_launch
 from advisor.checks.resolve.named_files import join_named_files
 from advisor.checks.rules.evaluate import Rulebook
+from advisor.deployment import WhyNot
 from advisor.errors import AdvisorError, BadFile, LinkOut, NotText, Unread
 from advisor.machines.types import Machine
 from advisor.record import Names, Record, Value
@@ -232,7 +233,9 @@ def check_source(source: str, name: str, folder: Path | None, checker: Checker) 
         return frozenset(f.rule for f in book.apply([found], source, name)[0] if f.severity == "error")
 
     verdicts = [check_launch(x, knowledge, asked, machines, checker.session, list_errors) for x in launches]
-    findings, skipped = book.apply(verdicts, source, name)
+    each = [book.apply(verdicts, source, name, x) for x in verdicts]
+    findings = list({(f.rule, f.line, f.message): f for found, _ in reversed(each) for f in reversed(found)}.values())
+    findings.reverse()
     earlier = [
         check_launch(x.before, knowledge, asked, machines, checker.session) for x in launches if x.before is not None
     ]
@@ -244,7 +247,17 @@ def check_source(source: str, name: str, folder: Path | None, checker: Checker) 
     if options.suppressions:
         judges = None if "suppression-unused" in book.ignored else book.judges_suppressions_of
         kept, gone = comments.apply_suppressions(findings, source, name, [v.launch for v in verdicts], judges)
+    judged = tuple(_with_errors(v.judged, found, kept) for v, (found, _) in zip(verdicts, each, strict=True))
     return FileResult(
-        verdicts=tuple(v.judged for v in verdicts if v.launch.engine not in knowledge.routers), findings=tuple(kept),
-        suppressed=tuple(gone), skipped=tuple(skipped), problem=read.problem
+        verdicts=tuple(x for x in judged if x.engine not in knowledge.routers), findings=tuple(kept),
+        suppressed=tuple(gone), skipped=tuple(x for _, skipped in each for x in skipped), problem=read.problem
     )  # fmt: skip
+
+
+def _with_errors(judged: CheckedDeployment, found: Sequence[Finding], kept: Sequence[Finding]) -> CheckedDeployment:
+    """The verdict with what rules refuse at the start, suppressions aside: what does not start does not fit either."""
+    stops = [f for f in found if f in kept and f.certain and (f.severity, f.phase) == ("error", "start")]
+    if judged.hardware is None or judged.fits is False or not stops:
+        return judged
+    said = tuple(WhyNot(code="rule", text=f.message, source=f.rule, certain=True) for f in stops)
+    return replace(judged, fits=False, starts=False, why=(*(f.message for f in stops), *judged.why), why_not=said)

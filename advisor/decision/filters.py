@@ -15,35 +15,16 @@ from advisor.deployment import Workload
 from advisor.models.types import Model
 from advisor.record import Value
 
-_HARDWARE_KEYS = {
-    "nvidia": ("nvidia",),
-    "amd": ("amd",),
-    "intel": ("intel_gpu", "intel"),
-    "apple": ("apple_metal", "apple"),
-    "google": ("tpu",),
-    "aws": ("neuron", "trainium"),
-    "habana": ("intel_gaudi", "gaudi"),
-    "qualcomm": ("qualcomm", "npu"),
-    "none": ("cpu",),
-}
-_HARDWARE_WORDS = {
-    "nvidia": "NVIDIA GPUs",
-    "amd": "AMD GPUs",
-    "intel_gpu": "Intel GPUs",
-    "apple_metal": "Apple silicon (macOS, M-series)",
-    "intel_gaudi": "Gaudi",
-    "tpu": "TPU",
-    "cpu": "CPUs",
-}
-_VENDOR_WORDS = {
-    "nvidia": "an NVIDIA GPU",
-    "amd": "an AMD GPU",
-    "intel": "an Intel GPU",
-    "apple": "Apple silicon (macOS)",
-    "google": "a TPU",
-    "aws": "an AWS accelerator",
-    "habana": "Intel Gaudi",
-    "qualcomm": "a Qualcomm GPU or accelerator",
+_HARDWARE = {  # vendor -> its key in an engine's `hardware`, one device in words, all of them
+    "nvidia": ("nvidia", "an NVIDIA GPU", "NVIDIA GPUs"),
+    "amd": ("amd", "an AMD GPU", "AMD GPUs"),
+    "intel": ("intel_gpu", "an Intel GPU", "Intel GPUs"),
+    "apple": ("apple_metal", "Apple silicon (macOS)", "Apple silicon (macOS, M-series)"),
+    "google": ("tpu", "a TPU", "TPU"),
+    "aws": ("neuron", "an AWS accelerator", None),
+    "habana": ("intel_gaudi", "Intel Gaudi", "Gaudi"),
+    "qualcomm": ("npu", "a Qualcomm GPU or accelerator", None),
+    "none": ("cpu", "none", "CPUs"),
 }
 FEATURE_WORDS = {
     "structured_output": "structured output (response_format with a schema)",
@@ -60,7 +41,7 @@ FEATURE_WORDS = {
 
 def hardware_support(engine: Engine, vendor: str) -> Support | None:
     """What the entry says of this vendor's hardware (`none` = CPU only); None when it says nothing."""
-    return next((engine.hardware[k] for k in _HARDWARE_KEYS.get(vendor, ()) if k in engine.hardware), None)
+    return engine.hardware.get(_HARDWARE.get(vendor, ("",))[0])
 
 
 class EngineJudgement(Value, frozen=True):
@@ -215,9 +196,8 @@ def _hardware(engine: Engine, facts: FactValues) -> Iterator[_Concern]:
     if vendor == "other":
         yield _served(engine, facts)
         return
-    key = next((x for x in _HARDWARE_KEYS.get(vendor, ()) if x in engine.hardware), None)
-    listed = engine.hardware[key] if key else engine.hardware.get("any") or engine.hardware.get("local")
-    here = _VENDOR_WORDS.get(vendor, vendor)
+    key, here = _HARDWARE[vendor][:2] if vendor in _HARDWARE else ("", vendor)
+    listed = engine.hardware.get(key) or engine.hardware.get("any") or engine.hardware.get("local")
     if listed is None:
         # An entry that names what it runs on, none of it here, is an answer; an entry that names nothing is none.
         if engine.hardware and vendor in ("google", "aws", "habana", "qualcomm"):
@@ -256,7 +236,7 @@ def _served(engine: Engine, facts: FactValues) -> _Concern:
 
 def _runs_on(engine: Engine) -> str:
     runs = [k for k, v in engine.hardware.items() if v.support in ("yes", "partial")]
-    names = [_HARDWARE_WORDS[k] for k in runs if k in _HARDWARE_WORDS]
+    names = [words for key, _, words in _HARDWARE.values() if key in runs and words]
     return ", ".join(names) or "hardware that is not listed here"
 
 

@@ -353,9 +353,11 @@ def _has_own_runners(question: StartQuestion, known: StartRules) -> bool:
 
 def _meets(limit: StartLimit, asked: _Asked) -> bool:
     """Whether a limit is about this question, and the release of the engine."""
-    if limit.engine != asked.engine.id:
-        return False
     question, version = asked.question, asked.release
+    if limit.engine == question.engine.id != asked.engine.id:  # of a wrapper, by its own release
+        version = version_key(question.version or "9999")
+    elif limit.engine != asked.engine.id:
+        return False
     kinds = [kind for kind, _ in _list_shapes(question.model, asked.file)] if limit.shapes is not None else []
     return (
         (limit.since is None or version >= version_key(limit.since))

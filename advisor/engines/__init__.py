@@ -9,6 +9,7 @@ from typing import cast
 
 from msgspec.structs import replace
 
+from advisor.catalog import Catalog
 from advisor.catalog.roots import list_plugins
 from advisor.catalog.types import Engine, Quantization
 from advisor.deployment import Deployment
@@ -29,7 +30,7 @@ def decide_settings(
 
     A name in capitals is an environment variable.
     """
-    module, inner = find_engine_module(deployment.engine, entries)
+    module, inner = find_engine_module(deployment.engine, entries, quantization.format)
     own = module.launch_settings(deployment, inner, quantization)
     names = {x.name for x in own}
     more = (
@@ -46,13 +47,23 @@ def module_name(engine_id: str) -> str:
     return re.sub(r"[^a-z0-9]+", "_", engine_id.lower())
 
 
-def find_engine_module(engine_id: str, entries: Mapping[str, Engine]) -> tuple[EngineModule, Engine]:
+def find_running(deployment: Deployment, rules: Catalog) -> tuple[EngineModule, Engine]:
+    """The module and the entry of what runs a deployment: of the engines in a wrapper the first that loads its format.
+
+    Raises BadInput where nothing runs locally.
+    """
+    return find_engine_module(deployment.engine, rules.engines(), rules.quantization(deployment.quantization).format)
+
+
+def find_engine_module(
+    engine_id: str, entries: Mapping[str, Engine], checkpoint: str | None = None
+) -> tuple[EngineModule, Engine]:
     """The module that answers for an engine, and the entry whose memory constants it reads.
 
-    A wrapper that has neither a module of its own nor a family is answered by the first engine it runs. Raises BadInput
-    where nothing runs locally.
+    A wrapper that has neither a module of its own nor a family is answered by the first engine it runs, or the first
+    of them that loads the format of a checkpoint. Raises BadInput where nothing runs locally.
     """
-    module, entry = _answering(engine_id, entries)
+    module, entry = _answering(engine_id, entries, checkpoint)
     bind = getattr(module, "bind", None)  # reads the entry's own names and defaults next to those constants
     inner = entries[entry.runs[0]] if entry.runs and not entry.memory else entry
     return bind(entry) if bind else module, inner
@@ -63,17 +74,18 @@ def settings_entry(engine_id: str, entries: Mapping[str, Engine]) -> Engine:
 
     Raises BadInput where nothing runs locally.
     """
-    return _answering(engine_id, entries)[1]
+    return _answering(engine_id, entries, None)[1]
 
 
-def _answering(engine_id: str, entries: Mapping[str, Engine]) -> tuple[EngineModule, Engine]:
+def _answering(engine_id: str, entries: Mapping[str, Engine], checkpoint: str | None) -> tuple[EngineModule, Engine]:
     """The first module on the way from an engine to what it runs, and the entry it was found for."""
     entry = entries[engine_id]
     module = _own_module(entry, engine_id)
     if module is not None:
         return module, entry
-    for inner_id in entry.runs:
-        return _answering(inner_id, entries)
+    loads = [x for x in entry.runs if checkpoint and (f := entries[x].formats.get(checkpoint)) and f.support == "yes"]
+    for inner_id in (*loads, *entry.runs):
+        return _answering(inner_id, entries, checkpoint)
     raise BadInput(f"{entry.name} does not run models on this machine, so there is no memory to estimate")
 
 

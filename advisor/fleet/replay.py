@@ -102,7 +102,7 @@ def answer_question(question: ReplayQuestion, session: Session, asking: Asking) 
         table = make_step_table(part.deployment, memory, session, min(mean, memory.context_length))
         if table is None:
             raise BadInput(f"{part.deployment.model.id}: the speed of a step is not known, so nothing can be replayed")
-        entry = engines.find_engine_module(part.deployment.engine, session.rules.engines())[1]
+        entry = engines.find_running(part.deployment, session.rules)[1]
         keeps = capacity.keeps_prefixes(part.deployment, entry)
         groups.append(ServerGroup(replace(table, replicas=table.replicas * part.count), keeps))
         longest = max(longest, memory.context_length)

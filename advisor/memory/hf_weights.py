@@ -36,6 +36,8 @@ class ExpertTiles(Record, frozen=True, kw_only=True):
 
     format: str
     vendor: str
+    gfx: tuple[str, ...] = ()  # AMD cards on which it holds alone
+    times: float = 1.0  # larger once loaded: experts that no kernel reads are unpacked
     from_capability: float = 0.0  # holds on cards of this compute capability and newer
     hidden: int = 1  # the hidden size
     intermediate: int = 1  # the experts' width on one rank
@@ -43,9 +45,7 @@ class ExpertTiles(Record, frozen=True, kw_only=True):
 
 
 LARGE_EXTRA = 10**7  # parameters
-LOADED_SPREAD = (
-    0.015  # of what one checkpoint was seen to load: ranks repeat some tensors, publishers replace files; assumed
-)
+LOADED_SPREAD = 0.015  # of what a checkpoint was seen to load: ranks repeat tensors, publishers replace files; assumed
 FP4_EXPERTS = 4.25  # MXFP4: 4 bits and one 8-bit scale for 32 elements
 _REPLICATED = pattern_when_used(
     r"(_norm\.|attn_norm|ffn_norm|gate_inp|exp_probs_b|attn_q_a\.|attn_kv_a_mqa|attn_sinks)"
@@ -351,7 +351,7 @@ def pick_tiles(rows: tuple[ExpertTiles, ...], format: str, vendor: str, capabili
 
 
 def expert_growth(model: t.Model, tiles: ExpertTiles, tp: int, ep: int) -> float:
-    """How many times larger the routed experts are once they are padded, on one of `tp` ranks.
+    """How many times larger the routed experts are once they are padded and unpacked, on one of `tp` ranks.
 
     Experts that more than `tp` ranks share are kept whole. Source: vLLM 0.33.0,
     `mxfp4_round_up_hidden_size_and_intermediate_size`.
@@ -365,7 +365,7 @@ def expert_growth(model: t.Model, tiles: ExpertTiles, tp: int, ep: int) -> float
         hidden, width = moe.latent or lay.hidden_size, moe.moe_intermediate / (1 if ep > tp else tp)
         size += moe.n * moe.n_experts * hidden * width
         padded += moe.n * moe.n_experts * _round_up(hidden, tiles.hidden) * _round_up(width, tiles.intermediate)
-    return padded / size
+    return tiles.times * padded / size
 
 
 def _round_up(n: float, step: int) -> int:

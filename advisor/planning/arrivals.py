@@ -133,7 +133,7 @@ def estimate_arrivals(
 
 def make_load(deployment: Deployment, traffic: Traffic, session: Session) -> Load:
     """The requests of a traffic as they come to a deployment; those of users have no rate."""
-    entry = engines.find_engine_module(deployment.engine, session.rules.engines())[1]
+    entry = engines.find_running(deployment, session.rules)[1]
     kept = traffic.depth + (traffic.shared_tokens if capacity.keeps_prefixes(deployment, entry) else 0)
     prompt = TokenSpread(mean=traffic.depth + traffic.prompt.mean, p95=traffic.depth + traffic.prompt.p95)
     output = traffic.output if deployment.model.kind == "chat" else TokenSpread(mean=1, p95=1)

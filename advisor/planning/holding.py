@@ -90,7 +90,7 @@ def find_holding(
 
 def _hold(deployment: Deployment, estimate: MemoryEstimate, traffic: Traffic, session: Session, copies: int) -> Holding:
     """What memory has room for."""
-    entry = engines.find_engine_module(deployment.engine, session.rules.engines())[1]
+    entry = engines.find_running(deployment, session.rules)[1]
     one = with_one_request(deployment, estimate, entry, session)
     if one is not None and one[1].longest_served is not None:
         return Holding(True, None)  # it serves shorter requests

@@ -98,7 +98,7 @@ def value_plan(plan: Plan, search: SearchRequest, rules: Catalog) -> dict[str, f
         "cache": -_cost_cache(plan.deployment.kv_cache_type.k, weights, rules),
         "wait": -_cost_wait(seconds, search, weights) if seconds else 0.0,
         "unsure": -_cost_unsure(between, weights),
-        "tight": -weights.tight * measure_tightness(plan.memory, weights),
+        "tight": -weights.tight * _measure_crowding(plan, weights),
     }
 
 
@@ -158,7 +158,7 @@ def may_be_worth_more(
     if not seconds or slow <= 0 or saved >= slow:
         return True
     between = than.speed.tpot_s if than.speed is not None else None
-    spare = weights.tight * measure_tightness(than.memory, weights) + _cost_unsure(between, weights)
+    spare = weights.tight * _measure_crowding(than, weights) + _cost_unsure(between, weights)
     then_seconds = seconds * min(1.0, 1 - saved / slow)
     gain = spare + _cost_wait(seconds, search, weights) - _cost_wait(then_seconds, search, weights)
     now, then = (
@@ -171,6 +171,12 @@ def may_be_worth_more(
 
 def _cost_unsure(between: Interval | None, weights: UtilityRules) -> float:
     return weights.unsure * math.log2(between.high / between.low) if between is not None else 0.0
+
+
+def _measure_crowding(plan: Plan, weights: UtilityRules) -> float:
+    """How tight the memory is, or which part of the asked requests has no room at full length."""
+    held = plan.holds.full_length / plan.holds.asked if plan.holds is not None and plan.holds.asked else 1.0
+    return max(measure_tightness(plan.memory, weights), 1 - held)
 
 
 def _cost_cache(kind: str, weights: UtilityRules, rules: Catalog) -> float:

@@ -144,7 +144,7 @@ def _judge_simulated(made: SimulatedPlan, workload: Workload, servers: int, reme
 
 def _judge_by_laws(plan: Plan, traffic: Traffic, workload: Workload, session: Session) -> Callable[[int], Verdicts]:
     """The verdicts for so many users at once."""
-    entry = engines.find_engine_module(plan.deployment.engine, session.rules.engines())[1]
+    entry = engines.find_running(plan.deployment, session.rules)[1]
     shared = capacity.keeps_prefixes(plan.deployment, entry)
     limits, safe = find_named_limits(workload), workload.confidence == "safe"
 

@@ -202,7 +202,7 @@ def make_template_context(
     """
     rules = session.rules
     _refuse_what_is_no_text(deployment)
-    _, inner = engines.find_engine_module(deployment.engine, rules.engines())
+    _, inner = engines.find_running(deployment, rules)
     decided = engines.decide_settings(deployment, rules.engines(), rules.quantization(deployment.quantization))
     devices = deployment.machine.usable_devices[: deployment.device_count] if deployment.machine else ()
     image = choose_image(

@@ -74,7 +74,7 @@ def estimate_speed(
         return None
     writes = deployment.model.kind == "chat"
     quantization = rules.quantization(deployment.quantization)
-    entry = engines.find_engine_module(deployment.engine, rules.engines())[1]
+    entry = engines.find_running(deployment, rules)[1]
     made = plan_passes(deployment, estimate, entry, quantization, rules, load)
     if made is None:
         return None
@@ -188,7 +188,7 @@ def _quantities(times: laws.LoadTimes) -> dict[str, float]:
 
 def find_layout(deployment: Deployment, estimate: MemoryEstimate, rules: Catalog) -> str:
     """How ranks split the model, in one word; empty where that is not modelled."""
-    entry = engines.find_engine_module(deployment.engine, rules.engines())[1]
+    entry = engines.find_running(deployment, rules)[1]
     made = plan_passes(deployment, estimate, entry, rules.quantization(deployment.quantization), rules, RequestLoad())
     return made[1].layout if made else ""
 
@@ -231,7 +231,7 @@ def find_drafted(
 ) -> Drafted | None:
     """What the speculative decoding that the settings ask for makes of a step; None without."""
     rules = session.rules
-    entry = engines.find_engine_module(deployment.engine, rules.engines())[1]
+    entry = engines.find_running(deployment, rules)[1]
     named = rules.engines()[deployment.engine]
     known = load_engine_rules(rules).speculation
     asked = find_speculation(deployment, named if named.draft else entry, known)
@@ -276,7 +276,7 @@ def _draft_step(deployment: Deployment, estimate: MemoryEstimate, session: Sessi
     draft, rules = deployment.draft, session.rules
     if draft is None:
         return None
-    entry = engines.find_engine_module(deployment.engine, rules.engines())[1]
+    entry = engines.find_running(deployment, rules)[1]
     alone = replace(
         deployment, model=draft.model, quantization=draft.quantization.id, model_path=draft.path, draft=None
     )
@@ -295,7 +295,7 @@ def make_efficiency_keys(
     usual = USUAL_BACKENDS.get(device.vendor) if device else None
     return EfficiencyKeys(
         family=plan.family,
-        engine=engines.find_engine_module(deployment.engine, rules.engines())[1].id,  # a wrapper is what it runs
+        engine=engines.find_running(deployment, rules)[1].id,  # a wrapper is what it runs
         generation=engine_generation(rules.engines()[deployment.engine], deployment.engine_version),
         vendor=device.vendor if device else "cpu",
         hardware=hardware_class(device, rules),

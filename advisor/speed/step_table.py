@@ -144,7 +144,7 @@ def make_step_table(
     if estimate.refused:
         return None
     quantization = rules.quantization(deployment.quantization)
-    entry = engines.find_engine_module(deployment.engine, rules.engines())[1]
+    entry = engines.find_running(deployment, rules)[1]
     known = describe_ranks(deployment, estimate, entry, quantization, rules)
     if known is None or (not known[2].gbs and known[2].host_tflops is None):
         return None
@@ -219,7 +219,7 @@ def _list_drafted(
 ) -> list[Drafted]:
     """What speculative decoding makes of a token under each of the loads; empty where the settings ask for none."""
     rules, out = session.rules, []
-    entry = engines.find_engine_module(deployment.engine, rules.engines())[1]
+    entry = engines.find_running(deployment, rules)[1]
     for load in loads:
         made = plan_passes(deployment, estimate, entry, rules.quantization(deployment.quantization), rules, load)
         drafted = find_drafted(deployment, estimate, session, load, made[0], keys) if made is not None else None

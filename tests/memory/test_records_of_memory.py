@@ -24,7 +24,7 @@ def test_what_is_left_out_is_nothing_or_the_usual() -> None:
         "tp": [1], "pp": [1], "ep": [1], "vision": [True], "experts": ["none"], "gpu": [True],
         "key_type": ["F16"], "value_type": ["F16"], "output": [ON_DEVICE], "injects": [True],
         "per_tokens": [1], "hidden": [1], "intermediate": [1], "weighted": [True],
-        "keeps_cache": [True], "width": [1.0],
+        "keeps_cache": [True], "width": [1.0], "times": [1.0],
         "alignment": [1, 128], "pad_rows": [True],  # of a state's blocks, and of a CUDA buffer
         "block": [16], "largest": [512],  # tokens, as vLLM has them
         "layout": [CURRENT], "padded_below": [1.5], "batches": [2],  # of unlike layers, as vLLM 0.33.0 has them

@@ -21,8 +21,8 @@ _ON = re.compile(r"^[ \t]*(?:#|//|;)\s*advise:\s*on\s*=\s*(.+?)\s*$", re.M)
 _MODEL = re.compile(r"^[ \t]*(?:#|//|;)\s*advise:\s*((?:model|quant)\s*=.*?)\s*$", re.M)
 _VERSION = re.compile(r"^[ \t]*(?:#|//|;)\s*advise:\s*version\s*=\s*(.*?)\s*$", re.M)
 _RELEASE = re.compile(
-    r"^[ \t]*(?:#|//|::|REM\b)[ \t]*(?:tested (?:with|on) )?([a-z][a-z. _-]{1,20}?)[ \t]*[:=]?[ \t]*"
-    r"(?:release |version |build )?v?(b\d{3,6}|\d+\.\d+(?:\.\d+)?(?:\.?(?:rc|post|dev)\d+)*)[ \t]*(?=$|[,(;])",
+    r"^[ \t]*(?:#|//|::|REM\b)[ \t]*(?:tested (?:with|on) |image: ?(?:\S+/)?)?([a-z][a-z. _-]{1,20}?)[ \t]*[:=]?[ \t]*"
+    r"(?:release |version |build )?v?(b\d{3,6}|\d+\.\d+(?:\.\d+)?(?:\.?(?:rc|post|dev)\d+)*)(?:-\S+)?[ \t]*(?=$|[,(;])",
     re.M | re.I,
 )
 _PAIR = re.compile(r"(model|quant)\s*=\s*([^\s=]+)\s*")

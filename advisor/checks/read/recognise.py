@@ -471,13 +471,13 @@ def image_version(image: ImageReference) -> str | None:
     if image.entry.tag == "build":
         m = re.search(r"(?:^|-)b(\d{3,6})$", image.tag)
         return f"b{m[1]}" if m else None
-    m = re.match(r"v?(\d+\.\d+(?:\.\d+)*(?:(?:rc|post|a|b)\d+)?)", image.tag)
+    m = re.match(r"v?(\d+\.\d+(?:\.\d+)*(?:\.?(?:rc|post|a|b)\d+)?)", image.tag)
     return m[1] if m else None
 
 
 def find_stated_version(reference: str | None, engine: str) -> str | None:
     """The version behind the engine's name in somebody's image (`cuda12.8-vllm0.13.0`); None where none is there."""
-    m = re.search(rf"(?<![a-z]){re.escape(engine)}[-_]?v?(\d+\.\d+\.\d+)", reference or "", re.I)
+    m = re.search(rf"(?<![a-z]){re.escape(engine)}[-_:]?v?(\d+\.\d+\.\d+)", reference or "", re.I)
     return m[1] if m else None
 
 

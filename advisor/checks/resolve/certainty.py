@@ -49,6 +49,12 @@ def states_no_release(launch: Launch, knowledge: Knowledge) -> bool:
     return tag is not None and "$" not in tag and _NEWEST.fullmatch(tag) is None
 
 
+def is_of_one_model(launch: Launch, knowledge: Knowledge) -> bool:
+    """Whether such an image brought a model up (`:deepseekv4-cu129`), and is none of a branch that is newer still."""
+    tag = launch.setup.image.rpartition(":")[2] if launch.setup.image else ""
+    return states_no_release(launch, knowledge) and re.search("nightly|dev|main|master|edge", tag) is None
+
+
 def is_sealed(launch: Launch, knowledge: Knowledge) -> bool:
     """Whether a launch runs what the makers' image of a release brings, with nothing installed before it: by its own
     entry point, or by a program that no shell starts."""

@@ -21,7 +21,14 @@ from advisor.checks.read.unknown_words import mark_placeholders
 from advisor.checks.resolve import arguments
 from advisor.checks.resolve import launch_reader as reading
 from advisor.checks.resolve.arguments import LaunchArguments, count_ranks, is_length_given
-from advisor.checks.resolve.certainty import FILLED_IN, is_fork, is_sealed, read_certainty, states_no_release
+from advisor.checks.resolve.certainty import (
+    FILLED_IN,
+    is_fork,
+    is_of_one_model,
+    is_sealed,
+    read_certainty,
+    states_no_release,
+)
 from advisor.checks.resolve.seen_machine import MASKS, find_resource_vendor, find_seen_machine
 from advisor.decision.starts import judge_deployment
 from advisor.deployment import Deployment, DeploymentEstimate, DeviceMemory, MemoryEstimate
@@ -262,9 +269,15 @@ def _check_on(
         holding = hold_deployment(deployment, memory_estimate, session)
         if holding.start is not None:
             refused = holding.start.starts is False
+            holds = (
+                "attention" if is_of_one_model(launch, knowledge) else "limit" if is_fork(launch, knowledge) else None
+            )
+            if holds is not None:  # of a later release, of kernels that a fork may not have
+                unnamed = not any(x.code == holds and x.certain for x in holding.start.list_why_not())
             fits = all_hold((fits, None if refused and unnamed else holding.start.starts))
-            said = "the image's tag states no release; of the newest: " if refused and unnamed else ""
-            why += [f"{said}{x.text}" for x in holding.start.list_why_not()]
+            said = "what runs is none of its releases; of the nearest: " if refused and unnamed else ""
+            told = [f"{said}{x.text}" for x in holding.start.list_why_not()]
+            why = [*told, *why] if refused else [*why, *told]  # an engine refuses before it counts memory
         memory = describe_estimate(DeploymentEstimate, memory_estimate, deployment, holding, notes)
         speed = _speeds(deployment, memory_estimate, session) if asked.speed else ()
     elif deployment is not None and asked.fit and not is_fork(launch, knowledge):

@@ -121,7 +121,8 @@ def _weights(
     if first is None or not any(stored.experts):
         return stored
     capability = float(first.compute_capability) if first.compute_capability else None
-    tiles = pick_tiles(constants.expert_tiles, quantization.id, first.vendor, capability)
+    here = tuple(x for x in constants.expert_tiles if not x.gfx or first.gfx in x.gfx)
+    tiles = pick_tiles(here, quantization.id, first.vendor, capability)
     if tiles is None:
         return stored
     growth = expert_growth(deployment.model, tiles, settings.tp, settings.ep)

@@ -42,9 +42,7 @@ from advisor.models.types import GgufArchitecture
 from advisor.record import Record
 
 COPIES = 4  # of a step's inputs where several devices work on batches in turn
-MOST_LAYERS = (
-    24  # next to weights in host memory: where more would be laid out, those of a kind are taken as equally large
-)
+MOST_LAYERS = 24  # next to weights in host memory: beyond it layers of a kind are taken as equally large
 Placed = tuple[PlacedLayer, ...]  # of each layer, and of what follows the last one; empty: all on one device
 Kind = tuple[int, int, PlacedLayer]  # of a layer: which of the model's mixers, which feed-forward part, where
 _PLAIN = (t.Softmax, t.Mla, t.GatedDeltaNet, t.ShortConv)
