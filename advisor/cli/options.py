@@ -16,7 +16,6 @@ from advisor.questions import (
     Asking,
     FieldNotes,
     QuestionField,
-    find_choice,
     is_in_range,
     list_fields,
     make_asking,
@@ -136,6 +135,8 @@ class _Word(click.Choice):  # type: ignore[type-arg,unused-ignore]  # generic in
     """One of a few words, or what people call it; the error names near ones."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        from advisor.advice.option_words import find_choice
+
         choices = tuple(map(str, self.choices))
         meant = find_choice(str(value), choices)
         if meant not in choices:

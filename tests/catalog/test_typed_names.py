@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from advisor.advice.option_words import find_choice
 from advisor.catalog import catalog
 from advisor.catalog.hardware_names import parse_hardware
 from advisor.catalog.resolve import resolve_or_size
 from advisor.catalog.roots import shipped_root
 from advisor.errors import AdvisorError, BadInput
-from advisor.questions import find_choice
 from advisor.questions.workload import UseCase
 from advisor.units import GIB
 
