@@ -25,8 +25,6 @@ from advisor.catalog.described_machine import (
 )
 from advisor.catalog.match import join_catalogue
 from advisor.catalog.name_words import (
-    CHIP,
-    TELLS_NOTHING,
     NameWords,
     UnknownSize,
     choose_accelerator,
@@ -117,7 +115,9 @@ def parse_hardware(text: str, catalogue: Catalog) -> Machine:
         raise BadInput(f"hardware {text.strip()!r} names {what}")
     if cards and (details.no_gpu or (details.no_card and any(c.entry.kind == "discrete" for c in cards))):
         raise BadInput(f"hardware {text.strip()!r} names a card and states that there is none")
-    made = join_catalogue(describe_machine(text, details, cards), catalogue.accelerators(), catalogue.cpu_platforms())
+    made = join_catalogue(
+        describe_machine(text, details, cards, reading.words), catalogue.accelerators(), catalogue.cpu_platforms()
+    )
     return keep_reserve(made, catalogue)
 
 
@@ -163,7 +163,7 @@ def _read_part(part: str, reading: _Reading) -> None:
         for said in inside:  # `64GB RAM (two sticks)`, `12GB card (my lovely Arc B580)`
             _read_if_known(said, reading)
         return
-    if re.search(CHIP, part, re.I):
+    if re.search(reading.words.apple, part, re.I):
         part = _take_cores(part, reading)
     if part.lower().endswith(" cpu") and phrases.read_cpu(part, reading.details):
         reading.details.processor_only = True
@@ -189,7 +189,7 @@ def _read_part(part: str, reading: _Reading) -> None:
         for piece in pieces:
             _read_part(piece, reading)
         return
-    if phrases.read_cpu(_digits_first(part), reading.details) or _read_around(part, reading):
+    if phrases.read_cpu(_digits_first(part, reading.words), reading.details) or _read_around(part, reading):
         return
     says_chip = re.search(reading.words.chips, part, re.I)
     if (
@@ -198,7 +198,7 @@ def _read_part(part: str, reading: _Reading) -> None:
         reading.details.unread.append(part)
         reading.details.host_only = True
         return
-    name = next((n for _, n in split_counts(part)), part)
+    name = next((n for _, n in split_counts(part, reading.words)), part)
     raise UnknownName("accelerator", name, _near(name, reading), "`advise list accelerators` names them all.")
 
 
@@ -209,9 +209,9 @@ def _read_nodes(part: str, reading: _Reading) -> bool:
         phrases.read_phrase(f"{several[1]} nodes", reading.details)
         _read_part(several[2], reading)
         return True
-    if servers is None or read_count(servers[1]) < 2 or not _names_card(servers[2], reading):
+    if servers is None or read_count(servers[1], reading.words) < 2 or not _names_card(servers[2], reading):
         return False
-    reading.details.nodes *= read_count(servers[1])
+    reading.details.nodes *= read_count(servers[1], reading.words)
     reading.details.servers = part
     _read_part(servers[2], reading)
     return True
@@ -260,7 +260,7 @@ def _is_understood(piece: str, reading: _Reading) -> bool:
     words = re.sub(r"(?i) (?:cpu|processor)$", "", piece).split()
     if not words or is_idle(words[-1], reading.words) or words[-1].lower() in ("no", "without"):
         return False
-    if len(words) > 6 or not phrases.is_cpu(_digits_first(piece)):
+    if len(words) > 6 or not phrases.is_cpu(_digits_first(piece, reading.words)):
         return False
     inner = (" ".join(words[i:j]) for i in range(1, len(words)) for j in range(i + 1, len(words) + 1))
     return not any(phrases.is_phrase(x) or (_NUMBERED.search(x) and _names_card(x, reading)) for x in inner)
@@ -275,9 +275,9 @@ def _names_card(piece: str, reading: _Reading) -> bool:
         return e.code == "ambiguous_accelerator" and any(c.isdigit() for c in piece)
 
 
-def _digits_first(part: str) -> str:
+def _digits_first(part: str, words: HardwareWords) -> str:
     """`dual xeon 6248` as `2x xeon 6248`: what the words of processors take."""
-    for number, name in split_counts(part):
+    for number, name in split_counts(part, words):
         bare = re.sub(r"^(?:sockets?|cpus?|processors?)\s+(?:of\s+)?", "", name, flags=re.I)
         if 1 < number <= 8 and phrases.is_cpu(bare):
             return f"{number}x {bare}"
@@ -296,14 +296,14 @@ def _find_cards(part: str, catalogue: Catalog) -> CardCount | None:
     Raises AdvisorError `ambiguous_accelerator` when several are meant or no size fits, BadInput for too many.
     """
     refused: AdvisorError | None = None
-    known = catalogue.accelerators()
-    for count, written in split_counts(part):
+    known, words = catalogue.accelerators(), load_words(catalogue)
+    for count, written in split_counts(part, words):
         name = name_with_size(catalogue, written)
         mig = MIG.search(name)
-        asked = split_name(MIG.sub(" ", name) if mig else name)
-        if all(map(TELLS_NOTHING.fullmatch, asked.words)):
+        asked = split_name(MIG.sub(" ", name) if mig else name, words)
+        if all(re.fullmatch(words.alone, word) for word in asked.words):
             continue
-        if all(map(TELLS_NOTHING.fullmatch, asked.outer)):
+        if all(re.fullmatch(words.alone, word) for word in asked.outer):
             asked = replace(asked, outer=asked.words, outer_sizes=asked.sizes)
         try:
             chosen = _choose_card(catalogue, asked, mig[0].lower() if mig else None)
@@ -339,8 +339,8 @@ def _find_other_size(
         return CardCount(count, entry, None, usual[1], name, asked.sizes)
     if count > 1 and entry.memory_bytes and abs(gb * GIB - count * entry.memory_bytes) <= TOLERANCE * gb * GIB:
         return CardCount(count, entry, None, f"{name}: {gb:g} GB is taken as the memory of all {count} together", name)
-    sold = [a for a in known.values() if asked.words < split_name(a.name).words and has_size(a, gb)]
-    laptop = next((a for a in sold if split_name(a.name).words == asked.words | {"laptop"}), None)
+    sold = [a for a in known.values() if asked.words < split_name(a.name, asked.by).words and has_size(a, gb)]
+    laptop = next((a for a in sold if split_name(a.name, asked.by).words == asked.words | {"laptop"}), None)
     if laptop is not None:
         note = f"{name}: no {entry.name} is sold with {gb:g} GB: taken as {laptop.name}, which is"
         return CardCount(count, laptop, None, note, name, asked.sizes)
@@ -382,7 +382,10 @@ def _add_cards(card: CardCount, reading: _Reading) -> None:
 
 def _find_machine(part: str, reading: _Reading) -> tuple[int, NamedMachine] | None:
     known = reading.machines
-    named = ((n, known.get(simplify_name(name)) or _make_instance(name, reading)) for n, name in split_counts(part))
+    named = (
+        (n, known.get(simplify_name(name)) or _make_instance(name, reading))
+        for n, name in split_counts(part, reading.words)
+    )
     return next(((n, machine) for n, machine in named if machine is not None), None)
 
 
@@ -454,8 +457,9 @@ def _settle_laptop(card: CardCount, reading: _Reading) -> CardCount:
     entry = card.entry
     if reading.details.laptop is None or not entry.name.startswith("GeForce") or entry.form != "card":
         return card
-    asked = split_name(f"{re.sub(r' [0-9]+GB', '', entry.name)} laptop")
-    found = [a for a in reading.catalogue.accelerators().values() if split_name(a.name).words == asked.words]
+    asked = split_name(f"{re.sub(r' [0-9]+GB', '', entry.name)} laptop", reading.words)
+    known = reading.catalogue.accelerators().values()
+    found = [a for a in known if split_name(a.name, reading.words).words == asked.words]
     if len(found) == 1:
         return replace(card, entry=found[0], note=f"{card.name or entry.name} in a laptop: taken as {found[0].name}")
     raise AdvisorError(

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from advisor import __version__
 from advisor.catalog import Catalog
+from advisor.catalog.described_machine import load_words
 from advisor.catalog.match import join_catalogue
 from advisor.catalog.name_words import choose_accelerator, split_name
 from advisor.decoding import Json
@@ -271,7 +272,7 @@ def _fits(device: Device, stated: Device, rules: Catalog) -> bool:
     if entry is None:
         return stated.name.lower() in device.name.lower()
     try:
-        words = split_name(stated.name.replace("_", " ").replace("-", " "))
+        words = split_name(stated.name.replace("_", " ").replace("-", " "), load_words(rules))
         return choose_accelerator(words, {entry.id: entry}) is not None
     except AdvisorError:
         return False
