@@ -115,10 +115,8 @@ def parse_hardware(text: str, catalogue: Catalog) -> Machine:
         raise BadInput(f"hardware {text.strip()!r} names {what}")
     if cards and (details.no_gpu or (details.no_card and any(c.entry.kind == "discrete" for c in cards))):
         raise BadInput(f"hardware {text.strip()!r} names a card and states that there is none")
-    made = join_catalogue(
-        describe_machine(text, details, cards, reading.words), catalogue.accelerators(), catalogue.cpu_platforms()
-    )
-    return keep_reserve(made, catalogue)
+    made = describe_machine(text, details, cards, reading.words)
+    return keep_reserve(join_catalogue(made, catalogue.accelerators(), catalogue.cpu_platforms()), catalogue)
 
 
 def _read_text(text: str, reading: _Reading) -> None:
@@ -381,12 +379,11 @@ def _add_cards(card: CardCount, reading: _Reading) -> None:
 
 
 def _find_machine(part: str, reading: _Reading) -> tuple[int, NamedMachine] | None:
-    known = reading.machines
-    named = (
-        (n, known.get(simplify_name(name)) or _make_instance(name, reading))
-        for n, name in split_counts(part, reading.words)
-    )
-    return next(((n, machine) for n, machine in named if machine is not None), None)
+    for number, name in split_counts(part, reading.words):
+        machine = reading.machines.get(simplify_name(name)) or _make_instance(name, reading)
+        if machine is not None:
+            return number, machine
+    return None
 
 
 def _make_instance(name: str, reading: _Reading) -> NamedMachine | None:
