@@ -18,6 +18,7 @@ from advisor.machines import device_visibility
 from advisor.machines.phrases import HardwareDetails
 from advisor.machines.types import CardRoom, Cpu, Device, HostMemory, Machine, Os, Vendor
 from advisor.meanings import AcceleratorId, Pattern
+from advisor.memo import MemoRecord
 from advisor.record import Value, pick_fields
 from advisor.units import GIB, MIB, format_gib
 
@@ -361,7 +362,7 @@ def keep_reserve(machine: Machine, rules: Catalog) -> Machine:
     return replace(machine, memory=replace(memory, reserve_bytes=reserve), notes=notes)
 
 
-class HardwareWords(msgspec.Struct, frozen=True, eq=False):
+class HardwareWords(MemoRecord, frozen=True, kw_only=True):
     """rules/hardware-words.yaml, which says what each means."""
 
     source: str
@@ -385,6 +386,7 @@ class HardwareWords(msgspec.Struct, frozen=True, eq=False):
     apple: Pattern
     plural: Pattern
     own_graphics: Pattern
+    described: Pattern
 
 
 def load_words(rules: Catalog) -> HardwareWords:

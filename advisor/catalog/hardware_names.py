@@ -48,7 +48,7 @@ from advisor.machines import phrases
 from advisor.machines.phrases import HardwareDetails
 from advisor.machines.types import Machine
 from advisor.memo import memoize_by_identity
-from advisor.near import near_matches, simplify_name
+from advisor.near import simplify_name
 from advisor.record import Value
 from advisor.units import GIB, format_gib
 
@@ -56,11 +56,11 @@ MAX_TEXT = 500
 MAX_CARDS = 1024
 TOLERANCE = 0.05  # a driver shows a little less than a card's nominal memory
 _NODES = re.compile(
-    r"(\d{1,6})(?:[ -](?:nodes?|clusters?)(?: clusters?)?\s+(?:of|each)\s+|\s*[x×]\s*(?=\d{1,2}\s*[x×]))(.+)", re.I
+    r"(\d{1,6})(?:[ -](?:nodes?|clusters?)(?: clusters?)?\s+(?:of|each)\s+|"
+    r"\s*[x×]\s*(?=\d{1,2}\s*[x×]|(?:4|8|16)\s+(?!gi?b?\b|cores?\b)[a-z]))(.+)",
+    re.I,
 )
 _SERVERS = re.compile(r"(\w+) (.+) (?:nodes|servers|machines|hosts)", re.I)  # how many cards each has stands next to it
-# words that say there is a card
-_DESCRIBED = re.compile(r"\b(gaming|gamer|gpus?|(graphics|video) cards?|nvidia|geforce|radeon|dgpu)\b", re.I)
 _NUMBERED = re.compile(r"^(?!v\d)(?=.*\d{3})(?:\d{3}m\b|[a-z])", re.I)  # a name of its own behind that of a processor
 _BARE_SIZE = re.compile(phrases.SIZE, re.I)
 _SOLD_ALONE = ("card", "pcie-card", "workstation-card")
@@ -189,15 +189,22 @@ def _read_part(part: str, reading: _Reading) -> None:
         return
     if phrases.read_cpu(_digits_first(part, reading.words), reading.details) or _read_around(part, reading):
         return
-    says_chip = re.search(reading.words.chips, part, re.I)
-    if (
-        re.match(reading.words.computers, part, re.I) and not says_chip
-    ):  # what is in it stands next to it, or is asked for
+    words = reading.words  # what is in a computer stands next to its name, or is asked for
+    if re.match(words.computers, part, re.I) and not re.search(words.chips, part, re.I):
         reading.details.unread.append(part)
         reading.details.host_only = True
         return
+    _ask_which(part, reading)
     name = next((n for _, n in split_counts(part, reading.words)), part)
-    raise UnknownName("accelerator", name, _near(name, reading), "`advise list accelerators` names them all.")
+    near = reading.catalogue.find_near_hardware(name)
+    raise UnknownName("accelerator", name, near, "`advise list accelerators` names them all.")
+
+
+def _ask_which(part: str, reading: _Reading) -> None:
+    """Raises AmbiguousName for `M3 or M4 Max`."""
+    sides = re.split(r"\s+or\s+(?:an? )?", part)
+    if len(sides) > 1 and all(_names_card(side, reading) for side in sides):
+        raise AmbiguousName("ambiguous_accelerator", f"{part!r} names {len(sides)} machines. Say which.", tuple(sides))
 
 
 def _read_nodes(part: str, reading: _Reading) -> bool:
@@ -226,7 +233,8 @@ def _read_around(part: str, reading: _Reading) -> bool:
     """Read the pieces of a part that are understood where the words between them can be of no card's name."""
     left: list[str] = []
     pieces = cut_into_pieces(part, lambda piece: _is_understood(piece, reading), reading.words, left)
-    if not pieces or (all(map(phrases.is_phrase, pieces)) and any(c.isdigit() for word in left for c in word)):
+    numbered = any(re.search(r"\d", word) and not re.search(r"\d{5}", word) for word in left)  # a board's has five
+    if not pieces or (all(map(phrases.is_phrase, pieces)) and numbered):
         return False
     for piece in pieces:
         _read_part(piece, reading)
@@ -285,7 +293,7 @@ def _digits_first(part: str, words: HardwareWords) -> str:
 @memoize_by_identity
 def _choose_card(catalogue: Catalog, asked: NameWords, mig: str | None) -> tuple[Accelerator, str | None] | None:
     """`choose_accelerator` of a catalogue's: the same card is named again and again."""
-    return choose_accelerator(asked, catalogue.accelerators(), mig)
+    return choose_accelerator(asked, catalogue.accelerators(), load_words(catalogue), mig)
 
 
 def _find_cards(part: str, catalogue: Catalog) -> CardCount | None:
@@ -294,11 +302,11 @@ def _find_cards(part: str, catalogue: Catalog) -> CardCount | None:
     Raises AdvisorError `ambiguous_accelerator` when several are meant or no size fits, BadInput for too many.
     """
     refused: AdvisorError | None = None
-    known, words = catalogue.accelerators(), load_words(catalogue)
+    words = load_words(catalogue)
     for count, written in split_counts(part, words):
         name = name_with_size(catalogue, written)
         mig = MIG.search(name)
-        asked = split_name(MIG.sub(" ", name) if mig else name, words)
+        asked = split_name(words, MIG.sub(" ", name) if mig else name)
         if all(re.fullmatch(words.alone, word) for word in asked.words):
             continue
         if all(re.fullmatch(words.alone, word) for word in asked.outer):
@@ -306,7 +314,7 @@ def _find_cards(part: str, catalogue: Catalog) -> CardCount | None:
         try:
             chosen = _choose_card(catalogue, asked, mig[0].lower() if mig else None)
         except AdvisorError as e:
-            sized = _find_other_size(count, name, asked, e.entries, known) if isinstance(e, UnknownSize) else None
+            sized = _find_other_size(count, name, asked, e.entries, catalogue) if isinstance(e, UnknownSize) else None
             if sized is not None:
                 return sized
             refused = refused or e
@@ -322,14 +330,14 @@ def _find_cards(part: str, catalogue: Catalog) -> CardCount | None:
 
 
 def _find_other_size(
-    count: int, name: str, asked: NameWords, cards: Sequence[Accelerator], known: Mapping[str, Accelerator]
+    count: int, name: str, asked: NameWords, cards: Sequence[Accelerator], catalogue: Catalog
 ) -> CardCount | None:
     """Known cards with a size that none is sold with: that of all together, or a die with another amount of memory."""
     if len(asked.sizes) != 1:
         return None
     gb = next(iter(asked.sizes))
     try:
-        usual = choose_accelerator(replace(asked, sizes=frozenset(), outer_sizes=frozenset()), known)
+        usual = _choose_card(catalogue, replace(asked, sizes=frozenset(), outer_sizes=frozenset()), None)
     except AdvisorError:
         usual = None
     entry = usual[0] if usual is not None else cards[0]
@@ -337,8 +345,9 @@ def _find_other_size(
         return CardCount(count, entry, None, usual[1], name, asked.sizes)
     if count > 1 and entry.memory_bytes and abs(gb * GIB - count * entry.memory_bytes) <= TOLERANCE * gb * GIB:
         return CardCount(count, entry, None, f"{name}: {gb:g} GB is taken as the memory of all {count} together", name)
-    sold = [a for a in known.values() if asked.words < split_name(a.name, asked.by).words and has_size(a, gb)]
-    laptop = next((a for a in sold if split_name(a.name, asked.by).words == asked.words | {"laptop"}), None)
+    known, words = catalogue.accelerators(), load_words(catalogue)
+    sold = [a for a in known.values() if asked.words < split_name(words, a.name).words and has_size(a, gb)]
+    laptop = next((a for a in sold if split_name(words, a.name).words == asked.words | {"laptop"}), None)
     if laptop is not None:
         note = f"{name}: no {entry.name} is sold with {gb:g} GB: taken as {laptop.name}, which is"
         return CardCount(count, laptop, None, note, name, asked.sizes)
@@ -454,15 +463,15 @@ def _settle_laptop(card: CardCount, reading: _Reading) -> CardCount:
     entry = card.entry
     if reading.details.laptop is None or not entry.name.startswith("GeForce") or entry.form != "card":
         return card
-    asked = split_name(f"{re.sub(r' [0-9]+GB', '', entry.name)} laptop", reading.words)
+    asked = split_name(reading.words, f"{re.sub(r' [0-9]+GB', '', entry.name)} laptop")
     known = reading.catalogue.accelerators().values()
-    found = [a for a in known if split_name(a.name, reading.words).words == asked.words]
+    found = [a for a in known if split_name(reading.words, a.name).words == asked.words]
     if len(found) == 1:
         return replace(card, entry=found[0], note=f"{card.name or entry.name} in a laptop: taken as {found[0].name}")
     raise AdvisorError(
         "unknown_accelerator",
         f"no laptop has a {entry.name}, as far as is known: name it as its maker does, or leave `laptop` out",
-        _near(f"{entry.name} laptop", reading)[:3],
+        reading.catalogue.find_near_hardware(f"{entry.name} laptop")[:3],
     )
 
 
@@ -480,7 +489,8 @@ def _add_integrated(reading: _Reading) -> None:
 def _ask_for_card(text: str, reading: _Reading) -> None:
     """Raises BadInput for a description that says there is a card and names none."""
     details = reading.details
-    if not reading.cards and not details.no_gpu and details.vram_bytes is None and _DESCRIBED.search(text):
+    described = re.search(reading.words.described, text, re.I) and details.vram_bytes is None
+    if described and not (reading.cards or details.no_gpu):
         raise BadInput(
             f"hardware {text.strip()!r} does not say which card: name it, e.g. `RTX 4060 laptop`, or say `no GPU`"
         )
@@ -514,9 +524,7 @@ def _ask_for_number(reading: _Reading) -> None:
         return
     entry = cards[0].entry
     if entry.form not in WHOLE_COMPUTERS and entry.vendor != "apple":
-        shown = (
-            f"{details.servers!r} does not say how many cards each has: e.g. `{details.nodes} nodes of 8x {entry.name}`"
-        )
+        shown = f"{details.servers!r}: how many cards has each? E.g. `{details.nodes} nodes of 8x {entry.name}`"
         raise AmbiguousName("ambiguous_accelerator", shown, (entry.name,))
 
 
@@ -574,13 +582,6 @@ def _hold_against_vram(text: str, reading: _Reading) -> None:
 def _place_sizes(reading: _Reading) -> None:
     for before, size in reading.sizes:
         _place(size, reading.cards[before - 1] if before else None, reading.details)
-
-
-def _near(name: str, reading: _Reading) -> tuple[str, ...]:
-    known = reading.catalogue.accelerators()
-    names = {n: a.name for a in known.values() for n in (a.name, *a.aliases, re.sub("GeForce |Radeon ", "", a.name))}
-    names.update({n: m.names[0] for m in reading.catalogue.named_machines().values() for n in m.names})
-    return tuple(dict.fromkeys(names[n] for n in near_matches(name, names)))
 
 
 def _place(size: int, card: CardCount | None, details: HardwareDetails) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -25,6 +24,7 @@ _CARD_NUMBER = re.compile(r"(?!20[12]\d$)\d{3,4}[a-z]{0,5}")
 MAX_WORDS = 40  # of a part that is cut into pieces
 MAX_PIECE = 9  # words of one piece
 MOST_BARE = 16  # cards of a count without a sign of times, where it is no multiple of four
+KEPT_NAMES = 4096
 LEFT_COST = 7  # of a word that is left out, where an idle one costs 1 and a piece 2
 _SIZE = re.compile(r"(?<![\w.])(\d{1,4}(?:\.\d)?(?=\s*gi?b)|\d{1,3}(?=\s*g))\s*(?:gb|gib|g|gigs?)(?![\w])")
 # how a count stands with a name; WORDS: the numbers that are written out
@@ -66,9 +66,10 @@ def may_be_left(word: str, after: str, words: HardwareWords) -> bool:
         return False
     if not any(c.isdigit() for c in low) or "=" in low or re.match(r"v?\d+\.\d", low):
         return True
-    if re.fullmatch(r"\d{1,2}", low):
-        return after == "left"
-    return after != "piece" and not _CARD_NUMBER.fullmatch(low)
+    if re.fullmatch(r"\d{1,3}[x×]?", low):
+        return after == "left" and low.isdigit()
+    model = re.search(r"\d{5}", low) is not None  # of a board or a laptop: no card's number is as long
+    return (model or after != "piece") and not _CARD_NUMBER.fullmatch(low)
 
 
 def cut_into_pieces(
@@ -126,16 +127,17 @@ class NameWords(Value, frozen=True):
     sizes: frozenset[float]
     outer: frozenset[str]
     outer_sizes: frozenset[float]
-    by: HardwareWords  # what it was split by
 
 
-@lru_cache(maxsize=4096)
-def split_name(name: str, by: HardwareWords) -> NameWords:
+def _split_name(by: HardwareWords, name: str) -> NameWords:
     """A name as words and sizes."""
     low = name.lower().replace("®", " ").replace("™", " ")
     bare = re.sub(r"\([^)]*\)", " ", low)
     outside_sizes = _sizes(bare)
-    return NameWords(name, _words(low, by), outside_sizes or _sizes(low), _words(bare, by), outside_sizes, by)
+    return NameWords(name, _words(by, low), outside_sizes or _sizes(low), _words(by, bare), outside_sizes)
+
+
+split_name = memoize_by_identity(_split_name, KEPT_NAMES)
 
 
 @memoize_by_identity
@@ -150,7 +152,7 @@ def name_with_size(catalogue: Catalog, name: str) -> str:
 
 
 def choose_accelerator(
-    asked: NameWords, known: Mapping[str, Accelerator], mig: str | None = None
+    asked: NameWords, known: Mapping[str, Accelerator], by: HardwareWords, mig: str | None = None
 ) -> tuple[Accelerator, str | None] | None:
     """The entry that a name means and a note when a default was taken; None when no entry has these words.
 
@@ -159,13 +161,13 @@ def choose_accelerator(
     if not asked.words:
         return None
     known = {i: a for i, a in known.items() if not a.only_with_size or any(has_size(a, s) for s in asked.sizes)}
-    whole = [a for a in known.values() if any(_is_same_name(asked, n) for n in (a.name, a.id, *a.aliases))]
+    whole = [a for a in known.values() if any(_is_same_name(asked, n, by) for n in (a.name, a.id, *a.aliases))]
     if len(whole) == 1 and _slices(whole[0], mig):
-        return whole[0], _list_other_sizes(asked, whole[0], known)
+        return whole[0], _list_other_sizes(asked, whole[0], known, by)
     for words, sizes in ((asked.words, asked.sizes), (asked.outer, asked.outer_sizes)):
-        found = {a.id: gap for a in known.values() if (gap := _count_further_words(words, a, asked.by)) is not None}
+        found = {a.id: gap for a in known.values() if (gap := _count_further_words(words, a, by)) is not None}
         if found:
-            entry, note = _narrow(replace(asked, words=words, sizes=sizes), found, known, mig)
+            entry, note = _narrow(replace(asked, words=words, sizes=sizes), found, known, by, mig)
             if words != asked.words:
                 note = "; ".join(n for n in (note, f"{asked.text.strip()}: the text in brackets was not used") if n)
             return entry, note
@@ -174,11 +176,11 @@ def choose_accelerator(
 
 
 def _narrow(
-    asked: NameWords, found: Mapping[str, int], known: Mapping[str, Accelerator], mig: str | None
+    asked: NameWords, found: Mapping[str, int], known: Mapping[str, Accelerator], by: HardwareWords, mig: str | None
 ) -> tuple[Accelerator, str | None]:
     """One of the entries that carry all words: the default of just this name, else the plain ones of the right size."""
     entries = [known[i] for i in found]
-    defaults = [a for a in entries if any(_is_same_name(asked, n) for n in a.default_of)]
+    defaults = [a for a in entries if any(_is_same_name(asked, n, by) for n in a.default_of)]
     if len(defaults) == 1 and _slices(defaults[0], mig):
         others = [a for a in entries if found[a.id] == min(found.values()) and a is not defaults[0]]
         others = (
@@ -195,7 +197,7 @@ def _narrow(
         sizes = frozenset((plain[0].memory_bytes / GIB,))
     if len(plain) == 1:
         return plain[0], None
-    best = _find_most_specific(replace(asked, sizes=sizes), plain)
+    best = _find_most_specific(replace(asked, sizes=sizes), plain, by)
     if best is None:
         listed = ", ".join(_label(a) for a in plain[:8])
         raise AmbiguousName(
@@ -206,11 +208,11 @@ def _narrow(
     return best, _describe_default(asked, best, [a for a in plain if a is not best])
 
 
-def _find_most_specific(asked: NameWords, entries: Sequence[Accelerator]) -> Accelerator | None:
+def _find_most_specific(asked: NameWords, entries: Sequence[Accelerator], by: HardwareWords) -> Accelerator | None:
     """The entry whose default name says most of what was asked; None when none or two do."""
     scored: list[tuple[int, Accelerator]] = []
     for accelerator in entries:
-        parts = [split_name(n, asked.by) for n in accelerator.default_of]
+        parts = [split_name(by, n) for n in accelerator.default_of]
         fit = [len(p.words) + len(p.sizes) for p in parts if p.words <= asked.words and p.sizes <= asked.sizes]
         if fit:
             scored.append((max(fit), accelerator))
@@ -219,34 +221,36 @@ def _find_most_specific(asked: NameWords, entries: Sequence[Accelerator]) -> Acc
     return best[0] if len(best) == 1 else None
 
 
-@lru_cache(maxsize=4096)
-def _words(low: str, by: HardwareWords) -> frozenset[str]:
+def _split_words(by: HardwareWords, low: str) -> frozenset[str]:
     text = rewrite(_SIZE.sub(" ", low), by.cards)
     return frozenset(re.findall(r"[a-z0-9]+(?:\.\d+)?", text)) - by.common
+
+
+_words = memoize_by_identity(_split_words, KEPT_NAMES)
 
 
 def _sizes(low: str) -> frozenset[float]:
     return frozenset(float(m[1]) for m in _SIZE.finditer(low))
 
 
-def _is_same_name(asked: NameWords, name: str) -> bool:
-    other = split_name(name, asked.by)
+def _is_same_name(asked: NameWords, name: str, by: HardwareWords) -> bool:
+    other = split_name(by, name)
     return bool(other.words) and other.words == asked.words and other.sizes == asked.sizes
 
 
 def _count_further_words(words: frozenset[str], entry: Accelerator, by: HardwareWords) -> int | None:
     """How many telling words an entry's best name has beyond `words`; None when it lacks one of them."""
     names = (entry.name, entry.id.replace("-", " "), *entry.aliases)
-    sharing = [own for name in names if words & (own := _words(name.lower(), by))]
+    sharing = [own for name in names if words & (own := _words(by, name.lower()))]
     if not sharing:
         return None
-    aside = by.boards | _words(f"{entry.memory_type or ''} {entry.form or ''}".lower(), by)
+    aside = by.boards | _words(by, f"{entry.memory_type or ''} {entry.form or ''}".lower())
     if entry.vendor in ("nvidia", "amd"):
-        aside |= _words((entry.architecture or "").lower(), by)
+        aside |= _words(by, (entry.architecture or "").lower())
     gaps = []
     for own in sharing:
         lacking = words - own - aside
-        form = (words & by.boards) - own - _words((entry.form or "").lower(), by)
+        form = (words & by.boards) - own - _words(by, (entry.form or "").lower())
         if not lacking and not form:
             gaps.append(len(own - words - by.boards))
     return min(gaps, default=None)
@@ -264,11 +268,13 @@ def has_size(entry: Accelerator, gb: float) -> bool:
     return gb in _sizes(entry.name.lower()) or gb in entry.memory_options_gb
 
 
-def _list_other_sizes(asked: NameWords, entry: Accelerator, known: Mapping[str, Accelerator]) -> str | None:
+def _list_other_sizes(
+    asked: NameWords, entry: Accelerator, known: Mapping[str, Accelerator], by: HardwareWords
+) -> str | None:
     """When a bare name is an entry's own name but other sizes of it exist, say which was taken."""
     if asked.sizes or not entry.default_of:
         return None
-    others = [a for a in known.values() if a is not entry and split_name(a.name, asked.by).words == asked.words]
+    others = [a for a in known.values() if a is not entry and split_name(by, a.name).words == asked.words]
     return _describe_default(asked, entry, others) if others else None
 
 
@@ -284,8 +290,8 @@ def find_other_size(
     """The smallest card with another amount of memory that a bare name may have meant, as a note on the machine says;
     None where the name meant one size."""
     said = next((s for n in notes for _, _, s in [n.partition(_TAKEN.format(_label(entry)))] if s), "").split(", ")
-    own = split_name(entry.name, by).words | by.boards
-    others = [a for a in known.values() if _label(a) in said and split_name(a.name, by).words <= own]
+    own = split_name(by, entry.name).words | by.boards
+    others = [a for a in known.values() if _label(a) in said and split_name(by, a.name).words <= own]
     sized = [a for a in others if a.memory_bytes and a.memory_bytes != entry.memory_bytes]
     return min(sized, key=lambda a: a.memory_bytes or 0, default=None)
 
@@ -336,18 +342,21 @@ def split_counts(part: str, words: HardwareWords) -> Iterator[tuple[int, str]]:
             number = read_count(m.groupdict().get("w") or m["n"], words)
             if number > MOST_BARE and number % 4 and re.match(r"\d+\s+[^\sx×*]", text):  # of a name before the card's
                 continue
-            yield number, m["name"].strip()
-            yield from ((number, name) for name in _singular(m["name"].strip(), words))
+            name = m["name"].strip()
+            maker, _, bare = name.partition(" ")  # `2x ASUS GX10`
+            for one in (name, bare) if bare and is_idle(maker, words) else (name,):
+                yield number, one
+                yield from ((number, plain) for plain in _singular(one, words))
     yield 1, text
     yield from ((1, name) for name in _singular(text, words))
 
 
-@lru_cache(maxsize=8)
+@memoize_by_identity
 def _count_patterns(words: HardwareWords) -> tuple[re.Pattern[str], ...]:
     return tuple(re.compile(p.replace("WORDS", _any_number(words)), re.I) for p in _COUNTED)
 
 
-@lru_cache(maxsize=8)
+@memoize_by_identity
 def _any_number(words: HardwareWords) -> str:
     """A pattern of the numbers that are written out, the longest first."""
     return "|".join(sorted(map(re.escape, words.numbers), key=len, reverse=True))

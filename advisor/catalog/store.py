@@ -149,6 +149,13 @@ class Catalog:
         """All processor platforms by id."""
         return self._section("cpu_platforms", dict[str, CpuPlatform])
 
+    def find_near_hardware(self, name: str) -> tuple[str, ...]:
+        """Names of cards and machines that are spelled like this one."""
+        cards = self.accelerators().values()
+        names = {n: a.name for a in cards for n in (a.name, *a.aliases, re.sub("GeForce |Radeon ", "", a.name))}
+        names.update({n: m.names[0] for m in self.named_machines().values() for n in m.names})
+        return tuple(dict.fromkeys(names[n] for n in near_matches(name, names)))
+
     def named_machines(self) -> dict[str, NamedMachine]:
         """Whole machines (rules/machines) by every simplified name."""
         return self._named_machines

@@ -135,9 +135,11 @@ class _Word(click.Choice):  # type: ignore[type-arg,unused-ignore]  # generic in
     """One of a few words, or what people call it; the error names near ones."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        choices = tuple(map(str, self.choices))
+        if str(value) in choices:
+            return str(value)
         from advisor.advice.option_words import find_choice
 
-        choices = tuple(map(str, self.choices))
         meant = find_choice(str(value), choices)
         if meant not in choices:
             from advisor.near import near_matches

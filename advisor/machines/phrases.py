@@ -401,7 +401,7 @@ _TABLE: tuple[tuple[str, _Taker], ...] = (
     (r"linux", _take(os="linux")),
     (rf"(?P<os_version>(?:{_DISTRIBUTIONS})(?: [\w.]+)?)", _take(os="linux")),
     (rf"win(?:dows)?(?: ?({_V}))?(?: (?:pro|home|enterprise))?", _windows),
-    (rf"mac ?os(?: x)?(?: {_OS})?(?: \w+)?", _take(os="macos")),
+    (rf"mac ?os(?: x)?(?: {_OS})?(?: [a-z]+)?", _take(os="macos")),
     (rf"android(?: {_OS})?", _take(os="android")),
     (rf"i(?:pad)?os(?: {_OS})?", _take(os="ios")),
     (rf"OS {_OS}", _take()),
@@ -409,7 +409,7 @@ _TABLE: tuple[tuple[str, _Taker], ...] = (
     (r"(?:iphone|ipad(?!.*\bM\d)|pixel \d|galaxy s?\d+|android (?:phone|tablet)|phone)(?: [\w ]{1,20})?", _phone),
     (r"(?:web )?browser(?: on .{1,40})?|webgpu", _take(os="browser", host_only=True)),
     (r"(?P<laptop>laptop|notebook)", _take(host_only=True)),
-    (r"e-?gpu", _take(host_only=True, free_slots=1)),
+    (r"(?:both )?e-?gpus?", _take(host_only=True, free_slots=1)),
     (
         r"(?:(?P<cores>\d{1,3})-core )?(?:(?:\du|rack|rackmount|office|small form factor|sff|used) )*"
         r"(?:laptop|desktop|pc|mini pc|server|workstation|vm|notebook|tower)",

@@ -272,8 +272,9 @@ def _fits(device: Device, stated: Device, rules: Catalog) -> bool:
     if entry is None:
         return stated.name.lower() in device.name.lower()
     try:
-        words = split_name(stated.name.replace("_", " ").replace("-", " "), load_words(rules))
-        return choose_accelerator(words, {entry.id: entry}) is not None
+        words = load_words(rules)
+        asked = split_name(words, stated.name.replace("_", " ").replace("-", " "))
+        return choose_accelerator(asked, {entry.id: entry}, words) is not None
     except AdvisorError:
         return False
 
