@@ -104,7 +104,7 @@ class Catalog:
             return name
         name = re.sub(r"(?<=\S)\s*\([^()]*\)", " ", name)
         name = " ".join(w for w in name.split() if not _IDLE_OF_ENGINE.fullmatch(w)) or name
-        words = re.sub(r"(?<=[A-Za-z])v?\d+\.\d[\w.]*|'s\b", " ", name).replace(":", " ").split()
+        words = re.sub(r"(?<=[A-Za-z])v?\d+\.\d[\w.]*|-b\d{4,5}\b|'s\b", " ", name).replace(":", " ").split()
         for size in range(min(len(words), 4), 0, -1):
             parts = (" ".join(words[i : i + size]) for i in range(len(words) - size + 1))
             found = {simplify_name(p): p for p in parts if len(p) > 3 or size == len(words)}

@@ -392,6 +392,7 @@ _TABLE: tuple[tuple[str, _Taker], ...] = (
     (rf"(?:VRAM )?carve-?out {SIZE}", _take("carve_bytes")),
     (rf"{SIZE} (?:allocated |set |given )?as (?:video memory|VRAM)", _take("carve_bytes")),
     (rf"GTT {SIZE}", _take("gtt_bytes")),
+    (rf"{SIZE} (?:of )?GTT", _take("gtt_bytes")),
     (
         rf"{SIZE} (?:of )?(?:RAM |memory )?(?:is )?(?:dedicated|allocated|assigned|reserved|given) "
         r"(?:to|for) (?:the |my )?i?-?GPU",
