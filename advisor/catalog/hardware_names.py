@@ -182,12 +182,7 @@ def _read_part(part: str, reading: _Reading) -> None:
     if named is not None:
         _add_cards(named, reading)
         return
-    pieces = cut_into_pieces(part, lambda piece: _is_understood(piece, reading), reading.words)
-    if pieces is not None and pieces != [part]:
-        for piece in pieces:
-            _read_part(piece, reading)
-        return
-    if phrases.read_cpu(_digits_first(part, reading.words), reading.details) or _read_around(part, reading):
+    if _read_pieces(part, reading):
         return
     words = reading.words  # what is in a computer stands next to its name, or is asked for
     if re.match(words.computers, part, re.I) and not re.search(words.chips, part, re.I):
@@ -229,16 +224,20 @@ def _read_if_known(part: str, reading: _Reading) -> None:
         reading.details.unread.append(part)
 
 
-def _read_around(part: str, reading: _Reading) -> bool:
+def _read_pieces(part: str, reading: _Reading) -> bool:
     """Read the pieces of a part that are understood where the words between them can be of no card's name."""
-    left: list[str] = []
-    pieces = cut_into_pieces(part, lambda piece: _is_understood(piece, reading), reading.words, left)
-    numbered = any(re.search(r"\d", word) and not re.search(r"\d{5}", word) for word in left)  # a board's has five
-    if not pieces or (all(map(phrases.is_phrase, pieces)) and numbered):
-        return False
-    for piece in pieces:
+    cut = cut_into_pieces(part, lambda piece: _is_understood(piece, reading), reading.words)
+    if cut is None or cut.left or cut.pieces == (part,):
+        if phrases.read_cpu(_digits_first(part, reading.words), reading.details):
+            return True
+        if cut is None or not cut.left or not cut.pieces:
+            return False
+        numbered = any(re.search(r"\d", x) and not re.search(r"\d{5}", x) for x in cut.left)  # a board's has five
+        if numbered and all(map(phrases.is_phrase, cut.pieces)):
+            return False
+    for piece in cut.pieces:
         _read_part(piece, reading)
-    reading.details.unread += left
+    reading.details.unread += cut.left
     return True
 
 

@@ -25,6 +25,7 @@ MAX_WORDS = 40  # of a part that is cut into pieces
 MAX_PIECE = 9  # words of one piece
 MOST_BARE = 16  # cards of a count without a sign of times, where it is no multiple of four
 KEPT_NAMES = 4096
+BRACKETS = frozenset("()[]|")
 LEFT_COST = 7  # of a word that is left out, where an idle one costs 1 and a piece 2
 _SIZE = re.compile(r"(?<![\w.])(\d{1,4}(?:\.\d)?(?=\s*gi?b)|\d{1,3}(?=\s*g))\s*(?:gb|gib|g|gigs?)(?![\w])")
 # how a count stands with a name; WORDS: the numbers that are written out
@@ -72,48 +73,40 @@ def may_be_left(word: str, after: str, words: HardwareWords) -> bool:
     return (model or after != "piece") and not _CARD_NUMBER.fullmatch(low)
 
 
-def cut_into_pieces(
-    part: str, understood: Callable[[str], bool], words: HardwareWords, left: list[str] | None = None
-) -> list[str] | None:
-    """The part as the fewest pieces that are each understood, words that tell nothing left out; None if it cannot be.
+class Cut(Value, frozen=True):
+    """How the words so far are cut up."""
 
-    With `left` brackets end a piece, and words that can be of no name are left out, too: it takes them. A part of idle
-    words alone gives no piece.
-    """
-    text = re.sub(r"\s*([;&])\s*" if left is None else r"\s*([;&,()\[\]|])\s*", r" \1 ", part).split()
+    cost: int = 0
+    last: str = ""  # what the last word is of: a piece, what is left out, or nothing
+    pieces: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()  # words that are not understood, and can be of no name
+
+
+def cut_into_pieces(part: str, understood: Callable[[str], bool], words: HardwareWords) -> Cut | None:
+    """The part as the fewest pieces that are each understood, with as few words as can be that are not; None where one
+    of them may be of a name. Words that tell nothing are in neither; brackets end a piece."""
+    text = re.sub(r"\s*([;&,()\[\]|])\s*", r" \1 ", part).split()
     if not 1 <= len(text) <= MAX_WORDS:
         return None
-    best: list[_Cut | None] = [_Cut(), *[None] * len(text)]
+    best: list[Cut | None] = [Cut(), *[None] * len(text)]
     for start, word in enumerate(text):
         here = best[start]
         if here is None:
             continue
         if is_idle(word, words):
             _keep(best, start + 1, replace(here, cost=here.cost + 1, last=""))
-        elif left is not None and may_be_left(word, here.last, words):
+        elif may_be_left(word, here.last, words):
             _keep(best, start + 1, replace(here, cost=here.cost + LEFT_COST, last="left", left=(*here.left, word)))
         for end in range(start + 1, min(len(text), start + MAX_PIECE) + 1):
+            if text[end - 1] in BRACKETS:
+                break
             piece = " ".join(text[start:end]).strip(".!")
             if understood(piece):
                 _keep(best, end, replace(here, cost=here.cost + 2, last="piece", pieces=(*here.pieces, piece)))
-    last = best[-1]
-    if last is None:
-        return None
-    if left is not None:
-        left += last.left
-    return list(last.pieces)
+    return best[-1]
 
 
-class _Cut(Value, frozen=True):
-    """How the words so far are cut up."""
-
-    cost: int = 0
-    last: str = ""  # what the last word is of: a piece, what is left out, or nothing
-    pieces: tuple[str, ...] = ()
-    left: tuple[str, ...] = ()
-
-
-def _keep(best: list[_Cut | None], at: int, found: _Cut) -> None:
+def _keep(best: list[Cut | None], at: int, found: Cut) -> None:
     have = best[at]
     if have is None or found.cost <= have.cost:  # of two the one that begins with more words
         best[at] = found
