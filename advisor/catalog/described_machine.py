@@ -386,6 +386,7 @@ class HardwareWords(MemoRecord, frozen=True, kw_only=True):
     apple: Pattern
     plural: Pattern
     own_graphics: Pattern
+    processors: Pattern
     described: Pattern
 
 

@@ -125,7 +125,8 @@ def _read_text(text: str, reading: _Reading) -> None:
     text = rewrite(translate(text, words), words.text)
     text = re.sub(r" \| (\d{4,6}) ?MiB\b", lambda m: f" {round(int(m[1]) / 1024)}GB", text)  # as nvidia-smi writes it
     sides = text.split(" / ")
-    if any(phrases.is_phrase(x) or phrases.is_cpu(spell_out(x.partition("Gen ")[2] or x, words)) for x in sides[:-1]):
+    written = (spell_out(x.partition("Gen ")[2] or x, words) for x in sides[:-1])
+    if any(phrases.is_phrase(x) or phrases.is_cpu(x, words.processors) for x in written):
         text = ", ".join(sides)  # processor / card
     computer = re.search(words.laptops, text, re.I)
     if computer is not None and re.search(rf"\b\d0[5-9]0|{words.chips}", text[computer.end() :], re.I):
@@ -163,7 +164,7 @@ def _read_part(part: str, reading: _Reading) -> None:
         return
     if re.search(reading.words.apple, part, re.I):
         part = _take_cores(part, reading)
-    if part.lower().endswith(" cpu") and phrases.read_cpu(part, reading.details):
+    if part.lower().endswith(" cpu") and phrases.read_cpu(part, reading.words.processors, reading.details):
         reading.details.processor_only = True
         return
     for inside in re.findall(r"\(([^()]+)\)", part):
@@ -228,7 +229,7 @@ def _read_pieces(part: str, reading: _Reading) -> bool:
     """Read the pieces of a part that are understood where the words between them can be of no card's name."""
     cut = cut_into_pieces(part, lambda piece: _is_understood(piece, reading), reading.words)
     if cut is None or cut.left or cut.pieces == (part,):
-        if phrases.read_cpu(_digits_first(part, reading.words), reading.details):
+        if phrases.read_cpu(_digits_first(part, reading.words), reading.words.processors, reading.details):
             return True
         if cut is None or not cut.left or not cut.pieces:
             return False
@@ -265,7 +266,7 @@ def _is_understood(piece: str, reading: _Reading) -> bool:
     words = re.sub(r"(?i) (?:cpu|processor)$", "", piece).split()
     if not words or is_idle(words[-1], reading.words) or words[-1].lower() in ("no", "without"):
         return False
-    if len(words) > 6 or not phrases.is_cpu(_digits_first(piece, reading.words)):
+    if len(words) > 6 or not phrases.is_cpu(_digits_first(piece, reading.words), reading.words.processors):
         return False
     inner = (" ".join(words[i:j]) for i in range(1, len(words)) for j in range(i + 1, len(words) + 1))
     return not any(phrases.is_phrase(x) or (_NUMBERED.search(x) and _names_card(x, reading)) for x in inner)
@@ -284,7 +285,7 @@ def _digits_first(part: str, words: HardwareWords) -> str:
     """`dual xeon 6248` as `2x xeon 6248`: what the words of processors take."""
     for number, name in split_counts(part, words):
         bare = re.sub(r"^(?:sockets?|cpus?|processors?)\s+(?:of\s+)?", "", name, flags=re.I)
-        if 1 < number <= 8 and phrases.is_cpu(bare):
+        if 1 < number <= 8 and phrases.is_cpu(bare, words.processors):
             return f"{number}x {bare}"
     return part
 

@@ -185,7 +185,10 @@ def _narrow(
         plain = [a for a in plain if _slices(a, mig)] or _refuse_mig(asked, plain, mig)
     sizes = asked.sizes
     if sizes and all(a.memory_bytes is not None for a in plain):
-        plain = [a for a in plain if any(has_size(a, s) for s in sizes)] or _refuse_size(asked, plain)
+        sized = [a for a in plain if any(has_size(a, s) for s in sizes)]
+        if not sized:
+            raise UnknownSize(asked, plain)
+        plain = sized
     elif mig is not None and len({a.memory_bytes for a in plain}) == 1 and plain[0].memory_bytes:
         sizes = frozenset((plain[0].memory_bytes / GIB,))
     if len(plain) == 1:
@@ -306,10 +309,6 @@ class UnknownSize(AdvisorError):
         listed = ", ".join(_label(a) for a in entries[:6])
         super().__init__("unknown_accelerator", f"{asked.text.strip()!r}: {sizes} is not a size of {listed}.")
         self.entries = tuple(entries)
-
-
-def _refuse_size(asked: NameWords, entries: Sequence[Accelerator]) -> list[Accelerator]:
-    raise UnknownSize(asked, entries)
 
 
 def _refuse_mig(asked: NameWords, entries: Sequence[Accelerator], mig: str) -> list[Accelerator]:
