@@ -218,7 +218,9 @@ def _find_most_specific(asked: NameWords, entries: Sequence[Accelerator], by: Ha
 
 
 def _split_words(by: HardwareWords, low: str) -> frozenset[str]:
-    text = rewrite(_SIZE.sub(" ", low), by.cards)
+    text = _SIZE.sub(" ", low)
+    for pattern, spelled in _card_patterns(by):
+        text = pattern.sub(spelled, text)
     return frozenset(re.findall(r"[a-z0-9]+(?:\.\d+)?", text)) - by.common
 
 
@@ -341,6 +343,12 @@ def split_counts(part: str, words: HardwareWords) -> Iterator[tuple[int, str]]:
                 yield from ((number, plain) for plain in _singular(one, words))
     yield 1, text
     yield from ((1, name) for name in _singular(text, words))
+
+
+@memoize_by_identity
+def _card_patterns(words: HardwareWords) -> tuple[tuple[re.Pattern[str], str], ...]:
+    """Compiled: a name is compared with those of all cards."""
+    return tuple((re.compile(pattern), put) for pattern, put in words.cards)
 
 
 @memoize_by_identity
