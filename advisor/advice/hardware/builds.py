@@ -140,7 +140,8 @@ def _price_cards(request: Ask, offer: DeviceOffer, n: int, axis: Axis, budget: B
         convert_currency(middle if x is None else x, offer.currency, request.currency, budget.rates.per_usd) * times
         for x in bounds
     )
-    return Interval(low=low, value=value, high=high)
+    net = max(tax, 1.0) if axis == "buy" else 1.0  # the low end is that of who need not bear it
+    return Interval(low=low / net, value=value, high=high)
 
 
 def _find_tax(kind: str | None, currency: str, request: Ask, budget: BudgetRules) -> float:
