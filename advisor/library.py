@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from advisor.advice.explain import Explanation
 from advisor.advice.hardware_types import HardwareAdvice
-from advisor.advice.option_words import find_field
+from advisor.advice.option_words import find_choice, find_field
 from advisor.advice.types import Advice
 from advisor.advice.workload import SPELLINGS
 from advisor.catalog import Catalog, catalog
@@ -89,7 +89,7 @@ def _ask(
         machine = None
     if base is not None:
         fields = {**_state_workload(base), **fields}
-    question, notes = read_question(kind, fields, name, "library", find_field)
+    question, notes = read_question(kind, fields, name, "library", find_field, find_choice)
     for note in notes:
         import warnings
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from advisor.advice.option_words import find_field
+from advisor.advice.option_words import find_choice, find_field
 from advisor.catalog import Catalog
 from advisor.catalog.resolve import are_local_models_refused
 from advisor.decoding import Json, decode_json
@@ -263,7 +263,7 @@ def ask(operation: Operation, given: Mapping[str, Any], session: Session, interf
 
     Raises AdvisorError.
     """
-    question, notes = read_question(operation.kind, given, operation.name, interface, find_field)
+    question, notes = read_question(operation.kind, given, operation.name, interface, find_field, find_choice)
     question = place_files(question, folder)
     asking = replace(make_asking(operation.kind, interface), folder=folder)
     whole: Json = _from_folder(to_json(operation.answer(question, session, asking)), f"{folder}/")

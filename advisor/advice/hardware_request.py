@@ -146,7 +146,7 @@ def _prices(
         prices = price_lists.read_prices(question.prices, rules, budget_rules.counts, dict(rates), hours)
     else:
         closed_out = (*budget_rules.not_offered, *budget_rules.not_sold_here)
-        prices = price_lists.catalogue_prices(rules, budget_rules.counts, budget_rules.launched_from, closed_out)
+        prices = price_lists.catalogue_prices(rules, budget_rules, closed_out)
     if question.new_only:
         prices = replace(prices, prices=tuple(p for p in prices.prices if p.kind != "used"))
     if not question.online:

@@ -1,20 +1,24 @@
-"""What people who come from other tools call options and commands: rules/option-words.yaml, for messages."""
+"""What people call options, commands and uses: rules/option-words.yaml."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 
 from advisor.advice.workload import SPELLINGS
+from advisor.meanings import Pattern
 from advisor.record import Record
 
 
 class OptionWords(Record, frozen=True):
-    """rules/option-words.yaml: field or command -> what else people call it."""
+    """rules/option-words.yaml: field, command or use -> what else people call it."""
 
     source: str
     as_of: str
     options: dict[str, tuple[str, ...]]
     commands: dict[str, tuple[str, ...]]
+    uses: dict[str, tuple[Pattern, ...]]
+    not_meant: Pattern
 
 
 def load_option_words() -> OptionWords:
@@ -35,3 +39,15 @@ def find_meant(word: str, known: Mapping[str, tuple[str, ...]]) -> str | None:
 def find_field(word: str) -> str | None:
     """The field that another word means, in JSON and in the library; None where none is known."""
     return SPELLINGS.get(word) or find_meant(word, load_option_words().options)
+
+
+def find_choice(word: str, choices: Sequence[str]) -> str:
+    """The choice that a word or a phrase means; what was given itself where it means none of them."""
+    low = word.lower().strip()
+    same = next((c for c in choices if c.lower() == low), None)
+    if same is not None:
+        return same
+    words = load_option_words()
+    said = re.sub(words.not_meant, " ", low)
+    found = (use for use, patterns in words.uses.items() if use in choices and re.search("|".join(patterns), said))
+    return next(found, word)

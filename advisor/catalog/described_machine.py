@@ -18,6 +18,7 @@ from advisor.machines import device_visibility
 from advisor.machines.phrases import HardwareDetails
 from advisor.machines.types import CardRoom, Cpu, Device, HostMemory, Machine, Os, Vendor
 from advisor.meanings import AcceleratorId, Pattern
+from advisor.memo import MemoRecord
 from advisor.record import Value, pick_fields
 from advisor.units import GIB, MIB, format_gib
 
@@ -59,12 +60,6 @@ def takes_ram(entry: Accelerator) -> bool:
     return entry.memory_bytes is None and (entry.unified or entry.kind in ("apu", "unified"))
 
 
-# processors that come with graphics that engines can use, as far as their names tell
-HAS_GPU = re.compile(
-    r"\bRyzen (AI|Z\d|[3579] (PRO )?\d{4}(U|H|HS|HX|G|GE)\b)|\bCore(\(TM\))? Ultra\b(?!.*F\b)|\bSnapdragon X|\bM\d\b",
-    re.I,
-)
-
 # forms of which each piece is a computer of its own: several are nodes
 WHOLE_COMPUTERS = ("sff-system", "apu", "soc")
 
@@ -78,11 +73,11 @@ def _split_hosts(details: HardwareDetails, cards: list[CardCount], notes: list[s
     return n, [replace(cards[0], number=1)]
 
 
-def describe_machine(text: str, details: HardwareDetails, cards: list[CardCount]) -> Machine:
+def describe_machine(text: str, details: HardwareDetails, cards: list[CardCount], words: HardwareWords) -> Machine:
     """The machine of these cards and details, not yet joined to the catalogue. Raises BadInput for impossible sizes."""
     notes = [c.note for c in cards if c.note]
     notes += [f"{x}: nothing of this name is known, so it has no effect" for x in details.unread]
-    if not cards and not details.no_gpu and HAS_GPU.search(details.cpu_model or ""):
+    if not cards and not details.no_gpu and re.search(words.own_graphics, details.cpu_model or "", re.I):
         notes.append(f"{details.cpu_model}: this chip has a GPU that is not known here; name it, or say `no GPU`")
     nodes, cards = _split_hosts(details, cards, notes)
     problem = details.driver_problem or ""
@@ -367,7 +362,7 @@ def keep_reserve(machine: Machine, rules: Catalog) -> Machine:
     return replace(machine, memory=replace(memory, reserve_bytes=reserve), notes=notes)
 
 
-class HardwareWords(msgspec.Struct, frozen=True):
+class HardwareWords(MemoRecord, frozen=True, kw_only=True):
     """rules/hardware-words.yaml, which says what each means."""
 
     source: str
@@ -382,6 +377,17 @@ class HardwareWords(msgspec.Struct, frozen=True):
     instances: list[tuple[Pattern, int]]
     idle: frozenset[str]
     telling: frozenset[str]
+    cards: list[tuple[Pattern, str]]
+    common: frozenset[str]
+    boards: frozenset[str]
+    alone: Pattern
+    numbers: dict[str, int]
+    makers: Pattern
+    apple: Pattern
+    plural: Pattern
+    own_graphics: Pattern
+    processors: Pattern
+    described: Pattern
 
 
 def load_words(rules: Catalog) -> HardwareWords:

@@ -25,8 +25,6 @@ from advisor.catalog.described_machine import (
 )
 from advisor.catalog.match import join_catalogue
 from advisor.catalog.name_words import (
-    CHIP,
-    TELLS_NOTHING,
     NameWords,
     UnknownSize,
     choose_accelerator,
@@ -50,7 +48,7 @@ from advisor.machines import phrases
 from advisor.machines.phrases import HardwareDetails
 from advisor.machines.types import Machine
 from advisor.memo import memoize_by_identity
-from advisor.near import near_matches, simplify_name
+from advisor.near import simplify_name
 from advisor.record import Value
 from advisor.units import GIB, format_gib
 
@@ -58,11 +56,11 @@ MAX_TEXT = 500
 MAX_CARDS = 1024
 TOLERANCE = 0.05  # a driver shows a little less than a card's nominal memory
 _NODES = re.compile(
-    r"(\d{1,6})(?:[ -](?:nodes?|clusters?)(?: clusters?)?\s+(?:of|each)\s+|\s*[x×]\s*(?=\d{1,2}\s*[x×]))(.+)", re.I
+    r"(\d{1,6})(?:[ -](?:nodes?|clusters?)(?: clusters?)?\s+(?:of|each)\s+|"
+    r"\s*[x×]\s*(?=\d{1,2}\s*[x×]|(?:4|8|16)\s+(?!gi?b?\b|cores?\b)[a-z]))(.+)",
+    re.I,
 )
 _SERVERS = re.compile(r"(\w+) (.+) (?:nodes|servers|machines|hosts)", re.I)  # how many cards each has stands next to it
-# words that say there is a card
-_DESCRIBED = re.compile(r"\b(gaming|gamer|gpus?|(graphics|video) cards?|nvidia|geforce|radeon|dgpu)\b", re.I)
 _NUMBERED = re.compile(r"^(?!v\d)(?=.*\d{3})(?:\d{3}m\b|[a-z])", re.I)  # a name of its own behind that of a processor
 _BARE_SIZE = re.compile(phrases.SIZE, re.I)
 _SOLD_ALONE = ("card", "pcie-card", "workstation-card")
@@ -117,8 +115,8 @@ def parse_hardware(text: str, catalogue: Catalog) -> Machine:
         raise BadInput(f"hardware {text.strip()!r} names {what}")
     if cards and (details.no_gpu or (details.no_card and any(c.entry.kind == "discrete" for c in cards))):
         raise BadInput(f"hardware {text.strip()!r} names a card and states that there is none")
-    made = join_catalogue(describe_machine(text, details, cards), catalogue.accelerators(), catalogue.cpu_platforms())
-    return keep_reserve(made, catalogue)
+    made = describe_machine(text, details, cards, reading.words)
+    return keep_reserve(join_catalogue(made, catalogue.accelerators(), catalogue.cpu_platforms()), catalogue)
 
 
 def _read_text(text: str, reading: _Reading) -> None:
@@ -127,7 +125,8 @@ def _read_text(text: str, reading: _Reading) -> None:
     text = rewrite(translate(text, words), words.text)
     text = re.sub(r" \| (\d{4,6}) ?MiB\b", lambda m: f" {round(int(m[1]) / 1024)}GB", text)  # as nvidia-smi writes it
     sides = text.split(" / ")
-    if any(phrases.is_phrase(x) or phrases.is_cpu(spell_out(x.partition("Gen ")[2] or x, words)) for x in sides[:-1]):
+    written = (spell_out(x.partition("Gen ")[2] or x, words) for x in sides[:-1])
+    if any(phrases.is_phrase(x) or phrases.is_cpu(x, words.processors) for x in written):
         text = ", ".join(sides)  # processor / card
     computer = re.search(words.laptops, text, re.I)
     if computer is not None and re.search(rf"\b\d0[5-9]0|{words.chips}", text[computer.end() :], re.I):
@@ -163,9 +162,9 @@ def _read_part(part: str, reading: _Reading) -> None:
         for said in inside:  # `64GB RAM (two sticks)`, `12GB card (my lovely Arc B580)`
             _read_if_known(said, reading)
         return
-    if re.search(CHIP, part, re.I):
+    if re.search(reading.words.apple, part, re.I):
         part = _take_cores(part, reading)
-    if part.lower().endswith(" cpu") and phrases.read_cpu(part, reading.details):
+    if part.lower().endswith(" cpu") and phrases.read_cpu(part, reading.words.processors, reading.details):
         reading.details.processor_only = True
         return
     for inside in re.findall(r"\(([^()]+)\)", part):
@@ -184,22 +183,24 @@ def _read_part(part: str, reading: _Reading) -> None:
     if named is not None:
         _add_cards(named, reading)
         return
-    pieces = cut_into_pieces(part, lambda piece: _is_understood(piece, reading), reading.words)
-    if pieces is not None and pieces != [part]:
-        for piece in pieces:
-            _read_part(piece, reading)
+    if _read_pieces(part, reading):
         return
-    if phrases.read_cpu(_digits_first(part), reading.details) or _read_around(part, reading):
-        return
-    says_chip = re.search(reading.words.chips, part, re.I)
-    if (
-        re.match(reading.words.computers, part, re.I) and not says_chip
-    ):  # what is in it stands next to it, or is asked for
+    words = reading.words  # what is in a computer stands next to its name, or is asked for
+    if re.match(words.computers, part, re.I) and not re.search(words.chips, part, re.I):
         reading.details.unread.append(part)
         reading.details.host_only = True
         return
-    name = next((n for _, n in split_counts(part)), part)
-    raise UnknownName("accelerator", name, _near(name, reading), "`advise list accelerators` names them all.")
+    _ask_which(part, reading)
+    name = next((n for _, n in split_counts(part, reading.words)), part)
+    near = reading.catalogue.find_near_hardware(name)
+    raise UnknownName("accelerator", name, near, "`advise list accelerators` names them all.")
+
+
+def _ask_which(part: str, reading: _Reading) -> None:
+    """Raises AmbiguousName for `M3 or M4 Max`."""
+    sides = re.split(r"\s+or\s+(?:an? )?", part)
+    if len(sides) > 1 and all(_names_card(side, reading) for side in sides):
+        raise AmbiguousName("ambiguous_accelerator", f"{part!r} names {len(sides)} machines. Say which.", tuple(sides))
 
 
 def _read_nodes(part: str, reading: _Reading) -> bool:
@@ -209,9 +210,9 @@ def _read_nodes(part: str, reading: _Reading) -> bool:
         phrases.read_phrase(f"{several[1]} nodes", reading.details)
         _read_part(several[2], reading)
         return True
-    if servers is None or read_count(servers[1]) < 2 or not _names_card(servers[2], reading):
+    if servers is None or read_count(servers[1], reading.words) < 2 or not _names_card(servers[2], reading):
         return False
-    reading.details.nodes *= read_count(servers[1])
+    reading.details.nodes *= read_count(servers[1], reading.words)
     reading.details.servers = part
     _read_part(servers[2], reading)
     return True
@@ -224,15 +225,20 @@ def _read_if_known(part: str, reading: _Reading) -> None:
         reading.details.unread.append(part)
 
 
-def _read_around(part: str, reading: _Reading) -> bool:
+def _read_pieces(part: str, reading: _Reading) -> bool:
     """Read the pieces of a part that are understood where the words between them can be of no card's name."""
-    left: list[str] = []
-    pieces = cut_into_pieces(part, lambda piece: _is_understood(piece, reading), reading.words, left)
-    if not pieces or (all(map(phrases.is_phrase, pieces)) and any(c.isdigit() for word in left for c in word)):
-        return False
-    for piece in pieces:
+    cut = cut_into_pieces(part, lambda piece: _is_understood(piece, reading), reading.words)
+    if cut is None or cut.left or cut.pieces == (part,):
+        if phrases.read_cpu(_digits_first(part, reading.words), reading.words.processors, reading.details):
+            return True
+        if cut is None or not cut.left or not cut.pieces:
+            return False
+        numbered = any(re.search(r"\d", x) and not re.search(r"\d{5}", x) for x in cut.left)  # a board's has five
+        if numbered and all(map(phrases.is_phrase, cut.pieces)):
+            return False
+    for piece in cut.pieces:
         _read_part(piece, reading)
-    reading.details.unread += left
+    reading.details.unread += cut.left
     return True
 
 
@@ -260,7 +266,7 @@ def _is_understood(piece: str, reading: _Reading) -> bool:
     words = re.sub(r"(?i) (?:cpu|processor)$", "", piece).split()
     if not words or is_idle(words[-1], reading.words) or words[-1].lower() in ("no", "without"):
         return False
-    if len(words) > 6 or not phrases.is_cpu(_digits_first(piece)):
+    if len(words) > 6 or not phrases.is_cpu(_digits_first(piece, reading.words), reading.words.processors):
         return False
     inner = (" ".join(words[i:j]) for i in range(1, len(words)) for j in range(i + 1, len(words) + 1))
     return not any(phrases.is_phrase(x) or (_NUMBERED.search(x) and _names_card(x, reading)) for x in inner)
@@ -275,11 +281,11 @@ def _names_card(piece: str, reading: _Reading) -> bool:
         return e.code == "ambiguous_accelerator" and any(c.isdigit() for c in piece)
 
 
-def _digits_first(part: str) -> str:
+def _digits_first(part: str, words: HardwareWords) -> str:
     """`dual xeon 6248` as `2x xeon 6248`: what the words of processors take."""
-    for number, name in split_counts(part):
+    for number, name in split_counts(part, words):
         bare = re.sub(r"^(?:sockets?|cpus?|processors?)\s+(?:of\s+)?", "", name, flags=re.I)
-        if 1 < number <= 8 and phrases.is_cpu(bare):
+        if 1 < number <= 8 and phrases.is_cpu(bare, words.processors):
             return f"{number}x {bare}"
     return part
 
@@ -287,7 +293,7 @@ def _digits_first(part: str) -> str:
 @memoize_by_identity
 def _choose_card(catalogue: Catalog, asked: NameWords, mig: str | None) -> tuple[Accelerator, str | None] | None:
     """`choose_accelerator` of a catalogue's: the same card is named again and again."""
-    return choose_accelerator(asked, catalogue.accelerators(), mig)
+    return choose_accelerator(asked, catalogue.accelerators(), load_words(catalogue), mig)
 
 
 def _find_cards(part: str, catalogue: Catalog) -> CardCount | None:
@@ -296,19 +302,19 @@ def _find_cards(part: str, catalogue: Catalog) -> CardCount | None:
     Raises AdvisorError `ambiguous_accelerator` when several are meant or no size fits, BadInput for too many.
     """
     refused: AdvisorError | None = None
-    known = catalogue.accelerators()
-    for count, written in split_counts(part):
+    words = load_words(catalogue)
+    for count, written in split_counts(part, words):
         name = name_with_size(catalogue, written)
         mig = MIG.search(name)
-        asked = split_name(MIG.sub(" ", name) if mig else name)
-        if all(map(TELLS_NOTHING.fullmatch, asked.words)):
+        asked = split_name(words, MIG.sub(" ", name) if mig else name)
+        if all(re.fullmatch(words.alone, word) for word in asked.words):
             continue
-        if all(map(TELLS_NOTHING.fullmatch, asked.outer)):
+        if all(re.fullmatch(words.alone, word) for word in asked.outer):
             asked = replace(asked, outer=asked.words, outer_sizes=asked.sizes)
         try:
             chosen = _choose_card(catalogue, asked, mig[0].lower() if mig else None)
         except AdvisorError as e:
-            sized = _find_other_size(count, name, asked, e.entries, known) if isinstance(e, UnknownSize) else None
+            sized = _find_other_size(count, name, asked, e.entries, catalogue) if isinstance(e, UnknownSize) else None
             if sized is not None:
                 return sized
             refused = refused or e
@@ -324,14 +330,14 @@ def _find_cards(part: str, catalogue: Catalog) -> CardCount | None:
 
 
 def _find_other_size(
-    count: int, name: str, asked: NameWords, cards: Sequence[Accelerator], known: Mapping[str, Accelerator]
+    count: int, name: str, asked: NameWords, cards: Sequence[Accelerator], catalogue: Catalog
 ) -> CardCount | None:
     """Known cards with a size that none is sold with: that of all together, or a die with another amount of memory."""
     if len(asked.sizes) != 1:
         return None
     gb = next(iter(asked.sizes))
     try:
-        usual = choose_accelerator(replace(asked, sizes=frozenset(), outer_sizes=frozenset()), known)
+        usual = _choose_card(catalogue, replace(asked, sizes=frozenset(), outer_sizes=frozenset()), None)
     except AdvisorError:
         usual = None
     entry = usual[0] if usual is not None else cards[0]
@@ -339,8 +345,9 @@ def _find_other_size(
         return CardCount(count, entry, None, usual[1], name, asked.sizes)
     if count > 1 and entry.memory_bytes and abs(gb * GIB - count * entry.memory_bytes) <= TOLERANCE * gb * GIB:
         return CardCount(count, entry, None, f"{name}: {gb:g} GB is taken as the memory of all {count} together", name)
-    sold = [a for a in known.values() if asked.words < split_name(a.name).words and has_size(a, gb)]
-    laptop = next((a for a in sold if split_name(a.name).words == asked.words | {"laptop"}), None)
+    known, words = catalogue.accelerators(), load_words(catalogue)
+    sold = [a for a in known.values() if asked.words < split_name(words, a.name).words and has_size(a, gb)]
+    laptop = next((a for a in sold if split_name(words, a.name).words == asked.words | {"laptop"}), None)
     if laptop is not None:
         note = f"{name}: no {entry.name} is sold with {gb:g} GB: taken as {laptop.name}, which is"
         return CardCount(count, laptop, None, note, name, asked.sizes)
@@ -381,9 +388,11 @@ def _add_cards(card: CardCount, reading: _Reading) -> None:
 
 
 def _find_machine(part: str, reading: _Reading) -> tuple[int, NamedMachine] | None:
-    known = reading.machines
-    named = ((n, known.get(simplify_name(name)) or _make_instance(name, reading)) for n, name in split_counts(part))
-    return next(((n, machine) for n, machine in named if machine is not None), None)
+    for number, name in split_counts(part, reading.words):
+        machine = reading.machines.get(simplify_name(name)) or _make_instance(name, reading)
+        if machine is not None:
+            return number, machine
+    return None
 
 
 def _make_instance(name: str, reading: _Reading) -> NamedMachine | None:
@@ -454,14 +463,15 @@ def _settle_laptop(card: CardCount, reading: _Reading) -> CardCount:
     entry = card.entry
     if reading.details.laptop is None or not entry.name.startswith("GeForce") or entry.form != "card":
         return card
-    asked = split_name(f"{re.sub(r' [0-9]+GB', '', entry.name)} laptop")
-    found = [a for a in reading.catalogue.accelerators().values() if split_name(a.name).words == asked.words]
+    asked = split_name(reading.words, f"{re.sub(r' [0-9]+GB', '', entry.name)} laptop")
+    known = reading.catalogue.accelerators().values()
+    found = [a for a in known if split_name(reading.words, a.name).words == asked.words]
     if len(found) == 1:
         return replace(card, entry=found[0], note=f"{card.name or entry.name} in a laptop: taken as {found[0].name}")
     raise AdvisorError(
         "unknown_accelerator",
         f"no laptop has a {entry.name}, as far as is known: name it as its maker does, or leave `laptop` out",
-        _near(f"{entry.name} laptop", reading)[:3],
+        reading.catalogue.find_near_hardware(f"{entry.name} laptop")[:3],
     )
 
 
@@ -479,7 +489,8 @@ def _add_integrated(reading: _Reading) -> None:
 def _ask_for_card(text: str, reading: _Reading) -> None:
     """Raises BadInput for a description that says there is a card and names none."""
     details = reading.details
-    if not reading.cards and not details.no_gpu and details.vram_bytes is None and _DESCRIBED.search(text):
+    described = re.search(reading.words.described, text, re.I) and details.vram_bytes is None
+    if described and not (reading.cards or details.no_gpu):
         raise BadInput(
             f"hardware {text.strip()!r} does not say which card: name it, e.g. `RTX 4060 laptop`, or say `no GPU`"
         )
@@ -513,9 +524,7 @@ def _ask_for_number(reading: _Reading) -> None:
         return
     entry = cards[0].entry
     if entry.form not in WHOLE_COMPUTERS and entry.vendor != "apple":
-        shown = (
-            f"{details.servers!r} does not say how many cards each has: e.g. `{details.nodes} nodes of 8x {entry.name}`"
-        )
+        shown = f"{details.servers!r}: how many cards has each? E.g. `{details.nodes} nodes of 8x {entry.name}`"
         raise AmbiguousName("ambiguous_accelerator", shown, (entry.name,))
 
 
@@ -573,13 +582,6 @@ def _hold_against_vram(text: str, reading: _Reading) -> None:
 def _place_sizes(reading: _Reading) -> None:
     for before, size in reading.sizes:
         _place(size, reading.cards[before - 1] if before else None, reading.details)
-
-
-def _near(name: str, reading: _Reading) -> tuple[str, ...]:
-    known = reading.catalogue.accelerators()
-    names = {n: a.name for a in known.values() for n in (a.name, *a.aliases, re.sub("GeForce |Radeon ", "", a.name))}
-    names.update({n: m.names[0] for m in reading.catalogue.named_machines().values() for n in m.names})
-    return tuple(dict.fromkeys(names[n] for n in near_matches(name, names)))
 
 
 def _place(size: int, card: CardCount | None, details: HardwareDetails) -> None:

@@ -120,10 +120,12 @@ def is_address(name: str, rules: Catalog) -> bool:
 
 def find_named_model(name: str, rules: Catalog) -> NamedModel | None:
     """The catalogue's name and the weight format that `name` says; None where the catalogue has no such name."""
-    bare, quant = name.strip().removesuffix(":latest"), None
+    bare, quant = name.strip(), None
     if "/" not in bare:
         for pattern, put in _conventions(rules).short_forms:
             bare = re.sub(pattern, put, bare, flags=re.I)
+    bare = bare.removesuffix(":latest")
+    if "/" not in bare:
         m = _SHORTHAND.search(bare)
         if m:
             found = find_named_model(bare[: m.start()], rules)
@@ -230,7 +232,7 @@ def list_of_same_size(name: str, rules: Catalog) -> list[ModelRow]:
     """The models of as many parameters as a name states, all or few of them active: first the newest of the usual
     makers. None where the name states none, or says that it has other parts."""
     short = name.strip().rpartition("/")[2]
-    size = re.search(r"(?i)(?<![a-z0-9.])(\d{1,4}(?:\.\d+)?)b(?:-?a(\d+(?:\.\d+)?)b)?(?![a-z0-9])", short)
+    size = re.search(r"(?i)(?<![a-z0-9.])(\d{1,4}(?:\.\d+)?)b(?:[-\s]?a(\d+(?:\.\d+)?)b)?(?![a-z0-9])", short)
     if size is None or re.search(_conventions(rules).unlike, short, re.I) or find_elsewhere(name, rules) is not None:
         return []
     total = float(size[1]) * 1e9

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -20,72 +19,25 @@ if TYPE_CHECKING:
     from advisor.catalog.described_machine import HardwareWords
     from advisor.catalog.store import Catalog
 
-# Words that never distinguish two cards.
-FILLER = frozenset(
-    (
-        "nvidia", "geforce", "amd", "radeon", "instinct", "intel", "apple", "tesla", "google", "aws", "amazon",
-        "habana", "gpu", "gpus", "card", "cards", "graphics", "generation", "edition", "chip", "accelerator", "the",
-        "of", "on", "my", "a", "an", "each", "per", "with", "mig", "slice", "module", "system", "vram", "memory",
-        "npu", "devkit", "developer", "kit", "igpu", "dgpu",
-    )
-)  # fmt: skip
 # a number by which cards differ; a year is none
 _CARD_NUMBER = re.compile(r"(?!20[12]\d$)\d{3,4}[a-z]{0,5}")
-# words that name no card alone
-TELLS_NOTHING = re.compile(
-    r"\d{1,2}|[a-z]|x\d{1,2}|ti|xt|xtx|pro|max|ultra|super|plus|maxq|laptop|pcie|sxm|hgx|dgx|ryzen|ai|"
-    r"[rg]tx|gt|rx|arc|jetson|agx|nx|grace|blackwell|server|workstation|sff|data|center|threads|quad|duo|head|point|lake|deck|cloud|eu"
-)
 MAX_WORDS = 40  # of a part that is cut into pieces
 MAX_PIECE = 9  # words of one piece
 MOST_BARE = 16  # cards of a count without a sign of times, where it is no multiple of four
+KEPT_NAMES = 4096
+BRACKETS = frozenset("()[]|")
 LEFT_COST = 7  # of a word that is left out, where an idle one costs 1 and a piece 2
-# Words of a board's form: a plain name may leave them out.
-FORMS = frozenset(("sxm", "pcie", "oam", "hgx", "dgx"))
 _SIZE = re.compile(r"(?<![\w.])(\d{1,4}(?:\.\d)?(?=\s*gi?b)|\d{1,3}(?=\s*g))\s*(?:gb|gib|g|gigs?)(?![\w])")
-_SPELLINGS = (
-    (re.compile(r"(\d{2})[ -]?cores?\b|\b(\d{2})c\b"), r" \1\2core "),
-    (re.compile(r"\bmax[ -]?q laptop\b"), " laptop "),
-    (re.compile(r"\bmax[ -]q\b"), " maxq "),
-    (re.compile(r"\b(?:macbook(?: pro| air)?|mac (?:studio|mini|pro)|imac)\b"), " "),
-    (re.compile(r"\bmobile\b"), " laptop "),
-    (re.compile(r"\b(?:rtx ?)?([2-5]0[5-9]0) ?(ti)? ?m\b"), r" rtx \1 \2 laptop "),
-    (re.compile(r"\blite hash rate\b|\blhr\b"), " "),
-    (re.compile(r"sxm ?\d?\b"), " sxm "),
-    (re.compile(r"\bpci(?:-?e|-express)?\b"), " pcie "),
-    (re.compile(r"\b(rtx|gtx|rx|arc|tpu)(?=[a-z]?\d)"), r"\1 "),
-    (re.compile(r"\b(\d{3,4})([gr]tx)\b"), r"\2 \1"),
-    (re.compile(r"\brtx ?(?=(?:9[5-8]|10[5-8]|16[356])0)"), "gtx "),  # no series of that name has these numbers
-    (re.compile(r"\bgtx ?(?=[2-5]0[5-9]0)"), "rtx "),
-    (re.compile(r"(?<=\d{4})(ti|super|xtx|xt|gre|d)(super)?\b"), r" \1 \2 "),
-    (re.compile(r"\b(m\d)(pro|max|ultra)\b"), r"\1 \2"),
-    (re.compile(r"\b([ahbv]\d00|mi\d{3}[xa])(sxm|pcie|nvl)\b"), r"\1 \2"),
-)
-
-
-_NUMBERS = {
-    "a": 1, "an": 1, "one": 1, "single": 1, "two": 2, "both": 2, "dual": 2, "twin": 2, "double": 2, "pair of": 2,
-    "a pair of": 2, "couple of": 2, "a couple of": 2, "three": 3, "triple": 3, "four": 4, "quad": 4, "five": 5,
-    "six": 6, "seven": 7, "eight": 8, "octa": 8, "ten": 10, "twelve": 12, "sixteen": 16,
-}  # fmt: skip
-_MAKER = (  # and series of a processor or a card, which its number may have before it
-    r"(?P<maker>\b(?:i[3579]|core|ultra|xeon|ryzen|threadripper|epyc|athlon|rx|radeon|[rg]tx|geforce)"
-    r"(?:[- ](?:ai|pro|hx|ultra|gold|silver|w|[xm]?[3579]))*[- ]?)?"
-)
-_WORD = "|".join(sorted((re.escape(w) for w in _NUMBERS), key=len, reverse=True))
-_BEFORE = re.compile(
-    rf"(?:(?P<n>\d{{1,6}})\s*(?:[x×*](?!tx?\b)\s*|(?:pcs|pieces|units)\s+(?:of\s+)?|\s+(?=\D|\d{{3,4}}[a-z]*\b))|(?P<w>{_WORD})[\s-]+)"
+# how a count stands with a name; WORDS: the numbers that are written out
+_COUNTED = (
+    r"(?:(?P<n>\d{1,6})\s*(?:[x×*](?!tx?\b)\s*|(?:pcs|pieces|units)\s+(?:of\s+)?|\s+(?=\D|\d{3,4}[a-z]*\b))|(?P<w>WORDS)[\s-]+)"
     r"(?:x\s+)?(?:of\s+)?(?P<name>\S.*)",
-    re.I,
+    r"(?P<name>.*\S)(?<!snapdragon)(?:\s+[x×*]\s*|\s*(?<![a-z-])[x×](?=\d)|\s*\*(?=\d)|\s*:\s*)(?P<n>\d{1,4})",
+    r"(?P<name>.*\S)\s+\(?(?P<n>\d{1,3})\s*(?:[x×]|pcs|pieces|units)\)?",
+    r"(?P<name>.*\S)\s*\([x×]?\s*(?P<n>\d{1,3})\s*[x×]?\)",
+    r"(?P<name>.*\S)\s+(?P<w>dual|twin)",
+    r"[x×](?P<n>\d{1,3})\s+(?P<name>\S.*)",
 )
-_AFTER = re.compile(
-    r"(?P<name>.*\S)(?<!snapdragon)(?:\s+[x×*]\s*|\s*(?<![a-z-])[x×](?=\d)|\s*\*(?=\d)|\s*:\s*)(?P<n>\d{1,4})", re.I
-)
-_AFTER_X = re.compile(r"(?P<name>.*\S)\s+\(?(?P<n>\d{1,3})\s*(?:[x×]|pcs|pieces|units)\)?", re.I)
-_AFTER_WORD = re.compile(r"(?P<name>.*\S)\s+(?P<w>dual|twin)", re.I)
-_BEFORE_X = re.compile(r"[x×](?P<n>\d{1,3})\s+(?P<name>\S.*)", re.I)
-_AFTER_BRACKET = re.compile(r"(?P<name>.*\S)\s*\([x×]?\s*(?P<n>\d{1,3})\s*[x×]?\)", re.I)
-CHIP = r"\bm[1-9](?:\s?(?:pro|max|ultra))?|\bmac (?:studio|mini|pro)|\bmacbook(?: pro| air)?"
 
 
 def rewrite(text: str, rows: Sequence[tuple[str, str]]) -> str:
@@ -115,53 +67,46 @@ def may_be_left(word: str, after: str, words: HardwareWords) -> bool:
         return False
     if not any(c.isdigit() for c in low) or "=" in low or re.match(r"v?\d+\.\d", low):
         return True
-    if re.fullmatch(r"\d{1,2}", low):
-        return after == "left"
-    return after != "piece" and not _CARD_NUMBER.fullmatch(low)
+    if re.fullmatch(r"\d{1,3}[x×]?", low):
+        return after == "left" and low.isdigit()
+    model = re.search(r"\d{5}", low) is not None  # of a board or a laptop: no card's number is as long
+    return (model or after != "piece") and not _CARD_NUMBER.fullmatch(low)
 
 
-def cut_into_pieces(
-    part: str, understood: Callable[[str], bool], words: HardwareWords, left: list[str] | None = None
-) -> list[str] | None:
-    """The part as the fewest pieces that are each understood, words that tell nothing left out; None if it cannot be.
+class Cut(Value, frozen=True):
+    """How the words so far are cut up."""
 
-    With `left` brackets end a piece, and words that can be of no name are left out, too: it takes them. A part of idle
-    words alone gives no piece.
-    """
-    text = re.sub(r"\s*([;&])\s*" if left is None else r"\s*([;&,()\[\]|])\s*", r" \1 ", part).split()
+    cost: int = 0
+    last: str = ""  # what the last word is of: a piece, what is left out, or nothing
+    pieces: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()  # words that are not understood, and can be of no name
+
+
+def cut_into_pieces(part: str, understood: Callable[[str], bool], words: HardwareWords) -> Cut | None:
+    """The part as the fewest pieces that are each understood, with as few words as can be that are not; None where one
+    of them may be of a name. Words that tell nothing are in neither; brackets end a piece."""
+    text = re.sub(r"\s*([;&,()\[\]|])\s*", r" \1 ", part).split()
     if not 1 <= len(text) <= MAX_WORDS:
         return None
-    best: list[_Cut | None] = [_Cut(), *[None] * len(text)]
+    best: list[Cut | None] = [Cut(), *[None] * len(text)]
     for start, word in enumerate(text):
         here = best[start]
         if here is None:
             continue
         if is_idle(word, words):
             _keep(best, start + 1, replace(here, cost=here.cost + 1, last=""))
-        elif left is not None and may_be_left(word, here.last, words):
+        elif may_be_left(word, here.last, words):
             _keep(best, start + 1, replace(here, cost=here.cost + LEFT_COST, last="left", left=(*here.left, word)))
         for end in range(start + 1, min(len(text), start + MAX_PIECE) + 1):
+            if text[end - 1] in BRACKETS:
+                break
             piece = " ".join(text[start:end]).strip(".!")
             if understood(piece):
                 _keep(best, end, replace(here, cost=here.cost + 2, last="piece", pieces=(*here.pieces, piece)))
-    last = best[-1]
-    if last is None:
-        return None
-    if left is not None:
-        left += last.left
-    return list(last.pieces)
+    return best[-1]
 
 
-class _Cut(Value, frozen=True):
-    """How the words so far are cut up."""
-
-    cost: int = 0
-    last: str = ""  # what the last word is of: a piece, what is left out, or nothing
-    pieces: tuple[str, ...] = ()
-    left: tuple[str, ...] = ()
-
-
-def _keep(best: list[_Cut | None], at: int, found: _Cut) -> None:
+def _keep(best: list[Cut | None], at: int, found: Cut) -> None:
     have = best[at]
     if have is None or found.cost <= have.cost:  # of two the one that begins with more words
         best[at] = found
@@ -177,14 +122,15 @@ class NameWords(Value, frozen=True):
     outer_sizes: frozenset[float]
 
 
-@lru_cache(maxsize=4096)
-def split_name(name: str) -> NameWords:
+def _split_name(by: HardwareWords, name: str) -> NameWords:
     """A name as words and sizes."""
     low = name.lower().replace("®", " ").replace("™", " ")
     bare = re.sub(r"\([^)]*\)", " ", low)
-    inside = _words(low)
     outside_sizes = _sizes(bare)
-    return NameWords(name, inside, outside_sizes or _sizes(low), _words(bare), outside_sizes)
+    return NameWords(name, _words(by, low), outside_sizes or _sizes(low), _words(by, bare), outside_sizes)
+
+
+split_name = memoize_by_identity(_split_name, KEPT_NAMES)
 
 
 @memoize_by_identity
@@ -194,12 +140,12 @@ def name_with_size(catalogue: Catalog, name: str) -> str:
         for other, gb in entry.sold_as.items():
             if re.search(rf"\b{re.escape(other)}\b", name, re.I):
                 bare = re.sub(rf"\b{re.escape(other)}\b", entry.name, name, flags=re.I)
-                return bare if split_name(name).sizes else f"{bare} {gb:g}GB"
+                return bare if _sizes(name.lower()) else f"{bare} {gb:g}GB"
     return name
 
 
 def choose_accelerator(
-    asked: NameWords, known: Mapping[str, Accelerator], mig: str | None = None
+    asked: NameWords, known: Mapping[str, Accelerator], by: HardwareWords, mig: str | None = None
 ) -> tuple[Accelerator, str | None] | None:
     """The entry that a name means and a note when a default was taken; None when no entry has these words.
 
@@ -208,13 +154,13 @@ def choose_accelerator(
     if not asked.words:
         return None
     known = {i: a for i, a in known.items() if not a.only_with_size or any(has_size(a, s) for s in asked.sizes)}
-    whole = [a for a in known.values() if any(_is_same_name(asked, n) for n in (a.name, a.id, *a.aliases))]
+    whole = [a for a in known.values() if any(_is_same_name(asked, n, by) for n in (a.name, a.id, *a.aliases))]
     if len(whole) == 1 and _slices(whole[0], mig):
-        return whole[0], _list_other_sizes(asked, whole[0], known)
+        return whole[0], _list_other_sizes(asked, whole[0], known, by)
     for words, sizes in ((asked.words, asked.sizes), (asked.outer, asked.outer_sizes)):
-        found = {a.id: gap for a in known.values() if (gap := _count_further_words(words, a)) is not None}
+        found = {a.id: gap for a in known.values() if (gap := _count_further_words(words, a, by)) is not None}
         if found:
-            entry, note = _narrow(replace(asked, words=words, sizes=sizes), found, known, mig)
+            entry, note = _narrow(replace(asked, words=words, sizes=sizes), found, known, by, mig)
             if words != asked.words:
                 note = "; ".join(n for n in (note, f"{asked.text.strip()}: the text in brackets was not used") if n)
             return entry, note
@@ -223,11 +169,11 @@ def choose_accelerator(
 
 
 def _narrow(
-    asked: NameWords, found: Mapping[str, int], known: Mapping[str, Accelerator], mig: str | None
+    asked: NameWords, found: Mapping[str, int], known: Mapping[str, Accelerator], by: HardwareWords, mig: str | None
 ) -> tuple[Accelerator, str | None]:
     """One of the entries that carry all words: the default of just this name, else the plain ones of the right size."""
     entries = [known[i] for i in found]
-    defaults = [a for a in entries if any(_is_same_name(asked, n) for n in a.default_of)]
+    defaults = [a for a in entries if any(_is_same_name(asked, n, by) for n in a.default_of)]
     if len(defaults) == 1 and _slices(defaults[0], mig):
         others = [a for a in entries if found[a.id] == min(found.values()) and a is not defaults[0]]
         others = (
@@ -239,12 +185,15 @@ def _narrow(
         plain = [a for a in plain if _slices(a, mig)] or _refuse_mig(asked, plain, mig)
     sizes = asked.sizes
     if sizes and all(a.memory_bytes is not None for a in plain):
-        plain = [a for a in plain if any(has_size(a, s) for s in sizes)] or _refuse_size(asked, plain)
+        sized = [a for a in plain if any(has_size(a, s) for s in sizes)]
+        if not sized:
+            raise UnknownSize(asked, plain)
+        plain = sized
     elif mig is not None and len({a.memory_bytes for a in plain}) == 1 and plain[0].memory_bytes:
         sizes = frozenset((plain[0].memory_bytes / GIB,))
     if len(plain) == 1:
         return plain[0], None
-    best = _find_most_specific(replace(asked, sizes=sizes), plain)
+    best = _find_most_specific(replace(asked, sizes=sizes), plain, by)
     if best is None:
         listed = ", ".join(_label(a) for a in plain[:8])
         raise AmbiguousName(
@@ -255,11 +204,11 @@ def _narrow(
     return best, _describe_default(asked, best, [a for a in plain if a is not best])
 
 
-def _find_most_specific(asked: NameWords, entries: Sequence[Accelerator]) -> Accelerator | None:
+def _find_most_specific(asked: NameWords, entries: Sequence[Accelerator], by: HardwareWords) -> Accelerator | None:
     """The entry whose default name says most of what was asked; None when none or two do."""
     scored: list[tuple[int, Accelerator]] = []
     for accelerator in entries:
-        parts = [split_name(n) for n in accelerator.default_of]
+        parts = [split_name(by, n) for n in accelerator.default_of]
         fit = [len(p.words) + len(p.sizes) for p in parts if p.words <= asked.words and p.sizes <= asked.sizes]
         if fit:
             scored.append((max(fit), accelerator))
@@ -268,38 +217,40 @@ def _find_most_specific(asked: NameWords, entries: Sequence[Accelerator]) -> Acc
     return best[0] if len(best) == 1 else None
 
 
-@lru_cache(maxsize=4096)
-def _words(low: str) -> frozenset[str]:
+def _split_words(by: HardwareWords, low: str) -> frozenset[str]:
     text = _SIZE.sub(" ", low)
-    for pattern, spelled in _SPELLINGS:
+    for pattern, spelled in _card_patterns(by):
         text = pattern.sub(spelled, text)
-    return frozenset(re.findall(r"[a-z0-9]+(?:\.\d+)?", text)) - FILLER
+    return frozenset(re.findall(r"[a-z0-9]+(?:\.\d+)?", text)) - by.common
+
+
+_words = memoize_by_identity(_split_words, KEPT_NAMES)
 
 
 def _sizes(low: str) -> frozenset[float]:
     return frozenset(float(m[1]) for m in _SIZE.finditer(low))
 
 
-def _is_same_name(asked: NameWords, name: str) -> bool:
-    other = split_name(name)
+def _is_same_name(asked: NameWords, name: str, by: HardwareWords) -> bool:
+    other = split_name(by, name)
     return bool(other.words) and other.words == asked.words and other.sizes == asked.sizes
 
 
-def _count_further_words(words: frozenset[str], entry: Accelerator) -> int | None:
+def _count_further_words(words: frozenset[str], entry: Accelerator, by: HardwareWords) -> int | None:
     """How many telling words an entry's best name has beyond `words`; None when it lacks one of them."""
     names = (entry.name, entry.id.replace("-", " "), *entry.aliases)
-    sharing = [own for name in names if words & (own := _words(name.lower()))]
+    sharing = [own for name in names if words & (own := _words(by, name.lower()))]
     if not sharing:
         return None
-    aside = FORMS | _words(f"{entry.memory_type or ''} {entry.form or ''}".lower())
+    aside = by.boards | _words(by, f"{entry.memory_type or ''} {entry.form or ''}".lower())
     if entry.vendor in ("nvidia", "amd"):
-        aside |= _words((entry.architecture or "").lower())
+        aside |= _words(by, (entry.architecture or "").lower())
     gaps = []
     for own in sharing:
         lacking = words - own - aside
-        form = (words & FORMS) - own - _words((entry.form or "").lower())
+        form = (words & by.boards) - own - _words(by, (entry.form or "").lower())
         if not lacking and not form:
-            gaps.append(len(own - words - FORMS))
+            gaps.append(len(own - words - by.boards))
     return min(gaps, default=None)
 
 
@@ -315,11 +266,13 @@ def has_size(entry: Accelerator, gb: float) -> bool:
     return gb in _sizes(entry.name.lower()) or gb in entry.memory_options_gb
 
 
-def _list_other_sizes(asked: NameWords, entry: Accelerator, known: Mapping[str, Accelerator]) -> str | None:
+def _list_other_sizes(
+    asked: NameWords, entry: Accelerator, known: Mapping[str, Accelerator], by: HardwareWords
+) -> str | None:
     """When a bare name is an entry's own name but other sizes of it exist, say which was taken."""
     if asked.sizes or not entry.default_of:
         return None
-    others = [a for a in known.values() if a is not entry and split_name(a.name).words == asked.words]
+    others = [a for a in known.values() if a is not entry and split_name(by, a.name).words == asked.words]
     return _describe_default(asked, entry, others) if others else None
 
 
@@ -329,12 +282,14 @@ def _describe_default(asked: NameWords, entry: Accelerator, others: Sequence[Acc
     return f"{asked.text.strip()}: {_TAKEN.format(_label(entry))}{', '.join(_label(a) for a in others[:4])}"
 
 
-def find_other_size(entry: Accelerator, notes: Sequence[str], known: Mapping[str, Accelerator]) -> Accelerator | None:
+def find_other_size(
+    entry: Accelerator, notes: Sequence[str], known: Mapping[str, Accelerator], by: HardwareWords
+) -> Accelerator | None:
     """The smallest card with another amount of memory that a bare name may have meant, as a note on the machine says;
     None where the name meant one size."""
     said = next((s for n in notes for _, _, s in [n.partition(_TAKEN.format(_label(entry)))] if s), "").split(", ")
-    own = split_name(entry.name).words | FORMS
-    others = [a for a in known.values() if _label(a) in said and split_name(a.name).words <= own]
+    own = split_name(by, entry.name).words | by.boards
+    others = [a for a in known.values() if _label(a) in said and split_name(by, a.name).words <= own]
     sized = [a for a in others if a.memory_bytes and a.memory_bytes != entry.memory_bytes]
     return min(sized, key=lambda a: a.memory_bytes or 0, default=None)
 
@@ -358,53 +313,70 @@ class UnknownSize(AdvisorError):
         self.entries = tuple(entries)
 
 
-def _refuse_size(asked: NameWords, entries: Sequence[Accelerator]) -> list[Accelerator]:
-    raise UnknownSize(asked, entries)
-
-
 def _refuse_mig(asked: NameWords, entries: Sequence[Accelerator], mig: str) -> list[Accelerator]:
     have = sorted({p for a in entries for p in a.mig_profiles})
     listed = f"it has {', '.join(have)}" if have else "it has no MIG"
     raise AdvisorError("unknown_mig_profile", f"{asked.text.strip()!r} has no MIG profile {mig}: {listed}.")
 
 
-def read_count(word: str) -> int:
+def read_count(word: str, words: HardwareWords) -> int:
     """A count in digits or as a word (`two`, `a pair of`); 0 where it is none."""
-    return int(word) if word.isdigit() else _NUMBERS.get(re.sub(r"\s+", " ", word.lower()), 0)
+    return int(word) if word.isdigit() else words.numbers.get(re.sub(r"\s+", " ", word.lower()), 0)
 
 
-def split_counts(part: str) -> Iterator[tuple[int, str]]:
+def split_counts(part: str, words: HardwareWords) -> Iterator[tuple[int, str]]:
     """(how many, name) in every way that a part can be read: `8x H100`, `H100 x8`, `h100:8`, `dual 3090s`, `RTX 4090`.
 
     The plain reading (one of the whole) comes last; names in the plural come after the same name as it is written.
     """
     text = part.strip()
-    for pattern in (_BEFORE, _AFTER, _AFTER_X, _AFTER_BRACKET, _AFTER_WORD, _BEFORE_X):
+    for pattern in _count_patterns(words):
         m = pattern.fullmatch(text)
         if m:
-            number = read_count(m.groupdict().get("w") or m["n"])
+            number = read_count(m.groupdict().get("w") or m["n"], words)
             if number > MOST_BARE and number % 4 and re.match(r"\d+\s+[^\sx×*]", text):  # of a name before the card's
                 continue
-            yield number, m["name"].strip()
-            yield from ((number, name) for name in _singular(m["name"].strip()))
+            name = m["name"].strip()
+            maker, _, bare = name.partition(" ")  # `2x ASUS GX10`
+            for one in (name, bare) if bare and is_idle(maker, words) else (name,):
+                yield number, one
+                yield from ((number, plain) for plain in _singular(one, words))
     yield 1, text
-    yield from ((1, name) for name in _singular(text))
+    yield from ((1, name) for name in _singular(text, words))
+
+
+@memoize_by_identity
+def _card_patterns(words: HardwareWords) -> tuple[tuple[re.Pattern[str], str], ...]:
+    """Compiled: a name is compared with those of all cards."""
+    return tuple((re.compile(pattern), put) for pattern, put in words.cards)
+
+
+@memoize_by_identity
+def _count_patterns(words: HardwareWords) -> tuple[re.Pattern[str], ...]:
+    return tuple(re.compile(p.replace("WORDS", _any_number(words)), re.I) for p in _COUNTED)
+
+
+@memoize_by_identity
+def _any_number(words: HardwareWords) -> str:
+    """A pattern of the numbers that are written out, the longest first."""
+    return "|".join(sorted(map(re.escape, words.numbers), key=len, reverse=True))
 
 
 def spell_out(part: str, words: HardwareWords) -> str:
     """The part with what people leave out written out (`M4 Max 128` as 128GB), and without the size of a screen."""
     part = rewrite(part, words.before)
-    part = re.sub(rf"{_MAKER}\b(1[0-4]([1-9])\d\d(?:k[fs]?|f|hx|h|p|u|t|s))(?![\w-])", _name_core, part, flags=re.I)
+    maker = f"(?P<maker>{words.makers})?"
+    part = re.sub(rf"{maker}\b(1[0-4]([1-9])\d\d(?:k[fs]?|f|hx|h|p|u|t|s))(?![\w-])", _name_core, part, flags=re.I)
     part = re.sub(
-        rf"{_MAKER}\b(\d{{4}}(?:x3d2?|h[sx]|hx3d|u|ge?|h)|[1-9][3-9][05]0x)(?![\w-])", _name_ryzen, part, flags=re.I
+        rf"{maker}\b(\d{{4}}(?:x3d2?|h[sx]|hx3d|u|ge?|h)|[1-9][3-9][05]0x)(?![\w-])", _name_ryzen, part, flags=re.I
     )
-    part = re.sub(rf"{_MAKER}\b((?:1[2-8]5|[23][2-8][5-8])(?:hx?|v|u|kf?))(?![\w-])", _name_ultra, part, flags=re.I)
+    part = re.sub(rf"{maker}\b((?:1[2-8]5|[23][2-8][5-8])(?:hx?|v|u|kf?))(?![\w-])", _name_ultra, part, flags=re.I)
     part = re.sub(r"\b(?:ryzen )?(?:([3579]) )?ai ([3579] )?(hx )?(pro )?(?=\d{3}\b)", _order_ryzen, part, flags=re.I)
-    part = re.sub(rf"^({_WORD})\s+(?=nodes?\b)", lambda m: f"{_NUMBERS[m[1].lower()]} ", part, flags=re.I)
+    part = re.sub(rf"^({_any_number(words)})\s+(?=nodes?\b)", lambda m: f"{read_count(m[1], words)} ", part, flags=re.I)
     if re.match(words.computers, part, re.I):  # the number in a computer's name is a size or a year, no count
         part = re.sub(rf"^[^,(]+?\b(?=(?:amd )?(?:{words.chips})|intel )", "", part, flags=re.I)
     part = rewrite(part, words.after).strip()
-    return re.sub(rf"({CHIP})\s+(\d{{1,3}})(?=$|\s+(?:ram|memory|unified)\b)", r"\1 \2GB", part, flags=re.I)
+    return re.sub(rf"({words.apple})\s+(\d{{1,3}})(?=$|\s+(?:ram|memory|unified)\b)", r"\1 \2GB", part, flags=re.I)
 
 
 def _has_maker(said: re.Match[str]) -> bool:
@@ -435,12 +407,7 @@ def _order_ryzen(said: re.Match[str]) -> str:
     return f"Ryzen AI {second or (first and first + ' ')}{''.join(rest)}"
 
 
-def _singular(name: str) -> tuple[str, ...]:
+def _singular(name: str, words: HardwareWords) -> tuple[str, ...]:
     """The name with the plural of its words taken off, where it has one: `3090s`, `M2 Ultras`, `A6000's`."""
-    plain = re.sub(
-        r"\b([a-z]*\d+(?:\s?ti|\s?super|[a-z]{1,2}?)?|ultra|max|pro|super|ti|spark|studio|mini|gpu|card)(?:'|’)?s\b",
-        r"\1",
-        name,
-        flags=re.I,
-    )
+    plain = re.sub(rf"\b({words.plural})(?:'|’)?s\b", r"\1", name, flags=re.I)
     return (plain,) if plain != name else ()

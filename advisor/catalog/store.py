@@ -104,7 +104,7 @@ class Catalog:
             return name
         name = re.sub(r"(?<=\S)\s*\([^()]*\)", " ", name)
         name = " ".join(w for w in name.split() if not _IDLE_OF_ENGINE.fullmatch(w)) or name
-        words = re.sub(r"(?<=[A-Za-z])v?\d+\.\d[\w.]*|'s\b", " ", name).replace(":", " ").split()
+        words = re.sub(r"(?<=[A-Za-z])v?\d+\.\d[\w.]*|-b\d{4,5}\b|'s\b", " ", name).replace(":", " ").split()
         for size in range(min(len(words), 4), 0, -1):
             parts = (" ".join(words[i : i + size]) for i in range(len(words) - size + 1))
             found = {simplify_name(p): p for p in parts if len(p) > 3 or size == len(words)}
@@ -148,6 +148,13 @@ class Catalog:
     def cpu_platforms(self) -> dict[str, CpuPlatform]:
         """All processor platforms by id."""
         return self._section("cpu_platforms", dict[str, CpuPlatform])
+
+    def find_near_hardware(self, name: str) -> tuple[str, ...]:
+        """Names of cards and machines that are spelled like this one."""
+        cards = self.accelerators().values()
+        names = {n: a.name for a in cards for n in (a.name, *a.aliases, re.sub("GeForce |Radeon ", "", a.name))}
+        names.update({n: m.names[0] for m in self.named_machines().values() for n in m.names})
+        return tuple(dict.fromkeys(names[n] for n in near_matches(name, names)))
 
     def named_machines(self) -> dict[str, NamedMachine]:
         """Whole machines (rules/machines) by every simplified name."""

@@ -16,7 +16,6 @@ from advisor.questions import (
     Asking,
     FieldNotes,
     QuestionField,
-    find_choice,
     is_in_range,
     list_fields,
     make_asking,
@@ -137,6 +136,10 @@ class _Word(click.Choice):  # type: ignore[type-arg,unused-ignore]  # generic in
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         choices = tuple(map(str, self.choices))
+        if str(value) in choices:
+            return str(value)
+        from advisor.advice.option_words import find_choice
+
         meant = find_choice(str(value), choices)
         if meant not in choices:
             from advisor.near import near_matches

@@ -27,11 +27,11 @@ def version_key(version: str) -> tuple[int, ...]:
 
 
 def find_release(text: str) -> str | None:
-    """The release that a text names next to a program (`vLLM v0.28.0`, `llama.cpp b7394`); None where it names none."""
-    found = re.search(
-        r"(?i)(?<![\d.])(?:v?(\d+\.\d+(?:\.\d+)*(?:\.?(?:rc|post|dev)\d+)?)|(b\d{4,5}))(?![\d.]*\d)", text
-    )
-    return None if found is None else (found[1] or found[2].lower())
+    """The release that a text names next to a program (`vLLM v0.28.0`, `llama.cpp b7394`, `llama.cpp build 7394`); None
+    where it names none. The releases of ROCm and CUDA are not the program's."""
+    dotted = r"(?<!rocm )(?<!cuda )v?(\d+\.\d+(?:\.\d+)*(?:\.?(?:rc|post|dev)\d+)?)"
+    found = re.search(rf"(?i)(?<![\d.])(?:{dotted}|(?<![a-z])b(?:uild )?(\d{{4,5}}))(?![\d.]*\d)", text)
+    return None if found is None else (found[1] or f"b{found[2]}")
 
 
 def are_comparable(version: str, other: str) -> bool:

@@ -369,7 +369,7 @@ def find_node_prices(fleet: Fleet, path: str | None, rules: Catalog) -> NodePric
         offers = read_prices(path, rules, budget.counts, budget.rates.per_usd, budget.hours_per_month).prices
         basis = f"prices of {path}"
     else:
-        offers = catalogue_prices(rules, budget.counts, budget.launched_from, ()).prices
+        offers = catalogue_prices(rules, budget, ()).prices
         basis = "prices of cards as clouds rent them (advise hardware)"
     own = any(p.price_per_hour is not None for p in fleet.pools)
     currency = fleet.currency or ("USD" if not own else None)

@@ -87,33 +87,14 @@ class HardwareDetails(msgspec.Struct):
 
 _Taker = Callable[[HardwareDetails, re.Match[str]], None]
 SIZE = r"(\d{1,7}(?:\.\d{1,3})?)\s*(GB|GiB|Gi|(?<!\d{4})G|TB|TiB|T|MB|MiB|gigs?|gigabytes?|terabytes?)"
-_SCALE = {"g": GIB, "gb": GIB, "gib": GIB, "t": TIB, "tb": TIB, "tib": TIB, "mb": MIB, "mib": MIB}
-_SCALE |= {"gi": GIB, "gig": GIB, "gigs": GIB, "gigabyte": GIB, "gigabytes": GIB, "terabyte": TIB, "terabytes": TIB}
+_SCALE = {"m": MIB, "g": GIB, "t": TIB}  # by the first letter of a unit
 _V = r"\d+(?:\.\d+)*"
 _OS = rf"(?P<os_version>{_V})"
-_LINKS = {
-    "nvlink": "nvlink", "nvlink domain": "nvlink", "nvswitch": "nvlink", "pcie": "pcie", "infiniband": "infiniband",
-    "roce": "roce", "thunderbolt": "thunderbolt", "ethernet": "ethernet", "infinity fabric": "infinity fabric",
-    "xgmi": "infinity fabric",
-}  # fmt: skip
+_LINKS = {"nvlink domain": "nvlink", "nvswitch": "nvlink", "xgmi": "infinity fabric"}  # other names
 _FLAGS = {
     **{f: (f,) for f in FLAGS}, "amx": ("amx_tile", "amx_int8", "amx_bf16"), "avx512": ("avx512f",),
     "avx-512": ("avx512f",), "neon": ("asimd",), "dotprod": ("asimddp",),
 }  # fmt: skip
-# a card behind a processor's number ends its name
-_NO_CARD = (
-    r"(?!.*\d{3}\S*\s+(?:\d ?x ?)?(?:[1-5]0[5-9]0|16[356]0|[5-9][0-9][05]0(?= ?xt))"
-    r"(?: ?(?:ti|super|xtx?|[ds]|laptop))*(?:\s|$))"
-)
-_CPU = re.compile(
-    _NO_CARD + r"(?:(\d)\s?x\s+)?((?:Intel|AMD|Arm|AWS|Qualcomm|Apple|Google|MediaTek)?\s*\b"
-    r"(?:Core|Xeon|EPYC|Ryzen|Threadripper|Pentium|Celeron|Atom|Athlon|Opteron|Ampere|Altra|Graviton|"
-    r"Grace(?! (?:Hopper|Blackwell))|Cortex|Neoverse|Snapdragon|Dimensity|Exynos|Tensor G|"
-    r"(?:Sandy|Ivy) Bridge|(?:Kaby|Coffee|Comet|Ice|Rocket|Tiger|Alder|Raptor|Meteor|Arrow|Lunar|Panther) Lake|Haswell|"
-    r"Broadwell|Skylake|POWER\d|A1[2-9]\b|i[3579]\b|N\d{2,3}\b|E[357][- ]\d{4})"
-    r"(?:(?!\s(?:[rg]tx|rx|radeon|geforce|arc|nvidia|tesla|quadro|and|with|w/|plus|or)\b).)*?)(?: Mac| CPU)?",
-    re.I,
-)
 
 
 def split_phrases(text: str) -> list[str]:
@@ -141,7 +122,7 @@ def split_phrases(text: str) -> list[str]:
 
 def parse_memory_size(value: str, unit: str) -> int:
     """Bytes of a size as people write it for memory (GB counted as GiB)."""
-    return round(float(value) * _SCALE[unit.lower()])
+    return round(float(value) * _SCALE[unit[0].lower()])
 
 
 def read_phrase(part: str, details: HardwareDetails) -> bool:
@@ -159,14 +140,14 @@ def is_phrase(part: str) -> bool:
     return any(pattern.fullmatch(part) for pattern, _ in _phrases())
 
 
-def is_cpu(part: str) -> bool:
-    """Whether the part looks like a processor's name."""
-    return _CPU.fullmatch(part) is not None
+def is_cpu(part: str, processors: str) -> bool:
+    """Whether the part looks like a processor's name, by a pattern of these with their number (1) and name (2)."""
+    return re.fullmatch(processors, part, re.I) is not None
 
 
-def read_cpu(part: str, details: HardwareDetails) -> bool:
+def read_cpu(part: str, processors: str, details: HardwareDetails) -> bool:
     """Take a processor's name into `details`; False when it does not look like one."""
-    m = _CPU.fullmatch(part)
+    m = re.fullmatch(processors, part, re.I)
     if not m:
         return False
     details.cpu_model = m[2].strip()
@@ -279,7 +260,8 @@ def _phone(details: HardwareDetails, m: re.Match[str]) -> None:
 
 def _links(details: HardwareDetails, m: re.Match[str]) -> None:
     for link in m[0].split("+"):
-        name = _LINKS[re.sub(r"(\s+(gen ?)?\d[\d.]*)?( ?x\d+)?$", "", link.strip().lower())]
+        plain = re.sub(r"(\s+(gen ?)?\d[\d.]*)?( ?x\d+)?$", "", link.strip().lower())
+        name = _LINKS.get(plain, plain)
         if name not in details.links:
             details.links.append(name)
         lanes = re.fullmatch(r"pcie(?:\s+(?:gen ?)?(\d)[\d.]*)?(?: ?x(\d+))?", link.strip(), re.I)
@@ -392,6 +374,7 @@ _TABLE: tuple[tuple[str, _Taker], ...] = (
     (rf"(?:VRAM )?carve-?out {SIZE}", _take("carve_bytes")),
     (rf"{SIZE} (?:allocated |set |given )?as (?:video memory|VRAM)", _take("carve_bytes")),
     (rf"GTT {SIZE}", _take("gtt_bytes")),
+    (rf"{SIZE} (?:of )?GTT", _take("gtt_bytes")),
     (
         rf"{SIZE} (?:of )?(?:RAM |memory )?(?:is )?(?:dedicated|allocated|assigned|reserved|given) "
         r"(?:to|for) (?:the |my )?i?-?GPU",
@@ -401,7 +384,7 @@ _TABLE: tuple[tuple[str, _Taker], ...] = (
     (r"linux", _take(os="linux")),
     (rf"(?P<os_version>(?:{_DISTRIBUTIONS})(?: [\w.]+)?)", _take(os="linux")),
     (rf"win(?:dows)?(?: ?({_V}))?(?: (?:pro|home|enterprise))?", _windows),
-    (rf"mac ?os(?: x)?(?: {_OS})?(?: \w+)?", _take(os="macos")),
+    (rf"mac ?os(?: x)?(?: {_OS})?(?: [a-z]+)?", _take(os="macos")),
     (rf"android(?: {_OS})?", _take(os="android")),
     (rf"i(?:pad)?os(?: {_OS})?", _take(os="ios")),
     (rf"OS {_OS}", _take()),
@@ -409,7 +392,7 @@ _TABLE: tuple[tuple[str, _Taker], ...] = (
     (r"(?:iphone|ipad(?!.*\bM\d)|pixel \d|galaxy s?\d+|android (?:phone|tablet)|phone)(?: [\w ]{1,20})?", _phone),
     (r"(?:web )?browser(?: on .{1,40})?|webgpu", _take(os="browser", host_only=True)),
     (r"(?P<laptop>laptop|notebook)", _take(host_only=True)),
-    (r"e-?gpu", _take(host_only=True, free_slots=1)),
+    (r"(?:both )?e-?gpus?", _take(host_only=True, free_slots=1)),
     (
         r"(?:(?P<cores>\d{1,3})-core )?(?:(?:\du|rack|rackmount|office|small form factor|sff|used) )*"
         r"(?:laptop|desktop|pc|mini pc|server|workstation|vm|notebook|tower)",

@@ -4,7 +4,6 @@ From the fields of a question are made: the options of its command with their he
 JSON Schemas of HTTP and of agents' tools. A field that an interface cannot take says why (`FieldNotes.without`).
 """
 
-import re
 import types
 from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
@@ -24,38 +23,6 @@ LARGEST_LENGTH = 10**9  # tokens; above it a request is a slip of the keyboard
 
 # why an interface does not take a field
 NO_NETWORK: dict[Interface, str] = dict.fromkeys(("http", "mcp"), "nothing is asked over the network here")
-
-
-# what people call the uses, in any phrase: of several the first in this order
-_USE_WORDS = {
-    "voice": r"\bvoice|speech|phone ?call|dictat|\b(?:siri|alexa|tts|stt)\b|语音|音声",
-    "agent": r"agent|tool[- ]?(?:call|use)|tools\b|function[- ]?call|\bmcp\b|claude ?code|open ?code\b|openclaw|"
-    r"\b(?:cline|codex|n8n|aider|hermes)\b|(?:home|smart) ?(?:assistant|home)|control devices|automat|workflow|"
-    r"(?:browser|computer) use|deep research|智能体",
-    "code": r"\bcod(?:e|es|ing|er|egen)|program|autocomplet|completion|refactor|\bprs?\b|pull request|commit|"
-    r"\bide\b|copilot|debug|\bsql\b|vibe|^dev$|编程|代码|コード|코딩|\bкод",
-    "embeddings": r"embed|vector|re-?rank",
-    "translate": r"translat|翻译|翻譯|翻訳|번역|перев[её]?[од]|übersetz|\btradu[cçz]|tłumacz|biên dịch|dịch thuật",
-    "summarise": r"summar|tl;?dr|key (?:takeaways|points)|digest|"
-    r"摘要|总结|總結|要約|요약|резюм|суммар|zusammenfass|résum|riassun|tóm tắt",
-    "extract": r"extract|\bocr|classif|categori|label|annotat|tagg|tags\b|titl|metadata|structured (?:data|output)|"
-    r"receipt|invoice|抽取|提取|抽出|추출|извлеч|extra(?:er|ire|cción)|auslesen|trích xuất",
-    "batch": r"batch|bulk|offline$|data ?(?:set )?generation|synthetic|pipeline|caption|subtitle|批量|字幕",
-    "rag": r"\brags?\b|document|\bpdf|\bdocs\b|\bqa\b|q ?& ?a|search|retriev|knowledge|\bnotes?\b|wiki|papers|"
-    r"notebook|\bmy (?:own )?(?:files|data)|知识库|文档|检索",
-    "chat": r"chat|convers|assistant|role-?play|\brp\b|writing|writer|story|stories|creative|tutor|learn|"
-    r"stud(?:y|ies)|exam|companion|general|brainstorm|question|\bask\b|对话|聊天",
-    "edge": r"\bedge\b|mobile|on ?(?:my |the )?phone|on-?device|\biot\b",
-    "develop": r"develop|experiment|testing|research|prototyp",
-}
-_NOT_MEANT = r"\b(?:no|not|without|kein\w*|sans|sin|без)\s+\w+"
-
-
-def find_choice(word: str, choices: tuple[str, ...]) -> str:
-    """The choice that a word or a phrase means; what was given itself where it means none of them."""
-    low = re.sub(_NOT_MEANT, " ", word.lower()).strip()
-    found = (c for c, pattern in _USE_WORDS.items() if c in choices and re.search(pattern, low))
-    return next((c for c in choices if c.lower() == word.lower().strip()), None) or next(found, word)
 
 
 class FieldNotes(Value, frozen=True):

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 from advisor.decoding import Json
 from advisor.errors import BadInput
 from advisor.near import near_matches, unknown_options
-from advisor.questions import SPELLINGS, Interface, QuestionField, find_choice, is_in_range, list_fields
+from advisor.questions import SPELLINGS, Interface, QuestionField, is_in_range, list_fields
 from advisor.record import Record
 
 Q = TypeVar("Q", bound=Record)
@@ -36,11 +36,12 @@ def read_question(
     of: str,
     interface: Interface,
     hints: Callable[[str], str | None] | None = None,
+    choose: Callable[[str, Sequence[str]], str] | None = None,
 ) -> ReadQuestion:
     """The question of a kind that names and values make; None is "not stated". `of`: what it is called in messages.
 
-    `hints`: the field that another word means. Raises BadInput for an unknown name, a field that is not taken here, and
-    a value that is none.
+    `hints`: the field that another word means; `choose`: the choice that a phrase means, else the phrase. Raises
+    BadInput for an unknown name, a field that is not taken here, and a value that is none.
     """
     fields = {f.name: f for f in list_fields(kind)}
     former = {old: f for f in fields.values() for old in f.notes.old}
@@ -60,6 +61,8 @@ def read_question(
         why = field.notes.without.get(interface)
         if why is not None:
             raise BadInput(f"{of}: {key} is not taken {_INTERFACES[interface]}: {why}")
+        if choose is not None and field.choices and isinstance(value, str):
+            value = choose(value, field.choices)
         values[field.attribute] = read_value(field, value, of, key)
     missing = next((f.name for f in fields.values() if f.required and f.attribute not in values), None)
     if missing is not None:
@@ -103,8 +106,6 @@ def _check_type(field: QuestionField, value: Any, called: str) -> Any:
         return int(value)
     if not right:
         raise BadInput(f"{called}: {type(value).__name__} is given, {field.kind} is expected")
-    if field.choices and isinstance(value, str):
-        value = find_choice(value, field.choices)
     if field.choices and value not in field.choices:
         shown = f"{called}: {str(value)[:60]!r} is none of {', '.join(field.choices)}"
         raise BadInput(shown, near_matches(str(value), field.choices))

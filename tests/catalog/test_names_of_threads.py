@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from advisor.advice.option_words import find_choice
 from advisor.catalog import catalog
 from advisor.catalog.hardware_names import parse_hardware
 from advisor.catalog.resolve import resolve_model
 from advisor.catalog.roots import shipped_root
 from advisor.errors import AdvisorError, BadInput, UnknownName
-from advisor.questions import find_choice
 
 RULES = catalog([shipped_root()])
 

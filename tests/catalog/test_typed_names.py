@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from advisor.advice.option_words import find_choice
 from advisor.catalog import catalog
 from advisor.catalog.hardware_names import parse_hardware
 from advisor.catalog.resolve import resolve_or_size
 from advisor.catalog.roots import shipped_root
 from advisor.errors import AdvisorError, BadInput
-from advisor.questions import find_choice
 from advisor.questions.workload import UseCase
 from advisor.units import GIB
 
@@ -97,6 +97,14 @@ def test_as_many_are_read_right_as_were_reached(ask: str) -> None:
         ("видеокарта RTX 3060 12 ГБ, 32 ГБ ОЗУ", {"rtx-3060-12gb": 1}, 1),
         ("RTX 3090, 2 GPUs", {"rtx-3090": 2}, 1),
         ("2 H20 nodes, each with 8 GPUs", {"h20": 8}, 2),  # the number of cards stands elsewhere
+        ("2× ASUS GX10 (GB10)", {"gb10-dgx-spark": 1}, 2),  # a maker between the number and the name
+        ("2 × 8 Nvidia H800 GPUs", {"h800-sxm": 8}, 2),
+        ("NVIDIA GB200 NVL4 (4 × 192 GB)", {"gb200": 4}, 1),
+        ("H100 (4 x 80GB)", {"h100-sxm": 4}, 1),
+        ("GTX 1650 Max-Q", {"gtx-1650-laptop": 1}, 1),
+        ("rtx4080s", {"rtx-4080-super": 1}, 1),
+        ("2x rtx 4080s", {"rtx-4080": 2}, 1),
+        ("Lenovo P620 with 4x MI100", {"mi100": 4}, 1),  # a workstation, no Quadro
         ("2 DGX Spark machines", {"gb10-dgx-spark": 1}, 2),  # a card that is a whole computer
         ("HD 630, GTX 1650", {"gtx-1650": 1}, 1),  # graphics before Xe are none
         ("AI Max+395 128GB", {"ryzen-ai-max-395": 1}, 1),  # this + is of a name

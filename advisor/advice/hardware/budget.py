@@ -114,6 +114,7 @@ class BudgetRules(msgspec.Struct, frozen=True, kw_only=True):
     rates: CurrencyRates
     hours_per_month: Annotated[float, within(600, 744, "hours are not a month")]
     power: RunningCosts
+    vat: dict[Currency, float]  # share of a price without it
     old_after_days: int
     counts: tuple[int, ...]
     forms: dict[Form, FormNeeds]
@@ -131,6 +132,8 @@ class BudgetRules(msgspec.Struct, frozen=True, kw_only=True):
     looked_at_rung: int
     more: float
     ladder: tuple[float, ...]  # budgets
+    host_free_gib: float  # next to weights
+    least_bits: float  # of weights that are offered where nothing wider is within the money
     users_of_host_memory: int  # at most, at once, that experts in host memory are offered to
     enough: int  # sure options of an axis; after them only what is faster than all of them
     least_bought: dict[str, int]  # by form or id: what is sold on boards of so many

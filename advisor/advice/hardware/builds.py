@@ -118,7 +118,8 @@ def _price_host(request: Ask, host: Host, ram_gb: int, budget: BudgetRules) -> I
     """Of a computer without cards and so much memory."""
     more = ram_gb - host.ram_gb
     bounds = zip((host.price.low, host.price.high or host.price.low), host.usd_per_gb, strict=True)
-    usd = (price + more * gb for price, gb in bounds)
+    tax = _find_tax(host.price.kind, host.price.currency, request, budget)
+    usd = ((price + more * gb) * tax for price, gb in bounds)
     low, high = (convert_currency(x, host.price.currency, request.currency, budget.rates.per_usd) for x in usd)
     return Interval(value=(low + high) / 2, low=low, high=high)
 
@@ -131,14 +132,23 @@ def _list_owned(request: Ask, rules: Catalog) -> list[Accelerator]:
 
 def _price_cards(request: Ask, offer: DeviceOffer, n: int, axis: Axis, budget: BudgetRules) -> Interval:
     """Of so many devices: once, or for the hours of a month."""
-    times = n if axis == "buy" else n * request.hours
+    tax = _find_tax(offer.kind, offer.currency, request, budget)
+    times = n * tax if axis == "buy" else n * request.hours
     middle = (offer.buy if axis == "buy" else offer.per_hour) or 0.0
     bounds = (offer.buy_low, middle, offer.buy_high) if axis == "buy" else (None, middle, None)
     low, value, high = (
         convert_currency(middle if x is None else x, offer.currency, request.currency, budget.rates.per_usd) * times
         for x in bounds
     )
-    return Interval(low=low, value=value, high=high)
+    net = max(tax, 1.0) if axis == "buy" else 1.0  # the low end is that of who need not bear it
+    return Interval(low=low / net, value=value, high=high)
+
+
+def _find_tax(kind: str | None, currency: str, request: Ask, budget: BudgetRules) -> float:
+    """Times that a new thing costs with the sales tax that prices of the asked currency hold, to those of its own."""
+    if kind not in ("new", "launch") or request.prices.closed:
+        return 1.0
+    return (1 + budget.vat.get(request.currency, 0.0)) / (1 + budget.vat.get(currency, 0.0))
 
 
 def find_host(entry: Accelerator, count: int, usd: float, budget: BudgetRules) -> Host | None:

@@ -86,7 +86,11 @@ def find_hardware(
         here=describe_here(shop) if request.machine is not None else None,
         notes=tuple(dict.fromkeys(notes)),
         others=tuple(models[1:]),
-        named=name_picks(options[:MOST_SHOWN], "rent" if pays_to_rent(options, shop.budget) else None),
+        named=name_picks(
+            options[:MOST_SHOWN],
+            "rent" if pays_to_rent(options, shop.budget) else None,
+            math.inf if request.rent is None else shop.budget.kept_months * request.hours,
+        ),
     )
 
 
@@ -162,10 +166,26 @@ def _search_axis(shop: Shop, axis: Axis) -> tuple[list[HardwareOption], list[Har
         option = _make_option(shop, build, result)
         good.append(option)
         taken += [build] if option.fits else []
-    weak = [] if any(o.fits and o.within_budget for o in good) else [x for x in bad if x[1].plan is not None]
+    weak = list[tuple[Build, HardwareRejection]]()
+    if not any(o.fits and o.within_budget for o in good):
+        weak = [x for x in bad if x[1].plan is not None] or list(_list_narrow(shop, bad))
     kept, spare = drop_spare_cards(good)
     runs_all_the_same = [_make_option(shop, build, r.plan, r) for build, r in weak if r.plan is not None]
     return kept, runs_all_the_same, [*(_refuse(*x) for x in bad if x not in weak), *spare]
+
+
+def _list_narrow(
+    shop: Shop, bad: Sequence[tuple[Build, HardwareRejection]]
+) -> Iterator[tuple[Build, HardwareRejection]]:
+    """Of what is too small for weights that a buyer should settle for, the cheapest few that hold narrower ones."""
+    found = 0
+    for build, refusal in bad:
+        if refusal.code != "does_not_fit" or found == shop.budget.looked_at or shop.request.quantization is not None:
+            continue
+        result = choose_plan(shop, build, narrow=True)
+        if isinstance(result, HardwareRejection) and result.code == "too_narrow" and result.plan is not None:
+            found += 1
+            yield build, result
 
 
 def _refuse_no_better(shop: Shop, found: RankedDeployment) -> HardwareRejection | None:
@@ -425,10 +445,12 @@ def list_notes(shop: Shop, options: Iterable[HardwareOption]) -> Iterator[str]:
         yield f"{hired}, rented for {request.hours:g} hours a month, {after}; {kept} months"
     if request.machine is not None and request.machine.place is not None and request.machine.place.slots == 0:
         yield "laptops have no prices here, and these stand on a table: a laptop needs as much memory"
+    tax = 0.0 if request.prices.closed else budget.vat.get(request.currency, 0.0)
+    held = f"new goods with {tax:.1%} VAT" if tax else "no sales tax"
     if any(o.host for o in shown):
-        yield "prices hold the cards and a host for them (--cards-only leaves the host out); no VAT, no shipping"
+        yield f"prices hold the cards and a host for them (--cards-only leaves the host out); {held}, no shipping"
     elif any(o.axis == "buy" for o in shown):
-        yield "prices are for the cards alone (or a whole computer): host, VAT and shipping are not included"
+        yield f"prices are for the cards alone (or a whole computer): {held}; host and shipping are not included"
     ages = {o.price_date: count_days_old(o.price_date, shop.session.today) or 0 for o in shown[:5]}
     old = [date for date, age in ages.items() if age > budget.old_after_days]
     if old:
@@ -480,11 +502,14 @@ def _lasts(option: HardwareOption) -> bool:
     return option.axis == "buy" or (option.price_kind != NOT_FOR_GOOD and is_dated(option.price_date))
 
 
-def name_picks(options: Sequence[HardwareOption], axis: Axis | None = None) -> dict[str, int | None]:
+def name_picks(
+    options: Sequence[HardwareOption], axis: Axis | None = None, kept_hours: float = math.inf
+) -> dict[str, int | None]:
     """Index of each pick, of one axis: that one, else what is bought before what is rented; sure options and lasting
-    prices only, launch prices where there are no others."""
+    prices only, launch prices where there are no others. What is rented for less in `kept_hours` is not bought."""
     found: dict[str, int | None] = dict.fromkeys(PICKS)
-    found_at_all = [(i, o) for i, o in enumerate(options) if o.fits and o.price_kind != NOT_FOR_GOOD]
+    pays = ((i, o) for i, o in enumerate(options) if (o.break_even_hours or 0.0) <= kept_hours)
+    found_at_all = [(i, o) for i, o in pays if o.fits and o.price_kind != NOT_FOR_GOOD]
     lasting = [x for x in found_at_all if _lasts(x[1])] or found_at_all
     sold = [x for x in lasting if x[1].price_kind != "launch"] or lasting
     sure = [x for x in sold if x[1].within_budget] or sold

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from advisor.advice.hardware.budget import BudgetRules
 from advisor.catalog import Catalog
 from advisor.catalog.documents import decode_document
 from advisor.catalog.types import Accelerator
@@ -24,7 +25,6 @@ from advisor.record import Record, Value, pick_fields
 
 _KEYS = ("unit", "counts", "prices", "rent_per_hour", "date", "source")
 MOST_PRICES, MOST_COUNT = 2000, 1024
-MAKERS = ("nvidia", "amd", "intel", "apple")  # of what people buy
 
 
 class DeviceOffer(Record, frozen=True, kw_only=True):
@@ -134,18 +134,18 @@ def _counts(raw: object, path: Path | str) -> tuple[int, ...]:
     return tuple(sorted(set(raw)))
 
 
-def catalogue_prices(rules: Catalog, counts: tuple[int, ...], launched_from: str, skip: tuple[str, ...]) -> PriceList:
+def catalogue_prices(rules: Catalog, budget: BudgetRules, skip: tuple[str, ...]) -> PriceList:
     """Every accelerator with a dated market price or a launch price, and the cheapest rental of each.
 
     `skip`: forms and ids that are not offered.
     """
-    found = [*_bought(rules, launched_from, skip), *_keep_cheapest(_rented(rules))]
-    return PriceList(prices=tuple(found), counts=counts)
+    found = [*_bought(rules, budget, skip), *_keep_cheapest(_rented(rules))]
+    return PriceList(prices=tuple(found), counts=budget.counts)
 
 
-def _bought(rules: Catalog, launched_from: str, skip: tuple[str, ...]) -> Iterator[DeviceOffer]:
+def _bought(rules: Catalog, budget: BudgetRules, skip: tuple[str, ...]) -> Iterator[DeviceOffer]:
     for accelerator in rules.accelerators().values():
-        if {accelerator.form, accelerator.id} & set(skip) or accelerator.vendor not in MAKERS:
+        if {accelerator.form, accelerator.id} & set(skip) or accelerator.vendor not in budget.maturity:
             continue
         for price in filter(None, (accelerator.price, *accelerator.more_prices)):
             yield DeviceOffer(
@@ -157,7 +157,9 @@ def _bought(rules: Catalog, launched_from: str, skip: tuple[str, ...]) -> Iterat
                 **pick_fields(price, "currency", "date", "kind", "source"),
             )
         if accelerator.price is None and (
-            accelerator.msrp and (accelerator.launch_date or "") >= launched_from and not accelerator.memory_options_gb
+            accelerator.msrp
+            and (accelerator.launch_date or "") >= budget.launched_from
+            and not accelerator.memory_options_gb
         ):
             currency = "USD" if "USD" in accelerator.msrp else next(iter(accelerator.msrp))
             yield DeviceOffer(

@@ -116,9 +116,10 @@ def resolve_sized(name: str, session: Session) -> ResolvedModel:
     return found
 
 
-def choose_plan(shop: Shop, build: Build) -> RankedDeployment | HardwareRejection:
-    """The plan that `recommend` puts first there, or why nobody should buy the computer for it."""
-    refusal = _refuse_place(shop, build) or shop.refuse_unproven(build) or _refuse_small(shop, build)
+def choose_plan(shop: Shop, build: Build, narrow: bool = False) -> RankedDeployment | HardwareRejection:
+    """The plan that `recommend` puts first there, or why nobody should buy the computer for it. `narrow`: weights of
+    fewer bits than a buyer should settle for are looked at, too, where they lie on the devices alone."""
+    refusal = _refuse_place(shop, build) or shop.refuse_unproven(build) or _refuse_small(shop, build, narrow)
     if refusal is not None:
         return refusal
     first = _judge_plan(shop, build, shop.plan(build.hardware))
@@ -146,7 +147,8 @@ def _judge_plan(shop: Shop, build: Build, advice: Advice) -> RankedDeployment | 
         if shop.request.others or reason is None:
             return HardwareRejection("does_not_fit", next(iter(advice.warnings), "nothing that is known runs there"))
         return HardwareRejection(reason.code, reason.text)
-    return _refuse_memory(build, chosen, chosen.memory) or _refuse_service(shop, build, chosen) or chosen
+    free = shop.budget.host_free_gib
+    return _refuse_memory(build, chosen, chosen.memory, free) or _refuse_service(shop, build, chosen) or chosen
 
 
 def _refuse_place(shop: Shop, build: Build) -> HardwareRejection | None:
@@ -183,7 +185,7 @@ def find_power_share(shop: Shop, build: Build) -> float | None:
     return (place.psu_watts - rest) / build.watts
 
 
-def _refuse_small(shop: Shop, build: Build) -> HardwareRejection | None:
+def _refuse_small(shop: Shop, build: Build, narrow: bool) -> HardwareRejection | None:
     """A computer whose memory is less than the weights alone. Layers of dense models in host memory are too slow for
     everybody, experts need not be."""
     request, rules = shop.request, shop.session.rules
@@ -192,9 +194,11 @@ def _refuse_small(shop: Shop, build: Build) -> HardwareRejection | None:
     found = shop.found[0]
     asked = request.quantization or found.quantization or native_format(found.model)
     known = rules.quantizations().get(asked or "")
-    bits = min(known.bits_nominal if known else 16, *shop.budget.narrowest_bits.values())
+    bits = shop.budget.least_bits if narrow else min(shop.budget.narrowest_bits.values())
+    bits = min(known.bits_nominal if known else 16, bits)
     ram = build.ram_gb * GIB if build.host else (request.machine and request.machine.memory.total_bytes) or 0
-    least, room = found.model.params_total * bits / 8, build.memory_bytes + (ram if shop.has_room_on_hosts else 0)
+    on_host = ram if shop.has_room_on_hosts and not narrow else 0
+    least, room = found.model.params_total * bits / 8, build.memory_bytes + on_host
     if least <= room:
         return None
     return HardwareRejection(
@@ -202,7 +206,9 @@ def _refuse_small(shop: Shop, build: Build) -> HardwareRejection | None:
     )
 
 
-def _refuse_memory(build: Build, chosen: RankedDeployment, memory: MemoryEstimate) -> HardwareRejection | None:
+def _refuse_memory(
+    build: Build, chosen: RankedDeployment, memory: MemoryEstimate, free_gib: float
+) -> HardwareRejection | None:
     """What the plan has no room for."""
     plan = chosen.plan
     if memory.fits is False or chosen.starts is False:
@@ -213,6 +219,10 @@ def _refuse_memory(build: Build, chosen: RankedDeployment, memory: MemoryEstimat
     if plan.offload and plan.deployment.machine is not None and plan.deployment.machine.memory.total_bytes is None:
         host = (memory.host.weights_bytes or 0) if memory.host is not None else 0
         text = f"fits only with {format_gib(host, 0)} of weights in host memory, which no price is known of"
+        return HardwareRejection("does_not_fit", text)
+    held = (memory.host.weights_bytes or 0) if plan.offload and memory.host is not None else 0
+    if build.host and held > (build.ram_gb - free_gib) * GIB:
+        text = f"{format_gib(held, 0)} of weights in {build.ram_gb} GiB of host memory, {free_gib:g} of which stay free"
         return HardwareRejection("does_not_fit", text)
     return None
 

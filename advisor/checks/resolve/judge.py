@@ -8,7 +8,7 @@ from typing import TypeGuard
 
 from msgspec.structs import replace
 
-from advisor.catalog.described_machine import list_common_cards
+from advisor.catalog.described_machine import list_common_cards, load_words
 from advisor.catalog.match import usable_capacity_bytes
 from advisor.catalog.name_words import find_other_size
 from advisor.catalog.types import Accelerator
@@ -107,7 +107,8 @@ def check_launch(
         checked = _check_on(launch, knowledge, asked, machines, session)
         devices = checked.machine.usable_devices if checked.machine is not None else ()
     entry = accelerators.get(devices[0].accelerator or "") if devices and checked.judged.fits is not None else None
-    other = find_other_size(entry, checked.machine.notes, accelerators) if entry and checked.machine else None
+    words = load_words(knowledge.rules)
+    other = find_other_size(entry, checked.machine.notes, accelerators, words) if entry and checked.machine else None
     if entry is None or other is None:
         return checked
     second = _check_on(launch, knowledge, asked, machines, session, other)

@@ -13,10 +13,10 @@ from typing import Literal
 from msgspec.structs import replace
 
 from advisor.catalog import Catalog
-from advisor.catalog.described_machine import MIG, find_vendor, mig_bytes
+from advisor.catalog.described_machine import MIG, find_vendor, load_words, mig_bytes
 from advisor.catalog.hardware_names import parse_hardware
 from advisor.catalog.match import MEMORY_TOLERANCE, find_accelerators, usable_capacity_bytes
-from advisor.catalog.name_words import choose_accelerator, split_name
+from advisor.catalog.name_words import NameWords, choose_accelerator, split_name
 from advisor.catalog.types import Accelerator
 from advisor.errors import AdvisorError
 from advisor.machines.types import Device, Vendor
@@ -217,22 +217,23 @@ def _spellings(spaced: str) -> list[str]:
 
 def _choose(lookup: CardLookup, spaced: str, text: str, mig: str | None) -> CardKind | None:
     known = lookup.rules.accelerators()
-    asked = split_name(spaced)
+    words = load_words(lookup.rules)
+    asked = split_name(words, spaced)
     if not any(any(c.isdigit() for c in word) for word in asked.words) and spaced.lower() not in _NAMES_ALONE:
         return None  # `RTX`, `G`, `gpu`: a word of many names
     try:
-        chosen = choose_accelerator(asked, known, mig)
+        chosen = choose_accelerator(asked, known, words, mig)
     except AdvisorError as e:
         if e.code != "ambiguous_accelerator":
             return None
         chosen = None
-        candidates = _candidates(spaced, known, mig)
+        candidates = _candidates(asked, lookup.rules, mig)
         if not candidates:
             return None
     else:
         if chosen is None:
             return None
-        candidates = _candidates(spaced, known, mig) if chosen[1] is not None else [chosen[0]]
+        candidates = _candidates(asked, lookup.rules, mig) if chosen[1] is not None else [chosen[0]]
     if mig is not None:
         if chosen is None or mig not in chosen[0].mig_profiles:
             return None
@@ -243,14 +244,14 @@ def _choose(lookup: CardLookup, spaced: str, text: str, mig: str | None) -> Card
     return _undecided(text, candidates)
 
 
-def _candidates(spaced: str, known: dict[str, Accelerator], mig: str | None) -> list[Accelerator]:
+def _candidates(asked: NameWords, rules: Catalog, mig: str | None) -> list[Accelerator]:
     """Every card that the words could mean by themselves; laptops are no nodes."""
-    asked, out = split_name(spaced), []
-    for entry in known.values():
+    out, words = [], load_words(rules)
+    for entry in rules.accelerators().values():
         if entry.form == "laptop" or entry.only_with_size:
             continue
         try:
-            if choose_accelerator(asked, {entry.id: entry}, mig) is not None:
+            if choose_accelerator(asked, {entry.id: entry}, words, mig) is not None:
                 out.append(entry)
         except AdvisorError:
             continue

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from advisor import __version__
 from advisor.catalog import Catalog
+from advisor.catalog.described_machine import load_words
 from advisor.catalog.match import join_catalogue
 from advisor.catalog.name_words import choose_accelerator, split_name
 from advisor.decoding import Json
@@ -258,8 +259,9 @@ def _fits(device: Device, stated: Device, rules: Catalog) -> bool:
     if entry is None:
         return stated.name.lower() in device.name.lower()
     try:
-        words = split_name(stated.name.replace("_", " ").replace("-", " "))
-        return choose_accelerator(words, {entry.id: entry}) is not None
+        words = load_words(rules)
+        asked = split_name(words, stated.name.replace("_", " ").replace("-", " "))
+        return choose_accelerator(asked, {entry.id: entry}, words) is not None
     except AdvisorError:
         return False
 
