@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec.structs import replace
 
+from advisor.advice.option_words import load_option_words
 from advisor.advice.workload import SPELLINGS
 from advisor.catalog import Catalog
 from advisor.errors import AdvisorError
@@ -19,59 +20,6 @@ A = TypeVar("A", bound=Answer)
 Q = TypeVar("Q", bound=Record)
 # what of an answer repeats the question or says how it was decided; the rest is what was decided
 ECHO = frozenset(("machine", "hours_per_month", "workload", "trace", "because", "points", "utility", "reasons"))
-# fields that often have no effect, and where they have one; all others always have
-_ABLE = "where an engine that would be offered cannot do it"
-_ORDER = "where it changes which of the engines that can run comes first"
-_CHOICE = "where no model is named, and another one would be chosen without it"
-_LONG = "where long requests decide the context that is planned, or how long others wait at a rate"
-MATTERS = {
-    "prompt_p95": _LONG,
-    "output_p95": _LONG,
-    "burst": "where requests arrive at a rate",
-    "confidence": "where a speed that is required lies inside the interval that is predicted",
-    "full_length": "where not all requests at once find room at full length",
-    "depth_tokens": "where a context is planned, or a speed is predicted",
-    "shared_prefix": "where the engine keeps the beginnings of prompts for other requests",
-    "structured_output": _ABLE,
-    "tool_calling": _ABLE,
-    "vision": _ABLE,
-    "api": _ABLE,
-    "lora_rank": "where LoRA adapters are served",
-    "priority": _ORDER,
-    "fewest": "where fewer cards than are there hold the users",
-    "stage": _ORDER,
-    "willing_to_tune": _ORDER,
-    "checkpoint_format": _ORDER,
-    "form_factor": _ORDER,
-    "cloud": "where a hosted API would be the better answer",
-    "backend": "where an engine has several for the devices",
-    "os": "where the machine does not say it",
-    "licence": _CHOICE,
-    "thinking": _CHOICE,
-    "min_ability": _CHOICE,
-    "answers": "where the guide asks for it",
-    "hours_per_month": "where something is rented for other than all hours of a month",
-    "electricity_price": "where something with a known power is bought",
-    "duty": "where something with a known power is bought",
-    "api_price": "where the cost of what is offered is known",
-    "exchange_rates": "where a price or an amount is in that currency",
-}
-# facts of a machine that often have no effect, by where they stand in it; words that change others always have
-MACHINE_MATTERS = {
-    "arch": "where an engine has no build for it",
-    "container": "where an engine, or a limit, is asked for by it",
-    "cpu": "where the processor computes",
-    "devices": "where cards exchange data, or prompts are read",
-    "drivers": "where an engine needs a newer one",
-    "interconnect": "where one model lies on several cards that can be linked so",
-    "memory": "where weights lie in host memory",
-    "npu": "where an engine uses it",
-    "orchestrator": "where launch files are written",
-    "os_version": "where an engine needs a newer one",
-    "place": "where it keeps out cards that would be bought",
-    "python": "where an engine needs a newer one",
-    "wsl": "where an engine does not run in it",
-}
 
 
 class GivenInput(Value, frozen=True):
@@ -85,7 +33,7 @@ class GivenInput(Value, frozen=True):
 
 
 def name_unused(question: Q, answer: A, asking: Asking, rules: Catalog, again: Callable[[Q, Machine | None], A]) -> A:
-    """The answer with a note on what was given (of MATTERS and MACHINE_MATTERS) and changes nothing of it.
+    """The answer with a note on what was given (of those that rules/option-words.yaml lists) and changes nothing of it.
 
     `again` answers a question for a machine. It is asked without all that at once, and only where that gives another
     answer without each. It should remember what costs time.
@@ -112,16 +60,16 @@ def name_unused(question: Q, answer: A, asking: Asking, rules: Catalog, again: C
 
 def _list_given(question: Record, asking: Asking) -> list[GivenInput]:
     """The fields that differ from their defaults and need not matter, those that only scenarios name included."""
-    fields = {f.attribute: f for f in list_fields(type(question))}
+    fields, matters = {f.attribute: f for f in list_fields(type(question))}, load_option_words().matters
     out = []
     for attribute, field in fields.items():
         value, name = getattr(question, attribute), asking.names[attribute]
         for key in value if isinstance(value, dict) else ():
             same = SPELLINGS.get(key, key) if attribute == "workload" else attribute
-            if same is not None and (same in MATTERS or same not in fields):
-                out.append(GivenInput(f"{name} {key}", MATTERS.get(same, ""), field, key))
-        if attribute in MATTERS and value != field.default and not isinstance(value, dict):
-            out.append(GivenInput(name, MATTERS[attribute], field))
+            if same is not None and (same in matters or same not in fields):
+                out.append(GivenInput(f"{name} {key}", matters.get(same, ""), field, key))
+        if attribute in matters and value != field.default and not isinstance(value, dict):
+            out.append(GivenInput(name, matters[attribute], field))
     return out
 
 
@@ -142,6 +90,7 @@ def _list_words(machine: Machine | None, rules: Catalog) -> Iterator[GivenInput]
         return
     from advisor.machines.phrases import HardwareDetails, read_phrase, split_phrases
 
+    matters = load_option_words().machine_matters
     for part in split_phrases(machine.text):
         stated = HardwareDetails()
         if not read_phrase(part, stated) or not (stated.list_stated() - _PASSING) or stated.list_stated() & _AMOUNTS:
@@ -152,10 +101,8 @@ def _list_words(machine: Machine | None, rules: Catalog) -> Iterator[GivenInput]
         places = [n for n in Machine.__struct_fields__ if getattr(less, n) != getattr(machine, n) and n not in _WORDS]
         if not places and stated.links:
             continue  # cards that are always linked so
-        if all(n in MACHINE_MATTERS for n in places) and _size(less) == _size(machine):
-            yield GivenInput(
-                part, MACHINE_MATTERS[places[0]] if places else "where the rest does not say it", text=part
-            )
+        if all(n in matters for n in places) and _size(less) == _size(machine):
+            yield GivenInput(part, matters[places[0]] if places else "where the rest does not say it", text=part)
 
 
 _WORDS = ("text", "notes")

@@ -15,7 +15,7 @@ import pytest
 
 TOP = Path(__file__).resolve().parents[2]
 # modules of advisor that one `recommend` loads, and distinct pairs of importer and imported that it runs through
-LOADED = {"modules": 151, "pairs": 1_060}
+LOADED = {"modules": 151, "pairs": 1_062}
 # of advisor/**/*.py; the aim: 70,000 lines, 430 modules, 530,000 tokens. What starts (docs/starts.md) brought 2,900
 # lines: the judge, the account of every input, the machine that a launch sees, recipes; its readers of packages take
 # 1,850 of tools/. Since then: `upgrade` 930, requests that arrive 830, tiers and pools 520, llama.cpp's scheduler 400,
@@ -35,7 +35,7 @@ LOADED = {"modules": 151, "pairs": 1_060}
 # TabbyAPI and what releases refuse 135; places and circuits of a buyer's computer 80
 TOTALS = {"lines": 83_500, "modules": 405}
 TOKENS = {"tokens": 667_500}
-TOOLS_LINES = 6_890
+TOOLS_LINES = 6_900  # abilities of models that were tested for a kindred use alone: 18
 SLACK = 1.05  # how far a limit may stand above the truth
 LAYOUT = {
     tokenize.NL,

@@ -9,7 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from advisor.advice import hardware_request
-from advisor.advice.effects import ECHO, MACHINE_MATTERS, MATTERS
+from advisor.advice.effects import ECHO
+from advisor.advice.option_words import load_option_words
 from advisor.advice.recommend import answer as recommend
 from advisor.catalog import catalog
 from advisor.deployment import Workload
@@ -64,9 +65,10 @@ def bases() -> dict[type, tuple[Any, Any]]:
 
 def test_all_that_need_not_matter_is_a_field() -> None:
     fields = {f.attribute for kind in (RecommendQuestion, HardwareQuestion) for f in list_fields(kind)}
-    assert set(MATTERS) <= fields
-    assert set(MATTERS) - {"answers"} == set(VALUES)
-    assert set(MACHINE_MATTERS) <= set(Machine.__struct_fields__)
+    words = load_option_words()
+    assert set(words.matters) <= fields
+    assert set(words.matters) - {"answers"} == set(VALUES)
+    assert set(words.machine_matters) <= set(Machine.__struct_fields__)
 
 
 @pytest.mark.parametrize(
