@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
-from advisor.advice.option_words import load_option_words
 from advisor.advice.workload import SPELLINGS
 from advisor.catalog import Catalog
+from advisor.catalog.documents import decode_document
 from advisor.errors import AdvisorError
 from advisor.machines.types import Machine
 from advisor.questions import Asking, QuestionField, list_fields
@@ -20,6 +20,15 @@ A = TypeVar("A", bound=Answer)
 Q = TypeVar("Q", bound=Record)
 # what of an answer repeats the question or says how it was decided; the rest is what was decided
 ECHO = frozenset(("machine", "hours_per_month", "workload", "trace", "because", "points", "utility", "reasons"))
+
+
+class WhereItMatters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """rules/effects.yaml: fields, and facts of a machine, that often have no effect, and where they have one."""
+
+    source: str
+    as_of: str
+    matters: dict[str, str]
+    machine_matters: dict[str, str]
 
 
 class GivenInput(Value, frozen=True):
@@ -33,13 +42,14 @@ class GivenInput(Value, frozen=True):
 
 
 def name_unused(question: Q, answer: A, asking: Asking, rules: Catalog, again: Callable[[Q, Machine | None], A]) -> A:
-    """The answer with a note on what was given (of those that rules/option-words.yaml lists) and changes nothing of it.
+    """The answer with a note on what was given (of what rules/effects.yaml lists) and changes nothing of it.
 
     `again` answers a question for a machine. It is asked without all that at once, and only where that gives another
     answer without each. It should remember what costs time.
     """
     machine: Machine | None = asking.machine
-    given = [*_list_given(question, asking), *_list_words(machine, rules)]
+    where = decode_document(rules, "effects.yaml", WhereItMatters)
+    given = [*_list_given(question, asking, where.matters), *_list_words(machine, rules, where.machine_matters)]
     if not given:
         return answer
     decided = _leave_out_echo(answer, machine)
@@ -53,14 +63,14 @@ def name_unused(question: Q, answer: A, asking: Asking, rules: Catalog, again: C
             return False
 
     unused = given if is_same(given) else [g for g in given if len(given) > 1 and is_same([g])]
-    where = "warnings" if hasattr(answer, "warnings") else "notes"
+    listed = "warnings" if hasattr(answer, "warnings") else "notes"
     note = "; ".join(f"{g.name} has no effect" + (f": it matters {g.matters}" if g.matters else "") for g in unused)
-    return answer.with_fields(**{where: (note, *getattr(answer, where))}) if note else answer
+    return answer.with_fields(**{listed: (note, *getattr(answer, listed))}) if note else answer
 
 
-def _list_given(question: Record, asking: Asking) -> list[GivenInput]:
+def _list_given(question: Record, asking: Asking, matters: Mapping[str, str]) -> list[GivenInput]:
     """The fields that differ from their defaults and need not matter, those that only scenarios name included."""
-    fields, matters = {f.attribute: f for f in list_fields(type(question))}, load_option_words().matters
+    fields = {f.attribute: f for f in list_fields(type(question))}
     out = []
     for attribute, field in fields.items():
         value, name = getattr(question, attribute), asking.names[attribute]
@@ -84,13 +94,12 @@ def _leave_out(question: Q, given: Sequence[GivenInput]) -> Q:
     return replace(question, **changed)
 
 
-def _list_words(machine: Machine | None, rules: Catalog) -> Iterator[GivenInput]:
+def _list_words(machine: Machine | None, rules: Catalog, matters: Mapping[str, str]) -> Iterator[GivenInput]:
     """Parts of the text of a machine without which only facts of it are others that need not matter."""
     if machine is None or machine.source != "text" or machine.text is None:
         return
     from advisor.machines.phrases import HardwareDetails, read_phrase, split_phrases
 
-    matters = load_option_words().machine_matters
     for part in split_phrases(machine.text):
         stated = HardwareDetails()
         if not read_phrase(part, stated) or not (stated.list_stated() - _PASSING) or stated.list_stated() & _AMOUNTS:

@@ -19,8 +19,6 @@ class OptionWords(Record, frozen=True):
     commands: dict[str, tuple[str, ...]]
     uses: dict[str, tuple[Pattern, ...]]
     not_meant: Pattern
-    matters: dict[str, str]
-    machine_matters: dict[str, str]
 
 
 def load_option_words() -> OptionWords:

@@ -48,6 +48,7 @@ FILES: dict[str, str | None] = {
     "format-loss.yaml": "advisor.ability.lookup:FormatLossFile",
     "licences.yaml": "advisor.ability.lookup:LicencesFile",
     "fleet.yaml": "advisor.fleet.demand:FleetRules",
+    "effects.yaml": "advisor.advice.effects:WhereItMatters",
     "node-labels.yaml": "advisor.fleet.inventory.labels:NodeWords",
     "cards.yaml": "advisor.catalog.described_machine:CardsFile",
     "guide-memory.yaml": "advisor.planning.rules:GuideMemory",

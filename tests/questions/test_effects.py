@@ -9,10 +9,10 @@ import pytest
 from msgspec.structs import replace
 
 from advisor.advice import hardware_request
-from advisor.advice.effects import ECHO
-from advisor.advice.option_words import load_option_words
+from advisor.advice.effects import ECHO, WhereItMatters
 from advisor.advice.recommend import answer as recommend
 from advisor.catalog import catalog
+from advisor.catalog.documents import decode_document
 from advisor.deployment import Workload
 from advisor.machines.types import Machine
 from advisor.planning.traffic import describe_cut_lengths, read_traffic
@@ -65,7 +65,7 @@ def bases() -> dict[type, tuple[Any, Any]]:
 
 def test_all_that_need_not_matter_is_a_field() -> None:
     fields = {f.attribute for kind in (RecommendQuestion, HardwareQuestion) for f in list_fields(kind)}
-    words = load_option_words()
+    words = decode_document(catalog(), "effects.yaml", WhereItMatters)
     assert set(words.matters) <= fields
     assert set(words.matters) - {"answers"} == set(VALUES)
     assert set(words.machine_matters) <= set(Machine.__struct_fields__)
