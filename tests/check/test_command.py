@@ -8,6 +8,7 @@ from pathlib import Path
 
 import commands
 import pytest
+from programs import ELSEWHERE
 
 import advisor
 from advisor.catalog import catalog
@@ -235,7 +236,7 @@ def test_a_folder_without_rights_is_named_and_the_others_are_judged(tmp_path: Pa
         folder.chmod(rights)
     try:
         if os.access(tmp_path / "closed", os.R_OK):
-            pytest.skip("whoever runs this may read everything")
+            pytest.skip(f"{ELSEWHERE}a user who may not read everything")
         done = advise(tmp_path, ".", "--on", "1x RTX 4090")
         file = advise(tmp_path, "closed/serve.sh")
     finally:

@@ -155,7 +155,7 @@ def test_its_flags_are_checked_by_rules_that_name_no_engine(
     status, said = answer(capsys, "check", str(file), "--on", "RTX 4090", "--format", "json")
     assert "weights-exceed-budget" in {f["rule"] for f in json.loads(said)["findings"]}
     file.write_text(f"#!/bin/sh\nnewserve run --model {MODEL} --longest 4096 --ranks 2\n")
-    status, said = answer(capsys, "check", str(file), "--on", "RTX 4090", "--format", "json")
+    status, said = answer(capsys, "check", str(file), "--on", "1x RTX 4090", "--format", "json")
     assert "world-size-exceeds-gpus" in {f["rule"] for f in json.loads(said)["findings"]}
 
 
