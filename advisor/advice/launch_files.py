@@ -70,9 +70,13 @@ def _render_one(question: RenderQuestion, session: Session, asking: Asking, verb
     nodes = chosen.layout.nodes if chosen.layout is not None else 1
     alike = nodes > 1 and chosen.plan.servers > 1  # every node runs the same, and starts its own
     notes = [f"for each of {nodes} nodes alike; put a router (LiteLLM, nginx) before them"] if alike else []
-    if not alike:
+    pods = target == "kubernetes" and chosen.plan.servers > 1 and chosen.plan.prefill is None
+    if not alike and not pods:
         refuse_single_node(d, nodes, target, session.rules)
-    if chosen.plan.servers > nodes or (chosen.plan.servers > 1 and not alike):
+    made: Sequence[LaunchFile]
+    if pods:  # the Service is their router, and the device plugin gives each its cards
+        made, notes = render_files(d, target, session, advice.workload, verbose, chosen.plan.servers), []
+    elif chosen.plan.servers > nodes or (chosen.plan.servers > 1 and not alike):
         made = _render_copies(advice, d, question, session)
     elif nodes > 1 and not alike and target == "command":
         made = (render_nodes_script(d, nodes, session),)

@@ -89,9 +89,14 @@ def _has_own_template(engine_id: str, target: str) -> bool:
 
 
 def render_files(
-    deployment: Deployment, target: str, session: Session, work: Workload | None = None, verbose: bool = False
+    deployment: Deployment,
+    target: str,
+    session: Session,
+    work: Workload | None = None,
+    verbose: bool = False,
+    copies: int = 1,
 ) -> tuple[LaunchFile, ...]:
-    """The files of one target; with `verbose` the reason of each setting as a comment.
+    """The files of one target; with `verbose` the reason of each setting as a comment. `copies`: equal pods of it.
 
     Raises BadInput for a target this engine does not have.
     """
@@ -100,7 +105,7 @@ def render_files(
 
         known = list_target_names(session.rules)
         raise BadInput(f"unknown target {target!r}; there are {', '.join(known)}.", near_matches(target, known))
-    name, content = _render(deployment, target, session, script=True, work=work, verbose=verbose)
+    name, content = _render(deployment, target, session, script=True, work=work, verbose=verbose, copies=copies)
     program = content.startswith("#!")
     return (LaunchFile(name=name, content=content, executable=program),)
 
@@ -128,12 +133,13 @@ def _render(
     script: bool,
     work: Workload | None = None,
     verbose: bool = False,
+    copies: int = 1,
 ) -> tuple[str, str]:
     """(file name, content)"""
     rules = session.rules
     seen = _see(deployment, target, session, work)
     file = matrix.load_targets(rules).targets[target].file.replace("{name}", seen["name"])
-    values = {**seen, "script": script, "verbose": verbose, "target": target}
+    values = {**seen, "script": script, "verbose": verbose, "target": target, "copies": copies}
     return file, _fill((seen["engine"]["id"], SHARED), target, values)
 
 

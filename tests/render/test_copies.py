@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from pathlib import Path
 
 import pytest
 import yaml
+from commands import advise
 
 import advisor
 from advisor.advice.recommend.answer import recommend
@@ -62,6 +64,19 @@ def test_a_script_starts_every_server_on_its_own_cards_and_port(tmp_path: Path) 
     assert file.content.rstrip().endswith("wait")
     (tmp_path / "run.sh").write_text(file.content)
     assert len(advisor.check(tmp_path / "run.sh", on=MACHINE).deployments) == chosen.plan.servers
+
+
+def test_kubernetes_has_a_pod_for_each_server_of_the_plan(tmp_path: Path) -> None:
+    """One file serves what `recommend` promises: all copies behind its Service, on a claim that all may mount."""
+    words = ("--on", "4x L40S, 512GB RAM, linux, 2 nodes", "--model", "Qwen/Qwen3-32B", "--concurrency", "40")
+    chosen = json.loads(advise("recommend", *words, "--json").stdout)["chosen"]
+    assert chosen["copies"] == 2
+    made = advise("render", "--target", "kubernetes", "--output", str(tmp_path), *words)
+    assert "router" not in made.stderr
+    objects = {d["kind"]: d for d in yaml.safe_load_all((tmp_path / "kubernetes.yaml").read_text())}
+    assert objects["Deployment"]["spec"]["replicas"] == 2
+    assert objects["Deployment"]["spec"]["strategy"]["rollingUpdate"] == {"maxSurge": 0, "maxUnavailable": 1}
+    assert objects["PersistentVolumeClaim"]["spec"]["accessModes"] == ["ReadWriteMany"]
 
 
 def test_other_targets_say_what_there_is() -> None:
