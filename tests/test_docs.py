@@ -210,7 +210,12 @@ def test_names_of_templates_are_documented() -> None:
     made, _ = resolve_request(
         EstimateRequest(model="llama3.1:8b", engine="vllm", hardware="RTX 4090", context_length=4096), rules
     )
-    names = set(make_template_context(made, rules.engine("vllm"), Session(rules))) | {"script", "verbose", "target", "copies"}
+    names = set(make_template_context(made, rules.engine("vllm"), Session(rules))) | {
+        "script",
+        "verbose",
+        "target",
+        "copies",
+    }
     text = (TOP / "docs/templates.md").read_text(encoding="utf-8").split("## Names")[1].split("## Quoting")[0]
     rows = re.findall(r"(?m)^\| ((?:`\w+`(?:, )?)+) \|", text)
     assert {n for row in rows for n in re.findall(r"`(\w+)`", row)} == names

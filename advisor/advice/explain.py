@@ -162,11 +162,12 @@ def _explain(question: ExplainQuestion, machine: Machine | None, session: Sessio
         model_path=found.path,
     )
     base = spread_over_cards(base, entry)
+    base, admitted = _admit_fewer(base, lengths[0], entry, session) if machine is not None else (base, [])
     estimates = _widen(tuple(estimate_at(base, n, session) for n in lengths), found.alike, base, session)
     asked = lengths.index(judged)
     file_bytes, bits = _file_size(base, entry, chosen.quantization, estimates[asked], rules)
     unused = describe_unused_version(rules, entry.id, release) if release else None
-    notes = [n for n in (found.note, chosen.note, runs, unused) if n]
+    notes = [*admitted, *(n for n in (found.note, chosen.note, runs, unused) if n)]
     if question.engine is None:
         notes.append(f"no engine given: {entry.name}, whose format this is; --engine takes another")
     notes += _windows(found.model)
@@ -205,6 +206,17 @@ def _explain(question: ExplainQuestion, machine: Machine | None, session: Sessio
         warnings=tuple(dict.fromkeys([*notes, *(estimates[asked].warnings if here else ())])),
     )
     return answer.keep(ExplainedDeployment(base, entry.name, asked))
+
+
+def _admit_fewer(deployment: Deployment, length: int, entry: Engine, session: Session) -> tuple[Deployment, list[str]]:
+    """The deployment that admits the requests that are asked for and no more, with a note, where the recurrent states
+    of as many as the engine admits by itself have no room, however short (`length`) they are."""
+    found, flag = estimate_at(deployment, length, session), find_own_flag(entry, "sequences")
+    if flag is not None and found.fits is not True and any(d.recurrent_state_bytes for d in found.devices):
+        fewer = replace(deployment, settings={**deployment.settings, flag: deployment.sequences})
+        if estimate_at(fewer, length, session).fits is True:
+            return fewer, [f"counted with --{flag} {deployment.sequences}: with its own number it may not start"]
+    return deployment, []
 
 
 def _plan(

@@ -75,7 +75,7 @@ def _render_one(question: RenderQuestion, session: Session, asking: Asking, verb
         refuse_single_node(d, nodes, target, session.rules)
     made: Sequence[LaunchFile]
     if pods:  # the Service is their router, and the device plugin gives each its cards
-        made, notes = render_files(d, target, session, advice.workload, verbose, chosen.plan.servers), []
+        notes, made = [], render_files(d, target, session, advice.workload, verbose, chosen.plan.servers)
     elif chosen.plan.servers > nodes or (chosen.plan.servers > 1 and not alike):
         made = _render_copies(advice, d, question, session)
     elif nodes > 1 and not alike and target == "command":

@@ -108,9 +108,11 @@ def _count_cards_needed(
     if machine is None or not machine.usable_devices:
         return None
     one = machine.usable_devices[0]
+    spread_by = spread(replace(deployment, settings={})).settings  # which the number of cards decides
+    own = {k: v for k, v in deployment.settings.items() if k not in spread_by}
     for n in COUNTS:
         devices = tuple(replace(one, index=i) for i in range(n))
-        other = replace(deployment, machine=replace(machine, devices=devices), settings={})
+        other = replace(deployment, machine=replace(machine, devices=devices), settings=own)
         if _is_sure(partial(fits, spread(other), length)):
             return n
     return None

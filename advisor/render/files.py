@@ -59,9 +59,8 @@ def render_command(deployment: Deployment, session: Session) -> str:
         seen, machine = make_template_context(deployment, entry, session, brief=True), deployment.machine
         before = shell_call([seen["before"]]) + "\n" if seen["before"] else ""
         if machine is not None and machine.os == "windows":  # whose shells continue no line as others do
-            variables = "".join(
-                "$env:{} = '{}'; ".format(k, str(v).replace("'", "''")) for k, v in seen["environment"].items()
-            )
+            words = {k: str(v).replace("'", "''") for k, v in seen["environment"].items()}
+            variables = "".join(f"$env:{k} = '{v}'; " for k, v in words.items())
             return before + variables + shell_call(seen["lines"], " ")
         variables = "".join(f"{k}={quote_shell(v)} " for k, v in seen["environment"].items())
         return before + variables + shell_call(seen["lines"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from advisor.advice.explain import explain
 from advisor.advice.recommend.answer import recommend
@@ -56,3 +57,17 @@ def test_nothing_is_planned_where_it_fits_or_nothing_starts() -> None:
     assert explain(small, find_machine("RTX 4090, 64GB RAM", RULES), Session(RULES)).planned is None
     assert explain(large, find_machine("RTX 3060, 16GB RAM", RULES), Session(RULES)).planned is None
     assert explain(small, None, Session(RULES)).planned is None
+
+
+def test_states_of_fewer_requests_are_counted_where_those_of_all_have_no_room() -> None:
+    """vLLM's 256 requests have no blocks of recurrent state on one card of 32 GB; one request does, and says so."""
+    machine = find_machine("RTX 5090, 64GB RAM, linux", RULES)
+    asked = ExplainQuestion(model="Qwen3.6-27B", engine="vllm", quantization="AWQ", context=32768)
+    told = explain(asked, machine, Session(RULES))
+    assert told.fits is True
+    assert told.limits is not None
+    assert told.limits.cards_needed == 1
+    assert any("--max-num-seqs 1" in w for w in told.warnings)
+    plain = explain(replace(asked, model="qwen3:8b"), machine, Session(RULES))  # without such states
+    assert plain.fits is True
+    assert not any("--max-num-seqs" in w for w in plain.warnings)
