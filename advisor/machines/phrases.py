@@ -115,7 +115,7 @@ def split_phrases(text: str) -> list[str]:
         if out and re.match(r"visible devices \S", out[-1], re.I) and re.fullmatch(r"\d+|-1|(GPU|MIG)-\S+", part):
             out[-1] += "," + part
             continue
-        joined = re.fullmatch(rf"(.*\S)\s+({SIZE} (?:of )?(?:RAM|system memory))", part, re.I)
+        joined = re.fullmatch(rf"(.*?\S)\s+(?:and\s+)?({SIZE} (?:of )?(?:RAM|system memory))", part, re.I)
         out += [joined[1], joined[2]] if joined else [part] if part else []
     return out
 

@@ -81,7 +81,8 @@ def _table(rows: Sequence[HardwareOption], advice: HardwareAdvice, axis: str) ->
         model = [_short(option.model.rpartition("/")[2])] if advice.model is None else []
         dated = [_shorten_date(option.price_date)] if advice.model is not None else []
         fits = _SIGN[option.fits] + _WEAK[option.weak]
-        fits += f", {option.holds.waiting} wait" if option.holds is not None and option.holds.waiting else ""
+        waiting = option.holds.waiting if option.holds is not None else 0
+        fits = f"{fits}, {waiting} wait".removeprefix("yes, ") if waiting else fits
         body.append([name, *model, option.quantization, price, *dated, *rates, fits])
     price = "price" if axis == "buy" else "month"
     if advice.model is None:

@@ -159,7 +159,7 @@ def _check_on_common_cards(
     if refused and shared:  # whatever the card is
         return replace(checked, judged=replace(judged, fits=False, why=found.judged.why, why_not=found.judged.why_not))
     known = sorted(knowledge.rules.accelerators().values(), key=lambda c: c.memory_bytes or 0)
-    most = [f"{MOST_CARDS}x {next(c.name for c in reversed(known) if c.vendor == v)}" for v in vendors]
+    most = [f"{MOST_CARDS}x {next((c.name for c in reversed(known) if c.vendor == v), v)}" for v in vendors]
     largest = [check_on(f"{words}, {MOST_HOST}GB RAM, linux").judged for words in most] if refused else []
     if largest and all(map(_is_refused, largest)):
         told = f"on no card, not even on those of {most[0]}: {largest[0].why[0] if largest[0].why else 'it is refused'}"
